@@ -1,15 +1,14 @@
 /*
 ** engine.c - the backward pass.
 **
-** A slot becomes ready when all gradients that the plan counted for it have
-** come. A leaf is then finished at once; nodes wait in a heap, the one made
-** last in the forward pass first, which lets saved tensors go early. Nothing
-** recurses but a node whose derivative starts a pass of its own.
+** A slot becomes ready when all gradients that the plan counted for it have arrived. A leaf is
+** then finished immediately. Nodes wait in a heap ordered by sequence number: the node created
+** last in the forward pass runs first, so saved tensors are released early. The engine does not
+** recurse, unless a node's derivative starts a pass of its own.
 **
-** Invariants. The pass owns the roots' nodes and thereby all it will visit,
-** whatever hooks and derivatives do to tensors. Every gradient on its way is
-** owned by one slot or one local variable, so that a failure anywhere leaves
-** nothing behind once the plan is freed.
+** Invariants. The pass owns the roots' nodes and thereby every node that it will visit,
+** whatever hooks and derivatives do to tensors. Every gradient in flight is owned by one slot
+** or one local variable, so a failure anywhere leaks nothing once the plan is freed.
 */
 #include <string.h>
 
@@ -23,19 +22,19 @@
 #include "ops.h"
 
 typedef struct Pass {
-  struct Pass *outer; /* borrowed; that this one runs within */
+  struct Pass *outer; /* borrowed; the pass that this one is nested in */
   uint64_t number;
   const tli_Backward *call;
   tli_Plan plan;
-  bool retain;    /* nodes keep what they saved */
-  tli_Edge *ends; /* owned with what they refer to: of the roots, then of the inputs */
+  bool retain;    /* nodes keep their saved tensors */
+  tli_Edge *ends; /* owned, with references: edges of the roots, then of the inputs */
   int nends;
-  int32_t *heap; /* ready nodes, the highest sequence on top */
+  int32_t *heap; /* heap of ready nodes by sequence number */
   int32_t nheap, heap_room;
-  tli_StandIn *running; /* borrowed; the stream of the node that runs; NULL: the caller's */
+  tli_StandIn *running; /* borrowed; the stream of the running node; NULL: the caller's streams */
 } Pass;
 
-static _Thread_local Pass *current; /* borrowed; the innermost */
+static _Thread_local Pass *current; /* borrowed; the innermost pass */
 
 /* The node whose derivative is being computed, for tli_node_wants. */
 static _Thread_local struct {
@@ -76,24 +75,24 @@ static int32_t heap_pop(Pass *p) {
 
 /* ---- streams ---- */
 
-/* A node runs on the stream that its forward call ran on; what leaves get, and who
-** called asked for, is on the caller's. A gradient that goes from one stream to
-** another makes that one wait. */
+/* A node runs on the stream of its forward call. Gradients of leaves, and gradients that the
+** caller asked for, are on the caller's stream. When a gradient moves from one stream to
+** another, the second stream waits for the first. */
 
-/* The caller's stream of a device. */
+/* Returns the caller's stream of a device. */
 static tl_Stream *callers_stream(const Pass *p, tl_Device device) {
   const tli_StandIn *s = p->running;
   return s && tli_same_device(s->device, device) ? s->before : tli_stream(device);
 }
 
-/* Where a slot's gradients of that device are added up and used. */
+/* Returns the stream on which a slot's gradients of that device are accumulated and used. */
 static tl_Stream *stream_of(const Pass *p, const tli_Slot *s, tl_Device device) {
   const tli_Info *info = s->node && s->node->noutputs > 0 ? &s->node->infos[0] : NULL;
   bool own = info && info->defined && info->stream && tli_same_device(info->device, device);
   return own ? info->stream : callers_stream(p, device);
 }
 
-/* Lets a stream use a tensor that the current one has written. */
+/* Lets a stream use a tensor that the current stream has written. */
 static bool give(const tl_Tensor *t, tl_Stream *to) {
   tl_Device device = tli_device(t);
   if (to == tli_stream(device) || t->storage->data == NULL) return true;
@@ -101,9 +100,9 @@ static bool give(const tl_Tensor *t, tl_Stream *to) {
          tli_backend(device)->device->record_stream(device, t->storage->data, to);
 }
 
-/* ---- gradients that have all come ---- */
+/* ---- complete gradients ---- */
 
-/* Gives a slot's gradients to the inputs that stand for it. */
+/* Stores a slot's gradients as the results of the inputs that refer to it. */
 static bool capture(Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
   const tli_Backward *call = p->call;
   for (int32_t i = s->captures; i >= 0; i = p->plan.next[i]) {
@@ -117,7 +116,7 @@ static bool capture(Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
   return true;
 }
 
-/* Steals grad. */
+/* Accumulates grad into the leaf's .grad. Steals grad. */
 static bool accumulate_profiled(tl_Tensor *leaf, tl_Tensor *grad, bool create_graph) {
   tli_Span span = tli_span_open(TLI_SPAN_BACKWARD, "AccumulateGrad", &(tli_SpanInput){&leaf, 1}, 1);
   bool ok = tli_grad_accumulate(leaf, grad, create_graph);
@@ -131,7 +130,7 @@ static bool accumulate_profiled(tl_Tensor *leaf, tl_Tensor *grad, bool create_gr
 static bool finish_leaf(Pass *p, tli_Slot *s) {
   if (s->one == NULL) return true;
   if (s->leaf->autograd) TL_TRY(tli_hooks_run(s->leaf->autograd->hooks, "backward", 0, &s->one));
-  bool wants_grad = s->leaf->flags & TLI_REQUIRES_GRAD; /* it may have been turned off since */
+  bool wants_grad = s->leaf->flags & TLI_REQUIRES_GRAD; /* a hook may have turned it off */
   if (p->call->ninputs || !wants_grad) {
     TL_TRY(capture(p, s, &s->one));
     tli_slot_clear(s);
@@ -145,8 +144,8 @@ static bool finish_leaf(Pass *p, tli_Slot *s) {
   return s->leaf->autograd->hooks == NULL || tli_hooks_run_after(s->leaf);
 }
 
-/* Adds a gradient (steals it), cast and summed to the shape it belongs to, to
-** those that have come for an output. */
+/* Casts a gradient (steals it), sums it to the output's shape, and adds it to the gradients
+** that have arrived for that output. */
 static bool add(tli_Slot *s, const char *from, int output, tl_Tensor *grad) {
   tli_Info of_leaf;
   if (s->leaf) tli_info_of(s->leaf, &of_leaf);
@@ -162,7 +161,7 @@ static bool add(tli_Slot *s, const char *from, int output, tl_Tensor *grad) {
   return *sum != NULL;
 }
 
-/* Takes a gradient (steals it; NULL: none came of this use) to a slot. */
+/* Delivers a gradient to a slot (steals it; NULL means that this use has no gradient). */
 static bool put(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
   tli_Slot *s = &p->plan.slots[to];
   if (s->wanted && grad)
@@ -175,7 +174,7 @@ static bool put(Pass *p, const char *from, int32_t to, int output, tl_Tensor *gr
   return true;
 }
 
-/* The same on the stream where the slot is. */
+/* Like put, on the stream of the receiving slot. */
 static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
   const tli_Slot *s = &p->plan.slots[to];
   const tl_Tensor *some = grad ? grad : s->leaf ? s->one : NULL;
@@ -196,7 +195,8 @@ static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor
 
 /* ---- one node ---- */
 
-/* Whether there is any gradient; fills up what is missing if the node asks. */
+/* Sets *any to whether there is a gradient; fills missing ones with zeros if the node asks for
+** that. */
 static bool prepare(const tli_Node *n, tl_Tensor **grads, bool *any) {
   *any = false;
   for (int k = 0; k < n->noutputs; k++) *any = *any || grads[k];
@@ -225,7 +225,8 @@ static bool has_nan(tl_Tensor *t, bool *answer) {
   return ok;
 }
 
-/* Whether the gradients that came to a node were whole: then it is where NaN begins. */
+/* Whether the gradients that arrived at a node are finite; if so, NaN in its results originates
+** there. */
 static bool all_finite(tl_Tensor *const *grads, int n, bool *answer) {
   *answer = true;
   for (int k = 0; k < n && *answer; k++) {
@@ -267,7 +268,7 @@ static bool apply_profiled(tli_Node *n, tl_Tensor *const *grads, tl_Tensor **out
   return ok;
 }
 
-/* Calls the derivative; out[] is empty before, and after a failure. */
+/* Calls the derivative. out[] is empty on entry and after a failure. */
 static bool apply(Pass *p, tli_Slot *s, tl_Tensor **out) {
   tli_Node *n = s->node;
   if (!tli_node_usable(n)) return false;
@@ -282,8 +283,8 @@ static bool apply(Pass *p, tli_Slot *s, tl_Tensor **out) {
   return ok;
 }
 
-/* A node that has nothing to lose may run again. Hooks count as something: a
-** function that refers to the result it was added to would keep it alive. */
+/* Releases what the node saved. A node without saved tensors can run again. Hooks are released
+** as well: a function that refers to the result it was added to would keep that alive. */
 static void drop(tli_Node *n) {
   if (n->dropped || (n->type->drop == NULL && n->hooks == NULL)) return;
   n->dropped = true;
@@ -293,7 +294,7 @@ static void drop(tli_Node *n) {
   tli_hooks_free(hooks);
 }
 
-/* Sends each gradient (steals them) where its edge leads. */
+/* Sends each gradient (steals them) along its edge. */
 static bool deliver_all(Pass *p, const tli_Slot *s, tl_Tensor **out) {
   const tli_Node *n = s->node;
   bool ok = true;
@@ -316,7 +317,8 @@ static bool run_with(Pass *p, tli_Slot *s, tl_Tensor **out) {
   bool came_finite = true;
   if (any && tli_anomaly()) TL_TRY(all_finite(tli_slot_grads(s), s->node->noutputs, &came_finite));
   if (any) TL_TRY(apply(p, s, out));
-  tli_slot_clear(s); /* first, so that a gradient only handed on has one owner */
+  /* clears the slot first, so that a gradient that is merely passed on has one owner */
+  tli_slot_clear(s);
   if (!p->retain) drop(n);
   bool ok = !any || !tli_anomaly() || check_nan(n, out, came_finite);
   if (ok) return deliver_all(p, s, out);
@@ -326,7 +328,7 @@ static bool run_with(Pass *p, tli_Slot *s, tl_Tensor **out) {
 
 #define FEW 8
 
-/* What was captured is the caller's. */
+/* Lets the caller's stream use captured gradients. */
 static bool give_captured(const Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
   if (s->captures < 0 || p->running == NULL) return true;
   for (int k = 0; k < s->node->noutputs; k++)
@@ -338,7 +340,7 @@ static bool give_captured(const Pass *p, const tli_Slot *s, tl_Tensor *const *gr
 static bool run_here(Pass *p, int32_t slot) {
   tli_Slot *s = &p->plan.slots[slot];
   if (tli_interrupted()) return tli_fail(TL_EINTERRUPT, "backward: interrupted");
-  TL_TRY(tli_slot_open(s)); /* it may be that nothing came */
+  TL_TRY(tli_slot_open(s)); /* no gradient may have arrived */
   TL_TRY(run_hooks(s->node, tli_slot_grads(s)));
   TL_TRY(give_captured(p, s, tli_slot_grads(s)));
   TL_TRY(capture(p, s, tli_slot_grads(s)));
@@ -375,7 +377,7 @@ static bool run_node(Pass *p, int32_t slot) {
 
 /* ---- a pass ---- */
 
-/* Sets an edge to where t came from; owned. */
+/* Sets an owned edge to the node or leaf that t came from. */
 static bool edge_of(tl_Tensor *t, tli_Edge *edge) {
   bool ok = true;
   tli_Node *node = tli_grad_fn(t, &ok);
@@ -408,7 +410,7 @@ static bool find_ends(Pass *p) {
   return true;
 }
 
-/* The gradient a root starts with; a new reference. */
+/* Returns the initial gradient of a root as a new reference. */
 static tl_Tensor *root_grad(const tli_Backward *call, int i) {
   tl_Tensor *root = call->roots[i], *grad = call->grads ? call->grads[i] : NULL;
   tli_Info info;
@@ -483,7 +485,7 @@ static bool is_one_of(const tl_Tensor *t, tl_Tensor *const *list, int n) {
   return false;
 }
 
-/* Lets `edges`, which has room for all roots, lead to those that require gradients. */
+/* Fills `edges`, which has room for all roots, with the edges of those that require gradients. */
 static bool edges_of(tl_Tensor *const *roots, int nroots, tli_Edge *edges, int *n) {
   for (int i = 0; i < nroots; i++) {
     if (!tli_requires_grad(roots[i])) continue;

@@ -1,9 +1,9 @@
 /*
-** grads.c - gradients as tensors: fitted to the value they belong to, added
-** up, and kept in .grad.
+** grads.c - gradients as tensors: fitting them to a value, adding them up, and storing them in
+** .grad.
 **
-** Adding in place is the rule when nothing is recorded, and needs a tensor
-** that nobody else can see: one reference to it and to its memory.
+** While no graph is recorded, gradients are added in place. That requires a tensor that no
+** other code can see: one reference to it and one to its memory.
 */
 #include "autograd/grads.h"
 
@@ -47,21 +47,22 @@ tl_Tensor *tli_grad_fill(const tli_Info *info, int64_t value) {
 
 /* ---- adding up ---- */
 
-/* Whether the caller's reference is the only way to the elements. A view's
-** base that nobody else holds is no other way. */
+/* Whether the caller's reference is the only access to the elements. A view's base without
+** other owners does not count. */
 static bool sole(const tl_Tensor *t) {
   int refs = atomic_load_explicit(&t->storage->refs, memory_order_acquire);
   bool base = t->base && tli_unique(t->base);
   return tli_unique(t) && refs == (base ? 2 : 1);
 }
 
-/* Whether `other` can be added to t where t lies. */
+/* Whether `other` can be added to t in place. */
 static bool can_take(const tl_Tensor *t, const tl_Tensor *other) {
   return !tli_grad_mode() && sole(t) && !(t->flags & TLI_INFERENCE) && !tli_requires_grad(t) &&
          t->dtype == other->dtype && (tli_contiguous(t) || tli_dense(t));
 }
 
-/* Each was fitted to the shape that their tensor had when it came. */
+/* Fails unless both gradients have the same shape; each was fitted to the shape that the tensor
+** had when it arrived. */
 static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
   if (tli_same_sizes(a, b)) return true;
   return tli_fail(TL_ESHAPE,
@@ -74,7 +75,7 @@ static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
 tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
   tl_Tensor *sum = NULL;
   if (!check_same(a, b)) {
-    /* neither can be used */
+    /* neither can be reused */
   } else if (can_take(a, b)) {
     sum = tlo_add_(a, b, tli_int(1)) ? tli_retain(a) : NULL;
   } else if (can_take(b, a)) {
@@ -89,8 +90,8 @@ tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
 
 /* ---- .grad ---- */
 
-/* Whether grad lies in memory as the value itself does, so that an optimizer
-** walks both alike: in its order if it has no gaps, else row-major. */
+/* Whether grad has the memory layout of t, so that an optimizer can process both linearly: t's
+** strides if t is dense, otherwise row-major. */
 static bool lies_like(const tl_Tensor *grad, const tl_Tensor *t) {
   if (tli_contiguous(t) || !tli_dense(t)) return tli_contiguous(grad);
   for (int d = 0; d < t->ndim; d++)
@@ -98,7 +99,7 @@ static bool lies_like(const tl_Tensor *grad, const tl_Tensor *t) {
   return true;
 }
 
-/* A copy, with its history while that is recorded. */
+/* Copies a gradient, with its history if a graph is recorded. */
 static tl_Tensor *copy_for(const tl_Tensor *t, tl_Tensor *grad) {
   if (tli_grad_mode()) return tlo_clone(grad);
   tl_DType dtype = (tl_DType)t->dtype;
@@ -109,15 +110,15 @@ static tl_Tensor *copy_for(const tl_Tensor *t, tl_Tensor *grad) {
   return NULL;
 }
 
-/* Whether grad can become .grad: not if it is a small part of a large block,
-** which it would keep alive. */
+/* Whether grad can become .grad without a copy. A small part of a large block cannot, since it
+** would keep the block alive. */
 static bool can_stay(const tl_Tensor *grad, const tl_Tensor *t) {
   int64_t bytes = grad->numel * (int64_t)tl_dtype_size((tl_DType)grad->dtype);
   return sole(grad) && lies_like(grad, t) && !tli_requires_grad(grad) &&
          grad->storage->bytes <= bytes + TLI_INLINE_BYTES;
 }
 
-/* The first gradient: steals it if it can serve as it is. */
+/* Returns the first gradient of t; steals grad and uses it without a copy if possible. */
 static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
   if (!tli_grad_mode() && can_stay(grad, t)) {
     grad->flags &= (uint8_t) ~(TLI_NUMBER | TLI_PARAMETER);
@@ -130,8 +131,8 @@ static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
   return copy;
 }
 
-/* A later one, added to `sum`; steals grad. In place, whoever sees it: that
-** is what .grad is for. */
+/* Adds a later gradient to `sum` in place, even if other code refers to `sum`, as .grad is
+** meant to behave; steals grad. */
 static tl_Tensor *later(tl_Tensor *sum, tl_Tensor *grad) {
   tl_Tensor *result = NULL;
   bool fixed = (sum->flags & TLI_INFERENCE) || (!tli_contiguous(sum) && tli_overlaps_itself(sum));
@@ -144,7 +145,7 @@ static tl_Tensor *later(tl_Tensor *sum, tl_Tensor *grad) {
   return result;
 }
 
-/* A hook may have given t other data since the pass has begun. */
+/* Fails if a hook has changed t's shape since the pass began. */
 static bool check_fit(const tl_Tensor *t, const tl_Tensor *grad) {
   if (tli_same_sizes(t, grad)) return true;
   return tli_fail(
@@ -174,8 +175,8 @@ static const tl_Tensor *grad_of(const tl_Tensor *t) {
   return t->autograd ? t->autograd->grad : NULL;
 }
 
-/* Whether `grad` owns t, as its own gradient, as what it is a view of, and so
-** on: as t's gradient it would never go. */
+/* Whether `grad` owns t through its own gradient, its base and so on. As t's gradient it would
+** never be freed. */
 static bool owns(const tl_Tensor *grad, const tl_Tensor *t) {
   if (tli_unique(t)) return false;
   for (const tl_Tensor *g = grad; g; g = grad_of(g)) {

@@ -1,6 +1,6 @@
 /*
-** graph.c - nodes, edges, saved tensors and the autograd state of tensors.
-** Invariant: nothing here recurses along the graph, neither to free it.
+** graph.c - nodes, edges, saved tensors and the autograd state of tensors. Invariant: nothing
+** here recurses along the graph, not even freeing it.
 */
 #include "autograd/graph.h"
 
@@ -24,7 +24,7 @@ static size_t align_up(size_t n) {
   return (n + unit - 1) / unit * unit;
 }
 
-/* The block: the struct that begins with the node, edges, infos. */
+/* Allocates one block for the struct that begins with the node, its edges and its infos. */
 tli_Node *tli_node_new(const tli_NodeType *type, size_t bytes, int ninputs, int noutputs) {
   size_t edges = align_up(bytes);
   size_t infos = edges + (size_t)ninputs * sizeof(tli_Edge);
@@ -58,9 +58,8 @@ static void node_free(tli_Node *n) {
   tli_free(n, n->bytes);
 }
 
-/* Freeing a node lets go of others, through its edges and through what it has
-** saved. They wait in a list that the outermost call works off, so that the
-** stack stays flat however long the chain. */
+/* Freeing a node releases others, through its edges and its saved tensors. Those wait in a list
+** that the outermost call processes, so that the stack stays flat for chains of any length. */
 void tli_node_release(tli_Node *n) {
   static _Thread_local tli_Node *waiting;
   static _Thread_local bool working;
@@ -77,7 +76,7 @@ void tli_node_release(tli_Node *n) {
   working = false;
 }
 
-/* In anomaly mode: what is told of the place says so if an input is not finite. */
+/* In anomaly mode, adds to the node's location that an input is not finite. */
 static bool note_finite(tli_Node *n, int i, tl_Tensor *input) {
   if (n->where == NULL || strstr(n->where, "not finite")) return true;
   bool grad = tli_set_grad_mode(false), finite = true;
@@ -147,7 +146,8 @@ void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count) {
 void tli_node_title(const tli_Node *n, char *out, size_t size) {
   const tli_NodeType *type = tli_node_type(n);
   const char *suffix = "Backward0", *title = n->title;
-  if (title == NULL) title = type != n->type ? "CopySlices" : type->title; /* it changed a view */
+  /* an in-place change of a view */
+  if (title == NULL) title = type != n->type ? "CopySlices" : type->title;
   if (title) {
     bool whole = strstr(title, "Backward") || strcmp(title, "CopySlices") == 0;
     snprintf(out, size, "%s%s", title, whole ? "" : suffix);
@@ -183,10 +183,9 @@ static tl_Tensor *copy_of(tl_Tensor *t) {
   return copy;
 }
 
-/* A tensor with input's values (its very memory, or a copy) and history. Later
-** changes of input's history do not reach it: a node that held input itself
-** would own itself as soon as an in-place operator made input, or what input
-** is a view of, depend on the node. */
+/* Returns a tensor with input's values (the same memory, or a copy) and its present history.
+** Later changes of input's history do not affect it. A node that held input itself would own
+** itself as soon as an in-place operator made input, or its base, depend on the node. */
 static tl_Tensor *snapshot(tl_Tensor *input, bool copy) {
   bool ok = true;
   tli_Node *from = tli_grad_fn(input, &ok);
@@ -216,7 +215,7 @@ static bool save(tli_Saved *s, tl_Tensor *input, bool copy) {
                     "a tensor of shape %s that was made in inference mode cannot be "
                     "saved for a backward pass; clone it outside of inference mode",
                     tli_sizes_str(input));
-  bool leaf = input->flags & TLI_REQUIRES_GRAD; /* of a copy, it would get no gradient */
+  bool leaf = input->flags & TLI_REQUIRES_GRAD; /* a copy of a leaf would get no gradient */
   copy = copy && !leaf;
   s->tensor = copy || !settled(input) ? snapshot(input, copy) : tli_retain(input);
   TL_TRY(s->tensor);
@@ -256,8 +255,8 @@ static bool fail_changed(const tli_Saved *s, const tli_Node *n) {
       tli_version(s->tensor));
 }
 
-/* The result of n that was saved without history gets it back, so that a
-** gradient can be taken of n's gradient. */
+/* Gives the result of n that was saved without history its history back, so that the gradient
+** of n's gradient can be computed. */
 static tl_Tensor *with_history(const tli_Saved *s, tli_Node *n) {
   tl_Tensor *t = tli_detached(s->tensor);
   if (t && !tli_node_output(n, s->result, t)) {

@@ -1,11 +1,9 @@
 /*
-** hooks.c - lists of hooks, and .grad of tensors that are no leaves.
-** Invariant: a hook that is being called is held by the caller, so that it may
-** remove itself, and its whole list, meanwhile.
+** hooks.c - lists of hooks, and .grad of tensors that are no leaves. Invariant: the caller
+** holds a reference to the hook that it calls, so a hook may remove itself, and its whole list.
 **
-** A tensor and the node that made it may be freed by two threads; what both
-** know of, a hook, is therefore changed under a lock. Lists are not: adding to
-** one is writing to the tensor.
+** Two threads may free a tensor and its node, so a lock guards the hooks that both refer to.
+** Lists are not locked: adding to a list is writing to the tensor.
 */
 #include "autograd/hooks.h"
 
@@ -29,7 +27,7 @@ void tli_hook_release(tli_Hook *h) {
 static tli_Mutex guard = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(guard)
 
-/* Counts; gives the context back when nothing can call the hook any more. */
+/* Changes the counts; releases the context when the hook can no longer be called. */
 static void hook_change(tli_Hook *h, int lists, int calls, bool remove) {
   void (*release)(void *context) = NULL;
   tli_mutex_lock(&guard);
@@ -57,7 +55,7 @@ static void unlist(tli_Hook *h) {
   tli_hook_release(h);
 }
 
-/* Lets go of those that were removed. */
+/* Removes entries of hooks that were removed. */
 static void list_tidy(tli_Hooks *list) {
   int kept = 0;
   for (int i = 0; i < list->n; i++) {
@@ -70,7 +68,7 @@ static void list_tidy(tli_Hooks *list) {
   list->n = kept;
 }
 
-/* Appends; may move the list. */
+/* Appends a hook; may move the list. */
 static bool list_add(tli_Hooks **list, tli_Hook *h) {
   tli_Hooks *old = *list;
   if (old && old->n == old->capacity) list_tidy(old);
@@ -110,7 +108,7 @@ static tli_Hook *hook_new(tli_HookFn fn, void *context, void (*release)(void *co
   return h;
 }
 
-/* Puts h where the gradient of t will come by. */
+/* Adds h to the list of t's node or of the leaf t. */
 static bool attach(tl_Tensor *t, tli_Hook *h) {
   bool ok = true;
   tli_Node *node = tli_grad_fn(t, &ok);
@@ -135,7 +133,7 @@ tli_Hook *tli_hook_add(tl_Tensor *t, tli_HookFn fn, void *context, void (*releas
 
 /* ---- running ---- */
 
-/* Puts what a hook returned (owned) in the gradient's place. */
+/* Replaces the gradient by the result of a hook (steals it). */
 static bool replace(const char *name, tl_Tensor **grad, tl_Tensor *with) {
   if (!tli_same_device(tli_device(with), tli_device(*grad))) {
     tli_fail(TL_EDEVICE, "%s: expected a hook to return a gradient on %s, got one on %s", name,
@@ -190,7 +188,7 @@ bool tli_hooks_run(const tli_Hooks *list, const char *name, int output, tl_Tenso
   return ok;
 }
 
-/* What such a hook returns is of no use to anybody. */
+/* Calls a hook that runs after accumulation; its result is ignored. */
 static bool call_after(tli_Hook *h, tl_Tensor *leaf) {
   tl_Tensor *out = NULL;
   tli_mutex_lock(&guard);
@@ -232,16 +230,15 @@ tli_Hook *tli_hook_add_after(tl_Tensor *leaf, tli_HookFn fn, void *context,
 
 /* ---- retain_grad ---- */
 
-/* The way from a node to a tensor that does not own it: the tensor empties it
-** before it goes, so that another thread's pass either finds it gone or holds
-** it. */
+/* A weak reference from a node to a tensor. The tensor clears it before it is freed, so another
+** thread's pass either finds it cleared or holds the tensor. */
 typedef struct Weak {
   tl_Tensor *tensor; /* borrowed */
 } Weak;
 
 static void weak_free(void *context) { tli_free(context, sizeof(Weak)); }
 
-/* A new reference; NULL if the tensor is gone or about to go. */
+/* Returns a new reference, or NULL if the tensor is freed or being freed. */
 static tl_Tensor *weak_get(const Weak *w) {
   tli_mutex_lock(&guard);
   tl_Tensor *t = w->tensor;
@@ -277,7 +274,8 @@ void tli_keeper_forget(tli_Autograd *a) {
   a->keeper = NULL;
   if (h == NULL) return;
   tli_mutex_lock(&guard);
-  if (h->release) ((Weak *)h->context)->tensor = NULL; /* else the context is gone */
+  /* otherwise the context is already released */
+  if (h->release) ((Weak *)h->context)->tensor = NULL;
   tli_mutex_unlock(&guard);
   tli_hook_remove(h);
   tli_hook_release(h);
@@ -295,7 +293,7 @@ bool tli_retain_grad(tl_Tensor *t) {
     return tli_fail(TL_EAUTOGRAD, "retain_grad: the tensor requires no gradient");
   if (t->flags & TLI_REQUIRES_GRAD) return true;
   bool ok = true;
-  tli_grad_fn(t, &ok); /* what keeps the gradient of an old history goes over */
+  tli_grad_fn(t, &ok); /* moves an older keeper to the tensor's present node */
   if (!ok) return false;
   return t->autograd->keeper || add_keeper(t);
 }

@@ -1,13 +1,12 @@
 /*
 ** inplace.c - in-place changes and views.
 **
-** A view v of x shares x's memory, so a recorded change of v is a change of x:
-** x's new node copies x's gradient, hands the slice that v covers to the
-** operator's node, and puts what comes back in the slice's place. v's history
-** is then what as_strided makes of x; it is made when it is asked for.
+** A view v of x shares x's memory, so a recorded change of v changes x: x's new node copies x's
+** gradient, passes the slice that v covers to the operator's node, and writes the resulting
+** gradient to the slice. v's history is then as_strided of x; it is created when it is needed.
 **
-** Invariants. A base is never a view. A view's `node` belongs to its base's
-** history as of `view_version`; behind that it counts for nothing.
+** Invariants. A base is never a view. A view's `node` is valid only as long as its base's
+** `history` equals `view_version`.
 */
 #include "autograd/hooks.h"
 #include "ops.h"
@@ -42,7 +41,7 @@ bool tli_view_of(tl_Tensor *view, tl_Tensor *of) {
   return true;
 }
 
-/* Gives the view the history that its geometry has in its base of today. */
+/* Gives the view the history that its geometry has in the present base. */
 static bool rebuild(tl_Tensor *view) {
   tl_Tensor *base = view->base;
   tli_Autograd *a = tli_autograd(view);
@@ -85,7 +84,7 @@ typedef struct Geometry {
 
 typedef struct CopySlices {
   tli_Node node;
-  tli_Node *op; /* owned; its edges but the first are this node's, too */
+  tli_Node *op; /* owned; this node has the same edges, except the first */
   tl_DType dtype;
   tl_Device device;
   Geometry base, view;
@@ -100,7 +99,7 @@ static void geometry_of(const tl_Tensor *t, Geometry *g) {
   }
 }
 
-/* One past the furthest element. */
+/* Returns the offset after the last element. */
 static int64_t end_of(const Geometry *g) {
   int64_t end = g->offset + 1;
   for (int d = 0; d < g->ndim; d++) {
@@ -110,8 +109,8 @@ static int64_t end_of(const Geometry *g) {
   return end;
 }
 
-/* A tensor with the base's strides, over memory of its own in which the view's
-** geometry, moved by *shift, fits as well. */
+/* Returns a tensor with the base's strides in new memory, in which the view's geometry, moved
+** by *shift, fits as well. */
 static tl_Tensor *like_base(const CopySlices *c, int64_t *shift) {
   const Geometry *b = &c->base, *v = &c->view;
   int64_t begin = v->offset < b->offset ? v->offset : b->offset;
@@ -127,8 +126,8 @@ static tl_Tensor *like_base(const CopySlices *c, int64_t *shift) {
   return t;
 }
 
-/* Runs the operator's node on the slice and writes the gradient of what the
-** slice was before over it. */
+/* Runs the operator's node on the slice and overwrites it with the gradient of its previous
+** value. */
 static bool through_slice(CopySlices *c, tl_Tensor *slice, tl_Tensor **out) {
   if (!tli_node_usable(c->op)) return false;
   tl_Tensor *grad = tlo_clone(slice);
@@ -168,8 +167,8 @@ static bool apply_copy_slices(tli_Node *node, tl_Tensor *const *grads, tl_Tensor
   return ok;
 }
 
-/* Unless op is a part of another graph as well: that of a gradient to which a
-** result that op has saved belongs. */
+/* Releases op's saved tensors unless op is also part of another graph, that of a gradient of a
+** result that op has saved. */
 static void drop_copy_slices(tli_Node *node) {
   tli_Node *op = ((CopySlices *)node)->op;
   bool only = atomic_load_explicit(&op->refs, memory_order_acquire) == 1;
@@ -188,7 +187,7 @@ const tli_NodeType *tli_node_type(const tli_Node *n) {
   return n->type == &copy_slices ? ((const CopySlices *)n)->op->type : n->type;
 }
 
-/* The node that stands in `base`'s history for `op` having changed `view`. */
+/* Returns the node that represents in `base`'s history that `op` has changed `view`. */
 static tli_Node *copy_slices_new(tl_Tensor *base, const tl_Tensor *view, tli_Node *op) {
   tli_Node *n = tli_node_new(&copy_slices, sizeof(CopySlices), op->ninputs, 1);
   TL_TRY_NULL(n);
@@ -269,7 +268,7 @@ static bool set_history_of_base(tl_Tensor *view, tli_Node *op) {
   TL_TRY(node);
   bool ok = set_history(view->base, node, 0);
   tli_node_release(node);
-  if (view->autograd) { /* out of date now */
+  if (view->autograd) { /* its node is now outdated */
     tli_node_release(view->autograd->node);
     view->autograd->node = NULL;
   }

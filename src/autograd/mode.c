@@ -1,11 +1,11 @@
 /*
-** mode.c - what a thread records: grad mode and anomaly mode. Inference mode,
-** which marks tensors as they are made, is core's (core/tensor/tensor.h).
-** Invariant: in inference mode nothing is recorded, whatever grad mode says.
+** mode.c - the recording modes of a thread: grad mode and anomaly mode. Inference mode, which
+** marks tensors when they are made, is in core (core/tensor/tensor.h). Invariant: in inference
+** mode nothing is recorded, whatever grad mode says.
 */
 #include "autograd/graph.h"
 
-static _Thread_local bool grad_off; /* a new thread records */
+static _Thread_local bool grad_off; /* false in a new thread, so that it records */
 static _Thread_local tli_WhereFn anomaly_where;
 static _Thread_local void *anomaly_context;
 

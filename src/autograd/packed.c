@@ -1,6 +1,6 @@
 /*
-** packed.c - see packed.h. What is unpacked has only values; its history is
-** kept here, and given back while a graph of the gradient is recorded.
+** packed.c - implements packed.h. An unpacked tensor has only values. Its history is kept here
+** and restored while a graph of the gradient is recorded.
 */
 #include "autograd/packed.h"
 
@@ -11,9 +11,9 @@
 
 struct tli_Packed {
   atomic_int refs;
-  const tli_PackHooks *hooks; /* lives for ever */
-  void *value;                /* owned, by way of the hooks */
-  tli_Edge from;              /* owned; of an input */
+  const tli_PackHooks *hooks; /* static */
+  void *value;                /* owned; freed by the hooks */
+  tli_Edge from;              /* owned; for an input */
   tli_Info info;
 };
 
@@ -72,9 +72,9 @@ bool tli_pack(tli_Saved *s) {
   return ok;
 }
 
-/* ---- back ---- */
+/* ---- unpacking ---- */
 
-/* Hands the gradient of what stands for a leaf on to it. */
+/* Passes the gradient of a leaf's substitute to the leaf. */
 static bool hand_on(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out) {
   (void)node;
   out[0] = tli_retain(grads[0]);
@@ -83,7 +83,7 @@ static bool hand_on(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out) {
 
 static const tli_NodeType alias_of_leaf = {"alias", hand_on, NULL, true, NULL, NULL};
 
-/* The values with the history of what was packed; steals t. */
+/* Returns the values with the history of the packed tensor; steals t. */
 static tl_Tensor *with_history(const struct tli_Packed *p, int result, tli_Node *n, tl_Tensor *t) {
   if (p->from.leaf == t) return t;
   tl_Tensor *made = tli_detached(t);

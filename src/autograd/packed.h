@@ -1,7 +1,6 @@
 /*
-** packed.h - what stands for a saved tensor while hooks pack it: they are
-** given what a node saves and keep something else, from which they make the
-** tensor again when the backward pass needs it.
+** packed.h - hooks that pack saved tensors: they receive the tensor that a node saves, store
+** something else, and recreate the tensor when the backward pass needs it.
 */
 #ifndef TLI_PACKED_H
 #define TLI_PACKED_H
@@ -9,22 +8,22 @@
 #include "autograd/graph.h"
 
 typedef struct tli_PackHooks {
-  /* What stands for the tensor (borrowed), owned, goes to *packed. */
+  /* Stores an owned substitute for the tensor (borrowed) in *packed. */
   bool (*pack)(void *context, tl_Tensor *tensor, void **packed);
-  /* A new reference to a tensor of the same shape, dtype and device. */
+  /* Returns a new reference to a tensor of the same shape, dtype and device. */
   bool (*unpack)(void *packed, tl_Tensor **out);
-  void (*release)(void *packed); /* in any thread */
+  void (*release)(void *packed); /* called in any thread */
 } tli_PackHooks;
 
-/* Per thread: what packs from now on; NULL: nobody. */
+/* Sets the hooks that pack this thread's saved tensors from now on; NULL: none. */
 void tli_set_pack_hooks(const tli_PackHooks *hooks, void *context);
-/* Whether somebody does. */
+/* Whether this thread has such hooks. */
 bool tli_packing(void);
 
-/* Lets the tensor that was just saved be packed; drops it on failure. */
+/* Packs the tensor that was just saved; releases it on failure. */
 bool tli_pack(tli_Saved *s) TL_MUSTCHECK;
-/* What tli_saved_get gives of something packed; the node may lose what it has
-** saved meanwhile. */
+/* Implements tli_saved_get for a packed tensor; meanwhile the node's saved tensors may be
+** released. */
 bool tli_unpack(const tli_Saved *s, tli_Node *n, tl_Tensor **out) TL_MUSTCHECK;
 void tli_packed_release(struct tli_Packed *p);
 

@@ -1,6 +1,6 @@
 /*
-** rebase.c - a tensor takes the geometry, the memory and the history of
-** another, mostly of a view of itself.
+** rebase.c - gives a tensor the geometry, the memory and the history of another tensor, usually
+** of a view of itself.
 */
 #include "autograd/hooks.h"
 #include "core/device/backend.h"
@@ -24,7 +24,7 @@ static bool refused(const char *op, const tl_Tensor *self, const tl_Tensor *view
   return false;
 }
 
-/* The view's node becomes self's. */
+/* Makes the view's node self's node. */
 static bool take_history(tl_Tensor *self, tl_Tensor *view) {
   if (view->autograd == NULL || view->autograd->node == NULL) return true;
   tli_Autograd *a = tli_autograd(self);

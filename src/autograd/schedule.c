@@ -10,7 +10,7 @@
 
 /* ---- arrays ---- */
 
-/* Makes room for one more than n elements. */
+/* Makes room for more than n elements. */
 static bool grow(void **data, int32_t *room, int32_t n, size_t element) {
   if (n < *room) return true;
   int32_t more = *room ? 2 * *room : 64;
@@ -32,7 +32,8 @@ static const void *key_of(const tli_Edge *edge) {
   return edge->node ? (const void *)edge->node : (const void *)edge->leaf;
 }
 
-/* The slot an edge leads to, made if there is none; -1: nowhere, -2: failure. */
+/* Returns the slot of an edge's destination and creates it if necessary; -1 if there is no
+** destination, -2 on failure. */
 static int32_t slot_for(tli_Plan *p, const tli_Edge *edge) {
   const void *key = key_of(edge);
   if (key == NULL) return -1;
@@ -50,21 +51,21 @@ int32_t tli_plan_slot(const tli_Plan *p, const tli_Edge *edge) {
   return place ? place->slot - 1 : -1;
 }
 
-/* ---- the walk ---- */
+/* ---- the traversal ---- */
 
 typedef struct Frame {
   int32_t slot;
-  int32_t edge; /* the next one to follow */
+  int32_t edge; /* the next edge to follow */
 } Frame;
 
 typedef struct Walk {
   tli_Plan *plan;
-  bool all; /* everything is wanted */
+  bool all; /* all gradients are wanted */
   Frame *stack;
   int32_t depth, room;
 } Walk;
 
-/* First visit of a slot. A node's edges are followed later. */
+/* Visits a slot for the first time. A node's edges are followed later. */
 static bool enter(Walk *w, int32_t at) {
   tli_Plan *p = w->plan;
   tli_Slot *s = &p->slots[at];
@@ -88,9 +89,9 @@ static void want(tli_Plan *p, int32_t from, int32_t to) {
   p->slots[from].wanted = true;
 }
 
-/* One step: follows an edge of the topmost node, or leaves the node. A slot's
-** `wanted` is final once all behind it has been left; so it is passed on when
-** an edge leads to a slot left before, and when one is left. */
+/* Does one step: follows an edge of the topmost node, or leaves the node. A slot's `wanted` is
+** final once all slots behind it were left. So it is propagated when an edge leads to a slot
+** that was left before, and when a slot is left. */
 static bool step(Walk *w) {
   tli_Plan *p = w->plan;
   Frame *top = &w->stack[w->depth - 1];

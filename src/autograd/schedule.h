@@ -1,7 +1,6 @@
 /*
-** schedule.h - what a backward pass will visit, found before it starts: every
-** node and leaf that the roots lead to, how many gradients each will be sent,
-** and which of them matter.
+** schedule.h - the plan of a backward pass, made before it starts: every node and leaf that the
+** roots lead to, how many gradients each will receive, and which of them are needed.
 */
 #ifndef TLI_SCHEDULE_H
 #define TLI_SCHEDULE_H
@@ -9,20 +8,19 @@
 #include "autograd/graph.h"
 #include "core/memory/alloc.h"
 
-/* A node or a leaf that the pass may reach. What it refers to is kept alive by
-** the roots. */
+/* A node or a leaf that the pass may reach; the roots keep it alive. */
 typedef struct tli_Slot {
   tli_Node *node;   /* borrowed; NULL for a leaf */
   tl_Tensor *leaf;  /* borrowed; NULL for a node */
-  int32_t uses;     /* gradients still to come */
-  int32_t targets;  /* of a node: the first of its edges in tli_Plan.targets */
-  int32_t captures; /* the first input wanted here, -1: none; see tli_Plan.next */
+  int32_t uses;     /* gradients still to arrive */
+  int32_t targets;  /* for a node: index of its first edge in tli_Plan.targets */
+  int32_t captures; /* the first input whose gradient is wanted here, -1: none; see tli_Plan.next */
   bool seen;
-  bool runs;          /* of a node: some of its edges lead to a wanted slot */
-  bool wanted;        /* its gradient is of use */
-  union {             /* owned; what has come so far */
-    tl_Tensor *one;   /* of a leaf, and of a node with one output */
-    tl_Tensor **many; /* of other nodes: one per output; NULL until the first comes */
+  bool runs;          /* for a node: some of its edges lead to a wanted slot */
+  bool wanted;        /* its gradient is needed */
+  union {             /* owned; the sum so far */
+    tl_Tensor *one;   /* for a leaf, and for a node with one output */
+    tl_Tensor **many; /* for other nodes: one for each output; NULL until the first arrives */
   };
 } tli_Slot;
 
@@ -41,31 +39,31 @@ typedef struct tli_Place {
 typedef struct tli_Plan {
   tli_Slot *slots;
   int32_t nslots, slot_room;
-  int32_t *targets; /* per edge of a node: the slot it leads to, -1: nowhere */
+  int32_t *targets; /* for each edge of a node: the slot it leads to, -1: none */
   int32_t ntargets, target_room;
-  int32_t *next; /* per input: the next one with the same slot, -1: none */
+  int32_t *next; /* for each input: the next one with the same slot, -1: none */
   int ninputs;
   tli_places_Map places;
 } tli_Plan;
 
-/* Finds everything. An edge of `inputs` leads to the place whose gradient is
-** wanted; with none, all that can be reached is. False on lack of memory; to
-** be freed in either case. */
+/* Builds the plan. Each edge of `inputs` leads to a place whose gradient is wanted; without
+** inputs, all gradients are wanted. Returns false if memory is exhausted. The plan has to be
+** freed in either case. */
 bool tli_plan_build(tli_Plan *p, const tli_Edge *roots, int nroots, const tli_Edge *inputs,
                     int ninputs) TL_MUSTCHECK;
-/* Frees it with the gradients that were left. */
+/* Frees the plan and the gradients that are left. */
 void tli_plan_free(tli_Plan *p);
 
-/* The slot's gradients, one per output; NULL if none has come. */
+/* Returns the slot's gradients, one for each output; NULL if none has arrived. */
 static inline tl_Tensor **tli_slot_grads(tli_Slot *s) {
   return s->node && s->node->noutputs != 1 ? s->many : &s->one;
 }
-/* Makes room for them. */
+/* Makes room for the slot's gradients. */
 bool tli_slot_open(tli_Slot *s) TL_MUSTCHECK;
-/* Releases them. */
+/* Releases the slot's gradients. */
 void tli_slot_clear(tli_Slot *s);
 
-/* The slot that an edge leads to, -1 if the pass does not visit it. */
+/* Returns the slot that an edge leads to, or -1 if the pass does not visit it. */
 int32_t tli_plan_slot(const tli_Plan *p, const tli_Edge *edge);
 
 #endif

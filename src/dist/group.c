@@ -1,7 +1,7 @@
 /*
-** group.c - joining and leaving a group, and who makes its calls: the caller itself while
-** nothing else is under way, else a thread of the group's, one call after the other. How
-** they are made is the wire's affair.
+** group.c - joining and leaving a group, and making its calls. The caller makes a call itself
+** if no other call is pending; otherwise a thread of the group makes them one after the other.
+** The transport implements the calls.
 */
 #include <string.h>
 
@@ -80,7 +80,7 @@ int tli_group_size(const tli_Group *g) { return g->size; }
 
 /* ---- making calls ------------------------------------------------------------------ */
 
-/* Begins a call; a message may go on after that. */
+/* Begins a call. A message may continue afterwards. */
 static void start(tli_Group *g, tli_Work *w) {
   w->deadline = w->timeout > INT64_MAX - tli_now_ns() ? INT64_MAX : tli_now_ns() + w->timeout;
   w->begun = tli_now_ns();
@@ -95,7 +95,7 @@ static void start(tli_Group *g, tli_Work *w) {
   tli_work_end(w, ok);
 }
 
-/* Until a message that was begun has ended. */
+/* Waits until a message that was begun has ended. */
 static void await_message(tli_Group *g, tli_Work *w) {
   if (!g->wire->await(g, w)) g->wire->fail(g);
   if (tli_work_error(w)[0] == '\0') g->wire->note(g, &w->status, false);
@@ -124,7 +124,7 @@ static void hold(tli_Group *g, bool by_thread) {
   g->by_thread = by_thread;
 }
 
-/* How long to sleep before looking whether the others live. */
+/* How long to sleep before checking whether the other ranks are alive. */
 #define SLICE INT64_C(20000000)
 
 static bool move(tli_Group *g, bool slept) {
@@ -134,8 +134,8 @@ static bool move(tli_Group *g, bool slept) {
   return moved;
 }
 
-/* A while of moving messages; what was asked for meanwhile rings the bell, too. `looked`:
-** when it was looked whether all live. */
+/* Moves messages for a while; new calls wake it as well. `looked`: the time of the last check
+** whether all ranks are alive. */
 static void attend_messages(tli_Group *g, int64_t *looked) {
   unsigned seen = atomic_load(g->bell);
   atomic_fetch_add(g->sleepers, 1);
@@ -147,7 +147,7 @@ static void attend_messages(tli_Group *g, int64_t *looked) {
   *looked = tli_now_ns();
 }
 
-/* One turn; false if there was nothing to do. */
+/* Does one step; returns false if there was nothing to do. */
 static bool run_once(tli_Group *g, int64_t *looked) {
   tli_Work *w = next_work(g);
   if (w) {
@@ -187,7 +187,7 @@ static bool need_thread(tli_Group *g) {
   return g->has_thread = true;
 }
 
-/* From now on it is the thread's, too. */
+/* From now on the call belongs to the thread, too. */
 static void hand_over(tli_Group *g, tli_Work *w) {
   w->counted = true;
   w->invitation = tli_profile_invite();
@@ -207,7 +207,7 @@ static bool enqueue(tli_Group *g, tli_Work *w) {
   return true;
 }
 
-/* The device makes it; the thread sees its end. */
+/* Lets the device make the call; the thread watches for its end. */
 static bool launch(tli_Group *g, tli_Work *w) {
   TL_TRY(need_thread(g));
   hand_over(g, w);
@@ -272,7 +272,7 @@ void tli_group_abort(tli_Group *g, const char *why) {
 
 #define DRAIN INT64_C(5000000000)
 
-/* What devices are about to make is waited for: nobody else may have. */
+/* Waits for calls that devices are about to make, since the callers may not have waited. */
 static void drain(tli_Group *g) {
   int64_t deadline = tli_now_ns() + DRAIN;
   atomic_uint none = 0;

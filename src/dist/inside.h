@@ -1,8 +1,8 @@
 /*
-** inside.h - what the files of src/dist know of one another: groups, their calls, and the
-** table of functions by which a group's ranks reach one another, its wire. There are
-** four: shared memory (shm/), MPI (mpi/), NCCL (nccl/), and one that only writes down
-** what would be sent (record.c).
+** inside.h - declarations shared by the files of src/dist: groups, their calls, and the
+** transport, a table of functions by which a group's ranks communicate. There are four
+** transports: shared memory (shm/), MPI (mpi/), NCCL (nccl/), and one that only records what
+** would be sent (record.c).
 */
 #ifndef TLI_DIST_INSIDE_H
 #define TLI_DIST_INSIDE_H
@@ -12,10 +12,10 @@
 #include "core/platform/share.h"
 #include "dist/group.h"
 
-/* What a rank is about, for messages. */
+/* What a rank is doing, for messages. */
 typedef struct tli_Status {
-  int64_t number; /* of its collective, from 1; 0: none yet */
-  int64_t pass;   /* of training, in which it is */
+  int64_t number; /* number of its collective, from 1; 0: none yet */
+  int64_t pass;   /* the training pass that it is in */
   int8_t kind, dtype, active, ndim;
   int16_t peer;
   int64_t sizes[TL_MAX_DIMS];
@@ -23,19 +23,19 @@ typedef struct tli_Status {
 } tli_Status;
 
 typedef struct tli_Part {
-  char *data; /* borrowed of a piece */
+  char *data; /* borrowed from a tensor of the call */
   int64_t bytes;
 } tli_Part;
 
-/* A tensor of a call, and what stands for it where the group's calls are made: on the host
-** mostly. */
+/* A tensor of a call, and its copy on the device where the group makes its calls, which is
+** usually the host. */
 typedef struct tli_Piece {
   tl_Tensor *target, *near; /* owned */
   bool in, out;
 } tli_Piece;
 
-/* From so many bytes on an all_reduce in common memory is worth one more wait for all; and the
-** most, so that an offset is below 2^40. */
+/* With at least this many bytes, an all_reduce in shared memory pays for its extra barrier; and
+** the most bytes, so that an offset is below 2^40. */
 #define TLI_COMMON_FROM ((int64_t)256 << 10)
 #define TLI_COMMON_MOST ((int64_t)1 << 39)
 
@@ -45,8 +45,8 @@ enum { TLI_MOST_EVENTS = 4 };
 struct tli_Work {
   atomic_int refs;
   atomic_uint state;
-  size_t bytes;     /* of this block */
-  tli_Group *group; /* borrowed, while it is pending */
+  size_t bytes;     /* size of this block */
+  tli_Group *group; /* borrowed while it is pending */
   tli_Work *next;
   tli_Collective kind;
   tli_Reduction reduce;
@@ -56,66 +56,68 @@ struct tli_Work {
   uint64_t hash;
   tli_Status status;
   bool finished;
-  tli_Invitation *invitation; /* owned; into the caller's profile; NULL */
+  tli_Invitation *invitation; /* owned; joins the caller's profile; may be NULL */
   int64_t begun;              /* tli_now_ns */
-  bool counted;               /* the thread makes it, and has a reference */
+  bool counted;               /* the thread makes it and holds a reference */
   int nevents;
-  struct tl_Event *events[TLI_MOST_EVENTS]; /* owned: copies to the host */
+  struct tl_Event *events[TLI_MOST_EVENTS]; /* owned: mark the copies to the host */
   tl_Device event_devices[TLI_MOST_EVENTS];
-  struct tl_Event *end;   /* owned: on the stream of a call that is launched */
-  tl_Device device;       /* whose */
-  struct tl_Stream *from; /* whose stream was current then */
-  int64_t deadline;       /* once it runs */
-  bool head_done;         /* a message's, in shared memory */
+  struct tl_Event *end;   /* owned: marks the end of a call on a device's stream */
+  tl_Device device;       /* the device of `end` */
+  struct tl_Stream *from; /* the stream that was current when the call was made */
+  int64_t deadline;       /* set when it starts */
+  bool head_done;         /* for a message in shared memory: the header was sent */
   int64_t at;
   int source;
   tl_ErrorKind error;
   char message[1000];
   int npieces, nin, nout;
-  tli_Piece *pieces; /* in the block */
+  tli_Piece *pieces; /* inside the block */
   tli_Part *in, *out;
 };
 
-/* How the ranks of a group reach one another. Of a group, one thread at a time is in
-** `usable` to `fail`: whoever holds its engine. */
+/* The transport: how the ranks of a group communicate. Only the thread that holds the group's
+** engine calls the functions from `usable` to `fail`. */
 typedef struct tli_Wire {
   const char *name;
-  size_t bytes; /* of a group, which begins with a tli_Group */
-  int most;     /* ranks */
-  int64_t nap;  /* nanoseconds to sleep between two looks at messages under way */
-  /* False with a message where the machine or the process lacks what it needs; NULL: has it. */
+  size_t bytes; /* size of its group struct, which begins with a tli_Group */
+  int most;     /* the most ranks */
+  int64_t nap;  /* nanoseconds to sleep between two polls of pending messages */
+  /* Returns false with a message if the machine or the process lacks a requirement. NULL:
+  ** always available. */
   bool (*available)(void);
-  /* Meets all others. What it has made when it fails is released by `leave`. */
+  /* Meets all other ranks. On failure, `leave` releases what it has allocated. */
   bool (*join)(tli_Group *g, tli_Store *store, const char *name);
-  /* Nothing is under way any more; others that wait for this rank get to know. */
+  /* Leaves the group when no call is pending; ranks that wait for this one are notified. */
   void (*leave)(tli_Group *g);
-  /* False with a message when the group has failed. */
+  /* Returns false with a message if the group has failed. */
   bool (*usable)(tli_Group *g);
-  /* What this rank is about, and whether it waits in it. */
+  /* Publishes what this rank is doing, and whether it waits. */
   void (*note)(tli_Group *g, const tli_Status *s, bool active);
-  /* Makes a collective, to its end. */
+  /* Makes a collective from beginning to end. */
   bool (*collective)(tli_Group *g, tli_Work *w);
-  /* Begins a message, which ends by tli_work_end in one of the next two. */
+  /* Begins a message. One of the next two functions ends it by tli_work_end. */
   void (*post)(tli_Group *g, tli_Work *w);
-  /* Moves what can be moved; whether there was something. With `slept`, looks also for late
-  ** calls and failed ranks. */
+  /* Makes progress on pending messages; returns whether there was any. With `slept`, also
+  ** checks for late calls and failed ranks. */
   bool (*move)(tli_Group *g, bool slept);
-  /* Until a message has ended; false with a message when the group has failed. */
+  /* Waits until a message has ended; returns false with a message if the group has failed. */
   bool (*await)(tli_Group *g, tli_Work *w);
-  /* Ends all messages with the failure of this thread. */
+  /* Ends all messages with this thread's error. */
   void (*fail)(tli_Group *g);
-  /* Tells all ranks why the group is of no use any more, also while another thread makes a
-  ** call. NULL: there are no other ranks. */
+  /* Tells all ranks why the group has failed; may be called while another thread makes a call.
+  ** NULL: there are no other ranks. */
   void (*abort)(tli_Group *g, const char *why);
-  /* Of wires whose calls are put on a stream of the group's device; NULL for others, and then
-  ** collective, post and await are. The caller launches, w->end is reached when it is made,
-  ** and `move` looks for that. */
+  /* For transports that queue calls on a stream of the group's device; NULL for others, which
+  ** have collective, post and await. The caller launches the call, w->end is reached when it is
+  ** complete, and `move` polls that event. */
   bool (*launch)(tli_Group *g, tli_Work *w);
-  /* Holds launches back until the end, when they go as one. NULL: they go one by one. */
+  /* Collects launches until the batch ends, then makes them together. NULL: they are made one
+  ** by one. */
   bool (*batch)(tli_Group *g, bool begins);
-  /* Memory that is often sent, for as long as `add`; NULL: of no use. */
+  /* Registers memory that is sent often, or removes it if `add` is false. NULL: not supported. */
   bool (*buffer)(tli_Group *g, tl_Tensor *t, bool add);
-  /* See tli_group_common, for more than one rank; NULL: has no such memory. No engine is held. */
+  /* See tli_group_common, for more than one rank; the engine is not held. NULL: not supported. */
   bool (*common)(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out);
 } tli_Wire;
 
@@ -124,34 +126,36 @@ extern const tli_Wire tli_wire_shm, tli_wire_mpi, tli_wire_nccl, tli_wire_record
 struct tli_Group {
   const tli_Wire *wire;
   int rank, size;
-  int *ranks;       /* owned: the world's numbers */
-  tl_Device device; /* where its calls are made; tensors from elsewhere go through it */
+  int *ranks;       /* owned: numbers in the world */
+  tl_Device device; /* where calls are made; tensors of other devices are copied there */
   int64_t timeout;
   bool detail;
   int64_t number; /* collectives so far */
   int64_t pass;   /* see tli_group_next_pass */
-  /* of whoever makes a call, the caller or the thread, who holds this */
+  /* held by the thread that makes a call: a caller or the group's thread */
   tli_Mutex engine;
-  bool by_thread; /* the thread holds it */
-  /* Callers that wait for what the thread makes: else they compute, and it is to let them. */
+  bool by_thread; /* the group's thread holds it */
+  /* Callers that wait for the group's thread. If there are none, callers compute, and the
+  ** thread leaves them the processor. */
   atomic_int callers;
-  /* of both */
+  /* guards the fields that callers and the thread share */
   tli_Mutex lock;
-  tli_Work *first, **last; /* guarded: for the thread */
-  atomic_int outstanding;  /* what the thread has not ended yet */
+  tli_Work *first, **last; /* guarded: calls queued for the thread */
+  atomic_int outstanding;  /* calls that the thread has not ended */
   bool has_thread;
   atomic_bool closing;
   atomic_uint ended;
-  /* what the thread sleeps on, and how many do: here, or where others can ring */
+  /* The word that the thread sleeps on and its number of sleepers: here, or in shared memory
+  ** where other ranks can wake it. */
   atomic_uint *bell, *sleepers;
   atomic_uint own_bell, own_sleepers;
 };
 
-/* "all_reduce number 3 of float32 [2] at a.lua:1", what a rank is about (status.c). */
+/* Writes what a rank is doing, as "all_reduce number 3 of float32 [2] at a.lua:1" (status.c). */
 void tli_status_text(const tli_Status *s, const tli_Group *g, char *out, size_t size);
-/* A call has ended; tl_error if not well (work.c). */
+/* Marks a call as ended; if not `ok`, with tl_error as its error (work.c). */
 void tli_work_end(tli_Work *w, bool ok);
-/* Puts it last (work.c). */
+/* Appends a call to a list (work.c). */
 void tli_work_append(tli_Work **list, tli_Work *w);
 
 #endif

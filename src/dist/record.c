@@ -1,10 +1,11 @@
 /*
-** record.c - groups of one rank that plays any of many: calls end at once and write down what the
-** rank would send. So a program shows its traffic on thousands of ranks in one process.
+** record.c - groups of one process that plays any of many ranks: calls end immediately and
+** record what the rank would send. So one process can show a program's traffic on thousands of
+** ranks.
 **
-** What other ranks would give is what this one has: sums and what is broadcast stay as they
-** are, gathered parts are copies of this rank's, received messages are zeros. Messages and
-** bytes are those of ring algorithms (Patarasuk and Yuan 2009), which send the fewest.
+** This rank's own data replaces that of other ranks: sums and broadcast data stay as they are,
+** gathered parts are copies of this rank's part, received messages are zeros. Messages and
+** bytes are those of ring algorithms (Patarasuk and Yuan 2009), which send the fewest bytes.
 */
 #include <string.h>
 
@@ -23,7 +24,7 @@ bool tli_group_traffic(const tli_Group *g, tli_Collective kind, tli_Traffic *out
   return true;
 }
 
-/* ---- what is sent ---------------------------------------------------------------------- */
+/* ---- counting --------------------------------------------------------------------------- */
 
 static int64_t bytes_of(const tli_Part *parts, int n) {
   int64_t bytes = 0;
@@ -31,8 +32,8 @@ static int64_t bytes_of(const tli_Part *parts, int n) {
   return bytes;
 }
 
-/* A part that goes round the ring in sections, of which one rank's stays at each turn: all
-** but the next rank's, or for all_gather all but the own. */
+/* Returns the bytes that a rank sends when a part goes round the ring in sections: all sections
+** except the next rank's, or for all_gather except its own. */
 static int64_t ring_bytes(int64_t bytes, int size, int rank) {
   int64_t section = (bytes + size - 1) / size, at = section * rank;
   int64_t own = at >= bytes ? 0 : (bytes - at < section ? bytes - at : section);
@@ -65,12 +66,12 @@ static void count(Record *r, const tli_Work *w) {
     t->messages += others;
     t->sent += in - w->in[g->rank].bytes;
     return;
-  case TLI_BROADCAST: /* down the chain that begins at the root */
+  case TLI_BROADCAST: /* along the chain that begins at the root */
     if ((g->rank + 1) % g->size == w->root) return;
     t->messages += 1;
     t->sent += out;
     return;
-  case TLI_REDUCE: /* up the chain that ends there */
+  case TLI_REDUCE: /* along the chain that ends at the root */
     if (root) return;
     t->messages += 1;
     t->sent += out;
@@ -91,7 +92,7 @@ static void count(Record *r, const tli_Work *w) {
 
 /* ---- calls ----------------------------------------------------------------------------- */
 
-/* As much as fits of one part; the rest is zeros. */
+/* Copies as much of one part as fits and zeroes the rest. */
 static void fill(tli_Part to, tli_Part from) {
   int64_t n = from.bytes < to.bytes ? from.bytes : to.bytes;
   if (n > 0 && to.data != from.data) memmove(to.data, from.data, (size_t)n);

@@ -1,6 +1,6 @@
 /*
-** reduce.c - see reduce.h. Blocks of a size that the first cache holds are reduced in the
-** type that the dtype is read into; two arrays, the common case, at once.
+** reduce.c - implements reduce.h. Blocks that fit into the first-level cache are reduced in the
+** dtype's wide type; two arrays, the common case, in one pass.
 */
 #include "dist/reduce.h"
 
@@ -23,14 +23,14 @@ bool tli_reduction_fits(const char *op, tli_Reduction r, tl_DType dtype) {
 
 enum { BLOCK = 2048 };
 
-/* How the types of a category compute; a and b are wide. Integers wrap in uint64_t. */
+/* The arithmetic of a category's types; a and b are wide. Integers wrap in uint64_t. */
 #define FLOAT_SUM(W, a, b) ((a) + (b))
 #define FLOAT_PRODUCT(W, a, b) ((a) * (b))
 #define FLOAT_MIN(W, a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 #define FLOAT_MAX(W, a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
-#define FLOAT_BAND(W, a, b) ((void)(a), (b)) /* refused */
-#define FLOAT_BOR(W, a, b) ((void)(a), (b))  /* refused */
-#define FLOAT_BXOR(W, a, b) ((void)(a), (b)) /* refused */
+#define FLOAT_BAND(W, a, b) ((void)(a), (b)) /* refused earlier */
+#define FLOAT_BOR(W, a, b) ((void)(a), (b))  /* refused earlier */
+#define FLOAT_BXOR(W, a, b) ((void)(a), (b)) /* refused earlier */
 #define FLOAT_STORE(name, x) tli_write_##name(x)
 #define FLOAT_MEAN(x, k) ((x) / (k))
 
@@ -61,7 +61,7 @@ enum { BLOCK = 2048 };
   }                                             \
   break;
 
-/* acc o= b, for each reduction of a category */
+/* Computes acc = acc o b for each reduction of a category. */
 #define CASES(name, SUM_, PRODUCT_, MIN_, MAX_, BAND_, BOR_, BXOR_) \
   switch (r) {                                                      \
   case TLI_REDUCE_SUM:                                              \
@@ -108,7 +108,7 @@ static const BlockFn blocks[TL_NDTYPES] = {
 #undef X
 };
 
-/* Sum and mean of two float arrays, most of all that is reduced. */
+/* Sum and mean of two float arrays, which are most reductions. */
 static void add_two(float *out, const float *a, const float *b, int64_t n) {
   for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
 }

@@ -1,13 +1,13 @@
 /*
-** reduce.h - the arithmetic of collectives: several arrays into one.
+** reduce.h - the arithmetic of collectives: reduces several arrays to one.
 */
 #ifndef TLI_DIST_REDUCE_H
 #define TLI_DIST_REDUCE_H
 
 #include "core/tensor/dtype.h"
 
-/* X(name, text): ORDER REDUCE. Bitwise ones are for integers and bool, the mean for
-** floating types; of bool, sum and max are "or", product and min are "and". */
+/* X(name, text): ORDER REDUCE. Bitwise reductions are for integers and bool, the mean for
+** floating types. For bool, sum and max are "or", product and min are "and". */
 #define TLI_REDUCTIONS(X) \
   X(SUM, "sum")           \
   X(AVG, "avg")           \
@@ -26,12 +26,12 @@ typedef enum tli_Reduction {
 } tli_Reduction;
 
 extern const char *const tli_reduction_names[TLI_NREDUCTIONS];
-/* False with a message for a dtype that it is not for. */
+/* Returns false with a message if the reduction does not support the dtype. */
 bool tli_reduction_fits(const char *op, tli_Reduction r, tl_DType dtype) TL_MUSTCHECK;
 
-/* out[i] = from[0][i] o from[1][i] o ..., always in this order, so that all who do it get
-** the same bits; float16 and bfloat16 are rounded once, at the end. Integers wrap. NaN wins
-** min and max. `out` may be one of the arrays, of which there are k > 0. */
+/* Computes out[i] = from[0][i] o from[1][i] o ..., always in this order, so that all ranks get
+** the same bits. float16 and bfloat16 are rounded once, at the end. Integers wrap. NaN wins min
+** and max. `out` may be one of the k > 0 arrays. */
 void tli_reduce_arrays(tl_DType dtype, tli_Reduction r, void *out, const void *const *from, int k,
                        int64_t n);
 

@@ -1,5 +1,5 @@
 /*
-** secret.c - see secret.h.
+** secret.c - implements secret.h.
 */
 #include "dist/secret.h"
 
@@ -41,7 +41,8 @@ void tli_secret_prove(const char *secret, tli_SecretSide side,
                       const unsigned char challenge[TLI_CHALLENGE],
                       const unsigned char answer[TLI_CHALLENGE],
                       unsigned char proof[TLI_SHA256_BYTES]) {
-  enum { LABEL = 16 }; /* so that a proof cannot be sent back as one's own */
+  /* distinguishes the sides, so that a proof cannot be sent back as one's own */
+  enum { LABEL = 16 };
   static const char labels[][LABEL + 1] = {"tlua store asks ", "tlua store gives"};
   unsigned char text[LABEL + 2 * TLI_CHALLENGE];
   memcpy(text, labels[side], LABEL);

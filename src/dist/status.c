@@ -1,5 +1,5 @@
 /*
-** status.c - what a rank is about, in words.
+** status.c - describes what a rank is doing, for messages.
 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "dist/inside.h"
 
-/* Puts text behind what is there, as far as there is room. */
+/* Appends text, as far as there is room. */
 static void add(char *out, size_t size, const char *format, ...) {
   size_t n = strlen(out);
   va_list values;

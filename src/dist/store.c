@@ -1,5 +1,5 @@
 /*
-** store.c - the side of a store that asks.
+** store.c - the client of a store.
 */
 #include "dist/store.h"
 
@@ -13,7 +13,7 @@
 #include "core/platform/socket.h"
 #include "dist/secret.h"
 
-/* What an answer may take beyond the time that was asked for. */
+/* The time that an answer may take beyond the request's own timeout. */
 #define GRACE INT64_C(10000000000)
 
 struct tli_Store {
@@ -25,16 +25,16 @@ struct tli_Store {
 
 /* ---- meeting --------------------------------------------------------------------- */
 
-/* For the greeting, however short the time to connect is, and however long: a store may wait for a
-** processor, what is none may never say a word. And to try again where the other side goes before
-** it, as a store does that ends. */
+/* Time for the greeting, whatever the connection's timeout: a store may be waiting for a
+** processor, and another program may never answer. AGAIN is the delay before another attempt if
+** the other side closes the connection first, as a store does that is ending. */
 #define GREETING INT64_C(3000000000)
 #define LONGEST_GREETING INT64_C(30000000000)
 #define AGAIN INT64_C(500000000)
 
 typedef enum Peer { A_STORE, NO_STORE, GONE, INTERRUPTED, WRONG_SECRET } Peer;
 
-/* A failure to meet, with what has been said so far. */
+/* Describes a failure to meet. */
 static Peer no_answer(bool came, int64_t deadline, char *how, size_t size) {
   if (!came && tl_error_kind() == TL_EINTERRUPT) return INTERRUPTED;
   snprintf(how, size, "%s", came ? "it says something else" : tl_error());
@@ -46,7 +46,8 @@ static Peer differ(char *how, size_t size, const char *text) {
   return WRONG_SECRET;
 }
 
-/* Both sides' proofs. The other side's comes second, so that who only listens learns nothing. */
+/* Exchanges both sides' proofs. The other side's comes second, so a program that only listens
+** learns nothing. */
 static Peer prove(const tli_Store *s, const unsigned char *challenge, int64_t deadline, char *how,
                   size_t size) {
   struct {
@@ -73,7 +74,7 @@ static Peer prove(const tli_Store *s, const unsigned char *challenge, int64_t de
 static const char another_user[] =
     "who answers there is another user, and there is no secret: set TLUA_SECRET for all processes";
 
-/* What a store without a secret may be. */
+/* Decides whether to accept a store without a secret. */
 static Peer accept_open(const tli_Store *s, char *how, size_t size) {
   if (s->has_secret)
     return differ(
@@ -87,8 +88,8 @@ static Peer accept_open(const tli_Store *s, char *how, size_t size) {
       "or TLUA_SECRET=none where all of the network is trusted");
 }
 
-/* Who answers there; of what is no store, `how` says how it shows. The first bytes are enough for
-** that: others may send fewer than an answer has. */
+/* Finds out who answers. If it is no store, `how` describes what it sent. The first bytes
+** decide, because other programs may send less than a whole answer. */
 static Peer greet(const tli_Store *s, int64_t deadline, char *how, size_t size) {
   tli_StoreRequest r = {.magic = TLI_STORE_MAGIC, .what = TLI_STORE_GREET};
   tli_StoreAnswer a = {0};
@@ -119,7 +120,7 @@ static bool open_socket(tli_Store *s, int64_t timeout) {
     if (s->socket == TLI_NOSOCKET) return false;
     int64_t now = tli_now_ns();
     if (taken == 0) taken = now;
-    int64_t left = begun + timeout - now; /* of what may be the longest time there is */
+    int64_t left = begun + timeout - now; /* the timeout may be the largest number */
     if (left < GREETING) left = GREETING;
     if (left > LONGEST_GREETING) left = LONGEST_GREETING;
     Peer peer = greet(s, now + left, how, sizeof how);
@@ -176,11 +177,11 @@ static bool lost(tli_Store *s, const char *what, const char *key) {
   return tli_fail(TL_EIO, "store %s:%d: %s of '%.200s': %s", s->host, s->port, what, key, why);
 }
 
-/* What it was asked for, in words. */
+/* The requests' names for messages. */
 static const char *const names[] = {"set",    "get",   "wait",   "add",         "check",
                                     "delete", "count", "append", "compare_set", "clear"};
 
-/* Sends a request and receives the answer, but for its value. */
+/* Sends a request and receives the answer except its value. */
 static bool ask(tli_Store *s, uint32_t what, const char *key, const void *value, size_t size,
                 int64_t number, int64_t timeout, tli_StoreAnswer *a) {
   size_t length = strlen(key);
@@ -210,7 +211,7 @@ bool tli_store_set(tli_Store *s, const char *key, const void *value, size_t size
   return ask(s, TLI_STORE_SET, key, value, size, 0, 0, &a);
 }
 
-/* The value of an answer. */
+/* Receives the value of an answer. */
 static char *receive_value(tli_Store *s, uint32_t what, const char *key, const tli_StoreAnswer *a,
                            size_t *size) {
   char *value = a->value <= TLI_STORE_VALUE ? malloc((size_t)a->value + 1) : NULL;

@@ -1,9 +1,9 @@
 /*
-** store_server.c - who serves a store: one thread for all connections. Nothing that one of them does
-** holds the others up: sockets never block, a connection has a few requests answered in a turn, and
-** one that does not read its answer is not served until it does. Everything that strangers can take
-** has a limit: connections that have not proved the secret have little time, few bytes and few
-** places (see README.md).
+** store_server.c - the server of a store: one thread for all connections. No connection can
+** delay the others: sockets never block, only a few requests of a connection are answered in
+** each turn, and a connection that does not read its answer is not served until it does.
+** Everything that strangers can use up has a limit: connections that have not proved the secret
+** get little time, few bytes and few places (see README.md).
 */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,40 +19,40 @@
 #include "dist/store_table.h"
 
 #define SECOND INT64_C(1000000000)
-#define INTRODUCTION (10 * SECOND) /* to prove the secret */
-#define CROWDED SECOND             /* the same while others wait for a place */
-#define STALLED (60 * SECOND)      /* without reading any of an answer */
-#define BREATH (SECOND / 10)       /* before connections are taken again, for lack of files */
+#define INTRODUCTION (10 * SECOND) /* time to prove the secret */
+#define CROWDED SECOND             /* time to prove the secret while others wait for a place */
+#define STALLED (60 * SECOND)      /* time without reading any of an answer */
+#define BREATH (SECOND / 10)       /* delay before accepting again after files were exhausted */
 enum {
-  CLIENTS = 32768,  /* at most */
-  STRANGERS = 256,  /* of them without a proof */
-  SPARE_FILES = 64, /* which the program needs for other things */
+  CLIENTS = 32768,  /* the most connections */
+  STRANGERS = 256,  /* the most connections without a proof */
+  SPARE_FILES = 64, /* files left for the rest of the program */
   AT_ONCE = 16,     /* requests of a connection in a turn */
-  CHUNK = 65536     /* bytes of it in a turn */
+  CHUNK = 65536     /* bytes of a connection in a turn */
 };
 
 typedef enum State { NEW, CHALLENGED, KNOWN } State;
 
-/* An answer on its way: the head with what is short, then a value. */
+/* An answer that is being sent: a header with a short value, then a long value. */
 typedef struct Output {
   char head[sizeof(tli_StoreAnswer) + TLI_CHALLENGE];
-  size_t bytes, sent; /* of both; sent < bytes: it is not through yet */
+  size_t bytes, sent; /* of both; sent < bytes: sending is incomplete */
   size_t head_bytes;
-  tli_Value *value; /* owned reference; NULL */
+  tli_Value *value; /* owned reference, or NULL */
 } Output;
 
 typedef struct Client {
   int socket;
   State state;
   bool gone;
-  bool parts;       /* goes once its answer is sent */
-  bool waits;       /* for a key */
+  bool parts;       /* is closed once its answer is sent */
+  bool waits;       /* waits for a key */
   int64_t deadline; /* of the wait */
-  int64_t version;  /* of the table, when it looked for the key */
-  int64_t since;    /* when it came, or has last read something of an answer */
+  int64_t version;  /* of the table, when the key was last looked up */
+  int64_t since;    /* time of its arrival, or of its last progress in reading an answer */
   unsigned char challenge[TLI_CHALLENGE];
-  char *data;               /* owned: what has come of the next requests, */
-  size_t begin, size, room; /* from `begin` on, in `room` bytes */
+  char *data;               /* owned: bytes of the next requests, */
+  size_t begin, size, room; /* starting at `begin`, in `room` bytes */
   Output out;
 } Client;
 
@@ -63,9 +63,9 @@ struct tli_StoreServer {
   atomic_uint ended;
   bool has_secret, trusts;
   char secret[TLI_SECRET_ROOM];
-  Client **clients; /* owned; the thread's from here on */
+  Client **clients; /* owned; the fields from here on belong to the thread */
   int n, room, most, most_strangers;
-  int64_t pause;         /* no connections are taken until then */
+  int64_t pause;         /* no connections are accepted before this time */
   bool more;             /* some requests were left for the next turn */
   tli_StoreTable *table; /* owned */
 };
@@ -80,12 +80,12 @@ static void end_output(tli_StoreServer *s, Client *c) {
   if (c->parts) c->gone = true;
 }
 
-/* A stranger's time does not begin anew. */
+/* Restarts the time limit, except for strangers. */
 static void touch(Client *c) {
   if (c->state == KNOWN) c->since = tli_now_ns();
 }
 
-/* Sends what there is room for. */
+/* Sends as many bytes as the socket accepts. */
 static void flush(tli_StoreServer *s, Client *c) {
   Output *o = &c->out;
   while (is_sending(c)) {
@@ -104,7 +104,7 @@ static void flush(tli_StoreServer *s, Client *c) {
   end_output(s, c);
 }
 
-/* With a few bytes, of at most TLI_CHALLENGE. */
+/* Answers with a few bytes, at most TLI_CHALLENGE. */
 static void answer_bytes(tli_StoreServer *s, Client *c, uint32_t status, int64_t number,
                          const void *bytes, uint32_t size) {
   tli_StoreAnswer a = {status, size, number};
@@ -138,7 +138,7 @@ static void answer_done(tli_StoreServer *s, Client *c, bool done, int64_t number
 
 /* ---- requests -------------------------------------------------------------------- */
 
-/* Two runs of bytes, one behind the other; NULL: no room. */
+/* Concatenates two byte strings; NULL if there is no room. */
 static tli_Value *join(tli_StoreServer *s, const char *a, uint32_t n, const char *b, uint32_t m) {
   tli_Value *v = n <= TLI_STORE_VALUE - m ? tli_value_new(s->table, n + m) : NULL;
   if (v && n > 0) memcpy(v->data, a, n);
@@ -146,7 +146,7 @@ static tli_Value *join(tli_StoreServer *s, const char *a, uint32_t n, const char
   return v;
 }
 
-/* The decimal number in a value, 0 if it is none. */
+/* Returns the decimal number in a value, or 0 if it is none. */
 static int64_t number_in(const tli_Value *v) {
   char text[32];
   if (v == NULL || v->size >= sizeof text) return 0;
@@ -159,7 +159,7 @@ static bool put(tli_StoreServer *s, const tli_StoreRequest *r, const char *key, 
   return tli_table_put(s->table, key, r->key, v);
 }
 
-/* Whether it has to wait on. */
+/* Whether the request has to wait longer. */
 static bool waits_for(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
                       int64_t now) {
   int64_t version = tli_table_version(s->table);
@@ -208,7 +208,7 @@ static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, co
     return;
   }
   tli_Value *now = same ? join(s, value + n, r->value - n, NULL, 0) : join(s, value, n, NULL, 0);
-  if (same && now) now->refs++; /* the table's, beside this function's */
+  if (same && now) now->refs++; /* one reference for the table, one for this function */
   if (same ? put(s, r, key, now) : now != NULL)
     answer_value(s, c, now);
   else
@@ -216,10 +216,10 @@ static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, co
   tli_value_release(s->table, now);
 }
 
-/* ---- who asks -------------------------------------------------------------------- */
+/* ---- authentication ------------------------------------------------------------------ */
 
-/* Where there is no secret, all users of this machine reach the port; those that the system tells
-** apart are refused. */
+/* Without a secret, all users of this machine can reach the port; those that the system can
+** tell apart are refused. */
 static void greet(tli_StoreServer *s, Client *c) {
   if (!s->has_secret && !s->trusts && tli_socket_is_foreign(c->socket)) {
     c->parts = true;
@@ -252,7 +252,7 @@ static void judge(tli_StoreServer *s, Client *c, const char *value) {
 
 /* ---- serving --------------------------------------------------------------------- */
 
-/* Answers the request at the front of what has come; false if it has to wait. */
+/* Answers the first request in the buffer; returns false if it has to wait. */
 static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int64_t now) {
   const char *key = c->data + c->begin + sizeof *r, *value = key + r->key;
   switch (r->what) {
@@ -277,7 +277,7 @@ static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int6
   return true;
 }
 
-/* Whether a request may come now, and is no longer than it may be. */
+/* Whether a request is allowed now and its sizes are within the limits. */
 static bool is_proper(const Client *c, const tli_StoreRequest *r) {
   uint32_t proof = TLI_CHALLENGE + TLI_SHA256_BYTES;
   if (r->magic != TLI_STORE_MAGIC || r->key > TLI_STORE_KEY || r->value > TLI_STORE_VALUE)
@@ -287,7 +287,7 @@ static bool is_proper(const Client *c, const tli_StoreRequest *r) {
   return c->state == KNOWN;
 }
 
-/* Whether a whole request has come; an improper one ends the connection. */
+/* Whether a whole request has arrived; an improper one ends the connection. */
 static bool whole(Client *c, tli_StoreRequest *r) {
   if (c->gone || c->size < sizeof *r) return false;
   memcpy(r, c->data + c->begin, sizeof *r);
@@ -298,7 +298,7 @@ static bool whole(Client *c, tli_StoreRequest *r) {
   return c->size >= sizeof *r + r->key + r->value;
 }
 
-/* Some of what a connection asks for; whether anything was answered. */
+/* Answers some requests of a connection; returns whether any was answered. */
 static bool serve_some(tli_StoreServer *s, Client *c, int64_t now) {
   tli_StoreRequest r;
   int served = 0;
@@ -316,7 +316,7 @@ static bool serve_some(tli_StoreServer *s, Client *c, int64_t now) {
   return served > 0;
 }
 
-/* Room for some bytes more, those at hand moved to the front. */
+/* Makes room for more bytes by moving those in the buffer to its front. */
 static bool make_room(tli_StoreServer *s, Client *c, size_t bytes) {
   if (c->begin > 0 && c->size > 0) memmove(c->data, c->data + c->begin, c->size);
   c->begin = 0;
@@ -334,8 +334,8 @@ static bool make_room(tli_StoreServer *s, Client *c, size_t bytes) {
   return true;
 }
 
-/* Takes some of what has come: of a stranger no more than its two requests, and no heap of others
-** behind one that waits. */
+/* Receives some bytes: from a stranger no more than its two requests, and from others no more
+** than one request beyond one that waits. */
 static void receive(tli_StoreServer *s, Client *c) {
   enum { STRANGER_BYTES = 512 };
   tli_StoreRequest r;
@@ -349,7 +349,7 @@ static void receive(tli_StoreServer *s, Client *c) {
   if (n > 0) c->size += (size_t)n;
 }
 
-/* A buffer that a long request has left is given back. */
+/* Shrinks a buffer that a long request has enlarged. */
 static void trim(tli_StoreServer *s, Client *c) {
   if (c->size > 0 || c->room <= CHUNK) return;
   free(c->data);
@@ -384,7 +384,8 @@ static bool keep(tli_StoreServer *s, int socket, int64_t now) {
   return true;
 }
 
-/* How many have not proved the secret; *oldest: since when the first of them is here. */
+/* Counts connections that have not proved the secret; *oldest is the arrival time of the first
+** one. */
 static int count_strangers(const tli_StoreServer *s, int64_t *oldest) {
   int n = 0;
   *oldest = INT64_MAX;
@@ -417,7 +418,8 @@ static void accept_all(tli_StoreServer *s, int64_t now) {
   }
 }
 
-/* When a connection ends that goes on as it does; who comes now waits where it is crowded. */
+/* Returns when a connection is closed if it makes no progress; earlier if new connections wait
+** for a place. */
 static int64_t end_of(const Client *c, bool crowded) {
   if (c->state != KNOWN) return c->since + (crowded ? CROWDED : INTRODUCTION);
   return is_sending(c) ? c->since + STALLED : INT64_MAX;
@@ -439,7 +441,7 @@ static void drop_gone(tli_StoreServer *s, bool crowded, int64_t now) {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Waits for something to do. */
+/* Waits until there is something to do. */
 static void wait_for_some(tli_StoreServer *s, tli_Watch *w) {
   int64_t now = tli_now_ns(), oldest, deadline = s->more ? now : INT64_MAX;
   int strangers = count_strangers(s, &oldest);
@@ -450,7 +452,7 @@ static void wait_for_some(tli_StoreServer *s, tli_Watch *w) {
   for (int i = 0; i < s->n; i++) {
     Client *c = s->clients[i];
     tli_StoreRequest r;
-    bool full = !is_sending(c) && !c->waits && whole(c, &r); /* the next turn's */
+    bool full = !is_sending(c) && !c->waits && whole(c, &r); /* it is left for the next turn */
     w[i + 2] = (tli_Watch){full ? TLI_NOSOCKET : c->socket, is_sending(c), false};
     if (c->waits) deadline = least(deadline, c->deadline);
     deadline = least(deadline, end_of(c, crowded));
@@ -469,7 +471,7 @@ static void turn(tli_StoreServer *s, tli_Watch *w) {
       receive(s, s->clients[i]);
   }
   s->more = false;
-  /* what one sets another may wait for, so all are looked at until nobody gets an answer */
+  /* one connection's request may end another's wait, so all are served until there is no answer */
   bool served = true;
   for (int pass = 0; served && pass < 4; pass++) {
     served = false;
@@ -505,7 +507,7 @@ static void server_free(tli_StoreServer *s) {
   free(s);
 }
 
-/* Without a secret an address that others reach is none to be served by mistake. */
+/* Refuses to serve on an address that others can reach unless there is a secret. */
 static bool may_serve(const tli_StoreServer *s, const char *host) {
   if (s->has_secret || s->trusts || tli_socket_is_local(s->listener)) return true;
   return tli_fail(

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ANSWER INT64_C(1000000000) /* for the others to say what they are about */
-#define ABORT INT64_C(5000000000)  /* to reach the store */
-#define ALONE INT64_C(1000000000)  /* for what is on its way when the store has gone */
+#define ANSWER INT64_C(1000000000) /* time for the other ranks to report their status */
+#define ABORT INT64_C(5000000000)  /* time to reach the store */
+#define ALONE INT64_C(1000000000)  /* time for messages in flight after the store has ended */
 
 bool tli_telling_open(tli_Group *g, tli_Telling *t, tli_Store *store, const char *name) {
   t->status.dtype = -1;
@@ -32,7 +32,7 @@ void tli_telling_key(const tli_Telling *t, char key[300], const char *what, int 
 
 /* ---- meeting ------------------------------------------------------------------------- */
 
-/* The ranks that have not come, as the store tells. */
+/* Names the ranks that have not come, according to the store. */
 static bool absent(tli_Group *g, tli_Telling *t) {
   char list[300] = "", key[300], why[500];
   int at = 0, n = 0;
@@ -49,7 +49,7 @@ static bool absent(tli_Group *g, tli_Telling *t) {
                   (double)g->timeout / 1e9, list);
 }
 
-/* By the store, whose waits have an end: MPI's and NCCL's have none. */
+/* Joins through the store, whose waits have a timeout, unlike those of MPI and NCCL. */
 bool tli_telling_meet(tli_Group *g, tli_Telling *t) {
   char key[300];
   int64_t came;
@@ -62,7 +62,7 @@ bool tli_telling_meet(tli_Group *g, tli_Telling *t) {
   return tli_store_wait(t->store, key, g->timeout) || absent(g, t);
 }
 
-/* ---- the end of a group -------------------------------------------------------------- */
+/* ---- failures of a group --------------------------------------------------------------- */
 
 bool tli_telling_broken(const tli_Telling *t) { return tli_fail(TL_EIO, "%s", t->why); }
 
@@ -74,8 +74,8 @@ bool tli_telling_end(tli_Group *g, tli_Telling *t, const char *why) {
   return tli_telling_broken(t);
 }
 
-/* The store could not be reached. Rank 0's end takes it along, maybe before the last that it
-** has sent is here. */
+/* The store could not be reached. When rank 0 ends, its store ends with it, perhaps before the
+** last data that it has sent arrives. */
 static bool without_store(tli_Group *g, tli_Telling *t) {
   int64_t now = tli_now_ns();
   if (t->alone == 0) t->alone = now;
@@ -84,7 +84,7 @@ static bool without_store(tli_Group *g, tli_Telling *t) {
   return true;
 }
 
-/* The reason that the others have found, if they have. */
+/* Reads the reason that another rank has published, if any. */
 static bool read_why(tli_Group *g, tli_Telling *t, int64_t timeout) {
   char key[300];
   bool there;
@@ -122,7 +122,7 @@ void tli_telling_abort(const tli_Telling *t, const char *why) {
   tli_store_close(store);
 }
 
-/* Adds what this rank waits for, once, if somebody has asked or it knows that. */
+/* Publishes what this rank waits for, once, if another rank has asked or if `asked`. */
 static bool answer(tli_Group *g, tli_Telling *t, bool asked) {
   char key[300], text[240];
   if (t->told) return true;
@@ -139,7 +139,7 @@ bool tli_telling_look(tli_Group *g, tli_Telling *t) {
   return read_why(g, t, 0) && answer(g, t, false);
 }
 
-/* What each rank is about goes to `all`, who says nothing to `who`. */
+/* Collects the status of each rank in `all`, and the ranks that do not answer in `who`. */
 static void collect(tli_Group *g, tli_Telling *t, char *who, size_t room, char *all, size_t size) {
   int64_t deadline = tli_now_ns() + ANSWER;
   int n = 0, at = 0, filled = 0;

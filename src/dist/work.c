@@ -1,6 +1,6 @@
 /*
-** work.c - calls of a group: what is checked before they are made, where tensors lie on the host
-** meanwhile, and their end.
+** work.c - calls of a group: checking their arguments, copying tensors to and from the host,
+** and ending them.
 */
 #include <stdio.h>
 #include <string.h>
@@ -20,13 +20,13 @@ const char *const tli_collective_names[] = {
 #undef X
 };
 
-/* ---- what is asked for ----------------------------------------------------------- */
+/* ---- checking arguments ------------------------------------------------------------------ */
 
 static bool in_place(tli_Collective kind) {
   return kind == TLI_BROADCAST || kind == TLI_ALL_REDUCE || kind == TLI_REDUCE;
 }
 
-/* How many tensors a kind takes from this rank. */
+/* Returns how many tensors a call of that kind takes from this rank. */
 static void counts(const tli_Group *g, const tli_Call *c, int *in, int *out) {
   bool root = tli_group_rank(g) == c->root;
   int n = tli_group_size(g);
@@ -70,7 +70,7 @@ static bool check_written(const tli_Call *c) {
   return true;
 }
 
-/* Sizes that this rank alone can tell to be wrong. */
+/* Checks sizes that this rank alone can judge. */
 static bool check_sizes(const tli_Group *g, const tli_Call *c) {
   if (c->kind != TLI_REDUCE_SCATTER) return true;
   for (int r = 0; r < tli_group_size(g); r++)
@@ -98,9 +98,10 @@ static bool check(const tli_Group *g, const tli_Call *c, const tl_Tensor **first
   return check_written(c) && check_sizes(g, c);
 }
 
-/* ---- where tensors lie meanwhile -------------------------------------------------- */
+/* ---- copies of tensors ------------------------------------------------------------------ */
 
-/* A graph that is captured cannot wait for the host, through which tensors then go. */
+/* Refuses tensors that pass through the host while a graph is captured, which cannot wait for
+** the host. */
 static bool check_capture(const tli_Work *w, tl_Device device) {
   if (device.type == TL_CPU) return true;
   const tl_DeviceApi *api = tli_backend(device)->device;
@@ -135,7 +136,7 @@ static bool stage(tli_Work *w, tli_Piece *p, tl_Tensor *t, bool in, bool out) {
   return true;
 }
 
-/* What the current stream of the device has been given so far is to be waited for. */
+/* Records an event on the device's current stream, whose work so far has to be waited for. */
 static bool mark(tli_Work *w, tl_Device device) {
   for (int i = 0; i < w->nevents; i++)
     if (tli_same_device(w->event_devices[i], device)) return true;
@@ -164,7 +165,7 @@ static bool stage_all(tli_Work *w, const tli_Call *c) {
   return true;
 }
 
-/* The inputs of the other ranks' hosts are there. */
+/* Waits until the inputs have arrived on the host. */
 bool tli_work_arrive(tli_Work *w) {
   for (int i = 0; i < w->nevents; i++)
     TL_TRY(tli_backend(w->event_devices[i])->device->event_sync(w->events[i]));
@@ -186,8 +187,8 @@ static void let_go(tli_Work *w) {
   w->npieces = 0;
 }
 
-/* What comes next on the current stream comes after a call that the device makes. Memory that
-** was taken on another stream is not to be used again before that. */
+/* Lets the current stream wait for a call that the device makes. Memory allocated on another
+** stream must not be reused before that. */
 static bool follow(tli_Work *w) {
   const tl_DeviceApi *api = tli_backend(w->device)->device;
   tl_Stream *now = tli_stream(w->device);
@@ -199,7 +200,7 @@ static bool follow(tli_Work *w) {
   return true;
 }
 
-/* A Work that Lua has not collected yet keeps no tensors any more. */
+/* Releases the tensors, even if Lua has not collected the Work yet. */
 static bool finish(tli_Work *w) {
   if (w->finished) return true;
   w->finished = true;
@@ -210,14 +211,14 @@ static bool finish(tli_Work *w) {
   return ok;
 }
 
-/* ---- making and releasing ---------------------------------------------------------- */
+/* ---- creating and releasing ------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t hash, uint64_t value) {
   hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
   return hash * 0xff51afd7ed558ccdu;
 }
 
-/* What must be the same on all ranks. */
+/* Hashes the properties that must be equal on all ranks. */
 static uint64_t hash_of(const tli_Call *c, const tl_Tensor *first, bool detail, int64_t pass) {
   uint64_t hash = mix(1, (uint64_t)c->kind);
   bool reduces =
@@ -292,7 +293,7 @@ void tli_work_append(tli_Work **list, tli_Work *w) {
   *list = w;
 }
 
-/* ---- ends -------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------- */
 
 void tli_work_end(tli_Work *w, bool ok) {
   tli_Group *g = w->group;
@@ -318,7 +319,7 @@ bool tli_work_done(const tli_Work *w) {
   bool done = atomic_load(&w->state) != TLI_PENDING;
   if (done || w->end == NULL) return done;
   if (tli_backend(w->device)->device->event_query(w->end, &done)) return done;
-  tli_error_clear(); /* whoever waits is told */
+  tli_error_clear(); /* the waiting thread gets the error */
   return false;
 }
 
@@ -343,7 +344,7 @@ static bool sleep_to_end(tli_Work *w, int64_t timeout) {
   return true;
 }
 
-/* While a call is pending its group lives. */
+/* While a call is pending, its group stays alive. */
 static bool await_end(tli_Work *w, int64_t timeout) {
   if (atomic_load(&w->state) != TLI_PENDING) return true;
   atomic_fetch_add(&w->group->callers, 1);

@@ -1,15 +1,15 @@
 /*
-** work.h - what group.c asks of work.c.
+** work.h - functions of work.c that group.c calls.
 */
 #ifndef TLI_DIST_WORK_H
 #define TLI_DIST_WORK_H
 
 #include "dist/inside.h"
 
-/* A call that was found to be a right one, its inputs on their way to the host. */
+/* Creates a call whose arguments were checked and whose inputs are being copied to the host. */
 tli_Work *tli_work_new(tli_Group *g, const tli_Call *call, int64_t timeout, bool detail)
     TL_MUSTCHECK;
-/* Waits for them. */
+/* Waits until the inputs have arrived. */
 bool tli_work_arrive(tli_Work *w) TL_MUSTCHECK;
 
 #endif

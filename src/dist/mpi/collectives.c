@@ -1,6 +1,6 @@
 /*
-** collectives.c - what all ranks do, by MPI's own collectives where tensors lie as these want
-** them, and by messages of ours where not. float16 and bfloat16 are summed as float32.
+** collectives.c - collectives. They use MPI's own collectives if the tensors' layout allows it,
+** and point-to-point messages otherwise. float16 and bfloat16 are summed as float32.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,19 +9,19 @@
 #include "core/kernel/element.h"
 #include "dist/mpi/mpi.h"
 
-/* What one call of MPI moves at most, bytes; and elements that are summed. */
+/* The most bytes that one call of MPI moves, and the most elements that it sums. */
 #define PIECE ((int64_t)1 << 30)
 #define ELEMENTS ((int64_t)1 << 26)
 
-/* What all ranks tell before a call. */
+/* What every rank announces before a call. */
 typedef struct Said {
   uint64_t hash;
-  int64_t bytes; /* of the part that this rank gives to all */
+  int64_t bytes; /* size of the part that this rank sends to all */
 } Said;
 
 /* ---- requests ------------------------------------------------------------------------ */
 
-/* Begins one, by an expression that calls MPI. */
+/* Begins a request; the argument is an expression that calls MPI. */
 #define BEGIN(m, code, call)         \
   do {                               \
     tli_mutex_lock(&tli_mpi_lock);   \
@@ -33,7 +33,7 @@ static bool finish_one(tli_MpiGroup *m, tli_Work *w, int code, tli_MpiRequest *q
   return tli_mpi_ok(m->mpi, code) && tli_mpi_finish(m, w, q, 1);
 }
 
-/* Many requests; memory for more as they come. */
+/* A growing array of requests. */
 typedef struct Requests {
   tli_MpiRequest *q; /* owned */
   int n, room, code;
@@ -70,11 +70,11 @@ static bool finish_all(tli_MpiGroup *m, tli_Work *w, Requests *r, bool begun) {
   if (!ok)
     tli_mpi_abandon(m, w);
   else if ((ok = tli_mpi_finish(m, w, r->q, r->n)))
-    free(r->q); /* else MPI may still look at them */
+    free(r->q); /* otherwise MPI may still use them */
   return ok;
 }
 
-/* ---- whether all make the same call --------------------------------------------------- */
+/* ---- checking that all ranks make the same call ------------------------------------------- */
 
 static bool differs(tli_MpiGroup *m, tli_Work *w, const Said *said) {
   const tli_Group *g = &m->base;
@@ -99,10 +99,11 @@ static int64_t own_bytes(const tli_Work *w) {
   return 0;
 }
 
-/* All tell what they are about; what each said, to be freed. Meets all ranks, as a barrier. */
+/* All ranks announce their calls. Returns what each announced, to be freed. It meets all ranks,
+** like a barrier. */
 static Said *tell(tli_MpiGroup *m, tli_Work *w) {
   const tli_Group *g = &m->base;
-  /* what is sent lies there, too: MPI may read it after a failure */
+  /* the buffer includes the outgoing part, which MPI may read after a failure */
   Said *said = calloc((size_t)g->size + 1, sizeof *said);
   tli_MpiRequest q;
   int code;
@@ -130,7 +131,7 @@ static bool wrong_size(tli_MpiGroup *m, const tli_Work *w, int from, int64_t cam
   return tli_telling_break(&m->base, &m->tell, why);
 }
 
-/* ---- what moves without arithmetic ------------------------------------------------------ */
+/* ---- moving data without arithmetic ----------------------------------------------------- */
 
 static bool broadcast(tli_MpiGroup *m, tli_Work *w, tli_Part part, int root) {
   for (int64_t at = 0; at < part.bytes; at += PIECE) {
@@ -142,7 +143,8 @@ static bool broadcast(tli_MpiGroup *m, tli_Work *w, tli_Part part, int root) {
   return true;
 }
 
-/* Whether parts of one size lie one after the other, all together as MPI can count. */
+/* Whether the parts have equal sizes and are contiguous, and MPI's counts suffice for all of
+** them. */
 static bool together(const tli_Part *parts, int n) {
   for (int i = 1; i < n; i++)
     if (parts[i].bytes != parts[0].bytes || parts[i].data != parts[i - 1].data + parts[0].bytes)
@@ -165,7 +167,7 @@ static bool all_gather(tli_MpiGroup *m, tli_Work *w, const Said *said) {
   const tli_Group *g = &m->base;
   tli_Part in = w->in[0];
   TL_TRY(check_sizes(m, w, said));
-  bool even = true; /* on all ranks alike */
+  bool even = true; /* the same on all ranks */
   for (int r = 1; r < g->size; r++) even &= said[r].bytes == said[0].bytes;
   if (even && in.bytes * g->size <= PIECE) {
     bool apart = !together(w->out, g->size) || in.data == w->out[g->rank].data;
@@ -198,8 +200,8 @@ static bool gather(tli_MpiGroup *m, tli_Work *w, const Said *said) {
   return finish_all(m, w, &r, ok);
 }
 
-/* Parts for each rank from each (all_to_all), or from the root alone (scatter): first how
-** many bytes come, from all ranks. */
+/* Moves a part from each rank to each rank (all_to_all), or from the root alone (scatter).
+** First all ranks exchange the sizes. */
 static bool exchange(tli_MpiGroup *m, tli_Work *w, int root) {
   const tli_Group *g = &m->base;
   bool gives = root < 0 || root == g->rank;
@@ -236,7 +238,7 @@ static bool type_of(tl_DType dtype, tli_MpiType *type) {
   int bytes = tli_dtype_bytes[dtype];
   bool known = !tli_is_half(dtype) || dtype == TL_F16 || dtype == TL_BF16;
   if (tli_is_float(dtype) && known) {
-    *type = bytes == 8 ? TLI_MPI_F64 : TLI_MPI_F32; /* halves are widened */
+    *type = bytes == 8 ? TLI_MPI_F64 : TLI_MPI_F32; /* half types are widened */
   } else if (dtype == TL_BOOL || dtype == TL_U8) {
     *type = TLI_MPI_U8;
   } else if (tli_dtype_category(dtype) == TLI_INT) {
@@ -259,7 +261,7 @@ static tli_MpiOp op_of(tli_Reduction r, tl_DType dtype) {
   return ops[r];
 }
 
-/* Halves to floats and back, of each dtype. */
+/* Conversion of half types to float and back, for each dtype. */
 #define X(name, text, bytes, category, ...)                                            \
   static void widen_##name(const void *from, float *to, int64_t n) {                   \
     const tli_##name *x = from;                                                        \
@@ -280,7 +282,7 @@ static void narrow(tl_DType dtype, const float *from, void *to, int64_t n) {
   (dtype == TL_F16 ? narrow_F16 : narrow_BF16)(from, to, n);
 }
 
-/* The mean of `size` summed values. */
+/* Divides `size` summed values to get the mean. */
 static void divide(tli_MpiType type, void *data, int64_t n, int size) {
   if (type == TLI_MPI_F64)
     for (int64_t i = 0; i < n; i++) ((double *)data)[i] /= size;
@@ -288,7 +290,7 @@ static void divide(tli_MpiType type, void *data, int64_t n, int size) {
     for (int64_t i = 0; i < n; i++) ((float *)data)[i] /= (float)size;
 }
 
-/* To all, or to the root (not -1) alone. */
+/* Reduces to all ranks if root is -1, otherwise to the root. */
 static bool reduce(tli_MpiGroup *m, tli_Work *w, int root) {
   tli_Part part = w->out[0];
   bool half = tli_is_half(w->dtype), takes = root < 0 || root == m->base.rank;
@@ -316,7 +318,7 @@ static bool reduce(tli_MpiGroup *m, tli_Work *w, int root) {
   return true;
 }
 
-/* Pieces of all inputs, one behind the other as MPI wants them. */
+/* Reduces pieces of all inputs, copied to be contiguous as MPI requires. */
 static bool reduce_scatter(tli_MpiGroup *m, tli_Work *w) {
   int size = m->base.size;
   tli_Part to = w->out[0];

@@ -1,5 +1,5 @@
 /*
-** group.c - meeting and leaving, and the table of MPI's groups.
+** group.c - joining and leaving MPI groups, and their transport.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static bool check_numbers(const tli_Group *g, int rank, int size) {
   return true;
 }
 
-/* A tag of groups that are made at the same time. */
+/* Returns a tag that distinguishes groups that are created at the same time. */
 static int tag_of(const char *name) {
   unsigned hash = 0x811c9dc5u;
   for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x01000193u;

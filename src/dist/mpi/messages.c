@@ -1,6 +1,6 @@
 /*
-** messages.c - from one rank to another: a head under the user's tag, which says how many bytes of
-** what come under which tag of ours, and those bytes.
+** messages.c - messages between two ranks: a header under the user's tag, which contains the
+** number of bytes, their dtype and their tag, and then the bytes.
 */
 #include <stdio.h>
 #include <string.h>
@@ -11,19 +11,19 @@
 typedef struct Head {
   int64_t bytes;
   uint64_t hash; /* of the dtype */
-  int32_t tag;   /* of the bytes */
+  int32_t tag;   /* tag of the bytes */
 } Head;
 
-enum { PARTS = 5 }; /* a head and pieces of the bytes */
+enum { PARTS = 5 }; /* the header and pieces of the bytes */
 #define PIECE ((int64_t)1 << 30)
 
 struct tli_MpiMessage {
   tli_MpiMessage *next;
-  tli_Work *work; /* borrowed, pending */
+  tli_Work *work; /* borrowed; pending */
   Head head;
   tli_MpiRequest request[PARTS];
   bool done[PARTS];
-  int n; /* requests begun */
+  int n; /* number of requests begun */
 };
 
 /* ---- beginning ----------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ static bool too_large(const tli_Work *w, int64_t bytes) {
   return true;
 }
 
-/* The bytes, in pieces as large as MPI counts. */
+/* Sends or receives the bytes in pieces of the largest size that MPI can count. */
 static int begin_bytes(tli_MpiGroup *m, tli_MpiMessage *s, bool sends, char *data, int peer) {
   int64_t left = s->head.bytes;
   int code = 0;
@@ -87,14 +87,14 @@ void tli_mpi_post(tli_Group *g, tli_Work *w) {
   tli_mutex_unlock(&tli_mpi_lock);
   if (!tli_mpi_ok(m->mpi, code)) {
     tli_mpi_abandon(m, w);
-    tli_work_end(w, false); /* and s stays: MPI may still write to it */
+    tli_work_end(w, false); /* s is not freed, since MPI may still write to it */
     return;
   }
   while (*at) at = &(*at)->next;
   *at = s;
 }
 
-/* ---- going on ------------------------------------------------------------------------ */
+/* ---- progress ---------------------------------------------------------------------------- */
 
 static bool fits(tli_MpiGroup *m, tli_Work *w, const Head *head) {
   const tli_Group *g = &m->base;
@@ -107,7 +107,7 @@ static bool fits(tli_MpiGroup *m, tli_Work *w, const Head *head) {
   return tli_telling_break(&m->base, &m->tell, why);
 }
 
-/* A head has come: what it speaks of is received. */
+/* Begins to receive the bytes after their header has arrived. */
 static bool receive_bytes(tli_MpiGroup *m, tli_MpiMessage *s) {
   tli_Work *w = s->work;
   if (!fits(m, w, &s->head)) return false;
@@ -139,7 +139,7 @@ static Step advance(tli_MpiGroup *m, tli_MpiMessage *s) {
   return all ? ENDED : step;
 }
 
-/* Ends one, of which nothing is under way, or which is left to MPI for good. */
+/* Ends a message that has no request under way, or whose requests are left to MPI for good. */
 static void end(tli_MpiMessage **at, bool ok) {
   tli_MpiMessage *s = *at;
   tli_Work *w = s->work;

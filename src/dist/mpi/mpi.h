@@ -1,15 +1,14 @@
 /*
 ** mpi.h - groups whose ranks are processes that mpirun or srun has started, on one machine or
-** many: what their files know of one another. MPI itself is behind table.h, in a plugin that
-** is opened when it is first asked for.
+** many. MPI itself is behind table.h, in a plugin that is loaded on first use.
 **
-** MPI makes no progress by itself: whoever waits, the caller or the thread of a group, asks it
-** again and again. All calls of MPI are made under one lock (MPI_THREAD_SERIALIZED).
+** MPI makes no progress by itself: a thread that waits, the caller or the group's thread, tests
+** its requests again and again. One lock serialises all calls of MPI (MPI_THREAD_SERIALIZED).
 **
-** A call begins with a round in which all ranks tell what they are about to do, so that
-** calls which differ fail on all of them instead of confusing MPI. Failures are told by the
-** store, which who waits asks now and then. What MPI has begun cannot be taken back: the
-** tensors of a call that has failed are never released.
+** A call begins with a round in which all ranks announce it, so that calls that differ fail on
+** all of them instead of confusing MPI. Failures are published in the store, which a waiting
+** rank reads now and then. A request that MPI has begun cannot be cancelled: the tensors of a
+** failed call are never released.
 */
 #ifndef TLI_DIST_MPI_H
 #define TLI_DIST_MPI_H
@@ -25,20 +24,21 @@ typedef struct tli_MpiGroup {
   const tli_Mpi *mpi;
   tli_MpiComm *comm; /* owned */
   tli_Telling tell;
-  int next_tag;             /* of messages' bytes */
-  tli_MpiMessage *messages; /* owned list, in their order */
+  int next_tag;             /* tag of the next message's bytes */
+  tli_MpiMessage *messages; /* owned list, in order */
 } tli_MpiGroup;
 
 static inline tli_MpiGroup *tli_mpi_group(tli_Group *g) { return (tli_MpiGroup *)(void *)g; }
 
-/* The table of the MPI that has started this process, which is opened on first use (open.c).
-** NULL with a message that says what is missing. rank and size: of all its processes. */
+/* Returns the table of the MPI that has started this process and loads its plugin on first use
+** (open.c). Returns NULL with a message that says what is missing. rank and size refer to all
+** its processes. */
 const tli_Mpi *tli_mpi_open(int *rank, int *size) TL_MUSTCHECK;
-/* False with a message where there is none; begins nothing. */
+/* Returns false with a message if there is no MPI; does not initialise it. */
 bool tli_mpi_available(void);
-/* What may stand between calls of MPI, of all threads and groups. */
+/* Serialises calls of MPI by all threads and groups. */
 extern tli_Mutex tli_mpi_lock;
-/* True if code is 0, else false with MPI's words. */
+/* Returns true if code is 0, otherwise false with MPI's error text. */
 bool tli_mpi_ok(const tli_Mpi *mpi, int code) TL_MUSTCHECK;
 
 /* ---- waiting (wait.c) ---- */
@@ -48,14 +48,14 @@ typedef struct tli_MpiPause {
   int64_t looked;
 } tli_MpiPause;
 
-/* Between two looks at requests; longer and longer. False with a message when waiting for
-** `w` is in vain. */
+/* Sleeps between two tests of requests, for increasing times. Returns false with a message if
+** waiting for `w` is futile. */
 bool tli_mpi_pause(tli_MpiGroup *m, tli_Work *w, tli_MpiPause *p) TL_MUSTCHECK;
-/* Looks for failures and the end of w's time. */
+/* Checks for failures and for w's deadline. */
 bool tli_mpi_look(tli_MpiGroup *m, tli_Work *w) TL_MUSTCHECK;
-/* Waits for n requests. If it fails, w and its tensors stay for good. */
+/* Waits for n requests. On failure, w and its tensors are never released. */
 bool tli_mpi_finish(tli_MpiGroup *m, tli_Work *w, tli_MpiRequest *q, int n) TL_MUSTCHECK;
-/* A call that is left as it is. */
+/* Abandons a call; MPI keeps its memory. */
 void tli_mpi_abandon(tli_MpiGroup *m, tli_Work *w);
 
 /* ---- calls ---- */

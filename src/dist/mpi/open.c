@@ -1,5 +1,5 @@
 /*
-** open.c - finds the MPI that has started this process, and opens the plugin for it.
+** open.c - finds the MPI that has started this process, and loads the plugin for it.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@ TLI_FORK_SAFE(tli_mpi_lock)
 static tli_Mutex opening = TLI_MUTEX_INIT;
 static const tli_Mpi *opened; /* guarded */
 
-/* Which of the two, by what mpirun and srun leave in the environment; TLUA_MPI overrules. */
+/* Chooses Open MPI or MPICH by the environment that mpirun and srun set; TLUA_MPI overrides
+** that. */
 static const char *which(void) {
   const char *given = getenv("TLUA_MPI");
   if (given && *given) return given;
@@ -39,7 +40,8 @@ static const tli_Mpi *open_plugin(const char *name) {
                          open ? "openmpi-bin" : "mpich");
   tli_MpiEntry entry;
   void *symbol = tli_library_symbol(library, TLI_MPI_ENTRY);
-  memcpy(&entry, &symbol, sizeof entry); /* ISO C knows no cast from data to function */
+  /* ISO C has no cast from a data pointer to a function pointer */
+  memcpy(&entry, &symbol, sizeof entry);
   const tli_Mpi *mpi = entry ? entry() : NULL;
   if (mpi && mpi->version == TLI_MPI_VERSION) return mpi;
   return tli_fail_null(TL_EDEVICE, "mpi: %s belongs to another build of tlua", path);

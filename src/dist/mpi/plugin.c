@@ -1,6 +1,6 @@
 /*
-** plugin.c - see table.h. Each communicator of ours is two of MPI's: collectives, and what they
-** are made of, have the one; heads of users' messages have the other.
+** plugin.c - implements table.h. Each of our communicators has two of MPI's: one for
+** collectives and their messages, the other for the headers of users' messages.
 */
 #define _DEFAULT_SOURCE 1
 #include "dist/mpi/table.h"
@@ -15,11 +15,11 @@ struct tli_MpiComm {
 };
 
 static bool started, ours, given_up;
-static MPI_Op least, greatest; /* of floats, NaN first */
+static MPI_Op least, greatest; /* minimum and maximum of floats; NaN wins */
 
-/* ---- MPI begins and ends ------------------------------------------------------------- */
+/* ---- initialising and ending MPI -------------------------------------------------------- */
 
-/* Smaller or greater of floats; *to is also what comes out. */
+/* Stores the smaller or greater of two floats in *to. */
 #define PICK(name, T, op)                                          \
   static void name##_##T(const T *from, T *to, int n) {            \
     for (int i = 0; i < n; i++)                                    \
@@ -44,7 +44,8 @@ static void pick_greatest(void *from, void *to, int *n, MPI_Datatype *type) {
     greatest_double(from, to, *n);
 }
 
-/* The end of the process. One that fails ends all, as they would wait for it. */
+/* Runs at the end of the process. A process that fails ends all others, because they would wait
+** for it. */
 static void at_end(int status, void *none) {
   int finalized;
   (void)none;

@@ -1,13 +1,13 @@
 /*
-** wait.c - waiting for requests of MPI, and what ends it: time, and what the others tell by
-** the store.
+** wait.c - waiting for MPI requests, which ends early at a timeout or when another rank reports
+** a failure in the store.
 */
 #include <stdio.h>
 
 #include "core/platform/parallel.h"
 #include "dist/mpi/mpi.h"
 
-#define LOOK INT64_C(50000000) /* nanoseconds between two looks into the store */
+#define LOOK INT64_C(50000000) /* nanoseconds between two reads of the store */
 
 static void sleep_for(int64_t ns) {
   atomic_uint none = 0;

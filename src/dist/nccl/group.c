@@ -1,5 +1,5 @@
 /*
-** group.c - meeting, launching and looking on, and the table of NCCL's groups.
+** group.c - joining NCCL groups, launching and monitoring calls, and their transport.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "dist/nccl/nccl.h"
 #include "ops.h"
 
-#define LOOK INT64_C(100000000) /* nanoseconds between two looks into the store */
+#define LOOK INT64_C(100000000) /* nanoseconds between two reads of the store */
 
 static const tl_DeviceApi *device_of(const tli_Nccl *n) {
   return tli_backend(n->base.device)->device;
@@ -21,7 +21,7 @@ static void sleep_for(int64_t ns) {
   tli_word_wait(&none, 0, ns);
 }
 
-/* ---- the end of a group -------------------------------------------------------------- */
+/* ---- failures of a group ----------------------------------------------------------------- */
 
 static void end_all(tli_Work **list) {
   while (*list) {
@@ -31,8 +31,8 @@ static void end_all(tli_Work **list) {
   }
 }
 
-/* With the failure of this thread. Kernels that wait for other ranks end by the abort. Who leaves
-** with nothing under way has not failed. */
+/* Ends the group with this thread's error. The abort ends kernels that wait for other ranks.
+** Leaving while no call is pending is no failure. */
 static void fail(tli_Group *g) {
   tli_Nccl *n = tli_nccl(g);
   char why[1500];
@@ -48,8 +48,8 @@ static void fail(tli_Group *g) {
 
 /* ---- launching ------------------------------------------------------------------------- */
 
-/* Until what was begun has been done by the library, which may be later than its call returns:
-** not before that is it on the stream. */
+/* Waits until the library has finished the operations that it began, which may be later than
+** its call returns: only then are they on the stream. */
 static bool settle(tli_Nccl *n, int64_t deadline) {
   for (int turns = 0;; turns++) {
     bool busy;
@@ -62,7 +62,8 @@ static bool settle(tli_Nccl *n, int64_t deadline) {
   }
 }
 
-/* Of a call in a graph nothing is to be waited for: it is over when the graph has it. */
+/* Marks the end of a call. A call in a graph capture ends as soon as it is recorded; nobody
+** waits for it. */
 static bool depart(tli_Nccl *n, tli_Work *w, bool captured) {
   const tl_DeviceApi *api = device_of(n);
   w->end = api->event(w->device, 0);
@@ -93,15 +94,16 @@ static bool fire(tli_Nccl *n) {
   return true;
 }
 
-/* A call that is wrong is not made and fails alone; one that could not be launched ends
-** the group, since the others wait for it. */
+/* Launches a call. A wrong call is not made and fails alone; a call that could not be launched
+** ends the group, since the other ranks wait for it. */
 static bool fire_or_fail(tli_Nccl *n) {
   if (fire(n)) return true;
   fail(&n->base);
   return false;
 }
 
-/* Whether the others make the same call: the first to come says what it makes. */
+/* Checks that all ranks make the same call: the first rank to come publishes its call in the
+** store. */
 static bool same_call(tli_Nccl *n, const tli_Work *w) {
   tli_Group *g = &n->base;
   char key[300], what[40], mine[400], text[240];
@@ -113,7 +115,7 @@ static bool same_call(tli_Nccl *n, const tli_Work *w) {
   snprintf(what, sizeof what, "came/%lld", (long long)w->status.number);
   tli_telling_key(&n->tell, key, what, -1);
   TL_TRY(tli_store_add(n->tell.store, key, 1, &came));
-  if (came == g->size) { /* the last one clears up what nobody will read */
+  if (came == g->size) { /* the last rank deletes the keys */
     bool there;
     snprintf(what, sizeof what, "came/%lld", (long long)w->status.number - 1);
     tli_telling_key(&n->tell, key, what, -1);
@@ -155,9 +157,9 @@ static bool batch(tli_Group *g, bool begins) {
   return n->batches > 0 || n->held == NULL || fire_or_fail(n);
 }
 
-/* ---- looking on ------------------------------------------------------------------------ */
+/* ---- monitoring -------------------------------------------------------------------------- */
 
-/* Whether one has ended; they end in their order. */
+/* Ends calls that are complete; they complete in order. */
 static bool land(tli_Nccl *n, bool *landed) {
   *landed = false;
   while (n->flying) {
@@ -194,10 +196,10 @@ static bool move(tli_Group *g, bool slept) {
   return landed;
 }
 
-/* ---- meeting --------------------------------------------------------------------------- */
+/* ---- joining ----------------------------------------------------------------------------- */
 
-/* What this rank's GPU is called on all machines: also where each process sees its own as the
-** first one. */
+/* Writes a name of this rank's GPU that is unique on all machines, even if each process sees
+** only its own GPU as the first one. */
 static bool name_device(const tli_Nccl *n, char *out, size_t size) {
   tl_DeviceProperties p;
   char host[200];
@@ -208,7 +210,8 @@ static bool name_device(const tli_Nccl *n, char *out, size_t size) {
   return true;
 }
 
-/* Who finds that another rank has its GPU tells all, before any of them has met. */
+/* A rank that finds its GPU claimed by another rank tells all ranks, before any of them has
+** joined. */
 static bool claim(tli_Nccl *n) {
   tli_Group *g = &n->base;
   char gpu[240], what[250], key[300], why[600], text[16];
@@ -247,7 +250,7 @@ static bool share_id(tli_Nccl *n, unsigned char id[TL_COMM_ID_BYTES]) {
   return size == TL_COMM_ID_BYTES || tli_fail(TL_EIO, "nccl: the store has another id");
 }
 
-/* NULL with a message where this build or machine has no GPUs or no NCCL. */
+/* Returns NULL with a message if this build or machine has no GPUs or no NCCL. */
 static const tl_CommApi *open_api(tl_Device device) {
   const tl_Backend *backend = tli_backend_open(device);
   TL_TRY_NULL(backend);
@@ -276,7 +279,7 @@ static bool join(tli_Group *g, tli_Store *store, const char *name) {
   return n->comm && settle(n, deadline);
 }
 
-/* In good order if it can be: what is on the stream has ended. */
+/* Closes the communicator in an orderly way if possible: all work on the stream has ended. */
 static void close_comm(tli_Nccl *n) {
   bool good = !n->tell.broken && n->flying == NULL && n->api->finalize(n->comm) &&
               settle(n, tli_now_ns() + 5000000000);

@@ -1,11 +1,12 @@
 /*
-** nccl.h - groups whose ranks have a GPU each: what their files know of one another. NCCL itself is
-** behind tl_CommApi (core/device/api.h), which the GPUs' plugin has.
+** nccl.h - groups whose ranks have a GPU each. NCCL itself is behind tl_CommApi
+** (core/device/api.h), which the GPU's plugin implements.
 **
-** The caller puts a call on the group's stream, behind what the current stream has been given so
-** far, and does not wait for it; whoever waits for the Work has the then current stream
-** wait for its end. The group's thread looks on: it sees what has ended, what NCCL reports,
-** what other ranks tell by the store, and which call is late, since NCCL waits for ever.
+** The caller queues a call on the group's stream, after the work so far of the current stream,
+** and does not wait. Waiting for the Work makes the then current stream wait for the call's
+** end. The group's thread monitors the calls: it sees which have ended, errors of NCCL,
+** failures that other ranks publish in the store, and which call is late, since NCCL waits
+** forever.
 */
 #ifndef TLI_DIST_NCCL_H
 #define TLI_DIST_NCCL_H
@@ -13,10 +14,10 @@
 #include "core/device/backend.h"
 #include "dist/telling.h"
 
-/* Memory that NCCL was told of. */
+/* Memory that is registered with NCCL. */
 typedef struct tli_NcclBuffer {
   tl_Tensor *tensor; /* owned */
-  void *handle;      /* NULL: it makes no use of it */
+  void *handle;      /* NULL: NCCL does not use it */
 } tli_NcclBuffer;
 
 typedef struct tli_Nccl {
@@ -24,21 +25,21 @@ typedef struct tli_Nccl {
   tli_Telling tell;
   const tl_CommApi *api;
   tl_Comm *comm;     /* owned */
-  tl_Stream *stream; /* of all its calls */
-  tl_Tensor *one;    /* owned: an element, for barriers */
+  tl_Stream *stream; /* the stream of all its calls */
+  tl_Tensor *one;    /* owned: one element, for barriers */
   tl_CommStep *steps;
   int nsteps, room;
-  int batches;      /* that are open */
-  tli_Work *held;   /* borrowed: of the batch */
-  tli_Work *flying; /* borrowed: launched, in their order */
-  int64_t looked;   /* when the store was last asked */
+  int batches;      /* number of open batches */
+  tli_Work *held;   /* borrowed: calls of the open batch */
+  tli_Work *flying; /* borrowed: launched calls, in order */
+  int64_t looked;   /* time of the last read of the store */
   tli_NcclBuffer *buffers;
   int nbuffers, buffer_room;
 } tli_Nccl;
 
 static inline tli_Nccl *tli_nccl(tli_Group *g) { return (tli_Nccl *)(void *)g; }
 
-/* The steps of a call, behind those that are there (steps.c). */
+/* Appends the steps of a call to the plan (steps.c). */
 bool tli_nccl_plan(tli_Nccl *n, const tli_Work *w) TL_MUSTCHECK;
 
 #endif

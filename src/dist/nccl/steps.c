@@ -1,7 +1,7 @@
 /*
-** steps.c - calls in the words of NCCL. What it has no call for is made of messages between two
-** ranks, as its manual shows, or of one call for each rank, all in one bracket; no bytes are
-** gathered or spread first. What is only moved goes as bytes.
+** steps.c - collectives as steps of NCCL. Collectives that NCCL lacks are built from messages
+** between two ranks, as its manual shows, or from one call for each rank, all in one group
+** call; no bytes are copied before or after. Data that is only moved is sent as bytes.
 */
 #include <string.h>
 
@@ -32,7 +32,7 @@ static bool move(tli_Nccl *n, tl_CommKind kind, int peer, const void *in, void *
 
 /* ---- arithmetic ------------------------------------------------------------------------ */
 
-/* Of bool, sum and max are "or", product and min are "and". */
+/* For bool, sum and max are "or", product and min are "and". */
 static bool op_of(const tli_Work *w, tl_CommOp *op) {
   bool truth = w->dtype == TL_BOOL;
   switch (w->reduce) {
@@ -62,7 +62,7 @@ static bool reduce(tli_Nccl *n, const tli_Work *w, tl_CommKind kind, int root, c
 
 /* ---- calls ----------------------------------------------------------------------------- */
 
-/* Whether parts of one size lie one behind the other. */
+/* Whether parts have one size and are contiguous. */
 static bool in_a_row(const tli_Part *parts, int n, int64_t bytes) {
   for (int i = 0; i < n; i++)
     if (parts[i].bytes != bytes || parts[i].data != parts[0].data + i * bytes) return false;
@@ -87,13 +87,13 @@ static bool reduce_scatter(tli_Nccl *n, const tli_Work *w) {
   tli_Part out = w->out[0];
   if (in_a_row(w->in, n->base.size, out.bytes))
     return reduce(n, w, TL_COMM_REDUCE_SCATTER, 0, w->in[0].data, out.data, out.bytes);
-  for (int r = 0; r < n->base.size; r++) /* a result is written on its root alone */
+  for (int r = 0; r < n->base.size; r++) /* each result is written only on its root */
     TL_TRY(reduce(n, w, TL_COMM_REDUCE, r, w->in[r].data,
                   r == n->base.rank ? out.data : w->in[r].data, out.bytes));
   return true;
 }
 
-/* Parts of other ranks and of this one, which sends to itself. */
+/* Sends to and receives from all ranks, including this one. */
 static bool exchange(tli_Nccl *n, const tli_Part *in, const tli_Part *out) {
   for (int r = 0; r < n->base.size; r++) {
     if (in) TL_TRY(move(n, TL_COMM_SEND, r, in[r].data, NULL, in[r].bytes));

@@ -1,8 +1,8 @@
 /*
-** channel.c - messages from one rank to another, through a ring in shared memory: a head, then
-** the bytes. Those of several calls are moved side by side, so that two ranks may send
-** to one another at the same time. What comes for a tag that nobody receives yet, while
-** another is wanted, is kept.
+** channel.c - messages from one rank to another, through a ring buffer in shared memory: a
+** header, then the bytes. Messages of several calls progress in parallel, so that two ranks can
+** send to each other at the same time. If a message arrives whose tag no call receives yet,
+** while another message is wanted, it is stored.
 */
 #include <stdio.h>
 #include <string.h>
@@ -10,15 +10,16 @@
 #include "core/memory/alloc.h"
 #include "dist/shm/shm.h"
 
-/* ---- rings ----------------------------------------------------------------------- */
+/* ---- ring buffers ------------------------------------------------------------------ */
 
-/* Bytes between two counters, one of which another process writes: never more than a ring has. */
+/* Returns the bytes between two counters, never more than a ring has; another process writes
+** one of the counters. */
 static int64_t between(uint64_t read, uint64_t written) {
   uint64_t bytes = written - read;
   return bytes <= (uint64_t)TLI_RING ? (int64_t)bytes : 0;
 }
 
-/* Puts as much as there is room for; returns how much. */
+/* Writes as many bytes as there is room for; returns their number. */
 static int64_t ring_put(tli_Ring *ring, const void *data, int64_t bytes) {
   uint64_t at = atomic_load_explicit(&ring->written, memory_order_relaxed);
   int64_t room = TLI_RING - between(atomic_load_explicit(&ring->read, memory_order_acquire), at);
@@ -85,7 +86,7 @@ static bool meets(const tli_Work *w, int from, int64_t tag) {
   return (w->root == from || w->root < 0) && w->tag == tag;
 }
 
-/* The first posted call that this message is for, taken out of the list. */
+/* Removes the first posted call that matches this message from the list and returns it. */
 static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   for (tli_Work **at = &g->posted; *at; at = &(*at)->next) {
     tli_Work *w = *at;
@@ -96,14 +97,15 @@ static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   return NULL;
 }
 
-/* Whether some call waits for this rank, so that what is in its way must be moved. */
+/* Whether some call waits for this rank, so that messages before its own must be moved. */
 static bool wanted(const tli_Shm *g, int from) {
   for (const tli_Work *w = g->posted; w; w = w->next)
     if (w->root == from || w->root < 0) return true;
   return false;
 }
 
-/* Whether the message is what the call expects; if not, that has ended. */
+/* Whether the message has the size and dtype that the call expects; if not, ends the call with
+** an error. */
 static bool fits(tli_Shm *g, tli_Work *w, int from, const tli_MessageHead *head) {
   w->source = from;
   if (head->bytes == w->out[0].bytes && head->hash == w->hash) return true;
@@ -134,7 +136,8 @@ static tli_Stash *stash_new(const tli_MessageHead *head) {
   return NULL;
 }
 
-/* Where the message at the front goes: to a call, or aside if another one is wanted. */
+/* Chooses the destination of the next message: a matching call, or a stash if a later message
+** is wanted. */
 static bool place(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   i->at = 0;
@@ -148,7 +151,7 @@ static bool place(tli_Shm *g, int from, tli_Incoming *i) {
   return i->stash != NULL;
 }
 
-/* What was put aside goes to a call that was made meanwhile, if there is one. */
+/* Delivers a stashed message to a call that was posted meanwhile, or keeps it. */
 static void stash_ends(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   if (w == NULL) {
@@ -174,7 +177,7 @@ static void message_ends(tli_Shm *g, int from, tli_Incoming *i) {
   i->has_head = false;
 }
 
-/* What a rank has written into shared memory makes no sense. */
+/* Ends the group because another rank's data in shared memory is invalid. */
 static void damaged(tli_Shm *g, int from) {
   char why[120];
   snprintf(why, sizeof why, "what rank %d sends is damaged", g->base.ranks[from]);
@@ -192,7 +195,7 @@ static bool receive_some(tli_Shm *g, int from) {
       i->has_head = moved = true;
       if (i->head.bytes < 0) damaged(g, from);
     }
-    if (i->head.bytes < 0) break; /* nothing behind it can be believed */
+    if (i->head.bytes < 0) break; /* nothing after an invalid header can be trusted */
     if (i->to == NULL && i->stash == NULL && !place(g, from, i)) break;
     char *to = i->to ? i->to->out[0].data : i->stash->data;
     int64_t n = ring_take(ring, to + i->at, i->head.bytes - i->at);
@@ -206,7 +209,7 @@ static bool receive_some(tli_Shm *g, int from) {
   return moved;
 }
 
-/* A message that was kept, for a call that has just been made. */
+/* Delivers a stashed message to a new call. */
 static bool take_kept(tli_Shm *g, tli_Work *w) {
   for (int from = 0; from < g->base.size; from++) {
     for (tli_Stash **at = &g->incoming[from].kept; *at; at = &(*at)->next) {
@@ -224,7 +227,7 @@ static bool take_kept(tli_Shm *g, tli_Work *w) {
   return false;
 }
 
-/* ---- both ------------------------------------------------------------------------ */
+/* ---- sending and receiving ------------------------------------------------------------ */
 
 void tli_message_post(tli_Group *group, tli_Work *w) {
   tli_Shm *g = tli_shm(group);

@@ -1,16 +1,16 @@
 /*
-** collectives.c - what is done in the rounds of inside.h. Large tensors go through the slots a
-** piece at a time, which stays in the caches. Reductions are made by every rank that
-** wants the result, in the order of ranks; among many ranks each makes a part, and then all
-** exchange these. Of tensors in memory that ranks have in common (common.c) each rank's part
-** goes from its place in all tensors to the same place in all, and not through the slots.
+** collectives.c - collectives in rounds (shm.h). Large tensors pass through the slots in pieces
+** that stay in the caches. Every rank that needs the result of a reduction computes it, in the
+** order of ranks. If there are many ranks, each reduces one section, and then all exchange
+** these. For tensors in shared memory (common.c), each rank reduces its section from all
+** tensors and writes it to all of them, without the slots.
 */
 #include <stdio.h>
 #include <string.h>
 
 #include "dist/shm/shm.h"
 
-/* From so many bytes on a reduction is shared out: among few ranks, and among many. */
+/* With at least this many bytes a reduction is divided among ranks, for few and for many ranks. */
 enum { MANY = 4, SHARED_FROM = 16384, SHARED_FROM_FEW = 2 << 20 };
 #define STEP ((int64_t)16 << 10)
 
@@ -27,7 +27,7 @@ static bool differs(tli_Shm *g, int rank) {
   return tli_broken(g);
 }
 
-/* Whether the round of all ranks (who -1), or of one, belongs to the same call. */
+/* Whether the round of all ranks (who is -1), or of one rank, belongs to the same call. */
 static bool same_call(tli_Shm *g, int who) {
   for (int r = 0; r < g->base.size; r++) {
     if (r == g->base.rank || (who >= 0 && r != who)) continue;
@@ -37,7 +37,7 @@ static bool same_call(tli_Shm *g, int who) {
   return true;
 }
 
-/* The slot for the next round; NULL on failure. */
+/* Returns the slot for the next round; NULL on failure. */
 static char *begin(tli_Shm *g, const tli_Work *w) {
   tli_Wait all = {.step = g->step, .who = -1, .work = w};
   TL_TRY_NULL(tli_await(g, &all));
@@ -45,7 +45,8 @@ static char *begin(tli_Shm *g, const tli_Work *w) {
   return tli_slot(g, g->base.rank, g->step + 1);
 }
 
-/* The round is written; waits for all, for one rank, or for nobody (-2). */
+/* Publishes the round that was written; then waits for all ranks, for one rank, or for none
+** (-2). */
 static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
   tli_Line *line = tli_line(g, g->base.rank);
   uint64_t step = ++g->step;
@@ -60,7 +61,7 @@ static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
   return tli_await(g, &wait) && same_call(g, who);
 }
 
-/* The largest of what all have given as `most` in this round. */
+/* Returns the maximum of all ranks' `most` in this round. */
 static int64_t most_of_all(const tli_Shm *g) {
   int64_t most = 0;
   for (int r = 0; r < g->base.size; r++) {
@@ -74,7 +75,7 @@ static const char *slot_of(const tli_Shm *g, int rank) { return tli_slot(g, rank
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* How much of a part comes from `at` on, at most `room`. */
+/* Returns how many bytes of a part follow position `at`, but not more than `room`. */
 static int64_t piece(tli_Part part, int64_t at, int64_t room) {
   return at >= part.bytes ? 0 : least(part.bytes - at, room);
 }
@@ -83,7 +84,7 @@ static void copy(char *to, const char *from, int64_t bytes) {
   if (bytes > 0) memcpy(to, from, (size_t)bytes);
 }
 
-/* Slots cut into one section for each rank. */
+/* Returns the size of each rank's section of a slot. */
 static int64_t section_bytes(const tli_Shm *g) { return TLI_SLOT / g->base.size / 64 * 64; }
 
 /* ---- collectives ----------------------------------------------------------------- */
@@ -106,8 +107,8 @@ static bool broadcast(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
-/* The reduction of what all have written into their slots from `from` on; `own` is where
-** this rank has it from, which is nearer. */
+/* Reduces what all ranks have written into their slots, beginning at `from`. `own` is this
+** rank's data in its tensor, which is closer in the cache. */
 static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const char *own,
                          int64_t from, int64_t bytes) {
   const void *arrays[TLI_SHM_RANKS];
@@ -116,7 +117,7 @@ static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const c
                     bytes / tli_dtype_bytes[w->dtype]);
 }
 
-/* To all, or to the root alone. */
+/* Reduces to all ranks, or to the root alone. */
 static bool reduce_whole(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->out[0];
   int64_t at = 0;
@@ -133,8 +134,8 @@ static bool reduce_whole(tli_Shm *g, tli_Work *w, bool everywhere) {
   return true;
 }
 
-/* Reduces a rank's section, in steps that the nearest cache holds, to its tensor and from
-** there into its slot of the next round. */
+/* Reduces a rank's section, in steps that fit the first-level cache, into its tensor, and
+** copies it to its slot of the next round. */
 static void reduce_section(const tli_Shm *g, const tli_Work *w, char *own, int64_t from,
                            int64_t bytes) {
   char *next = tli_slot(g, g->base.rank, g->step + 1) + from;
@@ -145,7 +146,7 @@ static void reduce_section(const tli_Shm *g, const tli_Work *w, char *own, int64
   }
 }
 
-/* Each rank gives the others their sections, reduces its own, and takes theirs. */
+/* Each rank gives the others their sections, reduces its own, and reads theirs. */
 static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   tli_Part part = w->out[0];
   int size = g->base.size, rank = g->base.rank;
@@ -170,7 +171,7 @@ static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
-/* A round in which ranks compare where their tensors lie; *same: in the same common memory. */
+/* Compares in one round where the ranks' tensors are; *same: in the same shared memory. */
 static bool compare_marks(tli_Shm *g, const tli_Work *w, int64_t mark, bool *same) {
   TL_TRY(begin(g, w));
   TL_TRY(publish(g, w, mark, -1));
@@ -179,7 +180,7 @@ static bool compare_marks(tli_Shm *g, const tli_Work *w, int64_t mark, bool *sam
   return true;
 }
 
-/* Each rank reduces its section of all tensors where they lie, and writes it to all of them. */
+/* Each rank reduces its section of all tensors in place, and writes it to all of them. */
 static bool all_reduce_common(tli_Shm *g, const tli_Work *w, tli_CommonPart part) {
   int size = g->base.size, rank = g->base.rank;
   int64_t bytes = w->out[0].bytes, section = (bytes / size + 64) / 64 * 64;
@@ -217,7 +218,7 @@ static bool wrong_size(tli_Shm *g, const tli_Work *w, int from, int64_t came, in
   return tli_broken(g);
 }
 
-/* Every rank's part to all, or to the root alone. */
+/* Gathers every rank's part on all ranks, or on the root alone. */
 static bool gather(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->in[0];
   int64_t at = 0, total;
@@ -247,10 +248,10 @@ static int64_t largest(const tli_Part *parts, int n) {
   return most;
 }
 
-/* Sections begin with the number of bytes of the whole part. */
+/* Each section begins with the size of the whole part. */
 enum { LABEL = 64 };
 
-/* Parts for each rank from each rank (all_to_all), or from the root alone (scatter). */
+/* Moves a part from each rank to each rank (all_to_all), or from the root alone (scatter). */
 static bool exchange(tli_Shm *g, tli_Work *w, int from) {
   int64_t section = section_bytes(g), room = section - LABEL, at = 0, total;
   bool gives = from < 0 || from == g->base.rank;
@@ -297,7 +298,7 @@ static bool in_place(tli_Collective kind) {
 
 bool tli_shm_collective(tli_Group *group, tli_Work *w) {
   tli_Shm *g = tli_shm(group);
-  if (g->base.size == 1 && in_place(w->kind)) return true; /* it has its result */
+  if (g->base.size == 1 && in_place(w->kind)) return true; /* its result is complete */
   switch (w->kind) {
   case TLI_BARRIER: return barrier(g, w);
   case TLI_BROADCAST: return broadcast(g, w);

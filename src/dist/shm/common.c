@@ -1,9 +1,9 @@
 /*
-** common.c - memory that all ranks of a group have mapped: each has a tensor of its own in it and
-** reaches those of the others. Reductions of such tensors need no copies: see collectives.c.
+** common.c - memory that all ranks of a group have mapped: each has its own tensor in it and
+** can access those of the others. Reductions of such tensors need no copies (collectives.c).
 **
-** A tensor keeps its mapping, also when the group is left before; it is then memory like any
-** other. Ranks may drop theirs at different times, so they compare marks before they use it.
+** A tensor keeps its mapping even if the group is left before; it is then ordinary memory.
+** Ranks may free their tensors at different times, so they compare marks before they use them.
 */
 #include <string.h>
 
@@ -12,19 +12,19 @@
 
 typedef struct tli_Common {
   struct tli_Common *next;
-  tli_Shm *group; /* borrowed; NULL once it is left */
+  tli_Shm *group; /* borrowed; NULL after the group was left */
   tli_Share share;
-  int64_t number; /* from 1, of those that the group has made */
+  int64_t number; /* number of this memory in its group, from 1 */
   int64_t stride; /* bytes of one rank's part */
 } tli_Common;
 
-/* A mark is the number of the memory and how many bytes before it the tensor begins. */
+/* A mark consists of the memory's number and the tensor's offset in bytes. */
 enum { OFFSET_BITS = 40 };
 
-static tli_Mutex lock = TLI_MUTEX_INIT; /* of what follows */
+static tli_Mutex lock = TLI_MUTEX_INIT; /* guards the list below */
 static tli_Common *all;
 
-/* ---- keeping ----------------------------------------------------------------------- */
+/* ---- the list of shared memories ------------------------------------------------------ */
 
 static void keep(tli_Common *c) {
   tli_mutex_lock(&lock);
@@ -38,7 +38,7 @@ static void common_free(tli_Common *c) {
   tli_free(c, sizeof *c);
 }
 
-/* The tensor's memory is used by nobody any more. */
+/* Runs when no tensor uses the memory any more. */
 static void drop(void *data, void *context) {
   (void)data;
   tli_Common *c = context;
@@ -63,7 +63,7 @@ static const char *part_of(const tli_Common *c, int rank) {
   return (const char *)c->share.data + c->stride * rank;
 }
 
-/* The call holds its tensor, and that its memory. */
+/* The result stays valid: the call holds its tensor, and the tensor holds the memory. */
 tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part) {
   tli_CommonPart found = {0};
   tli_mutex_lock(&lock);
@@ -79,9 +79,9 @@ tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part) {
   return found;
 }
 
-/* ---- making ------------------------------------------------------------------------ */
+/* ---- creating ----------------------------------------------------------------------- */
 
-/* A call with some bytes, to its end. */
+/* Makes a call with a few bytes and waits for its end. */
 static bool call(tli_Group *g, tli_Collective kind, tli_Reduction reduce, void *data, int64_t n) {
   tl_Tensor *t = tli_wrap("common", TLI_CPU, data, TL_U8, 1, &n, NULL, NULL, NULL);
   TL_TRY(t);
@@ -94,7 +94,7 @@ static bool call(tli_Group *g, tli_Collective kind, tli_Reduction reduce, void *
   return ok;
 }
 
-/* Maps it on all ranks, or, where one cannot, on none. */
+/* Maps the memory on all ranks, or on none if one rank fails. */
 static bool open_share(tli_Group *g, tli_Share *share, size_t bytes) {
   char name[TLI_SHARE_NAME] = "";
   bool made = g->rank == 0 && tli_share_make(share, bytes, name);

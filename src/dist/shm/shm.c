@@ -1,5 +1,5 @@
 /*
-** shm.c - groups whose ranks have memory in common: meeting, leaving, and their table.
+** shm.c - joining and leaving groups in shared memory, and their transport.
 */
 #include "dist/shm/shm.h"
 
@@ -27,7 +27,7 @@ static void lay_out(tli_Shm *g) {
   g->slots = at;
 }
 
-/* Rank 0 makes the memory and tells its name by the store. */
+/* Rank 0 creates the memory and publishes its name in the store. */
 static bool open_share(tli_Shm *g, tli_Store *store, const char *name) {
   char key[256], file[TLI_SHARE_NAME];
   snprintf(key, sizeof key, "%s/shm", name);
@@ -45,7 +45,7 @@ static bool open_share(tli_Shm *g, tli_Store *store, const char *name) {
   return ok;
 }
 
-/* No two processes have one number: the store counts who comes with it. */
+/* Fails if another process has the same rank: the store counts the processes that claim it. */
 static bool take_number(tli_Shm *g, tli_Store *store, const char *name) {
   char key[256];
   int64_t came;
@@ -130,7 +130,7 @@ static bool move(tli_Group *group, bool slept) {
   return moved;
 }
 
-/* Until a message that was begun has ended. */
+/* Waits until a message that was begun has ended. */
 static bool await(tli_Group *g, tli_Work *w) {
   tli_Wait wait = {.message = w, .work = w};
   return tli_await(tli_shm(g), &wait);

@@ -1,46 +1,47 @@
 /*
-** shm.h - what the files of a group in shared memory know of one another.
+** shm.h - declarations shared by the files of groups in shared memory.
 **
-** Collectives are made of rounds. In a round each rank writes into its slot, publishes that by
-** counting its step up, waits for those whose slots it reads, and reads. There are two
-** slots for each rank, used in turn; who is about to write for round s first waits until all
-** have published s - 1, and thus have read what s - 2 has left there.
+** Collectives consist of rounds. In a round each rank writes into its slot, publishes it by
+** incrementing its step, waits for the ranks whose slots it reads, and reads them. Each rank
+** has two slots, used in turn. Before a rank writes for round s, it waits until all have
+** published s - 1 and thus have read the data of s - 2.
 **
-** Messages between two ranks go through a ring for each direction (channel.c).
+** Messages between two ranks use a ring buffer for each direction (channel.c).
 **
-** Who waits sleeps on its own line's bell; whoever publishes rings it.
+** A waiting rank sleeps on the wake counter of its own tli_ShmRank; a rank that publishes wakes
+** it.
 */
 #ifndef TLI_DIST_SHM_H
 #define TLI_DIST_SHM_H
 
 #include "dist/inside.h"
 
-/* Bytes for one round: so large that ranks which do not run at the same time seldom wait
-** for one another, so small that all slots of a few ranks stay in the last cache. */
+/* Bytes for one round: large enough that ranks that do not run at the same time seldom wait for
+** one another, small enough that the slots of a few ranks stay in the last-level cache. */
 #define TLI_SLOT ((int64_t)2 << 20)
 #define TLI_RING ((int64_t)128 << 10)
 
-/* One rank's, in shared memory. */
+/* The state of one rank, in shared memory. */
 typedef struct tli_Line {
-  _Alignas(64) _Atomic uint64_t step; /* rounds that it has published */
+  _Alignas(64) _Atomic uint64_t step; /* number of rounds that it has published */
   struct {
     uint64_t hash; /* of the call that the round belongs to */
-    int64_t most;  /* the largest part that it moves, bytes; or the mark of common memory */
+    int64_t most;  /* bytes of the largest part that it moves; or the mark of shared memory */
   } round[2];
-  _Alignas(64) atomic_uint bell; /* counts what might interest it */
+  _Alignas(64) atomic_uint bell; /* incremented by every change that the rank may wait for */
   atomic_uint sleepers;
-  _Alignas(64) atomic_uint version; /* of the status; odd while it is written */
+  _Alignas(64) atomic_uint version; /* version of the status; odd while it is written */
   tli_Status status;
   atomic_bool left;
 } tli_Line;
 
 typedef struct tli_Header {
   atomic_int joined;
-  atomic_int broken; /* 1: being said why, 2: said */
+  atomic_int broken; /* 1: the reason is being written, 2: it is written */
   char why[900];
 } tli_Header;
 
-typedef struct tli_Ring { /* bytes from one rank to another */
+typedef struct tli_Ring { /* a ring buffer of bytes from one rank to another */
   _Alignas(64) _Atomic uint64_t written;
   _Alignas(64) _Atomic uint64_t read;
   _Alignas(64) char data[TLI_RING];
@@ -51,21 +52,21 @@ typedef struct tli_MessageHead {
   uint64_t hash; /* of the dtype */
 } tli_MessageHead;
 
-/* A message that nobody has asked for yet. */
+/* A message that no call has received yet. */
 typedef struct tli_Stash {
   struct tli_Stash *next;
   tli_MessageHead head;
   char *data; /* owned */
 } tli_Stash;
 
-/* What comes from one rank. */
+/* The message that is arriving from one rank. */
 typedef struct tli_Incoming {
   bool has_head;
   tli_MessageHead head;
   int64_t at;
-  tli_Work *to;     /* borrowed; where it goes, or */
-  tli_Stash *stash; /* owned: here */
-  tli_Stash *kept;  /* owned list, the oldest first */
+  tli_Work *to;     /* borrowed; the call that receives it, or */
+  tli_Stash *stash; /* owned: the stash */
+  tli_Stash *kept;  /* owned list, oldest first */
 } tli_Incoming;
 
 typedef struct tli_Shm {
@@ -76,9 +77,9 @@ typedef struct tli_Shm {
   tli_Ring *rings;
   char *slots;
   uint64_t step, hash;
-  bool checked;    /* the others' calls of this step */
-  int64_t commons; /* how often it has made common memory, as on all ranks */
-  tli_Work *posted, *sends[TLI_SHM_RANKS]; /* messages under way, in their order */
+  bool checked;    /* the other ranks' calls of this step were compared */
+  int64_t commons; /* number of shared memories created, which is equal on all ranks */
+  tli_Work *posted, *sends[TLI_SHM_RANKS]; /* messages in flight, in order */
   tli_Incoming incoming[TLI_SHM_RANKS];
 } tli_Shm;
 
@@ -93,35 +94,37 @@ static inline tli_Ring *tli_ring(const tli_Shm *g, int from, int to) {
 
 /* ---- waiting (wait.c) ---- */
 
-/* Something has changed that may interest a rank. */
+/* Wakes a rank because something has changed that it may wait for. */
 void tli_bell(tli_Shm *g, int rank);
 
 typedef struct tli_Wait {
-  uint64_t step;           /* of a round: the others' ... */
-  int who;                 /* ... of one rank, or -1: of all */
-  const tli_Work *message; /* or: until this one has ended */
-  const tli_Work *work;    /* what for: its deadline, its name */
+  uint64_t step;           /* for a round: the number of the others' rounds ... */
+  int who;                 /* ... of one rank, or of all if -1 */
+  const tli_Work *message; /* or a message: waits until it has ended */
+  const tli_Work *work;    /* the call, for its deadline and its name */
 } tli_Wait;
 
-/* Waits, and moves messages meanwhile. False with a message when it is in vain. */
+/* Waits, and moves messages meanwhile. Returns false with a message if waiting is futile. */
 bool tli_await(tli_Shm *g, const tli_Wait *wait) TL_MUSTCHECK;
-/* Whether there is a reason to wait on; `slept`: looks also whether the others live. */
+/* Whether to continue waiting; if `slept`, also checks that the other ranks are alive. */
 bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *wait, bool slept) TL_MUSTCHECK;
-/* Records why the group is of no use any more, for all; false. The first reason counts. */
+/* Publishes for all ranks why the group has failed; returns false. The first reason is kept. */
 bool tli_break(tli_Shm *g, const char *why);
-/* The same as a failure of this call, after tli_fail. */
+/* Makes the group's failure this call's error by tli_fail; returns false. */
 bool tli_broken(tli_Shm *g);
 tli_Status tli_status_of(const tli_Shm *g, int rank);
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active);
 
-/* ---- memory in common (common.c) ---- */
+/* ---- shared memory of tensors (common.c) ---- */
 
-/* A part of this rank's tensor in common memory, and those of the others. */
+/* A part of this rank's tensor in shared memory, and the corresponding parts of the others. */
 typedef struct tli_CommonPart {
   int64_t
-      mark;   /* where it lies: those of all ranks that have the same belong together; 0: nowhere */
-  char *data; /* of rank 0 */
-  int64_t stride; /* bytes from one rank's to the next one's */
+      /* identifies the position: ranks with the same mark have corresponding parts; 0: not in
+      ** shared memory */
+      mark;
+  char *data;     /* rank 0's part */
+  int64_t stride; /* bytes from one rank's part to the next */
 } tli_CommonPart;
 
 tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part);
@@ -130,17 +133,17 @@ void tli_commons_leave(const tli_Shm *g);
 
 /* ---- calls ---- */
 
-/* A collective, to its end (collectives.c). */
+/* Makes a collective from beginning to end (collectives.c). */
 bool tli_shm_collective(tli_Group *g, tli_Work *w) TL_MUSTCHECK;
 /* Begins a message (channel.c). */
 void tli_message_post(tli_Group *g, tli_Work *w);
-/* Moves what can be moved; whether there was something. */
+/* Makes progress on messages; returns whether there was any. */
 bool tli_messages_move(tli_Shm *g);
-/* Ends all with this failure. */
+/* Ends all messages with this thread's error. */
 void tli_messages_fail(tli_Group *g);
 void tli_messages_free(tli_Shm *g);
 bool tli_messages_active(const tli_Shm *g);
-/* The message whose time is over first, or NULL. */
+/* Returns the message with the earliest deadline, or NULL. */
 const tli_Work *tli_messages_urgent(const tli_Shm *g);
 
 #endif

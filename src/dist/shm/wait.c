@@ -1,6 +1,6 @@
 /*
-** wait.c - waiting for other ranks, and what ends it: time, their end, a failure that one of
-** them has seen, Ctrl-C.
+** wait.c - waiting for other ranks. Waiting ends early at a timeout, when a rank has ended,
+** when a rank reports a failure, or by Ctrl-C.
 */
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 #include "core/platform/parallel.h"
 #include "dist/shm/shm.h"
 
-/* How long to look before sleeping, and to sleep before looking whether all live. */
+/* How many times to poll before sleeping, and how long to sleep before checking whether all
+** ranks are alive. */
 #define TURNS 2000
 #define SLICE INT64_C(20000000)
 
@@ -27,7 +28,7 @@ void tli_bell(tli_Shm *g, int rank) {
   tli_word_wake(&line->bell);
 }
 
-/* ---- what a rank is about -------------------------------------------------------- */
+/* ---- the status of a rank -------------------------------------------------------------- */
 
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active) {
   tli_Line *line = tli_line(g, g->base.rank);
@@ -51,7 +52,7 @@ tli_Status tli_status_of(const tli_Shm *g, int rank) {
   return sound ? s : (tli_Status){.dtype = -1};
 }
 
-/* ---- the end of a group ---------------------------------------------------------- */
+/* ---- failures of a group --------------------------------------------------------------- */
 
 bool tli_break(tli_Shm *g, const char *why) {
   int none = 0;
@@ -76,7 +77,7 @@ bool tli_broken(tli_Shm *g) {
   return tli_fail(TL_EIO, "%s", why);
 }
 
-/* ---- who is waited for ----------------------------------------------------------- */
+/* ---- the ranks that are waited for -------------------------------------------------------- */
 
 static bool lacks(const tli_Shm *g, const tli_Wait *w, int rank) {
   if (rank == g->base.rank) return false;
@@ -95,7 +96,7 @@ static bool over(const tli_Shm *g, const tli_Wait *w) {
   return true;
 }
 
-/* "rank 2", "ranks 0 and 3" of those that are lacking. */
+/* Lists the missing ranks, as "rank 2" or "ranks 0 and 3". */
 static void list_lacking(const tli_Shm *g, const tli_Wait *w, char *out, size_t size) {
   int n = 0, written = 0;
   for (int r = 0; r < g->base.size; r++) n += lacks(g, w, r);
@@ -111,7 +112,7 @@ static void list_lacking(const tli_Shm *g, const tli_Wait *w, char *out, size_t 
   }
 }
 
-/* What each rank is about, one after the other. */
+/* Lists what each rank is doing. */
 static void list_all(const tli_Shm *g, const tli_Wait *w, char *out, size_t size) {
   int at = 0;
   out[0] = '\0';
@@ -138,7 +139,7 @@ static bool late(tli_Shm *g, const tli_Wait *w) {
   return tli_broken(g);
 }
 
-/* A rank that is waited for and has ended, or -1. */
+/* Returns a rank that is waited for but has ended, or -1. */
 static int find_dead(const tli_Shm *g, const tli_Wait *w) {
   for (int r = 0; r < g->base.size; r++)
     if (lacks(g, w, r) && (atomic_load(&tli_line(g, r)->left) || !tli_share_claimed(&g->share, r)))
@@ -167,13 +168,14 @@ bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *w, bool slept) {
     return false;
   }
   int rank = find_dead(g, w);
-  while (rank >= 0 && tli_messages_move(g)) continue; /* what it has sent before it ended */
+  /* reads the messages that it sent before it ended */
+  while (rank >= 0 && tli_messages_move(g)) continue;
   if (rank >= 0 && !over(g, w)) return dead(g, w, rank);
   return tli_now_ns() < w->work->deadline || over(g, w) || late(g, w);
 }
 
-/* Whoever looks takes a processor: not from other ranks, nor from this one's caller while that
-** computes. */
+/* Whether polling is allowed: it occupies a processor, which must not be taken from other
+** ranks, or from this rank's caller while that computes. */
 static bool may_look(tli_Shm *g) {
   int computing = g->base.by_thread && atomic_load(&g->base.callers) == 0 ? 2 : 1;
   return g->base.size * computing <= tli_processors();
