@@ -11,40 +11,40 @@
 
 /* ---- joining ----------------------------------------------------------------------- */
 
-static const tli_Wire *const wires[] = {&tli_wire_shm, &tli_wire_mpi, &tli_wire_nccl,
-                                        &tli_wire_record};
+static const tli_Transport *const transports[] = {&tli_transport_shm, &tli_transport_mpi,
+                                                  &tli_transport_nccl, &tli_transport_record};
 
-static const tli_Wire *find_wire(const char *name) {
-  for (size_t i = 0; i < sizeof wires / sizeof *wires; i++)
-    if (strcmp(wires[i]->name, name) == 0) return wires[i];
+static const tli_Transport *find_transport(const char *name) {
+  for (size_t i = 0; i < sizeof transports / sizeof *transports; i++)
+    if (strcmp(transports[i]->name, name) == 0) return transports[i];
   return tli_fail_null(TL_EARG, "backend: there is no '%.40s'", name);
 }
 
 static void group_free(tli_Group *g) {
-  g->wire->leave(g);
+  g->transport->leave(g);
   tli_mutex_destroy(&g->lock);
   tli_mutex_destroy(&g->engine);
   tli_free(g->ranks, (size_t)g->size * sizeof *g->ranks);
-  tli_free(g, g->wire->bytes);
+  tli_free(g, g->transport->bytes);
 }
 
 bool tli_group_available(const char *backend) {
-  const tli_Wire *wire = find_wire(backend);
-  bool there = wire && (wire->available == NULL || wire->available());
+  const tli_Transport *transport = find_transport(backend);
+  bool there = transport && (transport->available == NULL || transport->available());
   tli_error_clear();
   return there;
 }
 
-static tli_Group *group_new(const tli_Wire *wire, int rank, int size, const int *ranks) {
-  tli_Group *g = tli_alloc(wire->bytes);
+static tli_Group *group_new(const tli_Transport *transport, int rank, int size, const int *ranks) {
+  tli_Group *g = tli_alloc(transport->bytes);
   int *copy = tli_alloc((size_t)size * sizeof *copy);
   if (g == NULL || copy == NULL) {
-    tli_free(g, wire->bytes);
+    tli_free(g, transport->bytes);
     tli_free(copy, (size_t)size * sizeof *copy);
     return NULL;
   }
-  memset(g, 0, wire->bytes);
-  g->wire = wire;
+  memset(g, 0, transport->bytes);
+  g->transport = transport;
   g->ranks = memcpy(copy, ranks, (size_t)size * sizeof *ranks);
   g->rank = rank;
   g->size = size;
@@ -52,24 +52,25 @@ static tli_Group *group_new(const tli_Wire *wire, int rank, int size, const int 
   tli_mutex_init(&g->lock);
   tli_mutex_init(&g->engine);
   g->last = &g->first;
-  g->bell = &g->own_bell;
+  g->wake_count = &g->own_wake_count;
   g->sleepers = &g->own_sleepers;
   return g;
 }
 
 tli_Group *tli_group_join(const char *backend, tli_Store *store, const char *name, int rank,
                           int size, const int *ranks, int64_t timeout, bool detail) {
-  const tli_Wire *wire = find_wire(backend);
-  TL_TRY_NULL(wire);
-  if (size < 1 || size > wire->most)
-    return tli_fail_null(TL_EARG, "world_size: expected 1 to %d ranks, got %d", wire->most, size);
+  const tli_Transport *transport = find_transport(backend);
+  TL_TRY_NULL(transport);
+  if (size < 1 || size > transport->most)
+    return tli_fail_null(TL_EARG, "world_size: expected 1 to %d ranks, got %d", transport->most,
+                         size);
   if (rank < 0 || rank >= size)
     return tli_fail_null(TL_EARG, "rank: expected 0 to %d, got %d", size - 1, rank);
-  tli_Group *g = group_new(wire, rank, size, ranks);
+  tli_Group *g = group_new(transport, rank, size, ranks);
   TL_TRY_NULL(g);
   g->timeout = timeout;
   g->detail = detail;
-  if (wire->join(g, store, name)) return g;
+  if (transport->join(g, store, name)) return g;
   group_free(g);
   return NULL;
 }
@@ -84,28 +85,28 @@ int tli_group_size(const tli_Group *g) { return g->size; }
 static void start(tli_Group *g, tli_Work *w) {
   w->deadline = w->timeout > INT64_MAX - tli_now_ns() ? INT64_MAX : tli_now_ns() + w->timeout;
   w->begun = tli_now_ns();
-  g->wire->note(g, &w->status, true);
-  bool ok = g->wire->usable(g) && tli_work_arrive(w);
+  g->transport->note(g, &w->status, true);
+  bool ok = g->transport->usable(g) && tli_work_arrive(w);
   if (ok && w->kind >= TLI_SEND) {
-    g->wire->post(g, w);
+    g->transport->post(g, w);
     return;
   }
-  ok = ok && g->wire->collective(g, w);
-  if (ok) g->wire->note(g, &w->status, false);
+  ok = ok && g->transport->collective(g, w);
+  if (ok) g->transport->note(g, &w->status, false);
   tli_work_end(w, ok);
 }
 
 /* Waits until a message that was begun has ended. */
 static void await_message(tli_Group *g, tli_Work *w) {
-  if (!g->wire->await(g, w)) g->wire->fail(g);
-  if (tli_work_error(w)[0] == '\0') g->wire->note(g, &w->status, false);
+  if (!g->transport->await(g, w)) g->transport->fail(g);
+  if (tli_work_error(w)[0] == '\0') g->transport->note(g, &w->status, false);
 }
 
 /* ---- the thread -------------------------------------------------------------------- */
 
-static void ring(tli_Group *g) {
-  atomic_fetch_add(g->bell, 1);
-  tli_word_wake(g->bell);
+static void wake_thread(tli_Group *g) {
+  atomic_fetch_add(g->wake_count, 1);
+  tli_word_wake(g->wake_count);
 }
 
 static tli_Work *next_work(tli_Group *g) {
@@ -129,7 +130,7 @@ static void hold(tli_Group *g, bool by_thread) {
 
 static bool move(tli_Group *g, bool slept) {
   hold(g, true);
-  bool moved = g->wire->move(g, slept);
+  bool moved = g->transport->move(g, slept);
   tli_mutex_unlock(&g->engine);
   return moved;
 }
@@ -137,10 +138,10 @@ static bool move(tli_Group *g, bool slept) {
 /* Moves messages for a while; new calls wake it as well. `looked`: the time of the last check
 ** whether all ranks are alive. */
 static void attend_messages(tli_Group *g, int64_t *looked) {
-  unsigned seen = atomic_load(g->bell);
+  unsigned seen = atomic_load(g->wake_count);
   atomic_fetch_add(g->sleepers, 1);
   bool moved = move(g, false);
-  if (!moved && !atomic_load(&g->closing)) tli_word_wait(g->bell, seen, g->wire->nap);
+  if (!moved && !atomic_load(&g->closing)) tli_word_wait(g->wake_count, seen, g->transport->nap);
   atomic_fetch_sub(g->sleepers, 1);
   if (tli_now_ns() - *looked < SLICE) return;
   move(g, true);
@@ -166,15 +167,15 @@ static void run(void *context) {
   int64_t looked = tli_now_ns();
   tli_parallel_set_serial(true);
   while (!atomic_load(&g->closing)) {
-    unsigned seen = atomic_load(g->bell);
+    unsigned seen = atomic_load(g->wake_count);
     if (run_once(g, &looked)) continue;
     atomic_fetch_add(g->sleepers, 1);
     if (!atomic_load(&g->closing) && atomic_load(&g->outstanding) == 0)
-      tli_word_wait(g->bell, seen, 1000000000);
+      tli_word_wait(g->wake_count, seen, 1000000000);
     atomic_fetch_sub(g->sleepers, 1);
   }
   tli_fail(TL_EIO, "the process group was destroyed");
-  g->wire->fail(g);
+  g->transport->fail(g);
   for (tli_Work *w; (w = next_work(g)) != NULL;) tli_work_end(w, false);
   atomic_store(&g->ended, 1);
   tli_word_wake(&g->ended);
@@ -203,7 +204,7 @@ static bool enqueue(tli_Group *g, tli_Work *w) {
   *g->last = w;
   g->last = &w->next;
   tli_mutex_unlock(&g->lock);
-  ring(g);
+  wake_thread(g);
   return true;
 }
 
@@ -213,25 +214,25 @@ static bool launch(tli_Group *g, tli_Work *w) {
   hand_over(g, w);
   w->deadline = w->timeout > INT64_MAX - tli_now_ns() ? INT64_MAX : tli_now_ns() + w->timeout;
   hold(g, false);
-  if (!g->wire->usable(g) || !g->wire->launch(g, w)) tli_work_end(w, false);
+  if (!g->transport->usable(g) || !g->transport->launch(g, w)) tli_work_end(w, false);
   tli_mutex_unlock(&g->engine);
-  ring(g);
+  wake_thread(g);
   return true;
 }
 
 bool tli_group_batch(tli_Group *g, bool begins) {
-  if (g->wire->batch == NULL) return true;
+  if (g->transport->batch == NULL) return true;
   hold(g, false);
-  bool ok = g->wire->batch(g, begins);
+  bool ok = g->transport->batch(g, begins);
   tli_mutex_unlock(&g->engine);
-  ring(g);
+  wake_thread(g);
   return ok;
 }
 
 bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) {
-  if (g->wire->buffer == NULL) return true;
+  if (g->transport->buffer == NULL) return true;
   hold(g, false);
-  bool ok = g->wire->buffer(g, t, add);
+  bool ok = g->transport->buffer(g, t, add);
   tli_mutex_unlock(&g->engine);
   return ok;
 }
@@ -240,8 +241,8 @@ bool tli_group_common(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out) 
   int64_t element = tli_dtype_bytes[dtype];
   *out = NULL;
   bool fits = n >= TLI_COMMON_FROM / element && n <= TLI_COMMON_MOST / element;
-  if (g->wire->common == NULL || g->size == 1 || !fits) return true;
-  return g->wire->common(g, dtype, n, out);
+  if (g->transport->common == NULL || g->size == 1 || !fits) return true;
+  return g->transport->common(g, dtype, n, out);
 }
 
 void tli_group_next_pass(tli_Group *g) { g->pass++; }
@@ -253,8 +254,8 @@ tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) {
   if (w->kind < TLI_SEND) g->number++;
   w->status.number = g->number;
   w->status.pass = g->pass;
-  if (g->wire->launch || async || atomic_load(&g->outstanding) > 0) {
-    if (g->wire->launch ? launch(g, w) : enqueue(g, w)) return w;
+  if (g->transport->launch || async || atomic_load(&g->outstanding) > 0) {
+    if (g->transport->launch ? launch(g, w) : enqueue(g, w)) return w;
     tli_work_release(w);
     return NULL;
   }
@@ -266,7 +267,7 @@ tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) {
 }
 
 void tli_group_abort(tli_Group *g, const char *why) {
-  if (g->wire->abort) g->wire->abort(g, why);
+  if (g->transport->abort) g->transport->abort(g, why);
   tli_error_clear();
 }
 
@@ -282,11 +283,11 @@ static void drain(tli_Group *g) {
 
 void tli_group_leave(tli_Group *g) {
   if (g == NULL) return;
-  if (g->wire->launch) drain(g);
+  if (g->transport->launch) drain(g);
   atomic_store(&g->closing, true);
   if (g->has_thread) {
     while (atomic_load(&g->ended) == 0) {
-      ring(g);
+      wake_thread(g);
       tli_word_wait(&g->ended, 0, 10000000);
     }
   }

@@ -30,7 +30,7 @@ typedef struct tli_Part {
 /* A tensor of a call, and its copy on the device where the group makes its calls, which is
 ** usually the host. */
 typedef struct tli_Piece {
-  tl_Tensor *target, *near; /* owned */
+  tl_Tensor *target, *staged; /* owned */
   bool in, out;
 } tli_Piece;
 
@@ -78,7 +78,7 @@ struct tli_Work {
 
 /* The transport: how the ranks of a group communicate. Only the thread that holds the group's
 ** engine calls the functions from `usable` to `fail`. */
-typedef struct tli_Wire {
+typedef struct tli_Transport {
   const char *name;
   size_t bytes; /* size of its group struct, which begins with a tli_Group */
   int most;     /* the most ranks */
@@ -119,12 +119,13 @@ typedef struct tli_Wire {
   bool (*buffer)(tli_Group *g, tl_Tensor *t, bool add);
   /* See tli_group_common, for more than one rank; the engine is not held. NULL: not supported. */
   bool (*common)(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out);
-} tli_Wire;
+} tli_Transport;
 
-extern const tli_Wire tli_wire_shm, tli_wire_mpi, tli_wire_nccl, tli_wire_record;
+extern const tli_Transport tli_transport_shm, tli_transport_mpi, tli_transport_nccl,
+    tli_transport_record;
 
 struct tli_Group {
-  const tli_Wire *wire;
+  const tli_Transport *transport;
   int rank, size;
   int *ranks;       /* owned: numbers in the world */
   tl_Device device; /* where calls are made; tensors of other devices are copied there */
@@ -147,8 +148,8 @@ struct tli_Group {
   atomic_uint ended;
   /* The word that the thread sleeps on and its number of sleepers: here, or in shared memory
   ** where other ranks can wake it. */
-  atomic_uint *bell, *sleepers;
-  atomic_uint own_bell, own_sleepers;
+  atomic_uint *wake_count, *sleepers;
+  atomic_uint own_wake_count, own_sleepers;
 };
 
 /* Writes what a rank is doing, as "all_reduce number 3 of float32 [2] at a.lua:1" (status.c). */

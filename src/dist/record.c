@@ -19,7 +19,7 @@ typedef struct Record {
 static Record *record_of(tli_Group *g) { return (Record *)(void *)g; }
 
 bool tli_group_traffic(const tli_Group *g, tli_Collective kind, tli_Traffic *out) {
-  if (g->wire != &tli_wire_record) return false;
+  if (g->transport != &tli_transport_record) return false;
   *out = ((const Record *)(const void *)g)->traffic[kind];
   return true;
 }
@@ -133,7 +133,7 @@ static bool await(tli_Group *g, tli_Work *w) {
 }
 static void fail(tli_Group *g) { (void)g; }
 
-const tli_Wire tli_wire_record = {
+const tli_Transport tli_transport_record = {
     .name = "record",
     .bytes = sizeof(Record),
     .most = TLI_MOST_RANKS,

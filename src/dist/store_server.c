@@ -58,7 +58,7 @@ typedef struct Client {
 
 struct tli_StoreServer {
   int listener, port;
-  int bell[2];
+  int wake_sockets[2];
   atomic_bool stop;
   atomic_uint ended;
   bool has_secret, trusts;
@@ -448,7 +448,7 @@ static void wait_for_some(tli_StoreServer *s, tli_Watch *w) {
   bool takes = has_places(s, strangers, now), crowded = strangers >= s->most_strangers;
   if (now < s->pause) deadline = least(deadline, s->pause);
   w[0] = (tli_Watch){takes ? s->listener : TLI_NOSOCKET, false, false};
-  w[1] = (tli_Watch){s->bell[0], false, false};
+  w[1] = (tli_Watch){s->wake_sockets[0], false, false};
   for (int i = 0; i < s->n; i++) {
     Client *c = s->clients[i];
     tli_StoreRequest r;
@@ -500,8 +500,8 @@ static void run(void *context) {
 static void server_free(tli_StoreServer *s) {
   tli_table_free(s->table);
   tli_socket_close(s->listener);
-  tli_socket_close(s->bell[0]);
-  tli_socket_close(s->bell[1]);
+  tli_socket_close(s->wake_sockets[0]);
+  tli_socket_close(s->wake_sockets[1]);
   tli_secret_forget(s->secret, sizeof s->secret);
   free(s->clients);
   free(s);
@@ -528,7 +528,7 @@ tli_StoreServer *tli_store_serve(const char *host, int port, const char *secret)
   if (has_secret) TL_TRY_NULL(tli_secret_check("store", secret));
   tli_StoreServer *s = calloc(1, sizeof *s);
   if (s == NULL) return tli_fail_null(TL_EMEM, "store: out of memory");
-  s->listener = s->bell[0] = s->bell[1] = TLI_NOSOCKET;
+  s->listener = s->wake_sockets[0] = s->wake_sockets[1] = TLI_NOSOCKET;
   s->port = port;
   s->has_secret = has_secret;
   s->trusts = secret && !has_secret;
@@ -536,7 +536,7 @@ tli_StoreServer *tli_store_serve(const char *host, int port, const char *secret)
   set_limits(s);
   s->table = tli_table_new();
   if (s->table) s->listener = tli_socket_listen(host, &s->port);
-  bool ok = s->listener != TLI_NOSOCKET && may_serve(s, host) && tli_socket_pair(s->bell);
+  bool ok = s->listener != TLI_NOSOCKET && may_serve(s, host) && tli_socket_pair(s->wake_sockets);
   if (ok && !tli_thread_start(run, s)) ok = tli_fail(TL_EMEM, "store: no thread to serve it");
   if (ok) return s;
   server_free(s);
@@ -548,7 +548,7 @@ int tli_store_server_port(const tli_StoreServer *server) { return server->port; 
 void tli_store_server_stop(tli_StoreServer *s) {
   if (s == NULL) return;
   atomic_store(&s->stop, true);
-  if (!tli_socket_send(s->bell[1], "", 1, tli_now_ns() + 1000000000)) tli_error_clear();
+  if (!tli_socket_send(s->wake_sockets[1], "", 1, tli_now_ns() + 1000000000)) tli_error_clear();
   while (atomic_load(&s->ended) == 0) tli_word_wait(&s->ended, 0, 100000000);
   server_free(s);
 }

@@ -112,26 +112,26 @@ static bool check_capture(const tli_Work *w, tl_Device device) {
                   tli_collective_names[w->kind]);
 }
 
-static tl_Tensor *room_for(const tl_Tensor *t, tl_Device near) {
+static tl_Tensor *room_for(const tl_Tensor *t, tl_Device where) {
   tl_Device device = tli_device(t);
-  if (near.type == TL_CPU && device.type != TL_CPU)
+  if (where.type == TL_CPU && device.type != TL_CPU)
     return tli_pinned_empty((tl_DeviceType)device.type, (tl_DType)t->dtype, t->ndim, t->sizes);
-  return tli_empty((tl_DType)t->dtype, near, t->ndim, t->sizes);
+  return tli_empty((tl_DType)t->dtype, where, t->ndim, t->sizes);
 }
 
 static bool stage(tli_Work *w, tli_Piece *p, tl_Tensor *t, bool in, bool out) {
-  tl_Device near = w->group->device;
+  tl_Device where = w->group->device;
   *p = (tli_Piece){tli_retain(t), NULL, in, out};
   w->npieces++;
-  bool there = tli_same_device(tli_device(t), near);
-  if (!there) TL_TRY(check_capture(w, tli_device(t)) && check_capture(w, near));
+  bool there = tli_same_device(tli_device(t), where);
+  if (!there) TL_TRY(check_capture(w, tli_device(t)) && check_capture(w, where));
   if (there && (in || tli_contiguous(t)))
-    p->near = tli_contiguous_as(t, (tl_DType)t->dtype);
+    p->staged = tli_contiguous_as(t, (tl_DType)t->dtype);
   else if (in && !there)
-    p->near = tli_moved(t, near, near.type == TL_CPU);
+    p->staged = tli_moved(t, where, where.type == TL_CPU);
   else
-    p->near = room_for(t, near);
-  TL_TRY(p->near);
+    p->staged = room_for(t, where);
+  TL_TRY(p->staged);
   if (out) tli_bump(t, tli_collective_names[w->kind]);
   return true;
 }
@@ -160,7 +160,7 @@ static bool stage_all(tli_Work *w, const tli_Call *c) {
     bool comes = w->group->device.type == TL_CPU && tli_device(p->target).type != TL_CPU;
     if (p->in && comes) TL_TRY(mark(w, tli_device(p->target)));
     tli_Part *part = i < w->nin ? &w->in[i] : &w->out[i - w->nin];
-    *part = (tli_Part){tli_data(p->near), p->near->numel * tli_dtype_bytes[p->near->dtype]};
+    *part = (tli_Part){tli_data(p->staged), p->staged->numel * tli_dtype_bytes[p->staged->dtype]};
   }
   return true;
 }
@@ -174,7 +174,7 @@ bool tli_work_arrive(tli_Work *w) {
 
 static bool put_back(const tli_Piece *p) {
   tl_Tensor *plain = tli_detached(p->target);
-  bool ok = plain && tlo_copy_(plain, p->near, tli_device(plain).type != TL_CPU);
+  bool ok = plain && tlo_copy_(plain, p->staged, tli_device(plain).type != TL_CPU);
   tli_release(plain);
   return ok;
 }
@@ -182,7 +182,7 @@ static bool put_back(const tli_Piece *p) {
 static void let_go(tli_Work *w) {
   for (int i = 0; i < w->npieces; i++) {
     tli_release(w->pieces[i].target);
-    tli_release(w->pieces[i].near);
+    tli_release(w->pieces[i].staged);
   }
   w->npieces = 0;
 }
@@ -194,7 +194,7 @@ static bool follow(tli_Work *w) {
   tl_Stream *now = tli_stream(w->device);
   TL_TRY(api->stream_wait(now, w->end));
   for (int i = 0; i < w->npieces && now != w->from; i++) {
-    tl_Tensor *t = w->pieces[i].near;
+    tl_Tensor *t = w->pieces[i].staged;
     if (t->numel > 0) TL_TRY(api->record_stream(w->device, t->storage->data, now));
   }
   return true;
@@ -206,7 +206,8 @@ static bool finish(tli_Work *w) {
   w->finished = true;
   bool ok = w->end == NULL || follow(w);
   for (int i = 0; i < w->npieces && ok; i++)
-    if (w->pieces[i].out && w->pieces[i].near != w->pieces[i].target) ok = put_back(&w->pieces[i]);
+    if (w->pieces[i].out && w->pieces[i].staged != w->pieces[i].target)
+      ok = put_back(&w->pieces[i]);
   let_go(w);
   return ok;
 }

@@ -384,13 +384,13 @@ static void close_stream(const Launch *l, int i, Stream *s) {
 
 /* ---- all of them ------------------------------------------------------------------- */
 
-static int bell[2] = {-1, -1};
+static int wake_pipe[2] = {-1, -1};
 static volatile sig_atomic_t asked; /* the last signal that asked for an end */
 
 static void on_signal(int number) {
   int before = errno;
   if (number != SIGCHLD) asked = number;
-  if (write(bell[1], "", 1) < 0) errno = 0; /* full: it rings anyway */
+  if (write(wake_pipe[1], "", 1) < 0) errno = 0; /* full: it rings anyway */
   errno = before;
 }
 
@@ -432,7 +432,7 @@ static void wait_a_while(Launch *l, int milliseconds) {
   struct pollfd p[2 * TLI_SHM_RANKS + 3];
   char drop[64];
   nfds_t n = 0;
-  p[n++] = (struct pollfd){bell[0], POLLIN, 0};
+  p[n++] = (struct pollfd){wake_pipe[0], POLLIN, 0};
   if (l->ends >= 0) p[n++] = (struct pollfd){l->ends, POLLIN, 0};
   for (int i = 0; i < l->n; i++) {
     const Stream *streams[] = {&l->ranks[i].out, &l->ranks[i].err};
@@ -441,7 +441,7 @@ static void wait_a_while(Launch *l, int milliseconds) {
   }
   if (l->until_eof) p[n++] = (struct pollfd){0, POLLIN, 0};
   if (poll(p, n, milliseconds) > 0 && l->until_eof && p[n - 1].revents != 0) look_for_eof(l);
-  while (read(bell[0], drop, sizeof drop) > 0) continue;
+  while (read(wake_pipe[0], drop, sizeof drop) > 0) continue;
   for (int i = 0; i < l->n; i++) {
     pass_on(l, i, &l->ranks[i].out);
     pass_on(l, i, &l->ranks[i].err);
@@ -522,10 +522,10 @@ static int run_all(Launch *l, char **argv, const char *program, tli_ElasticState
 
 static bool catch_signals(void) {
   static const int signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
-  if (pipe(bell) != 0) return false;
+  if (pipe(wake_pipe) != 0) return false;
   for (int i = 0; i < 2; i++) {
-    fcntl(bell[i], F_SETFD, FD_CLOEXEC);
-    fcntl(bell[i], F_SETFL, O_NONBLOCK);
+    fcntl(wake_pipe[i], F_SETFD, FD_CLOEXEC);
+    fcntl(wake_pipe[i], F_SETFL, O_NONBLOCK);
   }
   signal(SIGPIPE, SIG_IGN);
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {

@@ -82,7 +82,7 @@ static bool differs(tli_MpiGroup *m, tli_Work *w, const Said *said) {
   tli_MpiRequest q;
   int code, other = 0;
   if (all == NULL) return tli_fail(TL_EMEM, "mpi: out of memory");
-  BEGIN(m, code, m->mpi->all_gather(m->comm, &m->tell.status, sizeof *all, all, &q));
+  BEGIN(m, code, m->mpi->all_gather(m->comm, &m->report.status, sizeof *all, all, &q));
   if (!finish_one(m, w, code, &q)) return false;
   while (other + 1 < g->size && said[other].hash == said[0].hash) other++;
   char first[240], second[240], why[600];
@@ -91,7 +91,7 @@ static bool differs(tli_MpiGroup *m, tli_Work *w, const Said *said) {
   free(all);
   snprintf(why, sizeof why, "ranks make different calls: rank %d %s, rank %d %s", g->ranks[0],
            first, g->ranks[other], second);
-  return tli_telling_break(&m->base, &m->tell, why);
+  return tli_report_publish(&m->base, &m->report, why);
 }
 
 static int64_t own_bytes(const tli_Work *w) {
@@ -128,7 +128,7 @@ static bool wrong_size(tli_MpiGroup *m, const tli_Work *w, int from, int64_t cam
   tli_status_text(&w->status, g, text, sizeof text);
   snprintf(why, sizeof why, "%s: rank %d expects %lld bytes from rank %d, which has %lld", text,
            g->ranks[g->rank], (long long)expected, g->ranks[from], (long long)came);
-  return tli_telling_break(&m->base, &m->tell, why);
+  return tli_report_publish(&m->base, &m->report, why);
 }
 
 /* ---- moving data without arithmetic ----------------------------------------------------- */

@@ -32,10 +32,10 @@ static bool join(tli_Group *g, tli_Store *store, const char *name) {
   const tli_Mpi *mpi = tli_mpi_open(&rank, &size);
   TL_TRY(mpi);
   TL_TRY(check_numbers(g, rank, size));
-  TL_TRY(tli_telling_open(g, &m->tell, store, name) && tli_telling_meet(g, &m->tell));
+  TL_TRY(tli_report_open(g, &m->report, store, name) && tli_report_join(g, &m->report));
   tli_mutex_lock(&tli_mpi_lock);
   m->mpi = mpi;
-  m->tell.ended = give_up;
+  m->report.ended = give_up;
   int code = mpi->comm(g->size, g->ranks, tag_of(name), &m->comm);
   tli_mutex_unlock(&tli_mpi_lock);
   return tli_mpi_ok(mpi, code);
@@ -43,29 +43,29 @@ static bool join(tli_Group *g, tli_Store *store, const char *name) {
 
 static void leave(tli_Group *g) {
   tli_MpiGroup *m = tli_mpi_group(g);
-  if (m->comm && !m->tell.broken) {
+  if (m->comm && !m->report.broken) {
     tli_mutex_lock(&tli_mpi_lock);
     m->mpi->comm_free(m->comm);
     tli_mutex_unlock(&tli_mpi_lock);
   }
-  tli_telling_close(&m->tell);
+  tli_report_close(&m->report);
 }
 
 static bool usable(tli_Group *g) {
-  const tli_Telling *t = &tli_mpi_group(g)->tell;
-  return !t->broken || tli_telling_broken(t);
+  const tli_FailureReport *t = &tli_mpi_group(g)->report;
+  return !t->broken || tli_report_failed(t);
 }
 
 static void note(tli_Group *g, const tli_Status *s, bool active) {
-  tli_mpi_group(g)->tell.status = *s;
-  tli_mpi_group(g)->tell.status.active = active;
+  tli_mpi_group(g)->report.status = *s;
+  tli_mpi_group(g)->report.status.active = active;
 }
 
 static void abort_group(tli_Group *g, const char *why) {
-  tli_telling_abort(&tli_mpi_group(g)->tell, why);
+  tli_report_abort(&tli_mpi_group(g)->report, why);
 }
 
-const tli_Wire tli_wire_mpi = {
+const tli_Transport tli_transport_mpi = {
     .name = "mpi",
     .bytes = sizeof(tli_MpiGroup),
     .most = TLI_MOST_RANKS,

@@ -104,7 +104,7 @@ static bool fits(tli_MpiGroup *m, tli_Work *w, const Head *head) {
   snprintf(why, sizeof why, "%s on rank %d: rank %d has sent %lld bytes%s, expected were %lld",
            text, g->ranks[g->rank], g->ranks[w->source], (long long)head->bytes,
            head->hash == w->hash ? "" : " of another dtype", (long long)w->out[0].bytes);
-  return tli_telling_break(&m->base, &m->tell, why);
+  return tli_report_publish(&m->base, &m->report, why);
 }
 
 /* Begins to receive the bytes after their header has arrived. */

@@ -15,7 +15,7 @@
 
 #include "dist/inside.h"
 #include "dist/mpi/table.h"
-#include "dist/telling.h"
+#include "dist/failure_report.h"
 
 typedef struct tli_MpiMessage tli_MpiMessage;
 
@@ -23,7 +23,7 @@ typedef struct tli_MpiGroup {
   tli_Group base;
   const tli_Mpi *mpi;
   tli_MpiComm *comm; /* owned */
-  tli_Telling tell;
+  tli_FailureReport report;
   int next_tag;             /* tag of the next message's bytes */
   tli_MpiMessage *messages; /* owned list, in order */
 } tli_MpiGroup;

@@ -18,18 +18,18 @@ static void sleep_for(int64_t ns) {
 
 bool tli_mpi_look(tli_MpiGroup *m, tli_Work *w) {
   tli_Group *g = &m->base;
-  if (m->tell.broken) return tli_telling_broken(&m->tell);
+  if (m->report.broken) return tli_report_failed(&m->report);
   if (atomic_load(&g->closing)) return tli_fail(TL_EIO, "the process group was destroyed");
   if (!g->by_thread && !tli_go_on()) {
     char why[80], text[200];
     tl_ErrorKind kind = tl_error_kind();
     snprintf(text, sizeof text, "%s", tl_error());
     snprintf(why, sizeof why, "rank %d was interrupted", g->ranks[g->rank]);
-    tli_telling_break(g, &m->tell, why);
+    tli_report_publish(g, &m->report, why);
     return tli_fail(kind, "%s", text);
   }
-  if (!tli_telling_look(g, &m->tell)) return false;
-  return tli_now_ns() < w->deadline || tli_telling_late(g, &m->tell, w->kind, w->timeout);
+  if (!tli_report_check(g, &m->report)) return false;
+  return tli_now_ns() < w->deadline || tli_report_timeout(g, &m->report, w->kind, w->timeout);
 }
 
 bool tli_mpi_pause(tli_MpiGroup *m, tli_Work *w, tli_MpiPause *p) {
@@ -46,7 +46,7 @@ bool tli_mpi_pause(tli_MpiGroup *m, tli_Work *w, tli_MpiPause *p) {
 
 void tli_mpi_abandon(tli_MpiGroup *m, tli_Work *w) {
   m->mpi->give_up();
-  if (!m->tell.broken) tli_telling_end(&m->base, &m->tell, tl_error());
+  if (!m->report.broken) tli_report_end(&m->base, &m->report, tl_error());
   atomic_fetch_add(&w->refs, 1);
 }
 

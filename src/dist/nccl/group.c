@@ -36,12 +36,12 @@ static void end_all(tli_Work **list) {
 static void fail(tli_Group *g) {
   tli_Nccl *n = tli_nccl(g);
   char why[1500];
-  if (atomic_load(&g->closing) && n->flying == NULL && n->held == NULL) return;
+  if (atomic_load(&g->closing) && n->in_flight == NULL && n->held == NULL) return;
   snprintf(why, sizeof why, "%s", tl_error());
-  if (n->comm) n->api->abort(n->comm, n->flying ? why : "");
-  if (!n->tell.broken) tli_telling_end(g, &n->tell, why);
+  if (n->comm) n->api->abort(n->comm, n->in_flight ? why : "");
+  if (!n->report.broken) tli_report_end(g, &n->report, why);
   tli_fail(TL_EIO, "%s", why);
-  end_all(&n->flying);
+  end_all(&n->in_flight);
   end_all(&n->held);
   n->nsteps = 0;
 }
@@ -58,24 +58,24 @@ static bool settle(tli_Nccl *n, int64_t deadline) {
     if (tli_now_ns() >= deadline) return tli_fail(TL_EIO, "nccl: not ready in time");
     if (turns < 1000) continue;
     sleep_for(100000);
-    if (turns % 1000 == 0) TL_TRY(tli_telling_look(&n->base, &n->tell));
+    if (turns % 1000 == 0) TL_TRY(tli_report_check(&n->base, &n->report));
   }
 }
 
 /* Marks the end of a call. A call in a graph capture ends as soon as it is recorded; nobody
 ** waits for it. */
-static bool depart(tli_Nccl *n, tli_Work *w, bool captured) {
+static bool mark_end(tli_Nccl *n, tli_Work *w, bool captured) {
   const tl_DeviceApi *api = device_of(n);
   w->end = api->event(w->device, 0);
   TL_TRY(w->end && api->event_record(w->end, n->stream));
   if (captured)
     tli_work_end(w, true);
   else
-    tli_work_append(&n->flying, w);
+    tli_work_append(&n->in_flight, w);
   return true;
 }
 
-static bool fire(tli_Nccl *n) {
+static bool launch_steps(tli_Nccl *n) {
   const tl_DeviceApi *api = device_of(n);
   tl_Stream *now = tli_stream(n->base.device);
   int64_t deadline = n->held->deadline;
@@ -87,7 +87,7 @@ static bool fire(tli_Nccl *n) {
   while (n->held) {
     tli_Work *w = n->held;
     n->held = w->next;
-    if (depart(n, w, captured)) continue;
+    if (mark_end(n, w, captured)) continue;
     tli_work_end(w, false);
     return false;
   }
@@ -96,8 +96,8 @@ static bool fire(tli_Nccl *n) {
 
 /* Launches a call. A wrong call is not made and fails alone; a call that could not be launched
 ** ends the group, since the other ranks wait for it. */
-static bool fire_or_fail(tli_Nccl *n) {
-  if (fire(n)) return true;
+static bool launch_or_fail(tli_Nccl *n) {
+  if (launch_steps(n)) return true;
   fail(&n->base);
   return false;
 }
@@ -113,87 +113,87 @@ static bool same_call(tli_Nccl *n, const tli_Work *w) {
   snprintf(mine, sizeof mine, "%016llx rank %d %s", (unsigned long long)w->hash, g->ranks[g->rank],
            text);
   snprintf(what, sizeof what, "came/%lld", (long long)w->status.number);
-  tli_telling_key(&n->tell, key, what, -1);
-  TL_TRY(tli_store_add(n->tell.store, key, 1, &came));
+  tli_report_key(&n->report, key, what, -1);
+  TL_TRY(tli_store_add(n->report.store, key, 1, &came));
   if (came == g->size) { /* the last rank deletes the keys */
     bool there;
     snprintf(what, sizeof what, "came/%lld", (long long)w->status.number - 1);
-    tli_telling_key(&n->tell, key, what, -1);
-    TL_TRY(tli_store_delete(n->tell.store, key, &there));
+    tli_report_key(&n->report, key, what, -1);
+    TL_TRY(tli_store_delete(n->report.store, key, &there));
     snprintf(what, sizeof what, "call/%lld", (long long)w->status.number - 1);
-    tli_telling_key(&n->tell, key, what, -1);
-    TL_TRY(tli_store_delete(n->tell.store, key, &there));
+    tli_report_key(&n->report, key, what, -1);
+    TL_TRY(tli_store_delete(n->report.store, key, &there));
   }
   snprintf(what, sizeof what, "call/%lld", (long long)w->status.number);
-  tli_telling_key(&n->tell, key, what, -1);
-  if (came == 1) return tli_store_set(n->tell.store, key, mine, strlen(mine));
-  char *first = tli_store_get(n->tell.store, key, NULL, w->timeout);
+  tli_report_key(&n->report, key, what, -1);
+  if (came == 1) return tli_store_set(n->report.store, key, mine, strlen(mine));
+  char *first = tli_store_get(n->report.store, key, NULL, w->timeout);
   TL_TRY(first);
   bool same = strncmp(first, mine, 16) == 0;
   char why[900];
   snprintf(why, sizeof why, "ranks make different calls: %.380s; %.380s", first + 17, mine + 17);
   free(first);
-  return same || tli_telling_break(g, &n->tell, why);
+  return same || tli_report_publish(g, &n->report, why);
 }
 
 static bool launch(tli_Group *g, tli_Work *w) {
   tli_Nccl *n = tli_nccl(g);
   w->device = g->device;
   w->from = tli_stream(g->device);
-  n->tell.status = w->status;
+  n->report.status = w->status;
   if (!same_call(n, w)) {
     fail(g);
     return false;
   }
   TL_TRY(tli_nccl_plan(n, w));
   tli_work_append(&n->held, w);
-  if (n->batches == 0) fire_or_fail(n);
+  if (n->batches == 0) launch_or_fail(n);
   return true;
 }
 
 static bool batch(tli_Group *g, bool begins) {
   tli_Nccl *n = tli_nccl(g);
   n->batches += begins ? 1 : -1;
-  return n->batches > 0 || n->held == NULL || fire_or_fail(n);
+  return n->batches > 0 || n->held == NULL || launch_or_fail(n);
 }
 
 /* ---- monitoring -------------------------------------------------------------------------- */
 
 /* Ends calls that are complete; they complete in order. */
-static bool land(tli_Nccl *n, bool *landed) {
-  *landed = false;
-  while (n->flying) {
-    tli_Work *w = n->flying;
+static bool collect_ended(tli_Nccl *n, bool *ended) {
+  *ended = false;
+  while (n->in_flight) {
+    tli_Work *w = n->in_flight;
     bool done;
     TL_TRY(device_of(n)->event_query(w->end, &done));
     if (!done) {
-      n->tell.status = w->status;
+      n->report.status = w->status;
       return true;
     }
-    *landed = true;
-    n->flying = w->next;
+    *ended = true;
+    n->in_flight = w->next;
     tli_work_end(w, true);
   }
   return true;
 }
 
 static bool look(tli_Nccl *n) {
-  tli_Work *w = n->flying;
+  tli_Work *w = n->in_flight;
   bool busy;
   if (w == NULL) return true;
   TL_TRY(n->api->state(n->comm, &busy));
   int64_t now = tli_now_ns();
-  if (now >= w->deadline) return tli_telling_late(&n->base, &n->tell, w->kind, w->timeout);
+  if (now >= w->deadline) return tli_report_timeout(&n->base, &n->report, w->kind, w->timeout);
   if (now - n->looked < LOOK) return true;
   n->looked = now;
-  return tli_telling_look(&n->base, &n->tell);
+  return tli_report_check(&n->base, &n->report);
 }
 
 static bool move(tli_Group *g, bool slept) {
   tli_Nccl *n = tli_nccl(g);
-  bool landed = slept;
-  if (n->flying && (!land(n, &landed) || !look(n))) fail(g);
-  return landed;
+  bool ended = slept;
+  if (n->in_flight && (!collect_ended(n, &ended) || !look(n))) fail(g);
+  return ended;
 }
 
 /* ---- joining ----------------------------------------------------------------------------- */
@@ -218,32 +218,32 @@ static bool claim(tli_Nccl *n) {
   int64_t came;
   TL_TRY(name_device(n, gpu, sizeof gpu));
   snprintf(what, sizeof what, "gpu/%.200s", gpu);
-  tli_telling_key(&n->tell, key, what, -1);
-  TL_TRY(tli_store_add(n->tell.store, key, 1, &came));
+  tli_report_key(&n->report, key, what, -1);
+  TL_TRY(tli_store_add(n->report.store, key, 1, &came));
   snprintf(what, sizeof what, "who/%.200s", gpu);
-  tli_telling_key(&n->tell, key, what, -1);
+  tli_report_key(&n->report, key, what, -1);
   if (came == 1) {
     snprintf(text, sizeof text, "%d", g->ranks[g->rank]);
-    return tli_store_set(n->tell.store, key, text, strlen(text));
+    return tli_store_set(n->report.store, key, text, strlen(text));
   }
-  char *other = tli_store_get(n->tell.store, key, NULL, g->timeout);
+  char *other = tli_store_get(n->report.store, key, NULL, g->timeout);
   TL_TRY(other);
   snprintf(why, sizeof why,
            "nccl: device: rank %d has %s, which rank %s uses, too; expected one GPU for each rank: "
            "torch.cuda.set_device(LOCAL_RANK) before, or device_id",
            g->ranks[g->rank], tli_device_str(g->device), other);
   free(other);
-  tli_telling_key(&n->tell, key, "why", -1);
-  return tli_store_set(n->tell.store, key, why, strlen(why));
+  tli_report_key(&n->report, key, "why", -1);
+  return tli_store_set(n->report.store, key, why, strlen(why));
 }
 
 static bool share_id(tli_Nccl *n, unsigned char id[TL_COMM_ID_BYTES]) {
   char key[300];
-  tli_telling_key(&n->tell, key, "id", -1);
+  tli_report_key(&n->report, key, "id", -1);
   if (n->base.rank == 0)
-    return n->api->id(id) && tli_store_set(n->tell.store, key, id, TL_COMM_ID_BYTES);
+    return n->api->id(id) && tli_store_set(n->report.store, key, id, TL_COMM_ID_BYTES);
   size_t size = 0;
-  char *text = tli_store_get(n->tell.store, key, &size, n->base.timeout);
+  char *text = tli_store_get(n->report.store, key, &size, n->base.timeout);
   TL_TRY(text);
   if (size == TL_COMM_ID_BYTES) memcpy(id, text, size);
   free(text);
@@ -272,8 +272,8 @@ static bool join(tli_Group *g, tli_Store *store, const char *name) {
   n->stream = device_of(n)->stream(g->device, -1);
   n->one = tlo_zeros((tl_Ints){1, &one}, TL_F32, g->device);
   TL_TRY(n->stream && n->one);
-  TL_TRY(tli_telling_open(g, &n->tell, store, name) && claim(n));
-  TL_TRY(tli_telling_meet(g, &n->tell) && tli_telling_look(g, &n->tell));
+  TL_TRY(tli_report_open(g, &n->report, store, name) && claim(n));
+  TL_TRY(tli_report_join(g, &n->report) && tli_report_check(g, &n->report));
   TL_TRY(share_id(n, id));
   n->comm = n->api->open(g->device, g->rank, g->size, id);
   return n->comm && settle(n, deadline);
@@ -281,7 +281,7 @@ static bool join(tli_Group *g, tli_Store *store, const char *name) {
 
 /* Closes the communicator in an orderly way if possible: all work on the stream has ended. */
 static void close_comm(tli_Nccl *n) {
-  bool good = !n->tell.broken && n->flying == NULL && n->api->finalize(n->comm) &&
+  bool good = !n->report.broken && n->in_flight == NULL && n->api->finalize(n->comm) &&
               settle(n, tli_now_ns() + 5000000000);
   if (!good) n->api->abort(n->comm, "");
   n->api->close(n->comm);
@@ -297,7 +297,7 @@ static void leave(tli_Group *g) {
   tli_release(n->one);
   tli_free(n->buffers, (size_t)n->buffer_room * sizeof *n->buffers);
   tli_free(n->steps, (size_t)n->room * sizeof *n->steps);
-  tli_telling_close(&n->tell);
+  tli_report_close(&n->report);
 }
 
 /* ---- buffers --------------------------------------------------------------------------- */
@@ -322,7 +322,7 @@ static bool buffer(tli_Group *g, tl_Tensor *t, bool add) {
   tli_Nccl *n = tli_nccl(g);
   if (!tli_same_device(tli_device(t), g->device) || !tli_contiguous(t) || t->numel == 0)
     return true;
-  if (add) return n->tell.broken || add_buffer(n, t);
+  if (add) return n->report.broken || add_buffer(n, t);
   for (int i = 0; i < n->nbuffers; i++) {
     tli_NcclBuffer b = n->buffers[i];
     if (tli_data(b.tensor) != tli_data(t)) continue;
@@ -335,15 +335,15 @@ static bool buffer(tli_Group *g, tl_Tensor *t, bool add) {
 }
 
 static void abort_group(tli_Group *g, const char *why) {
-  tli_telling_abort(&tli_nccl(g)->tell, why);
+  tli_report_abort(&tli_nccl(g)->report, why);
 }
 
 static bool usable(tli_Group *g) {
-  const tli_Telling *t = &tli_nccl(g)->tell;
-  return !t->broken || tli_telling_broken(t);
+  const tli_FailureReport *t = &tli_nccl(g)->report;
+  return !t->broken || tli_report_failed(t);
 }
 
-const tli_Wire tli_wire_nccl = {
+const tli_Transport tli_transport_nccl = {
     .name = "nccl",
     .bytes = sizeof(tli_Nccl),
     .most = TLI_MOST_RANKS,

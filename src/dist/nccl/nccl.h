@@ -12,7 +12,7 @@
 #define TLI_DIST_NCCL_H
 
 #include "core/device/backend.h"
-#include "dist/telling.h"
+#include "dist/failure_report.h"
 
 /* Memory that is registered with NCCL. */
 typedef struct tli_NcclBuffer {
@@ -22,17 +22,17 @@ typedef struct tli_NcclBuffer {
 
 typedef struct tli_Nccl {
   tli_Group base;
-  tli_Telling tell;
+  tli_FailureReport report;
   const tl_CommApi *api;
   tl_Comm *comm;     /* owned */
   tl_Stream *stream; /* the stream of all its calls */
   tl_Tensor *one;    /* owned: one element, for barriers */
   tl_CommStep *steps;
   int nsteps, room;
-  int batches;      /* number of open batches */
-  tli_Work *held;   /* borrowed: calls of the open batch */
-  tli_Work *flying; /* borrowed: launched calls, in order */
-  int64_t looked;   /* time of the last read of the store */
+  int batches;         /* number of open batches */
+  tli_Work *held;      /* borrowed: calls of the open batch */
+  tli_Work *in_flight; /* borrowed: launched calls, in order */
+  int64_t looked;      /* time of the last read of the store */
   tli_NcclBuffer *buffers;
   int nbuffers, buffer_room;
 } tli_Nccl;

@@ -76,7 +76,7 @@ static bool send_some(tli_Shm *g, int to) {
     g->sends[to] = w->next;
     tli_work_end(w, true);
   }
-  if (moved) tli_bell(g, to);
+  if (moved) tli_shm_wake(g, to);
   return moved;
 }
 
@@ -205,7 +205,7 @@ static bool receive_some(tli_Shm *g, int from) {
     message_ends(g, from, i);
     moved = true;
   }
-  if (moved) tli_bell(g, from);
+  if (moved) tli_shm_wake(g, from);
   return moved;
 }
 

@@ -31,7 +31,7 @@ static bool differs(tli_Shm *g, int rank) {
 static bool same_call(tli_Shm *g, int who) {
   for (int r = 0; r < g->base.size; r++) {
     if (r == g->base.rank || (who >= 0 && r != who)) continue;
-    if (tli_line(g, r)->round[g->step & 1].hash != g->hash) return differs(g, r);
+    if (tli_shm_rank(g, r)->round[g->step & 1].hash != g->hash) return differs(g, r);
   }
   if (who < 0) g->checked = true;
   return true;
@@ -48,14 +48,14 @@ static char *begin(tli_Shm *g, const tli_Work *w) {
 /* Publishes the round that was written; then waits for all ranks, for one rank, or for none
 ** (-2). */
 static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
-  tli_Line *line = tli_line(g, g->base.rank);
+  tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   uint64_t step = ++g->step;
-  line->round[step & 1].hash = g->hash = w->hash;
-  line->round[step & 1].most = most;
+  state->round[step & 1].hash = g->hash = w->hash;
+  state->round[step & 1].most = most;
   g->checked = false;
-  atomic_store(&line->step, step);
+  atomic_store(&state->step, step);
   for (int r = 0; r < g->base.size; r++)
-    if (r != g->base.rank) tli_bell(g, r);
+    if (r != g->base.rank) tli_shm_wake(g, r);
   if (who == -2 || who == g->base.rank) return true;
   tli_Wait wait = {.step = step, .who = who, .work = w};
   return tli_await(g, &wait) && same_call(g, who);
@@ -65,7 +65,7 @@ static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
 static int64_t most_of_all(const tli_Shm *g) {
   int64_t most = 0;
   for (int r = 0; r < g->base.size; r++) {
-    int64_t m = tli_line(g, r)->round[g->step & 1].most;
+    int64_t m = tli_shm_rank(g, r)->round[g->step & 1].most;
     if (m > most) most = m;
   }
   return most;
@@ -176,7 +176,8 @@ static bool compare_marks(tli_Shm *g, const tli_Work *w, int64_t mark, bool *sam
   TL_TRY(begin(g, w));
   TL_TRY(publish(g, w, mark, -1));
   *same = mark != 0;
-  for (int r = 0; r < g->base.size; r++) *same &= tli_line(g, r)->round[g->step & 1].most == mark;
+  for (int r = 0; r < g->base.size; r++)
+    *same &= tli_shm_rank(g, r)->round[g->step & 1].most == mark;
   return true;
 }
 
@@ -230,7 +231,7 @@ static bool gather(tli_Shm *g, tli_Work *w, bool everywhere) {
     TL_TRY(publish(g, w, part.bytes, -1));
     total = most_of_all(g);
     for (int r = 0; takes && r < g->base.size; r++) {
-      int64_t came = tli_line(g, r)->round[g->step & 1].most;
+      int64_t came = tli_shm_rank(g, r)->round[g->step & 1].most;
       if (came != w->out[r].bytes) return wrong_size(g, w, r, came, w->out[r].bytes);
       const char *from = r == g->base.rank ? part.data + at : slot_of(g, r);
       if (w->out[r].data + at != from)

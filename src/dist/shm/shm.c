@@ -12,7 +12,7 @@
 static int64_t align(int64_t n) { return (n + 4095) / 4096 * 4096; }
 
 static size_t bytes_for(int64_t size) {
-  return (size_t)(align(sizeof(tli_Header)) + align(size * (int64_t)sizeof(tli_Line)) +
+  return (size_t)(align(sizeof(tli_Header)) + align(size * (int64_t)sizeof(tli_ShmRank)) +
                   align(size * size * (int64_t)sizeof(tli_Ring)) + size * 2 * TLI_SLOT);
 }
 
@@ -20,8 +20,8 @@ static void lay_out(tli_Shm *g) {
   char *at = g->share.data;
   g->header = (tli_Header *)(void *)at;
   at += align(sizeof(tli_Header));
-  g->lines = (tli_Line *)(void *)at;
-  at += align(g->base.size * (int64_t)sizeof(tli_Line));
+  g->lines = (tli_ShmRank *)(void *)at;
+  at += align(g->base.size * (int64_t)sizeof(tli_ShmRank));
   g->rings = (tli_Ring *)(void *)at;
   at += align((int64_t)g->base.size * g->base.size * (int64_t)sizeof(tli_Ring));
   g->slots = at;
@@ -65,19 +65,19 @@ static void list_absent(const tli_Shm *g, char *out, size_t size) {
 
 /* Waits until all have joined. */
 static bool meet(tli_Shm *g) {
-  tli_Line *line = tli_line(g, g->base.rank);
+  tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   int64_t deadline = tli_now_ns() + g->base.timeout;
   atomic_fetch_add(&g->header->joined, 1);
   for (int r = 0; r < g->base.size; r++) {
-    atomic_fetch_add(&tli_line(g, r)->bell, 1);
-    tli_word_wake(&tli_line(g, r)->bell);
+    atomic_fetch_add(&tli_shm_rank(g, r)->wake_count, 1);
+    tli_word_wake(&tli_shm_rank(g, r)->wake_count);
   }
   for (;;) {
-    unsigned seen = atomic_load(&line->bell);
+    unsigned seen = atomic_load(&state->wake_count);
     if (atomic_load(&g->header->broken)) return tli_broken(g);
     if (atomic_load(&g->header->joined) >= g->base.size) return true;
     if (tli_now_ns() >= deadline) break;
-    tli_word_wait(&line->bell, seen, 20000000);
+    tli_word_wait(&state->wake_count, seen, 20000000);
     TL_TRY(tli_go_on());
   }
   char absent[300], why[500];
@@ -94,19 +94,19 @@ static bool join(tli_Group *group, tli_Store *store, const char *name) {
   TL_TRY(take_number(g, store, name));
   TL_TRY(open_share(g, store, name));
   lay_out(g);
-  group->bell = &tli_line(g, group->rank)->bell;
-  group->sleepers = &tli_line(g, group->rank)->sleepers;
+  group->wake_count = &tli_shm_rank(g, group->rank)->wake_count;
+  group->sleepers = &tli_shm_rank(g, group->rank)->sleepers;
   if (!tli_share_claim(&g->share, g->base.rank))
     return tli_fail(TL_EARG, "rank %d is taken by another process", g->base.ranks[g->base.rank]);
-  tli_line(g, g->base.rank)->status = (tli_Status){.dtype = -1};
+  tli_shm_rank(g, g->base.rank)->status = (tli_Status){.dtype = -1};
   return meet(g);
 }
 
 static void leave(tli_Group *group) {
   tli_Shm *g = tli_shm(group);
   if (g->lines) {
-    atomic_store(&tli_line(g, group->rank)->left, true);
-    for (int r = 0; r < group->size; r++) tli_bell(g, r);
+    atomic_store(&tli_shm_rank(g, group->rank)->left, true);
+    for (int r = 0; r < group->size; r++) tli_shm_wake(g, r);
   }
   tli_messages_free(g);
   tli_commons_leave(g);
@@ -138,7 +138,7 @@ static bool await(tli_Group *g, tli_Work *w) {
 
 static void abort_group(tli_Group *g, const char *why) { tli_break(tli_shm(g), why); }
 
-const tli_Wire tli_wire_shm = {
+const tli_Transport tli_transport_shm = {
     .name = "shm",
     .bytes = sizeof(tli_Shm),
     .most = TLI_SHM_RANKS,

@@ -22,18 +22,18 @@
 #define TLI_RING ((int64_t)128 << 10)
 
 /* The state of one rank, in shared memory. */
-typedef struct tli_Line {
+typedef struct tli_ShmRank {
   _Alignas(64) _Atomic uint64_t step; /* number of rounds that it has published */
   struct {
     uint64_t hash; /* of the call that the round belongs to */
     int64_t most;  /* bytes of the largest part that it moves; or the mark of shared memory */
   } round[2];
-  _Alignas(64) atomic_uint bell; /* incremented by every change that the rank may wait for */
+  _Alignas(64) atomic_uint wake_count; /* incremented by every change that the rank may wait for */
   atomic_uint sleepers;
   _Alignas(64) atomic_uint version; /* version of the status; odd while it is written */
   tli_Status status;
   atomic_bool left;
-} tli_Line;
+} tli_ShmRank;
 
 typedef struct tli_Header {
   atomic_int joined;
@@ -73,7 +73,7 @@ typedef struct tli_Shm {
   tli_Group base;
   tli_Share share;
   tli_Header *header; /* in shared memory */
-  tli_Line *lines;
+  tli_ShmRank *lines;
   tli_Ring *rings;
   char *slots;
   uint64_t step, hash;
@@ -84,7 +84,7 @@ typedef struct tli_Shm {
 } tli_Shm;
 
 static inline tli_Shm *tli_shm(tli_Group *g) { return (tli_Shm *)(void *)g; }
-static inline tli_Line *tli_line(const tli_Shm *g, int rank) { return &g->lines[rank]; }
+static inline tli_ShmRank *tli_shm_rank(const tli_Shm *g, int rank) { return &g->lines[rank]; }
 static inline char *tli_slot(const tli_Shm *g, int rank, uint64_t step) {
   return g->slots + ((int64_t)rank * 2 + (int64_t)(step & 1)) * TLI_SLOT;
 }
@@ -95,7 +95,7 @@ static inline tli_Ring *tli_ring(const tli_Shm *g, int from, int to) {
 /* ---- waiting (wait.c) ---- */
 
 /* Wakes a rank because something has changed that it may wait for. */
-void tli_bell(tli_Shm *g, int rank);
+void tli_shm_wake(tli_Shm *g, int rank);
 
 typedef struct tli_Wait {
   uint64_t step;           /* for a round: the number of the others' rounds ... */

@@ -21,30 +21,30 @@ static void relax(void) {
 #endif
 }
 
-void tli_bell(tli_Shm *g, int rank) {
-  tli_Line *line = tli_line(g, rank);
-  if (atomic_load(&line->sleepers) == 0) return;
-  atomic_fetch_add(&line->bell, 1);
-  tli_word_wake(&line->bell);
+void tli_shm_wake(tli_Shm *g, int rank) {
+  tli_ShmRank *state = tli_shm_rank(g, rank);
+  if (atomic_load(&state->sleepers) == 0) return;
+  atomic_fetch_add(&state->wake_count, 1);
+  tli_word_wake(&state->wake_count);
 }
 
 /* ---- the status of a rank -------------------------------------------------------------- */
 
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active) {
-  tli_Line *line = tli_line(g, g->base.rank);
-  atomic_fetch_add(&line->version, 1);
-  line->status = *s;
-  line->status.active = active;
-  atomic_fetch_add(&line->version, 1);
+  tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
+  atomic_fetch_add(&state->version, 1);
+  state->status = *s;
+  state->status.active = active;
+  atomic_fetch_add(&state->version, 1);
 }
 
 tli_Status tli_status_of(const tli_Shm *g, int rank) {
-  tli_Line *line = tli_line(g, rank);
+  tli_ShmRank *state = tli_shm_rank(g, rank);
   tli_Status s;
   for (int i = 0; i < 1000; i++) {
-    unsigned before = atomic_load(&line->version);
-    s = line->status;
-    if (before % 2 == 0 && atomic_load(&line->version) == before) break;
+    unsigned before = atomic_load(&state->version);
+    s = state->status;
+    if (before % 2 == 0 && atomic_load(&state->version) == before) break;
   }
   s.site[sizeof s.site - 1] = '\0';
   bool sound = s.kind >= 0 && s.kind < TLI_NCOLLECTIVES && s.dtype >= -1 && s.dtype < TL_NDTYPES &&
@@ -60,8 +60,8 @@ bool tli_break(tli_Shm *g, const char *why) {
   snprintf(g->header->why, sizeof g->header->why, "%s", why);
   atomic_store(&g->header->broken, 2);
   for (int r = 0; r < g->base.size; r++) {
-    atomic_fetch_add(&tli_line(g, r)->bell, 1);
-    tli_word_wake(&tli_line(g, r)->bell);
+    atomic_fetch_add(&tli_shm_rank(g, r)->wake_count, 1);
+    tli_word_wake(&tli_shm_rank(g, r)->wake_count);
   }
   return false;
 }
@@ -84,7 +84,7 @@ static bool lacks(const tli_Shm *g, const tli_Wait *w, int rank) {
   if (w->message)
     return w->message->root == rank || (w->message->root < 0 && w->message->kind == TLI_RECV);
   return (w->who < 0 || w->who == rank) &&
-         atomic_load_explicit(&tli_line(g, rank)->step, memory_order_acquire) < w->step;
+         atomic_load_explicit(&tli_shm_rank(g, rank)->step, memory_order_acquire) < w->step;
 }
 
 static bool over(const tli_Shm *g, const tli_Wait *w) {
@@ -142,7 +142,8 @@ static bool late(tli_Shm *g, const tli_Wait *w) {
 /* Returns a rank that is waited for but has ended, or -1. */
 static int find_dead(const tli_Shm *g, const tli_Wait *w) {
   for (int r = 0; r < g->base.size; r++)
-    if (lacks(g, w, r) && (atomic_load(&tli_line(g, r)->left) || !tli_share_claimed(&g->share, r)))
+    if (lacks(g, w, r) &&
+        (atomic_load(&tli_shm_rank(g, r)->left) || !tli_share_claimed(&g->share, r)))
       return r;
   return -1;
 }
@@ -151,7 +152,7 @@ static bool dead(tli_Shm *g, const tli_Wait *w, int rank) {
   char text[240], why[600];
   tli_status_text(&w->work->status, &g->base, text, sizeof text);
   snprintf(why, sizeof why, "rank %d has %s and is missing in %s (on rank %d)", g->base.ranks[rank],
-           atomic_load(&tli_line(g, rank)->left) ? "left its process group" : "ended", text,
+           atomic_load(&tli_shm_rank(g, rank)->left) ? "left its process group" : "ended", text,
            g->base.ranks[g->base.rank]);
   tli_break(g, why);
   return tli_broken(g);
@@ -182,7 +183,7 @@ static bool may_look(tli_Shm *g) {
 }
 
 bool tli_await(tli_Shm *g, const tli_Wait *w) {
-  tli_Line *line = tli_line(g, g->base.rank);
+  tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   bool messages = w->message || tli_messages_active(g);
   for (int turns = may_look(g) ? TURNS : 1; turns > 0; turns--) {
     if (over(g, w)) return true;
@@ -190,12 +191,12 @@ bool tli_await(tli_Shm *g, const tli_Wait *w) {
     relax();
   }
   for (int64_t began = tli_now_ns();;) {
-    unsigned seen = atomic_load(&line->bell);
-    atomic_fetch_add(&line->sleepers, 1);
+    unsigned seen = atomic_load(&state->wake_count);
+    atomic_fetch_add(&state->sleepers, 1);
     bool moved = messages && tli_messages_move(g), done = over(g, w);
     if (!moved && !done && !atomic_load(&g->header->broken) && !atomic_load(&g->base.closing))
-      tli_word_wait(&line->bell, seen, SLICE);
-    atomic_fetch_sub(&line->sleepers, 1);
+      tli_word_wait(&state->wake_count, seen, SLICE);
+    atomic_fetch_sub(&state->sleepers, 1);
     if (done || over(g, w)) return true;
     int64_t now = tli_now_ns();
     bool slept = now - began >= SLICE || now >= w->work->deadline;

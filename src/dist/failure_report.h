@@ -1,49 +1,49 @@
 /*
-** telling.h - how the ranks of a group coordinate through the store, besides their calls: they
+** failure_report.h - how the ranks of a group coordinate through the store, besides their calls: they
 ** publish that they have joined, why the group has failed and, once a call takes too long, what
 ** each of them waits for. It is for transports without shared memory.
 **
 ** A rank that has waited for too long asks for a report. The other ranks, which read the store
 ** now and then, add what they wait for; a rank that adds nothing is missing.
 */
-#ifndef TLI_DIST_TELLING_H
-#define TLI_DIST_TELLING_H
+#ifndef TLI_DIST_FAILURE_REPORT_H
+#define TLI_DIST_FAILURE_REPORT_H
 
 #include "dist/inside.h"
 
-typedef struct tli_Telling {
+typedef struct tli_FailureReport {
   tli_Store *store; /* owned: a separate connection of the group */
   char name[200];   /* the group's name in the store */
   tli_Status status;
   bool broken;
   char why[1500];
-  bool told;     /* this rank's status was published because another rank has asked */
-  int64_t alone; /* when the store was found to have ended; 0: it is alive */
+  bool answered;         /* this rank's status was published because another rank has asked */
+  int64_t store_lost_at; /* when the store was found to have ended; 0: it is alive */
   /* Called once when the group has failed; may be NULL. */
   void (*ended)(tli_Group *g);
-} tli_Telling;
+} tli_FailureReport;
 
-bool tli_telling_open(tli_Group *g, tli_Telling *t, tli_Store *store, const char *name)
+bool tli_report_open(tli_Group *g, tli_FailureReport *t, tli_Store *store, const char *name)
     TL_MUSTCHECK;
-void tli_telling_close(tli_Telling *t);
+void tli_report_close(tli_FailureReport *t);
 /* Writes the key "<group>/<what>", or "<group>/<what>/<rank>" if rank is at least 0. */
-void tli_telling_key(const tli_Telling *t, char key[300], const char *what, int rank);
+void tli_report_key(const tli_FailureReport *t, char key[300], const char *what, int rank);
 /* Waits for all ranks; an error names the ranks that have not come. */
-bool tli_telling_meet(tli_Group *g, tli_Telling *t) TL_MUSTCHECK;
+bool tli_report_join(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
 /* Returns false with the reason if another rank has reported a failure. Otherwise publishes
 ** what this rank waits for if another rank has asked. */
-bool tli_telling_look(tli_Group *g, tli_Telling *t) TL_MUSTCHECK;
+bool tli_report_check(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
 /* This rank has waited for `timeout` nanoseconds in vain: returns false with a message that
 ** says what all ranks are doing. */
-bool tli_telling_late(tli_Group *g, tli_Telling *t, tli_Collective kind, int64_t timeout);
+bool tli_report_timeout(tli_Group *g, tli_FailureReport *t, tli_Collective kind, int64_t timeout);
 /* Publishes for all ranks why the group has failed, unless another rank has done so; returns
 ** false with the reason that all get. */
-bool tli_telling_break(tli_Group *g, tli_Telling *t, const char *why);
-/* Like tli_telling_break, but over a new connection, so any thread may call it at any time;
+bool tli_report_publish(tli_Group *g, tli_FailureReport *t, const char *why);
+/* Like tli_report_publish, but over a new connection, so any thread may call it at any time;
 ** this rank learns of it at its next look. */
-void tli_telling_abort(const tli_Telling *t, const char *why);
+void tli_report_abort(const tli_FailureReport *t, const char *why);
 /* Ends the group for this rank alone. */
-bool tli_telling_end(tli_Group *g, tli_Telling *t, const char *why);
-bool tli_telling_broken(const tli_Telling *t);
+bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why);
+bool tli_report_failed(const tli_FailureReport *t);
 
 #endif
