@@ -1,6 +1,6 @@
 /*
-** chain.c - see chain.h. A chain has room for most formulas; those with a loop
-** may take any number of steps, so what is full moves to the heap.
+** chain.c - implements chain.h. A chain has room for most formulas; those with a loop may have
+** any number of steps, so a full array moves to the heap.
 */
 #include "ops/chain.h"
 
@@ -11,7 +11,7 @@ struct tli_ChainBlock {
   tl_Tensor *v[TLI_CHAIN_SLOTS];
 };
 
-/* Empties v. */
+/* Moves v's tensors to the heap. */
 static bool make_room(tli_Chain *c) {
   tli_ChainBlock *block = tli_alloc(sizeof *block);
   TL_TRY(block);

@@ -1,8 +1,7 @@
 /*
-** chain.h - formulas of many operators written in C. A chain owns every
-** intermediate result and remembers that one failed, so a formula reads as
-** one: each step is a call, a step after a failure does nothing, and the end
-** releases everything.
+** chain.h - formulas of many operators in C. A chain owns every intermediate result and
+** remembers whether a step failed. So the code reads like a formula: each step is a call, steps
+** after a failure do nothing, and the end releases everything.
 **
 **   tli_Chain c = {0};
 **   tl_Tensor *y = chain_mul(&c, a, chain_t(&c, b));
@@ -20,26 +19,25 @@ typedef struct tli_ChainBlock tli_ChainBlock;
 typedef struct tli_Chain {
   int n;
   bool failed;
-  tli_ChainBlock *full;          /* owned: what no longer had room in v */
+  tli_ChainBlock *full;          /* owned: earlier results that left v */
   tl_Tensor *v[TLI_CHAIN_SLOTS]; /* owned */
 } tli_Chain;
 
-/* Hands a result (NULL: it failed) to the chain; returns it, borrowed, or NULL
-** without memory for it. */
+/* Hands a result (NULL: the operator failed) to the chain. Returns it, borrowed, or NULL if
+** there is no memory to store it. */
 tl_Tensor *tli_keep(tli_Chain *c, tl_Tensor *steals);
 
-/* Releases the chain; a new reference to `result`, which may be one of its
-** tensors or any other, or NULL if a step failed. */
+/* Releases the chain. Returns a new reference to `result`, which may be one of its tensors or
+** any other, or NULL if a step failed. */
 tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result);
-/* The same for n results, each in out[i], borrowed (NULL: there is none): new
-** references there, or NULL each, and false, if a step failed. */
+/* The same for n results. out[i] is borrowed (NULL: absent) and becomes a new reference. If a
+** step failed, sets all to NULL and returns false. */
 bool tli_chain_end_all(tli_Chain *c, tl_Tensor **out, int n) TL_MUSTCHECK;
 
-/* A step by any operator. Its arguments must not be steps themselves, since they
-** would be made after the question whether one has failed; arguments of the
-** functions below may. */
+/* A step by any operator. Its arguments must not be steps, because they would be computed after
+** the check for an earlier failure; arguments of the functions below may be steps. */
 #define TLI_STEP(c, call) ((c)->failed ? NULL : tli_keep((c), (call)))
-/* The same by what makes no tensor, but may fail, such as an in-place operator. */
+/* A step that makes no tensor but may fail, such as an in-place operator. */
 #define TLI_DO(c, call) ((c)->failed = (c)->failed || !(call))
 
 static inline tl_Tensor *chain_add(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
@@ -58,8 +56,8 @@ static inline tl_Tensor *chain_neg(tli_Chain *c, tl_Tensor *a) { return TLI_STEP
 static inline tl_Tensor *chain_number(tli_Chain *c, double value) {
   return TLI_STEP(c, tli_number(tli_float(value)));
 }
-/* fn of a tensor and a number, as in chain_with(&c, tlo_mul, t, 0.5); with an
-** integer the result of integers stays one. */
+/* Applies fn to a tensor and a number, as in chain_with(&c, tlo_mul, t, 0.5); with an integer,
+** results of integers stay integers. */
 static inline tl_Tensor *chain_with(tli_Chain *c, tli_Binary fn, tl_Tensor *a, double number) {
   return TLI_STEP(c, tli_with_number(fn, a, tli_float(number)));
 }
@@ -75,7 +73,7 @@ static inline tl_Tensor *chain_where_then(tli_Chain *c, tl_Tensor *condition, tl
                                           tl_Tensor *a) {
   return TLI_STEP(c, tli_where_then(condition, number, a));
 }
-/* a in another dtype; a itself where it has that, and is no number of a user's. */
+/* Converts a to a dtype; returns a itself if it has that dtype and was not made from a number. */
 static inline tl_Tensor *chain_to(tli_Chain *c, tl_Tensor *a, tl_DType dtype) {
   if (c->failed || ((tl_DType)a->dtype == dtype && !(a->flags & TLI_NUMBER))) return a;
   return tli_keep(c, tlo_to_dtype(a, dtype));
@@ -95,7 +93,7 @@ static inline tl_Tensor *chain_scale(tli_Chain *c, tl_Tensor *a, double factor) 
 static inline tl_Tensor *chain_matmul(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
   return TLI_STEP(c, tlo_matmul(a, b));
 }
-/* Matrices transposed. */
+/* Transposes matrices. */
 static inline tl_Tensor *chain_t(tli_Chain *c, tl_Tensor *a) {
   return TLI_STEP(c, tlo_transpose(a, -2, -1));
 }
@@ -108,12 +106,12 @@ static inline tl_Tensor *chain_tril(tli_Chain *c, tl_Tensor *a, int64_t diagonal
 static inline tl_Tensor *chain_triu(tli_Chain *c, tl_Tensor *a, int64_t diagonal) {
   return TLI_STEP(c, tlo_triu(a, diagonal));
 }
-/* The positions from start to before stop along dim. */
+/* Returns the positions from start to before stop along dim. */
 static inline tl_Tensor *chain_slice(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t start,
                                      int64_t stop) {
   return TLI_STEP(c, tlo_slice(a, dim, start, stop, 1));
 }
-/* a, then b, along dim. */
+/* Concatenates a and b along dim. */
 static inline tl_Tensor *chain_cat(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, int64_t dim) {
   return TLI_STEP(c, tlo_cat((tl_Tensors){2, (tl_Tensor *[]){a, b}}, dim));
 }

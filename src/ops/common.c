@@ -1,6 +1,6 @@
 /*
-** common.c - what generated operators lean on. Invariant: a function here that
-** fails has changed none of its arguments and kept none of them.
+** common.c - support functions for generated operators. Invariant: a function here that fails
+** has neither changed nor kept any of its arguments.
 */
 #include "ops/common.h"
 #include "core/device/settings.h"
@@ -48,7 +48,7 @@ void tli_name_keep(tli_Name *name, const char *text) {
   name->text[n] = '\0';
 }
 
-/* ---- ends of functions ---- */
+/* ---- releasing ---- */
 
 void *tli_release_results(tl_Tensor **slots, int n) {
   for (int i = 0; i < n; i++) {
@@ -64,7 +64,7 @@ void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout)
 }
 
 tl_Tensors tli_tensors_new(int64_t n) {
-  size_t most = SIZE_MAX / sizeof(tl_Tensor *); /* more is refused, as out of memory */
+  size_t most = SIZE_MAX / sizeof(tl_Tensor *); /* larger sizes fail as out of memory */
   tl_Tensors list = {n, tli_alloc((size_t)n > most ? SIZE_MAX : (size_t)n * sizeof(tl_Tensor *))};
   if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int64_t i = 0; i < n; i++) list.v[i] = NULL;
@@ -174,7 +174,7 @@ bool tli_out_assign(const char *op, tl_Tensor *out, tl_Tensor *result) {
 
 /* ---- checks ---- */
 
-/* Which of n inputs, for messages. */
+/* Returns the name of input i of n, for messages. */
 static const char *input_name(int i, int n) {
   static const char *const two[] = {"self", "other"};
   static const char *const more[] = {"the first", "the second", "the third"};
@@ -186,7 +186,8 @@ bool tli_same_device_all(const char *op, tl_Tensor *const *ts, int n) {
   if (tli_only_cpu()) return true;
   for (int i = 0; i < n; i++) {
     tl_Device device = tli_device(ts[i]);
-    if (device.type == TL_CPU && ts[i]->ndim == 0) continue; /* goes with any device */
+    /* it can be combined with any device */
+    if (device.type == TL_CPU && ts[i]->ndim == 0) continue;
     if (first < 0) first = i;
     if (!tli_same_device(tli_device(ts[first]), device))
       return tli_fail(TL_EDEVICE,
@@ -222,8 +223,8 @@ bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) {
                   tli_shape_str(n, size.v));
 }
 
-/* The numbers that lie strictly between are held; for an unsigned type a
-** negative one wraps around, as in PyTorch. */
+/* Returns the open interval of numbers that fit; for an unsigned type a negative number wraps
+** around, as in PyTorch. */
 static void whole_bounds(tl_DType dtype, double *low, double *high) {
   double most = (double)tli_int_max(dtype);
   *high = dtype == TL_I64 ? 0x1p63 : most + 1;
@@ -236,7 +237,7 @@ bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) {
   double v = tli_to_double(value), low, high;
   bool ok;
   if (tli_is_float(dtype)) {
-    ok = fabs(v) <= tli_float_max(dtype) || v - v != 0; /* infinity and NaN are fine */
+    ok = fabs(v) <= tli_float_max(dtype) || v - v != 0; /* infinity and NaN are allowed */
   } else {
     whole_bounds(dtype, &low, &high);
     ok = v > low && v < high;
@@ -337,7 +338,7 @@ bool tli_any_zero(tl_Tensor *t, bool *out) {
   return tli_any_true(tli_with_number(tlo_eq, t, tli_int(0)), out);
 }
 
-/* An extreme of t, without history; `none` where there are no elements or no values. */
+/* Computes an extreme of t without history; `none` if there are no elements or no values. */
 static bool extreme(tl_Tensor *t, tl_Tensor *(*reduce)(tl_Tensor *, tl_Ints, bool), double none,
                     double *out) {
   *out = none;
@@ -378,7 +379,7 @@ bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) {
   return tli_pointwise_into(&add, (tl_Tensor *[]){dst, src}, &one, dst);
 }
 
-/* ---- operators that only the CPU has ---- */
+/* ---- operators that run on the CPU only ---- */
 
 bool tli_to_host(tl_Tensor *const *inputs, tl_Tensor **out, int n) {
   for (int i = 0; i < n; i++) out[i] = NULL;

@@ -1,6 +1,6 @@
 /*
-** common.h - what generated operators and the hand-written ones share:
-** elementwise calls, payload of nodes, ways out on failure.
+** common.h - code that generated and hand-written operators share: elementwise calls, payload
+** of nodes, releasing on failure.
 */
 #ifndef TLI_COMMON_H
 #define TLI_COMMON_H
@@ -16,7 +16,7 @@
 
 /* ---- elementwise ---- */
 
-/* Which types a kernel computes in, and so what inputs are promoted to. */
+/* The types that a kernel computes in, which decide how inputs are promoted. */
 typedef enum tli_Types {
   TLI_TYPES_NUMBER,   /* the inputs' common type */
   TLI_TYPES_FLOATING, /* the same, but integers become float32 */
@@ -24,7 +24,7 @@ typedef enum tli_Types {
 } tli_Types;
 
 typedef struct tli_PointwiseSpec {
-  const char *name; /* of the operator, for messages */
+  const char *name; /* the operator's name, for messages */
   tlk_Pointwise kernel;
   int ninputs;
   int nparams;
@@ -33,25 +33,24 @@ typedef struct tli_PointwiseSpec {
   bool takes_bool; /* false: bool inputs are an error, as PyTorch's for sub */
 } tli_PointwiseSpec;
 
-/* A parameter for inputs of t's dtype: integers take it without its fraction. */
+/* Converts a parameter for inputs of t's dtype: for integers its fraction is dropped. */
 static inline tl_Scalar tli_fitting(tl_Scalar s, const tl_Tensor *t) {
   return tli_is_float((tl_DType)t->dtype) ? s : tli_int(tli_to_int(s));
 }
 
-/* What some operators ask of their numbers. */
+/* Check the numbers of some operators. */
 bool tli_check_hardtanh(tl_Scalar min_val, tl_Scalar max_val) TL_MUSTCHECK;
 bool tli_check_softshrink(tl_Scalar lambd) TL_MUSTCHECK;
 
-/* kernel(inputs...) broadcast, promoted; a new tensor. */
+/* Computes kernel(inputs...) with broadcasting and promotion into a new tensor. */
 tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                          const tl_Scalar *params) TL_MUSTCHECK;
-/* The same, written over `out`, whose shape the result must have and whose
-** dtype must be able to hold it. */
+/* The same into `out`, which must have the result's shape and a dtype that can hold it. */
 bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                         const tl_Scalar *params, tl_Tensor *out) TL_MUSTCHECK;
 
-/* A kernel of several outputs on n operands, outputs first, whose shape all others
-** broadcast to, computed in what the first one's dtype is computed in. */
+/* Runs a kernel of several outputs on n operands, outputs first. Inputs broadcast to the
+** outputs' shape; the compute type is that of the first output. */
 bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) TL_MUSTCHECK;
 
 /* ---- payload of nodes ---- */
@@ -64,7 +63,7 @@ typedef struct tli_IntsBuf {
 } tli_IntsBuf;
 
 bool tli_ints_keep(tli_IntsBuf *buf, tl_Ints ints) TL_MUSTCHECK;
-/* Keeps each tensor's size along dim. */
+/* Stores each tensor's size along dim. */
 bool tli_ints_lengths(tli_IntsBuf *buf, tl_Tensors list, int64_t dim) TL_MUSTCHECK;
 void tli_ints_drop(tli_IntsBuf *buf);
 static inline tl_Ints tli_ints(const tli_IntsBuf *buf) {
@@ -77,107 +76,109 @@ typedef struct tli_Name {
 } tli_Name;
 void tli_name_keep(tli_Name *name, const char *text);
 
-/* ---- ends of functions ---- */
+/* ---- releasing ---- */
 
 /* Releases slots[0..n) and sets them to NULL; returns NULL. */
 void *tli_release_results(tl_Tensor **slots, int n);
-/* The end of a node's apply: releases the slots and, after a failure, out. */
+/* Ends a node's apply: releases the slots and, after a failure, out. */
 void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout);
 /* Moves the tensors of a list (owned) to out[0..n) and frees the list. */
 void tli_tensors_move(tl_Tensors *list, tl_Tensor **out);
-/* An owned list of n empty slots; v == NULL on failure. */
+/* Returns an owned list of n empty slots; v is NULL on failure. */
 tl_Tensors tli_tensors_new(int64_t n);
 void tli_tensors_free(tl_Tensors *list);
 
 /* ---- in place ---- */
 
-/* A contiguous-like copy without history, to be written to. */
+/* Returns a copy without history to be written to, in self's memory layout. */
 tl_Tensor *tli_clone_for(const char *op, tl_Tensor *self) TL_MUSTCHECK;
-/* What an in-place composition computes from: its first input, or, while
-** history is recorded, a copy of it, since what is saved of the first input is
-** about to be overwritten. */
+/* Returns the tensor from which an in-place composition computes: its first input or, while
+** history is recorded, a copy of it, because the composition saves that input before it is
+** overwritten. */
 tl_Tensor *tli_inplace_source(tl_Tensor *const *inputs, int n) TL_MUSTCHECK;
-/* Whether `result` could be written over self: same shape, storable dtype. */
+/* Whether `result` can be stored in self: same shape, storable dtype. */
 bool tli_inplace_fits(const char *op, const tl_Tensor *self, const tl_Tensor *result) TL_MUSTCHECK;
-/* Copies `result` (owned by this call, may be NULL) over self. */
+/* Copies `result` (which this call steals; it may be NULL) to self. */
 bool tli_write_back(const char *op, tl_Tensor *self, tl_Tensor *result) TL_MUSTCHECK;
-/* The out= form: gives `out` the shape of `result` and its values. */
+/* Implements out=: gives `out` the shape and the values of `result`. */
 bool tli_out_assign(const char *op, tl_Tensor *out, tl_Tensor *result) TL_MUSTCHECK;
 
-/* ---- checks; false with a message "op: ..." ---- */
+/* ---- checks and copies; false with a message "op: ..." ---- */
 
 bool tli_same_device_all(const char *op, tl_Tensor *const *ts, int n) TL_MUSTCHECK;
-/* dst = src through the back end, any dtypes and strides, same sizes. */
+/* Copies src to dst on the device; any dtypes and strides, same sizes. */
 bool tli_copy(tl_Tensor *dst, const tl_Tensor *src) TL_MUSTCHECK;
 bool tli_fill(tl_Tensor *dst, tl_Scalar value) TL_MUSTCHECK;
-/* A row-major tensor of that dtype with t's values: t itself (a new
-** reference) when it is one already. */
+/* Returns a row-major tensor of that dtype with t's values: a new reference to t if it is one,
+** otherwise a copy. */
 tl_Tensor *tli_contiguous_as(tl_Tensor *t, tl_DType dtype) TL_MUSTCHECK;
 
-/* Whether writing `out` element by element, in any order, would overwrite
-** elements of `in` that are still to be read: same bytes, other geometry. */
+/* Whether writing `out` element by element, in any order, would overwrite elements of `in`
+** before they are read: they share memory with different geometry. */
 bool tli_clashes(const tl_Tensor *out, const tl_Tensor *in);
-/* dst += src, broadcast; records nothing. */
+/* Adds src, broadcast, to dst; records nothing. */
 bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) TL_MUSTCHECK;
-/* Sizes a new tensor may have; false with a message naming `op`. */
+/* Checks the sizes of a new tensor; the message names `op`. */
 bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) TL_MUSTCHECK;
-/* Room for n dimensions. */
+/* Checks that a tensor may have n dimensions. */
 bool tli_check_ndim(const char *op, int64_t n) TL_MUSTCHECK;
-/* Whether an element of `dtype` can hold the number: integers in range (a
-** float loses its fraction), no finite float beyond the largest one. */
+/* Checks that an element of `dtype` can hold the number: integers must be in range (a float
+** loses its fraction), and a finite float must not exceed the largest one. */
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
-/* Whether all elements of t lie in [low, high]; NaN does not. Else false with a
-** message, or, on a device, a fault. */
+/* Checks that all elements of t are in [low, high]; NaN is not. Otherwise returns false with a
+** message or, on a device, records a fault. */
 bool tli_check_range(const char *op, const char *argument, tl_Tensor *t, double low, double high)
     TL_MUSTCHECK;
-/* Marks the dimensions of a list; none given, or an empty list: all. False
-** for one that is out of range or comes twice. */
+/* Marks the dimensions of a list; an absent or empty list means all. Returns false if one is
+** out of range or listed twice. */
 bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DIMS]) TL_MUSTCHECK;
-/* Undefined contents, of these sizes after tli_check_sizes; dtype float32 and
-** the default device where not given. */
+/* Returns an uninitialised tensor after tli_check_sizes; dtype and device default to float32
+** and the default device. */
 tl_Tensor *tli_new(const char *op, tl_Ints size, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
-/* Zeros of a gradient's dtype and device. */
+/* Returns zeros of a gradient's dtype and device. */
 tl_Tensor *tli_zeros(const char *op, tl_Tensor *like, tl_Ints size) TL_MUSTCHECK;
-/* A view with one dimension cut to n positions from `start` on, `step` apart;
-** and without it, at a position. Neither is checked or recorded. */
+/* Return a view with one dimension restricted to n positions, `step` apart, beginning at
+** `start`; and a view without the dimension, at one position. Neither is checked or recorded. */
 tl_Tensor *tli_cut(const tl_Tensor *t, int dim, int64_t start, int64_t n, int64_t step)
     TL_MUSTCHECK;
 tl_Tensor *tli_pick(const tl_Tensor *t, int dim, int64_t at) TL_MUSTCHECK;
 
-/* ---- questions that the host asks of the data: each waits for the device ---- */
+/* ---- values that the host reads: each function waits for the device ---- */
 
-/* The truth of a tensor with one element. */
+/* Reads the truth of a tensor with one element. */
 bool tli_truth(tl_Tensor *t, bool *out) TL_MUSTCHECK;
-/* Whether some, or all, elements of a mask are true. The mask is released; NULL
-** is the failure of the operator that should have made it. */
+/* Whether some, or all, elements of a mask are true. The mask is released; NULL means that the
+** operator that should have made it failed. */
 bool tli_any_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
 bool tli_all_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
-/* Chooses between formulas with the same shapes: on the meta device it is false. */
+/* Whether an element is zero; always false on the meta device. Use it only to choose between
+** formulas with the same shapes. */
 bool tli_any_zero(tl_Tensor *t, bool *out) TL_MUSTCHECK;
-/* The smallest and the largest element, NaN if there is one. A tensor without
-** elements, or one of the meta device, gives infinity and -infinity. */
+/* Return the smallest and the largest element, or NaN if one is NaN. A tensor without elements,
+** or on the meta device, gives infinity and -infinity. */
 bool tli_smallest(tl_Tensor *t, double *out) TL_MUSTCHECK;
 bool tli_largest(tl_Tensor *t, double *out) TL_MUSTCHECK;
-/* How many elements of a row-major tensor are not 0. */
+/* Counts the nonzero elements of a row-major tensor. */
 bool tli_count_true(const tl_Tensor *t, int64_t *count) TL_MUSTCHECK;
-/* Their positions in a shape of t's number of elements into out (count, ndim). */
+/* Writes their positions in the shape `sizes`, which has t's number of elements, to out (count,
+** ndim). */
 bool tli_true_positions(const tl_Tensor *t, tl_Tensor *out, int ndim, const int64_t *sizes)
     TL_MUSTCHECK;
 
-/* ---- operators that only the CPU has (an entry's `host`) ---- */
+/* ---- operators that run on the CPU only (an entry's `host`) ---- */
 
-/* Copies of inputs on the CPU, NULL for NULL; all or none. Waits for the device. */
+/* Copies inputs to the CPU; NULL stays NULL. Copies all or none. Waits for the device. */
 bool tli_to_host(tl_Tensor *const *inputs, tl_Tensor **out, int n) TL_MUSTCHECK;
-/* Replaces results by copies on a device, with their order of dimensions in memory;
-** releases all of them on failure. */
+/* Replaces results by copies on a device with the same order of dimensions in memory; releases
+** all of them on failure. */
 bool tli_from_host(tl_Device device, tl_Tensor **results, int n) TL_MUSTCHECK;
-/* t on a device. Strides without gaps stay as they are (results are often transposes),
-** others become row-major. */
+/* Copies t to a device. Dense strides are kept (results are often transposes), others become
+** row-major. */
 tl_Tensor *tli_moved_as_is(tl_Tensor *t, tl_Device device, bool async) TL_MUSTCHECK;
 
 /* ---- parts of formulas; those of several steps are chains, see ops/chain.h ---- */
 
-/* fn(t, s) and fn(s, t) with a number as operand. */
+/* Apply fn(t, s) and fn(s, t) with a number as operand. */
 typedef tl_Tensor *(*tli_Binary)(tl_Tensor *, tl_Tensor *);
 tl_Tensor *tli_with_number(tli_Binary fn, tl_Tensor *t, tl_Scalar s) TL_MUSTCHECK;
 tl_Tensor *tli_number_with(tli_Binary fn, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
@@ -187,7 +188,7 @@ static inline tl_Tensor *tli_minus(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(
 tl_Tensor *tli_where_else(tl_Tensor *condition, tl_Tensor *t, tl_Scalar s) TL_MUSTCHECK;
 tl_Tensor *tli_where_then(tl_Tensor *condition, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
 
-/* t's dtype if it is floating, else the default one; and t in it. */
+/* Return t's dtype if it is floating, otherwise the default dtype; and t converted to it. */
 static inline tl_DType tli_floating_dtype(const tl_Tensor *t) {
   return tli_is_float((tl_DType)t->dtype) ? (tl_DType)t->dtype : tli_default_dtype();
 }
@@ -198,20 +199,19 @@ static inline tl_Tensor *tli_floating(tl_Tensor *t) {
 static inline tlk_Array tli_array(const tl_Tensor *t) {
   return (tlk_Array){tli_data(t), (tl_DType)t->dtype};
 }
-/* A stretch's state (tli_Stretch) as kernels take it. */
+/* Returns a stretch's state (tli_Stretch) for kernels. */
 static inline const uint64_t *tli_stretch_words(const tl_Tensor *state) {
   return state ? tli_data(state) : NULL;
 }
 
-/* (outer, n, inner) of a contiguous tensor along dim; a 0-d tensor is (1,1,1).*/
+/* The sizes (outer, n, inner) of a contiguous tensor along dim; a 0-d tensor is (1,1,1). */
 typedef struct tli_Along {
   int64_t outer, n, inner;
 } tli_Along;
 tli_Along tli_along(const tl_Tensor *t, int dim);
 
-/* In deterministic mode, unless torch.utils.deterministic.fill_uninitialized_memory is
-** off, writes what PyTorch does over memory of undefined contents: NaN, the largest
-** integer, true. */
+/* In deterministic mode, unless torch.utils.deterministic.fill_uninitialized_memory is off,
+** fills uninitialised memory as PyTorch does: with NaN, the largest integer, or true. */
 bool tli_fill_uninitialized(tl_Tensor *t) TL_MUSTCHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* windows.c - see windows.h. */
+/* windows.c - implements windows.h. */
 #include "ops/windows.h"
 
 static const int64_t zero = 0, one = 1;

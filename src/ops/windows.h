@@ -1,18 +1,18 @@
 /*
-** windows.h - reading the options of operators that slide windows: lists of
-** one number for all dimensions, or one each.
+** windows.h - reads the options of operators with sliding windows: lists of one number for all
+** dimensions, or one for each.
 */
 #ifndef TLI_WINDOWS_H
 #define TLI_WINDOWS_H
 
 #include "ops/common.h"
 
-/* Writes the n numbers (at most 3) that `list` stands for; each must be at
-** least `least`. "op: what: ..." on failure. */
+/* Writes the n numbers (at most 3) that `list` stands for; each must be at least `least`. The
+** message is "op: what: ...". */
 bool tli_spread(const char *op, const char *what, tl_Ints list, int n, int64_t least, int64_t *out)
     TL_MUSTCHECK;
 
-/* What stands for one number that is 0 or 1. */
+/* Lists of the single number 0 and 1. */
 extern const tl_Ints tli_zero, tli_one;
 
 #endif

@@ -1,7 +1,7 @@
 /*
-** attention.c - scaled_dot_product_attention: brings its arguments to (batch, heads,
-** positions, features), by views wherever strides allow, for the operator that is
-** recorded, whose kernel keeps no scores.
+** attention.c - scaled_dot_product_attention: brings its arguments to (batch, heads, positions,
+** features), by views if strides allow, and calls the recorded operator, whose kernel stores no
+** scores.
 */
 #include <math.h>
 
@@ -46,7 +46,7 @@ static bool check_options(tl_Tensor *query, tl_Tensor *mask, double dropout, boo
 
 /* ---- shapes ---- */
 
-/* The dimensions before the last two: those of the batch, and the heads last. */
+/* The dimensions before the last two: batch dimensions, then the heads. */
 typedef struct Lead {
   int n;
   int64_t sizes[TL_MAX_DIMS];
@@ -58,7 +58,7 @@ static Lead lead_of(const tl_Tensor *t) {
   return lead;
 }
 
-/* Broadcasts `lead` with that of t, whose heads count as `heads`. */
+/* Broadcasts `lead` with the leading dimensions of t, whose heads count as `heads`. */
 static bool join_lead(Lead *lead, const tl_Tensor *t, int64_t heads) {
   Lead a = *lead, b = lead_of(t);
   if (b.n > 0) b.sizes[b.n - 1] = heads;
@@ -73,7 +73,7 @@ static bool join_lead(Lead *lead, const tl_Tensor *t, int64_t heads) {
 
 static int64_t heads_of(const tl_Tensor *t) { return t->ndim > 2 ? t->sizes[t->ndim - 3] : 1; }
 
-/* Each of the heads (dimension -3) of t as often as needed for the query's. */
+/* Repeats each of the heads (dimension -3) of t to get the query's number. */
 static tl_Tensor *repeat_heads(tli_Chain *c, tl_Tensor *t, int64_t heads) {
   int64_t have = heads_of(t);
   return have == heads ? t : TLI_STEP(c, tlo_repeat_interleave(t, heads / have, t->ndim - 3));
@@ -91,8 +91,7 @@ static bool check_groups(const tl_Tensor *t, const tl_Tensor *query) {
                   want, have);
 }
 
-/* t as (batch, heads, n, m), broadcast to the dimensions in `lead`, with that many
-** heads. */
+/* Returns t as (batch, heads, n, m), broadcast to the dimensions in `lead`, with `heads` heads. */
 static tl_Tensor *as_heads(tli_Chain *c, tl_Tensor *t, const Lead *lead, int64_t heads) {
   if (c->failed ||
       (t->ndim == 4 && lead->n == 2 && t->sizes[0] == lead->sizes[0] && t->sizes[1] == heads))
@@ -106,12 +105,12 @@ static tl_Tensor *as_heads(tli_Chain *c, tl_Tensor *t, const Lead *lead, int64_t
   return TLI_STEP(c, tlo_reshape(expanded, (tl_Ints){4, four}));
 }
 
-/* The mask as (batch or 1, heads or 1, queries or 1, keys). */
+/* Returns the mask as (batch or 1, heads or 1, queries or 1, keys). */
 static tl_Tensor *as_pairs(tli_Chain *c, tl_Tensor *mask, const Lead *lead, int64_t keys) {
   if (mask == NULL || (mask->ndim == 4 && lead->n <= 2 && mask->sizes[3] == keys)) return mask;
   int n = lead->n > 2 ? lead->n + 2 : 4, heads = n - 3;
   int64_t wide[TL_MAX_DIMS], four[4] = {1};
-  bool shared = true; /* by the whole batch */
+  bool shared = true; /* the whole batch shares the mask */
   for (int d = 0; d < n; d++) {
     int from = d - (n - mask->ndim);
     wide[d] = from < 0 ? 1 : mask->sizes[from];
@@ -124,7 +123,7 @@ static tl_Tensor *as_pairs(tli_Chain *c, tl_Tensor *mask, const Lead *lead, int6
   return TLI_STEP(c, tlo_reshape(expanded, (tl_Ints){4, four}));
 }
 
-/* ---- the operator that users call ---- */
+/* ---- the public operator ---- */
 
 static bool check_mask(const tl_Tensor *mask, const Lead *lead, int64_t queries, int64_t keys) {
   int64_t sizes[TL_MAX_DIMS + 2];
@@ -136,7 +135,7 @@ static bool check_mask(const tl_Tensor *mask, const Lead *lead, int64_t queries,
                   tli_shape_str(lead->n + 2, sizes), tli_sizes_str(mask));
 }
 
-/* The dimensions of the result before the last two. */
+/* Computes the dimensions of the result before the last two. */
 static bool join_leads(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, bool gqa, Lead *lead) {
   int64_t heads = heads_of(query);
   *lead = lead_of(query);
@@ -148,7 +147,7 @@ static bool join_leads(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, bool 
                   op, tli_sizes_str(query), tli_sizes_str(key), tli_sizes_str(value));
 }
 
-/* What the kernel takes. */
+/* The kernel's operands. */
 typedef struct Operands {
   tl_Tensor *query, *key, *value, *mask; /* borrowed from a chain */
 } Operands;
@@ -156,7 +155,7 @@ typedef struct Operands {
 static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
                          tl_Tensor *mask, bool gqa, const Lead *lead) {
   int64_t heads = lead->n > 0 ? lead->sizes[lead->n - 1] : 1, few = heads_of(key);
-  /* without gqa one head may serve all, by broadcasting */
+  /* without gqa, one head may serve all by broadcasting */
   bool shared = few == heads_of(value) && few > 0 && heads % few == 0;
   if (gqa && !shared) {
     key = repeat_heads(c, key, heads);
@@ -168,7 +167,7 @@ static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tens
                     as_pairs(c, mask, lead, key ? key->sizes[key->ndim - 2] : 0)};
 }
 
-/* Draws what dropout needs. */
+/* Reserves dropout's random words. */
 static bool draw(const Operands *o, double dropout, tli_Generator *generator, tli_Stretch *from) {
   const int64_t *n = o->query->sizes;
   int64_t words = n[0] * n[1] * n[2] * tli_words(o->key->sizes[2]);
@@ -176,8 +175,8 @@ static bool draw(const Operands *o, double dropout, tli_Generator *generator, tl
   return dropout == 0 || tli_generator_stretch(generator, tli_device(o->query), words, 4, from);
 }
 
-/* Whether to compute by the kernel that keeps no weights, as torch.backends.cuda and
-** nn.attention.sdpa_kernel have allowed; an error where they leave nothing. */
+/* Chooses whether to use the kernel that stores no weights, as torch.backends.cuda and
+** nn.attention.sdpa_kernel allow; fails if they allow nothing. */
 static bool choose(const tl_Tensor *query, bool *fused) {
   int64_t allowed = tli_setting(TL_SDP_BACKENDS);
   int64_t kernels = TL_SDP_FLASH | TL_SDP_EFFICIENT;
@@ -237,7 +236,7 @@ tl_Tensor *tlo_scaled_dot_product_attention(tl_Tensor *query, tl_Tensor *key, tl
   return tli_chain_end(&c, result);
 }
 
-/* ---- the operator that is recorded ---- */
+/* ---- the recorded operator ---- */
 
 tl_Tensor *tli_head_rows(tl_Tensor *t, tlk_HeadRows *rows) {
   tl_Tensor *used = t->strides[3] == 1 || t->sizes[3] <= 1

@@ -1,12 +1,12 @@
 /*
-** attention_math.c - attention in differentiable operators, which keeps all weights: for second
-** derivatives, and where a program asks for it by nn.attention.sdpa_kernel.
+** attention_math.c - attention in differentiable operators, which stores all weights: for
+** second derivatives, and if a program requests it by nn.attention.sdpa_kernel.
 */
 #include <math.h>
 
 #include "ops/attention/attention.h"
 
-/* Half types as float32, in which scores and weights are computed. */
+/* Converts half types to float32, in which scores and weights are computed. */
 tl_Tensor *tli_attention_widened(tli_Chain *c, tl_Tensor *t) {
   return tli_is_half((tl_DType)t->dtype) ? TLI_STEP(c, tlo_to_dtype(t, TL_F32)) : t;
 }
@@ -18,7 +18,7 @@ tl_Tensor *tli_attention_spread(tli_Chain *c, tl_Tensor *t, int64_t heads) {
   return TLI_STEP(c, tlo_repeat_interleave(t, times, 1));
 }
 
-/* True where a query may not see a key: NULL if it sees all. */
+/* Returns a mask that is true where a query may not see a key; NULL if it sees all. */
 static tl_Tensor *hidden_pairs(tli_Chain *c, tl_Tensor *mask, const tlk_Attention *a,
                                tl_Device device) {
   tl_Ints pairs = {2, (int64_t[]){a->queries, a->keys}};
@@ -28,8 +28,8 @@ static tl_Tensor *hidden_pairs(tli_Chain *c, tl_Tensor *mask, const tlk_Attentio
   return chain_with(c, tlo_eq, mask, -INFINITY);
 }
 
-/* The weights without dropout. A query that sees nothing has finite scores, and weights
-** of 0 in the end. */
+/* Computes the weights without dropout. A query that sees nothing has finite scores, and its
+** weights are 0 in the end. */
 tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attention *a,
                                  tl_Tensor *query, tl_Tensor *key) {
   tl_Tensor *scores = chain_matmul(c, chain_scale(c, query, a->scale), chain_t(c, key));
@@ -46,7 +46,7 @@ tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attent
   return chain_masked_fill(c, weights, blind, 0);
 }
 
-/* What dropout multiplies weights by: the same random words as the kernel's. */
+/* Computes dropout's factors from the same random words as the kernel. */
 tl_Tensor *tli_attention_kept(tli_Chain *c, const tl_Tensor *query, const tlk_Attention *a) {
   int64_t sizes[4] = {a->batch, a->heads, a->queries, tli_words(a->keys)};
   tl_Tensor *words = TLI_STEP(c, tli_empty(tli_attention_stat(query), tli_device(query), 4, sizes));

@@ -1,6 +1,6 @@
 /*
-** flash_attention.c - attention with what is needed to put it together from parts of the keys, and its
-** gradients for one part. Nothing of them is recorded.
+** flash_attention.c - attention that also returns the norms needed to combine parts of the
+** keys, and its gradients for one part. None of them is recorded.
 */
 #include <math.h>
 
@@ -42,7 +42,7 @@ bool tlo__scaled_dot_product_flash_attention(tl_Tensor *query, tl_Tensor *key, t
   return ok;
 }
 
-/* A tensor that the forward pass has given: its sizes are the first `ndim` of `sizes`. */
+/* Checks a tensor of the forward pass: its sizes are the first `ndim` of `sizes`. */
 static bool check_given(const char *name, tl_Tensor *t, tl_Tensor *query, tl_DType dtype, int ndim,
                         const int64_t *sizes) {
   bool same = t->ndim == ndim;

@@ -1,8 +1,8 @@
 /*
-** rotary_embedding.c - rotary position embedding (J. Su et al., "RoFormer: Enhanced
-** Transformer with Rotary Position Embedding", 2021): a rotation of pairs of features by
-** angles that grow with the position. Its gradient is the rotation back. Pairs are views
-** of the input, so no layout of heads and positions costs a copy.
+** rotary_embedding.c - rotary position embedding (J. Su et al., "RoFormer: Enhanced Transformer
+** with Rotary Position Embedding", 2021): rotates pairs of features by angles that grow with
+** the position. Its gradient is the inverse rotation. Pairs are views of the input, so no
+** layout of heads and positions costs a copy.
 */
 #include "ops/chain.h"
 
@@ -44,9 +44,9 @@ tl_Tensor *tlo_rotary_embedding(tl_Tensor *input, tl_Tensor *cos, tl_Tensor *sin
   return tlo_rotate_pairs(input, cos, sin, interleaved, false);
 }
 
-/* ---- the operator that is recorded ---- */
+/* ---- the recorded operator ---- */
 
-/* Views of the first and of the second features of all pairs. */
+/* Returns views of the first and of the second features of all pairs. */
 static void cut_pairs(tli_Chain *c, const tl_Tensor *t, int64_t pairs, bool interleaved,
                       tl_Tensor **a, tl_Tensor **b) {
   int last = t->ndim - 1;
@@ -80,7 +80,7 @@ tl_Tensor *tli_op_rotate_pairs(tl_Tensor *input, tl_Tensor *cos, tl_Tensor *sin,
 
 /* ---- the gradient ---- */
 
-/* Features of pairs, first and second, in `dtype`, differentiable. */
+/* Returns the first and second features of pairs in `dtype`, differentiably. */
 static void narrow_pairs(tli_Chain *c, tl_Tensor *t, int64_t pairs, bool interleaved,
                          tl_DType dtype, tl_Tensor **a, tl_Tensor **b) {
   int64_t step = interleaved ? 2 : 1, first = interleaved ? 1 : pairs;
@@ -90,8 +90,8 @@ static void narrow_pairs(tli_Chain *c, tl_Tensor *t, int64_t pairs, bool interle
   *b = two ? chain_to(c, two, dtype) : NULL;
 }
 
-/* x = a cos - b sin and y = b cos + a sin, so that cos has the gradient x' a + y' b and
-** sin y' a - x' b; of the rotation back, the negative of that. */
+/* x = a cos - b sin and y = b cos + a sin, so cos has the gradient x' a + y' b and sin has y' a
+** - x' b. For the inverse rotation, sin's gradient is negated. */
 bool tlo_rotate_pairs_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *cos, tl_Tensor *sin,
                                bool interleaved, bool back, bool want_input, bool want_cos,
                                bool want_sin, tl_Tensor **out) {

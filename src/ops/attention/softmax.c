@@ -3,7 +3,7 @@
 */
 #include "ops/common.h"
 
-/* Without dim: the one that is most likely meant, as PyTorch has it. */
+/* Returns the default dim, which depends on the number of dimensions as in PyTorch. */
 static int64_t implicit_dim(const tl_Tensor *self) {
   return self->ndim == 0 || self->ndim == 1 || self->ndim == 3 ? 0 : 1;
 }
@@ -92,7 +92,7 @@ tl_Tensor *tli_op_log_softmax_backward(tl_Tensor *grad_output, tl_Tensor *output
 
 /* ---- gumbel_softmax ---- */
 
-/* (logits + Gumbel noise) / tau, the noise being -log of exponential numbers. */
+/* (logits + Gumbel noise) / tau; the noise is -log of exponential numbers. */
 static tl_Tensor *gumbel_logits(tl_Tensor *logits, double tau, tli_Generator *generator) {
   tl_Tensor *drawn = tli_empty_like(logits, (tl_DType)logits->dtype);
   tl_Tensor *divisor = drawn ? tli_number(tli_float(tau)) : NULL;
@@ -105,8 +105,8 @@ static tl_Tensor *gumbel_logits(tl_Tensor *logits, double tau, tli_Generator *ge
   return result;
 }
 
-/* One-hot at soft's largest elements, with soft's gradient: the value of
-** (hard - detached soft) + soft is exactly hard. */
+/* Returns a one-hot tensor at soft's largest elements with soft's gradient: the value of (hard
+** - detached soft) + soft is exactly hard. */
 static tl_Tensor *harden(tl_Tensor *soft, int64_t dim) {
   tl_Tensor *t[5] = {tlo_detach(soft)};
   tl_Tensor *result = NULL;

@@ -1,8 +1,7 @@
 /*
-** conv.c - convolutions. All of them, whatever their number of dimensions, become
-** one operator with lists of sizes, and that one kernel call over three
-** dimensions. A transposed convolution is the gradient of a plain one with
-** respect to its input.
+** conv.c - convolutions. Convolutions of any number of dimensions become one operator with
+** lists of sizes, and that becomes one kernel call over three dimensions. A transposed
+** convolution is the gradient of a plain one with respect to its input.
 */
 #include <string.h>
 
@@ -16,7 +15,7 @@ typedef struct Options {
   int64_t stride[3], padding[3], dilation[3], output_padding[3];
   int64_t groups;
   bool transposed;
-  tli_Format format; /* in which it is computed */
+  tli_Format format; /* the memory format of the computation */
 } Options;
 
 static bool check_channels(const char *op, const tl_Tensor *input, const tl_Tensor *weight, int n,
@@ -66,7 +65,7 @@ static bool check_operands(const char *op, tl_Tensor *input, tl_Tensor *weight, 
   return tli_same_device_all(op, all, bias ? 3 : 2);
 }
 
-/* Sizes of the result; they must be at least 1, or 0 for a transposed one. */
+/* Computes the sizes of the result; they must be at least 1, or 0 for a transposed convolution. */
 static bool result_sizes(const char *op, const tl_Tensor *input, const tl_Tensor *weight, int n,
                          const Options *o, int64_t *sizes) {
   const int64_t *in = input->sizes + input->ndim - n;
@@ -96,8 +95,8 @@ static bool result_sizes(const char *op, const tl_Tensor *input, const tl_Tensor
   return true;
 }
 
-/* The kernel's view of it: `large` (batch, channels, ...) is what the windows
-** slide over, `small` has one element per window. */
+/* Describes the convolution for the kernel: the windows slide over `large` (batch, channels,
+** ...), and `small` has one element for each window. */
 static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, const tl_Tensor *weight,
                             const Options *o) {
   int n = weight->ndim - 2;
@@ -108,7 +107,7 @@ static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, cons
                 .channels_in = large->sizes[1],
                 .channels_out = small->sizes[1]};
   for (int k = 0; k < 3; k++) {
-    int d = k - (3 - n); /* in the lists */
+    int d = k - (3 - n); /* index in the lists */
     c.windows.in[k] = d < 0 ? 1 : large->sizes[d + 2];
     c.windows.out[k] = d < 0 ? 1 : small->sizes[d + 2];
     c.windows.kernel[k] = d < 0 ? 1 : weight->sizes[d + 2];
@@ -119,14 +118,14 @@ static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, cons
   return c;
 }
 
-/* With the channels last where one of them lies so and the back end takes it. */
+/* Returns channels-last if input or weight has that format and the back end supports it. */
 static tli_Format format_of(const tl_Tensor *input, const tl_Tensor *weight) {
   if (!tli_backend(tli_device(input))->conv_channels_last) return TLI_ROW_MAJOR;
   tli_Format format = tli_format_of(input);
   return format == TLI_ROW_MAJOR ? tli_format_of(weight) : format;
 }
 
-/* t in that dtype and format, without gaps: t itself or a copy. */
+/* Returns t densely in that dtype and format: t itself or a copy. */
 static tl_Tensor *lay(tl_Tensor *t, tl_DType dtype, tli_Format format) {
   if (format == TLI_ROW_MAJOR) return tli_contiguous_as(t, dtype);
   if (t->dtype == dtype && tli_lies(t, format)) return tli_retain(t);
@@ -150,7 +149,7 @@ static Options options_of(int n, tl_Ints stride, tl_Ints padding, tl_Ints dilati
 
 /* ---- the operator ---- */
 
-/* (C) to (1, C, 1, ...), added in place to a fresh result. */
+/* Adds a bias (C), viewed as (1, C, 1, ...), in place to a new result. */
 static bool add_bias(tl_Tensor *result, tl_Tensor *bias) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   for (int d = 0; d < result->ndim; d++) {
@@ -177,7 +176,7 @@ static bool run_forward(const Options *o, tl_Tensor *input, tl_Tensor *weight, t
   return bias == NULL || add_bias(result, bias);
 }
 
-/* input (N, C, ...); lists have one number per dimension. */
+/* input is (N, C, ...); the lists have one number for each dimension. */
 tl_Tensor *tli_op_convolution(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias, tl_Ints stride,
                               tl_Ints padding, tl_Ints dilation, bool transposed,
                               tl_Ints output_padding, int64_t groups) {
@@ -236,7 +235,7 @@ static tl_Tensor *gradient_of_weight(const Options *o, tl_Tensor *grad, tl_Tenso
   return NULL;
 }
 
-/* *t becomes row-major. */
+/* Makes *t row-major. */
 static bool relay(tl_Tensor **t, tl_DType dtype) {
   tl_Tensor *rows = tli_contiguous_as(*t, dtype);
   tli_release(*t);
@@ -264,9 +263,9 @@ bool tli_op_convolution_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Te
   if (ok && want_input) ok = (out[0] = gradient_of_input(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight) ok = (out[1] = gradient_of_weight(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight && tli_format_of(weight) == TLI_ROW_MAJOR)
-    ok = relay(&out[1], dtype); /* an optimizer steps through both side by side */
+    ok = relay(&out[1], dtype); /* an optimizer reads weight and gradient linearly together */
   if (ok && want_bias) {
-    /* a node will be made of it: no history of its own */
+    /* the gradient gets a node afterwards, so it must have no history of its own */
     bool mode = tli_set_grad_mode(false);
     ok = (out[2] = gradient_of_bias(t[0])) != NULL;
     tli_set_grad_mode(mode);
@@ -276,7 +275,7 @@ bool tli_op_convolution_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Te
   return ok;
 }
 
-/* *sum += term, which is stolen; either may be missing. */
+/* Adds term, which is stolen, to *sum; either may be NULL. */
 static bool accumulate(tl_Tensor **sum, tl_Tensor *term) {
   if (term == NULL) return false;
   if (*sum == NULL) {
@@ -290,7 +289,7 @@ static bool accumulate(tl_Tensor **sum, tl_Tensor *term) {
   return both != NULL;
 }
 
-/* (C) as (N, C, ...) of grad_output. */
+/* Expands a bias (C) to grad_output's (N, C, ...). */
 static tl_Tensor *bias_spread(tl_Tensor *bias, tl_Tensor *grad_output) {
   int64_t sizes[TL_MAX_DIMS];
   for (int d = 0; d < grad_output->ndim; d++) sizes[d] = d == 1 ? bias->sizes[0] : 1;
@@ -301,9 +300,9 @@ static tl_Tensor *bias_spread(tl_Tensor *bias, tl_Tensor *grad_output) {
   return wide;
 }
 
-/* The derivative of convolution_backward: every gradient of it is bilinear in
-** two of grad_output, input and weight, so each term is a convolution or one
-** of its gradients with the incoming one in the third's place. */
+/* The derivative of convolution_backward. Every gradient is bilinear in two of grad_output,
+** input and weight, so each term is a convolution or one of its gradients, with the incoming
+** gradient in place of the third. */
 bool tlo_convolution_second(tl_Tensor *into_input, tl_Tensor *into_weight, tl_Tensor *into_bias,
                             tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *weight,
                             tl_Ints stride, tl_Ints padding, tl_Ints dilation, bool transposed,
@@ -334,9 +333,8 @@ bool tlo_convolution_second(tl_Tensor *into_input, tl_Tensor *into_weight, tl_Te
 
 /* ---- conv1d, conv2d, ... ---- */
 
-/* Checks the arguments, gives input a batch of one if it has none, and calls
-** the operator. */
-/* Integers are convolved in float64, which has every sum up to 2^53. */
+/* Checks the arguments, adds a batch dimension to an input without one, and calls the operator. */
+/* Convolves integers in float64, where every sum up to 2^53 is exact. */
 static tl_Tensor *convolve_whole(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias, int n,
                                  const Options *o) {
   tli_Chain c = {0};
@@ -377,13 +375,12 @@ static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *w
   if (!single || result == NULL) return result;
   tl_Tensor *one = tlo_select(result, 0, 0);
   tli_release(result);
-  tli_entitle(one, "Squeeze", count); /* as PyTorch calls it */
+  tli_entitle(one, "Squeeze", count); /* PyTorch's name of the node */
   return one;
 }
 
-/* The padding that keeps the size: dilation * (kernel - 1) in all, of which
-** the larger half comes behind. What cannot be given as equal halves is put
-** around a copy of the input. */
+/* Computes the padding that keeps the size: dilation * (kernel - 1) in total, with the larger
+** half at the end. If the halves differ, pads a copy of the input. */
 static tl_Tensor *pad_for_same(const char *op, int n, tl_Tensor *input, tl_Tensor *weight,
                                tl_Ints stride, tl_Ints dilation, int64_t *padding) {
   int64_t step[3], gap[3], around[6];
@@ -392,7 +389,7 @@ static tl_Tensor *pad_for_same(const char *op, int n, tl_Tensor *input, tl_Tenso
   TL_TRY_NULL(tli_spread(op, "dilation", dilation, n, 1, gap));
   if (weight->ndim != n + 2 || input->ndim < n) {
     memset(padding, 0, 3 * sizeof *padding);
-    return tli_retain(input); /* the message comes later */
+    return tli_retain(input); /* a later check reports the error */
   }
   for (int d = 0; d < n; d++) {
     if (step[d] != 1)

@@ -1,6 +1,6 @@
 /*
-** fold.c - unfold and fold: the windows of a convolution as columns of a matrix
-** (im2col), and columns added up where their windows lie (col2im).
+** fold.c - unfold and fold: the windows of a convolution as columns of a matrix (im2col), and
+** the sum of columns at the positions of their windows (col2im).
 */
 #include <string.h>
 
@@ -12,7 +12,7 @@ typedef struct Columns {
   int64_t batch, channels;
 } Columns;
 
-/* size (N, C, H, W). */
+/* size is (N, C, H, W). */
 static bool columns_of(const char *op, tl_Ints size, tl_Ints kernel, tl_Ints dilation,
                        tl_Ints padding, tl_Ints stride, Columns *c) {
   c->batch = size.v[0];

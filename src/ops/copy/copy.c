@@ -1,6 +1,6 @@
 /*
-** copy.c - copies: to another dtype or device, to another order in memory,
-** over another tensor, and out of the graph.
+** copy.c - copies: to another dtype, device or memory order, to another tensor, and out of the
+** graph.
 */
 #include <string.h>
 
@@ -20,7 +20,7 @@ tl_Tensor *tli_op_to_row_major(tl_Tensor *self) {
 
 tl_Tensor *tlo_detach(tl_Tensor *self) { return tli_detached(self); }
 
-/* self seen with `to`'s sizes, dimensions of size 1 repeated. */
+/* Broadcasts self to `to`'s sizes. */
 static tl_Tensor *broadcast(const char *op, const tl_Tensor *self, const tl_Tensor *to) {
   if (!tli_expandable(self->ndim, self->sizes, to->ndim, to->sizes))
     return tli_fail_null(TL_ESHAPE, "%s: a tensor of shape %s does not fit self of shape %s", op,
@@ -32,7 +32,7 @@ static tl_Tensor *broadcast(const char *op, const tl_Tensor *self, const tl_Tens
   return tli_alias(self, to->ndim, to->sizes, strides, self->offset);
 }
 
-/* Whether the bytes can go from one to the other as they are. */
+/* Whether a copy can move the bytes unchanged. */
 static bool alike(const tl_Tensor *a, const tl_Tensor *b) {
   return a->dtype == b->dtype && tli_same_sizes(a, b) && tli_contiguous(a) && tli_contiguous(b);
 }
@@ -44,7 +44,7 @@ bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src, bool non_blocking) {
   if (!tli_same_sizes(self, src)) src = TLI_STEP(&c, broadcast("copy_", src, self));
   if (!c.failed && tli_clashes(self, src)) {
     src = TLI_STEP(&c, tli_op_to_row_major(src));
-  } else if (moves) { /* to the host it must have arrived to be copied on */
+  } else if (moves) { /* a copy to the host must be complete before it is copied on */
     bool async = non_blocking && tli_device(self).type != TL_CPU;
     src = TLI_STEP(&c, tli_moved(src, tli_device(self), async));
   }
@@ -63,7 +63,7 @@ tl_Tensor *tli_op_to_dtype(tl_Tensor *self, tl_DType dtype) {
   return copy;
 }
 
-/* The order of the dimensions in memory stays, as in a clone. */
+/* Keeps the order of dimensions in memory, as clone does. */
 tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
   if (device.type == TL_META) return tli_on_meta(self);
   tl_Tensor *dense = tli_dense(self) ? tli_retain(self) : tli_op_clone(self);
@@ -72,7 +72,7 @@ tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
   return moved;
 }
 
-/* Converts on the device that has the narrower elements to carry. */
+/* Converts on the device that reduces the number of bytes moved. */
 static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, bool async,
                           bool copy) {
   if (dtype == TL_NODTYPE) dtype = (tl_DType)self->dtype;
@@ -84,7 +84,8 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   }
   if (!moves) return tlo_to_dtype(self, dtype);
   bool first = device.type != TL_META && tli_dtype_bytes[dtype] <= tli_dtype_bytes[self->dtype];
-  async = async && (first || device.type != TL_CPU); /* the host would convert what has not come */
+  /* otherwise the host would convert data that has not arrived */
+  async = async && (first || device.type != TL_CPU);
   tl_Tensor *half_way = first ? tlo_to_dtype(self, dtype) : tlo_move(self, device, async);
   tl_Tensor *result = NULL;
   if (half_way) result = first ? tlo_move(half_way, device, async) : tlo_to_dtype(half_way, dtype);
@@ -92,14 +93,14 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   return result;
 }
 
-/* The same in another order, unless memory_format is that which self suggests. */
+/* Like convert with another memory order, unless memory_format is the one that self suggests. */
 static tl_Tensor *convert_to(const char *op, tl_Tensor *self, tl_DType dtype, tl_Device device,
                              bool async, bool copy, const char *memory_format) {
   if (memory_format == NULL) return convert(self, dtype, device, async, copy);
   tli_Format format;
   TL_TRY_NULL(tli_read_format(op, memory_format, self->ndim, &format));
   bool keeps = format == TLI_PRESERVE || format == tli_format_of(self);
-  async = async && (format == TLI_PRESERVE || device.type != TL_CPU); /* as in convert */
+  async = async && (format == TLI_PRESERVE || device.type != TL_CPU); /* see convert */
   tli_Chain c = {0};
   tl_Tensor *result = TLI_STEP(&c, convert(self, dtype, device, async, copy && keeps));
   if (!keeps || (result && format != TLI_PRESERVE && !tli_lies(result, format)))
@@ -175,8 +176,8 @@ tl_Tensor *tlo_type_as(tl_Tensor *self, tl_Tensor *other) {
 
 /* ---- another shape in place ---- */
 
-/* Gives self memory of its own that holds `bytes`, the old contents in front.
-** The version goes on counting, so that who saved self notices. */
+/* Gives self new memory of `bytes` with the old contents at the beginning. The version number
+** continues, so a node that saved self notices the change. */
 static bool grow(tl_Tensor *self, int64_t bytes) {
   tl_Storage *old = self->storage;
   tl_Storage *storage = tli_storage_new(old->device, bytes);
@@ -197,7 +198,8 @@ static bool grow(tl_Tensor *self, int64_t bytes) {
   return true;
 }
 
-/* The elements from `from` on, which have never been written. */
+/* Fills the elements from index `from` on, which have never been written, in deterministic
+** mode. */
 static bool settle_new_part(tl_Tensor *self, int64_t from) {
   int64_t n = self->numel - from, stride = 1;
   tl_Tensor *part = tli_alias(self, 1, &n, &stride, self->offset + from);
@@ -218,7 +220,7 @@ bool tli_op_resize_(tl_Tensor *self, tl_Ints size) {
                     tli_shape_str((int)size.n, size.v));
   bool same = size.n == self->ndim;
   for (int d = 0; same && d < self->ndim; d++) same = size.v[d] == self->sizes[d];
-  if (same) return true; /* in its own order of memory */
+  if (same) return true; /* it has the order of its strides already */
   TL_TRY(self->numel == 0 || tli_may_reshape("resize_"));
   int64_t had = (int64_t)self->storage->bytes / element - self->offset;
   if (bytes > self->storage->bytes) TL_TRY(grow(self, bytes));

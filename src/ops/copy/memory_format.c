@@ -1,9 +1,8 @@
 /*
-** memory_format.c - see memory_format.h. Kernels of pools read and write
-** row-major memory, those of convolutions on a CPU too, so that their results
-** are laid out anew where the input's channels are innermost; batch norm and
-** convolutions on a GPU read both orders, and elementwise operators keep any
-** order as it is.
+** memory_format.c - implements memory_format.h. Pooling kernels, and convolution kernels on the
+** CPU, read and write row-major memory, so their results are copied to channels-last order if
+** the input has that. Batch norm, and convolutions on a GPU, support both orders; elementwise
+** operators preserve any order.
 */
 #include "ops/copy/memory_format.h"
 
@@ -29,7 +28,7 @@ bool tli_read_format(const char *op, const char *name, int ndim, tli_Format *for
                   name, dims, ndim);
 }
 
-/* Dimension k from the innermost. */
+/* Returns the k-th dimension, counted from the innermost. */
 static int dim_at(tli_Format format, int ndim, int k) {
   if (format < TLI_CHANNELS_LAST) return ndim - 1 - k;
   return k == 0 ? 1 : k == ndim - 1 ? 0 : ndim - k;
@@ -47,8 +46,8 @@ bool tli_lies(const tl_Tensor *t, tli_Format format) {
   return true;
 }
 
-/* The rule is that of PyTorch's is_channels_last_strides_2d: strides ascend from
-** the channels outwards; where sizes of 1 leave it open, row-major. */
+/* The rule is that of PyTorch's is_channels_last_strides_2d: strides ascend from the channels
+** outwards; if sizes of 1 leave the order ambiguous, it is row-major. */
 tli_Format tli_format_of(const tl_Tensor *t) {
   if ((t->ndim != 4 && t->ndim != 5) || t->strides[1] == 0) return TLI_ROW_MAJOR;
   int64_t least = 0;
@@ -96,7 +95,7 @@ tl_Tensor *tli_follow(tl_Tensor *steals, const tl_Tensor *input) {
   tli_Format format = tli_format_of(input);
   if (format == TLI_ROW_MAJOR || tli_format_of(steals) == format) return steals;
   if (tli_lies(steals, format)) {
-    set_strides(steals, format); /* it has one channel or one element of each */
+    set_strides(steals, format); /* it has one channel, or one element for each */
     return steals;
   }
   tl_Tensor *laid = tlo_laid_out(steals, format);
@@ -116,7 +115,7 @@ tl_Tensor *tli_op_laid_out(tl_Tensor *self, int64_t format) {
 
 bool tlo_is_contiguous(tl_Tensor *self, const char *memory_format, bool *out) {
   tli_Format format;
-  /* of another number of dimensions it lies in no such format */
+  /* a tensor with another number of dimensions does not have this format */
   TL_TRY(tli_read_format("is_contiguous", memory_format,
                          strcmp(memory_format, names[2]) == 0   ? 4
                          : strcmp(memory_format, names[3]) == 0 ? 5

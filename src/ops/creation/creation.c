@@ -1,7 +1,6 @@
 /*
-** creation.c - tensors from sizes and numbers. Sizes are checked here, so that
-** messages name the operator; contents come from three kernels: fill, iota,
-** linspace.
+** creation.c - tensors from sizes and numbers. Sizes are checked here, so that messages name
+** the operator; three kernels write the contents: fill, iota, linspace.
 */
 #include <math.h>
 
@@ -10,7 +9,7 @@
 
 /* ---- one value everywhere ---- */
 
-/* Steals t; NULL is passed on. */
+/* Fills t with a value; steals t and passes NULL on. */
 static tl_Tensor *filled(const char *op, tl_Tensor *t, tl_Scalar value) {
   if (t == NULL) return NULL;
   if (tli_check_holds(op, value, (tl_DType)t->dtype) && tli_fill(t, value)) return t;
@@ -18,7 +17,7 @@ static tl_Tensor *filled(const char *op, tl_Tensor *t, tl_Scalar value) {
   return NULL;
 }
 
-/* Steals t, of undefined contents; NULL is passed on. */
+/* Fills uninitialised memory in deterministic mode; steals t and passes NULL on. */
 static tl_Tensor *settled(tl_Tensor *t) {
   if (t == NULL || tli_fill_uninitialized(t)) return t;
   tli_release(t);
@@ -77,7 +76,7 @@ tl_Tensor *tlo_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) {
   return filled("scalar_tensor", tli_new("scalar_tensor", (tl_Ints){0, NULL}, dtype, device), s);
 }
 
-/* Another shape, self's dtype and device unless given. */
+/* Returns a tensor of another shape with self's dtype and device unless given. */
 static tl_Tensor *new_from(const char *op, tl_Tensor *self, tl_Ints size, tl_DType dtype,
                            tl_Device device) {
   return tli_new(op, size, dtype == TL_NODTYPE ? (tl_DType)self->dtype : dtype,
@@ -130,7 +129,7 @@ bool tli_op_zero_(tl_Tensor *self) { return tli_fill(self, tli_int(0)); }
 
 static bool is_whole(tl_Scalar s) { return s.kind == TL_INTEGER || s.kind == TL_BOOLEAN; }
 
-/* Finite, and a step that leads from start towards end. */
+/* Checks that start and end are finite, and that step leads from start towards end. */
 static bool check_ends(const char *op, tl_Scalar start, tl_Scalar end, tl_Scalar step) {
   double from = tli_to_double(start), to = tli_to_double(end), by = tli_to_double(step);
   if (!isfinite(from) || !isfinite(to) || !isfinite(by))
@@ -141,8 +140,7 @@ static bool check_ends(const char *op, tl_Scalar start, tl_Scalar end, tl_Scalar
   return tli_fail(TL_EARG, "%s: a step of %g does not lead from %g to %g", op, by, from, to);
 }
 
-/* How many of start, start + step, ... lie before end, in whole numbers: their
-** distances may not fit in int64. */
+/* Counts the integers start, start + step, ... before end; their distance may overflow int64. */
 static int64_t count_whole(int64_t start, int64_t end, int64_t step) {
   uint64_t distance = step > 0 ? (uint64_t)end - (uint64_t)start : (uint64_t)start - (uint64_t)end;
   uint64_t by = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
@@ -167,8 +165,8 @@ static tl_Scalar whole(tl_Scalar s) { return tli_int(tli_to_int(s)); }
 
 static bool is_integer(tl_DType dtype) { return tli_dtype_category(dtype) == TLI_INT; }
 
-/* In an integer dtype start and step are truncated after the numbers are
-** counted, as in PyTorch: the same number may come again and again. */
+/* For an integer dtype, start and step are truncated after the numbers are counted, as in
+** PyTorch: numbers may repeat. */
 tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType dtype,
                       tl_Device device) {
   if (!tli_given(end_)) {
@@ -259,7 +257,7 @@ tl_Tensor *tlo_eye(int64_t n, int64_t m, tl_DType dtype, tl_Device device) {
   return NULL;
 }
 
-/* One diagonal, from `row` on in the first dimension. */
+/* Fills one diagonal, beginning at `row` of the first dimension. */
 static bool fill_line(tl_Tensor *self, int64_t row, tl_Scalar value) {
   int64_t length = self->sizes[0] - row, step = 0;
   for (int d = 0; d < self->ndim; d++) {

@@ -1,7 +1,6 @@
 /*
-** embedding.c - rows of a table looked up by position, alone and in bags. The
-** gradient adds up the rows that were used several times in the order of the
-** index.
+** embedding.c - looking up rows of a table by position, singly and in bags. The gradient adds
+** rows that were used several times in the order of the index.
 */
 #include <math.h>
 #include <string.h>
@@ -18,8 +17,7 @@ tl_Tensor *tli_op_embedding_rows(tl_Tensor *weight, tl_Tensor *index, int64_t pa
   return tli_read_positions("embedding", weight, index, 0, 1);
 }
 
-/* How often each of n positions occurs in index, as seen from each of its
-** elements: (..., 1). */
+/* Returns for each element of index how often its position occurs in index, as (..., 1). */
 static tl_Tensor *chain_occurrences(tli_Chain *c, tl_Tensor *index, int64_t n, tl_DType dtype) {
   tl_Tensor *flat = TLI_STEP(c, tlo_reshape(index, (tl_Ints){1, &index->numel}));
   tl_Tensor *ones = TLI_STEP(c, tli_empty(dtype, tli_device(index), 1, &index->numel));
@@ -34,7 +32,7 @@ static tl_Tensor *chain_occurrences(tli_Chain *c, tl_Tensor *index, int64_t n, t
   return chain_unsqueeze(c, shaped, -1);
 }
 
-/* 1, but 0 where index is the padding: (..., 1). */
+/* Returns (..., 1) with 0 where index is the padding, and 1 elsewhere. */
 static tl_Tensor *chain_not_padding(tli_Chain *c, tl_Tensor *index, int64_t padding, int64_t n,
                                     tl_DType dtype) {
   int64_t position = padding < 0 ? padding + n + 1 : padding + 1;
@@ -43,7 +41,7 @@ static tl_Tensor *chain_not_padding(tli_Chain *c, tl_Tensor *index, int64_t padd
   return chain_unsqueeze(c, TLI_STEP(c, tlo_to_dtype(other, dtype)), -1);
 }
 
-/* Gradients of looked-up rows as they count. */
+/* Scales the gradients of looked-up rows: 0 for padding, 1 / occurrences if `scale`. */
 static tl_Tensor *chain_counted(tli_Chain *c, tl_Tensor *grad, tl_Tensor *index, int64_t padding,
                                 int64_t n, bool scale) {
   if (c->failed) return NULL;
@@ -82,7 +80,7 @@ static bool check_table(const char *op, const tl_Tensor *input, const tl_Tensor 
   return padding_idx == TLI_NOINT || tli_position(op, padding_idx, weight->sizes[0]) >= 0;
 }
 
-/* Scales the rows in use that are longer than max_norm down to it, in place. */
+/* Scales used rows with a norm above max_norm down to it, in place. */
 static bool limit_rows(const char *op, tl_Tensor *weight, tl_Tensor *input, double max_norm,
                        double norm_type) {
   bool mode = tli_set_grad_mode(false);
@@ -138,14 +136,14 @@ static bool check_offsets(const int64_t *start, int64_t given, int64_t bags, int
   return true;
 }
 
-/* 1 to n. */
+/* Returns 1 to n. */
 static tl_Tensor *count_to(int64_t n, tl_Device device) {
   return tlo_arange(tli_int(1), tli_int(n + 1), tli_int(1), TL_I64, device);
 }
 
-/* For each of n positions the number of its bag, from 1; offsets are positions in
-** the row of n where bags begin. What comes after the last bag's end belongs to it.
-** A device would have to be waited for to check them. */
+/* Returns for each of n positions the number of its bag, from 1; offsets are the positions
+** where bags begin. Positions after the last bag's end belong to it. On a device, checking the
+** offsets would require waiting. */
 static tl_Tensor *bag_numbers(tli_Chain *c, tl_Tensor *offsets, int64_t bags, int64_t n) {
   tl_Device device = tli_device(offsets);
   tl_Tensor *starts = TLI_STEP(c, tli_contiguous_as(offsets, TL_I64));
@@ -160,7 +158,7 @@ static tl_Tensor *bag_numbers(tli_Chain *c, tl_Tensor *offsets, int64_t bags, in
   return TLI_STEP(c, tli_with_number(tli_minus, behind, tli_int(1)));
 }
 
-/* The bags of rows (B, N): 1, 1, ..., 2, 2, ... */
+/* Returns the bags of rows (B, N): 1, 1, ..., 2, 2, ... */
 static tl_Tensor *row_numbers(tli_Chain *c, int64_t bags, int64_t n, tl_Device device) {
   tl_Tensor *numbers = TLI_STEP(c, count_to(bags, device));
   return TLI_STEP(c, tlo_repeat_interleave(numbers, n, 0));
@@ -168,7 +166,7 @@ static tl_Tensor *row_numbers(tli_Chain *c, int64_t bags, int64_t n, tl_Device d
 
 typedef struct Bags {
   tl_Tensor *index;   /* (n) positions of rows */
-  tl_Tensor *number;  /* (n) which bag */
+  tl_Tensor *number;  /* (n) number of the bag */
   tl_Tensor *weights; /* (n), or NULL */
   int64_t count;
 } Bags;
@@ -211,13 +209,13 @@ static tl_Tensor *chain_bag_zeros(tli_Chain *c, const tl_Tensor *rows, const Bag
   return zeros;
 }
 
-/* zeros + rows at their bags. */
+/* Adds rows to their bags, which begin as zeros. */
 static tl_Tensor *chain_bag_sum(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
   tl_Tensor *zeros = chain_bag_zeros(c, rows, b);
   return TLI_STEP(c, tlo_index_add(zeros, 0, b->number, rows, tli_int(1)));
 }
 
-/* The largest of each column of each bag, 0 for an empty one. */
+/* Returns the maximum of each column of each bag, 0 for an empty bag. */
 static tl_Tensor *chain_bag_max(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
   tl_Tensor *zeros = chain_bag_zeros(c, rows, b);
   tl_Tensor *column = chain_unsqueeze(c, b->number, 1);
@@ -232,7 +230,7 @@ static tl_Tensor *chain_bag_mean(tli_Chain *c, tl_Tensor *rows, tl_Tensor *count
   return chain_div(c, sum, least);
 }
 
-/* Leaves out the positions that are the padding. */
+/* Leaves out positions of the padding. */
 static void drop_padding(tli_Chain *c, Bags *b, int64_t padding, int64_t n) {
   if (c->failed || !tli_has_values(b->index)) return;
   int64_t position = padding < 0 ? padding + n + 1 : padding + 1;

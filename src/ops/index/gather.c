@@ -1,14 +1,13 @@
 /*
-** gather.c - gather and scatter: along one dimension, with an index as large
-** as what is read or written. In-place forms check everything before they
-** write.
+** gather.c - gather and scatter along one dimension, with an index that has the size of what is
+** read or written. In-place forms check everything before they write.
 */
 #include <math.h>
 #include <string.h>
 
 #include "ops/index/index_call.h"
 
-/* ---- along a dimension, index element by element ---- */
+/* ---- along a dimension, with an index for each element ---- */
 
 static bool check_along(const char *op, const tl_Tensor *self, const tl_Tensor *index, int dim) {
   bool fits = index->ndim == self->ndim || (self->ndim <= 1 && index->ndim <= 1);
@@ -20,14 +19,14 @@ static bool check_along(const char *op, const tl_Tensor *self, const tl_Tensor *
       op, tli_sizes_str(self), (int64_t)dim, tli_sizes_str(index));
 }
 
-/* t as seen along dim; a tensor of no dimensions is one element. */
+/* Describes t along dim; a tensor without dimensions has one element. */
 static tli_Operand operand_along(tl_Tensor *t, int ndim, int dim) {
   tli_Operand o = {.tensor = t, .along = t->ndim ? t->strides[dim] : 0};
   for (int d = 0; d < ndim; d++) o.strides[d] = t->ndim ? t->strides[d] : 0;
   return o;
 }
 
-/* index's sizes with 1 along dim; the number of elements along it. */
+/* Copies index's sizes with 1 along dim; returns the size along dim. */
 static int64_t lines_along(const tl_Tensor *index, int dim, int64_t *sizes) {
   for (int d = 0; d < index->ndim; d++) sizes[d] = d == dim ? 1 : index->sizes[d];
   return index->ndim ? index->sizes[dim] : 1;
@@ -58,7 +57,7 @@ tl_Tensor *tli_op_gather(tl_Tensor *self, int64_t dim, tl_Tensor *index) {
 
 /* ---- scatter ---- */
 
-/* self joined with src at positions `at`, which were checked. */
+/* Combines self with src at positions `at`, which were checked. */
 static bool scatter_into(tlk_Join join, tl_Tensor *self, int dim, tl_Tensor *at, tl_Tensor *src) {
   if (tli_scatter_upcasts(join, self)) {
     tl_DType dtype = tli_dtype_compute((tl_DType)self->dtype);
@@ -106,7 +105,7 @@ static bool scatter_checked(const char *op, tlk_Join join, tl_Tensor *self, int6
   return ok;
 }
 
-/* A number as a tensor of index's sizes in self's dtype. */
+/* Returns a number as a tensor with index's sizes and self's dtype. */
 static tl_Tensor *spread_number(const tl_Tensor *self, const tl_Tensor *index, tl_Scalar value) {
   static const int64_t strides[TL_MAX_DIMS];
   tl_Tensor *one = tli_scalar_tensor(value, (tl_DType)self->dtype, tli_device(self));
@@ -185,7 +184,7 @@ static const Reduction *find_reduction(const char *name) {
                        name);
 }
 
-/* What a join begins with when it leaves self out. */
+/* Returns the neutral element of a join, for results that leave self out. */
 static tl_Scalar identity_of(tlk_Join join, tl_DType dtype) {
   if (join == TLK_JOIN_ADD) return tli_int(0);
   if (join == TLK_JOIN_MUL) return tli_int(1);
@@ -193,7 +192,7 @@ static tl_Scalar identity_of(tlk_Join join, tl_DType dtype) {
   return tli_int(join == TLK_JOIN_MAX ? tli_int_min(dtype) : tli_int_max(dtype));
 }
 
-/* self /= how many elements have gone to each place, integers rounding down. */
+/* Divides self by the number of elements that went to each place; integers round down. */
 static bool divide_by_count(tl_Tensor *self, int64_t dim, tl_Tensor *index, bool include_self) {
   tl_DType dtype = tli_is_float((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
   tl_Tensor *count = tli_empty(dtype, tli_device(self), self->ndim, self->sizes);
@@ -223,7 +222,7 @@ bool tli_op_scatter_reduce_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_T
   TL_TRY(d >= 0);
   TL_TRY(check_source("scatter_reduce", self, src, index));
   bool mode = tli_set_grad_mode(false);
-  /* on a copy: a failure half way must not show */
+  /* works on a copy, so that a failure changes nothing */
   tl_Tensor *work = tli_clone_for("scatter_reduce", self);
   bool ok = work && reduce_into(work, d, index, src, r, include_self) && tli_copy(self, work);
   tli_release(work);
@@ -247,7 +246,7 @@ static bool backward_prod(tl_Tensor *grad, tl_Tensor *self, int64_t dim, tl_Tens
   return out[1] != NULL;
 }
 
-/* a * (b == c) as numbers. */
+/* Returns a * (b == c), with the comparison as numbers. */
 static tl_Tensor *where_equal(tl_Tensor *a, tl_Tensor *b, tl_Tensor *c) {
   tl_Tensor *same = tlo_eq(b, c);
   tl_Tensor *result = same ? tlo_keep_where(a, same) : NULL;

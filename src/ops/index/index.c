@@ -1,9 +1,9 @@
 /*
-** index.c - index_select, index_add ..., take, put and x[...]: an index tensor
-** picks slices along one dimension, or along several that count as one. Those
-** dimensions are the "place" here: in the result the index's own dimensions stand
-** for them. The kernels step through a place by one stride; a tensor whose place
-** has no single stride is copied in row-major order first.
+** index.c - index_select, index_add ..., take, put and x[...]: an index tensor selects slices
+** along one dimension, or along several adjacent ones that count as one. Those dimensions are
+** called the "place"; the index's own dimensions replace them in the result. Kernels step
+** through a place by one stride; a tensor whose place has no single stride is copied in
+** row-major order first.
 */
 #include <string.h>
 
@@ -32,7 +32,7 @@ static Place place_of(const tl_Tensor *t, int first, int count) {
   return p;
 }
 
-/* Sizes of t with index's in the place's place; their number. */
+/* Computes the sizes of t with the place's sizes replaced by index's; returns their number. */
 static int replaced_sizes(const tl_Tensor *t, int first, int count, const tl_Tensor *index,
                           int64_t sizes[2 * TL_MAX_DIMS]) {
   int n = 0;
@@ -42,8 +42,8 @@ static int replaced_sizes(const tl_Tensor *t, int first, int count, const tl_Ten
   return n;
 }
 
-/* An operand of lines along dimensions [first, first + count), and the sizes
-** of the other ones. */
+/* Describes an operand whose lines run along dimensions [first, first + count); `sizes`
+** receives the other sizes. */
 static int operand_of(tl_Tensor *t, int first, int count, tli_Operand *o, int64_t *sizes) {
   int n = 0;
   *o = (tli_Operand){.tensor = t, .along = place_of(t, first, count).step};
@@ -55,8 +55,8 @@ static int operand_of(tl_Tensor *t, int first, int count, tli_Operand *o, int64_
   return n;
 }
 
-/* The operands of a call between `whole`, with the place, and `part`, which has
-** the dimensions of `at` there; the number of the other dimensions. */
+/* Describes the operands of a call between `whole`, which has the place, and `part`, which has
+** the dimensions of `at` instead; returns the number of other dimensions. */
 static int operands_of(tl_Tensor *whole, tl_Tensor *part, tl_Tensor *at, int first, int count,
                        tli_Operand *of_whole, tli_Operand *of_part, tli_Operand *of_at,
                        int64_t *sizes) {
@@ -73,7 +73,7 @@ static tl_Tensor *make_even(tl_Tensor *t, int first, int count) {
 
 /* ---- reading ---- */
 
-/* whole, even, at positions `at` (int64, row-major). */
+/* Reads an even `whole` at positions `at` (int64, row-major). */
 static tl_Tensor *read_even(const char *op, tl_Tensor *whole, tl_Tensor *at, int first, int count) {
   int64_t sizes[2 * TL_MAX_DIMS];
   int ndim = replaced_sizes(whole, first, count, at, sizes);
@@ -111,8 +111,8 @@ tl_Tensor *tli_op_index_positions(tl_Tensor *self, tl_Tensor *index, int64_t fir
 
 /* ---- writing ---- */
 
-/* self, even, at positions `at`, which were checked, joined with values, which
-** have the shape that reading would give. */
+/* Combines an even self at the checked positions `at` with values, which have the shape that
+** reading would give. */
 static bool write_even(tlk_Join join, tl_Tensor *self, tl_Tensor *at, tl_Tensor *values, int first,
                        int count) {
   tl_Tensor *part = make_even(values, first, at->ndim);
@@ -171,7 +171,7 @@ tl_Tensor *tli_op_index_positions_backward(tl_Tensor *grad_output, tl_Tensor *in
   return NULL;
 }
 
-/* A number in every element of a shape, in one element of memory. */
+/* Returns a tensor with a number in every element, which occupies one element of memory. */
 static tl_Tensor *everywhere(tl_Scalar value, const tl_Tensor *like, int ndim,
                              const int64_t *sizes) {
   static const int64_t strides[TL_MAX_DIMS];
@@ -195,7 +195,7 @@ tl_Tensor *tlo_put_positions_backward_self(tl_Tensor *grad_output, tl_Tensor *in
 
 /* ---- one index along dim ---- */
 
-/* t, or a view of one dimension of a tensor that has none. */
+/* Returns t, or a one-dimensional view of a tensor without dimensions. */
 static tl_Tensor *with_dimension(tl_Tensor *t) {
   int64_t one = 1;
   return t->ndim ? tli_retain(t) : tli_alias(t, 1, &one, &one, t->offset);
@@ -217,12 +217,12 @@ tl_Tensor *tli_op_index_select(tl_Tensor *self, int64_t dim, tl_Tensor *index) {
   tl_Tensor *list = with_dimension(index);
   tl_Tensor *result = list ? tli_read_positions("index_select", self, list, d, 1) : NULL;
   tli_release(list);
-  /* that gives the same again */
+  /* the result has no dimensions either */
   if (result && self->ndim == 0) tli_set_geometry(result, 0, NULL, NULL);
   return result;
 }
 
-/* source must have self's shape, but index's length along dim. */
+/* Checks that source has self's shape, except index's length along dim. */
 static bool check_index_source(const char *op, const tl_Tensor *self, int dim,
                                const tl_Tensor *index, const tl_Tensor *source) {
   TL_TRY(check_list(op, index));
@@ -267,7 +267,7 @@ bool tli_op_index_copy_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Tenso
   return index_write("index_copy", TLK_JOIN_SET, self, dim, index, source);
 }
 
-/* Sizes of self with index's length along dim. */
+/* Computes the sizes of self with index's length along dim. */
 static void listed_sizes(const tl_Tensor *self, int dim, const tl_Tensor *index, int64_t *sizes) {
   for (int d = 0; d < self->ndim; d++) sizes[d] = d == dim ? index->numel : self->sizes[d];
 }
@@ -294,7 +294,7 @@ tl_Tensor *tlo_index_fill_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *index,
   tli_Chain c = {0};
   tl_Tensor *cast = chain_to(&c, value, (tl_DType)self->dtype);
   tl_Tensor *none = TLI_STEP(&c, tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE, NULL));
-  /* a position that comes twice counts once */
+  /* through a mask, so that a repeated position counts once */
   tl_Tensor *mask = TLI_STEP(&c, tlo_index_fill(none, dim, index, tli_bool(true)));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_masked_fill(self, mask, cast)));
 }
@@ -315,7 +315,7 @@ tl_Tensor *tlo_index_reduce(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_T
                        TLI_STEP(&c, tlo_scatter_reduce(self, d, at, source, reduce, include_self)));
 }
 
-/* ---- take and put: self as one row ---- */
+/* ---- take and put: self as one line ---- */
 
 static tl_Tensor *flattened(tl_Tensor *t) {
   return tlo_reshape(t, (tl_Ints){1, (int64_t[]){t->numel}});
@@ -418,7 +418,7 @@ tl_Tensor *tlo_take_along_dim(tl_Tensor *self, tl_Tensor *indices, int64_t dim) 
 
 /* ---- unravel_index ---- */
 
-/* Positions along a dimension: (positions / step) mod size, counted from 1. */
+/* Returns (positions / step) mod size, counted from 1: the positions along one dimension. */
 static tl_Tensor *unravelled(tl_Tensor *from_zero, int64_t step, int64_t size) {
   tli_Chain c = {0};
   tl_Tensor *steps = chain_with_int(&c, tlo_floor_divide, from_zero, step);
@@ -437,7 +437,7 @@ bool tlo_unravel_index(tl_Tensor *indices, tl_Ints shape, tl_Tensors *out) {
   bool ok = from_zero || tli_fail_about("unravel_index: indices");
   int64_t step = numel;
   for (int64_t d = 0; ok && d < list.n; d++) {
-    int64_t size = shape.v[d] > 0 ? shape.v[d] : 1; /* nothing is asked for of an empty shape */
+    int64_t size = shape.v[d] > 0 ? shape.v[d] : 1; /* an empty shape has no valid positions */
     step = step > 0 ? step / size : 1;
     list.v[d] = unravelled(from_zero, step, size);
     ok = list.v[d] != NULL;
@@ -451,8 +451,8 @@ bool tlo_unravel_index(tl_Tensor *indices, tl_Ints shape, tl_Tensors *out) {
 
 /* ---- x[...] ---- */
 
-/* What an index list comes to: the tensor with the indexed dimensions side by
-** side from `first` on, and one tensor of positions for them. */
+/* An index list after evaluation: the tensor with the indexed dimensions adjacent, starting at
+** `first`, and one tensor of positions in them. */
 typedef struct Selection {
   tl_Tensor *tensor;    /* owned; self or a view of it */
   tl_Tensor *positions; /* owned */
@@ -464,7 +464,7 @@ static void selection_drop(Selection *s) {
   tli_release(s->positions);
 }
 
-/* One entry per dimension of `tensor`; owned, NULL for a whole dimension. */
+/* One entry for each dimension of `tensor`; owned, NULL selects the whole dimension. */
 typedef struct Entries {
   tl_Tensor *tensor; /* owned */
   int n;
@@ -486,9 +486,9 @@ static bool check_mask_fits(const tl_Tensor *mask, const tl_Tensor *t, int first
   return true;
 }
 
-/* A mask stands for the positions of its true elements in each dimension. */
+/* Replaces a mask by the positions of its true elements in each dimension. */
 static bool add_mask(Entries *e, tl_Tensor *mask) {
-  if (mask->ndim == 0) { /* of a dimension of size 1 that is added for it */
+  if (mask->ndim == 0) { /* it indexes a dimension of size 1 that is added for it */
     tl_Tensor *wider = tlo_unsqueeze(e->tensor, e->n);
     if (wider == NULL) return false;
     tli_release(e->tensor);
@@ -501,7 +501,7 @@ static bool add_mask(Entries *e, tl_Tensor *mask) {
   TL_TRY(check_mask_fits(mask, e->tensor, e->n));
   tl_Tensor *rows = tlo_nonzero(mask, false);
   if (rows && mask->ndim == 0) {
-    /* (n, 0) of a mask without dimensions: position 1, once or never */
+    /* a mask without dimensions gives (n, 0): position 1, once or never */
     int64_t n = rows->sizes[0];
     tli_release(rows);
     rows = tli_empty(TL_I64, tli_device(mask), 2, (int64_t[]){n, 1});
@@ -525,8 +525,7 @@ static bool add_entry(Entries *e, tl_Tensor *index) {
   return true;
 }
 
-/* Whether the given entries stand side by side; where the first one stands,
-** and how many there are. */
+/* Whether the given entries are adjacent; finds the first one and their number. */
 static bool side_by_side(const Entries *e, int *first, int *count) {
   int last = -1;
   *count = 0;
@@ -538,7 +537,7 @@ static bool side_by_side(const Entries *e, int *first, int *count) {
   return *count == 0 || last - *first + 1 == *count;
 }
 
-/* Brings the indexed dimensions to the front. */
+/* Moves the indexed dimensions to the front. */
 static bool bring_forward(Entries *e) {
   int64_t order[TL_MAX_DIMS];
   tl_Tensor *v[TL_MAX_DIMS] = {NULL};
@@ -560,8 +559,8 @@ static bool bring_forward(Entries *e) {
   return true;
 }
 
-/* Joins the positions of `count` dimensions, broadcast, to those in all of
-** them taken as one. */
+/* Combines the broadcast positions of `count` dimensions to positions in their flattened
+** dimension. */
 static tl_Tensor *join_entries(const Entries *e, int first, int count) {
   tl_Tensor *joined = tli_retain(e->v[first]);
   for (int d = first + 1; joined && d < first + count; d++) {
@@ -572,8 +571,7 @@ static tl_Tensor *join_entries(const Entries *e, int first, int count) {
   return joined;
 }
 
-/* The same for a mask alone: its dimensions taken as one need not be told apart
-** before. */
+/* The same for a single mask, whose positions can be flat from the start. */
 static bool select_masked(tl_Tensor *self, tl_Tensor *mask, Selection *s) {
   *s = (Selection){NULL, NULL, 0, mask->ndim};
   TL_TRY(check_mask_fits(mask, self, 0));
@@ -608,7 +606,7 @@ static bool select_entries(tl_Tensor *self, tl_Tensors indices, Selection *s) {
   return ok;
 }
 
-/* Brings indices of the CPU to self's device, in a list that is then `owned`. */
+/* Copies indices from the CPU to self's device, in a list that is then `owned`. */
 static bool bring_indices(const tl_Tensor *self, tl_Tensors *indices, tl_Tensors *owned) {
   tl_Device device = tli_device(self);
   bool there = true;
@@ -644,7 +642,7 @@ tl_Tensor *tlo_index(tl_Tensor *self, tl_Tensors indices) {
   return result;
 }
 
-/* One mask over all of self and one number: no positions are needed. */
+/* Whether a mask over all of self is filled with one number, which needs no positions. */
 static bool fills(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
   return indices.n == 1 && !accumulate && values->numel == 1 && indices.v[0] &&
          indices.v[0]->dtype == TL_BOOL && tli_same_sizes(indices.v[0], self) && self->ndim > 0;
@@ -657,12 +655,12 @@ static bool fill_masked(tl_Tensor *self, tl_Tensor *mask, tl_Tensor *values) {
   return ok;
 }
 
-/* values in self's dtype with the shape that reading would give. */
+/* Returns values in self's dtype with the shape that reading would give. */
 static tl_Tensor *fitted(const Selection *s, tl_Tensor *values) {
   int64_t sizes[2 * TL_MAX_DIMS];
   int ndim = replaced_sizes(s->tensor, s->first, s->count, s->positions, sizes);
   tl_Tensor *t[2] = {NULL}, *result = NULL;
-  /* leading ones that the place lacks are of no account */
+  /* ignores extra leading dimensions of size 1 */
   int skip = 0;
   while (values->ndim - skip > ndim && values->sizes[skip] == 1) skip++;
   if (!tli_expandable(values->ndim - skip, values->sizes + skip, ndim, sizes))
@@ -693,7 +691,7 @@ static bool put(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool acc
   return ok;
 }
 
-/* values where self is; those without dimensions may come from the CPU. */
+/* Copies values to self's device; values without dimensions may come from the CPU. */
 static tl_Tensor *bring_values(const tl_Tensor *self, tl_Tensor *values) {
   tl_Device device = tli_device(self);
   if (tli_same_device(tli_device(values), device)) return tli_retain(values);

@@ -1,4 +1,4 @@
-/* index_call.c - see index_call.h. */
+/* index_call.c - implements index_call.h. */
 #include "ops/index/index_call.h"
 
 tl_Tensor *tli_index_int64(const char *op, tl_Tensor *index) {
@@ -19,7 +19,7 @@ bool tli_check_index(const char *op, const char *argument, const tl_Tensor *inde
 tl_Tensor *tli_wrap_index(const char *op, const char *argument, tl_Tensor *index, int64_t size) {
   tl_Tensor *at = tli_index_int64(op, index);
   if (at == NULL || at->numel == 0) return at;
-  /* mostly none is negative; a device would have to be waited for to know */
+  /* usually none is negative; on a device, finding out would require waiting */
   if (tli_device(at).type == TL_CPU && tli_check_index(op, argument, at, size, false)) return at;
   tl_Tensor *plain =
       tli_check_index(op, argument, at, size, true) ? tlo_unwrap_position(at, tli_int(size)) : NULL;
@@ -32,7 +32,7 @@ tl_Tensor *tli_unaliased(tl_Tensor *t, const tl_Tensor *written) {
   return tli_clone_for("scatter", t);
 }
 
-/* The kernels' form of the operands. */
+/* Converts the operands to the kernels' form. */
 static void lines_of(tlk_IndexCall *lines, const tli_Operand operands[3], int ndim,
                      const int64_t *sizes, int64_t count, int64_t n) {
   tl_Tensor parts[3], *args[3];

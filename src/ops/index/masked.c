@@ -9,7 +9,7 @@ static bool check_mask(const char *op, const tl_Tensor *mask) {
                   tl_dtype_name((tl_DType)mask->dtype));
 }
 
-/* The value in self's dtype, without dimensions; of a number on the CPU. */
+/* Returns the value in self's dtype, without dimensions; a number may be on the CPU. */
 static tl_Tensor *fill_value(const tl_Tensor *self, tl_Tensor *mask, tl_Tensor *value) {
   TL_TRY_NULL(check_mask("masked_fill", mask));
   if (value->ndim != 0)
@@ -36,7 +36,7 @@ bool tlo_masked_fill_(tl_Tensor *self, tl_Tensor *mask, tl_Tensor *value) {
   return ok;
 }
 
-/* The positions, in one row, of the true elements of mask spread to a shape. */
+/* Returns the flat positions of the true elements of mask, broadcast to a shape. */
 static tl_Tensor *true_positions(const char *op, tl_Tensor *mask, int ndim, const int64_t *sizes) {
   TL_TRY_NULL(check_mask(op, mask));
   tl_Tensor *t[3] = {NULL}, *result = NULL;
@@ -60,7 +60,7 @@ tl_Tensor *tlo_masked_select(tl_Tensor *self, tl_Tensor *mask) {
   return result;
 }
 
-/* On the meta device: as many as there can be. */
+/* On the meta device, returns as many positions as there can be. */
 static tl_Tensor *guessed_positions(const tl_Tensor *self, const tl_Tensor *source) {
   int64_t n = self->numel < source->numel ? self->numel : source->numel;
   return tli_empty(TL_I64, tli_device(self), 1, &n);

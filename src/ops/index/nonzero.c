@@ -4,7 +4,7 @@
 #include "ops/chain.h"
 
 tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
-  (void)as_tuple; /* false in this form */
+  (void)as_tuple; /* always false in this form */
   int64_t count = 0;
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
   bool ok = in && tli_count_true(in, &count);
@@ -18,7 +18,7 @@ tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
   return out;
 }
 
-/* The columns of nonzero; a tensor without dimensions counts as one of one. */
+/* Returns the columns of nonzero; a tensor without dimensions counts as one with one element. */
 bool tlo_nonzero_tuple(tl_Tensor *self, bool as_tuple, tl_Tensors *out) {
   (void)as_tuple;
   *out = (tl_Tensors){0, NULL};

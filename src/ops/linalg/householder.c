@@ -1,5 +1,5 @@
 /*
-** householder.c - products of Householder's reflections.
+** householder.c - products of Householder reflections.
 */
 #include "core/kernel/lapack.h"
 #include "ops/chain.h"
@@ -29,7 +29,7 @@ static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t 
   return tli_chain_end(&c, chain_sub(&c, Q, chain_matmul(&c, scaled, shares)));
 }
 
-/* The vectors v1 ... vk as columns (..., m, k). */
+/* Returns the vectors v1 ... vk as columns (..., m, k). */
 static tl_Tensor *reflectors(tli_Chain *c, tl_Tensor *A, int64_t k) {
   tl_Tensor *below = chain_tril(c, chain_slice(c, A, -1, 0, k), -1);
   tl_Tensor *ones =
@@ -37,8 +37,8 @@ static tl_Tensor *reflectors(tli_Chain *c, tl_Tensor *A, int64_t k) {
   return chain_add(c, below, ones);
 }
 
-/* Whether a device's library makes the product in one call: its sum is no graph's, and it takes
-** some reflections and elements. */
+/* Whether a device's library computes the product in one call: no graph is recorded, and there
+** are reflections and elements. */
 static bool is_for_library(tl_Tensor *A, tl_Tensor *tau) {
   tl_Device device = tli_device(A);
   return device.type != TL_CPU && (A->dtype == TL_F32 || A->dtype == TL_F64) && tau->numel > 0 &&
@@ -84,7 +84,7 @@ static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tenso
 tl_Tensor *tlo_ormqr(tl_Tensor *self, tl_Tensor *tau, tl_Tensor *other, bool left, bool transpose) {
   TL_TRY_NULL(check_ormqr(self, tau, other, left));
   int64_t k = tau->sizes[tau->ndim - 1];
-  bool forward = left == transpose; /* H1 is applied first */
+  bool forward = left == transpose; /* whether H1 is applied first */
   tli_Chain c = {0};
   tl_Tensor *V = reflectors(&c, self, k), *scales = chain_unsqueeze(&c, tau, -2);
   tl_Tensor *x = left ? other : chain_t(&c, other);

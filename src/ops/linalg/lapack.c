@@ -1,7 +1,7 @@
 /*
-** lapack.c - torch.linalg's factorizations: checks, column-major copies, the
-** back end's LAPACK, and results as views of what it wrote. A column-major
-** copy is the row-major copy of the transpose.
+** lapack.c - torch.linalg's factorizations: checks, column-major copies, calls of the back
+** end's LAPACK, and results as views of its output. A column-major copy is a row-major copy of
+** the transpose.
 */
 #include <float.h>
 #include <math.h>
@@ -48,7 +48,7 @@ static bool matrices(const char *op, const tl_Tensor *t, bool square, Batch *b) 
 
 static int least(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
 
-/* A new tensor (batch..., sizes...). */
+/* Returns a new tensor (batch..., sizes...). */
 static tl_Tensor *batch_empty(const tl_Tensor *like, const Batch *b, tl_DType dtype, int ndim,
                               int64_t size1, int64_t size2) {
   int64_t sizes[TL_MAX_DIMS];
@@ -58,7 +58,7 @@ static tl_Tensor *batch_empty(const tl_Tensor *like, const Batch *b, tl_DType dt
   return tli_empty(dtype, tli_device(like), b->nbatch + ndim, sizes);
 }
 
-/* t with its last two dimensions swapped, as a plain view. */
+/* Returns t with its last two dimensions swapped, as an unrecorded view. */
 static tl_Tensor *swapped(const tl_Tensor *t) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   for (int d = 0; d < t->ndim; d++) {
@@ -69,7 +69,7 @@ static tl_Tensor *swapped(const tl_Tensor *t) {
   return tli_alias(t, t->ndim, sizes, strides, t->offset);
 }
 
-/* A column-major copy, held as the row-major tensor of the transposes. */
+/* Returns a column-major copy, stored as the row-major tensor of the transposes. */
 static tl_Tensor *columns(const tl_Tensor *t) {
   tl_Tensor *view = swapped(t);
   tl_Tensor *copy =
@@ -79,14 +79,14 @@ static tl_Tensor *columns(const tl_Tensor *t) {
   return copy;
 }
 
-/* Turns a column-major result into the matrix it means; steals it. */
+/* Converts a column-major result to the matrix that it represents; steals it. */
 static tl_Tensor *rows(tl_Tensor *steals) {
   tl_Tensor *view = steals ? swapped(steals) : NULL;
   tli_release(steals);
   return view;
 }
 
-/* int results of LAPACK, one or more per matrix. */
+/* LAPACK's int results, one or more for each matrix. */
 typedef struct Infos {
   int *v;
   int64_t n;
@@ -102,7 +102,7 @@ static void infos_free(Infos *i) { tli_free(i->v, (size_t)(i->n ? i->n : 1) * si
 
 static bool fine(const int *info, int64_t n, const char *op, const char *what) {
   for (int64_t b = 0; b < n; b++) {
-    if (info[b] == 0) continue; /* negative: LAPACK itself has found NaN */
+    if (info[b] == 0) continue; /* a negative info means that LAPACK itself has found NaN */
     if (n > 1) return tli_fail(TL_EARG, "%s: matrix " TLI_POS " of the batch %s", op, b, what);
     return tli_fail(TL_EARG, "%s: the matrix %s", op, what);
   }
@@ -113,7 +113,7 @@ static bool infos_fine(const Infos *i, const char *op, const char *what) {
   return fine(i->v, i->n, op, what);
 }
 
-/* One for each matrix, 0 to begin with. */
+/* Returns one info for each matrix, initially 0. */
 static tl_Tensor *new_info(const tl_Tensor *A, const Batch *b) {
   tl_Tensor *info = tli_empty(TL_I32, tli_device(A), b->nbatch, A->sizes);
   if (info && !tli_fill(info, tli_int(0))) tli_release(info), info = NULL;
@@ -176,8 +176,8 @@ bool tli_op_ldl_factor_info(tl_Tensor *A, tl_Tensor **out) {
   return false;
 }
 
-/* Whether sytrs may follow them: rows from 1 to n, two times the same negative
-** one for a block of size 2. */
+/* Checks that sytrs accepts the pivots: rows from 1 to n, and the same negative row twice for a
+** block of size 2. */
 static bool check_blocks(const char *op, const tl_Tensor *order, int64_t count, int n) {
   const int *pivots = tli_data(order);
   if (!tli_has_values(order)) return true;
@@ -195,7 +195,7 @@ static bool check_blocks(const char *op, const tl_Tensor *order, int64_t count, 
   return true;
 }
 
-/* All of one batch. */
+/* All operands have the same batch. */
 tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B) {
   const char *op = "linalg.ldl_solve";
   Batch b;
@@ -215,9 +215,9 @@ tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B) {
   return x;
 }
 
-/* ---- LU and what is solved by it ---- */
+/* ---- LU and solving by it ---- */
 
-/* The factors (column-major), pivots and info of self. */
+/* Computes the factors (column-major), pivots and info of self. */
 static bool factor(const char *op, tl_Tensor *self, const Batch *b, tl_Tensor **out) {
   const tlk_Lapack *lib = lapack(op, self);
   for (int i = 0; i < 3; i++) out[i] = NULL;
@@ -245,8 +245,8 @@ bool tli_op_lu_factor_info(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   return false;
 }
 
-/* x (column-major) becomes the solution of A x = what x holds; of singular
-** matrices it is NaN or infinite. */
+/* Replaces x (column-major), which holds the right side, by the solution of A x = b. For
+** singular matrices it is NaN or infinite. */
 static bool solve_columns(const char *op, tl_Tensor *A, const Batch *b, tl_Tensor *x, int nrhs,
                           tl_Tensor **info) {
   tl_Tensor *lu[3];
@@ -259,7 +259,7 @@ static bool solve_columns(const char *op, tl_Tensor *A, const Batch *b, tl_Tenso
   return ok;
 }
 
-/* Both results, or neither. Steals x. */
+/* Returns both results or neither. Steals x. */
 static bool solved(bool ok, tl_Tensor *x, tl_Tensor **out) {
   out[0] = rows(x);
   if (ok && out[0]) return true;
@@ -276,7 +276,7 @@ bool tli_op_solve_info(tl_Tensor *A, tl_Tensor *B, tl_Tensor **out) {
   return solved(ok, x, out);
 }
 
-/* t, of squares without gaps, becomes a batch of identities. */
+/* Sets t, a dense batch of square matrices, to identities. */
 static bool set_identity(tl_Tensor *t) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   int last = t->ndim - 2;
@@ -299,7 +299,7 @@ bool tli_op_inv_info(tl_Tensor *A, tl_Tensor **out) {
   return solved(ok, x, out);
 }
 
-/* Sign and logarithm of |det| from the factors of one matrix. */
+/* Computes sign and logarithm of |det| from the factors of one matrix. */
 static void log_det(const tl_Tensor *lu, const int *pivots, int n, int64_t offset, double *sign,
                     double *log_abs) {
   *sign = 1;
@@ -322,7 +322,7 @@ static void store_number(tl_Tensor *t, int64_t i, double value) {
     ((double *)tli_data(t))[i] = value;
 }
 
-/* The same of a batch that is not on the CPU. Each exchange of two rows turns the sign. */
+/* The same for a batch that is not on the CPU. Each exchange of two rows flips the sign. */
 static bool log_dets_there(tl_Tensor *lu, tl_Tensor *pivots, tl_Tensor **out) {
   tl_Ints last = {1, (int64_t[]){-1}};
   tl_Scalar one = tli_int(1), end = tli_int(lu->sizes[lu->ndim - 1] + 1);
@@ -391,7 +391,7 @@ tl_Tensor *tli_op_det(tl_Tensor *A) {
   return parts[0];
 }
 
-/* The rows' order after k exchanges: of row i with row pivot[i], counted from 1. */
+/* Computes the order of the rows after k exchanges of row i with row pivot[i], counted from 1. */
 static bool exchange(const int *pivot, int64_t k, int64_t m, int64_t *order) {
   for (int64_t i = 0; i < m; i++) order[i] = i;
   for (int64_t i = 0; i < k; i++) {
@@ -473,7 +473,7 @@ tl_Tensor *tli_op_cholesky_solved(tl_Tensor *B, tl_Tensor *L, bool upper) {
 /* ---- QR ---- */
 
 typedef struct QrPlan {
-  int q_columns; /* of Q that are computed, 0 for mode "r" */
+  int q_columns; /* columns of Q that are computed; 0 for mode "r" */
   int r_rows;
 } QrPlan;
 
@@ -490,7 +490,7 @@ static bool qr_plan(const char *mode, const Batch *b, QrPlan *plan) {
   return true;
 }
 
-/* The upper triangle of the first r_rows rows of a factored (column-major) a. */
+/* Returns the upper triangle of the first r_rows rows of a factored (column-major) a. */
 static tl_Tensor *qr_upper(const tl_Tensor *a, const Batch *b, int r_rows) {
   tl_Tensor *view = swapped(a); /* (..., m, n) */
   if (view == NULL) return NULL;
@@ -504,7 +504,7 @@ static tl_Tensor *qr_upper(const tl_Tensor *a, const Batch *b, int r_rows) {
   return r;
 }
 
-/* The reflectors as the first columns of a (m, columns) column-major matrix. */
+/* Copies the reflectors to the first columns of a (m, columns) column-major matrix. */
 static tl_Tensor *qr_reflectors(const tl_Tensor *a, const Batch *b, int ncolumns) {
   tl_Tensor *q = batch_empty(a, b, (tl_DType)a->dtype, 2, ncolumns, b->m);
   if (q == NULL || !tli_fill(q, tli_int(0))) return tli_release(q), NULL;
@@ -588,7 +588,7 @@ bool tli_op_qr(tl_Tensor *A, const char *mode, tl_Tensor **out) {
 
 static const char stuck[] = "has not converged (does it hold NaN?)";
 
-/* Whether a device's rotations have failed, where LAPACK's sweeps may not. */
+/* Whether a device's Jacobi rotations have not converged; LAPACK on the CPU may. */
 static bool may_converge_here(const tl_Tensor *A) {
   return tli_device(A).type != TL_CPU && tl_error_kind() == TL_EARG;
 }
@@ -618,7 +618,7 @@ static bool svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
   out[1] = out[0] ? batch_empty(A, &b, dtype, 1, b.k, 0) : NULL;
   out[2] = out[1] ? batch_empty(A, &b, dtype, 2, b.n, nv) : NULL;
   bool ok = out[2] != NULL, again = false;
-  if (ok && b.k == 0) { /* nothing to decompose: orthogonal factors are identities */
+  if (ok && b.k == 0) { /* without singular values, the orthogonal factors are identities */
     ok = job != 'A' || (set_identity(out[0]) && set_identity(out[2]));
   } else if (ok && b.count > 0) {
     ok = lib->gesdd(at(A), dtype, job, b.count, b.m, b.n, tli_data(a), tli_data(out[1]),
@@ -673,8 +673,8 @@ static double epsilon(const tl_Tensor *t) { return t->dtype == TL_F32 ? FLT_EPSI
 
 /* ---- least squares ---- */
 
-/* B's columns in a column-major matrix of max(m, n) rows, and one column even
-** if B has none, which gelsd would not take. */
+/* Copies B's columns to a column-major matrix of max(m, n) rows, with at least one column,
+** because gelsd requires one. */
 static tl_Tensor *padded_columns(const tl_Tensor *B, const Batch *b, int64_t nrhs) {
   int64_t ld = b->m > b->n ? b->m : b->n;
   tl_Tensor *x = batch_empty(B, b, (tl_DType)B->dtype, 2, nrhs > 0 ? nrhs : 1, ld);
@@ -690,7 +690,7 @@ static tl_Tensor *padded_columns(const tl_Tensor *B, const Batch *b, int64_t nrh
   return x;
 }
 
-/* Rows [begin, end) of what gelsd wrote, as a matrix (end - begin, nrhs). */
+/* Returns rows [begin, end) of gelsd's output as a matrix (end - begin, nrhs). */
 static tl_Tensor *padded_rows(const tl_Tensor *x, int64_t begin, int64_t end, int64_t nrhs) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS], ld = x->sizes[x->ndim - 1];
   for (int d = 0; d < x->ndim; d++) sizes[d] = x->sizes[d], strides[d] = x->strides[d];
@@ -715,7 +715,7 @@ static tl_Tensor *lstsq_residuals(const tl_Tensor *x, const Batch *b, int64_t nr
   return sums;
 }
 
-/* LAPACK's gelsd prints complaints about NaN and infinity, and may not end. */
+/* Checks for NaN and infinity: gelsd prints complaints about them, and may not terminate. */
 static bool all_finite(const char *op, tl_Tensor *t) {
   bool finite;
   if (!tli_has_values(t)) return true;
@@ -723,8 +723,8 @@ static bool all_finite(const char *op, tl_Tensor *t) {
   return finite || tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op);
 }
 
-/* What gelsd does, on a device that has no such routine: the solution of least norm by the
-** singular values above rcond times the largest. */
+/* Does what gelsd does, on a device without such a routine: the least-norm solution, from the
+** singular values above rcond times the largest one. */
 static bool least_squares_there(tl_Tensor *A, tl_Tensor *B, const Batch *b, double rcond,
                                 tl_Tensor **out) {
   tl_Tensor *usv[3];
@@ -770,7 +770,7 @@ bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **
   int64_t nrhs = B->sizes[B->ndim - 1];
   TL_TRY(all_finite(op, A) && all_finite(op, B));
   if (isnan(rcond)) rcond = epsilon(A) * (b.m > b.n ? b.m : b.n);
-  bool values = tli_has_values(A); /* without them A is taken to have full rank */
+  bool values = tli_has_values(A); /* without values A is assumed to have full rank */
   if (!on_cpu(A) && values && b.count > 0 && b.k > 0) {
     bool mode = tli_set_grad_mode(false), made = least_squares_there(A, B, &b, rcond, out);
     tli_set_grad_mode(mode);

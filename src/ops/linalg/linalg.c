@@ -1,6 +1,6 @@
 /*
-** linalg.c - torch.linalg: derivatives of the factorizations, and what is
-** composed of them. X^T below is the transpose of the last two dimensions.
+** linalg.c - torch.linalg: derivatives of the factorizations, and operators composed of them.
+** X^T below is the transpose of the last two dimensions.
 */
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static tl_Tensor *by_rows(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
   return chain_mul(c, chain_unsqueeze(c, s, -1), a);
 }
 
-/* a's and b's batch dimensions broadcast against each other. */
+/* Broadcasts the batch dimensions of a and b against each other. */
 static bool same_batch(tli_Chain *c, const char *op, tl_Tensor **a, tl_Tensor **b) {
   int na = (*a)->ndim - 2, nb = (*b)->ndim - 2, n = na > nb ? na : nb;
   int64_t sizes[TL_MAX_DIMS];
@@ -39,14 +39,14 @@ static bool same_batch(tli_Chain *c, const char *op, tl_Tensor **a, tl_Tensor **
   return !c->failed;
 }
 
-/* Checks A x = B and makes both one batch; a B of vectors becomes columns. */
+/* Checks A x = B and gives both the same batch; a B of vectors becomes columns. */
 static bool system_of(tli_Chain *c, const char *op, bool left, tl_Tensor **a, tl_Tensor **b,
                       bool *vectors) {
   TL_TRY(check_square(op, *a));
   if ((*a)->dtype != (*b)->dtype)
     return tli_fail(TL_EDTYPE, "%s: expected A and B of one dtype, got %s and %s", op,
                     tl_dtype_name((tl_DType)(*a)->dtype), tl_dtype_name((tl_DType)(*b)->dtype));
-  /* a batch of vectors is what has one dimension less and the same batch */
+  /* B is a batch of vectors if it has one dimension less and the same batch */
   *vectors = (*b)->ndim == 1;
   if ((*b)->ndim == (*a)->ndim - 1 && (*b)->ndim > 1) {
     *vectors = true;
@@ -83,13 +83,14 @@ tl_Tensor *tlo_cholesky(tl_Tensor *A, bool upper) {
   return out[0];
 }
 
-/* X with L^T X = B or L X = B. */
+/* Returns X with L^T X = B or L X = B. */
 static tl_Tensor *triangular(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, bool upper, bool transpose,
                              bool unit) {
   return TLI_STEP(c, tlo_triangular(a, b, upper, transpose, unit));
 }
 
-/* With P the lower triangle of L^T G, its diagonal halved: L^-T (P + P^T) L^-1 / 2. */
+/* With P the lower triangle of L^T G and its diagonal halved, the gradient is L^-T (P + P^T)
+** L^-1 / 2. */
 tl_Tensor *tlo_cholesky_backward(tl_Tensor *grad, tl_Tensor *L) {
   tli_Chain c = {0};
   tl_Tensor *p = chain_tril(&c, chain_matmul(&c, chain_t(&c, L), chain_tril(&c, grad, 0)), 0);
@@ -109,7 +110,8 @@ tl_Tensor *tlo_cholesky_solve(tl_Tensor *B, tl_Tensor *L, bool upper) {
   return tli_chain_end(&c, x);
 }
 
-/* With A = L L^T and S = gA + gA^T, gA = -gB X^T: gL = S L, and U S of U^T U. */
+/* With A = L L^T, gA = -gB X^T and S = gA + gA^T, the gradient of L is S L; that of U in U^T U
+** is U S. */
 bool tlo_cholesky_solve_backward(tl_Tensor *grad, tl_Tensor *L, tl_Tensor *X, bool upper,
                                  tl_Tensor **out) {
   tli_Chain c = {0};
@@ -156,7 +158,7 @@ tl_Tensor *tlo_triangular_other(tl_Tensor *grad, tl_Tensor *A, bool upper, bool 
   return tlo_triangular(A, grad, upper, !transpose, unit);
 }
 
-/* op(A) X = B: dA = -(gB X^T), transposed with A, inside the triangle. */
+/* For op(A) X = B, dA is the triangle of -(gB X^T), transposed if A is. */
 tl_Tensor *tlo_triangular_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *X, bool upper,
                                    bool transpose, bool unit) {
   tli_Chain c = {0};
@@ -197,7 +199,7 @@ bool tlo_lu_factor_ex(tl_Tensor *A, bool pivot, bool check_errors, tl_Tensor **o
   return !check_errors || tli_info_check(out, 3, "linalg.lu_factor", singular);
 }
 
-/* Factors of singular matrices are factors, too. */
+/* Does not check for singular matrices, whose factors are valid as well. */
 bool tlo_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   tl_Tensor *made[3];
   TL_TRY(tlo_lu_factor_info(A, pivot, made));
@@ -207,7 +209,7 @@ bool tlo_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   return true;
 }
 
-/* For derivatives, which are infinite or NaN where a matrix is singular. */
+/* Solves for derivatives, which are infinite or NaN if a matrix is singular. */
 tl_Tensor *tlo_solve_square(tl_Tensor *A, tl_Tensor *B) {
   tl_Tensor *out[2];
   TL_TRY_NULL(tlo_solve_info(A, B, out));
@@ -237,7 +239,7 @@ tl_Tensor *tlo_solve(tl_Tensor *A, tl_Tensor *B, bool left) {
   return out[0];
 }
 
-/* A^-T scaled by the gradient. */
+/* Returns A^-T scaled by the gradient. */
 static tl_Tensor *inverse_transposed(tli_Chain *c, tl_Tensor *a, tl_Tensor *factor) {
   tl_Tensor *wide = chain_unsqueeze(c, chain_unsqueeze(c, factor, -1), -1);
   tl_Tensor *out[2] = {NULL, NULL};
@@ -248,7 +250,7 @@ static tl_Tensor *inverse_transposed(tli_Chain *c, tl_Tensor *a, tl_Tensor *fact
 
 bool tlo_slogdet_torch(tl_Tensor *self, tl_Tensor **out) { return tlo_slogdet(self, out); }
 
-/* The logarithm is a number where the sign is not negative. */
+/* The logarithm is NaN if the sign is negative. */
 tl_Tensor *tlo_logdet(tl_Tensor *self) {
   tli_Chain c = {0};
   tl_Tensor *parts[2] = {NULL, NULL};
@@ -264,9 +266,8 @@ tl_Tensor *tlo_slogdet_backward(tl_Tensor *grad, tl_Tensor *A) {
   return tli_chain_end(&c, inverse_transposed(&c, A, grad));
 }
 
-/* The cofactors of A: with A = U S V^T they are det(U) det(V) U D V^T, where
-** D_i is the product of the other singular values; defined for singular A,
-** too. */
+/* Returns the cofactors of A. With A = U S V^T they are det(U) det(V) U D V^T, where D_i is the
+** product of the other singular values. They are defined for singular A as well. */
 static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
   tl_Tensor *usv[3] = {NULL, NULL, NULL};
   if (c->failed || !tlo_svd_full(a, false, usv)) {
@@ -274,7 +275,7 @@ static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
     return NULL;
   }
   for (int i = 0; i < 3; i++) tli_keep(c, usv[i]);
-  /* rows of copies of S with 1 on the diagonal; their products leave S_i out */
+  /* copies of S as rows, with 1 on the diagonal; the product of row i leaves S_i out */
   tl_Tensor *eye = chain_identity(c, a);
   tl_Tensor *copies = chain_unsqueeze(c, usv[1], -2);
   tl_Tensor *others =
@@ -294,7 +295,7 @@ tl_Tensor *tlo_det_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *det) {
   return tli_chain_end(&c, chain_mul(&c, wide, cofactors(&c, A)));
 }
 
-/* L and U out of lu_factor's one tensor. */
+/* Returns L and U of lu_factor's combined tensor. */
 static tl_Tensor *unit_lower(tli_Chain *c, tl_Tensor *lu) {
   int64_t m = lu->sizes[lu->ndim - 2], n = lu->sizes[lu->ndim - 1], k = m < n ? m : n;
   tl_Tensor *part = TLI_STEP(c, tlo_narrow(lu, -1, 0, k));
@@ -307,7 +308,7 @@ static tl_Tensor *upper_part(tli_Chain *c, tl_Tensor *lu) {
   return chain_triu(c, TLI_STEP(c, tlo_narrow(lu, -2, 0, k)), 0);
 }
 
-/* B = L U square: dB = L^-T (tril(L^T gL, -1) + triu(gU U^T)) U^-T. */
+/* For a square B = L U, dB = L^-T (tril(L^T gL, -1) + triu(gU U^T)) U^-T. */
 static tl_Tensor *lu_square(tli_Chain *c, tl_Tensor *gl, tl_Tensor *gu, tl_Tensor *l,
                             tl_Tensor *u) {
   tl_Tensor *left = chain_tril(c, chain_matmul(c, chain_t(c, l), gl), -1);
@@ -316,13 +317,13 @@ static tl_Tensor *lu_square(tli_Chain *c, tl_Tensor *gl, tl_Tensor *gu, tl_Tenso
   return chain_t(c, triangular(c, u, chain_t(c, inner), true, false, false));
 }
 
-/* a from `begin` to `end` along dim. */
+/* Returns positions `begin` to `end` of a along dim. */
 static tl_Tensor *part(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t begin, int64_t end) {
   return TLI_STEP(c, tlo_narrow(a, dim, begin, end - begin));
 }
 
-/* A = P B. What B has beyond its square part B1 = L1 U1 follows from that part:
-** of a wide one U2 = L^-1 B2, of a tall one L2 = B2 U^-1, and so do gradients. */
+/* A = P B. The part of B beyond its square part B1 = L1 U1 follows from that: U2 = L^-1 B2 if B
+** is wide, L2 = B2 U^-1 if it is tall. So do the gradients. */
 tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *pivots) {
   tli_Chain c = {0};
   int64_t m = LU->sizes[LU->ndim - 2], n = LU->sizes[LU->ndim - 1], k = m < n ? m : n;
@@ -384,7 +385,7 @@ bool tlo_lu(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   return ok;
 }
 
-/* Whether these could be the pivots of lu_factor: one for each row of LU. */
+/* Checks that the pivots have the form of lu_factor's: one for each row of LU. */
 static bool check_pivots(const char *op, const tl_Tensor *LU, const tl_Tensor *pivots) {
   TL_TRY(check_square(op, LU));
   bool fit = pivots->ndim == LU->ndim - 1 && tli_dtype_category((tl_DType)pivots->dtype) == TLI_INT;
@@ -395,7 +396,7 @@ static bool check_pivots(const char *op, const tl_Tensor *LU, const tl_Tensor *p
                   tl_dtype_name((tl_DType)pivots->dtype));
 }
 
-/* A X = B, or A^T X = B, for A = P L U. */
+/* Solves A X = B, or A^T X = B, for A = P L U. */
 static tl_Tensor *lu_columns(tli_Chain *c, tl_Tensor *lu, tl_Tensor *p, tl_Tensor *b,
                              bool transposed) {
   if (!transposed) {
@@ -417,7 +418,7 @@ tl_Tensor *tlo_lu_solve(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B, bool lef
     c.failed = true;
   else if (left)
     x = lu_columns(&c, LU, p, B, adjoint);
-  else /* the same system transposed */
+  else /* solves the transposed system */
     x = chain_t(&c, lu_columns(&c, LU, p, chain_t(&c, B), !adjoint));
   return tli_chain_end(&c, x);
 }
@@ -467,12 +468,12 @@ tl_Tensor *tlo_ldl_solve(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B, bool he
 
 /* ---- QR ---- */
 
-/* The strict lower triangle reflected upwards. */
+/* Copies the strict lower triangle to the upper one. */
 static tl_Tensor *symmetric_lower(tli_Chain *c, tl_Tensor *m) {
   return chain_add(c, chain_tril(c, m, 0), chain_t(c, chain_tril(c, m, -1)));
 }
 
-/* m >= n: (gQ + Q copyltu(R gR^T - gQ^T Q)) R^-T (Walter and Lehmann 2012). */
+/* For m >= n: (gQ + Q copyltu(R gR^T - gQ^T Q)) R^-T (Walter and Lehmann 2012). */
 static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
   tl_Tensor *m =
       chain_sub(c, chain_matmul(c, r, chain_t(c, gr)), chain_matmul(c, chain_t(c, gq), q));
@@ -480,7 +481,7 @@ static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor 
   return chain_t(c, triangular(c, r, chain_t(c, rhs), true, false, false));
 }
 
-/* m < n: A = [X | Y] with X square, R = [U | V]; Y = Q V adds to gQ. */
+/* For m < n: A = [X | Y] with X square, R = [U | V]; Y = Q V contributes to gQ. */
 static tl_Tensor *qr_wide(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
   int64_t m = r->sizes[r->ndim - 2], n = r->sizes[r->ndim - 1];
   tl_Tensor *u = TLI_STEP(c, tlo_narrow(r, -1, 0, m)),
@@ -517,7 +518,7 @@ bool tlo_svd(tl_Tensor *A, bool full_matrices, tl_Tensor **out) {
   return tlo_svd_full(A, full_matrices, out);
 }
 
-/* 1 / (s_j^2 - s_i^2) off the diagonal, 0 on it. */
+/* Returns 1 / (s_j^2 - s_i^2) off the diagonal and 0 on it. */
 static tl_Tensor *gaps(tli_Chain *c, tl_Tensor *squares, tl_Tensor *eye) {
   tl_Tensor *e = chain_sub(c, chain_unsqueeze(c, squares, -2), chain_unsqueeze(c, squares, -1));
   tl_Tensor *safe = chain_add(c, e, eye);
@@ -528,12 +529,12 @@ static tl_Tensor *antisymmetric(tli_Chain *c, tl_Tensor *m) {
   return chain_sub(c, m, chain_t(c, m));
 }
 
-/* The sum of what there is of both. */
+/* Returns the sum of a and b; either may be NULL. */
 static tl_Tensor *plus(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
   return a && b ? chain_add(c, a, b) : a ? a : b;
 }
 
-/* (I - Q Q^T) g / S: what lies outside of the space of Q. */
+/* Returns (I - Q Q^T) g / S: the part outside of the space of Q. */
 static tl_Tensor *outside(tli_Chain *c, tl_Tensor *g, tl_Tensor *q, tl_Tensor *s) {
   tl_Tensor *inside = chain_matmul(c, q, chain_matmul(c, chain_t(c, q), g));
   return chain_div(c, chain_sub(c, g, inside), chain_unsqueeze(c, s, -2));
@@ -544,8 +545,8 @@ static tl_Tensor *turned(tli_Chain *c, tl_Tensor *f, tl_Tensor *q, tl_Tensor *g)
   return chain_mul(c, f, antisymmetric(c, chain_matmul(c, chain_t(c, q), g)));
 }
 
-/* U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T plus what lies outside
-** of the spaces of U and V; of full matrices the first columns count. */
+/* U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T, plus the parts outside of the
+** spaces of U and V. Only the first columns of full matrices count. */
 tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
                             tl_Tensor *S, tl_Tensor *Vh) {
   tli_Chain c = {0};
@@ -566,7 +567,7 @@ tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Ten
   return tli_chain_end(&c, result);
 }
 
-/* Without vectors zeros stand in their place. */
+/* Without compute_uv, U and V are zeros. */
 bool tlo_svd_torch(tl_Tensor *self, bool some, bool compute_uv, tl_Tensor **out) {
   tli_Chain c = {0};
   out[0] = out[1] = out[2] = NULL;

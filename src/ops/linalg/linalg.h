@@ -1,12 +1,12 @@
 /*
-** linalg.h - steps and checks that operators on matrices have in common, see chain.h.
+** linalg.h - steps and checks that operators on matrices share, see chain.h.
 */
 #ifndef TLI_LINALG_H
 #define TLI_LINALG_H
 
 #include "ops/chain.h"
 
-/* Identity matrices that broadcast with a's. */
+/* Returns identity matrices that broadcast with a. */
 static inline tl_Tensor *chain_identity(tli_Chain *c, const tl_Tensor *a) {
   int64_t n = a->sizes[a->ndim - 1];
   return TLI_STEP(c, tlo_eye(n, n, (tl_DType)a->dtype, tli_device(a)));

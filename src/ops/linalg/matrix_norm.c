@@ -1,6 +1,5 @@
 /*
-** matrix_norm.c - norms of matrices, and the condition numbers that are made
-** of them.
+** matrix_norm.c - norms of matrices, and condition numbers, which are products of norms.
 */
 #include <math.h>
 #include <string.h>
@@ -11,15 +10,15 @@ tl_Tensor *tlo_vector_norm(tl_Tensor *x, tl_Scalar ord, tl_Ints dim, bool keepdi
   return tlo_norm(x, ord, dim, keepdim, dtype);
 }
 
-/* max or min over one dimension. */
+/* Returns the maximum or minimum over one dimension. */
 static tl_Tensor *extreme(tli_Chain *c, tl_Tensor *a, int64_t dim, bool keepdim, bool largest) {
   tl_Ints dims = {1, &dim};
   if (largest && a && a->sizes[dim < 0 ? dim + a->ndim : dim] == 0)
-    return chain_sum(c, a, dim, keepdim); /* norms of nothing are 0 */
+    return chain_sum(c, a, dim, keepdim); /* norms of empty matrices are 0 */
   return TLI_STEP(c, largest ? tlo_amax(a, dims, keepdim) : tlo_amin(a, dims, keepdim));
 }
 
-/* Sums of magnitudes along `along`, then the largest over the other one. */
+/* Returns the largest or smallest, along `other`, of the sums of magnitudes along `along`. */
 static tl_Tensor *sum_norm(tli_Chain *c, tl_Tensor *a, int along, int other, bool keepdim,
                            bool largest) {
   tl_Tensor *sums = chain_sum(c, TLI_STEP(c, tlo_abs(a)), along, keepdim);
@@ -27,7 +26,7 @@ static tl_Tensor *sum_norm(tli_Chain *c, tl_Tensor *a, int along, int other, boo
   return extreme(c, sums, dim, keepdim, largest);
 }
 
-/* A norm of singular values of the matrices in dims d0 and d1. */
+/* Returns a norm that depends on the singular values of the matrices in dimensions d0 and d1. */
 static tl_Tensor *singular_norm(tli_Chain *c, tl_Tensor *a, int d0, int d1, bool keepdim,
                                 const char *ord) {
   tl_Tensor *m = TLI_STEP(
@@ -40,7 +39,7 @@ static tl_Tensor *singular_norm(tli_Chain *c, tl_Tensor *a, int d0, int d1, bool
   return chain_unsqueeze(c, chain_unsqueeze(c, r, low), high);
 }
 
-/* Whether it is the name of a matrix norm; `what` is the argument. */
+/* Checks the name of a matrix norm; `what` is the argument's name. */
 static bool check_order(const char *what, const char *ord) {
   static const char *const orders[] = {"fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"};
   for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
@@ -81,7 +80,7 @@ static tl_Tensor *named_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool ke
   return tlo_matrix_norm(A, ord, dim.v ? dim : last, keepdim, dtype);
 }
 
-/* A matrix norm's number as its name; `what` is the argument. */
+/* Returns the name of a norm that is given as a number; `what` is the argument's name. */
 static const char *order_name(const char *what, tl_Scalar ord) {
   double p = tli_to_double(ord);
   if (isinf(p)) return p > 0 ? "inf" : "-inf";

@@ -9,7 +9,7 @@ tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
   tli_Chain c = {0};
   TL_TRY_NULL(check_square("linalg.matrix_power", A));
   if (n == 0) {
-    /* made of A, so that its gradient is there: zero */
+    /* computed from A, so that A's gradient exists and is zero */
     tl_Tensor *zeros = TLI_STEP(&c, tlo_fill(A, tli_int(0)));
     return tli_chain_end(&c, chain_add(&c, zeros, chain_identity(&c, A)));
   }
@@ -22,7 +22,7 @@ tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
   return tli_chain_end(&c, result);
 }
 
-/* The largest sum of magnitudes in a column of any of the matrices. */
+/* Computes the largest 1-norm of the matrices. */
 static bool one_norm(tl_Tensor *A, double *norm) {
   tli_Chain c = {0};
   bool mode = tli_set_grad_mode(false);
@@ -68,7 +68,7 @@ static tl_Tensor *matrix_exp(tl_Tensor *A) {
   return result;
 }
 
-/* Half types are solved for in float32. */
+/* Half types are computed in float32. */
 tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
   TL_TRY_NULL(check_square("linalg.matrix_exp", A));
   tl_DType dtype = (tl_DType)A->dtype;
@@ -81,7 +81,7 @@ tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
   return tli_chain_end(&c, chain_to(&c, result, dtype));
 }
 
-/* The cheapest order by dynamic programming (Cormen et al., section 15.2). */
+/* Multiplies in the cheapest order, found by dynamic programming (Cormen et al., section 15.2). */
 #define MULTI_MAX 32
 
 static tl_Tensor *multi(tli_Chain *c, tl_Tensor **m, int (*split)[MULTI_MAX], int i, int j) {

@@ -1,6 +1,6 @@
 /*
-** pinv.c - pseudo-inverse, rank and least squares: what depends on which of the
-** singular values count as zero.
+** pinv.c - pseudo-inverse, rank and least squares, which depend on the singular values that
+** count as zero.
 */
 #include <float.h>
 #include <math.h>
@@ -14,9 +14,9 @@ static bool check_matrices(const char *op, const tl_Tensor *A, bool hermitian) {
                           hermitian ? "square" : "batches of", tli_sizes_str(A));
 }
 
-/* ---- what counts as zero ---- */
+/* ---- the tolerance ---- */
 
-/* rtol unless given: max(m, n) times epsilon, but 0 where atol is above 0. */
+/* Returns the default rtol: max(m, n) times epsilon, but 0 if atol is positive. */
 static tl_Tensor *usual_rtol(tli_Chain *c, const tl_Tensor *A, tl_Tensor *atol) {
   int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
   double epsilon = A->dtype == TL_F64 ? DBL_EPSILON : FLT_EPSILON;
@@ -26,8 +26,8 @@ static tl_Tensor *usual_rtol(tli_Chain *c, const tl_Tensor *A, tl_Tensor *atol) 
   return TLI_STEP(c, tlo_where(given, zero, usual));
 }
 
-/* Which of the magnitudes s (..., k) are above atol and above rtol times the
-** largest of their matrix. */
+/* Returns which of the magnitudes s (..., k) exceed atol and rtol times the largest one of
+** their matrix. */
 static tl_Tensor *nonzero(tli_Chain *c, const tl_Tensor *A, tl_Tensor *s, tl_Tensor *atol,
                           tl_Tensor *rtol) {
   int64_t last = -1;
@@ -40,7 +40,7 @@ static tl_Tensor *nonzero(tli_Chain *c, const tl_Tensor *A, tl_Tensor *s, tl_Ten
   return TLI_STEP(c, tlo_gt(s, limit));
 }
 
-/* 1 / s where it is not zero, else 0. */
+/* Returns 1 / s, or 0 where s counts as zero. */
 static tl_Tensor *inverse_values(tli_Chain *c, tl_Tensor *s, tl_Tensor *mask) {
   tl_Tensor *one = chain_number(c, 1), *zero = chain_number(c, 0);
   tl_Tensor *safe = TLI_STEP(c, tlo_where(mask, s, one));
@@ -61,7 +61,7 @@ tl_Tensor *tlo_matrix_rank(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol, bool 
 
 /* ---- pseudo-inverse ---- */
 
-/* V diag(1/S) U^T, without what counts as zero. */
+/* Computes V diag(1/S) U^T without the singular values that count as zero. */
 static tl_Tensor *pinv_general(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
   tl_Tensor *usv[3] = {NULL, NULL, NULL};
   tli_Chain c = {0};
@@ -72,7 +72,7 @@ static tl_Tensor *pinv_general(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
   return tli_chain_end(&c, chain_t(&c, chain_matmul(&c, u, usv[2])));
 }
 
-/* V diag(1/L) V^T by eigenvalues. */
+/* Computes V diag(1/L) V^T from the eigenvalues. */
 static tl_Tensor *pinv_hermitian(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
   tl_Tensor *lv[2] = {NULL, NULL};
   tli_Chain c = {0};
@@ -126,8 +126,8 @@ tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
 
 /* ---- least squares ---- */
 
-/* X = pinv(A) B, and of the residuals R = |A X - B|^2 what A and B do to them
-** beside X, at whose best they do not change. */
+/* The gradients through X = pinv(A) B, and through the residuals R = |A X - B|^2, where X
+** counts as constant because the residuals are minimal at X. */
 bool tlo_lstsq_backward(tl_Tensor *gX, tl_Tensor *gR, tl_Tensor *A, tl_Tensor *B, tl_Tensor *X,
                         tl_Tensor **out) {
   tli_Chain c = {0};
@@ -163,7 +163,7 @@ static bool check_driver(const char *driver) {
                   driver);
 }
 
-/* An empty tensor in place of a result. */
+/* Replaces a result by an empty tensor. */
 static bool leave_out(tl_Tensor **result, tl_DType dtype) {
   tl_Tensor *empty = tli_empty(dtype, tli_device(*result), 1, (int64_t[]){0});
   if (empty == NULL) return false;
@@ -172,7 +172,7 @@ static bool leave_out(tl_Tensor **result, tl_DType dtype) {
   return true;
 }
 
-/* All drivers are computed as gelsd; what the others do not tell is left out. */
+/* All drivers are computed like gelsd; results that a driver does not provide are empty. */
 bool tlo_lstsq(tl_Tensor *A, tl_Tensor *B, double rcond, const char *driver, tl_Tensor **out) {
   for (int i = 0; i < 4; i++) out[i] = NULL;
   TL_TRY(check_driver(driver) && check_matrices("linalg.lstsq", A, false));

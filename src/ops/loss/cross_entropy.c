@@ -1,6 +1,6 @@
 /*
-** cross_entropy.c - losses of labels. Predictions are (N, C, ...); those of one
-** sample, (C), get a batch of one.
+** cross_entropy.c - losses of labels. Predictions are (N, C, ...); predictions of one sample,
+** (C), get a batch dimension.
 */
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static tlk_Classes classes_of(const int64_t *sizes, int ndim, const tl_Tensor *t
   return k;
 }
 
-/* All in the type that is computed in, row-major. */
+/* All are row-major in the compute type. */
 typedef struct Operands {
   tl_Tensor *input, *target, *weight;
 } Operands;
@@ -60,7 +60,7 @@ bool tli_op_class_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight, i
   return ok;
 }
 
-/* The sum of n elements. */
+/* Sums n elements. */
 static bool sum_of(tl_Tensor *out, const void *in, int64_t n) {
   tl_DType dtype = (tl_DType)out->dtype;
   tlk_Array from = {(void *)(uintptr_t)in, dtype};
@@ -68,7 +68,7 @@ static bool sum_of(tl_Tensor *out, const void *in, int64_t n) {
                  .out = tli_array(out), .in = from, .outer = 1, .n = n, .inner = 1);
 }
 
-/* Each element of out becomes the quotient of two numbers. */
+/* Sets each element of out to a / b, two numbers. */
 static bool fill_quotient(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b) {
   tli_Iter it = {.nargs = 3, .ndim = 1, .numel = out->numel, .sizes = {out->numel}};
   tl_Tensor *all[] = {out, a, b};
@@ -104,7 +104,8 @@ bool tli_op_class_total(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
   return tli_chain_end_all(&c, out, 3);
 }
 
-/* The gradient of in, of that shape. `input` and norm only count for logits. */
+/* Computes the gradient of the input, of shape `size`. `input` and norm are used only for
+** logits. */
 static tl_Tensor *run_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *target,
                                tl_Tensor *weight, tl_Tensor *norm, tl_Ints size, int64_t ignore,
                                bool logits) {
@@ -137,7 +138,7 @@ tl_Tensor *tlo_class_pick(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight
   return out[0];
 }
 
-/* While a graph is recorded: through log_softmax, operator by operator. */
+/* While a graph is recorded, computes through log_softmax, operator by operator. */
 tl_Tensor *tlo_class_loss_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *target,
                                    tl_Tensor *weight, tl_Tensor *norm, int64_t ignore_index,
                                    bool logits) {
@@ -154,7 +155,7 @@ tl_Tensor *tlo_class_loss_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_
   return tli_chain_end(&c, spread);
 }
 
-/* What each sample has of the gradient of the sum, or, with a count, of the mean. */
+/* Computes each sample's share of the gradient of the sum or, with a count, of the mean. */
 static tl_Tensor *chain_shares(tli_Chain *c, tl_Tensor *grad, tl_Tensor *count, tl_Tensor *target) {
   tl_Ints sizes = {target->ndim, target->sizes};
   bool recorded = tli_recording(&grad, 1);
@@ -217,13 +218,13 @@ static bool check_labels(const char *op, const tl_Tensor *input, const tl_Tensor
                   tli_sizes_str(target));
 }
 
-/* sum / number of what counts, in sum's dtype. */
+/* Divides sum by the total weight, in sum's dtype. */
 static tl_Tensor *chain_share(tli_Chain *c, tl_Tensor *sum, tl_Tensor *weights) {
   tl_Tensor *count = chain_total(c, weights);
   return chain_div(c, sum, TLI_STEP(c, tlo_to_dtype(count, (tl_DType)sum->dtype)));
 }
 
-/* The loss of one element by one brought to what reduction says. */
+/* Reduces the elementwise loss as `reduction` says. */
 static tl_Tensor *chain_weighted(tli_Chain *c, tl_Tensor *loss, tl_Tensor *weights,
                                  const char *reduction) {
   if (c->failed || strcmp(reduction, "mean") != 0) return chain_reduced(c, loss, reduction);
@@ -231,8 +232,8 @@ static tl_Tensor *chain_weighted(tli_Chain *c, tl_Tensor *loss, tl_Tensor *weigh
   return c->failed ? NULL : chain_share(c, sum, weights);
 }
 
-/* The share of all classes in a smoothed label: -sum of weight * log-probability
-** over the classes, 0 where the label does not count. */
+/* The part of a smoothed label that all classes share: -sum of weight * log-probability over
+** the classes, 0 for ignored labels. */
 static tl_Tensor *chain_smooth(tli_Chain *c, tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
                                int64_t ignore) {
   tl_Tensor *log = TLI_STEP(c, tlo_log_softmax_along(input, 1));
@@ -247,7 +248,7 @@ static tl_Tensor *chain_smooth(tli_Chain *c, tl_Tensor *input, tl_Tensor *target
   return TLI_STEP(c, tlo_masked_fill(all, ignored, zero));
 }
 
-/* With a batch of one added if there is none. */
+/* Adds a batch dimension if there is none; returns whether it did. */
 static bool batched(tli_Chain *c, tl_Tensor **input, tl_Tensor **target) {
   if ((*input)->ndim > 1) return false;
   *input = TLI_STEP(c, tlo_unsqueeze(*input, 0));
@@ -255,7 +256,7 @@ static bool batched(tli_Chain *c, tl_Tensor **input, tl_Tensor **target) {
   return true;
 }
 
-/* The loss without reduction keeps the target's shape. */
+/* Gives a loss without reduction the target's shape. */
 static tl_Tensor *chain_unbatched(tli_Chain *c, tl_Tensor *loss, bool single,
                                   const char *reduction) {
   if (!single || strcmp(reduction, "none") != 0) return loss;
@@ -280,7 +281,8 @@ static tl_Tensor *label_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
     smooth = chain_scale(&c, smooth, smoothing / (double)input->sizes[1]);
     loss = chain_add(&c, chain_scale(&c, loss, 1 - smoothing), smooth);
   }
-  const char *title = !c.failed && input->ndim > 2 ? "NllLoss2D" : "NllLoss"; /* PyTorch's */
+  /* PyTorch's name of the node */
+  const char *title = !c.failed && input->ndim > 2 ? "NllLoss2D" : "NllLoss";
   loss = tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
   if (smoothing <= 0) tli_entitle(loss, title, count);
   return loss;
@@ -302,7 +304,7 @@ tl_Tensor *tlo_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
   return label_loss(input, target, weight, ignore_index, reduction, false, 0);
 }
 
-/* Targets that are probabilities of input's shape. */
+/* Computes the loss for targets that are probabilities of input's shape. */
 static tl_Tensor *probability_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
                                    const char *reduction, double smoothing) {
   tli_Chain c = {0};
@@ -323,7 +325,7 @@ static tl_Tensor *probability_loss(tl_Tensor *input, tl_Tensor *target, tl_Tenso
   loss = tli_chain_end(&c, chain_reduced(&c, loss, reduction));
   bool divided = strcmp(reduction, "mean") == 0 && input->numel > 0;
   if (strcmp(reduction, "none") != 0)
-    tli_entitle(loss, divided ? "Div" : "Neg", count); /* PyTorch's */
+    tli_entitle(loss, divided ? "Div" : "Neg", count); /* PyTorch's name of the node */
   return loss;
 }
 
@@ -347,7 +349,7 @@ tl_Tensor *tlo_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
 
 /* ---- margins ---- */
 
-/* margin - input[target] + input, at least 0, without the target itself. */
+/* Computes margin - input[target] + input, at least 0, without the target itself. */
 static tl_Tensor *chain_margins(tli_Chain *c, tl_Tensor *input, tl_Tensor *labels, double margin) {
   tl_Tensor *own = TLI_STEP(c, tlo_gather(input, 1, labels));
   tl_Tensor *excess = chain_at_least(c, chain_plus(c, chain_sub(c, input, own), margin), 0);
@@ -360,7 +362,8 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   if (p != 1 && p != 2)
     return tli_fail_null(TL_EARG, "multi_margin_loss: p: expected 1 or 2, got %" PRId64, p);
   tli_Chain c = {0};
-  bool listed = target->ndim == 1; /* so is the loss, of one sample too */
+  /* then the loss is one-dimensional as well, also for one sample */
+  bool listed = target->ndim == 1;
   if (input->ndim == 0) input = chain_unsqueeze(&c, input, 0);
   if (!c.failed && input->ndim == 1 && listed) input = chain_unsqueeze(&c, input, 0);
   if (c.failed || !check_classes("multi_margin_loss", input, weight) ||
@@ -382,8 +385,8 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   return tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
 }
 
-/* For labels (N, C) ended by -1: which of them count, and 1 in their place
-** where they do not. */
+/* For labels (N, C) terminated by -1, returns which of them count, and replaces the others by
+** 1. */
 static tl_Tensor *chain_counting(tli_Chain *c, tl_Tensor **labels) {
   tl_Tensor *ends = chain_equals(c, *labels, -1);
   tl_Tensor *before = TLI_STEP(c, tlo_cumsum(ends, 1, TL_I64));

@@ -1,6 +1,6 @@
 /*
-** ctc.c - connectionist temporal classification. Targets become one row per
-** sample, lengths int64 tensors; the sums over alignments are the kernel's.
+** ctc.c - connectionist temporal classification. Targets are converted to one row for each
+** sample, and lengths to int64 tensors; the kernel computes the sums over alignments.
 */
 #include <string.h>
 
@@ -36,7 +36,7 @@ bool tli_op_ctc_core(tl_Tensor *log_probs, tl_Tensor *targets, tl_Tensor *input_
   return ok;
 }
 
-/* The gradient with 0 where a loss is infinite. */
+/* Sets the gradient to 0 where the loss is infinite. */
 static tl_Tensor *chain_finite_only(tli_Chain *c, tl_Tensor *grad, tl_Tensor *loss) {
   tl_Tensor *infinite = TLI_STEP(c, tlo_isinf(loss));
   return chain_masked_fill(c, grad, infinite, 0);
@@ -84,7 +84,7 @@ static bool check_lengths(const char *what, const tl_Tensor *lengths, int64_t n,
   return true;
 }
 
-/* Targets given one after the other, as rows of `longest`. */
+/* Converts concatenated targets to rows of `longest` labels. */
 static tl_Tensor *target_rows(const tl_Tensor *list, const int64_t *lengths, int64_t n) {
   int64_t longest = 0;
   for (int64_t i = 0; i < n; i++)
@@ -112,7 +112,7 @@ static bool check_targets(const tl_Tensor *rows, const int64_t *lengths, int64_t
   return true;
 }
 
-/* Integers on the CPU, row-major int64: they are read to check them. */
+/* Converts integers to row-major int64 on the CPU, where they are checked. */
 static tl_Tensor *chain_integers(tli_Chain *c, const char *what, tl_Tensor *t) {
   if (c->failed) return NULL;
   if (tli_dtype_category((tl_DType)t->dtype) != TLI_INT) {

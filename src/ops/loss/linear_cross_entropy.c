@@ -1,13 +1,13 @@
 /*
-** linear_cross_entropy.c - see linear_cross_entropy.lua. What belongs to a chunk is released
-** before the next one is computed, so that at no time there are all logits.
+** linear_cross_entropy.c - see linear_cross_entropy.lua. The tensors of a chunk are released
+** before the next chunk is computed, so the logits of only one chunk are in memory.
 */
 #include <string.h>
 
 #include "ops/loss/loss.h"
 
 #define OP "linear_cross_entropy"
-#define CHUNK_ELEMENTS (1 << 22) /* logits in a chunk, unless the caller says how many rows */
+#define CHUNK_ELEMENTS (1 << 22) /* logits in a chunk unless the caller gives a number of rows */
 
 static tl_DType wide(const tl_Tensor *t) { return t->dtype == TL_F64 ? TL_F64 : TL_F32; }
 
@@ -27,7 +27,7 @@ static bool done(tli_Chain *c) {
 
 /* ---- the loss ---- */
 
-/* Rows [first, end) of the loss, the weights and the norm. */
+/* Computes rows [first, end) of the loss, the weights and the norm. */
 static bool chunk_loss(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *bias, tl_Tensor *target,
                        tl_Tensor *weight, int64_t ignore, int64_t first, int64_t end,
                        tl_Tensor *const *out) {
@@ -66,11 +66,11 @@ bool tli_op_linear_class_loss(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *bi
 typedef struct Backward {
   tl_Tensor *grad, *input, *linear, *bias, *target, *weight, *norm; /* borrowed */
   int64_t ignore;
-  bool want[3];      /* of input, linear, bias */
-  tl_Tensor *out[3]; /* owned; NULL at first */
+  bool want[3];      /* whether the gradients of input, linear, bias are wanted */
+  tl_Tensor *out[3]; /* owned; NULL initially */
 } Backward;
 
-/* A chunk's share of a sum over all chunks. It is the sum itself where there is none yet. */
+/* Adds a chunk's contribution to a sum; the first one becomes the sum. */
 static bool add_share(tl_Tensor **sum, tl_Tensor *share) {
   if (*sum) return share && tlo_add_(*sum, share, tli_int(1));
   return share && (*sum = tli_retain(share)) != NULL;
@@ -98,7 +98,7 @@ static bool chunk_backward(Backward *b, int64_t first, int64_t end, tl_Tensor **
   return done(&c);
 }
 
-/* While a graph is recorded: all rows at once. */
+/* While a graph is recorded, computes all rows together. */
 bool tlo_linear_class_loss_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *linear,
                                     tl_Tensor *bias, tl_Tensor *target, tl_Tensor *weight,
                                     tl_Tensor *norm, int64_t ignore, int64_t rows, bool want_input,
@@ -130,7 +130,7 @@ bool tlo_linear_class_loss_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor
   return ok;
 }
 
-/* ---- what users call ---- */
+/* ---- the public operator ---- */
 
 /* linear_weight is (C, in), or (C, d..., in) for a loss at each of the places d... */
 static bool check(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tensor *target,
@@ -154,7 +154,7 @@ static bool check(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tens
   return true;
 }
 
-/* Logits (N, C, d...) of a layer whose weight is (C, d..., in). */
+/* Computes logits (N, C, d...) of a layer whose weight is (C, d..., in). */
 static tl_Tensor *chain_logits_at(tli_Chain *c, tl_Tensor *input, tl_Tensor *linear,
                                   tl_Tensor *bias) {
   int64_t sizes[TL_MAX_DIMS] = {input->sizes[0]}, rows = 1;
@@ -176,7 +176,8 @@ static tl_Tensor *plain(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *target, 
       &c, TLI_STEP(&c, tlo_cross_entropy(logits, target, weight, ignore, reduction, smoothing)));
 }
 
-/* Whether the chunks can do it; what they cannot, and what is wrong, goes the plain way. */
+/* Whether chunks can compute this call; other calls, including wrong ones, use the separate
+** operators. */
 static bool fits(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tensor *target,
                  const tl_Tensor *weight, double smoothing) {
   bool labels = tli_dtype_category((tl_DType)target->dtype) == TLI_INT &&

@@ -1,6 +1,6 @@
 /*
-** loss.c - losses and distances that are more than one expression. The one for
-** labels is fused with the softmax before it: no log-probabilities are kept.
+** loss.c - losses and distances that are more than one expression. The loss of labels is fused
+** with the softmax before it, so no log-probabilities are stored.
 */
 #include "ops/loss/loss.h"
 
@@ -40,7 +40,7 @@ tl_Tensor *tlo_huber_loss(tl_Tensor *input, tl_Tensor *target, const char *reduc
                        chain_reduced(&c, TLI_STEP(&c, tlo_huber(difference, delta)), reduction));
 }
 
-/* log(target!) by Stirling's formula; 0 for targets up to 1. */
+/* Computes log(target!) by Stirling's formula; 0 for targets up to 1. */
 static tl_Tensor *chain_stirling(tli_Chain *c, tl_Tensor *target) {
   tl_Tensor *log = TLI_STEP(c, tlo_log(target));
   tl_Tensor *sum = chain_sub(c, chain_mul(c, target, log), target);
@@ -64,7 +64,7 @@ tl_Tensor *tlo_poisson_nll_loss(tl_Tensor *input, tl_Tensor *target, bool log_in
   return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
 }
 
-/* The larger of t and a number in value; its gradient is t's throughout. */
+/* Returns max(t, least), but with t's gradient everywhere. */
 static tl_Tensor *chain_floor_value(tli_Chain *c, tl_Tensor *t, double least) {
   bool mode = tli_set_grad_mode(false);
   tl_Tensor *floored = chain_at_least(c, t, least);
@@ -72,7 +72,7 @@ static tl_Tensor *chain_floor_value(tli_Chain *c, tl_Tensor *t, double least) {
   return TLI_STEP(c, tlo_straight_through(floored, t));
 }
 
-/* var, of the input's sizes or 1 in each dimension, with a last one if it lacks that. */
+/* Returns var with a last dimension; its sizes are the input's, or 1 in some dimensions. */
 static tl_Tensor *variance_for(tl_Tensor *input, tl_Tensor *var) {
   bool same = var->ndim == input->ndim;
   for (int d = 0; same && d < var->ndim; d++)
@@ -89,7 +89,7 @@ static tl_Tensor *variance_for(tl_Tensor *input, tl_Tensor *var) {
 
 tl_Tensor *tlo_gaussian_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *var, bool full,
                                  double eps, const char *reduction) {
-  double least = 0; /* what a device has is not waited for */
+  double least = 0; /* on a device, checking would require waiting */
   if (tli_device(var).type == TL_CPU) TL_TRY_NULL(tli_smallest(var, &least));
   if (least < 0)
     return tli_fail_null(TL_EARG, "gaussian_nll_loss: var: expected no negative numbers");
@@ -155,7 +155,7 @@ tl_Tensor *tlo_kl_div(tl_Tensor *input, tl_Tensor *target, const char *reduction
   double batch = input->ndim > 0 ? (double)input->sizes[0] : 1;
   uint64_t count = tli_node_count();
   tl_Tensor *mean = tli_chain_end(&c, chain_scale(&c, chain_total(&c, loss), 1 / batch));
-  tli_entitle(mean, "Div", count); /* as PyTorch calls it */
+  tli_entitle(mean, "Div", count); /* PyTorch's name of the node */
   return mean;
 }
 
@@ -172,8 +172,7 @@ tl_Tensor *tlo_multilabel_soft_margin_loss(tl_Tensor *input, tl_Tensor *target, 
 
 /* ---- distances ---- */
 
-/* The product of x1 and x2 scaled to norm 1; norms count as at least eps, in
-** value only. */
+/* The product of x1 and x2, each normalised; norms are clamped to at least eps in value only. */
 tl_Tensor *tlo_cosine_similarity(tl_Tensor *x1, tl_Tensor *x2, int64_t dim, double eps) {
   int ndim;
   int64_t sizes[TL_MAX_DIMS];

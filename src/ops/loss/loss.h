@@ -1,5 +1,5 @@
 /*
-** loss.h - steps that losses have in common, see chain.h.
+** loss.h - steps that losses share, see chain.h.
 */
 #ifndef TLI_LOSS_H
 #define TLI_LOSS_H
@@ -25,7 +25,7 @@ static inline tl_Tensor *chain_at_least(tli_Chain *c, tl_Tensor *t, double least
 static inline tl_Tensor *chain_where(tli_Chain *c, tl_Tensor *mask, tl_Tensor *a, tl_Tensor *b) {
   return TLI_STEP(c, tlo_where(mask, a, b));
 }
-/* Whether elements equal a number. */
+/* Returns whether each element equals a number. */
 static inline tl_Tensor *chain_equals(tli_Chain *c, tl_Tensor *t, int64_t value) {
   tl_Tensor *number = TLI_STEP(c, tli_number(tli_int(value)));
   return TLI_STEP(c, tlo_eq(t, number));

@@ -1,9 +1,8 @@
 /*
-** einsum.c - sums of products after an equation. Every operand is brought to
-** one order of dimensions: those of the ellipsis, then a dimension for each
-** letter, of size 1 where the operand lacks it. Operands are then multiplied
-** from the left; a dimension is summed with the last operand that has it, so
-** that each step is one batched matrix product.
+** einsum.c - sums of products given by an equation. Every operand is brought to a common order
+** of dimensions: those of the ellipsis, then one dimension for each letter, of size 1 if the
+** operand lacks it. Operands are multiplied from left to right. A dimension is summed at the
+** last operand that has it, so each step is one batched matrix product.
 */
 #include <ctype.h>
 #include <string.h>
@@ -26,10 +25,10 @@ typedef struct Plan {
   Labels *operands; /* owned */
   Labels output;
   bool has_output;
-  int nellipsis;         /* dimensions that the ellipsis stands for, at most */
+  int nellipsis;         /* the most dimensions that the ellipsis stands for */
   int ndim;              /* of the common order */
-  int at[LETTERS];       /* a letter's dimension in it; -1: not used */
-  int last[TL_MAX_DIMS]; /* the last operand that has a dimension, noperands: the result does */
+  int at[LETTERS];       /* a letter's dimension in the common order; -1: not used */
+  int last[TL_MAX_DIMS]; /* the last operand that has a dimension; noperands: the result has it */
 } Plan;
 
 static bool bad(const Plan *p, const char *why, char c) {
@@ -37,7 +36,7 @@ static bool bad(const Plan *p, const char *why, char c) {
   return tli_fail(TL_EARG, "einsum: equation \"%s\": %s", p->equation, why);
 }
 
-/* Reads letters up to `,`, `-` or the end; moves *text there. */
+/* Reads letters up to `,`, `-` or the end, and moves *text there. */
 static bool read_labels(const Plan *p, const char **text, Labels *out) {
   const char *c = *text;
   *out = (Labels){0};
@@ -70,7 +69,8 @@ static bool read_equation(Plan *p) {
   return *c == '\0' || bad(p, "unexpected", *c);
 }
 
-/* Without "->": the ellipsis and the letters that occur once, A to Z, a to z. */
+/* Without "->", the output is the ellipsis and the letters that occur once, A to Z, then a to
+** z. */
 static void implicit_output(Plan *p) {
   int count[LETTERS] = {0};
   for (int64_t i = 0; i < p->noperands; i++)
@@ -93,8 +93,8 @@ static bool check_operand(Plan *p, const Labels *labels, const tl_Tensor *t) {
   return true;
 }
 
-/* Gives each letter a dimension: the output's first, in its order, then the
-** others as they come. */
+/* Assigns a dimension to each letter: first the output's letters in order, then the others as
+** they occur. */
 static bool assign(Plan *p) {
   for (int c = 0; c < LETTERS; c++) p->at[c] = -1;
   p->ndim = p->nellipsis;
@@ -141,7 +141,7 @@ static bool make_plan(Plan *p, tl_Tensors operands) {
 
 /* ---- operands in the common order ---- */
 
-/* The diagonal of two dimensions takes the place of the first. Steals t. */
+/* Replaces two dimensions by their diagonal, at the position of the first. Steals t. */
 static tl_Tensor *merge(tl_Tensor *t, int first, int second) {
   tl_Tensor *diagonal = NULL, *result = NULL;
   if (t->sizes[first] != t->sizes[second])
@@ -156,7 +156,7 @@ static tl_Tensor *merge(tl_Tensor *t, int first, int second) {
   return result;
 }
 
-/* Where each of t's dimensions belongs in the common order, in place[]. */
+/* Finds the dimension of the common order for each of t's dimensions. */
 static void places(const Plan *p, const Labels *labels, const tl_Tensor *t, int *place) {
   int d = 0, rest = t->ndim - (labels->n - labels->ellipsis);
   for (int k = 0; k < labels->n; k++) {
@@ -168,7 +168,7 @@ static void places(const Plan *p, const Labels *labels, const tl_Tensor *t, int 
   }
 }
 
-/* t permuted, with dimensions of size 1 where it has none of its own. */
+/* Permutes t to the common order, with dimensions of size 1 for those that it lacks. */
 static tl_Tensor *arrange(const Plan *p, const Labels *labels, tl_Tensor *operand) {
   int place[TL_MAX_DIMS];
   places(p, labels, operand, place);
@@ -199,8 +199,8 @@ static tl_Tensor *arrange(const Plan *p, const Labels *labels, tl_Tensor *operan
 
 /* ---- one step ---- */
 
-/* Dimensions by what a product does with them: in both and kept, in the left
-** or right one only, in both and summed. */
+/* Dimensions by their role in a product: in both operands and kept, only in the left or right
+** one, in both and summed. */
 typedef struct Groups {
   int n[4];
   int64_t dims[4][TL_MAX_DIMS];
@@ -222,7 +222,7 @@ static bool group(const Plan *p, tl_Tensor *a, tl_Tensor *b, int64_t step, Group
   return true;
 }
 
-/* t with its dimensions in the order of three groups, as three dimensions. */
+/* Returns t with its dimensions in the order of three groups, flattened to three dimensions. */
 static tl_Tensor *as_three(tl_Tensor *t, tl_DType dtype, const Groups *g, int x, int y, int z,
                            int unused) {
   int64_t order[TL_MAX_DIMS];
@@ -238,7 +238,7 @@ static tl_Tensor *as_three(tl_Tensor *t, tl_DType dtype, const Groups *g, int x,
   return result;
 }
 
-/* (batch, left, right) back in the common order, 1 where it was summed. */
+/* Returns (batch, left, right) in the common order, with size 1 for summed dimensions. */
 static tl_Tensor *from_three(const Plan *p, tl_Tensor *t, tl_Tensor *a, tl_Tensor *b,
                              const Groups *g) {
   static const int kinds[4] = {BATCH, LEFT, SUM, RIGHT};
@@ -256,7 +256,7 @@ static tl_Tensor *from_three(const Plan *p, tl_Tensor *t, tl_Tensor *a, tl_Tenso
   return result;
 }
 
-/* Sums over dimensions that end with this operand and that `other` lacks. */
+/* Sums over dimensions that end at this operand and that `other` lacks. */
 static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other, int64_t step) {
   int64_t dims[TL_MAX_DIMS], n = 0;
   bool single = p->noperands == 1;
@@ -264,7 +264,7 @@ static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other,
     if (p->last[d] <= step && (single || t->sizes[d] != 1) &&
         (other == NULL || other->sizes[d] == 1))
       dims[n++] = d;
-  /* sum makes integers int64 */
+  /* for integers, sum returns int64 */
   return n ? tlo_sum(t, (tl_Ints){n, dims}, true, TL_NODTYPE) : tli_retain(t);
 }
 
@@ -278,7 +278,7 @@ static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int
   if (g.n[SUM] == 0) return tli_chain_end(&c, chain_mul(&c, a, b)); /* elementwise is cheaper */
   tl_DType dtypes[2] = {(tl_DType)a->dtype, (tl_DType)b->dtype};
   if (!tli_is_float(dtypes[0]) && !tli_is_float(dtypes[1]) && dtypes[0] != dtypes[1])
-    dtypes[0] = dtypes[1] = TL_I64; /* one has been summed */
+    dtypes[0] = dtypes[1] = TL_I64; /* one of them was summed to int64 */
   tl_Tensor *rows = TLI_STEP(&c, as_three(a, dtypes[0], &g, BATCH, LEFT, SUM, RIGHT));
   tl_Tensor *columns = TLI_STEP(&c, as_three(b, dtypes[1], &g, BATCH, SUM, RIGHT, LEFT));
   tl_Tensor *product = TLI_STEP(&c, tlo_bmm(rows, columns));
@@ -287,7 +287,7 @@ static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int
 
 /* ---- the operator ---- */
 
-/* The common order begins with the ellipsis, the result where it stands. */
+/* The common order begins with the ellipsis; moves it to its position in the result. */
 static tl_Tensor *to_output(const Plan *p, tl_Tensor *t) {
   int64_t order[TL_MAX_DIMS], sizes[TL_MAX_DIMS];
   int n = 0;

@@ -5,7 +5,8 @@
 
 #include "ops/matmul/matmul.h"
 
-/* (1, ..., 1) + features; what a matrix product of many rows begins from. */
+/* Multiplies rows after flattening the leading dimensions, as matrix products with many rows
+** do. */
 static tl_Tensor *linear_rows(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   tl_Tensor *wt = tlo_t(weight);
   tl_Tensor *result = wt == NULL ? NULL
@@ -56,7 +57,8 @@ static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   return result;
 }
 
-/* The last node is called as PyTorch's, which has vectors and more than matrices made of several. */
+/* Names the last node as PyTorch does, where linear is composed of several operators for
+** vectors and higher dimensions. */
 tl_Tensor *tlo_linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   TL_TRY_NULL(check_linear(input, weight, bias));
   uint64_t count = tli_node_count();
@@ -79,7 +81,7 @@ static bool check_bilinear(const tl_Tensor *a, const tl_Tensor *b, const tl_Tens
                   tli_sizes_str(a), tli_sizes_str(b), tli_sizes_str(weight));
 }
 
-/* As (rows, in1) @ (in1, out * in2), then summed with input2 over in2. */
+/* Computes (rows, in1) @ (in1, out * in2), then sums the product with input2 over in2. */
 tl_Tensor *tlo_bilinear(tl_Tensor *input1, tl_Tensor *input2, tl_Tensor *weight, tl_Tensor *bias) {
   TL_TRY_NULL(check_bilinear(input1, input2, weight));
   int64_t out = weight->sizes[0], in1 = weight->sizes[1], in2 = weight->sizes[2];

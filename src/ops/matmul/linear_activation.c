@@ -9,8 +9,8 @@
 
 /* ---- forward ---- */
 
-/* Whether the kernel takes these; else a composition says what is wrong with them, or
-** computes what is rare. */
+/* Whether the kernel supports these operands. Otherwise a composition computes them or reports
+** the error. */
 static bool fits(const tl_Tensor *input, const tl_Tensor *weight, const tl_Tensor *bias) {
   if (weight->ndim != 2 || input->ndim < 1 || weight->sizes[1] == 0) return false;
   if (!tli_is_float((tl_DType)input->dtype) || input->dtype != weight->dtype) return false;
@@ -25,7 +25,7 @@ bool tli_linear_fits(const tl_Tensor *input, const tl_Tensor *weight, const tl_T
   return bias != NULL && fits(input, weight, bias);
 }
 
-/* t as a matrix of rows. */
+/* Returns t as a matrix of rows. */
 static tl_Tensor *rows_of(tli_Chain *c, tl_Tensor *t) {
   if (c->failed || t->ndim == 2) return t;
   int64_t cols = t->sizes[t->ndim - 1], rows = 1;
@@ -43,7 +43,7 @@ static bool run_linear(tl_Tensor *out, tl_Tensor *rows, tl_Tensor *turned, void 
   return ok;
 }
 
-/* *inner, unless NULL, becomes what the activation is applied to. */
+/* *inner, unless it is NULL, receives the activation's argument. */
 static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
                          tlk_Activation activation, tl_Tensor **inner) {
   bool mode = tli_set_grad_mode(false);
@@ -117,7 +117,7 @@ static tl_Tensor *sum_of_rows(tli_Chain *c, tl_Tensor *rows) {
   return chain_sum(c, rows, 0, false);
 }
 
-/* The gradient of the weight and, from the same pass, that of the bias. */
+/* Computes the gradient of the weight and, in the same pass, that of the bias. */
 static tl_Tensor *weight_and_bias(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input,
                                   tl_Tensor **bias) {
   grad = TLI_STEP(c, tli_contiguous_as(grad, (tl_DType)grad->dtype));
@@ -138,7 +138,7 @@ static tl_Tensor *weight_and_bias(tli_Chain *c, tl_Tensor *grad, tl_Tensor *inpu
   return out;
 }
 
-/* From the gradient before the activation; *bias may be known already. */
+/* Computes the gradients from the gradient before the activation; *bias may be known already. */
 static void linear_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight,
                              tl_Tensor *bias, Wanted want, bool recorded, tl_Tensor **out) {
   tl_Tensor *rows = rows_of(c, grad), *in = rows_of(c, input);
@@ -156,7 +156,7 @@ static void linear_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl
   if (want.bias) out[2] = bias ? bias : sum_of_rows(c, rows);
 }
 
-/* The gradient before the activation, and of the bias where it is wanted, by the kernel. */
+/* Computes the gradient before the activation and, if wanted, that of the bias, by the kernel. */
 static tl_Tensor *activation_gradient(tli_Chain *c, tl_Tensor *grad, tl_Tensor *saved,
                                       tlk_Activation activation, bool want_bias, tl_Tensor **bias) {
   tl_DType dtype = (tl_DType)saved->dtype;

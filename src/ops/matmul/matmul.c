@@ -1,7 +1,6 @@
 /*
-** matmul.c - products of matrices and vectors. Matrices are handed to the
-** kernel as they lie in memory, transposed ones too; a copy is made only
-** where neither rows nor columns are contiguous.
+** matmul.c - products of matrices and vectors. The kernel gets matrices in place, transposed
+** ones as well; a copy is made only if neither rows nor columns are contiguous.
 */
 #include "ops/matmul/matmul.h"
 
@@ -12,13 +11,13 @@
 typedef struct Matrix {
   tl_Tensor *t; /* owned */
   bool trans;
-  int64_t ld, step; /* between rows, between matrices */
+  int64_t ld, step; /* elements between rows, between matrices */
 } Matrix;
 
-/* A leading dimension that BLAS takes: rows do not overlap, and fit an int. */
+/* Whether BLAS accepts a leading dimension: rows do not overlap, and it fits an int. */
 static bool usable(int64_t ld, int64_t length) { return ld >= length && ld < INT32_MAX; }
 
-/* Fills in the last two dimensions of m->t; false if they must be copied. */
+/* Describes the last two dimensions of m->t in place; returns false if they must be copied. */
 static bool as_it_lies(Matrix *m) {
   const tl_Tensor *t = m->t;
   int r = t->ndim - 2, c = t->ndim - 1;
@@ -46,7 +45,7 @@ static bool matrix_of(Matrix *m, tl_Tensor *t) {
   m->t = tli_contiguous_as(t, (tl_DType)t->dtype);
   if (m->t == NULL) return false;
   if (!tli_contiguous(t)) return as_it_lies(m);
-  /* contiguous but beyond BLAS's numbers: the kernel says so */
+  /* contiguous but too large for BLAS's ints: the kernel reports that */
   m->trans = false;
   m->ld = t->sizes[t->ndim - 1];
   return true;
@@ -105,7 +104,7 @@ static bool check_dtypes(const char *op, const tl_Tensor *a, const tl_Tensor *b)
   return tli_same_device_all(op, (tl_Tensor *[]){(tl_Tensor *)a, (tl_Tensor *)b}, 2);
 }
 
-/* Two tensors of `ndim` dimensions whose inner sizes agree. */
+/* Checks that two tensors have `ndim` dimensions and equal inner sizes. */
 static bool check_product(const char *op, const tl_Tensor *a, const tl_Tensor *b, int ndim) {
   if (a->ndim != ndim || b->ndim != ndim)
     return tli_fail(TL_ESHAPE, "%s: expected tensors of %d dimensions, got shapes %s and %s", op,
@@ -142,9 +141,9 @@ tl_Tensor *tli_op_bmm(tl_Tensor *self, tl_Tensor *mat2) {
   return product(self, mat2);
 }
 
-/* ---- with a sum ---- */
+/* ---- products plus a tensor ---- */
 
-/* beta * self + alpha * a @ b. With beta 0 self is not read. */
+/* Computes beta * self + alpha * a @ b. If beta is 0, self is not read. */
 static tl_Tensor *add_product(const char *op, tl_Tensor *self, tl_Tensor *a, tl_Tensor *b,
                               tl_Scalar beta, tl_Scalar alpha) {
   TL_TRY_NULL(check_product(op, a, b, a->ndim == 3 ? 3 : 2));
@@ -232,9 +231,9 @@ tl_Tensor *tlo_outer(tl_Tensor *self, tl_Tensor *vec2) {
   return result;
 }
 
-/* ---- all ranks ---- */
+/* ---- any number of dimensions ---- */
 
-/* (..., k) by (k, m): all rows in one product. */
+/* Multiplies (..., k) by (k, m): all rows in one product. */
 static tl_Tensor *fold_rows(tl_Tensor *self, tl_Tensor *other) {
   int64_t sizes[TL_MAX_DIMS];
   int n = self->ndim;
@@ -247,7 +246,7 @@ static tl_Tensor *fold_rows(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){n, sizes})));
 }
 
-/* The batch dimensions of both; their number in *n, their product. */
+/* Computes the broadcast batch dimensions, their number in *n and their product. */
 static bool batch_shape(tl_Tensor *a, tl_Tensor *b, int *n, int64_t *sizes, int64_t *count) {
   int na = a->ndim - 2, nb = b->ndim - 2;
   *n = na > nb ? na : nb;
@@ -264,7 +263,7 @@ static bool batch_shape(tl_Tensor *a, tl_Tensor *b, int *n, int64_t *sizes, int6
   return true;
 }
 
-/* t broadcast to the batch and seen with one batch dimension. */
+/* Broadcasts t to the batch and flattens that to one dimension. */
 static tl_Tensor *as_batch(tl_Tensor *t, int n, int64_t *sizes, int64_t count) {
   int64_t rows = sizes[n] = t->sizes[t->ndim - 2];
   int64_t cols = sizes[n + 1] = t->sizes[t->ndim - 1];
@@ -287,7 +286,7 @@ static tl_Tensor *batched(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){n + 2, sizes})));
 }
 
-/* All batch dimensions of size 1, and not more of them than rows can take. */
+/* Whether all batch dimensions have size 1 and can be flattened into the rows. */
 static bool only_matrix(const tl_Tensor *t, int ndim) {
   for (int d = 0; d < t->ndim - 2; d++)
     if (t->sizes[d] != 1) return false;
@@ -304,7 +303,8 @@ static tl_Tensor *matrices(tl_Tensor *self, tl_Tensor *other) {
   return result;
 }
 
-/* The vector as a row (at 0) or a column (at 1) whose dimension goes again. */
+/* Adds a dimension to the vector, as a row (at 0) or a column (at 1), and removes it from the
+** result. */
 static tl_Tensor *with_vector(tl_Tensor *self, tl_Tensor *other) {
   bool row = self->ndim == 1;
   uint64_t count = tli_node_count();
@@ -313,7 +313,7 @@ static tl_Tensor *with_vector(tl_Tensor *self, tl_Tensor *other) {
   tl_Tensor *product = TLI_STEP(&c, row ? matrices(matrix, other) : matrices(self, matrix));
   tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, tlo_select(product, row ? -2 : -1, 0)));
   const char *title = self->ndim + other->ndim > 3 ? "UnsafeView" : row ? "Squeeze" : "Mv";
-  tli_entitle(result, title, count); /* PyTorch's */
+  tli_entitle(result, title, count); /* PyTorch's name of the node */
   return result;
 }
 
@@ -331,6 +331,7 @@ tl_Tensor *tlo_matmul(tl_Tensor *self, tl_Tensor *other) {
   if (self->ndim == 1 || other->ndim == 1) return with_vector(self, other);
   uint64_t count = tli_node_count();
   tl_Tensor *result = matrices(self, other);
-  if (self->ndim > 2 || other->ndim > 2) tli_entitle(result, "UnsafeView", count); /* PyTorch's */
+  /* PyTorch's name of the node */
+  if (self->ndim > 2 || other->ndim > 2) tli_entitle(result, "UnsafeView", count);
   return result;
 }

@@ -1,24 +1,24 @@
 /*
-** matmul.h - products as kernels take them.
+** matmul.h - matrix products in the kernels' form.
 */
 #ifndef TLI_MATMUL_H
 #define TLI_MATMUL_H
 
 #include "ops/common.h"
 
-/* Operands of a product as they lie in memory, or copies of them. */
+/* The operands of a product, in place or as copies. */
 typedef struct tli_Product {
   tlk_Gemm gemm;
   tl_Tensor *a, *b; /* owned */
 } tli_Product;
 
-/* out = alpha * a @ b + beta * out, where out is row-major and a and b have two
-** dimensions, or three with one batch size. To be ended in either case. */
+/* Describes out = alpha * a @ b + beta * out; out is row-major, and a and b have two
+** dimensions, or three with the same batch size. The product must be ended in either case. */
 bool tli_product(tli_Product *p, tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha,
                  tl_Scalar beta) TL_MUSTCHECK;
 void tli_product_end(tli_Product *p);
 
-/* Whether linear_bias takes these. */
+/* Whether linear_bias supports these operands. */
 bool tli_linear_fits(const tl_Tensor *input, const tl_Tensor *weight, const tl_Tensor *bias);
 
 #endif

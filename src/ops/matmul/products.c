@@ -5,7 +5,7 @@
 
 #include "ops/chain.h"
 
-/* ---- with a sum ---- */
+/* ---- products plus a tensor ---- */
 
 static bool check_ndims(const char *op, const tl_Tensor *a, int na, const tl_Tensor *b, int nb) {
   if (a->ndim == na && b->ndim == nb) return true;
@@ -13,7 +13,7 @@ static bool check_ndims(const char *op, const tl_Tensor *a, int na, const tl_Ten
                   op, na, nb, tli_sizes_str(a), tli_sizes_str(b));
 }
 
-/* Side by side and one below the other the batches are one product. */
+/* Joins the batches to one product: batch1 side by side, batch2 below one another. */
 tl_Tensor *tlo_addbmm(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2, tl_Scalar beta,
                       tl_Scalar alpha) {
   TL_TRY_NULL(check_ndims("addbmm", batch1, 3, batch2, 3));
@@ -47,7 +47,7 @@ tl_Tensor *tlo_addmv(tl_Tensor *self, tl_Tensor *mat, tl_Tensor *vec, tl_Scalar 
   return tli_chain_end(&c, TLI_STEP(&c, tlo_select(sum, 1, 0)));
 }
 
-/* With beta 0 self only lends its shape. */
+/* If beta is 0, only self's shape is used. */
 tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar beta,
                     tl_Scalar alpha) {
   TL_TRY_NULL(check_ndims("addr", vec1, 1, vec2, 1));
@@ -56,7 +56,7 @@ tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar
     return tli_fail_null(TL_ESHAPE, "addr: self of shape %s does not broadcast to the product's %s",
                          tli_sizes_str(self), tli_shape_str(2, sizes));
   if (self->dtype == TL_BOOL && vec1->dtype == TL_BOOL && vec2->dtype == TL_BOOL) {
-    alpha = tli_bool(tli_to_double(alpha) != 0); /* sums are "or", products "and" */
+    alpha = tli_bool(tli_to_double(alpha) != 0); /* for bool, sums are "or" and products "and" */
     beta = tli_bool(tli_to_double(beta) != 0);
   }
   tli_Chain c = {0};
@@ -84,7 +84,7 @@ tl_Tensor *tlo_inner(tl_Tensor *self, tl_Tensor *other) {
   return tlo_tensordot_dims(self, other, (tl_Ints){1, &last_self}, (tl_Ints){1, &last_other});
 }
 
-/* The first dimension of size 3 that both have, counted from the end. */
+/* Returns the first dimension of size 3 that both have, counted from the end. */
 static int cross_dim(const tl_Tensor *a, const tl_Tensor *b, int64_t dim) {
   int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
   if (dim != TLI_NOINT) {
@@ -140,7 +140,7 @@ tl_Tensor *tlo_vecdot(tl_Tensor *x, tl_Tensor *y, int64_t dim) {
   return sum;
 }
 
-/* Sizes of a and of b alternate as dimensions of their own, then are joined. */
+/* The sizes of a and b alternate as separate dimensions, which are then joined. */
 tl_Tensor *tlo_kron(tl_Tensor *self, tl_Tensor *other) {
   int n = self->ndim > other->ndim ? self->ndim : other->ndim;
   TL_TRY_NULL(tli_check_ndim("kron", 2 * n));
@@ -159,10 +159,10 @@ tl_Tensor *tlo_kron(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(products, (tl_Ints){n, joined})));
 }
 
-/* ---- listed dimensions ---- */
+/* ---- products over listed dimensions ---- */
 
-/* t with the listed dimensions last (or first), as a matrix; `kept` receives
-** the other sizes. */
+/* Returns t with the listed dimensions last (or first), as a matrix; `kept` receives the other
+** sizes. */
 static tl_Tensor *as_matrix(tl_Tensor *t, tl_Ints dims, bool last, int64_t *kept, int *nkept) {
   bool marked[TL_MAX_DIMS] = {false};
   int64_t order[TL_MAX_DIMS], inner = 1, outer = 1;
@@ -209,7 +209,7 @@ static bool check_listed(tl_Tensor *self, tl_Tensor *other, tl_Ints a, tl_Ints b
   return true;
 }
 
-/* t summed over those of its dimensions beside which `other` has size 1. */
+/* Sums t over those of its dimensions whose counterpart in `other` has size 1. */
 static tl_Tensor *sum_lone(tl_Tensor *t, tl_Ints dims, const tl_Tensor *other, tl_Ints beside) {
   int64_t lone[TL_MAX_DIMS], n = 0;
   for (int64_t k = 0; k < dims.n; k++) {
@@ -262,7 +262,7 @@ static tl_Tensor *row_squares(tl_Tensor *x) {
   return sum;
 }
 
-/* |a|^2 + |b|^2 - 2 ab, of which rounding may leave less than 0. */
+/* Computes |a|^2 + |b|^2 - 2 ab, clamped because rounding may make it negative. */
 static tl_Tensor *euclidean_by_product(tl_Tensor *a, tl_Tensor *b) {
   tli_Chain c = {0};
   tl_Tensor *of_a = TLI_STEP(&c, row_squares(a));

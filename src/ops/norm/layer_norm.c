@@ -1,6 +1,6 @@
 /*
-** layer_norm.c - layer_norm and rms_norm, which normalise over the last dimensions,
-** and the same of a sum. See norm.h.
+** layer_norm.c - layer_norm and rms_norm, which normalise over the last dimensions, and the
+** same for a sum of two tensors. See norm.h.
 */
 #include <math.h>
 
@@ -16,7 +16,7 @@ static Rows rows_of(const tl_Tensor *t, int64_t dims) {
   return r;
 }
 
-/* normalized_shape must be input's last sizes, and the parameters' shape. */
+/* Checks that normalized_shape equals input's last sizes and the parameters' shape. */
 static bool check_shape(const char *op, const tl_Tensor *input, tl_Ints shape,
                         const tl_Tensor *weight, const tl_Tensor *bias) {
   TL_TRY(check_floating(op, input));
@@ -39,7 +39,7 @@ static bool check_shape(const char *op, const tl_Tensor *input, tl_Ints shape,
   return true;
 }
 
-/* mean, if not NULL, and, with a residual, sum become results beside the first and rstd. */
+/* Besides the result and rstd, computes mean if it is not NULL and, with a residual, sum. */
 static bool run_rows(tli_Chain *c, tl_Tensor *input, tl_Tensor *residual, int64_t dims,
                      tl_Tensor *weight, tl_Tensor *bias, double eps, tl_Tensor **result,
                      tl_Tensor **sum, tl_Tensor **mean, tl_Tensor **rstd) {
@@ -150,7 +150,7 @@ bool tlo_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dim
   return ok;
 }
 
-/* The distance from 1 to the next number; integers are refused later. */
+/* Returns the distance from 1 to the next number; integers are refused later. */
 static double rms_epsilon(tl_DType dtype) {
   return tli_float_epsilon(tli_is_float(dtype) ? dtype : TL_F32);
 }
@@ -174,7 +174,7 @@ static bool check_residual(const char *op, const tl_Tensor *input, const tl_Tens
                   tli_sizes_str(input), tli_sizes_str(residual));
 }
 
-/* Both in their common dtype, as adding them would give. */
+/* Converts both to the dtype of their sum. */
 static void common_dtype(tli_Chain *c, tl_Tensor **input, tl_Tensor **residual) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){*input, *residual}, 2);
   *input = chain_to(c, *input, dtype);
@@ -195,7 +195,7 @@ bool tli_op_add_rms_norm_core(tl_Tensor *input, tl_Tensor *residual, int64_t dim
   return tli_chain_end_all(&c, out, 3);
 }
 
-/* The first result, or the sum, may have got no gradient: NULL. */
+/* grad_output or grad_sum may be NULL if no gradient has arrived. */
 static bool add_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_Tensor *sum,
                               int64_t dims, tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd,
                               double eps, Wanted want, tl_Tensor **out) {
@@ -238,7 +238,7 @@ bool tlo_add_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_T
   return ok;
 }
 
-/* The results that users get, of n. */
+/* Returns the first two of n results, which are public, and releases the others. */
 static bool first_two(bool ok, tl_Tensor **made, int n, tl_Tensor **out) {
   if (!ok) return false;
   for (int i = 2; i < n; i++) tli_release(made[i]);

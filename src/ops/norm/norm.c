@@ -1,12 +1,11 @@
 /*
-** norm.c - normalisation of channels and of groups of them, and what is near to
-** it. See norm.h.
+** norm.c - batch_norm, instance_norm, group_norm and related operators. See norm.h.
 */
 #include "ops/copy/memory_format.h"
 #include "ops/norm/norm.h"
 #include "ops/windows.h"
 
-/* One number per channel, or nothing. */
+/* Checks that t has one number for each channel, or is NULL. */
 static bool check_channels(const char *op, const char *what, const tl_Tensor *t, int64_t channels) {
   if (t == NULL || (t->ndim == 1 && t->sizes[0] == channels)) return true;
   return tli_fail(TL_ESHAPE, "%s: %s: expected shape [%" PRId64 "] (channels), got %s", op, what,
@@ -25,10 +24,9 @@ static tl_Tensor *chain_rstd(tli_Chain *c, tl_Tensor *variance, double eps) {
 
 static void *data_of(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
 
-/* ---- gradients in differentiable operators ---- */
+/* ---- gradients as differentiable operators ---- */
 
-/* The sum of t over the dimensions along which a tensor of that shape was
-** broadcast. */
+/* Sums t over the dimensions along which a tensor of like's shape was broadcast. */
 static tl_Tensor *chain_sum_to(tli_Chain *c, tl_Tensor *t, const tl_Tensor *like) {
   return TLI_STEP(c, tlo_sum_to_size(t, (tl_Ints){like->ndim, like->sizes}));
 }
@@ -58,7 +56,7 @@ bool tli_norm_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tens
 
 /* ---- batch_norm ---- */
 
-/* Elements as (outer, channels, inner), of tensors that lie in that format. */
+/* The sizes (outer, channels, inner) of tensors in a memory format. */
 typedef struct Channels {
   int64_t outer, channels, inner;
   tli_Format format;
@@ -70,8 +68,8 @@ static Channels channels_of(const tl_Tensor *t) {
   return s;
 }
 
-/* The same, of a tensor that keeps its channels last where it has them there; one channel lies
-** the same either way. */
+/* The same for a tensor that keeps its channels-last format; a single channel has the same
+** layout in both. */
 static Channels channels_as_laid(const tl_Tensor *t) {
   Channels s = channels_of(t);
   s.format = tli_format_of(t);
@@ -81,20 +79,20 @@ static Channels channels_as_laid(const tl_Tensor *t) {
   return s;
 }
 
-/* t in a dtype and a format, without gaps. */
+/* Returns t densely in a dtype and a format. */
 static tl_Tensor *chain_lay(tli_Chain *c, tl_Tensor *t, tl_DType dtype, tli_Format format) {
   if (format == TLI_ROW_MAJOR) return chain_cast(c, t, dtype);
   tl_Tensor *cast = TLI_STEP(c, tlo_to_dtype(t, dtype));
   return c->failed || tli_lies(cast, format) ? cast : TLI_STEP(c, tlo_laid_out(cast, format));
 }
 
-/* For what is made of tensors that lie so. */
+/* Returns an empty tensor in the given format, for results. */
 static tl_Tensor *chain_empty_laid(tli_Chain *c, const tl_Tensor *like, Channels s) {
   return TLI_STEP(c, tli_empty_format(s.format, (tl_DType)like->dtype, tli_device(like), like->ndim,
                                       like->sizes));
 }
 
-/* Sizes (1, C, 1, ...). */
+/* Sets sizes to (1, C, 1, ...). */
 static void channel_sizes(const tl_Tensor *t, int64_t *sizes) {
   for (int d = 0; d < t->ndim; d++) sizes[d] = d == 1 ? t->sizes[1] : 1;
 }
@@ -118,13 +116,13 @@ static tl_Tensor *chain_affine(tli_Chain *c, tl_Tensor *in, tl_Tensor *mean, tl_
   return out;
 }
 
-/* By the batch's own mean and rstd; moves the running ones. */
+/* Normalises by the batch's own mean and rstd, and updates the running statistics. */
 static void normalize(tli_Chain *c, tl_Tensor *in, tl_Tensor *weight, tl_Tensor *bias,
                       tl_Tensor *running_mean, tl_Tensor *running_var, double momentum, double eps,
                       Channels s, tl_Tensor **out) {
   tl_DType stat = stat_dtype(in);
   double n = (double)(s.outer * s.inner);
-  if (n == 0) running_mean = running_var = NULL; /* nothing was seen */
+  if (n == 0) running_mean = running_var = NULL; /* there are no elements to learn from */
   out[0] = chain_empty_laid(c, in, s);
   out[1] = chain_empty(c, stat, in, s.channels);
   out[2] = chain_empty(c, stat, in, s.channels);
@@ -154,7 +152,8 @@ bool tli_op_batch_norm_core(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias
       normalize(&c, in, weight, bias, running_mean, running_var, momentum, eps, s, out);
   } else {
     out[1] = TLI_STEP(&c, tlo_to_dtype(running_mean, stat));
-    out[1] = TLI_STEP(&c, tlo_clone(out[1])); /* it may change before the backward pass */
+    /* a copy, since running statistics may change before the backward pass */
+    out[1] = TLI_STEP(&c, tlo_clone(out[1]));
     out[2] = chain_rstd(&c, chain_cast(&c, running_var, stat), eps);
     tl_Tensor *scale = weight ? chain_mul(&c, out[2], chain_cast(&c, weight, stat)) : out[2];
     tl_Tensor *shift = bias ? chain_cast(&c, bias, stat) : NULL;
@@ -163,7 +162,7 @@ bool tli_op_batch_norm_core(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias
   return unrecorded_end(&c, mode, out, 3);
 }
 
-/* The sum of grad and of grad * (in - mean) for each channel. */
+/* Computes the sums of grad and of grad * (in - mean) for each channel. */
 static void chain_products(tli_Chain *c, tl_Tensor *grad, tl_Tensor *in, tl_Tensor *mean,
                            Channels s, tl_Tensor **sum, tl_Tensor **product) {
   *sum = chain_empty(c, stat_dtype(in), in, s.channels);
@@ -175,7 +174,7 @@ static void chain_products(tli_Chain *c, tl_Tensor *grad, tl_Tensor *in, tl_Tens
     c->failed = true;
 }
 
-/* Where the batch's own statistics were used. */
+/* Computes the gradients if the batch's own statistics were used. */
 static void gradients_of_own(tli_Chain *c, tl_Tensor *g, tl_Tensor *in, tl_Tensor *weight,
                              tl_Tensor *mean, tl_Tensor *rstd, bool want_input, Channels s,
                              tl_Tensor **out) {
@@ -274,7 +273,8 @@ static bool check_batch_norm(const char *op, const tl_Tensor *input, const tl_Te
 tl_Tensor *tlo_batch_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tensor *running_var,
                           tl_Tensor *weight, tl_Tensor *bias, bool training, double momentum,
                           double eps) {
-  if (input->ndim == 1 && input->numel == 0) return tlo_clone(input); /* no channels, in PyTorch */
+  /* PyTorch accepts this input, which has no channels */
+  if (input->ndim == 1 && input->numel == 0) return tlo_clone(input);
   TL_TRY_NULL(
       check_batch_norm("batch_norm", input, running_mean, running_var, weight, bias, training));
   tl_Tensor *out[3];
@@ -283,13 +283,13 @@ tl_Tensor *tlo_batch_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tensor *
   return first_of(ok, out, 3);
 }
 
-/* ---- instance_norm: as batch_norm of one sample with N * C channels ---- */
+/* ---- instance_norm: batch_norm of one sample with N * C channels ---- */
 
 static tl_Tensor *chain_repeat(tli_Chain *c, tl_Tensor *t, int64_t times) {
   return t ? TLI_STEP(c, tlo_tile(t, (tl_Ints){1, &times})) : NULL;
 }
 
-/* running = the mean over the samples of what became of its copies. */
+/* Sets running to the mean of its updated copies over the samples. */
 static void take_back(tli_Chain *c, tl_Tensor *running, tl_Tensor *copies, int64_t samples) {
   int64_t sizes[] = {samples, running->numel}, first = 0;
   tl_Tensor *table = chain_reshape(c, copies, 2, sizes);
@@ -325,7 +325,7 @@ tl_Tensor *tlo_instance_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tenso
 
 /* ---- group_norm ---- */
 
-/* (N, G, C / G, L): what is normalised together are the last two. */
+/* Sets sizes to (N, G, C / G, L); the last two dimensions are normalised together. */
 static void group_sizes(const tl_Tensor *t, int64_t groups, int64_t sizes[4]) {
   Channels s = channels_of(t);
   sizes[0] = s.outer;
@@ -334,16 +334,16 @@ static void group_sizes(const tl_Tensor *t, int64_t groups, int64_t sizes[4]) {
   sizes[3] = s.inner;
 }
 
-/* One number per group as one per channel of each sample (N * C). */
+/* Repeats one number for each group to one for each channel of each sample (N * C). */
 static tl_Tensor *chain_per_channel(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
   int64_t narrow[] = {sizes[0], sizes[1], 1}, all = sizes[0] * sizes[1] * sizes[2];
   tl_Tensor *shaped = chain_reshape(c, t, 3, narrow);
   tl_Tensor *wide = TLI_STEP(c, tlo_expand(shaped, (tl_Ints){3, sizes}));
-  tl_Tensor *rows = TLI_STEP(c, tlo_to_row_major(wide)); /* kernels read it from end to end */
+  tl_Tensor *rows = TLI_STEP(c, tlo_to_row_major(wide)); /* kernels read it contiguously */
   return chain_reshape(c, rows, 1, &all);
 }
 
-/* One number per channel as one per channel of each sample. */
+/* Repeats one number for each channel to one for each channel of each sample. */
 static tl_Tensor *chain_per_sample(tli_Chain *c, tl_Tensor *t, tl_DType dtype,
                                    const int64_t sizes[4]) {
   int64_t times = sizes[0];
@@ -377,13 +377,13 @@ bool tli_op_group_norm_core(tl_Tensor *input, int64_t groups, tl_Tensor *weight,
   return unrecorded_end(&c, mode, out, 3);
 }
 
-/* The sums over the channels of a group, one number per group. */
+/* Sums over the channels of each group. */
 static tl_Tensor *chain_group_sum(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
   int64_t all = sizes[0] * sizes[1];
   return chain_reshape(c, chain_sum(c, chain_reshape(c, t, 3, sizes), 2, false), 1, &all);
 }
 
-/* The sums over the samples, one number per channel. */
+/* Sums over the samples for each channel. */
 static tl_Tensor *chain_sample_sum(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
   int64_t table[] = {sizes[0], sizes[1] * sizes[2]};
   return chain_sum(c, chain_reshape(c, t, 2, table), 0, false);
@@ -453,7 +453,7 @@ bool tlo_group_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t g
   return group_norm_fused(grad_output, input, groups, weight, mean, rstd, want, out);
 }
 
-/* Of no samples: the weights' gradients are zero, but they are there. */
+/* Handles an empty batch: the weights' gradients exist and are zero. */
 static tl_Tensor *no_samples(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   tli_Chain c = {0};
   int64_t sizes[TL_MAX_DIMS];

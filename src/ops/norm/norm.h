@@ -1,17 +1,17 @@
 /*
-** norm.h - steps that normalisations have in common, see chain.h. Statistics are
-** kept in float32 (float64 for float64), one mean and one reciprocal standard
-** deviation for each group of elements that was normalised together.
+** norm.h - steps that normalisations share, see chain.h. Statistics are stored in float32
+** (float64 for float64): one mean and one reciprocal standard deviation for each group of
+** elements that is normalised together.
 **
-** A derivative comes in two forms: fused kernels, and, while a graph of the
-** gradient is recorded, the same formula in differentiable operators.
+** A derivative has two forms: fused kernels and, while a graph of the gradient is recorded, the
+** same formula in differentiable operators.
 */
 #ifndef TLI_NORM_H
 #define TLI_NORM_H
 
 #include "ops/chain.h"
 
-/* Which gradients are asked for. */
+/* The gradients that are wanted. */
 typedef struct Wanted {
   bool input, weight, bias;
 } Wanted;
@@ -30,7 +30,7 @@ static inline tl_Tensor *chain_cast(tli_Chain *c, tl_Tensor *t, tl_DType dtype) 
   return TLI_STEP(c, tli_contiguous_as(t, dtype));
 }
 
-/* n numbers on the device of `like`. */
+/* Returns n uninitialised numbers on the device of `like`. */
 static inline tl_Tensor *chain_empty(tli_Chain *c, tl_DType dtype, const tl_Tensor *like,
                                      int64_t n) {
   return TLI_STEP(c, tli_empty(dtype, tli_device(like), 1, &n));
@@ -40,28 +40,27 @@ static inline tlk_Array array_of(const tl_Tensor *t) {
   return t ? tli_array(t) : (tlk_Array){NULL, TL_F32};
 }
 
-/* Whether the gradient of this gradient may be asked for. */
+/* Whether the gradient of this gradient may be needed. */
 static inline bool watched(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight) {
   return tli_recording((tl_Tensor *[]){grad, input, weight}, 3);
 }
 
-/* Fused kernels run without recording. */
+/* Ends a chain of fused kernels, which run without recording. */
 static inline bool unrecorded_end(tli_Chain *c, bool mode, tl_Tensor **out, int n) {
   tli_set_grad_mode(mode);
   return tli_chain_end_all(c, out, n);
 }
 
-/* The first result of a core operator; the others are the node's. */
+/* Returns the first result of an operator; the others belong to its node and are released. */
 static inline tl_Tensor *first_of(bool ok, tl_Tensor **out, int n) {
   if (!ok) return NULL;
   for (int i = 1; i < n; i++) tli_release(out[i]);
   return out[0];
 }
 
-/* The gradients, in differentiable operators, of
-** result = normal * weight + bias with normal = (input - mean) * rstd over
-** dims: weight (maybe NULL) broadcasts to input, `like` has the shape that
-** weight and bias have or would have. Without centre the mean counts as 0. */
+/* Computes the gradients, in differentiable operators, of result = normal * weight + bias, with
+** normal = (input - mean) * rstd over dims. weight (may be NULL) broadcasts to input; `like`
+** has the shape that weight and bias have or would have. Without `centre` the mean counts as 0. */
 bool tli_norm_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight,
                         const tl_Tensor *like, tl_Ints dims, double eps, bool centre, Wanted want,
                         tl_Tensor **out);

@@ -1,9 +1,9 @@
 /*
-** optimizer.c - steps of optimizers. Everything is checked, and everything that needs
-** memory is made, before the first parameter changes.
+** optimizer.c - steps of optimizers. Everything is checked, and all memory is allocated, before
+** the first parameter changes.
 **
-** A parameter's operands go to the kernel as plain memory, so they must all lie in one
-** order. What does not is copied, and what changes copied back.
+** The kernel gets a parameter's operands as plain memory, so all of them must have the same
+** order of elements. Operands in another order are copied, and copied back if they change.
 */
 #include <string.h>
 
@@ -31,10 +31,10 @@ static const Rule rules[] = {
 
 enum { PARAM, GRAD, STATE, MASTER = STATE + TLK_OPTIM_STATES, OPERANDS };
 
-/* One parameter with what belongs to it, NULL where there is none. */
+/* One parameter and its operands; absent ones are NULL. */
 typedef struct Item {
   tl_Tensor *given[OPERANDS]; /* borrowed */
-  tl_Tensor *used[OPERANDS];  /* what was given, or a copy in another order, which is owned */
+  tl_Tensor *used[OPERANDS];  /* the given tensors, or owned copies in another order */
   tl_Tensor *const *clocks;   /* borrowed */
 } Item;
 
@@ -111,7 +111,7 @@ static bool check_item(const Step *s, const Item *item, int64_t i) {
   return true;
 }
 
-/* A number on a device, maybe in float64. */
+/* Checks a number on a device, which may be float64 if `wide`. */
 static bool check_number(const char *name, const tl_Tensor *t, bool wide) {
   if (t == NULL || (t->numel == 1 && (t->dtype == TL_F32 || (wide && t->dtype == TL_F64))))
     return true;
@@ -119,7 +119,7 @@ static bool check_number(const char *name, const tl_Tensor *t, bool wide) {
                   wide ? " or float64" : "", tl_dtype_name((tl_DType)t->dtype), tli_sizes_str(t));
 }
 
-/* ---- operands in one order ---------------------------------------------------------- */
+/* ---- operands in the same order --------------------------------------------------------- */
 
 static bool same_order(const tl_Tensor *a, const tl_Tensor *b) {
   if (tli_contiguous(a) && tli_contiguous(b)) return true;
@@ -128,7 +128,7 @@ static bool same_order(const tl_Tensor *a, const tl_Tensor *b) {
   return tli_dense(a) && tli_dense(b);
 }
 
-/* t itself if it lies as `order` does, else a copy. */
+/* Returns t itself if it has the order of `order`, otherwise a copy. */
 static tl_Tensor *in_order(tl_Tensor *t, const tl_Tensor *order) {
   if (same_order(t, order)) return t;
   tl_Tensor *copy = tli_empty_like(order, (tl_DType)t->dtype);
@@ -136,7 +136,7 @@ static tl_Tensor *in_order(tl_Tensor *t, const tl_Tensor *order) {
   return copy;
 }
 
-/* The parameter's own order, row-major where it has gaps. */
+/* Arranges all operands in the parameter's own order, or row-major if it has gaps. */
 static bool arrange(Item *item) {
   tl_Tensor *p = item->given[PARAM];
   tl_Tensor *order = tli_dense(p) ? tli_retain(p) : tli_empty_like(p, TL_BOOL);
@@ -169,7 +169,7 @@ static void release_copies(Item *item) {
     if (item->used[k] != item->given[k]) tli_release(item->used[k]);
 }
 
-/* Back to where they belong; and notes the change. */
+/* Copies changed operands back, and marks the parameters as changed. */
 static bool finish(const Step *s) {
   for (int64_t i = 0; i < s->n; i++)
     for (int k = 0; k < OPERANDS; k++) {
@@ -183,13 +183,13 @@ static bool finish(const Step *s) {
 
 /* ---- kernels ------------------------------------------------------------------------ */
 
-/* Parameters [first, first + count): of one device, of the same dtypes. */
+/* Parameters [first, first + count), which share a device and dtypes. */
 typedef struct Run {
   const Step *s;
   int64_t first;
   int count;
   tl_Device device;
-  tl_Tensor *lr, *grad_scale, *found_inf, *clip; /* borrowed, on the device or NULL */
+  tl_Tensor *lr, *grad_scale, *found_inf, *clip; /* borrowed; on the device, or NULL */
 } Run;
 
 static const float *data_or_null(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
@@ -233,7 +233,7 @@ static bool step(const Run *r, struct tlk_optim_step *call) {
   return tli_backend(r->device)->optim_step(call);
 }
 
-/* The device computes the coefficients, for its clocks and learning rate. */
+/* Lets the device compute the coefficients from its clocks and learning rate. */
 static bool run_on_device(const Run *r) {
   int64_t size = (int64_t)r->count * TLK_OPTIM_COEFS;
   tl_Tensor *made = tli_empty(TL_F64, r->device, 1, &size);
@@ -248,7 +248,7 @@ static bool run_on_device(const Run *r) {
   return ok;
 }
 
-/* The host computes them, and those that are the same go along by value. */
+/* Computes the coefficients on the host; if all are equal, they are passed by value. */
 static bool run_on_host(const Run *r, double lr) {
   bool skipped = r->device.type == TL_CPU && r->found_inf && *data_or_null(r->found_inf) != 0;
   if (skipped) return true;
@@ -271,13 +271,13 @@ static bool run_on_host(const Run *r, double lr) {
   return true;
 }
 
-/* ---- runs ---------------------------------------------------------------------------- */
+/* ---- groups of parameters ------------------------------------------------------------------ */
 
 static bool clocks_on(const Step *s, const Item *item, tl_Device device) {
   return rules[s->rule].clocks > 0 && tli_same_device(tli_device(item->clocks[0]), device);
 }
 
-/* Whether b may be in one call with a. */
+/* Whether a and b may share a call. */
 static bool alike(const Step *s, const Item *a, const Item *b) {
   for (int k = 0; k < OPERANDS; k++)
     if (a->used[k] && a->used[k]->dtype != b->used[k]->dtype) return false;
@@ -286,15 +286,15 @@ static bool alike(const Step *s, const Item *a, const Item *b) {
          clocks_on(s, a, device) == clocks_on(s, b, device);
 }
 
-/* Whether the coefficients are to be computed by the parameters' device: where its
-** memory has the clocks, or, of a rule that has none, the learning rate. */
+/* Whether the parameters' device computes the coefficients: its memory has the clocks or, for a
+** rule without clocks, the learning rate. */
 static bool device_computes(const Step *s, const Item *item, tl_Device device) {
   if (device.type == TL_CPU) return false;
   if (rules[s->rule].clocks > 0) return clocks_on(s, item, device);
   return s->lr && tli_device(s->lr).type != TL_CPU;
 }
 
-/* A number on the run's device: a new reference. */
+/* Returns a new reference to a number on the run's device. */
 static bool number_on(tl_Tensor *t, tl_Device device, tl_Tensor **out) {
   *out = NULL;
   return t == NULL || (*out = tli_moved(t, device, true)) != NULL;

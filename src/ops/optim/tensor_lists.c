@@ -1,7 +1,7 @@
 /*
-** tensor_lists.c - lists of tensors as one: a norm, clipping to it, and scaling in place. Tensors go to
-** the kernels as plain memory, as many at a time as a call holds; what has gaps between
-** its elements is copied, and copied back where it has changed.
+** tensor_lists.c - operators on lists of tensors: their norm, clipping, and scaling in place.
+** Kernels get tensors as plain memory, as many as fit into a call; tensors with gaps between
+** their elements are copied, and copied back if they change.
 */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct List {
   const char *op;
   int64_t n;
   tl_Tensor *const *given; /* borrowed */
-  tl_Tensor **used;        /* owned, as are the tensors: what was given, or row-major copies */
+  tl_Tensor **used;        /* owned, with the tensors: the given ones, or row-major copies */
 } List;
 
 static bool list_fill(List *l) {
@@ -45,7 +45,7 @@ static bool list_begin(List *l, const char *op, tl_Tensors tensors) {
   return false;
 }
 
-/* How many tensors from `first` on go into one call: of one device and dtype. */
+/* Returns how many tensors from `first` on fit into one call: they share device and dtype. */
 static int list_run(const List *l, int64_t first) {
   int n = 0;
   const tl_Tensor *a = l->used[first];
@@ -58,7 +58,7 @@ static int list_run(const List *l, int64_t first) {
 
 /* ---- the norm ------------------------------------------------------------------------ */
 
-/* The kernel of a part, and the reduction that joins parts. */
+/* The kernel for a part, and the reduction that combines the parts. */
 typedef struct Norm {
   double p;
   tlk_Reduction part, whole;
@@ -96,7 +96,8 @@ static bool reduce_run(const List *l, const Norm *norm, int64_t first, int count
   return tli_backend(tli_device(l->used[first]))->list_reduce(&call);
 }
 
-/* What the kernel gives for the parts of tensors [first, end), all of one device: a new vector. */
+/* Returns the kernel's results for all parts of tensors [first, end), which share a device, as
+** a new vector. */
 static tl_Tensor *reduce_device(const List *l, const Norm *norm, int64_t first, int64_t end) {
   int64_t parts = 0;
   for (int64_t i = first; i < end; i++) parts += parts_of(l->used[i]);
@@ -113,7 +114,7 @@ static tl_Tensor *reduce_device(const List *l, const Norm *norm, int64_t first, 
   return partials;
 }
 
-/* The first tensor after `first` that is on another device. */
+/* Returns the index of the first tensor after `first` that is on another device. */
 static int64_t device_end(const List *l, int64_t first) {
   tl_Device device = tli_device(l->used[first]);
   int64_t end = first + 1;
@@ -121,7 +122,7 @@ static int64_t device_end(const List *l, int64_t first) {
   return end;
 }
 
-/* All parts of all tensors in one vector on the first one's device. */
+/* Returns the results for all parts of all tensors as one vector on the first tensor's device. */
 static tl_Tensor *reduce_all(const List *l, const Norm *norm) {
   if (device_end(l, 0) == l->n) return reduce_device(l, norm, 0, l->n);
   tl_Tensors vectors = tli_tensors_new(l->n);
@@ -139,7 +140,7 @@ static tl_Tensor *reduce_all(const List *l, const Norm *norm) {
   return all;
 }
 
-/* reduction of a float64 vector, 0-d. */
+/* Reduces a float64 vector to a 0-d tensor. */
 static tl_Tensor *join(const tl_Tensor *parts, tlk_Reduction whole) {
   tl_Device device = tli_device(parts);
   tl_Tensor *made = tli_empty(TL_F64, device, 0, NULL);
@@ -156,7 +157,7 @@ static tl_Tensor *root(tl_Tensor *sum, double p) {
   return tli_with_number(tlo_pow, sum, tli_float(1 / p));
 }
 
-/* That of a norm of tensors. */
+/* Returns the dtype of a norm of the tensors. */
 static tl_DType dtype_of_norm(tl_Tensors tensors) {
   for (int64_t i = 0; i < tensors.n; i++)
     if (tensors.v[i]->dtype == TL_F64) return TL_F64;
@@ -187,7 +188,7 @@ static bool check_number(const char *op, const char *name, const tl_Tensor *t) {
 
 #define CLIP "_clip_numbers"
 
-/* norm, factor, found_inf: new numbers on the device. */
+/* Allocates norm, factor and found_inf on the device. */
 static bool numbers_new(tl_DType dtype, tl_Device device, tl_Tensor **out) {
   for (int i = 0; i < 3; i++) out[i] = NULL;
   for (int i = 0; i < 3; i++)

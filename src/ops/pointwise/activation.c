@@ -1,6 +1,6 @@
 /*
-** activation.c - activations that are no single kernel call: choices by an
-** option, and those with random numbers.
+** activation.c - activations that are more than one kernel call: those that an option selects,
+** and those with random numbers.
 */
 #include <string.h>
 
@@ -13,7 +13,7 @@ tl_Tensor *tlo_gelu(tl_Tensor *self, const char *approximate) {
                        approximate);
 }
 
-/* The weight of prelu, (1) or (C), so that it broadcasts to (N, C, ...). */
+/* Returns prelu's weight, (1) or (C), in a shape that broadcasts to (N, C, ...). */
 static tl_Tensor *prelu_weight(tl_Tensor *self, tl_Tensor *weight) {
   int64_t channels = self->ndim >= 2 ? self->sizes[1] : 1;
   if (weight->ndim > 1 || (weight->numel != 1 && weight->numel != channels))
@@ -34,7 +34,7 @@ tl_Tensor *tlo_prelu(tl_Tensor *self, tl_Tensor *weight) {
   return result;
 }
 
-/* One slope per element: random where self is not positive, 1 elsewhere. */
+/* Returns one slope for each element: random if self is not positive, otherwise 1. */
 static tl_Tensor *random_slopes(tl_Tensor *self, double lower, double upper,
                                 tli_Generator *generator) {
   tl_Tensor *drawn = tli_empty_like(self, (tl_DType)self->dtype);
@@ -78,7 +78,7 @@ tl_Tensor *tlo_glu(tl_Tensor *self, int64_t dim) {
   return result;
 }
 
-/* ---- what numbers must be ---- */
+/* ---- checks of numbers ---- */
 
 bool tli_check_hardtanh(tl_Scalar min_val, tl_Scalar max_val) {
   double min = tli_to_double(min_val), max = tli_to_double(max_val);

@@ -28,7 +28,7 @@ tl_Tensor *tlo_div(tl_Tensor *self, tl_Tensor *other, const char *rounding_mode)
 
 /* ---- powers ---- */
 
-/* For an exponent that is a number, which keeps its precision that way. */
+/* Handles a number as exponent, which keeps its full precision. */
 static tl_Tensor *pow_backward_number(tl_Tensor *grad, tl_Tensor *self, tl_Scalar exponent) {
   double e = tli_to_double(exponent);
   if (e == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE, NULL);
@@ -50,8 +50,8 @@ tl_Tensor *tlo_pow_backward_self(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *ex
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), back));
 }
 
-/* grad * result * log(self), 0 where a base of 0 has an exponent of 0 or more.
-** A base that is a number is read in the result's dtype, not in its own. */
+/* grad * result * log(self); 0 if the base is 0 and the exponent at least 0. A base that is a
+** number is read in the result's dtype. */
 tl_Tensor *tlo_pow_backward_exponent(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *exponent,
                                      tl_Tensor *result) {
   tli_Chain c = {0};
@@ -72,8 +72,8 @@ bool tlo_float_power_(tl_Tensor *self, tl_Tensor *exponent) {
   return tlo_pow_(self, exponent);
 }
 
-/* Powers of integers are float32, and the product as wide as they are: half
-** floats are rounded back. */
+/* Powers of integers are float32, so the product is at least that wide; half types are rounded
+** back. */
 tl_Tensor *tlo_ldexp(tl_Tensor *self, tl_Tensor *other) {
   bool keeps = tli_is_float((tl_DType)self->dtype) && !tli_is_float((tl_DType)other->dtype);
   tli_Chain c = {0};
@@ -84,7 +84,7 @@ tl_Tensor *tlo_ldexp(tl_Tensor *self, tl_Tensor *other) {
 
 /* ---- bounds ---- */
 
-/* grad where `whole`, half of it where `half`. */
+/* Returns grad where `whole`, half of it where `half`, and 0 elsewhere. */
 tl_Tensor *tlo_share_where(tl_Tensor *grad, tl_Tensor *whole, tl_Tensor *half) {
   tli_Chain c = {0};
   tl_Tensor *share = chain_where_else(&c, half, chain_with(&c, tlo_mul, grad, 0.5), tli_int(0));
@@ -98,7 +98,7 @@ tl_Tensor *tlo_clamp(tl_Tensor *self, tl_Tensor *min, tl_Tensor *max) {
   return tli_fail_null(TL_EARG, "clamp: expected min or max, got neither");
 }
 
-/* t with a number where test(self) holds; steals t, NULL is passed on. */
+/* Replaces elements of t by a number where test(self) is true; steals t and passes NULL on. */
 static tl_Tensor *replace(tl_Tensor *t, tl_Tensor *self, tl_Tensor *(*test)(tl_Tensor *),
                           double value) {
   tl_Tensor *mask = t ? test(self) : NULL;

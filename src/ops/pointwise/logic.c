@@ -1,5 +1,5 @@
 /*
-** logic.c - choice and comparison as compositions.
+** logic.c - choice and comparison, as compositions.
 */
 #include "ops/chain.h"
 
@@ -16,7 +16,7 @@ tl_Tensor *tlo_where(tl_Tensor *condition, tl_Tensor *self, tl_Tensor *other) {
   return result;
 }
 
-/* One row of positions, from 1, for each true element: (count, ndim). */
+/* Returns one row of positions, from 1, for each true element: (count, ndim). */
 static tl_Tensor *true_positions(tl_Tensor *condition, int ndim, const int64_t *sizes) {
   tl_Tensor *in = tli_contiguous_as(condition, (tl_DType)condition->dtype);
   if (in == NULL) return NULL;
@@ -35,7 +35,7 @@ static tl_Tensor *true_positions(tl_Tensor *condition, int ndim, const int64_t *
 bool tlo_where_positions(tl_Tensor *condition, tl_Tensors *out) {
   *out = (tl_Tensors){0, NULL};
   int64_t one = 1;
-  bool zero = condition->ndim == 0; /* counts as a vector */
+  bool zero = condition->ndim == 0; /* treated as a vector */
   tl_Tensor *rows =
       true_positions(condition, zero ? 1 : condition->ndim, zero ? &one : condition->sizes);
   bool ok = rows && tlo_unbind(rows, 1, out);
@@ -49,13 +49,14 @@ tl_Tensor *tlo_bitwise_not(tl_Tensor *self) {
 
 /* ---- comparison of whole tensors ---- */
 
-/* Bool tensors have no difference, and those of small integers may not fit. */
+/* Converts integers and bools to int64, since bools have no difference, and that of small
+** integers may overflow. */
 static tl_Tensor *number_like(tl_Tensor *t) {
   return tli_is_float((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, TL_I64);
 }
 
-/* |a - b| of int64 tensors in float64. The difference wraps to a negative number where it is 2^63
-** or more. */
+/* Computes |a - b| of int64 tensors in float64. If the difference is 2^63 or more, it wraps to
+** a negative number. */
 static tl_Tensor *whole_distance(tl_Tensor *a, tl_Tensor *b) {
   tli_Chain c = {0};
   tl_Tensor *larger = TLI_STEP(&c, tlo_maximum(a, b));
@@ -74,7 +75,7 @@ static tl_Tensor *distance_of(tl_Tensor *a, tl_Tensor *b) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_abs(difference)));
 }
 
-/* |a - b| <= atol + rtol * |b|, where the difference is finite. */
+/* Returns |a - b| <= atol + rtol * |b| where the difference is finite. */
 static tl_Tensor *near(tl_Tensor *a, tl_Tensor *b, double rtol, double atol) {
   tli_Chain c = {0};
   tl_Tensor *distance = TLI_STEP(&c, distance_of(a, b));
@@ -131,7 +132,7 @@ bool tlo_equal(tl_Tensor *self, tl_Tensor *other, bool *out) {
   return !tli_same_sizes(self, other) || tli_all_true(tlo_eq(self, other), out);
 }
 
-/* ---- questions about one tensor ---- */
+/* ---- properties of one tensor ---- */
 
 bool tlo_is_same_size(tl_Tensor *self, tl_Tensor *other, bool *out) {
   *out = tli_same_sizes(self, other);

@@ -7,7 +7,7 @@
 
 #include "ops/chain.h"
 
-/* log(other), 0 where self is 0, NaN where other is. */
+/* log(other), 0 where self is 0, NaN where other is NaN. */
 tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){self, other}, 2);
   if (!tli_is_float(dtype)) dtype = tli_default_dtype();
@@ -16,8 +16,8 @@ tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_xlogy(mask, other)));
 }
 
-/* f0(x) - f1(x) / x, which is 1/2 at 0: the derivative of Bessel's I1, of J1, and of
-** exp(-|x|) I1, but for that of its first factor. */
+/* f0(x) - f1(x) / x, which is 1/2 at 0. This is the derivative of I1 and of J1; for exp(-|x|)
+** I1 it lacks the term of the first factor. */
 static tl_Tensor *slope_of_order_1(tl_Tensor *self, tl_Tensor *order_1,
                                    tl_Tensor *(*order_0)(tl_Tensor *)) {
   tli_Chain c = {0};
@@ -86,8 +86,8 @@ static tl_Tensor *clamp_to(tl_Tensor *self, double low, double high) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_clamp_both(self, min, max)));
 }
 
-/* Brought into [eps, 1 - eps]; of eps above a half, where that is empty, what
-** is below eps becomes eps. */
+/* Clamps to [eps, 1 - eps]. If eps exceeds 1/2, that interval is empty, and elements below eps
+** become eps. */
 static tl_Tensor *clamp_probability(tl_Tensor *self, double eps) {
   if (!(eps > 0.5)) return clamp_to(self, eps, 1 - eps);
   tli_Chain c = {0};

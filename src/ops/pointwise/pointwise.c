@@ -1,14 +1,13 @@
 /*
-** pointwise.c - every elementwise operator goes through here: promotion,
-** broadcasting, the result's memory, then one kernel call. Most calls are of
-** inputs that are alike; those take the short way at the top of tli_pointwise,
-** which is the hot path of the whole library.
+** pointwise.c - all elementwise operators: promotion, broadcasting, allocating the result, then
+** one kernel call. Most calls have inputs of the same dtype and shape; they take the short path
+** at the top of tli_pointwise, which is the hot path of the whole library.
 */
 #include <string.h>
 
 #include "ops/common.h"
 
-/* The dtype that inputs are brought to. */
+/* Returns the dtype to which inputs are promoted. */
 static tl_DType common_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   tl_DType dtype = (tl_DType)in[0]->dtype;
   for (int i = 1; i < spec->ninputs; i++)
@@ -17,8 +16,8 @@ static tl_DType common_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in
   return dtype;
 }
 
-/* Operators that refuse bool: those on integers only where nothing else comes
-** with it, arithmetic like sub always, as in PyTorch. */
+/* Refuses bool inputs: operators on integers if all inputs are bool, arithmetic such as sub
+** always, as in PyTorch. */
 static bool check_bool(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_DType dtype) {
   bool found = spec->types == TLI_TYPES_INTEGER && dtype == TL_BOOL;
   for (int i = 0; i < spec->ninputs && spec->types != TLI_TYPES_INTEGER; i++)
@@ -38,7 +37,7 @@ static bool check_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_
                     tl_dtype_name(*dtype));
   }
   if (spec->types == TLI_TYPES_FLOATING) *dtype = tli_default_dtype();
-  /* as pow(self, 2), whose exponent makes int64 of bool */
+  /* like pow(self, 2), whose exponent promotes bool to int64 */
   if (spec->kernel == TLK_square && *dtype == TL_BOOL) *dtype = TL_I64;
   return true;
 }
@@ -57,23 +56,23 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
   tl_Tensor *args[TLI_ITER_MAX] = {out};
   for (int i = 0; i < ninputs; i++) args[i + 1] = in[i];
   tl_Device device = tli_device(out);
-  struct tlk_pointwise call; /* large, so that it is not cleared first */
+  struct tlk_pointwise call; /* large, so it is not cleared as a whole */
   call.cx = tli_context(device);
   call.kernel = kernel;
   call.compute = tli_dtype_compute(dtype);
-  /* integers may be divided by zero */
+  /* only integers can fail, by a division by zero */
   if (tli_is_float(dtype))
     memset(&call.blame, 0, sizeof call.blame);
   else
     call.blame = tli_blame(device, spec->name, NULL);
-  memset(call.params, 0, sizeof call.params); /* what has no use for them may copy them all */
+  /* kernels that ignore parameters may still copy all of them */
+  memset(call.params, 0, sizeof call.params);
   for (int i = 0; i < spec->nparams && params; i++) call.params[i] = params[i];
   tli_iter_build(&call.it, out->ndim, out->sizes, args, ninputs + 1);
   return tli_backend(device)->pointwise(&call);
 }
 
-/* Powers with a number as exponent, for the common ones of which there are
-** kernels that are faster by far. */
+/* Computes powers with a number as exponent by faster kernels for the most common exponents. */
 static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                       tl_Tensor *out) {
   double e = tli_to_double(tli_number_of(in[1]));
@@ -96,8 +95,8 @@ static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *
   return run_kernel(spec, kernel, dtype, in, kernel == TLK_pow ? 2 : 1, NULL, out);
 }
 
-/* Beside an unsigned type a negative number stands for what it wraps to: -1 for
-** 255 beside uint8. */
+/* Besides an unsigned type, a negative number stands for the number that it wraps to: -1 for
+** 255 with uint8. */
 static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                         const tl_Scalar *params, tl_Tensor *out) {
   tl_Tensor *args[TLI_ITER_MAX], *wrapped[TLI_ITER_MAX] = {NULL};
@@ -113,7 +112,8 @@ static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor
   return ok;
 }
 
-/* Kernels compute 16-bit types in float, whose neighbours are others. */
+/* Kernels compute 16-bit types in float, where neighbouring numbers differ, so nextafter has
+** kernels of its own. */
 static tlk_Pointwise kernel_for(tlk_Pointwise kernel, tl_DType dtype) {
   if (kernel != TLK_nextafter) return kernel;
   return dtype == TL_F16    ? TLK_nextafter_f16
@@ -131,7 +131,7 @@ static bool run(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const 
   return run_kernel(spec, kernel_for(spec->kernel, dtype), dtype, in, spec->ninputs, params, out);
 }
 
-/* Shape, dtype and device of the result; what is wrong with the inputs. */
+/* Computes shape and dtype of the result, and checks the inputs. */
 static bool plan(const tli_PointwiseSpec *spec, tl_Tensor *const *in, const tl_Scalar *params,
                  tl_DType *dtype, int *ndim, int64_t *sizes) {
   *dtype = common_dtype(spec, in);
@@ -141,8 +141,8 @@ static bool plan(const tli_PointwiseSpec *spec, tl_Tensor *const *in, const tl_S
   return tli_broadcast_shape(spec->name, in, spec->ninputs, ndim, sizes);
 }
 
-/* The input that lends the result its device and order of dimensions: the
-** first whose shape is the result's. */
+/* Returns the input whose device and order of dimensions the result gets: the first one that
+** has the result's shape. */
 static const tl_Tensor *model(const tli_PointwiseSpec *spec, tl_Tensor *const *in, int ndim,
                               const int64_t *sizes) {
   for (int i = 0; i < spec->ninputs; i++) {
@@ -154,16 +154,16 @@ static const tl_Tensor *model(const tli_PointwiseSpec *spec, tl_Tensor *const *i
   return NULL;
 }
 
-/* The device of the inputs; numbers and 0-d tensors of the CPU have none to say. */
+/* Returns the device of the inputs; numbers and 0-d tensors of the CPU do not count. */
 static tl_Device device_of(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   for (int i = 0; i < spec->ninputs; i++)
     if (tli_device(in[i]).type != TL_CPU) return tli_device(in[i]);
   return TLI_CPU;
 }
 
-/* Row-major floating tensors of one dtype, shape and device, and numbers behind
-** the first: nothing is to be promoted or broadcast but numbers, and nothing can
-** be wrong with them. */
+/* Whether the inputs are row-major floating tensors of one dtype, shape and device, possibly
+** followed by numbers. Then nothing except numbers needs promotion or broadcasting, and no
+** check can fail. */
 static bool alike(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   const tl_Tensor *first = in[0];
   if ((first->flags & (TLI_CONTIGUOUS | TLI_NUMBER)) != TLI_CONTIGUOUS) return false;
@@ -245,7 +245,7 @@ bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
 bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) {
   const tl_Tensor *out = operands[0];
   tl_Device device = tli_device(out);
-  struct tlk_fused call; /* large, so that it is not cleared first */
+  struct tlk_fused call; /* large, so it is not cleared as a whole */
   if (out->numel == 0) return true;
   call.cx = tli_context(device);
   call.kernel = kernel;

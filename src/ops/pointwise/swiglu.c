@@ -1,23 +1,23 @@
 /*
-** swiglu.c - (input + bias) * silu(gate + gate_bias), of two tensors or of the halves of
-** one. A bias that is missing beside the other goes to the kernels as the number 0; what was broadcast is
-** summed up by the engine, so a bias has the gradient of what it was added to.
+** swiglu.c - (input + bias) * silu(gate + gate_bias), for two tensors or for the halves of one.
+** If only one bias is given, kernels get the number 0 for the other. The engine sums the
+** gradients of broadcast operands, so a bias's gradient is that of its tensor.
 **
-** The gradient is one pass for both factors, and, while a graph of it is recorded, the
-** same formula in differentiable operators.
+** One pass computes the gradients of both factors. While a graph of the gradient is recorded,
+** differentiable operators compute the same formula.
 */
 #include "ops/chain.h"
 
 static const char op[] = "swiglu";
 
-/* ---- calls of the kernel ---- */
+/* ---- kernel calls ---- */
 
-/* The operands a, b of a kernel's inputs, with their biases, which may both be NULL. */
+/* The factors a and b with their biases, either of which may be NULL. */
 typedef struct Factors {
   tl_Tensor *a, *b, *bias_a, *bias_b;
 } Factors;
 
-/* outputs[0 .. n) and grad, which may be NULL, come before the factors. */
+/* The kernel's operands are outputs[0 .. n), grad unless it is NULL, then the factors. */
 static bool run(tli_Chain *c, tlk_Fused plain, tlk_Fused biased, tl_Tensor *const *outputs, int n,
                 tl_Tensor *grad, const Factors *f) {
   bool with_bias = f->bias_a || f->bias_b;
@@ -46,7 +46,7 @@ static bool run_backward(tli_Chain *c, tl_Tensor *const *out, tl_Tensor *grad, c
   return run(c, TLK_FUSED_swiglu_backward, TLK_FUSED_swiglu_bias_backward, out, 2, grad, f);
 }
 
-/* The gradients of both factors in differentiable operators. */
+/* Computes the gradients of both factors by differentiable operators. */
 static void recorded(tli_Chain *c, tl_Tensor *grad, const Factors *f, tl_Tensor **out) {
   tl_Tensor *a = f->bias_a ? chain_add(c, f->a, f->bias_a) : f->a;
   tl_Tensor *b = f->bias_b ? chain_add(c, f->b, f->bias_b) : f->b;
@@ -92,14 +92,14 @@ bool tlo_swiglu_pair_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *gate
   return tli_chain_end_all(&c, out, 4);
 }
 
-/* ---- the halves of one ---- */
+/* ---- the halves of one tensor ---- */
 
-/* Both halves, unrecorded, of a tensor that broadcasts to `like`; NULL for NULL. */
+/* Returns both halves, unrecorded, of a tensor that broadcasts to `like`; NULL stays NULL. */
 static void halve(tli_Chain *c, tl_Tensor *t, const tl_Tensor *like, int dim, tl_Tensor **a,
                   tl_Tensor **b) {
   int from = t ? dim - (like->ndim - t->ndim) : -1;
   *a = *b = t;
-  if (from < 0 || t->sizes[from] == 1) return; /* the same for both */
+  if (from < 0 || t->sizes[from] == 1) return; /* broadcasting makes both halves equal */
   int64_t half = like->sizes[dim] / 2;
   *a = TLI_STEP(c, tli_cut(t, from, 0, half, 1));
   *b = TLI_STEP(c, tli_cut(t, from, half, half, 1));
@@ -155,7 +155,7 @@ bool tlo_swiglu_halves_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *bi
   return tli_chain_end_all(&c, out, 2);
 }
 
-/* ---- the operator that users call ---- */
+/* ---- the public operator ---- */
 
 static bool check(tl_Tensor *const *t, const char *const *names, int n) {
   for (int i = 0; i < n; i++) {
@@ -172,7 +172,7 @@ static bool check_bias(const char *name, const tl_Tensor *bias, int ndim, const 
                   tli_shape_str(ndim, sizes), tli_sizes_str(bias));
 }
 
-/* Inputs of different dtypes are brought to their common one; t: 4, some NULL. */
+/* Converts inputs to their common dtype; t has 4 entries, some of them NULL. */
 static void promote(tli_Chain *c, tl_Tensor **t) {
   tl_Tensor *given[4];
   int n = 0;

@@ -1,7 +1,7 @@
 /*
-** pool.c - pooling. Leading dimensions are planes, whatever their number; the
-** last n are what windows slide over. Maxima remember positions in their plane,
-** from which gradients and max_unpool follow by gathering and scattering.
+** pool.c - pooling. All leading dimensions are planes; windows slide over the last n
+** dimensions. Maxima also return their positions in the plane; the gradient and max_unpool
+** gather and scatter by these.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static bool read_windows(const char *op, int n, tl_Ints kernel, tl_Ints stride, 
   return true;
 }
 
-/* (N, C, ...) or (C, ...), the last `full` of at least one element. */
+/* Checks for (N, C, ...) or (C, ...), whose last `full` sizes are at least 1. */
 static bool check_input(const char *op, const tl_Tensor *input, int n, int full) {
   bool fits = input->ndim == n + 1 || input->ndim == n + 2;
   for (int d = input->ndim - full; fits && d < input->ndim; d++) fits = input->sizes[d] > 0;
@@ -47,7 +47,7 @@ static bool check_floating(const char *op, const tl_Tensor *t) {
                   tl_dtype_name((tl_DType)t->dtype));
 }
 
-/* The sizes of an adaptive pool's result: -1 keeps the input's. */
+/* Reads the sizes of an adaptive pool's result; -1 keeps the input's size. */
 static bool read_output_size(const char *op, const tl_Tensor *input, int n, tl_Ints list,
                              int64_t *sizes) {
   TL_TRY(tli_spread(op, "output_size", list, n, -1, sizes));
@@ -56,7 +56,7 @@ static bool read_output_size(const char *op, const tl_Tensor *input, int n, tl_I
   return true;
 }
 
-/* Windows along one dimension. */
+/* Counts the windows along one dimension. */
 static int64_t count_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
                              int64_t dilation, bool ceil_mode) {
   int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
@@ -68,7 +68,7 @@ static int64_t count_windows(int64_t size, int64_t kernel, int64_t stride, int64
   return count;
 }
 
-/* The kernel's call and the result's sizes, for lists of n numbers each. */
+/* Fills in the kernel's call and the result's sizes, for lists of n numbers each. */
 static bool plan(const char *op, const int64_t *in_sizes, int ndim, const Windows *w, int n,
                  bool ceil_mode, tlk_Pool *p, int64_t *sizes) {
   *p = (tlk_Pool){.planes = 1};
@@ -153,8 +153,7 @@ bool tli_op_max_windows_adaptive(tl_Tensor *self, tl_Ints output_size, int64_t n
   return run_max(&p, self, sizes, want_indices, out);
 }
 
-/* The positions are needed for a gradient; to the caller they go only if
-** asked for. */
+/* The gradient needs the positions; the caller gets them only on request. */
 static bool keep_indices(bool ok, bool return_indices, tl_Tensor **out) {
   if (ok && !return_indices) {
     tli_release(out[1]);
@@ -249,9 +248,9 @@ tl_Tensor *tli_op_average_adaptive_spread(tl_Tensor *self, tl_Ints size, tl_Ints
   return run_average(&p, self, size.v, true);
 }
 
-/* Of integers: the sum divided, rounded towards 0. A mean is a multiple of
-** 1 / elements, so that half of one cannot lead past the next whole number but
-** makes up for what rounding took. */
+/* Averages integers: the sum divided and rounded towards 0. A mean is a multiple of 1 /
+** elements, so adding half of that cannot reach the next integer, but compensates for rounding
+** errors. */
 static tl_Tensor *whole_averages(tl_Tensor *input, int n, const Windows *w, bool ceil_mode,
                                  bool include_pad, int64_t divisor) {
   int64_t elements = divisor == TLI_NOINT ? 1 : llabs(divisor);
@@ -298,9 +297,9 @@ static tl_Tensor *adaptive_avg_pool(const char *op, int n, tl_Tensor *input, tl_
   return tlo_average_adaptive(input, (tl_Ints){n, sizes});
 }
 
-/* (sum of x^p)^(1/p) as (mean of x^p * elements)^(1/p). The mean, written as its
-** sign times the rectified rest, has gradient 0 where it is 0: the root's own
-** is infinite there. */
+/* (sum of x^p)^(1/p), computed as (mean of x^p * elements)^(1/p). The mean is written as its
+** sign times its rectified magnitude, so its gradient is 0 where it is 0; the root's own
+** gradient would be infinite. */
 static tl_Tensor *lp_pool(const char *op, int n, tl_Tensor *input, double norm_type,
                           tl_Ints kernel_size, tl_Ints stride, bool ceil_mode) {
   int64_t kernel[3];
@@ -319,7 +318,7 @@ static tl_Tensor *lp_pool(const char *op, int n, tl_Tensor *input, double norm_t
 
 /* ---- planes and positions in them ---- */
 
-/* A walk over planes: operands of one element size each, contiguous. */
+/* Describes a loop over planes: contiguous operands with one element size each. */
 static void plane_lines(tlk_IndexCall *lines, tl_Tensor *const *args, const int64_t *lengths,
                         int64_t planes) {
   tli_Iter *it = &lines->it;
@@ -339,7 +338,7 @@ static int64_t product(const int64_t *sizes, int begin, int end) {
   return p;
 }
 
-/* result (sizes of indices) = self (planes, plane) at indices (planes, m). */
+/* Sets result (sizes of indices) to self (planes, plane) at indices (planes, m). */
 static bool gather_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indices, int n) {
   int64_t planes = product(self->sizes, 0, self->ndim - n);
   int64_t plane = product(self->sizes, self->ndim - n, self->ndim);
@@ -380,7 +379,7 @@ static bool scatter_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indice
   return tli_backend(tli_device(self))->scatter(&call);
 }
 
-/* Sums are taken in the dtype that the kernel adds in. */
+/* Sums are computed in the dtype in which the kernel adds. */
 tl_Tensor *tli_op_plane_scatter(tl_Tensor *self, tl_Tensor *indices, tl_Ints size, int64_t n,
                                 bool add) {
   bool wide = add && tli_scatter_upcasts(TLK_JOIN_ADD, self);
@@ -399,8 +398,8 @@ tl_Tensor *tli_op_plane_scatter(tl_Tensor *self, tl_Tensor *indices, tl_Ints siz
 
 /* ---- max_unpool ---- */
 
-/* The size that pooling shrank; output_size, with or without the leading
-** dimensions, must be one that pools to the same. */
+/* Computes the size before pooling. output_size, with or without the leading dimensions, must
+** be a size that pools to the input's size. */
 static bool unpooled_sizes(const char *op, const tl_Tensor *input, const Windows *w, int n,
                            tl_Ints output_size, int64_t *sizes) {
   int lead = input->ndim - n;

@@ -1,6 +1,6 @@
 /*
-** dropout.c - dropout of elements and of whole channels. Masks come from the
-** generator's stream, so a seed fixes them on every device.
+** dropout.c - dropout of elements and of whole channels. Masks come from the generator's
+** stream, so a seed determines them on every device.
 */
 #include <math.h>
 
@@ -11,7 +11,7 @@ static bool check_probability(const char *op, double p) {
   return tli_fail(TL_EARG, "%s: p: expected a probability from 0 to 1, got %g", op, p);
 }
 
-/* `drops` is false where self stays as it is, whatever its dtype. */
+/* `drops` becomes false if self stays unchanged, whatever its dtype. */
 static bool check(const char *op, const tl_Tensor *self, double p, bool training, bool *drops) {
   *drops = training && p != 0;
   TL_TRY(check_probability(op, p));
@@ -51,8 +51,8 @@ tl_Tensor *tlo_dropout_add(tl_Tensor *input, tl_Tensor *residual, double p, bool
   return result;
 }
 
-/* Ones with probability 1 - p, else zeros: one for each channel, that is for
-** each element of the first `lead` dimensions. */
+/* Returns ones with probability 1 - p, otherwise zeros, for each channel: each element of the
+** first `lead` dimensions. */
 static tl_Tensor *channel_mask(tl_Tensor *self, int lead, double p, tli_Generator *generator) {
   int64_t sizes[TL_MAX_DIMS];
   for (int d = 0; d < self->ndim; d++) sizes[d] = d < lead ? self->sizes[d] : 1;
@@ -91,8 +91,8 @@ tl_Tensor *tlo_dropout3d(tl_Tensor *self, double p, bool training, tli_Generator
   return drop_channels("dropout3d", 3, self, p, training, generator);
 }
 
-/* a * (self where kept, else selu's lowest value) + b, with a and b such that
-** mean 0 and variance 1 stay. */
+/* a * (self if kept, otherwise selu's lowest value) + b; a and b preserve mean 0 and variance
+** 1. */
 static tl_Tensor *alpha_drop(const char *op, int lead, tl_Tensor *self, double p, bool training,
                              tli_Generator *generator) {
   bool drops;
@@ -103,7 +103,7 @@ static tl_Tensor *alpha_drop(const char *op, int lead, tl_Tensor *self, double p
   if (p == 1) return tli_chain_end(&c, chain_mul(&c, self, chain_number(&c, 0)));
   double a = 1 / sqrt((lowest * lowest * p + 1) * (1 - p));
   tl_Tensor *mask = TLI_STEP(&c, channel_mask(self, lead, p, generator));
-  /* (mask - 1) * -lowest * a is lowest * a where dropped; p * -lowest * a is b */
+  /* (mask - 1) * -lowest * a is lowest * a for dropped elements; p * -lowest * a is b */
   tl_Tensor *shift = chain_sub(&c, mask, chain_number(&c, 1 - p));
   shift = chain_scale(&c, shift, -lowest * a);
   tl_Tensor *kept = chain_mul(&c, self, chain_scale(&c, mask, a));
@@ -122,9 +122,9 @@ tl_Tensor *tlo_feature_alpha_dropout(tl_Tensor *self, double p, bool training,
   return alpha_drop("feature_alpha_dropout", 2, self, p, training, generator);
 }
 
-/* ---- the operators that are recorded ---- */
+/* ---- the recorded operators ---- */
 
-/* Elements are numbered in row-major order, however they lie in memory. */
+/* Elements are numbered in row-major order, whatever their order in memory. */
 static tl_Tensor *drop(tl_Tensor *self, tl_Tensor *residual, double p, int64_t seed, int64_t block,
                        tl_Tensor *state) {
   tli_Chain c = {0};

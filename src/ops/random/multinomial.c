@@ -1,13 +1,13 @@
 /*
-** multinomial.c - positions drawn in proportion to weights. It works on the
-** CPU, row by row, in double precision, for tensors of every device.
+** multinomial.c - draws positions in proportion to weights. It runs on the CPU, row by row, in
+** double precision, for tensors on every device.
 */
 #include <math.h>
 #include <stdlib.h>
 
 #include "ops/chain.h"
 
-/* Number i of the stretch that begins at `block`, in (0, 1). */
+/* Returns number i, in (0, 1), of the stretch that begins at `block`. */
 static double uniform(const tli_Generator *g, uint64_t block, int64_t i) {
   uint32_t words[4];
   tli_philox(g->seed, block + (uint64_t)i / 2, words);
@@ -35,11 +35,11 @@ static bool check_row(const double *weights, int64_t n, int64_t wanted, bool rep
                   wanted, possible);
 }
 
-/* ---- with replacement: a search in the running sums ---- */
+/* ---- with replacement: binary search in the cumulative sums ---- */
 
 static void draw_again(double *weights, int64_t n, int64_t *out, int64_t wanted,
                        const tli_Generator *g, uint64_t block) {
-  int64_t last = 0; /* the last position that has a weight */
+  int64_t last = 0; /* the last position with a positive weight */
   double total = 0;
   for (int64_t c = 0; c < n; c++) {
     if (weights[c] > 0) last = c;
@@ -59,7 +59,7 @@ static void draw_again(double *weights, int64_t n, int64_t *out, int64_t wanted,
   }
 }
 
-/* ---- without: waiting times of rate `weight`, the first ones win ---- */
+/* ---- without replacement: exponential waiting times of rate `weight`; the earliest win ---- */
 
 typedef struct Arrival {
   double time;

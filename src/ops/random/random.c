@@ -1,7 +1,7 @@
 /*
-** random.c - random numbers. An operator takes a stretch of its generator's
-** stream and the kernel fills it in: which stretch, and so every number, only
-** follows from what was drawn before and how many numbers are wanted.
+** random.c - random numbers. An operator reserves a stretch of its generator's stream, and the
+** kernel computes it. The stretch, and therefore every number, depends only on the numbers
+** drawn before and on how many are wanted.
 */
 #include <math.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static bool draw_into(tlk_Distribution d, tl_Tensor *dense, tl_Scalar a, tl_Scal
                  .a = a, .b = b);
 }
 
-/* Elements are numbered in row-major order, however they lie in memory. */
+/* Elements are numbered in row-major order, whatever their order in memory. */
 static bool draw(tlk_Distribution d, tl_Tensor *self, tl_Scalar a, tl_Scalar b, tli_Generator *g) {
   if (tli_contiguous(self)) return draw_into(d, self, a, b, g);
   tl_Tensor *dense = tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, self->sizes);
@@ -40,7 +40,7 @@ static bool draw_floats(const char *op, tlk_Distribution d, tl_Tensor *self, dou
   return draw(d, self, tli_float(a), tli_float(b), g);
 }
 
-/* Steals t; NULL is passed on. */
+/* Fills t; steals t and passes NULL on. */
 static tl_Tensor *filled(const char *op, tlk_Distribution d, tl_Tensor *t, double a, double b,
                          tli_Generator *g) {
   if (t == NULL || draw_floats(op, d, t, a, b, g)) return t;
@@ -86,7 +86,7 @@ bool tli_op_geometric_(tl_Tensor *self, double p, tli_Generator *generator) {
 
 /* ---- integers ---- */
 
-/* from .. to - 1, in a dtype that holds both ends. */
+/* Draws from .. to - 1, in a dtype that holds both ends. */
 static bool draw_integers(const char *op, tl_Tensor *self, int64_t from, int64_t to,
                           tli_Generator *g) {
   if (from >= to)
@@ -97,7 +97,7 @@ static bool draw_integers(const char *op, tl_Tensor *self, int64_t from, int64_t
               g);
 }
 
-/* How many integers from 0 on a dtype holds, each of them exactly. */
+/* Returns how many integers from 0 on a dtype represents exactly. */
 static uint64_t whole_range(tl_DType dtype) {
   if (!tli_is_float(dtype)) return (uint64_t)tli_int_max(dtype) + 1;
   return ((uint64_t)1 << tli_dtype_digits[dtype]) + 1;
@@ -143,7 +143,7 @@ tl_Tensor *tlo_randint_like_high(tl_Tensor *self, int64_t high, tli_Generator *g
   return tlo_randint_like(self, 0, high, generator, dtype, device, memory_format);
 }
 
-/* Fisher and Yates's shuffle: position i gets one of those not yet used. It is
+/* The Fisher-Yates shuffle: position i gets a random one of the unused numbers. It is
 ** sequential, so it runs on the CPU for every device. */
 static void shuffle(int64_t *out, int64_t n, tli_Generator *g) {
   uint64_t block = tli_generator_take(g, n, 2);
@@ -196,7 +196,7 @@ tl_Tensor *tlo_randn_like(tl_Tensor *self, tli_Generator *generator, tl_DType dt
                 tli_new_like("randn_like", self, dtype, device, memory_format), 0, 1, generator);
 }
 
-/* mean + std * z; `like` lends shape, dtype and device to z. */
+/* Computes mean + std * z; z has the shape, dtype and device of `like`. */
 static tl_Tensor *scaled_normal(tl_Tensor *like, tl_Tensor *mean, tl_Tensor *std,
                                 tli_Generator *g) {
   bool mode = tli_set_grad_mode(false);
@@ -269,7 +269,7 @@ static bool check_probabilities(const char *op, const char *argument, tl_Tensor 
   return tli_check_range(op, argument, p, 0, 1);
 }
 
-/* A uniform number per element, below its probability or not. */
+/* Compares one uniform number for each element with its probability. */
 static bool try_each(const char *op, const char *argument, tl_Tensor *out, tl_Tensor *p,
                      tli_Generator *g) {
   static const tli_PointwiseSpec lt = {"bernoulli", TLK_lt, 2, 0, TLI_TYPES_NUMBER, true, true};

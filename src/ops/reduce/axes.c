@@ -1,12 +1,12 @@
 /*
-** axes.c - plans a reduction and runs it: the innermost reduced run first, then
-** what is left of the others, over the intermediate results.
+** axes.c - plans and runs reductions: first the innermost reduced run, then the remaining ones
+** over the intermediate results.
 */
 #include "ops/reduce/axes.h"
 
 /* ---- the plan ---- */
 
-/* self without those reduced dimensions that only repeat elements. */
+/* Returns self without reduced dimensions that only repeat elements. */
 static tl_Tensor *without_repeats(tl_Tensor *self, const bool *reduced, bool *kept,
                                   int64_t *repeats) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
@@ -24,7 +24,7 @@ static tl_Tensor *without_repeats(tl_Tensor *self, const bool *reduced, bool *ke
   return *repeats == 1 ? tli_retain(self) : tli_alias(self, n, sizes, strides, self->offset);
 }
 
-/* Dimensions of more than one element, outermost in memory first. */
+/* Lists the dimensions with more than one element, outermost in memory first. */
 static int by_memory(const tl_Tensor *t, int *order) {
   int n = 0;
   for (int d = 0; d < t->ndim; d++) {
@@ -44,10 +44,10 @@ static void add_run(tli_Axes *a, int64_t n, bool reduced) {
   a->runs[a->nruns - 1].n *= n;
 }
 
-/* Sizes as asked for; strides in the order in which kernels write. */
+/* Sets the requested sizes, with strides in the order in which kernels write. */
 static void shape_result(tli_Axes *a, const tl_Tensor *self, const bool *reduced, bool keepdim,
                          const int *order, int norder) {
-  int at[TL_MAX_DIMS]; /* where a dimension of self went */
+  int at[TL_MAX_DIMS]; /* the position of each of self's dimensions */
   for (int d = 0; d < self->ndim; d++) {
     at[d] = a->ndim;
     if (reduced[d] && !keepdim) continue;
@@ -79,7 +79,7 @@ bool tli_axes_begin(tli_Axes *a, const char *op, tl_Tensor *self, tl_Ints dims, 
   tli_release(seen);
   if (a->in == NULL) return false;
 
-  int from[TL_MAX_DIMS]; /* which dimension of self one of `in` is */
+  int from[TL_MAX_DIMS]; /* the dimension of self for each dimension of `in` */
   int n = 0;
   for (int d = 0; d < self->ndim; d++)
     if (kept[d]) from[n++] = d;
@@ -144,7 +144,7 @@ static bool run_passes(const tli_ReduceSpec *spec, tli_Axes *a, tl_Tensor *out) 
   tlk_Reduction kernel = spec->kernel;
   tl_DType compute = spec->compute;
   while (!run.last) {
-    /* what one pass leaves is kept in the type it was computed in */
+    /* intermediate results stay in the compute type */
     tl_DType mid = spec->result == TL_BOOL ? TL_BOOL : compute;
     int64_t n = run.outer * run.inner;
     tl_Tensor *part = tli_empty(mid, tli_device(out), 1, &n);
@@ -164,7 +164,7 @@ static bool run_passes(const tli_ReduceSpec *spec, tli_Axes *a, tl_Tensor *out) 
                  .params = {spec->param});
 }
 
-/* out *= k. */
+/* Computes out *= k. */
 static bool multiply(tl_Tensor *out, int64_t k) {
   static const tli_PointwiseSpec mul = {"mul", TLK_mul, 2, 0, TLI_TYPES_NUMBER, false, true};
   tl_Tensor *number = tli_number(tli_int(k));

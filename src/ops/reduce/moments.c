@@ -7,7 +7,7 @@
 #include "ops/chain.h"
 #include "ops/reduce/axes.h"
 
-/* Elements that go into one result of a reduction; -1 on bad dims. */
+/* Returns how many elements are reduced to one result; -1 for invalid dims. */
 static int64_t reduced_count(const char *op, const tl_Tensor *self, tl_Ints dim) {
   bool marked[TL_MAX_DIMS];
   if (!tli_mark_dims(op, dim, self->ndim, marked)) return -1;
@@ -17,7 +17,7 @@ static int64_t reduced_count(const char *op, const tl_Tensor *self, tl_Ints dim)
   return n;
 }
 
-/* The floating dtype of the result; TL_NODTYPE with a message for integers. */
+/* Returns the floating dtype of the result; TL_NODTYPE with a message for integers. */
 static tl_DType floating(const char *op, const tl_Tensor *self, tl_DType wish) {
   tl_DType dtype = wish == TL_NODTYPE ? (tl_DType)self->dtype : wish;
   if (tli_is_float(dtype)) return dtype;
@@ -27,7 +27,7 @@ static tl_DType floating(const char *op, const tl_Tensor *self, tl_DType wish) {
 
 /* ---- mean ---- */
 
-/* Half sums are divided before they are rounded to a type they may not fit. */
+/* Sums of half types are divided before they are rounded, since the sum may overflow. */
 tl_Tensor *tlo_mean(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
   dtype = floating("mean", self, dtype);
   int64_t n = dtype == TL_NODTYPE ? -1 : reduced_count("mean", self, dim);
@@ -58,7 +58,7 @@ typedef struct Moments {
   tl_Tensor *mean, *deviation; /* owned */
 } Moments;
 
-/* Of `in` along one run. */
+/* Computes the moments of `in` along one run. */
 static bool moments_of(Moments *m, tl_Tensor *in, const tli_Run *run) {
   int64_t n = run->outer * run->inner;
   tl_DType dtype = in->dtype == TL_F64 ? TL_F64 : TL_F32;
@@ -70,8 +70,8 @@ static bool moments_of(Moments *m, tl_Tensor *in, const tli_Run *run) {
                  .n = run->n, .inner = run->inner);
 }
 
-/* total = sum of part.deviation over a run, + each * means.deviation: what is
-** left of pieces of `each` elements is the spread of their means. */
+/* Adds part.deviation over a run, and each * means.deviation, to total: the spread of the means
+** completes the deviations within pieces of `each` elements. */
 static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments *means,
                             const tli_Run *run, int64_t each) {
   static const tli_PointwiseSpec add = {"var", TLK_add, 2, 1, TLI_TYPES_NUMBER, false, true};
@@ -83,8 +83,8 @@ static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments
          tli_pointwise_into(&add, (tl_Tensor *[]){total, means->deviation}, &times, total);
 }
 
-/* The sum of squared deviations from the mean, in memory order, float32 or
-** float64; where several runs are reduced, from the moments of the parts. */
+/* Computes the sum of squared deviations from the mean, in memory order, in float32 or float64;
+** if several runs are reduced, from the moments of the parts. */
 static tl_Tensor *deviation(tli_Axes *a) {
   Moments m = {NULL, NULL};
   tli_Run run = tli_axes_run(a);
@@ -106,7 +106,7 @@ static tl_Tensor *deviation(tli_Axes *a) {
   return NULL;
 }
 
-/* out = deviation / (n - correction), both of one layout. */
+/* Computes out = deviation / (n - correction); both have the same layout. */
 static bool divide(tl_Tensor *out, tl_Tensor *sums, int64_t n, double correction) {
   static const tli_PointwiseSpec spec = {"var", TLK_true_divide, 2, 0, TLI_TYPES_FLOATING, false,
                                          true};
@@ -183,7 +183,7 @@ tl_Tensor *tlo_std_dim(tl_Tensor *self, tl_Ints dim, bool unbiased, bool keepdim
 
 /* ---- logsumexp ---- */
 
-/* A view without the dimensions that were reduced to size 1. */
+/* Returns a view without the dimensions that were reduced to size 1. */
 static tl_Tensor *chain_without(tli_Chain *c, const char *op, tl_Tensor *t, tl_Ints dim) {
   bool reduced[TL_MAX_DIMS];
   int64_t sizes[TL_MAX_DIMS], n = 0;
@@ -193,8 +193,8 @@ static tl_Tensor *chain_without(tli_Chain *c, const char *op, tl_Tensor *t, tl_I
   return TLI_STEP(c, tlo_view(t, (tl_Ints){n, sizes}));
 }
 
-/* The largest element is taken out first; it is a constant, since it cancels.
-** An infinite one is left in. */
+/* Subtracts the maximum first, as a constant, because it cancels. An infinite maximum is not
+** subtracted. */
 tl_Tensor *tlo_logsumexp(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   tli_Chain c = {0};
   tl_Tensor *x = TLI_STEP(&c, tli_floating(self));
@@ -230,7 +230,7 @@ static tl_Tensor *fold(const char *name, tlk_Reduction kernel, tlk_Reduction aga
   return tli_reduce(&spec, self, dim, keepdim);
 }
 
-/* Sums of half types stay float32: their root may fit where they do not. */
+/* Sums of half types stay in float32: their root may fit even if they do not. */
 tl_Tensor *tli_op_sum_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return fold("norm", TLK_reduction_sum_abs, TLK_reduction_sum, self, dim, keepdim, tli_none());
 }
@@ -251,7 +251,7 @@ tl_Tensor *tli_op_amin_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return fold("norm", TLK_reduction_amin_abs, TLK_reduction_amin, self, dim, keepdim, tli_none());
 }
 
-/* The sum that belongs to p, still without its root. */
+/* Computes the sum for p without its root. */
 static tl_Tensor *norm_sum(tl_Tensor *self, double p, tl_Ints dim, bool keepdim) {
   if (p == 1) return tli_op_sum_abs(self, dim, keepdim);
   if (p == 2) return tli_op_sum_square(self, dim, keepdim);
@@ -287,7 +287,7 @@ tl_Tensor *tli_op_p_norm(tl_Tensor *self, tl_Scalar p_, tl_Ints dim, bool keepdi
   return tli_chain_end(&c, norm);
 }
 
-/* grad where norm is not 0, else 0, divided by norm^power. */
+/* Divides grad by norm^power; 0 where norm is 0. */
 static tl_Tensor *over_norm(tl_Tensor *grad, tl_Tensor *norm, double power) {
   tli_Chain c = {0};
   tl_Tensor *zero = chain_with_int(&c, tlo_eq, norm, 0);
@@ -315,7 +315,7 @@ static tl_Tensor *extreme_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Ten
   return tli_chain_end(&c, chain_mul(&c, share, sign));
 }
 
-/* d norm / d x = sgn(x) * (|x| / norm)^(p - 1); 0 at a norm of 0. */
+/* The derivative is sgn(x) * (|x| / norm)^(p - 1), and 0 where the norm is 0. */
 tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, tl_Scalar p_,
                                tl_Ints dim, bool keepdim) {
   double p = tli_to_double(p_);
@@ -332,7 +332,7 @@ tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *resu
   return tli_chain_end(&c, chain_mul(&c, share, power));
 }
 
-/* Whether there are no elements along dim; wrong dimensions are told later. */
+/* Whether there are no elements along dim; invalid dimensions are reported later. */
 static bool none_along(const tl_Tensor *self, tl_Ints dim) {
   if (dim.n == 0 || self->ndim == 0) return self->numel == 0;
   for (int64_t i = 0; i < dim.n; i++) {

@@ -1,13 +1,13 @@
 /*
-** reduce.c - sums, products, extremes and their positions, over any
-** dimensions; and how their gradients spread again.
+** reduce.c - sums, products, minima, maxima and their positions over any dimensions; and their
+** gradients.
 */
 #include "ops/chain.h"
 #include "ops/reduce/axes.h"
 
 /* ---- forward ---- */
 
-/* The dtype of a sum: the one asked for, else int64 for integers and bool. */
+/* Returns the dtype of a sum: the requested one, or int64 for integers and bool. */
 static tl_DType sum_dtype(const tl_Tensor *self, tl_DType wish) {
   if (wish != TL_NODTYPE) return wish;
   return tli_is_float((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
@@ -81,8 +81,8 @@ tl_Tensor *tli_op_amin(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return extreme("amin", TLK_reduction_amin, self, dim, keepdim);
 }
 
-/* What all and any have of their own: an empty list of dimensions reduces
-** none, and uint8, which once stood for bool, stays uint8. */
+/* Reduces as all and any do: an empty list of dimensions reduces none, and uint8, which once
+** was used for bool, stays uint8. */
 static tl_Tensor *quantified(const char *name, tlk_Reduction kernel, tl_Tensor *self, tl_Ints dim,
                              bool keepdim) {
   tl_Tensor *bools = dim.v && dim.n == 0 ? tli_op_to_dtype(self, TL_BOOL)
@@ -101,7 +101,7 @@ tl_Tensor *tli_op_any(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return quantified("any", TLK_reduction_any, self, dim, keepdim);
 }
 
-/* Counted in float64 rather than float32, which is not exact beyond 2^24. */
+/* Counts in float64, since float32 is not exact beyond 2^24. */
 tl_Tensor *tli_op_count_nonzero(tl_Tensor *self, tl_Ints dim) {
   tl_DType compute = tli_is_float((tl_DType)self->dtype) ? TL_F64 : TL_I64;
   tli_ReduceSpec spec = {.name = "count_nonzero",
@@ -115,7 +115,7 @@ tl_Tensor *tli_op_count_nonzero(tl_Tensor *self, tl_Ints dim) {
 
 /* ---- positions ---- */
 
-/* Along one dimension; `values` may be NULL. */
+/* Finds positions along one dimension; `values` may be NULL. */
 static bool positions(const char *op, bool largest, tl_Tensor *self, int64_t dim, bool keepdim,
                       tl_Tensor **values, tl_Tensor **indices) {
   tli_Axes a;
@@ -152,7 +152,7 @@ bool tli_op_min_dim(tl_Tensor *self, int64_t dim, bool keepdim, tl_Tensor **out)
   return positions("min", false, self, dim, keepdim, &out[0], &out[1]);
 }
 
-/* Without dim the position in row-major order. */
+/* Without dim, returns the position in row-major order. */
 static tl_Tensor *position(const char *op, bool largest, tl_Tensor *self, int64_t dim,
                            bool keepdim) {
   tl_Tensor *indices = NULL;
@@ -181,7 +181,7 @@ tl_Tensor *tli_op_argmin(tl_Tensor *self, int64_t dim, bool keepdim) {
   return position("argmin", false, self, dim, keepdim);
 }
 
-/* ---- back to self's shape ---- */
+/* ---- restoring self's shape ---- */
 
 tl_Tensor *tlo_unsqueeze_reduced(tl_Tensor *self, tl_Ints size, tl_Ints dim, bool keepdim) {
   if (keepdim || size.n == 0) return tli_retain(self);
@@ -199,7 +199,7 @@ tl_Tensor *tlo_expand_reduced(tl_Tensor *grad, tl_Ints size, tl_Ints dim, bool k
   return result;
 }
 
-/* Equal extremes share the gradient. */
+/* Equal maxima or minima share the gradient. */
 tl_Tensor *tlo_amax_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, tl_Ints dim,
                              bool keepdim) {
   tl_Ints size = {self->ndim, self->sizes};
@@ -212,7 +212,7 @@ tl_Tensor *tlo_amax_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result
   return tli_chain_end(&c, chain_where_else(&c, equal, share, tli_int(0)));
 }
 
-/* The whole gradient at one position, from 1, along dim. */
+/* Puts the whole gradient at one position, from 1, along dim. */
 tl_Tensor *tlo_value_backward(tl_Tensor *grad, tl_Ints size, int64_t dim, tl_Tensor *indices,
                               bool keepdim) {
   if (size.n == 0) return tli_retain(grad);
@@ -231,12 +231,12 @@ tl_Tensor *tlo_value_backward(tl_Tensor *grad, tl_Ints size, int64_t dim, tl_Ten
 
 /* ---- the gradient of a product ---- */
 
-/* a and b along d, b first where the products run backwards. */
+/* Concatenates a and b along d, with b first if `backwards`. */
 static tl_Tensor *chain_ordered(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, int d, bool backwards) {
   return backwards ? chain_cat(c, b, a, d) : chain_cat(c, a, b, d);
 }
 
-/* Each position's product taken on over that of the position s before it. */
+/* Multiplies each position's product by that of the position s before it. */
 static tl_Tensor *reach_further(tl_Tensor *current, int d, int64_t s, bool backwards) {
   int64_t n = current->sizes[d];
   tli_Chain c = {0};
@@ -248,8 +248,9 @@ static tl_Tensor *reach_further(tl_Tensor *current, int d, int64_t s, bool backw
   return tli_chain_end(&c, chain_ordered(&c, done, product, d, backwards));
 }
 
-/* Products of what stands before each position along d (after it, if
-** `backwards`), 1 at the first: by doubling distances, with operators only. */
+/* Computes the products of all elements before each position along d (after it, if
+** `backwards`), 1 at the first, by doubling distances. It uses only operators, so it is
+** differentiable. */
 static tl_Tensor *products(tl_Tensor *self, int d, bool backwards) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
@@ -266,7 +267,7 @@ static tl_Tensor *products(tl_Tensor *self, int d, bool backwards) {
   return current;
 }
 
-/* grad and result with one dimension of size 1 at d. */
+/* grad and result have size 1 at d. */
 static tl_Tensor *prod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int d) {
   bool zero = false;
   TL_TRY_NULL(tli_any_zero(self, &zero));

@@ -1,6 +1,6 @@
 /*
-** statistics.c - several reductions at once, covariance, and counting, which
-** adds ones where searches or positions say.
+** statistics.c - several reductions at once, covariance, and counting, which adds ones at
+** computed positions.
 */
 #include <math.h>
 
@@ -75,7 +75,7 @@ static bool check_weights(const char *name, tl_Tensor *w, int64_t n, bool whole)
                   tl_dtype_name((tl_DType)w->dtype));
 }
 
-/* How often an observation counts in all; NULL without message: once each. */
+/* Returns the total weight of each observation; NULL without a message if all count once. */
 static tl_Tensor *joint_weights(tl_Tensor *fweights, tl_Tensor *aweights, tl_DType dtype) {
   if (fweights && aweights) return tlo_mul(fweights, aweights);
   return fweights ? tlo_to_dtype(fweights, dtype) : tli_retain(aweights);
@@ -83,10 +83,10 @@ static tl_Tensor *joint_weights(tl_Tensor *fweights, tl_Tensor *aweights, tl_DTy
 
 static bool number_of(tl_Tensor *t, double *out) { return tli_read(t, TL_F64, out); }
 
-/* sum(w) and what a weighted sum of products is divided by, as NumPy has it:
-** sum(w) - correction * sum(w * aweights) / sum(w). Of a chain. */
+/* The sum of w, and the divisor of a weighted sum of products as in NumPy: sum(w) - correction
+** * sum(w * aweights) / sum(w). The tensors belong to a chain. */
 typedef struct Weighing {
-  tl_Tensor *w, *total, *divisor; /* w NULL: every observation counts once */
+  tl_Tensor *w, *total, *divisor; /* w is NULL if every observation counts once */
 } Weighing;
 
 static Weighing weighed(tli_Chain *c, tl_Tensor *fweights, tl_Tensor *aweights, double correction,
@@ -153,7 +153,7 @@ tl_Tensor *tlo_corrcoef(tl_Tensor *self) {
 
 /* ---- counting ---- */
 
-/* n zeros with src (NULL: ones) added at positions from 1. */
+/* Adds src (NULL: ones) to n zeros at positions from 1. */
 static tl_Tensor *add_up(tl_Tensor *positions, tl_Tensor *src, int64_t n, tl_DType dtype) {
   tli_Chain c = {0};
   tl_Tensor *zeros = TLI_STEP(&c, tlo_zeros((tl_Ints){1, &n}, dtype, tli_device(positions)));
@@ -193,8 +193,8 @@ tl_Tensor *tlo_bincount(tl_Tensor *self, tl_Tensor *weights, int64_t minlength) 
   return result;
 }
 
-/* [low, high] as asked for, or that of the elements, never empty: `beside` is
-** what a single value gets on both sides. */
+/* Determines the range [low, high]: the requested one, or that of the elements. It is never
+** empty: a single value is extended by `beside` on both sides. */
 static bool settle_range(const char *op, tl_Tensor *self, double beside, double *low,
                          double *high) {
   if (*low == *high && self->numel > 0 && tli_has_values(self)) TL_TRY(ends_of(self, low, high));
@@ -211,19 +211,19 @@ static bool check_counted(const char *op, tl_Tensor *self, int64_t bins) {
   if (!tli_is_float((tl_DType)self->dtype))
     return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
-  if (bins > 0 && bins < INT64_MAX) return true; /* there is one edge more */
+  if (bins > 0 && bins < INT64_MAX) return true; /* there is one more edge than bins */
   return tli_fail(TL_EARG, "%s: expected at least 1 bin and less than 2^63 - 1, got %" PRId64, op,
                   bins);
 }
 
-/* Which elements lie within [low, high]. */
+/* Returns which elements are within [low, high]. */
 static tl_Tensor *chain_inside(tli_Chain *c, tl_Tensor *self, double low, double high) {
   tl_Tensor *above = chain_with(c, tlo_ge, self, low), *below = chain_with(c, tlo_le, self, high);
   return TLI_STEP(c, tlo_logical_and(above, below));
 }
 
-/* The part of [edges[i], edges[i + 1]) that each element lies in, from 1; the
-** last part has its upper edge. */
+/* Returns the bin [edges[i], edges[i + 1]) of each element, from 1; the last bin includes its
+** upper edge. */
 static tl_Tensor *parts_of(tl_Tensor *elements, tl_Tensor *edges) {
   tli_Chain c = {0};
   tl_Tensor *behind = TLI_STEP(&c, tlo_searchsorted(edges, elements, false, true, NULL, NULL));
@@ -243,15 +243,15 @@ static tl_Tensor *count_parts(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *edg
   return tli_chain_end(&c, TLI_STEP(&c, add_up(parts, weight, n, (tl_DType)self->dtype)));
 }
 
-/* A number as elements of that dtype hold it. */
+/* Rounds a number to a dtype. */
 static double rounded(tl_DType dtype, double value) {
   double held; /* as wide as any dtype */
   tli_store(&held, dtype, tli_float(value));
   return tli_to_double(tli_load(&held, dtype));
 }
 
-/* (element - low) * bins / (high - low), rounded down, each step in self's
-** dtype; what equals the upper end counts to the last part. */
+/* (element - low) * bins / (high - low), rounded down, with each step in self's dtype; elements
+** equal to the upper end belong to the last bin. */
 tl_Tensor *tlo_histc(tl_Tensor *self, int64_t bins, tl_Scalar min, tl_Scalar max) {
   TL_TRY_NULL(check_counted("histc", self, bins));
   tl_DType dtype = (tl_DType)self->dtype;
@@ -274,7 +274,7 @@ tl_Tensor *tlo_histc(tl_Tensor *self, int64_t bins, tl_Scalar min, tl_Scalar max
   return result;
 }
 
-/* Divided so that the integral over the parts is 1. */
+/* Divides so that the integral over the bins is 1. */
 static tl_Tensor *as_density(tl_Tensor *hist, tl_Tensor *edges) {
   tli_Chain c = {0};
   tl_Tensor *widths = TLI_STEP(&c, tlo_diff(edges, 1, 0, NULL, NULL));
@@ -282,7 +282,7 @@ static tl_Tensor *as_density(tl_Tensor *hist, tl_Tensor *edges) {
   return tli_chain_end(&c, chain_div(&c, hist, chain_mul(&c, widths, sum)));
 }
 
-/* Steals edges; NULL is passed on. */
+/* Steals edges; passes NULL on. */
 static bool histogram(tl_Tensor *self, tl_Tensor *edges, tl_Tensor *weight, bool density,
                       tl_Tensor **out) {
   double low = 0, high = 0;

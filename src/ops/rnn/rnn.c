@@ -1,6 +1,6 @@
 /*
-** rnn.c - recurrent networks: their arguments, and layers and directions put
-** together from rnn_layer.c.
+** rnn.c - recurrent networks: checking their arguments, and combining layers and directions,
+** which rnn_layer.c computes.
 */
 #include <stdio.h>
 
@@ -10,16 +10,17 @@
 typedef struct Net {
   const char *op;
   tlk_RnnMode mode;
-  tl_Tensor *input, *batch_sizes; /* (steps, batch, size); or packed, with int64 on the CPU */
-  tl_Tensor *offsets;             /* of the rows of each step, on the device; owned by the chain */
-  tl_Tensor *hx, *cx;             /* (layers * directions, batch, ...), or NULL */
+  /* (steps, batch, size); or packed, with batch_sizes in int64 on the CPU */
+  tl_Tensor *input, *batch_sizes;
+  tl_Tensor *offsets; /* first row of each step, on the device; owned by the chain */
+  tl_Tensor *hx, *cx; /* (layers * directions, batch, ...), or NULL */
   tl_Tensors params;
   bool has_biases, train, bidirectional;
   int64_t layers;
   double dropout;
   tli_Generator *generator;
-  /* found by check */
-  int64_t batch, hidden, output, each; /* each: params of a layer and direction */
+  /* set by check */
+  int64_t batch, hidden, output, each; /* each: number of params of a layer and direction */
 } Net;
 
 static int64_t directions(const Net *n) { return n->bidirectional ? 2 : 1; }
@@ -91,12 +92,12 @@ static bool check_input(Net *n) {
   return true;
 }
 
-/* How many params there are, and the sizes that the first ones tell. */
+/* Checks the number of params, and reads the sizes from the first ones. */
 static bool check_count(Net *n) {
   int64_t plain = n->has_biases ? 4 : 2;
   if (n->layers < 1)
     return tli_fail(TL_EARG, "%s: num_layers: expected at least 1, got %" PRId64, n->op, n->layers);
-  /* So that the products below do not overflow: each layer has more than one tensor. */
+  /* so that the products below do not overflow: each layer has more than one tensor */
   if (n->layers > n->params.n)
     return tli_fail(TL_EARG,
                     "%s: params: expected %" PRId64 " tensors or more for each of %" PRId64
@@ -154,7 +155,7 @@ static bool check(Net *n) {
   return check_input(n) && check_count(n) && check_params(n) && check_states(n);
 }
 
-/* LSTM's {h, c}, both or none. */
+/* Reads LSTM's {h, c}, both or none. */
 static bool take_pair(const char *op, tl_Tensors hx, tl_Tensor **h, tl_Tensor **c) {
   if (hx.n != 0 && hx.n != 2)
     return tli_fail(TL_EARG, "%s: hx: expected {h, c}, got %" PRId64 " tensors", op, hx.n);
@@ -174,8 +175,8 @@ static LayerFn *const layer_of[] = {[TLK_RNN_RELU] = tlo_rnn_relu_layer,
                                     [TLK_RNN_LSTM] = tlo_lstm_layer,
                                     [TLK_RNN_GRU] = tlo_gru_layer};
 
-/* Where the rows of each step begin, and where the last ones end. From pinned memory,
-** so that nobody waits for the device. */
+/* Copies the first row of each step, and the end of the last one, from pinned memory, so that
+** the host does not wait for the device. */
 static tl_Tensor *chain_offsets(tli_Chain *c, const tl_Tensor *batch_sizes, tl_Device device) {
   int64_t steps = batch_sizes->numel, n = steps + 1;
   tl_Tensor *offsets =
@@ -193,7 +194,7 @@ static tl_Tensor *chain_state(tli_Chain *c, tl_Tensor *states, int64_t line) {
   return states ? TLI_STEP(c, tlo_select(states, 0, line)) : NULL;
 }
 
-/* One layer and direction; its results are the output and the last h and c. */
+/* Runs one layer and direction; its results are the output and the last h and c. */
 static void run_line(tli_Chain *c, const Net *n, tl_Tensor *input, int64_t line, tl_Tensor **out) {
   tl_Tensor *const *p = n->params.v + line * n->each;
   tl_Tensor *h = chain_state(c, n->hx, line), *cell = chain_state(c, n->cx, line), *made[4];
@@ -235,7 +236,7 @@ static void run_layers(tli_Chain *c, const Net *n, tl_Tensor **lasts, tl_Tensor 
   if (n->mode == TLK_RNN_LSTM && !c->failed) out[2] = chain_joined(c, lasts + lines, lines);
 }
 
-/* The whole network; `count` results. */
+/* Runs the whole network; it has `count` results. */
 static bool run(Net n, bool batch_first, int count, tl_Tensor **out) {
   tli_Chain c = {0};
   tl_Tensor *made[3] = {NULL};

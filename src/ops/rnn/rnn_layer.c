@@ -1,20 +1,20 @@
 /*
-** rnn_layer.c - one layer of a recurrent network in one direction over whole
-** sequences: (steps, batch, size), or, with batch sizes, packed (rows, size).
+** rnn_layer.c - one layer of a recurrent network in one direction over whole sequences: (steps,
+** batch, size) or, with batch sizes, packed (rows, size).
 **
-** Its derivative comes in two forms: a fused kernel, and, while a graph of the
-** gradient is recorded, the layer once more in differentiable operators, which is
-** then differentiated.
+** Its derivative has two forms: a fused kernel and, while a graph of the gradient is recorded,
+** a recomputation of the layer by differentiable operators, which is then differentiated.
 */
 #include "ops/chain.h"
 
-/* ORDER RNN_INPUTS: as the operators take and give them; batch_sizes apart. */
+/* ORDER RNN_INPUTS: the order of the operators' inputs and gradients, without batch_sizes. */
 enum { INPUT, HX, CX, WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH, NINPUTS };
 
 typedef struct Layer {
-  tl_Tensor *v[NINPUTS];  /* borrowed; NULL where there is none */
+  tl_Tensor *v[NINPUTS];  /* borrowed; absent ones are NULL */
   tl_Tensor *batch_sizes; /* borrowed; int64 on the CPU, or NULL */
-  tl_Tensor *offsets;     /* borrowed; their sums on the device, from 0 on, or NULL */
+  /* borrowed; the cumulative sums of batch_sizes from 0, on the device, or NULL */
+  tl_Tensor *offsets;
   tlk_RnnMode mode;
   bool reverse;
 } Layer;
@@ -33,7 +33,7 @@ static int64_t hidden_of(const Layer *l) {
 
 static void *data_of(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
 
-/* The call of a kernel; inputs become row-major. */
+/* Describes the call of a kernel; inputs become row-major. */
 static tlk_Rnn call_of(tli_Chain *c, Layer *l) {
   tl_DType dtype = (tl_DType)l->v[INPUT]->dtype;
   for (int i = 0; i < NINPUTS; i++)
@@ -57,7 +57,7 @@ static tlk_Rnn call_of(tli_Chain *c, Layer *l) {
                    .bias_hh = data_of(l->v[BIAS_HH])};
 }
 
-/* Gives the results (borrowed from the chain) to the caller and ends it. */
+/* Returns the results (borrowed from the chain) to the caller and ends the chain. */
 static bool hand_over(tli_Chain *c, tl_Tensor **out, int n) {
   bool ok = !c->failed;
   for (int i = 0; i < n; i++) out[i] = ok && out[i] ? tli_retain(out[i]) : NULL;
@@ -73,7 +73,7 @@ static tl_Tensor *chain_reserve(tli_Chain *c, tl_Device device, const tlk_Rnn *r
   return TLI_STEP(c, tli_empty(TL_U8, device, 1, &bytes));
 }
 
-/* The first bytes of a reserve: all that the kernel has left. */
+/* Returns the first bytes of a reserve, which the kernel has used. */
 static tl_Tensor *chain_kept(tli_Chain *c, tl_Tensor *reserve, int64_t kept) {
   if (c->failed || reserve == NULL || kept == reserve->numel) return reserve;
   return TLI_STEP(c, tli_alias(reserve, 1, &kept, reserve->strides, 0));
@@ -119,7 +119,7 @@ DEFINE(rnn_tanh, TLK_RNN_TANH)
 DEFINE(lstm, TLK_RNN_LSTM)
 DEFINE(gru, TLK_RNN_GRU)
 
-/* ---- in differentiable operators --------------------------------------------------- */
+/* ---- as differentiable operators ---------------------------------------------------------- */
 
 static tl_Tensor *chain_linear(tli_Chain *c, tl_Tensor *a, tl_Tensor *weight, tl_Tensor *bias) {
   return TLI_STEP(c, tlo_linear(a, weight, bias));
@@ -133,8 +133,8 @@ static tl_Tensor *chain_gate(tli_Chain *c, tl_Tensor *a, int64_t gate, int64_t h
   return chain_narrow(c, a, 1, gate * hidden, hidden);
 }
 
-/* One step: x is the inputs' share of the gates, state the one before and then the one
-** after, of LSTM with the cell. */
+/* Computes one step: x is the inputs' part of the gates; state is updated, for LSTM with the
+** cell. */
 static void chain_lstm(tli_Chain *c, const Layer *l, tl_Tensor *x, tl_Tensor **state) {
   int64_t n = hidden_of(l);
   tl_Tensor *y = chain_linear(c, state[0], l->v[WEIGHT_HH], l->v[BIAS_HH]);
@@ -165,7 +165,7 @@ static void chain_plain(tli_Chain *c, const Layer *l, tl_Tensor *x, tl_Tensor **
   state[0] = l->mode == TLK_RNN_TANH ? chain_tanh(c, sum) : TLI_STEP(c, tlo_relu(sum));
 }
 
-/* A step of the first n samples; the states of the others stay. */
+/* Computes a step of the first n samples; the states of the others stay. */
 static tl_Tensor *chain_step(tli_Chain *c, const Layer *l, tl_Tensor *x, int64_t n,
                              tl_Tensor **state) {
   int64_t batch = batch_of(l, 0);
@@ -190,7 +190,7 @@ static tl_Tensor *chain_start(tli_Chain *c, const Layer *l, int which, int64_t s
   return TLI_STEP(c, tli_zeros("rnn", l->v[INPUT], (tl_Ints){2, sizes}));
 }
 
-/* The layer's output and last states, from where its inputs come from. */
+/* Composes the layer's output and last states from its inputs. */
 static void compose(tli_Chain *c, const Layer *l, tl_Tensor **outputs, tl_Tensor **out) {
   const tl_Tensor *in = l->v[INPUT];
   int64_t steps = steps_of(l), flat[] = {-1, in->sizes[in->ndim - 1]}, sizes[3];
@@ -216,8 +216,8 @@ static void compose(tli_Chain *c, const Layer *l, tl_Tensor **outputs, tl_Tensor
 
 /* ---- the derivative ---------------------------------------------------------------- */
 
-/* Differentiates a composition of aliases of the inputs: what is computed from other
-** inputs, or is the same tensor twice, is then still an input by itself. */
+/* Differentiates a composition of aliases of the inputs, so that an input that is computed from
+** another input, or is the same tensor twice, still counts separately. */
 static bool composed_backward(Layer l, tl_Tensor *const *grads, const bool *wants,
                               tl_Tensor **out) {
   tli_Chain c = {0};

@@ -1,7 +1,7 @@
 /*
-** gradient.c - the derivative of sampled functions. Between two samples there
-** is a slope; the estimate at a sample is the mean of the slopes on both sides,
-** each weighted by the other side's distance, so that it is exact for parabolas.
+** gradient.c - numerical derivatives of sampled functions. Neighbouring samples define a slope.
+** The estimate at a sample is the mean of the slopes on both sides, each weighted by the
+** distance on the other side, so it is exact for parabolas.
 */
 #include "ops/chain.h"
 
@@ -9,15 +9,15 @@ static tl_Tensor *chain_piece(tli_Chain *c, tl_Tensor *t, int d, int64_t first, 
   return TLI_STEP(c, tlo_slice(t, d, first, first + n, 1));
 }
 
-/* What lies behind each element minus it. */
+/* Returns the difference of each element and the next one. */
 static tl_Tensor *chain_steps(tli_Chain *c, tl_Tensor *t, int d) {
   int64_t n = t->sizes[d] - 1;
   tl_Tensor *before = chain_piece(c, t, d, 0, n);
   return chain_sub(c, chain_piece(c, t, d, 1, n), before);
 }
 
-/* The first or last sample's estimate: the slope next to it, or, with order 2,
-** that of the parabola through three samples. */
+/* Returns the estimate at the first or last sample: the adjacent slope or, for order 2, that of
+** the parabola through three samples. */
 static tl_Tensor *chain_end_slope(tli_Chain *c, tl_Tensor *slopes, tl_Tensor *gaps, int d,
                                   bool first, int64_t order) {
   int64_t n = slopes->sizes[d], at = first ? 0 : n - 1, next = first ? 1 : n - 2;
@@ -44,7 +44,7 @@ static tl_Tensor *chain_middle(tli_Chain *c, tl_Tensor *f, tl_Tensor *slopes, tl
   return chain_div(c, sum, chain_add(c, left, right));
 }
 
-/* Along d, of samples `gap` apart, or `gaps`, which broadcasts to f. */
+/* Differentiates along d; samples are `gap` apart, or `gaps`, which broadcasts to f. */
 static tl_Tensor *derivative(tl_Tensor *f, int d, tl_Tensor *gaps, double gap, int64_t order) {
   tli_Chain c = {0};
   tl_Tensor *slopes = chain_steps(&c, f, d);
@@ -58,7 +58,7 @@ static tl_Tensor *derivative(tl_Tensor *f, int d, tl_Tensor *gaps, double gap, i
   return tli_chain_end(&c, result);
 }
 
-/* The distances of coordinates as a tensor that broadcasts along d of f. */
+/* Returns the distances of coordinates as a tensor that broadcasts along d of f. */
 static tl_Tensor *gaps_of(tl_Tensor *coordinates, const tl_Tensor *f, int d) {
   if (coordinates->ndim != 1 || coordinates->sizes[0] != f->sizes[d])
     return tli_fail_null(TL_ESHAPE,
@@ -72,7 +72,7 @@ static tl_Tensor *gaps_of(tl_Tensor *coordinates, const tl_Tensor *f, int d) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(steps, (tl_Ints){f->ndim, line})));
 }
 
-/* Which dimensions, in the order given; -1 with a message. */
+/* Reads the dimensions in the given order; returns their number, or -1 with a message. */
 static int read_dims(const tl_Tensor *self, tl_Ints dim, int64_t order, int *dims) {
   bool marked[TL_MAX_DIMS];
   if (order != 1 && order != 2) {
@@ -106,7 +106,7 @@ bool tlo_gradient(tl_Tensor *self, tl_Floats spacing, tl_Ints dim, int64_t edge_
   *out = (tl_Tensors){0, NULL};
   int dims[TL_MAX_DIMS], n = read_dims(self, dim, edge_order, dims);
   TL_TRY(n >= 0);
-  bool one = spacing.v == NULL || spacing.n == 1; /* for all dimensions */
+  bool one = spacing.v == NULL || spacing.n == 1; /* one spacing for all dimensions */
   TL_TRY(one || check_count(spacing.n, n));
   tl_Tensor *f = tli_floating(self);
   tl_Tensors list = tli_tensors_new(n);

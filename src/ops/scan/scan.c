@@ -1,5 +1,5 @@
 /*
-** scan.c - running reductions, their gradients, differences and integrals.
+** scan.c - cumulative operators and their gradients, differences and integrals.
 */
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 /* ---- forward ---- */
 
-/* The results lie in memory as the input does, where that is dense. */
+/* The results have the input's memory order if that is dense. */
 static bool run(const char *op, tlk_Scan kernel, tl_Tensor *self, int64_t dim, tl_DType dtype,
                 tl_Tensor **values, tl_Tensor **indices) {
   tli_Axes a;
@@ -63,7 +63,7 @@ bool tli_op_cummin(tl_Tensor *self, int64_t dim, tl_Tensor **out) {
 
 /* ---- gradients ---- */
 
-/* fn along dim from its end. */
+/* Applies fn along dim from its end. */
 static tl_Tensor *backwards(tl_Tensor *self, int64_t dim,
                             tl_Tensor *(*fn)(tl_Tensor *self, int64_t dim)) {
   tl_Ints dims = {1, &dim};
@@ -75,10 +75,10 @@ static tl_Tensor *backwards(tl_Tensor *self, int64_t dim,
 
 static tl_Tensor *cumsum(tl_Tensor *self, int64_t dim) { return tlo_cumsum(self, dim, TL_NODTYPE); }
 
-/* {S, F} for twice as many elements: see below. */
+/* Computes {S, F} for twice as many elements; see `carried` below. */
 static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, tl_Tensor **out) {
   tli_Chain c = {0};
-  tl_Tensor *heads[2], *far[2], *tails[2]; /* tails see nothing more */
+  tl_Tensor *heads[2], *far[2], *tails[2]; /* for the tails, no elements follow */
   for (int i = 0; i < 2; i++) {
     heads[i] = chain_slice(&c, state[i], d, 0, n - s);
     far[i] = chain_slice(&c, state[i], d, s, n);
@@ -91,7 +91,7 @@ static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, 
   return tli_chain_end_all(&c, out, 2);
 }
 
-/* self moved by one position towards the start of dim, zeros coming in. */
+/* Shifts self by one position towards the start of dim; zeros enter at the end. */
 static tl_Tensor *shifted(tl_Tensor *self, int d) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
@@ -101,9 +101,9 @@ static tl_Tensor *shifted(tl_Tensor *self, int d) {
   return tli_chain_end(&c, chain_cat(&c, chain_slice(&c, self, d, 1, n), zeros, d));
 }
 
-/* S with S_i = g_i + x_{i+1} S_{i+1}, by doubling: after each step S_i holds
-** what the next 2s elements give it, and F_i the product that carries on what
-** comes after them. With operators only, so that it can be differentiated. */
+/* Computes S with S_i = g_i + x_{i+1} S_{i+1}, by doubling. After each step, S_i holds the
+** contribution of the next 2s elements, and F_i the product that multiplies the contribution of
+** later ones. It uses only operators, so it is differentiable. */
 static tl_Tensor *carried(tl_Tensor *grad, tl_Tensor *self, int d) {
   int64_t n = self->sizes[d];
   tl_Tensor *state[] = {tli_retain(grad), shifted(self, d)}; /* owned */
@@ -119,7 +119,7 @@ static tl_Tensor *carried(tl_Tensor *grad, tl_Tensor *self, int d) {
   return state[0];
 }
 
-/* The products before each position, times what is carried back to it. */
+/* Multiplies the products before each position by the gradient that is carried back to it. */
 static tl_Tensor *cumprod_with_zeros(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int d) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
@@ -131,7 +131,7 @@ static tl_Tensor *cumprod_with_zeros(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
   return tli_chain_end(&c, chain_mul(&c, before, back));
 }
 
-/* Without zeros: sum of grad * result from each position on, divided by it. */
+/* Without zeros: the sum of grad * result from each position on, divided by the element. */
 tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim) {
   if (self->ndim == 0 || self->numel == 0) return tli_retain(grad);
   int d = tli_dim("cumprod", dim, self->ndim);
@@ -145,9 +145,9 @@ tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *res
   return tli_chain_end(&c, chain_div(&c, sums, self));
 }
 
-/* exp(self + log(sum from each position on of w * exp(-result))), w the part
-** of grad of one sign. A result of -infinity has only such elements before it,
-** on which it does not depend. */
+/* exp(self + log(sum from each position on of w * exp(-result))); w is the part of grad with
+** one sign. A result of -infinity has only such elements before it, on which it does not
+** depend. */
 static tl_Tensor *log_half(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim) {
   tli_Chain c = {0};
   tl_Tensor *positive = chain_with_int(&c, tlo_gt, grad, 0);
@@ -175,7 +175,7 @@ tl_Tensor *tlo_logcumsumexp_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
 
 /* ---- differences ---- */
 
-/* All positions along d but the first, and but the last. */
+/* Return all positions along d except the first, and except the last. */
 static tl_Tensor *chain_later(tli_Chain *c, tl_Tensor *t, int d) {
   return chain_slice(c, t, d, 1, t->sizes[d]);
 }
@@ -205,7 +205,7 @@ tl_Tensor *tlo_diff(tl_Tensor *self, int64_t n, int64_t dim, tl_Tensor *prepend,
   parts[count++] = self;
   if (append) parts[count++] = append;
   tl_Tensor *current = count > 1 ? tlo_cat((tl_Tensors){count, parts}, d) : tli_retain(self);
-  if (current && n > current->sizes[d]) n = current->sizes[d]; /* nothing is left then */
+  if (current && n > current->sizes[d]) n = current->sizes[d]; /* no elements remain then */
   for (int64_t i = 0; current && i < n; i++) {
     tl_Tensor *next = difference(current, d);
     tli_release(current);
@@ -216,15 +216,15 @@ tl_Tensor *tlo_diff(tl_Tensor *self, int64_t n, int64_t dim, tl_Tensor *prepend,
 
 /* ---- integrals ---- */
 
-/* y_i + y_{i+1} along d. */
+/* Computes y_i + y_{i+1} along d. */
 static tl_Tensor *pairs(tl_Tensor *y, int d) {
   tli_Chain c = {0};
   tl_Tensor *later = chain_later(&c, y, d), *earlier = chain_earlier(&c, y, d);
   return tli_chain_end(&c, chain_add(&c, later, earlier));
 }
 
-/* x seen so that it broadcasts against y with dimension d in place: a vector
-** lies along d, other tensors keep their last dimensions. */
+/* Returns a view of x that broadcasts against y at dimension d: a vector extends along d, other
+** tensors keep their last dimensions. */
 static tl_Tensor *along(const char *op, tl_Tensor *x, tl_Tensor *y, int d) {
   if (x->ndim > y->ndim || x->ndim == 0)
     return tli_fail_null(TL_ESHAPE, "%s: x of shape %s does not fit y of shape %s", op,
@@ -241,7 +241,7 @@ static tl_Tensor *along(const char *op, tl_Tensor *x, tl_Tensor *y, int d) {
   return tlo_reshape(x, (tl_Ints){y->ndim, sizes});
 }
 
-/* The areas of the trapezoids over the steps between the points x. */
+/* Computes the areas of the trapezoids between the points x. */
 static tl_Tensor *areas(const char *op, tl_Tensor *y, tl_Tensor *x, int d) {
   tli_Chain c = {0};
   tl_Tensor *points = TLI_STEP(&c, along(op, x, y, d));
@@ -256,7 +256,7 @@ static tl_Tensor *even_areas(tl_Tensor *y, double dx, int d) {
   return tli_chain_end(&c, chain_with(&c, tlo_mul, heights, dx / 2));
 }
 
-/* x == NULL: points dx apart. */
+/* If x is NULL, points are dx apart. */
 static tl_Tensor *integral(const char *op, tl_Tensor *y, tl_Tensor *x, tl_Scalar dx, int64_t dim,
                            bool running) {
   if (y->ndim == 0)

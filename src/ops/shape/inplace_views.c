@@ -1,12 +1,12 @@
 /*
-** inplace_views.c - tensors that take another shape, or other memory, themselves.
-** With a gradient recorded, self's history becomes that of the view whose
-** geometry it takes, so the view's own derivative serves.
+** inplace_views.c - tensors that change their own shape or memory. If a gradient is recorded,
+** self's history becomes that of the view whose geometry it takes, so the view's derivative
+** applies.
 */
 #include "ops/common.h"
 
-/* Nothing that lies in self's memory changes, but nodes that have saved self
-** would find another shape: the version tells them. */
+/* Gives self the view's geometry. The data does not change, but nodes that have saved self
+** would see another shape, so the version is incremented. */
 static bool take(const char *op, tl_Tensor *self, tl_Tensor *steals) {
   TL_TRY(steals);
   bool ok = tli_rebase(op, self, steals);

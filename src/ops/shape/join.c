@@ -1,6 +1,5 @@
 /*
-** join.c - tensors cut into lists of views, and the copies that join, repeat,
-** or rearrange.
+** join.c - splitting tensors into lists of views, and copies that join, repeat or rearrange.
 */
 #include <string.h>
 
@@ -9,21 +8,21 @@
 
 /* ---- lists of views ---- */
 
-/* Checks dim for the operators below; -1 on failure. */
+/* Checks dim for the operators below; returns -1 on failure. */
 static int list_dim(const char *op, tl_Tensor *self, int64_t dim) {
   if (self->ndim > 0) return tli_dim(op, dim, self->ndim);
   tli_fail(TL_ESHAPE, "%s: expected a tensor of at least one dimension", op);
   return -1;
 }
 
-/* Steals the list on failure. */
+/* Returns the list in *out; frees it on failure. */
 static bool list_done(bool ok, tl_Tensors *list, tl_Tensors *out) {
   if (!ok) tli_tensors_free(list);
   *out = *list;
   return ok;
 }
 
-/* n pieces of `length`, the last one what is left of `size`. */
+/* Splits into n pieces of `length`; the last one is the remainder. */
 static bool cut_evenly(tl_Tensor *self, int dim, int64_t n, int64_t length, tl_Tensors *out) {
   tl_Tensors list = tli_tensors_new(n);
   bool ok = list.v != NULL;
@@ -101,10 +100,10 @@ bool tlo_unbind(tl_Tensor *self, int64_t dim, tl_Tensors *out) {
 
 /* ---- cat ---- */
 
-/* An empty vector goes with tensors of any shape. */
+/* Whether t is an empty vector, which can be joined with tensors of any shape. */
 static bool is_nothing(const tl_Tensor *t) { return t->ndim == 1 && t->sizes[0] == 0; }
 
-/* The shape of the whole; which dimension is joined. */
+/* Computes the shape of the joined tensor, and the dimension along which tensors are joined. */
 static bool joined_shape(tl_Tensors list, int64_t dim, int *d, int *ndim, int64_t *sizes) {
   if (list.n == 0) return tli_fail(TL_EARG, "cat: expected at least one tensor");
   const tl_Tensor *first = NULL;
@@ -156,7 +155,7 @@ static bool on_one_device(const char *op, tl_Tensors list) {
   return true;
 }
 
-/* The one that all tensors have, else row-major. */
+/* Returns the common memory format of all tensors, or row-major. */
 static tli_Format common_format(tl_Tensors list) {
   tli_Format common = TLI_PRESERVE;
   for (int64_t i = 0; i < list.n; i++) {
@@ -173,7 +172,8 @@ tl_Tensor *tli_op_cat(tl_Tensors tensors, int64_t dim) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(joined_shape(tensors, dim, &d, &ndim, sizes));
   TL_TRY_NULL(on_one_device("cat", tensors));
-  tl_DType dtype = (tl_DType)tensors.v[0]->dtype; /* dtypes alone decide, 0-d cannot come here */
+  /* dtypes alone decide, because 0-d tensors are refused earlier */
+  tl_DType dtype = (tl_DType)tensors.v[0]->dtype;
   for (int64_t i = 1; i < tensors.n; i++)
     dtype = tli_dtype_promote(dtype, (tl_DType)tensors.v[i]->dtype);
   TL_TRY_NULL(tli_check_sizes("cat", (tl_Ints){ndim, sizes}, dtype));
@@ -216,9 +216,9 @@ tl_Tensor *tlo_stack(tl_Tensors tensors, int64_t dim) {
 
 /* ---- repeating ---- */
 
-/* Repeats along dimensions first.. as far as there is room for their factors
-** as dimensions of their own: (s) becomes (r, s), expanded, copied, (r * s).
-** *next is the first dimension that is left. */
+/* Repeats along dimensions from `first` on, as long as their factors fit as dimensions of their
+** own: (s) becomes (r, s), is expanded, copied, and flattened to (r * s). *next is the first
+** remaining dimension. */
 static tl_Tensor *repeat_some(tl_Tensor *self, const int64_t *times, int first, int *next) {
   int64_t apart[TL_MAX_DIMS], wide[TL_MAX_DIMS], joined[TL_MAX_DIMS];
   int n = 0, room = TL_MAX_DIMS - self->ndim, d;
@@ -287,7 +287,7 @@ tl_Tensor *tlo_tile(tl_Tensor *self, tl_Ints dims) {
 
 /* ---- rearranging ---- */
 
-/* Reads backwards by negative strides, which no tensor that a user sees has. */
+/* Reads backwards by negative strides, which public tensors never have. */
 tl_Tensor *tli_op_flip(tl_Tensor *self, tl_Ints dims) {
   bool marked[TL_MAX_DIMS];
   TL_TRY_NULL(tli_mark_dims("flip", dims, self->ndim, marked));
@@ -346,7 +346,7 @@ tl_Tensor *tlo_roll(tl_Tensor *self, tl_Ints shifts, tl_Ints dims) {
 
 /* ---- triangles ---- */
 
-/* Where column - row <= diagonal, as (rows, cols) of bool. */
+/* Returns column - row <= diagonal as (rows, cols) of bool. */
 static tl_Tensor *lower_mask(tl_Device device, int64_t rows, int64_t cols, int64_t diagonal) {
   static const tli_PointwiseSpec le = {"tril", TLK_le, 2, 0, TLI_TYPES_NUMBER, true, true};
   tl_Scalar first = tli_int(diagonal), last = tli_int(diagonal + rows);
@@ -357,7 +357,7 @@ static tl_Tensor *lower_mask(tl_Device device, int64_t rows, int64_t cols, int64
   return tli_chain_end(&c, TLI_STEP(&c, tli_pointwise(&le, (tl_Tensor *[]){at, of_rows}, NULL)));
 }
 
-/* Diagonals beyond the corners are no different from those at them. */
+/* Clamps a diagonal: those beyond the corners equal those at the corners. */
 static int64_t within(int64_t diagonal, int64_t rows, int64_t cols) {
   return diagonal < -rows ? -rows : diagonal > cols ? cols : diagonal;
 }

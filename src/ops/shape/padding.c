@@ -1,6 +1,6 @@
 /*
-** padding.c - padding. A constant is written around a copy; the other modes
-** choose elements of the input, one dimension after the other.
+** padding.c - padding. For a constant, the input is copied into a filled tensor; other modes
+** select elements of the input, one dimension after the other.
 */
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 /* ---- with a constant ---- */
 
-/* `pad` gives what comes before and after the last dimension, then the one
-** before it, and so on. Sizes of the result; negative numbers cut off. */
+/* Computes the sizes of the result. `pad` has the padding before and after the last dimension,
+** then of the one before it, and so on; negative numbers remove elements. */
 static bool padded_sizes(const tl_Tensor *self, tl_Ints pad, int64_t *sizes) {
   if (pad.n % 2 != 0 || pad.n / 2 > self->ndim)
     return tli_fail(TL_EARG,
@@ -32,7 +32,7 @@ static bool padded_sizes(const tl_Tensor *self, tl_Ints pad, int64_t *sizes) {
   return true;
 }
 
-/* Copies the part of self that remains to its place in result. */
+/* Copies the part of self that remains to its position in result. */
 static bool copy_inside(tl_Tensor *result, const tl_Tensor *self, tl_Ints pad) {
   int64_t sizes[TL_MAX_DIMS];
   int64_t from = self->offset, to = result->offset;
@@ -88,7 +88,7 @@ static bool find_mode(const char *name, Mode *mode) {
                   name);
 }
 
-/* Whether `more` elements can be made of `size` there are. */
+/* Checks that the mode can produce `more` elements from `size`. */
 static bool check_room(Mode mode, int d, int64_t size, int64_t more) {
   int64_t most = mode == REFLECT ? size - 1 : mode == CIRCULAR ? size : INT64_MAX;
   if (more <= 0 || (size > 0 && more <= most)) return true;
@@ -101,12 +101,13 @@ static bool check_room(Mode mode, int d, int64_t size, int64_t more) {
                   most, (int64_t)d, size, more);
 }
 
-/* Which of `size` elements, from 0, stand at places i, which may lie outside. */
+/* Returns the element, from 0, of `size` elements that appears at each position i, which may be
+** outside. */
 static tl_Tensor *chain_source(tli_Chain *c, Mode mode, tl_Tensor *i, int64_t size) {
   tl_Tensor *last = TLI_STEP(c, tli_number(tli_int(size - 1)));
   tl_Tensor *first = TLI_STEP(c, tli_number(tli_int(0)));
   switch (mode) {
-  case REFLECT: { /* the distance from the last element, less that from the first */
+  case REFLECT: { /* the distance from the last element, minus that from the first */
     tl_Tensor *left = TLI_STEP(c, tlo_abs(i));
     tl_Tensor *past = chain_sub(c, last, left);
     tl_Tensor *right = TLI_STEP(c, tlo_abs(past));
@@ -124,7 +125,7 @@ static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int
     return tli_fail_null(TL_EARG,
                          "pad: pad: dimension " TLI_POS " has only %" PRId64 " elements to cut off",
                          (int64_t)d, size);
-  if (mode == CIRCULAR) { /* what is left goes round */
+  if (mode == CIRCULAR) { /* the rest wraps around */
     first = before < 0 ? -before : 0;
     size -= first + (after < 0 ? -after : 0);
   }
@@ -168,7 +169,7 @@ tl_Tensor *tlo_pad(tl_Tensor *input, tl_Ints pad, const char *mode, tl_Scalar va
   static const char *const titles[][3] = {
       [REFLECT] = {"ReflectionPad1D", "ReflectionPad2D", "ReflectionPad3D"},
       [REPLICATE] = {"ReplicationPad1D", "ReplicationPad2D", "ReplicationPad3D"},
-      [CIRCULAR] = {"CopySlices", "CopySlices", "CopySlices"}}; /* PyTorch's */
+      [CIRCULAR] = {"CopySlices", "CopySlices", "CopySlices"}}; /* PyTorch's names of the nodes */
   uint64_t count = tli_node_count();
   tl_Tensor *result = pad_with_elements(input, pad, by_elements);
   if (result && pad.n >= 2) tli_entitle(result, titles[by_elements][pad.n / 2 - 1], count);

@@ -1,14 +1,13 @@
 /*
-** rearrange.c - joining, cutting and turning as compositions of views, cat,
-** and flip.
+** rearrange.c - joining, splitting and rotating, as compositions of views, cat and flip.
 */
 #include <string.h>
 
 #include "ops/chain.h"
 
-/* ---- more dimensions ---- */
+/* ---- adding dimensions ---- */
 
-/* self seen with sizes of 1 added in front and behind. */
+/* Returns a view with dimensions of size 1 added in front and behind. */
 static tl_Tensor *padded(tl_Tensor *self, int front, int behind) {
   if (front + behind == 0) return tli_retain(self);
   int64_t sizes[TL_MAX_DIMS];
@@ -21,12 +20,12 @@ static tl_Tensor *padded(tl_Tensor *self, int front, int behind) {
 
 tl_Tensor *tlo_atleast_1d(tl_Tensor *self) { return padded(self, self->ndim < 1, 0); }
 
-/* A vector is a row. */
+/* A vector becomes a row. */
 tl_Tensor *tlo_atleast_2d(tl_Tensor *self) {
   return padded(self, self->ndim < 2 ? 2 - self->ndim : 0, 0);
 }
 
-/* A vector is a row, a matrix has depth 1. */
+/* A vector becomes a row, a matrix gets depth 1. */
 tl_Tensor *tlo_atleast_3d(tl_Tensor *self) {
   return padded(self, self->ndim < 2 ? 2 - self->ndim : 0, self->ndim < 3);
 }
@@ -80,7 +79,7 @@ tl_Tensor *tlo_column_stack(tl_Tensors tensors) {
   return each_then_cat("column_stack", tensors, as_column, 1);
 }
 
-/* (rows, before) zeros, the matrix, (rows, after) zeros, side by side. */
+/* Concatenates (rows, before) zeros, the matrix, and (rows, after) zeros. */
 static tl_Tensor *block_row(tl_Tensor *matrix, int64_t before, int64_t after, tl_DType dtype) {
   int64_t left[] = {matrix->sizes[0], before}, right[] = {matrix->sizes[0], after};
   tl_Device device = tli_device(matrix);
@@ -137,7 +136,7 @@ bool tlo_broadcast_tensors(tl_Tensors tensors, tl_Tensors *out) {
   return ok;
 }
 
-/* Vector i along dimension d of the grid. */
+/* Expands vector i along dimension d of the grid. */
 static tl_Tensor *grid_part(tl_Tensor *vector, int64_t d, int64_t n, const int64_t *sizes) {
   int64_t line[TL_MAX_DIMS];
   for (int64_t k = 0; k < n; k++) line[k] = k == d ? sizes[k] : 1;
@@ -181,7 +180,7 @@ bool tlo_meshgrid(tl_Tensors tensors, const char *indexing, tl_Tensors *out) {
   return ok;
 }
 
-/* ---- choices ---- */
+/* ---- combinations ---- */
 
 tl_Tensor *tlo_cartesian_prod(tl_Tensors tensors) {
   for (int64_t i = 0; i < tensors.n; i++)
@@ -199,24 +198,25 @@ tl_Tensor *tlo_cartesian_prod(tl_Tensors tensors) {
   return result;
 }
 
-/* How many ways there are to choose r of n, -1 if more than a tensor can have. */
+/* Returns the number of ways to choose r of n, or -1 if it exceeds a tensor's size. */
 static int64_t count_choices(int64_t n, int64_t r) {
   int64_t count = 1;
   if (r > n) return 0;
-  if (r > n - r) r = n - r;         /* as many as to leave the others */
-  for (int64_t i = 0; i < r; i++) { /* always whole: i + 1 neighbours are divisible by (i + 1)! */
+  if (r > n - r) r = n - r; /* choosing r is the same as leaving n - r */
+  /* the division is exact, since i + 1 consecutive numbers are divisible by (i + 1)! */
+  for (int64_t i = 0; i < r; i++) {
     if (__builtin_mul_overflow(count, n - i, &count)) return -1;
     count /= i + 1;
   }
   return count;
 }
 
-/* Writes the choices, positions from 1, one after the other. With `step` 1 each
-** is larger than the one before, with 0 it may be the same. */
+/* Writes the combinations, as positions from 1, one after the other. With step 1 each position
+** is larger than the one before, with step 0 it may be equal. */
 static void write_choices(int64_t *to, int64_t count, int64_t n, int64_t r, int64_t step) {
   for (int64_t k = 0; k < r; k++) to[k] = 1 + k * step;
   for (int64_t i = 1; i < count; i++, to += r) {
-    int64_t k = r - 1; /* the last one that can grow */
+    int64_t k = r - 1; /* the last position that can be incremented */
     while (to[k] == n - (r - 1 - k) * step) k--;
     for (int64_t j = 0; j < r; j++) to[r + j] = j < k ? to[j] : to[k] + 1 + (j - k) * step;
   }
@@ -244,7 +244,7 @@ tl_Tensor *tlo_combinations(tl_Tensor *self, int64_t r, bool with_replacement) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(chosen, (tl_Ints){2, sizes})));
 }
 
-/* ---- turning ---- */
+/* ---- flips and rotations ---- */
 
 tl_Tensor *tlo_fliplr(tl_Tensor *self) {
   if (self->ndim < 2)
@@ -322,7 +322,7 @@ static int64_t between(int64_t x, int64_t low, int64_t high) {
   return x < low ? low : x > high ? high : x;
 }
 
-/* How many elements have column < row + edge; the first row that has any. */
+/* Counts the elements with column < row + edge, and finds the first row that has any. */
 static int64_t count_below(int64_t rows, int64_t cols, int64_t edge, int64_t *first) {
   *first = between(1 - edge, 0, rows);
   int64_t whole = between(cols - edge, *first, rows); /* rows from here on have all columns */
@@ -365,7 +365,7 @@ tl_Tensor *tlo_triu_indices(int64_t row, int64_t col, int64_t offset, tl_DType d
 
 /* ---- repeating ---- */
 
-/* (s) as (s, 1), expanded to (s, repeats), as (s * repeats). */
+/* Repeats a dimension: (s) as (s, 1), expanded to (s, repeats), flattened to (s * repeats). */
 static tl_Tensor *repeat_along(tl_Tensor *self, int64_t repeats, int d) {
   int64_t wide[TL_MAX_DIMS], joined[TL_MAX_DIMS];
   int n = 0;
@@ -383,7 +383,7 @@ static tl_Tensor *repeat_along(tl_Tensor *self, int64_t repeats, int d) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(copy, (tl_Ints){self->ndim, joined})));
 }
 
-/* self, or flattened without dim; the dimension in *d. */
+/* Returns self or, without dim, self flattened; *d is the dimension. */
 static tl_Tensor *line_up(tl_Tensor *self, int64_t dim, int *d) {
   bool flat = dim == TLI_NOINT || self->ndim == 0;
   *d = dim == TLI_NOINT ? 0 : tli_dim("repeat_interleave", dim, self->ndim);
@@ -402,7 +402,7 @@ tl_Tensor *tlo_repeat_interleave(tl_Tensor *self, int64_t repeats, int64_t dim) 
   return result;
 }
 
-/* Position i, from 1, as often as counts[i] says; NULL with a message. */
+/* Repeats each position i, from 1, counts[i] times; NULL with a message on failure. */
 static tl_Tensor *repeated_positions(const int64_t *counts, int64_t n, int64_t output_size) {
   int64_t total = 0;
   for (int64_t i = 0; i < n; i++)
@@ -458,9 +458,9 @@ tl_Tensor *tlo_repeat_interleave_each(tl_Tensor *self, tl_Tensor *repeats, int64
   return tli_chain_end(&c, TLI_STEP(&c, tlo_index_select(from, d, at)));
 }
 
-/* ---- cutting ---- */
+/* ---- splitting ---- */
 
-/* Views along d that end at ends[0..n), and the rest if `rest`. */
+/* Returns views along d that end at ends[0..n), and the remainder if `rest`. */
 static bool cut(tl_Tensor *self, int d, const int64_t *ends, int64_t n, bool rest,
                 tl_Tensors *out) {
   tl_Tensors list = tli_tensors_new(n + rest);
@@ -468,7 +468,7 @@ static bool cut(tl_Tensor *self, int d, const int64_t *ends, int64_t n, bool res
   int64_t size = self->sizes[d], at = 0;
   for (int64_t i = 0; ok && i < list.n; i++) {
     int64_t end = i < n ? ends[i] : size;
-    if (end < 0) end += size + 1; /* -1 is the last position, and belongs to the piece */
+    if (end < 0) end += size + 1; /* -1 is the last position, which belongs to the piece */
     end = end < 0 ? 0 : end;
     ok = (list.v[i] = tlo_slice(self, d, at, end, 1)) != NULL;
     at = end > size ? size : end;

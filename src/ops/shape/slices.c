@@ -1,11 +1,10 @@
 /*
-** slices.c - views of a part of self, and their derivatives: zeros of self's
-** shape with the gradient laid, or added, where the part was.
+** slices.c - views of a part of self, and their derivatives: zeros of self's shape with the
+** gradient copied, or added, to the part.
 */
 #include "ops/chain.h"
 
-/* Copies grad into `part`, a view of `whole`; steals both, and returns whole or
-** NULL. */
+/* Copies grad into `part`, a view of `whole`; steals both, and returns whole or NULL. */
 static tl_Tensor *place(tl_Tensor *whole, tl_Tensor *part, tl_Tensor *grad) {
   bool ok = whole && part && tli_copy(part, grad);
   tli_release(part);
@@ -44,8 +43,8 @@ typedef struct Range {
   int64_t start, n, step;
 } Range;
 
-/* Bounds count from the end if negative and are then clipped to the size, as
-** Python's are; TLI_NOINT leaves them out. */
+/* Reads the bounds. Negative ones count from the end; all are then clipped to the size, as in
+** Python. TLI_NOINT means that a bound is absent. */
 static bool read_range(tl_Tensor *self, int64_t dim, int64_t start, int64_t stop, int64_t step,
                        Range *r) {
   if (self->ndim == 0)
@@ -67,7 +66,7 @@ static bool read_range(tl_Tensor *self, int64_t dim, int64_t start, int64_t stop
   return true;
 }
 
-/* A stride too long to be computed belongs to a dimension of one element. */
+/* A dimension of one element gets step 1, since its stride might overflow. */
 static tl_Tensor *cut(const tl_Tensor *t, const Range *r) {
   return tli_cut(t, r->dim, r->start, r->n, r->n > 1 ? r->step : 1);
 }
@@ -78,8 +77,8 @@ tl_Tensor *tli_op_slice(tl_Tensor *self, int64_t dim, int64_t start, int64_t sto
   return cut(self, &r);
 }
 
-/* `stop` is the end that is included, counted from 1, so it is the one that
-** is not, counted from 0; but -1 is the last position. */
+/* `stop` is inclusive and counted from 1, so it equals the exclusive end counted from 0; but -1
+** is the last position. */
 tl_Tensor *tlo_slice_range(tl_Tensor *self, int64_t dim, int64_t start, int64_t stop,
                            int64_t step) {
   if (stop != TLI_NOINT && stop < 0) stop = stop == -1 ? TLI_NOINT : stop + 1;
@@ -100,7 +99,7 @@ tl_Tensor *tlo_narrow(tl_Tensor *self, int64_t dim, int64_t start, int64_t lengt
   int64_t size = self->sizes[d];
   if (length < 0)
     return tli_fail_null(TL_EARG, "narrow: expected a length of at least 0, got %" PRId64, length);
-  /* nothing may be taken from just behind the end */
+  /* an empty range may begin behind the end */
   int64_t at = start == size ? size : tli_position("narrow", start, size);
   if (at < 0) return NULL;
   if (length > size - at)
@@ -111,7 +110,7 @@ tl_Tensor *tlo_narrow(tl_Tensor *self, int64_t dim, int64_t start, int64_t lengt
   return tlo_slice(self, d, at, at + length, 1);
 }
 
-/* The whole number in a tensor of no dimensions. */
+/* Reads the integer in a tensor with one element. */
 static bool read_whole(const char *op, const char *what, tl_Tensor *t, int64_t *out) {
   if (t->numel != 1 || tli_dtype_category((tl_DType)t->dtype) != TLI_INT)
     return tli_fail(TL_EARG, "%s: %s: expected one integer, got %s of %s", op, what,
@@ -134,8 +133,8 @@ tl_Tensor *tlo_narrow_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *start, int
 
 /* ---- any geometry ---- */
 
-/* Elements from the first to the one past the last reached, from offset 0;
-** -1 on a negative size or stride or on overflow. */
+/* Returns the number of elements from offset 0 to the end of the last one reached; -1 for
+** negative sizes or strides, or on overflow. */
 static int64_t reach(tl_Ints size, tl_Ints stride) {
   int64_t last = 0, far;
   bool empty = false;
@@ -161,7 +160,7 @@ tl_Tensor *tli_op_as_strided(tl_Tensor *self, tl_Ints size, tl_Ints stride,
   int64_t offset = storage_offset == TLI_NOINT ? self->offset : storage_offset;
   int64_t room = self->storage->bytes / tli_dtype_bytes[self->dtype];
   int64_t need = reach(size, stride);
-  /* views of no elements begin anywhere, as slices of empty tensors do */
+  /* views without elements may begin anywhere, as slices of empty tensors do */
   int64_t most = need == 0 ? INT64_MAX / 64 : room;
   if (need < 0 || offset < 0 || offset > most || (need > 0 && need > room - offset))
     return tli_fail_null(TL_EINDEX,
@@ -239,8 +238,8 @@ static tl_Tensor *seen(tl_Tensor *flat, const Geometry *g) {
   return tlo_as_strided(flat, (tl_Ints){g->n, g->sizes}, (tl_Ints){g->n, g->strides}, g->offset);
 }
 
-/* The dimension to walk by hand lest two positions meet: the one with the
-** smallest stride, or with the smaller size; -1 when none do meet. */
+/* Returns the dimension to loop over so that no two positions share memory: the one with the
+** smallest stride, or with the smaller size; -1 if none share memory. */
 static int walked(tl_Tensor *view) {
   if (!tli_overlaps_itself(view)) return -1;
   int best = -1;
@@ -253,7 +252,7 @@ static int walked(tl_Tensor *view) {
   return best;
 }
 
-/* Adds grad to the elements of `flat` that g shows, with operators that record. */
+/* Adds grad to the elements of `flat` that g refers to, by operators that record. */
 static bool scatter(tl_Tensor *flat, tl_Tensor *grad, Geometry g) {
   tl_Tensor *view = seen(flat, &g);
   if (view == NULL) return false;
@@ -278,8 +277,8 @@ static bool scatter(tl_Tensor *flat, tl_Tensor *grad, Geometry g) {
   return ok;
 }
 
-/* How often each element of `flat` is seen by g, where the base itself shows
-** elements several times: they share what arrives. */
+/* Counts how often g refers to each element of `flat`, in case the base itself refers to
+** elements several times: they share the gradient. */
 static tl_Tensor *shared(tl_Tensor *flat, const Geometry *base) {
   tli_Chain c = {0};
   tl_Tensor *count = TLI_STEP(&c, tlo_zeros_like(flat, TL_NODTYPE, TLI_NODEVICE, NULL));
@@ -290,8 +289,8 @@ static tl_Tensor *shared(tl_Tensor *flat, const Geometry *base) {
   return tli_chain_end(&c, TLI_STEP(&c, seen(share, base)));
 }
 
-/* Both geometries are laid over a flat piece of storage: the gradient is
-** added to it as the view saw it, and read back as self sees it. */
+/* Both geometries refer to a flat piece of storage: the gradient is added to it by the view's
+** geometry, and read back by self's. */
 tl_Tensor *tlo_as_strided_backward(tl_Tensor *grad, tl_Ints base_size, tl_Ints base_stride,
                                    int64_t base_offset, tl_Ints size, tl_Ints stride,
                                    int64_t offset) {
@@ -345,8 +344,8 @@ tl_Tensor *tli_op_unfold(tl_Tensor *self, int64_t dimension, int64_t size, int64
   return tli_alias(self, n + 1, sizes, strides, self->offset);
 }
 
-/* Windows overlap, so they are added one after the other; or, where they are
-** shorter than many, position by position, each for all windows at once. */
+/* Windows overlap, so they are added one after the other or, if windows are shorter than their
+** number, position by position for all windows together. */
 static bool add_windows(tl_Tensor *whole, tl_Tensor *grad, int dim, int64_t size, int64_t step) {
   int last = grad->ndim - 1;
   int64_t windows = grad->sizes[dim];

@@ -1,6 +1,6 @@
 /*
-** views.c - the same memory with other sizes and strides, as a whole: view,
-** expand, and the order of dimensions. slices.c has the views of a part.
+** views.c - views of all elements with other sizes and strides: view, expand, and permutations.
+** slices.c has the views of a part.
 **
 ** Functions tli_op_* return aliases; the generated callers declare them views.
 */
@@ -10,7 +10,7 @@
 
 /* ---- another shape ---- */
 
-/* Writes the sizes with -1 replaced; they hold `numel` elements. */
+/* Writes the sizes with -1 replaced, so that they hold `numel` elements. */
 static bool resolve(const char *op, tl_Ints wish, int64_t numel, int64_t *sizes) {
   TL_TRY(tli_check_ndim(op, wish.n));
   int n = (int)wish.n, open = -1;
@@ -37,9 +37,8 @@ static bool resolve(const char *op, tl_Ints wish, int64_t numel, int64_t *sizes)
                   tli_shape_str(n, wish.v), numel);
 }
 
-/* Walks both shapes from the end: a run of old dimensions that lies in memory
-** as one long dimension may be cut anew. False where a new dimension would
-** cross from one run into another. */
+/* Walks both shapes from the end: a run of old dimensions that is contiguous in memory can be
+** split differently. Returns false if a new dimension would extend across two runs. */
 static bool view_strides(const tl_Tensor *t, int ndim, const int64_t *sizes, int64_t *strides) {
   if (t->numel == 0) {
     tli_row_major(ndim, sizes, strides);
@@ -60,11 +59,11 @@ static bool view_strides(const tl_Tensor *t, int ndim, const int64_t *sizes, int
     if (d > 0) base = t->strides[d - 1];
     run = filled = 1;
   }
-  for (; to >= 0; to--) strides[to] = 1; /* of a 0-d tensor */
+  for (; to >= 0; to--) strides[to] = 1; /* sizes of 1 that remain */
   return true;
 }
 
-/* NULL without a message where memory does not allow it. */
+/* Sets *possible to false, without a message, if the memory does not allow a view. */
 static bool as_view(const char *op, const tl_Tensor *self, tl_Ints wish, int64_t *sizes,
                     int64_t *strides, bool *possible) {
   TL_TRY(resolve(op, wish, self->numel, sizes));
@@ -90,8 +89,8 @@ tl_Tensor *tli_op_view(tl_Tensor *self, tl_Ints size) {
       tli_shape_str((int)size.n, sizes));
 }
 
-/* tlo_view where possible, of a copy where not. Nodes are called as PyTorch's three ways to
-** reshape are. */
+/* Returns a view if possible, otherwise a reshaped copy. Nodes are named like PyTorch's for its
+** three ways to reshape. */
 static tl_Tensor *reshape(const char *op, tl_Tensor *self, tl_Ints shape) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   bool possible;
@@ -112,7 +111,7 @@ static tl_Tensor *reshape(const char *op, tl_Tensor *self, tl_Ints shape) {
 
 tl_Tensor *tlo_reshape(tl_Tensor *self, tl_Ints shape) { return reshape("reshape", self, shape); }
 
-/* Dimensions first..last replaced by n given ones. */
+/* Replaces dimensions first..last by n given ones. */
 static tl_Tensor *replace(const char *op, tl_Tensor *self, int first, int last, int64_t n,
                           const int64_t *middle) {
   int64_t ndim = self->ndim - (last - first + 1) + n;
@@ -185,7 +184,7 @@ tl_Tensor *tli_op_expand(tl_Tensor *self, tl_Ints size) {
   return tli_alias(self, n, sizes, strides, self->offset);
 }
 
-/* Checked first, so that messages name the operator. */
+/* Checks first, so that messages name the operator. */
 static tl_Tensor *expand(const char *op, tl_Tensor *self, tl_Ints size) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(expanded_sizes(op, self, size, sizes));
@@ -200,7 +199,7 @@ tl_Tensor *tlo_broadcast_to(tl_Tensor *self, tl_Ints size) {
   return expand("broadcast_to", self, size);
 }
 
-/* The sum over what was broadcast, in one call. */
+/* Sums over broadcast dimensions in one call. */
 tl_Tensor *tlo_sum_to_size(tl_Tensor *self, tl_Ints size) {
   int n = (int)size.n, skip = self->ndim - n;
   if (size.n > TL_MAX_DIMS || !tli_expandable(n, size.v, self->ndim, self->sizes))
@@ -230,7 +229,7 @@ static tl_Tensor *permuted(const tl_Tensor *self, const int *from) {
   return tli_alias(self, self->ndim, sizes, strides, self->offset);
 }
 
-/* from[d]: which dimension comes to position d. */
+/* from[d] is the dimension that moves to position d. */
 static bool read_order(const char *op, tl_Ints dims, int ndim, int from[TL_MAX_DIMS]) {
   if (dims.n != ndim)
     return tli_fail(TL_EARG, "%s: expected %d dimensions, one for each of self, got %" PRId64, op,

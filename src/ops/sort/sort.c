@@ -1,6 +1,6 @@
 /*
-** sort.c - sorting and selecting by rank. Kernels work on rows; another
-** dimension is brought last before and back after.
+** sort.c - sorting and selecting by rank. Kernels process rows; another dimension is moved last
+** before and back afterwards.
 */
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* ---- rows ---- */
 
-/* t with dim last, row-major. */
+/* Returns t with dim last, row-major. */
 static tl_Tensor *to_rows(tl_Tensor *t, int dim) {
   if (t->ndim == 0 || dim == t->ndim - 1) return tli_contiguous_as(t, (tl_DType)t->dtype);
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
@@ -26,7 +26,7 @@ static tl_Tensor *to_rows(tl_Tensor *t, int dim) {
   return rows;
 }
 
-/* Rows of n elements in place of in's, for a result along dim. */
+/* Returns rows of n elements, with in's leading sizes, for a result along dim. */
 static tl_Tensor *new_rows(const tl_Tensor *in, tl_DType dtype, int64_t n) {
   int64_t sizes[TL_MAX_DIMS];
   memcpy(sizes, in->sizes, sizeof sizes);
@@ -34,7 +34,7 @@ static tl_Tensor *new_rows(const tl_Tensor *in, tl_DType dtype, int64_t n) {
   return tli_empty(dtype, tli_device(in), in->ndim, sizes);
 }
 
-/* Steals rows: the same with its last dimension at dim again. */
+/* Moves the last dimension of rows back to dim. Steals rows. */
 static tl_Tensor *from_rows(tl_Tensor *rows, int dim) {
   tl_Tensor *back = rows ? to_rows(rows, dim) : NULL;
   tli_release(rows);
@@ -54,7 +54,7 @@ static bool rows_of(tl_Tensor *self, int dim, Rows *r) {
   return true;
 }
 
-/* Results of k elements for each row, brought back to dim. */
+/* Allocates results of k elements for each row. */
 static bool make_results(const Rows *r, int64_t k, tl_Tensor **out) {
   out[0] = new_rows(r->in, (tl_DType)r->in->dtype, k);
   out[1] = out[0] ? new_rows(r->in, TL_I64, k) : NULL;
@@ -75,7 +75,7 @@ static bool finish_results(bool ok, Rows *r, int dim, tl_Tensor **out) {
 /* ---- sort and topk ---- */
 
 bool tli_op_sort(tl_Tensor *self, int64_t dim, bool descending, bool stable, tl_Tensor **out) {
-  (void)stable; /* it always is */
+  (void)stable; /* sorting is always stable */
   int d = tli_dim("sort", dim, self->ndim);
   Rows r;
   TL_TRY(d >= 0);
@@ -106,7 +106,7 @@ tl_Tensor *tlo_msort(tl_Tensor *self) {
 
 bool tli_op_topk(tl_Tensor *self, int64_t k, int64_t dim, bool largest, bool sorted,
                  tl_Tensor **out) {
-  (void)sorted; /* it always is */
+  (void)sorted; /* the result is always sorted */
   int d = tli_dim("topk", dim, self->ndim);
   Rows r;
   TL_TRY(d >= 0);
@@ -128,7 +128,7 @@ bool tli_op_topk(tl_Tensor *self, int64_t k, int64_t dim, bool largest, bool sor
 
 typedef bool (*PickFn)(const Rows *r, void *context, tl_Tensor **out);
 
-/* One element and its position along dim, which keepdim leaves with size 1. */
+/* Selects one element along dim with its position; keepdim keeps dim with size 1. */
 static bool pick(const char *op, tl_Tensor *self, int64_t dim, bool keepdim, PickFn fn,
                  void *context, tl_Tensor **out) {
   int d = tli_dim(op, dim, self->ndim);
@@ -195,7 +195,7 @@ bool tli_op_mode(tl_Tensor *self, int64_t dim, bool keepdim, tl_Tensor **out) {
   return pick("mode", self, dim, keepdim, pick_mode, NULL, out);
 }
 
-/* The median of all elements; NaN of none, as PyTorch has it. */
+/* Returns the median of all elements; NaN for an empty tensor, as PyTorch does. */
 static tl_Tensor *median_of_all(const char *op, tl_Tensor *self, bool skip_nan) {
   if (self->numel == 0)
     return tli_is_float((tl_DType)self->dtype)

@@ -1,27 +1,27 @@
 /*
-** unique.c - distinct elements. What is equal stands together after sorting, so
-** everything follows from where a run of equal ones begins.
+** unique.c - distinct elements. Sorting makes equal elements adjacent, so all results follow
+** from the positions where runs of equal elements begin.
 */
 #include "ops/chain.h"
 
 /* ---- runs ---- */
 
-/* What unique gives, of a list of n elements (or slices) in which equal ones
-** stand together: `begins` (n) tells where runs begin. */
+/* The results of unique for a list of n elements (or slices) in which equal ones are adjacent:
+** `begins` (n) tells where runs begin. */
 typedef struct Runs {
-  tl_Tensor *starts;  /* (runs) positions of the first of each run */
-  tl_Tensor *numbers; /* (n) which run, from 1 */
+  tl_Tensor *starts;  /* (runs) position of the first element of each run */
+  tl_Tensor *numbers; /* (n) number of each element's run, from 1 */
   tl_Tensor *counts;  /* (runs) */
 } Runs;
 
-/* Numbers and counts only if they are asked for. */
+/* Computes numbers and counts only on request. */
 static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool numbers, bool counts, Runs *r) {
   tl_Tensor *rows = TLI_STEP(c, tlo_nonzero(begins, false));
   r->starts = TLI_STEP(c, tlo_select(rows, 1, 0));
   r->numbers = numbers ? TLI_STEP(c, tlo_cumsum(begins, 0, TL_I64)) : NULL;
   r->counts = NULL;
   if (!counts || c->failed) return !c->failed;
-  /* from each start to the next one, the last to the end */
+  /* lengths are from each start to the next one, for the last run to the end */
   int64_t n = begins->numel;
   tl_Tensor *end = TLI_STEP(c, tli_empty(TL_I64, tli_device(begins), 1, (int64_t[]){1}));
   if (c->failed || !tli_fill(end, tli_int(n + 1))) c->failed = true;
@@ -33,8 +33,8 @@ static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool numbers, bool counts
   return !c->failed;
 }
 
-/* True in front, then whether each of n elements (slices) differs from the one
-** before; list is (n) or (n, m). */
+/* Returns true, then whether each of n elements (slices) differs from the one before; list is
+** (n) or (n, m). */
 static tl_Tensor *chain_begins(tli_Chain *c, tl_Tensor *list) {
   int64_t n = list->sizes[0];
   tl_Tensor *first = TLI_STEP(c, tli_empty(TL_BOOL, tli_device(list), 1, (int64_t[]){n > 0}));
@@ -51,7 +51,7 @@ static tl_Tensor *chain_begins(tli_Chain *c, tl_Tensor *list) {
   return TLI_STEP(c, tlo_cat((tl_Tensors){2, both}, 0));
 }
 
-/* Hands over output and, of inverse and counts, those that are not NULL. */
+/* Returns output, and those of inverse and counts that are not NULL. */
 static bool end_with(tli_Chain *c, tl_Tensor *output, tl_Tensor *inverse, tl_Tensor *counts,
                      tl_Tensor **out) {
   bool ok = !c->failed;
@@ -145,7 +145,7 @@ static bool distinct_slices(const char *op, tl_Tensor *self, bool sort, bool inv
 
 bool tlo_unique(tl_Tensor *self, bool sorted, bool return_inverse, bool return_counts, int64_t dim,
                 tl_Tensor **out) {
-  (void)sorted; /* it always is */
+  (void)sorted; /* the result is always sorted */
   if (dim == TLI_NOINT) return distinct(self, true, return_inverse, return_counts, out);
   return distinct_slices("unique", self, true, return_inverse, return_counts, dim, out);
 }

@@ -1,7 +1,7 @@
 /*
-** grid_sample.c - images at other places: affine_grid, grid_sample. A sample is
-** the sum of a few elements per dimension ("taps") times weights that depend on
-** the place, all of it written with operators: so the grid has derivatives too.
+** grid_sample.c - resampling images at arbitrary coordinates: affine_grid, grid_sample. A
+** sample is the sum of a few elements ("taps") for each dimension, with weights that depend on
+** the coordinate. Everything is composed of operators, so the grid has derivatives, too.
 */
 #include <math.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 
 /* ---- grids ---- */
 
-/* Place i of n from -1 to 1. */
+/* Returns coordinate i of n, from -1 to 1. */
 static double place(int64_t i, int64_t n, bool align_corners) {
   if (!align_corners) return (double)(2 * i + 1) / (double)n - 1;
   return n > 1 ? 2 * (double)i / (double)(n - 1) - 1 : 0;
 }
 
-/* All places of the n dimensions of `sizes`: (product, n + 1), row-major, the
-** last dimension's coordinate first, then a 1. */
+/* Returns all coordinates of the n dimensions of `sizes`: (product, n + 1), row-major; the last
+** dimension's coordinate comes first, then a 1. */
 static tl_Tensor *all_places(int n, const int64_t *sizes, bool align_corners) {
   int64_t shape[2] = {1, n + 1};
   for (int d = 0; d < n; d++) shape[0] *= sizes[d];
@@ -66,7 +66,7 @@ tl_Tensor *tlo_affine_grid(tl_Tensor *theta, tl_Ints size, bool align_corners) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(grid, (tl_Ints){n + 2, shape})));
 }
 
-/* ---- from grids to places of the input ---- */
+/* ---- from grids to coordinates of the input ---- */
 
 typedef enum Mode { NEAREST, LINEAR, CUBIC } Mode;
 typedef enum Beyond { ZEROS, BORDER, REFLECTION } Beyond;
@@ -82,8 +82,8 @@ static tl_Tensor *affine(tli_Chain *c, tl_Tensor *x, double shift, double factor
   return chain_scale(c, chain_add(c, x, chain_number(c, shift)), factor);
 }
 
-/* Coordinates from -1 to 1 as places from 0 to size - 1. Those far out are
-** brought nearer, so that every number below is finite. */
+/* Converts coordinates from -1 .. 1 to 0 .. size - 1. Distant ones are clamped, so that all
+** numbers below are finite. */
 static tl_Tensor *to_places(tli_Chain *c, tl_Tensor *x, int64_t size, bool align_corners) {
   const double far = 1e9;
   tl_Tensor *nan = TLI_STEP(c, tlo_isnan(x));
@@ -94,7 +94,7 @@ static tl_Tensor *to_places(tli_Chain *c, tl_Tensor *x, int64_t size, bool align
   return affine(c, chain_scale(c, chain_add(c, near, chain_number(c, 1)), n), -1, 0.5);
 }
 
-/* The nearest place of the input; where that is an end there is no slope. */
+/* Clamps to the border, where the slope is zero. */
 static tl_Tensor *to_border(tli_Chain *c, tl_Tensor *x, int64_t size) {
   const double last = (double)(size - 1);
   tl_Tensor *before = chain_with(c, tlo_le, x, 0);
@@ -103,8 +103,8 @@ static tl_Tensor *to_border(tli_Chain *c, tl_Tensor *x, int64_t size) {
   return TLI_STEP(c, tli_where_then(before, tli_float(0), inside));
 }
 
-/* The place that mirrors at the input's ends, the centres of the elements there
-** or their outer edges, lead to. */
+/* Reflects coordinates at the input's ends: at the centres of the border elements or at their
+** outer edges. */
 static tl_Tensor *to_mirrored(tli_Chain *c, tl_Tensor *x, int64_t size, bool align_corners) {
   double low = align_corners ? 0 : -0.5, span = (double)(align_corners ? size - 1 : size);
   if (span == 0) return chain_scale(c, x, 0);
@@ -134,16 +134,15 @@ static tl_Tensor *bring_inside(const Sampling *s, tl_Tensor *x, int64_t size) {
 
 enum { MOST_TAPS = 4 };
 
-/* The taps along a dimension, of every sample: tensors (N, samples), borrowed
-** from a chain. */
+/* The taps of every sample along a dimension: tensors (N, samples), borrowed from a chain. */
 typedef struct Taps {
   int n;
-  tl_Tensor *at[MOST_TAPS];     /* int64, from 0, inside the input */
-  tl_Tensor *inside[MOST_TAPS]; /* whether that is the tap's own place */
+  tl_Tensor *at[MOST_TAPS];     /* int64, from 0, clamped to the input */
+  tl_Tensor *inside[MOST_TAPS]; /* whether the tap is inside the input */
   tl_Tensor *weight[MOST_TAPS]; /* NULL: 1 */
 } Taps;
 
-/* x has whole numbers. */
+/* Sets a tap; x has integral values. */
 static void set_tap(tli_Chain *c, Taps *taps, int k, tl_Tensor *x, int64_t size,
                     tl_Tensor *weight) {
   tl_Tensor *bounded = chain_clamp(c, x, 0, (double)(size - 1));
@@ -152,7 +151,7 @@ static void set_tap(tli_Chain *c, Taps *taps, int k, tl_Tensor *x, int64_t size,
   taps->weight[k] = weight;
 }
 
-/* Keys' cubic convolution with a = -3/4, at distance t up to 1. */
+/* Keys' cubic convolution with a = -3/4 at distance t, up to 1. */
 static tl_Tensor *cubic_near(tl_Tensor *t) {
   const double a = -0.75;
   tli_Chain c = {0};
@@ -171,7 +170,7 @@ static tl_Tensor *cubic_far(tl_Tensor *t) {
   return tli_chain_end(&c, chain_add(&c, product, chain_number(&c, -4 * a)));
 }
 
-/* The four neighbours are brought inside one by one, the place itself is not. */
+/* The four neighbours are clamped or reflected separately; the coordinate itself is not. */
 static void cubic_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t size, Taps *taps) {
   tl_Tensor *first = TLI_STEP(c, tlo_floor(x));
   tl_Tensor *t = chain_sub(c, x, first);
@@ -210,7 +209,7 @@ static void find_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t siz
 
 /* ---- samples ---- */
 
-/* The elements of flat (N, C, elements) at one tap per dimension, times their
+/* Returns the elements of flat (N, C, elements) at one tap of each dimension, times their
 ** weights: (N, C, samples). */
 static tl_Tensor *take(tl_Tensor *flat, int n, const int64_t *sizes, const Taps *taps,
                        const int *which) {
@@ -236,7 +235,7 @@ static tl_Tensor *take(tl_Tensor *flat, int n, const int64_t *sizes, const Taps 
   return tli_chain_end(&c, values);
 }
 
-/* The sum over all combinations of taps. */
+/* Sums over all combinations of taps. */
 static tl_Tensor *sum_taps(tl_Tensor *flat, int n, const int64_t *sizes, const Taps *taps) {
   tl_Tensor *sum = NULL;
   int combinations = 1;
@@ -271,7 +270,8 @@ static tl_Tensor *sample(tl_Tensor *input, tl_Tensor *grid, int n, const Samplin
   tl_Tensor *flat = TLI_STEP(&c, tlo_reshape(input, (tl_Ints){3, flat_sizes}));
   tl_Tensor *places = TLI_STEP(&c, tlo_reshape(grid, (tl_Ints){3, places_sizes}));
   for (int d = 0; d < n; d++) {
-    tl_Tensor *x = TLI_STEP(&c, tlo_select(places, 2, n - 1 - d)); /* x, y, z: the last first */
+    /* x, y, z: the last dimension comes first */
+    tl_Tensor *x = TLI_STEP(&c, tlo_select(places, 2, n - 1 - d));
     along[d].failed = c.failed;
     find_taps(&along[d], s, x, sizes[d], &taps[d]);
     c.failed = along[d].failed;
@@ -313,8 +313,8 @@ static bool check(const tl_Tensor *input, const tl_Tensor *grid) {
   return true;
 }
 
-/* The nearest element stays the same while a place moves a little: the grid's
-** gradient is zero, but it is there. */
+/* The nearest element does not change when a coordinate moves slightly: the grid's gradient
+** exists and is zero. */
 static tl_Tensor *with_grid(tli_Chain *c, tl_Tensor *samples, tl_Tensor *grid) {
   if (c->failed || !tli_recording(&grid, 1)) return samples;
   tl_Tensor *x = TLI_STEP(c, tlo_select(grid, -1, 0));
@@ -322,7 +322,7 @@ static tl_Tensor *with_grid(tli_Chain *c, tl_Tensor *samples, tl_Tensor *grid) {
   return chain_add(c, samples, TLI_STEP(c, tlo_fill(places, tli_int(0))));
 }
 
-/* The half types are too coarse for places: they are computed in float32. */
+/* Half types are too coarse for coordinates, so they are computed in float32. */
 tl_Tensor *tlo_grid_sample(tl_Tensor *input, tl_Tensor *grid, const char *mode,
                            const char *padding_mode, bool align_corners) {
   static const char *const modes[] = {"nearest", "bilinear", "bicubic"};

@@ -1,12 +1,12 @@
 /*
-** pixel_shuffle.c - channels traded for resolution, and channels in another order.
+** pixel_shuffle.c - exchanging channels for resolution, and permuting channels.
 */
 #include <string.h>
 
 #include "ops/chain.h"
 #include "ops/copy/memory_format.h"
 
-/* Sizes (B, sizes[1], ...) of a tensor whose first dimensions are B. */
+/* Returns a permuted tensor with sizes (B, sizes[1], ...), where B are the leading dimensions. */
 static tl_Tensor *rearranged(tl_Tensor *self, const int64_t inner[6], const int64_t order[6],
                              int last, const int64_t *shape) {
   tli_Chain c = {0};
@@ -23,7 +23,7 @@ static bool check_shuffle(const char *op, const tl_Tensor *input, int64_t factor
   return tli_fail(TL_EARG, "%s: expected a factor of at least 1, got %" PRId64, op, factor);
 }
 
-/* Fills shape with the sizes of input, returns how many images there are. */
+/* Copies the sizes of input to shape, and returns the number of images. */
 static int64_t leading(const tl_Tensor *input, int64_t *shape) {
   int64_t n = 1;
   for (int d = 0; d < input->ndim; d++) shape[d] = input->sizes[d];

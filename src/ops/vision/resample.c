@@ -1,7 +1,7 @@
 /*
-** resample.c - images at another resolution. Interpolation goes one dimension
-** at a time: every output element is the sum of a few input elements ("taps")
-** of that dimension times weights that depend on its place alone.
+** resample.c - resizing images. Interpolation processes one dimension at a time: every output
+** element is the sum of a few input elements ("taps") of that dimension, with weights that
+** depend on its position alone.
 */
 #include <math.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "ops/chain.h"
 #include "ops/copy/memory_format.h"
 
-/* ---- one dimension at another resolution ---- */
+/* ---- resampling one dimension ---- */
 
-/* The last three widen with the step, so that no input element is skipped. */
+/* In the last three modes, filters widen with the step, so that no input element is skipped. */
 typedef enum Mode {
   NEAREST,
   NEAREST_EXACT,
@@ -25,26 +25,26 @@ typedef enum Mode {
 
 enum { MOST_TAPS = 4 };
 
-/* A dimension: `in` elements become `out`; one step of the output is `step` of
-** the input. */
+/* A dimension: `in` elements are resampled to `out`; one step of the output is `step` of the
+** input. */
 typedef struct Axis {
   int64_t in, out;
   double step;
-  bool exact; /* step is in / out */
+  bool exact; /* whether step is in / out */
   bool align_corners;
 } Axis;
 
 static int64_t clip(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 
-/* In integers where it can be: floor(i * in / out) has no rounding then. */
+/* Uses integers if possible: floor(i * in / out) then has no rounding errors. */
 static int64_t nearest(const Axis *a, int64_t i, bool centre) {
   double place = centre ? (double)i + 0.5 : (double)i;
   if (!a->exact) return clip((int64_t)floor(place * a->step), a->in);
   return clip((centre ? 2 * i + 1 : 2 * i) * a->in / (2 * a->out), a->in);
 }
 
-/* The weights of four neighbours, the second of which lies t before the place:
-** Keys' cubic convolution with a = -3/4. */
+/* Computes the weights of four neighbours, the second of which is t before the position: Keys'
+** cubic convolution with a = -3/4. */
 static void cubic_weights(double t, double weights[4]) {
   const double a = -0.75;
   for (int k = 0; k < 4; k++) {
@@ -53,8 +53,8 @@ static void cubic_weights(double t, double weights[4]) {
   }
 }
 
-/* Output element i in a mode without antialiasing: the positions, from 0, of its taps, and
-** their weights; taps_in(mode) of them. */
+/* Computes the taps of output element i in a mode without antialiasing: their positions, from
+** 0, and their weights; there are taps_in(mode). */
 static void taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
                     double weights[MOST_TAPS]) {
   weights[0] = 1;
@@ -79,8 +79,8 @@ static void taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
 
 /* ---- antialiasing ---- */
 
-/* Weight of an element at distance x: a triangle, Keys' cubic with a = -1/2, or a sinc in the
-** window of Lanczos. Each is 0 beyond its radius. */
+/* The weight of an element at distance x: a triangle, Keys' cubic with a = -1/2, or a sinc in a
+** Lanczos window. Each is 0 beyond its radius. */
 static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
 
 static double keys(double x) {
@@ -102,14 +102,14 @@ typedef struct Filter {
   double radius;
 } Filter;
 
-/* NULL for a mode without antialiasing. */
+/* Returns NULL for a mode without antialiasing. */
 static const Filter *filter_of(Mode mode) {
   static const Filter filters[] = {{triangle, 1}, {keys, 2}, {lanczos, 3}};
   return mode >= LINEAR_ANTIALIAS ? &filters[mode - LINEAR_ANTIALIAS] : NULL;
 }
 
-/* The taps of output element i: those from *first on. A filter covers its radius in steps of
-** the output where these are the longer ones, else in elements of the input. */
+/* Returns the number of taps of output element i, which begin at *first. A filter's radius is
+** measured in steps of the output if these are longer than elements of the input. */
 static int64_t filter_span(const Axis *a, const Filter *f, int64_t i, int64_t *first) {
   double centre = a->step * ((double)i + 0.5), reach = f->radius * fmax(a->step, 1);
   double begin = centre - reach + 0.5, end = centre + reach + 0.5;
@@ -117,7 +117,7 @@ static int64_t filter_span(const Axis *a, const Filter *f, int64_t i, int64_t *f
   return (end < (double)a->in ? (int64_t)end : a->in) - *first;
 }
 
-/* The weights of those n taps; their sum is 1. */
+/* Computes the weights of those n taps; their sum is 1. */
 static void filter_weights(const Axis *a, const Filter *f, int64_t i, int64_t first, int64_t n,
                            double *weights) {
   double centre = a->step * ((double)i + 0.5), narrow = 1 / fmax(a->step, 1), total = 0;
@@ -128,8 +128,7 @@ static void filter_weights(const Axis *a, const Filter *f, int64_t i, int64_t fi
 
 /* ---- sums of taps ---- */
 
-/* What the kernel reads, in one block of memory: weights (terms), at (terms), first
-** (n + 1). */
+/* The kernel's tables, in one block of memory: weights (terms), at (terms), first (n + 1). */
 typedef struct Sums {
   int64_t n, terms;
   int32_t *first, *at;
@@ -152,7 +151,7 @@ static bool sums_new(Sums *s, int64_t n, int64_t terms) {
 
 static void sums_free(Sums *s) { tli_free(s->weights, sums_bytes(s->n, s->terms)); }
 
-/* How many taps every output element has; 0 where that depends on the element. */
+/* Returns the number of taps of every output element; 0 if it depends on the element. */
 static int taps_in(Mode mode) {
   if (filter_of(mode)) return 0;
   return mode == LINEAR ? 2 : mode == CUBIC ? 4 : 1;
@@ -189,7 +188,7 @@ static bool forward_sums(const Axis *a, Mode mode, Sums *s) {
   return true;
 }
 
-/* The transpose: for each input element the output elements it is a tap of. */
+/* Computes the transpose: for each input element, the output elements that it is a tap of. */
 static bool backward_sums(const Axis *a, Mode mode, Sums *s) {
   Sums f = {0};
   TL_TRY(forward_sums(a, mode, &f));
@@ -200,7 +199,7 @@ static bool backward_sums(const Axis *a, Mode mode, Sums *s) {
     for (int64_t i = 0; i < a->in; i++) s->first[i + 1] += s->first[i];
     for (int64_t i = 0; i < a->out; i++)
       for (int32_t t = f.first[i]; t < f.first[i + 1]; t++) {
-        int32_t to = s->first[f.at[t]]++; /* first[k] goes along and ends at first[k + 1] */
+        int32_t to = s->first[f.at[t]]++; /* first[k] advances, and ends at first[k + 1] */
         s->at[to] = (int32_t)i;
         s->weights[to] = f.weights[t];
       }
@@ -215,8 +214,7 @@ static Axis axis_of(int64_t in, int64_t out, double step, bool exact, bool align
   return (Axis){in, out, step, exact, align_corners};
 }
 
-/* The sums in a device's memory, which `block` holds; those of the CPU stay where they
-** are. */
+/* Copies the tables to a device's memory, which `block` holds; those for the CPU stay in place. */
 static bool sums_on(tl_Device device, const Sums *s, Sums *there, tl_Tensor **block) {
   *there = *s;
   *block = NULL;
@@ -259,7 +257,7 @@ static tl_Tensor *run_sums(tl_Tensor *self, int64_t dim, const Sums *sums, int64
   return NULL;
 }
 
-/* self of float32 or float64; size is that of the result. */
+/* self is float32 or float64; size is the result's. */
 tl_Tensor *tli_op_resample(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode, double step,
                            bool exact, bool align_corners) {
   Axis a = axis_of(self->sizes[dim], size.v[dim], step, exact, align_corners);
@@ -270,7 +268,7 @@ tl_Tensor *tli_op_resample(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t m
   return result;
 }
 
-/* Its transpose: from the result's size back to `size`. */
+/* The transpose: from the result's size back to `size`. */
 tl_Tensor *tli_op_resample_spread(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode,
                                   double step, bool exact, bool align_corners) {
   Axis a = axis_of(size.v[dim], self->sizes[dim], step, exact, align_corners);
@@ -281,7 +279,7 @@ tl_Tensor *tli_op_resample_spread(tl_Tensor *self, int64_t dim, tl_Ints size, in
   return result;
 }
 
-/* Elements that are not summed are taken as they are, of any dtype. */
+/* Selects elements without summing, for any dtype. */
 static tl_Tensor *take_nearest(tl_Tensor *self, int d, const Axis *a, Mode mode) {
   tli_Chain c = {0};
   tl_Tensor *at = TLI_STEP(&c, tli_new("interpolate", (tl_Ints){1, &a->out}, TL_I64, TLI_CPU));
@@ -329,7 +327,7 @@ static bool find_mode(const char *name, int spatial, Mode *mode) {
                   name);
 }
 
-/* Replaces the mode by its antialiased one. */
+/* Replaces the mode by its antialiased variant. */
 static bool antialias_mode(const char *name, int spatial, bool antialias, Mode *mode) {
   if (*mode == LANCZOS && !antialias)
     return tli_fail(TL_EARG, "interpolate: mode 'lanczos' needs antialias");
@@ -358,7 +356,7 @@ static bool scaled_size(int64_t in, double scale, int64_t *out) {
   return true;
 }
 
-/* Step of the input for one of the output. */
+/* Returns the step of the input for one step of the output. */
 static double step_of(const Axis *a, bool has_scale, double scale) {
   if (a->align_corners) return a->out > 1 ? (double)(a->in - 1) / (double)(a->out - 1) : 0;
   return has_scale ? 1 / scale : (double)a->in / (double)a->out;
@@ -404,23 +402,23 @@ static tl_Tensor *resize_by_area(tl_Tensor *input, const Axis *axes) {
   }
 }
 
-/* uint8 between two dimensions: rounded and cut off, as PyTorch's images are. */
+/* Rounds and clamps uint8 images between two dimensions, as PyTorch does. */
 static tl_Tensor *chain_bytes(tli_Chain *c, tl_Tensor *t) {
   tl_Tensor *above = chain_add(c, t, chain_number(c, 0.5));
   return chain_clamp(c, TLI_STEP(c, tlo_floor(above)), 0, UINT8_MAX);
 }
 
-/* Whether to begin with the last dimension, whose elements are looked up one by
-** one: while there are fewer rows than there will be. What is rounded in between
-** always does. */
+/* Whether to begin with the last dimension, whose elements are looked up one by one: it is
+** better as long as there are fewer rows than later. Images that are rounded in between always
+** begin with it. */
 static bool last_first(const Axis *axes, int n) {
   double growth = 1;
   for (int d = 0; d < n - 1; d++) growth *= (double)axes[d].out / (double)axes[d].in;
   return growth > 1;
 }
 
-/* The half types and uint8 are summed in float32, a dimension that keeps all
-** its places is left alone. */
+/* Half types and uint8 are summed in float32; a dimension whose positions do not change is
+** skipped. */
 static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   tli_Chain c = {0};
   bool sums = mode != NEAREST && mode != NEAREST_EXACT, bytes = sums && input->dtype == TL_U8;
