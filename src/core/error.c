@@ -1,6 +1,6 @@
 /*
-** error.c - the thread-local failure record. Invariant: recording a failure
-** allocates nothing, so it works when memory is what failed.
+** error.c - the thread-local record of failures. Invariant: recording a failure allocates
+** nothing, so it works when memory is exhausted.
 */
 #include "core/error.h"
 

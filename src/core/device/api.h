@@ -1,31 +1,31 @@
 /*
-** api.h - what a device is asked for beside its kernels: memory, streams, events
-** and graphs. A plugin fills the table at the end (backend.h says how it is found);
-** the binding's torch.cuda and torch.sim are made of it.
+** api.h - the functions of a device besides its kernels: memory, streams, events and graphs. A
+** plugin fills the table at the end (backend.h says how it is found); torch.cuda and torch.sim
+** are built on it.
 */
 #ifndef TLI_DEVICE_H
 #define TLI_DEVICE_H
 
 #include "core/kernel/kernel.h"
 
-#define TL_MAX_DEVICES 32 /* of a kind */
+#define TL_MAX_DEVICES 32 /* of each kind */
 
-/* A point of a stream's work, and work recorded for replay. */
+/* An event, and a graph: work recorded for replay. */
 typedef struct tl_Event tl_Event;
 typedef struct tl_Graph tl_Graph;
 
-/* Bytes from one place to another. */
+/* Copies bytes from one place to another. */
 struct tlk_transfer {
-  const tlk_Context *cx; /* of the device, or of the one that receives */
+  const tlk_Context *cx; /* of the device; for two devices, of the receiving one */
   tl_Device to, from;    /* the CPU and a device, or two devices of one kind */
   void *dst;
   const void *src;
   int64_t bytes;
-  bool async;             /* may return before the bytes have moved: host memory is pinned */
-  tl_Stream *from_stream; /* of a device that sends: where the bytes were written */
+  bool async;             /* may return before the bytes have moved; host memory is pinned */
+  tl_Stream *from_stream; /* for a sending device: the stream that wrote the bytes */
 };
 
-/* By cudaDeviceProp's meaning; 0 where a device has no such thing. */
+/* Has the meaning of cudaDeviceProp; 0 if the device has no such property. */
 typedef struct tl_DeviceProperties {
   char name[128];
   int64_t total_memory; /* bytes */
@@ -39,12 +39,13 @@ typedef struct tl_DeviceProperties {
   int pci_bus_id, pci_device_id, pci_domain_id;
   char uuid[37]; /* "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or "" */
   bool is_integrated, is_multi_gpu_board;
-  bool bf16; /* its kernels compute in bfloat16 */
+  bool bf16; /* its kernels support bfloat16 */
 } tl_DeviceProperties;
 
-/* ---- figures of memory ---- */
+/* ---- memory statistics ---- */
 
-/* One figure: now, the most so far, and all that was added and taken away. */
+/* One statistic: the present value, the maximum so far, and the sums of what was added and
+** removed. */
 typedef struct tl_Stat {
   int64_t current, peak, allocated, freed;
 } tl_Stat;
@@ -58,13 +59,13 @@ static inline void tl_stat_add(tl_Stat *s, int64_t amount) {
     s->freed -= amount;
 }
 
-/* Small blocks are packed into segments of their own. TL_POOL_ALL is the sum. */
+/* Small blocks are packed into separate segments. TL_POOL_ALL is the sum of both pools. */
 typedef enum tl_Pool { TL_POOL_ALL, TL_POOL_LARGE, TL_POOL_SMALL, TL_NPOOLS } tl_Pool;
 
-/* X(name): by the names and the meaning of torch.cuda.memory_stats. A block is active
-** from alloc until it may be handed out again, which is later than free where another
-** stream uses it; inactive_split are free blocks of segments that are in use; a segment
-** is what the driver was asked for. */
+/* X(name): the names and the meaning of torch.cuda.memory_stats. A block is active from its
+** allocation until it can be reused, which is later than free if another stream uses it.
+** inactive_split counts free blocks of segments that are in use; a segment is one allocation of
+** the driver. */
 #define TL_MEMORY_STATS(X) \
   X(allocation)            \
   X(segment)               \
@@ -80,14 +81,14 @@ typedef struct tl_MemoryStats {
 #define X(name) tl_Stat name[TL_NPOOLS];
   TL_MEMORY_STATS(X)
 #undef X
-  int64_t num_alloc_retries;                 /* allocations that had to give the cache back first */
-  int64_t num_sync_all_streams;              /* waits for all streams on behalf of an allocation */
+  int64_t num_alloc_retries;                 /* allocations that had to release the cache first */
+  int64_t num_sync_all_streams;              /* waits for all streams because of an allocation */
   int64_t num_device_alloc, num_device_free; /* calls of the driver */
-  int64_t largest_free; /* the largest block that could be handed out without the driver */
-  int64_t limit;        /* most bytes that may be reserved, see set_memory_limit */
+  int64_t largest_free; /* the largest free block that needs no call of the driver */
+  int64_t limit;        /* the most bytes that may be reserved, see set_memory_limit */
 } tl_MemoryStats;
 
-/* The peaks begin anew from what there is now. */
+/* Resets the peaks to the present values. */
 static inline void tl_stats_reset_peaks(tl_MemoryStats *s) {
   for (int pool = 0; pool < TL_NPOOLS; pool++) {
 #define X(name) s->name[pool].peak = s->name[pool].current;
@@ -96,7 +97,7 @@ static inline void tl_stats_reset_peaks(tl_MemoryStats *s) {
   }
 }
 
-/* The sums begin anew from 0. */
+/* Resets the sums to 0. */
 static inline void tl_stats_reset_sums(tl_MemoryStats *s) {
   for (int pool = 0; pool < TL_NPOOLS; pool++) {
 #define X(name) s->name[pool].allocated = s->name[pool].freed = 0;
@@ -107,7 +108,7 @@ static inline void tl_stats_reset_sums(tl_MemoryStats *s) {
   s->num_device_alloc = s->num_device_free = 0;
 }
 
-/* ---- what memory is made of, and its history ---- */
+/* ---- the blocks of memory, and their history ---- */
 
 typedef enum tl_BlockState {
   TL_BLOCK_ALLOCATED,
@@ -116,11 +117,11 @@ typedef enum tl_BlockState {
 } tl_BlockState;
 
 typedef struct tl_BlockInfo {
-  const void *segment; /* where its segment begins */
+  const void *segment; /* address of its segment */
   int64_t segment_bytes;
-  int64_t stream_id; /* whose the segment is */
-  uint64_t pool;     /* of graphs (capture_begin); 0: the general one */
-  bool small;        /* of the pool of small blocks */
+  int64_t stream_id; /* the stream that owns the segment */
+  uint64_t pool;     /* pool of graphs (capture_begin); 0: the general pool */
+  bool small;        /* belongs to the pool of small blocks */
   const void *data;
   int64_t bytes, requested;
   tl_BlockState state;
@@ -129,43 +130,43 @@ typedef struct tl_BlockInfo {
 typedef enum tl_MemoryAction {
   TL_MEMORY_ALLOC,
   TL_MEMORY_FREE_REQUESTED,
-  TL_MEMORY_FREE_COMPLETED, /* it may be handed out again */
+  TL_MEMORY_FREE_COMPLETED, /* it can be reused */
   TL_MEMORY_SEGMENT_ALLOC,
   TL_MEMORY_SEGMENT_FREE,
-  TL_MEMORY_SEGMENT_MAP, /* of segments that grow and shrink */
+  TL_MEMORY_SEGMENT_MAP, /* for segments that grow and shrink */
   TL_MEMORY_SEGMENT_UNMAP,
-  TL_MEMORY_OOM,     /* noted by the engine */
-  TL_MEMORY_SNAPSHOT /* so is this one */
+  TL_MEMORY_OOM,     /* recorded by the engine */
+  TL_MEMORY_SNAPSHOT /* recorded by the engine */
 } tl_MemoryAction;
 
-/* Who else is kept from unsafe calls while a stream captures: cudaStreamCaptureMode. */
+/* Which threads must not make unsafe calls while a stream captures: cudaStreamCaptureMode. */
 typedef enum tl_CaptureMode {
   TL_CAPTURE_GLOBAL,
   TL_CAPTURE_THREAD_LOCAL,
   TL_CAPTURE_RELAXED
 } tl_CaptureMode;
 
-enum { TL_EVENT_TIMING = 1, TL_EVENT_BLOCKING = 2 /* who waits for it sleeps */ };
+enum { TL_EVENT_TIMING = 1, TL_EVENT_BLOCKING = 2 /* waiting threads sleep */ };
 
-/* A kernel, copy or fill that a device has run; times in ns by a clock of its own. */
+/* A kernel, copy or fill that a device has run; times are in ns of the device's clock. */
 typedef struct tl_Activity {
-  const char *name; /* while the call lasts */
+  const char *name; /* valid during the callback */
   tl_Device device;
   int64_t stream_id, begin, end;
 } tl_Activity;
 
-/* ---- collectives of the devices' own ---- */
+/* ---- collectives between devices ---- */
 
-/* One rank of a group that meets on devices, such as NCCL's communicator. */
+/* One rank of a group of devices, such as NCCL's communicator. */
 typedef struct tl_Comm tl_Comm;
 
-/* ORDER COMMSTEP in the plugin. `out` of SEND and `in` of RECV are not looked at. */
+/* ORDER COMMSTEP in the plugin. SEND ignores `out`, RECV ignores `in`. */
 typedef enum tl_CommKind {
-  TL_COMM_ALL_REDUCE,     /* in, out: count elements, may be the same */
-  TL_COMM_REDUCE,         /* the same; out is the root's */
-  TL_COMM_BROADCAST,      /* the same; in is the root's */
-  TL_COMM_ALL_GATHER,     /* in: count, out: count of each rank */
-  TL_COMM_REDUCE_SCATTER, /* in: count for each rank, out: count */
+  TL_COMM_ALL_REDUCE,     /* in, out: count elements; they may be the same array */
+  TL_COMM_REDUCE,         /* like ALL_REDUCE; only the root's out is written */
+  TL_COMM_BROADCAST,      /* like ALL_REDUCE; only the root's in is read */
+  TL_COMM_ALL_GATHER,     /* in: count elements; out: count elements of each rank */
+  TL_COMM_REDUCE_SCATTER, /* in: count elements for each rank; out: count elements */
   TL_COMM_SEND,           /* to `peer` */
   TL_COMM_RECV            /* from `peer` */
 } tl_CommKind;
@@ -182,99 +183,100 @@ typedef struct tl_CommStep {
   tl_CommKind kind;
   tl_CommOp op;
   int dtype;     /* a tl_DType */
-  int peer;      /* or the root */
-  int64_t count; /* elements */
+  int peer;      /* the other rank, or the root */
+  int64_t count; /* number of elements */
   const void *in;
   void *out;
 } tl_CommStep;
 
 enum { TL_COMM_ID_BYTES = 128 };
 
-/* Nothing of this waits. All but abort is called by one thread at a time. */
+/* No function waits. All except abort are called by one thread at a time. */
 typedef struct tl_CommApi {
   const char *name; /* "nccl" */
-  /* What the ranks of one group know it by: made by one of them, for all. */
+  /* Creates the id of a group: one rank creates it and sends it to all. */
   bool (*id)(unsigned char id[TL_COMM_ID_BYTES]);
-  /* Begins to join. NULL with a message. */
+  /* Begins to join. Returns NULL with a message on failure. */
   tl_Comm *(*open)(tl_Device device, int rank, int size, const unsigned char id[TL_COMM_ID_BYTES]);
-  /* Whether something that was begun (open, run, finalize) goes on; false with a message if
-  ** the communicator has failed. */
+  /* Whether an operation (open, run, finalize) is still in progress; returns false with a
+  ** message if the communicator has failed. */
   bool (*state)(tl_Comm *comm, bool *busy);
-  /* Puts steps on a stream, as one where there are several: messages between the same
-  ** ranks then go both ways at a time. */
+  /* Queues steps on a stream. Several steps are queued as one, so that messages between two
+  ** ranks flow in both directions at the same time. */
   bool (*run)(tl_Comm *comm, tl_Stream *stream, const tl_CommStep *steps, int n);
-  /* What is under way ends, with any results, and the communicator with it: it can only be
-  ** closed. The next wait for the device fails with `why`. From any thread. */
+  /* Ends all operations, with undefined results, and the communicator, which can then only be
+  ** closed. The next wait for the device fails with `why`. May be called from any thread. */
   void (*abort)(tl_Comm *comm, const char *why);
-  /* Begins to end in good order. */
+  /* Begins an orderly shutdown. */
   bool (*finalize)(tl_Comm *comm);
   void (*close)(tl_Comm *comm);
-  /* Memory that will often be sent or received: lets it be used without copies where that is
-  ** possible, else NULL without a message. */
+  /* Registers memory that will often be sent or received, so that it can be used without
+  ** copies; returns NULL, without a message, if that is impossible. */
   void *(*add_buffer)(tl_Comm *comm, void *data, int64_t bytes);
   void (*remove_buffer)(tl_Comm *comm, void *buffer);
 } tl_CommApi;
 
-/* What is the device's own business. All may be called from any thread. What can
-** fail returns false or NULL with a message; whatever waits for the device also
-** reports the fault in its error word.
+/* The functions of a device. All may be called from any thread. A function that can fail
+** returns false or NULL with a message; functions that wait for the device also report the
+** fault in its fault word.
 **
-** Waiting (stream_sync, sync, event_sync, a transfer to the host that is not async)
-** on behalf of a stream that takes part in a capture fails, before the driver is
-** asked, which would break the capture: TL_EDEVICE, "not possible while a graph is
-** captured". The binding adds the operator's name and the line. */
+** A wait (stream_sync, sync, event_sync, a transfer to the host that is not async) for a stream
+** that takes part in a capture fails before the driver is called, because that would invalidate
+** the capture: TL_EDEVICE, "not possible while a graph is captured". The binding adds the
+** operator's name and the line. */
 typedef struct tl_DeviceApi {
   int (*count)(void);
   bool (*properties)(int index, tl_DeviceProperties *out);
   bool (*can_access_peer)(int device, int peer);
-  /* Of "cuda" (13000), "cudnn" (91900), "nccl", ...; 0: not there. */
+  /* Returns the version of "cuda" (13000), "cudnn" (91900), "nccl", ...; 0 if it is absent. */
   int64_t (*library_version)(const char *name);
-  const char *architectures; /* "80 90": what its kernels are compiled for; NULL: all there are */
+  /* "80 90": the architectures its kernels are compiled for; NULL: all */
+  const char *architectures;
 
-  /* A block belongs to the stream it was asked for on: it may be handed out
-  ** again as soon as it is freed, since what uses it next comes later on that
-  ** stream. Other streams that use it must be made known by record_stream. A stream
-  ** that takes part in a capture gets memory of the capture's pool.
+  /* Allocates a block, which belongs to the context's stream: once freed, it can be reused
+  ** immediately, because its next use is queued later on that stream. Other streams that use it
+  ** must be registered by record_stream. A stream that takes part in a capture gets memory of
+  ** the capture's pool.
   **
-  ** Where there is none left: first blocks that wait for other streams are looked
-  ** at, then the cache is given back and all streams are waited for (not while one of
-  ** the device captures), then NULL with TL_EMEM and any message: the engine lets
-  ** the collector work and asks once more, and then says what the figures are. */
+  ** If memory is exhausted, it first checks blocks that wait for other streams. Then it
+  ** releases the cache and waits for all streams, except while one of the device's streams
+  ** captures. Then it returns NULL with TL_EMEM and any message: the engine runs the garbage
+  ** collector, tries once more, and finally reports the statistics. */
   void *(*alloc)(const tlk_Context *cx, int64_t bytes);
-  /* Of a tensor's last owner, perhaps a finalizer: does not wait, does not fail. Of a
-  ** block that a capture has put to use on several streams (record_stream) it takes
-  ** effect when no capture of the device is open. */
+  /* Called for a tensor's last owner, which may be a finalizer: neither waits nor fails. A
+  ** block that a capture has used on several streams (record_stream) is freed once no capture
+  ** of the device is open. */
   void (*free)(tl_Device device, void *data, int64_t bytes);
   bool (*record_stream)(tl_Device device, void *data, tl_Stream *stream);
   bool (*transfer)(const struct tlk_transfer *call);
-  /* Gives memory that is kept for reuse back; waits for the blocks that other streams
-  ** use. */
+  /* Releases memory that is kept for reuse; waits for blocks that other streams use. */
   bool (*trim)(tl_Device device);
   bool (*memory_stats)(tl_Device device, tl_MemoryStats *out);
-  bool (*reset_peaks)(tl_Device device); /* tl_stats_reset_peaks */
-  bool (*reset_sums)(tl_Device device);  /* tl_stats_reset_sums */
-  /* What the driver says, other programs included. */
+  bool (*reset_peaks)(tl_Device device); /* see tl_stats_reset_peaks */
+  bool (*reset_sums)(tl_Device device);  /* see tl_stats_reset_sums */
+  /* Returns the driver's numbers, which include other programs. */
   bool (*memory_info)(tl_Device device, int64_t *free, int64_t *total);
-  /* More than that is not reserved from now on. */
+  /* Limits the bytes that are reserved from now on. */
   bool (*set_memory_limit)(tl_Device device, int64_t bytes);
-  /* Calls `visit` for each block, segments in the order of their addresses and so
-  ** the blocks of each; under the allocator's lock: visit calls nothing of this table. */
+  /* Calls `visit` for each block, ordered by the segment's address and by the block's. It holds
+  ** the allocator's lock: visit must not call functions of this table. */
   bool (*memory_blocks)(tl_Device device, void (*visit)(void *to, const tl_BlockInfo *block),
                         void *to);
-  /* Host memory that the device reads without a copy of the driver's. */
+  /* Allocates host memory that the device can read without a copy by the driver. */
   void *(*pinned_alloc)(int64_t bytes);
   void (*pinned_free)(void *data, int64_t bytes);
 
-  /* Streams stay for good: a device hands a few out in turn. */
+  /* Streams are never destroyed: a device has a few and hands them out in turn. */
   tl_Stream *(*default_stream)(tl_Device device);
-  /* The lower the priority the more urgent; out of range it is clamped. */
+  /* A lower number is a higher priority; numbers out of range are clamped. */
   tl_Stream *(*stream)(tl_Device device, int priority);
   void (*priority_range)(tl_Device device, int *least, int *greatest);
-  /* What the driver's own calls name a stream by, and the stream of a handle, which others may
-  ** have made: it must stay as long as it is used here. NULL where there are no such. */
+  /* Converts a stream to the driver's handle, and a handle to a stream. Another library may
+  ** have created it; it must stay valid as long as it is used here. NULL if the device has no
+  ** handles. */
   tl_Stream *(*stream_of)(tl_Device device, void *handle);
   void *(*stream_handle)(const tl_Stream *stream);
-  int64_t (*stream_id)(const tl_Stream *stream); /* 0: the default one; takes no lock */
+  int64_t (*stream_id)(const tl_Stream *stream); /* 0: the default stream; takes no lock */
   int (*stream_priority)(const tl_Stream *stream);
   bool (*stream_sync)(tl_Stream *stream);
   bool (*stream_query)(tl_Stream *stream, bool *done);
@@ -288,70 +290,70 @@ typedef struct tl_DeviceApi {
   bool (*event_query)(tl_Event *event, bool *done);
   bool (*event_elapsed)(tl_Event *start, tl_Event *end, double *milliseconds);
 
-  /* Between the two calls what is put on the stream is recorded, not run. A stream
-  ** that waits for an event recorded within a capture takes part in it from then on;
-  ** before the end its work must have been joined by an event that the first stream
-  ** waits for. A stream that takes part cannot wait for an event from outside.
+  /* Between the two calls, work queued on the stream is recorded instead of run. A stream that
+  ** waits for an event recorded in a capture takes part in the capture from then on; before the
+  ** end, its work must have been joined by an event that the first stream waits for. A stream
+  ** that takes part cannot wait for an event from outside.
   **
-  ** What is allocated meanwhile is of the pool of that number, which the engine gives
-  ** (never 0): it lives as long as a capture or a graph made with it, and its free
-  ** blocks are handed out to captures alone. What leaves a pool that ends may still
-  ** be in use by launches on their way: only after them is it handed out. */
+  ** Memory allocated meanwhile belongs to the pool with that number, which the engine assigns
+  ** (never 0). A pool lives as long as a capture or a graph that uses it, and only captures can
+  ** reuse its free blocks. When a pool ends, launches in flight may still use its memory, which
+  ** is reused only after them. */
   bool (*capture_begin)(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
-  /* The capture is over in any case, for all streams of it; NULL where it cannot be
-  ** replayed: work was not joined, or a call of the driver has broken it. */
+  /* Ends the capture, for all its streams, in any case. Returns NULL if it cannot be replayed:
+  ** some work was not joined, or a call of the driver has invalidated it. */
   tl_Graph *(*capture_end)(tl_Stream *stream);
-  /* The number of the capture that a stream takes part in; 0: none. Cheap. */
+  /* Returns the number of the capture that a stream takes part in, or 0. It is fast. */
   uint64_t (*capture)(const tl_Stream *stream);
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
-  void (*graph_free)(tl_Graph *graph); /* may still run: it ends later then */
+  void (*graph_free)(tl_Graph *graph); /* a launch in flight completes first */
 
-  /* Bytes of the array that the kernel rnn leaves to rnn_backward, at the most; NULL:
+  /* Returns the largest size of the array that the kernel rnn keeps for rnn_backward; NULL:
   ** tlk_rnn_reserve. */
   int64_t (*rnn_reserve)(tl_Device device, const tlk_Rnn *rnn);
-  /* How often the host has waited for the device so far. */
+  /* Returns how often the host has waited for the device. */
   int64_t (*waits)(tl_Device device);
-  /* From now on `note` is told of what the devices have run, from any thread, sometime later;
-  ** *now is what the clock of the times says. note NULL: all that has ended is told before
-  ** it returns, and then no more. False, without a message, where it cannot be had. NULL:
-  ** never. */
+  /* From now on, calls `note` with what the devices have run, from any thread and with some
+  ** delay; *now is the present time of the device's clock. With note NULL, reports everything
+  ** that has ended before it returns, then stops. Returns false, without a message, if that is
+  ** unavailable. NULL: never available. */
   bool (*activities)(void (*note)(const tl_Activity *activity), int64_t *now);
-  /* Settings of the kind's own; NULL where there are none. */
+  /* Changes a setting of this kind of device; NULL: there are none. */
   bool (*configure)(const char *key, int64_t value);
-  /* Groups of devices; NULL, with a message, where there are none. May itself be NULL. */
+  /* Returns the functions for groups of devices, or NULL with a message. May itself be NULL. */
   const tl_CommApi *(*comms)(void);
-  /* Factorizations; NULL, without a message, where their library is not there. May itself be
-  ** NULL. */
+  /* Returns factorizations, or NULL, without a message, if their library is missing. May itself
+  ** be NULL. */
   const struct tlk_Lapack *(*lapack)(void);
 } tl_DeviceApi;
 
-/* ---- what users set for kernels ---- */
+/* ---- settings for kernels ---- */
 
-/* The numbers that host->setting gives. */
+/* The settings that host->setting returns. */
 typedef enum tl_Setting {
-  TL_MATMUL_PRECISION,      /* of float32: 0 exact, 1 TF32, 2 bfloat16 or TF32 */
-  TL_MATMUL_REDUCED_FP16,   /* sums of float16 products may be rounded to it; 1 at first */
-  TL_MATMUL_REDUCED_BF16,   /* and of bfloat16; 1 at first */
-  TL_CUDNN_ENABLED,         /* 1 at first */
-  TL_CUDNN_TF32,            /* cuDNN may compute float32 in TF32; 1 at first */
-  TL_CUDNN_BENCHMARK,       /* measure algorithms and take the fastest */
-  TL_CUDNN_BENCHMARK_LIMIT, /* so many of them; 0: all. 10 at first */
-  TL_CUDNN_DETERMINISTIC,   /* only algorithms with the same bits each time */
-  TL_DETERMINISTIC,         /* of all operators: 0 any, 1 warn, 2 only those */
-  TL_FILL_UNINITIALIZED,    /* then new memory without contents gets some; 1 at first */
-  TL_SYNC_DEBUG,            /* of operators that wait for a device: 0 nothing, 1 warn, 2 fail */
-  TL_DISK_CACHE,            /* what was compiled or measured is kept on disk; 1 at first */
-  TL_FUSION,                /* chains of elementwise kernels in graphs become one; 1 at first */
-  TL_SDP_BACKENDS,          /* those that attention may choose: a set of TL_SDP_...; all at first */
+  TL_MATMUL_PRECISION,      /* for float32: 0 exact, 1 TF32, 2 bfloat16 or TF32 */
+  TL_MATMUL_REDUCED_FP16,   /* sums of float16 products may be rounded to float16; default 1 */
+  TL_MATMUL_REDUCED_BF16,   /* sums of bfloat16 products may be rounded to bfloat16; default 1 */
+  TL_CUDNN_ENABLED,         /* default 1 */
+  TL_CUDNN_TF32,            /* cuDNN may compute float32 in TF32; default 1 */
+  TL_CUDNN_BENCHMARK,       /* time several algorithms and use the fastest */
+  TL_CUDNN_BENCHMARK_LIMIT, /* how many to time; 0: all; default 10 */
+  TL_CUDNN_DETERMINISTIC,   /* use only deterministic algorithms of cuDNN */
+  TL_DETERMINISTIC,      /* for all operators: 0 any algorithm, 1 warn, 2 only deterministic ones */
+  TL_FILL_UNINITIALIZED, /* if deterministic, fill uninitialised memory; default 1 */
+  TL_SYNC_DEBUG,         /* for operators that wait for a device: 0 nothing, 1 warn, 2 fail */
+  TL_DISK_CACHE,         /* keep compiled kernels and measurements on disk; default 1 */
+  TL_FUSION,             /* fuse chains of elementwise kernels in graphs; default 1 */
+  TL_SDP_BACKENDS, /* the algorithms that attention may choose: a set of TL_SDP_...; default all */
   TL_NSETTINGS
 } tl_Setting;
 
 enum {
-  TL_SDP_MATH = 1, /* by operators that keep all weights */
+  TL_SDP_MATH = 1, /* operators that store all weights */
   TL_SDP_FLASH = 2,
   TL_SDP_EFFICIENT = 4,
   TL_SDP_CUDNN = 8,
-  TL_SDP_MATH_FIRST = 16, /* math is preferred where it is allowed */
+  TL_SDP_MATH_FIRST = 16, /* math is preferred if it is allowed */
 };
 
 #endif

@@ -1,7 +1,7 @@
 /*
-** backend.c - finds the kernels of a device, and the calling thread's stream on
-** it. The CPU's table is always there; others are opened on first use, once for
-** the process, and stay (the meta device's needs no plugin). So a tensor's device always has its table.
+** backend.c - finds the kernels of a device, and the calling thread's current stream. The
+** tables of the CPU and of the meta device are built in; others are opened on first use, once
+** for the process, and stay open. So the device of a tensor always has its table.
 */
 #include "core/device/backend.h"
 
@@ -19,9 +19,9 @@ const tlk_Context tli_cpu_context = {.device = {TL_CPU, 0}};
 
 /* ---- opening --------------------------------------------------------------------- */
 
-/* Held while a plugin is opened, which may itself fork. So it is not held over forks; a child of a
-** process in which another thread was opening a plugin opens none: the loader's own lock may be
-** that thread's. */
+/* Held while a plugin is opened. Opening may fork, so the lock is not held over forks. A child
+** of a process in which another thread was opening a plugin opens none, because that thread may
+** hold the loader's own lock. */
 static tli_Mutex lock = TLI_MUTEX_INIT;
 static atomic_bool opening;
 static bool cut_off;
@@ -50,7 +50,7 @@ const char *tli_device_type_name(int type) {
   return type >= 0 && type < TL_NDEVICETYPES ? names[type] : "device";
 }
 
-/* Lock held. */
+/* Called with the lock held. */
 static const tl_Backend *open_table(int type) {
   if (type == TL_META) return &tlk_meta_backend;
   if (cut_off)
@@ -61,7 +61,7 @@ static const tl_Backend *open_table(int type) {
   return backend;
 }
 
-/* The table of a kind of device; NULL with a message. */
+/* Returns the table of a kind of device; NULL with a message on failure. */
 static const tl_Backend *open_type(int type) {
   const tl_Backend *backend = atomic_load_explicit(&tli_backends[type], memory_order_acquire);
   if (backend) return backend;
@@ -110,7 +110,7 @@ const tlk_Context *tli_context_of(tl_Device device) {
 
 tl_Stream *tli_stream(tl_Device device) { return tli_context(device)->stream; }
 
-static _Thread_local tli_StandIn *stand_ins; /* borrowed; the innermost first */
+static _Thread_local tli_StandIn *stand_ins; /* borrowed; innermost first */
 
 static tl_Stream *stood_in(const tli_StandIn *s, tl_Device device, tl_Stream *stream) {
   if (s == NULL) return stream;

@@ -19,29 +19,30 @@ typedef struct tl_Backend {
 #define X(name, operands) bool (*name)(const struct tlk_##name *call);
   TLK_KERNELS(X)
 #undef X
-  const tlk_Lapack *lapack;   /* factorizations; NULL where there are none */
-  const tl_DeviceApi *device; /* NULL: the CPU */
-  bool conv_channels_last;    /* convolutions take tensors that lie so as they are */
+  const tlk_Lapack *lapack;   /* factorizations; may be NULL */
+  const tl_DeviceApi *device; /* NULL for the CPU */
+  bool conv_channels_last;    /* convolutions support channels-last tensors */
 } tl_Backend;
 
-/* ---- finding them ---------------------------------------------------------------- */
+/* ---- finding devices -------------------------------------------------------------- */
 
-/* The table of a device. Never NULL for the device of a tensor; for others, which
-** may have to be opened first, NULL with TL_EDEVICE and how to get them. */
+/* Returns the table of a device. It is never NULL for the device of a tensor. For others, which
+** may have to be opened first, it may be NULL with TL_EDEVICE and a message that says how to
+** get them. */
 const tl_Backend *tli_backend_open(tl_Device device);
 extern _Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES]; /* NULL until opened */
 static inline const tl_Backend *tli_backend(tl_Device device) {
   return atomic_load_explicit(&tli_backends[device.type], memory_order_acquire);
 }
-/* Whether no kind but the CPU was ever opened: then all tensors are there. */
+/* Whether no device besides the CPU was ever opened, so that all tensors are on the CPU. */
 extern atomic_bool tli_devices_opened;
 static inline bool tli_only_cpu(void) {
   return !atomic_load_explicit(&tli_devices_opened, memory_order_relaxed);
 }
-/* Devices of a kind, 0 where there is none, with the reason in tl_error. */
+/* Returns the number of devices of a kind; if it is 0, tl_error has the reason. */
 int tli_device_count(tl_DeviceType type);
 
-/* The context of the calling thread's current stream of a device. */
+/* Returns the context of the calling thread's current stream of a device. */
 const tlk_Context *tli_context_of(tl_Device device);
 extern const tlk_Context tli_cpu_context;
 static inline const tlk_Context *tli_context(tl_Device device) {
@@ -53,11 +54,11 @@ static inline const tlk_Context *tli_context(tl_Device device) {
 #define TLI_RUN(on, kernel, ...) \
   tli_backend(on)->kernel(&(struct tlk_##kernel){.cx = tli_context(on), __VA_ARGS__})
 
-/* The calling thread's current stream of a device, the default one at first. */
+/* Returns the calling thread's current stream of a device, initially the default stream. */
 tl_Stream *tli_stream(tl_Device device);
 void tli_set_stream(tl_Device device, tl_Stream *stream);
-/* Makes a stream current for a while, also where the calling thread's modes are
-** loaded meanwhile: they then mean it by the stream that was current before. Nests. */
+/* Overrides the current stream for a while, also if the calling thread's modes are loaded
+** meanwhile: they then refer to the stream that was current before. Overrides can be nested. */
 typedef struct tli_StandIn {
   tl_Device device;
   tl_Stream *before, *stream;
@@ -65,21 +66,21 @@ typedef struct tli_StandIn {
 } tli_StandIn;
 void tli_stand_in(tli_StandIn *s, tl_Device device, tl_Stream *stream);
 void tli_stand_in_end(const tli_StandIn *s);
-/* What `next` is given from now on comes after what `first` has been given so far. */
+/* Work queued on `next` from now on runs after the work that `first` has so far. */
 bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) TL_MUSTCHECK;
-/* Where new tensors of the calling thread go that name no device. */
+/* The device of new tensors of the calling thread, if none is given. */
 tl_Device tli_default_device(void);
 void tli_set_default_device(tl_Device device);
-/* The device that "cuda" means to the calling thread, without a number. */
+/* The device that "cuda" without a number means in the calling thread. */
 int tli_current_device(tl_DeviceType type);
 void tli_set_current_device(tl_DeviceType type, int index);
 
-/* The CPU's, built in. The best instruction set is chosen on the first call. */
+/* The CPU's table. The best instruction set is chosen on the first call. */
 extern const tl_Backend tlk_cpu_backend;
-/* The meta device's, built in: kernels that compute nothing, on tensors without memory. */
+/* The meta device's table: kernels that compute nothing, on tensors without memory. */
 extern const tl_Backend tlk_meta_backend;
-/* What the CPU's kernels were chosen for, "x86-64-v3", and what multiplies
-** matrices, "OpenBLAS 0.3.21 ...": for people. */
+/* The instruction set of the CPU's kernels, "x86-64-v3", and the BLAS, "OpenBLAS 0.3.21 ...":
+** text for users. */
 const char *tlk_cpu_isa(void);
 const char *tlk_blas_config(void);
 

@@ -1,12 +1,13 @@
 /*
-** capture.c - see capture.h. Each generator that a capture draws from has two words on
-** the device, {seed, block}, that are written before each replay; the generator is then
-** ahead by what the graph has drawn. These words are allocated before the capture: memory
-** that a capture hands out may have been used before in the same graph, which would then
-** write it after the words.
+** capture.c - implements capture.h. Each generator that a capture draws from has two words on
+** the device, {seed, block}, which are written before each replay; the generator then advances
+** by the blocks that the graph draws. These words are allocated before the capture: memory
+** allocated in a capture may have been used before in the same graph, which would then
+** overwrite the words.
 **
-** A graph has the addresses of what its kernels read and write. What was allocated in the
-** capture lies in the graph's pool, which lives as long as it; any other storage is kept.
+** A graph contains the addresses that its kernels read and write. Memory allocated in the
+** capture is in the graph's pool, which lives as long as the graph; any other storage is kept
+** alive by a reference.
 */
 #include "core/device/capture.h"
 
@@ -19,14 +20,14 @@
 #include "core/tensor/tensor.h"
 #include "core/device/transfer.h"
 
-enum { MOST_GENERATORS = 8 }; /* that one graph draws from */
+enum { MOST_GENERATORS = 8 }; /* the most generators of one graph */
 
-/* A generator within a graph. */
+/* A generator that a graph draws from. */
 typedef struct Draws {
   struct Draws *next;
   tli_Generator *generator; /* owned */
   tl_Tensor *state;         /* borrowed from the capture's states */
-  uint64_t blocks;          /* drawn in one replay */
+  uint64_t blocks;          /* blocks that one replay draws */
 } Draws;
 
 /* A storage that a graph keeps. */
@@ -42,27 +43,27 @@ typedef struct Kept {
 #include "core/memory/address_map.h"
 
 struct tli_Capture {
-  tli_Capture *next; /* borrowed; the next open one; guarded */
+  tli_Capture *next; /* borrowed; next open capture; guarded */
   tl_Device device;
-  uint64_t number;                    /* of the capture while it is open; else 0 */
-  uint64_t pool;                      /* 0: nothing was captured */
-  tl_Stream *stream;                  /* borrowed; where it was begun */
-  tl_Stream *last;                    /* borrowed; where it was replayed last, or else captured */
-  tl_Graph *graph;                    /* owned; NULL: nothing was captured */
-  Draws *draws;                       /* owned */
-  tl_Tensor *states[MOST_GENERATORS]; /* owned; two words on the device each */
+  uint64_t number;   /* number of the open capture; otherwise 0 */
+  uint64_t pool;     /* 0: nothing was captured */
+  tl_Stream *stream; /* borrowed; the stream that began the capture */
+  tl_Stream *last;   /* borrowed; the stream of the last replay, or of the capture */
+  tl_Graph *graph;   /* owned; NULL: nothing was captured */
+  Draws *draws;      /* owned */
+  tl_Tensor *states[MOST_GENERATORS]; /* owned; two words on the device for each generator */
   kept_Map kept;                      /* guarded */
-  bool lost;                          /* one could not be kept for lack of memory */
+  bool lost;                          /* a storage could not be kept because memory was exhausted */
 };
 
 static tli_Mutex lock = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(lock)
 static tli_Capture *open_captures; /* borrowed list; guarded */
-atomic_int tli_captures_open;      /* how many, so that most calls need not look */
+atomic_int tli_captures_open;      /* number of open captures, so that most calls need not search */
 
 static const tl_DeviceApi *api_of(tl_Device device) { return tli_backend(device)->device; }
 
-/* ---- which are open ---------------------------------------------------------------- */
+/* ---- open captures ------------------------------------------------------------------- */
 
 static void link_open(tli_Capture *c) {
   tli_mutex_lock(&lock);
@@ -89,7 +90,7 @@ uint64_t tli_capture_number(tl_Device device) {
   return api_of(device)->capture(tli_stream(device));
 }
 
-/* Lock held. */
+/* Called with the lock held. */
 static tli_Capture *find_open(int8_t type, uint64_t number) {
   tli_Capture *c = open_captures;
   while (c && !(c->number == number && c->device.type == type)) c = c->next;
@@ -107,7 +108,7 @@ tli_Capture *tli_capture_of(tl_Device device) {
 
 void (*_Atomic tli_warn_wait)(tl_Device device);
 
-/* What the user has asked for (TL_SYNC_DEBUG), who looks for waits that are not needed. */
+/* Warns or fails as the user has set (TL_SYNC_DEBUG) to find unnecessary waits. */
 static bool allows_waits(tl_Device device) {
   int64_t mode = tli_setting(TL_SYNC_DEBUG);
   void (*warn)(tl_Device) = atomic_load(&tli_warn_wait);
@@ -125,9 +126,9 @@ bool tli_may_wait(tl_Device device) {
                   tli_device_str(device));
 }
 
-/* ---- what a graph keeps ------------------------------------------------------------ */
+/* ---- storages that a graph keeps ------------------------------------------------------ */
 
-/* Lock held. */
+/* Called with the lock held. */
 static void keep(tli_Capture *c, tl_Storage *s) {
   Kept *kept = kept_add(&c->kept, s);
   if (kept == NULL)
@@ -146,7 +147,7 @@ static void keep_for(tl_Device device, tl_Storage *s) {
   tli_mutex_unlock(&lock);
 }
 
-/* A storage without references is a caller's local variable, over bytes that it has from here. */
+/* A storage with 0 references is a caller's local variable for bytes of a real storage. */
 void tli_capture_keep(tl_Storage *s) {
   if (s->device.type == TL_CPU || atomic_load_explicit(&s->refs, memory_order_relaxed) == 0) return;
   keep_for(s->device, s);
@@ -154,7 +155,7 @@ void tli_capture_keep(tl_Storage *s) {
 
 void tli_capture_keep_host(tl_Storage *s, tl_Device device) { keep_for(device, s); }
 
-/* The last replay may still use it. */
+/* Releases a storage that the last replay may still use. */
 static void let_go(tli_Capture *c, tl_Storage *s) {
   if (s->device.type == TL_CPU)
     (void)!tli_pinned_used(s, c->device, c->last);
@@ -186,7 +187,7 @@ static void drop_draws(tli_Capture *c) {
   }
 }
 
-/* The last replay may still read them. */
+/* Releases state words that the last replay may still read. */
 static void drop_states(tli_Capture *c) {
   for (int i = 0; i < MOST_GENERATORS; i++) {
     tl_Tensor *state = c->states[i];

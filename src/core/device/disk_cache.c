@@ -1,6 +1,7 @@
 /*
-** disk_cache.c - see disk_cache.h. A file is a line of text, "tlua cache 1 KIND KEY DATA SUM", with the
-** bytes of key and data and the hash of both, then key and data.
+** disk_cache.c - implements disk_cache.h. A file begins with a line of text, "tlua cache 1 KIND
+** KEY DATA SUM", which contains the sizes of key and data and their common hash; the key and
+** the data follow.
 */
 #include "core/device/disk_cache.h"
 
@@ -33,14 +34,14 @@ static bool write_path(char *path, size_t size, const char *parent, const char *
   return n > 0 && (size_t)n < size;
 }
 
-/* By the XDG rules a relative path counts as none. */
+/* By the XDG rules a relative path is ignored. */
 static bool is_absolute(const char *path) {
   return path && (path[0] == '/' || (path[0] && path[1] == ':'));
 }
 
 bool tli_cache_folder(char *path, size_t size) {
   const char *own = getenv("TLUA_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  const char *local = getenv("LOCALAPPDATA"); /* where Windows keeps such things */
+  const char *local = getenv("LOCALAPPDATA"); /* the place for such files on Windows */
   if (!tli_setting(TL_DISK_CACHE) || (own && strcmp(own, "0") == 0)) return false;
   if (own && own[0]) return write_path(path, size, own, "");
   if (is_absolute(xdg)) return write_path(path, size, xdg, "/tlua");
@@ -48,7 +49,7 @@ bool tli_cache_folder(char *path, size_t size) {
   return is_absolute(home) && write_path(path, size, home, "/.cache/tlua");
 }
 
-/* Where others may write nothing is believed, and nothing written. */
+/* A folder that others can write to is neither read nor written. */
 static bool path_of(char path[PATH_BYTES], const char *kind, const void *key, size_t bytes) {
   char folder[PATH_BYTES - 64];
   return tli_cache_folder(folder, sizeof folder) && tli_folder_own(folder) &&
@@ -56,7 +57,7 @@ static bool path_of(char path[PATH_BYTES], const char *kind, const void *key, si
                   kind) < PATH_BYTES;
 }
 
-/* Whether a file's name is one of ours: 16 hexadecimal digits, a dot, a kind. */
+/* Whether a file name has the cache's form: 16 hexadecimal digits, a dot, a kind. */
 static bool is_ours(const char *name) {
   size_t digits = strspn(name, "0123456789abcdef");
   size_t letters =
@@ -69,7 +70,7 @@ typedef struct File {
   char name[17 + KIND_BYTES];
 } File;
 
-/* The files of the folder, in a block for free(); NULL: none. */
+/* Lists the files of the folder in a block for free(); NULL if there are none. */
 static File *files_of(const char *folder, int *count) {
   size_t bytes, n = 0;
   *count = 0;
@@ -94,7 +95,7 @@ static int by_age(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Where there is more than is allowed the oldest go, until a quarter is free. */
+/* If the cache exceeds its limit, removes the oldest files until a quarter is free. */
 static void sweep(const char *folder) {
   int n;
   int64_t sum = 0;
@@ -132,7 +133,7 @@ static void write_head(char head[HEAD_BYTES], const char *kind, const void *key,
            bytes, sum);
 }
 
-/* A copy of the data of a file that is whole and this key's. */
+/* Returns a copy of a file's data if the file is complete and belongs to this key. */
 static void *data_in(const char *file, size_t size, const char *kind, const void *key,
                      size_t key_bytes, size_t *bytes) {
   char head[HEAD_BYTES];

@@ -1,6 +1,6 @@
 /*
-** generator.c - see generator.h. The numbers themselves are computed where they are
-** needed, see tli_philox.
+** generator.c - implements generator.h. tli_philox computes the numbers themselves where they
+** are needed.
 */
 #include "core/device/generator.h"
 

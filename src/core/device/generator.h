@@ -1,7 +1,7 @@
 /*
-** generator.h - where a program stands in its streams of random numbers. All devices draw
-** from the CPU's stream, so that a program draws the same numbers wherever it runs, until
-** a device is seeded by itself: from then on, to the next seed for all, it has its own.
+** generator.h - a program's positions in its streams of random numbers. All devices draw from
+** the CPU's stream, so a program draws the same numbers on any device. A device that is seeded
+** separately has its own stream until all devices are seeded again.
 */
 #ifndef TLI_GENERATOR_H
 #define TLI_GENERATOR_H
@@ -13,33 +13,34 @@
 typedef struct tli_Generator {
   atomic_int refs; /* 0: a part of something that outlives its users */
   uint64_t seed;
-  uint64_t offset;              /* the next unused block of four 32-bit numbers */
-  bool own;                     /* of a device's: it has been seeded by itself */
-  struct tli_Generator *family; /* of the default one: the devices' (tli_generator_of) */
+  uint64_t offset; /* the next unused block of four 32-bit numbers */
+  bool own;        /* for a device: it was seeded separately */
+  /* for the default generator: those of the devices (tli_generator_of) */
+  struct tli_Generator *family;
 } tli_Generator;
 
-/* How many a family has. */
+/* The number of generators in a family. */
 #define TLI_FAMILY ((TL_NDEVICETYPES - 1) * TL_MAX_DEVICES)
 
-/* With one reference; NULL on lack of memory. */
+/* Returns a generator with one reference; NULL if memory is exhausted. */
 tli_Generator *tli_generator_new(void) TL_MUSTCHECK;
 tli_Generator *tli_generator_retain(tli_Generator *g);
-void tli_generator_release(tli_Generator *g); /* NULL is fine */
+void tli_generator_release(tli_Generator *g); /* accepts NULL */
 
 static inline void tli_generator_seed(tli_Generator *g, uint64_t seed) {
   g->seed = seed;
   g->offset = 0;
 }
-/* Seeds a default one, from which all devices draw again. */
+/* Seeds a default generator; all devices draw from it again. */
 void tli_generator_seed_all(tli_Generator *g, uint64_t seed);
-/* The one that a device draws from: of a family its own, if it has one, else the family's
-** head; of any other that one. */
+/* Returns the generator that a device draws from. In a family it is the device's own if it has
+** one, otherwise the default generator; any other generator serves all devices. */
 static inline tli_Generator *tli_generator_of(tli_Generator *g, tl_Device device) {
   if (g->family == NULL || device.type == TL_CPU) return g;
   tli_Generator *own = &g->family[(device.type - 1) * TL_MAX_DEVICES + device.index];
   return own->own ? own : g;
 }
-/* The device's own from now on; it begins where the default one stands. */
+/* Gives a device its own generator, which begins at the default one's position. */
 static inline tli_Generator *tli_generator_own(tli_Generator *g, tl_Device device) {
   tli_Generator *now = tli_generator_of(g, device);
   if (g->family == NULL || device.type == TL_CPU || now != g) return now;
@@ -53,22 +54,22 @@ static inline tli_Generator *tli_generator_own(tli_Generator *g, tl_Device devic
 static inline uint64_t tli_generator_blocks(int64_t n, int per_block) {
   return n > 0 ? (uint64_t)((n - 1) / per_block + 1) : 0;
 }
-/* Reserves the blocks that n numbers need (`per_block` of them come from one
-** block of four words) and returns the first block's number. */
+/* Reserves the blocks for n numbers (one block of four words yields `per_block` numbers) and
+** returns the first block's number. */
 static inline uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_block) {
   uint64_t first = g->offset;
   g->offset += tli_generator_blocks(n, per_block);
   return first;
 }
 
-/* Where n numbers of a device's kernel come from (struct tlk_random). In a capture
-** they are counted from where the generator stands when the graph is replayed; who draws
-** them once more later retains `state`, which the graph lets go of when it is reset. */
+/* The part of the stream from which a kernel computes n numbers (struct tlk_random). In a
+** capture, it is relative to the generator's position at replay. Code that draws the numbers
+** again later retains `state`, which the graph releases when it is reset. */
 typedef struct tli_Stretch {
   uint64_t seed, block;
   tl_Tensor *state; /* borrowed; int64 (2), {seed, block}; NULL: none */
 } tli_Stretch;
-/* The meta device draws none. */
+/* Reserves n numbers; on the meta device, reserves none. */
 bool tli_generator_stretch(tli_Generator *g, tl_Device device, int64_t n, int per_block,
                            tli_Stretch *out) TL_MUSTCHECK;
 

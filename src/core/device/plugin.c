@@ -1,8 +1,7 @@
 /*
-** plugin.c - opens tlua_<name>.so, which lies beside the library or program that
-** this code is in, or in a folder tlua there or in ../lib. TLUA_PLUGINS names
-** another folder, the only one then. A plugin is never closed: its memory and
-** threads live as long as the process.
+** plugin.c - opens tlua_<name>.so from the folder of the library or program that contains this
+** code, from its subfolder tlua, or from ../lib. If TLUA_PLUGINS names a folder, only that is
+** searched. A plugin is never closed: its memory and threads live as long as the process.
 */
 #include "core/device/plugin.h"
 
@@ -43,7 +42,7 @@ static const tl_Host host = {
     .memory_event = tli_memory_event,
 };
 
-/* The folder that this code was loaded from, "" if it cannot be told. */
+/* Writes the folder that this code was loaded from, or "". */
 static void own_folder(char *out) {
   tli_library_path(&host, out, PATH_BYTES);
   char *slash = strrchr(out, '/');
@@ -90,7 +89,8 @@ const tl_Backend *tli_plugin_open(const char *name) {
   if (library == NULL) return tli_fail_null(TL_EDEVICE, "%s", tli_library_error());
   tl_PluginOpen open;
   void *entry = tli_library_symbol(library, TL_PLUGIN_ENTRY);
-  memcpy(&open, &entry, sizeof open); /* ISO C knows no cast from data to function */
+  /* ISO C has no cast from a data pointer to a function pointer */
+  memcpy(&open, &entry, sizeof open);
   if (open) return enter(path, open);
   return tli_fail_null(TL_EDEVICE, "%s is no plugin of tlua", path);
 }

@@ -38,7 +38,7 @@ const char *tli_set_blamed(const char *argument) {
   return previous;
 }
 
-/* "nn.functional.linear" is called linear in messages. */
+/* Returns the last part of a name: messages call "nn.functional.linear" linear. */
 static const char *last_part(const char *name) {
   const char *dot = strrchr(name, '.');
   return dot ? dot + 1 : name;

@@ -1,6 +1,6 @@
 /*
-** transfer.c - between the host and a device. Reading is the one thing that
-** waits for a device, and it is done here alone.
+** transfer.c - copies between the host and a device. Only reading waits for a device, and only
+** this file does it.
 */
 #include "core/device/transfer.h"
 
@@ -10,8 +10,8 @@
 #include "core/device/capture.h"
 #include "core/memory/pinned.h"
 
-/* Copies with conversion between memory and a tensor, both of t's device; `data`
-** is row-major and of `dtype`. */
+/* Copies, with conversion, between memory and a tensor on the same device; `data` is row-major
+** with elements of `dtype`. */
 static bool copy_plain(const tl_Tensor *t, tl_DType dtype, void *data, bool out) {
   tl_Storage storage = {.device = tli_device(t), .data = data};
   tl_Tensor plain = {.dtype = (int8_t)dtype, .storage = &storage};
@@ -23,7 +23,7 @@ static bool copy_plain(const tl_Tensor *t, tl_DType dtype, void *data, bool out)
   return tli_backend(tli_device(t))->copy(&call);
 }
 
-/* False, with a message, where what is to leave `from` has no bytes. */
+/* Returns false with a message if `from` has no bytes to copy. */
 static bool can_leave(tl_Device from, tl_Device to) {
   return from.type != TL_META || to.type == TL_META ||
          tli_fail(TL_EDEVICE,
@@ -47,7 +47,7 @@ bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, in
                              .from_stream = from.type == TL_CPU ? NULL : tli_stream(from)});
 }
 
-/* Row-major and of `dtype`, on t's own device: t itself or a copy. */
+/* Returns t row-major in `dtype` on its own device: t itself or a copy. */
 static tl_Tensor *plain_of(const tl_Tensor *t, tl_DType dtype) {
   if ((tl_DType)t->dtype == dtype && tli_contiguous(t)) return tli_retain((tl_Tensor *)t);
   tl_Tensor *plain = tli_empty(dtype, tli_device(t), t->ndim, t->sizes);
@@ -103,8 +103,8 @@ tl_Tensor *tli_upload(tl_DType dtype, tl_Device device, int ndim, const int64_t 
   return NULL;
 }
 
-/* The copy, row-major like `from`, of all bytes. `async` needs pinned memory on the
-** host's side. */
+/* Copies all bytes; `to` is row-major like `from`. `async` requires pinned memory on the host's
+** side. */
 static bool move(tl_Tensor *to, const tl_Tensor *from, bool async) {
   int64_t bytes = from->numel * tli_dtype_bytes[from->dtype];
   if (bytes == 0) return true;
@@ -122,7 +122,7 @@ bool tli_move_into(tl_Tensor *to, const tl_Tensor *from, bool async) {
   return move(to, from, async);
 }
 
-/* What is to arrive late on the host arrives in pinned memory. */
+/* Allocates pinned memory for a copy to the host that arrives later. */
 static tl_Tensor *place_for(const tl_Tensor *t, tl_Device device, bool async) {
   if (async && device.type == TL_CPU)
     return tli_pinned_empty(tli_device(t).type, (tl_DType)t->dtype, t->ndim, t->sizes);

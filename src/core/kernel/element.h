@@ -1,7 +1,7 @@
 /*
-** element.h - how an element of each dtype is stored, and what it is read into:
-** the conversions that stand beside a dtype's row in tlua.h. Floating types are
-** read into float or double, integers are what C calls them.
+** element.h - the stored and the wide type of each dtype, and the conversions between them; a
+** dtype's row is in tlua.h. Floating types are read as float or double, integers as C's
+** integers.
 */
 #ifndef TLI_ELEMENT_H
 #define TLI_ELEMENT_H

@@ -1,6 +1,6 @@
 /*
-** fault.h - what a kernel may find wrong in the data, and who is told of it. C, C++, and what
-** NVRTC takes, which has no header of the system's.
+** fault.h - faults: errors that a kernel finds in the data, and the call they are attributed
+** to. It is C, C++ and NVRTC's subset, which has no system headers.
 */
 #ifndef TLI_BLAME_H
 #define TLI_BLAME_H
@@ -9,19 +9,20 @@
 #include <stdint.h>
 #endif
 
-/* Who made a call, for the message of a fault. Static strings, or ones that stay
-** for good; site is "script.lua:12", or NULL where that is known anyway. */
+/* The call that a fault is attributed to, for its message. The strings are static; site is
+** "script.lua:12", or NULL if it is known otherwise. */
 typedef struct tlk_Blame {
   const char *op, *argument, *site;
 } tlk_Blame;
 
-/* What a kernel may find wrong in the data. */
+/* The kinds of faults. */
 typedef enum tlk_FaultKind {
   TLK_NO_FAULT,
   TLK_FAULT_POSITION, /* `value` is not in [1, size] */
-  TLK_FAULT_WRAPPED,  /* nor, where positions may count from the end, in [-size, -1] */
-  TLK_FAULT_LABEL,    /* `value` is no label of `size` classes */
-  TLK_FAULT_DIVISION, /* of an integer by zero */
+  /* `value` is not in [1, size] or [-size, -1], where positions may count from the end */
+  TLK_FAULT_WRAPPED,
+  TLK_FAULT_LABEL,    /* `value` is not a label of `size` classes */
+  TLK_FAULT_DIVISION, /* an integer was divided by zero */
   TLK_FAULT_RANGE     /* `number` is not in [low, high] */
 } tlk_FaultKind;
 

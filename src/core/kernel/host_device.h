@@ -1,5 +1,5 @@
 /*
-** host_device.h - functions that kernels share, whether written in C or in CUDA C++.
+** host_device.h - attributes for functions that C and CUDA C++ kernels share.
 */
 #ifndef TLI_SHARED_H
 #define TLI_SHARED_H

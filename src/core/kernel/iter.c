@@ -1,7 +1,7 @@
 /*
-** iter.c - reduces an elementwise loop to as few dimensions as memory allows.
-** The order of the walk follows the first operand (the output) that has an
-** opinion, so that results are written in the order in which they lie.
+** iter.c - reduces an elementwise loop to as few dimensions as memory allows. The first operand
+** with distinct strides (usually the output) determines the order of the loop, so that results
+** are written in memory order.
 */
 #include "core/kernel/iter.h"
 
@@ -12,7 +12,7 @@
 static void set_strides(tli_IterArg *arg, const tl_Tensor *t, int ndim, const int64_t *shape,
                         const int *kept, int nkept) {
   int64_t element = tli_dtype_bytes[t->dtype];
-  int skip = ndim - t->ndim; /* leading dimensions that t lacks */
+  int skip = ndim - t->ndim; /* leading dimensions that t does not have */
   for (int k = 0; k < nkept; k++) {
     int d = kept[k] - skip;
     bool broadcast = d < 0 || (t->sizes[d] == 1 && shape[kept[k]] != 1);
@@ -20,7 +20,7 @@ static void set_strides(tli_IterArg *arg, const tl_Tensor *t, int ndim, const in
   }
 }
 
-/* Whether dimension a should lie outside of b: 1 yes, -1 no, 0 no opinion. */
+/* Whether dimension a should be outside of b: 1 yes, -1 no, 0 undecided. */
 static int compare(const tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++) {
     int64_t sa = it->args[k].strides[a], sb = it->args[k].strides[b];
@@ -41,8 +41,8 @@ static void swap_dims(tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++) swap_int64(it->args[k].strides, a, b);
 }
 
-/* Insertion that looks past dimensions without opinion: `compare` is no total
-** order where operands are broadcast. */
+/* Insertion sort that skips undecided pairs, because `compare` is no total order if operands
+** are broadcast. */
 static void sort_dims(tli_Iter *it) {
   for (int i = 1; i < it->ndim; i++) {
     int at = i;
@@ -56,7 +56,7 @@ static void sort_dims(tli_Iter *it) {
   }
 }
 
-/* Whether dimension b continues a: one step of b is all of a. */
+/* Whether dimension b continues a: a step of b spans all of a. */
 static bool mergeable(const tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].strides[b] != it->args[k].strides[a] * it->sizes[a]) return false;
@@ -76,8 +76,8 @@ static void merge_dims(tli_Iter *it) {
   it->ndim = last + 1;
 }
 
-/* Notes where the operands lie. Whether one dimension will do: all of them lie in
-** row-major order or are one element. */
+/* Records the operands' memory. Returns whether one dimension is enough, because all of them
+** are row-major or have one element. */
 static bool set_args(tli_Iter *it, tl_Tensor *const *args) {
   bool linear = true;
   for (int k = 0; k < it->nargs; k++) {
@@ -91,7 +91,7 @@ static bool set_args(tli_Iter *it, tl_Tensor *const *args) {
   return linear;
 }
 
-/* The result is on a device: operands that are not go by value. */
+/* The result is on a device: numbers on the CPU are passed by value. */
 static void take_numbers(tli_Iter *it, tl_Tensor *const *args) {
   for (int k = 1; k < it->nargs; k++) {
     if (tli_device(args[k]).type != TL_CPU) continue;
@@ -139,12 +139,12 @@ bool tli_iter_flat(const tli_Iter *it) {
   return true;
 }
 
-/* ---- walking ---- */
+/* ---- iterating ---- */
 
 typedef struct Walk {
   const tli_Iter *it;
-  int64_t at[TL_MAX_DIMS];   /* of the current row; at[0] is not used */
-  char *start[TLI_ITER_MAX]; /* each operand at at[], position 0 of dimension 0 */
+  int64_t at[TL_MAX_DIMS];   /* the current row; at[0] is not used */
+  char *start[TLI_ITER_MAX]; /* each operand's first element of the current row */
 } Walk;
 
 static void walk_to_row(Walk *w, const tli_Iter *it, int64_t row) {
@@ -173,10 +173,10 @@ bool tli_iter_rows(const tli_Iter *it, int64_t begin, int64_t end, tli_RowFn run
   int64_t length = it->ndim > 0 ? it->sizes[0] : 1;
   Walk w;
   walk_to_row(&w, it, begin / length);
-  int64_t first = begin % length; /* in this row */
+  int64_t first = begin % length; /* position in this row */
   for (;;) {
     int64_t n = length - first < end - begin ? length - first : end - begin;
-    char *ptrs[TLI_ITER_MAX]; /* run may move them */
+    char *ptrs[TLI_ITER_MAX]; /* run may change them */
     for (int k = 0; k < it->nargs; k++)
       ptrs[k] = w.start[k] + (first ? first * it->args[k].strides[0] : 0);
     TL_TRY(run(context, ptrs, n));

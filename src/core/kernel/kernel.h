@@ -1,18 +1,17 @@
 /*
-** kernel.h - the calls of kernels. Operators check, promote, broadcast and
-** allocate; kernels do arithmetic on what they are given and know no tensor.
+** kernel.h - the calls of kernels. Operators check, promote, broadcast and allocate; kernels do
+** arithmetic on their arguments and know no tensors.
 **
-** A call is one flat struct: pointers into the device's memory, sizes and
-** numbers by value, nothing on the host that the kernel would have to read
-** later. So a device may copy the struct into a queue and work it off when it
-** likes, and a graph is a list of such structs. A kernel returns false with a
-** message when the call could not be made; what it finds wrong in the data is
-** a fault (tlk_fault), which a device reports at the next wait.
+** A call is one flat struct: pointers to the device's memory, sizes and numbers by value, and
+** nothing on the host that the kernel would have to read later. So a device may copy the struct
+** to a queue and run it later, and a graph is a list of such structs. A kernel returns false
+** with a message if the call could not be made. An error in the data is a fault (tlk_fault),
+** which a device reports at the next wait.
 **
-** "Contiguous" means row-major without gaps. A kernel "along a dimension" sees
-** its input as contiguous (outer, n, inner) and works along n.
+** "Contiguous" means row-major without gaps. A kernel "along a dimension" sees its input as
+** contiguous (outer, n, inner) and works along n.
 **
-** The file is C++ as well, since kernels of GPUs are written in it.
+** The file is also C++, since the kernels of GPUs are C++.
 */
 #ifndef TLI_KERNEL_H
 #define TLI_KERNEL_H
@@ -22,31 +21,31 @@
 #include "core/kernel/parts.h"
 #include "kernels.h" /* generated: enums of pointwise, reduction and scan kernels */
 
-/* ---- what every kernel gets ------------------------------------------------------ */
+/* ---- the context ------------------------------------------------------------------------ */
 
-/* A stream of a device: what is put on it is worked off in order. */
+/* A stream of a device: work queued on it runs in order. */
 typedef struct tl_Stream tl_Stream;
 
 /* Where a kernel runs. */
 typedef struct tlk_Context {
   tl_Device device;
   tl_Stream *stream; /* NULL on the CPU */
-  /* The device's error word, which takes the first fault until it is reported.
-  ** NULL on the CPU: a fault there is the failure of the call. */
+  /* The device's fault word, which holds the first fault until it is reported. NULL on the CPU,
+  ** where a fault is the failure of the call. */
   tlk_Fault *fault;
 } tlk_Context;
 
-/* Notes a fault in the context's error word, or, where there is none, makes it
-** the failure of the call. Returns false. */
+/* Records a fault in the context's fault word or, if there is none, makes it the failure of the
+** call. Returns false. */
 bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault);
 
-/* Numbers that pointwise kernels and reductions take at most. */
+/* The most numeric parameters of pointwise kernels and reductions. */
 #define TLK_PARAMS 4
 
 /* ---- elementwise: operands of any dtype and stride, outputs first ---- */
 
-/* args[0] = (dtype) args[1]: float to integer truncates towards zero, to
-** bool is "not zero". */
+/* args[0] = (dtype) args[1]: float to integer truncates towards zero, conversion to bool is
+** "not zero". */
 struct tlk_copy {
   const tlk_Context *cx;
   tli_Iter it;
@@ -59,8 +58,8 @@ struct tlk_fill {
   tl_Scalar value;
 };
 
-/* args[0] = kernel(args[1], ...), computed in `compute` (I32, I64, F32 or
-** F64), to which inputs are converted and from which the output is. */
+/* args[0] = kernel(args[1], ...), computed in `compute` (I32, I64, F32 or F64), to which inputs
+** are converted and from which the output is converted. */
 struct tlk_pointwise {
   const tlk_Context *cx;
   tli_Iter it;
@@ -70,7 +69,7 @@ struct tlk_pointwise {
   tlk_Blame blame;
 };
 
-/* args[0], ... = kernel(its inputs), outputs first, of any dtypes and strides; computed in
+/* args[0], ... = kernel(inputs), outputs first, for any dtypes and strides; computed in
 ** `compute`, F32 or F64. */
 struct tlk_fused {
   const tlk_Context *cx;
@@ -81,8 +80,8 @@ struct tlk_fused {
 
 /* ---- sequences ---- */
 
-/* out[i] = start + i * step for i < n; in int64, with wrap around, if both
-** are integers, else in float64. out is contiguous. */
+/* out[i] = start + i * step for i < n; in int64, wrapping around, if both are integers,
+** otherwise in float64. out is contiguous. */
 struct tlk_iota {
   const tlk_Context *cx;
   tlk_Array out;
@@ -101,12 +100,10 @@ struct tlk_linspace {
 
 /* ---- random numbers ---- */
 
-/* n numbers into contiguous out. Element i is made of the words that are its
-** share of block `block` + i / tlk_per_block of stream `seed` (tli_philox),
-** and of nothing else. A graph must draw other numbers each time it is replayed: for
-** what is captured `state` points to two words on the device, {seed, block}, which are
-** written before each replay; the first takes the place of `seed`, the second is added
-** to `block`. */
+/* Writes n numbers to contiguous out. Element i is computed only from its part of block `block`
+** + i / tlk_per_block of stream `seed` (tli_philox). A graph must draw different numbers at
+** each replay: in a capture, `state` points to two words on the device, {seed, block}, which
+** are written before each replay; the first replaces `seed`, the second is added to `block`. */
 struct tlk_random {
   const tlk_Context *cx;
   tlk_Distribution distribution;
@@ -119,17 +116,17 @@ struct tlk_random {
   tl_Scalar b;
 };
 
-/* out = residual + in * m / (1 - p), with m of element i 1 where word i % 4 of block
-** `block` + i / 4 of stream `seed` is less than (1 - p) * 2^32, as TLK_BERNOULLI has it,
-** else 0. All are contiguous, of n elements and one floating dtype; residual.data may be
-** NULL, and is not multiplied; p 1 gives residual, and NaN where in is no number. */
+/* out = residual + in * m / (1 - p). For element i, m is 1 if word i % 4 of block `block` + i /
+** 4 of stream `seed` is less than (1 - p) * 2^32, as for TLK_BERNOULLI, otherwise 0. All arrays
+** are contiguous with n elements and one floating dtype. residual.data may be NULL; residual is
+** not scaled. If p is 1, out is residual, or NaN where `in` is not finite. */
 struct tlk_dropout {
   const tlk_Context *cx;
   tlk_Array out, in, residual;
   int64_t n;
   double p;
   uint64_t seed, block;
-  const uint64_t *state; /* as in tlk_random */
+  const uint64_t *state; /* see tlk_random */
 };
 
 /* ---- products ---- */
@@ -139,11 +136,11 @@ struct tlk_gemm {
   tlk_Gemm gemm;
 };
 
-/* c = activation(inner), inner = gemm's product + bias, in one pass: gemm is one product
-** of a floating dtype with k > 0 and beta 0; bias has n elements, or is NULL. inner (m, n)
-** is written, with rows as far apart as c's, unless it is NULL. sums (m) = the sums of
-** op(a)'s rows, for a without gaps, unless it is NULL. Bias and the three results have
-** gemm's dtype; the half types are rounded at the end only. */
+/* c = activation(inner), inner = gemm's product + bias, in one pass. gemm is one product of a
+** floating dtype with k > 0 and beta 0; bias has n elements, or is NULL. inner (m, n) is
+** written, with c's row stride, unless it is NULL. sums (m) receives the sums of op(a)'s rows,
+** for a dense a, unless it is NULL. Bias and the three results have gemm's dtype; half types
+** are rounded only at the end. */
 struct tlk_linear {
   const tlk_Context *cx;
   tlk_Gemm gemm;
@@ -152,9 +149,9 @@ struct tlk_linear {
   void *inner, *sums;
 };
 
-/* The gradients before an activation: grad_in (rows, n) = grad_out * activation'(inner),
-** and grad_bias (n) = the sum of its rows, unless data is NULL. `saved` is the result of
-** relu, and what gelu was applied to. All have one floating dtype and are contiguous. */
+/* The gradients before an activation: grad_in (rows, n) = grad_out * activation'(inner), and
+** grad_bias (n) = the sum of its rows, unless data is NULL. `saved` is relu's result, or gelu's
+** argument. All arrays are contiguous and have one floating dtype. */
 struct tlk_activation_backward {
   const tlk_Context *cx;
   tlk_Activation activation;
@@ -164,10 +161,9 @@ struct tlk_activation_backward {
 
 /* ---- along a dimension ---- */
 
-/* out (outer, inner) = reduction of in (outer, n, inner). Computes in
-** `compute` as above; the half types and float32 sum with an error that does
-** not grow with n. n == 0 gives the identity. Results do not depend on the
-** number of threads. */
+/* out (outer, inner) = the reduction of in (outer, n, inner). Computes in `compute` as above;
+** the error of half types' and float32's sums does not grow with n. n == 0 gives the neutral
+** element. Results do not depend on the number of threads. */
 struct tlk_reduce {
   const tlk_Context *cx;
   tlk_Reduction kernel;
@@ -177,10 +173,10 @@ struct tlk_reduce {
   tl_Scalar params[TLK_PARAMS];
 };
 
-/* Of in (outer, n, inner), n > 0: the largest element along n (the smallest
-** unless `largest`; NaN if there is one) and its position, from 1, the first
-** of several: values (outer, inner) of in's dtype, which may have data NULL,
-** and indices (outer, inner). */
+/* For in (outer, n, inner) with n > 0, computes the largest element along n (the smallest
+** unless `largest`; NaN if there is one) and its position, from 1, the first one of equal
+** elements: values (outer, inner) in in's dtype, which may have data NULL, and indices (outer,
+** inner). */
 struct tlk_reduce_index {
   const tlk_Context *cx;
   bool largest;
@@ -190,20 +186,19 @@ struct tlk_reduce_index {
   int64_t outer, n, inner;
 };
 
-/* Of a floating in (outer, n, inner): the mean along n and the sum of squared
-** deviations from it, both (outer, inner), float32 or float64, the second
-** may have data NULL. n == 0 gives NaN and 0. */
+/* For a floating in (outer, n, inner), computes the mean along n and the sum of squared
+** deviations from it, both (outer, inner) in float32 or float64; the second may have data NULL.
+** n == 0 gives NaN and 0. */
 struct tlk_moments {
   const tlk_Context *cx;
   tlk_Array mean, deviation, in;
   int64_t outer, n, inner;
 };
 
-/* out = running reduction of in, both (outer, n, inner), along n: element i
-** joins elements 0 to i. Computes in `compute`; sums and products of floating
-** types in float64, of integers in int64. indices, of the same shape, receives
-** the position, from 1, of the element that counts (the last of several) from
-** kernels that pick one; else it is NULL. */
+/* out = the scan of in along n, both (outer, n, inner): element i combines elements 0 to i.
+** Computes in `compute`; sums and products of floating types in float64, of integers in int64.
+** For kernels that pick an element, indices, of the same shape, receives its position, from 1
+** (the last one of equal elements); otherwise it is NULL. */
 struct tlk_scan {
   const tlk_Context *cx;
   tlk_Scan kernel;
@@ -214,8 +209,8 @@ struct tlk_scan {
   int64_t outer, n, inner;
 };
 
-/* out = softmax of in (outer, n, inner) along n, or its logarithm; both of
-** one floating dtype. The half types are computed in float32. */
+/* out = softmax or log-softmax of in (outer, n, inner) along n; both have one floating dtype.
+** Half types are computed in float32. */
 struct tlk_softmax {
   const tlk_Context *cx;
   bool log;
@@ -223,8 +218,7 @@ struct tlk_softmax {
   int64_t outer, n, inner;
 };
 
-/* The gradient of softmax's input, from its result `out` and the gradient of
-** that. */
+/* The gradient of softmax's input, from softmax's result `out` and its gradient. */
 struct tlk_softmax_backward {
   const tlk_Context *cx;
   bool log;
@@ -232,10 +226,9 @@ struct tlk_softmax_backward {
   int64_t outer, n, inner;
 };
 
-/* out[i] = the sum over j of weight[i][j] * value[j]; norm (batch, heads, queries),
-** contiguous, float32 or, for float64, that, is what attention_backward needs beside
-** it: the logarithm of the sum of each query's exponentials of scores, 0 for one that
-** sees nothing. */
+/* out[i] = the sum over j of weight[i][j] * value[j]. norm (batch, heads, queries), contiguous,
+** in float32 (float64 for float64), is saved for attention_backward: the logarithm of the sum
+** of each query's exponentials of scores, 0 for a query that sees nothing. */
 struct tlk_attention {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -243,9 +236,9 @@ struct tlk_attention {
   void *norm;
 };
 
-/* Its gradients, of which any may have data NULL. That of the mask is added to
-** grad_mask, float32 or, for float64, that; a stride of 0 sums over the dimension, but
-** that of keys has none. The results do not depend on the number of threads. */
+/* The gradients of attention, any of which may have data NULL. The mask's gradient is added to
+** grad_mask, in float32 (float64 for float64); a stride of 0 sums over a dimension, except that
+** of keys, which must have a stride. The results do not depend on the number of threads. */
 struct tlk_attention_backward {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -255,13 +248,12 @@ struct tlk_attention_backward {
   const void *norm;
 };
 
-/* Each of `rows` rows of n elements is shifted to mean 0 and scaled to
-** variance 1, then by weight and bias (n elements each, of in's dtype, or
-** data NULL): out = (in - mean) * rstd * weight + bias with
-** rstd = 1 / sqrt(variance + eps). mean and rstd (rows) are float32, float64
-** for float64. With mean.data NULL nothing is shifted, and rstd is that of
-** the mean square. With residual.data, what is normalised is in + residual,
-** rounded to its dtype, which goes to sum. */
+/* Each of `rows` rows of n elements is shifted to mean 0 and scaled to variance 1, then scaled
+** by weight and shifted by bias (n elements each, of in's dtype, or data NULL): out = (in -
+** mean) * rstd * weight + bias with rstd = 1 / sqrt(variance + eps). mean and rstd (rows) are
+** float32, float64 for float64. If mean.data is NULL, nothing is shifted, and rstd is computed
+** from the mean square. If residual.data is given, the input is in + residual, rounded to its
+** dtype, which is stored in sum. */
 struct tlk_layer_norm {
   const tlk_Context *cx;
   tlk_Array out, mean, rstd, in, weight, bias;
@@ -270,9 +262,9 @@ struct tlk_layer_norm {
   double eps;
 };
 
-/* Its gradients; grad_in, grad_weight and grad_bias may have data NULL. `in` is what was
-** normalised; grad_sum, unless its data is NULL, is added to grad_in. The result does not
-** depend on the number of threads. */
+/* The gradients of layer_norm; grad_in, grad_weight and grad_bias may have data NULL. `in` is
+** the normalised input; grad_sum, unless its data is NULL, is added to grad_in. The result does
+** not depend on the number of threads. */
 struct tlk_layer_norm_backward {
   const tlk_Context *cx;
   tlk_Array grad_in, grad_weight, grad_bias, grad_out, in, mean, rstd, weight;
@@ -280,10 +272,10 @@ struct tlk_layer_norm_backward {
   int64_t rows, n;
 };
 
-/* ---- channels of (outer, channels, inner); what there is one of for each
-** channel is float32, or float64 where the data is ---- */
+/* ---- channels of (outer, channels, inner); values for each channel are float32, or float64 if
+** the data is ---- */
 
-/* The mean of each channel and the sum of squared deviations from it. */
+/* The mean of each channel, and the sum of squared deviations from it. */
 struct tlk_channel_moments {
   const tlk_Context *cx;
   void *mean, *deviation;
@@ -291,7 +283,7 @@ struct tlk_channel_moments {
   int64_t outer, channels, inner;
 };
 
-/* For each channel the sum of grad and of grad * (in - mean). */
+/* For each channel, the sums of grad and of grad * (in - mean). */
 struct tlk_channel_products {
   const tlk_Context *cx;
   void *sum, *product;
@@ -300,8 +292,8 @@ struct tlk_channel_products {
   int64_t outer, channels, inner;
 };
 
-/* out = (in - mean) * scale + shift + other * factor; mean and shift may be
-** NULL, other.data and factor, too. All arrays have one dtype. */
+/* out = (in - mean) * scale + shift + other * factor; mean, shift, other.data and factor may be
+** NULL. All arrays have one dtype. */
 struct tlk_channel_affine {
   const tlk_Context *cx;
   tlk_Array out, in;
@@ -311,9 +303,9 @@ struct tlk_channel_affine {
   int64_t outer, channels, inner;
 };
 
-/* Batch norm while training, n = outer * inner elements a channel:
+/* Training batch norm with n = outer * inner elements for each channel:
 **   rstd = 1 / sqrt(deviation / n + eps), out = (in - mean) * rstd * weight + bias
-** with mean and deviation as channel_moments has them; weight and bias may be NULL. */
+** with mean and deviation as in channel_moments; weight and bias may be NULL. */
 struct tlk_batch_norm {
   const tlk_Context *cx;
   tlk_Array out;
@@ -324,7 +316,7 @@ struct tlk_batch_norm {
   int64_t outer, channels, inner;
 };
 
-/* Its gradients. Without data grad_in is not wanted. */
+/* The gradients of batch_norm. grad_in may have data NULL. */
 struct tlk_batch_norm_backward {
   const tlk_Context *cx;
   tlk_Array grad_in;
@@ -336,10 +328,9 @@ struct tlk_batch_norm_backward {
 
 /* ---- classes; all arrays have in's type, norm is double ---- */
 
-/* loss (outer, inner) = -weight[target] * log-probability of target; weights
-** = weight[target]; both are 0 where the label does not count. norm (outer,
-** inner) = log of the sum of exponentials, for logits. A label that is no class is
-** a fault. */
+/* loss (outer, inner) = -weight[target] * log-probability of target, and weights =
+** weight[target]; both are 0 for ignored labels. norm (outer, inner) = log-sum-exp, for logits.
+** A label that is no class is a fault. */
 struct tlk_class_loss {
   const tlk_Context *cx;
   tlk_Classes classes;
@@ -349,7 +340,7 @@ struct tlk_class_loss {
   tlk_Blame blame;
 };
 
-/* The gradient of in; `in` and norm are read for logits only. */
+/* The gradient of in; `in` and norm are read only for logits. */
 struct tlk_class_loss_backward {
   const tlk_Context *cx;
   tlk_Classes classes;
@@ -359,8 +350,8 @@ struct tlk_class_loss_backward {
 
 /* ---- sequences of labels; all arrays are float32, or float64 ---- */
 
-/* loss (batch) = -log of the probability of the labels; alpha (batch, time,
-** 2 longest + 1) = log of that of their beginnings, blanks between. */
+/* loss (batch) = -log of the probability of the labels; alpha (batch, time, 2 longest + 1) =
+** log of the probability of their prefixes, with blanks between labels. */
 struct tlk_ctc_loss {
   const tlk_Context *cx;
   tlk_Ctc ctc;
@@ -369,8 +360,7 @@ struct tlk_ctc_loss {
   const void *log_probs;
 };
 
-/* The gradient of the logits whose log_softmax log_probs is; 0 past a
-** sequence's end. */
+/* The gradient of the logits whose log_softmax is log_probs; 0 past a sequence's end. */
 struct tlk_ctc_loss_backward {
   const tlk_Context *cx;
   tlk_Ctc ctc;
@@ -380,8 +370,7 @@ struct tlk_ctc_loss_backward {
 
 /* ---- positions ---- */
 
-/* A fault unless all n elements of index lie in [1, size], or in [-size, -1] if
-** `wrap`. */
+/* Finds a fault unless all n elements of index are in [1, size], or in [-size, -1] if `wrap`. */
 struct tlk_check_index {
   const tlk_Context *cx;
   const int64_t *index;
@@ -390,8 +379,8 @@ struct tlk_check_index {
   tlk_Blame blame;
 };
 
-/* A fault unless all n elements of in, float32 or float64, lie in [low, high]; NaN
-** does not. */
+/* Finds a fault unless all n elements of in, float32 or float64, are in [low, high]; NaN is
+** not. */
 struct tlk_check_range {
   const tlk_Context *cx;
   tlk_Array in;
@@ -400,25 +389,24 @@ struct tlk_check_range {
   tlk_Blame blame;
 };
 
-/* Operands out, index (int64), in: out = in at the position that index
-** holds. One that is out of range is a fault. */
+/* Operands are out, index (int64), in: out = in at the position in index. A position out of
+** range is a fault. */
 struct tlk_gather {
   const tlk_Context *cx;
   tlk_IndexCall index;
   tlk_Blame blame;
 };
 
-/* Operands out, index (int64), in, of which out is indexed: out at the
-** position that index holds is joined with in, in the order of the lines.
-** Lines that differ must not share elements of out. Positions out of range, which
-** check_index finds, are passed over. */
+/* Operands are out, index (int64), in; out is the indexed one. Combines out at the position in
+** index with in, in the order of the lines. Different lines must not share elements of out.
+** Positions out of range, which check_index finds, are skipped. */
 struct tlk_scatter {
   const tlk_Context *cx;
   tlk_IndexCall index;
   tlk_Join join;
 };
 
-/* The number of elements that are not zero. */
+/* Counts the elements that are not zero. */
 struct tlk_count_nonzero {
   const tlk_Context *cx;
   tlk_Array in;
@@ -426,8 +414,8 @@ struct tlk_count_nonzero {
   int64_t *count;
 };
 
-/* Their positions in the given shape, from 1, in order: out (count, ndim);
-** ndim 0 is taken as a shape of one element. */
+/* Lists their positions in the given shape, from 1, in order: out (count, ndim); ndim 0 means a
+** shape of one element. */
 struct tlk_nonzero {
   const tlk_Context *cx;
   int64_t *out;
@@ -436,10 +424,9 @@ struct tlk_nonzero {
   int64_t sizes[TL_MAX_DIMS];
 };
 
-/* For each of m values in each of `rows` rows: where it would go, from 1, in
-** its row of n ascending elements: before the first that is not smaller, or,
-** if right, that is larger. NaN is larger than all. Both of one dtype to
-** compute in. */
+/* For each of m values in each of `rows` rows, finds the position, from 1, to insert it in its
+** row of n ascending elements: before the first element that is not smaller or, if `right`,
+** that is larger. NaN is larger than all numbers. Both have one compute dtype. */
 struct tlk_search {
   const tlk_Context *cx;
   int64_t *out;
@@ -450,8 +437,8 @@ struct tlk_search {
 
 /* ---- order; NaN is larger than every number, -0 equals 0 ---- */
 
-/* Each of `rows` rows of n elements sorted, stably; and the positions of the
-** elements, from 1. Either result may be NULL (data NULL). */
+/* Sorts each of `rows` rows of n elements stably; also returns the positions of the elements,
+** from 1. Either result may be NULL (data NULL). */
 struct tlk_sort {
   const tlk_Context *cx;
   bool descending;
@@ -461,7 +448,7 @@ struct tlk_sort {
   int64_t rows, n;
 };
 
-/* The k first elements of each row so sorted, k <= n. */
+/* Returns the first k elements, k <= n, of each row in that order. */
 struct tlk_topk {
   const tlk_Context *cx;
   bool descending;
@@ -471,9 +458,9 @@ struct tlk_topk {
   int64_t rows, n, k;
 };
 
-/* Of each row the element of rank `rank`, from 0, and its position; with
-** rank -1 the lower median: NaN, the first, if there is one, or, if `skip_nan`,
-** of what is no NaN. n > 0. */
+/* Returns the element of rank `rank`, from 0, of each row, and its position. Rank -1 means the
+** lower median: the first NaN if there is one or, if `skip_nan`, the median of the others. n >
+** 0. */
 struct tlk_select_rank {
   const tlk_Context *cx;
   int64_t rank;
@@ -484,8 +471,8 @@ struct tlk_select_rank {
   int64_t rows, n;
 };
 
-/* Of each row the most frequent element, the smallest of several, and its
-** last position. n > 0. */
+/* Returns the most frequent element of each row, the smallest one of several, and its last
+** position. n > 0. */
 struct tlk_mode {
   const tlk_Context *cx;
   tlk_Array values;
@@ -494,7 +481,7 @@ struct tlk_mode {
   int64_t rows, n;
 };
 
-/* The positions of n rows of m elements in lexicographic order, stably. */
+/* Returns the positions of n rows of m elements in lexicographic order, stably. */
 struct tlk_row_order {
   const tlk_Context *cx;
   int64_t *order;
@@ -527,8 +514,8 @@ struct tlk_conv_weight {
   const void *in, *grad_out;
 };
 
-/* The largest element of each window, NaN if there is one, and its position
-** in its plane, from 1; the padding does not count. */
+/* The maximum of each window, NaN if there is one, and its position in its plane, from 1;
+** padding is ignored. */
 struct tlk_max_pool {
   const tlk_Context *cx;
   tlk_Pool pool;
@@ -549,16 +536,15 @@ struct tlk_avg_pool_backward {
   tlk_Array grad_in, grad_out;
 };
 
-/* Of float32 or float64. */
+/* The data is float32 or float64. */
 struct tlk_resample {
   const tlk_Context *cx;
   tlk_Resample resample;
   tlk_Array out, in;
 };
 
-/* cols (planes, kernel..., out...) = the elements of each window of in
-** (planes, in...), 0 in the padding; and in = the sum of cols back into
-** their places. */
+/* cols (planes, kernel..., out...) = the elements of each window of in (planes, in...), 0 in
+** the padding; col2im adds cols at their positions in `in`. */
 struct tlk_im2col {
   const tlk_Context *cx;
   tlk_Windows windows;
@@ -575,30 +561,29 @@ struct tlk_col2im {
 
 /* ---- lists of tensors, for optimizers ---- */
 
-/* The coefficients (count, TLK_OPTIM_COEFS) that a rule steps with, one row for each
-** parameter; their clocks advance. Where *found_inf is not 0 nothing changes. lr,
-** float32 or float64, stands for options[0] unless its data is NULL. */
+/* Computes the coefficients (count, TLK_OPTIM_COEFS) of a rule, one row for each parameter, and
+** advances their clocks. If *found_inf is not 0, nothing changes. lr, float32 or float64,
+** replaces options[0] unless its data is NULL. */
 struct tlk_optim_coefs {
   const tlk_Context *cx;
   tlk_OptimRule rule;
-  bool maximize; /* up the gradient */
+  bool maximize; /* maximises instead of minimising */
   int32_t count;
   double options[TLK_OPTIM_OPTIONS];
   tlk_Array lr;
-  const float *found_inf; /* NULL: 0 */
+  const float *found_inf; /* NULL means 0 */
   double *clocks[TLK_OPTIM_TENSORS][TLK_OPTIM_CLOCKS];
   double *coefs;
 };
 
-/* A step of `count` parameters by a rule, in float64 if the parameters are float64, else
-** in float32. Where *found_inf is not 0 nothing changes. Coefficients are those of each
-** tensor, or, with coefs NULL, `same` for all. Gradients are divided by grad_scale and
-** multiplied by clip first, each a number in float32 or float64 unless its data is
-** NULL. */
+/* Steps `count` parameters by a rule, in float64 if the parameters are float64, otherwise in
+** float32. If *found_inf is not 0, nothing changes. Each tensor has its own coefficients or, if
+** coefs is NULL, all use `same`. Gradients are first divided by grad_scale and multiplied by
+** clip, numbers in float32 or float64 whose data may be NULL. */
 struct tlk_optim_step {
   const tlk_Context *cx;
   tlk_OptimRule rule;
-  tl_DType param, grad, state; /* dtypes; that of master is float32 */
+  tl_DType param, grad, state; /* dtypes; master is float32 */
   int32_t count;
   const double *coefs;
   double same[TLK_OPTIM_COEFS];
@@ -607,14 +592,14 @@ struct tlk_optim_step {
   tlk_OptimTensor tensors[TLK_OPTIM_TENSORS];
 };
 
-/* Tensors of one call to list_reduce and list_scale, and elements of a tensor that one partial
-** result is of. */
+/* The most tensors of a call to list_reduce and list_scale, and the elements of a tensor for
+** each partial result. */
 enum { TLK_LIST_TENSORS = 128, TLK_LIST_PART = 65536 };
 
-/* partials[first[i] + k] = kernel of elements [k, k + 1) * TLK_LIST_PART of tensor i,
-** contiguous in any order. Kernels are those that norms are made of: sum_abs,
-** sum_square, sum_power, amax_abs, amin_abs, count_nonzero. The parts follow from the
-** sizes alone, and so does what their sum is. */
+/* partials[first[i] + k] = kernel of elements [k, k + 1) * TLK_LIST_PART of tensor i, whose
+** elements are dense in any order. The kernels are those for norms: sum_abs, sum_square,
+** sum_power, amax_abs, amin_abs, count_nonzero. The parts depend on the sizes alone, and so
+** does the order of their sum. */
 struct tlk_list_reduce {
   const tlk_Context *cx;
   tlk_Reduction kernel;
@@ -626,8 +611,8 @@ struct tlk_list_reduce {
   int64_t n[TLK_LIST_TENSORS], first[TLK_LIST_TENSORS];
 };
 
-/* Every element times scale, a number in float32 or float64, computed in float32, or
-** float64 where the tensors are. If one is not finite before, *found_inf, which may be
+/* Multiplies every element by scale, a number in float32 or float64, computed in float32, or in
+** float64 if the tensors are. If an element was not finite before, *found_inf, which may be
 ** NULL, becomes 1. */
 struct tlk_list_scale {
   const tlk_Context *cx;
@@ -639,11 +624,11 @@ struct tlk_list_scale {
   int64_t n[TLK_LIST_TENSORS];
 };
 
-/* What clipping to a norm takes, of list_reduce's partials. Their sum, or the largest one
-** where `power` is infinite, has a root of that power (above 0); divided by grad_scale,
-** unless its data is NULL, it is the norm. factor = max_norm / (norm + 1e-6), at most 1.
-** Both are of `dtype`, float32 or float64, as is what follows the division. *found_inf =
-** 1 if the norm before its rounding is not finite, else 0. */
+/* Computes the factor for clipping from list_reduce's partials. The norm is the `power`-th root
+** of their sum, or their maximum if `power` is infinite, divided by grad_scale unless its data
+** is NULL. factor = max_norm / (norm + 1e-6), at most 1. Both have `dtype`, float32 or float64,
+** in which everything after the division is computed. *found_inf = 1 if the norm before
+** rounding is not finite, otherwise 0. */
 struct tlk_list_clip {
   const tlk_Context *cx;
   tl_DType dtype;
@@ -657,11 +642,11 @@ struct tlk_list_clip {
 
 /* ---- recurrent networks ---- */
 
-/* out (rows, output) = the states after each step, hn (batch, output) those after
-** each sample's last one, cn (batch, hidden), of LSTM, its cells. h0 and c0, of the
-** same sizes, are the states before; NULL: 0. reserve, of *kept bytes, may be NULL where
-** no backward pass will follow. A device that leaves reserves of several forms lowers
-** *kept, before it returns, to the bytes of the one that it chose. */
+/* out (rows, output) = the states after each step; hn (batch, output) = those after each
+** sample's last step; cn (batch, hidden) = LSTM's final cells. h0 and c0, of the same sizes,
+** are the initial states; NULL: 0. reserve, of *kept bytes, may be NULL if no backward pass
+** follows. A device with several forms of reserves sets *kept, before it returns, to the size
+** of the form that it chose. */
 struct tlk_rnn {
   const tlk_Context *cx;
   tlk_Rnn rnn;
@@ -670,9 +655,9 @@ struct tlk_rnn {
   const void *in, *h0, *c0;
 };
 
-/* The gradients, each of which may be NULL: one that is not wanted, or, of results,
-** one that is 0. `kept` is what the forward pass left *kept at. The sums over rows do not
-** depend on the number of threads. */
+/* The gradients, each of which may be NULL: an unwanted one or, for gradients of results, one
+** that is 0. `kept` is *kept after the forward pass. The sums over rows do not depend on the
+** number of threads. */
 struct tlk_rnn_backward {
   const tlk_Context *cx;
   tlk_Rnn rnn;
@@ -683,11 +668,10 @@ struct tlk_rnn_backward {
   int64_t kept;
 };
 
-/* ---- all of them ----------------------------------------------------------------- */
+/* ---- the list of kernels ------------------------------------------------------------------ */
 
-/* X(name, operands): ITER if the call begins with a tli_Iter, else FLAT. For
-** each there is a struct tlk_<name>, a member of tl_Backend, and in the CPU's
-** back end a function tlk_<name>. */
+/* X(name, operands): ITER if the call begins with a tli_Iter, otherwise FLAT. Each has a struct
+** tlk_<name>, a member of tl_Backend, and a function tlk_<name> in the CPU's back end. */
 #define TLK_KERNELS(X)         \
   X(copy, ITER)                \
   X(fill, ITER)                \

@@ -1,13 +1,12 @@
 /*
-** lapack.h - dense factorizations as a back end offers them. Names are
-** LAPACK's. Matrices are column-major without gaps, one after the other, of
-** float32 or float64; what a routine overwrites is said. info[i] is 0, or as
-** LAPACK defines it for matrix i. Each returns false, with a message, on lack
-** of memory or of the library.
+** lapack.h - dense factorizations that a back end offers, by LAPACK's names. Matrices are
+** column-major and contiguous, one after the other, in float32 or float64; the comments say
+** which ones are overwritten. info[i] is 0, or LAPACK's value for matrix i. Each routine
+** returns false, with a message, if memory is exhausted or the library is missing.
 **
-** Arrays, info, pivots and rank among them, lie on the context's device, where the work
-** is put on its stream. Sizes are at least 1; batch may be 0. A device other than the CPU
-** has the routines up to syevd, and trsm.
+** All arrays, including info, pivots and rank, are on the context's device, whose stream gets
+** the work. Sizes are at least 1; batch may be 0. Devices other than the CPU have the routines
+** up to syevd, and trsm.
 */
 #ifndef TLI_LAPACK_H
 #define TLI_LAPACK_H
@@ -15,52 +14,52 @@
 #include "core/kernel/kernel.h"
 
 typedef struct tlk_Lapack {
-  /* a (n, n) becomes the lower factor L; the upper triangle is left alone.
-  ** info > 0: not positive definite. */
+  /* Replaces a (n, n) by the lower factor L; the upper triangle does not change. info > 0: not
+  ** positive definite. */
   bool (*potrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *info);
-  /* a (m, n) becomes L and U; pivots (min(m, n)), from 1. info > 0: singular. */
+  /* Replaces a (m, n) by L and U; pivots (min(m, n)) count from 1. info > 0: singular. */
   bool (*getrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, void *a,
                 int *pivots, int *info);
-  /* b (n, nrhs) becomes the solution of a x = b, a being getrf's result. */
+  /* Replaces b (n, nrhs) by the solution of a x = b; a is getrf's result. */
   bool (*getrs)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, int nrhs,
                 const void *a, const int *pivots, void *b);
-  /* a (m, n) becomes R above and the reflectors below the diagonal; tau
-  ** (min(m, n)). */
+  /* Replaces a (m, n) by R above and the reflectors below the diagonal; tau has min(m, n)
+  ** elements. */
   bool (*geqrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, void *a,
                 void *tau);
-  /* a (m, n) with k reflectors becomes the first n columns of Q. */
+  /* Replaces a (m, n) with k reflectors by the first n columns of Q. */
   bool (*orgqr)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, int k, void *a,
                 const void *tau);
-  /* a (m, n) is destroyed; s (min(m, n)) descending; u (m, k) and vt (k, n)
-  ** with k = min(m, n), or all of both ('A'), or none ('N'). */
+  /* Destroys a (m, n); s (min(m, n)) is descending; u (m, k) and vt (k, n) have k = min(m, n),
+  ** or are complete ('A'), or absent ('N'). */
   bool (*gesdd)(const tlk_Context *cx, tl_DType dtype, char job, int64_t batch, int m, int n,
                 void *a, void *s, void *u, void *vt, int *info);
-  /* a (n, n), of which one triangle is read, becomes the eigenvectors (if
-  ** wanted); w (n) ascending. */
+  /* Replaces a (n, n), of which one triangle is read, by the eigenvectors (if wanted); w (n) is
+  ** ascending. */
   bool (*syevd)(const tlk_Context *cx, tl_DType dtype, bool vectors, bool upper, int64_t batch,
                 int n, void *a, void *w, int *info);
-  /* Least squares: a (m, n) is destroyed; b (max(m, n), nrhs) becomes the
-  ** solution; s the singular values; rank of each. */
+  /* Least squares: destroys a (m, n), and replaces b (max(m, n), nrhs) by the solution; s
+  ** receives the singular values, rank the rank of each matrix. */
   bool (*gelsd)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, int nrhs,
                 void *a, void *b, void *s, double rcond, int *rank, int *info);
-  /* a (n, n), of which the lower triangle is read, becomes L and D of L D L^T;
-  ** pivots (n) as LAPACK has them, pairs of negative ones for blocks of D of
-  ** size 2. info > 0: D is singular. */
+  /* Replaces a (n, n), of which the lower triangle is read, by L and D of L D L^T; pivots (n)
+  ** have LAPACK's form, with pairs of negative ones for blocks of D of size 2. info > 0: D is
+  ** singular. */
   bool (*sytrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *pivots,
                 int *info);
-  /* b (n, nrhs) becomes the solution of a x = b, a being sytrf's result. */
+  /* Replaces b (n, nrhs) by the solution of a x = b; a is sytrf's result. */
   bool (*sytrs)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, int nrhs,
                 const void *a, const int *pivots, void *b);
-  /* Row-major: b (m, n) becomes the solution of op(a) x = b (left) or
-  ** x op(a) = b, a being triangular. */
+  /* Row-major: replaces b (m, n) by the solution of op(a) x = b (left) or x op(a) = b; a is
+  ** triangular. */
   bool (*trsm)(const tlk_Context *cx, tl_DType dtype, bool left, bool upper, bool transpose,
                bool unit, int64_t batch, int m, int n, const void *a, void *b);
 } tlk_Lapack;
 
-/* The CPU's. */
+/* The CPU's routines. */
 extern const tlk_Lapack tlk_cpu_lapack;
-/* A device's; NULL, without a message, where there are none or a graph is captured, which not
-** all of them take part in. */
+/* Returns a device's routines; NULL, without a message, if there are none or a graph is
+** captured, which not all of them support. */
 const tlk_Lapack *tli_lapack(tl_Device device);
 
 #endif

@@ -1,7 +1,6 @@
 /*
-** parts.h - what calls of kernels are made of (kernel.h): arrays, sizes of
-** products, convolutions, windows, attention and recurrent networks, and the lists
-** of kinds that a number in a call chooses from.
+** parts.h - components of kernels' calls (kernel.h): arrays, sizes of products, convolutions,
+** windows, attention and recurrent networks, and enumerations of kernels' variants.
 */
 #ifndef TLI_KERNEL_PARTS_H
 #define TLI_KERNEL_PARTS_H
@@ -9,7 +8,7 @@
 #include "core/kernel/iter.h"
 #include "core/kernel/random.h"
 
-/* Bytes with their type, as kernels take them. */
+/* An array of a dtype. */
 typedef struct tlk_Array {
   void *data;
   tl_DType dtype;
@@ -17,11 +16,10 @@ typedef struct tlk_Array {
 
 /* Products of `batch` pairs of row-major matrices: for each one
 **   c (m, n) = alpha * op(a) (m, k) @ op(b) (k, n) + beta * c
-** where op transposes if trans_a, trans_b is set. Rows of a matrix as it lies
-** in memory are lda, ldb, ldc elements apart, matrices of a batch stride_a,
-** stride_b, stride_c elements; stride_a and stride_b may be 0. With beta 0 the
-** old c is not read. All three have one dtype; the half types are summed in
-** float32. m, n, k may be 0. */
+** where op transposes if trans_a, trans_b is set. Rows of a matrix in memory are lda, ldb, ldc
+** elements apart, matrices of a batch stride_a, stride_b, stride_c elements; stride_a and
+** stride_b may be 0. If beta is 0, the old c is not read. All three have one dtype; half types
+** are summed in float32. m, n, k may be 0. */
 typedef struct tlk_Gemm {
   tl_DType dtype;
   bool trans_a, trans_b;
@@ -34,7 +32,7 @@ typedef struct tlk_Gemm {
   int64_t stride_a, stride_b, stride_c;
 } tlk_Gemm;
 
-/* What a product of matrices may end with, elementwise. */
+/* An elementwise operation at the end of a matrix product. */
 typedef enum tlk_Activation {
   TLK_ACTIVATION_NONE,
   TLK_ACTIVATION_RELU,
@@ -42,18 +40,17 @@ typedef enum tlk_Activation {
   TLK_ACTIVATION_GELU_TANH
 } tlk_Activation;
 
-/* Windows that slide over the last three dimensions of (planes, in[0], in[1],
-** in[2]); tensors of fewer dimensions have leading ones. Window o along a
-** dimension begins at o * stride - padding; its elements are `dilation` apart. */
+/* Windows that slide over the last three dimensions of (planes, in[0], in[1], in[2]); tensors
+** of fewer dimensions have leading ones. Window o along a dimension begins at o * stride -
+** padding; its elements are `dilation` apart. */
 typedef struct tlk_Windows {
   int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
 } tlk_Windows;
 
-/* A convolution: in (batch, channels_in, in...), weight (channels_out,
-** channels_in / groups, kernel...), out (batch, channels_out, out...), all
-** contiguous and of one floating dtype; the half types are summed in float32. With
-** channels_last each lies with its second dimension innermost; back ends are called so
-** that say they take it (tl_Backend). */
+/* A convolution: in (batch, channels_in, in...), weight (channels_out, channels_in / groups,
+** kernel...), out (batch, channels_out, out...), all contiguous with one floating dtype; half
+** types are summed in float32. With channels_last, the second dimension of each is the
+** innermost; only back ends that support it (tl_Backend) get such calls. */
 typedef struct tlk_Conv {
   tlk_Windows windows;
   tl_DType dtype;
@@ -61,15 +58,15 @@ typedef struct tlk_Conv {
   int64_t batch, groups, channels_in, channels_out;
 } tlk_Conv;
 
-/* Rows of (batch, heads, rows, size): the elements of a row lie side by side, the
-** other strides are given, in elements, and may be 0. */
+/* Rows of (batch, heads, rows, size): the elements of a row are contiguous; the other strides
+** are in elements and may be 0. */
 typedef struct tlk_HeadRows {
   void *data;
   int64_t batch, head, row;
 } tlk_HeadRows;
 
-/* Numbers for all pairs of a query and a key, (batch, heads, queries, keys), with
-** strides in elements, which may be 0. */
+/* Numbers for all pairs of a query and a key, (batch, heads, queries, keys); strides are in
+** elements and may be 0. */
 typedef struct tlk_HeadPairs {
   tlk_Array array;
   int64_t batch, head, query, key;
@@ -77,28 +74,29 @@ typedef struct tlk_HeadPairs {
 
 /* Attention. Query i of a head gives key j the score
 **   scale * (query[i] . key[j]) + mask[i][j]
-** and the weight that softmax over all keys makes of it. A mask of bool hides keys
-** where it is false, as -inf does; without data there is none. With `causal` query i
-** sees keys 0 to i only. A query that sees nothing has weights of 0.
+** and softmax over all keys turns scores into weights. A bool mask hides keys where it is
+** false, like -inf; data NULL means no mask. With `causal`, query i sees only keys 0 to i. A
+** query that sees nothing has weights of 0.
 **
-** Dropout: with r = (b * heads + h) * queries + i a weight is multiplied by
-** 1 / (1 - dropout) where word j % 4 of block `block` + r * ceil(keys / 4) + j / 4
-** of stream `seed` (tli_philox) is less than (1 - dropout) * 2^32, else by 0.
+** Dropout: with r = (b * heads + h) * queries + i, a weight is multiplied by 1 / (1 - dropout)
+** if word j % 4 of block `block` + r * ceil(keys / 4) + j / 4 of stream `seed` (tli_philox) is
+** less than (1 - dropout) * 2^32, otherwise by 0.
 **
-** All arrays but the mask have one floating dtype; the half types are computed in
-** float32. No size but `size` is 0. */
+** All arrays except the mask have one floating dtype; half types are computed in float32. No
+** size but `size` is 0. */
 typedef struct tlk_Attention {
   tl_DType dtype;
   int64_t batch, heads;
-  int64_t kv_heads; /* a divisor of heads: so many of key and value, each for some in a row */
+  /* a divisor of heads: the number of key/value heads; consecutive query heads share one */
+  int64_t kv_heads;
   int64_t queries, keys;
-  int64_t size, value_size; /* of a row of query and key, and of value and the result */
+  int64_t size, value_size; /* row sizes of query and key, and of value and the result */
   tlk_HeadRows query, key, value;
   tlk_HeadPairs mask;
   bool causal;
   double scale, dropout;
   uint64_t seed, block;
-  const uint64_t *state; /* as in tlk_random; NULL: none */
+  const uint64_t *state; /* see tlk_random; may be NULL */
 } tlk_Attention;
 
 /* Pooling of `planes` planes. */
@@ -106,24 +104,22 @@ typedef struct tlk_Pool {
   tlk_Windows windows;
   int64_t planes;
   bool adaptive;    /* window o is [floor(o in / out), ceil((o + 1) in / out)) */
-  bool include_pad; /* averages count what lies in the padding, as zeros */
-  int64_t divisor;  /* of averages; 0: the number of elements */
+  bool include_pad; /* averages count positions in the padding, as zeros */
+  int64_t divisor;  /* divisor of averages; 0: the number of elements */
 } tlk_Pool;
 
-/* A linear map along one dimension: in (outer, in, inner) to (outer, out,
-** inner), element i of which is the sum over first[i] <= t < first[i + 1] of
-** weights[t] times element at[t]. */
+/* A linear map along one dimension, from in (outer, in, inner) to (outer, out, inner): element
+** i is the sum over first[i] <= t < first[i + 1] of weights[t] times element at[t]. */
 typedef struct tlk_Resample {
   int64_t outer, in, out, inner;
-  int64_t terms; /* of every sum; 0: they differ */
+  int64_t terms; /* terms of every sum; 0: it varies */
   const int32_t *first, *at;
   const double *weights;
 } tlk_Resample;
 
-/* Lines of elements for gather and scatter: `it` walks over the lines, with
-** operands in the order that the kernel names; along a line operand k's
-** `count` elements are strides[k] bytes apart. One operand is the indexed one:
-** it has n positions along a line, counted from 1. */
+/* Lines of elements for gather and scatter. `it` loops over the lines; the kernel says which
+** operands it has. Along a line, operand k's `count` elements are strides[k] bytes apart. The
+** indexed operand has n positions along a line, counted from 1. */
 typedef struct tlk_IndexCall {
   tli_Iter it;
   int64_t count;
@@ -131,19 +127,18 @@ typedef struct tlk_IndexCall {
   int64_t strides[3];
 } tlk_IndexCall;
 
-/* Predictions in (outer, classes, inner), float32 or float64, and one label,
-** counted from 1, for each of (outer, inner). */
+/* Predictions (outer, classes, inner) in float32 or float64, and one label, counted from 1, for
+** each of (outer, inner). */
 typedef struct tlk_Classes {
   int64_t outer, classes, inner;
   const int64_t *target; /* (outer, inner) */
-  const void *weight;    /* one per class, of the data's type; NULL: 1 */
-  int64_t ignore;        /* a label that does not count */
-  bool logits;           /* the data are logits, else log-probabilities */
+  const void *weight;    /* one for each class, of the data's type; NULL: 1 */
+  int64_t ignore;        /* the label to ignore */
+  bool logits;           /* the data is logits, otherwise log-probabilities */
 } tlk_Classes;
 
-/* Sequences for connectionist temporal classification: log-probabilities (time,
-** batch, classes) and labels, counted from 1, (batch, longest) with their
-** numbers. */
+/* Sequences for connectionist temporal classification: log-probabilities (time, batch,
+** classes), labels, counted from 1, (batch, longest), and the numbers of labels. */
 typedef struct tlk_Ctc {
   int64_t time, batch, classes, longest;
   const int64_t *targets, *input_lengths, *target_lengths;
@@ -153,49 +148,47 @@ typedef struct tlk_Ctc {
 /* The kinds of recurrent networks, in cuDNN's order. */
 typedef enum tlk_RnnMode { TLK_RNN_RELU, TLK_RNN_TANH, TLK_RNN_LSTM, TLK_RNN_GRU } tlk_RnnMode;
 
-/* Gates of a kind: rows of a weight are `gates` * hidden. They are, in PyTorch's order
-** and cuDNN's, input, forget, cell, output of LSTM; reset, update, new of GRU. */
+/* Returns a kind's number of gates: weights have `gates` * hidden rows. In PyTorch's and
+** cuDNN's order, LSTM's gates are input, forget, cell, output; GRU's are reset, update, new. */
 static inline int64_t tlk_rnn_gates(tlk_RnnMode mode) {
   return mode == TLK_RNN_LSTM ? 4 : mode == TLK_RNN_GRU ? 3 : 1;
 }
 
-/* One layer of a recurrent network in one direction, over whole sequences. What
-** there is one of for each step lies as (rows, size), the steps one after another:
-** step t has the rows from offsets[t] to offsets[t + 1], or `batch` rows where
-** offsets is NULL. Row n of a step belongs to sample n. Later steps have no more
-** rows than earlier ones, so that the samples come in the order of their lengths;
-** the first step has `batch` rows. All is contiguous and of one floating dtype; the
-** half types are computed in float32. */
+/* One layer of a recurrent network in one direction, over whole sequences. Data for each step
+** is stored as (rows, size), one step after the other: step t has rows offsets[t] to offsets[t
+** + 1], or `batch` rows if offsets is NULL. Row n of a step belongs to sample n. Later steps
+** never have more rows than earlier ones, so samples are ordered by descending length; the
+** first step has `batch` rows. All arrays are contiguous with one floating dtype; half types
+** are computed in float32. */
 typedef struct tlk_Rnn {
   tlk_RnnMode mode;
   tl_DType dtype;
   bool reverse;                  /* from a sample's last step to its first */
-  int64_t steps, batch, rows;    /* rows: of all steps */
-  int64_t input, hidden, output; /* sizes; output: hidden, unless there is a projection */
+  int64_t steps, batch, rows;    /* rows: total over all steps */
+  int64_t input, hidden, output; /* output equals hidden unless there is a projection */
   const int64_t *offsets;        /* (steps + 1), or NULL */
   const void *weight_ih;         /* (gates * hidden, input) */
   const void *weight_hh;         /* (gates * hidden, output) */
-  const void *weight_hr;         /* (output, hidden), of LSTM; NULL: no projection */
+  const void *weight_hr;         /* (output, hidden), for LSTM; NULL: no projection */
   const void *bias_ih, *bias_hh; /* (gates * hidden); NULL: 0 */
 } tlk_Rnn;
 
-/* Bytes that the forward pass leaves to the backward one, unless the device says
-** otherwise (tl_DeviceApi). Of each row, in float32 (float64 for float64): LSTM's
-** gates, cell, its tanh and, before a projection, the output; GRU's new, reset and
-** update gates and what the state contributes to the new one. */
+/* Returns the bytes that the forward pass keeps for the backward pass, unless the device has
+** its own size (tl_DeviceApi). For each row, in float32 (float64 for float64): LSTM's gates,
+** cell, its tanh and, with a projection, the output before it; GRU's new, reset and update
+** gates, and the state's part of the new gate. */
 static inline int64_t tlk_rnn_reserve(const tlk_Rnn *r) {
   int64_t lstm = r->weight_hr ? 7 : 6;
   int64_t sizes = r->mode == TLK_RNN_LSTM ? lstm : r->mode == TLK_RNN_GRU ? 4 : 0;
   return r->rows * sizes * r->hidden * (r->dtype == TL_F64 ? 8 : 4);
 }
 
-/* Elementwise kernels of several outputs, or of more inputs than pointwise has;
-** X(kernel, outputs, inputs). All compute in float or double; kernels/fused.h has the
-** formulas.
+/* Elementwise kernels with several outputs, or with more inputs than pointwise kernels:
+** X(kernel, outputs, inputs). All compute in float or double; kernels/fused.h has the formulas.
 **
-**   swiglu, swiglu_bias   out of a, b, and biases of both
-**   ..._backward          grad_a, grad_b of grad and the same inputs
-**   rotate, rotate_back   x, y of a, b, cos, sin: (a, b) turned by an angle, and back */
+**   swiglu, swiglu_bias   out from a, b, and biases of both
+**   ..._backward          grad_a, grad_b from grad and the same inputs
+**   rotate, rotate_back   x, y from a, b, cos, sin: (a, b) rotated by an angle, and back */
 #define TLK_FUSED(X)            \
   X(swiglu, 1, 2)               \
   X(swiglu_bias, 1, 4)          \
@@ -210,7 +203,7 @@ typedef enum tlk_Fused {
       TLK_NFUSED
 } tlk_Fused;
 
-/* How scatter joins an element with what is there. */
+/* How scatter combines a new element with the present one. */
 typedef enum tlk_Join {
   TLK_JOIN_SET,
   TLK_JOIN_ADD,
@@ -219,29 +212,28 @@ typedef enum tlk_Join {
   TLK_JOIN_MIN
 } tlk_Join;
 
-/* Distributions of random numbers, with the meaning of their parameters. */
+/* Distributions of random numbers, and the meaning of their parameters. */
 typedef enum tlk_Distribution {
   TLK_UNIFORM,     /* [a, b) */
   TLK_NORMAL,      /* mean a, standard deviation b */
-  TLK_LOG_NORMAL,  /* e to the power of that */
+  TLK_LOG_NORMAL,  /* exp of a normal number */
   TLK_EXPONENTIAL, /* rate a; never 0 */
   TLK_CAUCHY,      /* median a, half width b */
   TLK_GEOMETRIC,   /* trials until the first success of probability a */
   TLK_BERNOULLI,   /* 1 with probability a, else 0 */
-  TLK_INTEGER      /* one of b integers from a on; b is unsigned, 0 means 2^64 */
+  TLK_INTEGER      /* one of b integers beginning at a; b is unsigned, 0 means 2^64 */
 } tlk_Distribution;
 
-/* How many elements share a block of four random words. */
+/* Returns how many elements share a block of four random words. */
 static inline int tlk_per_block(tlk_Distribution d, tl_DType dtype) {
   bool wide = d == TLK_INTEGER || (dtype == TL_F64 && d < TLK_GEOMETRIC);
   return wide ? 2 : 4;
 }
 
-/* Rules of optimizers, X(rule, family, states): how a gradient, with as many states of
-** each parameter, becomes a step. Families, X(family, options, clocks): the numbers
-** that a rule takes, the learning rate first, and the numbers that advance with each
-** step: how many there were, and what some keep beside. kernels/optim.h tells which
-** they are, and has the formulas. */
+/* Rules of optimizers, X(rule, family, states): a rule turns a gradient, and the given number
+** of states for each parameter, into a step. Families, X(family, options, clocks): the numeric
+** options of a rule, the learning rate first, and the numbers ("clocks") that advance with each
+** step, such as the number of steps. kernels/optim.h describes them and has the formulas. */
 #define TLK_OPTIM_RULES(X)                 \
   X(sgd, sgd, 0)                           \
   X(sgd_momentum, sgd, 1)                  \
@@ -289,22 +281,22 @@ enum {
   TLK_OPTIM_OPTIONS = 7,
   TLK_OPTIM_CLOCKS = 3,
   TLK_OPTIM_STATES = 3,
-  TLK_OPTIM_COEFS = 12, /* numbers that a rule computes from options and clocks */
-  /* Tensors of one call. Their addresses stand in the call itself: a list of them in
-  ** the device's memory would have to be sent there before each step, since gradients
-  ** lie elsewhere each time, and would be one more thing to keep while a graph that has
-  ** captured the step lives. 56 of 56 bytes fit into the 4 KB that CUDA allows the
-  ** parameters of a kernel (32 KB with the latest), and leave 700 bytes to a launcher,
-  ** for the table that tells a block which tensor is its own. */
+  TLK_OPTIM_COEFS = 12, /* the most coefficients that a rule computes from options and clocks */
+  /* Tensors of one call. Their addresses are part of the call: a list in device memory would
+  ** have to be sent before each step, since gradients move each time, and would have to be kept
+  ** by a graph that has captured the step. 56 tensors of 56 bytes fit into the 4 KB that CUDA
+  ** allows for kernel parameters (32 KB in the latest versions), and leave 700 bytes for the
+  ** table in which a block finds its tensor. */
   TLK_OPTIM_TENSORS = 56
 };
 
-/* One parameter of n elements, contiguous or all in the same order in memory. */
+/* One parameter of n elements, which are contiguous, or dense in the same order for all
+** operands. */
 typedef struct tlk_OptimTensor {
   void *param;
   const void *grad;
   void *state[TLK_OPTIM_STATES];
-  float *master; /* the parameter in full precision, which param is rounded from; may be NULL */
+  float *master; /* the parameter in full precision, from which param is rounded; may be NULL */
   int64_t n;
 } tlk_OptimTensor;
 

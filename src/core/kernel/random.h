@@ -7,11 +7,11 @@
 #define TLI_RANDOM_H
 
 #include "core/kernel/host_device.h"
-#ifndef __CUDACC_RTC__ /* NVRTC has no header of the system's */
+#ifndef __CUDACC_RTC__ /* NVRTC has no system headers */
 #include <stdint.h>
 #endif
 
-/* The high half of a product, where no type holds all of it. */
+/* Returns the high half of a product without a type that holds all of it. */
 TLI_FN uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {
   uint64_t a0 = (uint32_t)a, a1 = a >> 32, b0 = (uint32_t)b, b1 = b >> 32;
   uint64_t low = a0 * b1 + (a0 * b0 >> 32); /* cannot overflow */
@@ -19,7 +19,7 @@ TLI_FN uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {
   return a1 * b1 + (low >> 32) + (middle >> 32);
 }
 
-/* The high half of a product: turns a word into one of b numbers from 0 on. */
+/* Returns the high half of a product: maps a word to one of b numbers from 0. */
 TLI_FN uint64_t tli_multiply_high(uint64_t a, uint64_t b) {
 #ifdef __SIZEOF_INT128__
   return (uint64_t)(((unsigned __int128)a * b) >> 64);
@@ -39,7 +39,7 @@ TLI_FN uint64_t tli_multiply_high(uint64_t a, uint64_t b) {
     (c)[3] = (uint32_t)p0_;                        \
   } while (0)
 
-/* The four words of block `block` of the stream `seed`. */
+/* Computes the four words of block `block` of the stream `seed`. */
 TLI_FN void tli_philox(uint64_t seed, uint64_t block, uint32_t out[4]) {
   uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
   out[0] = (uint32_t)block;
