@@ -1,5 +1,5 @@
 /*
-** version.c - which library this is, for hosts that load it at run time.
+** version.c - the library's version, for hosts that load it at run time.
 */
 #include "tlua.h"
 

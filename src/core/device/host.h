@@ -8,11 +8,10 @@
 
 #include "core/device/backend.h"
 
-/* Two builds fit together if this is the same in both: a hash of everything that
-** they share. */
+/* Two builds are compatible if this is equal: a hash of everything that they share. */
 #define TL_PLUGIN_HASH ((uint64_t)TLK_HASH ^ sizeof(tl_Backend) ^ sizeof(tl_DeviceApi) << 20)
 
-/* What a plugin may use of the engine. */
+/* The functions of the engine that a plugin may use. */
 typedef struct tl_Host {
   uint64_t hash;
   const tl_Backend *cpu;
@@ -22,29 +21,29 @@ typedef struct tl_Host {
   bool (*fault_fail)(const tlk_Fault *fault);
   const char *(*error)(void);
   tl_ErrorKind (*error_kind)(void);
-  const char *(*running)(void); /* the operator that the calling thread is in */
+  const char *(*running)(void); /* the operator that the calling thread runs */
   int64_t (*setting)(tl_Setting which);
-  /* Has garbage that may hold tensors collected. To be called without a lock: tensors are freed,
-  ** and a finalizer may call operators. */
+  /* Collects garbage that may hold tensors. Call it without a lock: tensors are freed, and a
+  ** finalizer may call operators. */
   void (*collect)(void);
-  /* What is kept on disk (disk_cache.h). */
+  /* The cache on disk (disk_cache.h). */
   void *(*cache_load)(const char *kind, const void *key, size_t key_bytes, size_t *bytes);
   bool (*cache_store)(const char *kind, const void *key, size_t key_bytes, const void *data,
                       size_t bytes);
-  /* Tells what became of memory, in the thread that had it done; may be called under
-  ** the allocator's lock. Cheap unless somebody records the history. */
+  /* Reports an event of memory, in the thread that caused it; may be called with the
+  ** allocator's lock held. Fast unless the history is recorded. */
   void (*memory_event)(tl_Device device, tl_MemoryAction action, const void *data, int64_t bytes,
                        int64_t stream_id);
 } tl_Host;
 
 typedef struct tl_Plugin {
-  uint64_t hash; /* stays the first member in all versions to come */
+  uint64_t hash; /* stays the first member in all future versions */
   const tl_Backend *backend;
 } tl_Plugin;
 
-/* The one function that a plugin exports, under this name. The plugin's table
-** stays valid for good; NULL, with a message by host->fail, where the plugin finds
-** no device. Called once. */
+/* The only function that a plugin exports, under this name. The plugin's table stays valid
+** forever. It returns NULL, with a message by host->fail, if it finds no device. It is called
+** once. */
 #define TL_PLUGIN_ENTRY "tlua_plugin_open"
 typedef const tl_Plugin *(*tl_PluginOpen)(const tl_Host *host);
 TL_API const tl_Plugin *tlua_plugin_open(const tl_Host *host);

@@ -10,25 +10,26 @@
 
 #include "core/kernel/kernel.h"
 
-/* The operator that the calling thread is in, for messages; a static string. */
+/* The operator that the calling thread runs, for messages; a static string. */
 void tli_set_operator(const char *op);
 const char *tli_operator(void);
-/* Code that an operator in the calling thread has called, a finalizer or what packs saved
-** tensors, runs between a call with true and one with what that has returned. The operator
-** goes on with what it has read of its tensors, so meanwhile none of them may get other
-** memory, sizes or strides: tli_may_reshape then fails in the name of `op`. */
+/* A finalizer, or a hook that packs saved tensors, may run while an operator runs in the
+** calling thread. Such code runs between a call with true and a call with that call's result.
+** The operator continues with sizes that it has already read, so meanwhile no tensor may get
+** other memory, sizes or strides: tli_may_reshape then fails, naming `op`. */
 bool tli_set_amid(bool amid);
 bool tli_may_reshape(const char *op) TL_MUSTCHECK;
-/* Where the running call was made, "script.lua:12", a string that stays for good;
-** set by the binding, NULL without one. */
+/* Returns where the running call was made, as "script.lua:12", a static string; set by the
+** binding, or NULL. */
 extern const char *(*_Atomic tli_call_site)(void);
-/* Says that the running call waits for a device; set by the binding, NULL without one. */
+/* Reports that the running call waits for a device; set by the binding, or NULL. */
 extern void (*_Atomic tli_warn_wait)(tl_Device device);
-/* While an operator calls others: a fault in what those are given is one in this
-** argument, a static string, of the running operator. NULL: no longer. Returns what
-** was set before. */
+/* Used by an operator that calls other operators: faults in their data are reported for this
+** argument, a static string, of the running operator, until it is set to NULL. Returns the
+** previous value. */
 const char *tli_set_blamed(const char *argument);
-/* The CPU reports a fault at once, when operator and site are known anyway. */
+/* The CPU reports a fault immediately, while operator and site are known; a device reports it
+** later and needs a copy of them. */
 tlk_Blame tli_blame_late(const char *op, const char *argument);
 static inline tlk_Blame tli_blame(tl_Device device, const char *op, const char *argument) {
   return device.type == TL_CPU ? (tlk_Blame){op, argument, NULL} : tli_blame_late(op, argument);

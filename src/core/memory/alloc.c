@@ -1,19 +1,17 @@
 /*
 ** alloc.c - the caching allocator.
 **
-** Every request is rounded up to a size class, four per doubling. Blocks up
-** to SMALL_MAX are cut from slabs and pass through per-thread magazines, so
-** that the common pair of allocate and free takes no lock. Larger blocks lie
-** in one locked cache under their class; past CACHE_MAX bytes those that have
-** waited longest go back to the system.
+** Every request is rounded up to a size class, four per doubling. Blocks up to SMALL_MAX are
+** cut from slabs and pass through per-thread magazines, so that the common pair of allocate and
+** free takes no lock. Larger blocks are in one locked cache by class; when it exceeds CACHE_MAX
+** bytes, the oldest blocks are returned to the system.
 **
-** Invariant: held = used + cached. `held` counts what came from the system
-** and changes under the lock; `used` is the sum of one counter per thread,
-** each written by its thread alone (a block freed by another thread than the
-** one that got it makes one counter go down that another has raised).
+** Invariant: held = used + cached. `held` counts bytes from the system and changes under the
+** lock. `used` is the sum of one counter for each thread, which only that thread writes: if one
+** thread frees another's block, its counter decreases and the other's stays.
 **
-** Sanitizer and debug builds take every block straight from the system, so
-** that a use after free or past the end shows.
+** Sanitizer and debug builds take every block directly from the system, so that uses after free
+** or past the end are detected.
 */
 #include "core/memory/alloc.h"
 
@@ -31,7 +29,7 @@
 #define CACHING 1
 #endif
 
-/* No address space of today holds more; keeps the arithmetic from overflow. */
+/* No present address space is larger; prevents arithmetic overflow. */
 #define REQUEST_MAX ((size_t)1 << (sizeof(size_t) > 4 ? 46 : 31))
 
 #define SMALL_MAX 4096
@@ -40,75 +38,76 @@
 #define SLAB_BYTES ((size_t)64 << 10)
 #define SLAB_HEADER 64
 #define CACHE_MAX ((int64_t)128 << 20)
-/* From here on a block has pages of its own. */
+/* Blocks of at least this size have pages of their own. */
 #define PAGES_MIN ((size_t)2 << 20)
 
-/* A free small block. A chain is a list of them that changes hands as one;
-** `chain` counts in its first block only. */
+/* A free small block. A chain is a list of blocks that is moved as a whole; only its first
+** block's `chain` counts. */
 typedef struct Block {
   struct Block *next;
-  struct Block *chain; /* the next chain in the pool */
+  struct Block *chain; /* next chain in the pool */
 } Block;
 
-/* What a thread keeps of one class: two chains of at most `batch` blocks.
-** Blocks come from and go to `now`; `spare` is empty or full, so that a thread
-** that wavers around the brim does not visit the pool each time. */
+/* A thread's blocks of one class: two chains of at most `batch` blocks. Blocks come from and go
+** to `now`; `spare` is empty or full, so a thread that alternates at the limit does not visit
+** the pool each time. */
 typedef struct Magazine {
   Block *now;
   Block *spare;
-  uint32_t count; /* blocks in `now`, or more: chains of ended threads are short */
+  /* number of blocks in `now`; an upper bound, since chains of ended threads are short */
+  uint32_t count;
   uint32_t batch;
   int64_t size;
 } Magazine;
 
 typedef struct Thread {
   struct Thread *prev, *next; /* in pool.threads */
-  _Atomic int64_t used;       /* written by its thread only */
+  _Atomic int64_t used;       /* written only by its thread */
   int64_t calls;
-  int64_t fail_from; /* calls from this one on fail; INT64_MAX: none */
+  int64_t fail_from; /* calls fail from this one on; INT64_MAX: none */
   int64_t fail_to;   /* up to this one */
   Magazine small[SMALL_CLASSES];
 } Thread;
 
-/* Heads a slab, which is aligned to its size: a block knows its slab. */
+/* The header of a slab, whose alignment is its size, so that a block's address gives its slab. */
 typedef struct Slab {
   struct Slab *next; /* of the same class */
   uint32_t total;    /* blocks that fit */
   uint32_t cut;      /* blocks that have been handed out at least once */
-  uint32_t idle;     /* while trimming: blocks found free */
+  uint32_t idle;     /* blocks found free while trimming */
 } Slab;
 
-/* Heads a larger block that waits in the cache. */
+/* The header of a larger block in the cache. */
 typedef struct Cached {
-  struct Cached *prev, *next;   /* in its class; newest first */
-  struct Cached *newer, *older; /* among all */
+  struct Cached *prev, *next;   /* in its class, newest first */
+  struct Cached *newer, *older; /* in the list of all blocks */
   int cls;
 } Cached;
 
 static struct {
-  tli_Mutex lock; /* guards all of it */
+  tli_Mutex lock; /* guards all fields */
   Thread *threads;
-  int64_t gone; /* used bytes, as counted by threads that have ended */
+  int64_t gone; /* the counters of threads that have ended */
   int64_t held; /* bytes from the system */
-  int64_t peak; /* the most that was used, but for what magazines hold */
+  int64_t peak; /* the maximum of `used`, without blocks in magazines */
   Block *chains[SMALL_CLASSES];
-  Slab *slabs[SMALL_CLASSES]; /* the first is the one being cut */
+  Slab *slabs[SMALL_CLASSES]; /* the first one is being cut */
   Cached *large[CLASSES];
   Cached *newest, *oldest;
   int64_t large_bytes; /* in the cache */
 } pool = {.lock = TLI_MUTEX_INIT};
 TLI_FORK_SAFE(pool.lock)
 
-static _Atomic int64_t limit; /* 0: none */
+static _Atomic int64_t limit; /* 0: no limit */
 
 static tli_Once once = TLI_ONCE_INIT;
-static tli_Key key; /* its destructor tells of a thread's end */
+static tli_Key key; /* its destructor runs when a thread ends */
 static bool have_key;
 static _Thread_local Thread *self;
 
 /* ---- size classes ---- */
 
-/* Steps of 16 to 64, of 64 to 256, then four per doubling. */
+/* Classes have steps of 16 up to 64, of 64 up to 256, then four per doubling. */
 static inline int class_of(size_t bytes) {
   size_t last = bytes - (bytes != 0);
   if (bytes <= 64) return (int)(last >> 4);
@@ -124,8 +123,8 @@ static size_t class_size(int cls) {
   return (size_t)(5 + (step & 3)) << (6 + (step >> 2));
 }
 
-/* Blocks in a chain: enough to make the lock rare, not so many that idle
-** threads hoard. */
+/* Returns the blocks of a chain: enough to make locking rare, but not so many that idle threads
+** hoard them. */
 static uint32_t class_batch(int cls) {
   size_t n = 8192 / class_size(cls);
   return (uint32_t)(n > 64 ? 64 : n < 8 ? 8 : n);
@@ -138,7 +137,7 @@ static inline void count_used(Thread *thread, int64_t bytes) {
   atomic_store_explicit(&thread->used, used + bytes, memory_order_relaxed);
 }
 
-/* Lock held. */
+/* Called with the lock held. */
 static int64_t used_bytes(void) {
   int64_t used = pool.gone;
   for (Thread *t = pool.threads; t; t = t->next)
@@ -146,14 +145,14 @@ static int64_t used_bytes(void) {
   return used;
 }
 
-/* Lock held. */
+/* Called with the lock held. */
 static void give_chain(int cls, Block *chain) {
   if (chain == NULL) return;
   chain->chain = pool.chains[cls];
   pool.chains[cls] = chain;
 }
 
-/* Lock held. */
+/* Called with the lock held. */
 static void give_magazines(Thread *thread) {
   for (int cls = 0; cls < SMALL_CLASSES; cls++) {
     Magazine *m = &thread->small[cls];
@@ -206,13 +205,13 @@ static Thread *thread_new(void) {
 
 static inline Thread *thread_get(void) { return self ? self : thread_new(); }
 
-/* Lock held. */
+/* Called with the lock held. */
 static bool over_limit(int64_t more) {
   int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
   return most > 0 && used_bytes() + more > most;
 }
 
-/* Lock held, with these more in use now. */
+/* Called with the lock held, when `more` bytes are about to be used. */
 static void note_peak(int64_t more) {
   int64_t used = used_bytes() + more;
   if (used > pool.peak) pool.peak = used;
@@ -239,7 +238,7 @@ static inline Slab *slab_of(Block *block) {
   return (Slab *)((uintptr_t)block & ~(uintptr_t)(SLAB_BYTES - 1));
 }
 
-/* Lock held. */
+/* Called with the lock held. */
 static Slab *slab_new(int cls) {
   Slab *slab = tli_memory_get(SLAB_BYTES, SLAB_BYTES);
   if (slab == NULL) return NULL;
@@ -250,7 +249,7 @@ static Slab *slab_new(int cls) {
   return slab;
 }
 
-/* Lock held. Makes a chain of blocks that were never used. */
+/* Makes a chain of blocks that were never used. Called with the lock held. */
 static Block *cut_chain(int cls, uint32_t batch) {
   Slab *slab = pool.slabs[cls];
   if (slab == NULL || slab->cut == slab->total) slab = slab_new(cls);
@@ -287,7 +286,7 @@ static void *small_refill(Magazine *m, int cls, bool *refused) {
   return block;
 }
 
-/* The topmost block of a magazine that has one. */
+/* Takes the first block of a magazine that is not empty. */
 static inline void *pop(Thread *thread, Magazine *m) {
   Block *block = m->now;
   m->now = block->next;
@@ -311,7 +310,7 @@ static void *small_get(Thread *thread, int cls, bool *refused) {
   return block;
 }
 
-/* What nearly all calls come to; NULL, or false, where there is more to do. */
+/* Handle nearly all calls; return NULL, or false, if the slow path is needed. */
 static inline void *quick_get(size_t bytes) {
   Thread *thread = self;
   if (thread == NULL || bytes > SMALL_MAX || thread->calls + 1 >= thread->fail_from) return NULL;
@@ -330,7 +329,7 @@ static inline bool quick_put(void *block, size_t bytes) {
   return true;
 }
 
-/* `now` is full: it becomes the spare, an earlier spare goes to the pool. */
+/* `now` is full: makes it the spare, and gives an earlier spare to the pool. */
 static void small_spill(Magazine *m, int cls) {
   if (m->spare) {
     tli_mutex_lock(&pool.lock);
@@ -348,8 +347,8 @@ static void small_put(Thread *thread, int cls, Block *block) {
   push(thread, m, block);
 }
 
-/* Lock held. Gives back the slabs of a class that have no block in use or in
-** a magazine, and chains what is left anew. */
+/* Releases slabs of a class without blocks in use or in a magazine, and rebuilds the chains of
+** the others. Called with the lock held. */
 static void small_trim(int cls) {
   Block *chains = pool.chains[cls];
   for (Block *c = chains; c; c = c->chain)
@@ -392,7 +391,7 @@ static void small_trim(int cls) {
 
 /* ---- larger blocks ---- */
 
-/* Lock held. */
+/* Called with the lock held. */
 static void cache_remove(Cached *c) {
   if (c->prev)
     c->prev->next = c->next;
@@ -410,7 +409,7 @@ static void cache_remove(Cached *c) {
   pool.large_bytes -= (int64_t)class_size(c->cls);
 }
 
-/* Lock held. */
+/* Called with the lock held. */
 static void cache_insert(Cached *c, int cls) {
   *c = (Cached){.cls = cls, .next = pool.large[cls], .older = pool.newest};
   if (c->next) c->next->prev = c;
@@ -423,8 +422,8 @@ static void cache_insert(Cached *c, int cls) {
   pool.large_bytes += (int64_t)class_size(cls);
 }
 
-/* Lock held. Takes the oldest blocks out until `most` bytes are left; they
-** are linked through `older`, for cache_drop without the lock. */
+/* Removes the oldest blocks until `most` bytes are left. They are linked through `older`, so
+** that cache_drop can free them without the lock. Called with the lock held. */
 static Cached *cache_shrink(int64_t most) {
   Cached *out = NULL;
   while (pool.oldest && pool.large_bytes > most) {
@@ -471,7 +470,8 @@ static void *large_get(Thread *thread, int cls, bool *refused) {
   return block;
 }
 
-/* Lock held. With a limit on used bytes the cache keeps within it as well. */
+/* Returns the limit of the cache, which includes the limit on used bytes. Called with the lock
+** held. */
 static int64_t cache_most(void) {
   int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
   if (most == 0) return CACHE_MAX;
@@ -491,7 +491,7 @@ static void large_put(Thread *thread, int cls, void *block) {
   cache_drop(out);
 }
 
-/* A thread that could not even get its own record gives the block away. */
+/* Frees a block in a thread that could not allocate its own record. */
 static void small_put_alone(int cls, Block *block) {
   tli_mutex_lock(&pool.lock);
   pool.gone -= (int64_t)class_size(cls);
@@ -500,7 +500,7 @@ static void small_put_alone(int cls, Block *block) {
   tli_mutex_unlock(&pool.lock);
 }
 
-/* ---- both ---- */
+/* ---- blocks of any size ---- */
 
 static void *block_get(Thread *thread, size_t bytes, bool *refused) {
   if (bytes <= SMALL_MAX) return small_get(thread, class_of(bytes), refused);
@@ -526,7 +526,7 @@ void tl_memory_trim(void) {
   cache_drop(out);
 }
 
-#else /* straight from the system, to the byte */
+#else /* takes exact sizes directly from the system */
 
 static void *quick_get(size_t bytes) {
   (void)bytes;
@@ -571,7 +571,7 @@ void tl_memory_trim(void) {}
 
 /* ---- the interface ---- */
 
-/* "1.5 GB" */
+/* Formats bytes as "1.5 GB". */
 static const char *readable(double bytes, char out[32]) {
   static const char *const unit[] = {"bytes", "KB", "MB", "GB", "TB"};
   int u = 0;

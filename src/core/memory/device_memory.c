@@ -11,7 +11,8 @@
 bool (*_Atomic tli_collect_garbage)(bool lacking);
 
 static _Atomic int64_t ooms[TL_NDEVICETYPES][TL_MAX_DEVICES];
-static _Thread_local uint64_t exhausted; /* the number of the failure, see tli_error_number */
+/* number of this thread's last failure, see tli_error_number */
+static _Thread_local uint64_t exhausted;
 
 int64_t tli_device_ooms(tl_Device device) { return ooms[device.type][device.index]; }
 
@@ -19,7 +20,7 @@ void tli_device_reset_ooms(tl_Device device) { ooms[device.type][device.index] =
 
 bool tli_device_exhausted(void) { return exhausted && exhausted == tli_error_number(); }
 
-/* "12.00 MB"; one of the few texts that a thread has at hand. */
+/* Formats bytes as "12.00 MB", in one of a few buffers of the thread. */
 static const char *size_str(int64_t bytes) {
   static _Thread_local char texts[8][32];
   static _Thread_local int next;

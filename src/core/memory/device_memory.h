@@ -9,15 +9,15 @@
 
 #include "tlua.h"
 
-/* A device's memory for the current stream. Where there is none even after the collector
-** has worked, NULL with TL_EMEM and the figures. */
+/* Allocates a device's memory for the current stream. If memory is exhausted even after garbage
+** collection, returns NULL with TL_EMEM and the statistics. */
 void *tli_device_alloc(tl_Device device, int64_t bytes);
-/* Has garbage that may hold tensors collected, in the midst of the calling thread's operator;
-** false if that is not possible now. Where memory is `lacking`, all that is cached is given
-** back as well; else a heap that is too large to be searched often is searched in part. Set by
-** the binding; NULL without one. */
+/* Collects garbage that may hold tensors while the calling thread runs an operator; returns
+** false if that is impossible now. If memory is `lacking`, caches are released as well;
+** otherwise a large heap is collected only in part. Set by the binding; may be NULL. */
 extern bool (*_Atomic tli_collect_garbage)(bool lacking);
-/* Whether this thread's last failure came after that: trying again is of no use. */
+/* Whether this thread's last failure came after such an attempt, so that trying again is
+** futile. */
 bool tli_device_exhausted(void);
 /* How often tli_device_alloc has failed. */
 int64_t tli_device_ooms(tl_Device device);

@@ -1,6 +1,6 @@
 /*
-** pinned.c - see pinned.h. Memory that a copy still needs is in a list with the
-** event that follows the copy; the list holds a reference of its own.
+** pinned.c - implements pinned.h. Memory that a pending copy uses is in a list with the event
+** recorded after the copy; the list holds a reference.
 */
 #include "core/memory/pinned.h"
 
@@ -15,7 +15,7 @@
 
 enum { SMALLEST = 9, LARGEST = 62 }; /* sizes as powers of two */
 
-/* In the first bytes of a block that is kept. */
+/* Stored at the beginning of a free block. */
 typedef struct Kept {
   struct Kept *next;
 } Kept;
@@ -25,7 +25,7 @@ typedef struct Cache {
   tli_PinnedStats stats;
 } Cache;
 
-static tli_Mutex lock = TLI_MUTEX_INIT; /* of all that follows */
+static tli_Mutex lock = TLI_MUTEX_INIT; /* guards everything below */
 TLI_FORK_SAFE(lock)
 static Cache caches[TL_NDEVICETYPES]; /* guarded */
 
@@ -62,7 +62,7 @@ void tli_pinned_trim(tl_DeviceType type) {
   Cache *cache = &caches[type];
   Kept *all[LARGEST + 1];
   const tl_Backend *backend = tli_backend((tl_Device){(int8_t)type, 0});
-  if (backend == NULL) return; /* then there is nothing */
+  if (backend == NULL) return; /* without a device there are no blocks */
   tli_mutex_lock(&lock);
   memcpy(all, cache->blocks, sizeof all);
   memset(cache->blocks, 0, sizeof all);
@@ -173,7 +173,7 @@ tl_Tensor *tli_pinned_empty(tl_DeviceType type, tl_DType dtype, int ndim, const 
 
 bool tli_is_pinned(const tl_Tensor *t) { return t->storage->release == release; }
 
-/* ---- copies on their way --------------------------------------------------------- */
+/* ---- pending copies ------------------------------------------------------------------ */
 
 typedef struct Use {
   struct Use *next;

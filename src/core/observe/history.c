@@ -12,10 +12,10 @@
 #include "core/platform/platform.h"
 #include "core/tensor/tensor.h"
 
-#define NBUCKETS 1024  /* of stacks */
-#define MOST_TEXT 4096 /* bytes of a stack */
+#define NBUCKETS 1024  /* of the table of stacks */
+#define MOST_TEXT 4096 /* the most bytes of a stack */
 
-/* Who asked for a block. */
+/* The stack that allocated a block. */
 typedef struct Owner {
   const void *key;  /* the block */
   tli_Stack *stack; /* owned */
@@ -29,9 +29,9 @@ typedef struct Owner {
 
 typedef struct Record {
   tli_Recording how;
-  tli_MemoryEvent *events; /* owned ring */
+  tli_MemoryEvent *events; /* owned ring buffer */
   int64_t room, n, first;
-  tli_Stack *stacks[NBUCKETS]; /* owned, besides those who use them */
+  tli_Stack *stacks[NBUCKETS]; /* owned, besides the references of events */
   owners_Map owners;
 } Record;
 
@@ -60,7 +60,7 @@ static uint64_t hash_of(const char *text, size_t size) {
   return hash;
 }
 
-/* The one stack of that content: a new reference, or NULL. */
+/* Returns a new reference to the only stack with that text, or NULL. */
 static tli_Stack *intern(Record *r, const char *text, size_t size) {
   uint64_t hash = hash_of(text, size);
   tli_Stack **bucket = &r->stacks[hash % NBUCKETS];
@@ -83,7 +83,7 @@ static bool wants_stack(const Record *r, tl_MemoryAction action) {
   return alloc ? r->how.alloc_stacks : r->how.other_stacks;
 }
 
-/* ---- owners ------------------------------------------------------------------------ */
+/* ---- allocated blocks ------------------------------------------------------------------ */
 
 static void forget_owner(Record *r, const void *data) {
   Owner *owner = owners_find(&r->owners, data);
@@ -112,7 +112,7 @@ static void put(Record *r, const tli_MemoryEvent *event) {
   r->n++;
 }
 
-/* Doubles the ring as long as it may; it is not full of its limit then. */
+/* Doubles the ring buffer unless it has reached its limit. */
 static void grow_events(Record *r) {
   if (r->n < r->room || r->room >= r->how.most) return;
   int64_t room = r->room ? 2 * r->room : 1024;
@@ -148,7 +148,7 @@ void tli_memory_event(tl_Device device, tl_MemoryAction action, const void *data
   tli_mutex_unlock(&lock);
 }
 
-/* ---- for those who look ------------------------------------------------------------ */
+/* ---- reading the history ----------------------------------------------------------------- */
 
 static void clear(Record *r) {
   for (; r->n > 0; r->n--, r->first = (r->first + 1) % r->room)

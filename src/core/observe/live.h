@@ -1,21 +1,21 @@
 /*
-** live.h - which storages are alive, and which line and operator made them, while somebody
-** wants to know; see torch.memory_snapshot. Of all threads.
+** live.h - the storages that exist, with the line and the operator that created each, while
+** recording is on; see torch.memory_snapshot. It covers all threads.
 */
 #ifndef TLI_LIVE_H
 #define TLI_LIVE_H
 
 #include "core/tensor/tensor.h"
 
-/* From now on, having forgotten what was noted before; or no more. */
+/* Turns recording on, which drops earlier records, or off. */
 void tli_live_record(bool on);
 bool tli_live_recording(void);
 
-/* As the engine tells it while tli_profiling(). */
+/* Called by the engine while tli_profiling(). */
 void tli_live_note(const tl_Storage *storage, bool freed);
 void tli_live_dtype(const tl_Storage *storage, tl_DType dtype);
 
-/* Storages of one size that one line has made. */
+/* Storages of one size that one line has created. */
 typedef struct tli_LiveGroup {
   const char *site, *op; /* static; NULL: unknown */
   tl_Device device;
@@ -24,12 +24,12 @@ typedef struct tli_LiveGroup {
   int64_t count;
 } tli_LiveGroup;
 
-/* All of them, those of the most bytes first; *n how many. NULL, with a message, if there is
-** no memory; else to be given to tli_live_free. */
+/* Returns all groups, those with the most bytes first, and their number in *n. Returns NULL
+** with a message if memory is exhausted; tli_live_free frees the result. */
 tli_LiveGroup *tli_live_groups(int64_t *n) TL_MUSTCHECK;
 void tli_live_free(tli_LiveGroup *groups);
 
-/* Writes the first groups in words, for messages; "" if nothing is recorded. */
+/* Describes the largest groups for messages; "" if recording is off. */
 void tli_live_head(char *text, size_t size);
 
 #endif

@@ -1,10 +1,10 @@
 /*
-** profile.c - see profile.h. Events lie in chunks that never move; texts (names, shapes,
-** stacks) are kept once for each content, and events have their numbers. The open spans of
-** a thread are a chain by `parent`.
+** profile.c - implements profile.h. Events are stored in chunks that never move. Each distinct
+** text (name, shapes, stack) is stored once, and events refer to it by number. The open spans
+** of a thread are linked by `parent`.
 **
-** A guest's record is a session of the same kind; what it hands over is appended, under
-** the invitation's lock, to a third one, which the host appends to its own when it stops.
+** A guest thread records into its own tli_Profile. When it leaves, that is appended, under the
+** invitation's lock, to a third one, which the host appends to its own when it stops.
 */
 #include "core/observe/profile.h"
 
@@ -20,10 +20,10 @@
 #include "core/platform/platform.h"
 
 #define CHUNK 8192        /* entries */
-#define MOST_TEXT 4096    /* bytes of a stack */
-#define MOST_FRAMES 96    /* that tell stacks apart */
-#define CACHED_LEAST 4096 /* bytes of a storage */
-#define CACHE 1024        /* names by address; a power of two */
+#define MOST_TEXT 4096    /* the most bytes of a stack */
+#define MOST_FRAMES 96    /* the most frames that distinguish stacks */
+#define CACHED_LEAST 4096 /* bytes of a storage above which the cache is always queried */
+#define CACHE 1024        /* entries of the cache of names by address; a power of two */
 
 const char *const tli_span_kinds[TLI_NSPANS + 1] = {"operator",  "backward", "user",      "module",
                                                     "collector", "data",     "optimizer", "step",
@@ -31,7 +31,7 @@ const char *const tli_span_kinds[TLI_NSPANS + 1] = {"operator",  "backward", "us
 
 atomic_int tli_profiles;
 
-/* A list that grows by chunks. */
+/* An array that grows by chunks. */
 typedef struct List {
   size_t item;
   int64_t n;
@@ -43,10 +43,10 @@ typedef struct Text {
   uint64_t hash;
   size_t size;
   char *text;       /* owned, ended by '\0' */
-  int32_t in_words; /* of a stack's frames: the text of it; -1: none yet */
+  int32_t in_words; /* for a stack's frames: number of its text; -1: none yet */
 } Text;
 
-/* A span's work on a device, between two of its events. */
+/* A span's work on a device, between two events. */
 typedef struct DeviceSpan {
   int32_t event;
   tl_Device device;
@@ -57,25 +57,27 @@ typedef struct DeviceSpan {
 struct tli_Invitation {
   atomic_int refs;
   tli_Mutex lock;
-  tli_Profile *gathered; /* guarded, owned: what guests have handed over; NULL: it is over */
+  tli_Profile *gathered; /* guarded, owned: data of guests; NULL: the session has ended */
 };
 
 struct tli_Profile {
   tli_ProfileOptions options;
-  tli_Invitation *invitation; /* owned reference; NULL: of what was gathered */
+  tli_Invitation *invitation; /* owned reference; NULL: it collects data of guests */
   bool guest;
   uint64_t serial;
   bool active;
   int32_t top;   /* the innermost open event; -1: none */
   int64_t begin; /* tli_now_ns */
   int64_t began, end, dropped, bytes;
-  List events, memory, texts, devices, threads; /* threads: names, texts; the first is its own */
-  int32_t *places; /* owned: texts by hash, open addressing; -1: free */
+  /* threads: numbers of their names; the first is its own */
+  List events, memory, texts, devices, threads;
+  int32_t *places; /* owned: hash table of texts; open addressing, -1: empty */
   int64_t nplaces;
-  bool watches[TL_NDEVICETYPES];                   /* is told of what these devices run */
-  tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES]; /* owned; when the session began there */
+  bool watches[TL_NDEVICETYPES]; /* whether it receives the activities of these devices */
+  /* owned; the beginning of the session on each device */
+  tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES];
   int64_t zero_at[TL_NDEVICETYPES][TL_MAX_DEVICES];
-  int64_t cached[TL_NDEVICETYPES][TL_MAX_DEVICES]; /* bytes, when last looked */
+  int64_t cached[TL_NDEVICETYPES][TL_MAX_DEVICES]; /* cached bytes at the last query */
   struct {
     const char *name;
     int32_t id;
@@ -85,7 +87,7 @@ struct tli_Profile {
 static _Thread_local tli_Profile *mine; /* borrowed */
 static _Atomic uint64_t next_serial = 1;
 
-/* ---- memory of its own ------------------------------------------------------------- */
+/* ---- memory outside of the allocator ---------------------------------------------------- */
 
 static void *get(tli_Profile *p, size_t bytes) {
   void *block = tli_memory_get(16, bytes);
@@ -112,7 +114,7 @@ static bool grow_chunks(tli_Profile *p, List *l) {
   return true;
 }
 
-/* Room for one more; NULL if there is none. */
+/* Makes room for one more item; returns NULL if memory is exhausted. */
 static void *push(tli_Profile *p, List *l) {
   if (l->n == INT32_MAX) return NULL;
   if (l->n == l->nchunks * CHUNK) {
@@ -171,7 +173,7 @@ static bool grow_places(tli_Profile *p) {
   return true;
 }
 
-/* The number of a text; -1 where there is no memory. */
+/* Returns the number of a text; -1 if memory is exhausted. */
 static int32_t intern(tli_Profile *p, const char *text, size_t size) {
   if (!grow_places(p)) return -1;
   uint64_t hash = hash_of(text, size);
@@ -189,8 +191,8 @@ static int32_t intern(tli_Profile *p, const char *text, size_t size) {
   return *place = (int32_t)(p->texts.n - 1);
 }
 
-/* The same for a name, which is mostly a constant: the text is compared, since another one
-** may lie at the address by now. */
+/* The same for a name, which is usually a constant. It compares the text as well, since the
+** address may have been reused. */
 static int32_t name_of(tli_Profile *p, const char *name) {
   size_t slot = (uintptr_t)name / 4 & (CACHE - 1);
   if (p->cache[slot].name == name) {
@@ -220,8 +222,8 @@ static int32_t shapes_of(tli_Profile *p, const tli_SpanInput *inputs, int n) {
   return intern(p, (char *)all, sizeof *all * (size_t)used);
 }
 
-/* What tells two stacks apart: numbers of texts for the operator and each line's source, its
-** line, and the line where its function begins. */
+/* Computes the key of a stack: numbers of texts for the operator and, for each frame, its
+** source, its line, and the line where its function begins. */
 static int32_t frames_of(tli_Profile *p, int32_t *key) {
   tli_Frame frames[MOST_FRAMES];
   int (*call_frames)(tli_Frame *, int) = atomic_load(&tli_call_frames);
@@ -236,7 +238,7 @@ static int32_t frames_of(tli_Profile *p, int32_t *key) {
   return used;
 }
 
-/* Words are only found for frames that are seen for the first time. */
+/* Formats a stack only if its frames are new. */
 static int32_t stack_of(tli_Profile *p) {
   int32_t key[1 + 3 * MOST_FRAMES];
   int32_t frames = intern(p, (char *)key, sizeof *key * (size_t)frames_of(p, key));
@@ -260,7 +262,7 @@ static tl_Event *record_event(tl_Device device, tl_Stream *stream) {
   return event;
 }
 
-/* The device where a span with these inputs works; the CPU: none that has a clock. */
+/* Returns the device on which a span with these inputs works; the CPU if none has a clock. */
 static tl_Device device_of(const tli_SpanInput *inputs, int n) {
   for (int i = 0; i < n; i++)
     for (int64_t k = 0; k < inputs[i].n; k++)
@@ -275,10 +277,10 @@ static void watch_device(tli_Profile *p, tl_Device device);
 static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
   tl_Stream *stream = tli_stream(device);
   const tl_DeviceApi *api = tli_backend(device)->device;
-  if (api->capture(stream) != 0) return; /* recorded, not run */
+  if (api->capture(stream) != 0) return; /* the work is recorded, not run */
   tl_Event **zero = &p->zero[device.type][device.index];
   if (*zero == NULL) {
-    /* Nothing is in front of it, so it is when the host says. */
+    /* The stream is empty, so the event has the host's present time. */
     if (!api->stream_sync(stream) || (*zero = record_event(device, stream)) == NULL) return;
     p->zero_at[device.type][device.index] = tli_now_ns() - p->begin;
     watch_device(p, device);
@@ -286,7 +288,8 @@ static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
   DeviceSpan *s = push(p, &p->devices);
   if (s == NULL) return;
   *s = (DeviceSpan){event, device, stream, record_event(device, stream), NULL};
-  ((tli_ProfileEvent *)at(&p->events, event))->device_time = p->devices.n; /* until it ends */
+  /* temporarily the index of its device span */
+  ((tli_ProfileEvent *)at(&p->events, event))->device_time = p->devices.n;
 }
 
 static void end_on_device(tli_Profile *p, tli_ProfileEvent *e) {
@@ -296,7 +299,7 @@ static void end_on_device(tli_Profile *p, tli_ProfileEvent *e) {
   s->end = record_event(s->device, s->stream);
 }
 
-/* When each span's work ran. */
+/* Reads the times of each span's work on devices. */
 static bool read_devices(tli_Profile *p) {
   bool ok = true;
   for (int64_t i = 0; i < p->devices.n; i++) {
@@ -355,7 +358,7 @@ tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput 
   return (tli_Span){p->serial, p->top};
 }
 
-/* Ends the innermost one. */
+/* Ends the innermost span. */
 static void close_top(tli_Profile *p, int64_t now) {
   tli_ProfileEvent *e = event_at(p, p->top);
   e->duration = now - e->begin;
@@ -375,7 +378,8 @@ void tli_span_close(tli_Span span, double flops) {
   int64_t now = tli_now_ns() - p->begin;
   tli_ProfileEvent *e = event_at(p, span.event);
   while (p->top != span.event) close_top(p, now);
-  if (flops > 1.001 * (double)e->inner_flops) e->flops = flops; /* which NaN, of no rows, is not */
+  /* false for NaN, which formulas return for empty inputs */
+  if (flops > 1.001 * (double)e->inner_flops) e->flops = flops;
   close_top(p, now);
 }
 
@@ -394,7 +398,7 @@ static int64_t cached_bytes(tl_Device device) {
   return s.reserved_bytes[TL_POOL_ALL].current - s.allocated_bytes[TL_POOL_ALL].current;
 }
 
-/* Small storages hardly change it, so it is looked at for few of them. */
+/* Small storages rarely change it, so it is queried for only a few of them. */
 static int64_t cached_on(tli_Profile *p, const tl_Storage *s) {
   int64_t *known = &p->cached[s->device.type][s->device.index];
   if (s->bytes >= CACHED_LEAST || p->memory.n % 64 == 1) *known = cached_bytes(s->device);
@@ -438,7 +442,7 @@ void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category) {
 
 /* ---- records ----------------------------------------------------------------------- */
 
-/* `thread` NULL: it has none of its own. */
+/* `thread` NULL: it has no thread of its own. */
 static tli_Profile *record_new(const tli_ProfileOptions *options, const char *thread) {
   tli_Profile *p = tli_memory_get(16, sizeof *p);
   if (p == NULL) return NULL;
@@ -460,7 +464,7 @@ static int32_t thread_at(const tli_Profile *p, int64_t i) {
   return *(const int32_t *)at(&p->threads, i);
 }
 
-/* The number of the thread with that name, which is a text of p; -1 where there is no memory. */
+/* Returns the number of the thread with that name, a text of p; -1 if memory is exhausted. */
 static int32_t thread_of(tli_Profile *p, int32_t name) {
   for (int64_t i = 1; i < p->threads.n; i++)
     if (thread_at(p, i) == name) return (int32_t)i;
@@ -503,7 +507,7 @@ static void append_memory(tli_Profile *p, const tli_Profile *from, int32_t first
   }
 }
 
-/* Appends what another record has, as of threads that are not p's own. */
+/* Appends another record, as data of other threads than p's own. */
 static void append(tli_Profile *p, const tli_Profile *from) {
   int32_t first = (int32_t)p->events.n;
   int64_t n = from->texts.n + from->threads.n;
@@ -552,7 +556,7 @@ void tli_invitation_release(tli_Invitation *v) {
   put(v);
 }
 
-/* What guests have handed over, owned; from now on nothing more is taken. */
+/* Returns the guests' data, owned; later data is dropped. */
 static tli_Profile *invitation_end(tli_Invitation *v) {
   tli_mutex_lock(&v->lock);
   tli_Profile *gathered = v->gathered;
@@ -578,7 +582,7 @@ void tli_profile_join(tli_Invitation *v, const char *thread) {
     begin = v->gathered->begin;
   }
   tli_mutex_unlock(&v->lock);
-  options.devices = false; /* whose events would have to be waited for */
+  options.devices = false; /* their events would require waiting */
   tli_Profile *p = open ? record_new(&options, thread) : NULL;
   if (p == NULL) return;
   atomic_fetch_add(&v->refs, 1);
@@ -627,13 +631,14 @@ void tli_profile_add(tli_Invitation *v, const char *thread, tli_SpanKind kind, c
   tli_mutex_unlock(&v->lock);
 }
 
-/* ---- what devices tell ------------------------------------------------------------- */
+/* ---- activities of devices ---------------------------------------------------------------- */
 
-/* One session at a time is told. */
+/* One session at a time receives them. */
 static tli_Mutex telling = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(telling)
-static tli_Invitation *watcher;              /* guarded, owned reference; NULL: nobody */
-static int64_t clock_ahead[TL_NDEVICETYPES]; /* guarded: ns of tli_now_ns before a device's clock */
+static tli_Invitation *watcher; /* guarded, owned reference; NULL: none */
+/* guarded: tli_now_ns minus the device's clock, in ns */
+static int64_t clock_ahead[TL_NDEVICETYPES];
 
 static void note_activity(const tl_Activity *a) {
   char stream[48];
@@ -708,8 +713,8 @@ static int by_time(const void *a, const void *b) {
   return x->at < y->at ? -1 : 1;
 }
 
-/* Puts what several threads did in the order in which it was done. Without memory for it, what
-** lies behind `own` is left out. */
+/* Sorts the memory events of several threads by time. If there is no memory for that, drops
+** those after index `own`. */
 static void sort_memory(tli_Profile *p, int64_t own) {
   int64_t n = p->memory.n;
   size_t bytes = (size_t)n * (sizeof(Moment) + sizeof(tli_ProfileMemory));
@@ -751,7 +756,7 @@ bool tli_profile_stop(tli_Profile *p) {
 bool tli_profile_active(const tli_Profile *p) { return p->active; }
 
 void tli_profile_free(tli_Profile *p) {
-  if (p == NULL || p->active) return; /* of another thread, which still records */
+  if (p == NULL || p->active) return; /* another thread is still recording */
   for (int64_t i = 0; i < p->texts.n; i++) put(((Text *)at(&p->texts, i))->text);
   list_free(&p->events);
   list_free(&p->memory);

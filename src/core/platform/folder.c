@@ -1,5 +1,5 @@
 /*
-** folder.c - see folder.h.
+** folder.c - implements folder.h.
 */
 #include "core/platform/folder.h"
 
@@ -38,8 +38,8 @@ char *tli_folder_list(const char *path, size_t *bytes) {
   return NULL;
 }
 
-/* Makes the folders that the one at `path`, which may be changed, lies in. What cannot
-** be made is told by what comes after it. */
+/* Creates the parent folders of `path`, which is changed temporarily. Failures are reported by
+** the operation that follows. */
 static void make_parents(char *path) {
   for (char *at = path; *at; at++) {
     if (at == path || !tli_folder_separates(*at)) continue;

@@ -1,47 +1,47 @@
 /*
-** folder.h - what is in a folder, and making one. What the system does is in
-** folder_posix.c and folder_windows.c, the rest in folder.c.
+** folder.h - listing and creating folders. folder_posix.c and folder_windows.c have the system
+** calls, folder.c the rest.
 */
 #ifndef TLI_FOLDER_H
 #define TLI_FOLDER_H
 
 #include "core/error.h"
 
-/* The entries of a folder but "." and "..", in no order, in a block for free(): each
-** is a byte, 'd' for a folder, 'l' for a link to one and 'f' for anything else, the
-** name, and a byte 0. NULL, with TL_EIO and the system's words, if the folder cannot
-** be read. */
+/* Returns the entries of a folder except "." and "..", unordered, in a block for free(). Each
+** entry is a byte ('d' for a folder, 'l' for a link to one, 'f' for anything else), the name,
+** and a byte 0. Returns NULL, with TL_EIO and the system's message, if the folder cannot be
+** read. */
 char *tli_folder_list(const char *path, size_t *bytes) TL_MUSTCHECK;
 
-/* Makes a folder, and those that it lies in, unless they are there. Its absolute
-** path, in a block for free(); NULL, with TL_EIO and the system's words, where one
-** cannot be made. */
+/* Creates a folder and its parents unless they exist. Returns its absolute path in a block for
+** free(); NULL, with TL_EIO and the system's message, on failure. */
 char *tli_folder_make(const char *path) TL_MUSTCHECK;
 
-/* ---- what the system does ---- */
+/* ---- system calls ---- */
 
 typedef bool tli_FolderEntry(void *context, char kind, const char *name);
 
-/* Calls `take` for each entry; stops where that fails. */
+/* Calls `take` for each entry; stops if that fails. */
 bool tli_folder_each(const char *path, tli_FolderEntry *take, void *context) TL_MUSTCHECK;
-/* Makes one folder; true also if it is there. Fails without a message. */
+/* Creates one folder; returns true if it exists already. Fails without a message. */
 bool tli_folder_make_one(const char *path) TL_MUSTCHECK;
-/* Fails with the words for what has just gone wrong. */
+/* Fails with the system's message for the last error. */
 bool tli_folder_fail(void) TL_MUSTCHECK;
-/* Of a folder that is there, in a block for free(); NULL with a message. */
+/* Returns the absolute path of an existing folder in a block for free(); NULL with a message. */
 char *tli_folder_absolute(const char *path) TL_MUSTCHECK;
 bool tli_folder_separates(char c);
-/* A file's size, and when it was written, in some unit; false, without a message, for what
-** is none. */
+/* Returns a file's size and modification time in some unit; false, without a message, if it is
+** no file. */
 bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) TL_MUSTCHECK;
-/* Whether nobody but this user, and the system's, can change what a path names: it is theirs, and
-** not everybody may write. Also where it names nothing. Windows: always. */
+/* Whether only this user and the system can change what a path refers to: the user owns it, and
+** not everybody may write. Also true if it does not exist. Always true on Windows. */
 bool tli_folder_own(const char *path);
-/* The bytes of such a file, in a block for free(). NULL, without a message, for any other, for one
-** with more than `most` bytes, and for links. */
+/* Returns the bytes of such a file in a block for free(). Returns NULL, without a message, for
+** any other file, for files with more than `most` bytes, and for links. */
 char *tli_folder_read_own(const char *path, int64_t most, size_t *bytes);
-/* Whether a file of so many bytes may be made under that name: there is none, or an ordinary one,
-** no link, and it would not pass the limit of this process, which a signal would tell. */
+/* Whether a file of so many bytes may be written under that name: no file, or an ordinary file
+** but no link, has it, and the size is within the process's limit, which would otherwise raise
+** a signal. */
 bool tli_folder_may_write(const char *path, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /*
-** folder_posix.c - folder.h by readdir and mkdir.
+** folder_posix.c - folder.h by POSIX calls.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* realpath */
@@ -18,7 +18,7 @@
 
 bool tli_folder_fail(void) { return tli_fail(TL_EIO, "%s", strerror(errno)); }
 
-/* A link that leads nowhere is no folder. */
+/* A broken link does not count as a folder. */
 static char kind_of(DIR *folder, const char *name) {
   struct stat info;
   if (fstatat(dirfd(folder), name, &info, 0) != 0 || !S_ISDIR(info.st_mode)) return 'f';

@@ -1,17 +1,15 @@
 /*
-** parallel.c - threads for kernels: a pool of our own, a host's job system, or
-** none. OpenMP's runtime is not used: its idle threads spin for as long as they
-** are let, which costs ten times the work on a machine that has other things to
-** do; it does not survive a fork; and every calling thread gets a team of its
-** own, so interpreters in parallel would fight for the cores.
+** parallel.c - threads for kernels: our own pool, a host's job system, or none. OpenMP's
+** runtime is not used, because its idle threads spin for long, which costs ten times the work
+** on a busy machine; because it does not survive a fork; and because every calling thread gets
+** its own team, so that parallel interpreters would compete for cores.
 **
-** The pool has one job at a time. A caller that finds it taken does all of its
-** work itself, which is what many interpreters at once want. Each thread, the
-** caller too, has a share of the tasks, of every job the same part, which its
-** cache may still hold; when it is done with that, it takes from the others'
-** shares, so nothing waits for a thread that is still waking up.
-** Invariant: a range always runs to its end; with one thread, or inside
-** another range, everything runs in the calling thread.
+** The pool runs one job at a time. A caller that finds it busy does all of its work itself,
+** which suits many interpreters that run in parallel. Each thread, including the caller, has a
+** share of the tasks: the same part of every job, which its cache may still hold. When its
+** share is done, it takes tasks from other shares, so nothing waits for a thread that is still
+** waking up. Invariant: a range always runs to its end. With one thread, or inside another
+** range, everything runs in the calling thread.
 */
 #include "core/platform/parallel.h"
 
@@ -25,22 +23,22 @@ typedef void (*TaskFn)(void *context, int i);
 typedef void (*RunFn)(int tasks, TaskFn task, void *context, void *user);
 
 #define THREADS_MAX 4096
-/* How long an idle thread looks for work before it sleeps: longer than the gap
-** between two operators of a training step, too short to matter to others. */
+/* How long an idle thread polls for work before it sleeps: longer than the gap between two
+** operators of a training step, but too short to disturb others. */
 #define SPIN_NS 50000
-#define SHARES 64 /* of a job, at most */
+#define SHARES 64 /* the most shares of a job */
 #define CACHE_LINE 64
 
-static atomic_int threads; /* 0: not known yet */
+static atomic_int threads; /* 0: not determined yet */
 static _Atomic(RunFn) host_run;
 static _Atomic(void *) host_user;
 static atomic_int interrupted;
 
 static _Thread_local bool inside;
 static _Thread_local bool serial;
-static _Thread_local int own_threads; /* 0: as many as the process has */
+static _Thread_local int own_threads; /* 0: the process's number */
 
-/* ---- how many ---- */
+/* ---- number of threads ---- */
 
 static int default_threads(void) {
   const char *wish = getenv("OMP_NUM_THREADS");
@@ -56,7 +54,7 @@ int tl_get_num_threads(void) {
   if (own_threads) return own_threads;
   int n = atomic_load_explicit(&threads, memory_order_relaxed);
   if (n > 0) return n;
-  /* whoever comes first decides, lest a tl_set_num_threads get lost */
+  /* the first thread decides, so that no call of tl_set_num_threads is lost */
   int chosen = default_threads();
   return atomic_compare_exchange_strong(&threads, &n, chosen) ? chosen : n;
 }
@@ -93,7 +91,7 @@ typedef struct Job {
   void *context;
   int64_t n;
   int tasks;
-  int workers; /* that may help the caller */
+  int workers; /* workers that may help the caller */
 } Job;
 
 typedef struct Share {
@@ -104,18 +102,18 @@ typedef struct Share {
 static void run_range(void *context, int i);
 
 static struct Pool {
-  tli_Mutex owner;    /* held by the caller whose job it is */
-  tli_Mutex lock;     /* of the conditions */
+  tli_Mutex owner;    /* held by the caller whose job runs */
+  tli_Mutex lock;     /* guards the conditions */
   tli_Condition work; /* there is a job */
   tli_Condition done; /* no worker is in a job */
-  int workers;        /* started; changed by the owner */
-  Job *job;           /* this and the shares: written while the pool is shut and empty */
+  int workers;        /* number of workers started; changed by the owner */
+  Job *job; /* the job and the shares are written only while the pool is closed and empty */
   Share shares[SHARES];
   int nshares;
-  atomic_int limit;                       /* workers with a higher number stay out */
-  _Alignas(CACHE_LINE) atomic_uint round; /* counts jobs; idle workers look at it */
-  _Alignas(CACHE_LINE) atomic_bool open;  /* there may be tasks left */
-  atomic_int active;                      /* workers that may touch the job */
+  atomic_int limit;                       /* workers with a higher number do not take part */
+  _Alignas(CACHE_LINE) atomic_uint round; /* counts jobs; idle workers poll it */
+  _Alignas(CACHE_LINE) atomic_bool open;  /* tasks may be left */
+  atomic_int active;                      /* workers that may access the job */
   atomic_int asleep;                      /* workers that wait for `work` */
 } pool = {
     .owner = TLI_MUTEX_INIT,
@@ -132,7 +130,7 @@ static inline void relax(void) {
 #endif
 }
 
-/* Spins while `condition` holds, for SPIN_NS at most. */
+/* Spins while `condition` is true, for at most SPIN_NS. */
 #define SPIN_WHILE(condition)                         \
   do {                                                \
     int64_t end_ = tli_now_ns() + SPIN_NS;            \
@@ -142,7 +140,7 @@ static inline void relax(void) {
     }                                                 \
   } while (0)
 
-/* By the owner. */
+/* Called by the owner. */
 static void share_out(int tasks, int sharers) {
   int n = sharers < SHARES ? sharers : SHARES;
   for (int k = 0; k < n; k++) {
@@ -165,7 +163,7 @@ static void take_tasks(int thread) {
   }
 }
 
-/* Waits for a round that is not `seen` and returns it. */
+/* Waits until the round differs from `seen`, and returns it. */
 static unsigned wait_for_work(unsigned seen) {
   SPIN_WHILE(atomic_load(&pool.round) == seen);
   if (atomic_load(&pool.round) == seen) {
@@ -178,9 +176,8 @@ static unsigned wait_for_work(unsigned seen) {
   return atomic_load(&pool.round);
 }
 
-/* A worker says that it is in before it asks whether the pool is open, and the
-** owner shuts it before it asks who is in: so either the worker stays out or
-** the owner waits for it. */
+/* A worker increments `active` before it reads `open`, and the owner closes the pool before it
+** reads `active`. So either the worker does not enter, or the owner waits for it. */
 static void join_job(int thread) {
   atomic_fetch_add(&pool.active, 1);
   if (atomic_load(&pool.open)) take_tasks(thread);
@@ -199,7 +196,7 @@ static void work(void *number) {
   }
 }
 
-/* A forked process has none of the workers. */
+/* In a forked process, resets the pool, since the workers do not exist there. */
 static void forget_workers(void) {
   tli_mutex_init(&pool.owner);
   tli_mutex_init(&pool.lock);
@@ -215,13 +212,13 @@ __attribute__((constructor)) static void watch_forks(void) {
   tli_at_fork(NULL, NULL, forget_workers);
 }
 
-/* If the system gives no more threads, those that there are do the work. */
+/* If the system cannot start more threads, the existing ones do the work. */
 static void start_workers(int wanted) {
   while (pool.workers < wanted && tli_thread_start(work, (void *)(intptr_t)(pool.workers + 1)))
     pool.workers++;
 }
 
-/* Whether the pool was free; if so, the job is done. */
+/* Runs the job if the pool is free; returns whether it was. */
 static bool run_in_pool(Job *job) {
   if (!tli_mutex_trylock(&pool.owner)) return false;
   if (pool.workers < job->workers) start_workers(job->workers);
@@ -249,7 +246,7 @@ static bool run_in_pool(Job *job) {
 
 /* ---- the loop ---- */
 
-/* The i-th of `tasks` ranges, whose lengths differ by one at most. */
+/* Runs the i-th of `tasks` ranges, whose lengths differ by at most one. */
 static void run_range(void *context, int i) {
   const Job *job = context;
   int64_t length = job->n / job->tasks, longer = job->n % job->tasks;
@@ -260,7 +257,7 @@ static void run_range(void *context, int i) {
   inside = before;
 }
 
-/* One task for each thread, or, where each is still of several grains, `pieces`. */
+/* Runs one task for each thread or, if each task has several grains, `pieces`. */
 static void run_pieces(int64_t n, int64_t grain, int pieces, tli_RangeFn fn, void *context) {
   if (n <= 0) return;
   if (n <= grain || inside || serial) {
@@ -293,7 +290,7 @@ void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context
 
 /* ---- interruption ---- */
 
-/* How long a part of a range takes that runs unasked; it may be twice that. */
+/* How long a part of a range runs between checks for interruption; it may be twice that. */
 #define UNASKED_NS 5000000
 
 typedef struct Polled {
@@ -303,7 +300,7 @@ typedef struct Polled {
   atomic_bool stopped;
 } Polled;
 
-/* In parts that grow until each takes long enough. */
+/* Runs parts whose size doubles until each takes long enough. */
 static void run_polled(void *context, int64_t begin, int64_t end) {
   Polled *p = context;
   int64_t part = p->grain > 0 ? p->grain : 1, before = tli_now_ns();

@@ -1,9 +1,8 @@
 /*
-** platform.h - what the engine asks of the operating system: locks, threads,
-** clocks, memory, libraries and files. The two sides are platform_posix.c and
-** platform_windows.c, of which make takes the one that fits; nothing else in
-** the engine asks which system it runs on. What the command needs of a terminal
-** is in main/terminal.h.
+** platform.h - the operating system's services for the engine: locks, threads, clocks, memory,
+** libraries and files. The Makefile compiles platform_posix.c or platform_windows.c; no other
+** file of the engine depends on the system. The command's use of terminals is in
+** main/terminal.h.
 */
 #ifndef TLI_PLATFORM_H
 #define TLI_PLATFORM_H
@@ -15,7 +14,7 @@
 /* ---- locks ---- */
 
 #ifdef _WIN32
-/* As SRWLOCK, CONDITION_VARIABLE and INIT_ONCE, whose header defines too much. */
+/* These replace SRWLOCK, CONDITION_VARIABLE and INIT_ONCE, whose header defines too much. */
 typedef struct tli_Mutex {
   void *opaque;
 } tli_Mutex;
@@ -51,33 +50,33 @@ void tli_mutex_unlock(tli_Mutex *mutex);
 void tli_condition_init(tli_Condition *condition);
 void tli_condition_destroy(tli_Condition *condition);
 void tli_condition_wait(tli_Condition *condition, tli_Mutex *mutex);
-/* The same for at most so many nanoseconds, whatever the date does meanwhile; may return earlier, as
-** the other may. Only of a condition that tli_condition_init has made. */
+/* Waits for at most `ns` nanoseconds, independently of changes of the date; may return earlier,
+** like tli_condition_wait. The condition must come from tli_condition_init. */
 void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t ns);
 void tli_condition_signal(tli_Condition *condition);
 void tli_condition_broadcast(tli_Condition *condition);
 
-/* Calls fn unless it was called through the same `once` before. */
+/* Calls fn unless it was called through this `once` before. */
 void tli_once(tli_Once *once, void (*fn)(void));
 
 /* ---- threads ---- */
 
-/* Starts a thread that nobody waits for, and that takes no signals: those are
-** the program's. False if the system gives no more threads. */
+/* Starts a detached thread with signals blocked: those belong to the program. Returns false if
+** the system cannot start more threads. */
 bool tli_thread_start(void (*fn)(void *context), void *context) TL_MUSTCHECK;
 
-/* A key holds one value per thread; when a thread ends whose value is not NULL,
-** `end` gets it. */
+/* A key holds one value for each thread. When a thread ends, `end` is called with its value
+** unless that is NULL. */
 bool tli_key_make(tli_Key *key, void (*end)(void *value)) TL_MUSTCHECK;
 bool tli_key_set(tli_Key key, void *value) TL_MUSTCHECK;
 
-/* Calls these around each fork: before it, and after it in the parent and in the
-** child. NULL for none. Where there is no fork, nothing. */
+/* Calls these functions around each fork: before it, and after it in the parent and in the
+** child; each may be NULL. Does nothing on systems without fork. */
 void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
 
-/* Every static lock of the engine is given here, when the program starts. It is held
-** over each fork, so that the child, which has none of the other threads, finds it
-** free and what it guards whole. Locks given here are never held together. */
+/* Registers a static lock of the engine when the program starts. It is held over each fork, so
+** that the child, which has only one thread, finds it free and its data consistent. Two such
+** locks are never held together. */
 #define TLI_FORK_SAFE(lock)                                        \
   __attribute__((constructor)) static void hold_over_forks(void) { \
     static tli_ForkLock held = {&(lock), NULL};                    \
@@ -89,77 +88,78 @@ typedef struct tli_ForkLock {
 } tli_ForkLock;
 void tli_fork_safe(tli_ForkLock *held);
 
-/* The processors that this process may run on, at least 1. */
+/* Returns the number of processors that this process may use, at least 1. */
 int tli_processors(void);
-/* What this machine is called, "" if it has no name. */
+/* Writes the machine's name, or "". */
 void tli_host_name(char *out, size_t size);
 
 /* ---- clocks ---- */
 
-/* Nanoseconds since some moment; never goes back. */
+/* Returns nanoseconds of a monotonic clock. */
 int64_t tli_now_ns(void);
-/* Nanoseconds since 1970. */
+/* Returns nanoseconds since 1970. */
 int64_t tli_time_ns(void);
 
 /* ---- memory ---- */
 
-/* Aligned to `align`, a power of two from sizeof(void *) on; NULL if there is none. */
+/* Returns memory aligned to `align`, a power of two of at least sizeof(void *); NULL if it is
+** exhausted. */
 void *tli_memory_get(size_t align, size_t bytes);
 void tli_memory_put(void *block);
 
-/* The same for large blocks, as a mapping of their own where there is such a thing:
-** aligned to huge pages, and `put` gives the memory back at once. */
+/* The same for large blocks, if possible as a separate mapping: aligned to huge pages, and
+** returned to the system immediately by tli_pages_put. */
 void *tli_pages_get(size_t bytes);
 void tli_pages_put(void *block, size_t bytes);
 
 /* ---- libraries ---- */
 
-/* Opens a shared library; its names stay its own. NULL if it cannot. */
+/* Opens a shared library with local symbols. Returns NULL on failure. */
 void *tli_library_open(const char *file);
-/* False for a library whose end is missing, as after a broken download: opening
-** that would end the process. What is no library at all passes. */
+/* Returns false for a truncated library, as after an incomplete download, because opening it
+** would crash the process. Files that are no libraries pass. */
 bool tli_library_whole(const char *path);
-/* The last failure of this thread's tli_library_open, in words. */
+/* Returns the message of this thread's last failure of tli_library_open. */
 const char *tli_library_error(void);
-/* The file that the code or data at an address was loaded from; "" if it cannot be told. */
+/* Writes the file that the code or data at an address was loaded from, or "". */
 void tli_library_path(const void *address, char *path, size_t size);
 #ifdef _WIN32
 #define TLI_LIBRARY_SUFFIX ".dll"
 #else
 #define TLI_LIBRARY_SUFFIX ".so"
 #endif
-/* library NULL: the program and what it is linked with. */
+/* If library is NULL, searches the program and the libraries it is linked with. */
 void *tli_library_symbol(void *library, const char *name);
 void tli_library_close(void *library);
 
 /* ---- files, environment ---- */
 
-/* A file's bytes in memory, of which nothing is read before it is looked at where there is
-** such a thing; what is written there stays there. NULL: see errno; an empty file has 0
-** bytes at some address. */
+/* Maps a file privately, so that pages are read on first use if the system supports that, and
+** writes do not reach the file. Returns NULL with errno set; an empty file has 0 bytes at some
+** address. */
 void *tli_file_map(const char *path, size_t *bytes);
 void tli_file_unmap(void *data, size_t bytes);
-/* Whether the address, which could not be read, is of a mapped file, which has become
-** shorter; from its page on the mapping holds zeros then. For a signal handler. */
+/* For a signal handler: whether an address that could not be read belongs to a mapped file that
+** was truncated. From its page on, the mapping then has zeros. */
 bool tli_file_shrunk(const void *address);
-/* The path of the file that was the last to become shorter; "" without one. */
+/* Returns the path of the last truncated file, or "". */
 const char *tli_file_shrunk_path(void);
-/* The path of the mapped file that an address lies in, while it is mapped; NULL for other memory. */
+/* Returns the path of the mapped file that contains an address; NULL for other memory. */
 const char *tli_file_mapped(const void *address);
-/* Writes out what the program and the system hold back. False: see errno. */
+/* Flushes the program's and the system's buffers. Returns false with errno set. */
 bool tli_file_sync(FILE *file);
 bool tli_file_is_terminal(FILE *file);
-/* Programs that this one starts do not get the file. */
+/* Keeps child processes from inheriting the file. */
 void tli_file_keep(FILE *file);
-/* value NULL: takes the variable away. */
+/* value NULL removes the variable. */
 void tli_environment_set(const char *name, const char *value);
-/* Such as "Linux x86_64". */
+/* Writes a name such as "Linux x86_64". */
 void tli_system_name(char *text, size_t size);
-/* Random bytes that nobody can foresee. False: see errno; the system has none. */
+/* Returns unpredictable random bytes; false with errno set if the system has none. */
 bool tli_entropy(void *out, size_t bytes) TL_MUSTCHECK;
-/* The number of the user that this process acts as, 0 where users have none. */
+/* Returns the effective user id, 0 on systems without users. */
 uint64_t tli_user(void);
-/* How many files this process may have open at once. */
+/* Returns how many files this process may have open. */
 int64_t tli_most_files(void);
 
 #endif

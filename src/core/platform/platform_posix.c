@@ -41,7 +41,7 @@ void tli_mutex_lock(tli_Mutex *mutex) { pthread_mutex_lock(mutex); }
 bool tli_mutex_trylock(tli_Mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
 void tli_mutex_unlock(tli_Mutex *mutex) { pthread_mutex_unlock(mutex); }
 
-/* By the clock that nobody sets; macOS waits for a while instead of until a moment. */
+/* Uses the monotonic clock; macOS has relative timeouts instead. */
 void tli_condition_init(tli_Condition *condition) {
   pthread_condattr_t how;
   pthread_condattr_init(&how);
@@ -87,7 +87,7 @@ static void *run(void *start) {
   return NULL;
 }
 
-/* With the signals that this thread takes: those that it starts take the same. */
+/* Starts a thread that inherits the calling thread's signal mask. */
 static bool start_detached(Start *start) {
   pthread_t thread;
   pthread_attr_t detached;
@@ -104,7 +104,7 @@ bool tli_thread_start(void (*fn)(void *context), void *context) {
   *start = (Start){fn, context};
   sigset_t all, before;
   sigfillset(&all);
-  sigdelset(&all, SIGBUS); /* of a mapped file; see tli_file_shrunk */
+  sigdelset(&all, SIGBUS); /* for truncated mapped files; see tli_file_shrunk */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = start_detached(start);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -122,7 +122,7 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
   pthread_atfork(before, parent, child);
 }
 
-static tli_ForkLock *locks; /* written before the program begins */
+static tli_ForkLock *locks; /* written before main */
 
 static void lock_all(void) {
   for (const tli_ForkLock *held = locks; held; held = held->next) tli_mutex_lock(held->lock);
@@ -183,7 +183,7 @@ void *tli_pages_get(size_t bytes) {
   size_t head = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
   if (head) munmap(map, head);
   munmap(map + head + bytes, HUGE_PAGE - head);
-  /* a fault per 2 MB instead of one per 4 KB; where it is refused, so be it */
+  /* one page fault for 2 MB instead of 4 KB; a refusal is ignored */
   (void)madvise(map + head, bytes, MADV_HUGEPAGE);
   return map + head;
 }
@@ -200,7 +200,7 @@ void tli_pages_put(void *block, size_t bytes) {
 
 /* ---- libraries ---- */
 
-#ifdef __EMSCRIPTEN__ /* whose dlopen ends the program unless it is linked for that */
+#ifdef __EMSCRIPTEN__ /* its dlopen aborts the program unless it is linked for that */
 void *tli_library_open(const char *file) {
   (void)file;
   return NULL;
@@ -230,7 +230,7 @@ void tli_library_close(void *library) { dlclose(library); }
 #endif
 
 #ifdef __ELF__
-/* Whether the file has all bytes of the segments that its header lists. */
+/* Whether the file contains all bytes of the segments in its header. */
 static bool has_segments(FILE *file, const ElfW(Ehdr) * header) {
   ElfW(Phdr) segment;
   if (fseeko(file, 0, SEEK_END) != 0) return false;
@@ -248,7 +248,7 @@ bool tli_library_whole(const char *path) {
   static const unsigned char ours[] = {0x7f, 'E', 'L', 'F', sizeof(void *) == 8 ? 2 : 1};
   ElfW(Ehdr) header;
   FILE *file = fopen(path, "rb");
-  if (file == NULL) return true; /* opening it will say why */
+  if (file == NULL) return true; /* opening it will report the reason */
   bool elf = fread(&header, sizeof header, 1, file) == 1 &&
              memcmp(header.e_ident, ours, sizeof ours) == 0 &&
              header.e_phentsize == sizeof(ElfW(Phdr));
@@ -267,7 +267,7 @@ void tli_library_path(const void *address, char *path, size_t size) {
   Dl_info info;
   path[0] = '\0';
   if (!dladdr(address, &info) || info.dli_fname == NULL) return;
-  if (strchr(info.dli_fname, '/') == NULL) { /* a program found by PATH */
+  if (strchr(info.dli_fname, '/') == NULL) { /* a program that was found through PATH */
     ssize_t n = readlink("/proc/self/exe", path, size - 1);
     path[n > 0 ? n : 0] = '\0';
   } else {
@@ -279,13 +279,14 @@ void tli_library_path(const void *address, char *path, size_t size) {
 
 /* ---- files, environment ---- */
 
-/* Where files are mapped, for a signal handler, which may take no lock. `begin`: 0 where the
-** place is free, 1 while it is being filled. What finds no place is not guarded. */
+/* A table of mapped files for a signal handler, which must not take a lock. `begin` is 0 in a
+** free entry, and 1 while the entry is being filled. Files that find no free entry are not
+** guarded. */
 enum { MOST_MAPS = 1024 };
 static struct {
   atomic_uintptr_t begin;
   atomic_size_t bytes;
-  char *path; /* owned; NULL without memory */
+  char *path; /* owned; NULL if memory was exhausted */
 } maps[MOST_MAPS];
 
 static void guard(const char *path, const void *data, size_t bytes) {
@@ -310,7 +311,7 @@ static void unguard(const void *data) {
     }
 }
 
-/* The place of the mapping that an address lies in; -1. */
+/* Returns the index of the mapping that contains an address, or -1. */
 static int find_map(const void *address) {
   uintptr_t at = (uintptr_t)address;
   for (int i = 0; i < MOST_MAPS; i++) {
@@ -325,7 +326,7 @@ const char *tli_file_mapped(const void *address) {
   return i < 0 ? NULL : maps[i].path ? maps[i].path : "a file";
 }
 
-static char shrunk[4096]; /* of the last one; its last byte is always 0 */
+static char shrunk[4096]; /* path of the last truncated file; the last byte is always 0 */
 
 const char *tli_file_shrunk_path(void) { return shrunk; }
 

@@ -85,7 +85,7 @@ bool tli_thread_start(void (*fn)(void *context), void *context) {
   return true;
 }
 
-/* Storage of fibers, which tells of a thread's end; that of threads does not. */
+/* Uses storage of fibers, whose callback runs when a thread ends; that of threads has none. */
 bool tli_key_make(tli_Key *key, void (*end)(void *value)) {
   *key = FlsAlloc((PFLS_CALLBACK_FUNCTION)end);
   return *key != FLS_OUT_OF_INDEXES;
@@ -123,7 +123,7 @@ int64_t tli_now_ns(void) {
   return seconds * 1000000000 + rest * 1000000000 / per_second.QuadPart;
 }
 
-/* The system counts from 1601, in steps of 100 ns. */
+/* FILETIME counts steps of 100 ns since 1601. */
 int64_t tli_time_ns(void) {
   FILETIME t;
   GetSystemTimeAsFileTime(&t);
@@ -151,7 +151,7 @@ void tli_pages_put(void *block, size_t bytes) {
 void *tli_library_open(const char *file) { return LoadLibraryA(file); }
 
 bool tli_library_whole(const char *path) {
-  (void)path; /* the system looks for itself */
+  (void)path; /* the system checks this itself */
   return true;
 }
 
@@ -189,7 +189,7 @@ void tli_library_path(const void *address, char *path, size_t size) {
 
 /* ---- files, environment ---- */
 
-/* A mapping would keep the file from being replaced: so all of it is read. */
+/* Reads the whole file, since a mapping would prevent replacing it. */
 void *tli_file_map(const char *path, size_t *bytes) {
   FILE *file = fopen(path, "rb");
   if (file == NULL) return NULL;

@@ -1,5 +1,6 @@
 /*
-** private_file_windows.c - see private_file.h: not there on Windows, which has rights of another kind.
+** private_file_windows.c - refuses the functions of private_file.h: Windows has different
+** access rights.
 */
 #include "core/platform/private_file.h"
 

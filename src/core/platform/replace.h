@@ -1,6 +1,6 @@
 /*
-** replace.h - writing a file as a whole. The new content goes to a file beside
-** the old one and takes its name when all of it is on the disk: a crash leaves
+** replace.h - replacing a file atomically. The new content is written to a temporary file in
+** the same folder, which takes the old file's name once all of it is on disk: a crash leaves
 ** the old file or the new one.
 */
 #ifndef TLI_REPLACE_H
@@ -12,21 +12,21 @@
 
 typedef struct tli_Replace tli_Replace;
 
-/* Begins a new content for the file at `path`, or at the end of the links that
-** stand there. What is no file (a device, a pipe) is written into as it is. `named`:
-** the new file has a name, .tlua-PROCESS-COUNT-TIME.tmp, from the start, so that others
-** see that somebody is going to replace the file. NULL after tli_fail. */
+/* Begins to replace the file at `path`, or at the end of links. Anything that is no file (a
+** device, a pipe) is written to directly. With `named`, the new file has a name,
+** .tlua-PROCESS-COUNT-TIME.tmp, from the start, so that other processes see that the file is
+** being replaced. Returns NULL after tli_fail. */
 tli_Replace *tli_replace_begin(const char *path, bool named) TL_MUSTCHECK;
 
-/* Where to write it, borrowed. */
+/* Returns the file to write to, borrowed. */
 FILE *tli_replace_file(tli_Replace *r);
 
-/* Puts the content in its place, with the mode and, if it may, the owner of the
-** file that was there. False after tli_fail, the old file being as it was; *again:
-** a second attempt goes another way. Frees r. */
+/* Moves the content into place, with the mode and, if permitted, the owner of the old file.
+** Returns false after tli_fail, with the old file unchanged; if *again is set, a second attempt
+** uses another method. Frees r. */
 bool tli_replace_commit(tli_Replace *r, bool *again) TL_MUSTCHECK;
 
-/* Leaves the old file, and nothing else. Frees r; NULL is fine. */
+/* Keeps the old file and removes the new one. Frees r; accepts NULL. */
 void tli_replace_abort(tli_Replace *r);
 
 #endif

@@ -1,9 +1,9 @@
 /*
-** replace_posix.c - see replace.h. Where the system can do it (Linux), the new
-** file has no name until it is complete. A name cannot be given and taken from another
-** file in one call, so that it has a temporary one between the last two; elsewhere it
-** has that from the start. What a program leaves that is killed then, the next one that
-** saves into the folder removes (scratch.h).
+** replace_posix.c - implements replace.h. If the system supports it (Linux), the new file has
+** no name until it is complete. No single call gives a file a name and takes that from another
+** file, so it briefly has a temporary name before it takes the final one; on other systems it
+** has the temporary name from the start. If the program is killed then, the next program that
+** saves into the folder removes the temporary file (scratch.h).
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_TMPFILE, realpath */
@@ -30,14 +30,14 @@
 
 struct tli_Replace {
   FILE *file;      /* owned */
-  char *target;    /* owned; NULL: `file` is what was to be written into */
-  char *temporary; /* owned; the file's name until the end, if it has one */
-  pid_t process;   /* that began: a child of its own must not remove the file */
-  bool existed;    /* whether there was a file, and what it was like */
+  char *target;    /* owned; NULL: `file` is written to directly */
+  char *temporary; /* owned; the temporary name, if there is one */
+  pid_t process;   /* the process that began; a forked child must not remove the file */
+  bool existed;    /* whether there was a file, and its attributes */
   struct stat older;
 };
 
-/* Whether a nameless file could not be given a name: there are such systems. */
+/* Whether naming an unnamed file has failed, as some systems do. */
 static atomic_bool needs_name;
 
 static bool failed(const char *what) {
@@ -47,7 +47,7 @@ static bool failed(const char *what) {
 
 /* ---- paths ---- */
 
-/* dir/name, to be freed. */
+/* Returns dir/name, to be freed. */
 static char *join(const char *dir, const char *name) {
   size_t n = strlen(dir) + strlen(name) + 2;
   char *path = malloc(n);
@@ -55,22 +55,22 @@ static char *join(const char *dir, const char *name) {
   return path;
 }
 
-/* The folder of a path, to be freed. */
+/* Returns the folder of a path, to be freed. */
 static char *folder_of(const char *path) {
   const char *slash = strrchr(path, '/');
   if (slash == NULL) return strdup(".");
   return strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-/* Whether links in the folder lead to open files rather than to names, as those in
-** /proc/self/fd do, and /dev/stdout with them. */
+/* Whether links in the folder refer to open files instead of names, as in /proc/self/fd and for
+** /dev/stdout. */
 static bool leads_to_open_files(const char *folder) {
   char real[PATH_MAX];
   return realpath(folder, real) && strncmp(real, "/proc/", 6) == 0;
 }
 
-/* Follows the link at *path by one step; false at the end of the way, with *direct
-** if it ended at an open file, or after a failure with *path NULL. */
+/* Follows the link at *path by one step. Returns false at the end, with *direct set if it is an
+** open file, or after a failure with *path NULL. */
 static bool follow(char **path, bool *direct) {
   char link[PATH_MAX];
   ssize_t n = readlink(*path, link, sizeof link - 1);
@@ -89,7 +89,7 @@ static bool follow(char **path, bool *direct) {
   return next != NULL;
 }
 
-/* The name at the end of all links, to be freed. NULL after a failure. */
+/* Returns the name at the end of all links, to be freed; NULL after a failure. */
 static char *end_of_links(const char *path, bool *direct) {
   char *at = strdup(path);
   int links = 0;
@@ -103,7 +103,7 @@ static char *end_of_links(const char *path, bool *direct) {
   return at;
 }
 
-/* A name for a temporary file in the folder of `target`. */
+/* Returns a name for a temporary file in the folder of `target`. */
 static char *temporary_name(const char *target) {
   char *folder = folder_of(target);
   char *path = folder ? tli_scratch_name(folder) : NULL;
@@ -113,7 +113,7 @@ static char *temporary_name(const char *target) {
 
 /* ---- the new file ---- */
 
-/* A file without a name; -1 where there is no such thing. */
+/* Opens a file without a name; -1 if that is not supported. */
 static int open_nameless(const char *target, mode_t mode) {
 #ifdef O_TMPFILE
   if (atomic_load(&needs_name)) return -1;
@@ -122,9 +122,9 @@ static int open_nameless(const char *target, mode_t mode) {
   free(folder);
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   if (fd < 0) return fd;
-  (void)tli_scratch_hold(fd); /* nobody else can, before it has a name */
+  (void)tli_scratch_hold(fd); /* no other process can lock it before it has a name */
   if (access(link, F_OK) == 0) return fd;
-  close(fd); /* it could not be given one */
+  close(fd); /* it cannot be given a name */
 #else
   (void)target;
   (void)mode;
@@ -150,7 +150,7 @@ static int open_named(tli_Replace *r, mode_t mode) {
   return fd;
 }
 
-/* Whether there is a file in the way that may be replaced, or nothing. */
+/* Whether the target does not exist or is a file that may be replaced. */
 static bool look_at_target(tli_Replace *r, bool *direct) {
   if (stat(r->target, &r->older) != 0) return errno == ENOENT;
   r->existed = true;
@@ -168,7 +168,7 @@ static int open_file(tli_Replace *r, const char *path, bool named) {
     r->target = NULL;
     return open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
   }
-  /* what others must not read they must not read meanwhile either */
+  /* the new file must not be readable by users who could not read the old one */
   mode_t mode = r->existed ? 0600 : 0666;
   int fd = named ? -1 : open_nameless(r->target, mode);
   return fd >= 0 ? fd : open_named(r, mode);
@@ -189,7 +189,7 @@ tli_Replace *tli_replace_begin(const char *path, bool named) {
 
 FILE *tli_replace_file(tli_Replace *r) { return r->file; }
 
-/* ---- the end ---- */
+/* ---- finishing ---- */
 
 static void drop(tli_Replace *r) {
   if (r->temporary && r->process == getpid()) unlink(r->temporary);
@@ -198,8 +198,7 @@ static void drop(tli_Replace *r) {
   free(r);
 }
 
-/* A child of the process that began has what was not written yet in its memory,
-** too, and must not write it. */
+/* Discards buffered data in a forked child, which must not write it. */
 static void close_unwritten(tli_Replace *r) {
 #ifdef __linux__
   if (r->process != getpid()) __fpurge(r->file);
@@ -213,13 +212,13 @@ void tli_replace_abort(tli_Replace *r) {
   drop(r);
 }
 
-/* What has no disk below it cannot be synchronised. */
+/* Ignores files that cannot be synchronised because no disk holds them. */
 static bool sync_data(int fd) {
   return fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS;
 }
 
-/* Owner, group and mode of the file that was there. Where the group cannot be kept
-** nobody in another one gets what was the group's. */
+/* Copies owner, group and mode of the old file. If the group cannot be kept, the new group gets
+** no rights of the old one. */
 static bool adopt(const tli_Replace *r, int fd) {
   struct stat now;
   if (!r->existed) return true;
@@ -234,7 +233,7 @@ static bool adopt(const tli_Replace *r, int fd) {
   return fchmod(fd, mode) == 0;
 }
 
-/* Gives a nameless file a name: its own where there is nothing yet. */
+/* Names an unnamed file: with the final name if that is free. */
 static bool name_it(tli_Replace *r) {
   char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fileno(r->file));
@@ -266,14 +265,14 @@ static bool take_name(tli_Replace *r) {
   return true;
 }
 
-/* Removes what killed programs have left there, and sees to it that the new name is on
-** the disk as well. */
+/* Removes temporary files of killed programs, and makes sure that the new name is on disk as
+** well. */
 static bool finish_folder(const char *target) {
   char *folder = folder_of(target);
   if (folder) tli_scratch_sweep(folder);
   int fd = folder ? open(folder, O_RDONLY | O_CLOEXEC) : -1;
   free(folder);
-  if (fd < 0) return true; /* one that may be written to, but not read */
+  if (fd < 0) return true; /* the folder may be writable but not readable */
   bool ok = sync_data(fd);
   int why = errno;
   close(fd);
@@ -290,7 +289,7 @@ static bool commit(tli_Replace *r, bool *again) {
     *again = !atomic_exchange(&needs_name, true);
     return false;
   }
-  if (r->target && !take_name(r)) return false; /* while the file is held */
+  if (r->target && !take_name(r)) return false; /* before the lock is released */
   if (!close_file(r)) return false;
   return r->target == NULL || finish_folder(r->target);
 }

@@ -1,8 +1,8 @@
 /*
-** replace_windows.c - see replace.h. The temporary file, .tlua-PROCESS-COUNT-TIME.tmp
-** in the folder of the target, stays when the program is killed. The next one that
-** saves into the folder removes it: the process that its name tells no longer runs, or
-** began later than the file and only has the same number.
+** replace_windows.c - implements replace.h. If the program is killed, the temporary file,
+** .tlua-PROCESS-COUNT-TIME.tmp in the target's folder, stays. The next program that saves into
+** the folder removes it: the process in its name does not run any more, or began later than the
+** file and merely has the same number.
 */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 struct tli_Replace {
   FILE *file;      /* owned */
-  char *target;    /* owned; NULL: `file` is what was to be written into */
+  char *target;    /* owned; NULL: `file` is written to directly */
   char *temporary; /* owned */
 };
 
@@ -28,14 +28,14 @@ static bool is_device(const char *path) {
   return _stat64(path, &s) == 0 && !(s.st_mode & (_S_IFREG | _S_IFDIR));
 }
 
-/* How much of a path is its folder, with what separates it from the name. */
+/* Returns the length of the folder in a path, including the separator. */
 static size_t folder_length(const char *path) {
   size_t n = strlen(path);
   while (n > 0 && strchr("/\\:", path[n - 1]) == NULL) n--;
   return n;
 }
 
-/* A name beside the target, another one each time. */
+/* Returns a new name in the target's folder. */
 static char *temporary_name(const char *target) {
   static atomic_uint count;
   size_t folder = folder_length(target), n = folder + 64;
@@ -46,10 +46,10 @@ static char *temporary_name(const char *target) {
   return name;
 }
 
-/* ---- what killed programs have left ---- */
+/* ---- files of killed programs ---- */
 
-/* Whether the process that made something at that time, in nanoseconds since 1970, runs.
-** Where that cannot be told it does. */
+/* Whether the process that created something at that time, in ns since 1970, still runs; true
+** if that is unknown. */
 static bool runs(unsigned long process, unsigned long long since) {
   HANDLE handle = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, FALSE, process);
   if (handle == NULL) return GetLastError() != ERROR_INVALID_PARAMETER;
@@ -58,13 +58,14 @@ static bool runs(unsigned long process, unsigned long long since) {
   bool live = !GetExitCodeProcess(handle, &status) || status == STILL_ACTIVE;
   if (live && GetProcessTimes(handle, &begun, &ended, &kernel, &user)) {
     unsigned long long ticks = (unsigned long long)begun.dwHighDateTime << 32 | begun.dwLowDateTime;
-    live = (ticks - 116444736000000000ull) * 100 <= since; /* from 1601, 100 ns each */
+    /* counted from 1601 in steps of 100 ns */
+    live = (ticks - 116444736000000000ull) * 100 <= since;
   }
   CloseHandle(handle);
   return live;
 }
 
-/* A file that another process has open is not removed: the C library opens files so. */
+/* A file that another process has open is not removed, because of the C library's sharing mode. */
 static void remove_left(const char *folder, int length, const char *name) {
   unsigned long process;
   unsigned count;
@@ -77,7 +78,7 @@ static void remove_left(const char *folder, int length, const char *name) {
   if (n > 0 && (size_t)n < sizeof path) DeleteFileA(path);
 }
 
-/* On a drive that other machines write to nothing is known of their processes. */
+/* On a network drive, nothing is known about other machines' processes, so nothing is removed. */
 static void sweep(const char *target) {
   size_t folder = folder_length(target);
   WIN32_FIND_DATAA entry;
@@ -108,7 +109,7 @@ static FILE *open_file(tli_Replace *r, const char *path) {
 }
 
 tli_Replace *tli_replace_begin(const char *path, bool named) {
-  (void)named; /* it always has one */
+  (void)named; /* it always has a name */
   tli_Replace *r = calloc(1, sizeof *r);
   if (r == NULL) return tli_fail_null(TL_EMEM, "out of memory");
   r->file = open_file(r, path);

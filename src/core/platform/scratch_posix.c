@@ -1,6 +1,6 @@
 /*
-** scratch_posix.c - see scratch.h. What is swept is locked first and looked at again
-** under its name, so that a file which got its last name meanwhile stays.
+** scratch_posix.c - implements scratch.h. A file is locked and checked again by name before it
+** is removed, so that a file that has received its final name meanwhile stays.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_NOFOLLOW */
@@ -45,7 +45,7 @@ bool tli_scratch_hold(int fd) {
   return fstat(fd, &now) != 0 || now.st_nlink > 0;
 }
 
-/* Skips digits of the base, 10 or 16, and what follows them; NULL if it is something else. */
+/* Skips digits of base 10 or 16 and the text after them; NULL if the text differs. */
 static const char *skip(const char *at, int base, const char *then) {
   const char *start = at;
   while (base == 10 ? isdigit((unsigned char)*at) : isxdigit((unsigned char)*at)) at++;

@@ -1,7 +1,7 @@
 /*
-** share_posix.c - see share.h. Linux has memory as a file without a name, which others
-** open by way of /proc; locks of single bytes of it, which end with the process that
-** has opened it; and futexes.
+** share_posix.c - implements share.h. On Linux, the memory is an unnamed file, which other
+** processes open through /proc; places are locks of single bytes, which end with the process;
+** words are futexes.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* As in <linux/futex.h>, which musl does not bring along. */
+/* Values of <linux/futex.h>, which musl does not provide. */
 enum { FUTEX_WAIT = 0, FUTEX_WAKE = 1 };
 
 static bool map(tli_Share *share, int file, size_t bytes) {
@@ -38,7 +38,8 @@ static bool map(tli_Share *share, int file, size_t bytes) {
   return true;
 }
 
-/* Neither side can cut what the other one has mapped, which would end it at its next access. */
+/* The seals keep either side from truncating the file, which would crash the other at its next
+** access. */
 enum { SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
 
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
@@ -55,7 +56,7 @@ bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
   return map(share, file, bytes);
 }
 
-/* Whether it is "/proc/<number>/fd/<number>" to the letter. */
+/* Whether it is exactly "/proc/<number>/fd/<number>". */
 static bool is_name(const char *name) {
   char again[TLI_SHARE_NAME];
   long process;
@@ -66,15 +67,15 @@ static bool is_name(const char *name) {
   return strcmp(name, again) == 0;
 }
 
-/* Whether an open file is memory that tli_share_make has made, for this user. */
+/* Whether an open file is memory created by tli_share_make, for this user. */
 static bool is_share(int file) {
   struct stat info;
   return fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
          info.st_nlink == 0 && (info.st_mode & 077) == 0 && fcntl(file, F_GET_SEALS) == SEALS;
 }
 
-/* The name is a link that the system makes; what it leads to is looked at before it is opened, for
-** that may do something, and after, for it may have become something else. */
+/* The name is a link that the system makes. Its destination is checked before it is opened,
+** because opening may have effects, and afterwards, because it may have changed. */
 static bool leads_to_memory(const char *name) {
   static const char expected[] = "/memfd:tlua (deleted)";
   char to[sizeof expected];

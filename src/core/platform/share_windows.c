@@ -1,5 +1,5 @@
 /*
-** share_windows.c - see share.h: not there on Windows.
+** share_windows.c - refuses the functions of share.h, which Windows does not support.
 */
 #include "core/platform/share.h"
 

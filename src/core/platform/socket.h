@@ -1,6 +1,6 @@
 /*
-** socket.h - connections by TCP, all with a deadline. Where the system has none
-** that we know, opening one fails and says so.
+** socket.h - TCP connections with deadlines. On unsupported systems, opening one fails with a
+** message.
 */
 #ifndef TLI_SOCKET_H
 #define TLI_SOCKET_H
@@ -10,44 +10,44 @@
 #define TLI_NOSOCKET (-1)
 #define TLI_NOFILES (-2)
 
-/* A socket that takes connections at an address of this machine, "localhost" or one of its
-** names or numbers; "" is all of them. Port 0: one that is free; *port is then that one. */
+/* Listens at an address of this machine, "localhost" or another name or number; "" means all
+** addresses. Port 0 takes a free port, which *port receives. */
 int tli_socket_listen(const char *host, int *port) TL_MUSTCHECK;
-/* Whether a listener is reached, or the other side of a connection is, within this machine alone, by
-** its loopback addresses. */
+/* Whether a listener can be reached, or a connection's other side is reached, only by loopback
+** addresses of this machine. */
 bool tli_socket_is_local(int socket);
-/* Whether the other side of a connection within this machine is known to be another user's, who is
-** not root. False where the system does not tell. */
+/* Whether the other side of a connection within this machine belongs to another user who is not
+** root. False if the system does not tell. */
 bool tli_socket_is_foreign(int socket);
-/* The next connection that waits, TLI_NOSOCKET if none does, or TLI_NOFILES if this process or the
-** system has no more of them to give. */
+/* Returns the next waiting connection; TLI_NOSOCKET if there is none, or TLI_NOFILES if this
+** process or the system has no free file descriptors. */
 int tli_socket_accept(int listener);
-/* Tries until the deadline (tli_now_ns), for the other side may start later. */
+/* Tries until the deadline (tli_now_ns), since the other side may start later. */
 int tli_socket_connect(const char *host, int port, int64_t deadline) TL_MUSTCHECK;
 void tli_socket_close(int socket);
 
-/* Sends or receives so many bytes; false with a message at the deadline, when the other side
-** has gone, or after tl_interrupt. */
+/* Send or receive exactly `bytes` bytes; return false with a message at the deadline, when the
+** other side has closed, or after tl_interrupt. */
 bool tli_socket_send(int socket, const void *data, size_t bytes, int64_t deadline) TL_MUSTCHECK;
 bool tli_socket_receive(int socket, void *data, size_t bytes, int64_t deadline) TL_MUSTCHECK;
-/* Takes what is there, at most so many bytes: how many, 0 if there is nothing now, -1 when
-** the other side has gone. */
+/* Receives available bytes, at most `bytes`: returns their number, 0 if there are none now, -1
+** if the other side has closed. */
 int64_t tli_socket_take(int socket, void *data, size_t bytes);
-/* Sends what there is room for: how many bytes, 0 if there is no room now, -1 when the other side
-** has gone. */
+/* Sends as many bytes as possible without blocking: returns their number, 0 if there is no room
+** now, -1 if the other side has closed. */
 int64_t tli_socket_give(int socket, const void *data, size_t bytes);
 
-/* Two ends: what is sent to [1] arrives at [0]. */
+/* Creates two connected sockets: data sent to [1] arrives at [0]. */
 bool tli_socket_pair(int ends[2]) TL_MUSTCHECK;
-/* Waits until there is something to receive; false at the deadline. */
+/* Waits until data can be received; returns false at the deadline. */
 bool tli_socket_wait(int socket, int64_t deadline) TL_MUSTCHECK;
 
 typedef struct tli_Watch {
   int socket; /* TLI_NOSOCKET: none */
-  bool sends; /* waits for room to send, else for something to receive */
+  bool sends; /* waits until it can send, otherwise until it can receive */
   bool ready;
 } tli_Watch;
-/* The same of several; all may be ready where there is no memory to ask. */
+/* Waits for several sockets; all may be reported as ready if memory is exhausted. */
 void tli_socket_watch(tli_Watch *watches, int n, int64_t deadline);
 
 #endif

@@ -1,5 +1,5 @@
 /*
-** socket_posix.c - see socket.h.
+** socket_posix.c - implements socket.h.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -80,7 +80,7 @@ bool tli_socket_is_local(int fd) {
   return getsockname(fd, any, &size) == 0 && is_loopback(any);
 }
 
-enum { PLACE = 48 }; /* room for an address and a port as Linux lists them */
+enum { PLACE = 48 }; /* room for an address and a port in Linux's format */
 
 static void write_place(const Address *a, char out[PLACE]) {
   uint32_t words[4];
@@ -93,7 +93,8 @@ static void write_place(const Address *a, char out[PLACE]) {
            ntohs(a->v6.sin6_port));
 }
 
-/* The user of the socket at `here` that is connected to `there`, by Linux's list of all; -1: unknown. */
+/* Returns the user of the socket at `here` that is connected to `there`, from Linux's list of
+** sockets; -1 if unknown. */
 static long user_of(const char *list, const char *here, const char *there) {
   char line[512], from[PLACE], to[PLACE];
   long user, found = -1;
@@ -153,7 +154,8 @@ int tli_socket_accept(int listener) {
     return none ? TLI_NOFILES : TLI_NOSOCKET;
   }
   int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on); /* a machine may have gone */
+  /* detects that the other machine has disappeared */
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   prepare(fd);
   return fd;
 }
@@ -163,7 +165,7 @@ static int milliseconds_to(int64_t deadline) {
   return left <= 0 ? 0 : left > 100000000 ? 100 : (int)((left + 999999) / 1000000);
 }
 
-/* Waits for one event; false with a message at the deadline. */
+/* Waits for one event; returns false with a message at the deadline. */
 static bool ready(int fd, short events, int64_t deadline) {
   for (;;) {
     struct pollfd p = {fd, events, 0};
@@ -174,7 +176,8 @@ static bool ready(int fd, short events, int64_t deadline) {
   }
 }
 
-/* A socket that has got the port which it asked for, where nobody listens, and so has reached itself. */
+/* Whether the socket is connected to itself, which happens if it gets the port that it connects
+** to. */
 static bool is_itself(int fd) {
   struct sockaddr_storage here = {0}, there = {0};
   socklen_t n = sizeof here, m = sizeof there;
@@ -183,7 +186,7 @@ static bool is_itself(int fd) {
          memcmp(&here, &there, n) == 0;
 }
 
-/* One attempt: a socket, or TLI_NOSOCKET with the reason in *why. */
+/* Attempts once: returns a socket, or TLI_NOSOCKET with the reason in *why. */
 static int attempt(const struct addrinfo *to, int64_t deadline, int *why) {
   int fd = socket(to->ai_family, to->ai_socktype, to->ai_protocol);
   socklen_t size = sizeof *why;

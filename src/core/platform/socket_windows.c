@@ -1,5 +1,6 @@
 /*
-** socket_windows.c - see socket.h: programs of several processes are not there on Windows.
+** socket_windows.c - refuses the functions of socket.h: multi-process programs are not
+** supported on Windows.
 */
 #include "core/platform/socket.h"
 

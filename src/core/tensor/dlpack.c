@@ -1,8 +1,7 @@
 /*
-** dlpack.c - tensors as other libraries of arrays give and take them. What is
-** handed out is one block: the managed tensor, the sizes and strides that it
-** points to, and the reference that keeps the memory. What is taken in is a
-** storage whose release calls the producer's deleter.
+** dlpack.c - exchanging tensors with other array libraries by DLPack. An exported tensor is one
+** block: the managed tensor, its sizes and strides, and the reference that keeps the memory. An
+** imported tensor has a storage whose release calls the producer's deleter.
 */
 #include "core/tensor/dlpack.h"
 
@@ -20,14 +19,15 @@ static const struct {
 
 enum { TYPES = sizeof types / sizeof types[0] };
 
-/* ---- to others ---- */
+/* ---- exporting ---- */
 
 typedef struct Export {
   union {
     struct DLManagedTensor plain;
     struct DLManagedTensorVersioned versioned;
   };
-  tl_Tensor *tensor; /* owned; an alias, lest a later change of the tensor's own show */
+  /* owned; an alias, so that later changes of the tensor's geometry do not show */
+  tl_Tensor *tensor;
 } Export;
 
 static void export_free(Export *e) {
@@ -52,7 +52,7 @@ static bool type_to(tl_DType dtype, DLDataType *out) {
   return tli_fail(TL_EDTYPE, "to_dlpack: DLPack has no type for %s", tl_dtype_name(dtype));
 }
 
-/* Whoever takes the memory knows nothing of our streams: the work must be done. */
+/* The importer knows nothing of our streams, so the work must be complete. */
 static bool device_to(tl_Device device, DLDevice *out) {
   if (device.type != TL_CPU && device.type != TL_CUDA)
     return tli_fail(TL_EDEVICE, "to_dlpack: DLPack has no type for device %s",
@@ -61,7 +61,8 @@ static bool device_to(tl_Device device, DLDevice *out) {
   return device.type == TL_CPU || tli_backend(device)->device->stream_sync(tli_stream(device));
 }
 
-/* A block with everything but the managed tensor's own fields; *out is what goes into it. */
+/* Returns a block with everything but the managed tensor's own fields; *out receives its
+** DLTensor. */
 static Export *export_new(tl_Tensor *tensor, DLTensor *out) {
   if (tensor == NULL) return tli_fail_null(TL_EARG, "to_dlpack: expected a tensor, got NULL");
   *out = (DLTensor){.ndim = tensor->ndim};
@@ -97,7 +98,7 @@ struct DLManagedTensorVersioned *tl_tensor_to_dlpack_versioned(tl_Tensor *tensor
   return &e->versioned;
 }
 
-/* ---- from others ---- */
+/* ---- importing ---- */
 
 static void release_plain(void *data, void *context) {
   (void)data;
@@ -135,7 +136,7 @@ static bool device_from(DLDevice device, tl_Device *out) {
   return tli_backend_open(*out) != NULL;
 }
 
-/* The stride of a dimension of one element, which nothing asks for, may be any number. */
+/* The stride of a dimension of one element is irrelevant and may be any number. */
 static const int64_t *known_strides(const DLTensor *dl, int64_t strides[TL_MAX_DIMS]) {
   if (dl->strides == NULL || dl->shape == NULL || dl->ndim > TL_MAX_DIMS) return NULL;
   for (int d = 0; d < dl->ndim; d++) strides[d] = dl->shape[d] > 1 ? dl->strides[d] : 1;

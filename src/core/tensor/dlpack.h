@@ -1,8 +1,8 @@
 /*
-** dlpack.h - DLPack's ABI, written down from its specification
-** (dmlc.github.io/dlpack/latest/c_api.html, versions 0.8 and 1.0), under the tags
-** that its own header gives, which is what tlua.h names. No other file of the
-** library includes this one, and no program needs it beside dlpack.h.
+** dlpack.h - DLPack's ABI, written from its specification
+** (dmlc.github.io/dlpack/latest/c_api.html, versions 0.8 and 1.0), with the struct tags of its
+** own header, which tlua.h names. Only dlpack.c includes this file; programs use DLPack's
+** header.
 */
 #ifndef TLI_DLPACK_H
 #define TLI_DLPACK_H
@@ -21,7 +21,7 @@ enum { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLP
 typedef struct DLDataType {
   uint8_t code;
   uint8_t bits;
-  uint16_t lanes; /* of a vector; 1 for numbers */
+  uint16_t lanes; /* elements of a vector; 1 for numbers */
 } DLDataType;
 
 typedef struct DLTensor {

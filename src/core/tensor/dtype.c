@@ -1,6 +1,6 @@
 /*
-** dtype.c - element types and scalars. All of it follows from the rows of
-** TL_DTYPES (tlua.h) and the conversions in element.h.
+** dtype.c - element types and scalars, derived from the rows of TL_DTYPES (tlua.h) and the
+** conversions in element.h.
 */
 #include "core/tensor/dtype.h"
 
@@ -55,7 +55,7 @@ tl_DType tli_dtype_from_name(const char *name) {
   return TL_NODTYPE;
 }
 
-/* The signed type with that many bytes at least; int64 at most. */
+/* Returns the signed type with at least that many bytes, at most int64. */
 static tl_DType signed_of(int bytes) {
   return bytes <= 1 ? TL_I8 : bytes == 2 ? TL_I16 : bytes <= 4 ? TL_I32 : TL_I64;
 }
@@ -70,7 +70,7 @@ tl_DType tli_dtype_promote(tl_DType a, tl_DType b) {
     return signed_of(whole > natural ? whole : 2 * natural);
   }
   if (na != nb) return na > nb ? a : b;
-  return TL_F32; /* two half types, neither of which holds the other */
+  return TL_F32; /* two half types, neither of which contains the other */
 }
 
 tl_DType tli_dtype_compute(tl_DType dtype) {
@@ -90,7 +90,7 @@ int64_t tli_int_min(tl_DType dtype) {
   return sign ? -tli_int_max(dtype) - 1 : 0;
 }
 
-/* Of constants, which compilers work out. */
+/* Compilers evaluate it for constants. */
 #define EPSILON(digits) ldexp(1, 1 - (digits))
 
 double tli_float_epsilon(tl_DType dtype) { return EPSILON(tli_dtype_digits[dtype]); }
@@ -148,7 +148,7 @@ static bool both_integers(tl_Scalar a, tl_Scalar b) {
   return a.kind != TL_FLOATING && b.kind != TL_FLOATING;
 }
 
-/* Integers wrap around, as Lua's do: hence unsigned. */
+/* Integers wrap around, as in Lua, so they are computed unsigned. */
 
 tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b) {
   if (both_integers(a, b)) return tli_int((int64_t)((uint64_t)a.i + (uint64_t)b.i));
@@ -178,7 +178,7 @@ tl_Scalar tli_scalar_neg(tl_Scalar a) {
   return tli_float(-a.f);
 }
 
-/* ---- single elements; memcpy, because they may lie at any address ---- */
+/* ---- single elements at any address, hence memcpy ---- */
 
 #define LOAD_FLOAT(name, x) tli_float((double)tli_read_##name(x))
 #define LOAD_INT(name, x) tli_int((int64_t)(x))

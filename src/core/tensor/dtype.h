@@ -6,10 +6,10 @@
 
 #include "tlua.h"
 
-/* ORDER CATEGORY: a higher category wins a promotion. */
+/* ORDER CATEGORY: promotion chooses the higher category. */
 typedef enum tli_Category { TLI_BOOL, TLI_INT, TLI_FLOAT } tli_Category;
 
-/* Indexed by dtype, for code that runs too often to call tl_dtype_size. */
+/* Indexed by dtype, for code in which calling tl_dtype_size would be too slow. */
 extern const uint8_t tli_dtype_bytes[TL_NDTYPES];
 extern const uint8_t tli_dtype_categories[TL_NDTYPES];
 
@@ -19,40 +19,38 @@ static inline tli_Category tli_dtype_category(tl_DType dtype) {
 extern const uint8_t tli_dtype_digits[TL_NDTYPES];
 
 static inline bool tli_is_float(tl_DType t) { return tli_dtype_category(t) == TLI_FLOAT; }
-/* Floating and narrower than float32, in which it is computed. */
+/* Whether a type is floating and narrower than float32, in which it is computed. */
 static inline bool tli_is_half(tl_DType t) { return tli_is_float(t) && tli_dtype_bytes[t] < 4; }
 static inline bool tli_is_unsigned(tl_DType t) {
   return tli_dtype_category(t) == TLI_INT && tli_dtype_digits[t] == 8 * tli_dtype_bytes[t];
 }
 
-/* TL_NODTYPE for a name that is none; also knows "float", "double", "half",
-** "bfloat16", "int", "long", "short", "byte", "char". */
+/* Returns TL_NODTYPE for an unknown name; also accepts "float", "double", "half", "bfloat16",
+** "int", "long", "short", "byte", "char". */
 tl_DType tli_dtype_from_name(const char *name);
 
-/* The type that holds both, by PyTorch's table: float16 with bfloat16 gives
-** float32, an unsigned type with a signed one the signed one that holds both. */
+/* Returns the promoted type by PyTorch's table: float16 with bfloat16 gives float32, an
+** unsigned type with a signed one gives the signed one that holds both. */
 tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
 
-/* The type in which kernels compute on a stored type: float32 for the half
-** types, int32 for what is smaller than it, itself for the rest. */
+/* Returns the type in which kernels compute: float32 for half types, int32 for smaller
+** integers, otherwise the type itself. */
 tl_DType tli_dtype_compute(tl_DType dtype);
 
-/* What an integer type, or bool, holds. */
+/* Return the range of an integer type or bool. */
 int64_t tli_int_min(tl_DType dtype);
 int64_t tli_int_max(tl_DType dtype);
-/* Of a floating type: the largest finite number, the least one of full
-** precision, and the distance from 1 to the next number. */
+/* Return properties of a floating type: the largest finite number, the smallest normal number,
+** and the distance from 1 to the next number. */
 double tli_float_max(tl_DType dtype);
 double tli_float_tiny(tl_DType dtype);
 double tli_float_epsilon(tl_DType dtype);
 
-/* The floating type of what is made of numbers alone: float32 unless set, for
-** each thread. */
+/* The floating type of results made from numbers alone: float32 unless set, for each thread. */
 tl_DType tli_default_dtype(void);
 void tli_set_default_dtype(tl_DType dtype);
 
-/* The type that a Lua number or boolean has by itself: int64, the default
-** floating type, bool. */
+/* Returns the type of a Lua number or boolean: int64, the default floating type, or bool. */
 tl_DType tli_scalar_dtype(tl_Scalar s);
 
 static inline tl_Scalar tli_none(void) { return (tl_Scalar){.kind = TL_NONE, .i = 0}; }
@@ -64,15 +62,15 @@ static inline bool tli_given(tl_Scalar s) { return s.kind != TL_NONE; }
 static inline double tli_to_double(tl_Scalar s) {
   return s.kind == TL_FLOATING ? s.f : (double)s.i;
 }
-/* Truncates towards zero; saturates; NaN gives 0 (C leaves these undefined). */
+/* Truncates towards zero and saturates; NaN gives 0 (C leaves these cases undefined). */
 int64_t tli_to_int(tl_Scalar s);
 static inline bool tli_to_bool(tl_Scalar s) { return s.kind == TL_FLOATING ? s.f != 0 : s.i != 0; }
-/* Whether a number may be stored in `dtype` without changing category:
-** a float into an integer type may not. */
+/* Whether a number may be stored in `dtype` without changing category: a float may not be
+** stored in an integer type. */
 bool tli_scalar_fits(tl_Scalar s, tl_DType dtype);
 
-/* Arithmetic on scalars, for derivative formulas; as in Lua, sums, differences
-** and products of integers stay integers, quotients and powers are floats. */
+/* Arithmetic on scalars for derivative formulas. As in Lua, sums, differences and products of
+** integers are integers; quotients and powers are floats. */
 tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_sub(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_mul(tl_Scalar a, tl_Scalar b);
@@ -80,7 +78,7 @@ tl_Scalar tli_scalar_div(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_pow(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_neg(tl_Scalar a);
 
-/* Reads and writes one element of any type. */
+/* Read and write one element of any type. */
 tl_Scalar tli_load(const void *p, tl_DType dtype);
 void tli_store(void *p, tl_DType dtype, tl_Scalar s);
 

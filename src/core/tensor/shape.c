@@ -9,7 +9,8 @@
 /* ---- geometry ---- */
 
 int64_t tli_numel(int ndim, const int64_t *sizes, size_t element) {
-  int64_t room = (int64_t)element; /* as if zeros were ones: strides must fit too */
+  /* counts zeros as ones, because strides must not overflow either */
+  int64_t room = (int64_t)element;
   int64_t numel = 1;
   for (int d = 0; d < ndim; d++) {
     if (sizes[d] < 0) return -1;
@@ -54,7 +55,7 @@ void tli_set_geometry(tl_Tensor *t, int ndim, const int64_t *sizes, const int64_
   t->flags = (uint8_t)(contiguous ? t->flags | TLI_CONTIGUOUS : t->flags & ~TLI_CONTIGUOUS);
 }
 
-/* The dimensions of more than one element by ascending stride; their number. */
+/* Lists the dimensions with more than one element by ascending stride; returns their number. */
 static int by_stride(const tl_Tensor *t, int order[TL_MAX_DIMS]) {
   int n = 0;
   for (int d = 0; d < t->ndim; d++) {
@@ -115,7 +116,7 @@ int64_t tli_position(const char *op, int64_t index, int64_t size) {
 
 /* ---- broadcasting ---- */
 
-/* Names the first operand that does not fit with those before it. */
+/* Names the first operand that does not fit the ones before it. */
 static bool no_broadcast(const char *op, const tl_Tensor *t, int dim, int ndim,
                          const int64_t *sizes) {
   return tli_fail(TL_ESHAPE,
@@ -159,15 +160,15 @@ static tl_DType promote_given(tl_DType a, tl_DType b) {
   return tli_dtype_promote(a, b);
 }
 
-/* `strong` decides unless `weak` has a higher category. */
+/* Returns `strong` unless `weak` has a higher category. */
 static tl_DType combine(tl_DType strong, tl_DType weak) {
   if (strong == TL_NODTYPE) return weak;
   if (weak == TL_NODTYPE || tli_dtype_category(weak) <= tli_dtype_category(strong)) return strong;
   return weak;
 }
 
-/* Tensors with dimensions come before 0-d tensors, those before numbers; each
-** group promotes within itself. */
+/* Tensors with dimensions take precedence over 0-d tensors, and those over numbers; each group
+** promotes within itself. */
 tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
   tl_DType dims = TL_NODTYPE, zero = TL_NODTYPE, number = TL_NODTYPE;
   for (int k = 0; k < n; k++) {
@@ -177,7 +178,7 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
       dims = promote_given(dims, own);
     else if (!(ts[k]->flags & TLI_NUMBER))
       zero = promote_given(zero, own);
-    /* a number is kept in double precision but counts as the default type */
+    /* a number is stored in double precision but counts as the default type */
     else
       number = promote_given(number, tli_is_float(own) ? tli_default_dtype() : own);
   }
@@ -186,7 +187,7 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
 
 /* ---- text for messages ---- */
 
-/* Enough for several shapes in one message. */
+/* The number of shapes that one message can contain. */
 #define BUFFERS 8
 #define BUFFER_SIZE (TL_MAX_DIMS * 22 + 3)
 

@@ -1,7 +1,7 @@
 /*
-** storage.c - reference-counted bytes. Small CPU data lies behind the header
-** in the same block; a header is as long as an alignment unit, so both are
-** aligned. Larger data and other devices' is a block of its own.
+** storage.c - reference-counted bytes. Small CPU data follows the header in the same block; the
+** header's size is an alignment unit, so both are aligned. Larger data, and data of other
+** devices, is a separate block.
 */
 #include <stddef.h>
 
@@ -13,7 +13,7 @@
 
 _Static_assert(offsetof(tl_Storage, small) % TLI_ALIGN == 0, "inline data must be aligned");
 
-/* What the caller keeps for himself. */
+/* The release function of memory that the caller keeps. */
 static void keep(void *data, void *context) {
   (void)data;
   (void)context;
@@ -34,7 +34,7 @@ static tl_Storage *header_new(tl_Device device, int64_t bytes, size_t behind) {
   return s;
 }
 
-/* Memory of somebody else's may by chance begin where the header's block ends. */
+/* Foreign memory may happen to begin where the header's block ends. */
 static void header_free(tl_Storage *s) {
   bool inside = s->data == s->small && s->release == NULL;
   size_t behind = inside ? (size_t)s->bytes : 0;
@@ -81,7 +81,7 @@ tl_Storage *tli_storage_wrap(tl_Device device, void *data, int64_t bytes,
   return s;
 }
 
-/* What a ledger counts: the meta device's storages take no memory. */
+/* Returns the bytes that a ledger counts; storages of the meta device use no memory. */
 static int64_t held(const tl_Storage *s) { return s->device.type == TL_META ? 0 : s->bytes; }
 
 static void discharge(tl_Storage *s) {
@@ -132,7 +132,7 @@ void tli_ledger_release(tli_Ledger *l) {
 bool tli_storage_charge(tl_Storage *s, tli_Ledger *l) {
   tli_Ledger *none = NULL;
   if (atomic_load_explicit(&s->ledger, memory_order_relaxed) != NULL) return false;
-  /* charged before it can be seen, so that nobody discharges too early */
+  /* adds to the ledger before the storage refers to it, so that no thread subtracts too early */
   atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&l->live[s->device.type], held(s), memory_order_relaxed);
   if (atomic_compare_exchange_strong(&s->ledger, &none, l)) {

@@ -1,7 +1,6 @@
 /*
-** tensor.c - making, sharing and freeing tensors, and the part of tlua.h that
-** looks at them. A tensor is written to only while it has one owner, except
-** for its reference count.
+** tensor.c - creating, sharing and freeing tensors, and tlua.h's functions that inspect them.
+** Only a tensor's single owner writes to it, except to its reference count.
 */
 #include "core/tensor/tensor.h"
 
@@ -24,7 +23,7 @@ bool tli_set_inference_mode(bool enabled) {
   return previous;
 }
 
-/* Steals `storage`; geometry is the caller's to set. */
+/* Steals `storage`; the caller sets the geometry. */
 static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
   atomic_init(&t->refs, 1);
   t->dtype = (int8_t)dtype;
@@ -35,7 +34,7 @@ static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
   t->base = NULL;
 }
 
-/* Steals `storage`, also on failure; NULL is passed on. */
+/* Steals `storage`, also on failure; passes NULL on. */
 static tl_Tensor *tensor_new(tl_Storage *storage, tl_DType dtype) {
   if (storage == NULL) return NULL;
   if (tli_profiling()) tli_live_dtype(storage, dtype);
@@ -56,7 +55,7 @@ static bool bad_sizes(int ndim, const int64_t *sizes) {
                   tli_shape_str(ndim, sizes));
 }
 
-/* The number of elements, -1 with a message. */
+/* Returns the number of elements, or -1 with a message. */
 static int64_t check_sizes(tl_DType dtype, int ndim, const int64_t *sizes) {
   if (dtype < 0 || dtype >= TL_NDTYPES) {
     tli_fail(TL_EDTYPE, "tensor: expected a dtype, got %d", (int)dtype);
@@ -83,7 +82,7 @@ tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *
   return t;
 }
 
-/* Of a row-major tensor, with elements that are no larger. */
+/* Handles row-major tensors whose elements are not larger. */
 static tl_Tensor *empty_same(const tl_Tensor *like, tl_DType dtype) {
   int64_t bytes = like->numel * tli_dtype_bytes[dtype];
   tl_Tensor *t = tensor_new(tli_storage_new(tli_device(like), bytes), dtype);
@@ -98,8 +97,8 @@ static tl_Tensor *empty_same(const tl_Tensor *like, tl_DType dtype) {
   return t;
 }
 
-/* Whether dimension a lies outside of b in memory: > 0, inside: < 0; 0 where that is
-** open. */
+/* Compares dimensions in memory: > 0 if a is outside of b, < 0 if it is inside, 0 if that is
+** undecided. */
 static int compare_dims(const tl_Tensor *t, int a, int b) {
   int64_t first = t->strides[a], second = t->strides[b];
   if (first == 0 || second == 0) return 0;
@@ -107,10 +106,10 @@ static int compare_dims(const tl_Tensor *t, int a, int b) {
   return t->sizes[a] > t->sizes[b];
 }
 
-/* Strides without gaps in t's order of dimensions, found by the rule of PyTorch's
+/* Computes dense strides in t's order of dimensions, by the rule of PyTorch's
 ** infer_dense_strides. */
 static void dense_strides(const tl_Tensor *t, int64_t *strides) {
-  int order[TL_MAX_DIMS]; /* the innermost first */
+  int order[TL_MAX_DIMS]; /* innermost first */
   for (int k = 0; k < t->ndim; k++) order[k] = t->ndim - 1 - k;
   for (int k = 1; k < t->ndim; k++) {
     int at = k;
@@ -186,8 +185,8 @@ tl_Tensor *tli_detached(const tl_Tensor *t) {
   return tli_alias(t, t->ndim, t->sizes, t->strides, t->offset);
 }
 
-/* Whether that was the last reference. A weakly held tensor must be seen to be
-** gone from then on. */
+/* Drops a reference and returns whether it was the last one. From then on, a weakly held tensor
+** must count as freed. */
 static inline bool drop_reference(tl_Tensor *t) {
   bool only = atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
   if (only && !(t->flags & TLI_WEAKLY_HELD)) return true;
@@ -207,8 +206,8 @@ static void free_plain(tl_Tensor *t) {
   tli_free(t, sizeof *t);
 }
 
-/* A tensor owns its base and its gradient, which own others in turn, and such
-** chains may be long: hence a list of what is to be freed, and no recursion. */
+/* Frees tensors. A tensor owns its base and its gradient, which own others in turn, in long
+** chains; so a list replaces recursion. */
 static void free_chain(tl_Tensor *dead) {
   dead->next = NULL;
   for (tl_Tensor *t; (t = dead) != NULL; free_plain(t)) {
@@ -232,8 +231,8 @@ tl_Tensor *tl_tensor_empty(tl_DType dtype, int ndim, const int64_t *sizes) {
   return tli_empty(dtype, TLI_CPU, ndim, sizes);
 }
 
-/* Elements from the first to the one past the last that the geometry
-** reaches; -1 on a negative stride or overflow. */
+/* Returns the number of elements up to the furthest one that the geometry reaches; -1 for a
+** negative stride or on overflow. */
 static int64_t extent(int ndim, const int64_t *sizes, const int64_t *strides, int64_t element) {
   int64_t last = 0, step, bytes;
   for (int d = 0; d < ndim; d++) {
@@ -272,7 +271,7 @@ tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype
 
   tl_Tensor *t = tli_alloc(sizeof *t);
   if (t == NULL) return NULL;
-  /* the last step that can fail comes before anything could call `release` */
+  /* the last step that can fail; from here on `release` may be called */
   tl_Storage *storage = tli_storage_wrap(device, data, count * element, release, context);
   if (storage == NULL) {
     tli_free(t, sizeof *t);

@@ -17,65 +17,65 @@
 struct tli_Autograd; /* autograd/graph.h */
 struct tl_Backend;   /* core/device/backend.h */
 
-/* How the autograd state of a tensor begins: with what frees it, but for .grad,
-** whose reference the caller gets (it may be NULL). */
+/* The beginning of a tensor's autograd state: the function that frees it, except .grad, whose
+** reference the caller receives (it may be NULL). */
 typedef struct tli_AutogradHead {
   tl_Tensor *(*free)(struct tli_Autograd *a);
 } tli_AutogradHead;
 
-/* Per thread: whether new tensors are inference tensors, of which nothing is
-** recorded. The second returns the previous mode. */
+/* Whether new tensors of this thread are inference tensors, which are never recorded. The
+** second function returns the previous mode. */
 bool tli_inference_mode(void);
 bool tli_set_inference_mode(bool enabled);
 
-/* Drops a reference; whether it was the last. The holder of the only one may
-** skip the atomic write: nobody is left who could take another. */
+/* Drops a reference and returns whether it was the last one. The holder of the only reference
+** may skip the atomic write, because no other thread can take one. */
 static inline bool tli_last_reference(atomic_int *refs) {
   if (atomic_load_explicit(refs, memory_order_acquire) == 1) return true;
   return atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
 }
 
-/* Who keeps tensor bytes alive: a binding's account, see src/lua/pacer.c. It
-** outlives its owner for as long as a storage refers to it. */
+/* Counts the tensor bytes that an owner keeps alive: a binding's account, see
+** src/lua/pacer.c. It outlives its owner as long as a storage refers to it. */
 typedef struct tli_Ledger {
   atomic_int refs;
   _Atomic int64_t live[TL_NDEVICETYPES]; /* bytes */
-  int64_t young; /* of them, charged since the owner has last set this to 0; the owner's thread's */
+  int64_t young; /* bytes charged since the owner last set this to 0; used by the owner's thread */
 } tli_Ledger;
 
-/* A ledger with one reference; NULL on lack of memory. */
+/* Returns a ledger with one reference; NULL if memory is exhausted. */
 tli_Ledger *tli_ledger_new(void) TL_MUSTCHECK;
-void tli_ledger_release(tli_Ledger *l); /* NULL is fine */
-/* The account of whoever calls the library in this thread, for what no caller
-** sees, such as tensors that a graph saves. Borrowed; NULL for nobody's. */
+void tli_ledger_release(tli_Ledger *l); /* accepts NULL */
+/* The ledger of this thread's caller, for tensors that no caller sees, such as those that a
+** graph saves. Borrowed; may be NULL. */
 void tli_set_ledger(tli_Ledger *l);
 tli_Ledger *tli_ledger(void);
 
-/* CPU data up to this size lies in the storage itself. */
+/* CPU data up to this size is inside the storage. */
 #define TLI_INLINE_BYTES 1024
 
 typedef struct tl_Storage {
   atomic_int refs;
   tl_Device device;
   atomic_uint version; /* counts in-place changes */
-  const char *writer;  /* static name of the operator that made the last one */
+  const char *writer;  /* static name of the operator that made the last change */
   int64_t bytes;
   void *data; /* owned, unless `release` is set or it is `small` */
   void (*release)(void *data, void *context);
   union {
-    void *context;    /* of `release` */
-    uint64_t capture; /* without one, on a device: the capture it was allocated in, or 0 */
+    void *context;    /* argument of `release` */
+    uint64_t capture; /* on a device, without a ledger: the capture it was allocated in, or 0 */
   };
   _Atomic(tli_Ledger *) ledger; /* owned reference; NULL until a binding accounts for it */
   _Alignas(64) char small[];    /* `bytes` of them, or none */
 } tl_Storage;
 
 enum {
-  TLI_REQUIRES_GRAD = 1, /* a leaf that wants its gradient */
+  TLI_REQUIRES_GRAD = 1, /* a leaf whose gradient is wanted */
   TLI_PARAMETER = 2,     /* nn.Parameter */
-  TLI_NUMBER = 4,        /* a Lua number as operand: does not raise a dtype in its category */
-  TLI_CONTIGUOUS = 8,    /* kept by every function that sets sizes or strides */
-  TLI_INFERENCE = 16,    /* made under inference_mode: has no version counter to trust */
+  TLI_NUMBER = 4,        /* a Lua number as operand: does not change a dtype within its category */
+  TLI_CONTIGUOUS = 8,    /* updated by every function that sets sizes or strides */
+  TLI_INFERENCE = 16,    /* made in inference mode: its version counter is unreliable */
   TLI_WEAKLY_HELD = 32   /* another thread may take a reference without holding one (hooks.c) */
 };
 
@@ -87,17 +87,17 @@ struct tl_Tensor {
   tl_Storage *storage; /* owned */
   union {
     int64_t offset;  /* elements */
-    tl_Tensor *next; /* once nobody owns it: the next one to be freed */
+    tl_Tensor *next; /* after the last release: the next tensor to be freed */
   };
   int64_t numel;
   struct tli_Autograd *autograd; /* owned; NULL for tensors that need none */
-  tl_Tensor *base;               /* owned; of a differentiable view, else NULL */
+  tl_Tensor *base;               /* owned; for a differentiable view, otherwise NULL */
   int64_t sizes[TL_MAX_DIMS];
   int64_t strides[TL_MAX_DIMS]; /* elements */
 };
 
-/* Captures of graphs that are open in the process, and what they ask of a tensor whose bytes a
-** kernel is given (core/device/capture.c): what a graph reads and writes, it keeps. */
+/* The number of open graph captures in the process, and the function that keeps storages whose
+** bytes a captured kernel uses (core/device/capture.c). */
 extern atomic_int tli_captures_open;
 void tli_capture_keep(tl_Storage *s);
 
@@ -108,7 +108,7 @@ static inline void *tli_data(const tl_Tensor *t) {
 }
 static inline bool tli_contiguous(const tl_Tensor *t) { return t->flags & TLI_CONTIGUOUS; }
 static inline tl_Device tli_device(const tl_Tensor *t) { return t->storage->device; }
-/* Whether there is memory behind it: not on the meta device, of which nothing can be read. */
+/* Whether the tensor has memory: not on the meta device, which has no values. */
 static inline bool tli_has_values(const tl_Tensor *t) { return t->storage->device.type != TL_META; }
 static inline bool tli_same_device(tl_Device a, tl_Device b) {
   return a.type == b.type && a.index == b.index;
@@ -123,7 +123,7 @@ static inline bool tli_same_sizes(const tl_Tensor *a, const tl_Tensor *b) {
 #define TLI_CPU ((tl_Device){TL_CPU, 0})
 #define TLI_NODEVICE ((tl_Device){-1, 0})
 
-/* Lists of integers as operators take them; v == NULL means "not given". */
+/* Lists of integers as arguments of operators; v == NULL means "not given". */
 typedef struct tl_Ints {
   int64_t n;
   const int64_t *v; /* borrowed */
@@ -139,13 +139,13 @@ typedef struct tl_Floats {
 
 typedef struct tl_Tensors {
   int64_t n;
-  tl_Tensor **v; /* borrowed as argument; owned, with each element, as result */
+  tl_Tensor **v; /* borrowed as an argument; owned, with each element, as a result */
 } tl_Tensors;
 
-/* Constructors; all return a new reference or NULL with a message. */
+/* Constructors; all return a new reference, or NULL with a message. */
 
 tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) TL_MUSTCHECK;
-/* A storage over somebody's memory; `release` as for tl_tensor_wrap. */
+/* Returns a storage for foreign memory; `release` is that of tl_tensor_wrap. */
 tl_Storage *tli_storage_wrap(tl_Device device, void *data, int64_t bytes,
                              void (*release)(void *data, void *context), void *context)
     TL_MUSTCHECK;
@@ -153,81 +153,81 @@ static inline tl_Storage *tli_storage_retain(tl_Storage *s) {
   atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
   return s;
 }
-void tli_storage_release(tl_Storage *s); /* NULL is fine */
-/* Charges the storage's bytes to a ledger until it is freed, unless it is
-** charged to one already; returns whether it was charged now. The storage may
-** be shared with other threads; the ledger is the caller's. */
+void tli_storage_release(tl_Storage *s); /* accepts NULL */
+/* Charges the storage's bytes to a ledger until it is freed, unless it is charged to one
+** already; returns whether it was charged now. The storage may be shared with other threads;
+** the ledger belongs to the caller. */
 bool tli_storage_charge(tl_Storage *s, tli_Ledger *l);
-/* Charges them to that ledger, whichever they were charged to: the tensor goes
-** to another interpreter. The ledger is the caller's. */
+/* Moves the charge to that ledger, because the tensor moves to another interpreter. The ledger
+** belongs to the caller. */
 void tli_storage_recharge(tl_Storage *s, tli_Ledger *l);
-/* tli_storage_charge to the account of this thread's caller. */
+/* Charges the storage to the ledger of this thread's caller. */
 static inline void tli_charge(const tl_Tensor *t) {
   if (atomic_load_explicit(&t->storage->ledger, memory_order_relaxed) != NULL) return;
   tli_Ledger *l = tli_ledger();
   if (l) tli_storage_charge(t->storage, l);
 }
 
-/* Undefined contents, row-major. */
+/* Returns an uninitialised row-major tensor. */
 tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *sizes) TL_MUSTCHECK;
-/* Undefined contents, with `like`'s sizes, device and order of dimensions in
-** memory (as PyTorch's preserve_format); without gaps. */
+/* Returns an uninitialised dense tensor with `like`'s sizes, device and order of dimensions in
+** memory (PyTorch's preserve_format). */
 tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) TL_MUSTCHECK;
 /* The same on the meta device. */
 tl_Tensor *tli_on_meta(const tl_Tensor *like) TL_MUSTCHECK;
-/* Over somebody's memory on a device: what tl_tensor_wrap says. `op` begins messages. */
+/* Returns a tensor for foreign memory on a device, as tl_tensor_wrap describes. `op` begins
+** messages. */
 tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype, int ndim,
                     const int64_t *sizes, const int64_t *strides,
                     void (*release)(void *data, void *context), void *context) TL_MUSTCHECK;
-/* A 0-d tensor on the CPU holding a number that counts as a number in type
-** promotion (flag TLI_NUMBER). */
+/* Returns a 0-d tensor on the CPU that counts as a number in type promotion (flag TLI_NUMBER). */
 tl_Tensor *tli_number(tl_Scalar s) TL_MUSTCHECK;
-/* A 0-d tensor of that dtype and device. */
+/* Returns a 0-d tensor of that dtype and device. */
 tl_Tensor *tli_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
-/* A view of t's storage with other geometry; not differentiable by itself. The
-** caller answers for the geometry lying inside the storage. */
+/* Returns a view of t's storage with another geometry, which is not differentiable by itself.
+** The caller guarantees that the geometry is inside the storage. */
 tl_Tensor *tli_alias(const tl_Tensor *t, int ndim, const int64_t *sizes, const int64_t *strides,
                      int64_t offset) TL_MUSTCHECK;
-/* A view with the same geometry and no autograd state. */
+/* Returns a view with the same geometry and no autograd state. */
 tl_Tensor *tli_detached(const tl_Tensor *t) TL_MUSTCHECK;
 
 static inline tl_Tensor *tli_retain(tl_Tensor *t) {
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   return t;
 }
-void tli_release(tl_Tensor *t); /* NULL is fine */
+void tli_release(tl_Tensor *t); /* accepts NULL */
 static inline bool tli_unique(const tl_Tensor *t) {
   return atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
 }
 
 /* Geometry */
 
-/* Product of sizes; -1 on a negative size or overflow of int64 bytes. */
+/* Returns the product of sizes; -1 for a negative size, or if the bytes overflow int64. */
 int64_t tli_numel(int ndim, const int64_t *sizes, size_t element);
 void tli_row_major(int ndim, const int64_t *sizes, int64_t *strides);
 /* Sets ndim, sizes, strides (NULL: row-major), numel and the contiguous flag. */
 void tli_set_geometry(tl_Tensor *t, int ndim, const int64_t *sizes, const int64_t *strides);
-/* Elements fill their memory range without gap or overlap, in any order. */
+/* Whether the elements fill their memory range without gap or overlap, in any order. */
 bool tli_dense(const tl_Tensor *t);
-/* Several positions share one element (stride 0 or overlapping). Errs on the
-** side of true for strides that interleave without ever meeting. */
+/* Whether several positions share an element (stride 0 or overlapping). May be true for strides
+** that interleave without overlapping. */
 bool tli_overlaps_itself(const tl_Tensor *t);
 
-/* Brings a dimension given from either end into [0, ndim); -1 with a message
-** when out of range ("op: argument: ..."). A 0-d tensor has dimension 0. */
+/* Converts a dimension that counts from either end to [0, ndim); returns -1 with a message if
+** it is out of range ("op: argument: ..."). A 0-d tensor has dimension 0. */
 int tli_dim(const char *op, int64_t dim, int ndim);
 /* The same for a position within a size; a size of 0 has none. */
 int64_t tli_position(const char *op, int64_t index, int64_t size);
 
-/* Broadcasting: writes the common shape of n tensors; false, with a message
-** naming `op`, when there is none. */
+/* Writes the common broadcast shape of n tensors; returns false, with a message naming `op`, if
+** there is none. */
 bool tli_broadcast_shape(const char *op, tl_Tensor *const *ts, int n, int *ndim, int64_t *sizes);
 bool tli_expandable(int ndim, const int64_t *sizes, int to_ndim, const int64_t *to_sizes);
 
-/* Promotion over operands: 0-d tensors and numbers only raise the category. */
+/* Promotes over operands: 0-d tensors and numbers only raise the category. */
 tl_DType tli_result_dtype(tl_Tensor *const *ts, int n);
 
-/* "[2, 3]" into one of a few thread-local buffers, for messages. */
+/* Formats "[2, 3]" in one of a few thread-local buffers, for messages. */
 const char *tli_shape_str(int ndim, const int64_t *sizes);
 const char *tli_sizes_str(const tl_Tensor *t);
 const char *tli_device_str(tl_Device d);
