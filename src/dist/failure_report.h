@@ -1,7 +1,7 @@
 /*
-** failure_report.h - how the ranks of a group coordinate through the store, besides their calls: they
-** publish that they have joined, why the group has failed and, once a call takes too long, what
-** each of them waits for. It is for transports without shared memory.
+** failure_report.h - how the ranks of a group coordinate through the store, besides their
+** calls: they publish that they have joined, why the group has failed and, once a call takes
+** too long, what each of them waits for. It is for transports without shared memory.
 **
 ** A rank that has waited for too long asks for a report. The other ranks, which read the store
 ** now and then, add what they wait for; a rank that adds nothing is missing.

@@ -1,5 +1,5 @@
 /*
-** running.c - see running.h; and what kernels find wrong in the data, as messages.
+** running.c - see running.h; and messages for the faults that kernels find in their data.
 */
 #include "core/device/running.h"
 
