@@ -309,7 +309,7 @@ test-arm:
 	@+SPEC_EMULATED=1 $(MAKE) --no-print-directory CC='$(CCACHE) $(ARM)-gcc' BUILD=$(BUILD)/$(ARM) SPEC_SANITIZED=1 \
 	  SPEC_ARGS="--wrap 'qemu-aarch64 -L $(ARM_ROOT)' --exclude spec/build --exclude spec/main \
 	  --exclude spec/dist --exclude spec/examples --exclude spec/core/cudnn --exclude spec/profiler/threads \
-	  --exclude spec/utils/mlflow --exclude spec/memory --exclude spec/embed/memory --exclude spec/device \
+	  --exclude rocks/mlflow --exclude spec/memory --exclude spec/embed/memory --exclude spec/device \
 	  --exclude spec/ops/fuzz $(SPEC_ARGS)" check
 
 # For `python3 -m http.server -d build/wasm/page`. One thread: browsers give more to
@@ -412,6 +412,14 @@ $(OBJ)/%.$(1).o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
 	$$(Q)$$(COMPILE) $$(KERNEL_CFLAGS) -DTLK_ISA=$(1) $$(ISA_FLAGS_$(1)) -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
+
+# The command and the libraries find the packages of a checkout by this link; it is relative, so that
+# the checkout can be moved.
+space := $(subst ,, )
+up := $(if $(filter /%,$(BUILD)),$(CURDIR),$(subst $(space),/,$(patsubst %,..,$(subst /, ,$(BUILD)))))
+$(BUILD)/rocks:
+	@mkdir -p $(@D) && ln -sfn '$(up)/rocks' $@
+$(TLUA) $(SHARED_LIB): | $(BUILD)/rocks
 
 $(STATIC_LIB): $(LIB_OBJ) $(OBJ)/files.txt
 	$(call say,AR,$@)
@@ -763,6 +771,12 @@ endef
 export PC_TEXT
 
 # Of another machine's programs this one's strip knows nothing.
+# What of rocks/ is installed beside the core: PACKAGES= for nothing, PACKAGES="text plot" for these.
+# Other Lua files go below LUA_DIR, where `require` of that prefix finds them.
+PACKAGES ?= $(patsubst rocks/%/,%,$(sort $(wildcard rocks/*/)))
+LUA_DIR ?= $(PREFIX)/share/lua/5.4
+install uninstall: export AT_LUA_DIR = $(DESTDIR)$(LUA_DIR)
+
 strip_with := $(if $(CROSS),--strip-program='$(STRIP)')
 install: all
 	@mkdir -p "$$AT_PREFIX/bin" "$$AT_PREFIX/include" "$$AT_PREFIX/share/tlua/types" "$$AT_PREFIX/share/doc/tlua" \
@@ -774,6 +788,10 @@ install: all
 	$(if $(PLUGINS),install -s $(strip_with) -m 755 $(PLUGINS) "$$AT_LIBDIR/tlua/")
 	ln -sf $(SONAME) "$$AT_LIBDIR/libtlua.so"
 	ln -sf "$$($(library_from_lua))/$(SONAME)" "$$AT_LUA_CDIR/tlua.so"
+	@for name in $(PACKAGES); do \
+	  test -f "rocks/$$name/init.lua" || { echo "install: PACKAGES: there is no package $$name" >&2; exit 1; }; \
+	  echo "install rocks/$$name"; mkdir -p "$$AT_LUA_DIR/tlua/$$name" && \
+	  install -m 644 "rocks/$$name"/*.lua "$$AT_LUA_DIR/tlua/$$name/" || exit 1; done
 	install -m 644 $(GEN)/types/tlua.lua "$$AT_PREFIX/share/tlua/types/tlua.lua"
 	install -m 644 $(GEN)/manual.md LICENSE "$$AT_PREFIX/share/doc/tlua/"
 	@printf '%s\n' "$$PC_TEXT" >"$$AT_PCDIR/tlua.pc"
@@ -794,6 +812,10 @@ uninstall:
 	  "$$AT_LIBDIR/tlua/tlua_mpi_openmpi.so" "$$AT_LIBDIR/tlua/tlua_mpi_mpich.so" "$$AT_LUA_CDIR/tlua.so" \
 	  "$$AT_PCDIR/tlua.pc" "$$AT_PREFIX/share/tlua/types/tlua.lua" "$$AT_PREFIX/share/doc/tlua/manual.md" \
 	  "$$AT_PREFIX/share/doc/tlua/LICENSE"
+	@for folder in rocks/*/; do name=$$(basename "$$folder"); for file in "rocks/$$name"/*.lua; do \
+	  rm -f "$$AT_LUA_DIR/tlua/$$name/$$(basename "$$file")"; done; \
+	  rmdir "$$AT_LUA_DIR/tlua/$$name" 2>/dev/null || true; done
+	@rmdir "$$AT_LUA_DIR/tlua" "$$AT_LUA_DIR" "$${AT_LUA_DIR%/*}" 2>/dev/null || true
 	@rmdir "$$AT_LIBDIR/tlua" "$$AT_PREFIX/share/tlua/types" "$$AT_PREFIX/share/tlua" "$$AT_PREFIX/share/doc/tlua" 2>/dev/null || true
 
 # For LuaRocks, which gives LUA, LUA_INCDIR and where modules in C go.

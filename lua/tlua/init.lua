@@ -124,6 +124,13 @@ end
 
 lazy.strict(torch, "torch", "tlua.functions.absent")
 
+-- Packages beside the core come before package.path, so that a checkout uses its own.
+if package and type(package.searchers) == "table" then
+   table.insert(package.searchers, 2, function(module)
+      if module:find "^tlua%." then return require "tlua.packages".search(module) end
+   end)
+end
+
 -- torch.Tensor has the methods, is a constructor, and is what torch.isinstance knows tensors by.
 local of_tensor = getmetatable(torch.Tensor)
 of_tensor.holds = torch.is_tensor

@@ -80,6 +80,15 @@ end
 
 -- Tables ------------------------------------------------------------------------------------------
 
+-- Whether a module is part of the library; another may belong to a package, which may be missing.
+local function is_embedded(module)
+   return package and package.preload[module] ~= nil
+end
+
+local function is_there(module)
+   return is_embedded(module) or require "tlua.packages".has(module)
+end
+
 -- A field's value from the module that has it: a module either has a field of that name, or is
 -- the value itself, as one that can be called always is.
 local function load_field(module, name)
@@ -100,6 +109,9 @@ function M.index(target, name)
    local meta = getmetatable(target)
    local module = meta.lazy[name]
    if not module then return unknown(target, name) end
+   if not is_embedded(module) then
+      require "tlua.packages".check(module, ("%s.%s"):format(title_of(target), name))
+   end
    local value = load_field(module, name)
    rawset(target, name, value)
    if meta.title and type(value) == "table" then
@@ -108,14 +120,15 @@ function M.index(target, name)
    return value
 end
 
---- The strict tables' __pairs: shows what is not loaded yet, too, and loads it on the way.
+--- The strict tables' __pairs: shows what is not loaded yet, too, and loads it on the way. Fields of
+--- packages that are not installed are left out.
 ---@param target table
 ---@return function iterator
 function M.each(target)
    local names = {}
    for name in next, target do names[#names + 1] = name end
-   for name in next, getmetatable(target).lazy do
-      if rawget(target, name) == nil then names[#names + 1] = name end
+   for name, module in next, getmetatable(target).lazy do
+      if rawget(target, name) == nil and is_there(module) then names[#names + 1] = name end
    end
    local i = 0
    return function()
@@ -171,15 +184,16 @@ local function contains(value, name)
       if rawget(value, name) ~= nil then return true end
       local meta = getmetatable(value)
       if type(meta) ~= "table" then return false end
-      local names = meta.lazy or meta.names
-      if names and names[name] ~= nil then return true end
+      if meta.lazy and meta.lazy[name] then return is_there(meta.lazy[name]) end
+      if meta.names and meta.names[name] ~= nil then return true end
       value = meta.__index
    end
    return false
 end
 
 --- Whether the library has something of that name: torch.has "nn.Linear", torch.has
---- "cuda.is_available", torch.has "float8_e5m2". Reading an unknown name from torch or one of its
+--- "cuda.is_available", torch.has "float8_e5m2". A field of a package counts where the package is
+--- installed: torch.has "text". Reading an unknown name from torch or one of its
 --- tables is an error, so this is the way to test for a feature. It loads none of what the name
 --- stands for.
 ---@param name string  from torch on, parts joined by dots

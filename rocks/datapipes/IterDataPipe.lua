@@ -15,10 +15,10 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
-local determinism = require "tlua.data.datapipes.determinism"
-local forms = require "tlua.data.datapipes.forms"
-local guard = require "tlua.data.datapipes.guard"
-local types = require "tlua.data.datapipes.types"
+local determinism = require "tlua.datapipes.determinism"
+local forms = require "tlua.datapipes.forms"
+local guard = require "tlua.datapipes.guard"
+local types = require "tlua.datapipes.types"
 local IterableDataset = require "tlua.data.IterableDataset"
 
 ---@class data.IterDataPipe: data.IterableDataset
@@ -78,7 +78,7 @@ function IterDataPipe:reinforce_type(expected)
    return self
 end
 
-forms.install(IterDataPipe, "tlua.data.datapipes.iter", {
+forms.install(IterDataPipe, "tlua.datapipes.iter", {
    batch = "Batcher", collate = "Collator", concat = "Concater", demux = "Demultiplexer",
    filter = "Filter", fork = "Forker", groupby = "Grouper", list_files = "FileLister",
    map = "Mapper", mux = "Multiplexer", open_files = "FileOpener",

@@ -8,7 +8,7 @@
 -- A class of one's own has `get` and `__len`, as a Dataset has.
 
 local class = require "tlua.class"
-local forms = require "tlua.data.datapipes.forms"
+local forms = require "tlua.datapipes.forms"
 local Dataset = require "tlua.data.Dataset"
 
 ---@class data.MapDataPipe: data.Dataset
@@ -20,7 +20,7 @@ local Dataset = require "tlua.data.Dataset"
 ---@field zip fun(self, ...: data.MapDataPipe): data.MapDataPipe
 local MapDataPipe = class.class("data.MapDataPipe", Dataset)
 
-forms.install(MapDataPipe, "tlua.data.datapipes.map", {
+forms.install(MapDataPipe, "tlua.datapipes.map", {
    batch = "Batcher", concat = "Concater", map = "Mapper", shuffle = "Shuffler", zip = "Zipper",
 })
 

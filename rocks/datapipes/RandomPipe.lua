@@ -6,7 +6,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local fetch = require "tlua.data.fetch"
-local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 ---@class data.datapipes.RandomPipe: data.IterDataPipe
 local RandomPipe = class.class("data.datapipes.RandomPipe", IterDataPipe)

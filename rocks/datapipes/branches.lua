@@ -8,10 +8,10 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local copy = require "tlua.data.datapipes.copy"
-local guard = require "tlua.data.datapipes.guard"
-local rows = require "tlua.data.datapipes.rows"
-local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+local copy = require "tlua.datapipes.copy"
+local guard = require "tlua.datapipes.guard"
+local rows = require "tlua.datapipes.rows"
+local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 

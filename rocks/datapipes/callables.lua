@@ -4,9 +4,9 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local collate = require "tlua.data.collate"
-local copy = require "tlua.data.datapipes.copy"
-local rows = require "tlua.data.datapipes.rows"
-local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+local copy = require "tlua.datapipes.copy"
+local rows = require "tlua.datapipes.rows"
+local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 

@@ -2,8 +2,8 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
-local rows = require "tlua.data.datapipes.rows"
-local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+local rows = require "tlua.datapipes.rows"
+local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 

@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local switches = require "tlua.data.datapipes.switches"
+local switches = require "tlua.datapipes.switches"
 
 local M = {}
 
@@ -27,7 +27,7 @@ function M.check(cls, ...)
 end
 
 local function mark(cls, varies)
-   if not class.issubclass(cls, require "tlua.data.datapipes.IterDataPipe") then
+   if not class.issubclass(cls, require "tlua.datapipes.IterDataPipe") then
       torch.raise(("data.non_deterministic: expected a class that derives from data.IterDataPipe, "
          .. "got %s"):format(tostring(cls)))
    end

@@ -2,8 +2,8 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
-local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
-local MapDataPipe = require "tlua.data.datapipes.MapDataPipe"
+local IterDataPipe = require "tlua.datapipes.IterDataPipe"
+local MapDataPipe = require "tlua.datapipes.MapDataPipe"
 
 --- A function that makes a class a method of all pipes, and returns it:
 ---

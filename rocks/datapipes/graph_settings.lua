@@ -4,8 +4,8 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
-local MapDataPipe = require "tlua.data.datapipes.MapDataPipe"
+local IterDataPipe = require "tlua.datapipes.IterDataPipe"
+local MapDataPipe = require "tlua.datapipes.MapDataPipe"
 
 local M = {}
 

@@ -3,9 +3,9 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local rows = require "tlua.data.datapipes.rows"
-local DataChunk = require "tlua.data.datapipes.DataChunk"
-local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+local rows = require "tlua.datapipes.rows"
+local DataChunk = require "tlua.datapipes.DataChunk"
+local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 

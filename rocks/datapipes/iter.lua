@@ -3,7 +3,7 @@
 
 local lazy = require "tlua.lazy"
 
-return lazy.load({}, lazy.modules("tlua.data.datapipes", {
+return lazy.load({}, lazy.modules("tlua.datapipes", {
    sources = "IterableWrapper FileLister FileOpener StreamReader",
    callables = "Mapper Collator Filter",
    selecting = "Shuffler Sampler ShardingFilter SHARDING_PRIORITIES",

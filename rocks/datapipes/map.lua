@@ -3,12 +3,12 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local copy = require "tlua.data.datapipes.copy"
+local copy = require "tlua.datapipes.copy"
 local items = require "tlua.data.items"
-local rows = require "tlua.data.datapipes.rows"
-local DataChunk = require "tlua.data.datapipes.DataChunk"
-local MapDataPipe = require "tlua.data.datapipes.MapDataPipe"
-local RandomPipe = require "tlua.data.datapipes.RandomPipe"
+local rows = require "tlua.datapipes.rows"
+local DataChunk = require "tlua.datapipes.DataChunk"
+local MapDataPipe = require "tlua.datapipes.MapDataPipe"
+local RandomPipe = require "tlua.datapipes.RandomPipe"
 
 local M = {}
 

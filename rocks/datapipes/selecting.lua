@@ -3,10 +3,10 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local rows = require "tlua.data.datapipes.rows"
+local rows = require "tlua.datapipes.rows"
 local samplers = require "tlua.data.samplers"
-local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
-local RandomPipe = require "tlua.data.datapipes.RandomPipe"
+local IterDataPipe = require "tlua.datapipes.IterDataPipe"
+local RandomPipe = require "tlua.datapipes.RandomPipe"
 
 local M = {}
 
@@ -35,7 +35,7 @@ function Shuffler:__init(...)
    end
    self.datapipe, self.buffer_size = a.datapipe, a.buffer_size
    if a.unbatch_level ~= 0 then
-      self.datapipe = require "tlua.data.datapipes.iter".UnBatcher(a.datapipe, a.unbatch_level)
+      self.datapipe = require "tlua.datapipes.iter".UnBatcher(a.datapipe, a.unbatch_level)
    end
 end
 

@@ -3,13 +3,13 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local copy = require "tlua.data.datapipes.copy"
-local glob = require "tlua.data.datapipes.glob"
-local guard = require "tlua.data.datapipes.guard"
+local copy = require "tlua.datapipes.copy"
+local glob = require "tlua.datapipes.glob"
+local guard = require "tlua.datapipes.guard"
 local items = require "tlua.data.items"
 local io_folder = require "tlua.io.folder"
-local rows = require "tlua.data.datapipes.rows"
-local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+local rows = require "tlua.datapipes.rows"
+local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 

@@ -10,9 +10,9 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local switches = require "tlua.data.datapipes.switches"
-local types = require "tlua.data.datapipes.types"
-local IterDataPipe = require "tlua.data.datapipes.IterDataPipe"
+local switches = require "tlua.datapipes.switches"
+local types = require "tlua.datapipes.types"
+local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 

@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local files = require "tlua.utils.mlflow.files"
+local files = require "tlua.mlflow.files"
 
 ---@class utils.mlflow.Run
 ---@field run_id string

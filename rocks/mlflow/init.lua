@@ -13,9 +13,9 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local Run = require "tlua.utils.mlflow.Run"
-local files = require "tlua.utils.mlflow.files"
-local rest = require "tlua.utils.mlflow.rest"
+local Run = require "tlua.mlflow.Run"
+local files = require "tlua.mlflow.files"
+local rest = require "tlua.mlflow.rest"
 
 local M = {Run = Run}
 

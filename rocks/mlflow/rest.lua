@@ -2,7 +2,7 @@
 -- (https://mlflow.org/docs/latest/api_reference/rest-api.html).
 
 local torch = require "tlua"
-local http = require "tlua.utils.mlflow.http"
+local http = require "tlua.mlflow.http"
 local json = require "tlua.utils.json"
 
 local Rest = {remote = true}

@@ -1,9 +1,9 @@
 -- curves.lua - lines in a frame with axes: in the terminal in points of Braille letters, as SVG,
 -- and as PNG.
 
-local axes = require "tlua.utils.plot.axes"
-local font = require "tlua.utils.plot.font"
-local png = require "tlua.utils.plot.png"
+local axes = require "tlua.plot.axes"
+local font = require "tlua.plot.font"
+local png = require "tlua.io.png"
 
 local M = {}
 

@@ -1,7 +1,7 @@
 -- images.lua - pictures from tensors: in the terminal as half blocks in colour, or as shades; as
 -- PNG, and as SVG that has the PNG inside.
 
-local png = require "tlua.utils.plot.png"
+local png = require "tlua.io.png"
 
 local M = {}
 

@@ -55,7 +55,7 @@ end
 local function figure(kind, fields)
    local made = Figure()
    for name, value in pairs(fields) do made[name] = value end
-   made.kind = require("tlua.utils.plot." .. kind)
+   made.kind = require("tlua.plot." .. kind)
    if made.save_as then made:save(made.save_as) end
    return made
 end

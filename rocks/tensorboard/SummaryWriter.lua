@@ -10,7 +10,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local wire = require "tlua.utils.tensorboard.wire"
+local wire = require "tlua.tensorboard.wire"
 
 local int, double, float, bytes = wire.int, wire.double, wire.float, wire.bytes
 
@@ -459,7 +459,7 @@ function SummaryWriter:add_embedding(matrix, options)
       attempt(name, out:close())
    end
    local list = self.embeddings or {} -- the file is written whole: a name's last one counts
-   local part, name = require "tlua.utils.tensorboard.embedding".write(matrix, options or {},
+   local part, name = require "tlua.tensorboard.embedding".write(matrix, options or {},
       function(folder) attempt(folder, torch.io.make_folder(self.log_dir .. "/" .. folder)) end,
       write)
    if not failure then

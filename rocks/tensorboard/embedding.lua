@@ -3,7 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local wire = require "tlua.utils.tensorboard.wire"
+local wire = require "tlua.tensorboard.wire"
 
 local M = {}
 

@@ -1,7 +1,7 @@
 -- reader.lua - reads event files back.
 
 local args = require "tlua.args"
-local wire = require "tlua.utils.tensorboard.wire"
+local wire = require "tlua.tensorboard.wire"
 
 local M = {}
 

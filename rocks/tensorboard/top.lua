@@ -4,7 +4,7 @@
 
 local torch = require "tlua"
 local io_folder = require "tlua.io.folder"
-local reader = require "tlua.utils.tensorboard.reader"
+local reader = require "tlua.tensorboard.reader"
 
 local M = {}
 

@@ -1,7 +1,7 @@
 -- wire.lua - protocol buffers, the checksums of records, pictures: what event files are made of.
 
 local torch = require "tlua"
-local png = require "tlua.utils.plot.png"
+local png = require "tlua.io.png"
 
 local M = {}
 

@@ -16,7 +16,7 @@ end
 --- Makes `m:training()` set training mode, as in Torch7, and return the module. `m.training` stays
 --- true or false, as the layers read it: booleans get a metatable with __call. That holds for the
 --- whole program, so it is not done unasked. Every other call of a boolean stays an error.
----     require "tlua.nn.torch7.mode".allow_call()
+---     require "tlua.torch7.mode".allow_call()
 function M.allow_call()
    local meta = debug.getmetatable(true)
    if meta and meta.__call == set_mode then return end

@@ -276,18 +276,6 @@ describe("the mode of a module", function()
       assert.is_true(copy.training)
       assert.is_false(copy.first.training)
    end)
-
-   it("is set by Torch7's call after torch7.mode.allow_call", function()
-      local mode = require "tlua.nn.torch7.mode"
-      finally(mode.refuse_call)
-      mode.allow_call()
-      mode.allow_call()
-      local net = Net():eval()
-      assert.is_true(net:training() == net)
-      assert.is_true(net.first.training)
-      assert.equal("boolean", type(net.training))
-      assert.raises("attempt to call a boolean value", function() (true)(1) end)
-   end)
 end)
 
 describe("gradients of a module", function()

@@ -1,7 +1,7 @@
 -- run.lua [OPTION...] [FILE or FOLDER...]: runs specs, each file in a process
 -- of its own, several at a time, so that a crash fails one file and hides no
--- other. Without files: every spec/**/*_spec.lua, and the C programs of
--- spec/embed, spec/core and spec/lua, which make has built. Prints a line for
+-- other. Without files: every *_spec.lua of spec and of the packages in rocks, and the C programs
+-- of spec/embed, spec/core and spec/lua, which make has built. Prints a line for
 -- each file, all output of those that fail, and as the last line the totals.
 --
 --   --jobs N           how many at a time (1), of which each is to have a gigabyte of memory
@@ -69,7 +69,7 @@ local function find(options)
    local roots = options.roots
    local all = #roots == 0
    local quoted = {}
-   for i, root in ipairs(all and {"spec"} or roots) do quoted[i] = quote(root) end
+   for i, root in ipairs(all and {"spec", "rocks"} or roots) do quoted[i] = quote(root) end
    local files = {}
    for _, path in ipairs(lines_of("find " .. table.concat(quoted, " ") ..
       " -name '*_spec.lua' -o -path '*spec/embed/*.c' -o -path '*spec/core/*.c'" ..

@@ -257,16 +257,6 @@ static int dist_user(lua_State *L) {
   return 1;
 }
 
-static const char dist_program_mark = 0;
-
-/* The file that this code was loaded from: the command's, or a library's. */
-static int dist_program(lua_State *L) {
-  char path[4096];
-  tli_library_path((const void *)&dist_program_mark, path, sizeof path);
-  lua_pushstring(L, path);
-  return 1;
-}
-
 static int dist_private_read(lua_State *L) {
   static const char *const results[] = {"read", "missing", "foreign", "refused"};
   char text[4096];
@@ -669,7 +659,6 @@ void tli_open_dist(lua_State *L) {
                                        {"_available", dist_available},
                                        {"_secret", dist_secret},
                                        {"_user", dist_user},
-                                       {"_program", dist_program},
                                        {"_private_read", dist_private_read},
                                        {"_private_write", dist_private_write},
                                        {NULL, NULL}};

@@ -400,11 +400,22 @@ static int torch_config(lua_State *L) {
   return 1;
 }
 
+static const char library_mark = 0;
+
+/* _library_path() -> the file that this code was loaded from: the command's, or a library's. */
+static int torch_library_path(lua_State *L) {
+  char path[4096];
+  tli_library_path((const void *)&library_mark, path, sizeof path);
+  lua_pushstring(L, path);
+  return 1;
+}
+
 /* raise(message): an error at the user's line, for the library's Lua files. */
 static int torch_raise(lua_State *L) { return tli_error_text(L, luaL_checkstring(L, 1)); }
 
 static const luaL_Reg functions[] = {{"set_num_threads", torch_set_num_threads},
                                      {"get_num_threads", torch_get_num_threads},
+                                     {"_library_path", torch_library_path},
                                      {"_memory_stats", torch_memory_stats},
                                      {"_reset_peak", torch_reset_peak},
                                      {"_record_live", torch_record_live},

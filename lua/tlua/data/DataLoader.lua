@@ -56,11 +56,6 @@ local function check_workers(a)
    end
 end
 
-local function is_pipe(dataset)
-   return items.is_stream(dataset)
-      and class.isinstance(dataset, require "tlua.data.datapipes.IterDataPipe")
-end
-
 -- Options that exclude each other.
 local function check(a)
    if a.sampler and a.shuffle then
@@ -77,7 +72,7 @@ local function check(a)
       torch.raise(name .. ": drop_last: expected a batch_size with it, got false")
    end
    if items.is_stream(a.dataset) then
-      if a.shuffle and not is_pipe(a.dataset) or a.sampler or a.batch_sampler then
+      if a.shuffle and not items.pipe_settings(a.dataset) or a.sampler or a.batch_sampler then
          torch.raise(name .. ": a dataset without positions has no order to choose: expected no "
             .. "shuffle, sampler or batch_sampler")
       end
@@ -90,8 +85,7 @@ local function check(a)
 end
 
 -- The shares and the shuffling of a pipe.
-local function set_up_pipe(self, shuffle)
-   local settings = require "tlua.data.datapipes.graph_settings"
+local function set_up_pipe(self, settings, shuffle)
    local group = torch.distributed
    local is_group = group and group.is_initialized()
    self.is_pipe = true
@@ -126,7 +120,8 @@ function DataLoader:__init(...)
    self.prefetch_factor = a.prefetch_factor or 2
    self.pin_device = a.pin_memory
       and (a.pin_memory_device or torch.cuda.is_available() and "cuda") or nil
-   if is_pipe(a.dataset) then set_up_pipe(self, a.shuffle) end
+   local pipe_settings = items.pipe_settings(a.dataset)
+   if pipe_settings then set_up_pipe(self, pipe_settings, a.shuffle) end
    if items.is_stream(a.dataset) then return end
    if a.batch_sampler then
       self.batch_sampler, self.batch_size = a.batch_sampler, nil

@@ -4,7 +4,6 @@
 -- `stopped`, which tells between items whether nobody waits for the batch any more.
 
 local torch = require "tlua"
-local class = require "tlua.class"
 local collate = require "tlua.data.collate"
 local items = require "tlua.data.items"
 
@@ -66,8 +65,8 @@ end
 
 -- The items of an epoch; what is random in a pipe is seeded alike in all workers.
 local function begin(dataset, base)
-   if class.isinstance(dataset, require "tlua.data.datapipes.IterDataPipe") then
-      local settings = require "tlua.data.datapipes.graph_settings"
+   local settings = items.pipe_settings(dataset)
+   if settings then
       settings.apply_random_seed(dataset, torch.Generator("cpu"):manual_seed(base))
    end
    return dataset:iter()

@@ -22,6 +22,10 @@ local modules = lazy.modules("tlua.data", {
    get_worker_info = "get_worker_info",
    collate = "default_collate default_convert",
    random_split = "random_split",
+})
+
+-- The pipes are a package of their own, datapipes.
+for field, module in pairs(lazy.modules("tlua", {
    datapipes = "datapipes",
    ["datapipes.IterDataPipe"] = "IterDataPipe",
    ["datapipes.DFIterDataPipe"] = "DFIterDataPipe",
@@ -31,7 +35,9 @@ local modules = lazy.modules("tlua.data", {
    ["datapipes.determinism"] = "non_deterministic guaranteed_datapipes_determinism",
    ["datapipes.validation"] = "argument_validation runtime_validation runtime_validation_disabled",
    ["datapipes.graph_settings"] = "graph_settings",
-})
+})) do
+   modules[field] = module
+end
 
 -- PyTorch's paths, as data.dataset.Dataset.
 modules.dataloader, modules.dataset = "tlua.data", "tlua.data"

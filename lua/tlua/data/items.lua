@@ -45,4 +45,13 @@ function M.is_stream(dataset)
    return class.isinstance(dataset, require "tlua.data.IterableDataset")
 end
 
+--- The settings of a pipe of the package datapipes: its order, share and seed.
+---@param dataset any
+---@return table? settings  the module tlua.datapipes.graph_settings; nil if it is no such pipe
+function M.pipe_settings(dataset)
+   local pipes = package and package.loaded["tlua.datapipes.IterDataPipe"]
+   if not (pipes and class.isinstance(dataset, pipes)) then return nil end
+   return require "tlua.datapipes.graph_settings"
+end
+
 return M

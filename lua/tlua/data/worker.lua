@@ -4,6 +4,7 @@
 local torch = require "tlua"
 local fetch = require "tlua.data.fetch"
 local get_worker_info = require "tlua.data.get_worker_info"
+local items = require "tlua.data.items"
 
 -- No more libraries, and functions of them, than the program has that made the worker.
 local function restrict(libraries)
@@ -53,7 +54,7 @@ return function(stopped, worker, id, source, base)
    }
    seed(fetch.seed(base, -1 - id))
    if source.is_pipe then
-      require "tlua.data.datapipes.graph_settings".apply_sharding(source.dataset,
+      items.pipe_settings(source.dataset).apply_sharding(source.dataset,
          source.num_workers * source.world_size, id * source.world_size + source.rank)
    end
    if source.worker_init_fn then source.worker_init_fn(id) end

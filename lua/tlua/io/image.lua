@@ -29,7 +29,7 @@ function M.png(image)
    pixels = pixels:contiguous():view(-1)
    local rows, row = {}, width * channels
    for y = 1, height do rows[y] = torch.io.text(pixels, (y - 1) * row + 1, row) end
-   return require "tlua.utils.plot.png".encode(width, height, rows)
+   return require "tlua.io.png".encode(width, height, rows)
 end
 
 return M

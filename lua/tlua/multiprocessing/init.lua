@@ -20,7 +20,7 @@ end
 
 -- The command `tlua`: this process's, or the one that was installed or built beside the library.
 local function find_program()
-   local own = torch.distributed._program()
+   local own = torch._library_path()
    if not own:find "%.%a+[%d.]*$" and exists(own) then return own end
    local folder = own:match "^(.*)/" or "."
    for _, place in ipairs {"/tlua", "/../bin/tlua", "/../../../bin/tlua"} do

@@ -66,7 +66,7 @@ local files = lazy.modules("tlua.nn.modules", {
 })
 
 -- Torch7's, a file for each family.
-for field, file in pairs(lazy.modules("tlua.nn.torch7", {
+for field, file in pairs(lazy.modules("tlua.torch7", {
    containers = "Container Concat ConcatTable ParallelTable MapTable",
    tables = [[JoinTable SplitTable SelectTable NarrowTable FlattenTable CAddTable CSubTable
       CMulTable CDivTable]],

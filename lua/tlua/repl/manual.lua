@@ -12,10 +12,11 @@ local function operators()
    return found and texts or {}
 end
 
--- The text of an embedded source, by module or chunk name; nil without the command's help.
+-- The text of an embedded source or a package's, by module or chunk name; nil without the command's
+-- help.
 local function source_of(name)
    local found, read = pcall(require, "tlua.repl.source")
-   return found and read(name) or nil
+   return found and (read(name) or (require "tlua.packages".source(name))) or nil
 end
 
 -- Names -------------------------------------------------------------------------------------------

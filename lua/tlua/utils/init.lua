@@ -6,7 +6,7 @@ return lazy.load({}, {
    options = "tlua.utils.options",
    Progress = "tlua.utils.Progress",
    ConfusionMatrix = "tlua.utils.ConfusionMatrix",
-   plot = "tlua.utils.plot",
+   plot = "tlua.plot",
    metrics = "tlua.utils.metrics",
    json = "tlua.utils.json",
    near = "tlua.utils.near",
@@ -17,6 +17,6 @@ return lazy.load({}, {
    leaks = "tlua.utils.leaks",
    check_finite = "tlua.utils.check_finite",
    benchmark = "tlua.utils.benchmark",
-   tensorboard = "tlua.utils.tensorboard",
-   mlflow = "tlua.utils.mlflow",
+   tensorboard = "tlua.tensorboard",
+   mlflow = "tlua.mlflow",
 })

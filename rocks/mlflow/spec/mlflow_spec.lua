@@ -3,7 +3,7 @@
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
-local http = require "tlua.utils.mlflow.http"
+local http = require "tlua.mlflow.http"
 local json = torch.utils.json
 local mlflow = torch.utils.mlflow
 

@@ -2,7 +2,7 @@
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 local plot = torch.utils.plot
-local png = require "tlua.utils.plot.png"
+local png = require "tlua.io.png"
 
 local function hex(bytes)
    return (bytes:gsub(".", function(c) return ("%02x"):format(c:byte()) end))

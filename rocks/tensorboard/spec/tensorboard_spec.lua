@@ -3,7 +3,7 @@
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
-local wire = require "tlua.utils.tensorboard.wire"
+local wire = require "tlua.tensorboard.wire"
 local board = torch.utils.tensorboard
 
 -- The values that fn(writer) writes, by tag, and the events.

@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local session = require "spec.main.session"
 local shell = require "spec.support.shell"
-local top = require "tlua.utils.tensorboard.top"
+local top = require "tlua.tensorboard.top"
 local tlua = shell.start()
 
 local function with_run(fn)

@@ -3,7 +3,7 @@
 local shell = require "spec.support.shell"
 local torch = require "tlua"
 local json = require "tlua.utils.json"
-local fixture = dofile "spec/fixtures/bpe.lua"
+local fixture = dofile "rocks/text/spec/fixtures/bpe.lua"
 local BPE = torch.text.BPE
 
 local function write(path, text)

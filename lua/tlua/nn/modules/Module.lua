@@ -13,6 +13,7 @@ local Uninitialized = require "tlua.nn.Uninitialized"
 local scopes = require "tlua.scope"
 local order = require "tlua.nn.order"
 local zero_grad = require "tlua.autograd.zero_grad"
+local packages = require "tlua.packages"
 
 ---@class nn.Module
 ---@field training boolean  whether it is in training mode; true at first
@@ -737,6 +738,15 @@ function Module:__tostring()
 end
 
 require "tlua.nn.state" (Module, fields)
-require "tlua.nn.torch7.methods" (Module)
+
+-- Torch7's methods, which are in the package torch7.
+if packages.has "tlua.torch7.methods" then
+   require "tlua.torch7.methods" (Module)
+else
+   for name in ([[updateOutput zeroGradParameters getParameters findModules replace listModules
+      clearState]]):gmatch "%S+" do
+      Module[name] = function() packages.check("tlua.torch7.methods", "nn.Module." .. name) end
+   end
+end
 
 return Module

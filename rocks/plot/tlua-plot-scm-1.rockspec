@@ -1,0 +1,20 @@
+-- cd rocks/plot && luarocks --lua-version 5.4 make
+rockspec_format = "3.0"
+package = "tlua-plot"
+version = "scm-1"
+source = {url = "git+file://."}
+description = {
+   summary = "Draws curves and images, in the terminal and as SVG and PNG",
+   license = "MIT",
+}
+dependencies = {"lua ~> 5.4", "tlua"}
+build = {
+   type = "builtin",
+   modules = {
+      ["tlua.plot"] = "init.lua",
+      ["tlua.plot.axes"] = "axes.lua",
+      ["tlua.plot.curves"] = "curves.lua",
+      ["tlua.plot.font"] = "font.lua",
+      ["tlua.plot.images"] = "images.lua",
+   },
+}
