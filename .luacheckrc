@@ -11,6 +11,7 @@ files["src/lua/types*.lua"] = {globals = {"torch", "Tensor"}, ignore = {"212"}, 
 -- Rows of examples are wider; fixtures are written by a program.
 files["spec"] = {std = "+busted", max_line_length = 120}
 files["rocks/*/spec"] = {std = "+busted", max_line_length = 120}
+files["rocks/*/spec/fixtures"] = {max_line_length = false}
 files["spec/fixtures"] = {max_line_length = false}
 -- Its comments stand beside the code, and one value is only there to show a declaration.
 files["examples/tour.lua"] = {max_line_length = false, ignore = {"211"}}

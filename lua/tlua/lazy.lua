@@ -120,8 +120,8 @@ function M.index(target, name)
    return value
 end
 
---- The strict tables' __pairs: shows what is not loaded yet, too, and loads it on the way. Fields of
---- packages that are not installed are left out.
+--- The strict tables' __pairs: shows what is not loaded yet, too, and loads it on the way. It leaves
+--- out the fields of packages that are not installed.
 ---@param target table
 ---@return function iterator
 function M.each(target)
