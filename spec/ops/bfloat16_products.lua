@@ -1,5 +1,6 @@
--- Multiplies bfloat16 matrices of small integers, whose sums are exact in float32, so that each
--- product is known to the bit. Prints the instruction set, the number of products and what differed.
+-- Multiplies bfloat16 matrices of small integers, and convolves images of them. Their sums are exact
+-- in float32, so that each result is known to the bit. Prints the instruction set, the number of
+-- results and the names of those that differed.
 
 local torch = require "tlua"
 torch.manual_seed(1)
@@ -46,4 +47,28 @@ check(c[2]:isnan():all():item(), "a row of NaN")
 check(c[18]:eq(math.huge):all():item(), "a row of infinity")
 check(torch.cat({c:narrow(1, 1, 1), c:narrow(1, 3, 15)}):isfinite():all():item(), "rows beside them")
 
+-- Convolutions: batch, groups, channels of a group in and out, height, width, kernel, stride,
+-- padding, dilation; with and without a bias.
+for _, case in ipairs {{2, 1, 16, 16, 9, 11, {3, 3}, 1, 1, 1}, {1, 2, 20, 17, 8, 7, {3, 2}, 1, {0, 1}, 1},
+                       {3, 1, 64, 16, 9, 8, {1, 1}, 1, 0, 1}, {2, 3, 20, 40, 20, 31, {1, 1}, 1, 0, 1}, {2, 1, 70, 33, 9, 8, {1, 1}, 2, 0, 1}, {5, 1, 6, 7, 8, 8, {1, 1}, 1, 0, 1},
+                       {2, 1, 9, 24, 15, 17, {3, 3}, 2, 1, 1}, {2, 1, 16, 18, 12, 10, {3, 3}, 1, 2, 2},
+                       {1, 1, 8, 16, 7, 6, {5, 5}, 1, 4, 1}, {1, 1, 24, 40, 60, 70, {5, 3}, 1, 1, 1},
+                       {1, 1, 3, 64, 20, 20, {7, 7}, {2, 1}, 3, 1}, {1, 1, 40, 40, 3, 3, {3, 3}, 1, 0, 1}} do
+   local batch, groups, channels, rows, height, width, kernel, stride, padding, dilation = table.unpack(case)
+   local x = integers(batch, groups * channels, height, width)
+   local weight = integers(groups * rows, channels, kernel[1], kernel[2])
+   local bias = integers(groups * rows)
+   local options = {stride = stride, padding = padding, dilation = dilation, groups = groups}
+   local results = {}
+   for _, dtype in ipairs {"bfloat16", "float64"} do
+      local X, W, B = x:to(dtype):detach():requires_grad_(), weight:to(dtype):detach():requires_grad_(), bias:to(dtype)
+      local y = torch.nn.functional.conv2d(X, W, B, options)
+      torch.manual_seed(2)
+      y:backward(torch.randint(-8, 9, y.shape):to(dtype))
+      results[dtype] = {y, X.grad, W.grad, torch.nn.functional.conv2d(X, W, nil, options)}
+   end
+   for i, name in ipairs {"conv2d", "its input's gradient", "its weight's gradient", "conv2d without bias"} do
+      compare(results.bfloat16[i], results.float64[i], name, "of", channels, rows, height, width)
+   end
+end
 print(torch.config().cpu_isa, count, table.concat(wrong, ", "))

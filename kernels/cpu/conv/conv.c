@@ -1,9 +1,9 @@
 /*
 ** conv.c - convolution and its gradients for any floating dtype; half types are computed in
-** float32. conv1x1.c handles kernels of one element, winograd.c large convolutions in float32
-** with 3 x 3 kernels. plan.c describes all others, and the gradient of the input, as weighted
-** sums. weight_direct.c and weight_gemm.c compute the gradient of the weight. One thread sums
-** each output element in an order that depends on the sizes alone.
+** float32, but for those of dot1x1.c. conv1x1.c handles kernels of one element, winograd.c large
+** convolutions in float32 with 3 x 3 kernels. plan.c describes all others, and the gradient of
+** the input, as weighted sums. weight_direct.c and weight_gemm.c compute the gradient of the
+** weight. One thread sums each output element in an order that depends on the sizes alone.
 */
 #include "kernels/cpu/conv/conv.h"
 
@@ -60,6 +60,10 @@ static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, co
 static bool in_wide(const tlk_Conv *c, Which which, void *to, int64_t nto, const void *a,
                     int64_t na, const void *b, int64_t nb, const void *bias) {
   if (c->dtype == TL_F32 || c->dtype == TL_F64) return dispatch(c, which, to, a, b, bias);
+  if (tlk_conv_dot1x1(c)) {
+    if (which == WEIGHT) return tlk_conv_dot1x1_weight(c, to, a, b);
+    return tlk_conv_dot1x1_sums(c, which == INPUT, to, a, b, bias);
+  }
   tlk_Conv wide = *c;
   wide.dtype = TL_F32;
   tlk_Array out = {to, c->dtype}, x = {(void *)(intptr_t)a, c->dtype};

@@ -60,6 +60,13 @@ bool tlk_conv1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void
 bool tlk_conv1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                         const void *grad_out);
 
+/* The same for bfloat16, where the processor has instructions for it. */
+bool tlk_conv_dot1x1(const tlk_Conv *conv);
+bool tlk_conv_dot1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
+                          const void *weight, const void *bias);
+bool tlk_conv_dot1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
+                            const void *grad_out);
+
 /* Both set `failed` if memory is exhausted. */
 void tlk_conv_run_direct(tlk_ConvPlan *p);
 void tlk_conv_run_gemm(tlk_ConvPlan *p);

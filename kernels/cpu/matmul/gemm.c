@@ -213,7 +213,7 @@ bool tlk_multiply(const tlk_Gemm *g, const tlk_Epilogue *after) {
   if (g->m == 0 || g->n == 0 || g->batch == 0) return true;
   if (g->k == 0) return scale(g);
   TL_TRY(fits_blas(g));
-  if (tli_is_half(g->dtype)) return tlk_half_gemm(g, after);
+  if (tli_is_half(g->dtype)) return tlk_half_gemm(g, g->dtype, after);
   if (one_of(g, g->dtype) == NULL)
     return tli_fail(TL_EDTYPE, "matmul: not defined for %s tensors", tl_dtype_name(g->dtype));
   return run_all(g, after);

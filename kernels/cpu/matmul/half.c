@@ -24,6 +24,8 @@ enum { DOT_M = 512, DOT_N = 512, DOT_K = 512, DOT_LEAST = 64 };
 typedef struct Half {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
+  tl_DType out;             /* of c and of what the epilogue has */
+  int64_t size;             /* of their elements */
   const tlk_DotLoops *dots; /* NULL: factors are converted to float32 */
   int64_t m, n, k;          /* rows and columns of a tile, and terms of a piece of its sums */
   int64_t down, across;     /* tiles of a product */
@@ -111,7 +113,8 @@ static bool multiply_converted(const Half *h, const Tiles *t, const Place *at, i
 }
 
 /* t->c = alpha t->c + beta c */
-static void combine(const tlk_Gemm *g, const Tiles *t, const Place *at, const char *c) {
+static void combine(const Half *h, const Tiles *t, const Place *at, const char *c) {
+  const tlk_Gemm *g = h->g;
   float alpha = (float)tli_to_double(g->alpha), beta = (float)tli_to_double(g->beta);
   float old[TILE_N], *sums = t->c;
   if (alpha == 1 && beta == 0) return;
@@ -120,38 +123,39 @@ static void combine(const tlk_Gemm *g, const Tiles *t, const Place *at, const ch
       for (int64_t j = 0; j < at->n; j++) sums[j] *= alpha;
       continue;
     }
-    convert(TL_F32, old, at->n, g->dtype, c + i * g->ldc * 2, at->n, 1, at->n);
+    convert(TL_F32, old, at->n, h->out, c + i * g->ldc * h->size, at->n, 1, at->n);
     for (int64_t j = 0; j < at->n; j++) sums[j] = alpha * sums[j] + beta * old[j];
   }
 }
 
 /* The bias and the activation of a tile, in float32. */
-static void finish_tile(const tlk_Gemm *g, const tlk_Epilogue *after, const Tiles *t,
-                        const Place *at) {
+static void finish_tile(const Half *h, const Tiles *t, const Place *at) {
+  const tlk_Epilogue *after = h->after;
+  int64_t ldc = h->g->ldc;
   float bias[TILE_N];
-  tlk_Epilogue part = tlk_epilogue_at(after, at->i, at->j, g->ldc, 2), wide = *after;
+  tlk_Epilogue part = tlk_epilogue_at(after, at->i, at->j, ldc, h->size), wide = *after;
   if (part.bias) {
-    convert(TL_F32, bias, at->n, g->dtype, part.bias, at->n, 1, at->n);
+    convert(TL_F32, bias, at->n, h->out, part.bias, at->n, 1, at->n);
     wide.bias = bias;
   }
   wide.inner = t->inner;
   tlk_finish(&wide, TL_F32, at->m, at->n, t->c, at->ldc);
-  if (part.inner) convert(g->dtype, part.inner, g->ldc, TL_F32, t->inner, at->ldc, at->m, at->n);
+  if (part.inner) convert(h->out, part.inner, ldc, TL_F32, t->inner, at->ldc, at->m, at->n);
 }
 
 static bool run_tile(const Half *h, const Tiles *t, const Place *at, const char *a, const char *b,
                      char *c) {
   const tlk_Gemm *g = h->g;
-  char *to = c + (at->i * g->ldc + at->j) * 2;
+  char *to = c + (at->i * g->ldc + at->j) * h->size;
   for (int64_t p = 0; p < g->k; p += h->k) {
     const char *ap = a + (g->trans_a ? p * g->lda + at->i : at->i * g->lda + p) * 2;
     const char *bp = b + (g->trans_b ? at->j * g->ldb + p : p * g->ldb + at->j) * 2;
     TL_TRY((h->dots ? multiply_packed : multiply_converted)(h, t, at, tlk_min(g->k - p, h->k), ap,
                                                             bp, p > 0));
   }
-  combine(g, t, at, to);
-  if (h->after) finish_tile(g, h->after, t, at);
-  convert(g->dtype, to, g->ldc, TL_F32, t->c, at->ldc, at->m, at->n);
+  combine(h, t, at, to);
+  if (h->after) finish_tile(h, t, at);
+  convert(h->out, to, g->ldc, TL_F32, t->c, at->ldc, at->m, at->n);
   return true;
 }
 
@@ -170,7 +174,8 @@ static void run_tiles(void *context, int64_t begin, int64_t end) {
     at.m = tlk_min(g->m - at.i, h->m), at.n = tlk_min(g->n - at.j, h->n);
     at.ldc = h->dots ? whole_lines(at.n) : at.n;
     if (!run_tile(h, &t, &at, (const char *)g->a + q * g->stride_a * 2,
-                  (const char *)g->b + q * g->stride_b * 2, (char *)g->c + q * g->stride_c * 2))
+                  (const char *)g->b + q * g->stride_b * 2,
+                  (char *)g->c + q * g->stride_c * h->size))
       h->failed = true;
   }
   tiles_free(h, &t);
@@ -189,8 +194,14 @@ static void cut_for_dots(Half *h) {
   }
 }
 
-bool tlk_half_gemm(const tlk_Gemm *g, const tlk_Epilogue *after) {
-  Half h = {.g = g, .after = after, .m = TILE_M, .n = TILE_N, .k = TILE_K};
+bool tlk_half_gemm(const tlk_Gemm *g, tl_DType out, const tlk_Epilogue *after) {
+  Half h = {.g = g,
+            .after = after,
+            .out = out,
+            .size = tli_dtype_bytes[out],
+            .m = TILE_M,
+            .n = TILE_N,
+            .k = TILE_K};
   if (g->dtype == TL_BF16) h.dots = tlk_dot_loops();
   if (h.dots) cut_for_dots(&h);
   h.down = tlk_ceil_div(g->m, h.m), h.across = tlk_ceil_div(g->n, h.n);

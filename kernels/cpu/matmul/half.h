@@ -9,8 +9,9 @@
 /* Multiplications of one product that are worth a thread. */
 #define TLK_GEMM_GRAIN (64 * 64 * 64)
 
-/* c = alpha a b + beta c of a batch, and what comes after it unless that is NULL. No size is 0. */
-bool tlk_half_gemm(const tlk_Gemm *g, const tlk_Epilogue *after) TL_MUSTCHECK;
+/* c = alpha a b + beta c of a batch, and what comes after it unless `after` is NULL. No size is 0.
+** c, and the arrays of `after`, are of g's dtype or of float32, as `out` says. */
+bool tlk_half_gemm(const tlk_Gemm *g, tl_DType out, const tlk_Epilogue *after) TL_MUSTCHECK;
 
 /* One product in the calling thread, of float32, float64 or integers. Returns false when it was
 ** interrupted, with c half done. */
