@@ -1,6 +1,6 @@
 /*
-** autograd.c - gradients as Lua sees them: backward and grad, hooks, and what
-** a tensor tells about its history.
+** autograd.c - Lua functions for gradients: backward and grad, hooks, and a tensor's properties
+** that concern its history.
 */
 #include "lua/autograd/autograd.h"
 
@@ -14,16 +14,17 @@
 #define NODE "torch.Node"
 #define HOOK "torch.Hook"
 
-/* ---- passes ---- */
+/* ---- backward passes ---- */
 
-/* Memory for n tensors until the arguments' end; fails them on lack of it. */
+/* Allocates a list of n tensors that lives as long as the arguments; marks the arguments as
+** failed on lack of memory. */
 static tl_Tensor **new_list(tli_Args *a, int64_t n) {
   tl_Tensor **v = tli_args_room(a, n ? n : 1);
   if (v) memset(v, 0, (size_t)n * sizeof *v);
   return v;
 }
 
-/* Parameter i: a tensor or a list of them. Borrowed. */
+/* Reads parameter i, a tensor or a list of tensors. Borrowed. */
 static tl_Tensors tensor_or_list(tli_Args *a, int i) {
   if (!tli_args_given(a, i) || a->failed) return (tl_Tensors){0, NULL};
   if (lua_type(a->L, a->at[i]) == LUA_TTABLE) return tli_arg_tensors(a, i);
@@ -33,7 +34,7 @@ static tl_Tensors tensor_or_list(tli_Args *a, int i) {
   return (tl_Tensors){1, v};
 }
 
-/* Parameter i: n tensors, or nil or false where there is none. Borrowed. */
+/* Reads parameter i, a list of n tensors in which nil and false mean none. Borrowed. */
 static tl_Tensor **tensors_or_none(tli_Args *a, int i, int64_t n) {
   if (!tli_args_given(a, i) || a->failed) return NULL;
   lua_State *L = a->L;
@@ -64,7 +65,7 @@ static void each_tensor(const tli_Backward *call, void (*fn)(tl_Tensor *t)) {
 
 static void hold(tl_Tensor *t) { tli_retain(t); }
 
-/* The modes of a pass hold for hooks too, whatever coroutines they run. */
+/* The modes of a pass also apply to hooks, in whatever coroutine they run. */
 static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   const tli_Change modes[] = {{TLI_MODE_INFERENCE, false}, {TLI_MODE_GRAD, call->create_graph}};
   tli_ModeScope scope;
@@ -78,8 +79,7 @@ static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *cal
   return ok;
 }
 
-/* The pass holds the tensors itself: a hook may release the values they came
-** from. */
+/* The pass holds references to the tensors, because a hook may release their values. */
 static bool run(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   each_tensor(call, hold);
   bool ok = run_in_modes(L, of, call);
@@ -89,12 +89,13 @@ static bool run(lua_State *L, tli_Settings *of, const tli_Backward *call) {
 
 static bool fits_int(const tl_Tensors *list) { return list->n <= INT32_MAX; }
 
-/* ---- what is to be done after a pass ---- */
+/* ---- callbacks at the end of a pass ---- */
 
-static const char queue_key = 0;    /* its address: the list of functions in the registry */
-static const char failures_key = 0; /* its address: how many passes have failed */
+static const char queue_key = 0; /* its address is the registry's key of the queue of functions */
+/* its address is the registry's key of the number of failed passes */
+static const char failures_key = 0;
 
-/* queue_callback(fn): calls fn when the running backward pass has ended well. */
+/* queue_callback(fn) calls fn when the running backward pass has succeeded. */
 static int autograd_queue_callback(lua_State *L) {
   if (lua_type(L, 1) != LUA_TFUNCTION)
     return tli_error(L, "queue_callback: expected a function, got %s",
@@ -111,8 +112,8 @@ static int autograd_queue_callback(lua_State *L) {
   return 0;
 }
 
-/* _pass(): the number of the running backward pass, nil outside of one, and how
-** many there are around it. */
+/* _pass() returns the number of the running backward pass, nil outside of one, and how many
+** passes enclose it. */
 static int autograd_pass(lua_State *L) {
   int depth;
   uint64_t number = tli_pass(&depth);
@@ -124,7 +125,7 @@ static int autograd_pass(lua_State *L) {
   return 2;
 }
 
-/* _pass_visits(tensor): whether that pass will call the tensor's hooks. */
+/* _pass_visits(tensor) returns whether that pass will call the tensor's hooks. */
 static int autograd_pass_visits(lua_State *L) {
   bool answer;
   if (!tli_pass_visits(tli_check_tensor(L, 1, "autograd"), &answer)) return tli_raise(L);
@@ -132,7 +133,8 @@ static int autograd_pass_visits(lua_State *L) {
   return 1;
 }
 
-/* _reaches_others(tensors, own): whether they were made of a leaf that is none of `own`. */
+/* _reaches_others(tensors, own) returns whether the tensors depend on a leaf that is not in
+** `own`. */
 static int autograd_reaches_others(lua_State *L) {
   static const tli_Param params[] = {{"tensors", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
                                      {"own", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0}};
@@ -148,7 +150,7 @@ static int autograd_reaches_others(lua_State *L) {
   return 1;
 }
 
-/* _failures() -> how many backward passes of this interpreter have failed. */
+/* _failures() returns how many backward passes of this interpreter have failed. */
 static int autograd_failures(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &failures_key);
   lua_pushinteger(L, lua_tointeger(L, -1));
@@ -162,7 +164,8 @@ static void count_failure(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* Calls what was queued, and what that queues, or after a failure forgets it. */
+/* Calls the queued functions, including those that they queue; after a failure clears the
+** queue. */
 static void end_pass(lua_State *L, bool ok) {
   if (!ok) count_failure(L);
   while (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) == LUA_TTABLE) {
@@ -178,10 +181,10 @@ static void end_pass(lua_State *L, bool ok) {
   lua_pop(L, 1);
 }
 
-/* Whether a pass that begins now is not within another one. */
+/* Whether a pass that begins now is not nested in another one. */
 static bool outermost(void) { return tli_running() == NULL; }
 
-/* _is_running() -> whether this is within a backward pass. */
+/* _is_running() returns whether the caller runs inside a backward pass. */
 static int autograd_is_running(lua_State *L) {
   lua_pushboolean(L, !outermost());
   return 1;
@@ -210,7 +213,7 @@ static int accumulate(tli_Args *a, tli_Settings *of, tl_Tensors roots, tl_Tensor
   return ok ? 0 : tli_raise_caught(a->L);
 }
 
-/* What backward takes behind the gradients, in both forms. */
+/* The options of both forms of backward, which follow the gradients. */
 #define BACKWARD_OPTIONS                                          \
   {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},                \
       {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0}, {          \
@@ -247,7 +250,7 @@ static int autograd_backward(lua_State *L) {
   return accumulate(&a, of, roots, grads, 2);
 }
 
-/* Fills the boxes from `first` on; nil where there is no result. */
+/* Fills the boxes from index `first` on; pushes nil for a missing result. */
 static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
   tli_State *S = tli_state(L);
   for (int i = 0; i < n; i++) {
@@ -262,17 +265,17 @@ static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
   return n;
 }
 
-/* Boxes for as many results as parameter i has tensors. */
+/* Pushes a box for each tensor of parameter i. */
 static int push_boxes(tli_Args *a, int i) {
   bool list = tli_args_given(a, i) && lua_type(a->L, a->at[i]) == LUA_TTABLE;
   lua_Unsigned n = list ? lua_rawlen(a->L, a->at[i]) : 1;
-  int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2; /* more than the stack holds */
+  int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2; /* more than fit on the stack */
   luaL_checkstack(a->L, count, "autograd.grad: too many inputs");
   for (int k = 0; k < count; k++) tli_new_box(a->L, a->S);
   return count;
 }
 
-/* A new reference to example b of each gradient. */
+/* Selects example b of each gradient; `out` receives new references. */
 static bool select_examples(tl_Tensor *const *grads, int n, int64_t b, tl_Tensor **out) {
   for (int i = 0; i < n; i++) {
     out[i] = tlo_select(grads[i], 0, b);
@@ -283,7 +286,7 @@ static bool select_examples(tl_Tensor *const *grads, int n, int64_t b, tl_Tensor
   return true;
 }
 
-/* Stacks what n passes have given for each input: rows[i * n + b], which it releases. */
+/* For each input stacks the results of n passes, rows[i * n + b], and releases them. */
 static bool stack_rows(tl_Tensor **rows, int ninputs, int64_t n, tl_Tensor **results) {
   bool ok = true;
   for (int i = 0; i < ninputs; i++) {
@@ -309,7 +312,8 @@ static int64_t examples_of(const tli_Backward *call) {
   return call->nroots ? call->grads[0]->sizes[0] : -1;
 }
 
-/* A pass for each example of the gradients; `rows` and `seeds` have room for what is made. */
+/* Runs a pass for each example of the gradients; `rows` and `seeds` are buffers for its
+** tensors. */
 static bool run_batched(lua_State *L, tli_Settings *of, const tli_Backward *call, int64_t n,
                         tl_Tensor **rows, tl_Tensor **seeds) {
   int count = call->ninputs;
@@ -317,7 +321,7 @@ static bool run_batched(lua_State *L, tli_Settings *of, const tli_Backward *call
   one.grads = seeds;
   bool ok = true;
   for (int64_t b = 0; ok && b < n; b++) {
-    tl_Tensor **results = call->results; /* of this example */
+    tl_Tensor **results = call->results; /* results of the current example */
     one.retain_graph = call->retain_graph || b + 1 < n;
     tli_set_grad_mode(call->create_graph);
     ok = select_examples(call->grads, call->nroots, b, seeds);
@@ -396,7 +400,7 @@ typedef struct HookCall {
   tl_Tensor *out;  /* owned */
 } HookCall;
 
-/* (function, call) */
+/* Called with (function, call). */
 static int call_hook(lua_State *L) {
   HookCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
@@ -424,7 +428,8 @@ typedef struct Handle {
   tli_Hook *hook; /* owned */
 } Handle;
 
-/* To the tensor at 1; `after`: to be called when .grad has been added to. */
+/* Adds a hook to the tensor at index 1. With `after`, it is called after a gradient was added
+** to .grad. */
 static bool add_hook(lua_State *L, Handle *handle, tli_Callback *callback, bool after) {
   bool ok = true;
   tl_Tensor *t = tli_to_tensor(L, tli_state(L), 1);
@@ -491,7 +496,7 @@ tli_Node **tli_push_node_box(lua_State *L) {
   return box;
 }
 
-/* The node is kept by something on the stack. */
+/* Pushes a node that a value on the stack keeps alive. */
 static void push_node(lua_State *L, tli_Node *node) {
   tli_Node **box = tli_push_node_box(L);
   *box = tli_node_retain(node);
@@ -517,7 +522,8 @@ static int node_tostring(lua_State *L) {
   return 1;
 }
 
-/* A list of {node or leaf, which of its results}; {} where no gradient goes. */
+/* Pushes a list of {node or leaf, index of its result}; an entry is {} if no gradient flows
+** there. */
 static void push_next_functions(lua_State *L, const tli_Node *node) {
   lua_createtable(L, node->ninputs, 0);
   for (int i = 0; i < node->ninputs; i++) {
@@ -536,7 +542,7 @@ static void push_next_functions(lua_State *L, const tli_Node *node) {
   }
 }
 
-/* A list of the shapes of its results, where they are known. */
+/* Pushes a list of the shapes of the node's results, as far as they are known. */
 static void push_shapes(lua_State *L, const tli_Node *node) {
   lua_createtable(L, node->noutputs, 0);
   for (int k = 0; k < node->noutputs; k++) {
@@ -621,7 +627,7 @@ static int set_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
 static int get_grad_fn(lua_State *L, tli_State *S, tl_Tensor *t) {
   bool ok = true;
   tli_Node **box = tli_push_node_box(L);
-  t = tli_to_tensor(L, S, 1); /* again: the box has let finalizers run */
+  t = tli_to_tensor(L, S, 1); /* read again, because making the box may have run finalizers */
   tli_Node *node = t ? tli_grad_fn(t, &ok) : NULL;
   if (!ok) return tli_raise(L);
   if (node)
@@ -655,8 +661,8 @@ static int get_retains_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* The same memory without history. In-place changes of it count as changes of
-** the tensor, unlike PyTorch's, so that a backward pass sees them. */
+/* Returns a tensor that shares the memory but has no history. Unlike in PyTorch, in-place
+** changes to it count as changes of the tensor, so a backward pass detects them. */
 static int get_data(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   tl_Tensor *data = tli_detached(t);
@@ -665,7 +671,7 @@ static int get_data(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* The tensor at `value` if t may take over its memory. */
+/* Returns the tensor at index `value` if t may take over its memory. */
 static const tl_Tensor *check_data(lua_State *L, tli_State *S, const tl_Tensor *t, int value) {
   const tl_Tensor *y = lua_type(L, value) == LUA_TUSERDATA ? tli_to_tensor(L, S, value) : NULL;
   if (y == NULL) tli_error(L, "data: expected a Tensor, got %s", tli_describe(L, S, value));
@@ -689,11 +695,11 @@ static void take_data(tl_Tensor *t, const tl_Tensor *y) {
   tli_storage_release(old);
 }
 
-/* x.data = y: x takes over y's memory, shape and dtype, but stays the same
-** tensor for the modules and optimizers that hold it. */
+/* x.data = y gives x the memory, shape and dtype of y, while x remains the same tensor for
+** modules and optimizers. */
 static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
   const tl_Tensor *y = check_data(L, S, t, value);
-  /* a graph that has saved t must see a version that t never had */
+  /* a graph that has saved t must find a version that t never had */
   unsigned past = tli_version(t);
   take_data(t, y);
   atomic_fetch_add_explicit(&t->storage->version, past, memory_order_relaxed);
@@ -701,10 +707,9 @@ static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
   return 0;
 }
 
-/* autograd._lend(x, y, version): x takes over y's memory as by x.data = y, where
-** y holds the values that x had, or could have had, at that version: graphs that
-** have saved x then go on with them. For parameters whose parts are elsewhere
-** between the times of their use. */
+/* autograd._lend(x, y, version) gives x the memory of y, like x.data = y. y must hold the
+** values of x at that version, so graphs that have saved x remain valid. It serves parameters
+** whose data is elsewhere while they are unused. */
 static int autograd_lend(lua_State *L) {
   tli_State *S = tli_state(L);
   tl_Tensor *t = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;

@@ -1,18 +1,18 @@
 /*
-** autograd.h - what the files of the binding for gradients share.
+** autograd.h - the declarations shared by the binding's files for gradients.
 */
 #ifndef TLI_LUA_AUTOGRAD_H
 #define TLI_LUA_AUTOGRAD_H
 
 #include "lua/state.h"
 
-/* Each adds to the table `torch` on top of the stack, or to torch.autograd. */
+/* Each function adds its part to the table `torch` on top of the stack, or to torch.autograd. */
 void tli_open_modes(lua_State *L);    /* modes/grad_modes.c */
 void tli_open_autocast(lua_State *L); /* autocast.c */
 void tli_open_function(lua_State *L); /* function.c */
 void tli_open_saved_hooks(lua_State *L);
 
-/* A mode's hooks become those of this C thread (saved_hooks.c). */
+/* Makes the hooks of a mode's value those of this C thread (saved_hooks.c). */
 void tli_saved_hooks_load(tli_State *S, int mode);
 /* The state closes. */
 void tli_saved_hooks_close(tli_State *S);

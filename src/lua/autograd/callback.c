@@ -1,14 +1,13 @@
 /*
-** callback.c - see callback.h. Invariant: the engine never calls Lua but from
-** tli_callback_call, in which nothing can raise outside of protected mode.
+** callback.c - see callback.h. Invariant: the engine calls Lua only in tli_callback_call, where
+** all errors are raised in protected mode.
 **
-** The functions lie in a table that the registry keeps, since Lua sees neither
-** the graphs that need them nor that a graph is gone. A function that refers to
-** the very tensor it hangs on would so stay for good. Therefore, before a full
-** collection of the pacer's, each callback whose tensor (or node) only values of
-** Lua hold is loosened: for the while, those values keep its function, by an
-** ephemeron table, and the registry does not. Nothing of the engine runs
-** meanwhile that could come to hold the tensor.
+** The functions are in a table of the registry, because Lua does not see the graphs that need
+** them, nor when a graph is freed. So a function that refers to the tensor that it is attached
+** to would never be collected. Therefore, before each full collection of the pacer, a callback
+** is loosened if only Lua values hold its tensor (or node): during the collection those values
+** keep its function alive, by an ephemeron table, and the registry does not. In the meantime
+** the engine runs nothing that could acquire the tensor.
 */
 #include "lua/autograd/callback.h"
 
@@ -21,23 +20,23 @@
 #define MOST_VALUES 8
 #define LEAST_LIMIT 1000
 
-/* Guards what every home says is guarded: no lock of a home's own, since one that
-** another thread holds during a fork would stay locked in the child. */
+/* Protects the fields of every Home that are marked "guarded". A lock in each Home would not
+** do: if another thread held it during a fork, it would stay locked in the child. */
 static tli_Mutex guard = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(guard)
 
-/* Of one Lua state; lives as long as the state or one of its callbacks. */
+/* The callbacks of one Lua state; lives as long as the state and all its callbacks. */
 typedef struct Home {
   atomic_int refs;
-  bool open;             /* the state has not been closed; guarded */
+  bool open;             /* false once the state was closed; guarded */
   tli_Callback *dropped; /* borrowed list; guarded */
-  atomic_bool dropping;  /* there are such */
-  /* the rest is the state's alone */
+  atomic_bool dropping;  /* whether that list has entries */
+  /* only the state uses the fields below */
   tli_Callback *all;   /* owned list */
-  tli_Callback *spare; /* owned; being made */
-  int64_t n, limit;    /* how many there are; at how many to look for cycles */
-  int64_t stayed;      /* how many of the loosened ones the last look has left */
-  bool watching;       /* the watcher is there */
+  tli_Callback *spare; /* owned; memory for the next callback */
+  int64_t n, limit;    /* the number of callbacks, and that at which cycles are searched for */
+  int64_t stayed;      /* how many loosened callbacks survived the last search */
+  bool watching;       /* whether the watcher exists */
 } Home;
 
 struct tli_Callback {
@@ -45,14 +44,15 @@ struct tli_Callback {
   atomic_bool dropped; /* nothing can call it any more */
   bool loose;
   int nvalues;
-  const tli_Node *node; /* what it hangs on; borrowed while not dropped; NULL: a leaf */
+  /* node that it is attached to, borrowed until it is dropped; NULL: a leaf */
+  const tli_Node *node;
   tli_Callback *next, **link;
   tli_Callback *next_dropped;
 };
 
-/* Keys of the registry: a home; the last error; [callback] = function;
-** [callback + i] = the i-th value that holds what it hangs on, weakly; while
-** callbacks are loose, [value] = {[callback] = function}, with weak keys. */
+/* Keys of the registry: the Home; the last error; [callback] = function; [callback + i] = the
+** i-th value that holds the callback's tensor or node, weakly; while callbacks are loosened,
+** [value] = {[callback] = function}, with weak keys. */
 static const char home_key = 0, error_key = 0, functions_key = 0, values_key = 0, loose_key = 0;
 
 _Static_assert(sizeof(tli_Callback) >= MOST_VALUES, "addresses inside of it are keys");
@@ -78,7 +78,7 @@ static void unlink_callback(tli_Callback *a) {
   a->home->n--;
 }
 
-/* Takes what was dropped; the state stays open or closes. */
+/* Returns the list of dropped callbacks and empties it; `open`: whether the state stays open. */
 static tli_Callback *take_dropped(Home *h, bool open) {
   tli_mutex_lock(&guard);
   tli_Callback *list = h->dropped;
@@ -89,7 +89,7 @@ static tli_Callback *take_dropped(Home *h, bool open) {
   return list;
 }
 
-/* Takes the function out of the state, and the way to it from the values. */
+/* Removes the function, and its values, from the registry. */
 static void forget_function(lua_State *L, tli_Callback *a) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &functions_key);
   lua_pushnil(L);
@@ -112,7 +112,7 @@ static void forget(lua_State *L, tli_Callback *list) {
   }
 }
 
-/* The state closes: callbacks that are left belong to whoever drops them. */
+/* Runs when the state closes: each callback that is left is freed when it is dropped. */
 static int home_gc(lua_State *L) {
   Home **box = lua_touserdata(L, 1);
   Home *h = *box;
@@ -157,14 +157,15 @@ void tli_open_callbacks(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &functions_key);
   weak_table(L, "v");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &values_key);
-  /* made now, so that storing them later takes no memory */
+  /* created now, so that assigning them later needs no memory */
   lua_pushboolean(L, false);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &loose_key);
   lua_pushboolean(L, false);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &error_key);
 }
 
-/* Borrowed; NULL in a state that has none, or is closing. Raises nothing. */
+/* Returns the state's Home, borrowed; NULL if there is none or the state is closing. Raises no
+** error. */
 static Home *home_of(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &home_key);
   Home **box = lua_touserdata(L, -1);
@@ -206,7 +207,7 @@ tli_Callback *tli_callback_new(lua_State *L) {
 }
 
 void tli_callback_hangs_on(lua_State *L, tli_Callback *a, const tli_Node *node, int value) {
-  if (a->nvalues == MOST_VALUES) return; /* it will not be loosened */
+  if (a->nvalues == MOST_VALUES) return; /* such a callback is never loosened */
   lua_pushvalue(L, value);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &values_key);
   lua_insert(L, -2);
@@ -234,16 +235,16 @@ void tli_callback_drop(void *callback) {
 
 /* ---- loosening ---- */
 
-/* The value at the top, if it holds what the callback hangs on, and nobody
-** else its tensor. */
+/* Whether the value on top of the stack holds the callback's tensor or node, and is the only
+** owner of its own tensor. */
 static bool holds(lua_State *L, const tli_State *S, const tli_Callback *a) {
   const tl_Tensor *t = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, lua_gettop(L)) : NULL;
   if (t == NULL || !tli_unique(t)) return false;
   return a->node == NULL || (t->autograd && t->autograd->node == a->node);
 }
 
-/* Whether the values at the callback's keys are all that holds what it hangs on.
-** The table of values is on the top. */
+/* Whether only the callback's values hold its tensor or node. The table of values is on top of
+** the stack. */
 static bool held_by_values(lua_State *L, const tli_State *S, const tli_Callback *a) {
   int holders = 0;
   if (atomic_load_explicit(&a->dropped, memory_order_acquire)) return false;
@@ -256,7 +257,7 @@ static bool held_by_values(lua_State *L, const tli_State *S, const tli_Callback 
   return holders > 0 && atomic_load_explicit(&a->node->refs, memory_order_acquire) == holders;
 }
 
-/* Gives the callback's function to the value on the top, in the table `loose`. */
+/* Stores the callback's function in table `loose`, under the value on top of the stack. */
 static void give(lua_State *L, const tli_Callback *a, int functions, int loose) {
   lua_pushvalue(L, -1);
   if (lua_rawget(L, loose) != LUA_TTABLE) {
@@ -279,7 +280,7 @@ static int64_t count_loosenable(lua_State *L, const tli_State *S, const Home *h)
   return n;
 }
 
-/* (state as light userdata) */
+/* Called with the state as a light userdata. */
 static int loosen(lua_State *L) {
   const tli_State *S = lua_touserdata(L, 1);
   Home *h = home_of(L);
@@ -298,7 +299,7 @@ static int loosen(lua_State *L) {
     }
     a->loose = true;
   }
-  /* nothing raises from here on: the keys are there */
+  /* nothing raises an error from here on, since the keys exist */
   for (tli_Callback *a = h->all; a; a = a->next) {
     if (!a->loose) continue;
     lua_pushboolean(L, false);
@@ -314,11 +315,11 @@ void tli_callbacks_loosen(lua_State *L, tli_State *S) {
   if (h == NULL || h->n == 0) return;
   lua_pushcfunction(L, loosen);
   lua_pushlightuserdata(L, S);
-  if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1); /* for lack of memory: then not */
+  if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1); /* out of memory: they stay as they are */
 }
 
-/* Back from one of its values; those that have none any more are dropped, or
-** about to be. */
+/* Returns the function from one of its values to the registry. A callback without a value was
+** dropped, or will be soon. */
 static void fasten(lua_State *L, tli_Callback *a, int functions, int loose, int values) {
   a->loose = false;
   for (int i = 0; i < a->nvalues; i++) {
@@ -353,8 +354,8 @@ void tli_callbacks_fasten(lua_State *L) {
   h->limit = 2 * h->n > LEAST_LIMIT ? 2 * h->n : LEAST_LIMIT;
 }
 
-/* The watcher is finalized in each cycle of the collector and makes another.
-** When more could be loosened than the last look has left, one is worthwhile. */
+/* The watcher is finalized in each cycle of the collector and then makes another one. It
+** requests a full collection if more callbacks could be loosened than survived the last search. */
 static int watcher_gc(lua_State *L) {
   tli_State *S = tli_state(L);
   const Home *h = home_of(L);
@@ -384,7 +385,7 @@ typedef struct Call {
   void *argument;
 } Call;
 
-/* (value, call): gives `run` its upvalues. */
+/* Called with (value, call); gives `run` its upvalues. */
 static int enter(lua_State *L) {
   const Call *call = lua_touserdata(L, 2);
   lua_settop(L, 1);
@@ -416,8 +417,8 @@ bool tli_callback_call_in(lua_State *L, tli_Callback *a, lua_CFunction run, void
   tli_callback_push(L, a);
   lua_pushlightuserdata(L, &call);
   int status = lua_pcall(L, 2, 0, 0);
-  tli_calling = calling;           /* an error that the function has caught has left none */
-  tli_enter(L, tli_state_find(L)); /* coroutines that it ran may have other modes */
+  tli_calling = calling;           /* an error that the function has caught did not restore it */
+  tli_enter(L, tli_state_find(L)); /* the function may have run coroutines with other modes */
   if (status == LUA_OK) return true;
   const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error object";
   tli_fail(TL_EARG, "%s", message);

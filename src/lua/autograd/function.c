@@ -1,6 +1,5 @@
 /*
-** function.c - nodes whose derivative is a Lua function: what
-** lua/tlua/autograd/Function.lua is made of.
+** function.c - nodes whose derivative is a Lua function, for lua/tlua/autograd/Function.lua.
 */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 
 typedef struct LuaNode {
   tli_Node node;
-  tli_NodeType type;            /* the node's own, for its name */
+  tli_NodeType type;            /* belongs to this node alone, for its name */
   char name[64], title[64 + 8]; /* "Twice", "TwiceBackward" */
   tli_Callback *backward;       /* owned */
   int nsaved;
@@ -26,7 +25,7 @@ typedef struct BackwardCall {
   tl_Tensor **out;
 } BackwardCall;
 
-/* {saved tensors}, nil where none was given. */
+/* Pushes a table of the saved tensors, with nil where none was given. */
 static void push_saved(lua_State *L, LuaNode *n) {
   tli_State *S = tli_state(L);
   lua_createtable(L, n->nsaved, 0);
@@ -58,7 +57,7 @@ static void take_gradient(lua_State *L, const BackwardCall *call, int index, int
   if (tli_node_wants(n, i)) call->out[i] = tli_retain(t);
 }
 
-/* (function, call): function(saved, gradients...) */
+/* Called with (function, call); calls function(saved, gradients...). */
 static int call_backward(lua_State *L) {
   BackwardCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
@@ -100,7 +99,7 @@ static void drop(tli_Node *node) {
 
 /* ---- recording ---- */
 
-/* The tensor at field i of the table; NULL if it is none. Borrowed. */
+/* Returns the tensor at field i of the table, borrowed; NULL if it is not a tensor. */
 static tl_Tensor *tensor_in(lua_State *L, int table, lua_Integer i) {
   lua_rawgeti(L, table, i);
   tl_Tensor *t =
@@ -112,7 +111,7 @@ static tl_Tensor *tensor_in(lua_State *L, int table, lua_Integer i) {
 /* More values than a call can have, and few enough that no size overflows. */
 #define COUNT_MAX 1000000
 
-/* The table's field n; raises. */
+/* Returns field n of the table; may raise an error. */
 static int count_in(lua_State *L, int table, const char *name) {
   int whole;
   lua_getfield(L, table, "n");
@@ -124,8 +123,8 @@ static int count_in(lua_State *L, int table, const char *name) {
   return (int)n;
 }
 
-/* Whether t must not become the node's result itself: it is something else's,
-** or shares its history with it. */
+/* Whether t cannot become the node's result itself, because it is a view, has a history, or is
+** an input. */
 static bool needs_alias(lua_State *L, const tl_Tensor *t, int inputs, int n) {
   if (t->base || tli_requires_grad(t)) return true;
   for (int i = 1; i <= n; i++)
@@ -143,7 +142,7 @@ static bool is_dirty(lua_State *L, int k) {
   return dirty;
 }
 
-/* Those outputs get a new version, before anything is saved. Raises. */
+/* Gives those outputs a new version, before anything is saved. May raise an error. */
 static void bump_dirty(lua_State *L, const LuaNode *n) {
   for (int k = 0; k < n->node.noutputs; k++) {
     tl_Tensor *t = is_dirty(L, k) ? tensor_in(L, OUTPUTS, k + 1) : NULL;
@@ -169,7 +168,7 @@ static bool save_all(lua_State *L, LuaNode *n) {
   return true;
 }
 
-/* The same for hooks that pack what is saved, which are called from here. */
+/* Saves the tensors in a way that lets hooks pack them; the hooks run in L. */
 static bool save_called(lua_State *L, LuaNode *n) {
   lua_State *outer = tli_calling;
   tli_calling = L;
@@ -178,8 +177,8 @@ static bool save_called(lua_State *L, LuaNode *n) {
   return ok;
 }
 
-/* Makes output k the node's; in the table, an alias takes its place if it
-** cannot be. Raises. */
+/* Makes output k a result of the node. If that is impossible, an alias of it replaces it in the
+** table. May raise an error. */
 static void take_output(lua_State *L, LuaNode *n, int k) {
   tl_Tensor *t = tensor_in(L, OUTPUTS, k + 1);
   if (t == NULL) return;
@@ -187,7 +186,8 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
     if (!tli_inplace_result(n->name, t, &n->node, k)) tli_raise(L);
   } else if (needs_alias(L, t, INPUTS, n->node.ninputs)) {
     tli_Box *box = tli_push_box(L);
-    t = tensor_in(L, OUTPUTS, k + 1); /* again: the box has let finalizers run */
+    /* read again, because making the box may have run finalizers */
+    t = tensor_in(L, OUTPUTS, k + 1);
     t = t ? tli_detached(t) : tli_fail_null(TL_EARG, "%s: a result was released", n->name);
     if (t == NULL) tli_raise(L);
     tli_fill_box(tli_state(L), box, t);
@@ -206,7 +206,7 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
   lua_pop(L, 1);
 }
 
-/* A node that nothing but `box` holds so far; raises. */
+/* Makes a node whose only owner is `box`; may raise an error. */
 static LuaNode *new_node(lua_State *L, tli_Node **box) {
   static const tli_NodeType incomplete = {"function", apply, drop, true, NULL, NULL};
   int ninputs = count_in(L, INPUTS, "inputs"), noutputs = count_in(L, OUTPUTS, "outputs");
@@ -226,12 +226,11 @@ static LuaNode *new_node(lua_State *L, tli_Node **box) {
 
 /* record(name, inputs, outputs, constant, saved, backward, materialize, dirty?)
 **
-** Records that `outputs` were computed from `inputs`. Both are tables with a
-** field n and may hold anything; of tensors that require a gradient, and of
-** floating results unless constant[k], the history is kept; dirty[k] says that
-** output k is an input which was changed in place. `saved`, likewise
-** a table with n, is given to backward(saved, gradients...), which returns a
-** gradient or nil for each input. */
+** Records that `outputs` were computed from `inputs`. Both are tables with a field n and may
+** contain any values. History is recorded for inputs that require a gradient and for
+** floating-point outputs, except those with constant[k]. dirty[k] says that output k is an
+** input that was changed in place. `saved`, also a table with n, is passed to backward(saved,
+** gradients...), which returns a gradient or nil for each input. */
 static int autograd_record(lua_State *L) {
   static const char *const tables[] = {"record: inputs", "record: outputs", "record: constant",
                                        "record: saved"};
@@ -256,7 +255,7 @@ static int autograd_record(lua_State *L) {
   bump_dirty(L, n);
   if (!save_called(L, n)) return tli_raise_as(L, lua_tostring(L, NAME));
   for (int k = 0; k < n->node.noutputs; k++) take_output(L, n, k);
-  *box = NULL; /* not to wait for the collector */
+  *box = NULL; /* released now instead of by the collector */
   tli_node_release(&n->node);
   return 0;
 }

@@ -1,14 +1,12 @@
 /*
-** saved_hooks.c - torch.autograd.graph.saved_tensors_hooks: functions of Lua
-** that pack what operators save. Pack is called in the midst of an operator,
-** which reads the tensors that it was given: so, as in a collection, what is
-** released explicitly meanwhile lives on until the collector comes by, which
-** finalizes no tensor before pack has returned, and what pack makes belongs to
+** saved_hooks.c - torch.autograd.graph.saved_tensors_hooks: Lua functions that pack the tensors
+** which operators save. Pack is called while an operator runs, which reads its own arguments.
+** So, as during a collection, tensors that are released explicitly live on until they are
+** collected, no tensor is finalized before pack has returned, and new tensors of pack belong to
 ** no torch.scope.
 **
-** A mode of the Lua thread says which pair of functions holds, by its slot's
-** number. A slot is free again once no thread has it as a mode, nor would get
-** it back when a scope ends.
+** A mode of the Lua thread selects the pair of functions by the number of its slot. A slot
+** becomes free once no thread has it as a mode and no open scope would restore it.
 */
 #include "autograd/packed.h"
 #include "lua/args/args.h"
@@ -20,31 +18,32 @@
 
 #define SLOTS 100
 
-/* Two functions, and how many slots and packed tensors need them. */
+/* Two functions, with the number of slots and packed tensors that use them. */
 typedef struct Pair {
   atomic_int refs;
   tli_Callback *functions; /* owned; {pack, unpack} */
 } Pair;
 
-/* In a slot: a pair, or the message of who has forbidden any. */
+/* A slot contains a pair of functions, or the message of a call that has disabled hooks. */
 typedef struct Slot {
-  Pair *pair; /* owned; NULL: forbidden, or a free slot */
+  Pair *pair; /* owned; NULL: hooks are disabled, or the slot is free */
   bool forbidden, opening;
   char message[200];
-  int8_t outer; /* the mode that it has replaced */
+  int8_t outer; /* the mode that it replaces */
 } Slot;
 
 typedef struct tli_SavedHooks {
-  int masked;  /* functions of these that are running: what they do is not packed */
-  int current; /* the slot that holds in the running thread, from 1; 0: none */
+  /* number of running pack and unpack functions: tensors that they save are not packed */
+  int masked;
+  int current; /* slot of the running thread, from 1; 0: none */
   int n;       /* one past the last slot in use */
   Slot slots[SLOTS];
 } tli_SavedHooks;
 
 typedef struct Packed {
   Pair *pair;          /* owned */
-  tl_Tensor *tensor;   /* owned; where pack has returned one */
-  tli_Callback *value; /* owned; else */
+  tl_Tensor *tensor;   /* owned; set if pack returned a tensor */
+  tli_Callback *value; /* owned; any other result of pack */
 } Packed;
 
 /* ---- packing ---- */
@@ -69,7 +68,7 @@ typedef struct PackCall {
   Packed *packed;
 } PackCall;
 
-/* ({pack, unpack}, call) */
+/* Called with ({pack, unpack}, call). */
 static int call_pack(lua_State *L) {
   PackCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
@@ -90,7 +89,7 @@ static int call_pack(lua_State *L) {
   return 0;
 }
 
-/* Returns the slot that holds meanwhile, for unmask. */
+/* Disables packing; returns the current slot, for unmask. */
 static int mask(tli_State *S) {
   tli_SavedHooks *h = S->saved_hooks;
   if (h == NULL) return 0;
@@ -106,7 +105,7 @@ static void unmask(tli_State *S, int current) {
   tli_saved_hooks_load(S, current);
 }
 
-/* What the operator around it relies on stays as it is. */
+/* Calls pack, and afterwards restores the thread's state that the operator relies on. */
 static bool call_in_operator(lua_State *L, tli_State *S, Pair *pair, PackCall *call) {
   const char *op = tli_operator();
   bool grad = tli_grad_mode(), inference = tli_inference_mode(), collecting = S->pacer.collecting;
@@ -151,7 +150,7 @@ typedef struct UnpackCall {
   tl_Tensor *out; /* owned */
 } UnpackCall;
 
-/* ({pack, unpack}, call) */
+/* Called with ({pack, unpack}, call). */
 static int call_unpack(lua_State *L) {
   UnpackCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
@@ -197,7 +196,7 @@ static void slot_clear(Slot *s) {
   pair_release(pair);
 }
 
-/* Marks a mode's slot, and those that come back after it. */
+/* Marks the slot of a mode, and those that scopes will restore after it. */
 static void mark(const tli_SavedHooks *h, int mode, bool *used) {
   while (mode > 0 && !used[mode - 1]) {
     used[mode - 1] = true;
@@ -241,7 +240,7 @@ void tli_saved_hooks_close(tli_State *S) {
   tli_free(h, sizeof *h);
 }
 
-/* A free slot of the state's hooks; raises where there is none. */
+/* Returns a free slot; raises an error if there is none. */
 static int free_slot(lua_State *L, tli_State *S, const char *name) {
   tli_enter(L, S);
   if (S->saved_hooks == NULL) {
@@ -255,7 +254,7 @@ static int free_slot(lua_State *L, tli_State *S, const char *name) {
   return i;
 }
 
-/* Raises the message of who has forbidden hooks, if anybody has. */
+/* Raises an error with the message of the call that has disabled hooks, if there is one. */
 static void check_allowed(lua_State *L, const tli_State *S) {
   const tli_SavedHooks *h = S->saved_hooks;
   if (h && h->current && h->slots[h->current - 1].forbidden)
@@ -299,8 +298,9 @@ static int autograd_saved_tensors_hooks(lua_State *L) {
   }
   atomic_init(&pair->refs, 1);
   pair->functions = functions;
-  int i = free_slot(L, S, name);        /* again: the table has let finalizers run */
-  S->saved_hooks->slots[i].pair = pair; /* nothing is called before it is opening */
+  /* searched again, because making the table may have run finalizers */
+  int i = free_slot(L, S, name);
+  S->saved_hooks->slots[i].pair = pair; /* no finalizer runs before the slot is `opening` */
   lua_remove(L, 1);
   lua_remove(L, 1);
   return open_slot(L, S, name, i);

@@ -1,10 +1,10 @@
 /*
-** autocast.c - see autocast.h, and torch.autocast itself.
+** autocast.c - see autocast.h; and torch.autocast itself.
 **
-** Casts of parameters are kept until the last open scope of the state is closed: a weight
-** that is used several times is cast once. What is kept serves as long as nothing has
-** changed since: the parameter's version is the same, it was recorded if this call is to
-** be, and it belongs to the same capture of a graph, or like this call to none.
+** Casts of parameters are kept until the last open scope of the state is closed, so a weight
+** that is used several times is cast once. A kept cast is valid while the parameter's version
+** is the same, the cast was recorded if this call needs a gradient, and both belong to the same
+** captured graph or to none.
 */
 #include "lua/modes/autocast.h"
 
@@ -18,13 +18,13 @@
 #include "lua/tensor/value.h"
 #include "ops.h"
 
-/* ---- what is kept ------------------------------------------------------------------- */
+/* ---- kept casts ------------------------------------------------------------------- */
 
 typedef struct Kept {
-  const void *key;          /* the source */
-  tl_Tensor *source, *cast; /* owned; NULL in an entry that is new */
-  unsigned version;         /* of the source */
-  uint64_t capture;         /* 0: none */
+  const void *key;          /* address of the source tensor */
+  tl_Tensor *source, *cast; /* owned; NULL in a new entry */
+  unsigned version;         /* version of the source */
+  uint64_t capture;         /* captured graph; 0: none */
 } Kept;
 
 #define MAP casts
@@ -40,7 +40,7 @@ typedef struct tli_CastCache {
 void tli_autocast_forget(tli_State *S) {
   tli_CastCache *c = S->cast_kept;
   if (c == NULL) return;
-  S->cast_kept = NULL; /* first: what is released may come here */
+  S->cast_kept = NULL; /* first, because releasing a tensor may call this function again */
   for (size_t i = 0; i < c->map.size; i++) {
     tli_release(c->map.places[i].source);
     tli_release(c->map.places[i].cast);
@@ -49,12 +49,12 @@ void tli_autocast_forget(tli_State *S) {
   tli_free(c, sizeof *c);
 }
 
-/* The source's entry, or NULL. */
+/* Returns the source's entry, or NULL. */
 static Kept *find_cast(const tli_State *S, const tl_Tensor *source) {
   return S->cast_kept ? casts_find(&S->cast_kept->map, source) : NULL;
 }
 
-/* The source's entry, which may be new; NULL on lack of memory. */
+/* Returns the source's entry, which may be new; NULL on lack of memory. */
 static Kept *add_cast(tli_State *S, tl_Tensor *source) {
   if (S->cast_kept == NULL) {
     S->cast_kept = tli_alloc(sizeof *S->cast_kept);
@@ -73,7 +73,7 @@ static bool serves(const Kept *k, const tl_Tensor *source, tl_DType dtype, uint6
 
 /* ---- casts -------------------------------------------------------------------------- */
 
-/* A new tensor; memory that a collection gives back is asked for. */
+/* Returns a new tensor; if memory is lacking, it tries again after a collection. */
 static tl_Tensor *convert(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   tl_Tensor *made = tlo_to_dtype(t, dtype);
   if (made == NULL && tl_error_kind() == TL_EMEM && !tli_device_exhausted()) {
@@ -83,12 +83,12 @@ static tl_Tensor *convert(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   return made;
 }
 
-/* A leaf of its own memory that wants a gradient: a model's parameter. */
+/* Parameters of models are leaves that own their memory and require a gradient. */
 static bool is_parameter(const tl_Tensor *t) {
   return (t->flags & TLI_REQUIRES_GRAD) && t->base == NULL && t->dtype == TL_F32;
 }
 
-/* A new reference. */
+/* Returns a new reference. */
 static tl_Tensor *cast(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   tli_State *S = a->S;
   bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype);
@@ -97,7 +97,8 @@ static tl_Tensor *cast(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   Kept *k = find_cast(S, t);
   if (k && serves(k, t, dtype, capture)) return tli_retain(k->cast);
   tl_Tensor *made = convert(a, t, dtype);
-  if (made == NULL || (k = add_cast(S, t)) == NULL) return made; /* a collection may forget */
+  /* a collection may clear the cache */
+  if (made == NULL || (k = add_cast(S, t)) == NULL) return made;
   tl_Tensor *old = k->cast;
   k->cast = tli_retain(made);
   k->version = tli_version(t);
@@ -111,7 +112,7 @@ static bool eligible(const tl_Tensor *t, int type) {
          tli_device(t).type == type;
 }
 
-/* The tensors of a call: those of a list, or, where that is NULL, single ones. */
+/* The tensors of a call: of `list`, or single ones if it is NULL. */
 typedef struct Inputs {
   tl_Tensor **const *tensors;
   tl_Tensor *const *list;
@@ -130,10 +131,10 @@ static bool any_float32(const Inputs *in, int type) {
   return false;
 }
 
-/* The device's; without one the call has no tensor, or only the CPU's were looked at. */
+/* The device type of the call; TL_CPU if it has no tensor, or only CPU tensors were seen. */
 static int kind_of(const tli_Args *a) { return a->first < 0 ? TL_CPU : a->device.type; }
 
-/* What they are cast to; TL_NODTYPE: they stay. */
+/* Returns the dtype to cast to; TL_NODTYPE: the tensors stay as they are. */
 static tl_DType target(tli_Args *a, tli_Cast cpu, tli_Cast gpu, const Inputs *in) {
   if (a->failed) return TL_NODTYPE;
   int type = kind_of(a);
@@ -155,7 +156,8 @@ static tl_DType target(tli_Args *a, tli_Cast cpu, tli_Cast gpu, const Inputs *in
   return TL_NODTYPE;
 }
 
-/* A new reference to what takes t's place, or to t; NULL: failed, or t is. */
+/* Returns a new reference to the cast of t, or to t if it needs no cast; NULL if t is NULL or
+** the cast has failed. */
 static tl_Tensor *replaced(tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   if (!eligible(t, kind_of(a)) || t->dtype == (int8_t)dtype) return t ? tli_retain(t) : NULL;
   tl_Tensor *made = cast(a, t, dtype);
@@ -192,7 +194,7 @@ tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result) {
 #define NAME "autocast"
 
 typedef struct Options {
-  int type; /* tl_DeviceType; -1: not given */
+  int type; /* a tl_DeviceType; -1: not given */
   tl_DType dtype;
   int enabled, cache; /* -1: not given */
 } Options;
@@ -205,7 +207,7 @@ static int refuse(lua_State *L, const char *name, const char *option, const char
                    tli_describe(L, tli_state(L), index));
 }
 
-/* The kind of device of a name, "cuda" or "cuda:0". */
+/* Returns the device type of a name such as "cuda" or "cuda:0". */
 static int check_device(lua_State *L, const char *name, int index) {
   tl_Device device;
   if (!tli_to_device(L, index, &device))
@@ -243,14 +245,14 @@ static void read_option(lua_State *L, const char *key, int value, Options *o) {
   }
 }
 
-/* Takes what comes before the function from the stack. */
+/* Reads the arguments before the function, and removes them from the stack. */
 static Options read_options(lua_State *L) {
   Options o = {-1, TL_NODTYPE, -1, -1};
   if (tli_to_device_name(L, 1)) {
     o.type = check_device(L, NAME, 1);
     lua_remove(L, 1);
   }
-  if (lua_type(L, 1) == LUA_TTABLE && !lua_getmetatable(L, 1)) { /* no module to be called */
+  if (lua_type(L, 1) == LUA_TTABLE && !lua_getmetatable(L, 1)) { /* not a callable module */
     lua_pushnil(L);
     while (lua_next(L, 1)) {
       if (lua_type(L, -2) != LUA_TSTRING)
@@ -284,14 +286,14 @@ static int torch_autocast(lua_State *L) {
   return tli_mode_scope(L, NAME, o.cache < 0 ? 1 : 2, changes);
 }
 
-/* What autocast casts to on a kind of device; TL_NODTYPE: it is off. */
+/* Returns the dtype that autocast casts to on a device type; TL_NODTYPE: off. */
 static int cast_to(lua_State *L, int type) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
   return S->casts ? S->cast_to[type] : TL_NODTYPE;
 }
 
-/* Without an argument PyTorch asks for the GPU; here any kind will do. */
+/* Without an argument PyTorch answers for the GPU; here any device type counts. */
 static int torch_is_autocast_enabled(lua_State *L) {
   bool on = false;
   int only = lua_isnoneornil(L, 1) ? -1 : check_device(L, "is_autocast_enabled", 1);

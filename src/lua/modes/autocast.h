@@ -1,33 +1,34 @@
 /*
-** autocast.h - mixed precision: while torch.autocast is open, operators that the table
-** lists cast their floating tensors first. It is a matter of the binding: what operators
-** call each other with, forward or backward, stays as it is.
+** autocast.h - mixed precision: while torch.autocast is active, operators of its table first
+** cast their floating-point tensors. Only the binding does so: operators that call one another,
+** forward or backward, are unaffected.
 */
 #ifndef TLI_AUTOCAST_H
 #define TLI_AUTOCAST_H
 
 #include "lua/args/args.h"
 
-/* What an entry's `autocast` says. */
+/* The policies of operators under autocast. */
 typedef enum tli_Cast {
   TLI_CAST_NONE,
-  TLI_CAST_LOWER,   /* to the scope's dtype */
-  TLI_CAST_FLOAT32, /* to float32 */
-  TLI_CAST_WIDEST,  /* all to float32 if one of them is, else to the scope's dtype */
-  TLI_CAST_REFUSED  /* an error: its range is too large for float16 */
+  TLI_CAST_LOWER,   /* cast to the scope's dtype */
+  TLI_CAST_FLOAT32, /* cast to float32 */
+  /* cast all to float32 if one of them is float32, otherwise to the scope's dtype */
+  TLI_CAST_WIDEST,
+  TLI_CAST_REFUSED /* refused with an error: float16 lacks the range */
 } tli_Cast;
 
-/* Casts arguments of a call as the policy of their device's kind says: that of the CPU, or
-** that of GPUs. float64 and what is not floating stay, and Lua numbers. Those replaced are
-** the call's own. What fails is as that of an argument. */
+/* Casts the tensors of a call by the policy of their device type: CPU or GPU. Tensors of
+** float64 or of integers, and Lua numbers, stay as they are. The call owns the casts. Failures
+** are reported like those of an argument. */
 void tli_autocast(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensor **const *tensors, int n);
-/* The same for a list. */
+/* Does the same for a list of tensors. */
 void tli_autocast_list(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensors *list);
-/* A float32 result (owned; NULL: the call has failed) in the dtype that autocast casts to on
-** its device; itself where that is off. */
+/* Casts a float32 result (owned; NULL if the call has failed) to the dtype of autocast on its
+** device; returns it unchanged where autocast is off. */
 tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result);
 
-/* Lets go of the casts of parameters that are kept. */
+/* Releases the kept casts of parameters. */
 void tli_autocast_forget(tli_State *S);
 
 #endif

@@ -1,10 +1,10 @@
 /*
-** grad_modes.c - torch.no_grad and its like. Each sets a mode of the Lua thread that
-** calls it, and puts it back when its scope ends: with a function, that runs in
-** it, without one, `local _ <close> = torch.no_grad()`.
+** grad_modes.c - torch.no_grad and similar functions. Each of them sets a mode of the calling
+** Lua thread, and restores it when its scope ends. With a function as argument, that function
+** runs in the scope; without one, the caller closes it: `local _ <close> = torch.no_grad()`.
 **
-** Scopes may be closed by hand in any order. One that was opened before others, and is closed
-** while they are open, leaves them what they put back: as if it had never been.
+** Scopes may be closed in any order. If a scope is closed while newer ones are open, those will
+** restore the values from before it, as if it had never been opened.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #define SCOPE "torch.Scope"
 
-/* As a value of Lua its user value 1 keeps the settings. */
+/* User value 1 of the userdata keeps the settings alive. */
 typedef tli_ModeScope Scope;
 
 static void scope_link(Scope *scope, tli_Settings *of) {
@@ -37,7 +37,8 @@ static void scope_unlink(Scope *scope) {
   scope->of = NULL;
 }
 
-/* The next newer scope's change of the same mode; NULL: it has the scope's value now. */
+/* Returns the change of the same mode by the next newer scope; NULL if the scope's value is the
+** current one. */
 static tli_Change *changed_since(const Scope *scope, tli_Mode mode) {
   for (Scope *s = scope->newer; s; s = s->newer)
     for (int i = 0; i < s->n; i++)
@@ -74,14 +75,14 @@ static int scope_close(lua_State *L) {
   return 0;
 }
 
-/* One that nobody closed: its modes stay. */
+/* Runs for a scope that was never closed: its modes stay. */
 static int scope_gc(lua_State *L) {
   Scope *scope = luaL_checkudata(L, 1, SCOPE);
   if (scope->of) scope_unlink(scope);
   return 0;
 }
 
-/* All that the function returned lies above the scope. */
+/* The function's results are above the scope on the stack. */
 static int scope_end(lua_State *L, int status, lua_KContext context) {
   (void)status;
   (void)context;
@@ -129,7 +130,7 @@ static int enter(lua_State *L, const char *name, tli_Mode mode, bool enabled) {
   return tli_mode_scope(L, name, 1, &(tli_Change){mode, enabled});
 }
 
-/* Takes the boolean that comes first; `otherwise` if there may be none. */
+/* Removes and returns the boolean in front; `otherwise` if there is none and none is needed. */
 static bool take_mode(lua_State *L, const char *name, bool needed, bool otherwise) {
   if (lua_type(L, 1) == LUA_TBOOLEAN) {
     otherwise = lua_toboolean(L, 1);
@@ -185,16 +186,16 @@ int tli_default_device_scope(lua_State *L) {
 
 #define MODES "torch.Modes"
 
-/* What the calling Lua thread has set, at one time. */
+/* A snapshot of all modes of the calling Lua thread. */
 typedef struct Modes {
   int8_t mode[TLI_NMODES];
-  uint64_t newest; /* number of the newest open scope; 0: there was none */
-  int scopes;      /* of torch.scope */
+  uint64_t newest; /* number of the newest open scope; 0: none */
+  int scopes;      /* number of open torch.scope calls */
   tl_DType dtype;
   tl_Device device;
 } Modes;
 
-/* _modes() -> all modes of the thread, for _set_modes. */
+/* _modes() returns all modes of the thread, for _set_modes. */
 static int torch_modes(lua_State *L) {
   tli_State *S = tli_state(L);
   Modes *m = lua_newuserdatauv(L, sizeof *m, 0);
@@ -215,8 +216,8 @@ static void set_mode(lua_State *L, tli_State *S, tli_Settings *of, int mode, int
   if (of->mode[mode] != value) tli_swap_modes(L, S, of, 1, &change);
 }
 
-/* _set_modes(modes): all are again as they were. Scopes that were opened since end now, and have
-** no effect when they are closed. */
+/* _set_modes(modes) restores all modes. Scopes opened since then end now, and closing them has
+** no further effect. */
 static int torch_set_modes(lua_State *L) {
   tli_State *S = tli_state(L);
   const Modes *m = luaL_checkudata(L, 1, MODES);

@@ -1,20 +1,19 @@
 /*
-** scope.c - torch.scope(fn, ...): calls fn and, when it ends or fails, releases
-** every tensor value made meanwhile that it did not return, however deep in
-** returned tables. For who wants memory back now rather than when the
-** collector comes by.
+** scope.c - torch.scope(fn, ...) calls fn. When fn returns or fails, all tensor values made in
+** the meantime are released, except those that fn returns, however deep in tables. It serves
+** users who want memory back at once, instead of when the collector runs.
 **
-** While a scope is open each new box of its Lua thread, and of those that it
-** resumes, is put into the scope's table, which keeps it alive; a table of an
-** inner scope holds the outer one at index 0.
+** While a scope is open, each new box of its Lua thread, and of coroutines which that thread
+** resumes, is added to the scope's table, which keeps it alive. The table of an inner scope has
+** the outer scope's table at index 0.
 */
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
 
 #define GUARD "torch.ScopeGuard"
 
-/* Closes the scope if the call of its function neither returns nor fails, but
-** its coroutine is closed. User value 1 keeps the settings. */
+/* Closes the scope if the coroutine is closed while the scope's function is suspended. User
+** value 1 keeps the settings alive. */
 typedef struct Guard {
   tli_Settings *of; /* borrowed; NULL once the scope is closed */
 } Guard;
@@ -27,7 +26,7 @@ void tli_scope_note(lua_State *L, tli_State *S) {
   lua_pop(L, 1);
 }
 
-/* Puts a guard below the function and its arguments, as a variable to be closed. */
+/* Puts a guard below the function and its arguments, as a to-be-closed variable. */
 static void open_scope(lua_State *L, tli_State *S) {
   Guard *guard = lua_newuserdatauv(L, sizeof *guard, 1);
   guard->of = NULL;
@@ -41,8 +40,8 @@ static void open_scope(lua_State *L, tli_State *S) {
   guard->of = of;
 }
 
-/* Puts the value on top, if it is a tensor or a table not seen before, into
-** the set at `kept` and, a table, at the end of the queue at `queue`; pops it. */
+/* Pops a value. A tensor or a new table is added to the set at `kept`, and a table also to the
+** end of the queue at `queue`. */
 static void keep(lua_State *L, tli_State *S, int kept, int queue) {
   bool table = lua_type(L, -1) == LUA_TTABLE;
   if (table || tli_to_box(L, S, -1)) {
@@ -61,8 +60,8 @@ static void keep(lua_State *L, tli_State *S, int kept, int queue) {
   lua_pop(L, 1);
 }
 
-/* The same for all that the queued tables hold; without recursion, since
-** tables may be nested deeper than the C stack. */
+/* Keeps the contents of all queued tables. It is not recursive because tables may be nested
+** deeper than the C stack allows. */
 static void keep_nested(lua_State *L, tli_State *S, int kept, int queue) {
   for (lua_Integer i = 1; lua_rawgeti(L, queue, i) == LUA_TTABLE; i++) {
     int table = lua_gettop(L);
@@ -77,8 +76,8 @@ static void keep_nested(lua_State *L, tli_State *S, int kept, int queue) {
   lua_pop(L, 1);
 }
 
-/* Releases what lies in the scope's table on top of the stack, but what is
-** kept, which belongs to the scope around it. */
+/* Releases the tensors in the scope's table on top of the stack, except the kept ones, which
+** are moved to the enclosing scope. */
 static void empty_scope(lua_State *L, tli_State *S, int kept) {
   int scope = lua_gettop(L);
   lua_Integer n = (lua_Integer)lua_rawlen(L, scope);
@@ -97,7 +96,7 @@ static void empty_scope(lua_State *L, tli_State *S, int kept) {
   }
 }
 
-/* Closes the guard's scope; results from stack index `first` to the top survive. */
+/* Closes the guard's scope; results on the stack from index `first` on survive. */
 static void close_scope(lua_State *L, tli_State *S, Guard *guard, int first) {
   int top = lua_gettop(L), kept = top + 1, queue = top + 2;
   if (guard->of == NULL) return;
@@ -121,7 +120,7 @@ static int guard_close(lua_State *L) {
   return 0;
 }
 
-/* The guard lies at 1, what the function has returned, or the error, above. */
+/* The guard is at index 1, below the function's results or the error. */
 static int after(lua_State *L, int status, lua_KContext context) {
   (void)context;
   bool ok = status == LUA_OK || status == LUA_YIELD;

@@ -1,16 +1,15 @@
 /*
 ** thread_modes.c - see thread_modes.h.
 **
-** Settings of a coroutine are a userdata that an ephemeron table keeps as long
-** as the coroutine, and that keeps the coroutine until it is finalized: so the
-** coroutine of linked settings may always be looked at.
+** The settings of a coroutine are a userdata. An ephemeron table keeps them alive as long as
+** the coroutine, and they keep the coroutine alive until they are finalized, so the coroutine
+** of linked settings can always be inspected.
 **
-** Lua does not tell who resumed a coroutine. But a thread that waits for another
-** is in a C function that has the other at hand: in coroutine.resume as argument,
-** in a function of coroutine.wrap as upvalue. So the way from the main thread to
-** the running one can be walked. Where a program resumes coroutines in ways of its
-** own the walk may end early; then, of the threads that are active, that is
-** running or waiting, the one that has called the library last counts as nearest.
+** Lua does not say which thread resumed a coroutine. But a thread that waits for another is in
+** a C function that holds it: coroutine.resume as an argument, a function of coroutine.wrap as
+** an upvalue. So the chain from the main thread to the running one can be followed. Where a
+** program resumes coroutines by other functions the chain may end early. Then, of the threads
+** that are running or waiting, the one that called the library last counts as the nearest.
 */
 #include "lua/modes/thread_modes.h"
 
@@ -25,21 +24,22 @@
 #define SETTINGS "torch.Settings"
 #define USER_THREAD 1
 #define USER_SCOPE 2
-#define MOST_NESTED 256 /* more resumed coroutines than Lua lets be within one another */
+#define MOST_NESTED 256 /* above Lua's own limit of nested coroutines */
 
 static const char by_thread_key = 0;  /* registry: [thread] = settings, weak keys */
 static const char by_address_key = 0; /* registry: [address] = settings, weak values */
-static const char scope_key = 0;      /* registry: the main thread's innermost scope */
-static const char caller_key = 0; /* registry: the thread that S->L names, if not the main one */
+static const char scope_key = 0;      /* registry: table of the main thread's innermost scope */
+/* registry: the thread that S->L names, unless it is the main thread */
+static const char caller_key = 0;
 
-#define NEVER UINT64_MAX /* a stamp that is loaded anew at each call */
+#define NEVER UINT64_MAX /* stamp of modes that every call must load again */
 
 _Thread_local uint64_t tli_loaded;
 _Thread_local lua_State *tli_calling;
-static _Thread_local const tli_State *loaded_from; /* for comparison only */
-static _Thread_local bool placed;                  /* what it said of devices and streams, too */
+static _Thread_local const tli_State *loaded_from; /* only compared, never followed */
+static _Thread_local bool placed; /* whether that state had set devices or streams, too */
 
-/* ---- which settings there are ---- */
+/* ---- settings of threads ---- */
 
 static bool empty(const tli_Settings *s) {
   for (int k = 0; k < TLI_NMODES; k++)
@@ -47,15 +47,15 @@ static bool empty(const tli_Settings *s) {
   return s->scopes == 0;
 }
 
-/* Whether any thread has said something of autocast: a scope of it is open. */
+/* Whether autocast is set in any thread. */
 static bool casting(const tli_State *S) {
   for (int k = TLI_MODE_AUTOCAST; k < TLI_MODE_AUTOCAST + TL_NDEVICETYPES; k++)
     if (S->main.mode[k] >= 0 || S->nset[k] > 0) return true;
   return false;
 }
 
-/* Any change makes what threads have loaded old. Line numbers of anomaly mode
-** need to know who calls. */
+/* Invalidates the modes that C threads have loaded, after any change. In anomaly mode every
+** call loads them again, because errors report the caller's line. */
 static void restamp(tli_State *S) {
   static _Atomic uint64_t last;
   bool each_call = S->others != NULL || S->main.mode[TLI_MODE_ANOMALY] == 1;
@@ -71,7 +71,7 @@ static void unlink_settings(tli_State *S, tli_Settings *s) {
   }
 }
 
-/* To the front, where the latest caller is. */
+/* Moves the settings to the front of the list, where the latest caller is. */
 static void link_settings(tli_State *S, tli_Settings *s) {
   if (S->others == s) return;
   if (s->linked) unlink_settings(S, s);
@@ -80,7 +80,7 @@ static void link_settings(tli_State *S, tli_Settings *s) {
   S->others = s;
 }
 
-/* Those of the coroutine count while they say anything. */
+/* Links the settings of a coroutine while they contain a value, and unlinks them otherwise. */
 static void changed(tli_State *S, tli_Settings *s) {
   if (s != &S->main && empty(s) == s->linked) {
     if (s->linked)
@@ -92,7 +92,7 @@ static void changed(tli_State *S, tli_Settings *s) {
   restamp(S);
 }
 
-/* The coroutine is gone. */
+/* Runs when the coroutine is collected. */
 static int settings_gc(lua_State *L) {
   tli_Settings *s = lua_touserdata(L, 1);
   tli_State *S = tli_state(L);
@@ -134,7 +134,7 @@ tli_Settings *tli_push_settings(lua_State *L, tli_State *S) {
   lua_pushthread(L);
   lua_rawget(L, -2);
   const tli_Settings *s = lua_touserdata(L, -1);
-  if (s == NULL || s->thread == NULL) { /* finalized, but the thread came back */
+  if (s == NULL || s->thread == NULL) { /* it was finalized, but the thread was revived */
     lua_pop(L, 1);
     make_settings(L);
     lua_pushthread(L);
@@ -145,7 +145,7 @@ tli_Settings *tli_push_settings(lua_State *L, tli_State *S) {
   return lua_touserdata(L, -1);
 }
 
-/* Of the running thread; NULL if it has set nothing. */
+/* Returns the settings of the running thread; NULL if it has set nothing. */
 static tli_Settings *find(const lua_State *L, tli_State *S) {
   if (L == S->main.thread) return &S->main;
   for (tli_Settings *s = S->others; s; s = s->next)
@@ -153,20 +153,21 @@ static tli_Settings *find(const lua_State *L, tli_State *S) {
   return NULL;
 }
 
-/* Whether a thread is running, or waits for one that it has resumed. */
+/* Whether a thread is running, or is waiting for a thread that it has resumed. */
 static bool active(lua_State *thread) {
   lua_Debug frame;
   return lua_status(thread) == LUA_OK && lua_getstack(thread, 0, &frame);
 }
 
-/* The value on top of the thread's stack, which is popped: another active thread, or NULL. */
+/* Pops the value on top of the thread's stack; returns it if it is another active thread,
+** otherwise NULL. */
 static lua_State *pop_active(lua_State *thread) {
   lua_State *other = lua_tothread(thread, -1);
   lua_pop(thread, 1);
   return other && other != thread && active(other) ? other : NULL;
 }
 
-/* The thread that a waiting one has resumed; NULL if it cannot be told. */
+/* Returns the thread that a waiting one has resumed; NULL if it is unknown. */
 static lua_State *resumed_by(lua_State *thread) {
   lua_Debug frame;
   lua_State *other = NULL;
@@ -178,8 +179,8 @@ static lua_State *resumed_by(lua_State *thread) {
   return other;
 }
 
-/* Brings the settings of the threads that wait for L to the front, those of the
-** one that has resumed it first. */
+/* Moves the settings of the threads that wait for L to the front, with the thread that resumed
+** L first. */
 static void order_by_nearness(const lua_State *L, tli_State *S) {
   lua_State *thread = S->main.thread;
   for (int depth = 0; thread && thread != L && depth < MOST_NESTED; depth++) {
@@ -199,7 +200,8 @@ static int mode_of(const lua_State *L, const tli_State *S, const tli_Settings *o
   return S->main.mode[k];
 }
 
-/* "script.lua:12 (in module Sequential.1)", where the user's code calls the operator. */
+/* Returns the place where the user's code calls the operator: "script.lua:12 (in module
+** Sequential.1)". */
 static char *where(void *context) {
   lua_State *L = ((tli_State *)context)->L;
   lua_Debug line;
@@ -213,7 +215,8 @@ static char *where(void *context) {
   return copy;
 }
 
-/* Remembers who calls, and keeps it; the main thread where that does not matter. */
+/* Records the calling thread and keeps it alive; records the main thread if the caller does not
+** matter. */
 static void set_caller(lua_State *L, tli_State *S, bool matters) {
   lua_State *caller = matters ? L : S->main.thread;
   if (S->L == caller || !lua_checkstack(L, 1)) return;
@@ -221,11 +224,11 @@ static void set_caller(lua_State *L, tli_State *S, bool matters) {
     lua_pushthread(L);
   else
     lua_pushboolean(L, false);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &caller_key); /* takes no memory: the key is there */
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &caller_key); /* needs no memory, since the key exists */
   S->L = caller;
 }
 
-/* Current devices and streams. */
+/* Loads current devices and streams. */
 static void load_places(const lua_State *L, const tli_State *S, const tli_Settings *own) {
   for (int type = TL_CPU + 1; type < TL_NDEVICETYPES; type++) {
     int count = tli_backend((tl_Device){(int8_t)type, 0}) ? tli_device_count(type) : 0;
@@ -240,7 +243,7 @@ static void load_places(const lua_State *L, const tli_State *S, const tli_Settin
   placed = S->placed;
 }
 
-/* What autocast does for this thread. */
+/* Loads the thread's settings of autocast. */
 static void load_casts(const lua_State *L, tli_State *S, const tli_Settings *own) {
   S->autocast = false;
   for (int type = 0; type < TL_NDEVICETYPES; type++) {
@@ -251,7 +254,7 @@ static void load_casts(const lua_State *L, tli_State *S, const tli_Settings *own
   S->cast_cache = mode_of(L, S, own, TLI_MODE_CAST_CACHE) != 0;
 }
 
-/* The device of new tensors. */
+/* Returns the device of new tensors. */
 static tl_Device place_of(const lua_State *L, const tli_State *S, const tli_Settings *own) {
   int place = mode_of(L, S, own, TLI_MODE_PLACE);
   if (place < 0) return S->default_device;
@@ -289,7 +292,7 @@ static int swap_mode(tli_State *S, tli_Settings *of, tli_Mode mode, int value) {
 }
 
 void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Change *changes) {
-  if (of->thread == NULL) return; /* its coroutine is gone */
+  if (of->thread == NULL) return; /* the coroutine was collected */
   for (int i = 0; i < n; i++)
     changes[i].value = swap_mode(S, of, changes[i].mode, changes[i].value);
   changed(S, of);
@@ -310,8 +313,7 @@ void tli_set_state_device(lua_State *L, tli_State *S, tl_Device device) {
 
 /* ---- scopes ---- */
 
-/* Pushes the userdata behind settings that are not the main thread's, nil if
-** it is being collected. */
+/* Pushes the userdata of a coroutine's settings; nil if it is being collected. */
 static int push_userdata(lua_State *L, tli_Settings *s) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &by_address_key);
   int type = lua_rawgetp(L, -1, s);
@@ -319,7 +321,7 @@ static int push_userdata(lua_State *L, tli_Settings *s) {
   return type;
 }
 
-/* Pushes the innermost scope's table, or nil. */
+/* Pushes the table of the innermost scope, or nil. */
 static void get_scope(lua_State *L, tli_State *S, tli_Settings *s) {
   if (s == &S->main) {
     lua_rawgetp(L, LUA_REGISTRYINDEX, &scope_key);
@@ -329,7 +331,7 @@ static void get_scope(lua_State *L, tli_State *S, tli_Settings *s) {
   }
 }
 
-/* Pops a table, or nil, and makes it the innermost scope's. */
+/* Pops a table or nil, and makes it the table of the innermost scope. */
 static void set_scope(lua_State *L, tli_State *S, tli_Settings *s) {
   if (s == &S->main) {
     lua_rawsetp(L, LUA_REGISTRYINDEX, &scope_key);
@@ -352,7 +354,7 @@ static void count_scope(tli_State *S, tli_Settings *s, int n) {
 
 void tli_scope_push(lua_State *L, tli_State *S) {
   tli_Settings *s = tli_push_settings(L, S);
-  lua_insert(L, -2); /* keeps them meanwhile */
+  lua_insert(L, -2); /* keeps the settings alive in the meantime */
   get_scope(L, S, s);
   lua_rawseti(L, -2, 0);
   set_scope(L, S, s);

@@ -1,75 +1,74 @@
 /*
-** thread_modes.h - what each Lua thread has set for itself: modes (grad, inference,
-** anomaly, autocast, the current devices and streams) and open torch.scope calls.
+** thread_modes.h - the settings of each Lua thread: modes (grad, inference, anomaly, autocast,
+** current devices and streams) and open torch.scope calls.
 **
-** A thread has the modes that it has set, and those that it has not set from
-** the thread that resumed it, and so on up to the main thread. What a thread
-** that is suspended or dead has set concerns nobody else. The engine reads
-** thread-local variables of C; they are loaded from here when a call of the
-** library finds that they hold another state's, another coroutine's or old
-** values.
+** A thread inherits the modes that it has not set from the thread that resumed it, and so on up
+** to the main thread. Settings of suspended or dead threads affect no other thread. The engine
+** reads thread-local variables of C. They are loaded from here when a call of the library finds
+** that they are outdated or belong to another state or coroutine.
 */
 #ifndef TLI_COROUTINE_H
 #define TLI_COROUTINE_H
 
 #include "lua/state.h"
 
-/* Makes what is needed in a new state; pushes nothing. */
+/* Prepares a new state; pushes nothing. */
 void tli_open_coroutines(lua_State *L, tli_State *S);
-/* The state closes: nothing is set from now on. */
+/* Called when the state closes: from now on nothing can be set. */
 void tli_close_coroutines(tli_State *S);
 
-/* The settings of the running thread, made if there are none. Pushes what keeps
-** them alive (nil for the main thread's, which live as long as the state). */
+/* Returns the settings of the running thread, which are created if there are none. Pushes a
+** value that keeps them alive (nil for the main thread, whose settings live as long as the
+** state). */
 tli_Settings *tli_push_settings(lua_State *L, tli_State *S);
 
-/* A mode that is to be set, and to what: a value from 0, or -1 for that of whoever
-** resumes the thread. */
+/* A change of a mode: the new value is 0 or greater, or -1 to inherit the mode. */
 typedef struct tli_Change {
   tli_Mode mode;
   int value;
 } tli_Change;
 #define TLI_MAX_CHANGES 2
-/* Sets modes of a thread, and leaves in `changes` what they were. */
+/* Sets modes of a thread and stores the previous values in `changes`. */
 void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Change *changes);
 
-/* What a scope has set of a thread's modes. Scopes may end in any order (grad_modes.c). */
+/* The modes that a scope has set in a thread. Scopes may end in any order (grad_modes.c). */
 typedef struct tli_ModeScope {
-  tli_Settings *of;                    /* borrowed; NULL once the modes were put back */
-  uint64_t number;                     /* later ones have higher numbers */
-  struct tli_ModeScope *older, *newer; /* open ones of the same settings; borrowed */
+  tli_Settings *of; /* borrowed; NULL once the modes were restored */
+  uint64_t number;  /* newer scopes have higher numbers */
+  /* borrowed; neighbours in the list of open scopes of these settings */
+  struct tli_ModeScope *older, *newer;
   int n;
   tli_Change previous[TLI_MAX_CHANGES];
 } tli_ModeScope;
-/* Sets modes of a thread until the end. */
+/* Sets modes of a thread until tli_modes_end. */
 void tli_modes_begin(lua_State *L, tli_Settings *of, tli_ModeScope *scope, int n,
                      const tli_Change *changes);
 void tli_modes_end(lua_State *L, tli_ModeScope *scope);
 
-/* A function of Lua that sets modes of the running thread while a function, the
-** first one on the stack, runs with its arguments behind it; or, with an empty
-** stack, while the scope that it returns is open (grad_modes.c). */
+/* Implements a Lua function that sets modes of the running thread: while it calls the function
+** at stack index 1 with the arguments above it, or, if the stack is empty, while the scope that
+** it returns is open (grad_modes.c). */
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes);
-/* Pushes a scope, to be closed, in which modes of the running thread are set. */
+/* Pushes a to-be-closed scope in which modes of the running thread are set. */
 void tli_push_mode_scope(lua_State *L, int n, const tli_Change *changes);
-/* torch.default_device(device, function, ...): new tensors are made there meanwhile (grad_modes.c). */
+/* torch.default_device(device, function, ...) calls the function; new tensors are made on that
+** device in the meantime (grad_modes.c). */
 int tli_default_device_scope(lua_State *L);
-/* tli_swap_modes of the running thread. */
+/* Sets modes of the running thread, like tli_swap_modes. */
 void tli_change_modes(lua_State *L, int n, tli_Change *changes);
 
-/* The stream of a device that a mode names by its number (devices/device_module.c). */
+/* Returns the stream of a device by the number that is its mode (devices/device_module.c). */
 tl_Stream *tli_stream_of(tl_Device device, int number);
 void tli_set_state_dtype(lua_State *L, tli_State *S, tl_DType dtype);
 void tli_set_state_device(lua_State *L, tli_State *S, tl_Device device);
 
-/* Opens a torch.scope of the running thread, whose table is on top of the stack
-** and is popped. */
+/* Opens a torch.scope in the running thread, and pops its table from the stack. */
 void tli_scope_push(lua_State *L, tli_State *S);
-/* Closes the innermost one of `of`: pushes its table. Nothing is pushed, and
-** the result is false, if the thread is gone. */
+/* Closes the innermost scope of `of` and pushes its table. If the thread was collected, pushes
+** nothing and returns false. */
 bool tli_scope_pop(lua_State *L, tli_State *S, tli_Settings *of);
-/* Pushes the table of the scope that the running thread's new tensors belong
-** to; pushes nothing and returns false if there is none. */
+/* Pushes the table of the scope that receives the running thread's new tensors; pushes nothing
+** and returns false if there is none. */
 bool tli_scope_find(lua_State *L, tli_State *S);
 
 #endif
