@@ -1,39 +1,37 @@
 /*
-** pacer.c - keeps Lua's collector in step with tensor memory, which Lua cannot
-** see. New tensors are counted as they come, and so are those that only a graph
-** has saved; when there are enough of them, the next one is preceded by a young
-** step of the collector. Only when live bytes grow in spite of that does a full
-** collection follow.
+** pacer.c - adapts Lua's collector to tensor memory, which Lua does not see. New tensors are
+** counted, including those that only a graph has saved; when there are enough, a young step of
+** the collector precedes the next tensor. A full collection follows only if live bytes grow
+** nevertheless.
 **
-** Before the next tensor rather than after the last: by then the value that it
-** was computed from, or that stood in its place, is dead or about to be, and
-** its memory, still in the processor's cache, is there for the new one.
+** The step precedes a new tensor, instead of following the last one, because by then the
+** previous value of a variable is garbage, or soon will be, and its memory, still in the
+** processor's cache, can be used for the new tensor.
 **
-** Where a device has no memory left, a full collection is made at once, in the midst
-** of the operator that needs it; so it is where a device is about to write what may be
-** garbage, while a graph is captured.
+** When a device's memory is exhausted, a full collection runs immediately, inside the operator
+** that needs memory. So it does during the capture of a graph, when a device is about to write
+** tensors that may be garbage.
 **
-** Never changes the collector's mode or parameters, and leaves it alone when
-** the host has stopped it. lua_gc does nothing inside a finalizer.
+** The pacer never changes the collector's mode or parameters, and does nothing if the host has
+** stopped it. lua_gc does nothing inside a finalizer.
 */
 #include "core/memory/device_memory.h"
 #include "core/platform/platform.h"
 #include "core/observe/profile.h"
 #include "lua/autograd/callback.h"
 
-/* New bytes before a young step. The least keeps what is computed in a
-** second-level cache; but a generational collector takes what lives through two
-** steps for old, so where little is found dead, as in the forward pass of a
-** model, steps come more rarely. */
+/* Bytes of new tensors before a young step. The minimum keeps results in the second-level
+** cache. But a generational collector treats objects that survive two steps as old, so steps
+** become rarer while they find little garbage, as in the forward pass of a model. */
 #define YOUNG_LEAST ((int64_t)512 << 10)
 #define YOUNG_MOST ((int64_t)8 << 20)
 #define YOUNG_COUNT 1000
-/* A full collection costs about 0.25 ms per MB of Lua heap, as much as filling
-** some 16 MB of tensors. */
+/* A full collection costs about 0.25 ms per MB of Lua heap, as much as filling about 16 MB of
+** tensors. */
 #define FLOOR_BYTES ((int64_t)8 << 20)
 #define FLOOR_PER_HEAP_BYTE 16
-/* A heap of no more is searched in full, in 8 ms at the most, for each chain of kernels that a
-** capture makes. */
+/* Up to this size the whole heap is collected, in at most 8 ms, for each chain of kernels in a
+** capture. */
 #define OFTEN_HEAP_KB (32 << 10)
 
 static int64_t live(const tli_State *S) {
@@ -44,8 +42,8 @@ static int64_t live(const tli_State *S) {
   return bytes;
 }
 
-/* A quarter of what is live, so that growth costs a number of collections that
-** goes with its logarithm, but no less than what one is worth. */
+/* Live bytes may grow by a quarter, so the number of collections is logarithmic in the growth,
+** but at least by as much as a collection is worth. */
 static int64_t allowance(lua_State *L, int64_t left) {
   int64_t heap = (int64_t)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
   int64_t least = heap * FLOOR_PER_HEAP_BYTE;
@@ -74,7 +72,8 @@ static void young(lua_State *L, tli_State *S) {
   S->pacer.collecting = false;
 }
 
-/* Up at once, down slowly: each try to do with less may make something old. */
+/* The threshold rises at once and falls slowly, because each attempt to lower it may promote
+** live objects to the old generation. */
 static void adapt(tli_Pacer *p, int64_t young, int64_t dead) {
   int64_t alive = young - dead, at = p->young_at;
   if (alive > young / 4)
@@ -105,13 +104,13 @@ void tli_pacer_note(tli_State *S, const tl_Tensor *tensor) {
   S->pacer.due = ++S->pacer.young_count >= YOUNG_COUNT || S->ledger->young >= S->pacer.young_at;
 }
 
-/* In the midst of an operator, whose name stays. */
+/* Calls `work` inside an operator and restores the operator's state. */
 static void amid(lua_State *L, tli_State *S, void (*work)(lua_State *L, tli_State *S)) {
   bool outer = tli_set_amid(true);
   lua_State *calling = tli_calling;
   const char *op = tli_operator();
   work(L, S);
-  tli_calling = calling; /* a finalizer's error has left none */
+  tli_calling = calling; /* a finalizer's error did not restore it */
   tli_set_operator(op);
   tli_set_amid(outer);
 }
@@ -122,8 +121,8 @@ void tli_pacer_collect(lua_State *L, tli_State *S) {
   tl_memory_trim();
 }
 
-/* In the midst of an operator, whose modes stay as well. Finalizers run, so what they release
-** explicitly lives on for the moment, as in any collection of ours. */
+/* Runs inside an operator, so modes are restored as well. Finalizers run; tensors that they
+** release explicitly live on until the collection ends, as in every collection of the pacer. */
 static bool collect_garbage(bool lacking) {
   lua_State *L = tli_calling;
   tli_State *S = L && lua_checkstack(L, LUA_MINSTACK) ? tli_state_find(L) : NULL;
@@ -133,7 +132,7 @@ static bool collect_garbage(bool lacking) {
     tli_pacer_collect(L, S);
   else if (lua_gc(L, LUA_GCISRUNNING, 0))
     amid(L, S, lua_gc(L, LUA_GCCOUNT, 0) < OFTEN_HEAP_KB ? full : young);
-  tli_enter(L, S); /* coroutines that finalizers ran may have other modes */
+  tli_enter(L, S); /* finalizers may have run coroutines with other modes */
   tli_set_grad_mode(grad);
   tli_set_inference_mode(inference);
   return true;

@@ -1,8 +1,8 @@
 /*
-** raise.c - the one place where an engine failure becomes a Lua error. The
-** message begins with the user's line: the innermost Lua function on the
-** stack whose chunk is not one of the library's own ("=tlua:..."). When
-** modules are being called, the path and class of the innermost follow.
+** raise.c - the only place where a failure of the engine becomes a Lua error. The message
+** begins with the user's line: the innermost Lua function on the stack whose chunk does not
+** belong to the library ("=tlua:..."). While modules are being called, the path and class of
+** the innermost module follow.
 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ bool tli_user_line(lua_State *L, lua_Debug *line) {
   return false;
 }
 
-/* Pushes "file:line: ", or "" when no Lua code is on the stack. */
+/* Pushes "file:line: ", or "" if there is no Lua code on the stack. */
 static void push_where(lua_State *L) {
   lua_Debug line;
   if (tli_user_line(L, &line))
@@ -30,8 +30,8 @@ static void push_where(lua_State *L) {
     lua_pushliteral(L, "");
 }
 
-/* The name under which module `parent` holds `child` (both at stack indices):
-** pushes it, or nothing and returns false. */
+/* Pushes the name of module `child` in `parent` (both are stack indices); if there is none,
+** pushes nothing and returns false. */
 static bool push_child_name(lua_State *L, int parent, int child) {
   lua_pushnil(L);
   while (lua_next(L, parent)) {
@@ -47,7 +47,7 @@ static bool push_child_name(lua_State *L, int parent, int child) {
   return false;
 }
 
-/* " (Conv2d)" of a module at a stack index, "" where its class has no name. */
+/* Pushes " (Conv2d)" for a module at a stack index, or "" if its class has no name. */
 static void push_class(lua_State *L, int module) {
   const char *name = NULL;
   if (luaL_getmetafield(L, module, "__name") == LUA_TSTRING) name = lua_tostring(L, -1);
@@ -58,9 +58,9 @@ static void push_class(lua_State *L, int module) {
     lua_pushliteral(L, "");
 }
 
-/* Module.__call keeps the module as its first local, named `self`, in the
-** chunk "=tlua:nn/modules/Module.lua". Pushes the path from the outermost active one
-** to the innermost, and its class; "" where no module calls another. */
+/* Module.__call keeps the module as its first local, `self`, in the chunk
+** "=tlua:nn/modules/Module.lua". Pushes the path from the outermost active module to the
+** innermost, with its class; "" if there is none. */
 static void push_module_path(lua_State *L) {
   lua_Debug ar;
   int base = lua_gettop(L);
@@ -90,7 +90,7 @@ static void push_module_path(lua_State *L) {
   lua_settop(L, base + 1);
 }
 
-/* (buffer, size): the path of the active modules, "" for none. */
+/* Called with (buffer, size); writes the path of the active modules, or "". */
 static int write_module_path(lua_State *L) {
   char *text = lua_touserdata(L, 1);
   size_t size = (size_t)lua_tointeger(L, 2);
@@ -110,7 +110,7 @@ void tli_module_path(lua_State *L, char *text, size_t size) {
 
 /* Raises "where: [path (Class): ]message". */
 static int raise(lua_State *L, const char *message) {
-  tli_calling = NULL; /* whatever was running is left */
+  tli_calling = NULL; /* whatever was running is abandoned */
   luaL_checkstack(L, 40, "error");
   int base = lua_gettop(L);
   push_where(L);
@@ -121,7 +121,7 @@ static int raise(lua_State *L, const char *message) {
   return lua_error(L);
 }
 
-/* What a function of Lua that the engine called has raised goes on as it is. */
+/* Raises the error of a Lua function that the engine has called, unchanged. */
 static int raise_again(lua_State *L) {
   tli_calling = NULL;
   return tli_raise_caught(L);
@@ -134,7 +134,8 @@ int tli_raise(lua_State *L) {
   return raise(L, message);
 }
 
-/* "linalg.norm" names itself in its messages so, or as "norm"; "add_" as "add". */
+/* Whether a message names a function: "linalg.norm" appears as such or as "norm", and "add_" as
+** "add". */
 static bool names(const char *message, const char *name) {
   const char *last = strrchr(name, '.');
   size_t n = strlen(name);
@@ -146,8 +147,8 @@ static bool names(const char *message, const char *name) {
   return message[n] == ':' || (message[n] == '_' && message[n + 1] == ':');
 }
 
-/* An operator written with others fails as one of them does: "addmm: ..." in
-** linear. The name of that one is left out, an argument's stays. */
+/* An operator that consists of others fails with their messages, such as "addmm: ..." in
+** linear. Removes the inner operator's name but keeps that of an argument. */
 static const char *without_inner(const char *message, const tli_Signature *sig) {
   size_t n = tli_error_head(message);
   char name[64];

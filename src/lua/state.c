@@ -1,7 +1,7 @@
 /*
-** state.c - the library's state inside a Lua state, boxes, and the one place
-** that raises. Invariant: nothing is owned by a C frame when Lua may raise;
-** what must survive a raise is parked in the state or owned by a userdata.
+** state.c - the library's data in a Lua state, and boxes. Invariant: no C frame owns anything
+** when Lua may raise an error; anything that must survive an error is parked in the state or
+** owned by a userdata.
 */
 #include "lua/state.h"
 
@@ -11,8 +11,8 @@
 
 #include "lua/modes/thread_modes.h"
 
-static const char registry_key = 0; /* its address */
-static const char late_key = 0;     /* registry: userdata made by finalizers, weak values */
+static const char registry_key = 0; /* its address is the key */
+static const char late_key = 0;     /* registry: userdata that finalizers have made, weak values */
 
 tli_State *tli_state_find(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
@@ -33,7 +33,7 @@ void tli_keep_for_closing(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Calls the finalizers that Lua does not. */
+/* Calls the finalizers that Lua does not call. */
 static void finalize_late(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &late_key);
   lua_pushnil(L);
@@ -44,8 +44,8 @@ static void finalize_late(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* The state closes. Finalizers older than this one may call the library later:
-** then `due` lets tli_pacer_work refuse them. */
+/* Runs when the state closes. Finalizers of older objects may call the library later; `due`
+** makes tli_pacer_work refuse such calls. */
 static int state_gc(lua_State *L) {
   tli_State *S = (tli_State *)lua_touserdata(L, 1);
   finalize_late(L);
@@ -65,8 +65,8 @@ void tli_refuse_closed(lua_State *L, tli_State *S) {
   tli_error(L, "the Lua state is closing: no tensors can be made any more");
 }
 
-/* While Lua code runs in the midst of an operator, which may be reading the tensor though no
-** value holds it any more, the box is marked to be finalized once more. */
+/* While Lua code runs inside an operator, that operator may be reading the tensor even if no
+** value refers to it, so the box is marked to be finalized again. */
 static int box_gc(lua_State *L) {
   tli_Box *box = (tli_Box *)lua_touserdata(L, 1);
   tl_Tensor *tensor = box->tensor;
@@ -114,7 +114,8 @@ void tli_set_functions(lua_State *L, const luaL_Reg *list) {
   }
 }
 
-/* With the upvalues of tli_push_function, for the metatable on top of the stack. */
+/* Pushes a function with the upvalues of tli_push_function, for the metatable on top of the
+** stack. */
 static void push_method(lua_State *L, tli_State *S, lua_CFunction fn) {
   lua_pushlightuserdata(L, S);
   lua_pushvalue(L, -2);
@@ -130,8 +131,9 @@ static void make_late(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &late_key);
 }
 
-/* Pushes nothing; makes the state on the first call, and anew where an earlier call ended in an
-** error. Any line may raise for lack of memory, so what state_gc needs comes before it is set. */
+/* Creates the state on the first call, and again if an earlier call ended with an error; pushes
+** nothing. Each line may raise an error for lack of memory, so the data of state_gc is prepared
+** before the finalizer is set. */
 tli_State *tli_state_open(lua_State *L) {
   tli_State *S = tli_state_find(L);
   if (S && S->ready) return S;
@@ -172,7 +174,7 @@ tli_Box *tli_new_box(lua_State *L, tli_State *S) {
   lua_setmetatable(L, -2);
   tli_note_owner(L);
   if (S->scopes) tli_scope_note(L, S);
-  tli_enter(L, S); /* last: what was made may have let finalizers run */
+  tli_enter(L, S); /* last, because the allocation may have run finalizers */
   tli_calling = calling;
   tli_set_operator(op);
   return box;

@@ -1,7 +1,7 @@
 /*
-** args.c - from stack values to parameters. Invariant: between tli_args_begin
-** and tli_args_end nothing raises but Lua itself on lack of memory, and what
-** is owned by then are the operands made of numbers, which are read last.
+** args.c - converts stack values to parameters. Invariant: between tli_args_begin and
+** tli_args_end only Lua itself raises errors, for lack of memory. At that point only operands
+** made from numbers are owned, which are read last.
 */
 #include "lua/args/batched.h"
 #include "lua/tensor/value.h"
@@ -50,7 +50,7 @@ tl_DType tli_to_dtype(lua_State *L, int index) {
   return name ? tli_dtype_from_name(name) : TL_NODTYPE;
 }
 
-/* "cpu", "sim", "sim:1": a kind without a number is the thread's current one. */
+/* Accepts "cpu", "sim" and "sim:1"; a type without an index means the thread's current device. */
 bool tli_to_device(lua_State *L, int index, tl_Device *out) {
   const char *text = tli_to_device_name(L, index);
   if (text == NULL) return false;
@@ -70,7 +70,7 @@ bool tli_to_device(lua_State *L, int index, tl_Device *out) {
   return false;
 }
 
-/* A byte 0 is shown as Lua writes it. */
+/* Escapes a zero byte as Lua does. */
 static const char *describe_string(lua_State *L, int index, char *text, size_t room) {
   size_t length;
   const char *string = lua_tolstring(L, index, &length);
@@ -106,12 +106,12 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
   }
 }
 
-/* A list too long for the pool. No userdata: to make one lets the collector
-** run, and its finalizers might release tensors that were read already. */
+/* Memory of a list that is too long for the pool. It is not a userdata: making one may run the
+** collector, whose finalizers might release tensors that were already read. */
 typedef struct tli_Room {
   struct tli_Room *next; /* owned */
   size_t bytes;
-  int64_t owned; /* how many of the elements are tensors that go with it */
+  int64_t owned; /* how many of its elements are tensors that are released with it */
   int64_t elements[];
 } tli_Room;
 
@@ -134,7 +134,7 @@ int tli_find_param(const tli_Signature *sig, const char *name) {
   return -1;
 }
 
-/* Edit distance, small words only: for "did you mean". */
+/* Returns the edit distance of short words, for "did you mean". */
 static int distance(const char *a, const char *b) {
   int row[33];
   size_t na = strlen(a), nb = strlen(b);
@@ -179,7 +179,7 @@ static void fail_unknown_option(tli_Args *a, const char *name) {
   a->failed = true;
 }
 
-/* Puts the options on the stack and notes where. */
+/* Pushes the options and records their stack indices. */
 static void read_options(tli_Args *a, int table) {
   lua_State *L = a->L;
   luaL_checkstack(L, TLI_MAX_PARAMS + 4, "options");
@@ -203,13 +203,13 @@ static void read_options(tli_Args *a, int table) {
       lua_pop(L, 2);
       return;
     }
-    lua_insert(L, -2); /* the value goes below the key and stays */
+    lua_insert(L, -2); /* moves the value, which stays, below the key */
     a->at[i] = lua_gettop(L) - 1;
     a->type[i] = (int8_t)lua_type(L, a->at[i]);
   }
 }
 
-/* What must be given and was not; lists of sizes may be empty, for 0-d shapes. */
+/* Reports a missing parameter. Lists of sizes may be empty, for 0-d shapes. */
 static void check_missing(tli_Args *a) {
   for (int i = 0; i < a->signature->nparams && !a->failed; i++) {
     const tli_Param *p = &a->signature->params[i];
@@ -225,7 +225,7 @@ static bool names_type(const tli_Param *p) {
   return p->kind == TLI_A_DTYPE || p->kind == TLI_A_DEVICE;
 }
 
-/* x:to(nil): a variable that was to hold a dtype or device holds none. */
+/* Reports x:to(nil), where a variable that should hold a dtype or device is nil. */
 static void refuse_nil(tli_Args *a, const tli_Param *p) {
   tli_fail(TL_EARG, "%s: %s: expected a dtype or device, got nil", a->signature->name, p->name);
   a->failed = true;
@@ -310,7 +310,7 @@ int tli_args_raise(tli_Args *a) { return tli_raise_call(a->L, a->signature); }
 
 /* ---- parameters ---- */
 
-/* "tensors[2]", "self". */
+/* Returns the name for messages: "tensors[2]" or "self". */
 static const char *tensor_name(const tli_Args *a, int i, int64_t item, char *text, size_t size) {
   const char *name = a->signature->params[i].name;
   if (item == 0) return name;
@@ -328,9 +328,9 @@ static void fail_devices(tli_Args *a, int i, int64_t item, tl_Device device) {
   a->failed = true;
 }
 
-/* All tensors of a call lie on one device. A 0-d tensor of the CPU goes with any
-** where numbers do: it is an operand, or the other one is. `item` is t's place, from
-** 1, in a list; else 0. */
+/* All tensors of a call must be on one device. A 0-d CPU tensor fits any device where numbers
+** are allowed, as an operand or beside one. `item` is the position of t in a list, from 1, or
+** 0. */
 static void compare_devices(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
   if (a->signature->params[i].flags & TLI_P_ANY_DEVICE) return;
   tl_Device device = tli_device(t);
@@ -411,7 +411,7 @@ tl_Tensor **tli_args_owned(tli_Args *a, int64_t n) {
   return (tl_Tensor **)room->elements;
 }
 
-/* Separate tensors, from the parameter's first one on. */
+/* Reads tensors passed as separate arguments, from the parameter's first one on. */
 static tl_Tensors read_tensors(tli_Args *a, int i) {
   tl_Tensors list = {a->nlist, (tl_Tensor **)tli_args_room(a, a->nlist)};
   if (list.v == NULL) return (tl_Tensors){0, NULL};
@@ -501,7 +501,7 @@ double tli_arg_float(tli_Args *a, int i, double otherwise) {
 
 typedef bool (*Reader)(lua_State *L, int index, int64_t *out);
 
-/* A table of integers. */
+/* Reads a table of integers. */
 static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expected) {
   lua_State *L = a->L;
   int64_t n = (int64_t)lua_rawlen(L, a->at[i]);
@@ -520,7 +520,7 @@ static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expecte
   return (tl_Ints){n, v};
 }
 
-/* Separate numbers, from the parameter's first one on. */
+/* Reads numbers passed as separate arguments, from the parameter's first one on. */
 static tl_Ints read_numbers(tli_Args *a, int i, Reader reader, const char *expected) {
   int count = a->nlist && (a->signature->params[i].flags & TLI_P_VARARG) ? a->nlist : 1;
   int64_t *v = (int64_t *)tli_args_room(a, count);
@@ -566,7 +566,7 @@ static tl_Ints read_list(tli_Args *a, int i, tl_Ints otherwise, Reader reader,
   return (tl_Ints){p->expand, v};
 }
 
-/* How long the k-th list of a table is; -1 if it is none. */
+/* Returns the length of the k-th list in a table; -1 if it is not a table. */
 static int64_t list_length(lua_State *L, int table, int k) {
   int64_t n = lua_rawgeti(L, table, k) == LUA_TTABLE ? (int64_t)lua_rawlen(L, -1) : -1;
   lua_pop(L, 1);

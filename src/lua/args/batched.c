@@ -1,6 +1,6 @@
 /*
-** batched.c - operators that are called with vmap's stand-ins. What is called is the Lua side's
-** business: the handler is told which parameters there are and gets the arguments as they came.
+** batched.c - operators that are called with stand-ins of vmap. The Lua side chooses what to
+** call: its handler receives the signature and the unchanged arguments.
 */
 #include "lua/args/batched.h"
 
@@ -22,7 +22,7 @@ bool tli_is_batched(lua_State *L, int index) {
   return tli_state(L)->batching > 0 && is_stand_in(L, index);
 }
 
-/* Whether a list or a table of options holds one. */
+/* Whether a list or a table of options contains a stand-in. */
 static bool holds_one(lua_State *L, int index) {
   if (lua_type(L, index) != LUA_TTABLE) return false;
   bool found = false;
@@ -41,8 +41,8 @@ static bool any_batched(lua_State *L, int top) {
   return false;
 }
 
-/* Pushes {name = "sum", {name = "self", kind = 0, keyword = false, vararg = false}, ...}, the same
-** table each time. */
+/* Pushes {name = "sum", {name = "self", kind = 0, keyword = false, vararg = false}, ...}; the
+** table is made once. */
 static void push_signature(lua_State *L, const tli_Signature *sig) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &signatures_key);
   if (lua_rawgetp(L, -1, sig) == LUA_TTABLE) {
@@ -112,8 +112,8 @@ int tli_batched(lua_State *L, const tli_Signature *sig, lua_CFunction fn) {
   return status == LUA_OK ? lua_gettop(L) - top : lua_error(L);
 }
 
-/* torch._batched_call(fn, ...) -> as pcall gives it. What runs must not yield: a coroutine that is
-** left would leave the batching behind. */
+/* torch._batched_call(fn, ...) returns the results of pcall. The function must not yield: an
+** abandoned coroutine would leave batching on. */
 static int batched_call(lua_State *L) {
   bool ok = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0) == LUA_OK;
   lua_pushboolean(L, ok);
@@ -121,7 +121,8 @@ static int batched_call(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* torch._batching(depth, handler, metatable): how many mapped functions run inside one another. */
+/* torch._batching(depth, handler, metatable) sets how many mapped functions are running, one
+** inside another. */
 static int set_batching(lua_State *L) {
   tli_State *S = tli_state(L);
   S->batching = (int)luaL_checkinteger(L, 1);

@@ -1,22 +1,23 @@
 /*
-** batched.h - torch.func.vmap's stand-ins for one example of a batch, as bindings see them: tables
-** with a metatable of their own. While a mapped function runs, an operator that is given one calls
-** the handler of lua/tlua/func/batched.lua in its own place.
+** batched.h - stand-ins of torch.func.vmap for one example of a batch: tables with a metatable
+** of their own. While a mapped function runs, an operator with such an argument calls the
+** handler of lua/tlua/func/batched.lua instead of running itself.
 */
 #ifndef TLI_BATCHED_H
 #define TLI_BATCHED_H
 
 #include "lua/args/args.h"
 
-/* Whether the value at an index is one; false at once while no mapped function runs. */
+/* Whether the value at an index is a stand-in; false immediately while no mapped function runs. */
 bool tli_is_batched(lua_State *L, int index);
 
-/* To be asked while one runs: if an argument is a stand-in, or a list or table of options with
-** one, calls the handler with the operator, its signature and the arguments, and returns the number
-** of results; else -1. Raises where a tensor that all examples share is written to. */
+/* Call this while a mapped function runs. If an argument is a stand-in, or a list or options
+** with one, calls the handler with the operator, its signature and the arguments, and returns
+** the number of results; otherwise returns -1. Raises an error if the operator would write to a
+** tensor that all examples share. */
 int tli_batched(lua_State *L, const tli_Signature *sig, lua_CFunction fn);
 
-/* Raises where `name` is about to write to a tensor while a mapped function runs. */
+/* Raises an error if `name` is about to write to a shared tensor while a mapped function runs. */
 void tli_check_shared(lua_State *L, const char *name);
 
 void tli_open_batched(lua_State *L);

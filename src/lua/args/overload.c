@@ -1,8 +1,7 @@
 /*
-** overload.c - operators with several forms, such as x:view(sizes) and
-** x:view(dtype): the first form whose parameters the arguments could be meant
-** for is called. Nothing is converted here and nothing raises but that no form
-** fits.
+** overload.c - operators with several forms, such as x:view(sizes) and x:view(dtype): calls the
+** first form whose parameters fit the arguments. Arguments are not converted here, and an error
+** is raised only if no form fits.
 */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +11,8 @@
 
 _Static_assert(TLI_MAX_PARAMS <= 32, "given parameters are bits of a uint32_t");
 
-/* A table that begins with a tensor, or with something else; or is empty. */
+/* Whether the value is a table that is empty, or begins with a tensor (`tensors`) or with
+** another value. */
 static bool is_list(lua_State *L, int index, bool tensors) {
   if (lua_type(L, index) != LUA_TTABLE || tli_is_batched(L, index)) return false;
   int type = lua_rawgeti(L, index, 1);
@@ -54,8 +54,8 @@ static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index
   return false;
 }
 
-/* Whether the options name parameters only, none of those given (one bit each)
-** before. */
+/* Whether the options name only parameters of the signature, and none that is already `given`
+** (one bit each). */
 static bool options_fit(lua_State *L, const tli_State *S, const tli_Signature *sig, int table,
                         uint32_t *given) {
   bool fit = true;
@@ -96,7 +96,7 @@ static bool fits(lua_State *L, const tli_State *S, const tli_Signature *sig, int
   return true;
 }
 
-/* The nearest name of both kinds, else what there is of them. */
+/* Suggests the most similar name of a dtype or device, or else lists them. */
 static const char *hint_of(const char *word, bool dtypes, bool devices) {
   static _Thread_local char text[320];
   const char *dtype = dtypes ? tli_dtype_hint(word) : "";
@@ -105,8 +105,8 @@ static const char *hint_of(const char *word, bool dtypes, bool devices) {
   return text;
 }
 
-/* Raises if the word at a stack index is taken for a dtype or a device by a form, and is
-** none: `param` is the parameter's position, or -1 for the option `name`. */
+/* Raises an error if a form takes the word at a stack index for a dtype or device, and it is
+** neither. `param` is the parameter's position, or -1 for the option `name`. */
 static void check_word(lua_State *L, const tli_Form *forms, int n, int param, const char *name,
                        int index) {
   bool dtypes = false, devices = false, others = false;
@@ -128,7 +128,7 @@ static void check_word(lua_State *L, const tli_Form *forms, int n, int param, co
             hint_of(word, dtypes, devices));
 }
 
-/* Raises for an option that no form has. */
+/* Raises an error for an option that no form has. */
 static void check_option(lua_State *L, const tli_Form *forms, int n, const char *name) {
   char hint[80];
   tli_Near near = TLI_NEAR(name);
@@ -142,7 +142,7 @@ static void check_option(lua_State *L, const tli_Form *forms, int n, const char 
             forms[0].signature->text);
 }
 
-/* Raises if one argument is told apart as wrong for every form. */
+/* Raises an error if one argument is wrong in every form. */
 static void check_each(lua_State *L, const tli_Form *forms, int n, int top) {
   bool options = tli_last_argument(L, top) == TLI_LAST_OPTIONS;
   for (int at = 1; at <= top - options; at++) check_word(L, forms, n, at - 1, NULL, at);

@@ -1,16 +1,17 @@
 /*
-** results.h - how generated functions end: results into boxes, out= forms.
+** results.h - the end of generated functions: puts results into boxes and assigns out=
+** parameters.
 */
 #ifndef TLI_RESULTS_H
 #define TLI_RESULTS_H
 
 #include "lua/args/args.h"
 
-/* The end of a call with out= as parameter i: releases what `a` holds,
-** assigns `steals` (NULL: the operator failed) to it and returns it to Lua. */
+/* Ends a call whose parameter i is out=: releases the contents of `a`, assigns `steals` (NULL:
+** the operator failed) to out and returns out to Lua. */
 int tli_return_out(tli_Args *a, int i, tl_Tensor *steals);
-/* Moves n results into the boxes on top of the stack. Results that there are
-** not become nil, or nothing at the end. */
+/* Moves n results into the boxes on top of the stack. Missing results become nil, or are left
+** out at the end. */
 int tli_return_several(lua_State *L, tli_State *S, tli_Box **boxes, tl_Tensor **steals, int n);
 
 #endif

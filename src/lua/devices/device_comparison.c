@@ -1,10 +1,11 @@
 /*
-** device_comparison.c - tells of x.device == "cuda". Lua compares a string and a torch.device
-** without asking either of them, and the answer is false.
+** device_comparison.c - warns about x.device == "cuda". Lua compares a string and a
+** torch.device without calling a metamethod, and the result is false.
 **
-** The reader of a field cannot see what becomes of the value, so the text of the caller's line
-** decides: in the file of its chunk, or in the string that was given to load. The line counts
-** if each ".device" in it is compared with a literal string. Each source is read once.
+** The code that reads the field does not know how the value is used, so the source text of the
+** caller's line decides: from the chunk's file, or from the string that was given to load. A
+** line is suspect if each ".device" in it is compared with a literal string. Each source is
+** read once.
 */
 #include <ctype.h>
 #include <stdio.h>
@@ -13,9 +14,9 @@
 #include "core/platform/folder.h"
 #include "lua/tensor/value.h"
 
-#define MOST_BYTES (4 << 20) /* of a source; longer ones are not read */
+#define MOST_BYTES (4 << 20) /* limit for a source's size; longer ones are not read */
 
-/* Its address: in the registry, address of a source's name -> set of lines, or false. */
+/* Its address is a key of the registry: address of a source's name -> set of lines, or false. */
 static const char sources_key = 0;
 
 typedef struct Text {
@@ -38,7 +39,7 @@ static bool is_comparison(const char *at) { return (*at == '=' || *at == '~') &&
 
 static bool is_quote(char c) { return c == '"' || c == '\''; }
 
-/* Whether the field's name ends at `at` and == or ~= and a string follow. */
+/* Whether the field's name ends at `at`, followed by == or ~= and a string. */
 static bool string_follows(const char *at, const char *end) {
   at = skip_blanks(at, end);
   if (end - at < 3 || !is_comparison(at)) return false;
@@ -46,13 +47,13 @@ static bool string_follows(const char *at, const char *end) {
   return at < end && is_quote(*at);
 }
 
-/* The begin of the expression whose last field's dot is at `dot`. */
+/* Returns the beginning of the expression whose last field begins with the dot at `dot`. */
 static const char *expression(const char *dot, const char *begin) {
   while (dot > begin && (is_name(dot[-1]) || strchr(".:[]", dot[-1]))) dot--;
   return dot;
 }
 
-/* Whether a string and == or ~= come before an expression. */
+/* Whether a string and == or ~= precede an expression. */
 static bool string_precedes(const char *at, const char *begin) {
   at = skip_blanks_back(at, begin);
   if (at - begin < 3 || !is_comparison(at - 2)) return false;
@@ -60,7 +61,8 @@ static bool string_precedes(const char *at, const char *begin) {
   return at > begin && is_quote(at[-1]);
 }
 
-/* Whether the dot of ".device" begins an operand of == or ~= whose other one is a string. */
+/* Whether the dot of ".device" is part of an operand of == or ~= whose other operand is a
+** string. */
 static bool is_compared(const char *dot, Text line) {
   const char *begin = expression(dot, line.at), *after = dot + strlen(".device");
   const char *before = skip_blanks_back(begin, line.at);
@@ -87,7 +89,7 @@ static bool is_suspect(Text line) {
   return found;
 }
 
-/* Pushes the text of a source and returns it; pushes nil where there is none to be read. */
+/* Pushes the text of a source and returns it; pushes nil if it cannot be read. */
 static Text push_text(lua_State *L, const lua_Debug *ar) {
   Text none = {NULL, NULL};
   int64_t bytes, written;
@@ -108,7 +110,7 @@ static Text push_text(lua_State *L, const lua_Debug *ar) {
   return (Text){buffer, buffer + n};
 }
 
-/* Pushes the set of lines that compare a device with a string, false where there are none. */
+/* Pushes the set of lines that compare a device with a string; false if there are none. */
 static void push_suspects(lua_State *L, const lua_Debug *ar) {
   Text text = push_text(L, ar);
   lua_pushboolean(L, false);
@@ -128,7 +130,7 @@ static void push_suspects(lua_State *L, const lua_Debug *ar) {
   lua_remove(L, -2);
 }
 
-/* Whether the set on top holds the line. */
+/* Whether the set on top of the stack contains the line. */
 static bool holds(lua_State *L, int line) {
   return lua_istable(L, -1) && lua_rawgeti(L, -1, line) != LUA_TNIL;
 }
@@ -146,7 +148,7 @@ void tli_check_device_comparison(lua_State *L) {
     lua_rawsetp(L, top + 1, ar.source);
   }
   bool suspect = lua_istable(L, -1) && lua_getinfo(L, "l", &ar) && holds(L, ar.currentline);
-  if (suspect) { /* The address may have been another source's before. */
+  if (suspect) { /* the address may formerly have been that of another source */
     push_suspects(L, &ar);
     suspect = holds(L, ar.currentline);
   }

@@ -1,8 +1,8 @@
 /*
-** device_module.c - torch.cuda and torch.sim, one code for both: devices by PyTorch's names,
-** and what the other files of these modules have in common. Device numbers count from 0.
+** device_module.c - torch.cuda and torch.sim, which share their code: devices by PyTorch's
+** names, and functions shared by the other files of these modules. Device indices count from 0.
 **
-** The current device of a kind and the current stream of a device are modes of the
+** The current device of each device type and the current stream of a device are modes of the
 ** Lua thread (modes/thread_modes.h).
 */
 #include "lua/devices/device_module.h"
@@ -60,12 +60,12 @@ void tli_device_options(lua_State *L, tl_DeviceType type, const char *name,
   lua_remove(L, 1);
 }
 
-/* Late finalizers find the state closed. */
+/* Finalizers that run late find the state closed. */
 static void refuse_closed(lua_State *L, const char *name) {
   if (tli_state(L)->ledger == NULL) tli_error(L, "%s: the Lua state is closing", name);
 }
 
-/* Whether the value names a device of the kind; nil is the current one. */
+/* Whether the value names a device of the type; nil means the current device. */
 static bool to_device(lua_State *L, int index, tl_DeviceType type, tl_Device *device) {
   int64_t number = tli_current_device(type);
   if (tli_to_device_name(L, index))
@@ -111,7 +111,7 @@ void tli_set_integer(lua_State *L, const char *name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-/* ---- which there are --------------------------------------------------------------- */
+/* ---- available devices --------------------------------------------------------------- */
 
 static int device_is_available(lua_State *L) {
   lua_pushboolean(L, tli_device_count(tli_kind(L)) > 0);
@@ -133,21 +133,21 @@ static int device_init(lua_State *L) {
   return 0;
 }
 
-/* ---- which is current -------------------------------------------------------------- */
+/* ---- the current device -------------------------------------------------------------- */
 
 static int device_current_device(lua_State *L) {
   lua_pushinteger(L, tli_check_current(L, tli_kind(L), "current_device").index);
   return 1;
 }
 
-/* _device_index(device, name): the number of a device; nil is the current one. */
+/* _device_index(device, name) returns the index of a device; nil means the current one. */
 static int device_index(lua_State *L) {
   const char *name = luaL_optstring(L, 2, "device");
   lua_pushinteger(L, tli_check_device(L, 1, tli_kind(L), name).index);
   return 1;
 }
 
-/* The device that the first argument names, made current. */
+/* Returns the change that makes the first argument's device current. */
 static tli_Change change_of(lua_State *L, const char *name) {
   tl_DeviceType type = tli_kind(L);
   if (lua_isnoneornil(L, 1)) tli_device_refuse(L, type, name, "device", "a device", 1);
@@ -166,7 +166,7 @@ static int device_device(lua_State *L) {
   return tli_mode_scope(L, tli_device_name(tli_kind(L), "device"), 1, &change);
 }
 
-/* ---- what they are ----------------------------------------------------------------- */
+/* ---- properties ----------------------------------------------------------------- */
 
 static void check_properties(lua_State *L, const char *name, tl_DeviceProperties *out) {
   tl_Device device = tli_check_device(L, 1, tli_kind(L), name);
@@ -223,7 +223,7 @@ static int device_get_device_properties(lua_State *L) {
   return 1;
 }
 
-/* False, not an error, where there is no device. */
+/* Without a device returns false instead of raising an error. */
 static int device_is_bf16_supported(lua_State *L) {
   tl_DeviceProperties p = {0};
   if (tli_device_count(tli_kind(L)) > 0) {
@@ -234,7 +234,7 @@ static int device_is_bf16_supported(lua_State *L) {
   return 1;
 }
 
-/* Matrix units of capability 8.0 or later. */
+/* Requires matrix units of compute capability 8.0 or later. */
 static int device_is_tf32_supported(lua_State *L) {
   tl_DeviceProperties p = {0};
   if (tli_device_count(tli_kind(L)) > 0) {
@@ -245,7 +245,7 @@ static int device_is_tf32_supported(lua_State *L) {
   return 1;
 }
 
-/* PyTorch gives back here what other processes have used; ours share no device memory. */
+/* PyTorch frees memory here that other processes have used; tlua does not share device memory. */
 static int device_ipc_collect(lua_State *L) {
   tli_check_current(L, tli_kind(L), "ipc_collect");
   return 0;
@@ -260,7 +260,8 @@ static int device_can_access_peer(lua_State *L) {
   return 1;
 }
 
-/* _library_version(name): of what the backend calls; nil where it is not there. */
+/* _library_version(name) returns the version of a library that the backend uses; nil if it is
+** missing. */
 static int device_library_version(lua_State *L) {
   const tl_Backend *backend = tli_device_count(tli_kind(L)) > 0
                                   ? tli_backend_open((tl_Device){(int8_t)tli_kind(L), 0})
@@ -271,7 +272,8 @@ static int device_library_version(lua_State *L) {
   return 1;
 }
 
-/* _architectures(): what the kernels are compiled for, "80 90"; nil where there is no device. */
+/* _architectures() returns those for which kernels are compiled, such as "80 90"; nil without a
+** device. */
 static int device_architectures(lua_State *L) {
   if (tli_device_count(tli_kind(L)) == 0) return 0;
   const tl_Backend *backend = tli_backend_open((tl_Device){(int8_t)tli_kind(L), 0});
@@ -294,7 +296,7 @@ static int device_waits(lua_State *L) {
   return 1;
 }
 
-/* ---- settings of a kind ------------------------------------------------------------ */
+/* ---- settings of a device type ------------------------------------------------------------ */
 
 /* configure{seed = 1, memory = 2^20, fail_at = 3} */
 static int device_configure(lua_State *L) {

@@ -1,6 +1,6 @@
 /*
-** device_module.h - what the files of torch.cuda and torch.sim share. Their functions know the
-** kind of device that they are about.
+** device_module.h - the declarations shared by the files of torch.cuda and torch.sim. Each of
+** their functions has its device type as an upvalue.
 */
 #ifndef TLI_LUA_DEVICE_H
 #define TLI_LUA_DEVICE_H
@@ -9,7 +9,7 @@
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
 
-#define TLI_UP_KIND 3 /* upvalue: the kind of device that a function is about */
+#define TLI_UP_KIND 3 /* upvalue: the device type of a function */
 
 static inline tl_DeviceType tli_kind(lua_State *L) {
   return (tl_DeviceType)lua_tointeger(L, lua_upvalueindex(TLI_UP_KIND));
@@ -19,46 +19,47 @@ static inline const tl_DeviceApi *tli_api(tl_Device device) { return tli_backend
 
 /* ---- arguments (device_module.c); `name` is "synchronize" or "Stream.wait_event" ---- */
 
-/* "cuda.synchronize", for messages; good until the next one. */
+/* Returns "cuda.synchronize", for messages; valid until the next call. */
 const char *tli_device_name(tl_DeviceType type, const char *name);
-/* Raises the engine's failure, under that name. */
+/* Raises the engine's failure under that name. */
 int tli_device_fail(lua_State *L, tl_DeviceType type, const char *name);
-/* Raises that an argument is not what was expected. */
+/* Raises the error that an argument is not the expected value. */
 int tli_device_refuse(lua_State *L, tl_DeviceType type, const char *name, const char *argument,
                       const char *expected, int index);
-/* Options in a table as first argument take the places of positional ones. */
+/* Replaces a table of options, the first argument, by positional arguments. */
 void tli_device_options(lua_State *L, tl_DeviceType type, const char *name,
                         const char *const *options, int n);
-/* The device that is current, which must be there. */
+/* Returns the current device; raises an error if it does not exist. */
 tl_Device tli_check_current(lua_State *L, tl_DeviceType type, const char *name);
-/* The device at an index, which must be there; nil is the current one. */
+/* Returns the device at an index, nil meaning the current one; raises an error if it does not
+** exist. */
 tl_Device tli_check_device(lua_State *L, int index, tl_DeviceType type, const char *name);
-/* The object that a method was called on, while the state is open. */
+/* Returns the object of a method call; raises an error if the state is closing. */
 void *tli_device_self(lua_State *L, const char *class, const char *name);
 void tli_set_integer(lua_State *L, const char *name, int64_t value);
 
-/* Sets functions that know their kind of device in the table on top. */
+/* Adds functions, with their device type, to the table on top of the stack. */
 void tli_set_device_functions(lua_State *L, const luaL_Reg *list, tl_DeviceType type);
-/* Makes a class of that name with methods, which may have an __index of their own. */
+/* Makes a class of that name with methods, one of which may be __index. */
 void tli_open_device_class(lua_State *L, const char *name, const luaL_Reg *methods);
 
 /* ---- streams (stream.c) ---- */
 
 typedef struct tli_StreamValue {
   tl_Device device;
-  tl_Stream *stream; /* borrowed; streams stay for good */
+  tl_Stream *stream; /* borrowed; streams are never freed */
 } tli_StreamValue;
-/* The stream at an index, or NULL. */
+/* Returns the stream at an index, or NULL. */
 tli_StreamValue *tli_to_stream(lua_State *L, int index);
 
-/* ---- the parts: functions of every kind, and methods of tensors; classes are opened ---- */
+/* ---- functions of every device type, and methods of tensors ---- */
 
 extern const luaL_Reg tli_stream_functions[];        /* stream.c */
 extern const luaL_Reg tli_capture_functions[];       /* graph_capture.c */
 extern const luaL_Reg tli_device_memory_functions[]; /* memory_stats.c */
 extern const luaL_Reg tli_device_random_functions[]; /* generator.c */
-extern const luaL_Reg tli_nvidia_functions[];        /* nvidia.c; of cuda alone */
-extern const luaL_Reg tli_nvtx_functions[];          /* nvidia.c; of cuda.nvtx */
+extern const luaL_Reg tli_nvidia_functions[];        /* nvidia.c; only for cuda */
+extern const luaL_Reg tli_nvtx_functions[];          /* nvidia.c; for cuda.nvtx */
 void tli_open_streams(lua_State *L);
 void tli_open_captures(lua_State *L);
 void tli_open_history(lua_State *L);

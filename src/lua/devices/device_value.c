@@ -1,9 +1,9 @@
 /*
-** device_value.c - torch.device "cuda:1": a device as a value with the fields type and
-** index. Whatever takes a device's name takes such a value, too.
+** device_value.c - torch.device "cuda:1": a device as a value with the fields type and index.
+** Functions that take a device's name also take such a value.
 **
-** Values are made once for each name and state, so those of one name are one value: ==
-** compares them, they can be keys of tables, and reading x.device allocates nothing.
+** There is one value for each name and state, so values are compared by ==, can be keys of
+** tables, and reading x.device allocates nothing.
 */
 #include <stdio.h>
 #include <string.h>
@@ -19,8 +19,8 @@ typedef struct Value {
   char name[16]; /* "cuda", "cuda:1" */
 } Value;
 
-/* Its address: in the registry, name -> value, and number_of(device) -> value for tensors'
-** devices. */
+/* Its address is a key of the registry: name -> value, and number_of(device) -> value for
+** devices of tensors. */
 static const char values_key = 0;
 
 const char *tli_to_device_name(lua_State *L, int index) {
@@ -46,7 +46,7 @@ static int refuse(lua_State *L, const char *argument, int index) {
                    word ? tli_device_hint() : "");
 }
 
-/* Pushes the one value of that name. */
+/* Pushes the value of that name. */
 static int push_value(lua_State *L, tl_Device device, bool numbered) {
   char name[16];
   const char *kind = tli_device_type_name(device.type);
@@ -90,15 +90,16 @@ int tli_push_device(lua_State *L, tl_Device device) {
   return 1;
 }
 
-/* The number at an index, -1 if it is none of a device. */
+/* Returns the device index at a stack index; -1 if it is invalid. */
 static int to_number(lua_State *L, int index) {
   int64_t number;
   bool whole = tli_to_whole(L, index, &number);
   return whole && number >= 0 && number < TL_MAX_DEVICES ? (int)number : -1;
 }
 
-/* torch.device(name), torch.device(type, index), torch.device(index) of CUDA, or by the
-** names `type` and `index`. With a function it is torch.default_device, as PyTorch's `with`. */
+/* torch.device(name), torch.device(type, index), torch.device(index) of CUDA, or with the
+** options `type` and `index`. With a function it is torch.default_device, like PyTorch's
+** `with`. */
 static int torch_device(lua_State *L) {
   tl_Device device;
   if (lua_type(L, 2) == LUA_TFUNCTION) return tli_default_device_scope(L);
@@ -134,7 +135,8 @@ static int torch_device(lua_State *L) {
   return push_value(L, device, true);
 }
 
-/* _to_device(value): the torch.device of a name or of itself, nil for all else. */
+/* _to_device(value) returns the torch.device of a name or of a torch.device; nil for other
+** values. */
 static int torch_to_device(lua_State *L) {
   tl_Device device;
   if (tli_to_device(L, 1, &device))
@@ -154,7 +156,7 @@ static int device_index(lua_State *L) {
     else
       lua_pushnil(L);
   } else if (field && strncmp(field, "__", 2) == 0) {
-    lua_pushnil(L); /* metamethods, by which programs find out what a value is */
+    lua_pushnil(L); /* for metamethods, which programs look up to find a value's type */
   } else {
     return tli_error(L,
                      "torch.device: expected the field type or index, got %s; strings' methods "

@@ -1,5 +1,5 @@
 /*
-** graph_capture.c - the graphs of torch.cuda and torch.sim: their capture and replay. The forms
+** graph_capture.c - capture and replay of the graphs of torch.cuda and torch.sim. The forms
 ** that take a function are in lua/tlua/device/init.lua and graphed_callables.lua.
 */
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 typedef struct Graph {
   tl_DeviceType type;
-  tli_Capture *capture; /* owned; NULL until a capture is begun */
+  tli_Capture *capture; /* owned; NULL until a capture begins */
 } Graph;
 
 static int device_graph_new(lua_State *L) {
@@ -26,7 +26,7 @@ static int device_graph_new(lua_State *L) {
   return 1;
 }
 
-/* A pool as graph_pool_handle or a graph's pool method give it; nil is 0. */
+/* Reads a pool, as returned by graph_pool_handle or a graph's method `pool`; nil is 0. */
 static uint64_t check_pool(lua_State *L, int index, tl_DeviceType type, const char *name) {
   int64_t pool = 0;
   if (lua_isnoneornil(L, index)) return 0;
@@ -46,7 +46,7 @@ static tl_CaptureMode check_mode(lua_State *L, int index, tl_DeviceType type, co
   return TL_CAPTURE_GLOBAL;
 }
 
-/* capture_begin(pool, capture_error_mode), or the two by name. */
+/* capture_begin(pool, capture_error_mode), also with these options by name. */
 static int graph_capture_begin(lua_State *L) {
   static const char name[] = "CUDAGraph.capture_begin";
   static const char *const options[] = {"pool", "capture_error_mode"};
@@ -61,7 +61,7 @@ static int graph_capture_begin(lua_State *L) {
   return tli_device_fail(L, g->type, name);
 }
 
-/* What the engine says of a graph in which nothing was captured. */
+/* Raises the engine's message for a graph without a capture. */
 static int nothing(lua_State *L, const Graph *g, const char *name) {
   return tli_error(L, "%s: nothing was captured", tli_device_name(g->type, name));
 }
@@ -69,7 +69,8 @@ static int nothing(lua_State *L, const Graph *g, const char *name) {
 static int graph_capture_end(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "capture_end");
   lua_State *before = tli_calling;
-  tli_calling = L; /* what the last chain of kernels would write may be garbage */
+  /* so that garbage can be collected which the last chain of kernels would write */
+  tli_calling = L;
   bool ok = g->capture && tli_capture_end(g->capture);
   tli_calling = before;
   if (ok) return 0;
@@ -81,7 +82,7 @@ static int graph_replay(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "replay");
   if (g->capture == NULL) return nothing(L, g, "CUDAGraph.replay");
   tli_enter(L, tli_state(L));
-  tli_autocast_forget(tli_state(L)); /* it may change parameters */
+  tli_autocast_forget(tli_state(L)); /* the graph may change parameters */
   return tli_capture_replay(g->capture) ? 0 : tli_device_fail(L, g->type, "CUDAGraph.replay");
 }
 
@@ -93,7 +94,7 @@ static int graph_pool(lua_State *L) {
   return 1;
 }
 
-/* Ends a capture that is open and lets go of what was captured. */
+/* Ends an open capture and releases the captured graph. */
 static int graph_reset(lua_State *L) {
   Graph *g = luaL_testudata(L, 1, GRAPH);
   if (g == NULL) return 0;

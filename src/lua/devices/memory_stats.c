@@ -1,6 +1,6 @@
 /*
-** memory_stats.c - the memory of devices: figures by PyTorch's names, what it is made of,
-** its history; and the methods of tensors that are about it.
+** memory_stats.c - the memory of devices: statistics by PyTorch's names, blocks, and the
+** history; and the methods of tensors that concern memory.
 */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "core/memory/pinned.h"
 #include "lua/devices/device_module.h"
 
-/* ---- figures ----------------------------------------------------------------------- */
+/* ---- statistics ----------------------------------------------------------------------- */
 
 static tl_MemoryStats stats_of(lua_State *L, tl_Device device, const char *name) {
   tl_MemoryStats stats;
@@ -56,7 +56,8 @@ static int device_mem_get_info(lua_State *L) {
   return 2;
 }
 
-/* "allocation.all.current" and the other three; `pool` is "" or "all." and its like. */
+/* Sets "allocation.all.current" and the three similar fields; `pool` is "" or a name such as
+** "all.". */
 static void set_stat(lua_State *L, const char *figure, const char *pool, const tl_Stat *s) {
   const struct {
     const char *name;
@@ -109,7 +110,7 @@ static int device_reset_sums(lua_State *L) {
   return 0;
 }
 
-/* Memory of the host that devices of the kind read by themselves. */
+/* Returns statistics of host memory that devices of this type access directly. */
 static int device_host_memory_stats(lua_State *L) {
   tli_check_current(L, tli_kind(L), "host_memory_stats");
   tli_PinnedStats s = tli_pinned_stats(tli_kind(L));
@@ -173,12 +174,12 @@ static int device_get_fraction(lua_State *L) {
   return 1;
 }
 
-/* ---- what memory is made of -------------------------------------------------------- */
+/* ---- blocks -------------------------------------------------------- */
 
 #define BLOCKS "torch.Blocks"
 #define HISTORY "torch.History"
 
-/* Copies of what is visited under a lock, where nothing may raise. */
+/* Copies of the blocks, which are visited with a lock held, so no error may be raised then. */
 typedef struct Blocks {
   tl_BlockInfo *list; /* owned */
   int64_t n, room;
@@ -212,7 +213,7 @@ static void set_string(lua_State *L, const char *name, const char *value) {
   lua_setfield(L, -2, name);
 }
 
-/* Takes a reference over. */
+/* Sets the field and takes over the reference. */
 static void set_stack(lua_State *L, tli_Stack *steals) {
   if (steals == NULL) return;
   lua_pushlstring(L, steals->text, steals->size);
@@ -235,7 +236,7 @@ static void push_block(lua_State *L, const tl_BlockInfo *b) {
   if (b->state != TL_BLOCK_FREE) set_stack(L, tli_history_owner(tli_kind(L), b->data));
 }
 
-/* _memory_blocks(device): a list of what the device's segments are cut into. */
+/* _memory_blocks(device) returns a list of the blocks of the device's segments. */
 static int device_memory_blocks(lua_State *L) {
   tl_Device device = tli_check_device(L, 1, tli_kind(L), "memory_snapshot");
   Blocks *b = lua_newuserdatauv(L, sizeof *b, 0);
@@ -252,10 +253,10 @@ static int device_memory_blocks(lua_State *L) {
   return 1;
 }
 
-/* ---- its history ------------------------------------------------------------------- */
+/* ---- history ------------------------------------------------------------------- */
 
-/* _record_history(on, events, alloc_stacks, other_stacks, most, clear), checked by its
-** caller. */
+/* _record_history(on, events, alloc_stacks, other_stacks, most, clear); the caller has checked
+** the arguments. */
 static int device_record_history(lua_State *L) {
   tli_check_current(L, tli_kind(L), "memory._record_memory_history");
   tli_Recording how = {.on = lua_toboolean(L, 1),
@@ -289,7 +290,7 @@ static void push_event(lua_State *L, const tli_MemoryEvent *e) {
   lua_setfield(L, -2, "stack");
 }
 
-/* _memory_history(): a list of what was recorded, oldest first. */
+/* _memory_history() returns a list of the recorded events, oldest first. */
 static int device_memory_history(lua_State *L) {
   tli_History *h = lua_newuserdatauv(L, sizeof *h, 0);
   *h = (tli_History){0};
@@ -320,8 +321,8 @@ static int tensor_record_stream(lua_State *L) {
   return 0;
 }
 
-/* The device that memory is to be pinned for: what is given, the default one, or
-** the first kind that there is. */
+/* Returns the device type for which memory is pinned: that of the argument, of the default
+** device, or the first available one. */
 static tl_DeviceType pinned_for(lua_State *L, int index) {
   tl_Device device = tli_default_device();
   if (device.type == TL_META) device = TLI_CPU;

@@ -1,7 +1,7 @@
 /*
-** nvidia.c - what NVIDIA's tools beside CUDA tell and are told: NVML has figures of the
-** whole machine's GPUs, NVTX marks ranges for Nsight. Both libraries are opened when they are
-** first asked for; without them these functions are Lua errors that say so.
+** nvidia.c - NVIDIA's libraries beside CUDA: NVML reports statistics of the machine's GPUs,
+** NVTX marks ranges for Nsight. Each library is opened when it is first needed; without it, its
+** functions raise Lua errors that say so.
 */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 /* ---- libraries --------------------------------------------------------------------- */
 
 typedef struct Library {
-  const char *const *files; /* to be tried, up to NULL */
-  const char *what;         /* it is, and how to get it */
+  const char *const *files; /* names to try, ended by NULL */
+  const char *what;         /* a description of the library and how to install it */
   tli_Mutex lock;
   void *handle; /* guarded */
 } Library;
@@ -30,7 +30,7 @@ static void *open_library(lua_State *L, Library *library, const char *name) {
   return handle;
 }
 
-/* A function of a library, whose type the caller knows. */
+/* Finds a function of a library; the caller knows its type. */
 static void find(lua_State *L, Library *library, const char *name, const char *symbol, void *out,
                  size_t size) {
   void *found = tli_library_symbol(open_library(L, library, name), symbol);
@@ -50,7 +50,7 @@ static Library nvml = {nvml_files, "it comes with NVIDIA's driver", TLI_MUTEX_IN
 
 /* Types of nvml.h. */
 typedef struct NvmlUtilization {
-  unsigned gpu, memory; /* per cent of the time */
+  unsigned gpu, memory; /* in per cent of the time */
 } NvmlUtilization;
 typedef struct NvmlMemory {
   unsigned long long total, free, used;
@@ -62,7 +62,7 @@ typedef struct NvmlProcess {
 } NvmlProcess;
 enum { NVML_CLOCK_SM = 1, NVML_INSUFFICIENT_SIZE = 7 };
 
-/* A call whose result is not 0 is an error with NVML's words. */
+/* Raises an error with NVML's message if a call's result is not 0. */
 static void check_nvml(lua_State *L, const char *name, int result) {
   const char *(*words)(int);
   if (result == 0) return;
@@ -70,7 +70,7 @@ static void check_nvml(lua_State *L, const char *name, int result) {
   tli_error(L, "%s: NVML: %s", tli_device_name(tli_kind(L), name), words(result));
 }
 
-/* NVML's numbers are not CUDA's, where CUDA_VISIBLE_DEVICES hides devices or orders them. */
+/* NVML's device numbers differ from CUDA's if CUDA_VISIBLE_DEVICES hides or reorders devices. */
 static void *nvml_device(lua_State *L, const char *name) {
   int (*init)(void), (*by_uuid)(const char *uuid, void **device);
   tl_DeviceProperties p;
@@ -145,7 +145,8 @@ static int nvml_memory_used(lua_State *L) {
   return 1;
 }
 
-/* _gpu_processes(device): {pid, bytes, pid, bytes, ...}; -1 bytes where NVML does not know. */
+/* _gpu_processes(device) returns {pid, bytes, pid, bytes, ...}; bytes are -1 if NVML does not
+** know them. */
 static int nvml_processes(lua_State *L) {
   static const char name[] = "list_gpu_processes";
   enum { MOST = 256 };
@@ -184,7 +185,7 @@ static const char *check_message(lua_State *L, const char *name) {
   return text;
 }
 
-/* How many ranges of this thread were open before. */
+/* Returns how many ranges of this thread were open before. */
 static int nvtx_range_push(lua_State *L) {
   int (*push)(const char *);
   const char *text = check_message(L, "nvtx.range_push");

@@ -1,11 +1,11 @@
 /*
-** settings.c - what users set for kernels, as one function for lua/tlua/backends.lua.
+** settings.c - users' settings of kernels, as one function for lua/tlua/backends.lua.
 */
 #include "core/device/backend.h"
 #include "core/device/settings.h"
 #include "lua/tensor/value.h"
 
-/* _setting(name): a number; _setting(name, value) sets it. */
+/* _setting(name) returns a number; _setting(name, value) sets it. */
 static int torch_setting(lua_State *L) {
   static const char *const names[] = {[TL_MATMUL_PRECISION] = "matmul_precision",
                                       [TL_MATMUL_REDUCED_FP16] = "matmul_reduced_fp16",

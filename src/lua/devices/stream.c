@@ -1,8 +1,8 @@
 /*
 ** stream.c - streams and events of torch.cuda and torch.sim.
 **
-** The current stream of a device is a mode of the Lua thread. A mode is a small number;
-** so streams that a program has been given are numbered.
+** The current stream of a device is a mode of the Lua thread. A mode is a small number, so
+** streams that a program has received are numbered.
 */
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +17,9 @@ typedef tli_StreamValue Stream;
 
 typedef struct Event {
   tl_DeviceType type;
-  tl_Device device; /* type -1 until it is recorded */
+  tl_Device device; /* type -1 until the event is recorded */
   int flags;
-  tl_Event *event; /* owned; NULL until then */
+  tl_Event *event; /* owned; NULL until the event is recorded */
 } Event;
 
 tli_StreamValue *tli_to_stream(lua_State *L, int index) { return luaL_testudata(L, index, STREAM); }
@@ -42,7 +42,7 @@ static Event *check_event(lua_State *L, int index, tl_DeviceType type, const cha
 
 /* ---- streams as modes -------------------------------------------------------------- */
 
-#define MOST_STREAMS 127 /* of a device, that modes can name */
+#define MOST_STREAMS 127 /* number of streams of a device that modes can represent */
 
 /* The default stream, number 0, is NULL. */
 static _Atomic(tl_Stream *) streams[TL_NDEVICETYPES][TL_MAX_DEVICES][MOST_STREAMS + 1];
@@ -52,7 +52,7 @@ tl_Stream *tli_stream_of(tl_Device device, int number) {
   return atomic_load_explicit(&streams[device.type][device.index][number], memory_order_acquire);
 }
 
-/* -1 with a message if there are too many. */
+/* Returns a stream's number; -1 with a message if there are too many. */
 static int number_of(tl_Device device, tl_Stream *stream) {
   if (stream == tli_api(device)->default_stream(device)) return 0;
   for (int i = 1; i <= MOST_STREAMS; i++) {
@@ -64,7 +64,7 @@ static int number_of(tl_Device device, tl_Stream *stream) {
   return -1;
 }
 
-/* A stream becomes current, and so does its device. */
+/* Returns the changes that make a stream and its device current. */
 static void stream_changes(lua_State *L, const Stream *s, tli_Change changes[2]) {
   int number = number_of(s->device, s->stream);
   if (number < 0) tli_raise(L);
@@ -82,7 +82,7 @@ static int push_stream(lua_State *L, tl_Device device, tl_Stream *stream) {
   return 1;
 }
 
-/* Stream{device = , priority = }, or the two in this order. */
+/* Stream{device = , priority = }, also with positional arguments. */
 static int device_stream_new(lua_State *L) {
   static const char *const options[] = {"device", "priority"};
   tl_DeviceType type = tli_kind(L);
@@ -95,7 +95,7 @@ static int device_stream_new(lua_State *L) {
   return stream ? push_stream(L, device, stream) : tli_device_fail(L, type, "Stream");
 }
 
-/* ExternalStream(stream_ptr, device): of another library, by its handle. */
+/* ExternalStream(stream_ptr, device): a stream of another library, by its handle. */
 static int device_external_stream(lua_State *L) {
   static const char *const options[] = {"stream_ptr", "device"};
   tl_DeviceType type = tli_kind(L);
@@ -192,7 +192,7 @@ static void push_event(lua_State *L, tl_DeviceType type, int flags) {
   luaL_setmetatable(L, EVENT);
 }
 
-/* The event belongs to the device of the first stream that it is recorded on. */
+/* An event belongs to the device of the first stream on which it is recorded. */
 static void record(lua_State *L, Event *e, const Stream *s, const char *name) {
   const tl_DeviceApi *api = tli_api(s->device);
   if (e->event == NULL) {
@@ -267,7 +267,7 @@ static int device_event(lua_State *L) {
   return 1;
 }
 
-/* The stream at an index; nil is the current one of the current device. */
+/* Returns the stream at an index; nil means the current stream of the current device. */
 static Stream stream_or_current(lua_State *L, int index, tl_DeviceType type, const char *name) {
   if (!lua_isnoneornil(L, index)) return *check_stream(L, index, type, name);
   tl_Device device = tli_check_current(L, type, name);

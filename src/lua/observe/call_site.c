@@ -1,8 +1,7 @@
 /*
-** call_site.c - where the running call of the library was made. A device reports
-** what it finds wrong in the data later, when that line is no longer on the stack;
-** so its text is kept, once for each line and for good. Who records what becomes of
-** memory keeps the whole stack.
+** call_site.c - finds the line that called the library. A device reports faults in data later,
+** when that line is no longer on the stack, so its text is stored, once for each line and
+** forever. The history of memory stores whole stacks.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +11,11 @@
 #include "core/device/backend.h"
 #include "lua/tensor/value.h"
 
-/* Texts such as "script.lua:12", which stay for good; no more than these. */
+/* Texts such as "script.lua:12", which are never freed; their number is limited. */
 #define MOST_SITES 4096
 static _Atomic(char *) sites[MOST_SITES];
 
-/* The one text of that content; NULL when there are too many. */
+/* Returns the stored text with that content; NULL if there are too many. */
 static const char *intern(const char *text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
@@ -51,7 +50,7 @@ static size_t add_line(char *text, size_t size, const char *source, int line, co
   return n > 0 && (size_t)n < size ? (size_t)n : 0;
 }
 
-/* The operator, then the Lua functions that have called it. */
+/* Writes the operator, and then the Lua functions that have called it. */
 static size_t call_stack(char *text, size_t size) {
   lua_State *L = tli_calling;
   lua_Debug ar;
@@ -79,7 +78,7 @@ static int call_frames(tli_Frame *frames, int most) {
   return n;
 }
 
-/* ---- waits, for who looks for them ---- */
+/* ---- warnings about waits ---- */
 
 static void warn_wait(tl_Device device) {
   lua_State *L = tli_calling;

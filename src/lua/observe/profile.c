@@ -1,7 +1,7 @@
 /*
-** profile.c - sessions of the profiler as Lua sees them: what torch.profiler is written
-** with. A session is a userdata; its events are read one at a time, since a Lua table for
-** each of millions would take more than what is profiled.
+** profile.c - profiler sessions as Lua values, for torch.profiler. A session is a userdata,
+** whose events are read one at a time, since a Lua table for each of millions of events would
+** take more memory than the profiled program.
 */
 #include "core/observe/profile.h"
 
@@ -17,7 +17,7 @@ static tli_Profile *check(lua_State *L) {
   return p;
 }
 
-/* Position `index`, from 1 to n, to C's counting. */
+/* Reads position `index`, from 1 to n, and converts it to count from 0. */
 static int64_t check_position(lua_State *L, int index, int64_t n) {
   lua_Integer i = luaL_checkinteger(L, index);
   luaL_argcheck(L, i >= 1 && i <= n, index, "no such event");
@@ -30,7 +30,7 @@ static bool flag(lua_State *L, const char *name) {
   return on;
 }
 
-/* _profile_start{shapes =, memory =, stacks =, flops =, devices =} -> session */
+/* _profile_start{shapes =, memory =, stacks =, flops =, devices =} returns a session. */
 static int profile_start(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   tli_ProfileOptions options = {.shapes = flag(L, "shapes"),
@@ -68,8 +68,8 @@ static void set_string(lua_State *L, const char *name, const char *value) {
   lua_setfield(L, -2, name);
 }
 
-/* state() -> {active, duration = ns so far, began = ns since 1970, events, memory_events, dropped,
-** bytes = memory that the records take} */
+/* state() returns {active, duration = ns so far, began = ns since 1970, events, memory_events,
+** dropped, bytes = memory of the records}. */
 static int profile_state(lua_State *L) {
   const tli_Profile *p = check(L);
   lua_createtable(L, 0, 7);
@@ -98,9 +98,10 @@ static void push_record(lua_State *L, int index, int fields) {
     lua_createtable(L, 0, fields);
 }
 
-/* event(i, record) -> the record, filled, or a new one: {kind, name, parent (0: none), begin,
-** duration, inside, bytes, own_bytes, device_begin (-1: none), device_time, flops, sequence, shapes
-** (-1: none), stack (-1: none), thread (0: the profile's own)}. Times are nanoseconds. */
+/* event(i, record) fills the record, or a new one, and returns it: {kind, name, parent (0:
+** none), begin, duration, inside, bytes, own_bytes, device_begin (-1: none), device_time,
+** flops, sequence, shapes (-1: none), stack (-1: none), thread (0: the profiled thread)}. Times
+** are in nanoseconds. */
 static int profile_event(lua_State *L) {
   const tli_Profile *p = check(L);
   const tli_ProfileEvent *e = tli_profile_event(p, check_position(L, 2, tli_profile_count(p)));
@@ -125,7 +126,7 @@ static int profile_event(lua_State *L) {
   return 1;
 }
 
-/* threads() -> the names of threads 1, 2, ... */
+/* threads() returns the names of threads 1, 2, ... */
 static int profile_threads(lua_State *L) {
   const tli_Profile *p = check(L);
   lua_newtable(L);
@@ -136,8 +137,8 @@ static int profile_threads(lua_State *L) {
   return 1;
 }
 
-/* memory(i, record) -> the record, filled, or a new one: {time, storage, bytes, event (0: none),
-** category, device, cached = bytes that the device's allocator keeps} */
+/* memory(i, record) fills the record, or a new one, and returns it: {time, storage, bytes,
+** event (0: none), category, device, cached = bytes in the cache of the device's allocator}. */
 static int profile_memory(lua_State *L) {
   static const char *const categories[] = {"unknown", "parameter", "gradient", "activation"};
   const tli_Profile *p = check(L);
@@ -154,13 +155,14 @@ static int profile_memory(lua_State *L) {
   return 1;
 }
 
-/* text(id) -> string */
+/* text(id) returns a string. */
 static int profile_text(lua_State *L) {
   push_text(L, check(L), (int32_t)luaL_checkinteger(L, 2));
   return 1;
 }
 
-/* shapes(id) -> "[8, 8], [8]": those of each tensor; "-" for one that was not given */
+/* shapes(id) returns the shapes of all tensors, as in "[8, 8], [8]"; "-" stands for a missing
+** tensor. */
 static int profile_shapes(lua_State *L) {
   size_t size;
   const char *bytes = tli_profile_text(check(L), (int32_t)luaL_checkinteger(L, 2), &size);
@@ -178,12 +180,12 @@ static int profile_shapes(lua_State *L) {
   return 1;
 }
 
-/* _span_open(kind, name) -> session, event, for _span_close */
+/* _span_open(kind, name) returns session and event, for _span_close. */
 static int span_open(lua_State *L) {
   int kind = luaL_checkoption(L, 1, NULL, tli_span_kinds);
   const char *name = luaL_checkstring(L, 2);
   lua_State *outer = tli_calling;
-  tli_calling = L; /* whose stack is recorded */
+  tli_calling = L; /* its stack is recorded */
   tli_Span span = tli_span_open((tli_SpanKind)kind, name, NULL, 0);
   tli_calling = outer;
   lua_pushinteger(L, (lua_Integer)span.session);
@@ -197,7 +199,7 @@ static int span_close(lua_State *L) {
   return 0;
 }
 
-/* _profiling() -> whether this thread has a session */
+/* _profiling() returns whether this thread has a session. */
 static int profiling(lua_State *L) {
   lua_pushboolean(L, tli_profiling() && tli_profile_here());
   return 1;
