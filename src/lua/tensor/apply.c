@@ -1,17 +1,17 @@
 /*
-** apply.c - apply_ and map_: a Lua function called for each element.
+** apply.c - apply_ and map_, which call a Lua function for each element.
 **
-** The function may do anything, also to the tensors: change them, release them,
-** raise an error. So it sees elements of a copy, its results go to a tensor of
-** their own, and only after the last call are they written over the tensor, with
-** the checks of every in-place operator.
+** The function may do anything, also with the tensors: change them, release them, raise an
+** error. So it receives elements of a copy, its results are stored in a separate tensor, and
+** only after the last call are they written to the tensor, with the checks of every in-place
+** operator.
 */
 #include "lua/tensor/value.h"
 
 #include <math.h>
 
-/* A row-major copy of the tensor at an index on the CPU, owned by a new value on
-** the stack. */
+/* Pushes a value that owns a row-major copy, on the CPU, of the tensor at an index; returns the
+** copy. */
 static tl_Tensor *push_copy(lua_State *L, const char *name, int index) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, index, name), *plain = tli_detached(t), *copy = NULL,
@@ -34,8 +34,8 @@ static bool is_whole(tl_Scalar value) {
   return x == floor(x);
 }
 
-/* Calls the function at `fn` for each element of the copies; the results take
-** the place of the first one's elements. */
+/* Calls the function at index `fn` for each element of the copies; its results replace the
+** elements of the first copy. */
 static bool each_element(lua_State *L, const char *name, int fn, int n, tl_Tensor *const *copies) {
   tl_DType dtype = (tl_DType)copies[0]->dtype;
   for (int64_t i = 0; i < copies[0]->numel; i++) {
@@ -63,7 +63,7 @@ static bool may_write(const char *name, const tl_Tensor *t) {
   return tli_inplace_check(name, t);
 }
 
-/* Writes the results over the tensor at index 1, which may be another by now. */
+/* Writes the results to the tensor at index 1, which the function may have changed. */
 static bool write_results(lua_State *L, const char *name, tl_Tensor *results) {
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   if (!tli_same_sizes(t, results) || t->dtype != results->dtype)
@@ -75,8 +75,8 @@ static bool write_results(lua_State *L, const char *name, tl_Tensor *results) {
   return tli_write_back(name, t, there) && tli_inplace_done(name, t, NULL);
 }
 
-/* apply_(fn): fn(element); map_(other, fn): fn(element, other's element). What
-** the function returns becomes the element. Not differentiable. */
+/* apply_(fn) calls fn(element); map_(other, fn) calls fn(element, element of other). The
+** function's result replaces the element. Not differentiable. */
 static int elementwise(lua_State *L, const char *name, int n) {
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   int fn = n + 1;
@@ -88,14 +88,15 @@ static int elementwise(lua_State *L, const char *name, int n) {
   lua_settop(L, fn);
   tl_Tensor *copies[2] = {push_copy(L, name, 1), NULL};
   if (n == 2) {
-    copies[1] = push_copy(L, name, 2); /* a finalizer may have changed it, or the first */
+    copies[1] = push_copy(L, name, 2); /* a finalizer may have changed it, or the first copy */
     if (!tli_same_sizes(copies[0], copies[1]))
       return tli_error(L, "%s: expected tensors of one shape, got %s and %s", name,
                        tli_sizes_str(copies[0]), tli_sizes_str(copies[1]));
   }
   if (!each_element(L, name, fn, n, copies) || !write_results(L, name, copies[0]))
     return tli_raise(L);
-  for (int k = 1; k <= n; k++) tli_release_box(L, fn + k); /* not to wait for the collector */
+  /* released now instead of by the collector */
+  for (int k = 1; k <= n; k++) tli_release_box(L, fn + k);
   lua_settop(L, 1);
   return 1;
 }

@@ -1,6 +1,6 @@
 /*
-** generator.c - random generators: the state's own, one for the CPU and one for each
-** device, and those that a program makes. torch.manual_seed seeds all of the former.
+** generator.c - random generators: the state's default generators, one for the CPU and one for
+** each device, and those that programs make. torch.manual_seed seeds all default generators.
 */
 #include <stdio.h>
 #include <string.h>
@@ -10,9 +10,10 @@
 
 #define GENERATOR "torch.Generator"
 
-/* The userdata: a reference, or the state's own one as a device has it. */
+/* The userdata holds a reference to a generator, or stands for the state's default generator of
+** a device. */
 typedef struct Box {
-  tli_Generator *generator; /* owned; NULL: the state's */
+  tli_Generator *generator; /* owned; NULL: a default generator of the state */
   tl_Device device;
 } Box;
 
@@ -30,7 +31,8 @@ static tli_Generator *self(lua_State *L, const char *name) {
   return g;
 }
 
-/* The same to be written to: a device's is its own from then on. */
+/* Returns the generator in order to change it; a device's default generator becomes independent
+** of the CPU's. */
 static tli_Generator *changed(lua_State *L, const char *name) {
   tli_Generator *g = self(L, name);
   const Box *box = lua_touserdata(L, 1);
@@ -47,14 +49,14 @@ static uint64_t check_seed(lua_State *L, int index, const char *name) {
   return (uint64_t)seed;
 }
 
-/* One that nobody could foretell, from 0 on. */
+/* Returns an unpredictable seed, 0 or greater. */
 static uint64_t new_seed(const lua_State *L) {
   uint64_t now = (uint64_t)tli_time_ns();
   uint64_t seed = now / 1000000000 * 1000000007u ^ now % 1000000000 << 20 ^ (uintptr_t)L;
   return seed & INT64_MAX;
 }
 
-/* A state is the table {seed, offset}: plain data, to be saved anywhere. */
+/* A state is the table {seed, offset}, plain data that can be saved anywhere. */
 static int push_state(lua_State *L, const tli_Generator *g) {
   lua_createtable(L, 2, 0);
   lua_pushinteger(L, (lua_Integer)g->seed);
@@ -79,7 +81,7 @@ static void read_state(lua_State *L, int index, tli_Generator *g, const char *na
   g->offset = (uint64_t)v[1];
 }
 
-/* ---- torch.manual_seed and its like ------------------------------------------------ */
+/* ---- torch.manual_seed and similar functions ------------------------------------------------ */
 
 static int torch_manual_seed(lua_State *L) {
   tli_generator_seed_all(&tli_state(L)->generator, check_seed(L, 1, "manual_seed"));
@@ -105,21 +107,22 @@ static int torch_set_rng_state(lua_State *L) {
   return 0;
 }
 
-/* ---- of a device ------------------------------------------------------------------- */
+/* ---- functions of a device type
+** ------------------------------------------------------------------- */
 
-/* The state's generator for the device at an index; nil is the current one. */
+/* Returns the state's generator for the device at an index; nil means the current device. */
 static tli_Generator *check_generator(lua_State *L, int index, const char *name) {
   tl_Device device = tli_check_device(L, index, tli_kind(L), name);
   return tli_generator_of(&tli_state(L)->generator, device);
 }
 
-/* The same as one of the device's own. */
+/* Returns the same, independent of the CPU's generator from now on. */
 static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
   tl_Device device = tli_check_device(L, index, tli_kind(L), name);
   return tli_generator_own(&tli_state(L)->generator, device);
 }
 
-/* As long as the kind has not been opened a seed waits for its devices. */
+/* Until the device type is opened, a seed waits for its devices. */
 static int device_manual_seed(lua_State *L) {
   uint64_t seed = check_seed(L, 1, tli_device_name(tli_kind(L), "manual_seed"));
   tli_enter(L, tli_state(L));
@@ -201,7 +204,7 @@ static int device_set_rng_state_all(lua_State *L) {
   return 0;
 }
 
-/* ---- generators that a program makes ----------------------------------------------- */
+/* ---- generators that programs make ----------------------------------------------- */
 
 static Box *push_box(lua_State *L, tl_Device device) {
   Box *box = lua_newuserdatauv(L, sizeof *box, 0);
@@ -210,7 +213,7 @@ static Box *push_box(lua_State *L, tl_Device device) {
   return box;
 }
 
-/* The device of an argument, or of the option `device` and no other. */
+/* Returns the device given by the only argument or by the option `device`. */
 static tl_Device check_home(lua_State *L) {
   tl_Device device = TLI_CPU;
   int n = lua_gettop(L);
@@ -240,7 +243,7 @@ static int torch_generator(lua_State *L) {
   return box->generator ? 1 : tli_raise_as(L, "Generator");
 }
 
-/* _default_generator(device): the state's, as the device has it. */
+/* _default_generator(device) returns the state's generator for the device. */
 static int device_default_generator(lua_State *L) {
   push_box(L, tli_check_device(L, 1, tli_kind(L), "default_generators"));
   return 1;
@@ -279,7 +282,7 @@ static int generator_set_state(lua_State *L) {
   return 1;
 }
 
-/* PyTorch counts numbers, of which a block has four. */
+/* PyTorch's offset counts numbers; a block has four. */
 #define NUMBERS_PER_BLOCK 4
 
 static int generator_get_offset(lua_State *L) {
@@ -309,7 +312,8 @@ static int generator_clone_state(lua_State *L) {
   return 1;
 }
 
-/* A generator that shares this one's state, which graphsafe_set_state gives to others. */
+/* Returns a generator that shares its state with this one; graphsafe_set_state makes others
+** share it. */
 static int generator_graphsafe_get_state(lua_State *L) {
   tli_Generator *g = self(L, "graphsafe_get_state");
   const Box *box = (const Box *)lua_touserdata(L, 1);

@@ -1,13 +1,13 @@
 /*
-** index.c - x[key] and x[key] = value. A key is a position, a tensor of
-** positions or a mask, or a table with one item per dimension:
-**   n          a position, from 1 or from the end
+** index.c - x[key] and x[key] = value. A key is a position, a tensor of positions, a mask, or a
+** table with one item per dimension:
+**   n          a position, counted from 1 or from the end
 **   {}         the whole dimension
 **   {a, b}     positions a to b, both included; {a, b, step}
 **   newaxis    a new dimension of size 1
-**   "..."      as many whole dimensions as are left
+**   "..."      all remaining dimensions
 **   tensor     positions, or a mask
-** Numbers, ranges and newaxis make a view; with tensors the result is a copy.
+** Numbers, ranges and newaxis give a view; with tensors the result is a copy.
 */
 #include <string.h>
 
@@ -21,7 +21,7 @@ typedef enum ItemKind { ITEM_POSITION, ITEM_RANGE, ITEM_NEWAXIS, ITEM_REST, ITEM
 
 typedef struct Item {
   ItemKind kind;
-  int64_t first, last, step; /* ITEM_POSITION: first; C's counting, last included */
+  int64_t first, last, step; /* counted from 0, last included; ITEM_POSITION uses only first */
   bool whole;                /* ITEM_RANGE: {} */
   tl_Tensor *tensor;         /* borrowed */
 } Item;
@@ -30,9 +30,9 @@ typedef struct Item {
 
 typedef struct Key {
   int n;
-  int nused;    /* dimensions of self that items stand for, masks by their rank */
-  bool tensors; /* some item is a tensor */
-  bool flips;   /* some step is negative */
+  int nused;    /* number of dimensions of self that items index; a mask counts by its rank */
+  bool tensors; /* whether any item is a tensor */
+  bool flips;   /* whether any step is negative */
   Item items[MAX_ITEMS];
 } Key;
 
@@ -45,8 +45,8 @@ static int bad_item(lua_State *L, int i) {
       i, tli_describe(L, tli_state(L), -1));
 }
 
-/* Refuses names beside the n positions of the table at `at`. Those mostly come
-** first in the table's order, so that what follows the last one is a name. */
+/* Refuses names beside the n positions of the table at `at`. Positions usually come first in
+** the table's order, so a key after the last one is a name. */
 static void check_unnamed(lua_State *L, int at, int n) {
   lua_pushinteger(L, n);
   if (!lua_next(L, at)) return;
@@ -63,7 +63,7 @@ static void check_unnamed(lua_State *L, int at, int n) {
             name, near.name ? ": did you mean a range's " : "", near.name ? near.name : "");
 }
 
-/* A range {first, last, step} on top of the stack. */
+/* Reads a range {first, last, step} on top of the stack. */
 static void read_range(lua_State *L, Item *item, int i) {
   int at = lua_gettop(L);
   int n = (int)lua_rawlen(L, at);
@@ -92,14 +92,15 @@ static void read_range(lua_State *L, Item *item, int i) {
                 tli_describe(L, tli_state(L), lua_gettop(L)));
     lua_pop(L, 1);
   }
-  if (item->step == INT64_MIN) item->step = -INT64_MAX; /* can be negated, and leads as far */
+  /* this can be negated and has the same effect */
+  if (item->step == INT64_MIN) item->step = -INT64_MAX;
 }
 
 static int tensor_dims(const tl_Tensor *t) {
   return t->dtype == TL_BOOL || t->dtype == TL_U8 ? t->ndim : 1;
 }
 
-/* The item on top of the stack, of a Lua type. */
+/* Reads the item on top of the stack, whose Lua type is `type`. */
 static void read_item(lua_State *L, Key *key, int i, int type) {
   if (key->n == MAX_ITEMS) tli_error(L, "index: more than %d items", MAX_ITEMS);
   Item *item = &key->items[key->n++];
@@ -166,14 +167,14 @@ static void read_key(lua_State *L, Key *key, int at) {
     tli_error(L, "index: expected a list of positions and ranges, got a table with names");
 }
 
-/* ---- the view that numbers, ranges and newaxis describe ---- */
+/* ---- the view given by numbers, ranges and newaxis ---- */
 
 typedef struct View {
   int ndim;
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS], offset;
   int nflips;
   int64_t flips[TL_MAX_DIMS];
-  int ntensors;                    /* slots 0..ntensors-1, NULL where a dimension is whole */
+  int ntensors; /* number of slots in `tensors`; a slot is NULL where a dimension is whole */
   tl_Tensor *tensors[TL_MAX_DIMS]; /* borrowed */
 } View;
 
@@ -189,7 +190,7 @@ static bool put(View *v, int64_t size, int64_t stride) {
 
 static bool put_range(View *v, const Item *item, int64_t size, int64_t stride) {
   if (item->whole) return put(v, size, stride);
-  /* a range may begin right behind the end: it is then empty */
+  /* a range may begin one past the end, and is then empty */
   int64_t first = item->first < 0 ? item->first + size : item->first;
   int64_t last = item->last < 0 ? item->last + size : item->last;
   bool forward = item->step > 0;
@@ -253,7 +254,7 @@ static bool make_view(View *v, const Key *key, const tl_Tensor *self) {
     const Item *item = &key->items[i];
     if (item->kind == ITEM_TENSOR) TL_TRY(check_device(self, item->tensor, i + 1));
     if (item->kind == ITEM_TENSOR && tensor_dims(item->tensor) == 0) {
-      /* a 0-d mask stands for a new dimension that it keeps or empties */
+      /* a 0-d mask adds a dimension and keeps or empties it */
       TL_TRY(put(v, 1, 0));
       v->tensors[v->ndim - 1] = item->tensor;
       v->ntensors = v->ndim;
@@ -271,8 +272,8 @@ static bool make_view(View *v, const Key *key, const tl_Tensor *self) {
   return true;
 }
 
-/* The slots of an advanced index: a mask of rank k takes k dimensions but one
-** slot, so that later slots keep their place. */
+/* Returns the slots of an advanced index: a mask of rank k indexes k dimensions but has one
+** slot, so later slots keep their position. */
 static tl_Tensors slots(View *v, tl_Tensor **out) {
   int n = 0;
   for (int d = 0; d < v->ntensors;) {
@@ -284,8 +285,8 @@ static tl_Tensors slots(View *v, tl_Tensor **out) {
   return (tl_Tensors){n, out};
 }
 
-/* Numbers, ranges, newaxis applied one operator after the other, so that a
-** graph records them. New reference. */
+/* Applies numbers, ranges and newaxis one operator after another, so that a graph records them.
+** Returns a new reference. */
 static tl_Tensor *recorded_view(tl_Tensor *self, const Key *key) {
   tl_Tensor *at = tli_retain(self);
   int dim = 0, rest = self->ndim - key->nused;
@@ -324,7 +325,7 @@ static tl_Tensor *recorded_view(tl_Tensor *self, const Key *key) {
   return at;
 }
 
-/* The view, by the cheap way when nothing is to be recorded. */
+/* Returns the view, by a faster way if nothing is to be recorded. */
 static tl_Tensor *take_view(tl_Tensor *self, const Key *key, const View *v) {
   if (tli_recording(&self, 1)) return recorded_view(self, key);
   tl_Tensor *view = tli_alias(self, v->ndim, v->sizes, v->strides, v->offset);
@@ -353,7 +354,7 @@ static tl_Tensor *take(tl_Tensor *self, const Key *key, View *v) {
   return result;
 }
 
-/* The function that ipairs returns; NULL where ipairs is not Lua's own. */
+/* Returns the iterator function of ipairs; NULL if ipairs is not Lua's own. */
 static lua_CFunction ipairs_iterator(lua_State *L) {
   lua_CFunction iterator = NULL;
   int top = lua_gettop(L);
@@ -369,8 +370,8 @@ static lua_CFunction ipairs_iterator(lua_State *L) {
   return iterator;
 }
 
-/* ipairs stops at the first nil. It alone gets one, at the position after the last row;
-** everybody else who asks for that position has made a mistake. */
+/* ipairs stops at the first nil. Only ipairs gets nil, at the position after the last row; for
+** any other caller that position is an error. */
 static bool is_end_of_ipairs(lua_State *L, const tl_Tensor *self, const Key *key) {
   if (key->n != 1 || key->items[0].kind != ITEM_POSITION || self->ndim == 0) return false;
   if (key->items[0].first != self->sizes[0] || lua_type(L, 2) != LUA_TNUMBER) return false;
@@ -386,14 +387,15 @@ int tli_index_get(lua_State *L) {
   tli_State *S = tli_state(L);
   Key key;
   View v;
-  tli_Box *box = tli_new_box(L, S); /* first: it lets finalizers run */
+  tli_Box *box = tli_new_box(L, S); /* first, because this may run finalizers */
   tl_Tensor *self = tli_check_tensor(L, 1, "index");
   read_key(L, &key, 2);
   if (is_end_of_ipairs(L, self, &key)) {
     lua_pushnil(L);
     return 1;
   }
-  if (!make_view(&v, &key, self)) return tli_raise(L); /* they change no shape from here on */
+  /* no finalizer changes the shape from here on */
+  if (!make_view(&v, &key, self)) return tli_raise(L);
   lua_State *outer = tli_calling;
   tli_calling = L;
   tli_set_operator("index");
@@ -410,7 +412,7 @@ int tli_index_get(lua_State *L) {
 
 /* ---- x[key] = value ---- */
 
-/* A table as a tensor where self is. */
+/* Converts a table to a tensor on self's device. */
 static tl_Tensor *table_tensor(lua_State *L, const tl_Tensor *self) {
   tl_Tensor *t = tli_from_lua(L, 3, (tl_DType)self->dtype);
   tl_Tensor *there = t ? tli_moved(t, tli_device(self), false) : NULL;
@@ -418,8 +420,8 @@ static tl_Tensor *table_tensor(lua_State *L, const tl_Tensor *self) {
   return there;
 }
 
-/* The value as a tensor: new reference. Leading dimensions of size 1 beyond
-** the target's are dropped, as PyTorch does. */
+/* Converts the value to a tensor; returns a new reference. Surplus leading dimensions of size 1
+** are removed, as in PyTorch. */
 static tl_Tensor *value_tensor(lua_State *L, const tl_Tensor *self, int ndim) {
   tl_Scalar s;
   if (tli_to_scalar(L, 3, &s)) return tli_number(s);
@@ -435,7 +437,8 @@ static tl_Tensor *value_tensor(lua_State *L, const tl_Tensor *self, int ndim) {
   return extra ? tlo_reshape(t, (tl_Ints){t->ndim - extra, t->sizes + extra}) : tli_retain(t);
 }
 
-/* Writes where index tensors lead. A 0-d value of the CPU goes with any device. */
+/* Writes the value at the positions in index tensors. A 0-d CPU value may be combined with any
+** device. */
 static bool put_at(tl_Tensor *target, tl_Tensors indices, tl_Tensor *value) {
   if (tli_same_device(tli_device(target), tli_device(value)) || value->flags & TLI_NUMBER)
     return tlo_index_put_(target, indices, value, false);
@@ -455,7 +458,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   bool ok = true;
   tl_Tensor *source = value;
   if (v->nflips > 0 && value->ndim > 0) {
-    /* write the flipped value instead of flipping the target */
+    /* flip the value instead of the target */
     tl_Tensor *wide = tlo_expand(value, (tl_Ints){target->ndim, target->sizes});
     source = wide ? tlo_flip(wide, (tl_Ints){v->nflips, v->flips}) : NULL;
     tli_release(wide);

@@ -1,7 +1,7 @@
 /*
-** new.c - tensors from Lua values: one pass finds the shape and the kind of
-** numbers, a second one stores them. A ragged table is refused with the path
-** of the first place that does not fit.
+** new.c - makes tensors from Lua values: one pass finds the shape and the kind of numbers, a
+** second one stores them. A ragged table is refused, with the path of the first element that
+** does not fit.
 */
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 typedef struct Scan {
   lua_State *L;
   tli_State *S;
-  int ndim; /* -1 until the first leaf */
+  int ndim; /* -1 until the first leaf is found */
   int64_t sizes[TL_MAX_DIMS];
-  int64_t path[TL_MAX_DIMS + 1]; /* positions of where we are, from 1 */
+  int64_t path[TL_MAX_DIMS + 1]; /* path of the current value, counted from 1 */
   bool integers, floats, booleans;
   tl_DType tensors; /* dtype of 0-d tensors among the leaves */
 } Scan;
@@ -26,8 +26,8 @@ static const char *path_str(const Scan *s, int depth) {
   return text;
 }
 
-/* A leaf: a number, a boolean or a one-element tensor, whose dtype is known even if it cannot be
-** read, with a message. */
+/* Reads a leaf: a number, a boolean or a one-element tensor. If the tensor cannot be read, sets
+** a message, but its dtype is still returned. */
 static bool leaf(lua_State *L, const tli_State *S, tl_Scalar *out, tl_DType *dtype) {
   *dtype = TL_NODTYPE;
   if (tli_to_scalar(L, -1, out)) return true;
@@ -60,7 +60,7 @@ static bool scan_leaf(Scan *s, int depth) {
   return true;
 }
 
-/* The value on top of the stack, at `depth`. */
+/* Scans the value on top of the stack, at depth `depth`. */
 static bool scan(Scan *s, int depth) {
   lua_State *L = s->L;
   if (lua_type(L, -1) != LUA_TTABLE) return scan_leaf(s, depth);

@@ -1,6 +1,6 @@
 /*
-** optim.c - what an optimizer's step takes, gathered from the tables where the
-** optimizer keeps it: in Lua that would cost as much as the step of a small model.
+** optim.c - gathers the data for an optimizer's step from the optimizer's tables: in Lua this
+** would cost as much as the step of a small model.
 */
 #include "lua/tensor/value.h"
 

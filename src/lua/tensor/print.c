@@ -1,7 +1,7 @@
 /*
-** print.c - a tensor as PyTorch prints it: one format for all elements, chosen
-** from those that are shown; more than `threshold` elements are summarised by
-** `edgeitems` at each end of each dimension.
+** print.c - prints a tensor as PyTorch does. All elements have the same format, which the
+** printed ones determine. If there are more than `threshold` elements, only `edgeitems` at each
+** end of each dimension are printed.
 */
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ typedef struct Format {
   const tl_Tensor *t;
   bool floating, integral, scientific, summarize;
   int width;
-  double least, most; /* magnitudes of finite non-zero elements */
+  double least, most; /* smallest and largest magnitude of finite non-zero elements */
   bool any;
 } Format;
 
@@ -34,7 +34,7 @@ static int format_element(const Format *f, tl_Scalar s, char *out, size_t size) 
   return snprintf(out, size, "%.*f", precision, s.f);
 }
 
-/* Calls fn for every element that will be shown. */
+/* Calls fn for every element that will be printed. */
 static void each_shown(Format *f, int dim, int64_t offset, void (*fn)(Format *f, tl_Scalar s)) {
   const tl_Tensor *t = f->t;
   if (dim == t->ndim) {
@@ -148,7 +148,7 @@ typedef struct Suffixes {
   char text[5][120];
 } Suffixes;
 
-/* "size=(2, 3)"; one dimension is "(2,)", as a tuple of Python. */
+/* Writes "size=(2, 3)"; one dimension gives "(2,)", like a Python tuple. */
 static void put_sizes(char *out, size_t room, const tl_Tensor *t) {
   size_t n = (size_t)snprintf(out, room, "size=(");
   for (int d = 0; d < t->ndim && n < 100; d++)
@@ -190,7 +190,8 @@ void tli_print_tensor(lua_State *L, int index) {
     lua_pushvalue(L, index);
   int alias = lua_gettop(L);
   const tl_Tensor *t = tli_to_tensor(L, S, alias);
-  tl_Tensor *original = tli_check_tensor(L, index, "tostring"); /* released by a finalizer? */
+  /* a finalizer may have released it */
+  tl_Tensor *original = tli_check_tensor(L, index, "tostring");
   bool parameter = original->flags & TLI_PARAMETER;
   collect_suffixes(&suffixes, original);
   int indent = (int)strlen(PREFIX);

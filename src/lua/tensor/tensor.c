@@ -1,6 +1,6 @@
 /*
-** tensor.c - the tensor metatable: operators, properties, and the methods that
-** are not operators of the table.
+** tensor.c - the tensor metatable: metamethods, properties, and methods that are not operators
+** of the table.
 */
 #include <string.h>
 
@@ -19,7 +19,7 @@ tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
 
 /* ---- arithmetic metamethods ---- */
 
-/* A tensor's one element, read for the operator of that name. */
+/* Reads the only element of a tensor, for the operator of that name. */
 static void read_number(lua_State *L, const char *name, const tl_Tensor *t, tl_Scalar *out) {
   lua_State *outer = tli_calling;
   tli_calling = L;
@@ -31,7 +31,7 @@ static void read_number(lua_State *L, const char *name, const tl_Tensor *t, tl_S
 
 typedef tl_Tensor *(*Binary)(tl_Tensor *a, tl_Tensor *b);
 
-/* The operand at an index; a number becomes a tensor, which `owned` keeps. */
+/* Reads the operand at an index; a number becomes a tensor, which `owned` refers to. */
 static bool operand(lua_State *L, tli_State *S, int index, const char *name, tl_Tensor **out,
                     tl_Tensor **owned) {
   tl_Scalar s;
@@ -42,7 +42,7 @@ static bool operand(lua_State *L, tli_State *S, int index, const char *name, tl_
                   tli_describe(L, S, index));
 }
 
-/* With a stand-in of vmap among them the operator's function is called. */
+/* If an operand is a stand-in of vmap, calls the operator's function. */
 static int call_by_name(lua_State *L, const char *name) {
   static const tli_Binding *const families[] = TLI_ALL_BINDINGS;
   for (const tli_Binding *const *family = families; *family; family++)
@@ -79,7 +79,7 @@ static int binary(lua_State *L, const char *name, Binary fn) {
 static tl_Tensor *add(tl_Tensor *a, tl_Tensor *b) { return tlo_add(a, b, tli_int(1)); }
 static tl_Tensor *sub(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int(1)); }
 
-/* A number on the left: in PyTorch it is another operator, and the node has that one's name. */
+/* With a number on the left PyTorch uses another operator, whose name the node gets. */
 static int reversible(lua_State *L, const char *name, Binary fn, const char *title) {
   uint64_t count = tli_node_count();
   bool reversed = lua_type(L, 1) == LUA_TNUMBER;
@@ -91,7 +91,7 @@ static int reversible(lua_State *L, const char *name, Binary fn, const char *tit
 static int meta_sub(lua_State *L) { return reversible(L, "sub", sub, "Rsub"); }
 static int meta_div(lua_State *L) { return reversible(L, "div", tlo_true_divide, "Mul"); }
 
-/* X(metamethod, the operator's name in messages, its function). */
+/* X(metamethod, operator's name in messages, its function). */
 #define METAMETHODS(X)                                 \
   X(add, "add", add)                                   \
   X(mul, "mul", tlo_mul)                               \
@@ -107,7 +107,7 @@ static int meta_div(lua_State *L) { return reversible(L, "div", tlo_true_divide,
 METAMETHODS(X)
 #undef X
 
-/* Of the metamethods' operators the only one that autocast knows: then it is torch.pow. */
+/* Of these operators autocast affects only pow, which then is torch.pow. */
 static int meta_pow(lua_State *L) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
@@ -120,7 +120,7 @@ static int meta_pow(lua_State *L) {
 
 static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) {
   tli_State *S = tli_state(L);
-  tli_Box *box = tli_push_box(L); /* first: it lets finalizers run */
+  tli_Box *box = tli_push_box(L); /* first, because this may run finalizers */
   tl_Tensor *result = fn(tli_check_tensor(L, 1, name));
   if (result == NULL) return tli_raise(L);
   tli_fill_box(S, box, result);
@@ -130,7 +130,7 @@ static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) 
 static int meta_unm(lua_State *L) { return unary(L, "neg", tlo_neg); }
 static int meta_bnot(lua_State *L) { return unary(L, "bitwise_not", tlo_bitwise_not); }
 
-/* Lua makes a boolean of what these return, so they compare single numbers. */
+/* Lua converts results of comparisons to booleans, so only single numbers can be compared. */
 static double single(lua_State *L, int index) {
   if (lua_type(L, index) == LUA_TNUMBER) return lua_tonumber(L, index);
   tl_Tensor *t = tli_check_tensor(L, index, "comparison");
@@ -183,7 +183,7 @@ static int meta_concat(lua_State *L) {
   return 1;
 }
 
-/* Upvalues of __index and __newindex beyond the usual two. */
+/* Upvalues of __index and __newindex, after the usual two. */
 #define UP_METHODS 3
 #define UP_PROPERTIES 4
 
@@ -195,16 +195,16 @@ static const tli_Property *find_property(lua_State *L) {
   return p;
 }
 
-/* Suggests among the names in the table at an upvalue. */
+/* Adds the names in the table at an upvalue as suggestions. */
 static void try_names(lua_State *L, tli_Near *near, int upvalue) {
   lua_pushnil(L);
   while (lua_next(L, lua_upvalueindex(upvalue))) {
     lua_pop(L, 1);
-    tli_near_try(near, lua_tostring(L, -1)); /* all keys are strings, which the table keeps */
+    tli_near_try(near, lua_tostring(L, -1)); /* all keys are strings, which the table keeps alive */
   }
 }
 
-/* nil for names of metamethods, by which programs find out what a value is. */
+/* Returns nil for names of metamethods, which programs look up to find a value's type. */
 static int unknown_field(lua_State *L) {
   const char *name = lua_tostring(L, 2);
   char hint[80];
@@ -269,7 +269,7 @@ static const luaL_Reg metamethods[] = {{"__add", meta_add},
 
 /* ---- properties ---- */
 
-/* Of a copy: while the table is made, a finalizer may release the tensor. */
+/* Pushes a copy, since making the table may run a finalizer that releases the tensor. */
 static int push_dims(lua_State *L, const tl_Tensor *t, const int64_t *of) {
   int64_t v[TL_MAX_DIMS];
   memcpy(v, of, t->ndim * sizeof *v);
@@ -299,7 +299,7 @@ static int get_layout(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* is_sparse, is_quantized and is_nested, which no tensor is. */
+/* Serves is_sparse, is_quantized and is_nested, which are false for every tensor. */
 static int get_false(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S, (void)t;
   lua_pushboolean(L, false);
@@ -381,7 +381,7 @@ static int get_mT(lua_State *L, tli_State *S, tl_Tensor *t) {
   return push_result(L, tlo_transpose(t, -1, -2));
 }
 
-/* All dtypes are real: nothing is to be conjugated. */
+/* All dtypes are real, so there is nothing to conjugate. */
 static int get_mH(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   if (t->ndim < 2) return tli_error(L, "mH: expected at least 2 dimensions, got %d", (int)t->ndim);
@@ -416,14 +416,14 @@ const tli_Property tli_tensor_properties[] = {{"shape", get_shape, NULL},
                                               {"is_parameter", get_is_parameter, set_is_parameter},
                                               {NULL, NULL, NULL}};
 
-/* ---- methods that are no operators ---- */
+/* ---- methods that are not operators ---- */
 
 static int tensor_dim(lua_State *L) {
   lua_pushinteger(L, tli_check_tensor(L, 1, "dim")->ndim);
   return 1;
 }
 
-/* size() or size(dim), stride() or stride(dim) */
+/* Implements size(), size(dim), stride() and stride(dim). */
 static int geometry(lua_State *L, const char *name, bool strides) {
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   const int64_t *v = strides ? t->strides : t->sizes;
@@ -458,14 +458,14 @@ static int tensor_is_floating_point(lua_State *L) {
   return 1;
 }
 
-/* The number of the device; -1 for the CPU, as in PyTorch. */
+/* Returns the device's index; -1 for the CPU, as in PyTorch. */
 static int tensor_get_device(lua_State *L) {
   tl_Device device = tli_device(tli_check_tensor(L, 1, "get_device"));
   lua_pushinteger(L, device.type == TL_CPU ? -1 : device.index);
   return 1;
 }
 
-/* No dtype has complex elements. */
+/* Always false, since no dtype is complex. */
 static int tensor_is_complex(lua_State *L) {
   tli_check_tensor(L, 1, "is_complex");
   lua_pushboolean(L, false);
@@ -525,7 +525,7 @@ static int tensor_tolist(lua_State *L) {
   return 1;
 }
 
-/* As tolist, where PyTorch's numpy has values: there is no NumPy, whose arrays the tensors are. */
+/* Returns the same as tolist, since there are no NumPy arrays. */
 static int tensor_numpy(lua_State *L) {
   const tl_Tensor *t = tli_check_tensor(L, 1, "numpy");
   if (tli_device(t).type != TL_CPU)
@@ -542,7 +542,7 @@ static int tensor_release(lua_State *L) {
   return 0;
 }
 
-/* for row in x:iter(): the tensor and the position are upvalues 3 and 4. */
+/* Iterates for `for row in x:iter()`: the tensor and the position are upvalues 3 and 4. */
 static int iterate(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_to_tensor(L, tli_state(L), lua_upvalueindex(3));
@@ -567,7 +567,7 @@ static int tensor_iter(lua_State *L) {
   return 1;
 }
 
-/* type(): the dtype's name; type(dtype): converted. */
+/* type() returns the dtype's name; type(dtype) converts. */
 static int tensor_type(lua_State *L) {
   tl_Tensor *t = tli_check_tensor(L, 1, "type");
   if (lua_isnone(L, 2)) return get_dtype(L, NULL, t);
@@ -605,14 +605,14 @@ static const luaL_Reg methods[] = {{"dim", tensor_dim},
 
 /* ---- functions of torch ---- */
 
-/* A tensor of what stands at 1, with options behind it; dtype and device unless
-** they say otherwise. */
+/* Makes a tensor from the value at index 1, with options after it; `dtype` and `device` are the
+** defaults. */
 static int make_tensor(lua_State *L, const tli_Signature *sig, tl_DType dtype, tl_Device device) {
   tli_State *S = tli_state(L);
   if (lua_isnone(L, 1)) return tli_error(L, "%s: data is missing; usage: %s", sig->name, sig->text);
   tli_Args a;
   tli_args_begin(&a, L, sig);
-  if (!a.failed && a.at[0] == 0) /* data is a table with names only */
+  if (!a.failed && a.at[0] == 0) /* data is a table with only names */
     return tli_error(L,
                      "%s: data: expected a number, a boolean or a table of them, got a table "
                      "with names",

@@ -1,37 +1,37 @@
 /*
-** value.h - tensors as Lua values: indexing, making them from tables,
-** printing, properties. Everything here raises Lua errors itself.
+** value.h - tensors as Lua values: indexing, construction from tables, printing, properties.
+** All functions here raise Lua errors themselves.
 */
 #ifndef TLI_VALUE_H
 #define TLI_VALUE_H
 
 #include "lua/args/args.h"
 
-/* Returns the tensor at `index` or raises ("method: expected a Tensor, ..."). */
+/* Returns the tensor at `index`, or raises an error ("method: expected a Tensor, ..."). */
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what);
 
-/* Raises ("record: name: expected a string, got nil") unless the value has Lua's type `type`. */
+/* Raises an error ("record: name: expected a string, got nil") unless the value has Lua type
+** `type`. */
 void tli_check_type(lua_State *L, int index, int type, const char *what);
 
-/* Pushes a value that holds an alias of the tensor at `index`, of a device a copy on
-** the CPU, for the host to read: it stays as it
-** is while Lua code, if only a finalizer's, may change or release that one. To
-** be released again, with tli_release_box. */
+/* Pushes a value that holds an alias of the tensor at `index`, or for a device's tensor a copy
+** on the CPU, which the host can read: it stays valid if Lua code, such as a finalizer, changes
+** or releases the original. Release it with tli_release_box. */
 tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what);
 
-/* x[key], the tensor and the key being at stack indices 1 and 2; pushes the result. */
+/* x[key], with tensor and key at stack indices 1 and 2; pushes the result. */
 int tli_index_get(lua_State *L);
-/* x[key] = value, at 2 and 3. */
+/* x[key] = value, with key and value at stack indices 2 and 3. */
 int tli_index_set(lua_State *L, tl_Tensor *self);
 
-/* A new tensor from a number, a boolean or nested tables at `index`; dtype
-** may be TL_NODTYPE. NULL with a message that gives the path of what is wrong.*/
+/* Makes a tensor from the number, boolean or nested tables at `index`; dtype may be TL_NODTYPE.
+** On failure returns NULL with a message that contains the path of the wrong element. */
 tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype);
 
-/* Pushes the text that PyTorch would print of the tensor at `index`. */
+/* Pushes the text that PyTorch would print for the tensor at `index`. */
 void tli_print_tensor(lua_State *L, int index);
 
-/* "; did you mean 'shape'?" of the names that were tried, or "". */
+/* The most similar of the tried names: "; did you mean 'shape'?", or "". */
 typedef struct tli_Near {
   const char *word, *name;
   int distance;
@@ -39,29 +39,30 @@ typedef struct tli_Near {
 #define TLI_NEAR(word) ((tli_Near){(word), NULL, 3})
 void tli_near_try(tli_Near *near, const char *name);
 const char *tli_near_hint(const tli_Near *near, char *out, size_t size);
-/* "; did you mean 'int16'?", else "; the dtypes are ...". In a thread-local buffer. */
+/* Returns "; did you mean 'int16'?", or else "; the dtypes are ...". The text is in a
+** thread-local buffer. */
 const char *tli_dtype_hint(const char *word);
-/* "; the devices are ...". In a thread-local buffer. */
+/* Returns "; the devices are ...". The text is in a thread-local buffer. */
 const char *tli_device_hint(void);
-/* Raises if the Lua line that reads x.device compares it with a literal string. */
+/* Raises an error if the Lua line that reads x.device compares it with a literal string. */
 void tli_check_device_comparison(lua_State *L);
 
-/* Properties: read as x.name, written as x.name = value if there is a set. */
+/* A property is read as x.name, and written as x.name = value if `set` is not NULL. */
 typedef struct tli_Property {
   const char *name;
   int (*get)(lua_State *L, tli_State *S, tl_Tensor *t);            /* pushes one value */
-  int (*set)(lua_State *L, tli_State *S, tl_Tensor *t, int value); /* NULL: read only */
+  int (*set)(lua_State *L, tli_State *S, tl_Tensor *t, int value); /* NULL: read-only */
 } tli_Property;
 
-/* Lists ended by NULL names. */
+/* Lists, ended by NULL names. */
 extern const tli_Property tli_tensor_properties[];   /* tensor.c */
 extern const tli_Property tli_autograd_properties[]; /* autograd.c */
 extern const luaL_Reg tli_autograd_methods[];        /* autograd.c: methods of tensors */
 extern const luaL_Reg tli_apply_methods[];           /* apply.c */
-extern const luaL_Reg tli_bytes_functions[];         /* bytes.c: more of torch.io */
+extern const luaL_Reg tli_bytes_functions[];         /* bytes.c: part of torch.io */
 extern const luaL_Reg tli_device_methods[];          /* devices/device_module.c */
 
-/* Each adds to the module table on top of the stack. */
+/* Each function adds its part to the module table on top of the stack. */
 void tli_open_tensor(lua_State *L);
 void tli_open_autograd(lua_State *L);
 void tli_open_system(lua_State *L);     /* threads, memory, printing, dtypes */
@@ -71,24 +72,23 @@ void tli_open_constants(lua_State *L);
 void tli_open_torch_device(lua_State *L);
 void tli_open_device_comparison(lua_State *L);
 void tli_open_devices(lua_State *L);  /* torch.cuda, torch.sim */
-void tli_open_settings(lua_State *L); /* what kernels go by */
-void tli_open_dist(lua_State *L);     /* what torch.distributed is made of */
+void tli_open_settings(lua_State *L); /* settings of kernels */
+void tli_open_dist(lua_State *L);     /* functions for torch.distributed */
 void tli_open_scope(lua_State *L);
 void tli_open_socket(lua_State *L);
 void tli_open_profile(lua_State *L);
 void tli_open_optim(lua_State *L);
-/* Writes the path of the modules that are being called, "" for none (raise.c). Raises
-** nothing. */
+/* Writes the path of the modules that are being called, or "" (raise.c). Raises no error. */
 void tli_module_path(lua_State *L, char *text, size_t size);
-void tli_open_call_site(void);       /* for what devices report later */
+void tli_open_call_site(void);       /* call sites for reports of devices */
 void tli_open_library(lua_State *L); /* the embedded Lua files */
-void tli_open_workers(lua_State *L); /* threads with an interpreter of their own */
+void tli_open_workers(lua_State *L); /* threads with an interpreter each */
 void tli_open_parcels(lua_State *L); /* values as strings, for other processes */
 
 /* Pushes the environment of the embedded Lua files. */
 void tli_push_environment(lua_State *L);
 
-/* The address of this is torch.newaxis. */
+/* Its address is torch.newaxis. */
 extern const char tli_newaxis;
 
 #endif

@@ -1,8 +1,8 @@
 /*
-** parcel.c - packing values; see parcel.h, and parcel_format.h for the bytes.
+** parcel.c - packs values; see parcel.h, and parcel_format.h for the format.
 **
-** Invariant: while Lua may raise, the parcel that is being written belongs to a
-** userdata on the stack.
+** Invariant: while Lua may raise an error, the parcel being written belongs to a userdata on
+** the stack.
 */
 #include "lua/workers/parcel_format.h"
 
@@ -29,7 +29,7 @@ static int holder_gc(lua_State *L) {
   return 0;
 }
 
-/* Pushes a userdata that owns a parcel, an empty one. */
+/* Pushes a userdata that owns a parcel, at first none. */
 static tli_Parcel **push_holder(lua_State *L) {
   tli_Parcel **holder = (tli_Parcel **)lua_newuserdatauv(L, sizeof *holder, 0);
   *holder = NULL;
@@ -45,7 +45,7 @@ static tli_Parcel **push_holder(lua_State *L) {
 
 /* ---- writing -------------------------------------------------------------------- */
 
-/* Where a value is, for messages: outermost last. */
+/* The location of a value, for messages; `outer` is the value that contains it. */
 typedef struct Place {
   const struct Place *outer;
   const char *kind; /* "field", "upvalue", ... */
@@ -58,10 +58,11 @@ typedef struct Packer {
   tli_Parcel *p; /* borrowed from the holder */
   const char *what;
   bool first_one;
-  int classes;  /* stack index, 0: none */
-  int numbers;  /* of a table: value -> number */
-  int upvalues; /* of a table: a cell's address -> {function's number, which} */
-  int known;    /* of a table: value -> {module, field}; or of nil, until one is asked for */
+  int classes; /* stack index; 0: none */
+  int numbers; /* stack index of a table: value -> number */
+  /* stack index of a table: address of a cell -> {number of the function, index of the upvalue} */
+  int upvalues;
+  int known; /* stack index of a table: value -> {module, field}; nil until it is needed */
   int count;
   int depth;
 } Packer;
@@ -95,14 +96,14 @@ static void write_text(Packer *k, const char *text, size_t n) {
   write_bytes(k, text, n);
 }
 
-/* The string at an index, without a tag. */
+/* Writes the string at an index, without a tag. */
 static void write_string(Packer *k, int index) {
   size_t n;
   const char *text = lua_tolstring(k->L, index, &n);
   write_text(k, text, n);
 }
 
-/* Of a long way to the value its two ends are told. */
+/* Raises an error; of a long path only both ends are shown. */
 static int refuse(Packer *k, const Place *place, const char *why) {
   enum { INNER = 6, OUTER = 3 };
   luaL_Buffer b;
@@ -131,9 +132,9 @@ static void name_key(lua_State *L, int index, Place *at) {
     snprintf(at->name, sizeof at->name, "[a %s]", luaL_typename(L, index));
 }
 
-/* ---- what both sides have ---- */
+/* ---- values that both sides have ---- */
 
-/* known[value on top] = {module, field}, unless there is one; pops the value. */
+/* Sets known[value on top] = {module, field} unless there is an entry; pops the value. */
 static void enter(lua_State *L, int known, const char *module, const char *field) {
   lua_pushvalue(L, -1);
   if (lua_rawget(L, known) != LUA_TNIL) {
@@ -149,7 +150,7 @@ static void enter(lua_State *L, int known, const char *module, const char *field
   lua_rawset(L, known);
 }
 
-/* Whether the table at an index is a class of tlua.class. */
+/* Whether the value at an index is a class of tlua.class. */
 static bool is_class(lua_State *L, int index) {
   bool is = lua_istable(L, index) && lua_getmetatable(L, index);
   if (!is) return false;
@@ -159,9 +160,9 @@ static bool is_class(lua_State *L, int index) {
   return is;
 }
 
-/* The fields of a module that are taken as the same on both sides: functions and
-** classes; of the globals those in C alone, since others are the program's; of the
-** library's and Lua's own modules tables, too. */
+/* Enters the fields of a module that are assumed equal on both sides: functions and classes. Of
+** the globals these are only C functions, since others belong to the program; of the library's
+** and Lua's own modules also tables. */
 static void enter_fields(lua_State *L, int known, const char *module, int table) {
   bool globals = strcmp(module, LUA_GNAME) == 0;
   bool ours = strncmp(module, "tlua", 4) == 0;
@@ -178,7 +179,7 @@ static void enter_fields(lua_State *L, int known, const char *module, int table)
   }
 }
 
-/* Replaces the nil at k->known by a table of what the modules hold. */
+/* Replaces the nil at k->known by a table of the modules' contents. */
 static void find_known(Packer *k) {
   lua_State *L = k->L;
   lua_newtable(L);
@@ -240,11 +241,11 @@ static bool write_known(Packer *k, int index) {
   return known;
 }
 
-/* ---- each kind of value ---- */
+/* ---- kinds of values ---- */
 
 static void write_value(Packer *k, int index, const Place *place);
 
-/* Gives the value at an index its number. */
+/* Assigns the next number to the value at an index. */
 static void number(Packer *k, int index) {
   lua_pushvalue(k->L, index);
   lua_pushinteger(k->L, ++k->count);
@@ -267,7 +268,7 @@ static void write_tensor(Packer *k, int index, const Place *place) {
   tli_Parcel *p = k->p;
   if (t == NULL) {
     refuse(k, place, "a tensor that was released");
-    return; /* never reached, since refuse raises */
+    return; /* not reached, since refuse raises an error */
   }
   if (tli_device(t).type != TL_CPU)
     refuse(k, place, "a tensor of a device; only tensors of the CPU travel to other threads");
@@ -303,8 +304,8 @@ static void write_entries(Packer *k, int table, const Place *place) {
   write_tag(k, END);
 }
 
-/* A class: its metatable's `parent`, and its own fields but those that every class
-** gets when it is made. The parent comes first, since its fields may hold the class. */
+/* Writes a class: its metatable's `parent`, and its own fields except those that every new
+** class has. The parent comes first, since its fields may contain the class. */
 static void write_class(Packer *k, int index, const Place *place) {
   lua_State *L = k->L;
   lua_getmetatable(L, index);
@@ -328,7 +329,7 @@ static void write_class(Packer *k, int index, const Place *place) {
   lua_pop(L, 1);
   write_value(k, parent, &at);
   lua_pop(L, 1);
-  number(k, index); /* after the parent: the reader makes it so */
+  number(k, index); /* after the parent, because the reader numbers them in this order */
   if (k->classes && k->first_one) {
     lua_pushvalue(L, index);
     lua_rawseti(L, k->classes, k->count);
@@ -362,8 +363,8 @@ static int write_code(lua_State *L, const void *bytes, size_t n, void *parcel) {
   return !put((tli_Parcel *)parcel, bytes, n);
 }
 
-/* One upvalue's value is on top of the stack: itself, or the function that has
-** brought the same cell before. */
+/* Writes the upvalue whose value is on top of the stack: the value, or a reference to an
+** upvalue written before that is the same cell. */
 static void write_upvalue(Packer *k, int function, int self, int i, const Place *place) {
   lua_State *L = k->L;
   void *cell = lua_upvalueid(L, function, i);
@@ -448,7 +449,7 @@ static void write_userdata(Packer *k, int index, const Place *place) {
   lua_pop(L, 1);
 }
 
-/* Plain tables are met most often, and in later parcels they are data. */
+/* Plain tables are the most frequent values, and in later parcels they are data. */
 static bool may_be_known(Packer *k, int index) {
   if (k->first_one || lua_type(k->L, index) != LUA_TTABLE) return true;
   if (!lua_getmetatable(k->L, index)) return false;
@@ -465,7 +466,7 @@ static void write_object(Packer *k, int index, const Place *place) {
     write_userdata(k, index, place);
   } else if (type == LUA_TTABLE || type == LUA_TFUNCTION) {
     if (may_be_known(k, index) && write_known(k, index)) {
-      /* that was all */
+      /* nothing else to write */
     } else if (type == LUA_TTABLE) {
       write_table(k, index, place);
     } else {
@@ -505,8 +506,8 @@ static void write_value(Packer *k, int index, const Place *place) {
 
 /* ---- globals ---- */
 
-/* Whether bytecode in the parcel names a global: the string stands there, in Lua 5.4
-** behind its length. That a local has the name, too, costs no more than room. */
+/* Whether bytecode in the parcel names a global, that is, contains the string, which in Lua 5.4
+** follows its length. A local of that name only wastes space. */
 static bool named(const tli_Parcel *p, const char *name, size_t n) {
   const char *at = p->bytes, *end = p->bytes + p->n;
   while (n > 0 && (at = (const char *)memchr(at, name[0], (size_t)(end - at))) != NULL) {
@@ -521,12 +522,12 @@ static bool named(const tli_Parcel *p, const char *name, size_t n) {
   return false;
 }
 
-/* In protected mode: (packer, name, value). */
+/* Called in protected mode with (packer, name, value). */
 static int write_global(lua_State *L) {
   Packer *k = (Packer *)lua_touserdata(L, 1);
   Place at = {NULL, "the global ", ""};
   name_key(L, 2, &at);
-  /* the tables of the packer are up the stack of the calling function: here as 4 to 7 */
+  /* the packer's tables, further up in the caller's stack, are here at indices 4 to 7 */
   Packer inner = *k;
   inner.L = L;
   inner.classes = k->classes ? 4 : 0;
@@ -536,15 +537,15 @@ static int write_global(lua_State *L) {
   write_value(&inner, 3, &at);
   k->count = inner.count;
   lua_settop(L, 7);
-  return 1; /* what is known now */
+  return 1; /* the table of known values */
 }
 
-/* Whether the value at an index is a number that was given after `count`. */
+/* Whether the value at an index is a number assigned after `count`. */
 static bool is_late(lua_State *L, int index, int count) {
   return lua_isinteger(L, index) && lua_tointeger(L, index) > count;
 }
 
-/* Of the classes, which are entered by number and by themselves. */
+/* Does this for classes, which have entries by number and by class. */
 static void forget_classes(lua_State *L, int classes, int count) {
   lua_pushnil(L);
   while (lua_next(L, classes)) {
@@ -557,7 +558,7 @@ static void forget_classes(lua_State *L, int classes, int count) {
   }
 }
 
-/* Forgets the numbers from `count` on, after a global that failed. */
+/* Removes the numbers after `count`, when a global has failed. */
 static void forget(Packer *k, int count) {
   lua_State *L = k->L;
   if (k->classes) forget_classes(L, k->classes, count);
@@ -582,7 +583,7 @@ static void forget(Packer *k, int count) {
   }
 }
 
-/* The name and the value of a global are on top of the stack; both stay. */
+/* Tries to write a global; its name and value are on top of the stack and stay there. */
 static void try_global(Packer *k) {
   lua_State *L = k->L;
   int value = lua_gettop(L), name = value - 1;
@@ -615,10 +616,10 @@ static void try_global(Packer *k) {
   lua_pop(L, 2);
 }
 
-/* The globals that the functions in the parcel name, and those that these name. */
+/* Writes the globals that functions in the parcel name, and those that these functions name. */
 static void write_globals(Packer *k) {
   lua_State *L = k->L;
-  lua_newtable(L); /* names that are done */
+  lua_newtable(L); /* names already written */
   int done = lua_gettop(L);
   lua_pushglobaltable(L);
   int globals = lua_gettop(L);

@@ -1,8 +1,8 @@
 /*
-** parcel_format.h - how a parcel lies in memory, for the two files that write and read
-** it. A value is a byte that says what it is and what belongs to it. Tables, functions,
-** tensors and generators are numbered from 1 as they come, so that a second mention is
-** the number alone; the reader counts as the writer does.
+** parcel_format.h - the format of a parcel, for the two files that write and read it. A value
+** is a byte for its type, followed by its contents. Tables, functions, tensors and generators
+** are numbered from 1 in order of appearance, so further occurrences are just the number; the
+** reader counts like the writer.
 */
 #ifndef TLI_PARCEL_FORMAT_H
 #define TLI_PARCEL_FORMAT_H
@@ -12,9 +12,9 @@
 struct tli_Parcel {
   char *bytes; /* owned */
   size_t n, room;
-  tl_Tensor **tensors; /* owned, with each */
+  tl_Tensor **tensors; /* owned, with their references */
   int ntensors, tensor_room;
-  int nvalues; /* before the globals */
+  int nvalues; /* number of values before the globals */
 };
 
 typedef enum Tag {
@@ -30,18 +30,18 @@ typedef enum Tag {
   AGAIN = 'R',       /* number */
   TABLE = '{',       /* keys and values, END */
   WITH_META = 'M',   /* metatable, keys and values, END */
-  BEFORE = 'b',      /* a value that is only read, and the value itself */
+  BEFORE = 'b',      /* a value that is only read, then the value itself */
   CLASS = 'C',       /* name, parent or nil, keys and values, END */
   KNOWN_CLASS = 'B', /* its number in the first parcel */
   MODULE = 'K',      /* name, field or "" */
-  FUNCTION = 'F',    /* size, bytecode, number of upvalues, each a value or JOIN */
-  JOIN = 'J',        /* a function's number, which of its upvalues */
+  FUNCTION = 'F',    /* size, bytecode, number of upvalues, for each a value or JOIN */
+  JOIN = 'J',        /* number of a function, index of its upvalue */
   GLOBALS = '_',
   ENVIRONMENT = 'E',
-  MISSING = 'X', /* why */
+  MISSING = 'X', /* the reason */
   END = 'e'
 } Tag;
 
-enum { DEEPEST = 180 }; /* Lua allows 200 nested calls of C */
+enum { DEEPEST = 180 }; /* Lua allows 200 nested C calls */
 
 #endif

@@ -1,7 +1,7 @@
 /*
 ** parcel_string.c - parcels as strings, for processes of the same program: torch._pack and
-** torch._unpack, by which lua/tlua/multiprocessing hands functions on. Whoever unpacks a string
-** believes it, as bytecode is in it.
+** torch._unpack, by which lua/tlua/multiprocessing sends functions. Unpack only trusted
+** strings, because they contain bytecode.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static tli_Parcel **push_owner(lua_State *L) {
   return owner;
 }
 
-/* _pack(what, ...) -> string, list of tensors: the values, and the globals that their functions
-** name. `what` begins messages of values that cannot travel. */
+/* _pack(what, ...) returns a string and a list of tensors: the values, and the globals that
+** their functions name. `what` begins the message for a value that cannot be packed. */
 static int torch_pack(lua_State *L) {
   const char *what = luaL_checkstring(L, 1);
   tli_Parcel **owner = push_owner(L);
@@ -52,7 +52,7 @@ static int torch_pack(lua_State *L) {
   return 2;
 }
 
-/* The string and the tensors as a parcel; false: no memory. */
+/* Fills the parcel from the string and the tensors; returns false on lack of memory. */
 static bool fill(tli_Parcel *p, const char *text, size_t size, int ntensors) {
   int64_t n;
   memcpy(&n, text, sizeof n);
@@ -65,7 +65,7 @@ static bool fill(tli_Parcel *p, const char *text, size_t size, int ntensors) {
   return true;
 }
 
-/* _unpack(string, tensors) -> what was packed */
+/* _unpack(string, tensors) returns the packed values. */
 static int torch_unpack(lua_State *L) {
   size_t size;
   const char *text = luaL_checklstring(L, 1, &size);
@@ -84,7 +84,7 @@ static int torch_unpack(lua_State *L) {
   return tli_parcel_unpack(L, *owner, 0, true);
 }
 
-/* _keep(file): what this process starts later does not hold it open. */
+/* _keep(file) prevents processes that are started later from inheriting the open file. */
 static int torch_keep(lua_State *L) {
   luaL_Stream *stream = luaL_checkudata(L, 1, LUA_FILEHANDLE);
   if (stream->closef) tli_file_keep(stream->f);

@@ -1,6 +1,6 @@
 /*
-** parcel_unpack.c - the other side of parcel.c: values of a parcel in this interpreter. The
-** parcel is only read, so any number of threads may do it.
+** parcel_unpack.c - unpacks the values of a parcel (parcel.c) in this interpreter. The parcel
+** is only read, so several threads may do so.
 */
 #include "lua/workers/parcel_format.h"
 
@@ -35,7 +35,7 @@ static void read_string(Reader *r) {
   r->at += n;
 }
 
-/* The value on top of the stack gets the next number. */
+/* Assigns the next number to the value on top of the stack. */
 static void count_value(Reader *r) {
   lua_pushvalue(r->L, -1);
   lua_rawseti(r->L, r->values, ++r->count);
@@ -54,7 +54,7 @@ static void read_tensor(Reader *r) {
   count_value(r);
 }
 
-/* Calls the `require` that the library's own files have. */
+/* Calls the `require` of the library's own files. */
 static void require(lua_State *L, const char *module) {
   tli_push_environment(L);
   lua_getfield(L, -1, "require");
@@ -103,7 +103,7 @@ static void read_module(Reader *r) {
     lua_pop(L, 1);
   } else {
     lua_pushvalue(L, -1);
-    lua_gettable(L, -3); /* fields that are loaded when they are first used, too */
+    lua_gettable(L, -3); /* also finds fields that are loaded on first use */
     if (lua_isnil(L, -1))
       luaL_error(L, "the module '%s' has no field '%s' in another thread", lua_tostring(L, -4),
                  lua_tostring(L, -2));
@@ -207,7 +207,8 @@ static void read_value(Reader *r) {
   }
 }
 
-/* Values of globals; those that could not travel go to the table `missing` by name. */
+/* Reads values of globals; the names of those that could not be packed are put into the table
+** `missing`. */
 static void read_globals(Reader *r) {
   lua_State *L = r->L;
   lua_pushglobaltable(L);

@@ -1,19 +1,20 @@
 /*
-** worker.c - threads with an interpreter of their own: torch.workers.
+** worker.c - threads with an interpreter each: torch.workers.
 **
-** A pool has so many threads. Each opens a state, unpacks what the pool began with
-** (a module's name and values), calls the module's function with them and then its
-** result for each job that it is sent. Jobs and answers are parcels in queues under
-** one lock; nothing else is shared, so no interpreter ever waits for another's.
+** A pool has a fixed number of threads. Each opens a state, unpacks the pool's first parcel (a
+** module's name and values), calls the module's function with the values, and then calls its
+** result for each job. Jobs and answers are parcels in queues with a common lock; nothing else
+** is shared, so no interpreter waits for another one.
 **
-** Invariant: threads hold references to the pool, never to the state that made it,
-** so that either may go first.
+** Invariant: threads hold references to the pool, never to the state that made it, so either
+** may end first.
 **
-** What a worker runs when its pool stops is ended by a hook. Its interpreter's allocator sets it,
-** in the worker's thread. A loop that allocates nothing gets it from the thread that stops the
-** pool, which waits first: whatever still runs then has not allocated meanwhile, so no collection
-** frees the frames that lua_sethook goes through. A hook is one coroutine's; so in a worker
-** coroutine.resume and what coroutine.wrap gives tell which one runs.
+** When a pool stops, code that is still running in a worker is ended by a hook. The allocator
+** of its interpreter sets the hook, in the worker's thread. For a loop that allocates nothing
+** the thread that stops the pool sets it, after waiting: code that is running then has not
+** allocated in the meantime, so no collection frees the frames that lua_sethook visits. A hook
+** belongs to one coroutine, so in a worker coroutine.resume and the functions of coroutine.wrap
+** record the running one.
 */
 #include <lualib.h>
 #include <stdio.h>
@@ -29,15 +30,15 @@
 #include "lua/tensor/value.h"
 
 #define POOL "torch.Workers"
-#define SLICE_NS ((int64_t)50000000) /* of waiting, after which Ctrl-C is asked for */
+#define SLICE_NS ((int64_t)50000000) /* interval of a wait after which Ctrl-C is checked */
 #define LAST_WAIT_NS ((int64_t)2000000000)
-#define STOP_WAIT_NS ((int64_t)50000000) /* for what is at work, before it is ended */
+#define STOP_WAIT_NS ((int64_t)50000000) /* how long running code may go on before it is ended */
 
 typedef struct Message {
   struct Message *next;
-  tli_Parcel *parcel;         /* owned; NULL: a text */
-  char *text;                 /* owned; what went wrong; NULL: lack of memory */
-  tli_Invitation *invitation; /* owned; into the profile of who has sent the job; NULL */
+  tli_Parcel *parcel;         /* owned; NULL: the message is a text */
+  char *text;                 /* owned; an error message; NULL: out of memory */
+  tli_Invitation *invitation; /* owned; invitation to the sender's profile, or NULL */
   int worker;
   int64_t job;
 } Message;
@@ -46,9 +47,9 @@ typedef struct Queue {
   Message *first, **end;
 } Queue;
 
-/* The threads of one state. */
+/* The worker threads of one state. */
 typedef struct tli_Crew {
-  int refs, running; /* under the lock */
+  int refs, running; /* protected by the lock */
   tli_Mutex lock;
   tli_Condition left;
 } tli_Crew;
@@ -58,13 +59,13 @@ typedef struct Pool {
   atomic_bool stop;
   int n;
   tli_Mutex lock;
-  tli_Condition arrived; /* an answer has, or the last busy worker is none any more */
-  tli_Condition *work;   /* owned; of each worker: a job has, or the end */
-  Queue *jobs;           /* owned; of each worker */
-  lua_State **busy;      /* owned; whose code runs in each worker, borrowed; NULL: none */
+  tli_Condition arrived; /* signalled when an answer arrives or the last busy worker becomes idle */
+  tli_Condition *work;   /* owned; for each worker: signalled for a job or the end */
+  Queue *jobs;           /* owned; one per worker */
+  lua_State **busy;      /* owned; for each worker the running coroutine, borrowed; NULL: idle */
   Queue answers;
-  tli_Parcel *first; /* owned; what each begins with */
-  char *paths[2];    /* owned; where modules are looked for; NULL: as ever */
+  tli_Parcel *first; /* owned; first parcel of each worker */
+  char *paths[2];    /* owned; search paths of modules; NULL: the default */
   tli_Crew *crew;    /* owned reference */
 } Pool;
 
@@ -88,7 +89,7 @@ static void crew_free(tli_Crew *crew) {
   free(crew);
 }
 
-/* So many more references and running threads, or fewer. */
+/* Adds to the numbers of references and of running threads. */
 static void crew_count(tli_Crew *crew, int refs, int running) {
   tli_mutex_lock(&crew->lock);
   crew->refs += refs;
@@ -158,7 +159,7 @@ static void pool_release(Pool *p) {
   free(p);
 }
 
-/* Takes over the parcel, also where there is no memory. */
+/* Takes over the parcel, also on failure. */
 static Pool *pool_new(tli_Crew *crew, int n, tli_Parcel *first) {
   Pool *p = (Pool *)calloc(1, sizeof *p);
   tli_Condition *work = (tli_Condition *)calloc((size_t)n, sizeof *work);
@@ -197,7 +198,7 @@ static void end_worker(lua_State *L, lua_Debug *ar) {
 
 static void end_here(lua_State *L) { lua_sethook(L, end_worker, LUA_MASKCOUNT, 1); }
 
-/* Lock held. */
+/* The lock is held. */
 static bool any_busy(const Pool *p) {
   for (int i = 0; i < p->n; i++)
     if (p->busy[i]) return true;
@@ -221,10 +222,10 @@ static void pool_stop(Pool *p) {
 typedef struct Worker {
   Pool *pool;   /* owned reference */
   int id;       /* from 0 */
-  lua_State *L; /* owned; NULL: not opened yet */
+  lua_State *L; /* owned; NULL until it is opened */
 } Worker;
 
-/* The interpreter's memory. */
+/* The allocator of the worker's interpreter. */
 static void *worker_memory(void *context, void *block, size_t old_size, size_t size) {
   const Worker *w = (const Worker *)context;
   (void)old_size;
@@ -233,19 +234,19 @@ static void *worker_memory(void *context, void *block, size_t old_size, size_t s
     return NULL;
   }
   if (w->L && atomic_load_explicit(&w->pool->stop, memory_order_relaxed)) {
-    lua_State *running = w->pool->busy[w->id]; /* which this thread alone changes */
+    lua_State *running = w->pool->busy[w->id]; /* only this thread changes it */
     end_here(running ? running : w->L);
   }
   return realloc(block, size);
 }
 
-/* Lock held. */
+/* The lock is held. */
 static void set_busy(Worker *w, lua_State *L) {
   w->pool->busy[w->id] = L;
   if (L == NULL && atomic_load(&w->pool->stop)) tli_condition_broadcast(&w->pool->arrived);
 }
 
-/* The next job, owned; NULL when the end has come. */
+/* Returns the next job, owned; NULL at the end. */
 static Message *next_job(Worker *w) {
   Pool *p = w->pool;
   tli_mutex_lock(&p->lock);
@@ -258,7 +259,7 @@ static Message *next_job(Worker *w) {
   return m;
 }
 
-/* Takes all over. */
+/* Sends an answer; takes over all arguments. */
 static void answer(Worker *w, Message *m, tli_Parcel *parcel, char *text) {
   m->parcel = parcel;
   m->text = text;
@@ -269,20 +270,21 @@ static void answer(Worker *w, Message *m, tli_Parcel *parcel, char *text) {
   tli_mutex_unlock(&w->pool->lock);
 }
 
-/* stopped() -> whether the end has come, for work that takes long. */
+/* stopped() returns whether the pool is stopping, for long jobs. */
 static int worker_stopped(lua_State *L) {
   const Worker *w = (const Worker *)lua_touserdata(L, 1);
   lua_pushboolean(L, atomic_load(&w->pool->stop));
   return 1;
 }
 
-/* A process is not ended by one of its threads. */
+/* A worker thread must not end the process. */
 static int worker_exit(lua_State *L) {
   return luaL_error(L, "os.exit: a worker cannot end the program; raise an error instead");
 }
 
-/* Pushes a text of the error object at index 1. A table without __tostring shows the names and
-** plain values of its fields, since its address says nothing in another thread. */
+/* Pushes a text for the error object at index 1. For a table without __tostring, it consists of
+** the names and plain values of its fields, because an address is meaningless in another
+** thread. */
 static const char *push_error_text(lua_State *L) {
   if (!lua_istable(L, 1) || luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL)
     return luaL_tolstring(L, 1, NULL);
@@ -322,10 +324,10 @@ static void take_paths(lua_State *L, const Pool *p) {
   lua_pop(L, 1);
 }
 
-enum { WORKER = 1, CLASSES, RUN }; /* of the worker's function on the stack */
+enum { WORKER = 1, CLASSES, RUN }; /* stack indices in worker_begin and worker_do */
 
-/* (worker) -> worker, classes, function: unpacks what the pool begins with and
-** calls the module's function: f(stopped, worker, id, ...) -> the function of jobs. */
+/* Called with (worker); returns worker, classes and function. Unpacks the first parcel and
+** calls the module's function f(stopped, worker, id, ...), which returns the function for jobs. */
 static int worker_begin(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, WORKER);
   take_paths(L, w->pool);
@@ -348,7 +350,7 @@ static int worker_begin(lua_State *L) {
   return RUN;
 }
 
-/* (worker, classes, function, job): answers the job. */
+/* Called with (worker, classes, function, job); answers the job. */
 static int worker_do(lua_State *L) {
   Message *m = (Message *)lua_touserdata(L, RUN + 1);
   lua_pushvalue(L, RUN);
@@ -362,7 +364,7 @@ static int worker_do(lua_State *L) {
   return 0;
 }
 
-/* Says which coroutine runs; returns which did. */
+/* Records which coroutine runs; returns the previous one. */
 static lua_State *set_running(Worker *w, lua_State *L) {
   tli_mutex_lock(&w->pool->lock);
   lua_State *before = w->pool->busy[w->id];
@@ -371,8 +373,8 @@ static lua_State *set_running(Worker *w, lua_State *L) {
   return before;
 }
 
-/* Upvalues: the worker, a function of Lua's, and the coroutine that it resumes; without one
-** it is the first argument. */
+/* Replaces coroutine.resume and functions of coroutine.wrap. Upvalues: the worker, Lua's
+** function, and the coroutine; without the last one, it is the first argument. */
 static int run_coroutine(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, lua_upvalueindex(1));
   bool wrapped = lua_isthread(L, lua_upvalueindex(3));
@@ -384,7 +386,7 @@ static int run_coroutine(lua_State *L) {
   set_running(w, before);
   if (before && atomic_load(&w->pool->stop)) end_here(L);
   if (status == LUA_OK) return lua_gettop(L);
-  if (wrapped && lua_type(L, -1) == LUA_TSTRING) { /* as the function itself does */
+  if (wrapped && lua_type(L, -1) == LUA_TSTRING) { /* like Lua's own function */
     luaL_where(L, 1);
     lua_insert(L, -2);
     lua_concat(L, 2);
@@ -392,7 +394,7 @@ static int run_coroutine(lua_State *L) {
   return lua_error(L);
 }
 
-/* coroutine.wrap; upvalues: the worker, Lua's own. */
+/* Replaces coroutine.wrap. Upvalues: the worker, Lua's function. */
 static int wrap_coroutine(lua_State *L) {
   lua_settop(L, 1);
   lua_pushvalue(L, lua_upvalueindex(2));
@@ -405,7 +407,7 @@ static int wrap_coroutine(lua_State *L) {
   return 1;
 }
 
-/* Takes the place of a function of the table on top of the stack. */
+/* Replaces a function in the table on top of the stack. */
 static void stand_in(lua_State *L, Worker *w, const char *name, lua_CFunction fn) {
   lua_pushlightuserdata(L, w);
   lua_getfield(L, -2, name);
@@ -414,7 +416,7 @@ static void stand_in(lua_State *L, Worker *w, const char *name, lua_CFunction fn
   lua_setfield(L, -2, name);
 }
 
-/* (worker) */
+/* Called with (worker). */
 static int open_state(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, 1);
   luaL_openlibs(L);
@@ -428,7 +430,7 @@ static int open_state(lua_State *L) {
   return 0;
 }
 
-/* The error on top of the stack, with job number `job`. */
+/* Answers the job with the error on top of the stack. */
 static void answer_failure(Worker *w, lua_State *L, Message *m) {
   const char *text = lua_tostring(L, -1);
   if (m == NULL) m = (Message *)calloc(1, sizeof *m);
@@ -437,7 +439,7 @@ static void answer_failure(Worker *w, lua_State *L, Message *m) {
   answer(w, m, NULL, text ? strdup(text) : NULL);
 }
 
-/* Calls fn with what is on the stack from `first` on. */
+/* Calls fn with the values on the stack from index `first` on. */
 static bool call(lua_State *L, lua_CFunction fn, int first, int results) {
   lua_pushcfunction(L, add_traceback);
   lua_insert(L, first);
@@ -502,11 +504,11 @@ static void work(void *context) {
     tli_mutex_lock(&w->pool->lock);
     set_busy(w, NULL);
     tli_mutex_unlock(&w->pool->lock);
-    w->L = NULL; /* what is closed now may allocate */
+    w->L = NULL; /* finalizers may allocate from here on */
     lua_sethook(L, NULL, 0, 0);
     lua_close(L);
   }
-  crew_count(crew, 1, 0); /* it outlives the pool for the next two lines */
+  crew_count(crew, 1, 0); /* the crew must outlive the pool for two lines */
   pool_release(w->pool);
   free(w);
   crew_count(crew, -1, -1);
@@ -523,7 +525,7 @@ static Pool *check_pool(lua_State *L, const char *name) {
   return box->pool;
 }
 
-/* Keeps where this state looks for modules. */
+/* Copies the search paths of this state's modules. */
 static void keep_paths(lua_State *L, Pool *p) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   if (lua_getfield(L, -1, "package") == LUA_TTABLE)
@@ -552,8 +554,8 @@ static void start_threads(lua_State *L, Pool *p) {
   }
 }
 
-/* start(name, n, module, ...) -> pool: n threads that begin with the function that
-** the module is. `name` begins the message of what cannot travel. */
+/* start(name, n, module, ...) returns a pool of n threads that begin with the function that the
+** module returns. `name` begins the message for a value that cannot be packed. */
 static int workers_start(lua_State *L) {
   tli_State *S = tli_state(L);
   tli_check_type(L, 1, LUA_TSTRING, "workers.start: name");
@@ -582,7 +584,8 @@ static int workers_start(lua_State *L) {
   return 1;
 }
 
-/* pool:send(worker, job, ...): a job, a number of the caller's, for a worker, from 0. */
+/* pool:send(worker, job, ...) sends a job to a worker, which counts from 0; `job` is a number
+** of the caller's choice. */
 static int pool_send(lua_State *L) {
   Pool *p = check_pool(L, "send");
   int64_t worker, job;
@@ -591,7 +594,8 @@ static int pool_send(lua_State *L) {
   lua_getiuservalue(L, 1, 1);
   lua_insert(L, 4);
   tli_Parcel *parcel = tli_parcel_pack(L, "data.DataLoader", 5, 4, false);
-  bool stopped = ((const Box *)lua_touserdata(L, 1))->pool == NULL; /* by a finalizer */
+  /* a finalizer may have stopped it */
+  bool stopped = ((const Box *)lua_touserdata(L, 1))->pool == NULL;
   Message *m = stopped ? NULL : (Message *)calloc(1, sizeof *m);
   if (m == NULL) {
     tli_parcel_free(parcel);
@@ -607,9 +611,9 @@ static int pool_send(lua_State *L) {
   return 0;
 }
 
-/* An answer, owned; NULL after `seconds` (0: never), or where interrupted. */
+/* Returns an answer, owned; NULL after `seconds` (0: no limit) or when interrupted. */
 static Message *wait_for_answer(Pool *p, double seconds) {
-  bool ends = seconds > 0 && seconds < 1e9; /* more than 30 years: never */
+  bool ends = seconds > 0 && seconds < 1e9; /* more than 30 years count as no limit */
   int64_t end = ends ? tli_now_ns() + (int64_t)(seconds * 1e9) : INT64_MAX;
   tli_mutex_lock(&p->lock);
   Message *m = queue_take(&p->answers);
@@ -630,9 +634,8 @@ static int message_gc(lua_State *L) {
   return 0;
 }
 
-/* pool:take(seconds) -> worker, job, true, values...; worker, job, false, what went wrong
-** there; or nothing after that time (0: never). The job is 0 where a worker could not
-** begin. */
+/* pool:take(seconds) returns worker, job, true, values...; or worker, job, false, message; or
+** nothing after that time (0: no limit). The job is 0 if a worker could not start. */
 static int pool_take(lua_State *L) {
   check_pool(L, "take");
   double seconds = luaL_optnumber(L, 2, 0);
@@ -660,7 +663,7 @@ static int pool_take(lua_State *L) {
   return 3 + n;
 }
 
-/* pool:stop(): the workers end with what they are at; does not wait for that. */
+/* pool:stop() makes the workers end their jobs; it does not wait for them. */
 static int pool_stop_(lua_State *L) {
   Box *box = (Box *)luaL_checkudata(L, 1, POOL);
   Pool *p = box->pool;
@@ -671,7 +674,7 @@ static int pool_stop_(lua_State *L) {
   return 0;
 }
 
-/* running() -> how many workers of this state there are. */
+/* running() returns the number of workers of this state. */
 static int workers_running(lua_State *L) {
   tli_Crew *crew = tli_state(L)->crew;
   int running = 0;
