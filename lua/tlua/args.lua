@@ -14,11 +14,11 @@
 -- all of these with the nearest name and a list of the options.
 
 local torch = require "tlua"
-local near = require "tlua.utils.near"
+local suggest = require "tlua.utils.suggest"
 
 local M = {}
 
---- What a value is, for messages.
+--- Describes a value for messages.
 ---@param value any
 ---@return string
 function M.describe(value)
@@ -37,7 +37,7 @@ function M.describe(value)
    return name == kind and "a " .. kind or "an instance of " .. name
 end
 
---- The number that a value is: itself, 1 or 0 for a boolean, the element of a tensor that has one.
+--- Converts a value to a number: 1 or 0 for a boolean, the element of a tensor of one.
 ---@param who string  the function, for messages
 ---@param name string  of its argument
 ---@param value any
@@ -50,7 +50,7 @@ function M.to_number(who, name, value)
    return number + 0.0
 end
 
---- Whether a value can be called: a function, or an object with `__call`.
+--- Tells whether a value can be called: a function, or an object with `__call`.
 ---@param value any
 ---@return boolean
 function M.is_callable(value)
@@ -79,8 +79,8 @@ local function of_type(name)
    end
 end
 
--- Type -> what messages call it, and a function that gives the argument in its final form, nil
--- if it does not fit.
+-- Type -> its name in messages, and a function that converts an argument, and returns nil if the
+-- argument does not fit.
 local types = {
    any = {"a value", function(value) return value end},
    number = {"a number", of_type "number"},
@@ -98,7 +98,7 @@ local types = {
       local n = to_integer(value)
       return n and n >= 0 and n or nil
    end},
-   -- Each is made one by one: what is no number of layers would be made for hours.
+   -- Layers are made one by one, so a number that is far too large would take hours.
    layers = {"an integer from 0 to 65536", function(value)
       local n = to_integer(value)
       return n and n >= 0 and n <= 65536 and n or nil
@@ -165,7 +165,7 @@ local function parse(text)
    return signature
 end
 
--- A table of arguments by name: string keys only, and no object.
+-- Tells whether a value is a table of options: only string keys, and no metatable.
 local function is_options(value)
    if type(value) ~= "table" or getmetatable(value) then return false end
    for key in pairs(value) do
@@ -183,7 +183,7 @@ local function convert(signature, parameter, value)
       signature.title, parameter.name, parameter.expected, M.describe(value)))
 end
 
--- The names in lists and in tables with names as keys: in a list's order, else sorted.
+-- Collects names from lists, in their order, and from tables with names as keys, sorted.
 local function names_in(...)
    local names = {}
    for _, known in ipairs {...} do
@@ -204,11 +204,11 @@ end
 function M.unknown_option(title, key, ...)
    local names = names_in(...)
    key = tostring(key)
-   torch.raise(("%s: unknown option %s%s; there are %s"):format(title, key, near.hint(key, names),
-      table.concat(names, ", ")))
+   torch.raise(("%s: unknown option %s%s; there are %s"):format(title, key,
+      suggest.hint(key, names), table.concat(names, ", ")))
 end
 
---- Refuses a value that is no table of options, and options that are not known.
+--- Refuses a value that is not a table of options, and unknown options.
 ---@param title string  of the function
 ---@param options any  nil passes
 ---@param ... string  the names of all options
@@ -224,8 +224,7 @@ function M.check_options(title, options, ...)
    end
 end
 
---- Whether a value fits an option with a default: it has the default's type, or the type that
---- `kinds` names.
+--- Tells whether a value fits an option: it has the type `kind`, or else its default's type.
 ---@param value any
 ---@param default any
 ---@param kind? string  a type as signatures have it, such as "scalar"
@@ -236,7 +235,7 @@ function M.fits_default(value, default, kind)
    return type(value) == type(default), "a " .. type(default)
 end
 
---- Options whose defaults are in a table: the given values, and copies of the other defaults.
+--- Merges the given options with a table of defaults, which are copied.
 ---@param title string  of the function
 ---@param given table
 ---@param defaults table<string, any>
@@ -271,7 +270,7 @@ local function names_of(signature)
    return names
 end
 
--- The arguments by name: the first n of a list, and the options.
+-- Collects arguments by name: the first n of a list, and the options.
 local function by_name(signature, list, n, options)
    local given = {}
    for i = 1, n do given[signature[i].name] = list[i] end
@@ -287,15 +286,16 @@ local function by_name(signature, list, n, options)
    return given
 end
 
--- Whether a last argument that could be the options is rather the value of its own parameter:
--- a table, where one is expected, that names no parameter. An optional parameter's value must have
--- no name that is nearly a parameter's, either: that would be a misspelt option.
+-- Tells whether the last argument, a table, is the value of its own parameter and not the options:
+-- the parameter accepts a table, and no key is a parameter's name. For an optional parameter no key
+-- of three or more letters may resemble a parameter's name, either: it would be a misspelt option.
 local function is_value(signature, position, value)
    local parameter = signature[position]
    if not parameter or next(value) == nil and parameter.optional then return false end
    for key in pairs(value) do
       if signature.by_name[key] then return false end
-      if parameter.optional and near.find(key, signature.by_name) then return false end
+      local misspelt = parameter.optional and #key > 2 and suggest.nearest(key, signature.by_name)
+      if misspelt then return false end
    end
    for _, conversion in ipairs(parameter) do
       if conversion == types.table[2] or conversion == types.any[2] then return true end
@@ -343,14 +343,14 @@ function M.declare(text)
    return function(...) return take(signature, ...) end, names_of(signature)
 end
 
---- The function of `declare` alone.
+--- As `declare`, but returns the function alone.
 ---@param text string  "name(parameter: type = default, ...)"
 ---@return fun(...): table
 function M.signature(text)
    return (M.declare(text))
 end
 
---- A list of n values from one number or a list of n.
+--- Returns a list of n values, from one number or a list of n.
 ---@param name string  of the function, for the message
 ---@param what string  of the argument
 ---@param value number|number[]

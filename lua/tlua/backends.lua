@@ -5,7 +5,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local lazy = require "tlua.lazy"
-local others = require "tlua.device.others"
+local unavailable = require "tlua.device.unavailable"
 local scopes = require "tlua.scope"
 
 local M = {}
@@ -19,8 +19,8 @@ local function boolean(setting)
    }
 end
 
--- A table whose fields are settings: reading and assigning them asks and sets. `functions` are
--- fields that cannot be set.
+-- Makes a table whose fields are settings: reading a field gets the setting, assigning sets it.
+-- `functions` are fields that cannot be assigned.
 local function settings(title, fields, functions)
    local names = {}
    for name in pairs(fields) do names[#names + 1] = name end
@@ -54,7 +54,7 @@ local function settings(title, fields, functions)
    })
 end
 
--- A table of such tables, none of which can be assigned to.
+-- Makes a table of such tables; its fields cannot be assigned.
 local function group(title, members, example)
    return setmetatable({}, {
       __index = lazy.strict(members, "torch." .. title),
@@ -68,8 +68,8 @@ end
 
 local precisions <const> = {[0] = "highest", "high", "medium"}
 
---- How products of float32 matrices are made on a GPU: "highest" (in float32, as at first), "high"
---- (TF32) or "medium" (bfloat16 where a device gains by it, else TF32).
+--- Sets how GPUs multiply float32 matrices: "highest" (in float32, the default), "high" (TF32) or
+--- "medium" (bfloat16 on devices where it is faster, else TF32).
 ---@param precision "highest"|"high"|"medium"
 function M.set_float32_matmul_precision(precision)
    for value, name in pairs(precisions) do
@@ -90,10 +90,10 @@ end
 local take_mode = args.signature [[use_deterministic_algorithms(mode: boolean,
    warn_only: boolean = false)]]
 
---- Whether only algorithms may be used that give the same bits in each run. All kernels of ours do;
---- cuDNN's convolutions have others, which are then left out, with warn_only, too, and its batch
---- norm, its averages of windows and its attention's backward pass are not used. On all devices
---- memory of undefined contents then holds NaN, see torch.utils.deterministic.
+--- Allows only algorithms that give the same bits in each run. All of our own kernels do. Some of
+--- cuDNN's do not: its non-deterministic convolutions, its batch norm, its average pooling and its
+--- attention's backward pass are then not used, with warn_only, too. On all devices, uninitialised
+--- memory is then filled with NaN; see torch.utils.deterministic.
 ---@param mode boolean
 ---@param options? {warn_only?: boolean}
 function M.use_deterministic_algorithms(...)
@@ -135,7 +135,7 @@ local matmul = {
    allow_bf16_reduced_precision_reduction = boolean "matmul_reduced_bf16",
 }
 
--- What was compiled or measured is kept on disk for the next program.
+-- The cache on disk keeps compiled kernels and measurements for the next program.
 local cache = {enabled = boolean "disk_cache"}
 
 -- Chains of elementwise operators that a graph captures become one kernel each: all of those that
@@ -166,7 +166,7 @@ local take_kernels = args.signature [[backends.cuda.sdp_kernel(enable_flash: boo
    enable_math: boolean = true, enable_mem_efficient: boolean = true,
    enable_cudnn: boolean = true)]]
 
--- nn.attention.sdpa_kernel by its older name.
+-- The older name of nn.attention.sdpa_kernel.
 function of_cuda.sdp_kernel(options, fn, ...)
    local a = take_kernels(options or {})
    local backends = {}
@@ -213,7 +213,7 @@ M.backends = group("backends", {
    cuda = group("backends.cuda", of_cuda, "backends.cuda.fusion.enabled"),
    cudnn = settings("backends.cudnn", cudnn, {flags = cudnn_flags}),
    cache = settings("backends.cache", cache),
-   mps = others.mps,
+   mps = unavailable.mps,
 }, "backends.cudnn.enabled")
 
 return M

@@ -1,18 +1,18 @@
 -- init.lua - the Lua half of `torch`. The C half calls this chunk with the table that holds the
--- operators; it adds the modules written in Lua, each loaded when it is first used, so that
--- starting costs nothing for what a program does not need.
+-- operators; it adds the modules written in Lua. Each is loaded when it is first used, so a program
+-- does not wait for modules that it does not need.
 
 local torch = ...
 local lazy = require "tlua.lazy"
 
--- Orders of memory, for `memory_format`.
+-- The values of `memory_format`.
 for name in ("contiguous_format preserve_format channels_last channels_last_3d"):gmatch "%S+" do
    torch[name] = name
 end
 
 local function load_on_use(target, modules)
    for name in pairs(modules) do
-      if rawget(target, name) ~= nil then modules[name] = nil end -- what is there in C stays
+      if rawget(target, name) ~= nil then modules[name] = nil end -- functions in C take precedence
    end
    lazy.load(target, modules)
 end
@@ -79,7 +79,7 @@ load_on_use(torch, {
    set_default_tensor_type = "tlua.functions.queries",
 })
 
--- PyTorch's other paths.
+-- Functions that PyTorch also has under other paths.
 torch.set_anomaly_enabled = torch.autograd.set_detect_anomaly
 for name in ("no_grad enable_grad inference_mode set_grad_enabled"):gmatch "%S+" do
    torch.autograd[name] = torch[name]
@@ -90,7 +90,7 @@ for name in ([[FloatTensor DoubleTensor HalfTensor BFloat16Tensor CharTensor Byt
    getmetatable(torch).lazy[name] = "tlua.functions.tensor_types"
 end
 for name in ("mps xpu"):gmatch "%S+" do
-   getmetatable(torch).lazy[name] = "tlua.device.others"
+   getmetatable(torch).lazy[name] = "tlua.device.unavailable"
 end
 
 load_on_use(torch.autograd, {
@@ -108,7 +108,7 @@ load_on_use(torch.autograd, {
 load_on_use(torch.io, {as_dict = "tlua.io.kinds", as_list = "tlua.io.kinds"})
 
 load_on_use(torch.distributed, require "tlua.distributed")
-lazy.strict(torch.distributed, "torch.distributed", "tlua.distributed.absent")
+lazy.strict(torch.distributed, "torch.distributed", "tlua.distributed.unsupported")
 
 for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
    load_on_use(torch[kind], lazy.modules("tlua.device", {
@@ -122,7 +122,7 @@ for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
    }))
 end
 
-lazy.strict(torch, "torch", "tlua.functions.absent")
+lazy.strict(torch, "torch", "tlua.functions.unsupported")
 
 -- Packages beside the core come before package.path, so that a checkout uses its own.
 if package and type(package.searchers) == "table" then
@@ -131,7 +131,8 @@ if package and type(package.searchers) == "table" then
    end)
 end
 
--- torch.Tensor has the methods, is a constructor, and is what torch.isinstance knows tensors by.
+-- torch.Tensor holds the methods, constructs tensors, and is the class of tensors in
+-- torch.isinstance.
 local of_tensor = getmetatable(torch.Tensor)
 of_tensor.holds = torch.is_tensor
 function of_tensor.__call(_, ...) return require "tlua.functions.tensor_types".Tensor(...) end

@@ -1,12 +1,12 @@
 -- lazy.lua - the library's public tables (torch, torch.nn, torch.optim, ...). Their fields are
--- loaded when they are first used, so that starting costs nothing for what a program does not
--- need; and they are strict: reading a name that a table has not got is an error that names the
--- nearest one, since nil would pass silently for "not given". Assigning fields works as in any
+-- loaded when they are first used, so a program does not wait for modules that it does not need.
+-- They are also strict: reading an unknown name is an error that suggests the nearest one, since
+-- nil would pass silently for "not given". Assigning fields works as in any
 -- table. torch.has tells whether a name exists.
 
 local M = {}
 
---- Which module has which field.
+--- Returns the module of each field.
 ---@param package string  what the modules' names begin with, such as "tlua.nn"
 ---@param names table<string, string>  the last part of a module's name -> the fields that it has
 ---@return table<string, string> modules  field -> module
@@ -20,13 +20,13 @@ end
 
 -- Unknown names -----------------------------------------------------------------------------------
 
--- Where a name may be looked for that was read from another table.
+-- The tables that are searched for a name that another table has not got.
 local namespaces <const> = {
    "", "nn", "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "linalg",
    "special", "autograd", "func", "data", "utils", "io", "distributed", "cuda",
 }
 
--- The name's full form in another public table, such as torch.nn.Linear for torch.Linear.
+-- Finds a name in another public table: torch.nn.Linear for torch.Linear.
 local function elsewhere(name)
    for _, space in ipairs(namespaces) do
       local path = space == "" and name or space .. "." .. name
@@ -54,11 +54,11 @@ local function nearest(target, key)
          end
       end
    end
-   return require "tlua.utils.near".find(key, names)
+   return require "tlua.utils.suggest".nearest(key, names)
 end
 
--- Positions are nil, as in other tables, so that ipairs and # work; so are the names of
--- metamethods, by which programs find out what a value is.
+-- Unknown positions are nil, as in other tables, so that ipairs and # work. Unknown metamethods are
+-- nil, too, since programs look for them to learn what a value can do.
 local function may_be_nil(key)
    return type(key) == "number" or type(key) == "string" and key:find "^__%a+$" ~= nil
 end
@@ -68,8 +68,8 @@ local function unknown(target, key)
    local raise = require "tlua".raise
    local title = title_of(target)
    if type(key) ~= "string" then raise(("%s: no field %s"):format(title, tostring(key))) end
-   local absent = getmetatable(target).absent
-   local why = absent and require(absent)[key]
+   local unsupported = getmetatable(target).unsupported
+   local why = unsupported and require(unsupported)[key]
    if why then raise(("%s.%s: %s"):format(title, key, why)) end
    local other = elsewhere(key)
    local near = not other and nearest(target, key)
@@ -89,8 +89,8 @@ local function is_there(module)
    return is_embedded(module) or require "tlua.packages".has(module)
 end
 
--- A field's value from the module that has it: a module either has a field of that name, or is
--- the value itself, as one that can be called always is.
+-- Loads a field from its module. A module that can be called is the value itself, as is one that
+-- has no field of that name.
 local function load_field(module, name)
    local value = require(module)
    local meta = getmetatable(value)
@@ -120,8 +120,8 @@ function M.index(target, name)
    return value
 end
 
---- The strict tables' __pairs: shows what is not loaded yet, too, and loads it on the way. It leaves
---- out the fields of packages that are not installed.
+--- The strict tables' __pairs: iterates over all fields, and loads those that are not loaded yet.
+--- Fields of packages that are not installed are left out.
 ---@param target table
 ---@return function iterator
 function M.each(target)
@@ -150,24 +150,24 @@ function M.load(target, modules)
    return setmetatable(target, {lazy = modules, __index = M.index, __pairs = M.each})
 end
 
--- A table of names, not an object, a class, a metatable or a list. It is looked at when the library
--- is opened, so not at all of its names.
+-- Tells whether a value is a plain table of names: not an object, class, metatable or list. It
+-- looks at one key only, since it runs for each table when the library is opened.
 local function is_namespace(value)
    return type(value) == "table" and getmetatable(value) == nil and type(next(value)) == "string"
       and rawget(value, "__index") == nil and rawget(value, "__name") == nil
 end
 
---- Makes a public table strict, and the tables of names in it: all without a metatable of their
---- own. `title` is its name in messages; the fields that it loads later are named after it.
+--- Makes a public table strict, and the plain tables of names in it. `title` is its name in
+--- messages; tables that it loads later get a title that begins with it.
 ---@param target table
 ---@param title string  such as "torch.nn"
----@param absent? string  a module: name -> why there is no such field
+---@param unsupported? string  a module with a table: name -> why there is no such field
 ---@return table target
-function M.strict(target, title, absent)
+function M.strict(target, title, unsupported)
    if is_namespace(target) then M.load(target, {}) end
    local meta = getmetatable(target)
    if type(meta) ~= "table" or meta.__index ~= M.index or meta.title then return target end
-   meta.title, meta.absent = title, absent
+   meta.title, meta.unsupported = title, unsupported
    for name, value in next, target do
       if type(value) == "table" and type(name) == "string" and not name:find "^_" then
          M.strict(value, ("%s.%s"):format(title, name))
@@ -178,7 +178,7 @@ end
 
 -- Feature tests -----------------------------------------------------------------------------------
 
--- Whether a table has a field of its own, from a class that it derives from, or to be loaded.
+-- Tells whether a table has a field: its own, inherited, or not loaded yet.
 local function contains(value, name)
    while type(value) == "table" do
       if rawget(value, name) ~= nil then return true end
@@ -191,11 +191,10 @@ local function contains(value, name)
    return false
 end
 
---- Whether the library has something of that name: torch.has "nn.Linear", torch.has
---- "cuda.is_available", torch.has "float8_e5m2". A field of a package counts where the package is
---- installed: torch.has "text". Reading an unknown name from torch or one of its
---- tables is an error, so this is the way to test for a feature. It loads none of what the name
---- stands for.
+--- Tells whether the library has a name: torch.has "nn.Linear", torch.has "cuda.is_available",
+--- torch.has "float8_e5m2". A field of a package counts if the package is installed: torch.has
+--- "text". Reading an unknown name from torch or one of its tables is an error, so this is the way
+--- to test for a feature. It loads no module.
 ---@param name string  from torch on, parts joined by dots
 ---@return boolean
 function M.has(name)

@@ -1,4 +1,4 @@
--- version.lua - torch.version: the library's version, and those of what it uses.
+-- version.lua - torch.version: the versions of the library and of the libraries that it uses.
 
 local torch = require "tlua"
 
@@ -7,7 +7,7 @@ local fields = {}
 function fields.__version__() return torch.__version__ end
 function fields.debug() return false end
 
--- CUDA's as "12.4"; nil where there is no device that can be used.
+-- Returns CUDA's version, such as "12.4"; nil if there is no usable device.
 function fields.cuda()
    if not torch.cuda.is_available() then return nil end
    local version = torch.cuda._library_version "cuda"
@@ -25,6 +25,6 @@ return setmetatable({}, {
       if field then return field() end
       if type(name) == "string" and name:find "^__%a+$" then return nil end
       torch.raise(("torch.version: no field '%s'%s"):format(tostring(name),
-         require "tlua.utils.near".hint(tostring(name), fields)))
+         require "tlua.utils.suggest".hint(tostring(name), fields)))
    end,
 })

@@ -1,19 +1,19 @@
 -- What programs show people: progress, confusion, near misses.
 local torch = require "tlua"
-local near = torch.utils.near
+local suggest = torch.utils.suggest
 
-describe("torch.utils.near", function()
+describe("torch.utils.suggest", function()
    it("finds the name that was meant", function()
       local names = {"padding", "stride", "padding_mode", "lr", "betas"}
       for typed, meant in pairs {
          paddin = "padding", pading = "padding", Stride = "stride", stirde = "stride",
          bettas = "betas", padding_mod = "padding_mode",
       } do
-         assert.equal(meant, near.find(typed, names))
+         assert.equal(meant, suggest.nearest(typed, names))
       end
-      assert.is_nil(near.find("momentum", names))
-      assert.equal("lr", near.find("lr_", {lr = 1, eps = 2}))
-      assert.equal("", near.hint("xyz", names))
+      assert.is_nil(suggest.nearest("momentum", names))
+      assert.equal("lr", suggest.nearest("lr_", {lr = 1, eps = 2}))
+      assert.equal("", suggest.hint("xyz", names))
    end)
 end)
 

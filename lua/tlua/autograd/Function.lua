@@ -32,7 +32,7 @@
 local torch = require "tlua"
 local casts = require "tlua.amp.casts"
 local class = require("tlua.class").class
-local pushing = require "tlua.autograd.pushing"
+local pushforward = require "tlua.autograd.pushforward"
 
 ---@class autograd.Function
 ---@field cast_inputs string?  "float32", "bfloat16" or "float16"
@@ -164,7 +164,7 @@ end
 -- The function that the node calls: (saved tensors, gradients...) -> gradients...
 local function backward_of(cls, ctx)
    return function(saved, ...)
-      if pushing.on and cls.jvp then
+      if pushforward.on and cls.jvp then
          saved.n = ctx.saved.n
          return pushed(cls, ctx, saved, ...)
       end

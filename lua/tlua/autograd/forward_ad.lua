@@ -13,7 +13,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local scopes = require "tlua.scope"
-local pushing = require "tlua.autograd.pushing"
+local pushforward = require "tlua.autograd.pushforward"
 local recording = require "tlua.autograd.recording"
 
 local M = {}
@@ -65,7 +65,7 @@ end
 
 -- Derivatives of what `tensor` was made of, each linear in `seed`, and the tangents to them.
 local function pulled(tensor, seed)
-   local _ <close> = pushing()
+   local _ <close> = pushforward()
    local grads = table.pack(torch.autograd.grad({tensor}, level.duals, {
       grad_outputs = {seed}, create_graph = true, allow_unused = true,
    }))

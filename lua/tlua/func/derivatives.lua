@@ -9,7 +9,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local batched = require "tlua.func.batched"
-local pushing = require "tlua.autograd.pushing"
+local pushforward = require "tlua.autograd.pushforward"
 local recording = require "tlua.autograd.recording"
 local tree = require "tlua.func.tree"
 
@@ -24,9 +24,9 @@ local function any_recorded(leaves)
    return false
 end
 
--- A tensor with the values of `leaf` that records what is done with it. Inside of vmap each example
--- has its own, since each has derivatives of its own.
-local function stand_in(title, leaf)
+-- Returns a leaf tensor with the values of `leaf`, which records the operators applied to it.
+-- Within vmap each example gets a leaf, since each has derivatives of its own.
+local function recording_leaf(title, leaf)
    if not leaf:is_floating_point() then
       args.refuse(title, "argument", "floating-point tensors", leaf)
    end
@@ -52,7 +52,7 @@ local function prepare(title, given, positions)
       end
       local own, first = {}, #inputs
       for i, leaf in ipairs(leaves) do
-         own[i] = stand_in(title, leaf)
+         own[i] = recording_leaf(title, leaf)
          inputs[#inputs + 1] = own[i]
       end
       packed[position] = rebuild(own)
@@ -283,7 +283,7 @@ local function linear(title, fn, given, positions, has_aux)
    end
    local grads
    do
-      local _ <close> = pushing()
+      local _ <close> = pushforward()
       grads = pull(outputs, dummies, inputs, true, level)
    end
    -- grads are linear in the dummies: what tangents pull from them is J v

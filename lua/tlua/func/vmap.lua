@@ -47,8 +47,8 @@ local function plan(value, dims, path, found)
    end, path, dims)
 end
 
--- An argument for all examples at once.
-local function stand_in(value, dims, level)
+-- Replaces the tensors of an argument by batched ones, which hold all examples at once.
+local function add_batch_dim(value, dims, level)
    return tree.map(value, function(leaf, _, dim)
       return is_mapped(leaf, dim) and batched.wrap(leaf:movedim(dim, 1), level) or leaf
    end, nil, dims)
@@ -173,7 +173,7 @@ local function at_once(a, given, found)
       ok, results = torch._batched_call(function()
          batched.enter(found.size, found.tensors)
          local packed = {}
-         for k = 1, given.n do packed[k] = stand_in(given[k], in_dim(a, k), level) end
+         for k = 1, given.n do packed[k] = add_batch_dim(given[k], in_dim(a, k), level) end
          local own = table.pack(a.fn(table.unpack(packed, 1, given.n)))
          local all = {n = own.n}
          for k = 1, own.n do

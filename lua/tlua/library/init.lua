@@ -15,7 +15,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local CustomOp = require "tlua.library.CustomOp"
-local near = require "tlua.utils.near"
+local suggest = require "tlua.utils.suggest"
 
 local M = {}
 
@@ -36,7 +36,7 @@ local function new_namespace(space)
       __index = function(_, name)
          if own[name] then return own[name] end
          torch.raise(("torch.ops.%s has no operator %s%s"):format(space, tostring(name),
-            near.hint(tostring(name), names_of(own))))
+            suggest.hint(tostring(name), names_of(own))))
       end,
       __newindex = function(_, name)
          torch.raise(("torch.ops.%s.%s: cannot be set; use torch.library.custom_op"):format(space,
@@ -55,7 +55,7 @@ M.ops = setmetatable({}, {
    __index = function(_, space)
       if views[space] then return views[space] end
       torch.raise(("torch.ops has no namespace %s%s"):format(tostring(space),
-         near.hint(tostring(space), names_of(views))))
+         suggest.hint(tostring(space), names_of(views))))
    end,
    __newindex = function(_, name)
       torch.raise(("torch.ops.%s: cannot be set; use torch.library.custom_op"):format(
@@ -82,7 +82,7 @@ local function find(who, op)
    for other, operators in pairs(namespaces) do
       for own in pairs(operators) do known[#known + 1] = other .. "::" .. own end
    end
-   torch.raise(("%s: no operator %s%s"):format(who, op, near.hint(op, known)))
+   torch.raise(("%s: no operator %s%s"):format(who, op, suggest.hint(op, known)))
 end
 
 local take = args.signature [[library.custom_op(name: string, fn: callable?, mutates_args: any?,

@@ -3,7 +3,6 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local near = require "tlua.utils.near"
 local package_of = require "tlua.multiprocessing.package_of"
 
 local M = {_run = package_of.run} -- of the processes, as only the library's files have its modules
@@ -94,12 +93,11 @@ local take = args.signature [[multiprocessing.spawn(fn: callable, args: table?, 
 local options <const> = {args = true, nprocs = true, join = true, daemon = true,
    start_method = true}
 
--- A table of misspelled options would pass for arguments.
+-- Refuses a table of misspelt options, which would be taken for the arguments.
 local function check_arguments(arguments)
    for key in pairs(arguments) do
       if type(key) == "string" and key ~= "n" then
-         torch.raise(("spawn: args: expected a list, got an option %s%s"):format(key,
-            near.hint(key, options)))
+         args.unknown_option("multiprocessing.spawn", key, options)
       end
    end
 end

@@ -4,7 +4,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local near = require "tlua.utils.near"
+local suggest = require "tlua.utils.suggest"
 local types = require "tlua.port.types"
 
 local M = {}
@@ -34,7 +34,7 @@ function M.find(path)
          local names = {}
          for name in pairs(owner) do names[name] = true end
          for name in pairs(lazy_names(owner)) do names[name] = true end
-         local nearest = near.find(part, names)
+         local nearest = suggest.nearest(part, names)
          return nil, nearest and so_far .. "." .. nearest
       end
       so_far = so_far .. "." .. part

@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local near = require "tlua.utils.near"
+local suggest = require "tlua.utils.suggest"
 local text = require "tlua.profiler.text"
 
 local M = {}
@@ -297,7 +297,7 @@ function Averages:table(...)
    local by = sortable[a.sort_by]
    if not by then
       torch.raise(("table: sort_by: unknown field %s%s"):format(a.sort_by,
-         near.hint(a.sort_by, sortable)))
+         suggest.hint(a.sort_by, sortable)))
    end
    local sorted = table.move(self.rows, 1, #self.rows, 1, {})
    table.sort(sorted, function(x, y)

@@ -1,7 +1,7 @@
 -- The words that a word may become: globals and keywords, fields of tables,
 -- methods and properties of tensors. Looks, and does not touch: no function of
 -- the user's is called on the way.
-local near = require "tlua.utils.near"
+local suggest = require "tlua.utils.suggest"
 
 local M = {}
 
@@ -152,7 +152,7 @@ function M.meant(path, name, env)
    each_key(value, function(key)
       if type(key) == "string" and is_callable(index(value, key)) then names[key] = true end
    end)
-   return near.find(name, names)
+   return suggest.nearest(name, names)
 end
 
 return M

@@ -1,7 +1,7 @@
 -- What `help` prints: the manual's text, or what to try where there is none.
 local args = require "tlua.args"
 local manual = require "tlua.repl.manual"
-local near = require "tlua.utils.near"
+local suggest = require "tlua.utils.suggest"
 
 local M = {}
 
@@ -52,7 +52,7 @@ local function similar(subject)
    if #names == 0 then
       local all = {}
       names_with(function(name) all[name] = true end)
-      local nearest = near.find(word, all)
+      local nearest = suggest.nearest(word, all)
       names = names_with(function(name) return name == nearest end)
    end
    table.sort(names, function(a, b)

@@ -9,7 +9,7 @@ return lazy.load({}, {
    plot = "tlua.plot",
    metrics = "tlua.utils.metrics",
    json = "tlua.utils.json",
-   near = "tlua.utils.near",
+   suggest = "tlua.utils.suggest",
    deterministic = "tlua.utils.deterministic",
    data = "tlua.data",
    checkpoint = "tlua.utils.checkpoint",

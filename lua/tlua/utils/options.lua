@@ -11,7 +11,7 @@
 -- `--name=value` both do; `--` ends the options; --help is there by itself.
 
 local class = require "tlua.class"
-local near = require "tlua.utils.near"
+local suggest = require "tlua.utils.suggest"
 
 ---@class utils.Options
 ---@overload fun(name: string, description?: string): utils.Options
@@ -167,7 +167,7 @@ local function read(self, list)
          open = false
       elseif open and text:find "^%-." and not tonumber(text) then
          local entry = self.by_name[name]
-         if not entry then fail("unknown option %s%s", name, near.hint(name, self.by_name)) end
+         if not entry then fail("unknown option %s%s", name, suggest.hint(name, self.by_name)) end
          if entry.kind == "flag" then
             if value then fail("%s takes no value", name) end
             result[entry.field] = true

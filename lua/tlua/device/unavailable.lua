@@ -1,5 +1,5 @@
--- others.lua - what PyTorch has for devices that tlua has not got: torch.mps and torch.xpu say that
--- there is none, so that a program that looks for the best device goes on.
+-- unavailable.lua - torch.mps and torch.xpu: the modules of devices that tlua does not support.
+-- They report that there is no such device, so a program that looks for the best device goes on.
 
 local M = {}
 
@@ -7,7 +7,7 @@ local function no() return false end
 local function none() return 0 end
 local function nothing() end
 
-local function absent()
+local function unavailable()
    return {
       is_available = no, is_built = no, is_initialized = no, device_count = none,
       empty_cache = nothing, manual_seed = nothing, manual_seed_all = nothing,
@@ -15,8 +15,8 @@ local function absent()
 end
 
 --- Apple's GPUs: is_available() is false.
-M.mps = absent()
+M.mps = unavailable()
 --- Intel's GPUs: is_available() is false.
-M.xpu = absent()
+M.xpu = unavailable()
 
 return M

@@ -1,4 +1,4 @@
--- absent.lua - PyTorch's names that are not in torch, and why: what reading one says.
+-- unsupported.lua - PyTorch's names that torch has not got, and the reasons that errors give.
 
 local M = {}
 

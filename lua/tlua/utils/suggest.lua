@@ -1,4 +1,4 @@
--- near.lua - "did you mean": the name that someone who mistyped one had in mind.
+-- suggest.lua - suggestions for mistyped names: "did you mean".
 
 local M = {}
 
@@ -20,7 +20,7 @@ local function distance(a, b)
    return last[#b]
 end
 
--- The same, less where one word is the beginning of the other.
+-- The distance of two words, at most 1.5 where one word is the beginning of the other.
 local function cost_of(word, other)
    local cost = distance(word, other)
    local shorter = math.min(#word, #other)
@@ -28,17 +28,19 @@ local function cost_of(word, other)
    return begins and math.min(cost, 1.5) or cost
 end
 
---- The one of `names` that is nearest to `name`, nil when none is near: at most a third of the
---- letters differ, or one is the beginning of the other.
+local function check(title, name, names)
+   local refuse = require "tlua.args".refuse
+   if type(name) ~= "string" then refuse(title, "name", "a string", name) end
+   if type(names) ~= "table" then refuse(title, "names", "a table", names) end
+end
+
+--- Returns the name that is nearest to a mistyped one: at most a third of their letters differ, or
+--- one of them is the beginning of the other. Nil if there is no such name.
 ---@param name string
 ---@param names string[]|table<string, any>  a list, or a table with names as keys
 ---@return string?
-function M.find(name, names)
-   if type(name) ~= "string" or type(names) ~= "table" then
-      local wrong = type(name) == "string"
-      require "tlua.args".refuse("near", wrong and "names" or "name",
-         wrong and "a table" or "a string", wrong and names or name)
-   end
+function M.nearest(name, names)
+   check("suggest.nearest", name, names)
    local word = name:lower()
    local best, best_cost = nil, math.max(1, #word // 3) + 1
    for key, value in pairs(names) do
@@ -51,12 +53,13 @@ function M.find(name, names)
    return best
 end
 
---- `; did you mean X?`, or the empty string when no name is near.
+--- Returns `; did you mean X?`, or the empty string if no name is near.
 ---@param name string
 ---@param names string[]|table<string, any>
 ---@return string
 function M.hint(name, names)
-   local found = M.find(name, names)
+   check("suggest.hint", name, names)
+   local found = M.nearest(name, names)
    return found and ("; did you mean %s?"):format(found) or ""
 end
 

@@ -1,4 +1,4 @@
--- absent.lua - names of PyTorch's torch.distributed that are not here, and what is there instead.
+-- unsupported.lua - names of PyTorch's torch.distributed that are missing here, with replacements.
 
 return {
    run = "it is a command here: `tlua run -n 4 script.lua`, which takes torchrun's options",
