@@ -7,10 +7,10 @@
 --
 -- A class is a table of methods and at the same time the metatable of its instances. Methods are
 -- looked up when they are called, so a method that is defined or replaced later, in the class or in
--- one it derives from, holds for objects that exist already. Metamethods are found by Lua in the
--- metatable alone; a class therefore takes over its parent's (all but __gc) when it is made, and
--- those that the parent gains later. How instances are made and fields of a class are set, which is
--- the business of the class's own metatable, a class takes over when it is made.
+-- its ancestors, also applies to objects that exist already. Lua looks for metamethods in the
+-- metatable alone. Therefore a class copies its parent's metamethods (all but __gc) when it is
+-- made, and the parent passes on those that it gains later. A class's own metatable, which makes
+-- instances and sets fields of the class, is copied from its parent's when the class is made.
 
 local torch = require "tlua"
 
@@ -28,7 +28,7 @@ local function construct(cls, ...)
    return object
 end
 
--- A field set for the first time: subclasses without a metamethod of their own inherit it.
+-- Sets a new field of a class. Subclasses inherit a metamethod unless they have their own.
 local function define(cls, name, value)
    rawset(cls, name, value)
    if not metamethods[name] then return end
@@ -60,7 +60,7 @@ function M.class(name, parent)
    local cls = {__name = name}
    local info = {
       ancestors = {[cls] = true}, parent = parent,
-      children = setmetatable({}, {__mode = "k"}), -- which go when nobody else has them
+      children = setmetatable({}, {__mode = "k"}), -- weak: an unused subclass is collected
       __index = parent, __call = parent and parent_info.__call or construct,
       __newindex = parent and parent_info.__newindex or define, __tostring = describe,
    }
@@ -79,8 +79,8 @@ local function is_device(value)
    return type(value) == "userdata" and torch._to_device(value) ~= nil
 end
 
--- isinstance for values that are not made by `class`: torch.Tensor and its like, whose metatables
--- have `holds`, constructors of values that are no tables, and lists of classes.
+-- isinstance for classes that `class` has not made: torch.Tensor and others whose metatables have
+-- the function `holds`, constructors of userdata, and lists of classes.
 local function is_of(object, cls)
    local meta = getmetatable(cls)
    if type(meta) == "table" and meta.holds then return meta.holds(object) end
@@ -98,8 +98,8 @@ local function is_of(object, cls)
       cls)
 end
 
---- Whether an object is an instance of a class or of one derived from it. Of a list of classes one
---- is enough. torch.Tensor, torch.FloatTensor, nn.Parameter and torch.device are known, too.
+--- Tells whether an object is an instance of a class or of a subclass, or of any class in a list.
+--- torch.Tensor, torch.FloatTensor, nn.Parameter and torch.device are accepted, too.
 ---@param object any
 ---@param cls table|function
 ---@return boolean
@@ -113,7 +113,7 @@ function M.isinstance(object, cls)
    return is_of(object, cls)
 end
 
---- Whether something is a class, and with `parent` that class or one derived from it.
+--- Tells whether a value is a class and, if `parent` is given, equal to or derived from it.
 ---@param cls any
 ---@param parent? table
 ---@return boolean
@@ -123,8 +123,8 @@ function M.issubclass(cls, parent)
    return ancestors ~= nil and (parent == nil or ancestors[parent] == true)
 end
 
---- The class's name for an instance, "Tensor" for a tensor, "torch.device" for a device, else what
---- Lua's `type` says.
+--- Returns the class's name for an instance, "Tensor" for a tensor, "torch.device" for a device,
+--- and the result of Lua's `type` for other values.
 ---@param object any
 ---@return string
 function M.type(object)

@@ -1,7 +1,6 @@
 -- compiler.lua - torch.compile and torch.compiler. There is no compiler yet: a module or function
--- comes back as it is and runs operator by operator, with the same results. Calls of
--- torch.cuda.capture_step and torch.cuda.make_graphed_callables are what makes steps of a GPU
--- cheaper today.
+-- is returned unchanged and runs operator by operator, with the same results. Today
+-- torch.cuda.capture_step and torch.cuda.make_graphed_callables make steps on a GPU cheaper.
 
 local args = require "tlua.args"
 
@@ -26,9 +25,9 @@ end
 
 local function as_it_is(fn) return fn end
 
---- The model or function itself: nothing is compiled yet. Options are checked, so that a program
---- written for PyTorch runs and a wrong name is found. With options alone the result is a function
---- that gives back what it gets, as PyTorch's decorator.
+--- Returns the model or function unchanged, since nothing is compiled yet. Options are checked, so
+--- programs written for PyTorch run, and wrong names are found. With options alone the result is a
+--- function that returns its argument, like PyTorch's decorator.
 ---@generic T
 ---@param model? T  a module or a function
 ---@param options? table  fullgraph, dynamic, backend, mode, options, disable: as PyTorch's
@@ -41,8 +40,7 @@ function M.compile(...)
    return a.model == nil and as_it_is or a.model
 end
 
---- The function itself, which nothing would compile. Without one: a function that gives back what
---- it gets.
+--- Returns the function unchanged. Without a function, returns a decorator that does so.
 ---@generic T
 ---@param fn? T
 ---@param options? {recursive: boolean, reason: string}
@@ -65,22 +63,22 @@ for _, name in ipairs {"allow_in_graph", "assume_constant_result", "nested_compi
    end
 end
 
---- Whether this code is being compiled: false.
+--- Tells whether this code is being compiled: always false.
 ---@return boolean
 function M.is_compiling() return false end
 M.is_dynamo_compiling = M.is_compiling
 
---- Whether this code is being exported: false.
+--- Tells whether this code is being exported: always false.
 ---@return boolean
 function M.is_exporting() return false end
 
---- Forgets what was compiled, which is nothing.
+--- Does nothing: there is no compiled code to forget.
 function M.reset() end
 
---- Tells that an iteration begins; nothing depends on it.
+--- Does nothing. In PyTorch it marks the beginning of an iteration.
 function M.cudagraph_mark_step_begin() end
 
---- The names of compilers that `backend` can name: none.
+--- Returns the list of names that `backend` accepts, which is empty.
 ---@return string[]
 function M.list_backends() return {} end
 

@@ -1,20 +1,21 @@
 -- jit.lua - torch.jit: there is no TorchScript. Model code asks whether it is being scripted and
--- marks functions for the compiler; that works. What would compile, save or load says what to use.
+-- marks functions for the compiler; that works. Functions that compile, save or load raise an
+-- error with a replacement.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
---- Whether this code is compiled by TorchScript: false.
+--- Tells whether this code is compiled by TorchScript: always false.
 ---@return boolean
 function M.is_scripting() return false end
 
---- Whether this code is being traced: false.
+--- Tells whether this code is being traced: always false.
 ---@return boolean
 function M.is_tracing() return false end
 
--- Marks: the function itself.
+-- Functions that mark another function return it unchanged.
 for _, name in ipairs {"ignore", "unused", "export", "script_if_tracing"} do
    M[name] = function(fn)
       if not args.is_callable(fn) then args.refuse("jit." .. name, "fn", "a function", fn) end

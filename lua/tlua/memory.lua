@@ -1,4 +1,4 @@
--- memory.lua - what memory is used for, on the CPU and, by the functions of torch.cuda and
+-- memory.lua - statistics of memory in use, on the CPU and, by the functions of torch.cuda and
 -- torch.sim, on devices.
 
 local torch = require "tlua"
@@ -7,7 +7,7 @@ local text = require "tlua.profiler.text"
 
 local M = {}
 
--- The module of a device's kind; nil for the CPU.
+-- Returns the module for a device's kind, such as torch.cuda; nil for the CPU.
 local function module_of(name, device)
    if device == nil then return nil end
    local known = torch._to_device(device)
@@ -57,7 +57,7 @@ function M.memory_snapshot(device)
    return groups
 end
 
---- The groups of a snapshot as a table for people.
+--- Formats the groups of a snapshot as a table.
 ---@param groups table[]
 ---@param most integer  rows
 ---@return string

@@ -10,7 +10,7 @@ for _, name in ipairs {"manual_seed", "seed", "initial_seed", "get_rng_state", "
    M[name] = torch[name]
 end
 
---- Where the random numbers stand, of the CPU and of those kinds of devices that are in use.
+--- Returns the states of the default generators, of the CPU and of all kinds of devices in use.
 ---@return table states  for set_states
 function M.get_states()
    local states = {cpu = torch.get_rng_state()}
@@ -20,7 +20,7 @@ function M.get_states()
    return states
 end
 
---- Goes back to where the random numbers stood.
+--- Restores the states of the default generators.
 ---@param states table  from get_states
 function M.set_states(states)
    if type(states) ~= "table" or not states.cpu then
@@ -35,9 +35,9 @@ end
 local take = args.signature [[random.fork_rng(enabled: boolean = true, devices: any?,
    device_type: any?)]]
 
---- Random numbers that are drawn while fn runs with the arguments behind it, or, without fn, until
---- the scope that is returned is closed, leave those that are drawn afterwards as they would have
---- been. It holds for the CPU and all devices in use; `devices` and `device_type` are accepted.
+--- Restores the default generators after fn has run with the arguments behind it or, without fn,
+--- when the scope that is returned ends. So random numbers drawn in between do not change later
+--- ones. It covers the CPU and all devices in use; `devices` and `device_type` are accepted.
 ---@param options? {enabled: boolean}|fun(...): any  can come before fn
 ---@param fn? fun(...): any
 ---@param ... any

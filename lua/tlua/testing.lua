@@ -27,7 +27,7 @@ local function fail(o, path, text, ...)
    torch.raise("assert_close: " .. (type(o.msg) == "string" and o.msg or message))
 end
 
--- The position of element k, from 1, of a tensor of that shape: "(2, 1)".
+-- Formats the position of element k, counted from 1, in a tensor of a given shape: "(2, 1)".
 local function position_text(shape, k)
    local position = {}
    k = k - 1
@@ -38,14 +38,14 @@ local function position_text(shape, k)
    return "(" .. table.concat(position, ", ") .. ")"
 end
 
--- What is compared without tolerance has to be equal.
+-- Integers and booleans are compared without tolerance.
 local function demand(o) return o.rtol == 0 and o.atol == 0 and "equal" or "close" end
 
 local function allowed(o, tolerance)
    return demand(o) == "equal" and "" or (" (up to %g allowed)"):format(tolerance)
 end
 
--- What differs of two tensors of one shape and dtype, on the CPU.
+-- Describes the differences of two tensors of the same shape and dtype, on the CPU.
 local function describe_mismatch(actual, expected, close, o)
    local a, e = actual:to("float64"):flatten(), expected:to("float64"):flatten()
    local off = (a - e):abs()
@@ -153,7 +153,7 @@ local take_close = args.signature [[assert_close(actual: any, expected: any,
 ---@param options? {rtol: number, atol: number, equal_nan: boolean, check_device: boolean,
 --- check_dtype: boolean, check_stride: boolean, msg: string|fun(message: string): string}
 function M.assert_close(actual, expected, ...)
-   -- Tables are compared, so they are no options of their own.
+   -- The first two tables are compared, so they are not taken for options.
    local o = take_close(0, 0, ...)
    if (o.rtol == nil) ~= (o.atol == nil) then
       torch.raise "assert_close: rtol and atol: expected both or none"
@@ -169,7 +169,7 @@ local take_make = args.signature [[make_tensor(shape: integers, dtype: string, d
    low: number?, high: number?, requires_grad: boolean = false, noncontiguous: boolean = false,
    exclude_zero: boolean = false)]]
 
--- (shape) or (2, 3), and options; as one list of arguments.
+-- Reads (shape, options) or (2, 3, options), and returns one list of arguments.
 local function with_shape(...)
    local first = ...
    if math.type(first) ~= "integer" then return ... end
@@ -178,7 +178,7 @@ local function with_shape(...)
    return sizes, table.unpack(given)
 end
 
--- Raises unless low < high, within what the dtype holds.
+-- Raises unless low < high and both lie within the dtype's range.
 local function limits(a, floating)
    local usual = floating and {-9, 9} or integers[a.dtype] or {-9, 10}
    local low, high = a.low or usual[1], a.high or usual[2]
@@ -190,9 +190,9 @@ local function limits(a, floating)
    return math.max(low, info.min), math.min(high, floating and info.max or info.max + 1.0)
 end
 
---- A tensor of random elements from low to high, which is excluded: by default from -9 to 9 for
---- floating dtypes, to 10 for signed integers, from 0 to 10 for uint8, 0 and 1 for bool. PyTorch's
---- arguments; noncontiguous gives one whose elements lie apart, exclude_zero one without 0.
+--- Makes a tensor of random elements from low to high, excluding high: by default from -9 to 9 for
+--- floating dtypes, to 10 for signed integers, from 0 to 10 for uint8, 0 and 1 for bool. The
+--- arguments are PyTorch's: noncontiguous makes a tensor with strides, exclude_zero one without 0.
 ---@param ... integer|integer[]|table  sizes, and the options dtype, device, low, high,
 --- requires_grad, noncontiguous, exclude_zero; the first two must be given
 ---@return Tensor

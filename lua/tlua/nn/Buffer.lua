@@ -1,4 +1,4 @@
--- Buffer.lua - tensors that are buffers of the module that they are assigned to.
+-- Buffer.lua - nn.Buffer: marks a tensor, which becomes a buffer of the module it is assigned to.
 
 local args = require "tlua.args"
 local order = require "tlua.nn.order"
@@ -10,8 +10,8 @@ local signature = args.signature "nn.Buffer(data: tensor, persistent: boolean = 
 -- Tensor -> "persistent" or "transient".
 local kinds = setmetatable({}, {__mode = "k"})
 
---- A tensor with the data of another one, which it shares. Assigned to a field of a module it is
---- moved, cast and, if persistent, saved with it: `self.mean = nn.Buffer(torch.zeros(3))`.
+--- Returns a buffer that shares a tensor's data. When it is assigned to a field of a module, the
+--- module moves, casts and, if it is persistent, saves it: `self.mean = nn.Buffer(torch.zeros(3))`.
 ---@param data Tensor
 ---@param persistent? boolean  true by default
 ---@return Tensor
@@ -22,14 +22,14 @@ function M.Buffer(...)
    return order.made(buffer)
 end
 
---- "persistent" or "transient" of a buffer, nil of anything else.
+--- Returns "persistent" or "transient" for a buffer, nil for any other value.
 ---@param value any
 ---@return string?
 function M.kind(value)
    return kinds[value]
 end
 
---- Marks a copy as what its original is.
+--- Marks a copy as a buffer of the same kind as its original.
 ---@param copy Tensor
 ---@param original Tensor
 function M.mark(copy, original)

@@ -1,12 +1,12 @@
--- Parameter.lua - how a tensor becomes a parameter: it is marked, so that modules and optimizers
--- know it, and collects gradients.
+-- Parameter.lua - nn.Parameter: marks a tensor as a parameter, which modules and optimizers know
+-- and which collects gradients.
 
 local args = require "tlua.args"
 local order = require "tlua.nn.order"
 
 local signature = args.signature [[nn.Parameter(data: tensor, requires_grad: boolean = true)]]
 
---- A parameter with the data of a tensor, which it shares.
+--- Returns a parameter that shares a tensor's data.
 ---@param data Tensor
 ---@param requires_grad? boolean  true by default
 ---@return Tensor

@@ -1,5 +1,5 @@
--- Uninitialized.lua - parameters and buffers whose shape is not known yet: empty tensors, which get
--- their memory later and stay the same objects, so that optimizers and modules may keep them.
+-- Uninitialized.lua - parameters and buffers whose shapes are not known yet. They are empty tensors
+-- that get their memory later and stay the same objects, so optimizers and modules may keep them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local waiting = setmetatable({}, {__mode = "k"})
 local take_parameter = args.signature [[nn.UninitializedParameter(requires_grad: boolean = true,
    device: device?, dtype: string?)]]
 
---- A parameter without a shape.
+--- Returns a parameter without a shape.
 ---@param options? {requires_grad: boolean, device: string|torch.device, dtype: string}
 ---@return Tensor
 function M.UninitializedParameter(...)
@@ -27,7 +27,7 @@ end
 local take_buffer = args.signature [[nn.UninitializedBuffer(persistent: boolean = true,
    device: device?, dtype: string?)]]
 
---- A buffer without a shape.
+--- Returns a buffer without a shape.
 ---@param options? {persistent: boolean, device: string|torch.device, dtype: string}
 ---@return Tensor
 function M.UninitializedBuffer(...)
@@ -37,22 +37,22 @@ function M.UninitializedBuffer(...)
    return buffer
 end
 
---- Whether a tensor still waits for its shape.
+--- Tells whether a tensor still waits for its shape.
 ---@param tensor any
 ---@return boolean
 function M.is_lazy(tensor)
    return waiting[tensor] == true
 end
 
---- Lets a tensor wait as another one does.
+--- Marks a copy as a tensor without a shape, if its original is one.
 ---@param copy Tensor
 ---@param original Tensor
 function M.mark(copy, original)
    waiting[copy] = waiting[original]
 end
 
---- Gives a tensor its shape; the elements are whatever was in memory.
----@param tensor Tensor  one that waits
+--- Gives a tensor its shape. The elements are not initialised.
+---@param tensor Tensor  a parameter or buffer without a shape
 ---@param shape integer[]
 ---@return Tensor tensor
 function M.materialize(tensor, shape)

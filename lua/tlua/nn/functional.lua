@@ -1,6 +1,6 @@
--- functional.lua - torch.nn.functional: what layers compute, as functions. Most are operators,
--- which the C half hands over by this name; here are added those of `torch` that are found in both
--- places.
+-- functional.lua - torch.nn.functional: the computations of layers as functions. Most are
+-- operators, which the C half registers in this table. This file adds functions that torch has
+-- under the same name, and functions that are written in Lua.
 
 local torch = require "tlua"
 local lazy = require "tlua.lazy"
@@ -15,7 +15,7 @@ for name in ([[sigmoid tanh relu softmax log_softmax one_hot dropout embedding l
    if rawget(F, name) == nil then F[name] = torch[name] end
 end
 
--- Those that are written in Lua, by the file that has them.
+-- Functions that are written in Lua: file in modules/ -> their names.
 return lazy.load(F, lazy.modules("tlua.nn.modules", {
    FractionalMaxPool = [[fractional_max_pool2d fractional_max_pool3d
       fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices]],

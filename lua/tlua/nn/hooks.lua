@@ -1,5 +1,5 @@
--- hooks.lua - functions that watch or change what a module is given, gives, and gets back. A
--- module without hooks pays nothing for them: `_hooks` is then false.
+-- hooks.lua - hooks: functions that watch or change a module's arguments, results and gradients. A
+-- module without hooks pays nothing for them: its `_hooks` is false.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,8 +16,8 @@ local take_options = args.signature [[register_hook(prepend: boolean = false,
 ---@param module nn.Module
 ---@param kind "pre"|"post"|"backward_pre"|"backward"
 ---@param hook function
----@param options? {prepend: boolean, always_call: boolean}  prepend: before those there are;
---- always_call: of kind "post", also where forward raises
+---@param options? {prepend: boolean, always_call: boolean}  prepend: before the earlier
+--- hooks; always_call: for kind "post": also if forward raises
 ---@return {remove: fun(self: table)} handle
 function M.add(module, kind, hook, options)
    if not args.is_callable(hook) then args.refuse("register hook", "hook", "a function", hook) end
@@ -44,10 +44,10 @@ function M.add(module, kind, hook, options)
    }
 end
 
---- Takes a hook away, whichever handle it has.
+--- Removes a hook that was added by any handle.
 ---@param module nn.Module
 ---@param hook function
----@return boolean  whether it was there
+---@return boolean  whether the module had the hook
 function M.remove(module, hook)
    local hooks = rawget(module, "_hooks") or {}
    for i, entry in ipairs(hooks) do
@@ -60,8 +60,8 @@ function M.remove(module, hook)
    return false
 end
 
--- The functions of one kind, as a list of its own: a hook may remove itself. `always`: those alone
--- that are called where forward raises.
+-- Returns a copy of the list of hooks of one kind, since a hook may remove itself. `always`: only
+-- the hooks that are also called if forward raises.
 local function of_kind(module, kind, always)
    local list = {}
    for _, entry in ipairs(module._hooks or {}) do
@@ -70,8 +70,8 @@ local function of_kind(module, kind, always)
    return list
 end
 
--- Gives on its arguments as they are. Going back, calls arrived(gradients...), which returns the
--- gradients to go on with.
+-- An identity that intercepts gradients: forward returns its arguments, backward returns the
+-- results of arrived(gradients...).
 local Gate = class.class("nn.BackwardHookFunction", Function)
 
 function Gate.forward(ctx, arrived, ...)
@@ -91,8 +91,8 @@ local function takes_gradient(values)
    return false
 end
 
--- Leads the inputs of one call through a gate; returns them and a function that does the same for
--- the results.
+-- Passes the inputs of one call through a Gate. Returns them, and a function that passes the
+-- results of the call through another Gate.
 local function watch_backward(module, before, hooks, inputs)
    local grad_outputs
    local function run(grad_inputs)
@@ -134,7 +134,7 @@ local function watch_backward(module, before, hooks, inputs)
    end
 end
 
--- Calls the hooks when a block ends by an error, which goes on as it was.
+-- Returns a scope that calls the hooks if an error ends it. The error is passed on unchanged.
 local function after_failure(module, hooks, inputs)
    return scopes.new(function(fault)
       if fault == nil then return end
@@ -168,8 +168,8 @@ local function call(module, ...)
    return table.unpack(results, 1, results.n)
 end
 
---- Calls a module that has hooks, or any module while `M.around` is set: that, the profiler's, then
---- makes the call: around(call, module, ...).
+--- Calls a module that has hooks. While the profiler has set `M.around`, all modules are called by
+--- this function, which lets the profiler make the call: around(call, module, ...).
 ---@param module nn.Module
 ---@param ... any
 ---@return any ...

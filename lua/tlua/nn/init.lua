@@ -3,7 +3,7 @@
 
 local lazy = require "tlua.lazy"
 
--- File in modules/ -> its classes. A file either is a class, or returns a table of several.
+-- File in modules/ -> its classes. A file returns either one class, or a table of several.
 local files = lazy.modules("tlua.nn.modules", {
    Module = "Module",
    Sequential = "Sequential",
@@ -65,7 +65,7 @@ local files = lazy.modules("tlua.nn.modules", {
       TransformerDecoderLayer]],
 })
 
--- Torch7's, a file for each family.
+-- Torch7's layers, with a file for each family.
 for field, file in pairs(lazy.modules("tlua.torch7", {
    containers = "Container Concat ConcatTable ParallelTable MapTable",
    tables = [[JoinTable SplitTable SelectTable NarrowTable FlattenTable CAddTable CSubTable
@@ -82,7 +82,7 @@ files.Buffer = "tlua.nn.Buffer"
 files.UninitializedParameter = "tlua.nn.Uninitialized"
 files.UninitializedBuffer = "tlua.nn.Uninitialized"
 
--- Parts of torch.nn that are no classes.
+-- Parts of torch.nn that have folders or files of their own.
 files.DataParallel = "tlua.nn.parallel.DataParallel"
 files.functional = "tlua.nn.functional"
 files.init = "tlua.nn.initializers"

@@ -1,20 +1,20 @@
--- initializers.lua - torch.nn.init: fills parameters with first values. All work in place, record
--- no gradient and return their tensor. The rules are PyTorch's.
+-- initializers.lua - torch.nn.init: functions that fill parameters with first values. All of them
+-- work in place, record no gradient and return their tensor. The rules are PyTorch's.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
--- Runs fn(tensor, arguments) unrecorded and returns the tensor.
+-- Runs fn(tensor, arguments) without recording gradients, and returns the tensor.
 local function fill(arguments, fn)
    local _ <close> = torch.no_grad()
    fn(arguments.tensor, arguments)
    return arguments.tensor
 end
 
---- Inputs and outputs of each unit of a weight: (out, in, ...) with the sizes of what follows as
---- the field that each connection stands for.
+--- Returns the numbers of inputs and outputs of a unit, for a weight (out, in, *kernel). Each
+--- counts once for every element of the kernel.
 ---@param tensor Tensor
 ---@return integer fan_in
 ---@return integer fan_out
@@ -35,7 +35,7 @@ local fixed_gains = {
 local take_gain = args.signature
    "nn.init.calculate_gain(nonlinearity: string, param: number?)"
 
---- The factor by which a nonlinearity asks weights to be larger.
+--- Returns the factor by which the weights before a nonlinearity are scaled.
 ---@param nonlinearity string
 ---@param param? number  leaky_relu's slope, 0.01 by default
 ---@return number
@@ -55,7 +55,7 @@ end
 local take_uniform = args.signature
    "nn.init.uniform_(tensor: tensor, a: number = 0, b: number = 1)"
 
---- Uniform values from a to b.
+--- Fills a tensor with uniform values from a to b.
 ---@param tensor Tensor
 ---@param options? {a: number, b: number}
 ---@return Tensor tensor
@@ -66,7 +66,7 @@ end
 local take_normal = args.signature
    "nn.init.normal_(tensor: tensor, mean: number = 0, std: number = 1)"
 
---- Normally distributed values.
+--- Fills a tensor with normally distributed values.
 ---@param tensor Tensor
 ---@param options? {mean: number, std: number}
 ---@return Tensor tensor
@@ -74,7 +74,7 @@ function M.normal_(...)
    return fill(take_normal(...), function(tensor, o) tensor:normal_(o.mean, o.std) end)
 end
 
--- The cumulative distribution of the normal one.
+-- The cumulative distribution function of the standard normal distribution.
 local function normal_cdf(x)
    local place = torch.tensor(x / 2 ^ 0.5, {dtype = "float64", device = "cpu"})
    return (1 + torch.erf(place):item()) / 2
@@ -83,8 +83,8 @@ end
 local take_trunc_normal = args.signature [[nn.init.trunc_normal_(tensor: tensor,
    mean: number = 0, std: number = 1, a: number = -2, b: number = 2)]]
 
---- Normally distributed values, those outside of a to b drawn again: by the inverse of the
---- distribution function, restricted to what lies between.
+--- Fills a tensor with values of a normal distribution that is truncated to a to b. They are drawn
+--- by the inverse of its distribution function.
 ---@param tensor Tensor
 ---@param options? {mean: number, std: number, a: number, b: number}
 ---@return Tensor tensor
@@ -98,7 +98,7 @@ end
 
 local take_constant = args.signature "nn.init.constant_(tensor: tensor, val: number)"
 
---- One number everywhere.
+--- Fills a tensor with one number.
 ---@param tensor Tensor
 ---@param val number
 ---@return Tensor tensor
@@ -108,7 +108,7 @@ end
 
 local take_ones = args.signature "nn.init.ones_(tensor: tensor)"
 
---- Ones.
+--- Fills a tensor with ones.
 ---@param tensor Tensor
 ---@return Tensor tensor
 function M.ones_(...)
@@ -117,7 +117,7 @@ end
 
 local take_zeros = args.signature "nn.init.zeros_(tensor: tensor)"
 
---- Zeros.
+--- Fills a tensor with zeros.
 ---@param tensor Tensor
 ---@return Tensor tensor
 function M.zeros_(...)
@@ -126,7 +126,7 @@ end
 
 local take_eye = args.signature "nn.init.eye_(tensor: tensor)"
 
---- Ones on the diagonal of a matrix, zeros elsewhere.
+--- Fills a matrix with ones on its diagonal and zeros elsewhere.
 ---@param tensor Tensor  (n, m)
 ---@return Tensor tensor
 function M.eye_(...)
@@ -140,7 +140,7 @@ end
 
 local take_dirac = args.signature "nn.init.dirac_(tensor: tensor, groups: count = 1)"
 
---- A convolution's weight that passes its inputs on unchanged, as far as there are channels.
+--- Fills a convolution's weight so that the layer copies as many input channels as it has outputs.
 ---@param tensor Tensor  (out, in, *kernel)
 ---@param options? {groups: integer}
 ---@return Tensor tensor
@@ -166,8 +166,8 @@ end
 local take_xavier_uniform = args.signature
    "nn.init.xavier_uniform_(tensor: tensor, gain: number = 1)"
 
---- Uniform values that keep variances from layer to layer, forth and back (Glorot and Bengio,
---- 2010).
+--- Fills a weight with uniform values that keep the variance of activations and of gradients from
+--- layer to layer (Glorot and Bengio, 2010).
 ---@param tensor Tensor  (out, in, *)
 ---@param options? {gain: number}
 ---@return Tensor tensor
@@ -182,7 +182,7 @@ end
 local take_xavier_normal = args.signature
    "nn.init.xavier_normal_(tensor: tensor, gain: number = 1)"
 
---- The same with normally distributed values.
+--- As xavier_uniform_, with normally distributed values.
 ---@param tensor Tensor  (out, in, *)
 ---@param options? {gain: number}
 ---@return Tensor tensor
@@ -193,7 +193,7 @@ function M.xavier_normal_(...)
    end)
 end
 
--- The standard deviation of Kaiming's rule.
+-- Returns the standard deviation of Kaiming's rule.
 local function kaiming_std(name, tensor, o)
    local fan_in, fan_out = M.calculate_fan(tensor)
    if o.mode ~= "fan_in" and o.mode ~= "fan_out" then
@@ -206,7 +206,8 @@ end
 local take_kaiming_uniform = args.signature [[nn.init.kaiming_uniform_(tensor: tensor,
    a: number = 0, mode: string = 'fan_in', nonlinearity: string = 'leaky_relu')]]
 
---- Uniform values for layers with rectifiers (He et al., 2015); `a` is leaky_relu's slope.
+--- Fills a weight with uniform values for a layer before a rectifier (He et al., 2015). `a` is the
+--- slope of leaky_relu.
 ---@param tensor Tensor  (out, in, *)
 ---@param options? {a: number, mode: "fan_in"|"fan_out", nonlinearity: string}
 ---@return Tensor tensor
@@ -221,7 +222,7 @@ end
 local take_kaiming_normal = args.signature [[nn.init.kaiming_normal_(tensor: tensor,
    a: number = 0, mode: string = 'fan_in', nonlinearity: string = 'leaky_relu')]]
 
---- The same with normally distributed values.
+--- As kaiming_uniform_, with normally distributed values.
 ---@param tensor Tensor  (out, in, *)
 ---@param options? {a: number, mode: "fan_in"|"fan_out", nonlinearity: string}
 ---@return Tensor tensor
@@ -235,8 +236,8 @@ end
 local take_orthogonal = args.signature
    "nn.init.orthogonal_(tensor: tensor, gain: number = 1)"
 
---- Orthogonal rows, or columns where there are fewer of them: the orthogonal factor of a normal
---- matrix, made unique by the signs of R's diagonal.
+--- Fills a matrix with orthogonal rows, or with orthogonal columns if it has fewer columns. They
+--- are the factor Q of a random normal matrix, with the signs that make R's diagonal positive.
 ---@param tensor Tensor  (n, *)
 ---@param options? {gain: number}
 ---@return Tensor tensor
@@ -259,7 +260,7 @@ end
 local take_sparse = args.signature
    "nn.init.sparse_(tensor: tensor, sparsity: number, std: number = 0.01)"
 
---- Normally distributed values, but in each column a share of zeros at random places.
+--- Fills a matrix with normally distributed values, and zeroes a share of each column at random.
 ---@param tensor Tensor  (n, m)
 ---@param sparsity number  the share, from 0 to 1
 ---@param options? {std: number}
@@ -283,7 +284,7 @@ function M.sparse_(...)
    end)
 end
 
--- Their names before all that works in place got an underscore.
+-- Older names, from before functions in place got an underscore.
 for name in ([[uniform normal constant eye dirac xavier_uniform xavier_normal kaiming_uniform
    kaiming_normal orthogonal sparse]]):gmatch "[%w_]+" do
    M[name] = M[name .. "_"]

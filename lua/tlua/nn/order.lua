@@ -4,18 +4,18 @@
 --
 --    self.first, self.second = nn.Linear(2, 3), nn.Linear(3, 1)
 --
--- from the right, after it has made the values from the left. So modules, parameters and buffers
--- that one line assigns to one module, with nothing made in between, stand in the order in which
--- they were made; fields numbered by integers in that of their numbers.
+-- from right to left, after it has made the values from left to right. So if one line assigns
+-- several modules, parameters or buffers to one module, and nothing is made in between, they stand
+-- in the order in which they were made. Fields whose keys are integers stand in their keys' order.
 
 local M = {}
 
--- Module, parameter or buffer -> how many were made before it.
+-- Module, parameter or buffer -> the number of values made before it.
 local birth = setmetatable({}, {__mode = "k"})
 local count = 0
 
--- The last assignment: the module and the function that made it, the line, `count` at the time, and
--- the position of the first field of that line.
+-- The last assignment: its module, the function and the line that made it, the value of `count` at
+-- that time, and the position of the first field that the line has assigned.
 local last = setmetatable({}, {__mode = "v"})
 
 --- Notes that a module, parameter or buffer was made.
@@ -27,11 +27,11 @@ function M.made(value)
    return value
 end
 
---- Lets the next assignment begin a line of its own: functions that assign for their callers do so
---- from one and the same line.
+--- Makes the next assignment count as a new line. Functions that assign for their callers need
+--- this, since they always assign from the same line.
 function M.begin() last.module = nil end
 
--- A host may have left Lua's debug library out; fields then stand in the order of assignment.
+-- A host program may lack Lua's debug library; fields then stand in the order of assignment.
 local function same_line(module)
    if not debug then return false end
    local where = debug.getinfo(4, "lf") -- above M.add and __newindex
@@ -42,14 +42,14 @@ local function same_line(module)
    return same
 end
 
--- Integers and other fields have no order among each other.
+-- Integer keys and other keys are not compared with each other.
 local function rank(module, name)
    local integer = math.type(name) == "integer"
    return integer and name or birth[rawget(module, name)], integer
 end
 
---- Adds the name of a field, which holds its value already, to the list of a module's fields. To be
---- called by the module's __newindex.
+--- Adds the name of a field to the list of a module's fields. The module's __newindex calls it
+--- after it has set the field.
 ---@param module nn.Module
 ---@param list any[]  names
 ---@param name any

@@ -1,7 +1,7 @@
--- state.lua - what a module saves and loads: its parameters and persistent buffers, by their paths.
+-- state.lua - state_dict and load_state_dict: parameters and persistent buffers by their paths.
 --
--- Paths count from 1, as everything does; with `names = "pytorch"` positions in them count from
--- 0, so that weights which PyTorch has saved load as they are, and the other way round.
+-- Positions in paths count from 1. With `names = "pytorch"` they count from 0, so that weights can
+-- be exchanged with PyTorch without renaming.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,10 +11,10 @@ local Parameter = require "tlua.nn.Parameter"
 local state_hooks = require "tlua.nn.state_hooks"
 local Uninitialized = require "tlua.nn.Uninitialized"
 
-local Module, fields -- the class, and what iterates over a module's fields in order
+local Module, fields -- the class nn.Module, and its iterator over a module's fields
 
--- Calls visit(path, tensor, module, field) for all that is saved; what is shared once for each of
--- its paths.
+-- Calls visit(path, tensor, module, field) for each tensor that is saved. A shared tensor is
+-- visited once for each of its paths.
 local function each(module, prefix, shift, visit, above)
    if above[module] then return end
    above[module] = true
@@ -32,7 +32,7 @@ local function each(module, prefix, shift, visit, above)
    above[module] = nil
 end
 
--- Path -> tensor, and path -> module of those that wait for their shapes.
+-- Returns two tables: path -> tensor, and path -> module for the tensors that have no shape yet.
 local function state_of(module, prefix, shift)
    local state, lazy = {}, {}
    each(module, prefix, shift, function(path, tensor, owner)
@@ -42,7 +42,7 @@ local function state_of(module, prefix, shift)
    return state, lazy
 end
 
--- What names count from 1 are less by.
+-- Returns the number that is subtracted from positions in paths: 1 for names = "pytorch", else 0.
 local function shift_of(title, names)
    if names == nil then return 0 end
    if names ~= "pytorch" then args.refuse(title, "names", '"pytorch" or nil', names) end
@@ -53,8 +53,8 @@ local function shape_text(tensor)
    return "(" .. table.concat(tensor.shape, ", ") .. ")"
 end
 
--- The state with the names that weight_norm's parametrization has, where it has those of its
--- hook: weight_g and weight_v.
+-- Renames weight_g and weight_v, the names of weight_norm's hook, to those of the parametrization,
+-- if the module has that one.
 local function with_new_names(own, state)
    local renamed
    for path in pairs(own) do
@@ -82,7 +82,7 @@ local function sorted_keys(set)
    return keys
 end
 
--- Lists, each sorted, of what keeps a state from being loaded.
+-- Returns three sorted lists of paths: missing, unexpected, and of a different shape.
 local function differences(own, lazy, state)
    local missing, unexpected, mismatched = {}, {}, {}
    for path, tensor in pairs(own) do
@@ -106,7 +106,7 @@ local function differences(own, lazy, state)
    return missing, unexpected, mismatched
 end
 
--- Raises where values would be copied to a tensor without memory, or out of one.
+-- Raises if a tensor on either side of a copy has no memory (meta device).
 local function check_data(own, state)
    for _, path in ipairs(sorted_keys(own)) do
       local value = state[path]
@@ -121,7 +121,7 @@ local function check_data(own, state)
    end
 end
 
--- What to try where a state does not fit, but would with positions counted the other way.
+-- Returns advice for a state that does not fit, but would if its positions counted from 0 or 1.
 local function guess(module, state, shift, faults)
    local own, lazy = state_of(module, "", 1 - shift)
    local missing, unexpected, mismatched = differences(own, lazy, state)
@@ -134,8 +134,8 @@ local take_save = args.signature "state_dict(prefix: string = '', names: string?
 local take_load = args.signature [[load_state_dict(strict: boolean = true, names: string?,
    assign: boolean = false)]]
 
--- Puts the tensors of a state into the fields of a module. Those of its parameters that are shared
--- stay shared; whether a parameter requires a gradient stays as it is.
+-- Puts the tensors of a state into the fields of a module. Shared parameters stay shared, and each
+-- parameter keeps its requires_grad.
 local function assign(module, state, shift)
    local places, new = {}, {}
    each(module, "", shift, function(path, tensor, owner, field)
@@ -176,13 +176,13 @@ return function(base, iterate_fields)
    end
 
    --- Copies a state into the module's parameters and buffers. A state that does not fit is an
-   --- error that lists all differences, and changes nothing. With `{strict = false}` what is
-   --- missing or not known is left out, and both lists are returned. With `{names = "pytorch"}`
+   --- error that lists all differences, and changes nothing. With `{strict = false}` missing and
+   --- unexpected paths are skipped, and both lists are returned. With `{names = "pytorch"}`
    --- positions in paths count from 0, as in the files that PyTorch writes. A weight_g and weight_v
    --- of nn.utils.weight_norm fit a weight that parametrizations.weight_norm has split.
    ---@param state table<string, Tensor>
    --- With `{assign = true}` the state's tensors take the places of parameters and buffers, with
-   --- their device and dtype, and nothing is copied; an optimizer is then to be made afterwards.
+   --- their device and dtype, and nothing is copied; make the optimizer afterwards.
    ---@param options? {strict: boolean, names: string, assign: boolean}
    ---@return string[] missing
    ---@return string[] unexpected
@@ -222,7 +222,7 @@ return function(base, iterate_fields)
       for _, path in ipairs(sorted_keys(own)) do
          local tensor, value = own[path], state[path]
          local waits = value and lazy[path] and value:dim() == 1 and value:numel() == 0
-         if value and not waits then -- a state in which it waits for its shape, too
+         if value and not waits then -- the saved tensor has no shape yet, either
             if lazy[path] then Uninitialized.materialize(tensor, value.shape) end
             tensor:copy_(value)
          end

@@ -1,6 +1,5 @@
--- state_hooks.lua - functions that watch or change what a module saves and loads, and state of a
--- module's own that is no tensor (get_extra_state). A module without them pays nothing:
--- `_state_hooks` is then absent.
+-- state_hooks.lua - hooks of state_dict and load_state_dict, and a module's extra state, which is
+-- not a tensor (get_extra_state). A module without them pays nothing: it has no `_state_hooks`.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,8 +11,8 @@ local Module, fields -- the class, and its iterator over a module's fields in or
 
 local extra_name <const> = "_extra_state"
 
--- Calls before(module, prefix) and after(module, prefix) for a module and all below it, as often as
--- they have paths; a prefix ends in a dot, unless it is empty.
+-- Calls before(module, prefix) and after(module, prefix) for a module and its descendants, once for
+-- each of their paths. A prefix ends in a dot, unless it is empty.
 local function walk(module, prefix, shift, before, after, above)
    if above[module] then return end
    above[module] = true
@@ -38,7 +37,7 @@ local function has_extra(module)
    return module.get_extra_state ~= Module.get_extra_state
 end
 
--- Whether a tree of modules has anything to do here.
+-- Tells whether any module of a tree has hooks or extra state.
 local function is_idle(root)
    for _, module in ipairs(root:modules()) do
       if rawget(module, "_state_hooks") or has_extra(module) then return false end
@@ -53,14 +52,14 @@ end
 --- Calls the hooks before a state is taken.
 ---@param root nn.Module
 ---@param prefix string  a path
----@param shift integer  by which positions in paths are less
+---@param shift integer  subtracted from positions in paths
 function M.before_save(root, prefix, shift)
    if is_idle(root) then return end
    walk(root, prefix_of(prefix), shift, function(module, at) run(module, "save_pre", at) end, nil,
       {})
 end
 
---- Adds extra states to a state, and calls the hooks after it, those of inner modules first.
+--- Adds extra states to a state, and then calls the hooks, inner modules first.
 ---@param root nn.Module
 ---@param state table<string, any>
 ---@param prefix string
@@ -72,12 +71,12 @@ function M.after_save(root, state, prefix, shift)
    end, function(module, at) run(module, "save_post", state, at) end, {})
 end
 
---- Calls the hooks before a state is loaded, with a table that they may change, and takes the extra
---- states out of it.
+--- Calls the hooks before a state is loaded, with a copy of the table that they may change. Removes
+--- the extra states from that copy.
 ---@param root nn.Module
 ---@param state table<string, any>
 ---@param shift integer
----@return table<string, any> state  what is left for parameters and buffers
+---@return table<string, any> state  of parameters and buffers
 ---@return {module: nn.Module, path: string, value: any}[] extras  for after_load
 ---@return string[] missing  paths of extra states
 function M.before_load(root, state, shift)
@@ -139,15 +138,15 @@ end
 function M.install(base, iterate_fields)
    Module, fields = base, iterate_fields
 
-   --- State beside tensors, which state_dict saves below the module's path and "_extra_state". A
-   --- class that has such a state defines this method and set_extra_state.
+   --- Returns state that is not a tensor. state_dict saves it under the module's path and
+   --- "_extra_state". A class with such a state defines this method and set_extra_state.
    ---@return any
    function Module:get_extra_state()
       torch.raise(("%s has no get_extra_state; a class with a state of its own defines it"):format(
          torch.type(self)))
    end
 
-   --- Takes what get_extra_state has given, from load_state_dict.
+   --- Restores the value that get_extra_state has returned; load_state_dict calls this.
    ---@param state any
    function Module:set_extra_state(state) -- luacheck: ignore 212
       torch.raise(("%s has no set_extra_state; a class with get_extra_state defines it, too")

@@ -1,4 +1,4 @@
--- summary.lua - torch.summary: what each layer of a model gives, holds and computes.
+-- summary.lua - torch.summary: each layer's output shape, parameters and operations.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local Module = require "tlua.nn.modules.Module"
 ---@field operations integer  multiplications and additions of one forward pass
 local Summary = class.class "nn.Summary"
 
--- Elements of a tensor, or of all in a table.
+-- Returns the number of elements of a tensor, or of all tensors in a table.
 local function shapes_of(value)
    if torch.is_tensor(value) then return "(" .. table.concat(value.shape, ", ") .. ")" end
    if type(value) ~= "table" then return type(value) end
@@ -22,7 +22,7 @@ local function shapes_of(value)
    return "{" .. table.concat(shown, ", ") .. "}"
 end
 
--- Elements, and bytes, of a list of tensors.
+-- Returns the numbers of elements and of bytes of a list of tensors.
 local function measure(list)
    local count, bytes = 0, 0
    for _, tensor in ipairs(list) do
@@ -32,9 +32,10 @@ local function measure(list)
    return count, bytes
 end
 
--- Two for each use of a weight: a linear layer uses all of them for each row, a convolution for
--- each place of its result, a transposed one of its input. Other layers with parameters count one
--- multiplication and one addition for each element of their result, the rest nothing.
+-- Returns a layer's operations: two for each use of a weight. A linear layer uses all weights for
+-- each row, a convolution for each position of its output, a transposed convolution for each
+-- position of its input. Other layers with parameters count one multiplication and one addition for
+-- each element of their output; layers without parameters count nothing.
 local function operations_of(module, input, output)
    local weight = rawget(module, "weight")
    if not torch.is_tensor(output) or not torch.is_tensor(input) then return 0 end
@@ -54,7 +55,7 @@ local function is_leaf(module)
    return #module:children() == 0
 end
 
--- One row for each call of a module without modules of its own.
+-- Adds a row for each call of a module that has no child modules.
 local function watch(model, rows)
    local handles = {}
    for path, module in model:named_modules() do
@@ -72,7 +73,7 @@ local function watch(model, rows)
    return handles
 end
 
--- Inputs of these sizes: one list of sizes, a list of such lists, or tensors as they are.
+-- Makes inputs from one list of sizes or a list of such lists; tensors are used unchanged.
 local function inputs_of(size, dtype)
    if torch.is_tensor(size) then return {size} end
    if type(size) ~= "table" or #size == 0 then
@@ -88,9 +89,9 @@ end
 
 local signature = args.signature "torch.summary(model: any, size: any, dtype: string?)"
 
---- Runs a model once, in evaluation mode and without gradients, on zeros of these sizes, batch
---- included, and tells what each layer gives, holds and computes. `print(torch.summary(...))` shows
---- a table; the model stays as it is.
+--- Runs a model once on zeros of the given sizes, in evaluation mode and without gradients, and
+--- returns each layer's output shape, parameters and operations. The sizes include the batch.
+--- `print(torch.summary(...))` shows a table; the model stays as it is.
 ---@param model nn.Module
 ---@param size integer[]|integer[][]|Tensor|Tensor[]  of the input, of several, or the inputs
 ---@param options? {dtype: string}  of inputs made
@@ -126,7 +127,7 @@ local function summary(...)
    return result
 end
 
--- 1234567 as 1,234,567.
+-- Writes 1234567 as 1,234,567.
 local function grouped(n)
    local text = tostring(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
    return (text:gsub("^,", ""))

@@ -1,6 +1,6 @@
 -- Adafactor.lua - "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost" (Shazeer and
--- Stern, 2018): of a matrix's squared gradients it keeps the means of rows and of columns alone.
--- Nothing waits for the device.
+-- Stern, 2018): for a matrix it keeps only the row and column means of squared gradients.
+-- A step does not wait for the device.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -12,9 +12,9 @@ local Optimizer = require "tlua.optim.Optimizer"
 local Adafactor, parent = class.class("optim.Adafactor", Optimizer)
 Adafactor.needs_whole = true
 
--- lr: the most that a step is, relative to the parameter; eps: the least of variances (false: the
--- smallest number that makes a difference to 1) and of a parameter's size; d: what a step's root
--- mean square is clipped to.
+-- lr: the largest step, relative to the parameter; eps: lower bounds of variances (false: the
+-- machine epsilon) and of a parameter's root mean square; d: the largest root mean square of a
+-- step.
 local defaults = {
    lr = 1e-2, beta2_decay = -0.8, eps = {false, 1e-3}, d = 1.0, weight_decay = 0, maximize = false,
 }
@@ -36,7 +36,7 @@ function Adafactor:__init(params, options)
    parent.__init(self, params, options, defaults, check)
 end
 
---- The count of steps keeps its type, and stays on the CPU.
+--- The step count keeps its dtype and stays on the CPU.
 function Adafactor:adopt(key, value, parameter, group)
    if key ~= "step" then return parent.adopt(self, key, value, parameter, group) end
    if not torch.is_tensor(value) then
@@ -57,13 +57,13 @@ local function begin(state, grad)
    state.row_var, state.col_var = grad:new_zeros(rows), grad:new_zeros(columns)
 end
 
--- Brings a state, which may be of a half type, towards what is computed in float32.
+-- Moves a state, which may be of a half type, towards a value computed in float32.
 local function approach(state, value, weight)
    state:lerp_(value:to(state.dtype), weight)
    return state:to(value.dtype)
 end
 
--- The mean of squares along a dimension.
+-- Returns the mean of squares along a dimension.
 local function mean_square(x, dim)
    return x:norm(2, dim, true):square_():div_(x:size(dim))
 end
@@ -87,12 +87,12 @@ function Adafactor:update(parameter, grad, state, o)
    local eps = o.eps[1] or torch.finfo(parameter.dtype).eps
    local half = parameter:element_size() < 4
    local p, g = half and parameter:float() or parameter, half and grad:float() or grad
-   -- (1) the step's size, of that of the parameter
+   -- (1) the step size, relative to the parameter's root mean square
    local rho = math.min(lr, 1 / t ^ 0.5)
    local alpha = root_mean_square(p):clamp_min(o.eps[2]):mul_(rho)
    -- (2) weight decay
    if o.weight_decay ~= 0 then p:mul_(1 - lr * o.weight_decay) end
-   -- (3) the gradient over the root of its variance, and this clipped
+   -- (3) u: the gradient divided by the root of its variance, and clipped
    local update = variance_of(state, g, t ^ o.beta2_decay, eps):clamp_min_(eps * eps):rsqrt_()
    update:mul_(g)
    alpha:div_((root_mean_square(update) / o.d):clamp_min_(1))

@@ -16,7 +16,7 @@ local defaults = {
 
 Adam.clocks = {"step"}
 
---- What Adam and its relatives ask of their options.
+--- Checks the options of Adam and of optimizers that derive from it.
 function Adam.check(o)
    local option, expected = checks.not_negative(o, {"lr", "eps", "weight_decay"})
    if option then return option, expected end

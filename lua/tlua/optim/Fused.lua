@@ -3,10 +3,10 @@
 --
 -- A parameter's state is tensors like it, and clocks: numbers that advance with each step, such as
 -- the count of steps. Those are float64 tensors on the CPU, or, if the option `capturable` is set,
--- on the parameter's device: then a step that a graph has captured goes on when it is replayed.
+-- on the parameter's device, so that a captured step advances them at each replay.
 --
--- With `master_weights` parameters of a half type have a float32 copy, `master`, which is what
--- steps change and the parameter is rounded from; their state is float32, too.
+-- With `master_weights` each parameter of a half type has a float32 copy, `master`. A step changes
+-- the copy and rounds it into the parameter. Such a parameter's state is float32, too.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -20,7 +20,7 @@ local Fused, parent = class.class("optim.Fused", Optimizer)
 Fused.clocks = {}
 Fused.implementations = {fused = true, foreach = true, differentiable = true}
 
---- To be called by the constructors of its classes.
+--- Every subclass calls this in its constructor.
 ---@param defaults table<string, any>  to which the options are added that all of them have
 function Fused:__init(params, options, defaults, check)
    local all = {maximize = false, capturable = false, master_weights = false}
@@ -28,7 +28,7 @@ function Fused:__init(params, options, defaults, check)
    parent.__init(self, params, options, all, check)
 end
 
---- What an optimizer is.
+--- Returns the rule of a step and its arguments. Every subclass defines it.
 ---@param o table  a group's options
 ---@return string rule  its name in kernels/optim.h
 ---@return string[] names  of the state that the rule takes, in its order
@@ -47,7 +47,7 @@ local function state_dtype(parameter, group)
    return has_master(parameter, group) and "float32" or parameter.dtype
 end
 
---- A number that a clock, or all elements of another state, begin with.
+--- Returns the first value of a clock, or of all elements of another state.
 ---@param name string
 ---@param o table  the group's options
 ---@return number
@@ -67,8 +67,8 @@ local function new_state(self, name, parameter, group)
    return first == 0 and made or made:fill_(first)
 end
 
--- The arguments of a call, in tables that stay: to make and to collect them would cost as much as
--- the step of a small model.
+-- The lists of arguments of a call. They are reused, since making and collecting them would cost as
+-- much as the step of a small model.
 local lists_of = setmetatable({}, {__mode = "k"})
 
 local function lists_for(self)
@@ -84,7 +84,7 @@ local function clear(list, from)
    for i = from, #list do list[i] = nil end
 end
 
--- Makes the state that parameters with a gradient do not have yet.
+-- Makes the missing state of parameters that have a gradient.
 local function complete(self, params, states, offset, names, group)
    for i = 1, #params do
       local parameter = params[i]
@@ -104,7 +104,7 @@ local function complete(self, params, states, offset, names, group)
    end
 end
 
--- Puts those parameters that have a gradient, and their states, into the lists.
+-- Puts the parameters that have a gradient, and their states, into the lists.
 local function gather(self, lists, params, states, offset, names, group)
    lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
       lists.states, lists.clocks)
@@ -114,7 +114,7 @@ local function gather(self, lists, params, states, offset, names, group)
       lists.states, lists.clocks)
 end
 
--- What is left of another call before goes.
+-- Removes entries that an earlier, longer call has left.
 local function trim(self, lists, states)
    local n = lists.n
    if n == lists.last and states == lists.last_states then return end
@@ -132,9 +132,9 @@ local function gradients(self)
    return list
 end
 
---- What a step takes to clip gradients and to see whether they are finite, with nothing written to
---- them: two kernels for all. Nil where other ranks have parts of the parameters, or the order is
---- none that shows what is not finite.
+--- Computes the numbers by which a step clips gradients and detects non-finite ones, with two
+--- kernels for all gradients, which stay unchanged. Returns nil if other ranks hold parts of the
+--- parameters, or if the norm of this order does not show non-finite values.
 ---@param max_norm number
 ---@param norm_type number
 ---@param grad_scale? Tensor  what the gradients are yet to be divided by
@@ -172,7 +172,7 @@ local function call(self, lists, group, rule, states, options, masters)
       group.maximize, extra)
 end
 
--- The parameters with a gradient that a call is for, and their states.
+-- Returns the parameters with a gradient that `wanted` selects, and their states.
 local function select(self, group, offset, wanted)
    local params, states = {}, {}
    for i, parameter in ipairs(group.params) do
@@ -187,7 +187,7 @@ local function select(self, group, offset, wanted)
    return params, states
 end
 
--- float32 copies of the parameters.
+-- Returns the float32 copies of the parameters.
 local function masters_of(params, states)
    local list = {}
    for i, state in ipairs(states) do
@@ -197,7 +197,7 @@ local function masters_of(params, states)
    return list
 end
 
---- Steps those parameters of a group that have a gradient and that `wanted`, if given, wants.
+--- Steps the parameters of a group that have a gradient and that `wanted`, if given, selects.
 ---@param group table
 ---@param offset integer
 ---@param rule string
@@ -231,7 +231,7 @@ local function is_clock(self, key)
    return false
 end
 
---- Clocks keep their type, and where they are is as `capturable` says.
+--- Converts a loaded state. Clocks keep their dtype; `capturable` determines their device.
 function Fused:adopt(key, value, parameter, group)
    if is_clock(self, key) then
       local device = group.capturable and parameter.device or "cpu"

@@ -17,8 +17,8 @@ local strong_wolfe = require "tlua.optim.strong_wolfe"
 local LBFGS, parent = class.class("optim.LBFGS", Optimizer)
 LBFGS.needs_whole, LBFGS.needs_all = true, true
 
--- line_search_fn: "none" for steps of length lr, or "strong_wolfe". max_eval: 0 stands for five
--- quarters of max_iter.
+-- line_search_fn: "none" for steps of length lr, or "strong_wolfe". max_eval: 0 means 1.25 *
+-- max_iter.
 local defaults = {
    lr = 1.0, max_iter = 20, max_eval = 0, tolerance_grad = 1e-7, tolerance_change = 1e-9,
    history_size = 100, line_search_fn = "none", maximize = false,
@@ -42,7 +42,7 @@ function LBFGS:__init(params, options)
    end
 end
 
---- PyTorch has None for "none", and the number that 0 stands for.
+--- PyTorch writes None for "none", and the number itself for a max_eval of 0.
 function LBFGS:options_to_pytorch(group)
    if group.line_search_fn == "none" then group.line_search_fn = json.null end
    if group.max_eval == 0 then group.max_eval = group.max_iter * 5 // 4 end
@@ -86,7 +86,7 @@ local function find_direction(state, gradient)
    return q
 end
 
--- Keeps what the last step has told about the curvature.
+-- Adds the last step's differences to the history of the curvature.
 local function remember(state, gradient, o)
    local y = gradient - state.prev_flat_grad
    local s = state.d * state.t
@@ -107,8 +107,8 @@ local function largest(tensor)
    return tensor:abs():max():item()
 end
 
--- One move of length t along state.d, and what the function is there: loss, gradient, t, and how
--- often it was evaluated.
+-- Moves by length t along state.d. Returns the loss and the gradient there, t, and the number of
+-- evaluations.
 local function search(state, o, t, loss, gradient, slope, measure, most)
    local start = {}
    for i, parameter in ipairs(o.params) do start[i] = parameter:clone() end
@@ -125,7 +125,7 @@ local function search(state, o, t, loss, gradient, slope, measure, most)
    return loss, gradient, t, used
 end
 
--- The direction of the next move; the first goes down the gradient.
+-- Computes the direction of the next move; the first one is the negative gradient.
 local function set_direction(state, gradient, o)
    state.n_iter = state.n_iter + 1
    if state.n_iter == 1 then
@@ -173,7 +173,7 @@ function LBFGS:make_step(closure, options)
       -- (1) the direction
       set_direction(state, gradient, o)
       local last_loss = loss
-      -- (2) the length: shorter at first, when nothing is known of the scale
+      -- (2) the length: the first one is shorter, since the scale is unknown
       local t = lr
       if state.n_iter == 1 then t = math.min(1, 1 / gradient:abs():sum():item()) * lr end
       local slope = gradient:dot(state.d):item()

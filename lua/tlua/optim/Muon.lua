@@ -20,7 +20,7 @@ local defaults = {
    adjust_lr_fn = "original",
 }
 
--- What the rate of an (m, n) matrix is multiplied by.
+-- Returns the factor of the learning rate for an (m, n) matrix.
 local adjustments <const> = {
    original = function(m, n) return math.max(1, m / n) ^ 0.5 end,
    match_rms_adamw = function(m, n) return 0.2 * math.max(m, n) ^ 0.5 end,
@@ -75,7 +75,7 @@ local function orthogonal(matrix, o)
    return tall and x:t() or x
 end
 
--- The momenta, and of Nesterov's kind what lies ahead of them.
+-- Updates the momenta, and returns them or, for Nesterov's variant, the look-ahead values.
 local function directions(self, params, grads, positions, o)
    local ahead, buffers = {}, {}
    for i, parameter in ipairs(params) do
@@ -87,7 +87,7 @@ local function directions(self, params, grads, positions, o)
    return torch._fused_step_(ahead, grads, buffers, {}, rule, {0, o.momentum})
 end
 
--- A rate as a number, and what rounds numbers made of it as arithmetic with the rate does.
+-- Returns the rate as a number, and a function that rounds a number to the dtype of the rate.
 local function rate(lr)
    if not torch.is_tensor(lr) then return lr, function(x) return x end end
    local like = torch.zeros({}, {dtype = lr.dtype})
@@ -104,7 +104,7 @@ function Muon:update_group(o, offset)
       end
    end
    local lr, rounded = rate(o.lr)
-   local left = rounded(1 - rounded(lr * o.weight_decay)) -- weight decay goes by the rate as it is
+   local left = rounded(1 - rounded(lr * o.weight_decay)) -- weight decay uses the unadjusted rate
    for i, direction in ipairs(directions(self, params, grads, positions, o)) do
       local m, n = table.unpack(parts.whole_shape(params[i]))
       if m * n > 0 then

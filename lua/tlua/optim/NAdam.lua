@@ -14,7 +14,7 @@ local defaults = {
    decoupled_weight_decay = false,
 }
 
-NAdam.clocks = {"step", "mu_product"} -- the latter: of the momenta of all steps
+NAdam.clocks = {"step", "mu_product"} -- mu_product: the product of all momenta
 
 local function check(o)
    local option, expected = checks.not_negative(o, {"momentum_decay"})

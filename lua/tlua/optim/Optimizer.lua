@@ -2,7 +2,7 @@
 --
 -- An optimizer holds groups of parameters, each a table with the list `params` and the options,
 -- and for each parameter a table of plain state, by the parameter's position over all groups.
--- Both are what state_dict gives (state.lua); nothing else is kept between steps.
+-- state_dict returns both (state.lua); nothing else is kept between steps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -25,7 +25,7 @@ local zero_grad = require "tlua.autograd.zero_grad"
 ---@field clip Tensor?  what gradients are multiplied by in a step, of one element
 local Optimizer = class.class("optim.Optimizer")
 
--- Options that are accepted and kept nowhere; see check_implementation.
+-- Options that are accepted and not stored; see check_implementation.
 Optimizer.implementations = {}
 
 local expected_parameters <const> =
@@ -33,7 +33,7 @@ local expected_parameters <const> =
 
 -- Options ---------------------------------------------------------------------------------------
 
--- What a group may have beside its options: schedules keep these there.
+-- Fields that schedules store in a group, besides its options.
 local of_schedules <const> = {
    initial_lr = true, max_lr = true, min_lr = true, swa_lr = true, max_momentum = true,
    base_momentum = true,
@@ -41,8 +41,8 @@ local of_schedules <const> = {
 
 local none <const> = {}
 
--- An option that chooses how PyTorch computes a step. A step here is always one call where the
--- optimizer has a rule for it, so that there is nothing to choose, and it is not recorded.
+-- Checks an option that selects one of PyTorch's implementations of a step. Here an optimizer has
+-- one implementation, so the option has no effect.
 local function check_implementation(name, given, key)
    if given[key] == nil then return end
    if type(given[key]) ~= "boolean" then args.refuse(name, key, "a boolean", given[key]) end
@@ -56,7 +56,7 @@ local function check_implementation(name, given, key)
    end
 end
 
--- The options of one group: its own, else the defaults. `extra`: further names that it may have.
+-- Returns the options of a group: given ones and defaults. `extra`: further names that are allowed.
 local function merge(self, given, extra)
    local name = torch.type(self)
    if type(self) ~= "table" or type(self.defaults) ~= "table" then
@@ -71,8 +71,8 @@ local function merge(self, given, extra)
    return options
 end
 
--- Raises if a group's options are not what the optimizer's `check` asks for. A learning rate in a
--- tensor is read: that waits for its device.
+-- Raises if the optimizer's `check` refuses a group's options. Reading a learning rate in a tensor
+-- waits for its device.
 function Optimizer:check_group(group)
    if not self.check_options then return end
    local plain = setmetatable({}, {__index = group})
@@ -98,7 +98,7 @@ function Optimizer:check_parameter(i, parameter)
    parts.check_parameter(self, i, parameter)
 end
 
--- A list of parameters, and one of their names, from a list of tensors or of {name, tensor} pairs.
+-- Returns a list of parameters and, for a list of {name, tensor} pairs, a list of names.
 local function parameter_list(self, list)
    if torch.is_tensor(list) then list = {list} end
    local name = torch.type(self)
@@ -119,7 +119,7 @@ local function parameter_list(self, list)
    return parameters, names[1] and names or nil
 end
 
---- To be called by every optimizer's constructor.
+--- Every optimizer's constructor calls this.
 ---@param params Tensor[]|table[]  parameters, {name, tensor} pairs, or groups {params = ...}
 ---@param given table?  options that hold for all groups
 ---@param defaults table<string, any>  all options there are, with their defaults
@@ -150,8 +150,8 @@ function Optimizer:__init(params, given, defaults, check)
    end
 end
 
---- Adds parameters with options of their own; options that are not given have the defaults. Of
---- {name, tensor} pairs the names are kept as `param_names`.
+--- Adds a group of parameters. Options that are not given get the defaults. Names of {name, tensor}
+--- pairs are stored as `param_names`.
 ---@param group table  {params = ..., lr = ...}
 ---@return optim.Optimizer self
 function Optimizer:add_param_group(group)

@@ -1,6 +1,6 @@
 -- AdaptiveLogSoftmaxWithLoss.lua - "Efficient softmax approximation for GPUs" (Grave et al., 2017):
--- a softmax over many classes, sorted by how often they are, of which the rare ones lie in clusters
--- that are looked into only where they are asked for.
+-- a softmax over many classes, sorted by frequency. Rare classes are grouped into clusters, and a
+-- cluster is computed only for the samples whose class is in it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -36,8 +36,8 @@ local function check_cutoffs(a)
    return cutoffs
 end
 
---- Classes 1 to cutoffs[1] are the frequent ones, those after it up to cutoffs[2] the first
---- cluster, and so on. The matrices of cluster i lead through in_features / div_value^i features.
+--- Classes 1 to cutoffs[1] are the frequent ones, cutoffs[1] + 1 to cutoffs[2] the first cluster,
+--- and so on. Cluster i projects the input to in_features / div_value^i features.
 ---@param in_features integer
 ---@param n_classes integer
 ---@param cutoffs integer[]
@@ -65,7 +65,7 @@ function Adaptive:__init(...)
    end
 end
 
---- Sets the first weights of all matrices.
+--- Initialises the weights of all matrices.
 function Adaptive:reset_parameters()
    self.head:reset_parameters()
    for _, pair in ipairs(self.tail) do
@@ -73,7 +73,7 @@ function Adaptive:reset_parameters()
    end
 end
 
--- Checks the input, and the target where one is wanted.
+-- Checks the input and, if there is one, the target.
 local function check_input(self, input, wants_target, target)
    if not torch.is_tensor(input) or input:dim() < 1 or input:dim() > 2
       or input:size(-1) ~= self.in_features then
@@ -94,8 +94,8 @@ local function check_input(self, input, wants_target, target)
    end
 end
 
---- The log probability of each row's class, and the loss: the negative of their mean. It waits
---- for the device, which tells the classes of each cluster.
+--- Returns the log probability of each row's class, and the loss: the negative of their mean. Waits
+--- for the device to learn which rows belong to each cluster.
 ---@param input Tensor  (N, in_features) or (in_features)
 ---@param target Tensor  (N) or ()
 ---@return Tensor output  as target
@@ -104,7 +104,7 @@ function Adaptive:forward(input, target)
    check_input(self, input, true, target)
    local single = input:dim() == 1
    if single then input, target = input:unsqueeze(1), target:unsqueeze(1) end
-   local column = target -- of the head
+   local column = target -- the column of the head's output
    local output = input:new_zeros({input:size(1)})
    for i = 1, self.n_clusters do
       local low, high = self.cutoffs[i], self.cutoffs[i + 1]
@@ -123,7 +123,7 @@ function Adaptive:forward(input, target)
    return single and output:squeeze(1) or output, loss
 end
 
---- The log probabilities of all classes.
+--- Returns the log probabilities of all classes.
 ---@param input Tensor  (N, in_features)
 ---@return Tensor  (N, n_classes)
 function Adaptive:log_prob(input)
@@ -136,7 +136,7 @@ function Adaptive:log_prob(input)
    return torch.cat(list, -1)
 end
 
---- The likeliest class of each row.
+--- Returns the likeliest class of each row.
 ---@param input Tensor  (N, in_features)
 ---@return Tensor  (N)
 function Adaptive:predict(input)

@@ -1,5 +1,5 @@
--- AffineNorm.lua - what the layers of normalisation share: an affine map, learnt, that begins as
--- the identity.
+-- AffineNorm.lua - the base of normalisation layers: a learnt affine map, which begins as the
+-- identity.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -11,7 +11,7 @@ local Parameter = require "tlua.nn.Parameter"
 ---@field bias Tensor?
 local AffineNorm = class.class("nn.AffineNorm", Module)
 
--- Gives the layer a weight of that shape and, if `bias`, a bias.
+-- Gives the layer a weight of a shape and, if `bias` is true, a bias.
 function AffineNorm:make_affine(shape, place, bias)
    self.weight = Parameter(torch.ones(shape, place))
    if bias then self.bias = Parameter(torch.zeros(shape, place)) end

@@ -1,5 +1,5 @@
--- BatchNorm.lua - BatchNorm and InstanceNorm for 1 to 3 dimensions: to zero mean and unit variance
--- per channel, over the batch or for each sample, then an affine map that is learnt.
+-- BatchNorm.lua - BatchNorm and InstanceNorm for 1 to 3 dimensions. They normalise each channel to
+-- zero mean and unit variance, over the batch or for each sample, and apply a learnt affine map.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +7,7 @@ local class = require "tlua.class"
 local F = require "tlua.nn.functional"
 local AffineNorm = require "tlua.nn.modules.AffineNorm"
 
--- What both kinds share: parameters, running statistics, printing.
+-- The base of both kinds: parameters, running statistics, printing.
 local Norm, parent = class.class("nn.Norm", AffineNorm)
 
 function Norm:__init(a)
@@ -43,7 +43,7 @@ function Norm:extra_repr()
       self.num_features, self.eps, self.momentum, self.affine, self.track_running_stats)
 end
 
--- Refuses inputs of other ranks or channels than `ranks` and num_features say.
+-- Refuses an input whose number of dimensions is not in `ranks`.
 function Norm:check_input(input, ranks)
    local name = torch.type(self)
    local wanted = table.concat(ranks, " or ")
@@ -55,7 +55,8 @@ function Norm:check_input(input, ranks)
    end
 end
 
--- How much the next batch counts. Without momentum all batches count alike.
+-- Returns the weight of the next batch in the running statistics. Without momentum all batches have
+-- the same weight.
 local function next_factor(self)
    if not (self.training and self.track_running_stats) then return self.momentum or 0 end
    self.num_batches_tracked:add_(1)
@@ -72,7 +73,7 @@ local function batch_forward(self, input)
       by_batch, next_factor(self), self.eps)
 end
 
--- Each sample is a batch of its own; one without the batch dimension is taken as such.
+-- Normalises each sample alone. An input without the batch dimension is one sample.
 local function instance_forward(self, input)
    self:check_input(input, {self.rank - 1, self.rank})
    local single = input:dim() == self.rank - 1
@@ -104,8 +105,8 @@ end
 
 local M = {}
 
---- Batch normalisation of (N, C) or (N, C, L). In training mode by the batch's own mean and
---- variance, whose running means are kept for evaluation mode.
+--- Batch normalisation of (N, C) or (N, C, L). Training mode uses the batch's own mean and variance
+--- and keeps their running means, which evaluation mode uses.
 ---@class nn.BatchNorm1d: nn.Module
 ---@field weight Tensor?  (num_features)
 ---@field bias Tensor?  (num_features)

@@ -13,7 +13,7 @@ local modes = {
    zeros = "constant", reflect = "reflect", replicate = "replicate", circular = "circular",
 }
 
--- Before and after each dimension, the last dimension first, as F.pad takes it.
+-- Returns the padding before and after each dimension, in the order of F.pad: last dimension first.
 local function pad_list(conv)
    local list = {}
    for i = #conv.kernel_size, 1, -1 do
@@ -47,7 +47,7 @@ end
 
 -- Methods -------------------------------------------------------------------------------------
 
--- Uniform random weights within 1/sqrt(fan_in), for parameters already there.
+-- Fills the parameters with uniform random values within 1/sqrt(fan_in).
 local function reset_parameters(self)
    init.kaiming_uniform_(self.weight, {a = 5 ^ 0.5})
    if not self.bias then return end
@@ -83,7 +83,7 @@ local function extra_repr(self)
    return table.concat(list, ", ")
 end
 
--- The class for n dimensions.
+-- Makes the class for n dimensions.
 local function define(short_name, n)
    local name = "nn." .. short_name
    local signature = args.signature(name .. [[(in_channels: count, out_channels: count,

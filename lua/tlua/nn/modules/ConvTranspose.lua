@@ -1,5 +1,5 @@
--- ConvTranspose.lua - ConvTranspose1d, 2d and 3d: the gradient of a convolution with respect to its
--- input, as a layer that enlarges.
+-- ConvTranspose.lua - ConvTranspose1d, 2d and 3d: layers that upsample by the gradient of a
+-- convolution with respect to its input.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,8 +9,8 @@ local Conv = require "tlua.nn.modules.Conv"
 local Module = require "tlua.nn.modules.Module"
 local Parameter = require "tlua.nn.Parameter"
 
--- What must be added at the end of each dimension to reach the sizes wanted: of all dimensions, or
--- of the last ones alone.
+-- Returns the output padding with which the result gets the wanted sizes. These are sizes of all
+-- dimensions, or only of the last n.
 local function padding_for(self, name, input, sizes)
    local n, dims = #self.kernel_size, input:dim()
    if type(sizes) == "number" then sizes = {sizes} end
@@ -33,7 +33,7 @@ local function padding_for(self, name, input, sizes)
    return extra
 end
 
--- The class for n dimensions.
+-- Makes the class for n dimensions.
 local function define(short_name, n)
    local name = "nn." .. short_name
    local signature = args.signature(name .. [[(in_channels: count, out_channels: count,
@@ -81,8 +81,9 @@ end
 
 local M = {}
 
---- Transposed convolution over (N, C, L). `forward` takes the wanted sizes, where strides leave
---- a choice, as a second argument or as the option output_size.
+--- Transposed convolution over (N, C, L). With a stride above 1
+--- several output sizes are possible; `forward` takes the wanted sizes as a second argument or as
+--- the option output_size.
 ---@class nn.ConvTranspose1d: nn.Module
 ---@field weight Tensor  (in_channels, out_channels / groups, *kernel_size)
 ---@field bias Tensor?  (out_channels)

@@ -1,4 +1,4 @@
--- Distance.lua - how alike or how far two tensors are, along a dimension.
+-- Distance.lua - the similarity or the distance of two tensors along a dimension.
 
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define

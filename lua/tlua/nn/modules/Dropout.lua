@@ -7,8 +7,8 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
--- Dropout1d to 3d drop whole channels of (N, C, ...), AlphaDropout and, for whole channels,
--- FeatureAlphaDropout keep mean and variance of what comes from SELU.
+-- Dropout1d to Dropout3d drop whole channels of (N, C, ...). AlphaDropout and, for whole channels,
+-- FeatureAlphaDropout keep the mean and the variance of SELU's outputs.
 for name, drop in pairs {
    Dropout = "dropout", Dropout1d = "dropout1d", Dropout2d = "dropout2d",
    Dropout3d = "dropout3d", AlphaDropout = "alpha_dropout",

@@ -1,4 +1,4 @@
--- Embedding.lua - a table of vectors, looked up by position.
+-- Embedding.lua - nn.Embedding: looks up vectors in a table by their positions.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -41,7 +41,7 @@ function Embedding:__init(...)
    self:reset_parameters()
 end
 
---- A layer with given vectors; frozen unless `freeze = false`.
+--- Makes a layer with given vectors, which are not trained unless `freeze = false`.
 ---@param weight Tensor  (num_embeddings, embedding_dim)
 ---@param options? {freeze: boolean, padding_idx: integer, max_norm: number}
 ---@return nn.Embedding
@@ -59,7 +59,7 @@ function Embedding.from_pretrained(weight, options)
    return embedding
 end
 
---- Sets normally distributed vectors.
+--- Fills the table with normally distributed values.
 function Embedding:reset_parameters()
    init.normal_(self.weight)
    if not self.padding_idx then return end
@@ -67,7 +67,7 @@ function Embedding:reset_parameters()
    self.weight:select(1, self.padding_idx):zero_()
 end
 
--- Scales down the rows in use that are longer than max_norm.
+-- Scales down the rows that are looked up and longer than max_norm.
 local function limit_norms(weight, input, max_norm, norm_type)
    local _ <close> = torch.no_grad()
    local used = input:reshape(-1)
@@ -80,7 +80,7 @@ end
 ---@param input Tensor  positions of any shape (*)
 ---@return Tensor  (*, embedding_dim)
 function Embedding:forward(input)
-   if self.max_norm and torch.is_tensor(input) then -- F.embedding refuses what is none
+   if self.max_norm and torch.is_tensor(input) then -- F.embedding refuses other values
       limit_norms(self.weight, input, self.max_norm, self.norm_type)
    end
    return F.embedding(input, self.weight, {

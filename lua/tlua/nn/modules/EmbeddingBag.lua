@@ -44,7 +44,7 @@ function EmbeddingBag:__init(...)
    self:reset_parameters()
 end
 
---- Sets normally distributed vectors.
+--- Fills the table with normally distributed values.
 function EmbeddingBag:reset_parameters()
    init.normal_(self.weight)
    if not self.padding_idx then return end
@@ -52,8 +52,9 @@ function EmbeddingBag:reset_parameters()
    self.weight:select(1, self.padding_idx):zero_()
 end
 
---- Bags are the rows of `input` (B, N), or the pieces of a list (N) that begin at `offsets` (B),
---- from 1. `per_sample_weights`, for sums, are as input. All may be given by name.
+--- Bags are the rows of `input` (B, N), or the parts of an input (N) that begin at `offsets` (B),
+--- counted from 1. `per_sample_weights`, for sums only, have the shape of the input. All arguments
+--- may be given by name.
 ---@param input Tensor
 ---@param offsets? Tensor
 ---@param per_sample_weights? Tensor

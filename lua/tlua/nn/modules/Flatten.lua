@@ -1,4 +1,4 @@
--- Flatten.lua - makes one dimension of several.
+-- Flatten.lua - merges several dimensions into one.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +11,7 @@ local signature = args.signature "nn.Flatten(start_dim: dim = 2, end_dim: dim = 
 ---@overload fun(start_dim?: integer, end_dim?: integer): nn.Flatten
 local Flatten, parent = class.class("nn.Flatten", Module)
 
---- By default all but the first dimension, the batch's, become one.
+--- By default all dimensions but the first one, the batch, are merged.
 ---@param start_dim? integer
 ---@param end_dim? integer
 function Flatten:__init(...)

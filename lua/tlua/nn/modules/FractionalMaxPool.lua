@@ -16,7 +16,7 @@ local function check_options(name, a)
    end
 end
 
--- The sizes of the result; windows must fit into the input.
+-- Returns the output sizes, and raises if the windows do not fit into the input.
 local function sizes_of(name, a, input, n)
    local kernel = args.expand(name, "kernel_size", a.kernel_size, n)
    local sizes
@@ -42,7 +42,8 @@ local function sizes_of(name, a, input, n)
    return kernel, sizes
 end
 
--- Where windows begin along a dimension, from 0: (N, C, size); samples (N, C) tell how they lie.
+-- Returns the first positions of the windows along a dimension, counted from 0: (N, C, size). The
+-- samples (N, C) are the random numbers that place them.
 local function starts(samples, length, size, kernel)
    local last = torch.full_like(samples, length - kernel):unsqueeze(3)
    if size == 1 then return last end
@@ -51,14 +52,15 @@ local function starts(samples, length, size, kernel)
    return torch.cat({((steps + u) * alpha):trunc() - (u * alpha):trunc(), last}, 3)
 end
 
--- Positions in the plane, from 1, of the elements of all windows: (N, C, *sizes, *kernel).
+-- Returns the positions in the plane of all elements of all windows, counted from 1:
+-- (N, C, *sizes, *kernel).
 local function positions(samples, lengths, sizes, kernel)
    local n, place, stride = #sizes, 1, 1
    for d = n, 1, -1 do
       local shape = {samples:size(1), samples:size(2)}
       for k = 1, 2 * n do shape[k + 2] = 1 end
       local inside = torch.arange(kernel[d], {dtype = samples.dtype, device = samples.device})
-      -- in a plane the first sample is the last dimension's, in a volume the first one's
+      -- for planes sample 1 places the last dimension, for volumes the first one
       local sample = samples:select(3, n == 2 and 3 - d or d)
       local along = starts(sample, lengths[d], sizes[d], kernel[d]):unsqueeze(4) + inside
       shape[2 + d], shape[2 + n + d] = sizes[d], kernel[d]
@@ -68,7 +70,7 @@ local function positions(samples, lengths, sizes, kernel)
    return place
 end
 
--- Those of the batch; there may be more.
+-- Returns the samples of the batch; more may be given.
 local function check_samples(name, samples, batch, channels, n)
    if samples:dim() ~= 3 or samples:size(1) < batch or samples:size(2) ~= channels
       or samples:size(3) ~= n then
@@ -78,7 +80,7 @@ local function check_samples(name, samples, batch, channels, n)
    return samples:narrow(1, 1, batch)
 end
 
--- The largest elements and their positions in the plane, from 1.
+-- Returns the largest elements and their positions in the plane, counted from 1.
 local function pool(name, a, input, n)
    if input:dim() ~= n + 1 and input:dim() ~= n + 2 then
       args.refuse(name, "input", ("a tensor of %d or %d dimensions"):format(n + 1, n + 2), input)
@@ -101,7 +103,7 @@ for n = 2, 3 do
    local fn = ("fractional_max_pool%dd"):format(n)
    local title = "nn.functional." .. fn
    local take = args.signature(("%s(input: tensor, %s)"):format(title, options))
-   --- Both results of fractional max pooling, whatever return_indices says.
+   --- Returns both results of fractional max pooling, independently of return_indices.
    ---@param input Tensor  (N, C, *) or (C, *), * of 2 or 3 dimensions as the name says
    ---@return Tensor values
    ---@return Tensor indices  positions in the plane, from 1
@@ -110,7 +112,7 @@ for n = 2, 3 do
       check_options(title, a)
       return pool(title, a, a.input, n)
    end
-   --- The largest elements of windows whose places are random, so that any output size can be had
+   --- Returns the largest elements of windows at random positions, so any output size is possible
    --- (Graham, Fractional Max-Pooling, 2014).
    ---@param input Tensor  (N, C, *) or (C, *), * of 2 or 3 dimensions as the name says
    ---@return Tensor values

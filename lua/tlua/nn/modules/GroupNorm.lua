@@ -1,4 +1,4 @@
--- GroupNorm.lua - groups of channels of each sample to zero mean and unit variance.
+-- GroupNorm.lua - normalises groups of channels of each sample to zero mean and unit variance.
 
 local torch = require "tlua"
 local args = require "tlua.args"

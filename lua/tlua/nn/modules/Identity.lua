@@ -1,4 +1,4 @@
--- Identity.lua - gives back what it gets; a placeholder.
+-- Identity.lua - returns its arguments; a placeholder for a layer.
 
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
@@ -7,7 +7,7 @@ local Module = require "tlua.nn.modules.Module"
 ---@overload fun(...): nn.Identity
 local Identity, parent = class.class("nn.Identity", Module)
 
---- Arguments are ignored, so that it can stand in for any layer.
+--- Arguments are ignored, so it can replace any layer.
 function Identity:__init()
    parent.__init(self)
 end

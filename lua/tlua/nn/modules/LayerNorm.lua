@@ -1,4 +1,4 @@
--- LayerNorm.lua - the last dimensions of each sample to zero mean and unit variance.
+-- LayerNorm.lua - normalises the last dimensions of each sample to zero mean and unit variance.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -27,7 +27,7 @@ function LayerNorm:__init(...)
    end
 end
 
---- With a residual of input's shape, what is normalised is their sum, which is the second result.
+--- With a residual of the input's shape, normalises their sum, and returns that sum as well.
 ---@param input Tensor  (*, normalized_shape)
 ---@param residual? Tensor
 ---@return Tensor  of the same shape

@@ -1,5 +1,5 @@
--- Lazy.lua - layers that learn how many features or channels they take from their first input, or
--- from a state that is loaded, and become the ordinary layer then.
+-- Lazy.lua - layers that get their number of input features or channels from the first input, or
+-- from a loaded state, and then become ordinary layers.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,10 +12,10 @@ local Uninitialized = require "tlua.nn.Uninitialized"
 
 local M = {}
 
--- What all have beside the methods of their ordinary class.
+-- The methods that lazy layers have besides those of their ordinary class.
 local Lazy = {}
 
---- Whether parameters or buffers still wait for their shapes.
+--- Tells whether parameters or buffers have no shape yet.
 ---@return boolean
 function Lazy:has_uninitialized_params()
    for _, name in ipairs(self.lazy_names) do
@@ -24,8 +24,8 @@ function Lazy:has_uninitialized_params()
    return false
 end
 
---- Takes the number of features or channels from an input, makes what waits for it and sets first
---- weights, unless a state has been loaded.
+--- Reads the number of features or channels from an input, and allocates and initialises the
+--- parameters, unless a state has been loaded.
 ---@param input Tensor
 function Lazy:initialize_parameters(input)
    local name = torch.type(self)
@@ -98,7 +98,7 @@ define("Linear", Linear, [[out_features: count, bias: boolean = true, device: de
    end,
 })
 
--- The channels of (N, C, ...) or (C, ...), with n dimensions after them.
+-- Returns the number of channels of (N, C, ...) or (C, ...), with n dimensions after the channels.
 local function channels(n)
    return function(self, input)
       if input:dim() ~= n + 1 and input:dim() ~= n + 2 then

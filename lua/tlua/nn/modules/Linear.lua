@@ -56,15 +56,16 @@ end
 local forward, relu, gelu = Linear.forward, activations.ReLU.forward, activations.GELU.forward
 local gelus = {none = "gelu", tanh = "gelu_tanh"}
 
---- Whether a module is a plain Linear, so that nobody misses what it gives before an activation.
+--- Tells whether a module is a plain Linear without hooks, whose output before an activation nobody
+--- can observe.
 ---@param module nn.Module
 ---@return boolean
 function Linear.takes_activation(module)
    return module.forward == forward and not rawget(module, "_hooks")
 end
 
---- What the module after a Linear computes, by the name that `forward` takes; nil if it is none of
---- these activations, or one of the two is watched by hooks.
+--- Returns the name, for `forward`, of the activation that the module after a Linear computes. Nil
+--- for other modules, or if one of the two has hooks.
 ---@param module nn.Module
 ---@param after nn.Module
 ---@return string?

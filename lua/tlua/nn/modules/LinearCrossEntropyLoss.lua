@@ -1,5 +1,6 @@
--- LinearCrossEntropyLoss.lua - the last linear layer of a classifier and its cross-entropy in one:
--- without out_features the logits exist for a few rows at a time (F.linear_cross_entropy).
+-- LinearCrossEntropyLoss.lua - the last linear layer of a classifier together with its
+-- cross-entropy. Without out_features only the logits of a few rows exist at a time
+-- (F.linear_cross_entropy).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -38,9 +39,9 @@ local function check(a)
 end
 
 --- With `out_features` there is a loss for each of these positions, as cross_entropy has for
---- targets of more dimensions. In the table `options`, batch_chunk_size is for how many rows there
---- are logits at a time, by default some 16 MB; allow_retain_graph says nothing, since it is always
---- so. The rest are cross_entropy's.
+--- targets of more dimensions. In the table `options`, batch_chunk_size is the number of rows whose
+--- logits exist at a time, by default as many as fit into 16 MB; allow_retain_graph has no effect,
+--- since the graph can always be retained. The other options are those of cross_entropy.
 ---@param in_features integer
 ---@param num_classes integer
 ---@param options? table

@@ -1,4 +1,4 @@
--- LinearCrossEntropyOptions.lua - how nn.LinearCrossEntropyLoss goes through its rows.
+-- LinearCrossEntropyOptions.lua - the options of nn.LinearCrossEntropyLoss for its chunks of rows.
 
 local args = require "tlua.args"
 
@@ -12,8 +12,8 @@ local policies <const> = {auto = true, accurate = true, compact = true}
 local M = {}
 
 --- The table `options` of nn.LinearCrossEntropyLoss. Of PyTorch's options only batch_chunk_size
---- does something here: backward may always be called again, chunks are sized by memory where
---- nobody says their size, and sums are as exact as acc_policy "accurate" has them.
+--- has an effect: backward may always be called again, chunks have a default size by memory, and
+--- sums are always as exact as with acc_policy "accurate".
 ---@param options? {allow_retain_graph: boolean, batch_chunk_size: integer, chunking_method: string,
 --- acc_policy: string, acc_dtype: string}
 ---@return table options

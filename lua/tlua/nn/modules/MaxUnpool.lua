@@ -1,4 +1,5 @@
--- MaxUnpool.lua - puts what a max pooling took back to where it was, with zeros between.
+-- MaxUnpool.lua - puts the outputs of a max pooling back to their positions in its input, with
+-- zeros elsewhere.
 
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define

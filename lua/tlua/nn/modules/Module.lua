@@ -22,8 +22,8 @@ local Module = class.class("nn.Module")
 
 Module._hooks = false
 
--- An instance is made with its mode, which no class has: a mode that was set to nil by mistake is
--- found when the module is called.
+-- Each instance gets its own mode; classes have none. So a mode that was set to nil by mistake is
+-- detected when the module is called.
 local info = getmetatable(Module)
 local define <const> = info.__newindex
 
@@ -33,7 +33,7 @@ function info.__call(cls, ...)
    return order.made(object)
 end
 
--- A loop over a module that has no numbered parts would run zero times.
+-- Refuses a loop over a module without numbered children, which would run zero times.
 function info.__index(_, key)
    if key == 1 then
       torch.raise("this module has no numbered parts to index or to loop over: ipairs goes through "
@@ -52,7 +52,7 @@ end
 
 function Module:__init() end
 
--- Whether a module is `part` or has it below itself.
+-- Tells whether a module is `part` or one of its descendants is.
 local function has(module, part, seen)
    if module == part then return true end
    if seen[module] then return false end
@@ -67,7 +67,7 @@ local function has(module, part, seen)
    return false
 end
 
--- A module may be in many others, but not, however deep, in itself.
+-- Refuses a module that would become its own descendant.
 function Module:_admit(name, value)
    if type(value) ~= "table" or not class.isinstance(value, Module) or not has(value, self, {}) then
       return
@@ -122,8 +122,8 @@ local function fields(module)
    end
 end
 
--- Calls visit(module, path) for a module and all below it, parents first; a shared module once,
--- or, with `every`, once for each of its paths.
+-- Calls visit(module, path) for a module and its descendants, parents first. A shared module is
+-- visited once or, with `every`, once for each of its paths.
 local function walk(module, path, seen, visit, every)
    if seen[module] then return end
    seen[module] = true
@@ -134,8 +134,9 @@ local function walk(module, path, seen, visit, every)
    if every then seen[module] = nil end
 end
 
--- The list {{path, value}, ...} of all that `pick(module)` iterates over. Options as those of
--- named_parameters; what is shared comes once, unless remove_duplicate is false.
+-- Returns the list {{path, value}, ...} of all values that `pick(module)` iterates over. The
+-- options are those of named_parameters; a shared value comes once, unless remove_duplicate is
+-- false.
 local function collect(module, pick, options)
    local every = options.remove_duplicate == false
    local found, seen = {}, {}
@@ -206,7 +207,8 @@ end
 
 local none <const> = {}
 
--- A function that reads a method's options, by position or by name; without any it costs nothing.
+-- Returns a function that reads a method's options, by position or by name. A call without options
+-- costs nothing.
 local function reader(method, parameters)
    local take = args.signature(("nn.Module.%s(%s)"):format(method, parameters))
    return function(...)
@@ -224,7 +226,7 @@ local of_named_buffers = reader("named_buffers", naming)
 local of_named_modules = reader("named_modules",
    "prefix: string = '', remove_duplicate: boolean = true")
 
---- All parameters, each once, those of submodules included.
+--- Returns all parameters, each once, including those of submodules.
 ---@param ... boolean|{recurse: boolean}  whether those of submodules are; true by default
 ---@return Tensor[]
 function Module:parameters(...)
@@ -232,15 +234,15 @@ function Module:parameters(...)
 end
 
 --- Iterates over the names and values of all parameters: `for name, p in m:named_parameters()`.
---- Options by position or name: prefix, put before the names; recurse (true), whether those of
---- submodules come, too; remove_duplicate (true), whether a shared one comes once.
+--- Options by position or name: prefix, put before the names; recurse (true), whether to
+--- include submodules; remove_duplicate (true), whether a shared parameter comes once.
 ---@param ... string|{prefix: string, recurse: boolean, remove_duplicate: boolean}
 ---@return fun(): string, Tensor
 function Module:named_parameters(...)
    return iterate(collect(self, own_parameters, of_named_parameters(...)))
 end
 
---- All buffers, each once.
+--- Returns all buffers, each once.
 ---@param ... boolean|{recurse: boolean}  whether those of submodules are; true by default
 ---@return Tensor[]
 function Module:buffers(...)
@@ -254,7 +256,7 @@ function Module:named_buffers(...)
    return iterate(collect(self, own_buffers, of_named_buffers(...)))
 end
 
---- This module and all below it, parents first, each once.
+--- Returns this module and its descendants, parents first, each once.
 ---@return nn.Module[]
 function Module:modules()
    local list = {}
@@ -262,7 +264,7 @@ function Module:modules()
    return list
 end
 
---- Iterates over the paths and values of this module (its path is "") and all below it.
+--- Iterates over the paths and values of this module (its path is "") and its descendants.
 ---@param ... string|{prefix: string, remove_duplicate: boolean}  as those of named_parameters
 ---@return fun(): string, nn.Module
 function Module:named_modules(...)
@@ -273,7 +275,7 @@ function Module:named_modules(...)
    return iterate(list)
 end
 
---- The modules right below this one, each once.
+--- Returns the module's children, each once.
 ---@return nn.Module[]
 function Module:children()
    local list = {}
@@ -281,18 +283,18 @@ function Module:children()
    return list
 end
 
---- Iterates over the names and values of the modules right below this one.
+--- Iterates over the names and values of the module's children.
 ---@return fun(): string|integer, nn.Module
 function Module:named_children()
    return own_modules(self)
 end
 
--- Putting in and finding ----------------------------------------------------------------------
+-- Adding and finding --------------------------------------------------------------------------
 
 local take_persistent = args.signature "register_buffer(persistent: boolean = true)"
 
---- Makes a tensor, which is no parameter, part of the module's state: it is moved, cast and
---- saved with it. `persistent = false` keeps it out of the saved state.
+--- Adds a tensor that is not a parameter to the module's state: it is moved, cast and saved with
+--- the module. `persistent = false` keeps it out of the saved state.
 ---@param name string
 ---@param tensor? Tensor
 ---@param options? boolean|{persistent: boolean}
@@ -337,7 +339,7 @@ function Module:add_module(name, module)
 end
 Module.register_module = Module.add_module
 
--- The object at a path and its parent's path.
+-- Returns the object at a path and the path of its parent.
 local function descend(root, path)
    local object, done = root, ""
    for name in path:gmatch "[^.]+" do
@@ -352,7 +354,7 @@ local function descend(root, path)
    return object
 end
 
---- The module at a path such as "encoder.3.conv"; the module itself for "".
+--- Returns the module at a path such as "encoder.3.conv"; the module itself for "".
 ---@param path string
 ---@return nn.Module
 function Module:get_submodule(path)
@@ -363,7 +365,7 @@ function Module:get_submodule(path)
    return module
 end
 
---- The parameter at a path such as "encoder.3.conv.weight".
+--- Returns the parameter at a path such as "encoder.3.conv.weight".
 ---@param path string
 ---@return Tensor
 function Module:get_parameter(path)
@@ -374,7 +376,7 @@ function Module:get_parameter(path)
    return parameter
 end
 
---- The buffer at a path such as "encoder.3.norm.running_mean".
+--- Returns the buffer at a path such as "encoder.3.norm.running_mean".
 ---@param path string
 ---@return Tensor
 function Module:get_buffer(path)
@@ -386,7 +388,7 @@ function Module:get_buffer(path)
    torch.raise(("%s: %s is no buffer"):format(torch.type(self), path))
 end
 
---- Puts a module at a path, in place of the one that is there.
+--- Replaces the module at a path.
 ---@param path string  such as "encoder.3"; the module above must exist
 ---@param module nn.Module
 ---@return nn.Module self
@@ -409,7 +411,7 @@ end
 
 -- Calling -------------------------------------------------------------------------------------
 
---- What the module computes; every module has its own, or one named updateOutput, as in Torch7.
+--- Computes the module's outputs. Every class defines it, or updateOutput, as in Torch7.
 function Module:forward(...)
    local method = self.updateOutput
    if method ~= Module.updateOutput then return method(self, ...) end
@@ -422,8 +424,8 @@ local function refuse_mode(module)
       torch.type(module), args.describe(module.training)))
 end
 
--- Errors name the modules whose __call is active, so its frame must stay: where a variable is to
--- be closed, even if there is nothing to close, Lua makes no tail call.
+-- Errors name the modules whose __call is active, so its stack frame must stay. Lua makes no tail
+-- call in a block with a to-be-closed variable; nil will do as its value.
 function Module:__call(...)
    local _ <close> = nil
    local mode = self.training
@@ -432,8 +434,8 @@ function Module:__call(...)
    return self:forward(...)
 end
 
---- Calls `hook(module, ...)` before every forward call with its arguments; what the hook returns,
---- if anything, takes their place.
+--- Calls `hook(module, ...)` before every forward call with its arguments; a value
+--- that the hook returns replaces them.
 ---@param hook fun(module: nn.Module, ...): any
 ---@param options? {prepend: boolean}  prepend: before the hooks that there are
 ---@return {remove: fun(self: table)} handle
@@ -442,10 +444,10 @@ function Module:register_forward_pre_hook(hook, options)
 end
 
 --- Calls `hook(module, inputs, ...)` after every forward call, with the list of arguments and
---- then the results; what the hook returns, if anything, takes the results' place.
+--- then the results; a value that the hook returns replaces the results.
 ---@param hook fun(module: nn.Module, inputs: any[], ...): any
 ---@param options? {prepend: boolean, always_call: boolean}  always_call: also where forward raises,
---- without results; an error of the hook is then lost
+--- without results; an error of the hook is then ignored
 ---@return {remove: fun(self: table)} handle
 function Module:register_forward_hook(hook, options)
    return require "tlua.nn.hooks".add(self, "post", hook, options)
@@ -533,8 +535,8 @@ end
 
 local function set_data(tensor, data) tensor.data = data end
 
--- A buffer that is a view, or has a history, cannot take over other data; another tensor takes its
--- place, one for all modules that share it.
+-- A buffer that is a view, or has a gradient function, cannot take over other data. Another tensor
+-- replaces it in all modules that share it.
 local function replace_buffer(owner, name, buffer, fn, replaced)
    local data = buffer.data
    local new = replaced[buffer] or fn(data)
@@ -544,8 +546,8 @@ local function replace_buffer(owner, name, buffer, fn, replaced)
    owner[name] = new
 end
 
--- Replaces the data of every parameter, gradient and buffer by fn's result, those of submodules
--- included unless `deep` is false. The tensors stay the same objects: optimizers keep them and
+-- Replaces the data of every parameter, gradient and buffer by fn's result, including submodules
+-- unless `deep` is false. The tensors stay the same objects: optimizers keep them and
 -- shared ones stay shared.
 local function replace_data(module, fn, deep)
    local function replace(tensor)
@@ -559,7 +561,7 @@ local function replace_data(module, fn, deep)
       for _, parameter in own_parameters(owner) do
          local grad = not seen[parameter] and parameter.grad
          if not seen[parameter] then
-            parameter.grad = nil -- it must fit the data whenever both are there
+            parameter.grad = nil -- a gradient must always fit the data
             replace(parameter)
          end
          if grad then
@@ -575,7 +577,7 @@ local function replace_data(module, fn, deep)
    return module
 end
 
--- Raises if a parameter or buffer has no data that could go to another device.
+-- Raises if a parameter or buffer is on the meta device, and so has no data to copy.
 local function check_data(module, device)
    if torch.device(device).type == "meta" then return end
    for _, list in ipairs {{module:named_parameters()}, {module:named_buffers()}} do
@@ -593,7 +595,7 @@ local function is_floating(dtype) return type(dtype) == "string" and pcall(torch
 
 --- Moves and casts parameters and buffers: `to("cuda")`, `to("float64")`, `to("cuda:1", "half")`,
 --- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast. With
---- `memory_format = torch.channels_last` those of 4 or 5 dimensions get that order.
+--- `memory_format = torch.channels_last` tensors of 4 or 5 dimensions get that order.
 ---@param ... string|table
 ---@return nn.Module self
 function Module:to(...)
@@ -642,7 +644,7 @@ function Module:type(dtype)
    return self:to(dtype)
 end
 
---- The module itself: nothing is compiled yet, see torch.compile, whose options are checked.
+--- Returns the module. Nothing is compiled yet; the options of torch.compile are checked.
 ---@param options? table
 ---@return nn.Module self
 function Module:compile(options)
@@ -652,10 +654,10 @@ end
 
 local take_to_empty = args.signature "to_empty(device: device, recurse: boolean = true)"
 
---- Gives parameters, their gradients and buffers new memory of undefined contents on a device, with
---- their shapes, dtypes and strides: what is on "meta" gets memory by it, and is then loaded or
---- initialised. The tensors stay the same objects, so tied parameters stay tied. Without `recurse`
---- only the module's own: `model:to_empty{device = "cuda"}`.
+--- Gives parameters, their gradients and buffers new, uninitialised memory on a device, with their
+--- shapes, dtypes and strides. A model on the meta device gets memory this way, and is then loaded
+--- or initialised. The tensors stay the same objects, so tied parameters stay tied. Without
+--- `recurse` only the module's own: `model:to_empty{device = "cuda"}`.
 ---@param options {device: string|torch.device, recurse: boolean}
 ---@return nn.Module self
 function Module:to_empty(...)
@@ -679,8 +681,8 @@ function Module:cuda(device)
    return self:to(device or "cuda")
 end
 
--- A copy of what a module holds. `seen` maps what has been copied, so that what is shared inside
--- stays shared; functions and classes are not copied.
+-- Copies a value that a module holds. `seen` maps originals to copies, so that shared values stay
+-- shared. Functions and classes are not copied.
 local function copy(value, seen)
    if seen[value] then return seen[value] end
    local copied = value
@@ -700,7 +702,7 @@ local function copy(value, seen)
    return copied
 end
 
---- A module of its own with copies of all parameters and buffers.
+--- Returns a copy of the module, with copies of all parameters and buffers.
 ---@return nn.Module
 function Module:clone()
    return order.made(copy(self, {}))
@@ -708,15 +710,15 @@ end
 
 -- Printing ------------------------------------------------------------------------------------
 
---- What stands between the parentheses when the module is printed; a layer says its sizes.
+--- Returns the text between the parentheses of the printed module, such as the sizes of a layer.
 ---@return string
 function Module:extra_repr()
    return ""
 end
 
-local printing = setmetatable({}, {__mode = "k"}) -- modules whose text is being made
+local printing = setmetatable({}, {__mode = "k"}) -- the modules that are being printed
 
--- The text of a module in another one.
+-- Returns the text of a module as a part of another one.
 local function text_of(child)
    if printing[child] then return torch.type(child):match "[^.]*$" .. "(...)" end
    return (tostring(child):gsub("\n", "\n  "))

@@ -1,4 +1,4 @@
--- ModuleDict.lua - modules by name, which belong to the module that has the table.
+-- ModuleDict.lua - a table of modules by name, which become descendants of its owner.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,7 @@ local order = require "tlua.nn.order"
 ---@overload fun(modules?: table<string, nn.Module>): nn.ModuleDict
 local ModuleDict, parent = class.class("nn.ModuleDict", Module)
 
---- `dict.name` is the module of that name; `dict.name = module` sets it.
+--- Indexing by a name gets or sets the module: `dict.name`, `dict.name = module`.
 ---@param modules? table<string, nn.Module>  taken in alphabetical order
 function ModuleDict:__init(modules)
    parent.__init(self)
@@ -38,7 +38,7 @@ function ModuleDict:update(modules)
    return self
 end
 
---- Sets the module of a name. Names of methods are refused: the module would hide the method.
+--- Sets the module with a name. Names of methods are refused: the module would hide the method.
 ---@param name string
 ---@param module nn.Module
 ---@return nn.ModuleDict self
@@ -62,7 +62,7 @@ function ModuleDict:items()
    return self:named_children()
 end
 
---- The names, in the order in which they were set.
+--- Returns the names, in the order in which they were set.
 ---@return string[]
 function ModuleDict:keys()
    local names = {}
@@ -70,7 +70,7 @@ function ModuleDict:keys()
    return names
 end
 
---- The modules, in the order in which they were set.
+--- Returns the modules, in the order in which they were set.
 ---@return nn.Module[]
 function ModuleDict:values()
    local list = {}
@@ -78,7 +78,7 @@ function ModuleDict:values()
    return list
 end
 
---- Takes a module out.
+--- Removes a module.
 ---@param name string
 ---@return nn.Module
 function ModuleDict:pop(name)
@@ -90,7 +90,7 @@ function ModuleDict:pop(name)
    return module
 end
 
---- Takes all modules out.
+--- Removes all modules.
 ---@return nn.ModuleDict self
 function ModuleDict:clear()
    for _, name in ipairs(self:keys()) do self[name] = nil end

@@ -1,4 +1,4 @@
--- ModuleList.lua - a list whose modules belong to the module that has the list.
+-- ModuleList.lua - a list of modules, which become descendants of its owner.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -47,13 +47,13 @@ function ModuleList:extend(modules)
    return self
 end
 
---- Puts a module before the one at a position.
+--- Inserts a module at a position.
 ---@param position integer  from 1 to #list + 1
 ---@param module nn.Module
 ---@return nn.ModuleList self
 ModuleList.insert = Sequential.insert
 
---- Takes a module out.
+--- Removes a module.
 ---@param position? integer  the last by default
 ---@return nn.Module
 ModuleList.pop = Sequential.remove

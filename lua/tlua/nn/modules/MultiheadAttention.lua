@@ -1,5 +1,5 @@
--- MultiheadAttention.lua - attention of several heads: each looks in a projection of its own for
--- the positions that matter.
+-- MultiheadAttention.lua - attention with several heads: each projects its own queries, keys and
+-- values.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -70,8 +70,8 @@ function MultiheadAttention:reset_parameters()
    end
 end
 
--- Projections of x (N, L, *) by `count` matrices that lie one after another in weight, each
--- (N, heads, L, E / heads): views of one product.
+-- Projects x (N, L, *) by `count` matrices that are stacked in weight. Each result is
+-- (N, heads, L, E / heads), a view of one product.
 local function project(self, x, weight, bias, count)
    local packed = F.linear(x, weight, bias):unflatten(3, {count, self.num_heads, -1})
    local parts = packed:unbind(3)
@@ -79,7 +79,7 @@ local function project(self, x, weight, bias, count)
    return table.unpack(parts)
 end
 
--- Query, key and value; what projects the same input does so in one product.
+-- Projects query, key and value. Projections of the same input are one product.
 local function project_all(self, query, key, value)
    local weight, bias, n = self.in_proj_weight, self.in_proj_bias, self.embed_dim
    if weight and rawequal(query, key) and rawequal(key, value) then
@@ -96,14 +96,14 @@ local function project_all(self, query, key, value)
       project(self, key, weights[2], biases[2], 1), (project(self, value, weights[3], biases[3], 1))
 end
 
--- A mask of PyTorch's kind, true or -inf where nothing is to be seen, as what is added to scores.
+-- Converts a mask in PyTorch's form, true or -inf at hidden positions, to a term for the scores.
 local function additive(mask, like)
    if mask.dtype ~= "bool" then return mask end
    return torch.zeros(mask.shape, {dtype = like.dtype, device = like.device})
       :masked_fill_(mask, -math.huge)
 end
 
--- Both masks as one (N or 1, heads or 1, L or 1, S), of truths if they are; nil if there are none.
+-- Merges both masks into one (N or 1, heads or 1, L or 1, S), of bool if both are; nil for none.
 local function join_masks(self, a, like)
    local mask, padding = a.attn_mask, a.key_padding_mask
    if mask and mask:dim() == 3 then mask = mask:unflatten(1, {-1, self.num_heads}) end
@@ -116,17 +116,17 @@ local function join_masks(self, a, like)
    return additive(mask, like) + additive(padding, like)
 end
 
--- True at the keys after each query.
+-- Makes a mask that is true at the keys after each query.
 local function future(length, source_length, like)
    return torch.ones(length, source_length, {dtype = "bool", device = like.device}):triu(1)
 end
 
--- How many keys come after those of the input.
+-- Returns the number of keys that are added after those of the input.
 local function extra_keys(self)
    return (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
 end
 
--- Keys, or values, with the learnt one, one of zeros, or both at their end.
+-- Appends the learnt key or value, one of zeros, or both.
 local function with_extra(self, x, learnt)
    local list, heads, size = {x}, x:size(2), x:size(4)
    if learnt then
@@ -136,7 +136,7 @@ local function with_extra(self, x, learnt)
    return torch.cat(list, 3)
 end
 
--- What each head makes of its values, and the weights.
+-- Returns each head's output, and the attention weights.
 local function weighted(q, k, v, mask, dropout)
    local scores = (q * q:size(4) ^ -0.5):matmul(k:transpose(3, 4))
    if mask then scores = scores + additive(mask, q) end
@@ -145,8 +145,8 @@ local function weighted(q, k, v, mask, dropout)
 end
 
 --- Sequences are (L, N, E), (N, L, E) with `batch_first`, or one (L, E). Options are
---- key_padding_mask (N, S) and attn_mask (L, S) or (N * num_heads, L, S), true or -inf at what is
---- not to be seen; is_causal; need_weights and average_attn_weights.
+--- key_padding_mask (N, S) and attn_mask (L, S) or (N * num_heads, L, S), true or -inf at
+--- hidden positions; is_causal; need_weights and average_attn_weights.
 ---@param query Tensor
 ---@param key Tensor
 ---@param value Tensor
@@ -174,7 +174,7 @@ function MultiheadAttention:forward(...)
    end
    if extra > 0 then
       k, v = with_extra(self, k, self.bias_k), with_extra(self, v, self.bias_v)
-      mask = mask and F.pad(mask, {0, extra}) -- they are always seen
+      mask = mask and F.pad(mask, {0, extra}) -- the appended keys are never hidden
    end
 
    local heads, weights

@@ -1,4 +1,4 @@
--- ParameterDict.lua - parameters by name, which belong to the module that has the table.
+-- ParameterDict.lua - a table of parameters by name, which belong to its owner.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,15 +11,15 @@ local order = require "tlua.nn.order"
 ---@overload fun(parameters?: table<string, Tensor>): nn.ParameterDict
 local ParameterDict, parent = class.class("nn.ParameterDict", Module)
 
---- `dict.name` is the parameter of that name.
+--- Indexing by a name gets the parameter: `dict.name`.
 ---@param parameters? table<string, Tensor>  taken in alphabetical order
 function ParameterDict:__init(parameters)
    parent.__init(self)
    self:update(parameters or {})
 end
 
---- Sets the parameter of a name; a tensor that is none becomes one. Names of methods are refused:
---- the parameter would hide the method.
+--- Sets the parameter with a name; a plain tensor becomes a parameter. Names of methods are
+--- refused: the parameter would hide the method.
 ---@param name string
 ---@param parameter Tensor
 ---@return nn.ParameterDict self
@@ -54,7 +54,7 @@ function ParameterDict:update(parameters)
    return self
 end
 
---- Takes a parameter out.
+--- Removes a parameter.
 ---@param name string
 ---@return Tensor
 function ParameterDict:pop(name)
@@ -72,7 +72,7 @@ function ParameterDict:items()
    return self:named_parameters()
 end
 
---- The names, in the order in which they were first set.
+--- Returns the names, in the order in which they were first set.
 ---@return string[]
 function ParameterDict:keys()
    local names = {}
@@ -80,7 +80,7 @@ function ParameterDict:keys()
    return names
 end
 
---- The parameters, in the order in which they were first set.
+--- Returns the parameters, in the order in which they were first set.
 ---@return Tensor[]
 function ParameterDict:values()
    local list = {}
@@ -88,7 +88,7 @@ function ParameterDict:values()
    return list
 end
 
---- The parameter of a name, or `default` where there is none.
+--- Returns the parameter with a name, or `default` if there is none.
 ---@param name string
 ---@param default? Tensor
 ---@return Tensor?
@@ -98,7 +98,7 @@ function ParameterDict:get(name, default)
    return default
 end
 
---- The parameter of a name; where there is none it is set to `default` first.
+--- Returns the parameter with a name. If there is none, it is first set to `default`.
 ---@param name string
 ---@param default Tensor
 ---@return Tensor
@@ -107,7 +107,7 @@ function ParameterDict:setdefault(name, default)
    return self:get(name)
 end
 
---- Takes all parameters out.
+--- Removes all parameters.
 ---@return nn.ParameterDict self
 function ParameterDict:clear()
    for _, name in ipairs(self:keys()) do self[name] = nil end

@@ -1,4 +1,4 @@
--- ParameterList.lua - a list whose parameters belong to the module that has the list.
+-- ParameterList.lua - a list of parameters, which belong to its owner.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +11,7 @@ local Parameter = require "tlua.nn.Parameter"
 ---@overload fun(parameters?: Tensor[]): nn.ParameterList
 local ParameterList, parent = class.class("nn.ParameterList", Module)
 
--- A tensor as a parameter.
+-- Makes a parameter of a tensor.
 local function parameter_of(value)
    if not torch.is_tensor(value) then return nil end
    return value.is_parameter and value or Parameter(value)
@@ -28,7 +28,7 @@ function ParameterList:__init(parameters)
    if parameters ~= nil then self:extend(parameters) end
 end
 
---- Adds a parameter at the end; a tensor that is none becomes one.
+--- Adds a parameter at the end; a plain tensor becomes a parameter.
 ---@param parameter Tensor
 ---@return nn.ParameterList self
 function ParameterList:append(parameter)

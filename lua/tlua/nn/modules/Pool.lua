@@ -38,7 +38,7 @@ for n = 2, 3 do
    end)
 end
 
--- Windows of whatever size gives the output size asked for.
+-- The windows have the sizes that give the requested output size.
 for n = 1, 3 do
    local average = ("adaptive_avg_pool%dd"):format(n)
    local name = ("AdaptiveAvgPool%dd"):format(n)

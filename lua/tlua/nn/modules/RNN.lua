@@ -1,8 +1,8 @@
 -- RNN.lua - RNN, LSTM and GRU over whole sequences, of several layers, in one or both directions.
 --
 -- Gates lie in the rows of the weights in PyTorch's order: input, forget, cell, output for LSTM,
--- reset, update, new for GRU. What is computed is the operators torch.rnn_tanh, rnn_relu, lstm and
--- gru; on CUDA by cuDNN where it can, unless torch.backends.cudnn says otherwise.
+-- reset, update, new for GRU. The layers call the operators torch.rnn_tanh, rnn_relu, lstm
+-- and gru. On CUDA these use cuDNN if it supports the case and torch.backends.cudnn allows it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,7 +17,7 @@ local modes <const> = {
    LSTM = {operator = "lstm", gates = 4}, GRU = {operator = "gru", gates = 3},
 }
 
--- The arguments of recurrent.states: the names of the first states, and the right call.
+-- Arguments of recurrent.states: the names of the initial states, and the correct call.
 local state_names <const>, lstm_names <const> = {"h0"}, {"h0", "c0"}
 local usage <const> = "local output, state = lstm(input, state) returns and takes that table"
 
@@ -25,7 +25,7 @@ local options <const> = [[num_layers: layers = 1, %sbias: boolean = true,
    batch_first: boolean = false, dropout: number = 0, bidirectional: boolean = false,
    proj_size: count = 0, device: device?, dtype: string?]]
 
--- What RNN, LSTM and GRU share; `mode` is "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
+-- The base of RNN, LSTM and GRU; `mode` is "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
 ---@class nn.RNNBase: nn.Module
 ---@overload fun(mode: string, input_size: integer, hidden_size: integer, options?): nn.RNNBase
 local RNNBase, parent = class.class("nn.RNNBase", Module)
@@ -33,7 +33,7 @@ local RNNBase, parent = class.class("nn.RNNBase", Module)
 local take_base = args.signature("nn.RNNBase(mode: string, input_size: count, hidden_size: count, "
    .. options:format "" .. ")")
 
--- Options that make no network.
+-- Refuses options that describe no network.
 local function check(name, a)
    local function want(what, fits, expected)
       if not fits then args.refuse(name, what, expected, a[what]) end
@@ -103,8 +103,8 @@ end
 --- Sets uniform random weights within 1/sqrt(hidden_size).
 RNNBase.reset_parameters = recurrent.reset_parameters
 
---- The parameters of each layer and direction: weight_ih, weight_hh, then those of bias_ih, bias_hh
---- and weight_hr that there are.
+--- Returns the parameters of each layer and direction: weight_ih, weight_hh, and bias_ih, bias_hh
+--- and weight_hr if the layer has them.
 ---@return Tensor[][]
 function RNNBase:all_weights()
    local lines = {}
@@ -116,11 +116,11 @@ function RNNBase:all_weights()
    return lines
 end
 
---- Does nothing: kernels bring the weights into the order that they read them in by themselves. It
---- is here for programs written for PyTorch.
+--- Does nothing, since kernels arrange the weights themselves. It exists for programs written for
+--- PyTorch.
 function RNNBase:flatten_parameters() return self end
 
--- The parameters of all layers and directions in one list.
+-- Returns the parameters of all layers and directions in one list.
 local function flat_weights(self)
    local list = {}
    each_line(self, function(tail)
@@ -129,13 +129,13 @@ local function flat_weights(self)
    return list
 end
 
--- A permutation of the samples of the states; nil for none.
+-- Permutes the samples of the states.
 local function permute(states, permutation)
    if not permutation then return end
    for i, state in ipairs(states) do states[i] = state:index_select(2, permutation) end
 end
 
--- The operator on a batch of sequences: results are the output and the last states.
+-- Calls the operator on a batch of sequences. Returns the output and the last states.
 local function run(self, input, states, ...)
    local hx = states
    if self.mode ~= "LSTM" then hx = states[1] end
@@ -157,7 +157,7 @@ local function check_input(self, what, input, dims, expected)
    recurrent.check_dtype(self, what, input, "weight_ih_l0")
 end
 
--- The sizes of the initial states, without the batch's where it is nil.
+-- Returns the sizes of the initial states; without the batch dimension if `batch` is nil.
 local function state_shapes(self, batch)
    local lines = self.num_layers * (self.bidirectional and 2 or 1)
    local shapes = {{lines, batch, recurrent.output_size(self)}}
@@ -173,7 +173,7 @@ local function first_states(self, input, batch, ...)
       state_shapes(self, batch), usage, ...)
 end
 
--- The results of the layer: an LSTM's last states are one table.
+-- Returns the results of the layer. An LSTM's last states are one table.
 local function results(self, output, last)
    if self.mode == "LSTM" then return output, last end
    return output, last[1]

@@ -9,7 +9,7 @@ local recurrent = require "tlua.nn.modules.recurrent"
 
 local options <const> = "device: device?, dtype: string?"
 
--- What the cells share; the weights have num_chunks * hidden_size rows.
+-- The base of the cells; the weights have num_chunks * hidden_size rows.
 ---@class nn.RNNCellBase: nn.Module
 ---@overload fun(input_size: integer, hidden_size: integer, bias: boolean, num_chunks: integer)
 local RNNCellBase, parent = class.class("nn.RNNCellBase", Module)
@@ -48,11 +48,11 @@ function RNNCellBase:extra_repr()
    return text
 end
 
--- The arguments of recurrent.states: the names of the states, and the right call.
+-- Arguments of recurrent.states: the names of the states, and the correct call.
 local state_names <const>, lstm_names <const> = {"h"}, {"h", "c"}
 local usage <const> = "h, c = cell(input, {h, c}) returns two tensors and takes a table of them"
 
--- The state after a step, one tensor for each of `parts`.
+-- Returns the state after a step, one tensor for each of `parts`.
 local function advance(self, operator, parts, input, ...)
    if not torch.is_tensor(input) or input:dim() < 1 or input:dim() > 2
       or input:size(-1) ~= self.input_size then

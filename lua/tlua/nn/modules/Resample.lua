@@ -1,11 +1,11 @@
--- Resample.lua - layers that change the resolution, or trade it for channels.
+-- Resample.lua - layers that change the resolution, or exchange resolution and channels.
 
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
--- The options of F.interpolate that are set.
+-- Calls F.interpolate with the options that the layer has.
 local function resize(self, input)
    return F.interpolate(input, {
       size = self.size, scale_factor = self.scale_factor, mode = self.mode,
@@ -38,13 +38,13 @@ M.ChannelShuffle = define("ChannelShuffle", "groups: count", function(self, inpu
    return F.channel_shuffle(input, self.groups)
 end)
 
--- Windows of (N, C, H, W) as columns: (N, C kernel, windows).
+-- Copies the windows of (N, C, H, W) into columns: (N, C kernel, windows).
 M.Unfold = define("Unfold", [[kernel_size: integers, dilation: integers = 1,
    padding: integers = 0, stride: integers = 1]], function(self, input)
    return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 end)
 
--- The sum of such columns at the windows' places.
+-- Adds up such columns at the positions of their windows.
 M.Fold = define("Fold", [[output_size: integers, kernel_size: integers, dilation: integers = 1,
    padding: integers = 0, stride: integers = 1]], function(self, input)
    return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding,

@@ -35,7 +35,7 @@ function RotaryEmbedding:__init(...)
    self:reset_parameters()
 end
 
---- Computes the table of angles anew; it is no part of the state.
+--- Computes the table of angles, which is not part of the state.
 function RotaryEmbedding:reset_parameters()
    local like = {dtype = "float64", device = "cpu"}
    local theta = (torch.arange(0, self.dim, 2, like) * (-math.log(self.base) / self.dim)):exp()
@@ -43,7 +43,8 @@ function RotaryEmbedding:reset_parameters()
    self.tables = {}
 end
 
--- Cosines and sines (max_seq_len, dim / 2), which half types take in float32, where x is.
+-- Returns the cosines and sines (max_seq_len, dim / 2) on the device of x, in float32 for half
+-- types.
 local function tables_for(self, x)
    local dtype = x.dtype == "float64" and "float64" or "float32"
    local key = dtype .. " " .. x.device
@@ -55,8 +56,8 @@ local function tables_for(self, x)
    return found[1], found[2]
 end
 
--- A table's rows in the dimensions of x: sizes 1 but for the batch, where positions have one, the
--- positions and the pairs.
+-- Reshapes the selected rows of a table for broadcasting with x: the batch (if positions have one),
+-- the positions and the pairs have sizes above 1.
 local function in_place(rows, dims, seq_dim)
    local shape = {}
    for d = 1, dims do shape[d] = 1 end

@@ -1,4 +1,4 @@
--- Sequential.lua - modules in a row: each gets what the one before it gives.
+-- Sequential.lua - a chain of modules: each gets the outputs of the one before it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,7 +16,7 @@ local function module_or_nil(value) return class.isinstance(value, Module) and v
 slicing.define(Sequential, function(modules) return Sequential(modules) end, module_or_nil,
    "a module")
 
--- A module by a name is a part of the Sequential, but `forward` would never call it.
+-- Refuses a module with a name: it would be a child, but `forward` would never call it.
 local set_position <const> = Sequential.__newindex
 
 function Sequential:__newindex(name, value)
@@ -54,7 +54,7 @@ function Sequential:add(module)
 end
 Sequential.append = Sequential.add
 
---- Puts a module before the one at a position, which and all after it move on by one.
+--- Inserts a module at a position, and shifts this and all later modules by one.
 ---@param position integer  from 1 to #seq + 1
 ---@param module nn.Module
 ---@return nn.Sequential self
@@ -74,7 +74,7 @@ function Sequential:insert(position, module)
    return self
 end
 
---- Takes a module out.
+--- Removes a module.
 ---@param position? integer  the last by default
 ---@return nn.Module
 function Sequential:remove(position)
@@ -89,7 +89,7 @@ function Sequential:remove(position)
    return module
 end
 
---- Takes a module out, as `remove`.
+--- Removes a module, as `remove` does.
 ---@param position? integer  the last by default
 ---@return nn.Module
 Sequential.pop = Sequential.remove
@@ -103,7 +103,7 @@ function Sequential:extend(modules)
    return self
 end
 
---- A Linear and the activation after it are one pass.
+--- Calls the modules in order. A Linear and the activation after it are computed in one pass.
 ---@param input any
 ---@return any
 function Sequential:forward(input)
@@ -122,7 +122,7 @@ function Sequential:forward(input)
    return input
 end
 
---- A module of its own with some of the modules, which both share.
+--- Returns another Sequential with some of the modules, which both share.
 ---@param first integer  negative numbers count from the end
 ---@param last? integer  the last by default
 ---@return nn.Sequential

@@ -5,8 +5,8 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local norms = require "tlua.nn.modules.BatchNorm"
 
---- Batch normalisation of (N, C, ...) by the mean and variance of all ranks' batches together,
---- whose sizes may differ. Without a process group, and in evaluation mode, as BatchNorm.
+--- Normalises (N, C, ...) by the mean and variance over the batches of all ranks, whose sizes may
+--- differ. Without a process group, and in evaluation mode, it works as BatchNorm.
 ---@class nn.SyncBatchNorm: nn.BatchNorm1d
 ---@overload fun(num_features: integer, options?: table): nn.SyncBatchNorm
 local SyncBatchNorm, parent = class.class("nn.SyncBatchNorm", norms.BatchNorm1d)
@@ -24,14 +24,15 @@ function SyncBatchNorm:__init(...)
    parent.__init(self, a)
 end
 
--- (C) as (1, C, 1, ...) for an input of n dimensions.
+-- Reshapes (C) to (1, C, 1, ...) for an input of n dimensions.
 local function spread(vector, n)
    local shape = {1, vector:size(1)}
    for d = 3, n do shape[d] = 1 end
    return vector:view(shape)
 end
 
--- Mean, biased variance, and number of elements per channel over all ranks; differentiable.
+-- Returns the mean, the biased variance and the number of elements per channel over all ranks. It
+-- is differentiable.
 local function moments(self, input)
    local dims = {1}
    for d = 3, input:dim() do dims[#dims + 1] = d end

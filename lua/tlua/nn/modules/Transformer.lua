@@ -25,8 +25,8 @@ local function activation_of(name, activation)
    return F[activation]
 end
 
--- What encoder and decoder layers share: the feed-forward part and one norm and dropout for each
--- of their sublayers.
+-- The base of encoder and decoder layers: the feed-forward part, and a norm and a dropout for each
+-- sublayer.
 local Layer, module = class.class("nn.TransformerLayer", Module)
 
 function Layer:__init(name, sublayers, a)
@@ -43,7 +43,7 @@ function Layer:__init(name, sublayers, a)
    end
 end
 
--- Attention as these layers use it.
+-- Makes the attention of a layer.
 function Layer:make_attention(a)
    return MultiheadAttention(a.d_model, a.nhead, {dropout = a.dropout, bias = a.bias,
       batch_first = a.batch_first, device = a.device, dtype = a.dtype})
@@ -62,7 +62,7 @@ function Layer:feed_forward(x)
    return self.linear2(self.dropout(x))
 end
 
--- x plus what sublayer number i makes of it, with the norm before or after.
+-- Adds the output of sublayer i to x, with the norm before or after.
 function Layer:residual(i, x, sublayer)
    local norm, dropout = self["norm" .. i], self["dropout" .. i]
    if self.norm_first then return x + dropout(sublayer(norm(x))) end
@@ -152,7 +152,7 @@ local function stack(name, self, layer, a)
    self.num_layers, self.norm = a.num_layers, a.norm
 end
 
--- An argument that is given; nil leaves the layers' own default.
+-- Adds an argument to a table of options. Nil is left out, so that the layer's own default applies.
 local function given(name, value, options)
    if value ~= nil then options[name] = value end
    return options
@@ -168,8 +168,8 @@ local take_encoder_call = args.signature [[nn.TransformerEncoder.forward(src: te
 ---@overload fun(encoder_layer: nn.Module, num_layers: integer, norm?): nn.TransformerEncoder
 local Encoder = class.class("nn.TransformerEncoder", Module)
 
---- The options enable_nested_tensor and mask_check are taken for programs written for PyTorch;
---- results do not depend on them.
+--- The options enable_nested_tensor and mask_check are accepted for programs written for
+--- PyTorch; results do not depend on them.
 ---@param encoder_layer nn.Module  copied for each layer, first weights included
 ---@param num_layers integer
 ---@param norm? nn.Module
@@ -240,7 +240,7 @@ local take_transformer_call = args.signature [[nn.Transformer.forward(src: tenso
 ---@overload fun(d_model?: integer, nhead?: integer, options?: table): nn.Transformer
 local Transformer = class.class("nn.Transformer", Module)
 
---- custom_encoder and custom_decoder are modules that take the places of its own.
+--- custom_encoder and custom_decoder replace the default encoder and decoder.
 function Transformer:__init(...)
    module.__init(self)
    local a = take_transformer(...)
@@ -266,7 +266,7 @@ function Transformer:__init(...)
    end
 end
 
---- A mask that hides from each position those after it.
+--- Makes a mask that hides all later positions from each position.
 ---@param size integer
 ---@param options? {device: string|torch.device, dtype: string}
 ---@return Tensor  (size, size), 0 or -inf
