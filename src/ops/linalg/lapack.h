@@ -1,15 +1,52 @@
 /*
-** lapack.h - LAPACK's info as a tensor, which reports errors of single matrices; operators that
-** raise errors check it.
+** lapack.h - the helpers of operators that call LAPACK: batches of matrices, column-major copies,
+** and LAPACK's info as a tensor, which reports errors of single matrices; operators that raise
+** errors check it.
 */
 #ifndef TLI_OPS_LAPACK_H
 #define TLI_OPS_LAPACK_H
 
+#include "core/kernel/lapack.h"
 #include "ops/common.h"
 
+/* A batch of matrices: the last two dimensions of a tensor. */
+typedef struct tli_Matrices {
+  int64_t count;
+  int m, n, k; /* k = min(m, n) */
+  int nbatch;  /* dimensions before the last two */
+} tli_Matrices;
+
+/* The routines for a tensor's device; NULL with a message that begins with `op` if it has none. */
+const tlk_Lapack *tli_lapack_of(const char *op, const tl_Tensor *t) TL_MUSTCHECK;
+static inline const tlk_Context *tli_lapack_context(const tl_Tensor *t) {
+  return tli_context(tli_device(t));
+}
+/* Reads a batch of matrices of float32 or float64; fails for any other tensor. */
+bool tli_lapack_matrices(const char *op, const tl_Tensor *t, bool square, tli_Matrices *b)
+    TL_MUSTCHECK;
+/* A new tensor (batch..., sizes...), with one size or two. */
+tl_Tensor *tli_lapack_empty(const tl_Tensor *like, const tli_Matrices *b, tl_DType dtype, int ndim,
+                            int64_t size1, int64_t size2) TL_MUSTCHECK;
+/* A view with the last two dimensions swapped. */
+tl_Tensor *tli_lapack_swapped(const tl_Tensor *t) TL_MUSTCHECK;
+/* A column-major copy, held as the row-major tensor of the transposes. */
+tl_Tensor *tli_lapack_columns(const tl_Tensor *t) TL_MUSTCHECK;
+/* Turns a column-major result, which may be NULL, into the matrix that it means; steals it. */
+tl_Tensor *tli_lapack_rows(tl_Tensor *steals);
+/* Writes identity matrices, also for sizes that differ. */
+bool tli_lapack_identity(tl_Tensor *t) TL_MUSTCHECK;
+
+/* One info for each matrix, 0 to begin with. */
+tl_Tensor *tli_lapack_info(const tl_Tensor *A, const tli_Matrices *b) TL_MUSTCHECK;
+/* Fails if one of n infos reports an error; the message names the matrix in a batch. */
+bool tli_infos_fine(const int *info, int64_t n, const char *op, const char *what) TL_MUSTCHECK;
 /* Fails if a matrix's info reports an error; the message names the matrix in a batch. */
 bool tli_info_fine(tl_Tensor *info, const char *op, const char *what) TL_MUSTCHECK;
 /* Checks the last of n results, which is an info; releases all results if it reports an error. */
 bool tli_info_check(tl_Tensor **out, int n, const char *op, const char *what) TL_MUSTCHECK;
+
+/* Computes U, S and Vh (eigen.c): all of U and Vh for job 'A', min(m, n) vectors for 'S', none for
+** 'N'. */
+bool tli_lapack_svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) TL_MUSTCHECK;
 
 #endif

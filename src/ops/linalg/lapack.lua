@@ -1,4 +1,5 @@
--- The factorizations that the back end's LAPACK does; internal but for a few. See linalg.lua.
+-- Cholesky, L D L^T and LU factorizations by the back end's LAPACK, and what is solved by them;
+-- internal but for a few. QR is in qr.lua, singular values and eigenvalues in eigen.lua.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"
@@ -46,36 +47,7 @@ anywhere {"lu_factor_info(Tensor A, bool pivot) -> (Tensor LU, Tensor pivots, Te
     grad = {A = "lu_factor_backward(grad_LU, LU, pivots)"}}
 linalg {"pivot_matrix(Tensor pivots, int m, dtype dtype) -> Tensor", internal = true,
    nondiff = "a permutation"}
-anywhere {"qr(Tensor A, string mode='reduced') -> (Tensor Q, Tensor R)", node = "LinalgQr",
-    doc = [[Q, R with A = Q R for A (..., m, n): orthonormal columns and an upper triangle. mode
-    "reduced": Q (m, k), R (k, n) with k = min(m, n); "complete": Q (m, m), R (m, n); "r": Q is
-    empty.]],
-    grad = {A = "qr_backward(grad_Q, grad_R, Q, R, mode)"},
-    autocast = {cpu = "float32"},
-    examples = {"T(4, 3)", "SPD(3)", "T(3, 4)"}}
-anywhere {"householder_columns(Tensor A, Tensor tau) -> Tensor",
-    name = "householder_product", internal = true, nondiff = "householder_product has a derivative"}
-op {"geqrf(Tensor self) -> (Tensor a, Tensor tau)", host = "LAPACK", device_lapack = true,
-    doc = [[LAPACK's QR factorization of self (..., m, n): R on and above the diagonal of a, below
-    it and in tau (..., min(m, n)) what torch.linalg.householder_product makes Q of.]],
-    nondiff = "torch.linalg.qr has a derivative", examples = {"T(4, 3)", "T(2, 3, 4)"}}
 linalg {"ldl_factor_info(Tensor A) -> (Tensor LD, Tensor pivots, Tensor info)",
     name = "ldl_factor", internal = true, nondiff = "PyTorch has no derivative, either"}
 linalg {"ldl_solved(Tensor LD, Tensor pivots, Tensor B) -> Tensor",
     name = "ldl_solve", internal = true, nondiff = "PyTorch has no derivative, either"}
-anywhere {"svd_full(Tensor A, bool full_matrices) -> (Tensor U, Tensor S, Tensor Vh)",
-    name = "svd", node = "LinalgSvd", internal = true, materialize = false,
-    grad = {A = "svd_backward(grad_U, grad_S, grad_Vh, U, S, Vh)"}}
-anywhere {"eigh(Tensor A, string UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
-    node = "LinalgEigh", materialize = false,
-    doc = [[Eigenvalues, ascending, and orthonormal eigenvectors (columns) of symmetric matrices, of
-    which the lower ("L") or upper ("U") triangle is read. The gradient of eigenvectors takes
-    distinct eigenvalues.]],
-    grad = {A = "eigh_backward(grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors)"},
-    autocast = {cpu = "float32"},
-    examples = {"SPD(3)"}, gradcheck = false}
-local squares = "(Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)"
-anywhere {"least_squares(Tensor A, Tensor B, float rcond) -> " .. squares,
-    name = "lstsq", node = "LinalgLstsq", internal = true, materialize = false,
-    grad = {["A, B"] = "lstsq_backward(grad_solution, grad_residuals, A, B, solution)"},
-    nograd = {singular_values = true}}

@@ -1,0 +1,21 @@
+-- Singular values, and eigenvalues of symmetric matrices. See linalg.lua.
+
+local function linalg(entry)
+   entry.module = entry.internal and nil or "linalg"
+   entry.method = false
+   entry.host = "LAPACK"
+   entry.device_lapack = true
+   op(entry)
+end
+
+linalg {"svd_full(Tensor A, bool full_matrices) -> (Tensor U, Tensor S, Tensor Vh)",
+    name = "svd", node = "LinalgSvd", internal = true, materialize = false,
+    grad = {A = "svd_backward(grad_U, grad_S, grad_Vh, U, S, Vh)"}}
+linalg {"eigh(Tensor A, string UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+    node = "LinalgEigh", materialize = false,
+    doc = [[Eigenvalues, ascending, and orthonormal eigenvectors (columns) of symmetric matrices, of
+    which the lower ("L") or upper ("U") triangle is read. The gradient of eigenvectors takes
+    distinct eigenvalues.]],
+    grad = {A = "eigh_backward(grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors)"},
+    autocast = {cpu = "float32"},
+    examples = {"SPD(3)"}, gradcheck = false}

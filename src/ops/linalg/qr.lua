@@ -1,0 +1,23 @@
+-- The QR factorization. See linalg.lua.
+
+local function linalg(entry)
+   entry.module = entry.internal and nil or "linalg"
+   entry.method = false
+   entry.host = "LAPACK"
+   entry.device_lapack = true
+   op(entry)
+end
+
+linalg {"qr(Tensor A, string mode='reduced') -> (Tensor Q, Tensor R)", node = "LinalgQr",
+    doc = [[Q, R with A = Q R for A (..., m, n): orthonormal columns and an upper triangle. mode
+    "reduced": Q (m, k), R (k, n) with k = min(m, n); "complete": Q (m, m), R (m, n); "r": Q is
+    empty.]],
+    grad = {A = "qr_backward(grad_Q, grad_R, Q, R, mode)"},
+    autocast = {cpu = "float32"},
+    examples = {"T(4, 3)", "SPD(3)", "T(3, 4)"}}
+linalg {"householder_columns(Tensor A, Tensor tau) -> Tensor",
+    name = "householder_product", internal = true, nondiff = "householder_product has a derivative"}
+op {"geqrf(Tensor self) -> (Tensor a, Tensor tau)", host = "LAPACK", device_lapack = true,
+    doc = [[LAPACK's QR factorization of self (..., m, n): R on and above the diagonal of a, below
+    it and in tau (..., min(m, n)) what torch.linalg.householder_product makes Q of.]],
+    nondiff = "torch.linalg.qr has a derivative", examples = {"T(4, 3)", "T(2, 3, 4)"}}
