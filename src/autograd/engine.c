@@ -161,8 +161,9 @@ static bool add(tli_Slot *s, const char *from, int output, tl_Tensor *grad) {
   return *sum != NULL;
 }
 
-/* Delivers a gradient to a slot (steals it; NULL means that this use has no gradient). */
-static bool put(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
+/* Takes a gradient (steals it; NULL means that this use has no gradient) to a slot, on the current
+** stream. The last one finishes a leaf and makes a node ready. */
+static bool receive(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
   tli_Slot *s = &p->plan.slots[to];
   if (s->wanted && grad)
     TL_TRY(add(s, from, output, grad));
@@ -174,21 +175,21 @@ static bool put(Pass *p, const char *from, int32_t to, int output, tl_Tensor *gr
   return true;
 }
 
-/* Like put, on the stream of the receiving slot. */
+/* Like receive, on the stream of the receiving slot. */
 static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
   const tli_Slot *s = &p->plan.slots[to];
   const tl_Tensor *some = grad ? grad : s->leaf ? s->one : NULL;
-  if (some == NULL || tli_device(some).type == TL_CPU) return put(p, from, to, output, grad);
+  if (some == NULL || tli_device(some).type == TL_CPU) return receive(p, from, to, output, grad);
   tl_Device device = tli_device(some);
   tl_Stream *stream = stream_of(p, s, device);
-  if (stream == tli_stream(device)) return put(p, from, to, output, grad);
+  if (stream == tli_stream(device)) return receive(p, from, to, output, grad);
   if (grad && !give(grad, stream)) {
     tli_release(grad);
     return false;
   }
   tli_StandIn there;
   tli_stand_in(&there, device, stream);
-  bool ok = put(p, from, to, output, grad);
+  bool ok = receive(p, from, to, output, grad);
   tli_stand_in_end(&there);
   return ok;
 }
@@ -294,35 +295,23 @@ static void drop(tli_Node *n) {
   tli_hooks_free(hooks);
 }
 
-/* Sends each gradient (steals them) along its edge. */
-static bool deliver_all(Pass *p, const tli_Slot *s, tl_Tensor **out) {
-  const tli_Node *n = s->node;
-  bool ok = true;
-  for (int i = 0; i < n->ninputs; i++) {
-    tl_Tensor *grad = out[i];
-    int32_t to = p->plan.targets[s->targets + i];
-    out[i] = NULL;
-    if (ok && to >= 0)
-      ok = deliver(p, tli_node_name(n), to, n->edges[i].output, grad);
-    else
-      tli_release(grad);
-  }
-  return ok;
-}
-
-static bool run_with(Pass *p, tli_Slot *s, tl_Tensor **out) {
+/* Computes the gradients of a node's inputs, new references, from the node's own gradients, which it
+** releases. Releases saved tensors and hooks, too, unless they are retained. out[] is empty before,
+** and after a failure. */
+static bool derive(Pass *p, tli_Slot *s, tl_Tensor **out) {
   tli_Node *n = s->node;
-  bool any;
+  bool any, came_finite = true;
   TL_TRY(prepare(n, tli_slot_grads(s), &any));
-  bool came_finite = true;
-  if (any && tli_anomaly()) TL_TRY(all_finite(tli_slot_grads(s), s->node->noutputs, &came_finite));
+  if (any && tli_anomaly()) TL_TRY(all_finite(tli_slot_grads(s), n->noutputs, &came_finite));
   if (any) TL_TRY(apply(p, s, out));
   /* clears the slot first, so that a gradient that is merely passed on has one owner */
   tli_slot_clear(s);
   if (!p->retain) drop(n);
-  bool ok = !any || !tli_anomaly() || check_nan(n, out, came_finite);
-  if (ok) return deliver_all(p, s, out);
-  for (int i = 0; i < n->ninputs; i++) tli_release(out[i]);
+  if (!any || !tli_anomaly() || check_nan(n, out, came_finite)) return true;
+  for (int i = 0; i < n->ninputs; i++) {
+    tli_release(out[i]);
+    out[i] = NULL;
+  }
   return false;
 }
 
@@ -337,11 +326,12 @@ static bool give_captured(const Pass *p, const tli_Slot *s, tl_Tensor *const *gr
   return true;
 }
 
-static bool run_here(Pass *p, int32_t slot) {
-  tli_Slot *s = &p->plan.slots[slot];
+/* Runs a ready node on the current stream. */
+static bool run_node(Pass *p, tli_Slot *s) {
+  const tli_Node *n = s->node;
   if (tli_interrupted()) return tli_fail(TL_EINTERRUPT, "backward: interrupted");
   TL_TRY(tli_slot_open(s)); /* no gradient may have arrived */
-  TL_TRY(run_hooks(s->node, tli_slot_grads(s)));
+  TL_TRY(run_hooks(n, tli_slot_grads(s)));
   TL_TRY(give_captured(p, s, tli_slot_grads(s)));
   TL_TRY(capture(p, s, tli_slot_grads(s)));
   if (!s->runs) {
@@ -349,27 +339,35 @@ static bool run_here(Pass *p, int32_t slot) {
     return true;
   }
   tl_Tensor *few[FEW] = {NULL}, **out = few;
-  size_t bytes = (size_t)s->node->ninputs * sizeof *out;
-  if (s->node->ninputs > FEW) {
+  size_t bytes = (size_t)n->ninputs * sizeof *out;
+  if (n->ninputs > FEW) {
     out = tli_alloc(bytes);
     TL_TRY(out);
     memset(out, 0, bytes);
   }
-  bool ok = run_with(p, s, out);
+  bool ok = derive(p, s, out);
+  for (int i = 0; i < n->ninputs; i++) {
+    int32_t to = p->plan.targets[s->targets + i];
+    if (ok && to >= 0)
+      ok = deliver(p, tli_node_name(n), to, n->edges[i].output, out[i]);
+    else
+      tli_release(out[i]);
+  }
   if (out != few) tli_free(out, bytes);
   return ok;
 }
 
-static bool run_node(Pass *p, int32_t slot) {
-  const tli_Node *n = p->plan.slots[slot].node;
+/* Runs a ready node on the stream that its forward call ran on. */
+static bool run_on_stream(Pass *p, tli_Slot *s) {
+  const tli_Node *n = s->node;
   const tli_Info *info = n->noutputs > 0 ? &n->infos[0] : NULL;
   if (info == NULL || !info->defined || info->stream == NULL ||
       info->stream == tli_stream(info->device))
-    return run_here(p, slot);
+    return run_node(p, s);
   tli_StandIn there;
   tli_stand_in(&there, info->device, info->stream);
   p->running = &there;
-  bool ok = run_here(p, slot);
+  bool ok = run_node(p, s);
   p->running = NULL;
   tli_stand_in_end(&there);
   return ok;
@@ -450,7 +448,7 @@ static bool run(Pass *p) {
   p->heap = tli_alloc((size_t)p->heap_room * sizeof *p->heap);
   TL_TRY(p->heap);
   TL_TRY(start(p));
-  while (p->nheap > 0) TL_TRY(run_node(p, heap_pop(p)));
+  while (p->nheap > 0) TL_TRY(run_on_stream(p, &p->plan.slots[heap_pop(p)]));
   if (call->accumulate || call->allow_unused) return true;
   for (int i = 0; i < call->ninputs; i++)
     if (call->results[i] == NULL)
