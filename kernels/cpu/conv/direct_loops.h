@@ -11,32 +11,19 @@
 #include <string.h>
 
 #include "kernels/cpu/conv/conv.h"
+#include "kernels/cpu/vector.h"
 
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#define ROWS 8
-#define DOT_ROWS 6
-#elif defined(__AVX__)
-#define VECTOR_BYTES 32
-#define ROWS 4
-#define DOT_ROWS 3
-#elif defined(__aarch64__) /* 32 vector registers, as with AVX-512 */
-#define VECTOR_BYTES 16
-#define ROWS 8
-#define DOT_ROWS 6
-#else
-#define VECTOR_BYTES 16
-#define ROWS 4
-#define DOT_ROWS 3
-#endif
-#define LANES ((int)(VECTOR_BYTES / sizeof(real)))
+#define ROWS (TLK_VECTOR_REGISTERS / 4)
+#define DOT_ROWS (TLK_VECTOR_REGISTERS == 32 ? 6 : 3)
+#define LANES ((int)(TLK_VECTOR_BYTES / sizeof(real)))
 #define VECTORS 3
 #define DOT_TAPS 4
 #define LINE_TAPS 9
 
-typedef real Vec __attribute__((vector_size(VECTOR_BYTES)));
+typedef real Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
 /* A vector at an unaligned address. */
-typedef real LooseVec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+typedef real LooseVec
+    __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
 static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }

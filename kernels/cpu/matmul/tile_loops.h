@@ -10,26 +10,16 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/tile.h"
+#include "kernels/cpu/vector.h"
 
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#define VECTORS 4
-#elif defined(__AVX__)
-#define VECTOR_BYTES 32
-#define VECTORS 2
-#elif defined(__aarch64__) /* 32 vector registers, as with AVX-512 */
-#define VECTOR_BYTES 16
-#define VECTORS 4
-#else
-#define VECTOR_BYTES 16
-#define VECTORS 2
-#endif
+#define VECTORS (TLK_VECTOR_REGISTERS == 32 ? 4 : 2)
 #define ROWS 6
-#define LANES ((int)(VECTOR_BYTES / sizeof(real)))
+#define LANES ((int)(TLK_VECTOR_BYTES / sizeof(real)))
 
-typedef real Vec __attribute__((vector_size(VECTOR_BYTES)));
+typedef real Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
 /* A vector at an unaligned address. */
-typedef real LooseVec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+typedef real LooseVec
+    __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
 static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }

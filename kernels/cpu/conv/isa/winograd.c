@@ -6,20 +6,14 @@
 #include "kernels/cpu/conv/winograd_loops.h"
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vector.h"
 
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#elif defined(__AVX__)
-#define VECTOR_BYTES 32
-#else
-#define VECTOR_BYTES 16
-#endif
-#define LANES ((int)(VECTOR_BYTES / sizeof(float)))
+#define LANES ((int)(TLK_VECTOR_BYTES / sizeof(float)))
 
-typedef float Vec __attribute__((vector_size(VECTOR_BYTES)));
+typedef float Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
 /* A vector at an unaligned address. */
 typedef float LooseVec
-    __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(float)), may_alias));
+    __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(float)), may_alias));
 
 static inline Vec load(const float *p) { return *(const LooseVec *)p; }
 static inline void store(float *p, Vec v) { *(LooseVec *)p = v; }
