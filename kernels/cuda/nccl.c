@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/platform/optional.h"
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
@@ -61,7 +62,7 @@ struct tl_Comm {
 /* ---- the library ---------------------------------------------------------------------- */
 
 static void open_library(void) {
-  void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  void *library = dlopen(TLI_FILES_NCCL, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     snprintf(missing, sizeof missing, "%.200s (Debian, Ubuntu: libnccl2)", dlerror());
     return;
@@ -76,7 +77,7 @@ static void open_library(void) {
 #undef X
   if (lib.ncclGetVersion) lib.ncclGetVersion(&version);
   if (missing[0] || version < LEAST_VERSION)
-    snprintf(missing, sizeof missing, "libnccl.so.2: expected version 2.19 or later, got %d.%d",
+    snprintf(missing, sizeof missing, TLI_FILES_NCCL ": expected version 2.19 or later, got %d.%d",
              version / 10000, version / 100 % 100);
 }
 

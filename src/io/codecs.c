@@ -7,24 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/platform/optional.h"
 #include "core/platform/platform.h"
-
-#ifdef _WIN32
-static const char *const zlib_files[] = {"zlib1.dll", "libz.dll", NULL};
-static const char *const png_files[] = {"libpng16-16.dll", "libpng16.dll", NULL};
-static const char *const jpeg_files[] = {"turbojpeg.dll", "libturbojpeg.dll", NULL};
-#else
-static const char *const zlib_files[] = {"libz.so.1", "libz.so", "libz.dylib", NULL};
-static const char *const png_files[] = {"libpng16.so.16", "libpng16.so", "libpng16.dylib", NULL};
-static const char *const jpeg_files[] = {"libturbojpeg.so.0", "libturbojpeg.so",
-                                         "libturbojpeg.dylib", NULL};
-#endif
-
-static void *open_first(const char *const *files) {
-  void *library = NULL;
-  for (; *files && library == NULL; files++) library = tli_library_open(*files);
-  return library;
-}
 
 static bool find(void *library, const char *name, void *function) {
   void *symbol = library ? tli_library_symbol(library, name) : NULL;
@@ -61,7 +45,7 @@ static struct {
 } zlib = {.once = TLI_ONCE_INIT};
 
 static void open_zlib(void) {
-  void *library = open_first(zlib_files);
+  void *library = tli_optional_open(TLI_OPTIONAL_ZLIB, NULL);
   zlib.there = find(library, "inflateInit2_", &zlib.begin) && find(library, "inflate", &zlib.run) &&
                find(library, "inflateEnd", &zlib.end);
   zlib.packs = find(library, "deflateInit2_", &zlib.pack_begin) &&
@@ -236,7 +220,7 @@ static struct {
 } png = {.once = TLI_ONCE_INIT};
 
 static void open_png(void) {
-  void *library = open_first(png_files);
+  void *library = tli_optional_open(TLI_OPTIONAL_PNG, NULL);
   png.there = find(library, "png_image_begin_read_from_memory", &png.begin) &&
               find(library, "png_image_finish_read", &png.finish) &&
               find(library, "png_image_free", &png.end);
@@ -290,7 +274,7 @@ static struct {
 } jpeg = {.once = TLI_ONCE_INIT};
 
 static void open_jpeg(void) {
-  void *library = open_first(jpeg_files);
+  void *library = tli_optional_open(TLI_OPTIONAL_JPEG, NULL);
   jpeg.there = find(library, "tjInitDecompress", &jpeg.begin) &&
                find(library, "tjDecompressHeader3", &jpeg.header) &&
                find(library, "tjDecompress2", &jpeg.run) && find(library, "tjDestroy", &jpeg.end) &&

@@ -17,6 +17,7 @@
 #include "core/device/backend.h"
 #include "core/device/disk_cache.h"
 #include "core/platform/folder.h"
+#include "core/platform/optional.h"
 #include "core/platform/platform.h"
 #include "main/edit.h"
 #include "main/globals.h"
@@ -100,97 +101,40 @@ static void mpi_version(void *library, char text[TEXT]) {
 
 /* ---- libraries --------------------------------------------------------------------- */
 
-typedef struct Library {
-  const char *what;
-  const char *files[5];                            /* the first that opens is taken */
-  void (*version)(void *library, char text[TEXT]); /* may be NULL */
-  const char *gives, *get;
-} Library;
-
-static const Library accelerators[] = {
-    {"CUDA driver",
-     {"libcuda.so.1", "libcuda.so", NULL},
-     cuda_version,
-     "tensors on NVIDIA GPUs",
-     "the driver of your system, Debian: apt install nvidia-driver libcuda1"},
-    {"cuBLASLt",
-     {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so", NULL},
-     cublaslt_version,
-     "matrix products on the GPU",
-     "comes with the CUDA toolkit, Debian: apt install libcublaslt11"},
-    {"cuDNN",
-     {"libcudnn.so.9", "libcudnn.so", NULL},
-     cudnn_version,
-     "convolution, pooling, recurrent layers and attention on the GPU",
-     "https://developer.nvidia.com/cudnn, Debian: apt install nvidia-cudnn"},
-    {"cuSOLVER",
-     {"libcusolver.so.12", "libcusolver.so.11", "libcusolver.so", NULL},
-     cusolver_version,
-     "linear algebra on the GPU",
-     "comes with the CUDA toolkit"},
-    {"NVRTC",
-     {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL},
-     nvrtc_version,
-     "elementwise chains as one kernel on the GPU",
-     "comes with the CUDA toolkit"},
-    {"NCCL",
-     {"libnccl.so.2", "libnccl.so", NULL},
-     nccl_version,
-     "training on several GPUs",
-     "https://developer.nvidia.com/nccl, or the package libnccl2"},
-    {"MPI",
-     {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so", NULL},
-     mpi_version,
-     "training on several machines",
-     "Debian: apt install openmpi-bin (or mpich)"},
-    {"zlib",
-     {"libz.so.1", "libz.so", NULL},
-     NULL,
-     "packed .npz files and .gz",
-     "Debian: apt install zlib1g"},
-    {"libpng",
-     {"libpng16.so.16", "libpng16.so", NULL},
-     NULL,
-     "PNG images",
-     "Debian: apt install libpng16-16"},
-    {"libturbojpeg",
-     {"libturbojpeg.so.0", "libturbojpeg.so", NULL},
-     NULL,
-     "JPEG images",
-     "Debian: apt install libturbojpeg0"},
-    {NULL, {NULL}, NULL, NULL, NULL},
+/* How a library tells its version, if there is a way; `tlua doctor` looks for these and, by
+** themselves, for BLAS and for the library of the prompt. */
+static void (*const versions[TLI_NOPTIONAL])(void *library, char text[TEXT]) = {
+    [TLI_OPTIONAL_CUDA] = cuda_version,   [TLI_OPTIONAL_CUBLASLT] = cublaslt_version,
+    [TLI_OPTIONAL_CUDNN] = cudnn_version, [TLI_OPTIONAL_CUSOLVER] = cusolver_version,
+    [TLI_OPTIONAL_NVRTC] = nvrtc_version, [TLI_OPTIONAL_NCCL] = nccl_version,
+    [TLI_OPTIONAL_MPI] = mpi_version,
 };
 
-static void *open_first(const char *const *files, const char **found) {
-  for (int i = 0; files[i]; i++) {
-    void *library = tli_library_open(files[i]);
-    *found = files[i];
-    if (library) return library;
-  }
-  return NULL;
+static void report_missing(tli_OptionalId id) {
+  const tli_Optional *library = &tli_optional[id];
+  print_missing(library->name, library->use, library->get);
 }
 
-static void report_library(const Library *library) {
+static void report_library(tli_OptionalId id) {
   const char *file;
-  void *handle = open_first(library->files, &file);
+  void *handle = tli_optional_open(id, &file);
   if (handle == NULL) {
-    print_missing(library->what, library->gives, library->get);
+    report_missing(id);
     return;
   }
   char version[TEXT] = "";
-  if (library->version) library->version(handle, version);
+  if (versions[id]) versions[id](handle, version);
   char text[2 * TEXT];
   snprintf(text, sizeof text, "%s%s(%s)", version, version[0] ? " " : "", file);
-  print_found(library->what, text);
+  print_found(tli_optional[id].name, text);
 }
 
 static void report_editing(void) {
   const char *file = tli_edit_library();
   if (file)
-    print_found("line editing", file);
+    print_found(tli_optional[TLI_OPTIONAL_EDIT].name, file);
   else
-    print_missing("line editing", "history, completion and editing at the prompt",
-                  "Debian: apt install libedit2");
+    report_missing(TLI_OPTIONAL_EDIT);
 }
 
 /* ---- the engine ------------------------------------------------------------------------ */
@@ -220,7 +164,7 @@ static void report_engine(lua_State *L) {
                                          tli_processors()));
   const char *blas = field(L, config, "blas");
   if (strncmp(blas, "none", 4) == 0)
-    print_missing("OpenBLAS", "linear algebra", "Debian: apt install libopenblas0");
+    report_missing(TLI_OPTIONAL_BLAS);
   else
     print_found("BLAS", blas);
 }
@@ -269,7 +213,7 @@ void tli_doctor_run(lua_State *L) {
   puts("");
   report_device(TL_CUDA, "tensors on NVIDIA GPUs");
   report_device(TL_SIM, "a device that shows, without a GPU, what fails on one");
-  for (const Library *library = accelerators; library->what; library++) report_library(library);
+  for (int id = TLI_OPTIONAL_EDIT + 1; id < TLI_NOPTIONAL; id++) report_library((tli_OptionalId)id);
   puts("\ntlua runs without what is missing, and finds at its next start what was added.");
   fflush(stdout);
 }

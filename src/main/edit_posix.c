@@ -30,6 +30,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "core/platform/optional.h"
 #include "core/platform/platform.h"
 #include "main/history.h"
 
@@ -186,11 +187,6 @@ static char **attempt(const char *text, int start, int end) {
 
 /* ---- the library --------------------------------------------------------------- */
 
-static const char *const files[] = {
-    "libedit.so.2",     "libedit.so.0",     "libedit.so",      "libreadline.so.8",
-    "libreadline.so.7", "libreadline.so.6", "libedit.3.dylib", NULL,
-};
-
 /* A symbol comes as a data pointer; POSIX lets it be a function. */
 static bool find_function(void *handle, const char *name, void *pointer) {
   void *symbol = tli_library_symbol(handle, name);
@@ -235,12 +231,12 @@ static void configure(void *handle) {
 
 const char *tli_edit_library(void) {
   if (lib.file) return lib.file;
-  for (int i = 0; files[i]; i++) {
-    void *handle = tli_library_open(files[i]);
+  for (const char *const *file = tli_optional[TLI_OPTIONAL_EDIT].files; *file; file++) {
+    void *handle = tli_library_open(*file);
     if (handle == NULL) continue;
     if (bind(handle)) { /* stays open until the process ends */
       configure(handle);
-      return lib.file = files[i];
+      return lib.file = *file;
     }
     tli_library_close(handle);
   }

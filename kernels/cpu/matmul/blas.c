@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/platform/optional.h"
 #include "core/platform/platform.h"
 #include "kernels/cpu/cpu.h"
 
@@ -25,11 +26,7 @@ void *tlk_blas_symbol(const char *name) {
 
 static void open_library(void) {
 #ifndef TLK_LINK_BLAS
-  static const char *const names[] = {"libopenblas.so.0",  "libopenblas.so",  "libopenblas.0.dylib",
-                                      "libopenblas.dylib", "libopenblas.dll", "libcblas.so.3",
-                                      "libblas.so.3"};
-  for (size_t i = 0; i < sizeof names / sizeof *names && library == NULL; i++)
-    library = tli_library_open(names[i]);
+  library = tli_optional_open(TLI_OPTIONAL_BLAS, NULL);
 #endif
 }
 

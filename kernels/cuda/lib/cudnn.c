@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "core/platform/optional.h"
 #include "kernels/cuda/lib/lib.h"
 
 /* ---- the library -------------------------------------------------------------------------------- */
@@ -22,7 +23,7 @@ static struct Handle {
 
 static void open_library(void) {
   for (int i = 0; i < CUDA_MAX_DEVICES; i++) pthread_mutex_init(&handles[i].lock, NULL);
-  void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  void *library = dlopen(TLI_FILES_CUDNN, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) return;
   opened = true;
 #define X(name)                                  \

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/platform/optional.h"
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/plugin.h"
@@ -38,9 +39,10 @@ static char version[64]; /* "" if there is no compiler */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 static void *open_file(void) {
-  static const char *const files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  static const char *const files[] = {TLI_FILES_NVRTC, NULL};
   void *library = NULL;
-  for (int i = 0; library == NULL && i < 3; i++) library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+  for (int i = 0; library == NULL && files[i]; i++)
+    library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
   return library;
 }
 

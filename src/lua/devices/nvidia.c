@@ -6,27 +6,26 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/platform/optional.h"
 #include "core/platform/platform.h"
 #include "lua/devices/device_module.h"
 
 /* ---- libraries --------------------------------------------------------------------- */
 
 typedef struct Library {
-  const char *const *files; /* names to try, ended by NULL */
-  const char *what;         /* a description of the library and how to install it */
+  tli_OptionalId id;
   tli_Mutex lock;
   void *handle; /* guarded */
 } Library;
 
 static void *open_library(lua_State *L, Library *library, const char *name) {
   tli_mutex_lock(&library->lock);
-  for (int i = 0; library->files[i] && library->handle == NULL; i++)
-    library->handle = tli_library_open(library->files[i]);
+  if (library->handle == NULL) library->handle = tli_optional_open(library->id, NULL);
   void *handle = library->handle;
   tli_mutex_unlock(&library->lock);
   if (handle == NULL)
-    tli_error(L, "%s: %s was not found; %s", tli_device_name(tli_kind(L), name), library->files[0],
-              library->what);
+    tli_error(L, "%s: %s was not found; %s", tli_device_name(tli_kind(L), name),
+              tli_optional[library->id].files[0], tli_optional[library->id].get);
   return handle;
 }
 
@@ -35,18 +34,14 @@ static void find(lua_State *L, Library *library, const char *name, const char *s
                  size_t size) {
   void *found = tli_library_symbol(open_library(L, library, name), symbol);
   if (found == NULL)
-    tli_error(L, "%s: %s has no %s", tli_device_name(tli_kind(L), name), library->files[0], symbol);
+    tli_error(L, "%s: %s has no %s", tli_device_name(tli_kind(L), name),
+              tli_optional[library->id].files[0], symbol);
   memcpy(out, &found, size);
 }
 
 /* ---- NVML -------------------------------------------------------------------------- */
 
-#ifdef _WIN32
-static const char *const nvml_files[] = {"nvml.dll", NULL};
-#else
-static const char *const nvml_files[] = {"libnvidia-ml.so.1", NULL};
-#endif
-static Library nvml = {nvml_files, "it comes with NVIDIA's driver", TLI_MUTEX_INIT, NULL};
+static Library nvml = {TLI_OPTIONAL_NVML, TLI_MUTEX_INIT, NULL};
 
 /* Types of nvml.h. */
 typedef struct NvmlUtilization {
@@ -172,12 +167,7 @@ static int nvml_processes(lua_State *L) {
 
 /* ---- NVTX -------------------------------------------------------------------------- */
 
-#ifdef _WIN32
-static const char *const nvtx_files[] = {"nvToolsExt64_1.dll", NULL};
-#else
-static const char *const nvtx_files[] = {"libnvtx3interop.so.1", "libnvToolsExt.so.1", NULL};
-#endif
-static Library nvtx = {nvtx_files, "it comes with CUDA's toolkit", TLI_MUTEX_INIT, NULL};
+static Library nvtx = {TLI_OPTIONAL_NVTX, TLI_MUTEX_INIT, NULL};
 
 static const char *check_message(lua_State *L, const char *name) {
   const char *text = tli_to_word(L, 1);

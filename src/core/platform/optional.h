@@ -1,0 +1,81 @@
+/*
+** optional.h - the libraries that tlua uses where they are installed and runs without where they
+** are not: the names of their files, their use, and how to get them. All that open one take the
+** names from here, so that `tlua doctor` looks for the same files. Plugins, which call nothing of
+** the engine, use TLI_FILES_NVRTC and its like. Only cuSOLVER, cuBLAS and CUPTI are opened by the
+** one version that the plugin was built for.
+*/
+#ifndef TLI_OPTIONAL_H
+#define TLI_OPTIONAL_H
+
+/* The names by which each is looked for; the first file that opens is taken. */
+#define TLI_FILES_BLAS                                                              \
+  "libopenblas.so.0", "libopenblas.so", "libopenblas.0.dylib", "libopenblas.dylib", \
+      "libopenblas.dll", "libcblas.so.3", "libblas.so.3"
+#define TLI_FILES_EDIT                                                                  \
+  "libedit.so.2", "libedit.so.0", "libedit.so", "libreadline.so.8", "libreadline.so.7", \
+      "libreadline.so.6", "libedit.3.dylib"
+#define TLI_FILES_CUDA "libcuda.so.1", "libcuda.so"
+#define TLI_FILES_CUBLASLT \
+  "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so"
+#define TLI_FILES_CUDNN "libcudnn.so.9"
+#define TLI_FILES_CUSOLVER "libcusolver.so.12", "libcusolver.so.11", "libcusolver.so"
+#define TLI_FILES_NVRTC "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"
+#define TLI_FILES_NCCL "libnccl.so.2"
+#define TLI_FILES_MPI "libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so"
+#ifdef _WIN32
+#define TLI_FILES_NVML "nvml.dll"
+#define TLI_FILES_NVTX "nvToolsExt64_1.dll"
+#define TLI_FILES_ZLIB "zlib1.dll", "libz.dll"
+#define TLI_FILES_PNG "libpng16-16.dll", "libpng16.dll"
+#define TLI_FILES_JPEG "turbojpeg.dll", "libturbojpeg.dll"
+#else
+#define TLI_FILES_NVML "libnvidia-ml.so.1"
+#define TLI_FILES_NVTX "libnvtx3interop.so.1", "libnvToolsExt.so.1"
+#define TLI_FILES_ZLIB "libz.so.1", "libz.so", "libz.dylib"
+#define TLI_FILES_PNG "libpng16.so.16", "libpng16.so", "libpng16.dylib"
+#define TLI_FILES_JPEG "libturbojpeg.so.0", "libturbojpeg.so", "libturbojpeg.dylib"
+#endif
+
+/* X(id, name, use, how to get it), in the order in which `tlua doctor` shows them. */
+#define TLI_OPTIONAL_LIBRARIES(X)                                                                 \
+  X(BLAS, "OpenBLAS", "linear algebra", "Debian: apt install libopenblas0")                       \
+  X(EDIT, "line editing", "history, completion and editing at the prompt",                        \
+    "Debian: apt install libedit2")                                                               \
+  X(CUDA, "CUDA driver", "tensors on NVIDIA GPUs",                                                \
+    "the driver of your system, Debian: apt install nvidia-driver libcuda1")                      \
+  X(CUBLASLT, "cuBLASLt", "matrix products on the GPU",                                           \
+    "comes with the CUDA toolkit, Debian: apt install libcublaslt11")                             \
+  X(CUDNN, "cuDNN", "convolution, pooling, recurrent layers and attention on the GPU",            \
+    "https://developer.nvidia.com/cudnn, Debian: apt install nvidia-cudnn")                       \
+  X(CUSOLVER, "cuSOLVER", "linear algebra on the GPU", "comes with the CUDA toolkit")             \
+  X(NVRTC, "NVRTC", "elementwise chains as one kernel on the GPU", "comes with the CUDA toolkit") \
+  X(NCCL, "NCCL", "training on several GPUs",                                                     \
+    "https://developer.nvidia.com/nccl, or the package libnccl2")                                 \
+  X(NVML, "NVML", "load, temperature and processes of GPUs", "it comes with NVIDIA's driver")     \
+  X(NVTX, "NVTX", "ranges of a program in Nsight", "it comes with CUDA's toolkit")                \
+  X(MPI, "MPI", "training on several machines", "Debian: apt install openmpi-bin (or mpich)")     \
+  X(ZLIB, "zlib", "packed .npz files and .gz", "Debian: apt install zlib1g")                      \
+  X(PNG, "libpng", "PNG images", "Debian: apt install libpng16-16")                               \
+  X(JPEG, "libturbojpeg", "JPEG images", "Debian: apt install libturbojpeg0")
+
+typedef enum tli_OptionalId {
+#define X(id, name, use, get) TLI_OPTIONAL_##id,
+  TLI_OPTIONAL_LIBRARIES(X)
+#undef X
+      TLI_NOPTIONAL
+} tli_OptionalId;
+
+typedef struct tli_Optional {
+  const char *name;
+  const char *files[8]; /* up to NULL */
+  const char *use, *get;
+} tli_Optional;
+
+extern const tli_Optional tli_optional[TLI_NOPTIONAL];
+
+/* Opens the first file that is there, and tells which one that was (file may be NULL); NULL if none
+** is. The caller closes it, or leaves it open for good. */
+void *tli_optional_open(tli_OptionalId id, const char **file);
+
+#endif
