@@ -146,6 +146,15 @@ describe("torch.library.custom_op", function()
       assert.is_true(found)
    end)
 
+   it("refuses tensors within tables that would lose their gradients", function()
+      local op = library.custom_op("spec_list::first", function(list) return list[1] * 2 end)
+      local x = torch.ones(1, {requires_grad = true})
+      assert.raises("spec_list::first: argument 1: item 1: expected a tensor that requires no "
+         .. "gradient", function() op {x} end)
+      assert.equal(2, op({x:detach()}):item())
+      assert.equal(2, torch.no_grad(op, {x}):item())
+   end)
+
    it("names what does not fit", function()
       assert.raises("custom_op", 'such as "mylib::scale"', function()
          library.custom_op("scale", print)

@@ -103,6 +103,26 @@ describe("a Function", function()
       assert.is_true(torch.autograd.gradgradcheck(cube, {own}))
    end)
 
+   it("is told where its jvp returns another shape than the result has", function()
+      local Wrong = torch.class("spec.Wrong", torch.autograd.Function)
+      function Wrong.forward(_, a) return a * 2 end
+      local function push()
+         local _, tangent = func.jvp(function(a) return Wrong:apply(a) end, x, x)
+         return tangent
+      end
+      for message, jvp in pairs {
+         ["expected a tensor of shape (3) for result 1"] = function() return double {1, 2} end,
+         ["got a float64 tensor of shape ()"] = function(_, t) return t:sum() end,
+         ["or nil, got 3"] = function() return 3 end,
+         ["expected 1 tangents"] = function(_, t) return t, t end,
+      } do
+         Wrong.jvp = jvp
+         assert.raises("spec.Wrong: jvp", message, push)
+      end
+      Wrong.jvp = function() end
+      assert.close({0, 0, 0}, push(), 0)
+   end)
+
    it("is asked for its jvp by func.jvp and forward_ad", function()
       calls.jvp = 0
       local _, tangent = func.jvp(cube, x, double {1, 10, 100})

@@ -295,6 +295,11 @@ describe("data.DataLoader", function()
          data.DataLoader(dataset, {batch_size = 0})
       end)
       assert.raises("dataset: expected a dataset, got 5", function() data.DataLoader(5) end)
+      for _, option in ipairs {"sampler", "batch_sampler"} do
+         assert.raises(option .. ": expected a sampler, such as data.SubsetRandomSampler", function()
+            data.DataLoader(dataset, {[option] = {1, 2}})
+         end)
+      end
       assert.raises("a sampler or shuffle", function()
          data.DataLoader(dataset, {shuffle = true, sampler = data.RandomSampler(dataset)})
       end)

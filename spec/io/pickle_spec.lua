@@ -50,6 +50,13 @@ describe("a pickle", function()
       assert.is_nil(run "N.")
    end)
 
+   it("changes the signs of a view that is marked as negative", function()
+      local marked = rebuild .. "(" .. storage .. "K\0K\2\x85K\1\x85\x89" .. ordered .. ")R}"
+         .. "X\3\0\0\0neg%ss" .. "tR."
+      assert.same({-1, -1}, run(marked:format "\x88"):tolist())
+      assert.same({1, 1}, run(marked:format "\x89"):tolist())
+   end)
+
    it("makes parameters and leaves that require gradients", function()
       local tensor = rebuild .. "(" .. storage .. "K\0K\4\x85K\1\x85%s" .. ordered .. ")RtR"
       assert.is_true(run(tensor:format "\x88" .. ".").requires_grad)

@@ -30,6 +30,7 @@
 -- that dtype, and runs without autocast. backward runs as forward did, with or without.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local casts = require "tlua.amp.casts"
 local class = require("tlua.class").class
 local pushforward = require "tlua.autograd.pushforward"
@@ -140,6 +141,23 @@ local function dirty_positions(cls, inputs, results, marked)
    return positions(results, marked)
 end
 
+-- Raises unless jvp has returned a tangent, or nil, for each result, which have those shapes.
+local function check_tangents(cls, tangents, shapes)
+   if tangents.n > shapes.n then
+      torch.raise(("%s: jvp: expected %d tangents, one for each result of forward, got %d"):format(
+         cls.__name, shapes.n, tangents.n))
+   end
+   for i = 1, tangents.n do
+      local tangent, shape = tangents[i], shapes[i]
+      local fits = tangent == nil or torch.is_tensor(tangent) and tangent:dim() == #shape
+      for d = 1, fits and tangent and #shape or 0 do fits = fits and tangent:size(d) == shape[d] end
+      if not fits then
+         args.refuse(cls.__name, "jvp", ("a tensor of shape (%s) for result %d, or nil"):format(
+            table.concat(shape, ", "), i), tangent)
+      end
+   end
+end
+
 -- In place of backward, where J v is asked for: zeros, whose derivative by the gradients is jvp.
 local function pushed(cls, ctx, saved, ...)
    local zeros = {n = #ctx.needs_input_grad}
@@ -150,11 +168,14 @@ local function pushed(cls, ctx, saved, ...)
       end
    end
    local grads = table.pack(...)
+   local shapes = {n = grads.n}
+   for i = 1, grads.n do shapes[i] = grads[i] and grads[i].shape or {} end
    torch.autograd.record(cls.__name .. "Jvp", grads, zeros, {}, saved, function(again, ...)
       again.n = saved.n
       ctx.saved = again
       local _ <close> = casts.scope(ctx.autocast)
       local tangents = table.pack(cls.jvp(ctx, ...))
+      check_tangents(cls, tangents, shapes)
       ctx.saved = {n = saved.n}
       return table.unpack(tangents, 1, grads.n)
    end, true)

@@ -61,6 +61,13 @@ local function check(a)
    if a.sampler and a.shuffle then
       torch.raise(name .. ": expected a sampler or shuffle = true, got both")
    end
+   for _, option in ipairs {"sampler", "batch_sampler"} do
+      local sampler = a[option]
+      if sampler ~= nil and not (type(sampler) == "table" and sampler.iter) then
+         args.refuse(name, option, "a sampler, such as data.SubsetRandomSampler(positions), or an "
+            .. "object with iter and a length", sampler)
+      end
+   end
    if a.batch_sampler and (a.batch_size ~= 1 or a.shuffle or a.sampler or a.drop_last) then
       torch.raise(name .. ": batch_sampler excludes batch_size, shuffle, sampler and drop_last")
    end

@@ -93,8 +93,11 @@ known["torch._utils _rebuild_tensor"] = function(m, storage, offset, size, strid
    return all:as_strided(size, stride, all:storage_offset() + offset)
 end
 
-known["torch._utils _rebuild_tensor_v2"] = function(m, storage, offset, size, stride, grad)
+-- `bits` is a dictionary that tells of a view of the storage's numbers with their signs changed, as
+-- the imaginary part of a conjugate is.
+known["torch._utils _rebuild_tensor_v2"] = function(m, storage, offset, size, stride, grad, _, bits)
    local tensor = known["torch._utils _rebuild_tensor"](m, storage, offset, size, stride)
+   if m.kind[bits] == "dict" and bits.neg == true then tensor = tensor:neg() end
    return with_gradient(tensor, grad)
 end
 

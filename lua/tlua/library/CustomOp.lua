@@ -255,11 +255,26 @@ local function call_batched(op, given, level, size)
    return table.unpack(list, 1, #list)
 end
 
+-- Gradients are known of tensors that are arguments themselves.
+local function refuse_hidden(op, given)
+   for i = 1, given.n do
+      local list = given[i]
+      for key, item in pairs(type(list) == "table" and not getmetatable(list) and list or {}) do
+         if torch.is_tensor(item) and item.requires_grad then
+            torch.raise(("%s: argument %d: item %s: expected a tensor that requires no gradient, "
+               .. "since it would get none within a table; make it an argument, or detach() it")
+               :format(op.name, i, tostring(key)))
+         end
+      end
+   end
+end
+
 --- Runs the operator.
----@param ... any
+---@param ... any  tensors within tables get no gradient, so they must not require one
 ---@return any ...
 function CustomOp:__call(...)
    local given = table.pack(...)
+   if torch.is_grad_enabled() then refuse_hidden(self, given) end
    local level, size = innermost(given)
    if level then
       if self.batch_rule then return call_batched(self, given, level, size) end
