@@ -64,9 +64,11 @@ ifdef CROSS
 PKG_CONFIG ?= PKG_CONFIG_LIBDIR=/usr/lib/$(or $(multiarch),none)/pkgconfig pkg-config
 AR := $(shell $(CC) -print-prog-name=ar 2>/dev/null)
 STRIP ?= $(shell $(CC) -print-prog-name=strip 2>/dev/null)
+OBJCOPY ?= $(shell $(CC) -print-prog-name=objcopy 2>/dev/null)
 endif
 PKG_CONFIG ?= pkg-config
 STRIP ?= strip
+OBJCOPY ?= objcopy
 
 # ---- what this machine has -------------------------------------------------------
 
@@ -235,7 +237,7 @@ endif
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
   registers traffic host-cost bundle gpu-check gpu-check-dry opinfo modinfo lint tidy-format deps config help \
-  install uninstall clean
+  install install-debug uninstall size clean
 
 all: $(TLUA) $(LIBRARIES) $(PLUGINS) ## build ./tlua and the libraries (default)
 demo: ## install what is missing, build, train on real digits
@@ -264,7 +266,9 @@ tidy-format: ## let clang-format lay out our C
 deps: ## install the missing packages (Debian) or list them
 config: ## what was found on this machine
 install: ## copy to PREFIX (/usr/local), below DESTDIR
+install-debug: ## the same, and what debuggers want to know, in files of their own
 uninstall: ## remove what install has copied
+size: ## how large the library and an installation are
 clean: ## remove everything that was built
 help: ## this list
 
@@ -741,19 +745,20 @@ tidy-format:
 
 # ---- installing ------------------------------------------------------------------
 
-# Installed programs and libraries are stripped: most of the rest is for debuggers.
+# Installed programs and libraries are stripped: most of the rest is for debuggers, which find it in
+# the files of `make install-debug`.
 .PHONY: rock rock-install
 
 LIBDIR ?= $(PREFIX)/lib
 PCDIR ?= $(LIBDIR)/pkgconfig
 LUA_CDIR ?= $(LIBDIR)/lua/5.4
 # The shell reads folders from its environment, where blanks, quotes and semicolons are part of them.
-install uninstall: export AT_PREFIX = $(DESTDIR)$(PREFIX)
-install uninstall: export AT_LIBDIR = $(DESTDIR)$(LIBDIR)
-install uninstall: export AT_PCDIR = $(DESTDIR)$(PCDIR)
-install uninstall: export AT_LUA_CDIR = $(DESTDIR)$(LUA_CDIR)
-install uninstall: export BARE_LIBDIR = $(LIBDIR)
-install uninstall: export BARE_DESTDIR = $(DESTDIR)
+install install-debug uninstall: export AT_PREFIX = $(DESTDIR)$(PREFIX)
+install install-debug uninstall: export AT_LIBDIR = $(DESTDIR)$(LIBDIR)
+install install-debug uninstall: export AT_PCDIR = $(DESTDIR)$(PCDIR)
+install install-debug uninstall: export AT_LUA_CDIR = $(DESTDIR)$(LUA_CDIR)
+install install-debug uninstall: export BARE_LIBDIR = $(LIBDIR)
+install install-debug uninstall: export BARE_DESTDIR = $(DESTDIR)
 
 # No "Requires: lua": a host names the Lua that it has, `pkg-config --libs tlua lua5.4`.
 define PC_TEXT
@@ -775,7 +780,7 @@ export PC_TEXT
 # Other Lua files go below LUA_DIR, where `require` of that prefix finds them.
 PACKAGES ?= $(patsubst rocks/%/,%,$(sort $(wildcard rocks/*/)))
 LUA_DIR ?= $(PREFIX)/share/lua/5.4
-install uninstall: export AT_LUA_DIR = $(DESTDIR)$(LUA_DIR)
+install install-debug uninstall: export AT_LUA_DIR = $(DESTDIR)$(LUA_DIR)
 
 strip_with := $(if $(CROSS),--strip-program='$(STRIP)')
 install: all
@@ -784,6 +789,7 @@ install: all
 	install -s $(strip_with) -m 755 $(TLUA) "$$AT_PREFIX/bin/tlua"
 	install -m 644 src/tlua.h "$$AT_PREFIX/include/tlua.h"
 	install -m 644 $(STATIC_LIB) "$$AT_LIBDIR/libtlua.a"
+	$(STRIP) --strip-debug "$$AT_LIBDIR/libtlua.a"
 	install -s $(strip_with) -m 755 $(SHARED_LIB) "$$AT_LIBDIR/$(SONAME)"
 	$(if $(PLUGINS),install -s $(strip_with) -m 755 $(PLUGINS) "$$AT_LIBDIR/tlua/")
 	ln -sf $(SONAME) "$$AT_LIBDIR/libtlua.so"
@@ -796,6 +802,26 @@ install: all
 	install -m 644 $(GEN)/manual.md LICENSE "$$AT_PREFIX/share/doc/tlua/"
 	@printf '%s\n' "$$PC_TEXT" >"$$AT_PCDIR/tlua.pc"
 	@test -n "$$BARE_DESTDIR" || test "$$(id -u)" != 0 || ldconfig 2>/dev/null || true
+
+# Symbols for debuggers go to a folder .debug beside each program and library, where gdb looks.
+keep_debug = mkdir -p "$(2)/.debug" && $(OBJCOPY) --only-keep-debug $(1) "$(2)/.debug/$(3).debug" && \
+  $(OBJCOPY) --add-gnu-debuglink="$(2)/.debug/$(3).debug" "$(2)/$(3)"
+install-debug: install
+	$(call keep_debug,$(TLUA),$$AT_PREFIX/bin,tlua)
+	$(call keep_debug,$(SHARED_LIB),$$AT_LIBDIR,$(SONAME))
+	@$(foreach plugin,$(PLUGINS),$(call keep_debug,$(plugin),$$AT_LIBDIR/tlua,$(notdir $(plugin))) &&) true
+
+# Figures for the record, in millions of bytes; the library is that of this build, with all its
+# instruction sets.
+SIZED := $(abspath $(BUILD)/size)
+size: all
+	@rm -rf '$(SIZED)'
+	@+$(MAKE) --no-print-directory -o all install DESTDIR= PREFIX='$(SIZED)' LIBDIR='$(SIZED)/lib' >/dev/null
+	@size $(SHARED_LIB) | awk 'NR == 2 {printf "%5.1f MB  text of the library (%s), at most 7 wanted\n", $$1 / 1e6, "$(ISAS)"}'
+	@du -sk '$(SIZED)' | awk '{printf "%5.1f MB  an installation, at most 30 wanted\n", $$1 * 1024 / 1e6}'
+	@cd '$(SIZED)' && find . -type f -size +1000 -exec wc -c {} \; | sort -rn | \
+	  awk '{printf "%9.1f MB  %s\n", $$1 / 1e6, $$2}'
+	@rm -rf '$(SIZED)'
 
 # Prints LIBDIR as LUA_CDIR sees it: by "..", so that the folder above both can be moved, or, where
 # LUA_CDIR is not below it, as it is.
@@ -812,6 +838,8 @@ uninstall:
 	  "$$AT_LIBDIR/tlua/tlua_mpi_openmpi.so" "$$AT_LIBDIR/tlua/tlua_mpi_mpich.so" "$$AT_LUA_CDIR/tlua.so" \
 	  "$$AT_PCDIR/tlua.pc" "$$AT_PREFIX/share/tlua/types/tlua.lua" "$$AT_PREFIX/share/doc/tlua/manual.md" \
 	  "$$AT_PREFIX/share/doc/tlua/LICENSE"
+	rm -rf "$$AT_PREFIX/bin/.debug/tlua.debug" "$$AT_LIBDIR/.debug/$(SONAME).debug" "$$AT_LIBDIR/tlua/.debug"
+	@rmdir "$$AT_PREFIX/bin/.debug" "$$AT_LIBDIR/.debug" 2>/dev/null || true
 	@for folder in rocks/*/; do name=$$(basename "$$folder"); for file in "rocks/$$name"/*.lua; do \
 	  rm -f "$$AT_LUA_DIR/tlua/$$name/$$(basename "$$file")"; done; \
 	  rmdir "$$AT_LUA_DIR/tlua/$$name" 2>/dev/null || true; done

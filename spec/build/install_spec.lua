@@ -76,6 +76,24 @@ describe("make install", function()
       assert.equal("5\t1640.0\n", output)
    end)
 
+   it("keeps what debuggers want to know out of what it installs, and apart by install-debug", function()
+      local sections = shell.ok(("readelf -S %s/lib/libtlua.a %s/lib/libtlua.so.0 %s/bin/tlua | grep -c debug_info || true")
+         :format(prefix, prefix, prefix))
+      assert.equal("0\n", sections)
+      shell.with_folder(function(folder)
+         shell.ok(("make install-debug BUILD=%s PREFIX=%s"):format(shell.build, folder))
+         for path, debug in pairs {["bin/tlua"] = "bin/.debug/tlua.debug",
+               ["lib/libtlua.so.0"] = "lib/.debug/libtlua.so.0.debug"} do
+            local link = shell.ok(("readelf -p .gnu_debuglink %s/%s"):format(folder, path))
+            assert.matches(debug:match "[^/]+$", link, 1, true)
+            assert.matches("debug_info", shell.ok(("readelf -S %s/%s"):format(folder, debug)))
+         end
+         assert.equal("2.0\n", shell.ok(folder .. "/bin/tlua -e 'print(torch.ones(2):sum():item())'"))
+         shell.ok(("make uninstall BUILD=%s PREFIX=%s"):format(shell.build, folder))
+         assert.equal("", files(folder))
+      end)
+   end)
+
    it("tells pkg-config its version", function()
       local version = shell.read("src/tlua.h"):match('define TL_VERSION "([^"]+)"')
       local output = shell.ok(pkg_config:format(prefix) .. "pkg-config --modversion tlua")
