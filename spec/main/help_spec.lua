@@ -71,7 +71,7 @@ describe("help", function()
          .. "                   compress: of .npz, as numpy.savez_compressed does", text, 1, true)
       assert.is_nil(text:find("\nnumpy.savez_compressed", 1, true))
       text = manual.help(torch.nn.MultiheadAttention)
-      assert.matches("\n   batch_first = false, device?, dtype?)\n\nAttention of several heads: each", text, 1, true)
+      assert.matches("\n   batch_first = false, device?, dtype?)\n\nAttention with several heads: each", text, 1, true)
       assert.matches("\n  options?         table  with `add_bias_kv` a learnt key and value come after\n"
          .. "                   those of the input, with `add_zero_attn` zeros; ", text, 1, true)
       assert.matches("\nobject(query, key, value, key_padding_mask?,", text, 1, true)
