@@ -89,6 +89,9 @@ local types = {
    boolean = {"a boolean", of_type "boolean"},
    ["function"] = {"a function", of_type "function"},
    table = {"a table", of_type "table"},
+   names = {"a table", function(value) -- of an optional parameter, by position, too
+      return type(value) == "table" and value or nil
+   end},
    object = {"an object", function(value)
       return type(value) == "table" and getmetatable(value) ~= nil and value or nil
    end},
@@ -197,16 +200,18 @@ local function names_in(...)
    return names
 end
 
+local function unknown_text(title, key, ...)
+   local names = names_in(...)
+   key = tostring(key)
+   return ("%s: unknown option %s%s; there are %s"):format(title, key, suggest.hint(key, names),
+      table.concat(names, ", "))
+end
+
 --- Raises `title: unknown option <key>; did you mean X?; there are A, B and C`.
 ---@param title string  of the function
 ---@param key any  the option that is not known
 ---@param ... string[]|table<string, any>  the options: lists, or tables with the names as keys
-function M.unknown_option(title, key, ...)
-   local names = names_in(...)
-   key = tostring(key)
-   torch.raise(("%s: unknown option %s%s; there are %s"):format(title, key,
-      suggest.hint(key, names), table.concat(names, ", ")))
-end
+function M.unknown_option(title, key, ...) torch.raise(unknown_text(title, key, ...)) end
 
 --- Refuses a value that is not a table of options, and unknown options.
 ---@param title string  of the function
@@ -264,10 +269,28 @@ function M.over_defaults(title, given, defaults, kinds, ...)
    return options
 end
 
+local function takes(parameter, kind)
+   for _, conversion in ipairs(parameter) do
+      if conversion == types[kind][2] then return true end
+   end
+   return false
+end
+
 local function names_of(signature)
    local names = {}
    for i, parameter in ipairs(signature) do names[i] = parameter.name end
    return names
+end
+
+-- `position` is that of the table of options.
+local function refuse_option(signature, key, position)
+   local parameter, why = signature[position], unknown_text(signature.title, key,
+      names_of(signature))
+   if parameter and (takes(parameter, "table") or takes(parameter, "any")) then
+      why = ("%s (a table for %s is given as {%s = {...}})"):format(why, parameter.name,
+         parameter.name)
+   end
+   torch.raise(why)
 end
 
 -- Collects arguments by name: the first n of a list, and the options.
@@ -275,9 +298,7 @@ local function by_name(signature, list, n, options)
    local given = {}
    for i = 1, n do given[signature[i].name] = list[i] end
    for key, value in pairs(options) do
-      if not signature.by_name[key] then
-         M.unknown_option(signature.title, key, names_of(signature))
-      end
+      if not signature.by_name[key] then refuse_option(signature, key, n + 1) end
       if given[key] ~= nil then
          torch.raise(("%s: %s is given by position and by name"):format(signature.title, key))
       end
@@ -287,20 +308,19 @@ local function by_name(signature, list, n, options)
 end
 
 -- Tells whether the last argument, a table, is the value of its own parameter and not the options:
--- the parameter accepts a table, and no key is a parameter's name. For an optional parameter no key
--- of three or more letters may resemble a parameter's name, either: it would be a misspelt option.
+-- the parameter accepts a table, and no key is a parameter's name. An optional parameter's table is
+-- given by name, since a misspelt option would be taken for it, unless the parameter's type is
+-- `names` and no key of three or more letters resembles a parameter's name.
 local function is_value(signature, position, value)
    local parameter = signature[position]
    if not parameter or next(value) == nil and parameter.optional then return false end
+   if parameter.optional and not takes(parameter, "names") then return false end
    for key in pairs(value) do
       if signature.by_name[key] then return false end
       local misspelt = parameter.optional and #key > 2 and suggest.nearest(key, signature.by_name)
       if misspelt then return false end
    end
-   for _, conversion in ipairs(parameter) do
-      if conversion == types.table[2] or conversion == types.any[2] then return true end
-   end
-   return false
+   return takes(parameter, "table") or takes(parameter, "any") or takes(parameter, "names")
 end
 
 local function take(signature, ...)

@@ -144,7 +144,7 @@ function Mapper:__len() return rows.length(self.datapipe) end
 -- Collator ----------------------------------------------------------------------------------------
 
 local collator_signature = args.signature [[data.datapipes.iter.Collator(datapipe: any,
-   conversion: callable|table?, collate_fn: callable?)]]
+   conversion: callable|names?, collate_fn: callable?)]]
 
 ---@class data.datapipes.iter.Collator: data.datapipes.iter.Mapper
 ---@overload fun(datapipe, conversion?, collate_fn?: function): data.datapipes.iter.Collator

@@ -69,7 +69,7 @@ function Shuffler:__len() return rows.length(self.datapipe) end
 -- Sampler -----------------------------------------------------------------------------------------
 
 local sampler_signature = args.signature [[data.datapipes.iter.Sampler(datapipe: any,
-   sampler: callable?, sampler_args: table?, sampler_kwargs: table?)]]
+   sampler: callable?, sampler_args: table?, sampler_kwargs: names?)]]
 
 ---@class data.datapipes.iter.Sampler: data.IterDataPipe
 ---@overload fun(datapipe, sampler?, sampler_args?, sampler_kwargs?): data.datapipes.iter.Sampler

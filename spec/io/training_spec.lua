@@ -163,7 +163,7 @@ describe("an optimizer's state with names = \"pytorch\"", function()
 
    it("refuses other options", function()
       local _, sgd = make "SGD"
-      assert.raises('state_dict: unknown option name; expected names', function()
+      assert.raises('state_dict: unknown option name; did you mean names?; there are names', function()
          sgd:state_dict {name = "pytorch"}
       end)
       assert.raises('optim.SGD.state_dict: names: expected "pytorch" or nil, got "torch"', function()

@@ -266,7 +266,7 @@ describe("an unknown option", function()
             function() net:zero_grad {set_to_nil = false} end},
          {"zero_grad: unknown option set_to_nil",
             function() optimizer:zero_grad {set_to_nil = false} end},
-         {"register_hook: unknown option prepand; did you mean prepend?",
+         {"register_state_dict_pre_hook: unknown option prepand; did you mean prepend?",
             function() optimizer:register_state_dict_pre_hook(print, {prepand = true}) end},
          {"optim.SGD.state_dict: unknown option name; did you mean names?; there are names",
             function() optimizer:state_dict {name = "pytorch"} end},

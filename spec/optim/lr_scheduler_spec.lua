@@ -16,6 +16,54 @@ local function rates(optimizer, schedule, n, ...)
 end
 
 describe("torch.optim.lr_scheduler", function()
+   -- States and rates of PyTorch 2.15: three steps of SGD at 0.1, state_dict, four more steps.
+   it("goes on from states that PyTorch has saved", function()
+      local rows = {
+         {"StepLR", {2}, {step_size = 2, gamma = 0.1}, 0.010000000000000002,
+            {0.0010000000000000002, 0.0010000000000000002, 0.00010000000000000003,
+               0.00010000000000000003}},
+         {"MultiStepLR", {{2, 4}}, {milestones = {[2] = 1, [4] = 1}, gamma = 0.1},
+            0.010000000000000002, {0.0010000000000000002, 0.0010000000000000002,
+               0.0010000000000000002, 0.0010000000000000002}},
+         {"CosineAnnealingLR", {8}, {T_max = 8, eta_min = 0.0}, 0.0691341716182545,
+            {0.05, 0.030865828381745515, 0.014644660940672627, 0.0038060233744356634}},
+         {"ExponentialLR", {0.5}, {gamma = 0.5}, 0.0125, {0.00625, 0.003125, 0.0015625, 0.00078125}},
+         {"LinearLR", {}, {start_factor = 0.3333333333333333, end_factor = 1.0, total_iters = 5},
+            0.07333333333333335, {0.08666666666666668, 0.1, 0.1, 0.1}},
+         {"CosineAnnealingWarmRestarts", {4}, {T_0 = 4, T_i = 4, T_mult = 1, eta_min = 0.0,
+            T_cur = 3}, 0.014644660940672627,
+            {0.1, 0.08535533905932738, 0.05, 0.014644660940672627}},
+      }
+      for _, row in ipairs(rows) do
+         local name, arguments, state, lr, expected = table.unpack(row)
+         local optimizer = sgd(0.1)
+         local schedule = schedules[name](optimizer, table.unpack(arguments))
+         for key, value in pairs {base_lrs = {0.1}, last_epoch = 3, _step_count = 4,
+            _is_initial = false, _get_lr_called_within_step = false, _last_lr = {lr}} do
+            state[key] = value
+         end
+         schedule:load_state_dict(state)
+         optimizer.param_groups[1].lr = lr
+         local got = {}
+         for i = 1, 4 do
+            schedule:step()
+            got[i] = optimizer.param_groups[1].lr
+         end
+         assert.close(expected, got, 1e-12)
+         for key in pairs(state) do
+            if key:sub(1, 1) ~= "_" then assert.not_nil(schedule:state_dict()[key], name .. key) end
+         end
+      end
+   end)
+
+   it("keeps milestones that were saved here", function()
+      local optimizer = sgd()
+      local schedule = schedules.MultiStepLR(optimizer, {1, 3}, 0.5)
+      local other = schedules.MultiStepLR(sgd(), {7}, 0.5)
+      other:load_state_dict(schedule:state_dict())
+      assert.same({1, 3}, other.milestones)
+   end)
+
    it("runs schedules one after the other", function()
       local optimizer = sgd()
       local schedule = schedules.SequentialLR(optimizer, {

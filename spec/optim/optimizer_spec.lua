@@ -474,6 +474,16 @@ describe("options that choose how PyTorch computes a step", function()
       torch.optim.Adam({{params = {weight()}, foreach = true}}, {fused = false, capturable = true})
    end)
 
+   it("are those of PyTorch for each optimizer: Adafactor has foreach alone, Muon none", function()
+      torch.optim.Adafactor({weight()}, {foreach = true})
+      for _, row in ipairs {{"Adafactor", "fused"}, {"Muon", "foreach"}, {"SparseAdam", "foreach"}} do
+         local name, option = table.unpack(row)
+         assert.raises("optim." .. name .. ": unknown option " .. option, "there are", function()
+            torch.optim[name]({torch.zeros(2, 2)}, {[option] = true})
+         end)
+      end
+   end)
+
    it("are refused where they are wrong, or ask for more", function()
       local function adam(options) return function() torch.optim.Adam({weight()}, options) end end
       assert.raises("optim.Adam: fused: expected a boolean, got 1", adam {fused = 1})

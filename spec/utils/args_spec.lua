@@ -43,9 +43,24 @@ describe("arguments declared by a signature", function()
       local object = torch.nn.Identity()
       assert.is_true(g(object).object == object)
       assert.same({a = 1}, g({a = 1}).object)
-      assert.same({a = 1}, g(1, {a = 1}).options)
+      assert.same({a = 1}, g(1, {options = {a = 1}}).options)
+      assert.same({1, 2}, g(1, {1, 2}).options)
       assert.equal(5, g(1, {n = 5}).n)
       assert.same({}, g({}).object)
+   end)
+
+   it("take no unknown option for an optional table", function()
+      local g = args.signature "g(x: number, options: table?, hint: any?)"
+      for n = 1, 2 do
+         local given = {1, {}, nil}
+         given[n + 1] = {nonsense = 1}
+         assert.raises("g: unknown option nonsense; there are x, options, hint (a table for "
+            .. (n == 1 and "options" or "hint") .. " is given as {", "= {...}})", function()
+            g(table.unpack(given))
+         end)
+      end
+      local h = args.signature "h(x: number, columns: names?)"
+      assert.same({nonsense = 1}, h(1, {nonsense = 1}).columns)
    end)
 end)
 

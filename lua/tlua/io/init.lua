@@ -15,7 +15,7 @@ local tree = require "tlua.io.tree"
 
 local M = {}
 
-local take_save = args.signature [[save(object: any, path: string, metadata: table?,
+local take_save = args.signature [[save(object: any, path: string, metadata: names?,
    compress: boolean = false)]]
 local take_load = args.signature [[load(path: string, device: device|object|callable?,
    metadata: boolean = false, mmap: boolean?, map_location: any?, weights_only: boolean = true)]]

@@ -11,6 +11,7 @@ local Optimizer = require "tlua.optim.Optimizer"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adafactor
 local Adafactor, parent = class.class("optim.Adafactor", Optimizer)
 Adafactor.needs_whole = true
+Adafactor.implementations = {foreach = true}
 
 -- lr: the largest step, relative to the parameter; eps: lower bounds of variances (false: the
 -- machine epsilon) and of a parameter's root mean square; d: the largest root mean square of a

@@ -6,6 +6,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local scopes = require "tlua.scope"
@@ -298,9 +299,9 @@ function Optimizer:state_of(position)
 end
 
 --- Drops all gradients, or zeroes them with `{set_to_none = false}`.
----@param options? boolean|{set_to_none: boolean}
-function Optimizer:zero_grad(options)
-   for _, group in ipairs(self.param_groups) do zero_grad(group.params, options) end
+---@param set_to_none? boolean  true by default
+function Optimizer:zero_grad(set_to_none)
+   for _, group in ipairs(self.param_groups) do zero_grad(group.params, set_to_none) end
 end
 
 -- Hooks -----------------------------------------------------------------------------------------
@@ -311,12 +312,9 @@ local function hooks_of(owner, kind)
    return all and all[kind] or {}
 end
 
-local take_prepend = args.signature "register_hook(prepend: boolean = false)"
-
-local function add_hook(owner, kind, name, hook, options)
+local function add_hook(owner, kind, name, hook, prepend)
    local all = rawget(owner, "_hooks") or {}
    all[kind] = all[kind] or {}
-   local prepend = options ~= nil and take_prepend(options).prepend
    local handle = hooks.add(all[kind], name, hook, prepend)
    rawset(owner, "_hooks", all)
    return handle
@@ -365,8 +363,8 @@ local kinds <const> = {
 --- register_load_state_dict_pre_hook: `hook(optimizer, dict)` with what is to be loaded, likewise;
 --- ..._post_hook: `hook(optimizer)` when it is. All return a handle with the method `remove`.
 for kind, method in pairs(kinds) do
-   Optimizer[method] = function(self, hook, options)
-      return add_hook(self, kind, torch.type(self) .. "." .. method, hook, options)
+   Optimizer[method] = function(self, hook, prepend)
+      return add_hook(self, kind, torch.type(self) .. "." .. method, hook, prepend)
    end
 end
 
@@ -404,5 +402,19 @@ function Optimizer:__tostring()
 end
 
 require "tlua.optim.state" (Optimizer)
+
+checked.methods(Optimizer, [[zero_grad(set_to_none: boolean = true) add_param_group(group: table)
+   each() register_step_pre_hook(hook: callable) register_step_post_hook(hook: callable)
+   register_state_dict_pre_hook(hook: callable, prepend: boolean = false)
+   register_state_dict_post_hook(hook: callable, prepend: boolean = false)
+   register_load_state_dict_pre_hook(hook: callable, prepend: boolean = false)
+   register_load_state_dict_post_hook(hook: callable, prepend: boolean = false)]])
+
+-- An optimizer is no list: `for _, p in ipairs(optimizer)` would run zero times.
+getmetatable(Optimizer).__index = function(_, key)
+   if math.type(key) ~= "integer" then return nil end
+   torch.raise(("optim: an optimizer has no item %d; its parameters are in optimizer.param_groups, "
+      .. "and `for i, parameter, group in optimizer:each() do` iterates over them"):format(key))
+end
 
 return Optimizer

@@ -2,6 +2,7 @@
 -- is generated with them (`tlua.manual`), what is written in Lua by the comments of its source.
 
 local torch = require "tlua"
+local checked = require "tlua.checked"
 local comments = require "tlua.repl.comments"
 
 local M = {}
@@ -163,7 +164,7 @@ end
 
 -- A function in Lua; nil if no source or no comment is at hand.
 local function function_text(name, fn)
-   local info = debug.getinfo(fn, "S")
+   local info = debug.getinfo(checked.origin(fn), "S")
    local source = info.what == "Lua" and source_of(info.source)
    if not source then return nil end
    local comment = comments.above(lines_of(source), info.linedefined)
@@ -276,7 +277,7 @@ local function first_sentence(name, value, key)
    local text = operators()[("%s.%s"):format(name, key)]
    if text then return comments.first_sentence(text:match "\n\n(.*)$" or "") end
    local found, field = pcall(function() return value[key] end)
-   local info = found and type(field) == "function" and debug.getinfo(field, "S")
+   local info = found and type(field) == "function" and debug.getinfo(checked.origin(field), "S")
    local source = info and info.what == "Lua" and source_of(info.source)
    if not source then return "" end
    local comment = comments.above(lines_of(source), info.linedefined)

@@ -7,6 +7,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local Buffer = require "tlua.nn.Buffer"
 local Uninitialized = require "tlua.nn.Uninitialized"
@@ -22,13 +23,22 @@ local Module = class.class("nn.Module")
 
 Module._hooks = false
 
--- Each instance gets its own mode; classes have none. So a mode that was set to nil by mistake is
--- detected when the module is called.
+-- Training mode is the class's field, and an instance has one of its own in evaluation mode alone:
+-- so an assignment in training mode is seen by __newindex. What is assigned in evaluation mode is
+-- looked at when the module is called; `_evaluating` tells that nil was assigned there.
+rawset(Module, "training", true)
+
+local function set_mode(module, mode)
+   local evaluating = not mode or nil
+   rawset(module, "_evaluating", evaluating)
+   rawset(module, "training", evaluating and false)
+end
+
 local info = getmetatable(Module)
 local define <const> = info.__newindex
 
 function info.__call(cls, ...)
-   local object = setmetatable({training = true}, cls)
+   local object = setmetatable({}, cls)
    object:__init(...)
    return order.made(object)
 end
@@ -77,7 +87,22 @@ function Module:_admit(name, value)
       or ("an instance of %s that contains it"):format(torch.type(value))))
 end
 
+local function refuse_mode(module, mode)
+   torch.raise(("%s: training: expected true or false, got %s; m:train(mode) and m:eval() set it "
+      .. "for all modules, an assignment for one"):format(torch.type(module), args.describe(mode)))
+end
+
+local function check_mode(module)
+   local mode = rawget(module, "training")
+   if type(mode) ~= "boolean" then refuse_mode(module, mode) end
+   set_mode(module, mode) -- true was assigned in evaluation mode
+end
+
 function Module:__newindex(name, value)
+   if name == "training" then
+      if type(value) ~= "boolean" then refuse_mode(self, value) end
+      return set_mode(self, value)
+   end
    self:_admit(name, value)
    rawset(self, name, value)
    local fields = rawget(self, "_fields")
@@ -291,24 +316,18 @@ end
 
 -- Adding and finding --------------------------------------------------------------------------
 
-local take_persistent = args.signature "register_buffer(persistent: boolean = true)"
-
 --- Adds a tensor that is not a parameter to the module's state: it is moved, cast and saved with
 --- the module. `persistent = false` keeps it out of the saved state.
 ---@param name string
 ---@param tensor? Tensor
----@param options? boolean|{persistent: boolean}
-function Module:register_buffer(name, tensor, options)
-   if tensor ~= nil and not torch.is_tensor(tensor) then
-      args.refuse("register_buffer", name, "a tensor or nil", tensor)
-   end
-   local persistent = options == nil or take_persistent(options).persistent
+---@param persistent? boolean  true by default; also {persistent = false}
+function Module:register_buffer(name, tensor, persistent)
    local marked = rawget(self, "_buffers")
    if not marked then
       marked = {}
       rawset(self, "_buffers", marked)
    end
-   marked[name] = persistent and "persistent" or "transient"
+   marked[name] = persistent == false and "transient" or "persistent"
    order.begin()
    self[name] = tensor
 end
@@ -337,7 +356,6 @@ function Module:add_module(name, module)
    self[name] = module
    return self
 end
-Module.register_module = Module.add_module
 
 -- Returns the object at a path and the path of its parent.
 local function descend(root, path)
@@ -418,18 +436,12 @@ function Module:forward(...)
    torch.raise(("%s has no method forward"):format(torch.type(self)))
 end
 
-local function refuse_mode(module)
-   torch.raise(("%s: training: expected true or false, got %s; m:train(mode) and m:eval() set it "
-      .. "for all modules, an assignment for one"):format(
-      torch.type(module), args.describe(module.training)))
-end
-
 -- Errors name the modules whose __call is active, so its stack frame must stay. Lua makes no tail
 -- call in a block with a to-be-closed variable; nil will do as its value.
 function Module:__call(...)
    local _ <close> = nil
    local mode = self.training
-   if mode ~= true and mode ~= false then refuse_mode(self) end
+   if mode ~= false and (mode ~= true or rawget(self, "_evaluating")) then check_mode(self) end
    if self._hooks then return require "tlua.nn.hooks".call(self, ...) end
    return self:forward(...)
 end
@@ -499,7 +511,10 @@ end
 function Module:train(...)
    local mode = select("#", ...) == 0 or (...)
    if type(mode) ~= "boolean" then args.refuse("train", "mode", "a boolean", mode) end
-   walk(self, "", {}, function(module) rawset(module, "training", mode) end)
+   if select("#", ...) > 1 then
+      torch.raise(("train: expected at most 1 argument, got %d"):format(select("#", ...)))
+   end
+   walk(self, "", {}, function(module) set_mode(module, mode) end)
    return self
 end
 
@@ -516,10 +531,10 @@ function Module:eval()
 end
 
 --- Drops the gradients of all parameters, or zeroes them with `{set_to_none = false}`.
----@param options? boolean|{set_to_none: boolean}
+---@param set_to_none? boolean  true by default
 ---@return nn.Module self
-function Module:zero_grad(options)
-   zero_grad(self:parameters(), options)
+function Module:zero_grad(set_to_none)
+   zero_grad(self:parameters(), set_to_none)
    return self
 end
 
@@ -740,6 +755,18 @@ function Module:__tostring()
 end
 
 require "tlua.nn.state" (Module, fields)
+
+checked.methods(Module, [[modules() children() named_children() evaluate() eval() clone() cpu()
+   float() double() half() bfloat16() cuda(device: device|integer?) type(dtype: any)
+   zero_grad(set_to_none: boolean = true) requires_grad_(requires_grad: boolean = true)
+   apply(fn: callable) register_buffer(name: string, tensor: tensor?, persistent: boolean = true)
+   register_parameter(name: string, parameter: tensor?)
+   add_module(name: string|integer, module: any?)
+   get_submodule(path: string) get_parameter(path: string) get_buffer(path: string)
+   set_submodule(path: string, module: any) register_state_dict_pre_hook(hook: callable)
+   register_state_dict_post_hook(hook: callable) register_load_state_dict_pre_hook(hook: callable)
+   register_load_state_dict_post_hook(hook: callable)]])
+Module.register_module = Module.add_module
 
 -- Torch7's methods, which are in the package torch7.
 if packages.has "tlua.torch7.methods" then

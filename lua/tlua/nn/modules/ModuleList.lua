@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 local slicing = require "tlua.nn.modules.slicing"
@@ -36,7 +37,6 @@ function ModuleList:append(module)
    self[#self + 1] = module
    return self
 end
-ModuleList.add = ModuleList.append
 
 --- Adds the modules of a list at the end.
 ---@param modules nn.Module[]
@@ -57,5 +57,8 @@ ModuleList.insert = Sequential.insert
 ---@param position? integer  the last by default
 ---@return nn.Module
 ModuleList.pop = Sequential.remove
+
+checked.methods(ModuleList, "append(module: any) extend(modules: any)")
+ModuleList.add = ModuleList.append
 
 return ModuleList

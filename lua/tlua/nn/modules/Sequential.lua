@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local fuses = require "tlua.nn.modules.Linear".activation
 local Module = require "tlua.nn.modules.Module"
@@ -52,8 +53,6 @@ function Sequential:add(module)
    self[#self + 1] = module
    return self
 end
-Sequential.append = Sequential.add
-
 --- Inserts a module at a position, and shifts this and all later modules by one.
 ---@param position integer  from 1 to #seq + 1
 ---@param module nn.Module
@@ -89,11 +88,6 @@ function Sequential:remove(position)
    return module
 end
 
---- Removes a module, as `remove` does.
----@param position? integer  the last by default
----@return nn.Module
-Sequential.pop = Sequential.remove
-
 --- Adds the modules of a list, or of another Sequential, at the end.
 ---@param modules nn.Module[]|nn.Sequential
 ---@return nn.Sequential self
@@ -106,7 +100,11 @@ end
 --- Calls the modules in order. A Linear and the activation after it are computed in one pass.
 ---@param input any
 ---@return any
-function Sequential:forward(input)
+function Sequential:forward(input, ...)
+   local more = select("#", ...)
+   if more > 0 then
+      torch.raise(("%s: expected 1 argument, got %d"):format(torch.type(self), 1 + more))
+   end
    local i, n = 1, #self
    while i <= n do
       local module = self[i]
@@ -129,5 +127,10 @@ end
 function Sequential:slice(first, last)
    return self[{first, last or -1}]
 end
+
+checked.methods(Sequential, [[add(module: any) insert(position: integer, module: any)
+   remove(position: integer?) extend(modules: any) slice(first: integer, last: integer?)]])
+Sequential.append = Sequential.add
+Sequential.pop = Sequential.remove
 
 return Sequential

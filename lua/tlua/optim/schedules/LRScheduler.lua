@@ -8,6 +8,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
 
@@ -175,5 +176,8 @@ function LRScheduler.define(name, options, next_lr, check)
    Schedule.next_lr = next_lr
    return Schedule
 end
+
+checked.methods(LRScheduler,
+   "step() get_last_lr() state_dict() load_state_dict(state_dict: table)")
 
 return LRScheduler

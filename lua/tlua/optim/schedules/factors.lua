@@ -1,6 +1,7 @@
 -- factors.lua - schedules that multiply a rate from epoch to epoch.
 
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local LRScheduler = require "tlua.optim.schedules.LRScheduler"
 
 local M = {}
@@ -51,6 +52,27 @@ define("MultiStepLR", "milestones: numbers, gamma: number = 0.1", function(self,
    end
    return lr
 end)
+
+-- PyTorch saves the milestones as a dictionary from them to how often each is in the list.
+local function milestones_of(counts)
+   if #counts > 0 and not counts[0] and require "tlua.io.kinds".looks_like_list(counts) then
+      return counts
+   end
+   local list = {}
+   for milestone, count in pairs(counts) do
+      for _ = 1, count do list[#list + 1] = milestone end
+   end
+   table.sort(list)
+   return list
+end
+
+--- Takes over a saved state, also one of PyTorch's.
+---@param state_dict table
+function M.MultiStepLR:load_state_dict(state_dict)
+   LRScheduler.load_state_dict(self, state_dict)
+   self.milestones = milestones_of(self.milestones)
+end
+checked.methods(M.MultiStepLR, "load_state_dict(state_dict: table)")
 
 --- Times gamma at every epoch.
 define("ExponentialLR", "gamma: number", function(self, lr)

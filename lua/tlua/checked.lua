@@ -1,0 +1,40 @@
+-- checked.lua - methods whose arguments are declared beside the class, and read and checked before
+-- the method is called: by position or by name, and an unknown name is an error.
+
+local args = require "tlua.args"
+
+local M = {}
+
+local origins = setmetatable({}, {__mode = "k"}) -- the function that checks -> the method
+
+--- The method behind a function that `methods` has made, for who reads its source; else the
+--- function itself.
+---@param fn function
+---@return function
+function M.origin(fn) return origins[fn] or fn end
+
+-- A table's values of several keys.
+local function values(given, keys, i)
+   if i > #keys then return end
+   return given[keys[i]], values(given, keys, i + 1)
+end
+
+local function check(fn, declaration)
+   local take, keys = args.declare(declaration)
+   local function checked(self, ...) return fn(self, values(take(...), keys, 1)) end
+   origins[checked] = fn
+   return checked
+end
+
+--- Makes methods of a class check their arguments, which they then get by position.
+---@param class table
+---@param declarations string  "zero_grad(set_to_none: boolean = true) eval()", each as that of
+--- args.signature
+function M.methods(class, declarations)
+   for declaration in declarations:gmatch "[%w_]+%b()" do
+      local name = declaration:match "^[%w_]+"
+      class[name] = check(class[name], class.__name .. "." .. declaration)
+   end
+end
+
+return M

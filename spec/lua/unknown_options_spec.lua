@@ -1,0 +1,131 @@
+-- Methods are called with an option that none of them has. PyTorch raises a TypeError for each.
+
+local torch = require "tlua"
+local nn = torch.nn
+
+local function model() return nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)) end
+local function nothing() end
+
+-- Method -> the arguments before the option.
+local of_modules <const> = {
+   modules = {}, children = {}, named_children = {}, parameters = {}, named_parameters = {},
+   buffers = {}, named_buffers = {}, named_modules = {}, train = {true}, eval = {}, evaluate = {},
+   zero_grad = {}, requires_grad_ = {true}, clone = {}, cpu = {}, float = {}, double = {}, half = {},
+   bfloat16 = {}, type = {"float64"}, to = {}, to_empty = {}, apply = {nothing},
+   register_buffer = {"b", torch.ones(1)}, register_parameter = {"p", nn.Parameter(torch.ones(1))},
+   add_module = {"m", nn.ReLU()}, register_module = {"m", nn.ReLU()}, get_submodule = {"1"},
+   get_parameter = {"1.weight"}, get_buffer = {"2.running_mean"},
+   set_submodule = {"1", nn.Linear(2, 2)}, state_dict = {}, load_state_dict = {model():state_dict()},
+   register_forward_hook = {nothing}, register_forward_pre_hook = {nothing},
+   register_full_backward_hook = {nothing}, register_full_backward_pre_hook = {nothing},
+   register_state_dict_pre_hook = {nothing}, register_state_dict_post_hook = {nothing},
+   register_load_state_dict_pre_hook = {nothing}, register_load_state_dict_post_hook = {nothing},
+   append = {nn.ReLU()}, add = {nn.ReLU()}, insert = {1, nn.ReLU()}, pop = {1}, remove = {1},
+   extend = {{nn.ReLU()}},
+}
+
+local of_optimizers <const> = {
+   zero_grad = {}, add_param_group = {{params = {nn.Parameter(torch.ones(1))}}}, each = {}, step = {},
+   register_step_pre_hook = {nothing}, register_step_post_hook = {nothing},
+   register_state_dict_pre_hook = {nothing}, register_state_dict_post_hook = {nothing},
+   register_load_state_dict_pre_hook = {nothing}, register_load_state_dict_post_hook = {nothing},
+   state_dict = {},
+}
+
+local function check_all(methods, make)
+   for name, given in pairs(methods) do
+      local object = make()
+      local list = table.move(given, 1, #given, 1, {})
+      list[#list + 1] = {nonsense = 1}
+      local ok, message = pcall(object[name], object, table.unpack(list))
+      assert.is_false(ok, name)
+      assert.truthy(message:find("nonsense", 1, true) or message:find("at most", 1, true),
+         name .. ": " .. message)
+   end
+end
+
+describe("an unknown option", function()
+   it("is refused by every method of modules", function() check_all(of_modules, model) end)
+
+   it("is refused by every method of optimizers", function()
+      check_all(of_optimizers, function()
+         local p = nn.Parameter(torch.ones(1))
+         p.grad = torch.ones(1)
+         return torch.optim.SGD({p}, {lr = 0.1})
+      end)
+   end)
+
+   it("is refused by schedules", function()
+      local p = nn.Parameter(torch.ones(1))
+      check_all({step = {}, get_last_lr = {}, state_dict = {}}, function()
+         return torch.optim.lr_scheduler.StepLR(torch.optim.SGD({p}, {lr = 0.1}), 1)
+      end)
+   end)
+
+   it("is refused where a module is called with more than it takes", function()
+      assert.raises("nn.Sequential: expected 1 argument, got 2", "Sequential", function()
+         model()(torch.ones(2, 2), 3)
+      end)
+   end)
+
+   it("leaves what is given by name or by position as PyTorch has it", function()
+      local m = model()
+      m:register_buffer("kept", torch.ones(1))
+      m:register_buffer("lost", torch.ones(1), false)
+      m:register_buffer("lost2", torch.ones(1), {persistent = false})
+      m:register_buffer("none", nil)
+      local state = m:state_dict()
+      assert.truthy(state.kept)
+      assert.is_nil(state.lost)
+      assert.is_nil(state.lost2)
+      m(torch.randn(4, 2)):sum():backward()
+      m:zero_grad(false)
+      assert.equal(0, m[1].weight.grad:abs():sum():item())
+      m:zero_grad {set_to_none = true}
+      assert.is_nil(m[1].weight.grad)
+   end)
+end)
+
+describe("a module's mode", function()
+   it("is refused at the assignment where it is no boolean", function()
+      for _, value in ipairs {1, "eval", {}} do
+         local m = model()
+         assert.raises("nn.Sequential: training: expected true or false, got", "m:train(mode)", function()
+            m.training = value
+         end)
+         assert.is_true(m.training)
+      end
+   end)
+
+   it("is refused at the call where it was assigned in evaluation mode", function()
+      for i = 1, 3 do
+         local m = model():eval()
+         m.training = ({1, "eval"})[i] -- nil, at last
+         assert.raises("nn.Sequential: training: expected true or false, got", "m:train(mode)", function()
+            m(torch.ones(2, 2))
+         end)
+      end
+   end)
+
+   it("may be assigned, for that module alone", function()
+      local m = model():eval()
+      m.training = true
+      assert.is_true(m.training)
+      assert.is_false(m[1].training)
+      assert.equal(2, m(torch.ones(2, 2)):dim())
+      m.training = false
+      assert.is_false(m.training)
+      assert.is_false(m:clone().training)
+      assert.is_true(m:train()[1].training)
+   end)
+end)
+
+describe("an optimizer", function()
+   it("is no list to be iterated over", function()
+      local optimizer = torch.optim.SGD({nn.Parameter(torch.ones(1))}, {lr = 0.1})
+      assert.raises("optim: an optimizer has no item 1", "optimizer:each()", function()
+         for _ in ipairs(optimizer) do error "not here" end
+      end)
+      assert.is_nil(optimizer.no_such_field)
+   end)
+end)
