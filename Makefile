@@ -178,8 +178,7 @@ GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)
-GEN_OTHER := $(addprefix $(GEN)/,ops.h kernels.h bind.h manual.lua manual.md signatures.lua gradlist.lua \
-  types/tlua.lua)
+GEN_OTHER := $(addprefix $(GEN)/,ops.h kernels.h bind.h manual.lua signatures.lua gradlist.lua operators.lua)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(BUILT_IN_SRC:%.c=$(OBJ)/%.o) \
   $(foreach isa,$(ISAS),$(ISA_SRC:%.c=$(OBJ)/%.$(isa).o)) \
@@ -236,7 +235,7 @@ endif
 # ---- a person's day --------------------------------------------------------------
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
-  registers traffic host-cost bundle gpu-check gpu-check-dry opinfo modinfo lint tidy-format deps config help \
+  registers traffic host-cost bundle gpu-check gpu-check-dry opinfo modinfo lint tidy-format docs deps config help \
   install install-debug uninstall size clean
 
 all: $(TLUA) $(LIBRARIES) $(PLUGINS) ## build ./tlua and the libraries (default)
@@ -263,6 +262,7 @@ opinfo: ## compare with a PyTorch 2: PYTHON=python OP="add sum"
 modinfo: ## the same for modules, optimizers and schedules: OP="Linear Adam"
 lint: ## luacheck, clang-format, cppcheck
 tidy-format: ## let clang-format lay out our C
+docs: ## the reference as a site, in build/docs
 deps: ## install the missing packages (Debian) or list them
 config: ## what was found on this machine
 install: ## copy to PREFIX (/usr/local), below DESTDIR
@@ -342,7 +342,7 @@ tlua: $(TLUA)
 endif
 
 deps:
-	@.ci/deps build test lint optional
+	@.ci/deps build test lint docs optional
 
 config:
 	@printf '%-12s %s\n' \
@@ -383,7 +383,7 @@ $(OBJ)/kernels/cpu/backend.o: $(GEN)/isas.h
 # that it has run, and the files' own times what must be compiled again.
 $(GEN)/stamp: $(SCHEMAS) $(GENERATOR) $(GEN)/files.txt $(if $(LUA),,$(BUILD)/host)
 	$(call say,GEN,$(GEN))
-	$(Q)mkdir -p $(GEN)/types && $(or $(LUA),$(BUILD)/host) src/gen/main.lua $(GEN)
+	$(Q)mkdir -p $(GEN) && $(or $(LUA),$(BUILD)/host) src/gen/main.lua $(GEN)
 	@touch $@
 $(GEN_SRC) $(GEN_OTHER): $(GEN)/stamp
 	@test -f $@
@@ -743,6 +743,25 @@ lint-c: $(GEN)/stamp
 tidy-format:
 	clang-format -i $(C_FILES)
 
+# ---- the reference ---------------------------------------------------------------
+
+# Annotations for editors and the manual are printed by the command that was built, which sees all
+# public names; one for another machine cannot run here.
+REFERENCE := $(if $(CROSS),,$(if $(wildcard src/docs/main.lua),$(BUILD)/reference/tlua.lua $(BUILD)/reference/manual.md))
+DOCS_SRC := $(wildcard src/docs/*) $(sort $(wildcard src/lua/types*.lua src/lua/*/types*.lua))
+
+$(BUILD)/reference/manual.md: $(TLUA) $(DOCS_SRC)
+	$(call say,DOCS,$(@D))
+	$(Q)mkdir -p $(@D) && $(TLUA) src/docs/main.lua $(@D) $(GEN)
+$(BUILD)/reference/tlua.lua: $(BUILD)/reference/manual.md
+
+docs:
+	@.ci/deps build docs
+	@$(MAKE) --no-print-directory $(BUILD)/docs/index.html
+$(BUILD)/docs/index.html: $(TLUA) $(DOCS_SRC) $(shell find README.md src lua kernels rocks examples -name '*.md' 2>/dev/null)
+	$(call say,DOCS,$(@D))
+	$(Q)rm -rf $(@D) && mkdir -p $(@D) && $(TLUA) src/docs/main.lua $(@D) $(GEN) site
+
 # ---- installing ------------------------------------------------------------------
 
 # Installed programs and libraries are stripped: most of the rest is for debuggers, which find it in
@@ -783,7 +802,7 @@ LUA_DIR ?= $(PREFIX)/share/lua/5.4
 install install-debug uninstall: export AT_LUA_DIR = $(DESTDIR)$(LUA_DIR)
 
 strip_with := $(if $(CROSS),--strip-program='$(STRIP)')
-install: all
+install: all $(REFERENCE)
 	@mkdir -p "$$AT_PREFIX/bin" "$$AT_PREFIX/include" "$$AT_PREFIX/share/tlua/types" "$$AT_PREFIX/share/doc/tlua" \
 	  "$$AT_LIBDIR/tlua" "$$AT_LUA_CDIR" "$$AT_PCDIR"
 	install -s $(strip_with) -m 755 $(TLUA) "$$AT_PREFIX/bin/tlua"
@@ -798,8 +817,10 @@ install: all
 	  test -f "rocks/$$name/init.lua" || { echo "install: PACKAGES: there is no package $$name" >&2; exit 1; }; \
 	  echo "install rocks/$$name"; mkdir -p "$$AT_LUA_DIR/tlua/$$name" && \
 	  install -m 644 "rocks/$$name"/*.lua "$$AT_LUA_DIR/tlua/$$name/" || exit 1; done
-	install -m 644 $(GEN)/types/tlua.lua "$$AT_PREFIX/share/tlua/types/tlua.lua"
-	install -m 644 $(GEN)/manual.md LICENSE "$$AT_PREFIX/share/doc/tlua/"
+	$(if $(REFERENCE),install -m 644 $(BUILD)/reference/tlua.lua "$$AT_PREFIX/share/tlua/types/tlua.lua")
+	install -m 644 LICENSE $(filter %.md,$(REFERENCE)) "$$AT_PREFIX/share/doc/tlua/"
+	@! test -f $(BUILD)/docs/index.html || { mkdir -p "$$AT_PREFIX/share/doc/tlua/html" && \
+	  install -m 644 $(BUILD)/docs/* "$$AT_PREFIX/share/doc/tlua/html/"; }
 	@printf '%s\n' "$$PC_TEXT" >"$$AT_PCDIR/tlua.pc"
 	@test -n "$$BARE_DESTDIR" || test "$$(id -u)" != 0 || ldconfig 2>/dev/null || true
 
@@ -844,6 +865,7 @@ uninstall:
 	  rm -f "$$AT_LUA_DIR/tlua/$$name/$$(basename "$$file")"; done; \
 	  rmdir "$$AT_LUA_DIR/tlua/$$name" 2>/dev/null || true; done
 	@rmdir "$$AT_LUA_DIR/tlua" "$$AT_LUA_DIR" "$${AT_LUA_DIR%/*}" 2>/dev/null || true
+	rm -rf "$$AT_PREFIX/share/doc/tlua/html"
 	@rmdir "$$AT_LIBDIR/tlua" "$$AT_PREFIX/share/tlua/types" "$$AT_PREFIX/share/tlua" "$$AT_PREFIX/share/doc/tlua" 2>/dev/null || true
 
 # For LuaRocks, which gives LUA, LUA_INCDIR and where modules in C go.

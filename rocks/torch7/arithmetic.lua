@@ -78,6 +78,8 @@ local function check_tensor(name, input)
    if not torch.is_tensor(input) then args.refuse(name, "input", "a tensor", input) end
 end
 
+--- The input times a number, over the input itself with inplace.
+---@class nn.MulConstant: nn.Module
 M.MulConstant = define("MulConstant", "constant_scalar: number, inplace: boolean = false",
    function(self, input)
       check_tensor("nn.MulConstant", input)
@@ -85,6 +87,8 @@ M.MulConstant = define("MulConstant", "constant_scalar: number, inplace: boolean
       return input * self.constant_scalar
    end)
 
+--- The input plus a number, over the input itself with inplace.
+---@class nn.AddConstant: nn.Module
 M.AddConstant = define("AddConstant", "constant_scalar: number, inplace: boolean = false",
    function(self, input)
       check_tensor("nn.AddConstant", input)

@@ -97,8 +97,14 @@ arithmetic("CAddTable", nil, "inplace: boolean = false", function(a, b, in_place
    if in_place then return a:add_(b) end
    return a + b
 end)
+--- The product of all tensors of a table, element by element.
+---@class nn.CMulTable: nn.Module
 arithmetic("CMulTable", nil, "", function(a, b) return a * b end)
+--- The first tensor of a table of two minus the second.
+---@class nn.CSubTable: nn.Module
 arithmetic("CSubTable", 2, "", function(a, b) return a - b end)
+--- The first tensor of a table of two divided by the second.
+---@class nn.CDivTable: nn.Module
 arithmetic("CDivTable", 2, "", function(a, b) return a / b end)
 
 return M

@@ -71,7 +71,7 @@ local function write(name, text)
    assert(io.open(path, "w")):write(text):close()
 end
 for _, name in ipairs {"ops.h", "kernels.h", "bind.h"} do write(name, "/* */\n") end
-for _, name in ipairs {"manual.lua", "signatures.lua", "gradlist.lua", "types/tlua.lua", "manual.md"} do
+for _, name in ipairs {"manual.lua", "signatures.lua", "gradlist.lua", "operators.lua"} do
    write(name, "return {}\n")
 end
 for _, name in ipairs {"ops_pointwise.c", "bind_pointwise.c"} do

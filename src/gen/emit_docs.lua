@@ -1,5 +1,5 @@
--- emit_docs.lua - what people and editors read: the manual (as a Lua table for help() and as
--- Markdown), the LuaLS annotations, and the list that the gradient check walks.
+-- emit_docs.lua - the operators' texts for help(), their declarations for the reference
+-- (src/docs), and the list that the gradient check walks.
 
 local bind = require "emit_bind"
 
@@ -128,95 +128,64 @@ function M.manual(all)
    return table.concat(out, "\n")
 end
 
---- manual.md: the same for readers.
-function M.markdown(all)
-   local order, texts = merge(all)
-   local out = {("# Manual\n\n%d names. Generated from src/ops and src/lua. Dimensions "
-                 .. "and positions count from 1, negative ones from the end; a list of tensors is "
-                 .. "a Lua table; what stands in braces goes into a trailing table.\n"):format(
-      #order)}
-   for _, name in ipairs(order) do
-      out[#out + 1] = ("## %s\n"):format(name)
-      for _, text in ipairs(texts[name]) do
-         local head, body = text:match("^(.-)\n\n(.*)$")
-         out[#out + 1] = ("```lua\n%s\n```\n%s\n"):format(head, body)
-      end
-   end
-   return table.concat(out, "\n")
-end
-
-local reserved = {["repeat"] = true, ["end"] = true, ["and"] = true, ["or"] = true, ["not"] = true}
-
-local function annotate(op, owner, sep, name, skip_self, out)
-   if reserved[name] then return end
-   out[#out + 1] = "---" .. op.doc:gsub("^%s+", ""):gsub("%s+$", ""):gsub("\n%s*", "\n---")
-   local names, fields = {}, {}
-   for i, p in ipairs(op.params) do
-      if not (skip_self and i == 1) then
-         if p.keyword_only then
-            fields[#fields + 1] = ("%s?: %s"):format(p.name, p.info.lua)
-         else
-            local lua_name = reserved[p.name] and p.name .. "_" or p.name
-            names[#names + 1] = lua_name
-            local optional = p.optional and "?" or ""
-            out[#out + 1] = ("---@param %s%s %s"):format(lua_name, optional, p.info.lua)
-         end
-      end
-   end
-   if bind.takes_inplace(op) then
-      names[#names + 1] = "inplace"
-      out[#out + 1] = "---@param inplace? boolean"
-   end
-   if op.creation then fields[#fields + 1] = "requires_grad?: boolean" end
-   if #fields > 0 then
-      names[#names + 1] = "options"
-      out[#out + 1] = ("---@param options? {%s}"):format(table.concat(fields, ", "))
-   end
-   for _, result in ipairs(op.results.names or {"self"}) do
-      local type = op.results.kind == "value" and op.results.info.lua or "torch.Tensor"
-      out[#out + 1] = ("---@return %s %s"):format(type, result)
-   end
-   out[#out + 1] = ("function %s%s%s(%s) end\n"):format(owner, sep, name, table.concat(names, ", "))
-end
-
---- types/tlua.lua: annotations for LuaLS.
-function M.types(all)
-   local out = {"---@meta tlua\n-- Generated from src/ops; not to be edited.\n",
-                "---@class torch", "local torch = {}\n", "---@class torch.Tensor",
-                "---@field shape integer[]", "---@field dtype string",
-                "---@field device torch.device",
-                "---@field grad torch.Tensor?", "---@field requires_grad boolean",
-                "---@field is_leaf boolean"}
-   for _, sign in ipairs {"add", "sub", "mul", "div", "mod", "pow", "idiv", "unm"} do
-      out[#out + 1] = ("---@operator %s%s: torch.Tensor"):format(
-         sign, sign == "unm" and "" or "(torch.Tensor|number)")
-   end
-   out[#out + 1] = "local Tensor = {}\n"
-   local modules = {}
-   for _, op in ipairs(visible(all)) do
-      for _, module in ipairs(modules_of(op)) do
-         local owner = owner_of(module)
-         if module and not modules[module] then
-            modules[module] = true
-            out[#out + 1] = ("%s = %s or {}\n"):format(owner, owner)
-         end
-         if op.func ~= false then annotate(op, owner, ".", op.lua, false, out) end
-      end
-      if op.method then annotate(op, "Tensor", ":", op.lua, true, out) end
-   end
-   for _, name in ipairs {"autograd", "cuda", "io", "workers"} do
-      if not modules[name] then
-         out[#out + 1] = ("torch.%s = torch.%s or {}\n"):format(name, name)
-      end
-   end
-   out[#out + 1] = all.types .. "\nreturn torch\n"
-   return table.concat(out, "\n")
-end
-
 local function list_text(list, format)
    local texts = {}
    for i, item in ipairs(list) do texts[i] = format(item) end
    return "{" .. table.concat(texts, ", ") .. "}"
+end
+
+-- The forms of an operator as `usage` writes them, without its other names.
+local function usages(op)
+   local list = {}
+   for _, form in ipairs(forms_text(op)) do
+      if not form:find "^alias: " and not form:find "^in place: " then list[#list + 1] = form end
+   end
+   return list
+end
+
+local function notes_of(op)
+   local notes = entry_text(op):match "\n\n(.*)$"
+   return (notes:gsub("^\n+", ""))
+end
+
+-- A declaration as src/docs reads it: what one entry says of one operator.
+local function operator_row(op)
+   local params = list_text(op.params, function(p)
+      return ("{name = %q, type = %q, default = %s, optional = %s, named = %s}"):format(
+         bind.lua_name(p), p.info.lua, p.default and ("%q"):format(p.default) or "nil",
+         tostring(p.optional), tostring(p.keyword_only))
+   end)
+   local type = op.results.kind == "value" and op.results.info.lua or "Tensor"
+   local results = list_text(op.results.names or {"self"}, function(name)
+      return ("{type = %q, name = %q}"):format(type, name)
+   end)
+   local quote = function(text) return ("%q"):format(text) end
+   return ([[{calls = %s, text = %q, params = %s, returns = %s, family = %q, file = %q, line = %d,
+       func = %s, method = %s, inplace = %s, creation = %s, alias = %s}]]):format(
+      list_text(usages(op), quote), notes_of(op), params, results, op.family,
+      "src/ops/" .. op.file:match "([^/]+/[^/]+)$", op.line, tostring(op.func ~= false),
+      tostring(op.method), tostring((op.inplace or op.inplace_form) and true or false),
+      tostring(op.creation or false), list_text(op.alias or {}, quote))
+end
+
+--- operators.lua: {["torch.add"] = {declaration, ...}, ...}, a declaration for each form.
+function M.operators(all)
+   local rows, order = {}, {}
+   for _, op in ipairs(visible(all)) do
+      for _, path in ipairs(paths_of(op)) do
+         if not rows[path] then
+            rows[path] = {}
+            order[#order + 1] = path
+         end
+         table.insert(rows[path], operator_row(op))
+      end
+   end
+   local out = {"-- Generated from src/ops; not to be edited.", "return {"}
+   for _, path in ipairs(order) do
+      out[#out + 1] = ("   [%q] = {%s},"):format(path, table.concat(rows[path], ",\n      "))
+   end
+   out[#out + 1] = "}\n"
+   return table.concat(out, "\n")
 end
 
 -- The options of the gradient check; false where there is no derivative to check.

@@ -50,7 +50,7 @@ end
 local function main(out)
    local all = load.load(families(here .. "/../ops"))
    all.types = read(here .. "/../lua/types.lua") .. read(here .. "/../lua/types_devices.lua")
-   os.execute(("mkdir -p '%s' '%s/types'"):format(out, out))
+   os.execute(("mkdir -p '%s'"):format(out))
    write(out .. "/ops.h", ops.header(all))
    write(out .. "/kernels.h", kernels.header(all, shared_text()))
    for _, family in ipairs(all.families) do
@@ -60,8 +60,7 @@ local function main(out)
    write(out .. "/bind.h", bind.header(all))
    write(out .. "/manual.lua", docs.manual(all))
    write(out .. "/signatures.lua", signatures.signatures(all))
-   write(out .. "/manual.md", docs.markdown(all))
-   write(out .. "/types/tlua.lua", docs.types(all))
+   write(out .. "/operators.lua", docs.operators(all))
    write(out .. "/gradlist.lua", docs.gradlist(all))
 end
 

@@ -390,6 +390,19 @@ function torch.get_rng_state() end
 ---@param state table
 function torch.set_rng_state(state) end
 
+---A source of random numbers: a seed, and how far the numbers have been drawn.
+---@class torch.Generator
+---@field manual_seed fun(self, seed: integer): torch.Generator  starts the numbers anew
+---@field seed fun(self): integer  starts them anew from a seed of the system's
+---@field initial_seed fun(self): integer  the seed that the numbers began with
+---@field get_state fun(self): table  plain data for set_state
+---@field set_state fun(self, state: table): torch.Generator
+
+---A collective or a message that is under way, of a call with async_op = true.
+---@class distributed.Work
+---@field wait fun(self, timeout?: number)  returns once it is done; an error if it has failed
+---@field is_completed fun(self): boolean
+
 ---A source of random numbers of its own, for the option `generator`, with the field `device`;
 ---methods manual_seed, seed, initial_seed, get_state, set_state, clone_state, get_offset and
 ---set_offset (how many numbers were drawn, rounded up to blocks of four), graphsafe_get_state (a

@@ -4,6 +4,7 @@
 **   tlua [options] [script [args]]   as `lua`
 **   tlua doctor                      what was found on this machine
 **   tlua run -n 4 script [args]      the script as several processes
+**   tlua help name                   the manual's text on a name; --web opens the reference
 **   tlua top folder                  the curves that a SummaryWriter writes
 **   tlua port script.py              the Lua that a PyTorch script becomes
 */
@@ -36,9 +37,10 @@ static void print_usage(FILE *out, const char *name) {
           "       %s run -n 4 script [args]    as several processes; see run --help\n"
           "       %s doctor    what was found on this machine, and what is missing\n"
           "       %s top folder    the curves of a training, while it runs; see top --help\n"
+          "       %s help name    the manual's text on a name; help --web opens the reference\n"
           "       %s port script.py    the Lua that a PyTorch script becomes; see port --help\n"
           "Options:\n%s",
-          name, name, name, name, name, tli_options_usage);
+          name, name, name, name, name, name, tli_options_usage);
   fflush(out);
 }
 
@@ -125,6 +127,12 @@ static bool run_top(lua_State *L, int argc, char **argv) {
   return tli_script_top(L, argc, argv);
 }
 
+static bool run_help(lua_State *L, int argc, char **argv) {
+  luaL_openlibs(L);
+  tli_globals_open(L, false);
+  return tli_script_help(L, argc, argv);
+}
+
 static bool run_port(lua_State *L, int argc, char **argv) {
   luaL_openlibs(L);
   tli_globals_open(L, false);
@@ -142,6 +150,8 @@ static int protected_main(lua_State *L) {
     good = run_doctor(L, argc, argv);
   else if (strcmp(word, "top") == 0)
     good = run_top(L, argc, argv);
+  else if (strcmp(word, "help") == 0)
+    good = run_help(L, argc, argv);
   else if (strcmp(word, "port") == 0)
     good = run_port(L, argc, argv);
   else

@@ -149,8 +149,9 @@ bool tli_script_top(lua_State *L, int argc, char **argv) {
   return call_with_arguments(L, argc, argv);
 }
 
-bool tli_script_port(lua_State *L, int argc, char **argv) {
-  static const char *const modules[] = {"tlua", "tlua.port"}; /* the first one finds the other */
+/* Runs the function `command` of a module of the library with the arguments behind the word. */
+static bool run_command_of(lua_State *L, const char *module, int argc, char **argv) {
+  const char *const modules[] = {"tlua", module}; /* the first one finds the other */
   for (int i = 0; i < 2; i++) {
     lua_getglobal(L, "require");
     lua_pushstring(L, modules[i]);
@@ -158,6 +159,14 @@ bool tli_script_port(lua_State *L, int argc, char **argv) {
   }
   lua_getfield(L, -1, "command");
   return call_with_arguments(L, argc, argv);
+}
+
+bool tli_script_help(lua_State *L, int argc, char **argv) {
+  return run_command_of(L, "tlua.repl.web", argc, argv);
+}
+
+bool tli_script_port(lua_State *L, int argc, char **argv) {
+  return run_command_of(L, "tlua.port", argc, argv);
 }
 
 bool tli_script_step(lua_State *L, tli_Step step) {

@@ -26,6 +26,9 @@ int tli_script_call(lua_State *L, int nargs, int nresults);
 /* `tlua top`: with the arguments behind that word. */
 bool tli_script_top(lua_State *L, int argc, char **argv);
 
+/* `tlua help`: likewise. */
+bool tli_script_help(lua_State *L, int argc, char **argv);
+
 /* `tlua port`: likewise. */
 bool tli_script_port(lua_State *L, int argc, char **argv);
 

@@ -13,6 +13,12 @@ local scopes = require "tlua.scope"
 local Fused = require "tlua.optim.Fused"
 
 ---@class amp.GradScaler
+---@field get_growth_factor fun(self): number  the factor that the scale grows by
+---@field set_growth_factor fun(self, value: number)  a number above 1
+---@field get_backoff_factor fun(self): number  the factor that the scale falls by
+---@field set_backoff_factor fun(self, value: number)  a number between 0 and 1
+---@field get_growth_interval fun(self): integer  steps without infinities before the scale grows
+---@field set_growth_interval fun(self, value: integer)  at least 1
 local GradScaler = class.class("amp.GradScaler")
 
 -- What has been done with an optimizer's gradients since the last update().

@@ -41,6 +41,7 @@ local Function = class("autograd.Function")
 
 --- What forward tells backward. Fields may be set freely; but a result must be kept with
 --- `save_for_backward` only, lest the graph own itself.
+---@class autograd.Context
 local Context = class("autograd.Context")
 
 function Context:__init(inputs)

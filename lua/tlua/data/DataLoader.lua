@@ -31,6 +31,17 @@ local signature = args.signature [[data.DataLoader(dataset: any, batch_size: int
    timeout: number = 0, worker_init_fn: callable?, generator: any?, prefetch_factor: integer?,
    persistent_workers: boolean = false, pin_memory_device: device?, in_order: boolean = true)]]
 
+--- Makes batches of a dataset's items. `loader:iter()` iterates over the batches of an epoch,
+--- `#loader` is their number. Options: batch_size (false: single items), shuffle, num_workers
+--- (threads that fetch items), collate_fn (makes a batch of a list of items), drop_last.
+---
+---     local set = torch.data.TensorDataset(torch.arange(5), torch.arange(5) * 10)
+---     for x, y in torch.data.DataLoader(set, {batch_size = 2}):iter() do
+---        print(table.concat(x:tolist(), " "), table.concat(y:tolist(), " "))
+---     end
+---     --> 0 1	0 10
+---     --> 2 3	20 30
+---     --> 4	40
 ---@class data.DataLoader
 ---@field dataset any
 ---@field num_workers integer

@@ -10,7 +10,10 @@ local class = require "tlua.class"
 
 local M = {}
 
+--- The base of samplers, which draw the positions of a dataset's items. A class of one's own
+--- defines `iter`, which returns an iterator over positions from 1, and `__len`.
 ---@class data.Sampler
+---@field indices fun(self): Tensor  the positions of an epoch, in their order
 local Sampler = class.class("data.Sampler")
 M.Sampler = Sampler
 

@@ -15,6 +15,18 @@ local parts = require "tlua.optim.parts"
 local zero_grad = require "tlua.autograd.zero_grad"
 
 ---@class optim.Optimizer
+---@field register_step_pre_hook fun(self, hook: function, options?: table): table
+--- a handle; the hook is called before each step with the optimizer and the closure
+---@field register_step_post_hook fun(self, hook: function, options?: table): table
+--- a handle; the hook is called after each step with the optimizer
+---@field register_state_dict_pre_hook fun(self, hook: function, options?: table): table
+--- a handle; the hook is called before state_dict with the optimizer
+---@field register_state_dict_post_hook fun(self, hook: function, options?: table): table
+--- a handle; the hook is called with the optimizer and the state; may return another
+---@field register_load_state_dict_pre_hook fun(self, hook: function, options?: table): table
+--- a handle; the hook is called with the state to be loaded; may return another
+---@field register_load_state_dict_post_hook fun(self, hook: function, options?: table): table
+--- a handle; the hook is called with the optimizer once a state is loaded
 ---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}
 ---@field state table<integer, table>
 ---@field defaults table<string, any>

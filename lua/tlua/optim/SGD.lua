@@ -4,6 +4,15 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+--- Stochastic gradient descent, with momentum, dampening, weight decay and Nesterov's variant.
+--- nesterov needs momentum above 0 and no dampening.
+---
+---     local w = torch.tensor({2.0}, {requires_grad = true})
+---     local optimizer = torch.optim.SGD({w}, {lr = 0.25})
+---     w:square():sum():backward()
+---     optimizer:step()
+---     print(w:item())
+---     --> 1.0
 ---@class optim.SGD: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.SGD
 local SGD, parent = class.class("optim.SGD", Fused)

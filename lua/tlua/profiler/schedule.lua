@@ -11,7 +11,7 @@ local signature = args.signature [[profiler.schedule(wait: integer = 0, warmup: 
 ---@param wait integer
 ---@param warmup integer
 ---@param active integer
----@param cycles? integer
+---@param repeat? integer
 ---@param skip_first? integer
 ---@return fun(step: integer): "none"|"warmup"|"record"|"record_and_save"
 return function(...)

@@ -89,11 +89,11 @@ end
 -- Tags whose text goes on in the lines below.
 local goes_on <const> = {param = true, field = true, ["return"] = true}
 
---- A comment's sentences and its tags.
+--- A comment's lines of text and its tags.
 ---@param comment string[]  of `above`
----@return string text
+---@return string[] lines
 ---@return table<string, {name: string, text: string}[]> tags
-function M.parse(comment)
+function M.take(comment)
    local lines, tags, tag = {}, {}, nil
    for _, line in ipairs(comment) do
       local kind, rest = line:match "^@([%w_]+)%s*(.*)$"
@@ -110,6 +110,15 @@ function M.parse(comment)
          lines[#lines + 1] = line
       end
    end
+   return lines, tags
+end
+
+--- A comment's text, laid out for a terminal, and its tags.
+---@param comment string[]  of `above`
+---@return string text
+---@return table<string, {name: string, text: string}[]> tags
+function M.parse(comment)
+   local lines, tags = M.take(comment)
    return layout(lines), tags
 end
 

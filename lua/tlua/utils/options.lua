@@ -13,10 +13,13 @@
 local class = require "tlua.class"
 local suggest = require "tlua.utils.suggest"
 
+--- A program's command line: options, flags and arguments with their defaults and help.
 ---@class utils.Options
 ---@overload fun(name: string, description?: string): utils.Options
 local Options = class.class("utils.Options")
 
+--- An option or an argument of a command line.
+---@class utils.Options.Entry
 local Entry = class.class("utils.Options.Entry")
 
 ---@param name string  of the program

@@ -111,6 +111,9 @@ end
 
 -- PowerSGD (Vogels, Karimireddy, Jaggi 2019, algorithms 1 and 2) -------------------------------
 
+--- The state of powerSGD_hook: the rank that gradients are approximated with
+--- (matrix_approximation_rank), the step from which on that happens (start_powerSGD_iter), and the
+--- errors and factors that are kept between steps.
 ---@class distributed.PowerSGDState
 ---@overload fun(options?: table): distributed.PowerSGDState
 local State = torch.class("distributed.PowerSGDState")

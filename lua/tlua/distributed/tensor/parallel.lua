@@ -83,6 +83,7 @@ local function pass(x) return x end
 
 --- What parallelize_module does with one module.
 ---@class distributed.tensor.ParallelStyle
+---@field apply fun(self, module: nn.Module, mesh: distributed.DeviceMesh, path: string)
 M.ParallelStyle = class.class("distributed.tensor.ParallelStyle")
 
 local function expect(style, module, path)

@@ -52,7 +52,9 @@ function Lazy:forward(input, ...)
    return ordinary.forward(self, input, ...)
 end
 
-function Lazy:check_lazy() end
+--- Raises an error where an input's number of features or channels does not fit the options.
+---@param n integer
+function Lazy:check_lazy(n) end -- luacheck: no unused args
 
 -- nn.Lazy<name>: an ordinary class, its options without the first one; which fields wait, what the
 -- size is called, how an input and a size tell the rest.
@@ -84,6 +86,10 @@ local function define(name, Base, options, o)
    M["Lazy" .. name] = Class
 end
 
+--- nn.Linear whose in_features is the size of the last dimension of its first input. Until then
+--- its weight has no shape; a state that is loaded sets it, too. After the first call the module is
+--- an nn.Linear.
+---@class nn.LazyLinear: nn.Linear
 define("Linear", Linear, [[out_features: count, bias: boolean = true, device: device?,
    dtype: string?]], {
    field = "in_features",
@@ -116,6 +122,16 @@ local function check_groups(self, n)
    end
 end
 
+--- A convolution whose in_channels is the number of channels of its first input, (N, C, ...) or
+--- (C, ...). The first input's channels must be a multiple of `groups`. After the first call the
+--- module is the ordinary convolution.
+---@class nn.LazyConv1d: nn.Conv1d
+---@class nn.LazyConv2d: nn.Conv2d
+---@class nn.LazyConv3d: nn.Conv3d
+---@class nn.LazyConvTranspose1d: nn.ConvTranspose1d
+---@class nn.LazyConvTranspose2d: nn.ConvTranspose2d
+---@class nn.LazyConvTranspose3d: nn.ConvTranspose3d
+
 for n = 1, 3 do
    define(("Conv%dd"):format(n), Conv[("Conv%dd"):format(n)], [[out_channels: count,
       kernel_size: integers, stride: integers = 1, padding: integers|string = 0,
@@ -136,6 +152,15 @@ for n = 1, 3 do
       end,
    })
 end
+
+--- A normalisation whose num_features is the number of channels of its first input. After the
+--- first call the module is the ordinary normalisation.
+---@class nn.LazyBatchNorm1d: nn.BatchNorm1d
+---@class nn.LazyBatchNorm2d: nn.BatchNorm2d
+---@class nn.LazyBatchNorm3d: nn.BatchNorm3d
+---@class nn.LazyInstanceNorm1d: nn.InstanceNorm1d
+---@class nn.LazyInstanceNorm2d: nn.InstanceNorm2d
+---@class nn.LazyInstanceNorm3d: nn.InstanceNorm3d
 
 for _, kind in ipairs {"BatchNorm", "InstanceNorm"} do
    for n = 1, 3 do

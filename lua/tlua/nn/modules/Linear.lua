@@ -12,6 +12,12 @@ local Parameter = require "tlua.nn.Parameter"
 local signature = args.signature [[nn.Linear(in_features: count, out_features: count,
    bias: boolean = true, device: device?, dtype: string?)]]
 
+--- An affine map of the last dimension: y = x W^T + b, for x of shape (..., in_features) and y of
+--- shape (..., out_features). First weights are uniform within 1/sqrt(in_features).
+---
+---     local layer = torch.nn.Linear(3, 2)
+---     print(table.concat(layer(torch.ones(4, 3)).shape, " "))
+---     --> 4 2
 ---@class nn.Linear: nn.Module
 ---@field weight Tensor  (out_features, in_features)
 ---@field bias Tensor?  (out_features)

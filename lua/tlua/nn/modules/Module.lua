@@ -17,6 +17,10 @@ local zero_grad = require "tlua.autograd.zero_grad"
 local packages = require "tlua.packages"
 
 ---@class nn.Module
+---@field half fun(self): nn.Module  casts floating parameters and buffers to float16
+---@field bfloat16 fun(self): nn.Module  casts floating parameters and buffers to bfloat16
+---@field float fun(self): nn.Module  casts floating parameters and buffers to float32
+---@field double fun(self): nn.Module  casts floating parameters and buffers to float64
 ---@field training boolean  whether it is in training mode; true at first
 ---@field forward fun(self: nn.Module, ...): any
 local Module = class.class("nn.Module")

@@ -7,8 +7,42 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
--- padding is one number for all ends, or a list: before and after the last dimension, then
--- before and after the one before, as F.pad takes it.
+--- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with zeros. padding is
+--- one number for all ends, or a list: before and after the last dimension, then before and after
+--- the one before. Negative numbers crop.
+---@class nn.ZeroPad1d: nn.Module
+---@class nn.ZeroPad2d: nn.Module
+---@class nn.ZeroPad3d: nn.Module
+
+--- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with the number `value`.
+--- padding is one number for all ends, or a list: before and after the last dimension, then
+--- before and after the one before. Negative numbers crop.
+---@class nn.ConstantPad1d: nn.Module
+---@class nn.ConstantPad2d: nn.Module
+---@class nn.ConstantPad3d: nn.Module
+
+--- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with a reflection of the
+--- input, without repeating the edge. padding is one number for all ends, or a list: before and
+--- after the last dimension, then before and after the one before. Each must be smaller than its
+--- dimension.
+---@class nn.ReflectionPad1d: nn.Module
+---@class nn.ReflectionPad2d: nn.Module
+---@class nn.ReflectionPad3d: nn.Module
+
+--- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with copies of the edge.
+--- padding is one number for all ends, or a list: before and after the last dimension, then
+--- before and after the one before. Negative numbers crop.
+---@class nn.ReplicationPad1d: nn.Module
+---@class nn.ReplicationPad2d: nn.Module
+---@class nn.ReplicationPad3d: nn.Module
+
+--- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with the other end of
+--- the input. padding is one number for all ends, or a list: before and after the last dimension,
+--- then before and after the one before. Negative numbers crop.
+---@class nn.CircularPad1d: nn.Module
+---@class nn.CircularPad2d: nn.Module
+---@class nn.CircularPad3d: nn.Module
+
 for n = 1, 3 do
    local function class(kind, options, mode)
       local name = ("%sPad%dd"):format(kind, n)

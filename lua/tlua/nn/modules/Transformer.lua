@@ -72,6 +72,10 @@ end
 local take_encoder_layer = args.signature(
    "nn.TransformerEncoderLayer(d_model: count, nhead: count, " .. layer_options .. ")")
 
+--- A layer of a Transformer's encoder: attention of the sequence to itself, then a feed-forward
+--- network, each with a residual connection and layer normalisation ("Attention Is All You Need",
+--- Vaswani et al., 2017). Sequences are (S, N, d_model), with batch_first (N, S, d_model), or
+--- (S, d_model).
 ---@class nn.TransformerEncoderLayer: nn.Module
 ---@overload fun(d_model: integer, nhead: integer, options?): nn.TransformerEncoderLayer
 local EncoderLayer = class.class("nn.TransformerEncoderLayer", Layer)
@@ -103,6 +107,8 @@ end
 local take_decoder_layer = args.signature(
    "nn.TransformerDecoderLayer(d_model: count, nhead: count, " .. layer_options .. ")")
 
+--- A layer of a Transformer's decoder: attention of the target to itself, attention to the
+--- encoder's result, then a feed-forward network. Shapes are as of nn.TransformerEncoderLayer.
 ---@class nn.TransformerDecoderLayer: nn.Module
 ---@overload fun(d_model: integer, nhead: integer, options?): nn.TransformerDecoderLayer
 local DecoderLayer = class.class("nn.TransformerDecoderLayer", Layer)
@@ -198,6 +204,7 @@ local take_decoder = args.signature [[nn.TransformerDecoder(decoder_layer: any, 
 local take_decoder_call = args.signature("nn.TransformerDecoder.forward"
    .. decoder_call:gsub("boolean = false", "boolean?", 1))
 
+--- A stack of num_layers copies of a decoder layer, with a last normalisation if `norm` is given.
 ---@class nn.TransformerDecoder: nn.Module
 ---@overload fun(decoder_layer: nn.Module, num_layers: integer, norm?): nn.TransformerDecoder
 local Decoder = class.class("nn.TransformerDecoder", Module)

@@ -9,15 +9,33 @@ local define = require "tlua.nn.modules.layers".define
 -- {class, options, function, number of tensors that forward takes}. `weight` and `pos_weight` are
 -- buffers. Every loss has the option `reduction`: "mean", "sum" or "none".
 local rows = {
+   --- The mean of squared differences of two tensors of one shape, or their sum or each of them.
+   ---
+   ---     local loss = torch.nn.MSELoss()
+   ---     print(loss(torch.tensor {1.0, 3.0}, torch.tensor {0.0, 1.0}):item())
+   ---     --> 2.5
    {"MSELoss", "", "mse_loss", 2},
    {"L1Loss", "", "l1_loss", 2},
    {"SmoothL1Loss", "beta: number = 1", "smooth_l1_loss", 2},
    {"HuberLoss", "delta: number = 1", "huber_loss", 2},
+   --- Cross entropy of logits (N, C) or (N, C, ...) and classes from 1 to C (N) or (N, ...), or
+   --- probabilities of the logits' shape. weight (C) scales classes; a class of ignore_index does
+   --- not count. The mean is over the weights of the classes that count.
+   ---
+   ---     local loss = torch.nn.CrossEntropyLoss()
+   ---     local value = loss(torch.tensor {{0.0, 0.0}}, torch.tensor {2})
+   ---     print(("%.4f"):format(value:item()))
+   ---     --> 0.6931
    {"CrossEntropyLoss", [[weight: tensor?, ignore_index: integer = -100,
       label_smoothing: number = 0]], "cross_entropy", 2},
    {"NLLLoss", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2},
    {"NLLLoss2d", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2}, -- its older name
+   --- Binary cross entropy of probabilities in [0, 1] and targets of the same shape:
+   --- -(t log p + (1 - t) log(1 - p)), each logarithm at least -100. weight broadcasts to the
+   --- input.
    {"BCELoss", "weight: tensor?", "binary_cross_entropy", 2},
+   --- Binary cross entropy of logits and targets of the same shape, computed without overflow.
+   --- pos_weight multiplies the loss of positive targets, by class.
    {"BCEWithLogitsLoss", "weight: tensor?, pos_weight: tensor?",
       "binary_cross_entropy_with_logits", 2},
    {"KLDivLoss", "log_target: boolean = false", "kl_div", 2},

@@ -38,6 +38,15 @@ function M.MultiplicativeLR:restart()
 end
 
 --- Times gamma every step_size epochs.
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1):requires_grad_()}, {lr = 1})
+---     local schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+---     for _ = 1, 4 do
+---        optimizer:step()
+---        schedule:step()
+---     end
+---     print(optimizer.param_groups[1].lr)
+---     --> 0.25
 define("StepLR", "step_size: count, gamma: number = 0.1", function(self, lr)
    if self.last_epoch == 0 or self.last_epoch % self.step_size ~= 0 then return lr end
    return lr * self.gamma

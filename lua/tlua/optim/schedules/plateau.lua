@@ -7,6 +7,12 @@ local class = require "tlua.class"
 local LRScheduler = require "tlua.optim.schedules.LRScheduler"
 
 local name <const> = "optim.lr_scheduler.ReduceLROnPlateau"
+
+--- Multiplies the learning rates by `factor` once a measure has not improved for more than
+--- `patience` epochs; `step(measure)` is called after each epoch. An improvement is a change by
+--- more than `threshold`, relative or absolute by threshold_mode; after a reduction `cooldown`
+--- epochs pass before epochs count again.
+---@class optim.lr_scheduler.ReduceLROnPlateau: optim.LRScheduler
 local Plateau = class.class(name, LRScheduler)
 
 local take = args.signature(name .. [[(optimizer: any, mode: string = 'min', factor: number = 0.1,

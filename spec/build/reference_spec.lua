@@ -1,0 +1,225 @@
+-- The reference: every public name has a declaration beside its code, and what is printed from the
+-- declarations (annotations for editors, the manual, the site) covers every name.
+
+local shell = require "spec.support.shell"
+
+package.path = "src/docs/?.lua;" .. package.path
+local annotations = require "annotations"
+local declarations = require "declarations"
+local site = require "site"
+local types = require "types"
+
+local all = declarations.all(".", shell.build .. "/gen")
+
+local function keys_of(set)
+   local list = {}
+   for name in pairs(set) do list[#list + 1] = name end
+   table.sort(list)
+   return list
+end
+
+-- Calls visit(declaration) for every name, methods included.
+local function each(visit)
+   for _, declared in ipairs(all) do
+      visit(declared)
+      for _, method in ipairs(declared.methods or {}) do visit(method) end
+   end
+end
+
+-- Names that wait for their declaration. The list may only become shorter.
+local function waiting()
+   local names = {}
+   for line in shell.read("spec/build/undeclared.txt"):gmatch "[^\n]+" do names[line] = true end
+   return names
+end
+
+describe("declarations", function()
+   it("exist for every public name", function()
+      local list, new, seen = waiting(), {}, 0
+      each(function(declared)
+         seen = seen + 1
+         if declared.missing and not list[declared.path] then new[#new + 1] = declared.path end
+      end)
+      assert.is_true(seen > 2500)
+      assert.equal("", table.concat(new, "\n"))
+   end)
+
+   it("leave the list of names that wait for one when they are written", function()
+      local list = waiting()
+      each(function(declared)
+         if declared.missing then list[declared.path] = nil end
+      end)
+      assert.equal("", table.concat(keys_of(list), "\n"))
+   end)
+
+   it("name parameters that the code reads", function()
+      local wrong = {}
+      each(function(declared)
+         for _, name in ipairs(declared.unread or {}) do
+            wrong[#wrong + 1] = ("%s: %s"):format(declared.path, name)
+         end
+      end)
+      assert.equal("", table.concat(wrong, "\n"))
+   end)
+
+   it("have the types and defaults that constructors check", function()
+      local by_path = {}
+      each(function(declared) by_path[declared.path] = declared end)
+      assert.same({"nn.Linear(in_features, out_features, bias = true, device?, dtype?)"},
+         by_path["torch.nn.Linear"].calls)
+      assert.equal("integer", by_path["torch.nn.Linear"].params[1].type)
+      local lr = by_path["torch.optim.Adam"].params[2]
+      assert.same({"lr", 1e-3}, {lr.name, lr.default})
+      assert.equal("torch.nn.Module", by_path["torch.nn.Module"].path)
+   end)
+end)
+
+-- Annotations -------------------------------------------------------------------------------------
+
+local basic <const> = {}
+for name in ([[nil any boolean string number integer function table thread userdata unknown self fun
+   true false file* lightuserdata]]):gmatch "%S+" do basic[name] = true end
+
+-- The names of types in a type, without names of parameters and fields.
+local function names_in(type)
+   local plain = type:gsub('"[^"]*"', ""):gsub("([(,]%s*)[%w_]+%??%f[,)]", "%1")
+   plain = plain:gsub("[%w_]+%??%s*:", " "):gsub("%.%.%.", " ")
+   return plain:gmatch "[%a_][%w_.*]*"
+end
+
+describe("annotations", function()
+   local text = annotations.print(all)
+   local known = {T = true} -- of ---@generic
+   for name in text:gmatch "\n%-%-%-@class ([%w_.]+)" do known[name] = true end
+   for name in text:gmatch "\n%-%-%-@alias ([%w_.]+)" do known[name] = true end
+
+   it("are Lua that an editor can read", function()
+      assert.truthy(load(text))
+      assert.matches("^%-%-%-@meta", text)
+   end)
+
+   it("have a class for each class, with its fields and options", function()
+      for _, declared in ipairs(all) do
+         if declared.kind == "class" and not declared.missing then
+            assert.is_true(known[declared.name], declared.name)
+         end
+      end
+      assert.matches("---@class nn.Linear: nn.Module\n---@field weight Tensor", text, 1, true)
+      assert.matches("options?: {lr?: number, ", text, 1, true)
+   end)
+
+   it("refer to types that are declared", function()
+      local unknown = {}
+      for tag, rest in text:gmatch "\n%-%-%-@(%a+) ([^\n]+)" do
+         local type = rest
+         if tag == "param" or tag == "field" then type = rest:match "^%S+ (.*)$" or "" end
+         if tag == "class" then type = rest:match ": (.*)$" or "" end
+         if tag == "alias" or tag == "operator" or tag == "meta" then type = "" end
+         for name in names_in((types.split(type))) do
+            if not basic[name] and not known[name] then unknown[name] = true end
+         end
+      end
+      assert.equal("", table.concat(keys_of(unknown), " "))
+   end)
+end)
+
+-- Site --------------------------------------------------------------------------------------------
+
+describe("the site", function()
+   local folder, pages = nil, {}
+
+   setup(function()
+      folder = shell.ok("mktemp -d"):match "[^\n]+"
+      if not shell.has "cmark-gfm" then return end
+      site.write(folder, ".", all)
+      for path in shell.ok("ls " .. folder .. "/*.html"):gmatch "[^\n]+" do
+         pages[path:match "[^/]+$"] = shell.read(path)
+      end
+   end)
+
+   teardown(function() shell.ok("rm -rf " .. shell.quote(folder)) end)
+
+   local function need()
+      if not shell.has "cmark-gfm" then pending "no cmark-gfm" end
+   end
+
+   it("has links that all lead somewhere", function()
+      need()
+      local ids, broken, count = {}, {}, 0
+      for name, text in pairs(pages) do
+         ids[name] = {}
+         for id in text:gmatch ' id="([^"]+)"' do ids[name][id] = true end
+      end
+      for name, text in pairs(pages) do
+         for target in text:gmatch 'href="([^"]+)"' do
+            if not target:find "^https?:" and target ~= "site.css" then
+               local page, anchor = target:match "^([^#]*)#?(.*)$"
+               page = page == "" and name or page
+               count = count + 1
+               if not pages[page] or anchor ~= "" and not ids[page][anchor] then
+                  broken[#broken + 1] = name .. ": " .. target
+               end
+            end
+         end
+      end
+      assert.is_true(count > 3000)
+      assert.equal("", table.concat(broken, "\n"))
+   end)
+
+   it("finds every public name by its search", function()
+      need()
+      local found, missing = {}, {}
+      local index = shell.read(folder .. "/index.js")
+      for name, page in index:gmatch '%["([^"]+)","([^"#]+)' do
+         found[name] = page
+         assert.truthy(pages[page], page)
+      end
+      each(function(declared)
+         local name = declared.path:find "^torch%.[^.]+%." and declared.path:gsub("^torch%.", "")
+            or declared.path
+         local is_empty = declared.kind == "module" and not found[name]
+         if not declared.missing and not is_empty and not found[name]
+            and not found[(name:gsub("^torch%.", ""))] then
+            missing[#missing + 1] = name
+         end
+      end)
+      assert.equal("", table.concat(missing, "\n"))
+   end)
+
+   it("shows examples that print what is written beside them", function()
+      need()
+      local tlua, ran = shell.start(true), 0
+      each(function(declared)
+         local block = {}
+         for _, line in ipairs(declared.text or {}) do
+            if line:find "^%s%s" then block[#block + 1] = line end
+         end
+         local text, expected = table.concat(block, "\n"), {}
+         for shown in text:gmatch "%-%-> ([^\n]+)" do expected[#expected + 1] = shown end
+         if #expected > 0 then
+            ran = ran + 1
+            shell.write(folder .. "/example.lua", text .. "\n")
+            local output = shell.ok(("cd %s && %s example.lua"):format(folder, tlua))
+            assert.equal(table.concat(expected, "\n") .. "\n", output, declared.path)
+         end
+      end)
+      assert.is_true(ran >= 5, ran .. " examples")
+   end)
+end)
+
+describe("tlua help", function()
+   local tlua = shell.start(true)
+
+   it("prints the manual's text on a name", function()
+      assert.matches("^nn%.Linear%(in_features", shell.ok(tlua .. " help nn.Linear"))
+   end)
+
+   it("says how the reference is installed where it is not found", function()
+      shell.with_folder(function(folder)
+         shell.ok(("cp %s %s/tlua"):format(shell.build .. "/tlua", folder))
+         local output, status = shell.run(folder .. "/tlua help --web")
+         assert.equal(1, status)
+         assert.matches("make docs install", output, 1, true)
+      end)
+   end)
+end)

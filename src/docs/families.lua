@@ -1,0 +1,59 @@
+-- families.lua - sorts declarations into the sections of the manual and the pages of the site: one
+-- for each module, and for the functions of torch and methods of tensors one for each family of
+-- operators.
+
+local M = {}
+
+local titles = {
+   attention = "Attention", conv = "Convolution", copy = "Copies and conversions",
+   creation = "New tensors", index = "Indexing", linalg = "Linear algebra", loss = "Losses",
+   matmul = "Products of matrices", norm = "Normalisation", optim = "Steps of optimizers",
+   pointwise = "Elementwise functions", pool = "Pooling", random = "Random numbers",
+   reduce = "Reductions", rnn = "Recurrent layers", scan = "Cumulative functions",
+   shape = "Shapes and views", sort = "Sorting", vision = "Images",
+}
+
+-- The section that a declaration stands in: a key and a title.
+local function section_of(declared)
+   local path = declared.path
+   local owner = path:match "^(.*)%.[^.]+$" or "torch"
+   if declared.kind == "module" then owner = path end
+   if owner == "torch.Tensor" or owner == "torch" and declared.kind == "function" then
+      local folder = declared.file and declared.file:match "^src/ops/([^/]+)/"
+      if folder then
+         local title = titles[folder] or folder
+         return "torch." .. folder, "torch: " .. title
+      end
+   end
+   return owner, owner == "torch" and "torch: the library" or owner == "torch.Tensor"
+      and "Methods of tensors" or (owner:gsub("^torch%.", ""))
+end
+
+--- Sections in order, each with its declarations.
+---@param all table[]
+---@return {key: string, title: string, module: table?, entries: table[]}[]
+function M.sections(all)
+   local list, by_key = {}, {}
+   for _, declared in ipairs(all) do
+      if not declared.missing or declared.methods then
+         local key, title = section_of(declared)
+         local section = by_key[key]
+         if not section then
+            section = {key = key, title = title, entries = {}}
+            list[#list + 1], by_key[key] = section, section
+         end
+         if declared.kind == "module" then
+            section.module = declared
+         else
+            table.insert(section.entries, declared)
+         end
+      end
+   end
+   for i = #list, 1, -1 do
+      if #list[i].entries == 0 then table.remove(list, i) end
+   end
+   table.sort(list, function(a, b) return a.title < b.title end)
+   return list
+end
+
+return M

@@ -1,0 +1,90 @@
+-- guides.lua - the guides of the site: Markdown files that stand beside the code that they tell of.
+
+local html = require "html"
+
+local M = {}
+
+-- Comes first in the list of guides.
+local first <const> = {["README.md"] = 1, ["lua/tlua/from_pytorch.md"] = 2}
+
+local function read(path)
+   local file <close> = assert(io.open(path, "rb"))
+   return file:read "a"
+end
+
+local function title_of(text, path)
+   return text:match "^#%s+([^\n]+)" or text:match "\n#%s+([^\n]+)" or path
+end
+
+--- The guides of a repository.
+---@param root string
+---@return {path: string, page: string, title: string}[]
+function M.list(root)
+   local guides = {}
+   local files = assert(io.popen(("cd '%s' && find README.md src lua kernels rocks examples "
+      .. "-name '*.md' | sort"):format(root)))
+   for path in files:lines() do
+      local page = "guide-" .. path:gsub("%.md$", ""):gsub("/?README$", ""):gsub("/", "-")
+      if path == "README.md" then page = "index" end
+      guides[#guides + 1] = {
+         path = path, page = page .. ".html", title = title_of(read(root .. "/" .. path), path),
+      }
+   end
+   files:close()
+   table.sort(guides, function(a, b)
+      local x, y = first[a.path] or 3, first[b.path] or 3
+      return x == y and a.title < b.title or x < y
+   end)
+   return guides
+end
+
+-- A path without "." and "..".
+local function normal(path)
+   local parts = {}
+   for part in path:gmatch "[^/]+" do
+      if part == ".." then
+         parts[#parts] = nil
+      elseif part ~= "." then
+         parts[#parts + 1] = part
+      end
+   end
+   return table.concat(parts, "/")
+end
+
+--- A guide as HTML. Links to other guides lead to their pages; links to files that the site has
+--- not become plain text.
+---@param root string
+---@param guide table  of `list`
+---@param all table[]
+---@param links table<string, string>  names that have a page
+---@return string
+function M.html(root, guide, all, links)
+   local command = ("cmark-gfm -e table -e strikethrough '%s/%s'"):format(root, guide.path)
+   local pipe = assert(io.popen(command))
+   local text = pipe:read "a"
+   assert(pipe:close(), "cmark-gfm was not found: run make deps")
+   local pages = {}
+   for _, other in ipairs(all) do
+      pages[other.path] = other.page
+      pages[other.path:gsub("/?README%.md$", "")] = other.page
+   end
+   local folder = guide.path:match "^(.*)/" or ""
+   text = text:gsub('<a href="([^"]*)"[^>]*>(.-)</a>', function(target, shown)
+      if target:find "^https?:" or target:find "^#" then return nil end
+      local page = pages[normal(folder .. "/" .. target:gsub("#.*$", ""))]
+      return page and ('<a href="%s">%s</a>'):format(page, shown) or shown
+   end)
+   text = text:gsub("<h([12])>(.-)</h%1>", function(level, shown)
+      local id = shown:gsub("<[^>]+>", ""):lower():gsub("[^%w]+", "-"):gsub("^%-+", "")
+      return ('<h%s id="%s">%s</h%s>'):format(level, id, shown, level)
+   end)
+   text = text:gsub('<a href="#([^"]*)">(.-)</a>', function(id, shown)
+      return text:find(('id="%s"'):format(id), 1, true) and nil or shown
+   end)
+   return (text:gsub("<code>([%w_.]+)</code>", function(name)
+      local at = links[name] or links["torch." .. name]
+      return at and ('<code><a href="%s">%s</a></code>'):format(at, html.escape(name)) or nil
+   end))
+end
+
+return M

@@ -1,0 +1,78 @@
+-- html.lua - doc comments as HTML: paragraphs, items that begin with an asterisk, code that is
+-- indented, names in backticks, and links to the names that have a page.
+
+local M = {}
+
+local entities <const> = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;"}
+
+--- Text as HTML shows it.
+---@param text string
+---@return string
+function M.escape(text) return (text:gsub('[&<>"]', entities)) end
+
+-- A name as a link, if there is a page for it.
+local function link(name, links)
+   local at = links[name] or links["torch." .. name] or links[(name:gsub("%(.*$", ""))]
+   return at and ('<a href="%s">%s</a>'):format(at, M.escape(name)) or nil
+end
+
+--- A line of text with code and links.
+---@param text string
+---@param links table<string, string>
+---@return string
+function M.inline(text, links)
+   local out, at = {}, 1
+   local function plain(piece)
+      local escaped = M.escape(piece)
+      return (escaped:gsub("[%a_][%w_]*%.[%w_.]*[%w_]", function(name)
+         return link(name, links)
+      end))
+   end
+   while true do
+      local from, to, code = text:find("`([^`]+)`", at)
+      if not from then break end
+      out[#out + 1] = plain(text:sub(at, from - 1))
+      out[#out + 1] = "<code>" .. (link(code, links) or M.escape(code)) .. "</code>"
+      at = to + 1
+   end
+   out[#out + 1] = plain(text:sub(at))
+   return table.concat(out)
+end
+
+--- The lines of a doc comment.
+---@param lines string[]
+---@param links table<string, string>
+---@return string
+function M.text(lines, links)
+   local out, kind, block = {}, nil, {}
+   local function close()
+      if kind == "code" then
+         out[#out + 1] = "<pre><code>" .. M.escape(table.concat(block, "\n")) .. "</code></pre>"
+      elseif kind == "item" then
+         out[#out + 1] = "<ul><li>" .. M.inline(table.concat(block, " "), links) .. "</li></ul>"
+      elseif kind then
+         out[#out + 1] = "<p>" .. M.inline(table.concat(block, " "), links) .. "</p>"
+      end
+      kind, block = nil, {}
+   end
+   for _, line in ipairs(lines) do
+      if line == "" then
+         if kind ~= "code" then close() end
+      elseif line:find "^%* " then
+         close()
+         kind, block = "item", {line:sub(3)}
+      elseif line:find "^%s%s" and kind ~= "item" then
+         if kind ~= "code" then close() end
+         kind = "code"
+         block[#block + 1] = line:gsub("^   ?", "")
+      else
+         if kind == "code" then close() end
+         kind = kind or "text"
+         block[#block + 1] = line:gsub("^%s+", "")
+      end
+   end
+   close()
+   return (table.concat(out, "\n"):gsub("</ul>\n<ul>", "\n"))
+end
+
+return M

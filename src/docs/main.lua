@@ -1,0 +1,22 @@
+-- main.lua - `tlua src/docs/main.lua OUT GEN [site]`: prints what follows from the declarations
+-- beside the code: OUT/tlua.lua (annotations for editors), OUT/manual.md and, if asked, the site.
+
+local here = arg[0]:match "^(.*)/[^/]*$" or "."
+package.path = here .. "/?.lua;" .. package.path
+
+local root = here:match "^(.*)/src/docs$" or "."
+local out, gen, site = arg[1], arg[2], arg[3]
+assert(out and gen, "usage: tlua src/docs/main.lua OUT GEN [site]")
+
+local function write(path, text)
+   local file <close> = assert(io.open(path, "wb"))
+   assert(file:write(text))
+end
+
+local all = require "declarations".all(root, gen)
+if site then
+   require "site".write(out, root, all)
+else
+   write(out .. "/tlua.lua", require "annotations".print(all))
+   write(out .. "/manual.md", require "manual".print(all))
+end

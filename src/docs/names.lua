@@ -1,0 +1,84 @@
+-- names.lua - walks the public names that are reachable from `torch`. Names that begin with an
+-- underscore are private. Each value is met first by its shortest path; its other paths are aliases.
+
+local M = {}
+
+--- Whether a value is a class of torch.class.
+---@param value any
+---@return boolean
+function M.is_class(value)
+   local meta = type(value) == "table" and getmetatable(value)
+   return type(meta) == "table" and meta.ancestors ~= nil
+end
+
+local function is_public(key) return type(key) == "string" and not key:find "^_" end
+
+-- Sorted public fields of a table, those that load on first use included.
+local function fields(value)
+   local meta, seen, list = getmetatable(value), {}, {}
+   local lazy = type(meta) == "table" and rawget(meta, "lazy") or {}
+   for _, names in ipairs {value, lazy} do
+      for key in next, names do
+         if is_public(key) and not seen[key] then
+            seen[key] = true
+            list[#list + 1] = key
+         end
+      end
+   end
+   table.sort(list)
+   return list, lazy
+end
+
+local function kind_of(value)
+   if M.is_class(value) then return "class" end
+   local kind = type(value)
+   if kind == "table" then
+      local meta = getmetatable(value)
+      return (meta == nil or rawget(meta, "lazy")) and "module" or "object"
+   end
+   return kind == "function" and kind or "constant"
+end
+
+-- One value is shared by all constants that are equal, so only these kinds have aliases.
+local has_identity = {class = true, ["function"] = true, module = true, object = true}
+
+--- All public names, the shortest first.
+---@param torch table
+---@return {path: string, kind: string, value: any, module: string?, aliases: string[]}[]
+function M.walk(torch)
+   local list, met = {}, {}
+   local root = {path = "torch", kind = "module", value = torch, aliases = {}}
+   local waiting, at = {root}, 1
+   local of_tensor -- visited last: a function that is a method, too, is known by its own table
+   list[1], met[torch] = root, root
+   while waiting[at] do
+      local owner = waiting[at]
+      at = at + 1
+      local names, lazy = fields(owner.value)
+      for _, key in ipairs(names) do
+         local path, value = owner.path .. "." .. key, owner.value[key]
+         local kind = kind_of(value)
+         local known = has_identity[kind] and met[value]
+         if known then
+            table.insert(known.aliases, path)
+         elseif value ~= package.loaded and value ~= _G then
+            local entry = {
+               path = path, kind = kind, value = value, module = lazy[key], aliases = {},
+            }
+            list[#list + 1] = entry
+            if has_identity[kind] then met[value] = entry end
+            if path == "torch.Tensor" then
+               of_tensor = entry
+            elseif kind == "module" then
+               waiting[#waiting + 1] = entry
+            end
+         end
+      end
+      if not waiting[at] and of_tensor then
+         waiting[at], of_tensor = of_tensor, nil
+      end
+   end
+   return list
+end
+
+return M
