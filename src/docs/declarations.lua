@@ -20,19 +20,17 @@ local cache = {}
 
 -- The text of a package's file, which is not embedded: by its chunk's name or by its module's.
 local function package_source(name)
-   local inner = name:match "^tlua%.(.*)$"
-   inner = inner and "rocks/" .. inner:gsub("%.", "/")
-   local own = name:match "^@(.*)$" or inner .. ".lua"
-   for _, path in ipairs {own, inner and inner .. "/init.lua"} do
-      local file <close> = io.open(path, "rb")
-      if file then return file:read "a" end
+   local chunk, module = name:match "^=tlua:(.*)$", name:match "^tlua%.(.*)$"
+   local path = "rocks/" .. (chunk or module and module:gsub("%.", "/") .. ".lua" or "")
+   for _, place in ipairs {path, (path:gsub("%.lua$", "/init.lua"))} do
+      local file <close> = io.open(place, "rb")
+      if file then return file:read "a", place end
    end
 end
 
 local function source_lines(name)
    if cache[name] == nil then
-      local text = read_source(name)
-         or (name:find "^@" or name:find "^tlua%.") and package_source(name)
+      local text = read_source(name) or package_source(name)
       cache[name] = text and {} or false
       for line in (text and text .. "\n" or ""):gmatch "([^\n]*)\n" do
          table.insert(cache[name], line)
@@ -45,7 +43,8 @@ end
 local function file_of(name)
    local inner = name:match "^=tlua:(.*)$"
    if not inner and name:find "^tlua%." then inner = name:sub(6):gsub("%.", "/") .. ".lua" end
-   return inner and "lua/tlua/" .. inner or name:match "^@.-(rocks/.*)$"
+   if inner and not read_source(name) then return select(2, package_source(name)) end
+   return inner and "lua/tlua/" .. inner or nil
 end
 
 -- Tags --------------------------------------------------------------------------------------------

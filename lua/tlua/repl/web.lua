@@ -40,7 +40,7 @@ local function open(path)
 end
 
 local function web(name)
-   local path = M.page(torch.distributed._program())
+   local path = M.page(torch._library_path())
    if not path then
       io.stderr:write("tlua help: the reference was not found: `make docs install` puts it beside "
          .. "the command\n")
