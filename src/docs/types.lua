@@ -61,7 +61,7 @@ end
 local of_signature = {
    count = "integer", dim = "integer", layers = "integer", integers = "integer|integer[]",
    numbers = "number[]", tensor = "Tensor", callable = "function", object = "table",
-   device = "string|torch.device", names = "string[]",
+   device = "string|torch.device", names = "table",
 }
 
 --- The type of a parameter that args.signature has declared.
