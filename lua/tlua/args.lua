@@ -14,11 +14,13 @@
 -- all of these with the nearest name and a list of the options.
 
 local torch = require "tlua"
-local suggest = require "tlua.utils.suggest"
 
 local M = {}
 
---- Describes a value for messages.
+-- Is needed for errors, and for tables that may be options or values.
+local function suggest() return require "tlua.utils.suggest" end
+
+--- What a value is, for messages.
 ---@param value any
 ---@return string
 function M.describe(value)
@@ -127,8 +129,8 @@ local types = {
    end},
 }
 
---- The signatures of all functions that were declared so far, by title.
-M.declared = {}
+-- The signatures of all functions that were declared so far, by title.
+local declared = {}
 
 local function parse_literal(text)
    local constants = {["true"] = true, ["false"] = false, inf = math.huge, ["-inf"] = -math.huge}
@@ -156,15 +158,16 @@ local function parse_parameter(text)
    return parameter
 end
 
-local function parse(text)
-   local name, list = text:match "^%s*([%w_.]+)%s*%((.*)%)%s*$"
-   assert(name, "cannot read the signature " .. text)
-   local signature = {title = name, by_name = {}}
-   for piece in list:gmatch "[^,]+" do
+-- Reads a signature's text, which is done when it is first used: most functions that are declared
+-- are never called.
+local function parse(signature)
+   signature.by_name = {}
+   for piece in signature.text:gmatch "[^,]+" do
       local parameter = parse_parameter(piece)
       signature[#signature + 1] = parameter
       signature.by_name[parameter.name] = parameter
    end
+   signature.text = nil
    return signature
 end
 
@@ -203,7 +206,7 @@ end
 local function unknown_text(title, key, ...)
    local names = names_in(...)
    key = tostring(key)
-   return ("%s: unknown option %s%s; there are %s"):format(title, key, suggest.hint(key, names),
+   return ("%s: unknown option %s%s; there are %s"):format(title, key, suggest().hint(key, names),
       table.concat(names, ", "))
 end
 
@@ -310,20 +313,22 @@ end
 -- Tells whether the last argument, a table, is the value of its own parameter and not the options:
 -- the parameter accepts a table, and no key is a parameter's name. An optional parameter's table is
 -- given by name, since a misspelt option would be taken for it, unless the parameter's type is
--- `names` and no key of three or more letters resembles a parameter's name.
+-- `names` and no key of two or more letters resembles a parameter's name.
 local function is_value(signature, position, value)
    local parameter = signature[position]
    if not parameter or next(value) == nil and parameter.optional then return false end
    if parameter.optional and not takes(parameter, "names") then return false end
    for key in pairs(value) do
       if signature.by_name[key] then return false end
-      local misspelt = parameter.optional and #key > 2 and suggest.nearest(key, signature.by_name)
-      if misspelt then return false end
+      if parameter.optional and #key > 1 and suggest().nearest(key, signature.by_name) then
+         return false
+      end
    end
    return takes(parameter, "table") or takes(parameter, "any") or takes(parameter, "names")
 end
 
 local function take(signature, ...)
+   if signature.text then parse(signature) end
    local n, count = select("#", ...), #signature
    local given, options = {...}, nil
    local last = given[n]
@@ -356,11 +361,17 @@ end
 --- Declares the arguments of a function.
 ---@param text string  "name(parameter: type = default, ...)"
 ---@return fun(...): table take  from arguments by position and name to a table by name
----@return string[] names  of the parameters
+---@return fun(): string[] names  of the parameters
 function M.declare(text)
-   local signature = parse(text)
-   M.declared[signature.title] = signature
-   return function(...) return take(signature, ...) end, names_of(signature)
+   local title, list = text:match "^%s*([%w_.]+)%s*%((.*)%)%s*$"
+   assert(title, "cannot read the signature " .. text)
+   local signature = {title = title, text = list}
+   declared[title] = signature
+   local names
+   return function(...) return take(signature, ...) end, function()
+      names = names or names_of(M.declaration(signature))
+      return names
+   end
 end
 
 --- As `declare`, but returns the function alone.
@@ -370,7 +381,24 @@ function M.signature(text)
    return (M.declare(text))
 end
 
---- Returns a list of n values, from one number or a list of n.
+--- The signature of a function that was declared so far: a list of parameters.
+---@param title string|table  the function's name in messages, or a signature
+---@return {title: string, by_name: table, [integer]: table}?
+function M.declaration(title)
+   local signature = type(title) == "table" and title or declared[title]
+   return signature and signature.text and parse(signature) or signature
+end
+
+--- The titles of all functions that were declared so far.
+---@return string[]
+function M.titles()
+   local titles = {}
+   for title in pairs(declared) do titles[#titles + 1] = title end
+   table.sort(titles)
+   return titles
+end
+
+--- A list of n values from one number or a list of n.
 ---@param name string  of the function, for the message
 ---@param what string  of the argument
 ---@param value number|number[]

@@ -20,8 +20,8 @@ local function values(given, keys, i)
 end
 
 local function check(fn, declaration)
-   local take, keys = args.declare(declaration)
-   local function checked(self, ...) return fn(self, values(take(...), keys, 1)) end
+   local take, names = args.declare(declaration)
+   local function checked(self, ...) return fn(self, values(take(...), names(), 1)) end
    origins[checked] = fn
    return checked
 end

@@ -43,6 +43,15 @@ end
 
 local function default_init() end
 
+--- Lets a function look up the fields that instances of a class, and of those derived from it
+--- later, have not got themselves. Each class has a function of its own, which so knows the class.
+---@param cls table
+---@param make fun(cls: table): fun(self: table, key: any): any
+function M.index_by(cls, make)
+   getmetatable(cls).make_index = make
+   cls.__index = make(cls)
+end
+
 --- Makes a class. Calling it makes an instance and runs `__init` on that.
 ---@param name string  what `torch.type` and printing show
 ---@param parent? table  a class made by this function
@@ -71,7 +80,13 @@ function M.class(name, parent)
    else
       cls.__init = default_init
    end
-   if not parent or rawget(parent, "__index") == parent then cls.__index = cls end
+   local make_index = parent and parent_info.make_index
+   info.make_index = make_index
+   if make_index then
+      cls.__index = make_index(cls)
+   elseif not parent or rawget(parent, "__index") == parent then
+      cls.__index = cls
+   end
    return setmetatable(cls, info), parent
 end
 

@@ -126,7 +126,7 @@ describe("a public table", function()
          local torch = require "tlua"
          local names = {}
          for name, value in pairs(torch.optim) do names[name] = value end
-         for name in pairs(getmetatable(torch.optim).lazy) do
+         for name in pairs(require "tlua.lazy".fields(torch.optim)) do
             assert(names[name] == rawget(torch.optim, name) and names[name] ~= nil, name)
          end
          assert(names.Adam and names.lr_scheduler.StepLR)

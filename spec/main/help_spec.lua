@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local help = require "tlua.repl.help"
+local lazy = require "tlua.lazy"
 local manual = require "tlua.repl.manual"
 
 describe("help", function()
@@ -20,7 +21,7 @@ describe("help", function()
       assert.matches("^torch%.matmul", manual.help(torch.ones(1).matmul))
       for _, module in ipairs {"linalg", "special", "nn.functional"} do
          local members = manual.resolve(module)
-         for name in pairs((getmetatable(members) or {}).lazy or {}) do
+         for name in pairs(lazy.fields(members)) do
             assert.is_string(manual.help(members[name]), module .. "." .. name)
          end
          for name, fn in pairs(members) do
@@ -56,7 +57,7 @@ describe("help", function()
       assert.matches("weight_decay = 0})", text, 1, true)
       assert.matches("Methods: step, zero_grad, state_dict, load_state_dict", text)
       local class_of = require "tlua.class"
-      for name in pairs(getmetatable(torch.optim).lazy) do
+      for name in pairs(lazy.fields(torch.optim)) do
          local class = torch.optim[name]
          local is = type(class) == "table" and class_of.issubclass(class, torch.optim.Optimizer)
          if is and class ~= torch.optim.Optimizer then
@@ -99,7 +100,7 @@ describe("help", function()
 
    it("has a text on every public class of nn and optim", function()
       for _, section in ipairs {"nn", "optim"} do
-         for name in pairs(getmetatable(torch[section]).lazy) do
+         for name in pairs(lazy.fields(torch[section])) do
             local text = manual.help(section .. "." .. name)
             assert.is_string(text, section .. "." .. name)
             assert.is_true(#text > 20, section .. "." .. name)

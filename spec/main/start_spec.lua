@@ -45,6 +45,6 @@ describe("starting", function()
       "libraries: ; threads: 1; modules: ", "")
 
    starts("does not for a first sum either, but for the list of modules",
-      "libraries: ; threads: 1; modules: tlua tlua.distributed tlua.lazy",
+      "libraries: ; threads: 1; modules: tlua tlua.lazy",
       "assert(torch.ones(3):sum():item() == 3) ")
 end)

@@ -145,7 +145,7 @@ describe("prune", function()
       assert.is_true(model[1].weight == weight and weight.is_parameter)
       assert.equal(10, weight:eq(0):sum():item())
       assert.is_nil(model:state_dict()["1.weight_mask"])
-      assert.is_nil(rawget(model[1], "_hooks"))
+      assert.is_false(rawget(model[1], "_hooks"))
    end)
 
    it("is copied with its module", function()

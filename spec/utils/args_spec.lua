@@ -73,4 +73,23 @@ describe("values in messages", function()
       assert.same({"1", '"x"', "true", "a function", "a table", "an instance of nn.ReLU",
          "a float32 tensor of shape (2, 3)"}, texts)
    end)
+
+   it("reads every signature of the library, each of which waits until it is used", function()
+      for _, space in ipairs {"nn", "nn.init", "nn.functional", "nn.utils", "optim", "data", "func",
+         "distributed", "utils", "io"} do
+         local names = torch
+         for part in space:gmatch "[^.]+" do names = names[part] end
+         for _ in pairs(names) do end -- loads all of them
+      end
+      local titles = args.titles()
+      assert.is_true(#titles > 300, tostring(#titles))
+      for _, title in ipairs(titles) do
+         local signature = args.declaration(title)
+         assert.is_nil(signature.text)
+         for i, parameter in ipairs(signature) do
+            assert.equal(parameter, signature.by_name[parameter.name], title .. i)
+         end
+      end
+      assert.is_nil(args.declaration "no.such.function")
+   end)
 end)

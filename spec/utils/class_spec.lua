@@ -1,4 +1,5 @@
 local torch = require "tlua"
+local lazy = require "tlua.lazy"
 
 describe("torch.class", function()
    it("makes a class whose call makes instances", function()
@@ -102,7 +103,7 @@ describe("what loads on first use", function()
    it("is there under every name", function()
       for _, owner in ipairs {torch, torch.autograd, torch.nn, torch.optim, torch.data,
          torch.utils} do
-         for name, file in pairs(getmetatable(owner).lazy) do
+         for name, file in pairs(lazy.fields(owner)) do
             assert.is_not_nil(owner[name], file .. ": " .. name)
             assert.is_true(rawequal(owner[name], rawget(owner, name)))
          end

@@ -7,6 +7,8 @@
 --     fields =, methods =, parent =, aliases =, family =, file =, line =}
 
 local torch = require "tlua"
+local args = require "tlua.args"
+local checked = require "tlua.checked"
 local comments = require "tlua.repl.comments"
 local names = require "names"
 local read_source = require "tlua.repl.source"
@@ -89,7 +91,7 @@ local function signature_of(fn)
          for j = 1, 4 do
             local inner, declared = debug.getupvalue(parser, j)
             if inner == "signature" and type(declared) == "table" and declared.title then
-               return declared
+               return args.declaration(declared)
             end
          end
       end
@@ -190,7 +192,8 @@ end
 
 -- A function's declaration; nil where it has no doc comment and no signature.
 local function of_function(path, fn, shown)
-   local comment, info = comment_at(fn)
+   local method = checked.origin(fn)
+   local comment, info = comment_at(method)
    if not comment then return nil end
    local text, tags = comments.take(comment)
    local signature = signature_of(fn)
@@ -200,7 +203,7 @@ local function of_function(path, fn, shown)
    return {
       path = path, kind = "function", calls = {M.call(shown or path, params)}, text = text,
       params = params, returns = results(tags), file = file_of(info.source),
-      line = info.linedefined, unread = signature and unread(signature, tags, fn),
+      line = info.linedefined, unread = signature and unread(signature, tags, method),
    }
 end
 

@@ -68,7 +68,8 @@ local function write(path, entries)
       out:write(('  {"%s", "%s", text_%d, sizeof text_%d - 1},\n'):format(
          entry.module, entry.chunk, i, i))
    end
-   out:write("  {NULL, NULL, NULL, 0},\n};\n")
+   out:write(("  {NULL, NULL, NULL, 0},\n};\n\nconst size_t tli_embedded_count = %d;\n"):format(
+      #entries))
 end
 
 write(arg[1], collect(arg[2], {table.unpack(arg, 3)}))

@@ -23,5 +23,6 @@ void tli_open_environment(struct lua_State *L);
 
 /* In order of module names, ended by an entry of NULLs. */
 extern const tli_Embedded tli_embedded[];
+extern const size_t tli_embedded_count; /* without that entry */
 
 #endif

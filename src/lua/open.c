@@ -1,8 +1,8 @@
 /*
 ** open.c - opens the library in a Lua state: the module table with the
 ** operators, then the part that is written in Lua. The Lua files are embedded;
-** they are found by `require "tlua.<name>"` through package.preload, or through
-** a `require` of our own in hosts that left Lua's package library out.
+** `require "tlua.<name>"` finds them through a searcher of our own in
+** package.searchers, or is our own in hosts that left Lua's package library out.
 **
 ** These files see an environment of their own, which holds what the standard
 ** libraries held when the library was opened: a script that gives another value
@@ -103,6 +103,21 @@ static void check_environment(lua_State *L) {
 
 /* ---- the files ---- */
 
+/* The entry of a module, by binary search; NULL for other names. */
+static const tli_Embedded *find_embedded(const char *module) {
+  size_t low = 0, high = tli_embedded_count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    int order = strcmp(module, tli_embedded[middle].module);
+    if (order == 0) return &tli_embedded[middle];
+    if (order < 0)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return NULL;
+}
+
 /* Loads an embedded file; the module's function is then on the stack. */
 static void load_embedded(lua_State *L, const tli_Embedded *e) {
   if (luaL_loadbufferx(L, e->data, e->size, e->chunk, "t") != LUA_OK) lua_error(L);
@@ -125,16 +140,14 @@ static int small_require(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   if (lua_getfield(L, -1, name) != LUA_TNIL) return 1;
   lua_pop(L, 1);
-  for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    if (strcmp(e->module, name) != 0) continue;
-    load_embedded(L, e);
-    lua_pushvalue(L, 1);
-    lua_call(L, 1, 1);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, -3, name);
-    return 1;
-  }
-  return luaL_error(L, "module '%s' not found", name);
+  const tli_Embedded *e = find_embedded(name);
+  if (e == NULL) return luaL_error(L, "module '%s' not found", name);
+  load_embedded(L, e);
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, name);
+  return 1;
 }
 
 static void prepare(lua_State *L) {
@@ -147,33 +160,70 @@ static void prepare(lua_State *L) {
   check_environment(L);
 }
 
-void tli_open_library(lua_State *L) {
+/* A searcher for `require`: the loader of an embedded module. */
+static void push_loader(lua_State *L, const tli_Embedded *e) {
+  lua_pushlightuserdata(L, (void *)e);
+  lua_pushcclosure(L, loader, 1);
+}
+
+static int search(lua_State *L) {
+  const tli_Embedded *e = find_embedded(luaL_checkstring(L, 1));
+  if (e == NULL) return 0;
+  push_loader(L, e);
+  lua_pushliteral(L, ":tlua:");
+  return 2;
+}
+
+/* Puts the searcher into the list on top of the stack: behind that of package.preload, before those
+** that look for files. */
+static void add_searcher(lua_State *L) {
+  lua_Integer count = (lua_Integer)lua_rawlen(L, -1), at = count < 1 ? 1 : 2;
+  bool there = lua_rawgeti(L, -1, at) == LUA_TFUNCTION && lua_tocfunction(L, -1) == search;
+  lua_pop(L, 1);
+  if (there) return;
+  for (lua_Integer i = count; i >= at; i--) {
+    lua_rawgeti(L, -1, i);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushcfunction(L, search);
+  lua_rawseti(L, -2, at);
+}
+
+/* The package library may be opened later: it keeps what package.preload has. */
+static void fill_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    if (strcmp(e->module, "tlua") == 0) continue; /* init.lua: called below */
-    lua_pushlightuserdata(L, (void *)e);
-    lua_pushcclosure(L, loader, 1);
+    if (strcmp(e->module, "tlua") == 0) continue; /* is there when it can be required */
+    push_loader(L, e);
     lua_setfield(L, -2, e->module);
   }
-  lua_pop(L, 1);
+}
+
+void tli_open_library(lua_State *L) {
+  int top = lua_gettop(L);
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  if (lua_getfield(L, -1, "package") == LUA_TTABLE &&
+      lua_getfield(L, -1, "searchers") == LUA_TTABLE)
+    add_searcher(L);
+  else
+    fill_preload(L);
+  lua_settop(L, top);
 }
 
 /* (module): init.lua gets the module table and completes it. */
 static int run_init(lua_State *L) {
-  for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    if (strcmp(e->module, "tlua") != 0) continue;
-    load_embedded(L, e);
-    lua_pushvalue(L, 1);
-    lua_call(L, 1, 0);
-    break;
-  }
+  load_embedded(L, find_embedded("tlua"));
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 0);
   return 0;
 }
 
-static bool is_embedded(const char *module) {
-  for (const tli_Embedded *e = tli_embedded; e->module; e++)
-    if (strcmp(e->module, module) == 0) return true;
-  return false;
+static bool is_embedded(const char *module) { return find_embedded(module) != NULL; }
+
+/* _is_embedded(module) */
+static int torch_is_embedded(lua_State *L) {
+  lua_pushboolean(L, is_embedded(luaL_checkstring(L, 1)));
+  return 1;
 }
 
 /* Takes our modules out of the table of loaded ones. Needs no memory. */
@@ -202,14 +252,11 @@ static void complete(lua_State *L) {
 
 static const char module_key = 0; /* its address: the module table in the registry */
 
-int luaopen_tlua(lua_State *L) {
-  luaL_checkversion(L);
-  luaL_checkstack(L, LUA_MINSTACK, "tlua");
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &module_key) != LUA_TNIL) return 1;
-  lua_pop(L, 1);
+/* Returns the module. */
+static int open_module(lua_State *L) {
   prepare(L);
   tli_state_open(L);
-  lua_createtable(L, 0, 512);
+  lua_createtable(L, 0, 1024);
   tli_open_tensor(L);
   tli_open_batched(L);
   tli_open_autograd(L);
@@ -231,6 +278,8 @@ int luaopen_tlua(lua_State *L) {
   tli_open_workers(L);
   tli_open_parcels(L);
   tli_open_library(L);
+  lua_pushcfunction(L, torch_is_embedded);
+  lua_setfield(L, -2, "_is_embedded");
   /* init.lua may require "tlua" indirectly */
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_pushvalue(L, -2);
@@ -240,6 +289,20 @@ int luaopen_tlua(lua_State *L) {
   lua_pushvalue(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &module_key);
   return 1;
+}
+
+/* The collector waits while the library is opened: nearly all that is made then stays. */
+int luaopen_tlua(lua_State *L) {
+  luaL_checkversion(L);
+  luaL_checkstack(L, LUA_MINSTACK, "tlua");
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &module_key) != LUA_TNIL) return 1;
+  lua_pop(L, 1);
+  bool running = lua_gc(L, LUA_GCISRUNNING) == 1;
+  if (running) lua_gc(L, LUA_GCSTOP);
+  lua_pushcfunction(L, open_module);
+  int status = lua_pcall(L, 0, 1, 0);
+  if (running) lua_gc(L, LUA_GCRESTART);
+  return status == LUA_OK ? 1 : lua_error(L);
 }
 
 static int open_global(lua_State *L) {

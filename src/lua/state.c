@@ -98,20 +98,29 @@ static int box_close(lua_State *L) {
   return 0;
 }
 
-void tli_push_function(lua_State *L, lua_CFunction fn) {
+void tli_push_upvalues(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
   tli_State *S = (tli_State *)lua_touserdata(L, -1);
   lua_pushlightuserdata(L, S);
   lua_getiuservalue(L, -2, 1);
   lua_remove(L, -3);
+}
+
+void tli_push_function(lua_State *L, lua_CFunction fn) {
+  tli_push_upvalues(L);
   lua_pushcclosure(L, fn, 2);
 }
 
 void tli_set_functions(lua_State *L, const luaL_Reg *list) {
+  int table = lua_gettop(L);
+  tli_push_upvalues(L);
   for (; list->name; list++) {
-    tli_push_function(L, list->func);
-    lua_setfield(L, -2, list->name);
+    lua_pushvalue(L, table + 1);
+    lua_pushvalue(L, table + 2);
+    lua_pushcclosure(L, list->func, 2);
+    lua_setfield(L, table, list->name);
   }
+  lua_settop(L, table);
 }
 
 /* Pushes a function with the upvalues of tli_push_function, for the metatable on top of the

@@ -133,6 +133,9 @@ tli_State *tli_state_open(lua_State *L);
 /* Finds the state without upvalues; NULL if the library is not open in this Lua state. */
 tli_State *tli_state_find(lua_State *L);
 
+/* Pushes the library's two upvalues, for closures of C functions. */
+void tli_push_upvalues(lua_State *L);
+
 /* Pushes a C function with the library's upvalues. */
 void tli_push_function(lua_State *L, lua_CFunction fn);
 

@@ -38,7 +38,7 @@ function M.add(module, kind, hook, options)
             if other == entry then table.remove(hooks, i) end
          end
          if #hooks == 0 and rawget(module, "_hooks") == hooks then
-            rawset(module, "_hooks", nil)
+            rawset(module, "_hooks", false)
          end
       end,
    }
@@ -53,7 +53,7 @@ function M.remove(module, hook)
    for i, entry in ipairs(hooks) do
       if entry.hook == hook then
          table.remove(hooks, i)
-         if #hooks == 0 then rawset(module, "_hooks", nil) end
+         if #hooks == 0 then rawset(module, "_hooks", false) end
          return true
       end
    end
@@ -168,13 +168,14 @@ local function call(module, ...)
    return table.unpack(results, 1, results.n)
 end
 
---- Calls a module that has hooks. While the profiler has set `M.around`, all modules are called by
---- this function, which lets the profiler make the call: around(call, module, ...).
+--- Calls a module that has hooks, or any module while a function watches all of them
+--- (Module._watch): the profiler's, which then makes the call: around(call, module, ...).
 ---@param module nn.Module
 ---@param ... any
 ---@return any ...
 function M.call(module, ...)
-   if M.around then return M.around(call, module, ...) end
+   local around = module._watched.around
+   if around then return around(call, module, ...) end
    return call(module, ...)
 end
 

@@ -4,6 +4,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local lazy = require "tlua.lazy"
 local suggest = require "tlua.utils.suggest"
 local types = require "tlua.port.types"
 
@@ -11,11 +12,6 @@ local M = {}
 
 local function signatures()
    return require "tlua.port.signatures"
-end
-
-local function lazy_names(value)
-   local meta = getmetatable(value)
-   return type(meta) == "table" and meta.lazy or {}
 end
 
 --- What a dotted name such as "torch.nn.Linear" stands for here; nil if there is none, and then
@@ -33,7 +29,7 @@ function M.find(path)
       if not found or inner == nil then
          local names = {}
          for name in pairs(owner) do names[name] = true end
-         for name in pairs(lazy_names(owner)) do names[name] = true end
+         for name in pairs(lazy.fields(owner)) do names[name] = true end
          local nearest = suggest.nearest(part, names)
          return nil, nearest and so_far .. "." .. nearest
       end
@@ -73,7 +69,7 @@ function M.forms(path)
    local forms = {}
    for i, text in ipairs(signatures()[path] or {}) do forms[i] = parse(text) end
    if #forms == 0 and M.find(path) ~= nil then
-      local signature = args.declared[path:gsub("^torch%.", "")]
+      local signature = args.declaration((path:gsub("^torch%.", "")))
       if signature then
          local form = {results = "any"}
          for i, parameter in ipairs(signature) do

@@ -81,8 +81,7 @@ local serial = 0
 function M.set(on, modules)
    serial = serial + 1
    local Module = require "tlua.nn.modules.Module"
-   require("tlua.nn.hooks").around = on and modules and call_module or nil
-   rawset(Module, "_hooks", on and modules and {} or false)
+   Module._watch(on and modules and call_module or nil)
    rawset(require "tlua.optim.Optimizer", "around", on and call_step or nil)
    watch_collections(on)
    active = {}

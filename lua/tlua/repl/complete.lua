@@ -67,9 +67,9 @@ local function each_key(value, visit)
       if type(value) == "table" then
          for key in next, value do visit(key) end
       end
-      local lazy = metafield(value, "lazy") -- the library's, for what loads on first use
-      if type(lazy) == "table" then
-         for key in next, lazy do visit(key) end
+      local lazy = package.loaded["tlua.lazy"] -- knows the library's fields that load on first use
+      if lazy and metafield(value, "__index") == lazy.index then
+         for key in next, lazy.fields(value) do visit(key) end
       end
       value = metafield(value, "__index")
       if type(value) ~= "table" then return end

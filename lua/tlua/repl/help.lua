@@ -1,5 +1,6 @@
 -- What `help` prints: the manual's text, or what to try where there is none.
 local args = require "tlua.args"
+local lazy = require "tlua.lazy"
 local manual = require "tlua.repl.manual"
 local suggest = require "tlua.utils.suggest"
 
@@ -39,7 +40,7 @@ local function names_with(predicate)
    for _, section in ipairs(sections()) do
       local prefix, members = table.unpack(section)
       for name in pairs(members or {}) do visit(prefix, name) end
-      for name in pairs((getmetatable(members) or {}).lazy or {}) do visit(prefix, name) end
+      for name in pairs(lazy.fields(members)) do visit(prefix, name) end
    end
    return names
 end

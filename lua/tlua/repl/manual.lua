@@ -2,7 +2,9 @@
 -- is generated with them (`tlua.manual`), what is written in Lua by the comments of its source.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local checked = require "tlua.checked"
+local lazy = require "tlua.lazy"
 local comments = require "tlua.repl.comments"
 
 local M = {}
@@ -44,11 +46,6 @@ local function operator(name)
    end
 end
 
-local function lazy_names(value)
-   local meta = type(value) == "table" and getmetatable(value)
-   return type(meta) == "table" and meta.lazy or {}
-end
-
 --- What a name such as "nn.Linear" stands for, and the module that it was loaded from.
 ---@param name string
 ---@return any value
@@ -57,7 +54,7 @@ function M.resolve(name)
    local value, module = torch, nil
    if name == "" or not torch.has(name) then return nil end
    for part in name:gsub("^torch%.", ""):gmatch("[^.]+") do
-      module = lazy_names(value)[part] or module
+      module = lazy.fields(value)[part] or module
       value = value[part]
    end
    return value, module
@@ -123,7 +120,7 @@ local function declaration(fn)
          for j = 1, 4 do
             local inner, declared = debug.getupvalue(parser, j)
             if inner == "signature" and type(declared) == "table" and declared.title then
-               return declared
+               return args.declaration(declared)
             end
          end
       end
@@ -291,7 +288,7 @@ local most_sentences <const> = 40
 local function table_text(name, value, about)
    local names, lines = {}, {}
    for key in next, value do names[key] = true end
-   for key in pairs(lazy_names(value)) do names[key] = true end
+   for key in pairs(lazy.fields(value)) do names[key] = true end
    local sorted = {}
    for key in pairs(names) do
       if type(key) == "string" and not key:find "^_" then sorted[#sorted + 1] = key end
@@ -319,7 +316,7 @@ local function by_name(name)
    if is_class(value) then return class_text(value, module) end
    if type(value) == "function" then return function_text(name, value) end
    if type(value) ~= "table" or value == torch or getmetatable(value) ~= nil
-      and next(lazy_names(value)) == nil and not module then
+      and next(lazy.fields(value)) == nil and not module then
       return nil
    end
    local source = module and source_of(module)

@@ -711,8 +711,11 @@ static const luaL_Reg functions[] = {{"tensor", torch_tensor},
 
 /* ---- opening ---- */
 
+/* The functions' two upvalues lie above the table of methods. */
 static void set_named(lua_State *L, const tli_Binding *b, int torch, int method_table) {
-  tli_push_function(L, b->fn);
+  lua_pushvalue(L, method_table + 1);
+  lua_pushvalue(L, method_table + 2);
+  lua_pushcclosure(L, b->fn, 2);
   if (b->method) {
     lua_pushvalue(L, -1);
     lua_setfield(L, method_table, b->name);
@@ -759,10 +762,15 @@ static void set_accessor(lua_State *L, const char *name, lua_CFunction fn, int m
 void tli_open_tensor(lua_State *L) {
   static const tli_Binding *const families[] = TLI_ALL_BINDINGS;
   int torch = lua_gettop(L);
-  lua_newtable(L);
+  int count = 0;
+  for (const tli_Binding *const *family = families; *family; family++)
+    for (const tli_Binding *b = *family; b->name; b++) count += b->method;
+  lua_createtable(L, 0, count);
   int method_table = lua_gettop(L);
+  tli_push_upvalues(L);
   for (const tli_Binding *const *family = families; *family; family++)
     for (const tli_Binding *b = *family; b->name; b++) set_named(L, b, torch, method_table);
+  lua_settop(L, method_table);
   tli_set_functions(L, methods);
   tli_set_functions(L, tli_apply_methods);
   tli_set_functions(L, tli_autograd_methods);

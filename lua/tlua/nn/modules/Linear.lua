@@ -1,7 +1,6 @@
 -- Linear.lua - y = x W^T + b.
 
 local torch = require "tlua"
-local activations = require "tlua.nn.modules.activations"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local F = require "tlua.nn.functional"
@@ -59,7 +58,9 @@ function Linear:forward(input, activation)
    return (activated[activation] or F.linear)(input, self.weight, self.bias)
 end
 
-local forward, relu, gelu = Linear.forward, activations.ReLU.forward, activations.GELU.forward
+local forward = Linear.forward
+local relu, gelu -- the forward methods of nn.ReLU and nn.GELU
+local watched <const> = Module._watched
 local gelus = {none = "gelu", tanh = "gelu_tanh"}
 
 --- Tells whether a module is a plain Linear without hooks, whose output before an activation nobody
@@ -77,9 +78,13 @@ end
 ---@return string?
 function Linear.activation(module, after)
    if module.forward ~= forward then return nil end
+   if not relu then
+      local activations = require "tlua.nn.modules.activations"
+      relu, gelu = activations.ReLU.forward, activations.GELU.forward
+   end
    local next_forward = after.forward
    local name = next_forward == relu and "relu" or next_forward == gelu and gelus[after.approximate]
-   return name and not (module._hooks or after._hooks) and name or nil
+   return name and not (module._hooks or after._hooks or watched.around) and name or nil
 end
 
 function Linear:extra_repr()

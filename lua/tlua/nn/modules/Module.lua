@@ -25,6 +25,7 @@ local packages = require "tlua.packages"
 ---@field forward fun(self: nn.Module, ...): any
 local Module = class.class("nn.Module")
 
+-- An instance has its own list of hooks, or false: a field that is there is found at once.
 Module._hooks = false
 
 -- Training mode is the class's field, and an instance has one of its own in evaluation mode alone:
@@ -38,11 +39,20 @@ local function set_mode(module, mode)
    rawset(module, "training", evaluating and false)
 end
 
+-- The profiler's function that makes the calls of all modules, see hooks.lua: a local variable for
+-- __call, and for others a field of a table, which they may keep.
+local around = nil
+Module._watched = {}
+
+function Module._watch(fn)
+   around, Module._watched.around = fn, fn
+end
+
 local info = getmetatable(Module)
 local define <const> = info.__newindex
 
 function info.__call(cls, ...)
-   local object = setmetatable({}, cls)
+   local object = setmetatable({_hooks = false}, cls)
    object:__init(...)
    return order.made(object)
 end
@@ -446,7 +456,7 @@ function Module:__call(...)
    local _ <close> = nil
    local mode = self.training
    if mode ~= false and (mode ~= true or rawget(self, "_evaluating")) then check_mode(self) end
-   if self._hooks then return require "tlua.nn.hooks".call(self, ...) end
+   if self._hooks or around then return require "tlua.nn.hooks".call(self, ...) end
    return self:forward(...)
 end
 

@@ -106,9 +106,9 @@ function Sequential:forward(input, ...)
       torch.raise(("%s: expected 1 argument, got %d"):format(torch.type(self), 1 + more))
    end
    local i, n = 1, #self
-   while i <= n do
+   while i < n do
       local module = self[i]
-      local activation = i < n and fuses(module, self[i + 1])
+      local activation = fuses(module, self[i + 1])
       if activation then
          input = module(input, activation)
          i = i + 2
@@ -117,7 +117,8 @@ function Sequential:forward(input, ...)
          i = i + 1
       end
    end
-   return input
+   if i > n then return input end
+   return self[n](input)
 end
 
 --- Returns another Sequential with some of the modules, which both share.

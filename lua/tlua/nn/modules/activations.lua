@@ -37,22 +37,28 @@ local rows = {
 
 local M = {}
 
-for _, row in ipairs(rows) do
-   local name, options, plain = table.unpack(row)
-   local in_place = plain .. "_"
-   local first, second -- no function here has more than two options besides `inplace`
-   local function forward(self, input)
-      local fn = F[self.inplace and in_place or plain]
+-- A forward method by the names of a function, of its form in place, if there is one, and of the
+-- options that it takes: two at most.
+local function forward_of(plain, in_place, first, second)
+   if not in_place and not first then
+      return function(_, input) return F[plain](input) end
+   end
+   return function(self, input)
+      local fn = F[in_place and self.inplace and in_place or plain]
       if second then return fn(input, self[first], self[second]) end
       if first then return fn(input, self[first]) end
       return fn(input)
    end
-   local names
-   M[name], names = define(name, options, forward)
-   if names[1] ~= "inplace" then
-      first = names[1]
-      if names[2] ~= "inplace" then second = names[2] end
+end
+
+for _, row in ipairs(rows) do
+   local name, options, plain = table.unpack(row)
+   local in_place
+   local taken = {}
+   for option in options:gmatch "([%w_]+)%s*:" do
+      if option == "inplace" then in_place = plain .. "_" else taken[#taken + 1] = option end
    end
+   M[name] = define(name, options, forward_of(plain, in_place, taken[1], taken[2]))
 end
 
 -- Slopes are drawn from (lower, upper) while training, else their mean.

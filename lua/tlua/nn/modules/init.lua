@@ -4,7 +4,7 @@
 local lazy = require "tlua.lazy"
 
 local fields = {}
-for name, module in pairs(getmetatable(require "tlua.nn").lazy) do
+for name, module in pairs(lazy.fields(require "tlua.nn")) do
    if name:find "^%u" then fields[name] = module end -- classes alone
 end
 for file in ([[activation adaptive batchnorm channelshuffle container conv distance dropout flatten

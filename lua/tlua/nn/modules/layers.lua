@@ -25,7 +25,7 @@ end
 ---@param forward fun(self: nn.Module, ...): any
 ---@param finish? fun(self: nn.Module)  called by the constructor last, to check the fields
 ---@return table class
----@return string[] names  of the options
+---@return fun(): string[] names  of the options
 function M.define(name, options, forward, finish)
    local take, names = args.declare(("nn.%s(%s)"):format(name, options))
    local Layer, parent = class.class("nn." .. name, Module)
@@ -33,7 +33,7 @@ function M.define(name, options, forward, finish)
    function Layer:__init(...)
       parent.__init(self)
       local a = take(...)
-      for _, option in ipairs(names) do
+      for _, option in ipairs(names()) do
          local value = a[option]
          if type(value) == "userdata" and torch.is_tensor(value) then
             self:register_buffer(option, value)
@@ -46,7 +46,7 @@ function M.define(name, options, forward, finish)
 
    function Layer:extra_repr()
       local shown = {}
-      for _, option in ipairs(names) do
+      for _, option in ipairs(names()) do
          local value = self[option]
          if value ~= nil and value ~= false then
             shown[#shown + 1] = option .. "=" .. show(value)

@@ -70,7 +70,7 @@ local function define_loss(name, options, fn, tensors)
 
    local function forward(self, ...)
       local given = {}
-      for _, option in ipairs(names) do given[option] = self[option] end
+      for _, option in ipairs(names()) do given[option] = self[option] end
       if select("#", ...) ~= tensors then
          torch.raise(("%s: expected %d tensors, got %d arguments"):format(
             full_name, tensors, select("#", ...)))

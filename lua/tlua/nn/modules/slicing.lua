@@ -7,8 +7,6 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 
-local type <const>, getmetatable <const> = type, getmetatable
-
 local M = {}
 
 -- First and last position of a range {first, last}; {} is all.
@@ -35,6 +33,20 @@ local function from_end(self, key)
    if position >= 1 then return position end
    torch.raise(("%s: expected a position from -%d to -1, got %d"):format(torch.type(self), #self,
       key))
+end
+
+-- The value of a key that neither the list nor its class has.
+local function lookup(self, key, make)
+   if type(key) == "table" then
+      local first, last = bounds(self, key)
+      return make(table.move(self, first, last, 1, {}))
+   end
+   if math.type(key) == "integer" and key < 0 then return rawget(self, from_end(self, key)) end
+   if key == 0 then
+      torch.raise(("%s: expected a position, counted from 1 or from the end with -1, got 0")
+         :format(torch.type(self)))
+   end
+   return nil
 end
 
 --- A list that was given to a class, looked at: a plain one, or an instance of such a class.
@@ -67,20 +79,14 @@ function M.define(cls, make, admit, what)
    local set <const> = cls.__newindex
    cls._is_list = true
 
-   function cls:__index(key)
-      local kind = type(key)
-      if kind == "string" then return getmetatable(self)[key] end -- every method comes this way
-      if kind == "table" then
-         local first, last = bounds(self, key)
-         return make(table.move(self, first, last, 1, {}))
+   class.index_by(cls, function(own)
+      return function(self, key)
+         if key == 1 then return nil end -- an empty list; other modules refuse to be looped over
+         local value = own[key] -- every method comes this way
+         if value ~= nil then return value end
+         return lookup(self, key, make)
       end
-      if math.type(key) == "integer" and key < 0 then return rawget(self, from_end(self, key)) end
-      if key == 0 then
-         torch.raise(("%s: expected a position, counted from 1 or from the end with -1, got 0")
-            :format(torch.type(self)))
-      end
-      return nil
-   end
+   end)
 
    function cls:__newindex(key, value)
       local position = type(key) == "number" and (math.tointeger(key) or 0)

@@ -1,0 +1,111 @@
+-- names.lua - names of the library's public tables: whether one exists, and what to say of one that
+-- does not. The tables themselves are made strict by lazy.lua.
+
+local lazy = require "tlua.lazy"
+
+local M = {}
+
+-- Unknown names -----------------------------------------------------------------------------------
+
+-- Where a name may be looked for that was read from another table.
+local namespaces <const> = {
+   "", "nn", "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "linalg",
+   "special", "autograd", "func", "data", "utils", "io", "distributed", "cuda",
+}
+
+-- The name's full form in another public table, such as torch.nn.Linear for torch.Linear.
+local function elsewhere(name)
+   for _, space in ipairs(namespaces) do
+      local path = space == "" and name or space .. "." .. name
+      if M.has(path) then return "torch." .. path end
+   end
+end
+
+--- A public table's name for messages: its path from torch, else its module's name.
+---@param target table
+---@return string
+function M.title_of(target)
+   local title = getmetatable(target).title
+   if title then return title end
+   for module, loaded in next, package.loaded do
+      if loaded == target then title = module:gsub("^tlua", "torch") end
+   end
+   return title or "this table"
+end
+
+local function nearest(target, key)
+   local names = {}
+   local private = key:find "^_" ~= nil
+   for _, fields in ipairs {target, lazy.fields(target)} do
+      for name in next, fields do
+         if type(name) == "string" and (name:find "^_" ~= nil) == private then
+            names[name] = true
+         end
+      end
+   end
+   return require "tlua.utils.suggest".nearest(key, names)
+end
+
+-- Positions are nil, as in other tables, so that ipairs and # work; so are the names of
+-- metamethods, by which programs find out what a value is.
+local function may_be_nil(key)
+   return type(key) == "number" or type(key) == "string" and key:find "^__%a+$" ~= nil
+end
+
+--- Answers for a field that a public table has not got: nil for keys that may be absent, otherwise
+--- an error at the user's line, with the reason where the name is known, or the nearest name.
+---@param target table
+---@param key any
+function M.refuse(target, key)
+   if may_be_nil(key) then return nil end
+   local raise = require "tlua".raise
+   local title = M.title_of(target)
+   if type(key) ~= "string" then raise(("%s: no field %s"):format(title, tostring(key))) end
+   local unsupported = getmetatable(target).unsupported
+   local why = unsupported and require(unsupported)[key]
+   if why then raise(("%s.%s: %s"):format(title, key, why)) end
+   local other = elsewhere(key)
+   local near = not other and nearest(target, key)
+   local meant = other or near and title .. "." .. near
+   raise(("%s: no field '%s'%s"):format(title, key,
+      meant and (". Did you mean %s?"):format(meant) or ""))
+end
+
+-- Feature tests -----------------------------------------------------------------------------------
+
+-- Whether a table has a field of its own, from a class that it derives from, or to be loaded.
+local function contains(value, name)
+   while type(value) == "table" do
+      if rawget(value, name) ~= nil then return true end
+      local meta = getmetatable(value)
+      if type(meta) ~= "table" then return false end
+      local module = lazy.fields(value)[name]
+      if module then return lazy.is_there(module) end
+      if meta.names and meta.names[name] ~= nil then return true end
+      value = meta.__index
+   end
+   return false
+end
+
+--- Whether the library has something of that name: torch.has "nn.Linear", torch.has
+--- "cuda.is_available", torch.has "float8_e5m2". A field of a package counts where the package is
+--- installed: torch.has "text". Reading an unknown name from torch or one of its
+--- tables is an error, so this is the way to test for a feature. It loads none of what the name
+--- stands for.
+---@param name string  from torch on, parts joined by dots
+---@return boolean
+function M.has(name)
+   local torch = require "tlua"
+   if type(name) ~= "string" or name == "" then
+      require "tlua.args".refuse("has", "name", 'a name such as "nn.Linear"', name)
+   end
+   local value, last = torch, nil
+   for part in (name:gsub("^torch%.", "") .. "."):gmatch "(.-)%." do
+      if last then value = value[last] end
+      if not contains(value, part) then return false end
+      last = part
+   end
+   return true
+end
+
+return M
