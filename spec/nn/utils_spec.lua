@@ -124,7 +124,7 @@ describe("odd arguments", function()
             = function() utils.rnn.invert_permutation(3) end,
          ["prune.PruningContainer: method: expected a pruning method, got 6"]
             = function() prune.PruningContainer(6) end,
-         ["nn.utils.parametrize.cached: fn: expected a function, got 1"]
+         ["nn.utils.parametrize.cached: fn: expected a function or nil, got 1"]
             = function() parametrize.cached(1) end,
          ["utils.checkpoint_sequential: modules: expected a Sequential or a list of modules, got 2"]
             = function() torch.utils.checkpoint.checkpoint_sequential(2, 1, torch.ones(1)) end,

@@ -1,6 +1,8 @@
 -- names.lua - walks the public names that are reachable from `torch`. Names that begin with an
 -- underscore are private. Each value is met first by its shortest path; its other paths are aliases.
 
+local lazy = require "tlua.lazy"
+
 local M = {}
 
 --- Whether a value is a class of torch.class.
@@ -15,9 +17,8 @@ local function is_public(key) return type(key) == "string" and not key:find "^_"
 
 -- Sorted public fields of a table, those that load on first use included.
 local function fields(value)
-   local meta, seen, list = getmetatable(value), {}, {}
-   local lazy = type(meta) == "table" and rawget(meta, "lazy") or {}
-   for _, names in ipairs {value, lazy} do
+   local seen, list, unloaded = {}, {}, lazy.fields(value)
+   for _, names in ipairs {value, unloaded} do
       for key in next, names do
          if is_public(key) and not seen[key] then
             seen[key] = true
@@ -26,7 +27,7 @@ local function fields(value)
       end
    end
    table.sort(list)
-   return list, lazy
+   return list, unloaded
 end
 
 local function kind_of(value)
@@ -54,7 +55,7 @@ function M.walk(torch)
    while waiting[at] do
       local owner = waiting[at]
       at = at + 1
-      local names, lazy = fields(owner.value)
+      local names, unloaded = fields(owner.value)
       for _, key in ipairs(names) do
          local path, value = owner.path .. "." .. key, owner.value[key]
          local kind = kind_of(value)
@@ -63,7 +64,7 @@ function M.walk(torch)
             table.insert(known.aliases, path)
          elseif value ~= package.loaded and value ~= _G then
             local entry = {
-               path = path, kind = kind, value = value, module = lazy[key], aliases = {},
+               path = path, kind = kind, value = value, module = unloaded[key], aliases = {},
             }
             list[#list + 1] = entry
             if has_identity[kind] then met[value] = entry end
