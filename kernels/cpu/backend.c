@@ -9,7 +9,6 @@
 #include "core/memory/alloc.h"
 #include "isas.h" /* generated: TLK_ISAS */
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/matmul/dot.h"
 
 /* ---- instruction sets ------------------------------------------------------------ */
 
@@ -74,11 +73,6 @@ const tlk_Isa *tlk_isa(void) {
     atomic_store_explicit(&chosen, isa, memory_order_release);
   }
   return isa;
-}
-
-const char *tlk_cpu_isa(void) {
-  const tlk_DotLoops *dots = tlk_dot_loops();
-  return dots ? dots->isa : tlk_isa()->name;
 }
 
 /* ---- the table ------------------------------------------------------------------- */

@@ -315,3 +315,8 @@ const tlk_DotLoops *tlk_dot_loops(void) {
 #else
 const tlk_DotLoops *tlk_dot_loops(void) { return NULL; }
 #endif
+
+const char *tlk_cpu_isa(void) {
+  const tlk_DotLoops *dots = tlk_dot_loops();
+  return dots ? dots->isa : tlk_isa()->name;
+}

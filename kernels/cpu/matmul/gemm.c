@@ -104,10 +104,6 @@ static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   return by_size[tlk_log2_size(dtype)];
 }
 
-bool tlk_gemm_here(const tlk_Gemm *g, const void *a, const void *b, void *c) {
-  return one_of(g, g->dtype)(g, NULL, a, b, c);
-}
-
 typedef struct Batch {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
@@ -158,7 +154,7 @@ static void run_steps(void *context, int64_t begin, int64_t end) {
 static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
   bool vector = g->m == 1 || g->n == 1, real = tli_is_float(g->dtype);
   double all = (double)g->m * (double)g->n * (double)g->k;
-  if (g->batch == 1 && all <= TLK_GEMM_GRAIN && (!vector || tlk_max(g->m, g->n) <= PIECE))
+  if (g->batch == 1 && all <= TLK_PRODUCT_GRAIN && (!vector || tlk_max(g->m, g->n) <= PIECE))
     return one_of(g, g->dtype)(g, after, g->a, g->b, g->c) ||
            tli_fail(TL_EINTERRUPT, "interrupted!");
   Batch batch = {.g = g,
@@ -174,7 +170,7 @@ static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
   }
   batch.steps = (lines + batch.step - 1) / batch.step;
   double work = all / (double)batch.steps;
-  int64_t least = (int64_t)((vector ? SMALL_VECTOR : TLK_GEMM_GRAIN) / (work + 1)) + 1;
+  int64_t least = (int64_t)((vector ? SMALL_VECTOR : TLK_PRODUCT_GRAIN) / (work + 1)) + 1;
   tli_parallel_for(g->batch * batch.steps, least, run_steps, &batch);
   return !batch.stopped || tli_fail(TL_EINTERRUPT, "interrupted!");
 }

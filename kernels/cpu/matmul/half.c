@@ -14,6 +14,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/dot.h"
+#include "kernels/cpu/matmul/tile.h"
 
 /* Rows and columns of a tile of c, and terms of a piece of its sums. Each packed element serves
 ** as many products as the tile has columns or rows, so a tile takes up most of the second-level
@@ -109,7 +110,7 @@ static bool multiply_converted(const Half *h, const Tiles *t, const Place *at, i
                    .lda = lda,
                    .ldb = ldb,
                    .ldc = at->ldc};
-  return tlk_gemm_here(&tile, t->a, t->b, t->c) || tli_fail(TL_EINTERRUPT, "interrupted!");
+  return tlk_tiled_gemm(&tile, NULL, t->a, t->b, t->c) || tli_fail(TL_EINTERRUPT, "interrupted!");
 }
 
 /* t->c = alpha t->c + beta c */
@@ -206,7 +207,7 @@ bool tlk_half_gemm(const tlk_Gemm *g, tl_DType out, const tlk_Epilogue *after) {
   if (h.dots) cut_for_dots(&h);
   h.down = tlk_ceil_div(g->m, h.m), h.across = tlk_ceil_div(g->n, h.n);
   double work = (double)tlk_min(g->m, h.m) * (double)tlk_min(g->n, h.n) * (double)g->k;
-  int64_t least = (int64_t)(TLK_GEMM_GRAIN / (work + 1)) + 1;
+  int64_t least = (int64_t)(TLK_PRODUCT_GRAIN / (work + 1)) + 1;
   TL_TRY(tli_parallel_try(g->batch * h.down * h.across, least, run_tiles, &h));
   return !h.failed || (tli_go_on() && tli_fail(TL_EMEM, "matmul: out of memory"));
 }

@@ -15,6 +15,9 @@
 ** first-level cache, and long sums keep their accuracy. */
 #define TLK_TILE_DEPTH 128
 
+/* Multiplications of one product that are worth a thread. */
+#define TLK_PRODUCT_GRAIN (64 * 64 * 64)
+
 /* One set for float, one for double. */
 typedef struct tlk_TileLoops {
   int lanes;   /* elements of a vector, a power of two */
