@@ -37,7 +37,8 @@ local text = ""
 if opt.text ~= "" then
    text = read(opt.text)
 else
-   for name in ([[nn/Module nn/Linear nn/Conv nn/RNN nn/Transformer nn/MultiheadAttention nn/hooks
+   for name in ([[nn/modules/Module nn/modules/Linear nn/modules/Conv nn/modules/RNN
+      nn/modules/Transformer nn/modules/MultiheadAttention nn/hooks
       optim/Optimizer optim/Adam optim/SGD data/DataLoader data/samplers class args
       autograd/functional utils/options]]):gmatch "%S+" do
       text = text .. read(here .. "/../lua/tlua/" .. name .. ".lua")
