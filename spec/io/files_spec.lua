@@ -161,6 +161,31 @@ describe("torch.save", function()
       refused("a table as a key", {[{}] = 1})
    end)
 
+   it("refuses tensors without values by name, and leaves no file", function()
+      local empty, gone = torch.empty({2}, {device = "meta"}), torch.ones(2)
+      gone:release()
+      os.remove(path)
+      for _, ending in ipairs {"pt", "safetensors", "npz"} do
+         local name = path .. "." .. ending
+         assert.raises(name .. ": w: the tensor is on the meta device and has no values; "
+            .. 'module:to_empty{device = "cpu"}', function() torch.save({w = empty}, name) end)
+         assert.raises("save: " .. name .. ": w: the tensor was released", function()
+            torch.save({w = gone}, name)
+         end)
+         assert.is_nil(io.open(name))
+      end
+      assert.raises("save: " .. path .. ".npy: the tensor is on the meta device", function()
+         torch.save(empty, path .. ".npy")
+      end)
+      assert.raises("m.state.2: the tensor was released", function()
+         torch.save({m = {state = {torch.ones(1), gone}}}, path)
+      end)
+      assert.raises("m.1.bias: the tensor is on the meta device", function()
+         local m = torch.nn.Sequential(torch.nn.Linear(2, 2, {device = "meta"}))
+         torch.save({m = m:state_dict()}, path)
+      end)
+   end)
+
    it("leaves the old file when it fails", function()
       torch.save({a = torch.ones(1)}, path)
       local before = read()

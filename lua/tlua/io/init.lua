@@ -12,6 +12,7 @@ local replace_file = require "tlua.io.replace"
 local safetensors = require "tlua.io.safetensors"
 local source = require "tlua.io.source"
 local tree = require "tlua.io.tree"
+local values = require "tlua.io.values"
 
 local M = {}
 
@@ -39,7 +40,8 @@ end
 --- * `.npy` takes one tensor, `.npz` a table of them, `.png` an image of uint8, (channels, height,
 ---   width).
 ---
---- Any other ending is an error. The old file stays as it is until the new one is complete.
+--- Any other ending is an error, and so is a tensor without values: of the meta device, or one that
+--- was released. The old file stays as it is until the new one is complete.
 ---@param object any  of these
 ---@param path string
 ---@param options? {metadata: table<string, string>, compress: boolean}  compress: of .npz, as
@@ -56,6 +58,8 @@ function M.save(...)
       torch.raise(("save: %s: metadata: only .safetensors files have a place for them"):format(
          a.path))
    end
+   local missing = values.missing(a.object)
+   if missing then torch.raise(("save: %s: %s"):format(a.path, missing)) end
    local failure = replace_file(a.path, format.write(a))
    if failure then torch.raise(("save: %s: %s"):format(a.path, failure)) end
 end

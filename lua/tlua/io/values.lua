@@ -1,0 +1,39 @@
+-- values.lua - which tensors in an object have no values that a file could hold: those of the meta
+-- device, and those that were released.
+
+local torch = require "tlua"
+local kinds = require "tlua.io.kinds"
+
+local M = {}
+
+local function fault_of(tensor)
+   if not pcall(tensor.dim, tensor) then return "the tensor was released" end
+   if not tensor.is_meta then return nil end
+   return "the tensor is on the meta device and has no values; module:to_empty{device = \"cpu\"} "
+      .. "makes memory, which a load or an initializer then fills; save it then"
+end
+
+--- Says which tensor in nested tables has no values, and why: `model.weight: the tensor was
+--- released`. Nil where all have some. Tables with a metatable are for the format to refuse.
+---@param object any
+---@return string?
+function M.missing(object)
+   local seen = {}
+   local function look(value, path)
+      if torch.is_tensor(value) then
+         local why = fault_of(value)
+         return why and (path and path .. ": " .. why or why)
+      end
+      if type(value) ~= "table" or seen[value] or not kinds.of(value) then return nil end
+      seen[value] = true
+      for _, key in ipairs(kinds.sorted_keys(value)) do
+         local name = tostring(key)
+         local why = look(value[key], path and path .. "." .. name or name)
+         if why then return why end
+      end
+      return nil
+   end
+   return look(object, nil)
+end
+
+return M
