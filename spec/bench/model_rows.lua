@@ -40,7 +40,7 @@ x = torch.randn(1, 64)]]},
    "with torch.inference_mode(): r = net(x)")
 
 -- Of 65 letters.
-row("GPT, 4 layers of 128, 16 x 64 tokens, AdamW", {[[
+local gpt = {[[
 local C, H, T, V = 128, 4, 64, 65
 local token, place, norm, head = nn.Embedding(V, C), nn.Embedding(T, C), nn.LayerNorm(C),
    nn.Linear(C, V)
@@ -78,9 +78,21 @@ def forward():
         a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         h = h + b[2](a.transpose(1, 2).reshape(16, T, C))
         h = h + b[5](F.gelu(b[4](b[3](h))))
-    return head(norm(h)).view(16 * T, V)]]},
+    return head(norm(h)).view(16 * T, V)]]}
+
+row("GPT, 4 layers of 128, 16 x 64 tokens, AdamW", gpt,
    "adam:zero_grad() F.cross_entropy(forward(), y):backward() adam:step()",
    "adam.zero_grad(); F.cross_entropy(forward(), y).backward(); adam.step()")
+row("the same, autocast to bfloat16", gpt, [[
+adam:zero_grad()
+local loss
+torch.autocast("cpu", {dtype = torch.bfloat16}, function() loss = F.cross_entropy(forward(), y) end)
+loss:backward()
+adam:step()]], [[
+adam.zero_grad()
+with torch.autocast("cpu", dtype=torch.bfloat16): loss = F.cross_entropy(forward(), y)
+loss.backward()
+adam.step()]])
 
 row("ResNet-18, 8 of 64 x 64, SGD", {[[
 local function conv(from, to, size, stride, padding)

@@ -347,6 +347,13 @@ for _, s in ipairs {{64, 32}, {64, 64}, {16, 256}, {8, 512}} do
    }, "local r = a:matmul(b)", "r = a.matmul(b)")
 end
 
+for _, n in ipairs {128, 512, 1024} do
+   row(("matmul %d, bfloat16"):format(n), {
+      ("local a, b = torch.randn(%d, %d):bfloat16(), torch.randn(%d, %d):bfloat16()"):format(n, n, n, n),
+      ("a, b = torch.randn(%d, %d).bfloat16(), torch.randn(%d, %d).bfloat16()"):format(n, n, n, n),
+   }, "local r = a:matmul(b)", "r = a.matmul(b)")
+end
+
 row("matmul 512, transposed", {
    "local a, b = torch.randn(512, 512), torch.randn(512, 512):t()",
    "a, b = torch.randn(512, 512), torch.randn(512, 512).t()",
