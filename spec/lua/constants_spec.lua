@@ -98,47 +98,6 @@ describe("torch.device", function()
       assert.is_true(after - before < 4) -- kilobytes; a value for each would be 40
    end)
 
-   it("that is read where it is compared with a string is an error", function()
-      local x = torch.ones(1)
-      local here = tostring(x.device)
-      for _, line in ipairs {
-         'return x.device == "cpu"', "return 'cpu'~=x.device", "return a.b and x.device=='cpu'",
-         'if x.device == "cpu" or x.device == "sim:0" then return 1 end', 'return "cpu" == x.device',
-         'return #here > 0 and x.device ~= "cpu" -- and x.device.type is the kind',
-      } do
-         local fn = assert(load(line, line, "t", {x = x, a = {b = 1}, here = here}))
-         for _ = 1, 2 do
-            local ok, message = pcall(fn)
-            assert.is_false(ok, line)
-            assert.truthy(message:find(":1: device: a torch.device is never equal to a string", 1, true))
-         end
-      end
-      for line, expected in pairs {
-         ['return tostring(x.device) == "' .. here .. '"'] = true,
-         ['return "on " .. x.device == "on ' .. here .. '"'] = true,
-         ['return x.device.type == "no"'] = false,
-         ['return o.device == "cpu"'] = true,
-         ['return o.device == "cpu" and x.device == x.device'] = true,
-         ['return x.device == o.device -- not x.device == "cpu"'] = false,
-         ['return "no" == x.device.type'] = false,
-      } do
-         local fn = assert(load(line, line, "t", {x = x, o = {device = "cpu"}, tostring = tostring}))
-         assert.equal(expected, fn(), line)
-      end
-   end)
-
-   it("that is compared with a string in a file is an error, too", function()
-      local path = os.tmpname()
-      local file <close> = io.open(path, "w")
-      file:write 'local x = ...\nlocal y = x.device.type\nreturn x.device == "cpu"\n'
-      file:close()
-      local fn = loadfile(path)
-      local ok, message = pcall(fn, torch.ones(1))
-      os.remove(path)
-      assert.is_false(ok)
-      assert.truthy(message:find(":3: device: a torch.device is never equal to a string", 1, true))
-   end)
-
    it("has no methods of strings and says so", function()
       assert.raises("torch.device: expected the field type or index, got string 'match'",
          "need tostring(device)", function() return torch.ones(1).device:match "cpu" end)

@@ -265,7 +265,6 @@ static int open_module(lua_State *L) {
   tli_open_io(L);
   tli_open_constants(L);
   tli_open_torch_device(L);
-  tli_open_device_comparison(L);
   tli_open_devices(L);
   tli_open_settings(L);
   tli_open_dist(L);

@@ -289,7 +289,6 @@ static int get_dtype(lua_State *L, tli_State *S, tl_Tensor *t) {
 
 static int get_device(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
-  tli_check_device_comparison(L);
   return tli_push_device(L, tli_device(t));
 }
 

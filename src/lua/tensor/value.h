@@ -44,8 +44,6 @@ const char *tli_near_hint(const tli_Near *near, char *out, size_t size);
 const char *tli_dtype_hint(const char *word);
 /* Returns "; the devices are ...". The text is in a thread-local buffer. */
 const char *tli_device_hint(void);
-/* Raises an error if the Lua line that reads x.device compares it with a literal string. */
-void tli_check_device_comparison(lua_State *L);
 
 /* A property is read as x.name, and written as x.name = value if `set` is not NULL. */
 typedef struct tli_Property {
@@ -70,7 +68,6 @@ void tli_open_generators(lua_State *L); /* random numbers */
 void tli_open_io(lua_State *L);
 void tli_open_constants(lua_State *L);
 void tli_open_torch_device(lua_State *L);
-void tli_open_device_comparison(lua_State *L);
 void tli_open_devices(lua_State *L);  /* torch.cuda, torch.sim */
 void tli_open_settings(lua_State *L); /* settings of kernels */
 void tli_open_dist(lua_State *L);     /* functions for torch.distributed */
