@@ -62,6 +62,42 @@ describe("fully_shard", function()
       ]==])
    end)
 
+   it("draws first weights as layers do that are whole, with rank 0's generator", function()
+      run(2, [==[
+         local function reset(model, seed)
+            torch.manual_seed(seed)
+            for _, m in ipairs(model:modules()) do
+               if m.reset_parameters then m:reset_parameters() end
+            end
+         end
+         local alone = build(16, 2)
+         reset(alone, 3)
+         local filled = shard(torch.default_device("meta", build, 16, 2))
+         reset(filled, 3) -- changes nothing: there is no memory yet
+         check(true, filled:parameters()[1].is_meta)
+         filled:to_empty {device = "cpu"}
+         for _, model in ipairs {filled, shard(build(16, 2))} do
+            local weight = model[1].weight
+            for step = 1, 2 do
+               local grad = weight.grad and weight.grad:clone()
+               reset(model, 3 + rank)
+               assert(rawequal(weight, model[1].weight) and weight:dim() == 1)
+               assert(grad == nil and weight.grad == nil or grad:equal(weight.grad))
+               for i, p in ipairs(model:parameters()) do near(full(p), alone:parameters()[i], 0) end
+               near(model(mine(x)), mine(alone(x)))
+               loss(model, mine(x), mine(y)):backward()
+               torch.optim.SGD(model:parameters(), {lr = 0.1}):step()
+            end
+         end
+         local linear = fully_shard(nn.Linear(4, 4))
+         linear:unshard()
+         reset(linear, 5 + rank) -- while it is whole
+         local other = nn.Linear(4, 4)
+         reset(other, 5)
+         near(full(linear.weight), other.weight, 0)
+      ]==])
+   end)
+
    for _, case in ipairs {{2, "{}"}, {4, "{}"}, {2, "{reshard_after_forward = false}"}} do
       it(("trains as one process does: %d ranks, %s"):format(case[1], case[2]), function()
          run(case[1], [==[

@@ -23,6 +23,7 @@ local groups = require "tlua.distributed.group"
 local placement = require "tlua.distributed.placement"
 local Flat = require "tlua.distributed.fsdp.Flat"
 local policies = require "tlua.distributed.fsdp.policies"
+local reset = require "tlua.distributed.fsdp.reset"
 local Function = require "tlua.autograd.Function"
 local Module = require "tlua.nn.modules.Module"
 
@@ -534,7 +535,8 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
 --- for the backward pass; by default it is, but for the root. mp_policy: see MixedPrecisionPolicy.
 --- ignored_params: parameters that stay as they are.
 --- A model on the meta device is shared out without memory; to_empty then makes that of this rank's
---- parts, and a checkpoint or reset_parameters fills it.
+--- parts, and a checkpoint or reset_parameters fills it. All ranks call reset_parameters of a layer,
+--- which draws the values of the whole layer with rank 0's generator.
 --- The module gets the methods unshard, reshard, set_requires_gradient_sync,
 --- set_requires_all_reduce, set_reshard_after_forward, set_reshard_after_backward,
 --- set_modules_to_forward_prefetch, set_modules_to_backward_prefetch, set_gradient_divide_factor
@@ -580,6 +582,7 @@ function M.fully_shard(...)
    module:register_forward_pre_hook(function(_, ...) return enter_forward(unit, ...) end)
    module:register_forward_hook(function(_, _, ...) return leave_forward(unit, ...) end)
    for name, method in pairs(methods) do rawset(module, name, method) end
+   reset.watch(module, unit.flats)
    return module
 end
 
