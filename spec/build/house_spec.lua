@@ -130,3 +130,18 @@ describe("a spec's loop over pairs", function()
       assert.truthy(seen > 50)
    end)
 end)
+
+describe("the table of places for changes in src/README.md", function()
+   it("names files and folders that are there", function()
+      local text = shell.read("src/README.md"):match "## Where a change goes\n(.-)\n## "
+      local missing, seen = {}, 0
+      for path in text:gmatch "`([%w_./]+)`" do
+         if path:find "/" then
+            seen = seen + 1
+            if select(2, shell.run("test -e " .. shell.quote(path))) ~= 0 then missing[#missing + 1] = path end
+         end
+      end
+      assert.same({}, missing)
+      assert.truthy(seen > 60)
+   end)
+end)
