@@ -17,8 +17,9 @@
 #define TLI_MOST_RANKS 4096
 #define TLI_SHM_RANKS 128 /* on one machine */
 
-/* X(name, text). The last two, SEND and RECV, are between two ranks; the others involve all
-** ranks. */
+/* X(name, text). SEND and RECV are between two ranks; the others, which come before SEND, involve
+** all ranks. Transports and work.c have a case for each, without a default, so that the compiler
+** names the places that a new collective needs. */
 #define TLI_COLLECTIVES(X)            \
   X(BARRIER, "barrier")               \
   X(BROADCAST, "broadcast")           \

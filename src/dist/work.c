@@ -42,7 +42,8 @@ static void counts(const tli_Group *g, const tli_Call *c, int *in, int *out) {
   case TLI_REDUCE_SCATTER: *in = n, *out = 1; return;
   case TLI_ALL_TO_ALL: *in = *out = n; return;
   case TLI_SEND: *in = 1; return;
-  default: *out = 1; return;
+  case TLI_RECV:
+  case TLI_NCOLLECTIVES: *out = 1; return;
   }
 }
 

@@ -368,7 +368,10 @@ bool tli_mpi_collective(tli_Group *g, tli_Work *w) {
   case TLI_GATHER: ok = gather(m, w, said); break;
   case TLI_SCATTER: ok = exchange(m, w, w->root); break;
   case TLI_REDUCE_SCATTER: ok = reduce_scatter(m, w); break;
-  default: ok = exchange(m, w, -1); break;
+  case TLI_ALL_TO_ALL:
+  case TLI_SEND:
+  case TLI_RECV:
+  case TLI_NCOLLECTIVES: ok = exchange(m, w, -1); break;
   }
   free(said);
   return ok;

@@ -132,8 +132,10 @@ static bool plan(tli_Nccl *n, const tli_Work *w) {
     TL_TRY(!root || exchange(n, w->in, NULL));
     return move(n, TL_COMM_RECV, w->root, NULL, out.data, out.bytes);
   case TLI_SEND: return move(n, TL_COMM_SEND, w->root, in.data, NULL, in.bytes);
-  default: return receive(n, w);
+  case TLI_RECV:
+  case TLI_NCOLLECTIVES: break;
   }
+  return receive(n, w);
 }
 
 bool tli_nccl_plan(tli_Nccl *n, const tli_Work *w) {

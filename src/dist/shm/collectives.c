@@ -309,6 +309,10 @@ bool tli_shm_collective(tli_Group *group, tli_Work *w) {
   case TLI_GATHER: return gather(g, w, false);
   case TLI_SCATTER: return exchange(g, w, w->root);
   case TLI_REDUCE_SCATTER: return reduce_scatter(g, w);
-  default: return exchange(g, w, -1);
+  case TLI_ALL_TO_ALL:
+  case TLI_SEND:
+  case TLI_RECV:
+  case TLI_NCOLLECTIVES: break;
   }
+  return exchange(g, w, -1);
 }
