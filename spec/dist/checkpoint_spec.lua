@@ -286,6 +286,51 @@ describe("distributed.checkpoint", function()
       ]==])
    end)
 
+   it("gives whole states to rank 0 alone, and takes them from it", function()
+      for _, kind in ipairs {"both", "fsdp", "ddp"} do
+         ranks.ok(4, code(("local KIND = %q "):format(kind) .. [==[
+            local alone = build(1)
+            local theirs = torch.optim.AdamW(alone:parameters(), {lr = 0.02})
+            step(alone, theirs)
+            local model = split(build(1), KIND)
+            local ours = torch.optim.AdamW(model:parameters(), {lr = 0.02})
+            step(model, ours)
+            local options = dcp.StateDictOptions {full_state_dict = true, cpu_offload = true}
+            check(true, rawequal(dcp.state_dict.StateDictOptions, dcp.StateDictOptions))
+            local weights, state = dcp.get_state_dict(model, ours, {options = options})
+            if rank > 0 then
+               check("nil nil", ("%s %s"):format(next(weights), next(state)))
+            else
+               near(weights["1.weight"], alone[1].weight, 1e-5)
+               near(state.state["1.weight"].exp_avg, theirs.state[1].exp_avg, 1e-5)
+               check({10, 6}, state.state["1.weight"].exp_avg.shape)
+            end
+            local fresh = split(build(5), KIND)
+            local into = torch.optim.AdamW(fresh:parameters(), {lr = 1})
+            options = dcp.StateDictOptions {full_state_dict = true, broadcast_from_rank0 = true}
+            dcp.set_model_state_dict(fresh, weights, {options = options})
+            dcp.set_optimizer_state_dict(fresh, into, state, {options = options})
+            check(0.02, into.param_groups[1].lr)
+            step(alone, theirs) step(fresh, into)
+            near_model(fresh.module or fresh, alone, 1e-5)
+            if rank == 0 then weights["1.weight"], weights.other = nil, torch.ones(1) end
+            refused("1.weight", dcp.set_model_state_dict, fresh, weights, {options = options})
+            options = dcp.StateDictOptions {full_state_dict = true, broadcast_from_rank0 = true,
+               strict = false}
+            dcp.set_model_state_dict(fresh, weights, {options = options})
+            local set = dcp.set_model_state_dict
+            refused("broadcast_from_rank0: rank 0 gives whole tensors; give full_state_dict", set,
+               fresh, weights, {broadcast_from_rank0 = true})
+            refused("strict is given by itself and in options", set, fresh, weights,
+               {strict = true, options = options})
+            refused("options: expected StateDictOptions, got an instance of", set, fresh, weights,
+               {options = fresh})
+            refused("unknown option full_state; did you mean", dcp.StateDictOptions,
+               {full_state = true})
+         ]==]))
+      end
+   end)
+
    -- Reference: the optimizers of one process, and what they do in the next step.
    it("gives and takes whole states of optimizers, by the paths of parameters", function()
       for _, kind in ipairs {"both", "ddp"} do

@@ -6,17 +6,20 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local entries = require "tlua.distributed.checkpoint.entries"
 local placement = require "tlua.distributed.placement"
+local from_rank0 = require "tlua.distributed.checkpoint.from_rank0"
+local StateDictOptions = require "tlua.distributed.checkpoint.StateDictOptions"
 local DDP = require "tlua.distributed.DistributedDataParallel"
 local Module = require "tlua.nn.modules.Module"
 local Optimizer = require "tlua.optim.Optimizer"
 
-local M = {}
+local M = {StateDictOptions = StateDictOptions}
 
 local take_get = args.signature [[get_model_state_dict(model: any,
-   full_state_dict: boolean = false, cpu_offload: boolean = false,
-   ignore_frozen_params: boolean = false)]]
+   full_state_dict: boolean?, cpu_offload: boolean?, ignore_frozen_params: boolean?,
+   options: object?)]]
 local take_set = args.signature [[set_model_state_dict(model: any, model_state_dict: table,
-   full_state_dict: boolean = false, strict: boolean = true)]]
+   full_state_dict: boolean?, strict: boolean?, broadcast_from_rank0: boolean?,
+   options: object?)]]
 
 -- The model, without what wraps it.
 local function check(title, model)
@@ -29,6 +32,21 @@ local function parameters(model)
    local list = {}
    for path, p in model:named_parameters() do list[path] = p end
    return list
+end
+
+-- Whether this rank leaves whole tensors in the CPU's memory to rank 0.
+local function leaves_to_rank0(a)
+   return a.full_state_dict and a.cpu_offload and torch.distributed.is_initialized()
+      and torch.distributed.get_rank() ~= 0
+end
+
+local function same(value) return value end
+
+-- The state that all ranks set, and a function that gives a part of it with its tensors.
+local function source(a, model, state)
+   if not a.broadcast_from_rank0 then return state, same end
+   local first = model:parameters()[1]
+   return from_rank0.share(state, first and first.device or torch.device "cpu")
 end
 
 local function shape_text(shape) return table.concat(shape, ", ") end
@@ -45,12 +63,14 @@ end
 
 --- A model's state by paths. With full_state_dict the whole tensors, on every rank, as the model
 --- had them before it was split; all ranks call it. Else each rank's own parts. cpu_offload: on the
---- CPU; ignore_frozen_params: without parameters that require no gradient.
+--- CPU, and whole tensors on rank 0 alone: the others get an empty table. ignore_frozen_params:
+--- without parameters that require no gradient. `options`: StateDictOptions in place of these.
 ---@param model nn.Module
----@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean}
+---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
+---@     options: distributed.checkpoint.StateDictOptions}
 ---@return table<string, Tensor>
 function M.get_model_state_dict(...)
-   local a = take_get(...)
+   local a = StateDictOptions.settle("get_model_state_dict", take_get(...))
    local model = check("get_model_state_dict", a.model)
    local state, named, paths = model:state_dict(), parameters(model), {}
    for path in pairs(state) do
@@ -63,24 +83,34 @@ function M.get_model_state_dict(...)
    table.sort(paths) -- all ranks in one order
    for _, path in ipairs(paths) do
       if a.full_state_dict and named[path] then state[path] = placement.full(named[path]) end
-      if a.cpu_offload then state[path] = state[path]:cpu() end
+      if leaves_to_rank0(a) then
+         state[path] = nil
+      elseif a.cpu_offload then
+         state[path] = state[path]:cpu()
+      end
    end
    return state
 end
 
 --- Copies a state into a model: with full_state_dict whole tensors, of which each rank takes its
---- part, else parts.
+--- part, else parts. broadcast_from_rank0: all take those of rank 0; the others give an empty
+--- table.
 ---@param model nn.Module
 ---@param model_state_dict table<string, Tensor>
----@param options? {full_state_dict: boolean, strict: boolean}
+---@param options? {full_state_dict: boolean, strict: boolean, broadcast_from_rank0: boolean,
+---@     options: distributed.checkpoint.StateDictOptions}
 function M.set_model_state_dict(...)
-   local a = take_set(...)
+   local a = StateDictOptions.settle("set_model_state_dict", take_set(...))
    local model = check("set_model_state_dict", a.model)
-   local state, named = {}, parameters(model)
-   for path, tensor in pairs(a.model_state_dict) do
-      local p = named[path]
+   local state, named, paths = {}, parameters(model), {}
+   local given, fetch = source(a, model, a.model_state_dict)
+   for path in pairs(given) do paths[#paths + 1] = path end
+   table.sort(paths, function(x, y) return tostring(x) < tostring(y) end) -- on all ranks one order
+   for _, path in ipairs(paths) do
+      local p, tensor = named[path], fetch(given[path])
       if p and a.full_state_dict and torch.is_tensor(tensor) then
          tensor = part_of("set_model_state_dict", path, p, tensor)
+         if a.broadcast_from_rank0 then tensor = tensor:clone() end -- the whole goes
       end
       state[path] = tensor
    end
@@ -90,10 +120,11 @@ end
 -- Optimizers --------------------------------------------------------------------------------------
 
 local take_get_optimizer = args.signature [[get_optimizer_state_dict(model: any, optimizers: any,
-   full_state_dict: boolean = false, cpu_offload: boolean = false,
-   ignore_frozen_params: boolean = false)]]
+   full_state_dict: boolean?, cpu_offload: boolean?, ignore_frozen_params: boolean?,
+   options: object?)]]
 local take_set_optimizer = args.signature [[set_optimizer_state_dict(model: any, optimizers: any,
-   optim_state_dict: table, full_state_dict: boolean = false)]]
+   optim_state_dict: table, full_state_dict: boolean?, broadcast_from_rank0: boolean?,
+   options: object?)]]
 
 -- A list of optimizers, and their parameters' paths in the model.
 local function check_optimizers(title, optimizers, model)
@@ -135,14 +166,16 @@ end
 
 --- The states of a model's optimizers, all in one: `state`, by the parameters' paths, and
 --- `param_groups`, with paths in place of parameters. With full_state_dict the whole tensors, on
---- every rank; all ranks call it. Else each rank's own parts.
+--- every rank; all ranks call it. Else each rank's own parts. cpu_offload and options as of
+--- get_model_state_dict.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
----@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean}
+---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
+---@     options: distributed.checkpoint.StateDictOptions}
 ---@return {state: table<string, table>, param_groups: table[]}
 function M.get_optimizer_state_dict(...)
-   local a = take_get_optimizer(...)
    local title <const> = "get_optimizer_state_dict"
+   local a = StateDictOptions.settle(title, take_get_optimizer(...))
    local list, names = check_optimizers(title, a.optimizers, check(title, a.model))
    local result = {state = {}, param_groups = {}}
    for _, optimizer in ipairs(list) do
@@ -151,6 +184,7 @@ function M.get_optimizer_state_dict(...)
          local function change(tensor)
             local split = entries.place_of(p, tensor) == placement.get(p)
             if a.full_state_dict and split then tensor = placement.full(p, tensor) end
+            if leaves_to_rank0(a) then return nil end
             return a.cpu_offload and tensor:cpu() or tensor
          end
          if p.requires_grad or not a.ignore_frozen_params then
@@ -165,6 +199,7 @@ function M.get_optimizer_state_dict(...)
          table.insert(result.param_groups, group)
       end
    end
+   if leaves_to_rank0(a) then return {} end
    return result
 end
 
@@ -185,7 +220,7 @@ local function groups_of(title, saved)
 end
 
 -- What load_state_dict takes for one optimizer.
-local function dict_for(title, optimizer, names, saved, groups, full)
+local function dict_for(title, optimizer, names, saved, groups, a, fetch)
    local dict, position = {state = {}, param_groups = {}}, 0
    for g, group in ipairs(optimizer.param_groups) do
       local own = {}
@@ -200,10 +235,12 @@ local function dict_for(title, optimizer, names, saved, groups, full)
             own.params = {}
          end
          own.params[i] = position
-         dict.state[position] = map(saved.state[path], function(tensor)
+         dict.state[position] = map(fetch(saved.state[path]), function(tensor)
             local whole = placement.product(placement.of(p).shape)
-            if not full or tensor:dim() == 0 or tensor:numel() ~= whole then return tensor end
-            return part_of(title, path, p, tensor)
+            local cut = a.full_state_dict and tensor:dim() > 0 and tensor:numel() == whole
+            if not cut then return tensor end
+            local part = part_of(title, path, p, tensor)
+            return a.broadcast_from_rank0 and part:clone() or part -- the whole goes
          end)
       end
       own.params = own.params or {}
@@ -214,18 +251,22 @@ end
 
 --- Copies such a state into a model's optimizers: with full_state_dict whole tensors, of which each
 --- rank takes its part, else parts. A group's options are those of the group that its first
---- parameter has in the state. One that does not fit is refused.
+--- parameter has in the state. One that does not fit is refused. broadcast_from_rank0: all take
+--- the state of rank 0; the others give an empty table.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param optim_state_dict {state: table<string, table>, param_groups: table[]}
----@param options? {full_state_dict: boolean}
+---@param options? {full_state_dict: boolean, broadcast_from_rank0: boolean,
+---@     options: distributed.checkpoint.StateDictOptions}
 function M.set_optimizer_state_dict(...)
-   local a = take_set_optimizer(...)
    local title <const> = "set_optimizer_state_dict"
-   local list, names = check_optimizers(title, a.optimizers, check(title, a.model))
-   local groups, dicts = groups_of(title, a.optim_state_dict), {}
+   local a = StateDictOptions.settle(title, take_set_optimizer(...))
+   local model = check(title, a.model)
+   local list, names = check_optimizers(title, a.optimizers, model)
+   local saved, fetch = source(a, model, a.optim_state_dict)
+   local groups, dicts = groups_of(title, saved), {}
    for i, optimizer in ipairs(list) do
-      dicts[i] = dict_for(title, optimizer, names, a.optim_state_dict, groups, a.full_state_dict)
+      dicts[i] = dict_for(title, optimizer, names, saved, groups, a, fetch)
    end
    for i, optimizer in ipairs(list) do optimizer:load_state_dict(dicts[i]) end
 end
@@ -235,7 +276,8 @@ end
 --- get_model_state_dict and get_optimizer_state_dict.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
----@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean}
+---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
+---@     options: distributed.checkpoint.StateDictOptions}
 ---@return table<string, Tensor> model_state_dict
 ---@return {state: table<string, table>, param_groups: table[]} optim_state_dict
 function M.get_state_dict(model, optimizers, options)
@@ -244,20 +286,22 @@ function M.get_state_dict(model, optimizers, options)
 end
 
 local take_set_both = args.signature [[set_state_dict(model: any, optimizers: any,
-   model_state_dict: table, optim_state_dict: table, full_state_dict: boolean = false,
-   strict: boolean = true)]]
+   model_state_dict: table, optim_state_dict: table, full_state_dict: boolean?,
+   strict: boolean?, broadcast_from_rank0: boolean?, options: object?)]]
 
 --- set_model_state_dict and set_optimizer_state_dict.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param options {model_state_dict: table, optim_state_dict: table, full_state_dict: boolean,
----@     strict: boolean}
+---@     strict: boolean, broadcast_from_rank0: boolean,
+---@     options: distributed.checkpoint.StateDictOptions}
 function M.set_state_dict(...)
-   local a = take_set_both(...)
-   local full = a.full_state_dict
+   local a = StateDictOptions.settle("set_state_dict", take_set_both(...))
+   local full, broadcast = a.full_state_dict, a.broadcast_from_rank0
    local keys = M.set_model_state_dict(a.model, a.model_state_dict,
-      {full_state_dict = full, strict = a.strict})
-   M.set_optimizer_state_dict(a.model, a.optimizers, a.optim_state_dict, {full_state_dict = full})
+      {full_state_dict = full, strict = a.strict, broadcast_from_rank0 = broadcast})
+   M.set_optimizer_state_dict(a.model, a.optimizers, a.optim_state_dict,
+      {full_state_dict = full, broadcast_from_rank0 = broadcast})
    return keys
 end
 

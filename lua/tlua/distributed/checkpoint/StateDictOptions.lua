@@ -1,0 +1,51 @@
+-- StateDictOptions.lua - the options that the functions of state_dict.lua have in common, as an
+-- object for several calls or one by one.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local take = args.signature [[StateDictOptions(full_state_dict: boolean = false,
+   cpu_offload: boolean = false, ignore_frozen_params: boolean = false, strict: boolean = true,
+   broadcast_from_rank0: boolean = false)]]
+
+---@class distributed.checkpoint.StateDictOptions
+---@field full_state_dict boolean  whole tensors in place of each rank's parts
+---@field cpu_offload boolean  what is got is on the CPU, and whole tensors on rank 0 alone
+---@field ignore_frozen_params boolean  nothing of parameters that require no gradient is got
+---@field strict boolean  a state that is set has just the model's names
+---@field broadcast_from_rank0 boolean  a state that is set is rank 0's; with full_state_dict
+---@overload fun(options?: table): distributed.checkpoint.StateDictOptions
+local StateDictOptions = class.class("distributed.checkpoint.StateDictOptions")
+
+function StateDictOptions:__init(...)
+   for name, value in pairs(take(...)) do self[name] = value end
+end
+
+local defaults <const> = take()
+
+--- Fills in a function's arguments what was not given one by one, from the argument `options` or
+--- the defaults.
+---@param title string  of the function
+---@param a table  its arguments, which are changed
+---@return table a
+function StateDictOptions.settle(title, a)
+   local options = a.options
+   if options and not class.isinstance(options, StateDictOptions) then
+      args.refuse(title, "options", "StateDictOptions", options)
+   end
+   for name, default in pairs(defaults) do
+      if options and a[name] ~= nil then
+         torch.raise(("%s: %s is given by itself and in options"):format(title, name))
+      end
+      if options then a[name] = options[name] end
+      if a[name] == nil then a[name] = default end
+   end
+   if a.broadcast_from_rank0 and not a.full_state_dict then
+      torch.raise(title .. ": broadcast_from_rank0: rank 0 gives whole tensors; give "
+         .. "full_state_dict = true as well")
+   end
+   return a
+end
+
+return StateDictOptions
