@@ -244,8 +244,9 @@ typedef bool (*tli_HookFn)(void *context, tl_Tensor *grad, tl_Tensor **out);
 struct tli_Hook *tli_hook_add(tl_Tensor *t, tli_HookFn fn, void *context,
                               void (*release)(void *context)) TL_MUSTCHECK;
 void tli_hook_remove(struct tli_Hook *hook);
-void tli_hook_release(struct tli_Hook *hook); /* releases only the reference */
-/* Stores .grad of a tensor that is no leaf, too. */
+/* Releases the caller's reference; the tensor keeps its hook. */
+void tli_hook_release(struct tli_Hook *hook);
+/* Makes the backward pass store .grad of this tensor although it is not a leaf. */
 bool tli_retain_grad(tl_Tensor *t) TL_MUSTCHECK;
 
 /* Anomaly mode of this thread. `where` returns the user's source line for a new node, in memory

@@ -75,7 +75,7 @@ typedef struct tli_Traffic {
   int64_t calls, bytes;   /* bytes: of the input or the output, whichever is larger */
   int64_t messages, sent; /* messages to other ranks, and their bytes */
 } tli_Traffic;
-/* Returns false, without a message, for other groups. */
+/* Returns false, without a message, if the group does not record its traffic. */
 bool tli_group_traffic(const tli_Group *g, tli_Collective kind, tli_Traffic *out);
 
 /* A call. Tensors may be on any device and have any strides; all have one dtype, also those of

@@ -41,7 +41,8 @@ local function add(rows, path, text)
    table.insert(rows[path], text)
 end
 
--- Functions of the binding: parameters that are called dim, and results, by their annotations.
+-- Adds the binding's own functions whose annotations say that a parameter is a dim, or what they
+-- return.
 local function add_binding(rows, types)
    local result
    for line in types:gmatch "([^\n]*)\n" do

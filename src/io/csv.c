@@ -60,7 +60,7 @@ static const char *take(const tli_Csv *c, const char *p, int column, int64_t *li
   return p;
 }
 
-/* Whether nothing but a line's end is there; moves p and the line behind it. */
+/* If *p is at an empty line, skips it, counts it in *line, and returns true. */
 static bool skip_empty_line(const tli_Csv *c, const char **p, int64_t *line) {
   const char *end = c->data + c->bytes, *at = *p;
   if (at < end && *at == '\r') at++;

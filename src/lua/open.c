@@ -24,7 +24,7 @@ static const char *const functions[] = {
     "require", "select",         "setmetatable", "tonumber",     "tostring", "type",   "xpcall",
     NULL};
 
-/* The first ones are needed; who has them has the base library. */
+/* The first NEEDED functions must exist. A state that has them has the whole base library. */
 enum { NEEDED = 5 };
 static const char *const libraries[] = {"_G", "string",    "table", "math",    "utf8", "io",
                                         "os", "coroutine", "debug", "package", NULL};

@@ -275,24 +275,25 @@ function Tensor:retain_grad() end
 ---@return table handle
 function Tensor:register_hook(fn) end
 
----Without recording: torch.no_grad(fn, ...) calls fn and returns its results;
----local _ <close> = torch.no_grad() holds to the end of the block.
+---Turns recording off: torch.no_grad(fn, ...) calls fn without recording and returns its results;
+---local _ <close> = torch.no_grad() turns it off until the end of the block.
 ---
----Modes (this one, inference_mode, detect_anomaly) belong to the coroutine that sets them, and hold
----in those that it resumes, unless they have set their own. What a suspended coroutine has set
----concerns nobody else, and what one that has ended, failed or was abandoned had set is gone.
+---Modes (this one, inference_mode, detect_anomaly) belong to the coroutine that sets them. They
+---also hold in the coroutines that it resumes, unless those have set their own. A mode has no
+---effect while its coroutine is suspended, and none after the coroutine has ended or failed or was
+---abandoned.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
 function torch.no_grad(fn, ...) end
 
----With recording, inside torch.no_grad; forms as there.
+---Turns recording on again inside torch.no_grad, and is called in the same forms.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
 function torch.enable_grad(fn, ...) end
 
----With recording or without; forms as of torch.no_grad.
+---Turns recording on or off. After `enabled` it takes the same arguments as torch.no_grad.
 ---@param enabled boolean
 ---@param fn? function
 ---@param ... any

@@ -63,7 +63,7 @@ typedef struct Launch {
   int n, max_restarts, nodes, node; /* n: here; nodes: machines */
   const char *timeout, *rendezvous, *host, *secret_file;
   char master[128], master_port[128], master_both[260];
-  const char *secret; /* of the job; NULL: none, TLI_STORE_TRUST: none is needed */
+  const char *secret; /* the job's; NULL: it has none, TLI_STORE_TRUST: it needs none */
   char secret_text[TLI_SECRET_ROOM];
   struct rlimit files; /* as this process has found it */
   int script;          /* in argv */

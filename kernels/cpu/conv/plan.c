@@ -158,7 +158,9 @@ static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t re
   const tlk_Windows *w = &p->conv->windows;
   int64_t strides[] = {w->in[1] * w->in[2], w->in[2], 1};
   for (int d = 0; d < 3; d++) {
-    int64_t begin = w->padding[d] - residue[d]; /* windows begin * stride ... */
+    /* The grid's positions are i * stride - begin; `first` is the least i whose position is not
+    ** negative. */
+    int64_t begin = w->padding[d] - residue[d];
     first[d] = begin > 0 ? tlk_ceil_div(begin, w->stride[d]) : 0;
     int64_t last = w->padding[d] + w->in[d] - 1 - residue[d];
     j->count[d] = last < 0 ? 0 : tlk_max(0, last / w->stride[d] - first[d] + 1);

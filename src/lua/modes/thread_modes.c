@@ -167,7 +167,7 @@ static lua_State *pop_active(lua_State *thread) {
   return other && other != thread && active(other) ? other : NULL;
 }
 
-/* Returns the thread that a waiting one has resumed; NULL if it is unknown. */
+/* Returns the thread that `thread` has resumed and is waiting for; NULL if it cannot be found. */
 static lua_State *resumed_by(lua_State *thread) {
   lua_Debug frame;
   lua_State *other = NULL;

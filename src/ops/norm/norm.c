@@ -334,7 +334,8 @@ static void group_sizes(const tl_Tensor *t, int64_t groups, int64_t sizes[4]) {
   sizes[3] = s.inner;
 }
 
-/* Repeats one number for each group to one for each channel of each sample (N * C). */
+/* Expands t, which has one number for each group of each sample (N, G), to one for each channel
+** of each sample (N * C). */
 static tl_Tensor *chain_per_channel(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
   int64_t narrow[] = {sizes[0], sizes[1], 1}, all = sizes[0] * sizes[1] * sizes[2];
   tl_Tensor *shaped = chain_reshape(c, t, 3, narrow);

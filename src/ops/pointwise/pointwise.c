@@ -112,8 +112,8 @@ static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor
   return ok;
 }
 
-/* Kernels compute 16-bit types in float, where neighbouring numbers differ, so nextafter has
-** kernels of its own. */
+/* Kernels compute 16-bit types in float. The float next to a 16-bit number is much nearer than
+** the next 16-bit number, so nextafter has separate kernels for these types. */
 static tlk_Pointwise kernel_for(tlk_Pointwise kernel, tl_DType dtype) {
   if (kernel != TLK_nextafter) return kernel;
   return dtype == TL_F16    ? TLK_nextafter_f16
