@@ -220,7 +220,7 @@ static void averages_that_are_left_to_our_kernels(void) {
   CHECK(key_of_pool(&p, TL_F32, false, in + 1, out, &key) && key.alignment == 4);
   CHECK(key.batch * key.channels == p.planes && key.channels == 1024);
   CHECK(!key_of_pool(&p, TL_F64, false, in, out, &key));
-  p.windows.out[2]++; /* ceil_mode */
+  p.windows.out[2]++; /* ceil_mode adds a window like this one */
   CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
   p = average(7, 3, 2, 1, true), p.divisor = 2;
   CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));

@@ -76,7 +76,7 @@ local function check(row, text, form)
    local there = table_of.map(args, on_meta)
    local fits, expected = pcall(table_of.call, row, args)
    local ok, actual = pcall(table_of.call, row, there)
-   if not fits then -- of strides that the operator refuses
+   if not fits then -- The operator refuses these strides, so it must refuse them on meta, too.
       return (ok or actual ~= expected) and ("%s instead of %s"):format(actual, expected)
    end
    if not ok then

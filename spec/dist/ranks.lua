@@ -42,7 +42,7 @@ function told()
    local store, names = dist.group.WORLD.store, {}
    store:set("told" .. dist.get_rank(), "")
    for i = 1, dist.get_world_size() do names[i] = "told" .. i - 1 end
-   pcall(store.wait, store, names, 300) -- it may be another rank's that has ended
+   pcall(store.wait, store, names, 300) -- The store may belong to a rank that has already ended.
 end
 function near_model(model, alone, limit)
    local full, theirs = dist.fsdp.full_tensor, alone:parameters()

@@ -3,7 +3,8 @@
 
 local torch = require "tlua"
 
--- Relative to the element, absolute, relative to the largest element.
+-- How far an element may be off: relative to itself, absolutely, and relative to the largest
+-- element. The three are added.
 local TOLERANCE <const> = {
    float32 = {1e-5, 1e-5, 2e-6}, float64 = {1e-7, 1e-8, 1e-10},
    float16 = {2e-3, 1e-3, 1e-3}, bfloat16 = {1.6e-2, 1e-3, 8e-3},
@@ -11,7 +12,7 @@ local TOLERANCE <const> = {
 
 ---- tensors -----------------------------------------------------------------------
 
--- What T makes: a tensor as it is written, not yet built.
+-- The class of T's results: they describe a tensor that is not built yet.
 local Written = {}
 
 local function T(dtype, sizes, strides, values, grad)

@@ -62,7 +62,8 @@ describe("torch.utils.checkpoint", function()
       assert.matches("stack overflow", select(2, pcall(torch.no_grad, endless, x)))
       assert.is_true(torch.is_grad_enabled())
 
-      -- whose every part, computed again in the backward pass, is a checkpoint again
+      -- A checkpoint that, when the backward pass recomputes it, makes another checkpoint, without
+      -- end.
       local function again(a)
          if torch.is_grad_enabled() then return checkpoint(again, a) end
          return a * 2

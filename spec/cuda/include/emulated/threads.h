@@ -14,7 +14,7 @@ struct Place {
   void *shared; /* the block's dynamic shared memory */
 };
 
-/* Of the CUDA thread that runs: there is one at a time in the process. */
+/* The place of the running CUDA thread; only one runs at a time in the process. */
 extern Place place;
 
 /* A line of source: threads that meet say where they are. */
@@ -24,13 +24,13 @@ struct Line {
 };
 #define TLK_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-/* Waits for all threads of the block; how many of them gave a number other than 0. */
+/* Waits for all threads of the block. Returns how many of them gave a count other than 0. */
 int meet_block(int count, const char *what, Line at);
 
 enum Meeting { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, UMIN, UMAX, AND, OR, XOR };
 
-/* Waits for the lanes of the mask; what `meeting` makes of their values. `source`: for
-** shuffles, whose value is wanted. */
+/* Waits for the lanes of the mask. Returns what `meeting` computes from their values; a shuffle
+** returns the value of lane `source`. */
 uint64_t meet_warp(Meeting meeting, unsigned mask, uint64_t x, int source, const char *what,
                    Line at);
 
