@@ -165,8 +165,9 @@ local demux_signature = args.signature [[data.datapipes.iter.Demultiplexer(datap
    num_instances: integer, classifier_fn: callable, drop_none: boolean = false,
    buffer_size: integer = 1000)]]
 
---- Called it returns `num_instances` pipes. `classifier_fn` gives for each item the number of the
---- pipe that gets it, from 1, or with `drop_none` nil for none.
+--- Calling the class returns `num_instances` pipes, among which it divides the items.
+--- `classifier_fn` returns the number of the pipe that gets an item, from 1. With `drop_none` it
+--- may return nil, and no pipe gets the item.
 ---
 --- An item for another pipe than the one that is read waits in a buffer for it. When more than
 --- `buffer_size` are waiting, reading on is an error until one of them is taken; -1 is no limit.

@@ -7,7 +7,7 @@ local args = require "tlua.args"
 
 local M = {}
 
---- What is known of a parameter that is split.
+--- Says which part of a split parameter this rank has, and which groups have the others.
 ---@class distributed.Placement
 ---@field shape integer[]  of the whole parameter
 ---@field offset integer[]  where the box begins, from 0, for each dimension
@@ -21,7 +21,7 @@ local M = {}
 
 local placements = setmetatable({}, {__mode = "k"})
 
---- How often a parameter was split.
+--- Counts the changes to placements, so that a reader can tell whether any has changed.
 M.changes = 0
 
 local function set(parameter, place)
@@ -35,14 +35,14 @@ local function whole(parameter)
    return {shape = shape, offset = offset, size = table.move(shape, 1, #shape, 1, {})}
 end
 
---- A parameter's placement; of one that is not split, nil.
+--- Returns a parameter's placement, or nil if the parameter is not split.
 ---@param parameter Tensor
 ---@return distributed.Placement?
 function M.get(parameter)
    return placements[parameter]
 end
 
---- A parameter's placement, also of one that every rank has whole.
+--- Returns a parameter's placement, even if every rank has the whole parameter.
 ---@param parameter Tensor
 ---@return distributed.Placement
 function M.of(parameter)
@@ -58,15 +58,15 @@ function M.split(parameter, dim, index, count, group)
    set(parameter, place)
 end
 
---- Notes that a parameter is one that the other ranks of a group do not have.
+--- Records that the other ranks of a group do not have a parameter.
 function M.own(parameter, group)
    local place = placements[parameter] or whole(parameter)
    place.owners = group
    set(parameter, place)
 end
 
---- Notes that of the elements of a parameter, which begin at place `at` (from 0) of a row that the
---- ranks of a group share out in pieces of `per`, this one has its range.
+--- Records that this rank has a range of a parameter's elements. The ranks of the group share a
+--- row of elements in pieces of `per`, and the parameter's begin at place `at` (from 0) of the row.
 function M.flatten(parameter, at, per, group)
    local place = placements[parameter] or whole(parameter)
    place.flat = {group = group, per = per, at = at}
@@ -81,8 +81,8 @@ local function product(list)
 end
 M.product = product
 
---- The range of the box's elements that a rank of the flat's group has: its first, from 0, and how
---- many.
+--- Returns the range of the box's elements that a rank of the flat's group has: the first element,
+--- from 0, and their number.
 ---@return integer first
 ---@return integer count
 function M.range(place, rank)
@@ -92,7 +92,7 @@ function M.range(place, rank)
    return from, to - from
 end
 
---- The groups whose ranks have different parts of a parameter, or different parameters.
+--- Returns the groups whose ranks have different parts of a parameter, or different parameters.
 ---@return distributed.ProcessGroup[]
 function M.groups(parameter)
    local place = placements[parameter]
@@ -123,7 +123,7 @@ function M.refuse_split(name, parameters, group)
    end
 end
 
--- The box of which this rank has a range.
+-- Gathers the whole box; each rank of the group has a range of its elements.
 local function gather_range(place, tensor)
    local group, parts = place.flat.group, {}
    for rank = 0, #group.ranks - 1 do

@@ -217,7 +217,8 @@ local function evaluate(m, layout, o)
    x.parts = m.batch // (x.data * x.micro)
    x.bytes = memory_of(m, x, o)
    x.seconds = time_of(m, x, o)
-   -- of what a step needs, computed once or twice: as published figures count it
+   -- Counts only the operations that a step needs. Those that checkpointing repeats do not count
+   -- again, as is usual in published figures.
    x.flops = count_operations(m, x.checkpointing) / x.seconds / o.devices
    x.fits = x.bytes <= o.memory
    x.parameters = count_parameters(m)

@@ -149,9 +149,9 @@ end
 local take_file = args.signature [[distributed.FileStore(file_name: string, world_size: count?,
    is_master: boolean = false, timeout: number = 300)]]
 
---- A store whose port and secret are found in a file, which the process with is_master writes and,
---- when it closes the store, removes. For the processes of one machine and user: nobody else may
---- read the file, and one that another user has made is refused.
+--- A store for the processes of one user on one machine, which find its port and secret in a file.
+--- The process with is_master writes the file, and removes it when it closes the store. Only the
+--- user can read the file; a file that another user has made is refused.
 ---@class distributed.FileStore: distributed.Store
 ---@overload fun(file_name: string, options?: table): distributed.FileStore
 M.FileStore = class.class("distributed.FileStore", Store)

@@ -1,13 +1,13 @@
--- zip.lua - reads zip files: the list at the end, then each file's bytes, stored or deflated. Files
--- that overlap, as in archives that are made to unpack to far more than they are, are refused. And
--- writes them, stored. The format is PKWARE's APPNOTE.TXT.
+-- zip.lua - reads and writes zip files, in the format of PKWARE's APPNOTE.TXT. It reads the list at
+-- the end, then each file's bytes, stored or deflated, and writes files stored. It refuses files
+-- that overlap, as in archives that are made to unpack to far more than their size.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
 
 local M = {}
 
--- Where the list of files is: its position from 1, its length, and how many there are.
+-- Finds the list of files; returns its position from 1, its length, and the number of files.
 local function find_list(s)
    local tail = math.min(s.size, 65557)
    local text = torch.io.text(s.bytes, s.size - tail + 1, tail)
@@ -36,7 +36,8 @@ local function find_list(s)
    return s:unpack "<i8" + 1, length, count
 end
 
--- What a large file has in its extra field in place of fields that are all ones.
+-- Reads a large file's sizes and offset from the extra field, where the entry's own fields are
+-- all ones.
 local function read_large(extra, entry)
    local at = 1
    while at + 3 <= #extra do

@@ -3,7 +3,7 @@
 
 local M = {}
 
---- The type of options that may be of another type than their default, as in args.over_defaults.
+--- Names the options that take more types than that of their default, for args.over_defaults.
 M.kinds = {lr = "scalar"}
 
 --- Whether a value is a number of at least `least`; NaN is not.
@@ -14,7 +14,7 @@ function M.is_number(value, least)
    return type(value) == "number" and value >= (least or 0)
 end
 
---- All of them numbers of at least 0.
+--- Checks that all named options are numbers of at least 0.
 ---@param o table<string, any>
 ---@param names string[]
 ---@return string? option
@@ -25,7 +25,7 @@ function M.not_negative(o, names)
    end
 end
 
---- Two numbers from 0 to below 1.
+--- Checks that betas are two numbers from 0 to below 1.
 ---@param o table<string, any>
 ---@return string? option
 ---@return string? expected

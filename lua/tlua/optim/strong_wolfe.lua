@@ -3,7 +3,7 @@
 
 local c1 <const>, c2 <const> = 1e-4, 0.9
 
--- The minimum, within bounds, of the cubic that two points' values and slopes determine.
+-- Returns the minimum, within bounds, of the cubic that two points' values and slopes determine.
 local function interpolate(a, b, low, high)
    if not low then low, high = math.min(a.t, b.t), math.max(a.t, b.t) end
    local d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
@@ -19,8 +19,8 @@ local function interpolate(a, b, low, high)
    return math.min(math.max(t, low), high)
 end
 
--- Lengthens the step until an interval holds a good one. Returns the good point, or the interval;
--- and how many lengths came after the first.
+-- Lengthens the step until an interval holds a good one. Returns the good point or nil, the
+-- interval or nil, and the number of lengths that were tried after the first.
 local function bracket(evaluate, start, t, most)
    local last, point, count = start, evaluate(t), 0
    while count < most do
@@ -38,14 +38,15 @@ local function bracket(evaluate, start, t, most)
    return nil, {start, point}, count
 end
 
--- The places of the better and of the other end.
+-- Returns the index of the end with the smaller loss, then that of the other end.
 local function order(ends)
    if ends[1].loss <= ends[2].loss then return 1, 2 end
    return 2, 1
 end
 
--- A length inside the interval. Where the cubic's is too near to an end for the second time, or
--- outside: a tenth of the interval away from that end. The second result: whether it was too near.
+-- Returns a length inside the interval: the cubic's minimum, unless that is at or beyond an end, or
+-- too near to one for the second time. Then the length is a tenth of the interval away from that
+-- end. The second result tells whether the length is too near to an end.
 local function choose(ends, close_before)
    local t = interpolate(ends[1], ends[2])
    local from = math.min(ends[1].t, ends[2].t)

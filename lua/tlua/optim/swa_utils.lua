@@ -230,8 +230,8 @@ local shapes <const> = {
 
 local function clamp(t) return math.max(0, math.min(1, t)) end
 
---- From the rates as they are to swa_lr over anneal_epochs, where they stay. The groups keep it as
---- `swa_lr`.
+--- Moves each rate from its present value to swa_lr over anneal_epochs steps, then keeps it there.
+--- The groups store their goal as `swa_lr`.
 M.SWALR = LRScheduler.define("SWALR", [[swa_lr: number|numbers, anneal_epochs: count = 10,
    anneal_strategy: string = 'cos']], function(self, lr, _, g)
    local goal, n = self.optimizer.param_groups[g].swa_lr, math.max(1, self.anneal_epochs)

@@ -13,10 +13,11 @@ local function escape(value)
    return (value:gsub("[&<>]", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;"}))
 end
 
--- Text that may stand in a script of the page.
+-- Returns a value as JSON that cannot end the script element around it.
 local function script(value) return (json.encode(value):gsub("</", "<\\/")) end
 
--- Names as numbers.
+-- Returns a list of names, and a function that returns a name's index in the list, from 0, and
+-- adds the name if it is new.
 local function names()
    local list, number = {}, {}
    return list, function(name)
@@ -30,8 +31,8 @@ local function names()
    end
 end
 
--- A tree of spans by name: {number of the name, own ns, calls, {name = child}}. Other threads are
--- below their names.
+-- Returns a tree of spans by name: {number of the name, own ns, calls, {name = child}}. The spans
+-- of another thread are below a node with the thread's name.
 local function tree_of(session, number)
    local root = {0, 0, 0, {}}
    local nodes = {[0] = root}
@@ -57,7 +58,7 @@ local function tree_of(session, number)
    return root
 end
 
--- The tree as text: [name,own ns,calls,[children]].
+-- Writes the tree as text: [name,own ns,calls,[children]].
 local function put_tree(put, node)
    put(("[%d,%d,%d,["):format(node[1], node[2], node[3]))
    local children = {}
@@ -80,7 +81,7 @@ local function put_flame(put, session)
    put ");</script>\n"
 end
 
--- The shortest duration of the longest MOST events.
+-- Returns the shortest duration among the MOST longest events.
 local function threshold(session, n)
    if n <= MOST then return 0 end
    local took, event = {}, {}
@@ -97,7 +98,7 @@ local kinds = {
    step = 7, kernel = 9,
 }
 
--- How many rows of a timeline are above those of each thread: [0] is 0.
+-- Returns the number of timeline rows above those of each thread: [0] is 0.
 local function rows_above(session, n)
    local depths, most, event = {}, {}, {}
    for i = 1, n do
@@ -113,7 +114,8 @@ local function rows_above(session, n)
    return above
 end
 
--- Events as numbers: begin and duration in ns, row, name, kind; a device's have the kind 8.
+-- Writes events as numbers: begin and duration in ns, row, name, kind; events of devices have the
+-- kind 8.
 local function put_timeline(put, session)
    local state, event = session:state(), {}
    local n = state.events
@@ -174,18 +176,18 @@ end
 
 local function bind(fn, session) return function(put) fn(put, session) end end
 
---- A flame graph alone.
+--- Writes a page with only the flame graph.
 function M.write_flame(session, path)
    write("export_flame_graph", path, "tlua flame graph",
       {{"Flame graph", bind(put_flame, session)}})
 end
 
---- The memory timeline alone.
+--- Writes a page with only the memory timeline.
 function M.write_memory(session, path)
    write("export_memory_timeline", path, "tlua memory", {{"Memory", bind(put_memory, session)}})
 end
 
---- Everything.
+--- Writes a page with every section that the profile has data for.
 function M.write(prof, session, path, title)
    local sections = {
       {"What is it waiting for?", pre(prof:summary())},

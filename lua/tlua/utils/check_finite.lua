@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 
--- What is wrong with a value, nil if nothing is.
+-- Describes the elements of a value that are not finite; returns nil if there are none.
 local function trouble(value)
    if not torch.is_tensor(value) or not value:is_floating_point() or value:numel() == 0 then
       return nil

@@ -148,9 +148,9 @@ local function finish(title, plan, failed)
 end
 
 --- Saves a table of modules, optimizers, tensors and plain values (and tables of these) from all
---- ranks into a folder: each writes what it has of parameters that are split. What was in the
---- folder stays valid until all is written. In a program without process group: from this one
---- process.
+--- ranks into a folder. Each rank writes its own part of parameters that are split. A checkpoint
+--- that was in the folder stays valid until all is written. Without a process group this process
+--- alone writes.
 ---@param state_dict table
 ---@param options {checkpoint_id: string, process_group: distributed.ProcessGroup}
 function M.save(...)

@@ -65,7 +65,7 @@ local function times_of(lists, last)
    return times
 end
 
--- What comes to a rank, in the order of messages: {time, from, kind, stage, part}.
+-- Returns the messages that a rank receives, in order: {time, from, kind, stage, part}.
 local function arrivals_of(lists, times, rank, last)
    local arrivals, owners = {}, owners_of(lists)
    for r, list in ipairs(lists) do
@@ -99,8 +99,8 @@ local function lists_of(self, forward_only)
    return lists
 end
 
--- What one rank does: its actions, each with the messages that are to be received before it,
--- `before`, and after it but before what it sends, `after`: {kind, stage, part}.
+-- Returns one rank's actions. `before` lists the messages to receive before the action, `after`
+-- those to receive between the action and its sends. A message is {kind, stage, part}.
 function Schedule.program(lists, rank, last)
    local owners = owners_of(lists)
    local times = times_of(lists, last)

@@ -69,7 +69,7 @@ function MoE:__init(...)
    self.router = Linear(a.width, a.num_experts, {bias = false})
    self.experts = ModuleDict()
    for i = 1, a.num_experts do
-      local expert = Expert(a.width, a.hidden) -- all draw all, so that the numbers are the same
+      local expert = Expert(a.width, a.hidden) -- every rank draws all experts: same numbers
       if (i - 1) // self.here == group.group_rank then
          self.experts:set(tostring(i), expert)
          for _, p in ipairs(expert:parameters()) do
@@ -80,7 +80,8 @@ function MoE:__init(...)
    end
 end
 
--- How many rows each rank sends each expert here: (ranks, experts here), as a table.
+-- Returns the number of rows that each rank sends to each of this rank's experts, as a table of
+-- (ranks, experts here).
 local function exchange_counts(self, counts)
    local got = torch.empty_like(counts)
    torch.distributed.all_to_all_single(got, counts, {group = self.group})
@@ -96,7 +97,8 @@ local function sums(rows)
    return list
 end
 
--- What this rank's experts make of rows, which come rank by rank, within each expert by expert.
+-- Returns the results of this rank's experts for rows that are sorted by the rank that sent them,
+-- then by expert.
 local function compute(self, rows, counts)
    local pieces, at = {}, 1
    for r, row in ipairs(counts) do
@@ -110,7 +112,7 @@ local function compute(self, rows, counts)
    for e = 1, self.here do
       local inputs = {}
       for r = 1, #counts do inputs[r] = pieces[r][e] end
-      -- also without rows, so that all ranks have the same graph
+      -- An expert without rows runs, too, so that all ranks have the same graph.
       local results = self.experts[tostring(first + e)](torch.cat(inputs))
       local from = 1
       for r = 1, #counts do

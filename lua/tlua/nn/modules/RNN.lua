@@ -233,7 +233,8 @@ function RNNBase:extra_repr()
    return table.concat(list, ", ")
 end
 
--- A class whose mode follows from its options; `own` is an option of its own.
+-- Defines a class. `own` is the signature of the option that only this class has, and
+-- mode_of(options) returns the mode.
 local function define(name, own, mode_of)
    local text = options:format(own or "")
    if name ~= "LSTM" then text = text:gsub("proj_size: count = 0,%s*", "") end

@@ -97,7 +97,8 @@ end
 
 local M = {RNNCellBase = RNNCellBase}
 
---- `cell(input, h?)`: (N, input_size) and (N, hidden_size), or both without N, to the new h.
+--- One step of an RNN: `cell(input, h?)` takes an input of shape (N, input_size) and a state of
+--- shape (N, hidden_size), or both without N, and returns the next state. h is zeros by default.
 ---@class nn.RNNCell: nn.RNNCellBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.RNNCell
 M.RNNCell = define("RNNCell", 1, 1, "nonlinearity: string = 'tanh', ", function(self)

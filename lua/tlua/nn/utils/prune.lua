@@ -309,7 +309,7 @@ function RandomStructured:compute_mask(scores, default_mask)
    return keep(default_mask, dim, kept)
 end
 
---- Prunes the positions along a dimension with the smallest norms.
+--- Prunes whole positions along a dimension: those whose elements have the smallest n-norm.
 local LnStructured = method("LnStructured", "structured",
    "amount: number, n: number|string, dim: integer = -1")
 function LnStructured:compute_mask(scores, default_mask)
