@@ -151,7 +151,8 @@ describe("a meta tensor has no values for", function()
 
    it("files", function()
       shell.with_folder(function(folder)
-         assert.raises("x: the tensor is on the meta device", function() torch.save({x = x}, folder .. "/x.safetensors") end)
+         assert.raises("x: the tensor is on the meta device",
+            function() torch.save({x = x}, folder .. "/x.safetensors") end)
       end)
    end)
 

@@ -52,7 +52,9 @@ local function fun_text(params, returns)
          p.type ~= "" and p.type or "any")
    end
    local types = {}
-   for i, r in ipairs(returns) do types[i] = r.type:find "[|%s]" and "(" .. r.type .. ")" or r.type end
+   for i, r in ipairs(returns) do
+      types[i] = r.type:find "[|%s]" and "(" .. r.type .. ")" or r.type
+   end
    return ("fun(%s)%s"):format(table.concat(list, ", "),
       types[1] and ": " .. table.concat(types, ", ") or "")
 end
@@ -115,7 +117,9 @@ local function add_class(out, class)
    if class.is_value then -- no public table has it
       table.insert(out, first, "do")
       out[#out + 1] = "local value = {}\n"
-      for _, method in ipairs(class.methods) do add_function(out, "value:" .. method.name, method) end
+      for _, method in ipairs(class.methods) do
+         add_function(out, "value:" .. method.name, method)
+      end
       out[#out + 1] = "end\n"
       return
    end

@@ -408,7 +408,8 @@ local function annotated(path, found)
          end
          local text, tags = comments.take(comments.above(lines, last))
          local params = parameters(tags)
-         local at = constant or class or (owner == "Tensor" and "torch.Tensor" or owner) .. "." .. name
+         local at = constant or class or
+            (owner == "Tensor" and "torch.Tensor" or owner) .. "." .. name
          local method = separator == ":"
          found[class and "class " .. at or at] = {
             path = at, text = trim(text), params = params, returns = results(tags),
@@ -558,7 +559,8 @@ function M.classes_of_values(all, binding)
       if declared.kind == "class" then public[declared.name or ""] = true end
    end
    local function look(declared)
-      for _, rows in ipairs {declared.params or {}, declared.returns or {}, declared.fields or {}} do
+      for _, key in ipairs {"params", "returns", "fields"} do
+         local rows = declared[key] or {}
          for _, row in ipairs(rows) do
             for name in row.type:gmatch "[%a_][%w_.]*[%w_]" do
                local class = found[name]

@@ -1,5 +1,5 @@
 -- names.lua - walks the public names that are reachable from `torch`. Names that begin with an
--- underscore are private. Each value is met first by its shortest path; its other paths are aliases.
+-- underscore are private. A value is met first by its shortest path; its other paths are aliases.
 
 local lazy = require "tlua.lazy"
 

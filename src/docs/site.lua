@@ -77,7 +77,8 @@ local function rows_of(params, links)
       end
       rows[#rows + 1] = ("<tr><td><code>%s</code></td><td><code>%s</code></td><td>%s%s</td></tr>")
          :format(escape(p.name), escape(p.type .. (p.optional and default == nil and "?" or "")),
-            default ~= nil and default ~= "nil" and "= <code>" .. escape(default) .. "</code> " or "",
+            default ~= nil and default ~= "nil" and "= <code>" .. escape(default) .. "</code> "
+               or "",
             html.inline(p.text or "", links))
    end
    return rows

@@ -407,7 +407,8 @@ end
 function M.family(family)
    local out = {
       "/* Generated from " .. family.file .. "; not to be edited. */",
-      '#include "bind.h"\n#include "core/observe/profile.h"\n#include "lua/args/results.h"\n#include "ops.h"\n'
+      '#include "bind.h"\n#include "core/observe/profile.h"\n#include "lua/args/results.h"\n'
+         .. '#include "ops.h"\n'
          .. "#include <math.h>\n" .. (has_conditions(family) and "#include <string.h>\n" or ""),
    }
    local rows = {}

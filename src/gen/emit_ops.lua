@@ -288,7 +288,7 @@ end
 --- The C file of one family.
 function M.family(family, all)
    local out = {"/* Generated from " .. family.file .. "; not to be edited. */",
-                "#include \"core/observe/profile.h\"\n#include \"ops.h\"\n#include \"ops/common.h\"\n"
+                '#include "core/observe/profile.h"\n#include "ops.h"\n#include "ops/common.h"\n'
                    .. "#include <math.h>\n"}
    for _, op in ipairs(family.ops) do
       out[#out + 1] = emit_op(op, all)

@@ -534,9 +534,9 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
 --- reshard_after_forward: whether the whole is dropped after the forward pass and gathered again
 --- for the backward pass; by default it is, but for the root. mp_policy: see MixedPrecisionPolicy.
 --- ignored_params: parameters that stay as they are.
---- A model on the meta device is shared out without memory; to_empty then makes that of this rank's
---- parts, and a checkpoint or reset_parameters fills it. All ranks call reset_parameters of a layer,
---- which draws the values of the whole layer with rank 0's generator.
+--- A model on the meta device is shared out without memory; to_empty then makes that of this
+--- rank's parts, and a checkpoint or reset_parameters fills it. All ranks call reset_parameters
+--- of a layer, which draws the values of the whole layer with rank 0's generator.
 --- The module gets the methods unshard, reshard, set_requires_gradient_sync,
 --- set_requires_all_reduce, set_reshard_after_forward, set_reshard_after_backward,
 --- set_modules_to_forward_prefetch, set_modules_to_backward_prefetch, set_gradient_divide_factor
