@@ -4,7 +4,8 @@
 --    ./tlua spec/support/draw_comments.lua [COUNT [SEED [FOLDER ...]]]
 --
 -- It prints the seed, then each comment with its file, its line and the line of code below it.
--- Several lines of one comment count once; rulers and licence texts are left out.
+-- Several lines of one comment count once. Rulers, annotations without prose, directives to tools
+-- and notes of one word are left out.
 
 local count = math.tointeger(tonumber(arg[1] or 100))
 local seed = math.tointeger(tonumber(arg[2] or os.time()))
@@ -13,7 +14,7 @@ if not (count and seed) then
    os.exit(1)
 end
 local folders = table.move(arg, 3, #arg, 1, {})
-if #folders == 0 then folders = { "src", "kernels", "lua", "spec", "examples" } end
+if #folders == 0 then folders = { "src", "kernels", "lua", "spec", "rocks" } end
 
 local in_c = { c = true, h = true, cu = true, cuh = true }
 
@@ -72,6 +73,20 @@ local function each_lua_comment(lines, found)
    end
 end
 
+-- Tells whether a comment has prose: two words or more that are not addressed to a tool.
+local function has_prose(text)
+   if text:find "^%s*clang%-format" or text:find "^%s*luacheck:" then return false end
+   local ruler = text:find "^%-+%s" or text:find "^%s*%-%-" or text:find "%-%-%-%-%s*$"
+   if ruler then return false end
+   local words = 0
+   for line in (text .. "\n"):gmatch "([^\n]*)\n" do
+      if not line:find "^%s*@" then
+         for _ in line:gmatch "%a%a[%w_]*" do words = words + 1 end
+      end
+   end
+   return words > 1
+end
+
 local comments = {}
 for _, path in ipairs(tracked_files()) do
    local ending = path:match "%.(%w+)$"
@@ -79,7 +94,7 @@ for _, path in ipairs(tracked_files()) do
    if each then
       local lines = lines_of(path)
       each(lines, function(first, last, text)
-         if text:find "%a%a" and not text:find "^%s*%-%-%-%-" then
+         if has_prose(text) then
             local code = lines[first]:find "^%s*[/%-]" and lines[last + 1] or lines[first]
             comments[#comments + 1] = { path = path, line = first, text = text, code = code or "" }
          end
