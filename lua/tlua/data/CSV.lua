@@ -25,7 +25,7 @@ local signature = args.signature [[data.CSV(path: string, delimiter: string?, qu
 ---@overload fun(path: string, options?: table): data.CSV
 local CSV, parent = class.class(name, IterableDataset)
 
--- What a column is when nobody says so: by its values in the first rows.
+-- The type of a column without a given dtype is guessed from this many rows.
 local looked_at <const> = 1000
 
 local function fail(self, message)
@@ -68,7 +68,7 @@ local function open(self)
    return bytes or fail(self, why)
 end
 
--- Up to `rows` rows of columns of these types from a place on; nil at the end.
+-- Reads up to `rows` rows from a place on, as columns of these types; returns nil at the end.
 local function read(self, bytes, types, rows, place)
    local columns, taken, at, line = torch.io.csv(bytes, place.at, self.delimiter, self.quote, types,
       rows, place.line)
@@ -83,7 +83,7 @@ local function repeated(value, n)
    return list
 end
 
--- The first row, as strings, and where the next one begins.
+-- Returns the first row as strings, and the places where the second and the first row begin.
 local function first_row(self, bytes)
    local place = {at = 1, line = 1}
    if bytes:numel() >= 3 and torch.io.text(bytes, 1, 3) == "\xEF\xBB\xBF" then place.at = 4 end
@@ -153,7 +153,7 @@ local function known_type(dtype)
    return type(dtype) == "string" and (pcall(torch.empty, {0}, {dtype = dtype}))
 end
 
--- The dtypes that were asked for, by name.
+-- Returns the dtypes that the user gave, by the names of the columns.
 local function check_dtypes(self, dtypes)
    local given, known = {}, {}
    for _, column in ipairs(self.all_names) do known[column] = true end
@@ -188,7 +188,7 @@ local function choose_columns(self, columns)
    return chosen
 end
 
--- Decides what each column is; `types` is what torch.io.csv is asked for.
+-- Decides the type of each column; self.types is the list that torch.io.csv takes.
 local function choose_types(self, bytes, a)
    local given, chosen = check_dtypes(self, a.dtypes), choose_columns(self, a.columns)
    local sample, types = {}, {}
@@ -213,12 +213,12 @@ local function choose_types(self, bytes, a)
 end
 
 --- Options: header (true: the first row has the names; false: columns are numbered; or a list of
---- names for a file without), delimiter (","), quote ('"'; "" for none: in quotes, doubled, all
---- may stand), columns (a list of the names that are read; the others are passed over), dtypes (one
---- for all, or by name; "string" for text), batch_size (rows in a piece). What is not given is
---- guessed from the first 1,000 rows: bool, int64, the default floating type, string. Numbers are
---- read as C writes them; an empty field of a floating column is nan. A name that ends in .gz is
---- unpacked.
+--- names for a file without), delimiter (","), quote ('"', or "" for none; a quoted field may hold
+--- any character, and quotes themselves doubled), columns (a list of the names that are read; the
+--- others are skipped), dtypes (one for all, or by name; "string" for text), batch_size (rows in a
+--- piece). A type that is not given is guessed from the first 1,000 rows: bool, int64, the default
+--- floating type, string. Numbers are read as C writes them; an empty field of a floating column is
+--- nan. A file whose name ends in .gz is unpacked.
 ---@param path string
 ---@param options? table
 function CSV:__init(...)
@@ -254,7 +254,7 @@ function CSV:iter()
    end
 end
 
---- All rows as one piece.
+--- Returns all rows as one piece.
 ---@return table<string|integer, Tensor|string[]>
 function CSV:read()
    if #self.names == 0 then return {} end
@@ -270,7 +270,7 @@ function CSV:read()
    return piece
 end
 
---- All rows as one matrix, of the dtype that holds all columns.
+--- Returns all rows as one matrix, in the dtype that can hold all columns.
 ---@return Tensor  (rows, columns)
 function CSV:tensor()
    local piece, list = self:read(), {}

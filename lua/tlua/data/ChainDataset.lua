@@ -22,7 +22,7 @@ function ChainDataset:__init(datasets)
    self.datasets = datasets
 end
 
---- The lengths of its parts together, where all of them have one.
+--- Returns the sum of the lengths of its datasets, if all of them have one.
 function ChainDataset:__len()
    local total = 0
    for _, dataset in ipairs(self.datasets) do total = total + #dataset end
@@ -35,7 +35,7 @@ local function take(self, state, first, ...)
    return self:advance(state)
 end
 
--- The next item from the k-th dataset on.
+-- Returns the next item, from the k-th dataset or a later one.
 function ChainDataset:advance(state)
    local dataset = self.datasets[state.k]
    if dataset == nil then return nil end

@@ -51,7 +51,7 @@ local DataLoader = class.class("data.DataLoader")
 DataLoader.__pairs = indexing.refuse(DataLoader,
    "for x, y in loader:iter() do, or for i, x, y in loader:enumerate() do")
 
--- Options that ask for workers.
+-- Checks the options that need workers.
 local function check_workers(a)
    if a.timeout ~= a.timeout or a.timeout < 0 then
       args.refuse(name, "timeout", "seconds, at least 0", a.timeout)
@@ -67,7 +67,7 @@ local function check_workers(a)
    end
 end
 
--- Options that exclude each other.
+-- Checks the options that exclude each other.
 local function check(a)
    if a.sampler and a.shuffle then
       torch.raise(name .. ": expected a sampler or shuffle = true, got both")
@@ -102,7 +102,7 @@ local function check(a)
    check_workers(a)
 end
 
--- The shares and the shuffling of a pipe.
+-- Sets up which share of a pipe this process reads, and whether the pipe shuffles.
 local function set_up_pipe(self, settings, shuffle)
    local group = torch.distributed
    local is_group = group and group.is_initialized()
@@ -153,7 +153,7 @@ function DataLoader:__init(...)
    end
 end
 
---- The number of batches.
+--- Returns the number of batches.
 function DataLoader:__len()
    if items.is_stream(self.dataset) then
       torch.raise("data.DataLoader: a dataset without positions has no length")
@@ -163,7 +163,7 @@ end
 
 -- Where it stands ----------------------------------------------------------------------------
 
--- The generators that an epoch's order comes from, beside the default one.
+-- Returns the generators that determine an epoch's order together with the default one.
 local function own_generators(self)
    local sampler = self.sampler or self.batch_sampler and self.batch_sampler.sampler
    local other = type(sampler) == "table" and sampler.generator or nil
@@ -183,8 +183,8 @@ local function set_states(self, states)
    end
 end
 
---- Where the running epoch stands: how many batches were given, and the state of the random
---- generators when it began. Plain data, for a checkpoint.
+--- Returns the position in the running epoch, as plain data for a checkpoint: the number of
+--- batches that were given, and the state of the random generators when the epoch began.
 ---@return {position: integer, generators: table?}
 function DataLoader:state_dict()
    local place = self.place
@@ -193,9 +193,9 @@ function DataLoader:state_dict()
    return {position = place.position, generators = place.generators}
 end
 
---- The next epoch goes on where the state was taken: in the same order, after the batches that were
---- given already. The default generator is left where it stands, so restore it as well. Of a
---- sampler of one's own nothing is known but its `generator`.
+--- Lets the next epoch continue where the state was taken: in the same order, after the batches
+--- that were already given. It does not restore the default generator, so restore that as well. Of
+--- a sampler of your own, the loader restores only the field `generator`.
 ---@param state {position: integer, generators: table?}
 ---@return data.DataLoader self
 function DataLoader:load_state_dict(state)
@@ -209,13 +209,14 @@ end
 
 -- Iterating ----------------------------------------------------------------------------------
 
--- A function that gives the positions of one batch after the other, or one position; nil: a stream.
+-- Returns a function that gives the positions of one batch after the other, or single positions.
+-- Returns nil for a stream.
 local function make_order(self)
    if items.is_stream(self.dataset) then return nil end
    return (self.batch_sampler or self.sampler):iter()
 end
 
--- Batches made here, each from its own seed.
+-- Returns a function that makes the batches in this thread, each from its own seed.
 local function make_here(self, base, order)
    local number = 0
    local next_batch = not order and fetch.stream(self, base)
@@ -272,7 +273,7 @@ function Epoch:__call()
    return note(self.place, self.next())
 end
 
---- Ends the epoch before its time: its workers stop.
+--- Ends the epoch early and stops its workers.
 function Epoch:close()
    self.place.ended = true
    if self.batches then self.batches:close() end
@@ -280,8 +281,9 @@ end
 
 Epoch.__close = Epoch.close
 
---- Iterates over the batches of one epoch. What it returns is called for the next batch; it has a
---- method `close`, and may be a to-be-closed variable. A loop that is left early needs neither.
+--- Iterates over the batches of one epoch. It returns an object that gives the next batch when it
+--- is called. The object has a method `close`, and can be a to-be-closed variable, but a loop that
+--- is left early needs neither.
 ---@return fun(): any ...
 function DataLoader:iter()
    local resume, now = self.resume, nil
@@ -305,7 +307,7 @@ function DataLoader:iter()
       torch.set_rng_state(now)
       for _ = 1, resume.position do epoch() end
    end
-   self.place = place -- not the epoch: a loop that is left is the collector's
+   self.place = place -- the epoch itself must stay collectable: a loop may be left
    return epoch
 end
 

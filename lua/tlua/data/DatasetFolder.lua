@@ -22,14 +22,14 @@ local signature = args.signature [[data.DatasetFolder(root: string, loader: call
 ---@overload fun(root: string, loader: function, options?: table): data.DatasetFolder
 local DatasetFolder, parent = class.class(name, Dataset)
 
--- The names in a folder, sorted: folders and files.
+-- Returns the sorted names of the folders in a folder, then those of the files.
 local function list(path)
    local folders, files = io_folder.list(path)
    if not folders then torch.raise(("%s: %s: %s"):format(name, path, files)) end
    return folders, files
 end
 
--- Adds the files of a folder and of those in it that are valid.
+-- Adds the valid files of a folder and of all folders inside it.
 local function collect(path, is_valid, target, samples)
    local folders, files = list(path)
    for _, file in ipairs(files) do
@@ -48,7 +48,7 @@ local function by_ending(extensions)
    end
 end
 
--- The samples of all classes; which have none.
+-- Collects the samples of all classes; returns the names of classes without any.
 local function make_samples(self, is_valid)
    local empty = {}
    for target, folder in ipairs(self.classes) do
@@ -60,8 +60,8 @@ local function make_samples(self, is_valid)
 end
 
 --- Items are loader(path) and the class, counted from 1. Options: extensions, such as {".png"}, or
---- is_valid_file(path) say which files count; transform and target_transform are called with what
---- an item is made of; allow_empty lets folders without files be classes.
+--- is_valid_file(path) say which files count; transform and target_transform are called with the
+--- two values of an item; allow_empty lets folders without files be classes.
 ---@param root string
 ---@param loader fun(path: string): any
 ---@param options? table

@@ -1,4 +1,4 @@
--- DistributedSampler.lua - each of several processes takes a share of a dataset of its own.
+-- DistributedSampler.lua - gives each of several processes its own share of a dataset.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,15 +8,16 @@ local Sampler = require "tlua.data.samplers".Sampler
 local signature = args.signature [[data.DistributedSampler(dataset: any, num_replicas: count?,
    rank: count?, shuffle: boolean = true, seed: integer = 0, drop_last: boolean = false)]]
 
---- Process `rank`, from 0, of `num_replicas` has the positions rank + 1, rank + 1 + num_replicas
---- and so on of an order that all share: of the seed and the epoch, which `set_epoch` tells. All
---- have equally many: some positions come twice, or with drop_last some not at all. Without the
---- two numbers they are those of the default process group.
+--- All processes share one order, which depends on the seed and on the epoch that `set_epoch` sets.
+--- Process `rank`, from 0, of `num_replicas` takes the positions rank + 1, rank + 1 + num_replicas
+--- and so on of this order. All processes get the same number of positions: some positions come
+--- twice, or with drop_last not at all. By default the two numbers are those of the default process
+--- group.
 ---@class data.DistributedSampler: data.Sampler
 ---@overload fun(dataset: data.Dataset, options?: table): data.DistributedSampler
 local DistributedSampler = class.class("data.DistributedSampler", Sampler)
 
--- What the process group says, where there is one.
+-- Returns the rank or the number of ranks of the process group; raises if there is none.
 local function of_group(what)
    local group = torch.distributed
    if not group then
@@ -41,7 +42,7 @@ function DistributedSampler:__init(...)
    end
 end
 
---- Another order for each epoch, the same in all processes.
+--- Sets the epoch; each epoch has an order of its own, which is the same in all processes.
 ---@param epoch integer
 function DistributedSampler:set_epoch(epoch)
    self.epoch = epoch

@@ -11,7 +11,7 @@ local signature = args.signature [[data.ImageFolder(root: string, transform: cal
 
 local extensions <const> = {".jpg", ".jpeg", ".png"}
 
--- An image with three channels, whatever it has: gray becomes all three, opacity is left out.
+-- Loads an image with three channels: gray is repeated for all three, opacity is left out.
 local function load_rgb(path)
    local image = require "tlua".load(path)
    local channels = image:size(1)

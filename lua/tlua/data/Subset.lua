@@ -26,7 +26,7 @@ function Subset:__init(dataset, indices)
       args.refuse("data.Subset", "indices", "a list of positions or a 1-d int64 tensor", indices)
    end
    self.dataset, self.indices = dataset, indices
-   -- Where whole batches can be had from the dataset, they can be had from its subset.
+   -- A dataset that gives whole batches gives them to its subset, too.
    if items.gives_batches(dataset) then
       self.get_items = function(subset, positions)
          local own = subset.indices

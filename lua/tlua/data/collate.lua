@@ -8,14 +8,14 @@ local M = {}
 
 local collate
 
--- A table that is no object, or a batch that pipes have made.
+-- Returns whether a value is a table that is not an object, or a batch that pipes have made.
 local function is_plain(value)
    if type(value) ~= "table" then return false end
    local meta = getmetatable(value)
    return meta == nil or meta.__name == "data.DataChunk"
 end
 
--- A table of values by name becomes a table of batches by name.
+-- Turns a list of tables of values by name into one table of batches by name.
 local function collate_tables(values)
    local batch = {}
    for key in pairs(values[1]) do
@@ -31,7 +31,8 @@ local function collate_tables(values)
    return batch
 end
 
--- Tensors are stacked, numbers become a tensor, strings stay a list.
+-- Makes one batch of a list of values: stacks tensors, makes a tensor of numbers, and leaves
+-- strings as a list.
 function collate(values)
    local first = values[1]
    if torch.is_tensor(first) then return torch.stack(values) end
@@ -43,8 +44,8 @@ function collate(values)
       first)
 end
 
---- A batch of items, each a list of values: the values at the same place together, one result for
---- each place.
+--- Makes a batch of items, each of which is a list of values. It combines the values at the same
+--- place of all items, and returns one result for each place.
 ---@param items any[][]
 ---@return any ...
 function M.default_collate(items)
@@ -73,7 +74,7 @@ function M.default_collate(items)
    return table.unpack(batch)
 end
 
---- What a loader with batch_size = false makes of an item: numbers and booleans become tensors, in
+--- Converts an item for a loader with batch_size = false: numbers and booleans become tensors, in
 --- tables too; all else stays as it is.
 ---@param value any
 ---@return any

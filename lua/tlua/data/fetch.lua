@@ -1,7 +1,7 @@
 -- fetch.lua - makes batches of a dataset, in the calling thread or in a worker's.
 --
--- `source` is what is needed for it: {dataset, collate_fn, batch_size, drop_last}, and in a worker
--- `stopped`, which tells between items whether nobody waits for the batch any more.
+-- `source` has the fields {dataset, collate_fn, batch_size, drop_last}. In a worker it also has a
+-- function `stopped`, which tells between items whether the batch is still wanted.
 
 local torch = require "tlua"
 local collate = require "tlua.data.collate"
@@ -9,7 +9,7 @@ local items = require "tlua.data.items"
 
 local M = {}
 
---- Another seed for each number: of a batch, whoever makes it.
+--- Returns a batch's seed, which depends on its number but not on the worker that makes it.
 ---@param base integer
 ---@param number integer
 ---@return integer
@@ -24,7 +24,7 @@ local function check_stopped(source)
    if source.stopped and source.stopped() then error("the worker was stopped", 0) end
 end
 
--- A batch: a first value of nil would end the loop as if no more came.
+-- Returns a batch. Raises if its first value is nil, which would end the loop early.
 local function given(what, first, ...)
    if first == nil then
       torch.raise(("data.DataLoader: %s, which would end the loop; expected a value"):format(what))
@@ -38,7 +38,7 @@ local function collated(source, batch)
    return given("collate_fn returned nil", fn(batch))
 end
 
---- The batch of what `positions`, a tensor or a list, denotes; one position gives an item.
+--- Returns the batch of the items at `positions`, a tensor or a list; one integer gives one item.
 ---@param source table
 ---@param positions Tensor|integer[]|integer
 ---@return any ...
@@ -63,7 +63,7 @@ function M.batch(source, positions)
    return collated(source, batch)
 end
 
--- The items of an epoch; what is random in a pipe is seeded alike in all workers.
+-- Iterates over the items of an epoch. The random parts of a pipe get the same seed in all workers.
 local function begin(dataset, base)
    local settings = items.pipe_settings(dataset)
    if settings then
@@ -72,7 +72,7 @@ local function begin(dataset, base)
    return dataset:iter()
 end
 
---- A function that gives one batch after the other of a dataset without positions.
+--- Returns a function that gives one batch after the other of a dataset without positions.
 ---@param source table
 ---@param base integer  the seed of the epoch
 ---@return fun(): any ...
@@ -103,7 +103,7 @@ local function pin(value, device)
    return value
 end
 
---- The values of a batch in memory that a device copies from without waiting.
+--- Returns the values of a batch in pinned memory, from which a device copies asynchronously.
 ---@param device string|torch.device
 ---@param ... any
 ---@return any ...

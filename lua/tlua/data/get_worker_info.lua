@@ -1,9 +1,9 @@
--- get_worker_info.lua - what a dataset may ask while a worker of a DataLoader reads it.
+-- get_worker_info.lua - tells a dataset which worker of a DataLoader is reading it.
 
 local M = {}
 
---- Of a worker's interpreter: {id, num_workers, seed, dataset}, the id from 0 as ranks are; nil in
---- the program's own.
+--- Describes the worker in whose interpreter it is called: {id, num_workers, seed, dataset}. The id
+--- counts from 0, as ranks do. Returns nil in the program's own interpreter.
 ---@return {id: integer, num_workers: integer, seed: integer, dataset: any}?
 function M.get_worker_info()
    return M.info

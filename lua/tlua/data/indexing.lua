@@ -21,7 +21,7 @@ function M.define(cls, at)
    end
 end
 
---- Lets integer keys and calls of a class's instances be errors that show the right loop.
+--- Makes integer keys and calls of a class's instances raise an error that shows the right loop.
 ---@param cls table
 ---@param loop string  the right loop
 ---@return fun(self: table) refuse  raises the error

@@ -1,4 +1,4 @@
--- items.lua - what counts as a dataset, and how an item is had from it: an object with `get` and a
+-- items.lua - recognizes datasets and gets their items. A dataset is an object with `get` and a
 -- length, or a plain list, whose items may be lists of several values.
 
 local torch = require "tlua"
@@ -6,7 +6,7 @@ local class = require "tlua.class"
 
 local M = {}
 
---- Whether something is a dataset with positions.
+--- Returns whether something is a dataset with positions.
 ---@param dataset any
 ---@return boolean
 function M.is_dataset(dataset)
@@ -14,10 +14,10 @@ function M.is_dataset(dataset)
    if torch.is_tensor(dataset) then return dataset:dim() > 0 end
    if type(dataset) == "userdata" then return false end
    if getmetatable(dataset) ~= nil then return dataset.get ~= nil end
-   return #dataset > 0 or next(dataset) == nil -- other keys alone are no positions
+   return #dataset > 0 or next(dataset) == nil -- a table with only other keys has no positions
 end
 
---- Whether whole batches can be had from it.
+--- Returns whether a dataset can give whole batches.
 ---@param dataset any
 ---@return boolean
 function M.gives_batches(dataset)
@@ -25,7 +25,7 @@ function M.gives_batches(dataset)
       and dataset.get_items ~= nil
 end
 
---- The item at a position, as one value or several.
+--- Returns the item at a position, as one value or several.
 ---@param dataset any
 ---@param i integer
 ---@return any ...
@@ -38,14 +38,14 @@ function M.get(dataset, i)
    return item
 end
 
---- Whether something is a dataset without positions.
+--- Returns whether something is a dataset without positions.
 ---@param dataset any
 ---@return boolean
 function M.is_stream(dataset)
    return class.isinstance(dataset, require "tlua.data.IterableDataset")
 end
 
---- The settings of a pipe of the package datapipes: its order, share and seed.
+--- Returns the functions that set the order, share and seed of a pipe of the package datapipes.
 ---@param dataset any
 ---@return table? settings  the module tlua.datapipes.graph_settings; nil if it is no such pipe
 function M.pipe_settings(dataset)

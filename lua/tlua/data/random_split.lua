@@ -8,8 +8,8 @@ local Subset = require "tlua.data.Subset"
 local signature = args.signature [[data.random_split(dataset: any, lengths: numbers,
    generator: any?)]]
 
--- The lengths of the parts, given as counts or as shares that add up to 1. What rounding leaves
--- over goes to the first parts, one item each.
+-- Returns the lengths of the parts, which are given as counts or as shares that add up to 1. The
+-- items that rounding leaves over go to the first parts, one each.
 local function to_counts(lengths, n)
    local sum = 0
    for _, length in ipairs(lengths) do sum = sum + length end

@@ -1,4 +1,4 @@
--- samplers.lua - in which order a loader takes the items of a dataset.
+-- samplers.lua - determine the order in which a loader takes the items of a dataset.
 --
 -- A sampler has a length and `iter`, which returns a function that gives one position at each call.
 -- Those here also have `indices`, all positions at once as a 1-d int64 tensor of the CPU, whatever
@@ -34,7 +34,7 @@ local function check_count(name, what, value)
    return n
 end
 
---- All items in their order.
+--- Gives the positions of all items in their order.
 ---@class data.SequentialSampler: data.Sampler
 ---@overload fun(dataset: data.Dataset): data.SequentialSampler
 M.SequentialSampler = class.class("data.SequentialSampler", Sampler)
@@ -54,7 +54,8 @@ end
 local take_random = args.signature [[data.RandomSampler(dataset: any, replacement: boolean = false,
    num_samples: count?, generator: any?)]]
 
---- All items in random order, or num_samples of them, with `replacement` each anew.
+--- Gives the positions of all items, or of num_samples items, in random order. With `replacement`
+--- each position is drawn from all items, so some may come again.
 ---@class data.RandomSampler: data.Sampler
 ---@overload fun(dataset: data.Dataset, options?: table): data.RandomSampler
 M.RandomSampler = class.class("data.RandomSampler", Sampler)
@@ -81,7 +82,7 @@ function M.RandomSampler:indices()
    return torch.cat(rounds):narrow(1, 1, wanted)
 end
 
---- The given positions in random order.
+--- Gives the given positions in random order.
 ---@class data.SubsetRandomSampler: data.Sampler
 ---@overload fun(indices: Tensor|integer[], generator?): data.SubsetRandomSampler
 M.SubsetRandomSampler = class.class("data.SubsetRandomSampler", Sampler)
@@ -111,7 +112,7 @@ function M.SubsetRandomSampler:indices()
    return positions:index_select(1, order)
 end
 
---- num_samples positions, each drawn with a probability in proportion to its weight.
+--- Gives num_samples positions, each drawn with a probability in proportion to its weight.
 ---@class data.WeightedRandomSampler: data.Sampler
 ---@overload fun(weights, num_samples: integer, options?): data.WeightedRandomSampler
 M.WeightedRandomSampler = class.class("data.WeightedRandomSampler", Sampler)
@@ -137,7 +138,7 @@ function M.WeightedRandomSampler:indices()
       {generator = self.generator}):cpu()
 end
 
---- Lists of positions that a sampler gives, batch_size at a time.
+--- Groups the positions that a sampler gives into lists of batch_size.
 ---@class data.BatchSampler: data.Sampler
 ---@overload fun(sampler: data.Sampler, batch_size: integer, drop_last?): data.BatchSampler
 M.BatchSampler = class.class("data.BatchSampler", Sampler)
@@ -156,7 +157,7 @@ function M.BatchSampler:__len()
    return -(-n // self.batch_size)
 end
 
--- Pieces of a tensor of positions.
+-- Iterates over a tensor of positions in pieces of batch_size.
 local function iterate_tensor(self)
    local positions = self.sampler:indices()
    local n, start = positions:size(1), 1

@@ -1,12 +1,12 @@
--- worker.lua - what runs in the interpreter of a DataLoader's worker. The module is a function that
--- the C side calls once; its result is called for each job.
+-- worker.lua - the code that runs in the interpreter of a DataLoader's worker. The module is a
+-- function that the C side calls once; its result is called for each job.
 
 local torch = require "tlua"
 local fetch = require "tlua.data.fetch"
 local get_worker_info = require "tlua.data.get_worker_info"
 local items = require "tlua.data.items"
 
--- No more libraries, and functions of them, than the program has that made the worker.
+-- Removes the standard functions that the program that made the worker does not have.
 local function restrict(libraries)
    for name, library in pairs(package.loaded) do
       local allowed = libraries[name]
@@ -20,7 +20,8 @@ local function restrict(libraries)
    end
 end
 
--- Globals of the program that are not there: the command's, and why others could not travel.
+-- Loads the globals torch, nn and optim when they are first used. Globals of the program that could
+-- not travel raise the reason.
 local function explain_globals()
    local missing = debug.getregistry()["tlua.missing"] or {}
    local modules = {torch = "tlua", nn = "tlua.nn", optim = "tlua.optim"}
@@ -64,7 +65,7 @@ return function(stopped, worker, id, source, base)
       return ...
    end
 
-   local epoch, next_batch -- of a stream
+   local epoch, next_batch -- the stream's current epoch and its iterator
    return function(epoch_base, number, positions)
       get_worker_info.info.seed = epoch_base + id
       seed(fetch.seed(epoch_base, number))

@@ -1,5 +1,5 @@
--- workers.lua - the program's side of a DataLoader's workers: it sends them jobs, at most so many
--- ahead, and puts their answers in order.
+-- workers.lua - the program's side of a DataLoader's workers: it sends them a limited number of
+-- jobs ahead, and puts their answers in order.
 
 local torch = require "tlua"
 
@@ -14,7 +14,7 @@ Crew.__index = Crew
 local standard <const> = {"_G", "string", "table", "math", "utf8", "io", "os", "coroutine", "debug",
    "package"}
 
--- The names that the standard libraries have here.
+-- Returns the names that the standard libraries have in this program.
 local function libraries()
    local there = {standard = {}}
    for _, name in ipairs(standard) do
@@ -35,7 +35,7 @@ end
 ---@param base integer  the seed of the first epoch
 ---@return data.Crew
 function M.start(loader, base)
-   if next(open) ~= nil then collectgarbage() end -- loops that were left
+   if next(open) ~= nil then collectgarbage() end -- finds loops that were left
    local source = {
       dataset = loader.dataset, collate_fn = loader.collate_fn, batch_size = loader.batch_size,
       drop_last = loader.drop_last, worker_init_fn = loader.worker_init_fn,
@@ -53,7 +53,7 @@ function M.start(loader, base)
    return crew
 end
 
---- The workers end with the item that they are at.
+--- Stops the workers, each after its current item.
 function Crew:stop()
    open[self] = nil
    if self.pool then self.pool:stop() end
@@ -68,7 +68,7 @@ function Crew:send(worker, ...)
    return self.serial
 end
 
--- The worker with the fewest jobs.
+-- Returns the worker with the fewest jobs.
 local function idlest(crew)
    local best = 0
    for id = 1, crew.n - 1 do
@@ -83,7 +83,8 @@ local Batches = {}
 Batches.__index = Batches
 Batches.__name = "data.Batches"
 
---- The batches of one epoch. `order` gives positions, one batch's at each call; nil for a stream.
+--- Returns the batches of one epoch. `order` gives the positions of one batch at each call; it is
+--- nil for a stream.
 ---@param loader data.DataLoader
 ---@param crew data.Crew
 ---@param base integer  the seed of the epoch
@@ -98,7 +99,7 @@ function M.batches(loader, crew, base, order)
    return crew.user
 end
 
--- Whose turn it is in a stream: the next worker that has not come to its end.
+-- Returns the next worker, in turn, whose stream has not ended; nil if all have ended.
 local function next_worker(self)
    for i = 0, self.crew.n - 1 do
       local id = (self.turn + i) % self.crew.n
@@ -132,7 +133,7 @@ local function fail(self, worker, message)
    torch.raise(("data.DataLoader: worker %d of %d: %s"):format(worker, self.crew.n, message))
 end
 
--- Takes one answer; those of a loop that was left are dropped.
+-- Takes one answer; drops those of a loop that was left.
 local function receive(self)
    local answer = table.pack(self.crew.pool:take(self.loader.timeout))
    local worker, job, done = answer[1], answer[2], answer[3]
@@ -158,14 +159,15 @@ local function receive(self)
    self.ready[number] = answer
 end
 
--- The number of the batch that is next: the lowest, or any that is there.
+-- Returns the number of a batch to deliver, or nil: with in_order the next one if it has come, else
+-- any that has come.
 local function ready(self)
    if not self.loader.in_order then return next(self.ready) end
    local number = self.delivered + 1
    return self.ready[number] ~= nil and number or nil
 end
 
---- The next batch; nil at the end.
+--- Returns the next batch, or nil at the end.
 ---@return any ...
 function Batches:__call()
    if self.closed then return nil end
@@ -193,14 +195,14 @@ function Batches:__call()
    end
 end
 
--- The end of the epoch.
+-- Ends the epoch; stops the workers unless they are persistent.
 function Batches:finish()
    self.closed = true
    if self.loader.crew ~= self.crew then self.crew:stop() end
 end
 
---- Stops the workers, whether or not all batches have come. Without it they are stopped when the
---- collector finds that the loop was left.
+--- Stops the workers, whether or not all batches have come. Otherwise the garbage collector stops
+--- them when it finds that the loop was left.
 function Batches:close()
    if self.closed then return end
    self.closed = true
