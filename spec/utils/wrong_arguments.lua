@@ -3,6 +3,7 @@
 -- arguments, and prints what is wrong with the errors, then the number of them.
 
 local torch = require "tlua"
+local lazy = require "tlua.lazy"
 
 local calls <const> = 12 -- with random arguments, after the ones below
 local memory_limit <const> = 256 << 20
@@ -78,9 +79,8 @@ end
 -- Functions ---------------------------------------------------------------------------------------
 
 local function sorted_names(t)
-   local meta = getmetatable(t)
    local known, names = {}, {}
-   for _, fields in ipairs {t, type(meta) == "table" and rawget(meta, "lazy") or {}} do
+   for _, fields in ipairs {t, lazy.fields(t)} do
       for name in pairs(fields) do
          local public = type(name) == "string" and name:sub(1, 1) ~= "_"
          if public and not known[name] then names[#names + 1], known[name] = name, true end
