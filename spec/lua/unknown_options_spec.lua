@@ -55,6 +55,29 @@ describe("an unknown option", function()
       end)
    end)
 
+   it("is refused by tables of modules and of parameters", function()
+      check_all({items = {}, keys = {}, values = {}, clear = {}, pop = {"a"}, update = {{}}},
+         function() return nn.ModuleDict {a = nn.ReLU()} end)
+      check_all({items = {}, keys = {}, values = {}, clear = {}, pop = {"a"}, update = {{}},
+         get = {"a", torch.ones(1)}, setdefault = {"a", torch.ones(1)}},
+         function() return nn.ParameterDict {a = torch.ones(1)} end)
+      for _, class in ipairs {nn.ModuleDict, nn.ParameterDict} do
+         assert.raises("expected at most 1 argument, got 2", function() class({}, {nonsense = 1}) end)
+      end
+   end)
+
+   it("is refused by scalers of losses", function()
+      local p = nn.Parameter(torch.ones(1))
+      local sgd = torch.optim.SGD({p}, {lr = 0.1})
+      check_all({get_scale = {}, is_enabled = {}, state_dict = {}, update = {2.0}, unscale_ = {sgd},
+         get_growth_factor = {}, set_backoff_factor = {0.5}, step = {sgd},
+         load_state_dict = {torch.amp.GradScaler("cpu"):state_dict()}}, function()
+         local scaler = torch.amp.GradScaler "cpu"
+         scaler:scale((p * 2):sum()):backward()
+         return scaler
+      end)
+   end)
+
    it("is refused by schedules", function()
       local p = nn.Parameter(torch.ones(1))
       check_all({step = {}, get_last_lr = {}, state_dict = {}}, function()

@@ -8,6 +8,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local scopes = require "tlua.scope"
 local Fused = require "tlua.optim.Fused"
@@ -301,6 +302,7 @@ for _, name in ipairs {"growth_factor", "backoff_factor", "growth_interval"} do
       end
       self[name] = value
    end
+   checked.methods(GradScaler, ("get_%s() set_%s(value: any)"):format(name, name))
 end
 
 --- All that is needed to go on from here, as plain data; empty if it is not enabled.
@@ -330,5 +332,8 @@ function GradScaler:load_state_dict(state)
       self.growth:fill_(self._init_growth)
    end
 end
+
+checked.methods(GradScaler, [[unscale_(optimizer: any) update(new_scale: any?) get_scale()
+   is_enabled() state_dict() load_state_dict(state: any)]])
 
 return GradScaler

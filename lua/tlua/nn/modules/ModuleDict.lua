@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 local order = require "tlua.nn.order"
@@ -12,8 +13,11 @@ local ModuleDict, parent = class.class("nn.ModuleDict", Module)
 
 --- Indexing by a name gets or sets the module: `dict.name`, `dict.name = module`.
 ---@param modules? table<string, nn.Module>  taken in alphabetical order
-function ModuleDict:__init(modules)
+function ModuleDict:__init(modules, ...)
    parent.__init(self)
+   if select("#", ...) > 0 then
+      torch.raise(("nn.ModuleDict: expected at most 1 argument, got %d"):format(select("#", ...) + 1))
+   end
    if modules ~= nil and type(modules) ~= "table" then
       args.refuse("nn.ModuleDict", "modules", "a table of modules", modules)
    end
@@ -96,5 +100,8 @@ function ModuleDict:clear()
    for _, name in ipairs(self:keys()) do self[name] = nil end
    return self
 end
+
+checked.methods(ModuleDict, [[update(modules: any) set(name: any, module: any) items() keys()
+   values() pop(name: any) clear()]])
 
 return ModuleDict

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 local Parameter = require "tlua.nn.Parameter"
@@ -13,8 +14,11 @@ local ParameterDict, parent = class.class("nn.ParameterDict", Module)
 
 --- Indexing by a name gets the parameter: `dict.name`.
 ---@param parameters? table<string, Tensor>  taken in alphabetical order
-function ParameterDict:__init(parameters)
+function ParameterDict:__init(parameters, ...)
    parent.__init(self)
+   if select("#", ...) > 0 then
+      torch.raise(("nn.ParameterDict: expected at most 1 argument, got %d"):format(select("#", ...) + 1))
+   end
    self:update(parameters or {})
 end
 
@@ -122,5 +126,9 @@ function ParameterDict:extra_repr()
    end
    return table.concat(list, ", ")
 end
+
+checked.methods(ParameterDict, [[update(parameters: any) set(name: any, parameter: any) items()
+   keys() values() pop(name: any) get(name: any, default: any?) setdefault(name: any, default: any)
+   clear()]])
 
 return ParameterDict
