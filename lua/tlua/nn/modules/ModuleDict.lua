@@ -15,8 +15,9 @@ local ModuleDict, parent = class.class("nn.ModuleDict", Module)
 ---@param modules? table<string, nn.Module>  taken in alphabetical order
 function ModuleDict:__init(modules, ...)
    parent.__init(self)
-   if select("#", ...) > 0 then
-      torch.raise(("nn.ModuleDict: expected at most 1 argument, got %d"):format(select("#", ...) + 1))
+   local n = 1 + select("#", ...)
+   if n > 1 then
+      torch.raise(("nn.ModuleDict: expected at most 1 argument, got %d"):format(n))
    end
    if modules ~= nil and type(modules) ~= "table" then
       args.refuse("nn.ModuleDict", "modules", "a table of modules", modules)

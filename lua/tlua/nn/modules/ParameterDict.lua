@@ -16,8 +16,9 @@ local ParameterDict, parent = class.class("nn.ParameterDict", Module)
 ---@param parameters? table<string, Tensor>  taken in alphabetical order
 function ParameterDict:__init(parameters, ...)
    parent.__init(self)
-   if select("#", ...) > 0 then
-      torch.raise(("nn.ParameterDict: expected at most 1 argument, got %d"):format(select("#", ...) + 1))
+   local n = 1 + select("#", ...)
+   if n > 1 then
+      torch.raise(("nn.ParameterDict: expected at most 1 argument, got %d"):format(n))
    end
    self:update(parameters or {})
 end
