@@ -98,7 +98,7 @@ function M.by_name(session, ...)
    return averages
 end
 
--- The module that each event is in: of a derivative, the one that its forward call was in.
+-- Returns the module of each event. A derivative belongs to the module of its forward call.
 local function modules_of_events(session, n)
    local module_of, by_sequence, event = {}, {}, {}
    for i = 1, n do
@@ -117,8 +117,8 @@ local function modules_of_events(session, n)
    return module_of
 end
 
---- Rows by module: `cpu_time_total` is the forward calls' time, `backward_time_total` that of the
---- derivatives of what they computed, `self_...` without the modules within.
+--- Returns rows by module: `cpu_time_total` is the time of the module's forward calls,
+--- `backward_time_total` that of their derivatives; `self_...` leaves out the modules inside.
 ---@return profiler.Averages
 function M.by_module(session)
    local state = session:state()
@@ -160,7 +160,7 @@ function M.by_module(session)
    return averages
 end
 
---- Whether an event is part of a backward pass.
+--- Returns whether an event is part of a backward pass.
 function M.in_backward(session, i)
    local event = {}
    while i > 0 do
@@ -173,7 +173,8 @@ end
 
 function Averages:__len() return #self.rows end
 
--- The sum of the devices' time: that of kernels is in what the operators that gave them take.
+-- Returns the sum of the devices' time. The operators' device time includes that of their kernels,
+-- so kernels count only if no operator has any.
 local function device_sum(self)
    local of_kernels, others = 0, 0
    for _, row in ipairs(self.rows) do
@@ -196,7 +197,7 @@ function Averages:iter()
    end
 end
 
---- The row of that name, nil if there is none.
+--- Returns the row of that name, or nil if there is none.
 ---@param key string
 ---@return profiler.Row?
 function Averages:row(key)
@@ -205,7 +206,7 @@ function Averages:row(key)
    end
 end
 
---- The sum of a field over all rows.
+--- Returns the sum of a field over all rows.
 ---@param field string
 ---@return number
 function Averages:sum(field)
@@ -235,7 +236,7 @@ local function shortened(name, width)
    return name:sub(1, width - 3) .. "..."
 end
 
--- The columns that there is something to show in: {title, function of a row}.
+-- Returns the columns that are not empty, each as {title, function of a row}.
 local function columns_of(self, width)
    local whole = self:sum "self_cpu_time_total"
    local device = device_sum(self)
@@ -287,9 +288,9 @@ end
 local take_table = args.signature [[table(sort_by: string = 'self_cpu_time_total',
    row_limit: integer = 100, max_name_column_width: count = 55, header: string = '')]]
 
---- The rows as a text, the largest first: `sort_by` is one of cpu_time, cpu_time_total,
---- self_cpu_time_total, device_time_total, self_device_time_total, cpu_memory_usage,
---- self_cpu_memory_usage, flops, count; `row_limit` -1: all.
+--- Returns the rows as a text table, the largest first. `sort_by` is one of cpu_time,
+--- cpu_time_total, self_cpu_time_total, device_time_total, self_device_time_total,
+--- cpu_memory_usage, self_cpu_memory_usage, flops, count. A `row_limit` of -1 shows all rows.
 ---@param options? {sort_by: string, row_limit: integer, max_name_column_width: integer}
 ---@return string
 function Averages:table(...)

@@ -1,4 +1,4 @@
--- handlers.lua - what on_trace_ready may be.
+-- handlers.lua - makes functions for the option on_trace_ready.
 
 local torch = require "tlua"
 
@@ -6,9 +6,9 @@ local M = {}
 
 local written = 0
 
---- A function for on_trace_ready that writes a trace into a folder where TensorBoard's profiler
---- plugin looks for it: `dir`/`worker_name`.N.pt.trace.json. If it cannot be written, that is said
---- on stderr, and the program goes on.
+--- Returns a function for on_trace_ready that writes a trace into a folder where TensorBoard's
+--- profiler plugin looks for it: `dir`/`worker_name`.N.pt.trace.json. If it cannot be written, that
+--- is said on stderr, and the program goes on.
 ---@param dir string  made where it is not there
 ---@param worker_name? string
 ---@return fun(prof: profiler.Profile)

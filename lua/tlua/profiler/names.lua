@@ -14,7 +14,7 @@ M.ProfilerAction = {
    NONE = "none", WARMUP = "warmup", RECORD = "record", RECORD_AND_SAVE = "record_and_save",
 }
 
---- The activities that can be measured on this machine.
+--- Returns the activities that can be measured on this machine.
 ---@return string[]
 function M.supported_activities()
    local list = {"cpu"}

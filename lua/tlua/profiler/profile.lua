@@ -26,8 +26,8 @@ local signature = args.signature [[profiler.profile(record_shapes: boolean = fal
 ---@field step_num integer  from 0
 local Profile = class.class("profiler.Profile")
 
--- The one that runs, in this interpreter. One that a coroutine has left for good is the
--- collector's, which ends it.
+-- The profile that is running in this interpreter. The reference is weak, so the garbage collector
+-- can end a profile whose coroutine was abandoned.
 local open = setmetatable({}, {__mode = "v"})
 
 local function check_activities(list)
@@ -56,7 +56,7 @@ function Profile:__init(...)
    self.step_num, self.running = 0, false
 end
 
--- Steps are told apart where there is a schedule.
+-- Opens the span of the next step; only profiles with a schedule have such spans.
 local function next_step(self)
    if not self.scheduled then return end
    if self.step_span then torch._span_close(table.unpack(self.step_span)) end
@@ -69,7 +69,7 @@ local function begin_session(self)
    self.watching = watch.set(true, self.with_modules)
 end
 
--- Ends the recording; `keep`: it is given to on_trace_ready, whose error is returned.
+-- Ends the recording. If `keep` is true it calls on_trace_ready, and returns its error as {error}.
 local function end_session(self, keep)
    watch.set(false)
    self.session:stop()
@@ -83,7 +83,7 @@ local function end_session(self, keep)
    end
 end
 
--- on_trace_ready may ask, but not go on with what has not ended yet.
+-- Refuses a call from on_trace_ready: it may read the profile, but neither step nor end it.
 local function check_not_reporting(self, name)
    if self.reporting then
       torch.raise(("profiler.profile: %s: on_trace_ready cannot call it"):format(name))
@@ -92,7 +92,7 @@ end
 
 local function is_record(action) return action == "record" or action == "record_and_save" end
 
--- From one step's action to the next one's; nil: nothing runs.
+-- Goes from one step's action to the next one's; nil stands for no running profile.
 local function change(self, from, to)
    local was, is = from and from ~= "none", to and to ~= "none"
    local fresh = from == "record_and_save" or from == "warmup" and is_record(to)
@@ -115,7 +115,7 @@ local function action_of(self)
    return action
 end
 
--- Ends a recording whose end was interrupted, or its beginning.
+-- Ends a recording whose beginning or end was interrupted.
 local function abandon(self)
    if self.running then
       self:stop()
@@ -125,13 +125,13 @@ local function abandon(self)
    end
 end
 
---- Begins to record; profile does it by itself. An error if a profile runs already.
+--- Begins to record; torch.profiler.profile calls it. Raises if another profile is running.
 ---@return profiler.Profile self
 function Profile:start()
    check_not_reporting(self, "start")
    if open[1] or torch._profiling() then collectgarbage() end
    if open[1] and open[1].of_script then
-      open[1].gave_way = true -- the script's own comes first
+      open[1].gave_way = true -- the script's own profile takes precedence
       open[1]:stop()
    end
    if open[1] then torch.raise "profiler.profile: another one runs; profiles do not nest" end
@@ -155,7 +155,7 @@ function Profile:step()
    change(self, before, self.action)
 end
 
---- Ends the recording. What was recorded stays; it does nothing the second time.
+--- Ends the recording and keeps the recorded events. A second call does nothing.
 function Profile:stop()
    check_not_reporting(self, "stop")
    if not self.running then return end
@@ -171,12 +171,13 @@ end
 
 Profile.__close = Profile.stop
 
--- One that was left, as by a coroutine that nobody resumes any more. Its session ends by itself.
+-- Ends the watch of a profile that was left, as by an abandoned coroutine. Its session ends by
+-- itself.
 function Profile:__gc()
    watch.leave(self.watching)
 end
 
--- What can be asked for ---------------------------------------------------------------------------
+-- Results -----------------------------------------------------------------------------------------
 
 local function session_of(self, name)
    if self.running and self.action ~= "none" and not self.session then
@@ -192,15 +193,15 @@ local function session_of(self, name)
    return self.session
 end
 
---- How many events there are.
+--- Returns the number of events.
 ---@return integer
 function Profile:__len()
    return session_of(self, "#"):state().events
 end
 
---- Iterates over the events, outer ones before those in them: the position and a table. Times are
---- microseconds. `thread` is the name of another thread that worked for this one, whose events
---- follow after its own.
+--- Iterates over the positions and events, outer events before those inside them. An event is a
+--- table, with times in microseconds. Events of other threads that worked for this one come after
+--- its own; their `thread` is that thread's name.
 ---@return fun(): integer?, table?
 function Profile:events()
    local session, i = session_of(self, "events"), 0
@@ -224,15 +225,15 @@ function Profile:events()
    end
 end
 
---- Sums over events of the same name; `group_by_input_shape`: and shapes; `group_by_stack_n`: and
---- that many of the innermost lines of their stacks.
+--- Returns sums over the events of the same name. With `group_by_input_shape` their shapes must be
+--- the same, too, and with `group_by_stack_n` that many of the innermost lines of their stacks.
 ---@param options? {group_by_input_shape: boolean, group_by_stack_n: integer}
 ---@return profiler.Averages
 function Profile:key_averages(...)
    return require "tlua.profiler.averages".by_name(session_of(self, "key_averages"), ...)
 end
 
---- Sums by the path of the module, forward and backward; needs with_modules.
+--- Returns sums by the path of the module, forward and backward; needs with_modules.
 ---@return profiler.Averages
 function Profile:module_averages()
    if not self.with_modules then
@@ -242,14 +243,14 @@ function Profile:module_averages()
    return require "tlua.profiler.averages".by_module(session_of(self, "module_averages"))
 end
 
---- What the program waited for, in words.
+--- Describes in words what the program waited for.
 ---@return string
 function Profile:summary()
    return require "tlua.profiler.summary".text(session_of(self, "summary"))
 end
 
 --- Writes the events for chrome://tracing, Perfetto or TensorBoard. Raises if the file cannot be
---- written; what was there before is there then.
+--- written; then an older file of that name is unchanged.
 ---@param path string
 function Profile:export_chrome_trace(path)
    local session = session_of(self, "export_chrome_trace")
@@ -271,7 +272,7 @@ function Profile:export_flame_graph(path)
    require "tlua.profiler.report".write_flame(session_of(self, "export_flame_graph"), path)
 end
 
---- Writes what memory was used for over time, one HTML file; needs profile_memory.
+--- Writes one HTML file that shows over time what memory was used for; needs profile_memory.
 ---@param path string
 function Profile:export_memory_timeline(path)
    if not self.recorded.memory then

@@ -1,4 +1,4 @@
--- spans.lua - parts of a program that have a name in what the profiler records.
+-- spans.lua - gives parts of a program a name in a profile.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -27,13 +27,13 @@ local function finish(session, event, ...)
    return ...
 end
 
---- Calls fn(...) in a span. One that an error leaves open ends with the span around it.
+--- Calls fn(...) in a span. If fn raises an error, the span ends with the span around it.
 function M.call(kind, name, fn, ...)
    local session, event = torch._span_open(kind, name)
    return finish(session, event, fn(...))
 end
 
---- A function whose calls are spans while somebody profiles.
+--- Returns a function that calls fn, in a span while a profile is running.
 ---@param kind string
 ---@param name string
 ---@param fn function
@@ -45,9 +45,9 @@ function M.watched(kind, name, fn)
    end
 end
 
---- Gives a part of the program a name in what is recorded: `record_function(name, fn, ...)` calls
---- fn(...) and returns its results; `local _ <close> = record_function(name)` holds to the end of
---- the block. Nests; outside of a profile it does nothing.
+--- Gives a part of the program a name in the profile: `record_function(name, fn, ...)` calls
+--- fn(...) and returns its results; `local _ <close> = record_function(name)` names the rest of the
+--- block. Named parts can be nested. Without a running profile it only calls fn.
 ---@param name string
 ---@param fn? function
 ---@param ... any

@@ -8,8 +8,8 @@ local M = {}
 
 local metrics = {self_cpu_time_total = true, self_device_time_total = true}
 
---- Sums of microseconds by stack: the Lua lines, outermost first, then the operator; before them
---- the thread, if it is another one.
+--- Returns microseconds summed by stack. A stack is the Lua lines, outermost first, then the
+--- operator. The name of another thread comes before them.
 ---@return table<string, number>
 function M.sums(session, metric)
    local sums, heads, threads = {}, {}, session:threads()

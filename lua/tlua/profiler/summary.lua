@@ -1,4 +1,4 @@
--- summary.lua - what a program waited for, in words, with advice only where a figure supports it.
+-- summary.lua - describes what a program waited for, with advice only where a figure supports it.
 
 local averages = require "tlua.profiler.averages"
 local text = require "tlua.profiler.text"
@@ -6,9 +6,10 @@ local text = require "tlua.profiler.text"
 local M = {}
 
 local MANY_COLLECTIONS <const> = 5 -- a single one in a short recording says nothing
-local GROWTH <const> = 1 << 20 -- bytes, from which on memory grows
+local GROWTH <const> = 1 << 20 -- in bytes; smaller growth of memory is not reported
 
--- What an event's own time counts as, by the kind of the outermost event around it that waits.
+-- Sums the events' own times. An event's time counts by the kind of the outermost waiting event
+-- around it.
 local function shares_of(session)
    local state, event = session:state(), {}
    local class = {}
@@ -62,7 +63,7 @@ local function memory_growth(session)
    return live, most
 end
 
--- The largest share of the loader's workers; nil: there are none.
+-- Returns the share of the busiest of a loader's workers, or nil if there are none.
 local function busiest_worker(threads)
    local most
    for _, thread in ipairs(threads) do
@@ -71,7 +72,7 @@ local function busiest_worker(threads)
    return most
 end
 
---- The figures behind the text: shares from 0 to 1 of the time that was recorded, and advice.
+--- Returns the figures behind the text: shares from 0 to 1 of the recorded time, and advice.
 ---@return table  {seconds =, lua =, operators =, collector =, data =, ranks =, device =,
 --- threads = {{name =, share =}, ...}, advice = {...}}
 function M.figures(session)
@@ -128,7 +129,7 @@ function M.figures(session)
    return f
 end
 
---- The text.
+--- Returns the figures and the advice as text.
 ---@return string
 function M.text(session)
    local f = M.figures(session)

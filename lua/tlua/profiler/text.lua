@@ -1,10 +1,10 @@
--- text.lua - figures and tables as people read them, and files of text.
+-- text.lua - writes figures and tables in a readable form, and text files.
 
 local torch = require "tlua"
 
 local M = {}
 
---- Microseconds with a unit, as PyTorch writes them.
+--- Formats microseconds with a unit, as PyTorch does.
 ---@param microseconds number
 ---@return string
 function M.time(microseconds)
@@ -32,13 +32,13 @@ function M.flops(count)
    return ("%d"):format(count)
 end
 
--- Characters that a text takes on a terminal: colours take none.
+-- Returns the width of a text on a terminal, in characters; codes for colours have none.
 local function width_of(shown)
    shown = shown:gsub("\27%[[%d;]*m", "")
    return utf8.len(shown) or #shown
 end
 
---- A table between rules.
+--- Formats a table with rules around its head and at its end.
 ---@param columns {[1]: string, left?: boolean}[]
 ---@param lines string[][]
 ---@return string
@@ -70,7 +70,7 @@ function M.columns(columns, lines)
 end
 
 --- Writes a file: write(put) calls put(text) as often as it likes. A reader finds the old file or
---- the new one. Raises, in the name of `who`, what the system says.
+--- the new one, never a part. If that fails, it raises the system's message, in the name of `who`.
 ---@param who string
 ---@param path string
 ---@param write fun(put: fun(text: string))

@@ -1,8 +1,8 @@
--- timeline.lua - what memory was used for over time, by category.
+-- timeline.lua - tells what memory was used for over time, by category.
 
 local M = {}
 
---- In the order in which they are stacked.
+--- The categories, in the order in which a page stacks them.
 M.categories = {
    "parameters", "optimizer state", "gradients", "activations", "temporary", "cached",
 }
@@ -14,7 +14,7 @@ local rank = {
    parameters = 4, ["optimizer state"] = 3, gradients = 2, activations = 1, temporary = 0,
 }
 
--- The outermost optimizer's step around each event that is in one.
+-- Returns, for each event inside an optimizer's step, the outermost such step.
 local function optimizer_steps(session)
    local step_of, event = {}, {}
    for i = 1, session:state().events do
@@ -24,7 +24,8 @@ local function optimizer_steps(session)
    return step_of
 end
 
--- From when to when each storage lived, and what it was. One that was there before has begun at 0.
+-- Returns when each storage was allocated and freed, and its category. The life of a storage that
+-- was there before the profile begins at 0.
 local function lives(session)
    local state, change = session:state(), {}
    local step_of, alive, list = optimizer_steps(session), {}, {}
@@ -47,7 +48,7 @@ local function lives(session)
          life.to, alive[storage] = time, nil
       end
    end
-   for _, life in ipairs(list) do -- what an optimizer's step has made and that outlives it
+   for _, life in ipairs(list) do -- A tensor that outlives its optimizer's step is state.
       if life.step and life.category == "temporary" then
          local step = session:event(life.step)
          if life.to > step.begin + step.duration then life.category = "optimizer state" end
@@ -56,7 +57,7 @@ local function lives(session)
    return list
 end
 
--- What allocators keep for later, all devices together, as changes of the category.
+-- Adds the changes in the memory that allocators keep for later, summed over all devices.
 local function add_cached(session, changes, category)
    local on, all, state, record = {}, 0, session:state(), {}
    for i = 1, state.memory_events do
@@ -72,7 +73,8 @@ local function add_cached(session, changes, category)
    changes[#changes + 1] = {state.duration, category, -all}
 end
 
---- Bytes by category at up to `most` moments: {time =, bytes = {each category}}, times in ns.
+--- Returns bytes by category at up to `most` moments: {time =, bytes = {each category}}, times in
+--- ns.
 ---@param session any
 ---@param most integer
 ---@return {time: integer, bytes: integer[]}[]
@@ -93,7 +95,7 @@ function M.points(session, most)
    local duration = session:state().duration
    local now, points, keep = {}, {}, nil
    for i = 1, #M.categories do now[i] = 0 end
-   -- of the moments in one slice of time, the one where most is in use
+   -- Each slice of time is represented by the moment at which most memory is in use.
    local slice, slice_most = -1, -1
    local function note(time)
       local all = 0

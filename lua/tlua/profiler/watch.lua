@@ -1,5 +1,5 @@
--- watch.lua - modules, optimizers and a program's own collections as spans, while a profile wants
--- them.
+-- watch.lua - records calls of modules, steps of optimizers, and the program's own calls of the
+-- garbage collector as spans while a profile is running.
 
 local torch = require "tlua"
 local spans = require "tlua.profiler.spans"
@@ -8,7 +8,7 @@ local M = {}
 
 local active = {} -- the modules that are being called, outermost first: {module, path}
 
--- Module -> {module below it -> path}, as it was when last looked at.
+-- Maps a module to {module below it -> path}, as last seen.
 local paths = setmetatable({}, {__mode = "k"})
 
 local function paths_below(module)
@@ -18,7 +18,7 @@ local function paths_below(module)
    return found
 end
 
--- "Sequential.1" for the second module of a Sequential that is the outermost one.
+-- Returns a module's path from the outermost module that is being called, as "Sequential.1".
 local function path_of(module)
    for i = #active, 1, -1 do
       local outer = active[i]
@@ -29,7 +29,7 @@ local function path_of(module)
    return (torch.type(module):gsub("^nn%.", ""))
 end
 
--- Ends a call, also where an error leaves it.
+-- Ends a module's call, also after an error.
 local Call = {}
 function Call:__close()
    for i = #active, self.depth, -1 do active[i] = nil end
@@ -53,7 +53,7 @@ local function call_step(step, optimizer, closure, options)
    return spans.call("optimizer", name, step, optimizer, closure, options)
 end
 
-local collect -- the program's collectgarbage, while watched_collect stands for it
+local collect -- the program's collectgarbage while watched_collect replaces it
 
 local function watched_collect(what, ...)
    if what == nil or what == "collect" or what == "step" then
@@ -73,8 +73,8 @@ end
 
 local serial = 0
 
---- Makes spans of optimizers' steps, of what collectgarbage does and, if `modules`, of modules'
---- calls; `on` false: no more.
+--- Records steps of optimizers, calls of collectgarbage and, if `modules` is true, calls of modules
+--- as spans. If `on` is false, it stops this.
 ---@param on boolean
 ---@param modules? boolean
 ---@return integer serial  of this watch, for `leave`

@@ -49,32 +49,32 @@ end
 
 ConfusionMatrix.update = ConfusionMatrix.add
 
---- The counts; rows are targets, columns predictions.
+--- Returns the counts; rows are targets, columns are predictions.
 ---@return Tensor  (num_classes, num_classes), int64
 function ConfusionMatrix:compute()
    return self.counts:clone()
 end
 
---- Forgets everything.
+--- Sets all counts to zero.
 ---@return utils.ConfusionMatrix self
 function ConfusionMatrix:reset()
    self.counts:zero_()
    return self
 end
 
---- How many were counted.
+--- Returns the number of predictions that were counted.
 ---@return integer
 function ConfusionMatrix:total()
    return self.counts:sum():item()
 end
 
---- How many predictions were right.
+--- Returns the number of right predictions.
 ---@return integer
 function ConfusionMatrix:correct()
    return self.counts:diagonal():sum():item()
 end
 
---- The share of right predictions.
+--- Returns the share of right predictions.
 ---@return number
 function ConfusionMatrix:accuracy()
    return self:correct() / math.max(self:total(), 1)

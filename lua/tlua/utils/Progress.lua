@@ -43,14 +43,14 @@ local function duration(seconds)
    return ("%d:%02d h"):format(seconds // 3600, seconds // 60 % 60)
 end
 
--- How fast it goes: so many a second, or, if it is slow, seconds for each.
+-- Formats the speed in units per second, or, if that is below 1, as the time for each unit.
 local function rate(speed, unit)
    if speed >= 9.95 then return ("%.0f %s/s"):format(speed, unit) end
    if speed >= 1 then return ("%.1f %s/s"):format(speed, unit) end
    return ("%s for each of the %s"):format(duration(1 / speed), unit)
 end
 
--- What has been set, by the alphabet: "loss 0.1234, rate 0.01".
+-- Formats the values that were set, sorted by name: "loss 0.1234, rate 0.01".
 local function values_text(values)
    local list = {}
    for name, value in pairs(values) do
@@ -61,7 +61,7 @@ local function values_text(values)
    return table.concat(list, ", ")
 end
 
--- The label and the bar itself, or, if nobody knows the total, how many are done.
+-- Returns the label and the bar, or, if the total is unknown, the label and the steps so far.
 local function measure(self, share)
    local label = self.label == "" and "" or self.label .. " "
    if not self.total then return ("%s%d %s"):format(label, self.done, self.unit) end
@@ -76,7 +76,7 @@ local function measure(self, share)
    return ("%s%s %3.0f%%"):format(label, bar, 100 * share)
 end
 
---- The bar as text, without what moves the cursor.
+--- Returns the bar as text, without the codes that move the cursor.
 ---@param note? string
 ---@return string
 function Progress:render(note)
@@ -96,7 +96,7 @@ function Progress:render(note)
    return table.concat(parts, "  ")
 end
 
---- Tells that some more is done.
+--- Records that more steps are done, and redraws the bar if the interval is over.
 ---@param count? integer  1 by default
 ---@param note? string|fun(): string  shown behind the bar; a function is called only if it is drawn
 function Progress:step(count, note)
@@ -110,7 +110,7 @@ function Progress:step(count, note)
    self.stream:flush()
 end
 
---- Values to be shown behind the bar from now on.
+--- Sets values that are shown behind the bar from now on.
 ---@param values table<string, number|string>
 ---@return utils.Progress self
 function Progress:set(values)
@@ -121,7 +121,7 @@ function Progress:set(values)
    return self
 end
 
--- An iterator over `what`, and how many steps it will make, if that is known.
+-- Returns an iterator over `what`, and the number of its steps if that is known.
 local function iterate(what)
    if math.type(what) == "integer" and what >= 0 then
       local i = 0
@@ -145,8 +145,9 @@ local function iterate(what)
       "a number of steps, a list, a loader or an iterator", what)
 end
 
---- Goes through 1 to a number, the positions and items of a list, the batches of a loader, or what
---- an iterator gives, and takes a step each time; the bar goes away at the end.
+--- Iterates over the numbers from 1 to a number, the positions and items of a list, the batches of
+--- a loader, or the values of an iterator. It takes a step each time, and removes the bar at the
+--- end.
 ---@param what integer|any[]|data.DataLoader|function
 ---@return fun(): any ...
 function Progress:each(what)
@@ -162,7 +163,7 @@ function Progress:each(what)
    return function() return advance(step()) end
 end
 
---- Takes the bar away and writes a last line, if one is given.
+--- Removes the bar and writes a last line, if one is given.
 ---@param line? string
 function Progress:finish(line)
    if self.live then self.stream:write("\r\27[K") end
@@ -170,7 +171,7 @@ function Progress:finish(line)
    self.stream:flush()
 end
 
---- Seconds since the bar was made.
+--- Returns the seconds since the bar was made.
 ---@return number
 function Progress:elapsed()
    return torch.io.clock() - self.begun

@@ -18,7 +18,7 @@ local function shape_of(value)
    return "a tensor of shape (" .. table.concat(value.shape, ", ") .. ")"
 end
 
--- The shapes of the results, to compare with those of the second time.
+-- Returns the shapes of the results, to compare with those of the second run.
 local function shapes_of(results)
    local shapes = {n = results.n}
    for i = 1, results.n do shapes[i] = shape_of(results[i]) end
@@ -77,8 +77,8 @@ function Checkpoint.backward(ctx, ...)
    return nil, nil, nil, table.unpack(grads, 1, inputs.n)
 end
 
--- Keeps a call in front of it from being a tail call: fn that calls itself without end, by way of
--- checkpoint, is to overflow the stack rather than to run on for ever.
+-- Prevents a tail call: if fn calls itself without end through checkpoint, the stack must overflow
+-- instead of the program running for ever.
 local function pass(...) return ... end
 
 local take_options = args.signature [[utils.checkpoint(preserve_rng_state: boolean = true,
@@ -90,8 +90,8 @@ local option_names <const> = {
    early_stop = true, context_fn = true,
 }
 
--- The options, where the last argument is a table of names that are all options', and how many
--- arguments are left.
+-- Returns the options, and the number of arguments before them. The last argument holds the options
+-- if it is a table whose keys are all names of options.
 local function split_options(given)
    local last = given[given.n]
    local options = type(last) == "table" and getmetatable(last) == nil and next(last) ~= nil
@@ -106,9 +106,9 @@ local function split_options(given)
    return a, options and given.n - 1 or given.n
 end
 
---- fn(...), without keeping what happens inside: it is computed again, from the same random state,
---- in the backward pass. Tensors among arguments and results may be in plain tables, too, which are
---- then copied. fn must give the same results both times. Parameters used in fn get
+--- Calls fn(...) without keeping its intermediate results; the backward pass computes them again,
+--- from the same random state. Tensors among arguments and results may be in plain tables, too,
+--- which are then copied. fn must give the same results both times. Parameters used in fn get
 --- their gradients in `grad`, so this is for `backward`, not for `torch.autograd.grad`.
 ---@param fn fun(...): any
 --- PyTorch's options come in a table behind fn's arguments: preserve_rng_state (true: random
@@ -142,7 +142,7 @@ function M.checkpoint(fn, ...)
    return table.unpack(results, 1, results.n)
 end
 
---- Runs the modules of a Sequential in so many segments, of which all but the last are checkpoints.
+--- Runs the modules of a Sequential in this many segments; all but the last are checkpoints.
 ---@param modules nn.Sequential|nn.Module[]
 ---@param segments integer
 ---@param input any

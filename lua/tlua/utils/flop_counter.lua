@@ -59,7 +59,8 @@ local function path_of(name)
    return name:match "^(.-) %(" or name
 end
 
--- The module that each event is in; a derivative is in the one that its forward call was in.
+-- Adds up the operations of events by module. A derivative belongs to the module of its forward
+-- call.
 local function count(self, events)
    local paths, by_sequence, called = {}, {}, {}
    for i, event in events do
@@ -67,7 +68,7 @@ local function count(self, events)
          or event.parent and paths[event.parent] or false
       if event.kind == "module" then
          called[path] = true
-         row_of(self, path) -- outer modules come before those in them
+         row_of(self, path) -- outer modules come before the modules inside them
       end
       if event.sequence then
          if event.kind == "backward" then
@@ -89,7 +90,7 @@ local function count(self, events)
    end
 end
 
---- Ends the counting, and prints the table if `display` was asked for. Nothing the second time.
+--- Ends the counting, and prints the table if `display` is true. A second call does nothing.
 function FlopCounterMode:stop()
    local prof = self.prof
    if not prof then return end
@@ -105,7 +106,7 @@ function FlopCounterMode:stop()
 end
 FlopCounterMode.__close = FlopCounterMode.stop
 
---- The number of operations of all that was counted.
+--- Returns the number of all operations that were counted.
 ---@return integer
 function FlopCounterMode:get_total_flops()
    self:_check "get_total_flops"

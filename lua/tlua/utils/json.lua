@@ -33,7 +33,7 @@ end
 
 -- Reading ------------------------------------------------------------------------------------
 
--- Faults are thrown as tables, lest a real error of ours be taken for one.
+-- Raises a fault of the text as a table, so that it differs from an error in this module.
 local function fail(position, why)
    error({json = ("at byte %d: %s"):format(position, why)}, 0)
 end
@@ -46,7 +46,7 @@ local escapes = {
    ['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t",
 }
 
--- The character of a \u escape whose `u` stands at `position`, and the position after it.
+-- Returns the character of a \u escape whose `u` is at `position`, and the position after it.
 local function read_unicode(text, position)
    local digits = text:match("^%x%x%x%x", position + 1) or fail(position, "bad \\u escape")
    local code = tonumber(digits, 16)
@@ -160,7 +160,7 @@ function read_value(text, position, depth)
    return words[word], position + #word
 end
 
---- The value that a text denotes.
+--- Returns the value of a JSON text.
 ---@param text string
 ---@return any value  nil on failure
 ---@return string? message
@@ -208,7 +208,7 @@ local function write_array(list, depth)
    return "[" .. table.concat(pieces, ",") .. "]"
 end
 
--- Keys are sorted: the same value gives the same text.
+-- Writes keys in sorted order, so that the same value gives the same text.
 local function write_object(object, depth)
    local keys = {}
    for key in pairs(object) do

@@ -25,12 +25,12 @@ local function refuse_shapes(title, predictions, targets)
       title, args.describe(targets), args.describe(predictions)))
 end
 
--- Sums of both, added up where the tensors lie; as numbers when they are asked for.
+-- A metric that divides one sum by another. The sums stay on the tensors' device until compute.
 local Ratio = class.class("utils.metrics.Ratio")
 
 function Ratio:__init() self:reset() end
 
---- Forgets everything.
+--- Sets both sums to zero.
 ---@return utils.metrics.Ratio self
 function Ratio:reset()
    self.sum, self.count = nil, 0
@@ -44,7 +44,7 @@ function Ratio:add(sum, count)
    return self
 end
 
---- The mean so far; nan if there was nothing.
+--- Returns the mean so far; nan if nothing was added.
 ---@return number
 function Ratio:compute()
    if not self.sum then return 0 / 0 end

@@ -85,7 +85,7 @@ function Entry:convert(fn)
    return self
 end
 
--- The value that a text means, or nil and what was expected.
+-- Converts a text to an option's value; returns nil and a description of valid texts if it cannot.
 local function convert(entry, text)
    if entry.converter then
       local value, message = entry.converter(text)
@@ -121,7 +121,7 @@ local function usage(self)
    return table.concat(parts, " ")
 end
 
---- What --help shows.
+--- Returns the text that --help shows.
 ---@return string
 function Options:help()
    local lines = {usage(self)}

@@ -28,10 +28,10 @@ function Compare:extend_results(results)
    end
 end
 
---- Leaves out digits that mean nothing.
+--- Leaves out digits that are not significant.
 function Compare:trim_significant_figures() self.trimmed = true end
 
---- Shows the fastest of a row green and what is far from it red, on a terminal.
+--- On a terminal, shows the fastest time of a row green and much slower times red.
 ---@param rowwise? boolean
 function Compare:colorize(rowwise) self.coloured = rowwise ~= false end
 

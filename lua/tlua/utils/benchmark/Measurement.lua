@@ -1,4 +1,4 @@
--- Measurement.lua - the times that a Timer has taken, and what can be said of them.
+-- Measurement.lua - the times that a Timer has taken, and their statistics.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -13,7 +13,7 @@ local class = require "tlua.class"
 ---@field significant_figures integer  how many digits of the median mean something
 local Measurement = class.class("utils.benchmark.Measurement")
 
--- As numpy's percentile, linear.
+-- Returns a quantile by linear interpolation, as numpy's percentile does.
 local function quantile(sorted, q)
    local at = 1 + (#sorted - 1) * q
    local low = math.floor(at)
@@ -21,8 +21,8 @@ local function quantile(sorted, q)
    return sorted[low] + (sorted[high] - sorted[low]) * (at - low)
 end
 
--- Digits that the spread leaves, as PyTorch counts them: the median in widths of a 90 % interval of
--- the mean of the middle half, which is taken for 25 ns at least.
+-- Returns how many digits of the median are significant, by PyTorch's rule: the median is divided
+-- by the width of a 90 % interval of the mean of the middle half, which is at least 25 ns.
 local function figures(self)
    local n = #self.times
    local first, last = n // 4 + 1, math.ceil(3 * n / 4)
@@ -59,7 +59,7 @@ end
 
 local units = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}}
 
---- A unit that suits a time: its length in seconds and its name.
+--- Returns a unit that suits a time: its length in seconds and its name.
 ---@param seconds number
 ---@return number, string
 function Measurement.unit(seconds)
@@ -69,7 +69,7 @@ function Measurement.unit(seconds)
    return 1e-9, "ns"
 end
 
---- A number with so many digits that mean something.
+--- Formats a number with this many significant digits.
 function Measurement.rounded(value, digits)
    if value == 0 then return "0" end
    local decimals = digits - 1 - math.floor(math.log(math.abs(value), 10))

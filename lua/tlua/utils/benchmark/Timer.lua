@@ -28,13 +28,13 @@ local function compile(name, code, environment)
    return chunk
 end
 
--- Code that runs a statement. An expression's value is computed and dropped, as Python's timeit
--- does.
+-- Returns code that runs a statement. As in Python's timeit, an expression is computed and its
+-- value dropped.
 local function statement(stmt)
    return load("return " .. stmt) and "local _ = " .. stmt or stmt
 end
 
--- A function that runs the statement n times.
+-- Returns a function that runs the statement n times.
 local function repeated(stmt, environment)
    if type(stmt) ~= "string" then
       return function(n)
@@ -68,7 +68,7 @@ local function synchronize()
    end
 end
 
--- Calls fn with the threads that were asked for.
+-- Calls fn with the number of threads that the user gave.
 local function with_threads(self, fn)
    local before = torch.get_num_threads()
    torch.set_num_threads(self.task.num_threads)
@@ -78,7 +78,7 @@ local function with_threads(self, fn)
    return result
 end
 
--- Seconds of n calls.
+-- Returns the seconds that n calls take.
 local function time(self, n)
    synchronize()
    local begin = torch.io.clock()
@@ -89,7 +89,7 @@ end
 
 local function prepare(self)
    self.setup()
-   self.run(1) -- what the first call alone does
+   self.run(1) -- for the work that only a first call does
 end
 
 local function check_calls(who, number)
@@ -97,7 +97,7 @@ local function check_calls(who, number)
    return number
 end
 
--- Seconds and shares: neither below 0 nor NaN.
+-- Checks that seconds and shares are neither below 0 nor NaN.
 local function check_figures(who, a, ...)
    for _, name in ipairs {...} do
       local value = a[name]
@@ -110,7 +110,7 @@ end
 
 local take_timeit = args.signature "timeit(number: integer = 1000000)"
 
---- One block of so many calls.
+--- Times one block of this many calls.
 ---@param number? integer
 ---@return utils.benchmark.Measurement
 function Timer:timeit(...)
@@ -122,7 +122,7 @@ function Timer:timeit(...)
    end)
 end
 
--- So many calls that the clock's own cost is below a thousandth of a block.
+-- Returns a number of calls for which the clock's own cost is at most a thousandth of a block.
 local function block_size(self, least)
    local overhead = math.huge
    for _ = 1, 5 do
@@ -142,7 +142,8 @@ end
 local take_blocked = args.signature [[blocked_autorange(min_run_time: number = 0.2,
    callback: callable?)]]
 
---- Blocks of calls, as long as the clock needs to be exact, for at least that many seconds.
+--- Times blocks of calls for at least min_run_time seconds. A block is long enough for the clock
+--- to be exact.
 ---@param options? {min_run_time: number}
 ---@return utils.benchmark.Measurement
 function Timer:blocked_autorange(...)
@@ -162,7 +163,8 @@ end
 local take_adaptive = args.signature [[adaptive_autorange(threshold: number = 0.1,
    min_run_time: number = 0.01, max_run_time: number = 10)]]
 
---- The same until the spread (IQR / median) is below the threshold, or the longest time is over.
+--- Times blocks of calls until the spread (IQR / median) is below the threshold, or max_run_time
+--- is over.
 ---@param options? {threshold: number, min_run_time: number, max_run_time: number}
 ---@return utils.benchmark.Measurement
 function Timer:adaptive_autorange(...)
@@ -184,7 +186,7 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- Instructions that callgrind counts for a program of ours.
+-- Returns the number of instructions that callgrind counts for a program.
 local function instructions(program, code)
    local command = "valgrind --tool=callgrind --callgrind-out-file=/dev/null %s -e %s 2>&1"
    local pipe = assert(io.popen(command:format(quote(program), quote(code))))
