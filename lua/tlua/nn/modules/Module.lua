@@ -25,18 +25,20 @@ local packages = require "tlua.packages"
 ---@field forward fun(self: nn.Module, ...): any
 local Module = class.class("nn.Module")
 
--- An instance has its own list of hooks, or false: a field that is there is found at once.
+-- An instance has its own list of hooks, or false, and tells whether it is in evaluation mode: a
+-- field that is there is found at once.
 Module._hooks = false
+Module._evaluating = false
 
 -- Training mode is the class's field, and an instance has one of its own in evaluation mode alone:
--- so an assignment in training mode is seen by __newindex. What is assigned in evaluation mode is
--- looked at when the module is called; `_evaluating` tells that nil was assigned there.
+-- so an assignment in training mode is seen by __newindex. A value assigned in evaluation mode is
+-- looked at when the module is called.
 rawset(Module, "training", true)
 
 local function set_mode(module, mode)
-   local evaluating = not mode or nil
-   rawset(module, "_evaluating", evaluating)
-   rawset(module, "training", evaluating and false)
+   rawset(module, "_evaluating", not mode)
+   if mode then mode = nil end
+   rawset(module, "training", mode)
 end
 
 -- The profiler's function that makes the calls of all modules, see hooks.lua: a local variable for
@@ -52,7 +54,7 @@ local info = getmetatable(Module)
 local define <const> = info.__newindex
 
 function info.__call(cls, ...)
-   local object = setmetatable({_hooks = false}, cls)
+   local object = setmetatable({_hooks = false, _evaluating = false}, cls)
    object:__init(...)
    return order.made(object)
 end
@@ -454,8 +456,7 @@ end
 -- call in a block with a to-be-closed variable; nil will do as its value.
 function Module:__call(...)
    local _ <close> = nil
-   local mode = self.training
-   if mode ~= false and (mode ~= true or rawget(self, "_evaluating")) then check_mode(self) end
+   if self._evaluating and self.training ~= false then check_mode(self) end
    if self._hooks or around then return require "tlua.nn.hooks".call(self, ...) end
    return self:forward(...)
 end
