@@ -41,7 +41,7 @@ static ALWAYS AVX512 __m512i load_terms(const uint16_t *p, int64_t n) {
 
 /* The first n of 16 elements at p, if n is less than 16, and zeros, each in 32 bits. */
 static ALWAYS AVX512 __m512i load_lines(const uint16_t *p, int64_t n) {
-  __mmask16 mask = n >= LINES ? 0xffff : (__mmask16)((1u << n) - 1);
+  __mmask16 mask = (__mmask16)(n >= LINES ? 0xffffu : (1u << n) - 1);
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, p));
 }
 
