@@ -39,8 +39,8 @@ local pushforward = require "tlua.autograd.pushforward"
 ---@field cast_inputs string?  "float32", "bfloat16" or "float16"
 local Function = class("autograd.Function")
 
---- What forward tells backward. Fields may be set freely; but a result must be kept with
---- `save_for_backward` only, lest the graph own itself.
+--- Passes values from forward to backward. Fields may be set freely, but results must be kept with
+--- `save_for_backward`; in a field they would make the graph own itself.
 ---@class autograd.Context
 local Context = class("autograd.Context")
 
@@ -55,7 +55,8 @@ function Context:__init(inputs)
    self.materialize = true
 end
 
---- Keeps arguments and results of forward, or other tensors, for backward. Once per forward.
+--- Keeps arguments and results of forward, or other tensors, for backward. It may be called once
+--- in a forward.
 ---@param ... Tensor?
 function Context:save_for_backward(...)
    self.saved = table.pack(...)
@@ -74,7 +75,7 @@ function Context:save_for_forward(...)
    if self.saved.n == 0 then self:save_for_backward(...) end
 end
 
---- In backward: the tensors that were saved. An error if one was changed in place since.
+--- Returns the saved tensors in backward. Raises if one was changed in place since.
 ---@return Tensor? ...
 function Context:saved_tensors()
    return table.unpack(self.saved, 1, self.saved.n)
@@ -93,13 +94,13 @@ function Context:mark_dirty(...)
    end
 end
 
---- Results that carry no gradient although they are floating.
+--- Marks floating results that carry no gradient.
 ---@param ... Tensor
 function Context:mark_non_differentiable(...)
    for _, result in ipairs {...} do self.constant[#self.constant + 1] = result end
 end
 
---- Whether backward gets zeros for results that no gradient came for (the default), or nil.
+--- Sets whether backward gets zeros (the default) or nil for results without a gradient.
 ---@param materialize boolean
 function Context:set_materialize_grads(materialize)
    self.materialize = materialize
@@ -128,7 +129,7 @@ local function positions(results, marked)
    return found
 end
 
--- Of the results those that were changed in place, after a look that all is as mark_dirty says.
+-- Returns which results were changed in place, and checks that they are as mark_dirty says.
 local function dirty_positions(cls, inputs, results, marked)
    for _, tensor in ipairs(marked) do
       if not next(positions(inputs, {tensor})) then
@@ -142,7 +143,7 @@ local function dirty_positions(cls, inputs, results, marked)
    return positions(results, marked)
 end
 
--- Raises unless jvp has returned a tangent, or nil, for each result, which have those shapes.
+-- Raises unless jvp has returned, for each result, nil or a tangent of the result's shape.
 local function check_tangents(cls, tangents, shapes)
    if tangents.n > shapes.n then
       torch.raise(("%s: jvp: expected %d tangents, one for each result of forward, got %d"):format(
@@ -159,7 +160,8 @@ local function check_tangents(cls, tangents, shapes)
    end
 end
 
--- In place of backward, where J v is asked for: zeros, whose derivative by the gradients is jvp.
+-- Takes the place of backward in forward mode: returns zeros whose derivative by the gradients is
+-- jvp.
 local function pushed(cls, ctx, saved, ...)
    local zeros = {n = #ctx.needs_input_grad}
    for i = 1, zeros.n do
@@ -183,7 +185,7 @@ local function pushed(cls, ctx, saved, ...)
    return table.unpack(zeros, 1, zeros.n)
 end
 
--- The function that the node calls: (saved tensors, gradients...) -> gradients...
+-- Returns the function that the node calls: (saved tensors, gradients...) -> gradients...
 local function backward_of(cls, ctx)
    return function(saved, ...)
       if pushforward.on and cls.jvp then
@@ -202,7 +204,7 @@ local function backward_of(cls, ctx)
    end
 end
 
--- forward's results as a list, and what the context is to know.
+-- Calls forward, and setup_context if there is one; returns forward's results as a list.
 local function call_forward(cls, ctx, inputs)
    if not cls.setup_context then
       return table.pack(cls.forward(ctx, table.unpack(inputs, 1, inputs.n)))
@@ -212,7 +214,7 @@ local function call_forward(cls, ctx, inputs)
    return results
 end
 
--- What forward returns, given its inputs as autocast wants them.
+-- Runs forward with its inputs cast as autocast demands; returns its results.
 local function run_forward(cls, ctx, inputs)
    ctx.autocast = casts.current()
    local dtype = ctx.autocast and cls.cast_inputs
@@ -225,7 +227,7 @@ local function run_forward(cls, ctx, inputs)
    return call_forward(cls, ctx, inputs)
 end
 
--- Shapes, dtypes and devices of the tensors among the inputs.
+-- Returns the shapes, dtypes and devices of the tensors among the inputs.
 local function likes(inputs)
    local list = {}
    for i = 1, inputs.n do
@@ -237,7 +239,7 @@ local function likes(inputs)
    return list
 end
 
--- Calls the class's vmap, where an argument stands for an example of a batch; nil where none does.
+-- Calls the class's vmap if an argument stands for an example of a batch; otherwise returns nil.
 local function mapped(cls, inputs)
    local batched = require "tlua.func.batched"
    local level, found = 0, nil

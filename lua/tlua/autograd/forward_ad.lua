@@ -44,7 +44,7 @@ local function check(name, tensor)
    end
 end
 
---- A tensor with the values of another and a tangent, within a dual_level.
+--- Makes a dual: a tensor with the values of another and a tangent, inside a dual_level.
 ---@param tensor Tensor
 ---@param tangent Tensor  of its shape and dtype
 ---@return Tensor dual
@@ -63,7 +63,8 @@ function M.make_dual(tensor, tangent)
    return dual
 end
 
--- Derivatives of what `tensor` was made of, each linear in `seed`, and the tangents to them.
+-- Returns the derivatives by the duals that `tensor` was computed from, each linear in `seed`, and
+-- the tangents of these duals.
 local function pulled(tensor, seed)
    local _ <close> = pushforward()
    local grads = table.pack(torch.autograd.grad({tensor}, level.duals, {

@@ -9,7 +9,7 @@ local recording = require "tlua.autograd.recording"
 
 local M = {}
 
--- Copies of the inputs that record, as a list, and whether it was one.
+-- Returns copies of the inputs that record, as a list, and whether the inputs were a list.
 local function prepare(name, inputs, create_graph)
    local single = torch.is_tensor(inputs)
    if not single and type(inputs) ~= "table" then
@@ -37,7 +37,7 @@ local function call(name, fn, list)
    return output
 end
 
--- Gradients of output by the list, zeros where there is none.
+-- Returns the gradients of output by the tensors of the list, zeros for one without a gradient.
 local function gradients(output, list, seed, create_graph)
    if not output.requires_grad then
       local zeros = {}
@@ -73,7 +73,8 @@ local function concat_shapes(first, second)
    return shape
 end
 
---- All first derivatives: for each input a tensor of the output's shape followed by the input's.
+--- Returns all first derivatives: for each input a tensor of the output's shape followed by the
+--- input's.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param options? {create_graph: boolean}
@@ -99,8 +100,8 @@ function M.jacobian(...)
    return finish(jacobians, single)
 end
 
---- All second derivatives of a function with one number as result: a tensor of the input's shape
---- twice, or for a list of inputs a list of lists.
+--- Returns all second derivatives of a function with one number as result: a tensor of the input's
+--- shape twice, or for a list of inputs a list of lists.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param options? {create_graph: boolean}
@@ -125,7 +126,7 @@ function M.hessian(...)
    return rows
 end
 
--- v as a list that fits the tensors; ones for a single number where none is given.
+-- Returns v as a list that fits the tensors. Without v, a single number gets a one.
 local function direction(name, v, tensors)
    if v == nil then
       if #tensors ~= 1 or tensors[1]:numel() ~= 1 then
@@ -147,7 +148,7 @@ local function direction(name, v, tensors)
    return usable
 end
 
---- The function's result and v^T J.
+--- Returns the function's result and v^T J.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor  of the result's shape; one for a single number
@@ -164,7 +165,7 @@ function M.vjp(...)
    return a.create_graph and output or output:detach(), finish(grads, single)
 end
 
---- The function's result and J v, by differentiating v^T J once more.
+--- Returns the function's result and J v, by differentiating v^T J once more.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor|Tensor[]  of the inputs' shapes; one for a single number
@@ -185,7 +186,7 @@ function M.jvp(...)
    return a.create_graph and output or output:detach(), product
 end
 
--- The gradient of fn's one number, multiplied by v and differentiated once more.
+-- Multiplies the gradient of fn's one number by v, and differentiates it once more.
 local function second_order(name, a)
    local _ <close> = recording()
    local list, single = prepare(name, a.inputs, a.create_graph)
@@ -202,7 +203,7 @@ local function second_order(name, a)
    return a.create_graph and output or output:detach(), finish(product, single)
 end
 
---- The function's result and v^T H; the function returns one number.
+--- Returns the function's result and v^T H; the function returns one number.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor|Tensor[]
@@ -213,7 +214,7 @@ function M.vhp(...)
    return second_order("autograd.functional.vhp", take.vhp(...))
 end
 
---- The function's result and H v, which is the same since H is symmetric.
+--- Returns the function's result and H v, which equals v^T H since H is symmetric.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor|Tensor[]

@@ -14,7 +14,7 @@ local function wants_gradient(value)
    return torch.is_tensor(value) and value.requires_grad
 end
 
--- The results of fn that carry a gradient, by their place among all results.
+-- Returns the results of fn that carry a gradient, by their place among all results.
 local function outputs_of(fn, inputs)
    local results = table.pack(fn(table.unpack(inputs, 1, inputs.n)))
    if results.n == 1 and type(results[1]) == "table" and getmetatable(results[1]) == nil then
@@ -29,8 +29,8 @@ local function outputs_of(fn, inputs)
    return outputs
 end
 
--- (elements of input, elements of output): central differences. Inputs are changed one element at a
--- time, in memory of their own, and set back.
+-- Returns central differences (elements of input, elements of output). Inputs are changed one
+-- element at a time, in memory of their own, and set back.
 local function numerical_jacobian(fn, inputs, which, output, eps)
    local _ <close> = torch.no_grad()
    local input = inputs[which]
@@ -52,7 +52,8 @@ local function numerical_jacobian(fn, inputs, which, output, eps)
    return #columns > 0 and torch.stack(columns) or nil
 end
 
--- The same from the derivative: one backward pass for each element of the output.
+-- Returns the same matrices from the derivative, by one backward pass for each element of the
+-- output.
 local function analytical_jacobians(output, wanted)
    local n = output:numel()
    local rows = {}
@@ -81,7 +82,7 @@ local function analytical_jacobians(output, wanted)
    return jacobians
 end
 
--- The element at which two matrices differ most beyond the tolerance, as text; nil if none does.
+-- Describes the element at which two matrices differ most beyond the tolerance; nil if none does.
 local function worst_difference(analytical, numerical, atol, rtol)
    local excess = (analytical - numerical):abs() - numerical:abs() * rtol - atol
    excess = excess:nan_to_num(math.huge)
@@ -95,7 +96,7 @@ local function worst_difference(analytical, numerical, atol, rtol)
       .. "differences %.9g"):format(j, i, analytical[i][j]:item(), numerical[i][j]:item())
 end
 
--- What is wrong with the derivatives, nil if nothing is.
+-- Describes what is wrong with the derivatives; returns nil if nothing is.
 local function find_fault(a, inputs)
    local wanted, places = {}, {}
    for i = 1, inputs.n do
@@ -125,7 +126,7 @@ local function find_fault(a, inputs)
    end
 end
 
--- A list of arguments: the given list, or the one tensor.
+-- Returns the arguments as a list; a single tensor becomes a list of one.
 local function to_list(inputs)
    if torch.is_tensor(inputs) then return {n = 1, inputs} end
    if type(inputs) ~= "table" then

@@ -10,7 +10,7 @@ local function quoted(text) return '"' .. text:gsub('[\\"]', "\\%0"):gsub("\n", 
 
 local function shape_text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
--- Names of tensors: from a module, its parameters' paths; from a table, its keys.
+-- Returns names of tensors: the paths of a module's parameters, or a table's keys.
 local function names_of(names)
    local list = {}
    if names == nil then return list end
@@ -28,9 +28,9 @@ local function names_of(names)
    return list
 end
 
---- The graph behind a tensor in the language of Graphviz (`dot -Tsvg`): boxes are derivatives, with
---- the shapes of their results, ellipses the leaves, with shape and, from `names`, their name or
---- path.
+--- Returns the graph behind a tensor in the language of Graphviz (`dot -Tsvg`): boxes are
+--- derivatives, with the shapes of their results, ellipses the leaves, with shape and, from
+--- `names`, their name or path.
 ---@param tensor Tensor
 ---@param names? nn.Module|table<string, Tensor>
 ---@return string
@@ -142,12 +142,12 @@ end
 local multi_grad = args.signature [[register_multi_grad_hook(tensors: table, fn: callable,
    mode: string = 'all')]]
 
--- What hooks keep between the calls of one pass: a table for each pass that runs.
+-- Keeps a table for each running backward pass, for what hooks store between their calls.
 local function per_pass()
    local kept = {}
    return function(make)
       local number, depth = torch.autograd._pass()
-      for other in pairs(kept) do -- what failed passes have left
+      for other in pairs(kept) do -- tables that failed passes have left
          if other > number or depth == 0 and other ~= number then kept[other] = nil end
       end
       kept[number] = kept[number] or make()
@@ -155,7 +155,7 @@ local function per_pass()
    end
 end
 
--- The hook of tensor i, which calls fn when as many gradients have come as will.
+-- Returns the hook of tensor i; the hook calls fn when all gradients of the pass have come.
 local function all_hook(tensors, fn, state, i)
    return function(grad)
       local pass, forget = state(function()

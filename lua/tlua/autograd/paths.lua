@@ -14,7 +14,7 @@ M.profiler = {
    profile = torch.profiler.profile, record_function = torch.profiler.record_function,
 }
 
---- The tensor itself: every tensor can record gradients.
+--- Returns the tensor itself: every tensor can record gradients.
 ---@param tensor Tensor
 ---@param requires_grad? boolean
 ---@return Tensor

@@ -1,12 +1,12 @@
--- recording.lua - a scope in which gradients are recorded, whatever modes are around it: what
--- functions that differentiate by themselves run in.
+-- recording.lua - a scope in which gradients are recorded, whatever modes are around it. Functions
+-- that differentiate by themselves run in such a scope.
 
 local torch = require "tlua"
 local scopes = require "tlua.scope"
 
 local M = {}
 
---- The tensor; a copy if it was made in inference mode, since nothing saves such a one.
+--- Returns the tensor, or a copy if it was made in inference mode: nothing saves such tensors.
 ---@param tensor Tensor
 ---@return Tensor
 function M.usable(tensor)
@@ -15,7 +15,7 @@ function M.usable(tensor)
    return pcall(own.requires_grad_, own) and tensor or tensor:clone()
 end
 
---- A tensor with the values of another that records what is done with it. One that was made in
+--- Returns a tensor with the values of another, which records its uses. One that was made in
 --- inference mode is copied, since it takes part in no gradient.
 ---@param tensor Tensor
 ---@return Tensor

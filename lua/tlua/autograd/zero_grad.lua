@@ -1,4 +1,4 @@
--- zero_grad.lua - what the method zero_grad of modules and optimizers does.
+-- zero_grad.lua - implements the method zero_grad of modules and optimizers.
 
 --- Drops the gradients of parameters, or zeroes them.
 ---@param parameters Tensor[]

@@ -20,25 +20,25 @@ local function module_of(name)
    return torch[kind]
 end
 
---- Whether the machine has an accelerator that can be used.
+--- Returns whether the machine has an accelerator that can be used.
 ---@return boolean
 function M.is_available() return kind_of() ~= nil end
 
---- How many accelerators there are; 0 where there is none.
+--- Returns the number of accelerators.
 ---@return integer
 function M.device_count()
    local kind = kind_of()
    return kind and torch[kind].device_count() or 0
 end
 
---- The accelerator's kind as a device without a number; nil where there is none.
+--- Returns the accelerator's kind as a device without a number; nil if there is none.
 ---@return torch.device?
 function M.current_accelerator()
    local kind = kind_of()
    return kind and torch.device(kind) or nil
 end
 
---- The current accelerator's number, from 0.
+--- Returns the current accelerator's number, from 0.
 ---@return integer
 function M.current_device_index() return module_of "current_device_index".current_device() end
 
@@ -54,11 +54,11 @@ function M.set_device_index(device) module_of "set_device_index".set_device(devi
 ---@param device integer|string|torch.device
 function M.set_device_idx(device) module_of "set_device_idx".set_device(device) end
 
---- Waits for all work of an accelerator, the current one unless given.
+--- Waits for all work of an accelerator, by default the current one.
 ---@param device? integer|string|torch.device
 function M.synchronize(device) module_of "synchronize".synchronize(device) end
 
---- The current stream of an accelerator, the current one unless given.
+--- Returns the current stream of an accelerator, by default the current one.
 ---@param device? integer|string|torch.device
 ---@return torch.Stream
 function M.current_stream(device) return module_of "current_stream".current_stream(device) end

@@ -32,8 +32,8 @@ local function check_capturable(title, optimizer)
    end
 end
 
--- What a graph has taken over from an optimizer: its state, options as they were, parameters by
--- identity and by where their values are.
+-- Records what a graph depends on in an optimizer: its state, the values of its options, and its
+-- parameters and their addresses.
 local function settings_of(optimizer)
    local groups = {state = optimizer.state, places = {}}
    for g, group in ipairs(optimizer.param_groups) do
@@ -88,7 +88,8 @@ local function check_settings(title, optimizer, groups)
    end
 end
 
--- Tensors of the device, which calls copy theirs into; other values stand for themselves.
+-- Makes the inputs of the graph: tensors on the device, into which each call copies its own. Values
+-- that are not tensors stay as they are.
 local function new_static(kind, inputs)
    local static = {n = #inputs}
    for i = 1, #inputs do
@@ -103,7 +104,7 @@ local function new_static(kind, inputs)
    return static
 end
 
--- Everything is compared before the first tensor is written.
+-- Copies a call's inputs into the graph's, after it has checked all of them.
 local function fill(title, static, given)
    if given.n ~= static.n then
       torch.raise(("%s: expected %d inputs, got %d"):format(title, static.n, given.n))
@@ -125,7 +126,7 @@ local function fill(title, static, given)
    end
 end
 
---- capture_step for one kind of device.
+--- Returns capture_step for one kind of device.
 ---@param kind string "cuda" or "sim"
 ---@return function
 return function(kind)

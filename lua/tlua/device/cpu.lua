@@ -2,18 +2,18 @@
 
 local M = {}
 
---- Whether there is a CPU: true.
+--- Returns true: there is a CPU.
 ---@return boolean
 function M.is_available() return true end
 
---- How many of them: one.
+--- Returns 1, the number of CPU devices.
 ---@return integer
 function M.device_count() return 1 end
 
 ---@return string
 function M.current_device() return "cpu" end
 
---- Accepted, without effect: there is one.
+--- Has no effect, since there is only one CPU device.
 function M.set_device() end
 
 --- Waits for nothing: operators on the CPU are done when they return.

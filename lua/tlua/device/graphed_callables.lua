@@ -27,7 +27,7 @@ local function wants_gradient(tensors)
    return list
 end
 
--- The gradients of the outputs that have one, by the inputs that want one; nil where none comes.
+-- Returns the gradients of the outputs by the inputs, nil for an input that gets none.
 local function gradients(outputs, inputs, grads, allow_unused)
    if #inputs == 0 or #outputs == 0 then return {} end
    return {torch.autograd.grad(outputs, inputs, {
@@ -35,7 +35,7 @@ local function gradients(outputs, inputs, grads, allow_unused)
    })}
 end
 
--- Where tensors have their values.
+-- Returns the addresses of tensors' values.
 local function places_of(tensors)
    local places = {}
    for i, tensor in ipairs(tensors) do places[i] = tensor:data_ptr() end
@@ -57,7 +57,8 @@ local function likes(tensors)
    return list
 end
 
--- What is on another device would be computed once, when it is captured, and never again.
+-- Refuses tensors of another device: their operators would run once, at the capture, and never
+-- again.
 local function check_devices(title, kind, tensors, what)
    for i, tensor in ipairs(tensors) do
       if tensor.device.type ~= kind then
@@ -86,7 +87,7 @@ return function(kind)
    local options_of = args.signature(title ..
       "(num_warmup_iters: count = 3, allow_unused_input: boolean = false, pool: integer?)")
 
-   -- One callable: its tensors, warmed up.
+   -- Runs a callable a few times to warm it up; returns its tensors and their addresses.
    local function prepare(callable, samples, o)
       local own = class.isinstance(callable, Module) and callable:parameters() or {}
       check_devices(title, kind, samples, "sample_args")
@@ -135,7 +136,7 @@ return function(kind)
       end
    end
 
-   -- The Function that replays.
+   -- Returns a function that replays the graphs, by an autograd Function.
    local function function_of(c)
       local Graphed = class.class("GraphedCallable", Function)
       function Graphed.forward(ctx, ...)
@@ -183,7 +184,8 @@ return function(kind)
       end
    end
 
-   -- A module stays one: in the mode that it was captured in its forward is the graphs.
+   -- Returns the replacement of a callable. A module stays a module; its forward replays the graphs
+   -- as long as it is in the mode, training or not, in which it was captured.
    local function replaced(c)
       local run = function_of(c)
       if not class.isinstance(c.callable, Module) then return run end

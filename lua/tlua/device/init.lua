@@ -7,7 +7,7 @@ local memory_of = require "tlua.device.memory"
 local scopes = require "tlua.scope"
 
 local function graph_of(module, kind)
-   local streams = {} -- by device: where what names no stream is captured
+   local streams = {} -- by device: the stream of captures that name none
    local signature = args.signature(kind ..
       ".graph(pool: integer?, stream: any?, capture_error_mode: any?)")
 
@@ -41,11 +41,11 @@ local function graph_of(module, kind)
       end, ...)
    end
 
-   --- Captures what a function puts on the device, which is recorded, not run, into a graph;
-   --- `graph:replay()` runs it. Random numbers are drawn anew at each replay. Another stream takes
-   --- part once it waits for an event of the capture, and must be waited for before the end. An
-   --- operator that waits for the device cannot be captured: that is an error, and nothing stays
-   --- open. A table before the function: `graph(g, {pool = p}, fn)`.
+   --- Captures the device work of a function into a graph without running it; `graph:replay()` runs
+   --- it. Each replay draws new random numbers. Another stream takes part once it waits for an
+   --- event of the capture, and the capture's stream must wait for it before the end. An operator
+   --- that waits for the device cannot be captured: it raises an error, which ends the capture.
+   --- Options come in a table before the function: `graph(g, {pool = p}, fn)`.
    ---@param graph torch.Graph made by Graph()
    ---@param options? table pool (graph_pool_handle() or another graph's pool(), whose memory it
    --- shares: the two must not be replayed at one time), stream (other than the default one;
@@ -109,7 +109,7 @@ local function amp_of(kind)
    }
 end
 
--- The functions about random numbers, as a table of their own.
+-- Returns a table of the functions about random numbers.
 local function random_of(module)
    local random = {}
    for _, name in ipairs {"get_rng_state", "get_rng_state_all", "set_rng_state",
@@ -121,8 +121,8 @@ local function random_of(module)
 end
 
 local function device_of_of(module, kind)
-   --- Makes the device of a tensor current while fn runs, or without fn until the value that is
-   --- returned is closed; with a tensor of the CPU the current one stays.
+   --- Makes the device of a tensor current while fn runs or, without fn, until the returned value
+   --- is closed. A tensor on the CPU changes nothing.
    ---@param tensor torch.Tensor
    ---@param fn? function
    ---@param ... any  arguments of fn
@@ -139,9 +139,9 @@ end
 local sync_modes <const> = {default = 0, warn = 1, error = 2, [0] = 0, [1] = 1, [2] = 2}
 
 local function sync_debug_of(kind)
-   --- What becomes of operators that make the host wait for a device (`item`, `nonzero`, a copy to
-   --- the CPU; not `synchronize`, which says so): nothing, a warning (Lua's, `warn "@on"` shows
-   --- them) or an error. For all kinds of devices.
+   --- Sets what happens when an operator makes the host wait for a device (`item`, `nonzero`, a
+   --- copy to the CPU; not `synchronize`): nothing, a warning (Lua's, `warn "@on"` shows them) or
+   --- an error. The setting holds for all kinds of devices.
    ---@param debug_mode "default"|"warn"|"error"|integer  or 0, 1, 2
    return function(debug_mode)
       local mode = sync_modes[debug_mode]
@@ -154,7 +154,7 @@ local function sync_debug_of(kind)
 end
 
 local function processes_of(module)
-   --- The processes that use a device's memory, as a text for people, by NVML.
+   --- Returns a readable list of the processes that use a device's memory, from NVML.
    ---@param device? integer|string|torch.device
    ---@return string
    return function(device)
@@ -170,7 +170,7 @@ local function processes_of(module)
    end
 end
 
---- A range for Nsight that is open while fn runs.
+--- Returns nvtx.range, which opens a range for Nsight while fn runs.
 local function range_of(nvtx)
    return function(message, fn, ...)
       if type(fn) ~= "function" then args.refuse("cuda.nvtx.range", "fn", "a function", fn) end
@@ -180,7 +180,7 @@ local function range_of(nvtx)
    end
 end
 
--- What cuda alone has.
+-- Adds the functions that only torch.cuda has.
 local function add_cuda(module, memory, own)
    own.nvtx = module._nvtx
    own.nvtx.range = range_of(own.nvtx)
@@ -189,7 +189,8 @@ local function add_cuda(module, memory, own)
    memory.device_memory_used = module.device_memory_used
 end
 
---- What the kernels are compiled for: "sm_90"; empty where there is no GPU.
+--- Returns get_arch_list, which lists the architectures that the kernels are compiled for, such as
+--- "sm_90". The list is empty without a GPU.
 local function arch_list_of(module)
    ---@return string[]
    return function()
@@ -205,7 +206,7 @@ local function device_index_of(module, kind)
    local signature = args.signature(kind .. ".get_device_index(optional: boolean = false, " ..
       "allow_cpu: boolean = false)")
 
-   --- The number of a device: of "cuda:1" 1, of "cuda" the current one's.
+   --- Returns the number of a device: 1 for "cuda:1", the current device's for "cuda".
    ---@param device integer|string|nil  nil is the current one where optional is true
    ---@param options? {optional?: boolean, allow_cpu?: boolean}  allow_cpu: the CPU is -1, no error
    ---@return integer
@@ -221,14 +222,14 @@ local function device_index_of(module, kind)
    end
 end
 
--- The generators that devices draw from unless another one is named.
+-- Returns the default generator of each device.
 local function default_generators_of(module)
    local list = {}
    for i = 1, module.device_count() do list[i] = module._default_generator(i - 1) end
    return list
 end
 
--- A function of another file, which is read when it is called first.
+-- Returns a function that loads its code from another file at the first call.
 local function on_use(file, kind)
    local fn
    return function(...)
@@ -237,7 +238,7 @@ local function on_use(file, kind)
    end
 end
 
---- The functions of torch.cuda or torch.sim that are written in Lua.
+--- Returns the functions of torch.cuda or torch.sim that are written in Lua.
 ---@param kind string "cuda" or "sim"
 ---@return table
 return function(kind)

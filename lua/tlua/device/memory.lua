@@ -1,5 +1,6 @@
--- memory.lua - torch.cuda.memory and torch.sim.memory: the figures by the names that the module
--- itself has, too, and a look at what memory is made of and who asked for it, in PyTorch's form.
+-- memory.lua - torch.cuda.memory and torch.sim.memory: the figures of memory, by the same names as
+-- in torch.cuda and torch.sim, and snapshots of segments, blocks and the lines that allocated them,
+-- in PyTorch's form.
 
 local args = require "tlua.args"
 local json = require "tlua.utils.json"
@@ -8,7 +9,8 @@ local text = require "tlua.profiler.text"
 
 local list = json.as_array
 
--- The stacks that C has noted ("source\tline\tname\n"...) as lists of frames, each made once.
+-- Returns a function that turns a stack that C has recorded ("source\tline\tname\n"...) into a list
+-- of frames. Equal stacks share one list.
 local function frames_by_stack()
    local made = {[""] = list {}}
    return function(stack)
@@ -24,7 +26,7 @@ local function frames_by_stack()
    end
 end
 
--- A segment is memory without holes: what lies behind one is a segment of its own.
+-- Groups blocks into segments. A segment has no holes; the blocks after a hole begin a new one.
 local function segments_of(blocks, device, frames_of, segments)
    local segment, ends
    for _, b in ipairs(blocks) do
@@ -53,7 +55,7 @@ local function segments_of(blocks, device, frames_of, segments)
    end
 end
 
--- One list of events for each device.
+-- Returns a list of events for each device.
 local function traces_of(events, count, frames_of)
    local traces = list {}
    for i = 1, count do traces[i] = list {} end
@@ -78,7 +80,7 @@ local function recorder_of(module, kind)
       "stacks: string = 'all', max_entries: count = 9223372036854775807, device: any?, " ..
       "clear_history: boolean = false)")
 
-   --- Notes from now on who asks for memory of these devices: `_snapshot()` tells.
+   --- From now on records the lines that allocate memory of these devices, for `_snapshot()`.
    ---@param enabled? "all"|"state"|boolean "all" (or true) notes all that happens, "state" only who
    --- has asked for what is alive; false ends it
    ---@param options? table context: whose lines are noted, "all", "alloc" (not those of who gives
@@ -103,8 +105,8 @@ local function recorder_of(module, kind)
 end
 
 local function snapshot_of(module)
-   --- What memory is made of: {segments = ..., device_traces = ...} in PyTorch's form. Lines that
-   --- asked for it and the list of events are there from `_record_memory_history` on.
+   --- Returns a snapshot of memory: {segments = ..., device_traces = ...} in PyTorch's form. It has
+   --- the allocating lines and the list of events since `_record_memory_history`.
    ---@param device? integer|string|torch.device without it the current one, and those recorded
    ---@return table
    return function(device)

@@ -4,7 +4,7 @@ local M = {}
 
 local width <const> = 80
 
---- The lines of the comment that ends above line `last`, without dashes.
+--- Returns the lines of the comment that ends above line `last`, without dashes.
 ---@param lines string[]  of the source
 ---@param last integer
 ---@return string[]
@@ -16,8 +16,8 @@ function M.above(lines, last)
    return comment
 end
 
--- The words of a text as lines, the first one with one indent and the others with another. Two
--- blanks between a type and what follows it stay, unless the line ends there.
+-- Wraps a text into lines; the first has one indent, the others have another. Two blanks between a
+-- type and the text after it stay, unless the line ends there.
 local function wrap(text, first, others)
    local lines, line, empty = {}, first, true
    for word in text:gsub("(%S)  +(%S)", "%1 \0%2"):gmatch("%S+") do
@@ -52,7 +52,7 @@ function M.list(begin, items, close)
    return table.concat(lines, "\n")
 end
 
--- Lines of text as paragraphs, items that begin with an asterisk, and code, which is indented and
+-- Lays out lines of text: paragraphs, items that begin with an asterisk, and indented code, which
 -- stays as it is.
 local function layout(lines)
    local blocks, block = {}, nil
@@ -89,7 +89,7 @@ end
 -- Tags whose text goes on in the lines below.
 local goes_on <const> = {param = true, field = true, ["return"] = true}
 
---- A comment's lines of text and its tags.
+--- Splits a comment into its lines of text and its tags.
 ---@param comment string[]  of `above`
 ---@return string[] lines
 ---@return table<string, {name: string, text: string}[]> tags
@@ -113,7 +113,7 @@ function M.take(comment)
    return lines, tags
 end
 
---- A comment's text, laid out for a terminal, and its tags.
+--- Returns a comment's text, laid out for a terminal, and its tags.
 ---@param comment string[]  of `above`
 ---@return string text
 ---@return table<string, {name: string, text: string}[]> tags
@@ -122,7 +122,7 @@ function M.parse(comment)
    return layout(lines), tags
 end
 
---- Tags of one kind, each with its name in a column.
+--- Formats tags of one kind, with their names in a column.
 ---@param entries? {name: string, text: string}[]
 ---@return string
 function M.table(entries)
@@ -133,12 +133,12 @@ function M.table(entries)
    return table.concat(list, "\n")
 end
 
---- The sentences of a comment.
+--- Returns a comment's text without its tags.
 ---@param comment string[]
 ---@return string
 function M.sentences(comment) return (M.parse(comment)) end
 
---- The first sentence of a text.
+--- Returns the first sentence of a text.
 ---@param text string
 ---@return string
 function M.first_sentence(text)

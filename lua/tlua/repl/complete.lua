@@ -11,7 +11,7 @@ for word in ([[and break do else elseif end false for function goto if in local
    keywords[word] = true
 end
 
--- What a tensor has besides its methods.
+-- The fields that a tensor has besides its methods.
 local properties <const> = {
    "data", "device", "dtype", "grad", "grad_fn", "is_leaf", "is_parameter",
    "requires_grad", "shape",
@@ -32,16 +32,16 @@ local function metafield(value, name)
    return type(meta) == "table" and rawget(meta, name) or nil
 end
 
--- Whether an __index function may be called: those of C and of the library
--- look something up, a user's might do anything.
+-- Returns whether an __index function may be called: those of C and of the library only look
+-- something up, but a user's might do anything.
 local function is_harmless(f)
    local info = debug.getinfo(f, "S")
    return info.what == "C" or info.source:sub(1, 6) == "=tlua:"
 end
 
--- value[key], through __index.
+-- Returns value[key], through __index.
 local function index(value, key)
-   for _ = 1, 100 do -- a chain may be a circle
+   for _ = 1, 100 do -- the chain may be endless
       if type(value) == "table" then
          local field = rawget(value, key)
          if field ~= nil then return field end
@@ -76,7 +76,7 @@ local function each_key(value, visit)
    end
 end
 
--- The value that a path such as `model.layers[1]` leads to.
+-- Returns the value that a path such as `model.layers[1]` leads to.
 local function follow(path, env)
    local name, rest = path:match("^([%a_][%w_]*)(.*)$")
    if not name then return nil end
@@ -97,8 +97,7 @@ local function is_callable(value)
    return type(value) == "function" or metafield(value, "__call") ~= nil
 end
 
--- The last path of the text: what stands before a concatenation or an open
--- bracket is none of it.
+-- Returns the last path of the text, which begins after any concatenation or open bracket.
 local function last_path(text)
    local start = 1
    for position in text:gmatch("%.%.()") do start = position end
@@ -106,8 +105,7 @@ local function last_path(text)
    return text:sub(open and open + 1 or start)
 end
 
---- The words that the end of `text` may become, sorted. Each is the whole text
---- with its end completed.
+--- Returns the sorted completions of `text`. Each is the whole text with its end completed.
 ---@param text string the word before the cursor
 ---@param env table the table of globals
 ---@return string[]
@@ -139,7 +137,7 @@ function M.words(text, env)
    return words
 end
 
---- The function that someone who called `name` of what `path` leads to had in mind.
+--- Returns the name of the function in the table at `path` that is nearest to a misspelt `name`.
 ---@param path string "torch.nn"; "" for globals
 ---@param name string
 ---@param env table the table of globals

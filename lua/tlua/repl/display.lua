@@ -2,7 +2,7 @@
 -- fixed order and within limits; strings inside tables quoted.
 local M = {}
 
--- What is beyond these limits is left out and marked by dots.
+-- Text beyond these limits is left out and marked by dots.
 local limits <const> = {
    depth = 5, -- tables inside tables
    items = 100, -- entries of one table
@@ -24,7 +24,7 @@ local function escape(c)
    return escapes[c] or ("\\x%02X"):format(c:byte())
 end
 
--- Text stays readable in any script; bytes that are no text are escaped.
+-- Quotes a string. Text stays readable in any script; bytes that are not text are escaped.
 local function quote(text)
    local is_text = utf8.len(text)
    local dots = ""
@@ -35,7 +35,7 @@ local function quote(text)
    return '"' .. text:gsub(is_text and '[%c"\\]' or '[%c"\\\128-\255]', escape) .. '"' .. dots
 end
 
--- tostring, which a value's own __tostring may make fail.
+-- Calls tostring safely: a value's own __tostring may fail.
 local function plain(value)
    local ok, text = pcall(tostring, value)
    return ok and tostring(text) or ("<%s: its __tostring failed>"):format(type(value))
@@ -79,8 +79,7 @@ local function key_order(a, b)
    return plain(a) < plain(b)
 end
 
--- How many elements the list at the beginning of a table has, and the other
--- keys in order.
+-- Returns the length of the list at the beginning of a table, and the other keys in order.
 local function keys_of(value)
    local n = 0
    while rawget(value, n + 1) ~= nil do n = n + 1 end
@@ -94,7 +93,7 @@ local function keys_of(value)
    return n, keys
 end
 
--- List elements next to each other, as many as fit on a line.
+-- Puts as many list elements on a line as fit.
 local function fill(items, width)
    local lines = {}
    for _, item in ipairs(items) do
@@ -158,12 +157,12 @@ local function format_table(state, value, depth, indent)
    return braces(state, type(name) == "string" and name .. " " or "", items, listed, indent)
 end
 
--- A value inside a table.
+-- Formats a value inside a table.
 function format(state, value, depth, indent)
    local kind = type(value)
    if kind == "string" then return quote(value) end
    if kind == "userdata" then return brief(value) end
-   if kind == "function" then return "<function>" end -- where it lies says nothing
+   if kind == "function" then return "<function>" end -- its address means nothing
    if kind ~= "table" then return plain(value) end
    if has_tostring(value) then
       return (plain(value):gsub("\n", "\n" .. (" "):rep(indent)))
@@ -171,7 +170,7 @@ function format(state, value, depth, indent)
    return format_table(state, value, depth, indent)
 end
 
---- The text for one value by itself: strings and tensors as print shows them.
+--- Returns the text for a single value; strings and tensors look as print shows them.
 ---@param options {width: integer?}
 ---@param value any
 ---@return string
@@ -183,7 +182,7 @@ function M.value(options, value)
    return format_table(state, value, 1, 0)
 end
 
---- The text for several values: on one line, as print does, if each has one.
+--- Returns the text for several values: one line, as print does, if each fits on a line.
 ---@param options {width: integer?}
 ---@param ... any
 ---@return string

@@ -21,7 +21,7 @@ end with their chunk: what is to last is a global. Tab completes names.
 
 give the manual's text on something; Ctrl-D leaves.]]
 
--- The tables that hold what the manual describes, and how it calls them.
+-- Returns the tables that the manual describes, each with the prefix of its names in the manual.
 local function sections()
    local torch = require "tlua"
    return {
@@ -29,7 +29,7 @@ local function sections()
    }
 end
 
--- The names of the library that a predicate holds for, as the manual has them.
+-- Returns the names of the library for which a predicate is true, in the manual's form.
 local function names_with(predicate)
    local names, seen = {}, {}
    local function visit(prefix, name)
@@ -45,7 +45,7 @@ local function names_with(predicate)
    return names
 end
 
--- Names that contain the word, the shortest first; else the one that is nearest.
+-- Returns names that contain the word, the shortest first; if there are none, the nearest name.
 local function similar(subject)
    local word = subject:match("[%w_]*$"):lower()
    if #word < 2 then return {} end
@@ -79,7 +79,7 @@ local function unknown_name(name)
    return table.concat(lines, "\n")
 end
 
---- The manual's text on a subject, or what to try instead.
+--- Returns the manual's text on a subject, or a text that says what to try instead.
 ---@param ... any a function, a name, another value, or nothing
 ---@return string
 function M.text(...)

@@ -6,7 +6,7 @@ local display = require "tlua.repl.display"
 
 local M = {}
 
---- The text that shows the values of an expression; keeps the first as `_`.
+--- Returns the text that shows the values of an expression; keeps the first as `_`.
 ---@param width integer columns of the terminal
 ---@param ... any
 ---@return string
@@ -15,7 +15,7 @@ function M.show(width, ...)
    return display.values({width = width}, ...)
 end
 
---- The words that the word before the cursor may become.
+--- Returns the completions of the word before the cursor.
 ---@param text string
 ---@return string[]
 function M.complete(text)

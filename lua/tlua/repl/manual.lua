@@ -1,5 +1,6 @@
--- The manual: what it has on a function, class or name. Operators are described by the table that
--- is generated with them (`tlua.manual`), what is written in Lua by the comments of its source.
+-- The manual: finds the text on a function, class or name. The text on an operator comes from the
+-- table that is generated with the operators (`tlua.manual`), that on Lua code from the comments of
+-- its source.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,14 +10,14 @@ local comments = require "tlua.repl.comments"
 
 local M = {}
 
--- Texts of operators by path, "torch.add".
+-- Returns the texts of operators by path, such as "torch.add".
 local function operators()
    local found, texts = pcall(require, "tlua.manual")
    return found and texts or {}
 end
 
--- The text of an embedded source or a package's, by module or chunk name; nil without the command's
--- help.
+-- Returns the text of an embedded source or a package's, by module or chunk name. Returns nil if
+-- the command's help is missing.
 local function source_of(name)
    local found, read = pcall(require, "tlua.repl.source")
    return found and (read(name) or (require "tlua.packages".source(name))) or nil
@@ -24,7 +25,7 @@ end
 
 -- Names -------------------------------------------------------------------------------------------
 
--- Another name of an operator, such as "absolute" -> "torch.abs".
+-- Returns the text of the operator that has this alias, such as torch.abs for "torch.absolute".
 local function by_alias(texts, path)
    local owner, name = path:match("^(.*%.)(.-)$")
    for other, text in pairs(texts) do
@@ -34,7 +35,7 @@ local function by_alias(texts, path)
    end
 end
 
--- The operator's text for a name in any of its forms: add, torch.add, Tensor.add, x:add_.
+-- Returns the operator's text for a name in any form: add, torch.add, Tensor.add, x:add_.
 local function operator(name)
    local texts = operators()
    local path = name:gsub("^Tensor%.", ""):gsub("^[%w_]+:", ""):gsub("^torch%.", "")
@@ -46,7 +47,7 @@ local function operator(name)
    end
 end
 
---- What a name such as "nn.Linear" stands for, and the module that it was loaded from.
+--- Returns the value of a name such as "nn.Linear", and the module that it was loaded from.
 ---@param name string
 ---@return any value
 ---@return string? module
@@ -65,8 +66,8 @@ local function is_class(value)
    return type(meta) == "table" and meta.ancestors ~= nil
 end
 
--- The path of a function or table in the tables below `torch` that are loaded: of several the
--- shortest one that accept(path), if given, takes.
+-- Returns the path of a function or table in the loaded tables below `torch`. If there are several,
+-- it returns the shortest for which accept(path), if given, is true.
 local function path_of(wanted, accept)
    local waiting, seen = {{"torch.", torch}, {"torch.", torch.Tensor}}, {}
    local at = 1
@@ -97,7 +98,7 @@ local function lines_of(text)
    return lines
 end
 
--- What the first lines of a file say about it, without its name.
+-- Returns the text in the first lines of a file, without the file's name.
 local function heading(lines)
    local last = 1
    while lines[last] and lines[last]:find("^%-%-") do last = last + 1 end
@@ -110,8 +111,8 @@ end
 
 -- Signatures --------------------------------------------------------------------------------------
 
--- The declaration that `args.signature` has made for a function to call: an upvalue of one of its
--- upvalues. Spares the sources a second list.
+-- Returns the declaration of a function's arguments: args.signature keeps it in an upvalue of one
+-- of the function's upvalues. So sources need no second list of their parameters.
 local function declaration(fn)
    for i = 1, 255 do
       local name, parser = debug.getupvalue(fn, i)
@@ -136,7 +137,7 @@ local function parameter_text(parameter)
    return parameter.name .. (parameter.optional and "?" or "")
 end
 
--- "nn.Linear(in_features, out_features, bias = true, ...)"
+-- Returns a call as text: "nn.Linear(in_features, out_features, bias = true, ...)".
 local function call_text(name, fn, tags)
    local declared = declaration(fn)
    local parameters = {}
@@ -159,7 +160,7 @@ local function join(parts)
    return table.concat(text, "\n\n")
 end
 
--- A function in Lua; nil if no source or no comment is at hand.
+-- Returns the text on a function in Lua, or nil if its source or comment cannot be found.
 local function function_text(name, fn)
    local info = debug.getinfo(checked.origin(fn), "S")
    local source = info.what == "Lua" and source_of(info.source)
@@ -174,7 +175,7 @@ local function function_text(name, fn)
    }
 end
 
--- The comment above the line that makes a class, which names it in quotes.
+-- Returns the comment above the line that makes a class, which has the class's name in quotes.
 local function class_comment(lines, name)
    local short = name:match("[^.]+$")
    for i, line in ipairs(lines) do
@@ -195,7 +196,7 @@ local function methods(class)
    return #names > 0 and "Methods: " .. table.concat(names, ", ") or nil
 end
 
--- "See also" the function that a layer or loss computes: nn.AvgPool2d, avg_pool2d.
+-- Returns a reference to the function that a layer or loss computes, as avg_pool2d for AvgPool2d.
 local function function_of(name)
    local short = name:match("^nn%.(%w+)$")
    if not short then return nil end
@@ -218,8 +219,8 @@ local function value_text(value)
    return type(value) == "string" and ("%q"):format(value) or tostring(value)
 end
 
--- The call of an optimizer's class with all options it has, and their defaults; nil for other
--- classes. An optimizer that is made knows them best: its constructor adds those of its parents.
+-- Returns the call of an optimizer's class with all options and their defaults, or nil for other
+-- classes. It makes an optimizer to read them, since the constructor adds those of its parents.
 local function optimizer_call(class)
    if not require "tlua.class".issubclass(class, torch.optim.Optimizer) then return nil end
    local parameter = torch.ones(1, 1):requires_grad_(true)
@@ -241,7 +242,7 @@ end
 local optimizer_methods <const> = "Methods: step, zero_grad, state_dict, load_state_dict, "
    .. "add_param_group"
 
--- How an object of a class is called, if its method `forward` declares that.
+-- Returns the call of an object of a class, if its method `forward` declares one.
 local function forward_text(class)
    local forward = rawget(class, "forward")
    local declared = forward and declaration(forward)
@@ -249,7 +250,7 @@ local function forward_text(class)
    return call_text("object", forward, {})
 end
 
--- A class; `module` is where it was loaded from, if that is known.
+-- Returns the text on a class. `module` is the module that it was loaded from, if that is known.
 local function class_text(class, module)
    local name, make = class.__name, class.__init
    local own = debug.getinfo(make, "S")
@@ -269,7 +270,7 @@ local function class_text(class, module)
    }
 end
 
--- The first sentence on a field of a table: of an operator, or of a function in Lua.
+-- Returns the first sentence on a field of a table, which is an operator or a function in Lua.
 local function first_sentence(name, value, key)
    local text = operators()[("%s.%s"):format(name, key)]
    if text then return comments.first_sentence(text:match "\n\n(.*)$" or "") end
@@ -281,10 +282,10 @@ local function first_sentence(name, value, key)
    return comments.first_sentence(comments.sentences(comment))
 end
 
--- Longer lists have names alone.
+-- Longer lists show only names.
 local most_sentences <const> = 40
 
--- A table of functions, classes and other tables: what each of them is.
+-- Returns the text on a table of functions, classes and other tables, with a line on each.
 local function table_text(name, value, about)
    local names, lines = {}, {}
    for key in next, value do names[key] = true end
@@ -324,7 +325,7 @@ local function by_name(name)
       source and heading(lines_of(source)))
 end
 
--- What the file of a loaded module says about it.
+-- Returns the text on a loaded module, from the first lines of its file.
 local function module_text(value)
    local about
    for name, loaded in next, package.loaded do
@@ -337,8 +338,8 @@ local function module_text(value)
    return path and table_text(path, value, about) or about
 end
 
---- The manual's text on a function, a class, an object of a class, or a name such as "add",
---- "torch.add" or "nn.Linear"; nil where it has none.
+--- Returns the manual's text on a function, a class, an object of a class, or a name such as "add",
+--- "torch.add" or "nn.Linear"; nil if it has none.
 ---@param subject any
 ---@return string?
 function M.help(subject)

@@ -55,7 +55,7 @@ local function web(name)
    return true
 end
 
---- The command.
+--- Runs the command.
 ---@param words string[]  after `tlua help`
 ---@return boolean  whether all went well
 function M.command(words)

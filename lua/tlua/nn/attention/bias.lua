@@ -15,8 +15,8 @@ local function mask(a, diagonal)
    return torch.ones(a.queries, a.keys, {dtype = "bool", device = a.device}):tril(diagonal)
 end
 
---- A mask in which query i sees the keys up to i, counted from the first ones: what `is_causal`
---- does.
+--- Returns a mask in which query i sees the keys up to i, both counted from the first one, as with
+--- `is_causal`.
 ---@param queries integer
 ---@param keys integer
 ---@param options? {device: string|torch.device}
@@ -25,8 +25,8 @@ function M.causal_upper_left(...)
    return mask(upper_left(...), 0)
 end
 
---- A mask in which the last query sees all keys and each one before it a key less: what a decoder
---- with cached keys needs.
+--- Returns a mask in which the last query sees all keys, and each query before it one key less. A
+--- decoder with cached keys needs this mask.
 ---@param queries integer
 ---@param keys integer
 ---@param options? {device: string|torch.device}

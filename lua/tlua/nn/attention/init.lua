@@ -38,7 +38,7 @@ local function bit_of(name, backend)
    return bits[backend]
 end
 
---- Whether an implementation may be chosen.
+--- Returns whether an implementation may be chosen.
 ---@param backend nn.attention.SDPBackend
 ---@return boolean
 function M.is_allowed(backend)

@@ -22,7 +22,7 @@ local function number_of(rate)
    return torch.is_tensor(rate) and rate:item() or rate
 end
 
---- Raises unless it is an optimizer.
+--- Raises unless the value is an optimizer.
 function LRScheduler:check_optimizer(optimizer)
    if not class.isinstance(optimizer, Optimizer) then
       args.refuse(torch.type(self), "optimizer", "an optimizer", optimizer)
@@ -65,7 +65,7 @@ function LRScheduler:set_lr(group, rate)
    end
 end
 
---- To the next epoch.
+--- Goes to the next epoch and sets the rates.
 function LRScheduler:step()
    self.last_epoch = self.last_epoch + 1
    for g, group in ipairs(self.optimizer.param_groups) do
@@ -94,7 +94,7 @@ function LRScheduler:undo()
    self.last_epoch = self.last_epoch - 1
 end
 
---- The rates of all groups as they are now; of tensors copies.
+--- Returns the present rates of all groups; rates that are tensors are copied.
 ---@return (number|Tensor)[]
 function LRScheduler:get_last_lr()
    local list = {}
@@ -104,7 +104,7 @@ function LRScheduler:get_last_lr()
    return list
 end
 
--- A copy of plain data; nil for what is, or holds, something else.
+-- Returns a copy of plain data; nil for a value that is, or holds, anything else.
 local function copy_plain(value)
    local kind = type(value)
    if kind == "number" or kind == "boolean" or kind == "string" then return value end
@@ -117,7 +117,7 @@ local function copy_plain(value)
    return copied
 end
 
---- The schedule's state as plain data; functions and the optimizer are left out.
+--- Returns the schedule's state as plain data, without functions and the optimizer.
 ---@return table
 function LRScheduler:state_dict()
    local state = {}
@@ -125,7 +125,7 @@ function LRScheduler:state_dict()
    return state
 end
 
---- Takes over a saved state.
+--- Restores a saved state.
 ---@param state table
 function LRScheduler:load_state_dict(state)
    if type(state) ~= "table" then
@@ -134,7 +134,7 @@ function LRScheduler:load_state_dict(state)
    for key, value in pairs(state) do self[key] = copy_plain(value) end
 end
 
---- A group's value of what is one for all or a list.
+--- Returns a group's value of an option that is one value for all groups or a list.
 ---@param value any
 ---@param g integer
 function LRScheduler.of_group(value, g)

@@ -8,7 +8,7 @@ local Plateau = require "tlua.optim.schedules.plateau".ReduceLROnPlateau
 
 local M = {}
 
--- What both share: a list of schedules of one optimizer.
+-- The base of both: it has a list of schedules of one optimizer.
 local Compound = class.class("optim.lr_scheduler.Compound", LRScheduler)
 
 -- Raises unless all are schedules of the optimizer that need no measure.
@@ -56,7 +56,7 @@ end
 -- Schedules one after the other: schedulers[i + 1] takes over at epoch milestones[i].
 local SequentialLR = class.class("optim.lr_scheduler.SequentialLR", Compound)
 
--- Whose turn it is.
+-- Returns the number of the schedule whose turn it is at an epoch.
 local function turn_at(self, epoch)
    local turn = 1
    for i, milestone in ipairs(self.milestones) do
@@ -108,7 +108,7 @@ function SequentialLR:restart()
    in_turn(self):restart()
 end
 
---- To the next epoch, of the schedule whose turn it is.
+--- Goes to the next epoch of the schedule whose turn it is.
 function SequentialLR:step()
    self.last_epoch = self.last_epoch + 1
    local turn = turn_at(self, self.last_epoch)

@@ -17,7 +17,7 @@ local function set_momentum(group, momentum)
    end
 end
 
--- The optimizer's momentum, or its first beta, begins at the most; the groups keep both ends.
+-- Sets the optimizer's momentum, or its first beta, to its maximum; the groups keep both ends.
 local function begin_momentum(self, name)
    local defaults = self.optimizer.defaults
    if not self.cycle_momentum then return end
@@ -50,7 +50,7 @@ local function height_of(self, cycle)
    return self.scale_fn and self.scale_fn(x) or mode[1](self, x)
 end
 
---- Between base_lr and max_lr and back, again and again; stepped after every batch. `scale_fn(x)`
+--- Moves the rate between base_lr and max_lr in cycles; stepped after every batch. `scale_fn(x)`
 --- scales each cycle's height in place of `mode`; scale_mode says what x is: "cycle", its number
 --- from 1, or "iterations", the number of steps. With cycle_momentum the momentum, or the first of
 --- betas, goes the other way.
@@ -96,7 +96,7 @@ local function blend(shape, from, to, share)
    return to + (from - to) * (1 + math.cos(math.pi * share)) / 2
 end
 
--- The phases: the step at which each ends, and what rate and momentum go from and to.
+-- Returns the phases: the step at which each ends, and the ends between which rate and momentum go.
 local function phases_of(self)
    local n, first = self.total_steps, self.pct_start * self.total_steps
    local up = {first - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"}
@@ -109,7 +109,7 @@ local function phases_of(self)
    }
 end
 
--- The phase of a step, and how much of it is over.
+-- Returns the phase of a step, and the share of the phase that is over.
 local function phase_at(self, step)
    local start, phases = 0, phases_of(self)
    for i, phase in ipairs(phases) do
@@ -183,7 +183,7 @@ local Restarts = LRScheduler.define("CosineAnnealingWarmRestarts",
    end)
 M.CosineAnnealingWarmRestarts = Restarts
 
--- Where an epoch is in its half cosine, and how long that is.
+-- Returns the position of an epoch in its half cosine, and the length of the half cosine.
 local function place(self, epoch)
    local length = self.T_0
    while epoch >= length do

@@ -31,13 +31,13 @@ define("MultiplicativeLR", "lr_lambda: table|callable", function(self, lr, _, g)
    return lr * of_group(self.lr_lambda, g)(self.last_epoch)
 end, check_lambdas)
 
---- It has no first rate to go back to.
+--- Begins at epoch 0 with the present rate, since it has no first rate to go back to.
 function M.MultiplicativeLR:restart()
    self.last_epoch = -1
    self:step()
 end
 
---- Times gamma every step_size epochs.
+--- Multiplies the rate by gamma every step_size epochs.
 ---
 ---     local optimizer = torch.optim.SGD({torch.zeros(1):requires_grad_()}, {lr = 1})
 ---     local schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
@@ -54,7 +54,7 @@ end, function(self, name)
    if self.step_size == 0 then args.refuse(name, "step_size", "at least 1", 0) end
 end)
 
---- Times gamma at each epoch in the list.
+--- Multiplies the rate by gamma at each epoch in the list.
 define("MultiStepLR", "milestones: numbers, gamma: number = 0.1", function(self, lr)
    for _, milestone in ipairs(self.milestones) do
       if milestone == self.last_epoch then lr = lr * self.gamma end
@@ -83,12 +83,12 @@ function M.MultiStepLR:load_state_dict(state_dict)
 end
 checked.methods(M.MultiStepLR, "load_state_dict(state_dict: table)")
 
---- Times gamma at every epoch.
+--- Multiplies the rate by gamma at every epoch.
 define("ExponentialLR", "gamma: number", function(self, lr)
    return self.is_initial and lr or lr * self.gamma
 end)
 
---- `factor` of the rate for the first total_iters epochs.
+--- Multiplies the rate by `factor` for the first total_iters epochs.
 define("ConstantLR", "factor: number = 0.3333333333333333, total_iters: count = 5",
    function(self, lr)
       if self.last_epoch == 0 then return lr * self.factor end
@@ -118,7 +118,7 @@ define("PolynomialLR", "total_iters: count = 5, power: number = 1", function(sel
    return lr * ((1 - t / n) / (1 - (t - 1) / n)) ^ self.power
 end)
 
---- Half a cosine from the first rate to eta_min over T_max epochs, and back.
+--- Moves the rate from its first value to eta_min along half a cosine over T_max epochs, then back.
 define("CosineAnnealingLR", "T_max: count, eta_min: number = 0", function(self, lr, base)
    local t, n, least = self.last_epoch, self.T_max, self.eta_min
    if self.is_initial then return lr end

@@ -56,7 +56,7 @@ local function lower(self)
    end
 end
 
---- To the next epoch.
+--- Goes to the next epoch with its measure, and lowers the rates if that is due.
 ---@param metric number|Tensor  the measure
 function Plateau:step(metric)
    if torch.is_tensor(metric) then metric = metric:item() end
