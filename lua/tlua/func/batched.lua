@@ -33,7 +33,7 @@ function M.check(value)
    end
 end
 
---- Whether a value is a stand-in.
+--- Returns whether a value is a stand-in.
 ---@param value any
 ---@return boolean
 function M.is(value)
@@ -44,7 +44,7 @@ local function is_tensor(value)
    return torch.is_tensor(value)
 end
 
--- Results: tensors become stand-ins, in lists, too.
+-- Turns the tensors of results, also those in lists, into stand-ins.
 local function wrap_all(value, level)
    if is_tensor(value) then return M.wrap(value, level) end
    if type(value) ~= "table" then return value end
@@ -55,8 +55,8 @@ end
 
 -- Calls of operators --------------------------------------------------------------------------
 
--- Arguments by name: {self = x, dim = 2}. Numbers of a list that was given as several arguments are
--- a list again.
+-- Returns arguments by name: {self = x, dim = 2}. Numbers of a list that was given as several
+-- arguments are a list again.
 local function by_name(signature, ...)
    local given, named = table.pack(...), {}
    local n, options = given.n, nil
@@ -184,7 +184,7 @@ local function highest(named)
    return level, found
 end
 
--- What a rule sees of a call: `a` has the arguments by name, `rank[name]` the dimensions of an
+-- Describes a call for a rule: `a` has the arguments by name, `rank[name]` the dimensions of an
 -- example where the argument is a tensor, `batched[name]` whether it has examples, along dimension
 -- 1.
 local function describe(signature, named, level, n)
@@ -218,7 +218,7 @@ local function in_range(c)
    return true
 end
 
--- Where a tensor's memory begins.
+-- Returns the address at which a tensor's memory begins.
 local function memory_of(tensor)
    return tensor:data_ptr() - tensor:storage_offset() * tensor:element_size()
 end
@@ -410,7 +410,7 @@ function M.leave(level, undo)
    if not ok then error(fault, 0) end
 end
 
---- How many mapped functions run inside one another.
+--- Returns how many mapped functions are running inside one another.
 ---@return integer
 function M.depth()
    return depth

@@ -76,7 +76,8 @@ local function positions_of(argnums)
    return argnums, false
 end
 
--- Calls fn; its result, which is a list if there are several, and what is beside it.
+-- Calls fn. Returns its result, a list if there are several, and with has_aux its last result
+-- apart.
 local function call(fn, packed, has_aux)
    local results = table.pack(fn(table.unpack(packed, 1, packed.n)))
    local aux
@@ -202,7 +203,7 @@ local function same_shape(a, b)
    return table.concat(a.shape, ",") == table.concat(b.shape, ",")
 end
 
--- The tensors of a structure that is to fit others.
+-- Returns the tensors of a structure, which must fit the given tensors.
 local function fitting(title, what, value, tensors)
    local leaves = tree.flatten(value)
    if #leaves ~= #tensors then
@@ -224,7 +225,7 @@ local function count(n)
    return list
 end
 
--- {has_aux = ...} behind the arguments, if it is there.
+-- Splits off the table {has_aux = ...} behind the arguments, if it is there.
 local function split_options(...)
    local given = table.pack(...)
    local last = given[given.n]
@@ -306,7 +307,7 @@ local function as_list(value)
    return value
 end
 
---- fn's result, and J v: how it changes as its arguments change along v.
+--- Returns fn's result and J v, the change of the result as its arguments change along v.
 ---@param fn fun(...): any
 ---@param primals Tensor|table[]  fn's only argument, or the list of all
 ---@param tangents Tensor|table[]  v, shaped as the primals
@@ -330,7 +331,7 @@ function M.jvp(...)
    return info.output, tangent
 end
 
---- fn's result, and the function J v of v, which does not call fn again.
+--- Returns fn's result, and the function J v of v, which does not call fn again.
 ---@param fn fun(...): any
 ---@param ... Tensor|table  fn's arguments
 ---@return any output
@@ -355,7 +356,7 @@ local function joined(first, second)
    return shape
 end
 
--- A tensor like another, zero but for a one at the k-th element.
+-- Returns a tensor like another, with a one at the k-th element and zeros elsewhere.
 local function unit(tensor, k)
    local places = torch.arange(1, tensor:numel() + 1, {dtype = "int64", device = tensor.device})
    return places:eq(k):to(tensor.dtype):view(tensor.shape)
@@ -367,7 +368,8 @@ local function zeros_for(tensors)
    return list
 end
 
--- Calls visit(which tensor, which element, the list of all with a one there).
+-- Calls visit(tensor's number, element's number, tensors) for each element of the tensors; the
+-- third argument is the list of all tensors with a one at that element.
 local function each_unit(tensors, visit)
    local list = zeros_for(tensors)
    for i, tensor in ipairs(tensors) do

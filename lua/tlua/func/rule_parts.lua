@@ -58,7 +58,7 @@ function M.aligned(c, name, more)
    return M.with_rank(c.a[name], c.rank[name], more)
 end
 
---- What is the same for all examples, as a batch.
+--- Returns an argument as a batch; one that all examples share is expanded.
 ---@param c table
 ---@param name string
 ---@return Tensor
@@ -68,7 +68,7 @@ function M.expanded(c, name)
    return value:unsqueeze(1):expand(M.with_sizes(c.n, value.shape))
 end
 
---- Whether an argument has examples and no other one has.
+--- Returns whether an argument is the only one that has examples.
 ---@param c table
 ---@param name string
 ---@return boolean
@@ -79,7 +79,7 @@ function M.only_batched(c, name)
    return c.batched[name]
 end
 
---- The arguments by name, in a table of their own.
+--- Returns a copy of the table of arguments by name.
 ---@param c table
 ---@return table<string, any>
 function M.copied(c)
@@ -108,7 +108,7 @@ function M.common_rank(c)
    return most
 end
 
---- The arguments with all tensors aligned to the same rank.
+--- Returns the arguments with all tensors aligned to the same rank.
 ---@param c table
 ---@param rank integer
 ---@return table<string, any>

@@ -10,7 +10,7 @@ local function precedes(a, b)
    return type(a) == "number"
 end
 
--- Lists in order, then names by the alphabet.
+-- Returns the keys of a node: numbers in order, then names in alphabetical order.
 local function sorted_keys(node)
    local keys = {}
    for key in pairs(node) do keys[#keys + 1] = key end
@@ -18,7 +18,7 @@ local function sorted_keys(node)
    return keys
 end
 
---- Whether a value is a node: a table without metatable.
+--- Returns whether a value is a node: a table without metatable.
 ---@param value any
 ---@return boolean
 function M.is_node(value)
@@ -64,7 +64,7 @@ function M.map(value, fn, path, beside)
    return map(value, fn, path or "", beside)
 end
 
---- The tensors, in a fixed order, and a function that puts others in their places.
+--- Returns the tensors in a fixed order, and a function that puts others in their places.
 ---@param value any
 ---@return Tensor[] leaves
 ---@return fun(list: any[]): any rebuild

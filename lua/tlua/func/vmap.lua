@@ -54,7 +54,7 @@ local function add_batch_dim(value, dims, level)
    end, nil, dims)
 end
 
--- The i-th example of an argument.
+-- Returns the i-th example of an argument.
 local function example(value, dims, i)
    return tree.map(value, function(leaf, _, dim)
       return is_mapped(leaf, dim) and leaf:select(dim, i) or leaf
@@ -113,7 +113,7 @@ local function check_out_dim(dim, n)
    end
 end
 
--- The k-th result of all calls, stacked along a dimension.
+-- Returns the k-th results of all calls, stacked along a dimension.
 local function stack(values, dims, k)
    local parts = {}
    for i, value in ipairs(values) do

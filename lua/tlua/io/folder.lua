@@ -1,10 +1,11 @@
--- folder.lua - what is in a folder.
+-- folder.lua - lists the contents of folders.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Names by kind: "d" folders, "l" links to them, "f" all else; or nil and a message.
+-- Returns a folder's names by kind ("d": folders, "l": links to folders, "f": all else), or nil and
+-- a message.
 local function names(path)
    local bytes, message = torch.io.folder(path)
    if not bytes then return nil, message end
@@ -15,7 +16,7 @@ local function names(path)
    return list
 end
 
---- The names in a folder, sorted.
+--- Returns the sorted names in a folder.
 ---@param path string
 ---@return string[]? folders  with links to such; nil with a message if it cannot be read
 ---@return string[]|string files
@@ -31,16 +32,16 @@ function M.list(path)
    return found.d, found.f, links
 end
 
---- The absolute path of a folder that is there.
+--- Returns the absolute path of an existing folder.
 ---@param path string
 ---@return string? path  nil with a message if it cannot be had
 ---@return string? message
 function M.absolute(path)
-   return torch.io.make_folder(path) -- which makes none where there is one
+   return torch.io.make_folder(path) -- an existing folder stays as it is
 end
 
---- The paths of all files below a folder, sorted; what cannot be read is left out. Links to folders
---- are not followed.
+--- Returns the sorted paths of all files below a folder, without unreadable folders. Links to
+--- folders are not followed.
 ---@param path string
 ---@return string[]
 function M.files_below(path)

@@ -1,4 +1,5 @@
--- formats.lua - which format a file's name tells, and for each what reads and writes it.
+-- formats.lua - derives a file's format from its name, and has a reader and a writer for each
+-- format.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -18,7 +19,7 @@ local of_parts <const> = {
    tmp = true, temp = true, part = true, partial = true, bak = true, new = true, old = true,
 }
 
--- The ending of a path; nil without one. Digits alone are none: step.1000, model-v1.5.
+-- Returns the ending of a path, or nil. Digits alone are not an ending: step.1000, model-v1.5.
 local function ending_of(path)
    local ending = path:match "[^/\\]%.(%w+)$"
    return ending and not ending:find "^%d+$" and ending:lower() or nil

@@ -12,7 +12,7 @@ local dtypes <const> = {
    [13] = {"float32", 4}, [14] = {"float64", 8},
 }
 
--- The dtype and sizes at the begin.
+-- Reads the dtype and the sizes at the beginning.
 local function read_header(s)
    if s:unpack ">I2" ~= 0 then source.fail "no IDX file: it does not begin with two zeros" end
    local code, ndim = s:unpack "B", s:unpack "B"

@@ -5,7 +5,7 @@ local args = require "tlua.args"
 
 local M = {}
 
---- The content of a PNG file.
+--- Returns the content of a PNG file.
 ---@param image any  (channels, height, width) or (height, width), uint8; 1 channel: grey, 2: with
 --- opacity, 3: RGB, 4: RGBA
 ---@return string? content

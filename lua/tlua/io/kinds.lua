@@ -20,7 +20,7 @@ M.tuple = {__name = "io.tuple"}
 
 local known <const> = {[M.dict] = "dict", [M.list] = "list", [M.tuple] = "tuple"}
 
---- Whether the keys of a table are 1 to n, with n of at least 1.
+--- Returns whether the keys of a table are 1 to n, with n of at least 1.
 ---@param value table
 ---@return boolean
 function M.looks_like_list(value)
@@ -60,7 +60,7 @@ function M.as_dict(value) return marked("io.as_dict", value, M.dict) end
 ---@return table value  the same
 function M.as_list(value) return marked("io.as_list", value, M.list) end
 
---- The keys of a table in a fixed order, so that the same table gives the same file.
+--- Returns the keys of a table in a fixed order, so that the same table gives the same file.
 ---@param value table
 ---@return any[]
 function M.sorted_keys(value)

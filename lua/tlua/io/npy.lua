@@ -15,7 +15,7 @@ local dtypes <const> = {
 }
 local wider <const> = {u2 = {"int32", 0xFFFF}, u4 = {"int64", 0xFFFFFFFF}}
 
--- The header's dictionary, which Python wrote.
+-- Reads the header, a dictionary in Python's syntax.
 local function read_header(text)
    local descr = text:match "'descr'%s*:%s*'([^']*)'"
    local order = text:match "'fortran_order'%s*:%s*(%a+)"
@@ -41,7 +41,7 @@ local function widen(tensor, kind)
    return tensor
 end
 
---- The array in a file's bytes.
+--- Returns the array in a file's bytes.
 ---@param bytes Tensor  (n) uint8
 ---@return Tensor
 function M.array(bytes)
@@ -75,7 +75,7 @@ function M.array(bytes)
    return tensor:permute(dims)
 end
 
---- The arrays in a .npz file by name.
+--- Returns the arrays in a .npz file by name.
 ---@param bytes Tensor  (n) uint8
 ---@return table<string, Tensor>
 function M.arrays(bytes)

@@ -175,7 +175,7 @@ function Machine:find(module, name)
    self:push(rebuild.find(module, name))
 end
 
--- A line of text.
+-- Reads a line of text.
 function Machine:line()
    local letters = {}
    while #letters < 256 do
@@ -188,7 +188,7 @@ end
 
 -- Steps ----------------------------------------------------------------------------------------
 
--- A little-endian integer of n bytes.
+-- Reads a little-endian integer of n bytes.
 local function read_long(s, n)
    if n == 0 then return 0 end
    if n > 8 then source.fail "an integer of more than 64 bits" end

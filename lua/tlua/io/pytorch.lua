@@ -22,7 +22,7 @@ local alignment <const> = 64
 
 -- Reading --------------------------------------------------------------------------------------
 
--- The name of the folder in the archive, with its slash.
+-- Returns the name of the folder in the archive, with its slash.
 local function prefix_of(archive)
    local found
    for name in pairs(archive) do

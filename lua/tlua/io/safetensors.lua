@@ -161,7 +161,7 @@ function M.parse(text, data_size)
    return entries, metadata
 end
 
--- The header's text and the number of bytes after it, or nil and a message.
+-- Reads the header's text; returns it and the number of bytes after it, or nil and a message.
 local function read_header(file)
    local prefix, message = file:read(8)
    if not prefix or #prefix < 8 then
@@ -241,7 +241,7 @@ local function sorted(entries)
    return list
 end
 
--- The header's text for tensors in that order.
+-- Returns the header's text for tensors in this order.
 local function compose(list, metadata)
    local header, position = {}, 0
    for _, entry in ipairs(list) do

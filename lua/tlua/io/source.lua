@@ -17,7 +17,7 @@ function M.fail(format, ...)
    error({file = format:format(...)}, 0)
 end
 
---- Calls fn(...); nil and a message where the file is wrong.
+--- Calls fn(...) and returns its results, or nil and a message if the file is wrong.
 ---@param fn function
 ---@param ... any
 ---@return any ...
@@ -61,7 +61,7 @@ function M.new(bytes)
    return setmetatable({bytes = bytes, size = bytes:numel(), at = 1}, Source)
 end
 
---- The next n bytes as a string.
+--- Returns the next n bytes as a string.
 function Source:text(n)
    if n < 0 or n > self.size - self.at + 1 then
       M.fail("byte %d: expected %d more bytes, got %d", self.at, n, self.size - self.at + 1)
@@ -71,7 +71,7 @@ function Source:text(n)
    return text
 end
 
---- The next value in a format of string.unpack.
+--- Reads the next value in a format of string.unpack.
 function Source:unpack(format)
    return (string.unpack(format, self:text(string.packsize(format))))
 end

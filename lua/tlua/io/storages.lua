@@ -24,7 +24,7 @@ function Storage:tensor()
    return view:as_strided({self.n}, {1}, view:storage_offset() - ahead):cpu()
 end
 
--- All tensors in nested tables, each once.
+-- Returns all tensors in nested tables, each once.
 local function tensors_in(object)
    local list, seen, waiting = {}, {}, {object}
    while #waiting > 0 do
@@ -40,7 +40,7 @@ local function tensors_in(object)
    return list
 end
 
--- Where a tensor's elements are: {tensor, first address, address behind the last}.
+-- Returns the range of a tensor's elements: {tensor, first address, address behind the last}.
 local function span_of(tensor)
    local size, last = tensor:element_size(), 0
    if tensor:numel() == 0 then return {tensor, 0, 0} end
@@ -70,7 +70,7 @@ local function sorted_spans(tensors)
    return order
 end
 
---- The storages of all tensors in an object.
+--- Returns the storages of all tensors in an object.
 ---@param object any
 ---@return table<Tensor, {storage: io.Storage, offset: integer}> places  offset: in elements
 function M.of(object)

@@ -67,7 +67,7 @@ local function read_entry(s)
    return name, entry
 end
 
---- The files of a zip file by name.
+--- Returns the files of a zip file by name.
 ---@param bytes Tensor  (n) uint8
 ---@return table<string, table> entries
 function M.open(bytes)
@@ -91,7 +91,7 @@ local function compare(unpacked, entry)
    return unpacked
 end
 
---- A file's bytes. What was deflated is compared with its checksum.
+--- Returns a file's bytes, and compares deflated ones with their checksum.
 ---@param bytes Tensor  of the zip file
 ---@param entry table  of `open`
 ---@param check? boolean  what was stored, too; which reads all of it
