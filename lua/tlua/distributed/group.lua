@@ -405,7 +405,7 @@ end
 
 -- Asking ---------------------------------------------------------------------------------------
 
---- This process's number in a group, from 0; -1 outside of it.
+--- Returns this process's number in a group, from 0; -1 if it is not in the group.
 ---@param group? distributed.ProcessGroup
 ---@return integer
 function M.get_rank(group)
@@ -436,7 +436,7 @@ function M.get_node_local_rank(fallback_rank)
    return fallback_rank
 end
 
---- How many ranks a group has; -1 outside of it.
+--- Returns the number of ranks of a group; -1 if this process is not in the group.
 ---@param group? distributed.ProcessGroup
 ---@return integer
 function M.get_world_size(group)
@@ -458,7 +458,7 @@ function M.get_backend(group)
    return resolve_own("get_backend", group).called
 end
 
---- How many groups this rank is of, the world among them.
+--- Returns the number of groups that this rank belongs to, including the world.
 ---@return integer
 function M.get_pg_count()
    return M.group.WORLD and #all or 0
@@ -471,7 +471,7 @@ function M.get_debug_level()
    return os.getenv "TLUA_DISTRIBUTED_DEBUG" == "detail" and "detail" or "off"
 end
 
---- The world's numbers of a group's ranks.
+--- Returns the numbers in the world of a group's ranks.
 ---@param group? distributed.ProcessGroup
 ---@return integer[]
 function M.get_process_group_ranks(group)
@@ -479,13 +479,13 @@ function M.get_process_group_ranks(group)
    return group and table.move(group.ranks, 1, #group.ranks, 1, {}) or {}
 end
 
---- A rank's number in a group, by the world's.
+--- Returns the number in a group of a rank that is given by its number in the world.
 function M.get_group_rank(group, global_rank)
    return M.position("get_group_rank", "global_rank", resolve_own("get_group_rank", group),
       global_rank)
 end
 
---- A rank's number in the world, by a group's.
+--- Returns the number in the world of a rank that is given by its number in a group.
 function M.get_global_rank(group, group_rank)
    group = resolve_own("get_global_rank", group)
    local rank = group.ranks[(math.tointeger(group_rank) or -1) + 1]
@@ -496,7 +496,7 @@ function M.get_global_rank(group, group_rank)
    return rank
 end
 
---- How long calls of a group that are made from now on wait for other ranks.
+--- Sets how long later calls of a group wait for other ranks.
 ---@param timeout number  seconds
 ---@param group? distributed.ProcessGroup
 function M.set_timeout(timeout, group)
@@ -535,7 +535,7 @@ function M.is_gloo_available()
    return M.is_backend_available "gloo"
 end
 
---- Whether `tlua run` has started this process.
+--- Returns whether `tlua run` has started this process.
 ---@return boolean
 function M.is_torchelastic_launched()
    return os.getenv "TLUA_STORE" ~= nil

@@ -44,8 +44,8 @@ local function count_parameters(m)
    return 12 * l * h * h * (1 + 13 / (12 * h) + (m.vocab + m.sequence) / (12 * l * h))
 end
 
---- Operations of a step [M, appendix]: 96 B s l h^2 (1 + s / 6h + V / 16lh) with all activations
---- computed twice, of which the second time is a quarter.
+--- Returns the operations of a step [M, appendix]: 96 B s l h^2 (1 + s / 6h + V / 16lh) with
+--- checkpointing. The second computation of the activations is a quarter of a layer's operations.
 local function count_operations(m, again)
    local l, h, s = m.layers + 0.0, m.width, m.sequence -- more than an integer holds
    local layers = 24 * l * m.batch * s * h * h * (1 + s / (6 * h))
@@ -79,7 +79,7 @@ local function activations(m, x, o)
    return sbh * (10 + 24 / x.tensor + scores / x.tensor)
 end
 
--- Bytes on the device that has most: that of the first stage.
+-- Returns the bytes on the device that needs most memory, which is that of the first stage.
 local function memory_of(m, x, o)
    local share = count_parameters(m) / (x.tensor * x.pipeline)
    local ranks = x.data * x.context
@@ -104,7 +104,7 @@ local function bandwidth_of(ranks, o)
    return ranks <= o.per_node and o.node_bandwidth or o.network_bandwidth
 end
 
--- Seconds of a step.
+-- Returns the seconds that a step takes.
 local function time_of(m, x, o)
    local again = x.checkpointing and 1 or 0
    local per_part = m.batch / (x.data * x.parts) -- is x.micro
@@ -217,8 +217,7 @@ local function evaluate(m, layout, o)
    x.parts = m.batch // (x.data * x.micro)
    x.bytes = memory_of(m, x, o)
    x.seconds = time_of(m, x, o)
-   -- Counts only the operations that a step needs. Those that checkpointing repeats do not count
-   -- again, as is usual in published figures.
+   -- Counts the operations that checkpointing repeats, too, as the figures in [M] do.
    x.flops = count_operations(m, x.checkpointing) / x.seconds / o.devices
    x.fits = x.bytes <= o.memory
    x.parameters = count_parameters(m)

@@ -47,7 +47,7 @@ function Store:multi_set(keys, values)
    for i, key in ipairs(keys) do self:set(key, values[i]) end
 end
 
---- The values of several keys, waited for as by get.
+--- Returns the values of several keys, and waits for them as get does.
 ---@param keys string[]
 ---@return string[]
 function Store:multi_get(keys)
@@ -57,7 +57,7 @@ function Store:multi_get(keys)
    return values
 end
 
---- How long get and wait wait from now on.
+--- Sets how long get and wait wait from now on.
 ---@param timeout number  seconds
 function Store:set_timeout(timeout)
    if type(timeout) ~= "number" then
@@ -67,13 +67,13 @@ function Store:set_timeout(timeout)
    self.timeout = timeout
 end
 
---- How many keys there are, of all prefixes.
+--- Returns the number of keys, of all prefixes.
 ---@return integer
 function Store:num_keys()
    return self.raw:num_keys()
 end
 
--- The job's secret as C takes it: "" trusts whoever reaches the store, nil has none.
+-- Returns the job's secret in the form for C: "" trusts every client, nil means that there is none.
 local function secret_of(name, given)
    if given == false then return "" end
    if given ~= nil and type(given) ~= "string" then
@@ -201,15 +201,15 @@ local function number_in(name)
    return text and math.tointeger(tonumber(text))
 end
 
--- What mpirun and srun tell a process, with what names the job.
+-- The variables in which mpirun and srun tell a process its rank, the number of ranks and the job.
 local launchers = {
    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
    {"PMI_RANK", "PMI_SIZE", "SLURM_JOB_ID"},
    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"},
 }
 
--- MPICH's mpirun names no job; but of the processes that have started this one, one is its own,
--- whose number all ranks of the machine have in common.
+-- MPICH's mpirun names no job. But one of this process's ancestors is mpirun's proxy, and all ranks
+-- of the machine have the same proxy, so its process number names the job.
 local function hydra()
    local pid = "self"
    while pid ~= "0" do
@@ -221,7 +221,7 @@ local function hydra()
    end
 end
 
--- rank, size, and the name of the job where no address is given.
+-- Returns the rank, the number of ranks and, if mpirun or srun tells them, the name of the job.
 local function from_environment()
    local rank, size = number_in "RANK", number_in "WORLD_SIZE"
    if rank or size then return rank, size end
@@ -231,7 +231,7 @@ local function from_environment()
    end
 end
 
--- The first of a list of hosts as Slurm writes it: "a,b", "node[03-05,7],x", "r[1-2]n[1-4]".
+-- Returns the first host of a list in Slurm's form: "a,b", "node[03-05,7],x", "r[1-2]n[1-4]".
 local function first_host(list)
    local host, depth = "", 0
    for c in list:gmatch "." do
@@ -242,8 +242,8 @@ local function first_host(list)
    return (host:gsub("%[(%d+)[^%]]*%]", "%1"))
 end
 
--- Where the ranks that srun has started on several hosts meet: the first one's host, and a port
--- that the numbers of job and step give.
+-- Returns where ranks that srun has started on several hosts meet: the first host, and a port that
+-- is computed from the numbers of job and step.
 local function by_slurm()
    local list = os.getenv "SLURM_STEP_NODELIST" or os.getenv "SLURM_JOB_NODELIST"
    local hosts = number_in "SLURM_STEP_NUM_NODES" or number_in "SLURM_NNODES"
@@ -296,13 +296,13 @@ local function by_environment(a)
    })
 end
 
--- How many ranks there are, and how many of them on this machine, as mpirun tells it.
+-- The variables in which mpirun tells the number of ranks, and of those on this machine.
 local extents = {
    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, {"PMI_SIZE", "MPI_LOCALNRANKS"},
 }
 
---- How many machines the ranks are on, 2 for more than one; nil where neither mpirun nor srun has
---- started this one, or does not tell.
+--- Returns 1 if all ranks are on one machine, 2 if they are on more, and nil if that is unknown
+--- because neither mpirun nor srun tells it.
 ---@return integer?
 function M.hosts()
    for _, names in ipairs(extents) do
@@ -313,8 +313,8 @@ function M.hosts()
    return os.getenv "SLURM_PROCID" and hosts and math.min(hosts, 2) or nil
 end
 
--- MPI knows who is there; its number 0 serves a store and tells the others where, and, where the
--- environment has none, the secret: MPI's messages are as safe as MPI makes them.
+-- MPI knows the ranks. Rank 0 serves a store and tells the others its address by MPI, and also the
+-- secret if the environment has none: MPI's messages are as safe as MPI makes them.
 local function by_mpi(a)
    local url = a.init_method or "env://"
    if url ~= "env://" then
@@ -340,7 +340,7 @@ local function by_mpi(a)
       {timeout = a.timeout, secret = secret or theirs})
 end
 
---- The rank, the number of ranks and the store that init_process_group's options mean.
+--- Returns the rank, the number of ranks and the store for init_process_group's options.
 ---@return integer rank
 ---@return integer world_size
 ---@return distributed.Store store

@@ -9,7 +9,7 @@ local Parameter = require "tlua.nn.Parameter"
 
 local M = {}
 
--- What the normalisation multiplies and adds, (C) each.
+-- Returns the factors and the summands of the normalisation, (C) each.
 local function scale_and_shift(mean, variance, eps, weight, bias)
    local scale = (variance + eps):rsqrt()
    if weight then scale = scale * weight end
@@ -22,7 +22,7 @@ local function parameter(value, like)
    return Parameter(value:to(like.dtype):detach(), {requires_grad = like.requires_grad})
 end
 
--- The layer's weight, multiplied along a dimension, and its bias.
+-- Returns the layer's weight, multiplied by scale along a dimension, and its new bias.
 local function fold(weight, bias, dim, scale, shift)
    local _ <close> = torch.no_grad()
    local shape = {}
@@ -36,7 +36,8 @@ local take_conv = args.signature [[nn.utils.fuse_conv_bn_weights(conv_w: tensor,
    bn_rm: tensor, bn_rv: tensor, bn_eps: number, bn_w: tensor?, bn_b: tensor?,
    transpose: boolean = false)]]
 
---- Weight and bias of a convolution that does what one and a batch normalisation after it do.
+--- Returns weight and bias of a convolution that replaces a convolution and the batch normalisation
+--- after it.
 ---@param conv_w Tensor
 ---@param conv_b? Tensor  (C)
 ---@param bn_rm Tensor  running mean (C)
@@ -56,7 +57,8 @@ end
 local take_linear = args.signature [[nn.utils.fuse_linear_bn_weights(linear_w: tensor,
    linear_b: tensor?, bn_rm: tensor, bn_rv: tensor, bn_eps: number, bn_w: tensor?, bn_b: tensor?)]]
 
---- The same for a linear layer.
+--- Returns weight and bias of a linear layer that replaces a linear layer and the batch
+--- normalisation after it.
 ---@param linear_w Tensor  (C, in)
 ---@param linear_b? Tensor  (C)
 ---@param bn_rm Tensor  running mean (C)
@@ -96,7 +98,7 @@ local function replace(layer, weight, bias)
    return fused
 end
 
---- A convolution that does what `conv` and then `bn` do, both in evaluation mode.
+--- Returns a convolution that replaces `conv` and then `bn`, both in evaluation mode.
 ---@param conv nn.Module
 ---@param bn nn.Module
 ---@param transpose? boolean  whether conv is a transposed convolution of one group
@@ -107,7 +109,7 @@ function M.fuse_conv_bn_eval(conv, bn, transpose)
       bn.running_var, bn.eps, bn.weight, bn.bias, transpose))
 end
 
---- A linear layer that does what `linear` and then `bn` do, both in evaluation mode.
+--- Returns a linear layer that replaces `linear` and then `bn`, both in evaluation mode.
 ---@param linear nn.Linear
 ---@param bn nn.Module  of as many features as linear gives, or of one
 ---@return nn.Linear

@@ -119,7 +119,7 @@ function M.clip_grad_value_(...)
    end
 end
 
---- All elements in one row.
+--- Returns all elements of the parameters in one row.
 ---@param parameters Tensor[]
 ---@return Tensor  (n)
 function M.parameters_to_vector(parameters)

@@ -50,14 +50,14 @@ local function set(tensor, value)
    if rawequal(tensor, value) then return end
    local _ <close> = torch.no_grad()
    if same_shape(tensor, value) then
-      tensor:copy_(value:clone()) -- which may be a view of the tensor
+      tensor:copy_(value:clone()) -- value may be a view of the tensor
    else
       tensor.grad = nil
       tensor.data = value:detach()
    end
 end
 
--- The list of tensors that a right_inverse gave: several results, or one list.
+-- Returns the list of tensors that a right_inverse gave as several results or as one list.
 local function pack(...)
    local list = {...}
    if #list == 1 and type(list[1]) == "table" and not getmetatable(list[1]) then list = list[1] end
@@ -72,7 +72,8 @@ end
 local ParametrizationList = class.class("nn.ParametrizationList", ModuleList)
 M.ParametrizationList = ParametrizationList
 
--- What is to be stored so that the modules give `value`; modules without right_inverse are passed.
+-- Returns the tensors to store so that the modules give `value`; skips modules without
+-- right_inverse.
 local function invert(list, value, must)
    local values = {value}
    for i = #list, 1, -1 do
@@ -120,7 +121,7 @@ function ParametrizationList:__init(modules, original, unsafe)
    if self.is_tensor then set(original, values[1]) end
 end
 
---- What the modules give for these tensors.
+--- Returns the result of the modules for these tensors.
 ---@param values Tensor[]
 ---@return Tensor
 function ParametrizationList:preview(values)
@@ -129,7 +130,7 @@ function ParametrizationList:preview(values)
    return value
 end
 
--- The tensors that are stored.
+-- Returns the tensors that are stored.
 local function stored(self)
    if self.is_tensor then return {self.original} end
    local values = {}
@@ -137,7 +138,7 @@ local function stored(self)
    return values
 end
 
---- The tensor, computed.
+--- Computes the parametrized tensor.
 ---@return Tensor
 function ParametrizationList:forward()
    return self:preview(stored(self))
@@ -172,7 +173,7 @@ local function this_thread()
    return coroutine and coroutine.running() or caches
 end
 
--- The ParametrizationList of a field, nil if it has none.
+-- Returns the ParametrizationList of a field, or nil if it has none.
 local function list_of(module, name)
    local lists = rawget(module, "parametrizations")
    local list = lists and rawget(lists, name)
@@ -188,7 +189,7 @@ end
 
 local derived = setmetatable({}, {__mode = "k"})
 
--- The class of parametrized modules of a class.
+-- Returns the class that parametrized modules of a class get.
 local function parametrized(cls)
    if derived[cls] then return derived[cls] end
    local name = cls.__name:gsub("[^.]*$", "Parametrized%0", 1)
@@ -293,7 +294,7 @@ function M.register_parametrization(...)
    return module
 end
 
---- Whether a tensor of a module, or any, is parametrized.
+--- Returns whether a tensor of a module, by default any tensor, is parametrized.
 ---@param module nn.Module
 ---@param tensor_name? string
 ---@return boolean
@@ -356,7 +357,7 @@ function M.remove_parametrizations(...)
    return module
 end
 
---- The module's class without parametrizations.
+--- Returns the module's class without parametrizations.
 ---@param module nn.Module
 ---@return table class
 function M.type_before_parametrizations(module)

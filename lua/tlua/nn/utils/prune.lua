@@ -44,7 +44,7 @@ function Base:apply_mask(module)
    return module[name .. "_mask"]:to(orig.dtype) * orig
 end
 
---- A pruned copy of a tensor.
+--- Returns a pruned copy of a tensor.
 ---@param tensor Tensor
 ---@param default_mask? Tensor  ones by default
 ---@param importance_scores? Tensor  what is compared; the tensor itself by default
@@ -173,7 +173,8 @@ function PruningContainer:add_pruning_method(method)
    self[#self + 1] = method
 end
 
--- Which positions of each dimension a method may still look at: a function that picks them.
+-- Returns a function that picks the part of a tensor that a method may still prune, and one that
+-- writes such a part back.
 local function remaining(method, mask)
    if method.PRUNING_TYPE == "unstructured" then
       local where = mask:eq(1)
@@ -195,7 +196,7 @@ local function remaining(method, mask)
       function(tensor, part) tensor:index_copy_(dim, kept, part) end
 end
 
---- The mask after one more method, which sees only what `mask` has left.
+--- Returns the mask after one more method, which sees only the elements that `mask` keeps.
 ---@param method nn.utils.prune.BasePruningMethod
 ---@param scores Tensor
 ---@param mask Tensor
@@ -291,7 +292,7 @@ function L1Unstructured:compute_mask(scores, default_mask)
    return mask_out(default_mask, scores:abs(), k, false)
 end
 
--- The mask without all of the positions along dim but some.
+-- Returns the mask with only the positions `kept` along dim.
 local function keep(default_mask, dim, kept)
    local mask = torch.zeros_like(default_mask)
    return mask:index_fill_(dim, kept, 1):mul_(default_mask)
