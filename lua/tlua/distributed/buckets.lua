@@ -28,15 +28,15 @@ function Bucket:__init(parameters, list, number, group)
    end
 end
 
---- All gradients of the bucket, a tensor of one dimension.
+--- Returns all gradients of the bucket as a tensor of one dimension.
 ---@return Tensor
 function Bucket:buffer() return self.flat end
 
---- The bucket's number, from 1 in the order of reduction.
+--- Returns the bucket's number, from 1 in the order of reduction.
 ---@return integer
 function Bucket:index() return self.number end
 
---- Whether it is the last one of a pass.
+--- Returns whether the bucket is the last of a pass.
 ---@return boolean
 function Bucket:is_last() return self.last == true end
 

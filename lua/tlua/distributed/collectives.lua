@@ -11,7 +11,7 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
---- How values of several ranks become one. Also taken by name: "sum".
+--- The ways to reduce the values of several ranks to one. Functions also take their names: "sum".
 M.ReduceOp = {
    SUM = "sum", AVG = "avg", PRODUCT = "product", MIN = "min", MAX = "max",
    BAND = "band", BOR = "bor", BXOR = "bxor",

@@ -37,7 +37,7 @@ local owners = setmetatable({}, {__mode = "k"}) -- parameter of a unit -> its pa
 ---@field flats distributed.fsdp.Flat[]
 local Unit = class.class("distributed.fsdp.Unit")
 
--- What all units of a model have in common, from the first forward on.
+-- Holds the state that all units of a model share, from the first forward on.
 local Context = class.class("distributed.fsdp.Context")
 
 function Context:__init(root)
@@ -90,7 +90,7 @@ local function reduce(unit)
    context.reducing = unit
 end
 
--- Whether the gradients of all parameters have come.
+-- Returns whether the gradients of all parameters have come.
 local function complete(unit)
    for _, flat in ipairs(unit.flats) do
       if flat.trained and flat.arrived < #flat.params then return false end
@@ -249,7 +249,7 @@ local function check_tied(module, ignored)
    end
 end
 
--- The outermost module that is being called; nil without Lua's debug library.
+-- Returns the outermost module that is being called; nil without Lua's debug library.
 local function called()
    local found
    for level = 2, math.maxinteger do
@@ -415,7 +415,7 @@ function methods.set_requires_gradient_sync(module, sync, recurse)
    set(module, recurse, "requires_gradient_sync", "sync", sync)
 end
 
---- Whether rows are dropped after the forward pass.
+--- Sets whether rows are dropped after the forward pass.
 function methods.set_reshard_after_forward(module, reshard, recurse)
    set(module, recurse, "reshard_after_forward", "reshard_after_forward", reshard)
 end

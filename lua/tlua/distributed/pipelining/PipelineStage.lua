@@ -185,7 +185,7 @@ function Stage:get_fwd_recv_ops(chunk)
    return ops
 end
 
---- What sends the results of a part.
+--- Returns the operations that send the results of a part.
 ---@param chunk integer
 ---@return distributed.P2POp[]
 function Stage:get_fwd_send_ops(chunk)

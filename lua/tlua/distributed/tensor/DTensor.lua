@@ -106,7 +106,7 @@ end
 local take_redistribute = args.signature [[DTensor.redistribute(device_mesh: object?,
    placements: any)]]
 
---- The same tensor, split in another way. All ranks of the mesh call it.
+--- Returns the same tensor, split in another way. All ranks of the mesh call it.
 ---@param device_mesh? distributed.DeviceMesh  its own
 ---@param placements distributed.tensor.Placement[]  Shard or Replicate, or Partial where it is that
 ---@return distributed.tensor.DTensor
@@ -127,7 +127,7 @@ function DTensor:redistribute(...)
       self.shape)
 end
 
---- The whole. All ranks of the mesh call it.
+--- Returns the whole tensor. All ranks of the mesh call it.
 ---@return Tensor
 function DTensor:full_tensor()
    return self:redistribute {placements = check_placements("DTensor.full_tensor", nil,
@@ -271,11 +271,11 @@ for name in ("add sub mul div idiv mod pow unm"):gmatch "%a+" do
    end
 end
 
---- How many dimensions it has.
+--- Returns the number of dimensions.
 ---@return integer
 function DTensor:dim() return #self.shape end
 
---- The size of the whole, or that of one dimension.
+--- Returns the size of the whole tensor, or that of one dimension.
 ---@param dim? integer
 ---@return integer|integer[]
 function DTensor:size(dim)
@@ -286,7 +286,7 @@ function DTensor:size(dim)
    return size
 end
 
---- How many elements the whole has.
+--- Returns the number of elements of the whole tensor.
 ---@return integer
 function DTensor:numel()
    local n = 1

@@ -14,7 +14,7 @@ local M = {}
 ---@class distributed.tensor.Placement
 M.Placement = class.class("distributed.tensor.Placement")
 
---- Whether it is a Shard, of that dimension if one is given.
+--- Returns whether the placement is a Shard, of the given dimension if there is one.
 ---@param dim? integer
 ---@return boolean
 function M.Placement:is_shard(dim)

@@ -81,7 +81,7 @@ local function pass(x) return x end
 
 -- Styles -----------------------------------------------------------------------------------------
 
---- What parallelize_module does with one module.
+--- The base of styles. A style says how parallelize_module changes one module.
 ---@class distributed.tensor.ParallelStyle
 ---@field apply fun(self, module: nn.Module, mesh: distributed.DeviceMesh, path: string)
 M.ParallelStyle = class.class("distributed.tensor.ParallelStyle")
