@@ -420,3 +420,25 @@ describe("finfo and iinfo", function()
       assert.is_false(torch.is_floating_point(torch.tensor(1)))
    end)
 end)
+
+describe("a size", function()
+   it("that is nil is an error, and no tensor without dimensions", function()
+      for _, make in ipairs {torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn} do
+         assert.raises("size: expected integers, got nil", function() make(nil) end)
+      end
+      assert.same({}, torch.zeros().shape)
+   end)
+
+   it("does not take options into its list", function()
+      for name, make in pairs {zeros = torch.zeros, empty = torch.empty, randn = torch.randn} do
+         assert.raises(name .. ": size: expected a list of integers, got a table with the name 'dtype'",
+            function() make {2, 3, dtype = "float64"} end)
+      end
+      assert.raises("reshape: shape: expected a list of integers, got a table with the name 'x'",
+         function() torch.ones(6):reshape {3, 2, x = 1} end)
+      assert.same({2, 3}, torch.zeros(table.pack(2, 3)).shape)
+      local grown = {}
+      for i = 1, 3 do grown[i] = i end
+      assert.same({1, 2, 3}, torch.zeros(grown).shape)
+   end)
+end)

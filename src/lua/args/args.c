@@ -221,13 +221,16 @@ static void check_missing(tli_Args *a) {
   }
 }
 
-static bool names_type(const tli_Param *p) {
-  return p->kind == TLI_A_DTYPE || p->kind == TLI_A_DEVICE;
+/* Whether nil in the place of parameter i is a variable that should have a value, as in x:to(nil)
+** or zeros(nil): the call would mean something else without it. */
+static bool needs_value(const tli_Param *p, int i) {
+  if (p->kind == TLI_A_DTYPE || p->kind == TLI_A_DEVICE) return i == 1;
+  return p->kind == TLI_A_INTS && (p->flags & TLI_P_VARARG) && !(p->flags & TLI_P_OPTIONAL);
 }
 
-/* Reports x:to(nil), where a variable that should hold a dtype or device is nil. */
 static void refuse_nil(tli_Args *a, const tli_Param *p) {
-  tli_fail(TL_EARG, "%s: %s: expected a dtype or device, got nil", a->signature->name, p->name);
+  tli_fail(TL_EARG, "%s: %s: expected %s, got nil", a->signature->name, p->name,
+           p->kind == TLI_A_INTS ? "integers" : "a dtype or device");
   a->failed = true;
 }
 
@@ -258,7 +261,7 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
       continue;
     }
     int type = lua_type(L, at);
-    if (type == LUA_TNIL && i == 1 && names_type(p)) refuse_nil(a, p);
+    if (type == LUA_TNIL && needs_value(p, i)) refuse_nil(a, p);
     if (type == LUA_TNIL || (at == empty && !tli_takes_list(p))) {
       missing = missing || !(p->flags & TLI_P_OPTIONAL);
       at++;
@@ -501,6 +504,27 @@ double tli_arg_float(tli_Args *a, int i, double otherwise) {
 
 typedef bool (*Reader)(lua_State *L, int index, int64_t *out);
 
+/* Refuses names among the integers of a list, as in zeros {2, 3, dtype = "int64"}. A field n, which
+** table.pack sets, may be there. */
+static void refuse_names(tli_Args *a, int i, int64_t n) {
+  lua_State *L = a->L;
+  if (n > 0)
+    lua_pushinteger(L, n); /* names come after the last integer of a list that was written whole */
+  else
+    lua_pushnil(L);
+  while (lua_next(L, a->at[i])) {
+    lua_pop(L, 1);
+    const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+    if (name == NULL || strcmp(name, "n") == 0 || a->failed) continue;
+    tli_fail(
+        TL_EARG,
+        "%s: %s: expected a list of integers, got a table with the name '%s'; options stand in "
+        "a table of their own, the last argument",
+        a->signature->name, a->signature->params[i].name, name);
+    a->failed = true;
+  }
+}
+
 /* Reads a table of integers. */
 static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expected) {
   lua_State *L = a->L;
@@ -517,6 +541,7 @@ static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expecte
     }
     lua_pop(L, 1);
   }
+  refuse_names(a, i, n);
   return (tl_Ints){n, v};
 }
 
