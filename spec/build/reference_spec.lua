@@ -7,7 +7,7 @@ package.path = "src/docs/?.lua;" .. package.path
 local annotations = require "annotations"
 local declarations = require "declarations"
 local site = require "site"
-local types = require "types"
+local types = require "tlua.repl.types"
 
 local all = declarations.all(".", shell.build .. "/gen")
 

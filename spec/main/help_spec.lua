@@ -40,6 +40,18 @@ describe("help", function()
       assert.equal(text, manual.help(torch.nn.Linear(1, 1)))
    end)
 
+   it("shows the options of functions in C", function()
+      assert.matches("^x:backward%({gradient, retain_graph, create_graph, inputs}%)\n",
+         manual.help("x:backward"))
+   end)
+
+   it("says of a layer that computes a function what the function computes", function()
+      local text = manual.help("nn.ELU")
+      assert.matches("\nComputes `nn%.functional%.elu` of its input", text)
+      assert.matches("\nself where it is positive, else alpha", text)
+      assert.matches("^nn%.Bilinear.*\n\ny_k = x1%^T W_k x2 %+ b_k%.\n", manual.help("nn.Bilinear"))
+   end)
+
    it("describes classes that are rows of a table", function()
       assert.matches("^nn%.LeakyReLU%(negative_slope = 0%.01", manual.help("nn.LeakyReLU"))
       assert.matches("help \"nn%.functional%.mse_loss\"", manual.help("nn.MSELoss"))

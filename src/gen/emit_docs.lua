@@ -71,26 +71,38 @@ local function entry_text(op)
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
 end
 
+-- The parameters of an annotated function as a call shows them: `options` of the type
+-- {dtype?: string, device?: string} becomes {dtype, device}.
+local function call_params(params, options)
+   local names = {}
+   for name in (options:match "^{(.*)}" or ""):gmatch "([%a_][%w_]*)%??:%s" do
+      names[#names + 1] = name
+   end
+   if #names == 0 then return params end
+   return (params:gsub("options", "{" .. table.concat(names, ", ") .. "}"))
+end
+
 -- Functions of the binding that are no operators, from the annotations in src/lua/types*.lua: the
 -- comment above each `function owner.name(...) end` becomes the manual's text.
 local function binding_functions(types)
-   local list, doc, results = {}, {}, {}
+   local list, doc, results, options = {}, {}, {}, ""
    for line in types:gmatch("([^\n]*)\n") do
       local text, result = line:match("^%-%-%-([^@].*)$"), line:match("^%-%-%-@return (.*)$")
+      options = line:match "^%-%-%-@param options%?? (.*)$" or options
       local owner, separator, name, params =
          line:match("^function ([%w_.]-)([.:])([%w_]+)%((.-)%) end$")
       if text then doc[#doc + 1] = text end
       if result then results[#results + 1] = result end
       if name then
          local method = separator == ":"
-         local call = (method and "x:" or owner .. ".") .. name .. "(" .. params .. ")"
+         local call = (method and "x:" or owner .. ".") .. name .. "(" .. call_params(params, options) .. ")"
          local gives = #results > 0 and "\n  -> " .. table.concat(results, ", ") or ""
          list[#list + 1] = {
             path = (method and "torch" or owner) .. "." .. name,
             text = call .. gives .. "\n\n" .. table.concat(doc, "\n"),
          }
       end
-      if not line:find("^%-%-%-") then doc, results = {}, {} end
+      if not line:find("^%-%-%-") then doc, results, options = {}, {}, "" end
    end
    return list
 end

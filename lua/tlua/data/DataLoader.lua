@@ -31,9 +31,10 @@ local signature = args.signature [[data.DataLoader(dataset: any, batch_size: int
    timeout: number = 0, worker_init_fn: callable?, generator: any?, prefetch_factor: integer?,
    persistent_workers: boolean = false, pin_memory_device: device?, in_order: boolean = true)]]
 
---- Makes batches of a dataset's items. `loader:iter()` iterates over the batches of an epoch,
---- `#loader` is their number. Options: batch_size (false: single items), shuffle, num_workers
---- (threads that fetch items), collate_fn (makes a batch of a list of items), drop_last.
+--- Makes batches of a dataset's items, in the calling thread or by workers, threads with an
+--- interpreter of their own. `loader:iter()` iterates over the batches of an epoch, `#loader` is
+--- their number. Workers get a dataset's tables by copy, its tensors without one, functions with
+--- their upvalues and the globals that they name; modules are required anew.
 ---
 ---     local set = torch.data.TensorDataset(torch.arange(5), torch.arange(5) * 10)
 ---     for x, y in torch.data.DataLoader(set, {batch_size = 2}):iter() do

@@ -52,9 +52,11 @@ function M.list(begin, items, close)
    return table.concat(lines, "\n")
 end
 
--- Lays out lines of text: paragraphs, items that begin with an asterisk, and indented code, which
--- stays as it is.
-local function layout(lines)
+--- Lays out lines of text for a terminal: paragraphs, items that begin with an asterisk, and
+--- indented code, which stays as it is.
+---@param lines string[]
+---@return string
+function M.layout(lines)
    local blocks, block = {}, nil
    local function add(kind, line)
       if kind == "code" and block and block.kind == "code" then
@@ -113,15 +115,6 @@ function M.take(comment)
    return lines, tags
 end
 
---- Returns a comment's text, laid out for a terminal, and its tags.
----@param comment string[]  of `above`
----@return string text
----@return table<string, {name: string, text: string}[]> tags
-function M.parse(comment)
-   local lines, tags = M.take(comment)
-   return layout(lines), tags
-end
-
 --- Formats tags of one kind, with their names in a column.
 ---@param entries? {name: string, text: string}[]
 ---@return string
@@ -132,11 +125,6 @@ function M.table(entries)
    end
    return table.concat(list, "\n")
 end
-
---- Returns a comment's text without its tags.
----@param comment string[]
----@return string
-function M.sentences(comment) return (M.parse(comment)) end
 
 --- Returns the first sentence of a text.
 ---@param text string

@@ -3,10 +3,10 @@
 -- its source.
 
 local torch = require "tlua"
-local args = require "tlua.args"
-local checked = require "tlua.checked"
-local lazy = require "tlua.lazy"
 local comments = require "tlua.repl.comments"
+local declarations = require "tlua.repl.declarations"
+local issubclass = require "tlua.class".issubclass
+local lazy = require "tlua.lazy"
 
 local M = {}
 
@@ -14,13 +14,6 @@ local M = {}
 local function operators()
    local found, texts = pcall(require, "tlua.manual")
    return found and texts or {}
-end
-
--- Returns the text of an embedded source or a package's, by module or chunk name. Returns nil if
--- the command's help is missing.
-local function source_of(name)
-   local found, read = pcall(require, "tlua.repl.source")
-   return found and (read(name) or (require "tlua.packages".source(name))) or nil
 end
 
 -- Names -------------------------------------------------------------------------------------------
@@ -90,66 +83,6 @@ local function path_of(wanted, accept)
    end
 end
 
--- Comments ----------------------------------------------------------------------------------------
-
-local function lines_of(text)
-   local lines = {}
-   for line in text:gmatch("([^\n]*)\n?") do lines[#lines + 1] = line end
-   return lines
-end
-
--- Returns the text in the first lines of a file, without the file's name.
-local function heading(lines)
-   local last = 1
-   while lines[last] and lines[last]:find("^%-%-") do last = last + 1 end
-   local comment = comments.above(lines, last)
-   comment[1] = comment[1] and comment[1]:gsub("^%S+%.lua %- ", "")
-   local text = comments.sentences(comment)
-   if text:find("^%l%l+[%s,:]") then text = text:sub(1, 1):upper() .. text:sub(2) end
-   return text
-end
-
--- Signatures --------------------------------------------------------------------------------------
-
--- Returns the declaration of a function's arguments: args.signature keeps it in an upvalue of one
--- of the function's upvalues. So sources need no second list of their parameters.
-local function declaration(fn)
-   for i = 1, 255 do
-      local name, parser = debug.getupvalue(fn, i)
-      if not name then return nil end
-      if type(parser) == "function" then
-         for j = 1, 4 do
-            local inner, declared = debug.getupvalue(parser, j)
-            if inner == "signature" and type(declared) == "table" and declared.title then
-               return args.declaration(declared)
-            end
-         end
-      end
-   end
-end
-
-local function parameter_text(parameter)
-   local default = parameter.default
-   if default ~= nil then
-      return ("%s = %s"):format(parameter.name,
-         type(default) == "string" and ("%q"):format(default) or tostring(default))
-   end
-   return parameter.name .. (parameter.optional and "?" or "")
-end
-
--- Returns a call as text: "nn.Linear(in_features, out_features, bias = true, ...)".
-local function call_text(name, fn, tags)
-   local declared = declaration(fn)
-   local parameters = {}
-   for _, parameter in ipairs(declared or {}) do
-      parameters[#parameters + 1] = parameter_text(parameter)
-   end
-   if not declared then
-      for i, entry in ipairs(tags.param or {}) do parameters[i] = entry.name end
-   end
-   return comments.list(name .. "(", parameters, ")")
-end
-
 -- Texts -------------------------------------------------------------------------------------------
 
 local function join(parts)
@@ -160,113 +93,62 @@ local function join(parts)
    return table.concat(text, "\n\n")
 end
 
+local function heading(lines)
+   return comments.layout(declarations.heading(lines))
+end
+
+-- Returns a call as text: "nn.Linear(in_features, out_features, bias = true, ...)".
+local function call_text(name, params)
+   return comments.list(name .. "(", declarations.arguments(params), ")")
+end
+
 -- Returns the text on a function in Lua, or nil if its source or comment cannot be found.
 local function function_text(name, fn)
-   local info = debug.getinfo(checked.origin(fn), "S")
-   local source = info.what == "Lua" and source_of(info.source)
-   if not source then return nil end
-   local comment = comments.above(lines_of(source), info.linedefined)
-   if #comment == 0 then return nil end
-   local declared = declaration(fn)
-   local text, tags = comments.parse(comment)
+   local declared = declarations.of_function(name or "function", fn)
+   if not declared then return nil end
    return join {
-      call_text(name or declared and declared.title or "function", fn, tags), text,
-      comments.table(tags.param),
+      call_text(name or declared.signature and declared.signature.title or "function",
+         declared.params),
+      comments.layout(declared.text), comments.table(declared.tags.param),
    }
 end
 
--- Returns the comment above the line that makes a class, which has the class's name in quotes.
-local function class_comment(lines, name)
-   local short = name:match("[^.]+$")
-   for i, line in ipairs(lines) do
-      for quoted in line:gmatch('"([%w_.]+)"') do
-         if quoted == name or quoted == short then return comments.above(lines, i) end
-      end
-   end
-   return {}
+-- Returns the call of an object of a class, if its method `forward` declares one.
+local function forward_text(class)
+   local forward = rawget(class, "forward")
+   local declared = forward and declarations.of_function("object", forward)
+   return declared and declared.signature and call_text("object", declared.params)
 end
 
-local function methods(class)
+local function fields_text(fields)
+   local rows = {}
+   for i, field in ipairs(fields) do
+      rows[i] = {name = field.name, text = field.type .. "  " .. field.text}
+   end
+   return rows[1] and "Fields:\n" .. comments.table(rows) or ""
+end
+
+local function methods_text(declared)
    local names = {}
-   for name, value in next, class do
-      local public = type(value) == "function" and not name:find("^_") and name ~= "extra_repr"
-      if public then names[#names + 1] = name end
-   end
-   table.sort(names)
-   return #names > 0 and "Methods: " .. table.concat(names, ", ") or nil
-end
-
--- Returns a reference to the function that a layer or loss computes, as avg_pool2d for AvgPool2d.
-local function function_of(name)
-   local short = name:match("^nn%.(%w+)$")
-   if not short then return nil end
-   short = short:lower()
-   for other in next, torch.nn.functional do
-      local flat = other:gsub("_", "")
-      if flat == short or flat .. "loss" == short then
-         return ('See also help "nn.functional.%s".'):format(other)
-      end
-   end
-end
-
-local function value_text(value)
-   if type(value) == "table" then
-      local items = {}
-      for i, item in ipairs(value) do items[i] = value_text(item) end
-      return "{" .. table.concat(items, ", ") .. "}"
-   end
-   if type(value) == "number" and math.type(value) == "float" then return ("%g"):format(value) end
-   return type(value) == "string" and ("%q"):format(value) or tostring(value)
-end
-
--- Returns the call of an optimizer's class with all options and their defaults, or nil for other
--- classes. It makes an optimizer to read them, since the constructor adds those of its parents.
-local function optimizer_call(class)
-   if not require "tlua.class".issubclass(class, torch.optim.Optimizer) then return nil end
-   local parameter = torch.ones(1, 1):requires_grad_(true)
-   local ok, made = pcall(class, {parameter})
-   if not ok then return nil end
-   local options, names = {}, {}
-   for name in pairs(made.defaults) do names[#names + 1] = name end
-   table.sort(names, function(a, b)
-      if (a == "lr") ~= (b == "lr") then return a == "lr" end
-      return a < b
-   end)
-   for i, name in ipairs(names) do
-      options[i] = ("%s = %s"):format(name, value_text(made.defaults[name]))
-   end
-   if options[1] then options[1] = "{" .. options[1] end
-   return comments.list(class.__name .. "(params, ", options, "})")
+   for i, method in ipairs(declared.methods) do names[i] = method.name end
+   return names[1] and comments.list("Methods: ", names, "")
 end
 
 local optimizer_methods <const> = "Methods: step, zero_grad, state_dict, load_state_dict, "
    .. "add_param_group"
 
--- Returns the call of an object of a class, if its method `forward` declares one.
-local function forward_text(class)
-   local forward = rawget(class, "forward")
-   local declared = forward and declaration(forward)
-   if not declared then return "" end
-   return call_text("object", forward, {})
-end
-
 -- Returns the text on a class. `module` is the module that it was loaded from, if that is known.
 local function class_text(class, module)
-   local name, make = class.__name, class.__init
-   local own = debug.getinfo(make, "S")
-   local source = source_of(module or own.source) or source_of(own.source)
-   if not source then return nil end
-   local lines = lines_of(source)
-   local about, tags = comments.parse(class_comment(lines, name))
-   local made_here = rawget(class, "__init") and source == source_of(own.source)
-   local making, arguments = comments.parse(
-      made_here and comments.above(lines, own.linedefined) or {})
-   local call = optimizer_call(class)
+   local declared = declarations.of_class(class.__name, class, module)
+   if not declarations.source_lines(declared.chunk) then return nil end
+   local is_optimizer = issubclass(class, torch.optim.Optimizer)
+   local computed = declared.is_twin and operator(declared.see)
    return join {
-      call or call_text(name, make, arguments), about ~= "" and about or heading(lines), making,
-      not call and comments.table(arguments.param) or "", comments.table(tags.field),
-      forward_text(class), call and optimizer_methods or methods(class) or "",
-      function_of(name) or "",
+      call_text(class.__name, declared.params), comments.layout(declared.text),
+      computed and computed:match "\n\n(.*)$" or "",
+      not is_optimizer and comments.table(declared.tags.param) or "", fields_text(declared.fields),
+      forward_text(class) or "", is_optimizer and optimizer_methods or methods_text(declared) or "",
+      declared.see and ('See also help "%s".'):format(declared.see:gsub("^torch%.", "")),
    }
 end
 
@@ -275,11 +157,8 @@ local function first_sentence(name, value, key)
    local text = operators()[("%s.%s"):format(name, key)]
    if text then return comments.first_sentence(text:match "\n\n(.*)$" or "") end
    local found, field = pcall(function() return value[key] end)
-   local info = found and type(field) == "function" and debug.getinfo(checked.origin(field), "S")
-   local source = info and info.what == "Lua" and source_of(info.source)
-   if not source then return "" end
-   local comment = comments.above(lines_of(source), info.linedefined)
-   return comments.first_sentence(comments.sentences(comment))
+   local declared = found and type(field) == "function" and declarations.of_function(key, field)
+   return declared and comments.first_sentence(comments.layout(declared.text)) or ""
 end
 
 -- Longer lists show only names.
@@ -320,9 +199,8 @@ local function by_name(name)
       and next(lazy.fields(value)) == nil and not module then
       return nil
    end
-   local source = module and source_of(module)
-   return table_text("torch." .. name:gsub("^torch%.", ""), value,
-      source and heading(lines_of(source)))
+   local lines = module and declarations.source_lines(module)
+   return table_text("torch." .. name:gsub("^torch%.", ""), value, lines and heading(lines))
 end
 
 -- Returns the text on a loaded module, from the first lines of its file.
@@ -330,12 +208,46 @@ local function module_text(value)
    local about
    for name, loaded in next, package.loaded do
       if loaded == value and name:find("^tlua%.") then
-         local source = source_of(name)
-         about = source and heading(lines_of(source))
+         local lines = declarations.source_lines(name)
+         about = lines and heading(lines)
       end
    end
    local path = type(value) == "table" and value ~= torch and path_of(value)
    return path and table_text(path, value, about) or about
+end
+
+-- Returns the names of parameters in the calls that an operator's text begins with, such as
+-- "torch.sum(self, dim, keepdim = false, {dtype})".
+local function names_in_calls(text)
+   local names = {}
+   local calls = text:match "^(.-)\n%s*%->" or text:match "^(.-)\n\n"
+   for call in calls:gmatch "%b()" do
+      for name in call:gsub("=%s*[^,}]+", ""):gmatch "[%a_][%w_]*" do names[name] = true end
+   end
+   names.self = nil
+   return names
+end
+
+--- Returns the names that a call may have in its table of options.
+---@param value any  a function or a class
+---@return table<string, true>
+function M.options(value)
+   local declared
+   if is_class(value) then
+      declared = declarations.of_class(value.__name, value)
+   elseif type(value) == "function" then
+      declared = declarations.of_function("function", value)
+   end
+   if not declared then
+      local text = type(value) == "function" and M.help(value)
+      return text and text:find "\n\n" and names_in_calls(text) or {}
+   end
+   local names = {}
+   for _, p in ipairs(declared.params) do
+      if p.default ~= nil or p.optional and p.name ~= "options" then names[p.name] = true end
+      for _, option in ipairs(p.options or {}) do names[option.name] = true end
+   end
+   return names
 end
 
 --- Returns the manual's text on a function, a class, an object of a class, or a name such as "add",

@@ -1,0 +1,382 @@
+-- declarations.lua - the declarations of functions and classes in Lua, from their doc comments, the
+-- signatures that args.signature has made, and their defaults. `help`, completion and the reference
+-- (src/docs) all read them here. A declaration is
+--
+--    {path =, kind = "function"|"class"|"method", calls = {...}, text = lines,
+--     params = {{name =, type =, default =, optional =, text =}}, returns = {{type =, text =}},
+--     fields =, methods =, parent =, tags =, chunk =, line =}
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local checked = require "tlua.checked"
+local comments = require "tlua.repl.comments"
+local packages = require "tlua.packages"
+local types = require "tlua.repl.types"
+
+local M = {}
+
+-- Sources -----------------------------------------------------------------------------------------
+
+local cache = {}
+
+--- Returns the lines of an embedded source or a package's. Returns nil if it cannot be found: the
+--- library in a host has no sources.
+---@param name string  of a chunk, such as "=tlua:nn/Linear.lua", or of a module
+---@return string[]? lines
+function M.source_lines(name)
+   if cache[name] == nil then
+      local found, read = pcall(require, "tlua.repl.source")
+      local text = found and read(name) or packages.source(name)
+      cache[name] = text and {} or false
+      for line in (text and text .. "\n" or ""):gmatch "([^\n]*)\n" do
+         table.insert(cache[name], line)
+      end
+   end
+   return cache[name] or nil
+end
+
+local source_lines = M.source_lines
+
+-- Tags --------------------------------------------------------------------------------------------
+
+--- Returns the parameters that the tags of a doc comment declare.
+---@param tags table<string, {name: string, text: string}[]>  of comments.take
+---@return {name: string, type: string, text: string, optional: boolean, options: table?}[]
+function M.parameters(tags)
+   local list = {}
+   for i, tag in ipairs(tags.param or {}) do
+      local type, text = types.split(tag.text)
+      list[i] = {
+         name = tag.name:gsub("%?$", ""), type = type, text = text,
+         optional = tag.name:sub(-1) == "?",
+      }
+      list[i].options = types.fields(type)
+   end
+   return list
+end
+
+--- Returns the results that the tags of a doc comment declare.
+---@param tags table<string, {name: string, text: string}[]>
+---@return {type: string, text: string}[]
+function M.results(tags)
+   local list = {}
+   for i, tag in ipairs(tags["return"] or {}) do
+      local type, text = types.split((tag.name .. " " .. tag.text):gsub("%s+$", ""))
+      list[i] = {type = type, text = text}
+   end
+   return list
+end
+
+--- Returns the fields that the tags of a doc comment declare.
+---@param tags table<string, {name: string, text: string}[]>
+---@return {name: string, type: string, text: string}[]
+function M.fields(tags)
+   local list = {}
+   for i, tag in ipairs(tags.field or {}) do
+      local type, text = types.split(tag.text)
+      list[i] = {name = tag.name, type = type, text = text}
+   end
+   return list
+end
+
+--- Returns the signature of a function's arguments. args.signature keeps it in an upvalue of one of
+--- the function's upvalues, so that sources need no second list of their parameters.
+---@param fn function
+---@return {title: string, by_name: table, [integer]: table}?
+function M.signature(fn)
+   for i = 1, 255 do
+      local name, parser = debug.getupvalue(fn, i)
+      if not name then return nil end
+      if type(parser) == "function" then
+         for j = 1, 4 do
+            local inner, declared = debug.getupvalue(parser, j)
+            if inner == "signature" and type(declared) == "table" and declared.title then
+               return args.declaration(declared)
+            end
+         end
+      end
+   end
+end
+
+-- Parameters of a signature: types and defaults are its own, words those of the doc comment. Those
+-- that a function takes by itself come before.
+local function parameters_of(signature, tags)
+   local words, list = {}, {}
+   for _, tag in ipairs(M.parameters(tags)) do
+      words[tag.name] = tag
+      if not signature.by_name[tag.name] and tag.name ~= "options" and tag.name ~= "..." then
+         list[#list + 1] = tag
+      end
+      for _, option in ipairs(tag.options or {}) do
+         words[option.name] = words[option.name] or option
+      end
+   end
+   for _, p in ipairs(signature) do
+      local tag = words[p.name]
+      list[#list + 1] = {
+         name = p.name, type = types.of_signature(p.kinds), default = p.default,
+         optional = p.optional, text = tag and tag.text or "",
+      }
+   end
+   return list
+end
+
+--- Returns a default value as text in Lua.
+---@param value any
+---@return string
+function M.show(value)
+   if type(value) == "table" then
+      local items = {}
+      for i, item in ipairs(value) do items[i] = M.show(item) end
+      return "{" .. table.concat(items, ", ") .. "}"
+   end
+   if math.type(value) == "float" then return ("%.14g"):format(value) end
+   return type(value) == "string" and ("%q"):format(value) or tostring(value)
+end
+
+--- Returns the parameters of a call as text, each with its default: `bias = true`, `dtype?`. Those
+--- that can be given by name alone stand in braces.
+---@param params table[]
+---@return string[]
+function M.arguments(params)
+   local list, braces = {}, false
+   for i, p in ipairs(params) do
+      local text = p.name .. (p.default == nil and p.optional and "?" or "")
+      if p.default ~= nil then text = text .. " = " .. M.show(p.default) end
+      list[i] = (p.named and not braces and "{" or "") .. text
+      braces = p.named
+   end
+   if braces then list[#list] = list[#list] .. "}" end
+   return list
+end
+
+--- Returns the call of a function with its parameters and their defaults.
+---@param name string
+---@param params table[]
+---@return string
+function M.call(name, params)
+   return name .. "(" .. table.concat(M.arguments(params), ", ") .. ")"
+end
+
+-- Functions in Lua --------------------------------------------------------------------------------
+
+local function comment_at(fn)
+   local info = debug.getinfo(fn, "S")
+   local lines = info.what == "Lua" and source_lines(info.source)
+   if not lines then return nil, info end
+   return comments.above(lines, info.linedefined), info
+end
+
+local function trim(lines)
+   while lines[1] == "" do table.remove(lines, 1) end
+   while lines[#lines] == "" do lines[#lines] = nil end
+   return lines
+end
+
+--- Returns the declaration of a function, or nil if it has neither a doc comment nor a signature.
+---@param path string
+---@param fn function
+---@param shown? string  the function's name in the call, if that is not the path
+---@return table?
+function M.of_function(path, fn, shown)
+   local method = checked.origin(fn)
+   local comment, info = comment_at(method)
+   if not comment then return nil end
+   local text, tags = comments.take(comment)
+   local signature = M.signature(fn)
+   local params = signature and parameters_of(signature, tags) or M.parameters(tags)
+   text = trim(text)
+   if #text == 0 and #(tags["return"] or {}) == 0 and #params == 0 then return nil end
+   return {
+      path = path, kind = "function", calls = {M.call(shown or path, params)}, text = text,
+      params = params, returns = M.results(tags), chunk = info.source, line = info.linedefined,
+      tags = tags, signature = signature, body = method,
+   }
+end
+
+-- Classes -----------------------------------------------------------------------------------------
+
+-- The comment above the line that makes a class, which names it in quotes.
+local function class_comment(lines, name)
+   local short = name:match "[^.]+$"
+   for i, line in ipairs(lines) do
+      for quoted in line:gmatch '"([%w_.]+)"' do
+         if quoted == name or quoted == short then return comments.above(lines, i), i end
+      end
+   end
+   return {}, nil
+end
+
+-- The places where classes are made that their own functions do not tell of, in a row of a table or
+-- a call of define in a module that is loaded: name -> {comment, line, module}.
+local definitions, searched = {}, {}
+
+local function find_definitions(module)
+   searched[module] = true
+   local lines = source_lines(module) or {}
+   for i, line in ipairs(lines) do
+      local tagged = line:match "^%s*%-%-%-@class ([%w_.]+)"
+      if tagged and not definitions[tagged] then
+         local last = i
+         while lines[last] and lines[last]:find "^%s*%-%-%-" do last = last + 1 end
+         definitions[tagged] = {comments.above(lines, last), i, module}
+      end
+      local quoted = line:match 'define%s*%(?"([%w_]+)"' or line:match 'class%("([%w_.]+)"'
+         or line:match '^%s*{"([%w_]+)"'
+      local comment = quoted and not definitions[quoted] and comments.above(lines, i)
+      if comment and #comment > 0 then definitions[quoted] = {comment, i, module} end
+   end
+end
+
+local function find_definition(name)
+   local modules = {}
+   for module in pairs(package.loaded) do
+      if module:find "^tlua%." and not searched[module] then modules[#modules + 1] = module end
+   end
+   table.sort(modules)
+   for _, module in ipairs(modules) do find_definitions(module) end
+   local found = definitions[name] or definitions[name:match "[^.]+$"]
+   if found then return table.unpack(found) end
+end
+
+--- Returns the text in the first lines of a file, without the file's name.
+---@param lines string[]
+---@return string[]
+function M.heading(lines)
+   local last = 1
+   while lines[last] and lines[last]:find "^%-%-" do last = last + 1 end
+   local text = comments.above(lines, last)
+   if text[1] then
+      text[1] = text[1]:gsub("^%S+%.lua %- ", ""):gsub("^%l%l+[%s,:]", function(word)
+         return word:sub(1, 1):upper() .. word:sub(2)
+      end)
+   end
+   return trim(text)
+end
+
+-- Returns the options that an optimizer takes, with their defaults. It makes an optimizer to read
+-- them, since the constructor adds those of its parents.
+local function optimizer_params(class)
+   if not require "tlua.class".issubclass(class, torch.optim.Optimizer) then return nil end
+   local ok, made = pcall(class, {torch.ones(1, 1):requires_grad_(true)})
+   if not ok then return nil end
+   local list, order = {{name = "params", type = "Tensor[]|table[]", text = ""}}, {}
+   for name in pairs(made.defaults) do order[#order + 1] = name end
+   table.sort(order, function(a, b)
+      if (a == "lr") ~= (b == "lr") then return a == "lr" end
+      return a < b
+   end)
+   for _, name in ipairs(order) do
+      local default = made.defaults[name]
+      local kind = type(default) == "table" and "number[]" or type(default)
+      list[#list + 1] = {
+         name = name, type = kind, default = default, optional = true, named = true, text = "",
+      }
+   end
+   return list
+end
+
+-- Returns the path of the function that a layer or loss computes, as nn.functional.avg_pool2d for
+-- nn.AvgPool2d.
+local function function_of(name)
+   local short = name:match "^nn%.(%w+)$"
+   if not short then return nil end
+   short = short:lower():gsub("loss2d$", "loss")
+   for other in pairs(torch.nn.functional) do
+      local flat = other:find "_$" and other or other:gsub("_", "") -- not the form in place
+      if flat == short or flat .. "loss" == short then return "torch.nn.functional." .. other end
+   end
+end
+
+-- Methods that classes define for the library's use.
+local for_the_library = {extra_repr = true, check = true, rule = true, adopt = true}
+
+local function methods_of(class, path)
+   local list = {}
+   for key, value in next, class do
+      if type(key) == "string" and not key:find "^_" and type(value) == "function"
+         and not for_the_library[key] then
+         local declared = M.of_function(path .. ":" .. key, value, "object:" .. key)
+         local parent = getmetatable(class).parent
+         while not declared and parent do -- a method that overrides another keeps its declaration
+            local inherited = rawget(parent, key)
+            declared = inherited and M.of_function(path .. ":" .. key, inherited, "object:" .. key)
+            parent = getmetatable(parent).parent
+         end
+         list[#list + 1] = declared or {path = path .. ":" .. key, missing = true}
+         list[#list].kind, list[#list].name = "method", key
+      end
+   end
+   table.sort(list, function(a, b) return a.name < b.name end)
+   return list
+end
+
+--- Returns the declaration of a class. Its text is the comment above the line that makes it, or its
+--- file's heading, and the comment of its constructor; it is empty where there is none.
+---@param path string
+---@param class table
+---@param module? string  that it was loaded from, if that is known
+---@return table
+function M.of_class(path, class, module)
+   local name, make = class.__name, class.__init
+   local own = debug.getinfo(make, "S")
+   local chunk = module and source_lines(module) and module or own.source
+   local lines = source_lines(chunk) or {}
+   local above, line = class_comment(lines, name)
+   if not line and own.source ~= chunk then
+      chunk, lines = own.source, source_lines(own.source) or {}
+      above, line = class_comment(lines, name)
+   end
+   if #above == 0 then
+      local found, at, defined_in = find_definition(name)
+      if found then above, line, chunk = found, at, defined_in end
+   end
+   local about, tags = comments.take(above)
+   local making, arguments = {}, {}
+   if rawget(class, "__init") and own.what == "Lua" then
+      making, arguments = comments.take(comment_at(make) or {})
+   end
+   local signature = M.signature(make)
+   local params = optimizer_params(class) or signature and parameters_of(signature, arguments)
+      or M.parameters(arguments)
+   local text = trim(about)
+   local file_class = chunk:match "([%w_]+)$" == name:match "[^.]+$"
+      or chunk:match "([%w_]+)%.lua$" == name:match "[^.]+$"
+   if #text == 0 and file_class then text = M.heading(lines) end
+   local computes = function_of(name)
+   local is_twin = #text == 0 and computes ~= nil
+   if is_twin then
+      local short = computes:gsub("^torch%.", "")
+      text = {("Computes `%s` of its input, with the options given to the constructor."):format(
+         short)}
+   end
+   local methods, by_field = methods_of(class, path), {}
+   local owner = class
+   while owner do -- the nearest class that declares a field has the word
+      local of_owner = owner == class and above or find_definition(owner.__name) or {}
+      for _, field in ipairs(M.fields(select(2, comments.take(of_owner)))) do
+         by_field[field.name] = by_field[field.name] or field
+      end
+      owner = getmetatable(owner).parent
+   end
+   for _, method in ipairs(methods) do
+      local field = by_field[method.name]
+      if method.missing and field then -- a tag `field` of the class declares it
+         method.missing, method.text, method.params, method.returns = nil, {field.text}, {}, {}
+         method.calls = {"object:" .. method.name .. (field.type:match "^fun(%b())" or "()")}
+      end
+   end
+   if #trim(making) > 0 then
+      if #text > 0 then text[#text + 1] = "" end
+      table.move(making, 1, #making, #text + 1, text)
+   end
+   return {
+      path = path, name = name, kind = "class", text = text, params = params, returns = {},
+      calls = {M.call(path:gsub("^torch%.", ""), params)}, fields = M.fields(tags),
+      methods = methods, see = computes, is_twin = is_twin, missing = #text == 0,
+      chunk = line and chunk or own.source, line = line or own.linedefined, module = module,
+      tags = arguments, signature = signature, body = make,
+   }
+end
+
+return M
