@@ -7,6 +7,12 @@ local run, script = session.run, session.script
 
 describe("tlua", function()
    describe("runs a script", function()
+      it("that begins with a module of the library", function()
+         local program =
+            'local text = require "tlua.text"; print(text == torch.text, require "tlua" == torch)'
+         assert.equal("true\ttrue\n", run("-", {input = program}).out)
+      end)
+
       it("with its arguments", function()
          local result = script("print(...) print(#arg, arg[1], arg[2])", "one 'two words'")
          assert.equal("one\ttwo words\n2\tone\ttwo words\n", result.out)

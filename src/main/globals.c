@@ -72,13 +72,39 @@ static int index_globals(lua_State *L) {
   return 1;
 }
 
-void tli_globals_open(lua_State *L, bool help) {
+/* (name, path): opens the library, which then finds its modules by itself. */
+static int open_library(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
-  lua_pushcfunction(L, luaopen_tlua);
+  lua_pushnil(L);
+  lua_setmetatable(L, -2);
+  lua_settop(L, 2);
+  return luaopen_tlua(L);
+}
+
+/* __index(package.preload, module): a program may begin with `require "tlua.text"`.
+** The library is opened then, and its searchers, which stand behind this table,
+** find the module. */
+static int index_preload(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING || strncmp(lua_tostring(L, 2), "tlua.", 5) != 0) return 0;
+  require(L, "tlua");
+  return 0;
+}
+
+static void fill_preload(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+  lua_pushcfunction(L, open_library);
   lua_setfield(L, -2, "tlua");
   lua_pushcfunction(L, tli_source_open);
   lua_setfield(L, -2, "tlua.repl.source");
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, index_preload);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
   lua_pop(L, 1);
+}
+
+void tli_globals_open(lua_State *L, bool help) {
+  fill_preload(L);
   tli_open_environment(L);
   lua_getglobal(L, "require");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &require_key);
