@@ -102,6 +102,25 @@ describe("completion", function()
       for _, word in ipairs(words("x:", env)) do assert.not_matches("^x:_", word) end
    end)
 
+   it("offers the options of a call in its table", function()
+      local env = {nn = torch.nn, optim = torch.optim, torch = torch, x = torch.ones(2), f = print}
+      local function options(before, text) return complete.words(text or "", env, before) end
+      assert.same({"bias"}, options("nn.Linear(3, 1, {", "bi"))
+      assert.same({"weight_decay"}, options("optim.Adam(nn.Linear(1, 1):parameters(), {lr = 1, ", "wei"))
+      assert.same({"num_workers"}, options("torch.data.DataLoader(s, {shuffle = true, ", "num"))
+      assert.same({"device", "dtype"}, options("torch.zeros(2, {", "d"))
+      assert.same({"keepdim"}, options("f(x:sum {dim = {1, 2}, ", "k"))
+      assert.same({"create_graph", "gradient", "inputs", "retain_graph"}, options "x:backward{")
+      assert.same({"compress", "metadata"}, options 'torch.save({}, "a{(b", {')
+   end)
+
+   it("offers names elsewhere", function()
+      local env = {nn = torch.nn, bird = 1}
+      for _, before in ipairs {"nn.Linear(3, {bias = ", "t = {", "nn.Linear(", "{", "}", "no.such({"} do
+         assert.same({"bird"}, complete.words("bir", env, before), before)
+      end
+   end)
+
    it("finds what has not been loaded yet", function()
       assert.is_true(has("torch.n", "torch.nn", {torch = torch}))
       assert.is_true(has("torch.nn.Lin", "torch.nn.Linear", {torch = torch}))

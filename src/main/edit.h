@@ -9,8 +9,9 @@
 typedef enum tli_EditResult { TLI_EDIT_LINE, TLI_EDIT_END, TLI_EDIT_INTERRUPTED } tli_EditResult;
 
 /* Gives the words that may stand where `text` does, the word before the
-** cursor, as a list made with malloc, ended by NULL; or NULL for none. */
-typedef char **(*tli_EditComplete)(const char *text);
+** cursor, as a list made with malloc, ended by NULL; or NULL for none. `before`
+** is the line up to that word, or NULL if the library does not tell it. */
+typedef char **(*tli_EditComplete)(const char *text, const char *before);
 
 /* To be called once, before the others. */
 void tli_edit_open(tli_EditComplete complete);

@@ -52,7 +52,8 @@ static struct {
   void (*redraw)(void);      /* may be missing */
   int *completion_over;
   int *completion_append;
-  locale_t locale; /* for characters beyond ASCII; 0: the program's */
+  char **line_buffer; /* may be missing */
+  locale_t locale;    /* for characters beyond ASCII; 0: the program's */
 } lib;
 
 static tli_EditComplete complete_word;
@@ -155,12 +156,23 @@ static size_t common_prefix(const char *a, const char *b) {
   return n;
 }
 
+/* Returns a copy of the line up to the word `text`, which begins at `start`, or
+** NULL. libedit counts characters, so that the place is checked. */
+static char *line_before(const char *text, int start) {
+  const char *line = lib.line_buffer ? *lib.line_buffer : NULL;
+  if (line == NULL || start < 0 || strlen(line) < (size_t)start + strlen(text)) return NULL;
+  if (strncmp(line + start, text, strlen(text)) != 0) return NULL;
+  return strndup(line, (size_t)start);
+}
+
 /* The libraries' form of a list: before the words what they have in common. */
 static char **attempt(const char *text, int start, int end) {
-  (void)start, (void)end;
+  (void)end;
   *lib.completion_over = 1;      /* no file names instead */
   *lib.completion_append = '\0'; /* readline sets a blank before each call */
-  char **words = complete_word(text);
+  char *before = line_before(text, start);
+  char **words = complete_word(text, before);
+  free(before);
   if (words == NULL) return NULL;
   size_t n = 1;
   size_t common = strlen(words[0]);
@@ -209,6 +221,7 @@ static bool bind(void *handle) {
   find_function(handle, "rl_deprep_terminal", &lib.restore);
   find_function(handle, "rl_forced_update_display", &lib.redraw);
   lib.completion_over = tli_library_symbol(handle, "rl_attempted_completion_over");
+  lib.line_buffer = tli_library_symbol(handle, "rl_line_buffer");
   lib.completion_append = tli_library_symbol(handle, "rl_completion_append_character");
   /* Without read_key the library would wait by itself, with signals blocked. */
   return all && lib.completion_over && lib.completion_append &&

@@ -51,12 +51,12 @@ static bool push_function(lua_State *L, const char *name) {
 
 /* ---- completion ----------------------------------------------------------------- */
 
-/* (text) -> a list of words as tli_EditComplete gives it, as light userdata:
+/* (text, before) -> a list of words as tli_EditComplete gives it, as light userdata:
 ** made with malloc, so nothing below may raise once it is. */
 static int list_words(lua_State *L) {
   if (!push_function(L, "complete")) return 0;
   lua_insert(L, 1);
-  lua_call(L, 1, 1);
+  lua_call(L, 2, 1);
   if (!lua_istable(L, 1)) return 0;
   size_t n = (size_t)lua_rawlen(L, 1);
   luaL_checkstack(L, 2, NULL);
@@ -73,12 +73,13 @@ static int list_words(lua_State *L) {
   return 1;
 }
 
-static char **complete(const char *text) {
+static char **complete(const char *text, const char *before) {
   lua_State *L = session;
   char **words = NULL;
   lua_pushcfunction(L, list_words);
   lua_pushstring(L, text);
-  if (lua_pcall(L, 1, 1, 0) == LUA_OK) words = lua_touserdata(L, -1);
+  lua_pushstring(L, before); /* nil for NULL */
+  if (lua_pcall(L, 2, 1, 0) == LUA_OK) words = lua_touserdata(L, -1);
   lua_pop(L, 1);
   if (words && words[0] == NULL) {
     free(words);

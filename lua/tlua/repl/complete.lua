@@ -1,6 +1,5 @@
--- The words that a word may become: globals and keywords, fields of tables,
--- methods and properties of tensors. Looks, and does not touch: no function of
--- the user's is called on the way.
+-- complete.lua - the words that a word may become: globals and keywords, fields of tables, methods
+-- and properties of tensors, and the options of a call. None of the user's functions is called.
 local suggest = require "tlua.utils.suggest"
 
 local M = {}
@@ -105,11 +104,42 @@ local function last_path(text)
    return text:sub(open and open + 1 or start)
 end
 
+-- Returns the function or class whose table of options the text ends in, at the place of a key:
+-- after `nn.Linear(3, 1, {bias = false, ` or `optim.Adam(model:parameters(), {`.
+local function called(before, env)
+   local code = before:gsub("\\.", "__"):gsub('"[^"]*"', '""'):gsub("'[^']*'", "''")
+   local open = {}
+   for at, bracket in code:gmatch "()([%(%){}%[%]])" do
+      if bracket:find "[%({%[]" then open[#open + 1] = at else open[#open] = nil end
+   end
+   local brace = open[#open]
+   if not brace or code:sub(brace, brace) ~= "{" then return nil end
+   local key = code:sub(brace + 1):gsub("%b{}", ""):gsub("%b()", ""):match "([^,]*)$"
+   if key:find "%S" then return nil end
+   local outer = open[#open - 1] or brace
+   local path = code:sub(1, brace - 1):match "([%a_][%w_%.:]*)%s*$" -- f {key
+      or code:sub(outer, outer) == "(" and code:sub(1, outer - 1):match "([%a_][%w_%.:]*)%s*$"
+   local object, method = (path or ""):match "^(.*):([%w_]*)$"
+   if not object then return path and follow(path, env) end
+   local value = follow(object, env)
+   return value ~= nil and index(value, method) or nil
+end
+
 --- Returns the sorted completions of `text`. Each is the whole text with its end completed.
----@param text string the word before the cursor
----@param env table the table of globals
+---@param text string  the word before the cursor
+---@param env table  the table of globals
+---@param before? string  the line before that word
 ---@return string[]
-function M.words(text, env)
+function M.words(text, env, before)
+   local callee = before and text:find "^[%w_]*$" and called(before, env)
+   if callee then
+      local options = {}
+      for name in pairs(require "tlua.repl.manual".options(callee)) do
+         if name:sub(1, #text) == text then options[#options + 1] = name end
+      end
+      table.sort(options)
+      if options[1] then return options end
+   end
    local path = last_path(text)
    local object, separator, partial = path:match("^(.*)([.:])([%w_]*)$")
    if not object then partial = path end

@@ -17,9 +17,10 @@ end
 
 --- Returns the completions of the word before the cursor.
 ---@param text string
+---@param before? string  the line before that word
 ---@return string[]
-function M.complete(text)
-   return complete.words(text, _G)
+function M.complete(text, before)
+   return complete.words(text, _G, before)
 end
 
 --- The message of an error in a chunk; where a function was called that does not exist, with the
