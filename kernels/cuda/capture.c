@@ -73,6 +73,15 @@ bool cuda_may_wait(const tl_Stream *stream, const char *what) {
          cuda_fail(TL_EDEVICE, "%s: not possible while a graph is captured", what);
 }
 
+static int exchange(enum cudaStreamCaptureMode mode) {
+  if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) cudaGetLastError();
+  return mode;
+}
+
+int cuda_relax(void) { return exchange(cudaStreamCaptureModeRelaxed); }
+
+void cuda_unrelax(const int *mode) { exchange((enum cudaStreamCaptureMode) * mode); }
+
 static enum cudaStreamCaptureMode mode_of(tl_CaptureMode mode) {
   return mode == TL_CAPTURE_GLOBAL         ? cudaStreamCaptureModeGlobal
          : mode == TL_CAPTURE_THREAD_LOCAL ? cudaStreamCaptureModeThreadLocal
@@ -93,12 +102,17 @@ static bool add(Capture *c, tl_Stream *stream, uint64_t pool) {
   return true;
 }
 
+static void destroy(cudaGraph_t recorded) {
+  CUDA_RELAXED;
+  if (recorded) cudaGraphDestroy(recorded);
+}
+
 static bool begin(Capture *c, tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   cudaGraph_t recorded = NULL;
   CUDA_TRY(cudaStreamBeginCapture(stream->handle, mode_of(mode)));
   if (add(c, stream, pool)) return true;
   if (cudaStreamEndCapture(stream->handle, &recorded) != cudaSuccess) cudaGetLastError();
-  if (recorded) cudaGraphDestroy(recorded);
+  destroy(recorded);
   return false;
 }
 
@@ -128,6 +142,7 @@ bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
 }
 
 static bool instantiate(tl_Graph *graph, cudaGraph_t recorded) {
+  CUDA_RELAXED;
   CUDA_TRY(cudaGraphInstantiate(&graph->exec, recorded, 0));
   return true;
 }
@@ -146,7 +161,7 @@ tl_Graph *cuda_capture_end(tl_Stream *stream) {
   if (graph) *graph = (tl_Graph){.device = stream->device, .pool = c->pool};
   bool ok = cuda_ok(cudaStreamEndCapture(stream->handle, &recorded), "cudaStreamEndCapture") &&
             settled && graph && instantiate(graph, recorded);
-  if (recorded) cudaGraphDestroy(recorded);
+  destroy(recorded);
   cuda_memory_capture(stream->device, -1);
   if (!ok) cuda_memory_let_go(stream->device, c->pool, 0);
   cuda_host->free(c, sizeof *c);
@@ -164,7 +179,10 @@ bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream) {
 
 /* A launch in flight still completes: the driver keeps the resources it needs. */
 void cuda_graph_free(tl_Graph *graph) {
-  if (cuda_enter(graph->device)) cudaGraphExecDestroy(graph->exec);
+  if (cuda_enter(graph->device)) {
+    CUDA_RELAXED;
+    cudaGraphExecDestroy(graph->exec);
+  }
   cuda_memory_let_go(graph->device, graph->pool, graph->launched);
   cuda_host->free(graph, sizeof *graph);
 }

@@ -54,6 +54,7 @@ bool cuda_event_sync(tl_Event *event) {
   if (cuda_device_captures(event->device))
     return cuda_fail(TL_EDEVICE, "waiting for an event: not possible while a graph is captured");
   cuda_count_wait(event->device);
+  CUDA_RELAXED;
   CUDA_TRY(cudaEventSynchronize(event->handle));
   return cuda_report(event->device);
 }
@@ -62,6 +63,7 @@ bool cuda_event_query(tl_Event *event, bool *done) {
   *done = true;
   if (event->handle == NULL) return true;
   if (!cuda_enter(event->device) || !is_outside(event, "asking an event")) return false;
+  CUDA_RELAXED;
   cudaError_t error = cudaEventQuery(event->handle);
   *done = error == cudaSuccess;
   return error == cudaErrorNotReady || cuda_ok(error, "cudaEventQuery");
@@ -80,6 +82,7 @@ bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds) {
   if (!started || !ended)
     return cuda_host->fail(TL_EARG,
                            "elapsed_time: both events must be completed; synchronize first");
+  CUDA_RELAXED;
   CUDA_TRY(cudaEventElapsedTime(&elapsed, start->handle, end->handle));
   *milliseconds = elapsed;
   return true;

@@ -79,6 +79,7 @@ static char *reserve(void *self) {
   const Memory *m = self;
   CUdeviceptr at = 0;
   size_t bytes = (size_t)m->blocks.source.reach;
+  CUDA_RELAXED;
   CUresult error = driver.reserve(&at, bytes, 0, 0, 0);
   if (error == CUDA_SUCCESS) return (char *)(uintptr_t)at;
   cuda_fail(TL_EMEM, "no address space for %lld bytes (error %d of cuMemAddressReserve)",
@@ -88,11 +89,13 @@ static char *reserve(void *self) {
 
 static void unreserve(void *self, char *at) {
   const Memory *m = self;
+  CUDA_RELAXED;
   driver.unreserve((CUdeviceptr)(uintptr_t)at, (size_t)m->blocks.source.reach);
 }
 
 static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
   (void)self, (void)granule;
+  CUDA_RELAXED;
   driver.unmap((CUdeviceptr)(uintptr_t)at, (size_t)bytes);
 }
 
@@ -125,6 +128,7 @@ static bool give_access(const Memory *m, char *at, int64_t bytes) {
 static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
   const Memory *m = self;
   int64_t done = 0;
+  CUDA_RELAXED;
   while (done < bytes && map_granule(m, at + done, granule)) done += granule;
   if (done == bytes && give_access(m, at, bytes)) return true;
   if (done > 0) unmap(self, at, done, granule);
@@ -158,6 +162,7 @@ static void *mark(void *self, int stream) {
 
 static bool passed(void *self, void *point) {
   (void)self;
+  CUDA_RELAXED;
   return cudaEventQuery(point) != cudaErrorNotReady;
 }
 
@@ -171,6 +176,7 @@ static void drop(void *self, void *point) {
 
 static bool wait_for_all(void *self) {
   (void)self;
+  CUDA_RELAXED;
   CUDA_TRY(cudaDeviceSynchronize());
   return true;
 }
@@ -231,7 +237,14 @@ static void unlock(Memory *m) { pthread_mutex_unlock(&m->lock); }
 
 static void *from_driver(int64_t bytes) {
   void *data = NULL;
+  CUDA_RELAXED;
   return cuda_ok(cudaMalloc(&data, bytes > 0 ? (size_t)bytes : 1), "cudaMalloc") ? data : NULL;
+}
+
+/* cudaFree waits for all streams first. */
+static void to_driver(void *data) {
+  CUDA_RELAXED;
+  cudaFree(data);
 }
 
 void *cuda_alloc(const tlk_Context *cx, int64_t bytes) {
@@ -250,7 +263,7 @@ void cuda_free(tl_Device device, void *data, int64_t bytes) {
   Memory *m = lock(device.index);
   if (m == NULL) return;
   if (m->by_driver)
-    cudaFree(data); /* cudaFree waits for all streams first */
+    to_driver(data);
   else
     cuda_blocks_free(&m->blocks, data);
   unlock(m);
@@ -337,6 +350,7 @@ bool cuda_reset_sums(tl_Device device) {
 bool cuda_memory_info(tl_Device device, int64_t *free_bytes, int64_t *total) {
   size_t unused, all;
   if (!cuda_enter(device.index)) return false;
+  CUDA_RELAXED;
   CUDA_TRY(cudaMemGetInfo(&unused, &all));
   *free_bytes = (int64_t)unused;
   *total = (int64_t)all;
@@ -365,10 +379,12 @@ bool cuda_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_Block
 void *cuda_pinned_alloc(int64_t bytes) {
   void *data = NULL;
   unsigned flags = cudaHostAllocPortable | cudaHostAllocMapped;
+  CUDA_RELAXED;
   return cuda_ok(cudaHostAlloc(&data, (size_t)bytes, flags), "cudaHostAlloc") ? data : NULL;
 }
 
 void cuda_pinned_free(void *data, int64_t bytes) {
   (void)bytes;
+  CUDA_RELAXED;
   cudaFreeHost(data);
 }

@@ -106,6 +106,7 @@ static bool begin_open(tl_Comm *c, int rank, int size, const unsigned char *id) 
   memcpy(unique.internal, id, TL_COMM_ID_BYTES);
   config.blocking = 0;
   if (!cuda_enter(c->device)) return false;
+  CUDA_RELAXED;
   NCCL_TRY(ncclCommInitRankConfig(&c->handle, size, unique, rank, &config));
   return true;
 }
@@ -150,16 +151,20 @@ static void nccl_abort(tl_Comm *c, const char *why) {
   pthread_mutex_unlock(&c->lock);
   if (handle == NULL) return;
   if (*why) cuda_note_failure(c->device, why);
-  if (cuda_enter(c->device)) lib.ncclCommAbort(handle);
+  if (!cuda_enter(c->device)) return;
+  CUDA_RELAXED;
+  lib.ncclCommAbort(handle);
 }
 
 static bool nccl_finalize(tl_Comm *c) {
   if (!is_open(c) || !cuda_enter(c->device)) return false;
+  CUDA_RELAXED;
   NCCL_TRY(ncclCommFinalize(c->handle));
   return true;
 }
 
 static void nccl_close(tl_Comm *c) {
+  CUDA_RELAXED;
   if (c->handle && cuda_enter(c->device)) lib.ncclCommDestroy(c->handle);
   comm_free(c);
 }
@@ -235,11 +240,13 @@ static bool nccl_run(tl_Comm *c, tl_Stream *stream, const tl_CommStep *steps, in
 static void *nccl_add_buffer(tl_Comm *c, void *data, int64_t bytes) {
   void *buffer = NULL;
   if (c->handle == NULL || !cuda_enter(c->device)) return NULL;
+  CUDA_RELAXED;
   ncclResult_t result = lib.ncclCommRegister(c->handle, data, (size_t)bytes, &buffer);
   return result == ncclSuccess ? buffer : NULL;
 }
 
 static void nccl_remove_buffer(tl_Comm *c, void *buffer) {
+  CUDA_RELAXED;
   if (c->handle && cuda_enter(c->device)) lib.ncclCommDeregister(c->handle, buffer);
 }
 

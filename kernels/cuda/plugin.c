@@ -81,6 +81,7 @@ bool cuda_ok(cudaError_t error, const char *call) {
 /* Clears the fault word before any launch. It uses a stream of its own, because the plugin's
 ** streams do not synchronise with the default stream and may be captured. */
 static bool clear_word(const Device *d) {
+  CUDA_RELAXED;
   CUDA_TRY(cudaMemsetAsync(d->word.taken, 0, sizeof(int), d->aside));
   CUDA_TRY(cudaStreamSynchronize(d->aside));
   return true;
@@ -114,6 +115,7 @@ static bool open_device(Device *d, int device) {
 /* Creates the per-device objects that are needed on first use, once for the process. */
 static bool open_once(int device) {
   Device *d = &devices[device];
+  CUDA_RELAXED;
   pthread_mutex_lock(&d->lock);
   bool ok = atomic_load(&d->open) || open_device(d, device);
   if (ok) atomic_store(&d->open, true);

@@ -58,6 +58,15 @@ bool cuda_capture_is_open(uint64_t number);
 bool cuda_device_captures(int device);
 /* Returns false with a message while the stream takes part in a capture. */
 bool cuda_may_wait(const tl_Stream *stream, const char *what);
+/* Until the end of the block, lets the calling thread make calls that captures forbid, of this
+** thread or, where they are global, of any other: allocating, querying events, creating and
+** destroying handles and graphs. Such a call without it fails and invalidates the captures.
+** It stands among a block's declarations, after cuda_enter. */
+#define CUDA_RELAXED                                            \
+  __attribute__((cleanup(cuda_unrelax), unused)) int relaxed_ = \
+      cuda_relax() /* the thread's mode before */
+int cuda_relax(void);
+void cuda_unrelax(const int *mode);
 bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream);
 void cuda_graph_free(tl_Graph *graph);
 

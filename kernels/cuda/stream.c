@@ -26,6 +26,7 @@ static Streams streams[CUDA_MAX_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool make(tl_Stream *stream, int device, int id, int priority) {
+  CUDA_RELAXED;
   CUDA_TRY(cudaStreamCreateWithPriority(&stream->handle, cudaStreamNonBlocking, priority));
   stream->device = device;
   stream->id = id;
@@ -118,12 +119,14 @@ bool cuda_stream_sync(tl_Stream *stream) {
   if (!cuda_enter(stream->device)) return false;
   if (!cuda_may_wait(stream, "waiting for the device")) return false;
   cuda_count_wait(stream->device);
+  CUDA_RELAXED;
   CUDA_TRY(cudaStreamSynchronize(stream->handle));
   return cuda_report(stream->device);
 }
 
 bool cuda_stream_query(tl_Stream *stream, bool *done) {
   if (!cuda_enter(stream->device) || !cuda_may_wait(stream, "asking a stream")) return false;
+  CUDA_RELAXED;
   cudaError_t error = cudaStreamQuery(stream->handle);
   *done = error == cudaSuccess;
   if (error == cudaErrorNotReady) return true;
@@ -157,6 +160,7 @@ bool cuda_sync(tl_Device device) {
   if (cuda_device_captures(device.index))
     return cuda_fail(TL_EDEVICE, "waiting for the device: not possible while a graph is captured");
   cuda_count_wait(device.index);
+  CUDA_RELAXED;
   CUDA_TRY(cudaDeviceSynchronize());
   return cuda_report(device.index);
 }

@@ -63,16 +63,23 @@ bool is_dead();
 /* Keeps an error for cudaGetLastError. */
 cudaError_t noted(cudaError_t error);
 
+/* Whether a call may be made while streams are captured: those of a list may (captures.cc). Any
+** other one that the thread's mode forbids fails and invalidates the captures. */
+cudaError_t may_capture(const char *name);
+
 /* What a function of the runtime does, with the lock held. */
 template <class Work> static inline cudaError_t call(const char *name, Work work) {
   std::lock_guard<std::mutex> guard(lock);
   cudaError_t error = may_go(name);
+  if (error == cudaSuccess) error = may_capture(name);
   return noted(error == cudaSuccess ? work() : error);
 }
 /* The same of one that gives something back, and is not made to fail. */
-template <class Work> static inline cudaError_t call_free(Work work) {
+template <class Work> static inline cudaError_t call_free(const char *name, Work work) {
   std::lock_guard<std::mutex> guard(lock);
-  return noted(is_dead() ? cudaErrorLaunchFailure : work());
+  if (is_dead()) return noted(cudaErrorLaunchFailure);
+  cudaError_t error = may_capture(name);
+  return noted(error == cudaSuccess ? work() : error);
 }
 
 /* ---- the rest has the lock held ------------------------------------------------------ */
@@ -130,8 +137,12 @@ cudaError_t put(cudaStream_t handle, Work work);
 cudaError_t finish(CUstream_st *stream);
 void finish_device(int device);
 bool capturing(const CUstream_st *stream);
-/* Whether this is a bad time for a call that would spoil a capture; then it is spoilt. */
+/* Invalidates the captures that the calling thread's mode does not allow to go on beside a call
+** that is potentially unsafe, and returns the error of that call. */
 cudaError_t forbidden_while_capturing();
+/* The same for a wait for the whole device, which no mode allows while one of its streams is
+** captured. */
+cudaError_t forbidden_beside_captures(int device);
 
 /* ---- switching (fiber.cc) ---- */
 

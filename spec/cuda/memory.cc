@@ -128,31 +128,27 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const vo
 }
 
 cudaError_t cudaMalloc(void **data, size_t bytes) {
-  return call("cudaMemAlloc", [&] {
-    cudaError_t error = forbidden_while_capturing();
-    return error == cudaSuccess ? allocate(data, bytes, {DEVICE_MEMORY, current_device, bytes})
-                                : error;
+  return call(__func__, [&] {
+    return allocate(data, bytes, {DEVICE_MEMORY, current_device, bytes});
   });
 }
 
 cudaError_t cudaFree(void *data) {
-  return call_free([&] {
-    cudaError_t error = forbidden_while_capturing();
-    if (error != cudaSuccess) return error;
+  return call_free(__func__, [&] {
     for (int device = 0; device < settings.devices; device++) finish_device(device);
     return release(data, DEVICE_MEMORY);
   });
 }
 
 cudaError_t cudaMallocAsync(void **data, size_t bytes, cudaStream_t stream) {
-  return call("cudaMemAllocAsync", [&] {
+  return call(__func__, [&] {
     if (stream_of(stream) == nullptr) return cudaErrorInvalidResourceHandle;
     return allocate(data, bytes, {DEVICE_MEMORY, current_device, bytes});
   });
 }
 
 cudaError_t cudaFreeAsync(void *data, cudaStream_t stream) {
-  return call_free([&] {
+  return call_free(__func__, [&] {
     if (owner_of(data, 1).owner != DEVICE_MEMORY) return cudaErrorInvalidValue;
     return put(stream, [=] { release(data, DEVICE_MEMORY); });
   });
@@ -168,7 +164,7 @@ cudaError_t cudaMallocHost(void **data, size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void *data) {
-  return call_free([&] {
+  return call_free(__func__, [&] {
     for (int device = 0; device < settings.devices; device++) finish_device(device);
     return release(data, PINNED_MEMORY);
   });
@@ -184,7 +180,7 @@ cudaError_t cudaHostRegister(void *data, size_t bytes, unsigned) {
 }
 
 cudaError_t cudaHostUnregister(void *data) {
-  return call_free([&] {
+  return call_free(__func__, [&] {
     auto found = ranges.find(static_cast<char *>(data));
     if (found == ranges.end() || found->second.owner != PINNED_MEMORY)
       return cudaErrorHostMemoryNotRegistered;
@@ -213,8 +209,8 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind) {
   return call(__func__, [&] {
-    cudaError_t error = forbidden_while_capturing();
-    if (error == cudaSuccess && bytes > 0) error = check_copy(dst, src, bytes, kind);
+    cudaError_t error = cudaSuccess;
+    if (bytes > 0) error = check_copy(dst, src, bytes, kind);
     if (error == cudaSuccess && bytes > 0) error = copy(dst, src, bytes, nullptr);
     return error == cudaSuccess ? finish(stream_of(nullptr)) : error;
   });

@@ -68,8 +68,8 @@ cudaError_t may_go(const char *name) {
   if (is_dead()) return cudaErrorLaunchFailure;
   if (settings.dead_at > 1) settings.dead_at--;
   if (settings.fail_at == 0 || --settings.fail_at > 0) return cudaSuccess;
-  return strstr(name, "Alloc") || strstr(name, "Create") ? cudaErrorMemoryAllocation
-                                                         : cudaErrorUnknown;
+  return strcasestr(name, "alloc") || strstr(name, "Create") ? cudaErrorMemoryAllocation
+                                                             : cudaErrorUnknown;
 }
 
 cudaError_t noted(cudaError_t error) {
@@ -235,7 +235,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *out, int length, int device) {
 
 cudaError_t cudaDeviceSynchronize(void) {
   return call(__func__, [] {
-    cudaError_t error = forbidden_while_capturing();
+    cudaError_t error = forbidden_beside_captures(current_device);
     if (error == cudaSuccess) finish_device(current_device);
     return error;
   });

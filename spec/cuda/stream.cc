@@ -278,6 +278,14 @@ cudaError_t forbidden_while_capturing() {
   return error;
 }
 
+cudaError_t forbidden_beside_captures(int device) {
+  cudaError_t error = cudaSuccess;
+  for (CUstream_st *stream : streams)
+    if (stream->capture && stream->device == device)
+      error = spoil(stream, cudaErrorStreamCaptureUnsupported);
+  return error;
+}
+
 } // namespace emulated
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -305,7 +313,7 @@ template <class W> static cudaError_t with_stream(const char *name, cudaStream_t
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
-  return call_free([&] {
+  return call_free(__func__, [&] {
     if (!known(streams, handle)) return cudaErrorInvalidResourceHandle;
     if (handle->capture) handle->capture->spoilt = true;
     work_off_all(handle);
@@ -439,7 +447,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *out) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return call_free([&] {
+  return call_free(__func__, [&] {
     if (events.erase(event) == 0) return cudaErrorInvalidResourceHandle;
     delete event;
     return cudaSuccess;
@@ -490,10 +498,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return with_event(__func__, event, [&] {
     if (event->capture) return cudaErrorCapturedEvent;
-    cudaError_t error = forbidden_while_capturing();
-    if (error == cudaSuccess && event->point)
-      work_until(nullptr, [=] { return event->point->reached; });
-    return error;
+    if (event->point) work_until(nullptr, [=] { return event->point->reached; });
+    return cudaSuccess;
   });
 }
 
@@ -550,7 +556,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  return call_free([&] {
+  return call_free(__func__, [&] {
     if (execs.erase(exec) == 0) return cudaErrorInvalidValue;
     delete exec;
     return cudaSuccess;
@@ -558,7 +564,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return call_free([&] {
+  return call_free(__func__, [&] {
     if (graphs.erase(graph) == 0) return cudaErrorInvalidValue;
     delete graph;
     return cudaSuccess;

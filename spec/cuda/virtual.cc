@@ -38,6 +38,7 @@ bool whole(size_t bytes) { return bytes > 0 && bytes % GRANULE == 0; }
 template <class W> CUresult driver(const char *name, W work) {
   std::lock_guard<std::mutex> guard(lock);
   if (settings.legacy) return CUDA_ERROR_NOT_SUPPORTED;
+  if (may_capture(name) != cudaSuccess) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return may_go(name) == cudaSuccess ? work() : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -125,6 +126,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignmen
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
   std::lock_guard<std::mutex> guard(lock);
+  if (may_capture(__func__) != cudaSuccess) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   auto found = reserved.find(at(address));
   if (found == reserved.end() || found->second != bytes || !is_unmapped(at(address), bytes))
     return CUDA_ERROR_INVALID_VALUE;
@@ -154,6 +156,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   std::lock_guard<std::mutex> guard(lock);
+  if (may_capture(__func__) != cudaSuccess) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (memories.count(handle) == 0) return CUDA_ERROR_INVALID_VALUE;
   drop(handle);
   return CUDA_SUCCESS;
@@ -177,6 +180,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   std::lock_guard<std::mutex> guard(lock);
+  if (may_capture(__func__) != cudaSuccess) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!is_mapped(at(address), bytes)) return CUDA_ERROR_INVALID_VALUE;
   for (int device = 0; device < settings.devices; device++) finish_device(device);
   if (!closed_map(at(address), bytes)) return CUDA_ERROR_UNKNOWN;

@@ -205,6 +205,7 @@ static void begin_anew(Table *t) {
 /* Returns the plan of a key and creates it if necessary; returns NULL with a message on
 ** failure. Called with the lock held. */
 static const Plan *plan_of(Table *t, const Key *key) {
+  CUDA_RELAXED;
   if (t->handle == NULL && !lt_ok(cublasLtCreate(&t->handle), "cublasLtCreate")) return NULL;
   if (t->filled == PLANS) begin_anew(t);
   size_t at = hash_of(key) % (2 * PLANS);

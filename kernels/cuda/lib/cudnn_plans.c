@@ -133,6 +133,7 @@ static bool find(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Want
 }
 
 static void make(const cuda_DnnWork *work, cudnnHandle_t handle, bool captured, Entry *entry) {
+  CUDA_RELAXED; /* making a plan may allocate memory and load kernels */
   int64_t limit = work->benchmark ? cuda_host->setting(TL_CUDNN_BENCHMARK_LIMIT) : 1;
   if (limit <= 0 || limit > MOST_MEASURED) limit = MOST_MEASURED;
   cuda_Wanted wanted = {work->avoid, CUDNN_WORKSPACE, (int)limit};

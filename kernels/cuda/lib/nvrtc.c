@@ -92,12 +92,6 @@ bool cuda_lib_compile(const char *source, int major, int minor, void **code, siz
 
 /* ---- code ---------------------------------------------------------------------------------------- */
 
-/* Relaxes the thread's capture mode, because loading code may allocate memory, which a strict
-** capture forbids. */
-static void relax(enum cudaStreamCaptureMode *mode) {
-  if (cudaThreadExchangeStreamCaptureMode(mode) != cudaSuccess) cudaGetLastError();
-}
-
 #if CUDART_VERSION >= 12080
 static void *load(const void *code, const char *name) {
   cudaLibrary_t library;
@@ -117,23 +111,18 @@ static void *load(const void *code, const char *name) {
 #endif
 
 void *cuda_lib_load(const void *code, size_t bytes, const char *name) {
-  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  CUDA_RELAXED; /* loading may allocate memory */
   (void)bytes;
-  relax(&mode);
-  void *kernel = load(code, name);
-  relax(&mode);
-  return kernel;
+  return load(code, name);
 }
 
 bool cuda_lib_launch(const tlk_Context *cx, void *kernel, unsigned blocks, unsigned threads,
                      const void *argument, size_t bytes) {
-  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   void *list[] = {(void *)(uintptr_t)argument, NULL};
   (void)bytes;
   if (!cuda_enter(cx->device.index)) return false;
-  relax(&mode);
+  CUDA_RELAXED; /* the first launch may load the kernel */
   cudaError_t error = cudaLaunchKernel(kernel, (dim3){blocks, 1, 1}, (dim3){threads, 1, 1}, list, 0,
                                        cx->stream->handle);
-  relax(&mode);
   return cuda_ok(error, "cudaLaunchKernel");
 }

@@ -173,6 +173,7 @@ static void *room(Session *s, int64_t bytes) {
 }
 
 static bool open_handles(Handles *h) {
+  CUDA_RELAXED;
   if (h->solver == NULL) TRY(cusolverDnCreate(&h->solver));
   if (h->syevj == NULL) TRY(cusolverDnCreateSyevjInfo(&h->syevj));
   if (h->gesvdj == NULL) TRY(cusolverDnCreateGesvdjInfo(&h->gesvdj));

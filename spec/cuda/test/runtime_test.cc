@@ -210,6 +210,7 @@ static void a_graph_runs_again() {
 }
 
 static void a_capture_that_ends_badly() {
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   enum cudaStreamCaptureStatus status;
   cudaGraph_t graph;
   void *data;
@@ -228,7 +229,9 @@ static void a_capture_that_ends_badly() {
   OK(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
   fork.follow(fork.side, stream());
   OK(cudaMemsetAsync(x.data, 0, 4, fork.side));
+  OK(cudaThreadExchangeStreamCaptureMode(&mode));
   FAILS(cudaErrorCapturedEvent, cudaEventQuery(fork.event));
+  OK(cudaThreadExchangeStreamCaptureMode(&mode));
   FAILS(cudaErrorStreamCaptureUnjoined, cudaStreamEndCapture(stream(), &graph));
   FAILS(cudaErrorIllegalState, cudaStreamEndCapture(stream(), &graph));
 
@@ -236,6 +239,32 @@ static void a_capture_that_ends_badly() {
   OK(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
   FAILS(cudaErrorStreamCaptureIsolation, cudaStreamWaitEvent(stream(), fork.event, 0));
   FAILS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(stream(), &graph));
+}
+
+static void calls_that_a_relaxed_thread_may_make() {
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaGraph_t graph;
+  cudaEvent_t event;
+  void *data;
+  OK(cudaEventCreate(&event));
+  OK(cudaEventRecord(event, stream()));
+  OK(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeGlobal));
+  FAILS(cudaErrorStreamCaptureUnsupported, cudaEventQuery(event));
+  FAILS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(stream(), &graph));
+
+  OK(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeGlobal));
+  OK(cudaThreadExchangeStreamCaptureMode(&mode));
+  CHECK(mode == cudaStreamCaptureModeGlobal);
+  OK(cudaEventSynchronize(event));
+  OK(cudaMalloc(&data, 8));
+  OK(cudaFree(data));
+  OK(cudaStreamEndCapture(stream(), &graph));
+  OK(cudaGraphDestroy(graph));
+  OK(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed));
+  FAILS(cudaErrorStreamCaptureUnsupported, cudaDeviceSynchronize());
+  FAILS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(stream(), &graph));
+  OK(cudaThreadExchangeStreamCaptureMode(&mode));
+  OK(cudaEventDestroy(event));
 }
 
 /* ---- virtual memory ------------------------------------------------------------------------------ */
@@ -311,6 +340,7 @@ int test_runtime() {
   RUN(events_tell_time);
   RUN(a_graph_runs_again);
   RUN(a_capture_that_ends_badly);
+  RUN(calls_that_a_relaxed_thread_may_make);
   RUN(memory_is_mapped_to_addresses);
   RUN(the_drivers_functions_are_found);
   RUN(the_nth_call_fails);
