@@ -1,13 +1,14 @@
--- DistributedDataParallel.lua - one model on many ranks, each with its part of the batch. Gradients
--- are averaged over the ranks while the backward pass still runs, so that every rank's optimizer
--- makes the same step:
+-- DistributedDataParallel.lua - one model on many ranks, each of which computes a part of the
+-- batch. Gradients are averaged over the ranks while the backward pass still runs, so that every
+-- rank's optimizer makes the same step:
 --
 --    local model = nn.parallel.DistributedDataParallel(net)
 --    criterion(model(x), y):backward()
 --    optimizer:step()
 --
--- Gradients lie in buckets (buckets.lua), of which .grad are views. A bucket is reduced once all of
--- its gradients are there, and always after those before it, on every rank alike.
+-- The gradients are stored in buckets (buckets.lua), and each .grad is a view of its bucket. A
+-- bucket is reduced once all of its gradients have been computed. All ranks reduce the buckets in
+-- the same order.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -35,7 +36,7 @@ local take = args.signature [[nn.parallel.DistributedDataParallel(module: any,
    gradient_as_bucket_view: boolean = true, init_sync: boolean = true, device_ids: table?,
    output_device: any?)]]
 
--- Ranks that have other parameters are told so, by the first that differs.
+-- Raises if the ranks' parameters differ. The message names the first one that differs.
 local function verify(self)
    local mine = {}
    for path, parameter in self.module:named_parameters() do
@@ -72,11 +73,10 @@ local function check_devices(module, ids, what)
    end
 end
 
---- device_ids: none, or the one device that the module is on, and output_device the same.
---- gradient_as_bucket_view = false gives gradients memory of their own, which costs a copy.
---- static_graph: parameters without a gradient are the same ones in all passes: the first one
---- finds them, as with find_unused_parameters, and those that follow need no search; a change is
---- an error.
+--- device_ids and output_device: nil, or the one device of the module. gradient_as_bucket_view =
+--- false gives each gradient separate memory, which costs a copy. static_graph: the same parameters
+--- lack a gradient in all passes; the first pass finds them, as with find_unused_parameters, later
+--- passes need no search, and a change is an error.
 function DDP:__init(...)
    parent.__init(self)
    local a = take(...)
@@ -97,7 +97,7 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
-   keep("awaits", nil) -- how many backward passes had failed when one was to come
+   keep("awaits", nil) -- number of failed backward passes when the next one was expected
    local params, names = {}, {}
    for path, parameter in a.module:named_parameters() do
       if parameter.requires_grad then
@@ -145,9 +145,9 @@ local function begin(self)
    return pass
 end
 
--- static_graph's `static`, after the first pass: {unused = numbers of parameters without a gradient
--- here, is_unused = the same as a set, used = flags of those with one on some rank}. The former
--- do not hold their buckets back.
+-- The table `static` of static_graph, set after the first pass: {unused = numbers of parameters
+-- without a gradient on this rank, is_unused = the same numbers as a set, used = flags of
+-- parameters with a gradient on some rank}. Unused parameters do not delay their buckets.
 local function gather_static(self, pass, gather)
    local static = rawget(self, "static")
    if not static then return end
@@ -155,7 +155,8 @@ local function gather_static(self, pass, gather)
    for _, i in ipairs(static.unused) do gather(self, pass, i) end
 end
 
--- The others may be in the pass that this rank leaves: what it calls next is not of that.
+-- Leaves the current pass. Other ranks may still be in it, so later calls of this rank get a new
+-- pass number.
 local function leave_pass(self)
    rawset(self, "pass", nil)
    rawset(self, "awaits", nil)
@@ -197,7 +198,7 @@ local function gather(self, pass, i)
    pass.missing[bucket.number] = pass.missing[bucket.number] - 1
 end
 
---- A gradient was added to a parameter's .grad.
+--- Called when a gradient has been added to a parameter's .grad.
 function DDP:_arrived(i)
    if not self.sync then return end
    local pass = rawget(self, "pass")
@@ -205,7 +206,7 @@ function DDP:_arrived(i)
       pass = begin(self)
       gather_static(self, pass, gather)
    end
-   if pass.ready[i] then return end -- a pass within a pass: what it adds is in the view
+   if pass.ready[i] then return end -- of a nested backward pass: .grad is the view and has the sum
    local static = rawget(self, "static")
    if static and static.is_unused[i] then refuse_change(self, i, "got a gradient") end
    pass.ready[i] = true
@@ -238,7 +239,7 @@ local function refuse_unused(self, list)
       torch.distributed.get_rank()))
 end
 
--- Which of the parameters some rank has used.
+-- Returns a flag for each parameter: 1 if some rank has used it, otherwise 0.
 local function used_anywhere(self, pass)
    local flags = torch.zeros({#self.params}, {dtype = "uint8", device = "cpu"})
    for i = 1, #self.params do
@@ -248,7 +249,7 @@ local function used_anywhere(self, pass)
    return flags:tolist()
 end
 
--- The order in which rank 0 has seen the gradients come is that of the buckets from now on.
+-- Rebuilds the buckets in the order in which rank 0's gradients have become ready.
 local function rebuild(self, pass, left)
    local order = table.move(left, 1, #left, #pass.order + 1, pass.order)
    order = torch.tensor(order, {dtype = "int64", device = "cpu"})
@@ -259,7 +260,7 @@ local function rebuild(self, pass, left)
    if not same then self:_build(order) end
 end
 
---- The backward pass has ended.
+--- Called when the backward pass has ended.
 function DDP:_finish()
    local pass = rawget(self, "pass")
    if not pass then return end
@@ -287,7 +288,7 @@ function DDP:_finish()
       if not self.as_view and (not used or used[i] ~= 0) then
          parameter.grad = self.place[i][3]:clone()
       elseif not pass.ready[i] and (not used or used[i] ~= 0) then
-         parameter.grad = self.place[i][3] -- of those that are ready it is the view already
+         parameter.grad = self.place[i][3] -- the .grad of a ready parameter is this view already
       end
    end
    leave_pass(self)
@@ -299,7 +300,7 @@ end
 
 -- Calling --------------------------------------------------------------------------------------
 
---- What the model gives for this rank's part of the batch.
+--- Returns the model's output for this rank's part of the batch.
 function DDP:forward(...)
    local failures = torch.autograd._failures()
    local awaits = rawget(self, "awaits")
@@ -316,8 +317,8 @@ function DDP:forward(...)
    return self.module(...)
 end
 
---- Lets gradients add up on each rank, as long as fn runs or the scope is open, without averaging
---- them: for all but the last of several backward passes that make one step.
+--- Accumulates gradients on each rank without averaging them, while fn runs or until the scope is
+--- closed. This is for all but the last of several backward passes that make one step.
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...  fn's results, or the scope
@@ -326,8 +327,9 @@ function DDP:no_sync(fn, ...)
    return scopes.with_field(self, "sync", false, fn, ...)
 end
 
---- Replaces averaging of buckets: hook(state, bucket) begins it and returns what has a method wait,
---- which ends it and may return the result, else that is in bucket:buffer().
+--- Replaces the averaging of buckets. hook(state, bucket) starts the communication and returns an
+--- object with a method `wait`, which finishes it. `wait` may return the result; otherwise the
+--- result is read from bucket:buffer().
 ---@param state any
 ---@param hook fun(state: any, bucket: distributed.GradBucket): {wait: function}
 function DDP:register_comm_hook(state, hook)
@@ -339,7 +341,7 @@ function DDP:register_comm_hook(state, hook)
    rawset(self, "comm_hook", hook)
 end
 
--- Takes part in what the others do in one step, without a gradient of its own.
+-- Takes part in the other ranks' collectives for one step, without contributing gradients.
 function DDP:_shadow(from)
    if self.broadcast_buffers then
       broadcast(self, self.module:buffers(), from)

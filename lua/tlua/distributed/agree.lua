@@ -1,4 +1,5 @@
--- agree.lua - calls that all ranks of a group make alike: one that does not would wait for ever.
+-- agree.lua - checks that all ranks of a group make the same call; a rank that skipped it would
+-- make the others wait forever.
 
 local torch = require "tlua"
 

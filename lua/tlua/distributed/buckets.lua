@@ -1,4 +1,4 @@
--- buckets.lua - gradients in few large tensors, so that few calls reduce them.
+-- buckets.lua - stores gradients in a few large tensors, so that few calls reduce them.
 
 local torch = require "tlua"
 
@@ -6,8 +6,8 @@ local M = {}
 
 --- A part of a model's gradients that is reduced in one call.
 ---@class distributed.GradBucket
----@field flat Tensor  (n) all gradients, one after the other
----@field list integer[]  numbers of its parameters, in their order in `flat`
+---@field flat Tensor  (n) all gradients, concatenated
+---@field list integer[]  numbers of the bucket's parameters, in the order of `flat`
 ---@field views Tensor[]  parts of `flat` of the parameters' shapes
 local Bucket = torch.class("distributed.GradBucket")
 
@@ -21,7 +21,8 @@ function Bucket:__init(parameters, list, number, group)
    local at = 1
    for k, i in ipairs(list) do
       local parameter = parameters[i]
-      -- by .data: no view of the flat one, so that a gradient can be detached
+      -- .data makes a tensor that autograd does not know as a view, so that the gradient can be
+      -- detached
       self.views[k] = self.flat:narrow(1, at, parameter:numel()):view(parameter.shape).data
       self.owners[k] = parameter
       at = at + parameter:numel()
@@ -47,14 +48,14 @@ function Bucket:gradients() return self.views end
 function Bucket:parameters() return self.owners end
 
 --- Cuts parameters, taken in the given order, into buckets of one dtype and device: the first up to
---- first_bytes, so that reduction begins early, the others up to `bytes`. On the CPU those of one
---- machine lie in memory that the ranks of the group (raw) have in common, so that their reduction
---- copies nothing; all ranks make the same buckets.
+--- first_bytes, so that reduction begins early, the others up to `bytes`. On the CPU of one machine
+--- the buckets lie in memory shared by the ranks of the group (a raw group), so that a reduction
+--- copies nothing. All ranks make the same buckets.
 ---@param parameters Tensor[]
 ---@param order integer[]
 ---@param group userdata
 ---@return distributed.GradBucket[] buckets
----@return table[] place  parameter -> {bucket, position in it, view, the view's address}
+---@return table[] place  parameter -> {bucket, position in the bucket, view, the view's address}
 function M.make(parameters, order, first_bytes, bytes, group)
    local lists, open = {}, {}
    for _, i in ipairs(order) do

@@ -1,4 +1,4 @@
--- coalesce.lua - many tensors in few calls.
+-- coalesce.lua - runs one call for many tensors by packing them into few large ones.
 
 local torch = require "tlua"
 

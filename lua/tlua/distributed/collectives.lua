@@ -1,9 +1,9 @@
--- collectives.lua - what all ranks of a group do together. Every rank makes the same calls in the
--- same order. With `async_op` a call returns at once with a Work: `work:wait()` waits for its end,
--- until which its tensors must stay as they are; `is_completed()` and `exception()` ask.
+-- collectives.lua - collective calls of a group. Every rank makes the same calls in the same order.
+-- With `async_op` a call returns a Work at once; `work:wait()` waits for the call to end, and until
+-- then its tensors must not be changed. `is_completed()` and `exception()` query the Work.
 --
--- Tensors may be of any device and any strides; all ranks give the same dtype. float16 and
--- bfloat16 are summed in float32. All ranks get the same bits.
+-- Tensors may be on any device and have any strides; all ranks must pass the same dtype. float16
+-- and bfloat16 are summed in float32. All ranks get bitwise equal results.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,14 +11,15 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
---- The ways to reduce the values of several ranks to one. Functions also take their names: "sum".
+--- The operators that reduce the values of several ranks to one. Functions also accept them by
+--- name: "sum".
 M.ReduceOp = {
    SUM = "sum", AVG = "avg", PRODUCT = "product", MIN = "min", MAX = "max",
    BAND = "band", BOR = "bor", BXOR = "bxor",
 }
 
--- What takes a collective's arguments: returns them by name, and the group; nil for the group
--- where this rank is outside of it.
+-- Returns a function that parses a collective's arguments. It returns them by name, and the group,
+-- which is nil if this rank is outside of it.
 local function taker(name, list)
    local take = args.signature(("%s(%s, group: object?, async_op: boolean = false)"):format(name,
       list))
@@ -28,7 +29,7 @@ local function taker(name, list)
    end
 end
 
--- Makes a call: a Work with async_op, else nothing.
+-- Makes a call. Returns a Work if async_op is set, otherwise nothing.
 local function run(group, a, kind, inputs, outputs, op, root)
    local work = group:run(kind, {
       inputs = inputs, outputs = outputs, op = op and op:lower(), root = root,
@@ -37,7 +38,7 @@ local function run(group, a, kind, inputs, outputs, op, root)
    return a.async_op and work or nil
 end
 
--- n views of equal parts of a tensor's first dimension.
+-- Returns views of n equal parts of a tensor's first dimension.
 local function parts(name, what, tensor, n)
    tensor = tensor:detach()
    if tensor:dim() == 0 or tensor:size(1) % n ~= 0 then
@@ -49,7 +50,7 @@ local function parts(name, what, tensor, n)
    return list
 end
 
--- Views of parts of the given sizes; equal ones where none are.
+-- Returns views of parts of the given sizes, or of equal parts if no sizes are given.
 local function split(name, what, tensor, sizes, n)
    if not sizes then return parts(name, what, tensor, n) end
    if type(sizes) ~= "table" or #sizes ~= n then
@@ -74,7 +75,7 @@ end
 
 local take_broadcast = taker("broadcast", "tensor: tensor, src: count")
 
---- Gives rank src's tensor to all.
+--- Copies rank src's tensor to all ranks.
 ---@param tensor Tensor
 ---@param src integer  a rank of the world
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}
@@ -88,7 +89,8 @@ end
 
 local take_all_reduce = taker("all_reduce", "tensor: tensor, op: string = 'sum'")
 
---- Replaces the tensor on all ranks by the sum, or what op says, of all.
+--- Replaces the tensor on every rank by the reduction of all ranks' tensors: their sum unless op
+--- says otherwise.
 ---@param tensor Tensor
 ---@param op? string  of ReduceOp
 ---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
@@ -100,7 +102,8 @@ end
 
 local take_reduce = taker("reduce", "tensor: tensor, dst: count, op: string = 'sum'")
 
---- Replaces the tensor on rank dst by the sum, or what op says, of all. Others keep theirs.
+--- Replaces the tensor on rank dst by the reduction of all ranks' tensors: their sum unless op says
+--- otherwise. The other ranks keep their tensors.
 ---@param tensor Tensor
 ---@param dst integer
 ---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
@@ -114,7 +117,8 @@ end
 
 local take_all_gather = taker("all_gather", "tensor_list: table, tensor: tensor")
 
---- Fills the list with the tensors of all ranks, the i-th as large as that of rank i - 1.
+--- Fills the list with the tensors of all ranks; the i-th must have the size of rank i - 1's
+--- tensor.
 ---@param tensor_list Tensor[]
 ---@param tensor Tensor
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}
@@ -139,7 +143,7 @@ function M.all_gather_into_tensor(...)
    return run(group, a, "all_gather", a.input_tensor, list)
 end
 
---- PyTorch's newer name of all_gather_into_tensor.
+--- Another name of all_gather_into_tensor, as in newer versions of PyTorch.
 M.all_gather_single = M.all_gather_into_tensor
 
 local take_gather = taker("gather", "tensor: tensor, gather_list: table?, dst: count = 0")
@@ -160,8 +164,8 @@ end
 local take_gather_single = taker("gather_single",
    "input: tensor, output: tensor?, dst: count = 0")
 
---- Fills rank dst's tensor (N * n, ...) or (N, n, ...) with those (n, ...) of all N ranks. The
---- others give none.
+--- Fills rank dst's tensor (N * n, ...) or (N, n, ...) with the tensors (n, ...) of all N ranks.
+--- The other ranks pass no output.
 ---@param input Tensor
 ---@param output? Tensor
 ---@param dst? integer
@@ -207,7 +211,7 @@ end
 local take_reduce_tensor = taker("reduce_scatter_tensor",
    "output: tensor, input: tensor, op: string = 'sum'")
 
---- The same with the i-th of N equal parts of a tensor's first dimension.
+--- Reduces like reduce_scatter; the inputs are N equal parts of one tensor's first dimension.
 ---@param output Tensor
 ---@param input Tensor
 ---@param op? string
@@ -220,13 +224,14 @@ function M.reduce_scatter_tensor(...)
    return run(group, a, "reduce_scatter", list, a.output, a.op)
 end
 
---- PyTorch's newer name of reduce_scatter_tensor.
+--- Another name of reduce_scatter_tensor, as in newer versions of PyTorch.
 M.reduce_scatter_single = M.reduce_scatter_tensor
 
 local take_all_to_all = taker("all_to_all",
    "output_tensor_list: table, input_tensor_list: table")
 
---- Sends the i-th input to rank i - 1, and fills the i-th output with what that rank has for this.
+--- Sends the i-th input to rank i - 1, and fills the i-th output with the input that rank i - 1 has
+--- for this rank.
 ---@param output_tensor_list Tensor[]
 ---@param input_tensor_list Tensor[]
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}
@@ -239,7 +244,8 @@ end
 local take_single = taker("all_to_all_single", [[output: tensor, input: tensor,
    output_split_sizes: table?, input_split_sizes: table?]])
 
---- The same with parts of two tensors' first dimensions, equal ones unless sizes are given.
+--- Exchanges like all_to_all; inputs and outputs are parts of two tensors' first dimensions, equal
+--- parts unless sizes are given.
 ---@param output Tensor
 ---@param input Tensor
 ---@param output_split_sizes? integer[]
@@ -258,8 +264,8 @@ end
 local take_gathered = taker("all_gather_coalesced",
    "output_tensor_lists: table, input_tensor_list: table")
 
---- all_gather of many tensors of one dtype in one call: the i-th list of outputs has all ranks'
---- i-th inputs, which are of one shape on all of them.
+--- Gathers many tensors of one dtype in one call. The i-th list of outputs gets all ranks' i-th
+--- inputs, which must have the same shape on all ranks.
 ---@param output_tensor_lists Tensor[][]
 ---@param input_tensor_list Tensor[]
 ---@param options? {group: distributed.ProcessGroup}
@@ -292,7 +298,7 @@ end
 
 local take_coalesced = taker("all_reduce_coalesced", "tensors: table, op: string = 'sum'")
 
---- all_reduce of many tensors of one dtype in one call.
+--- Reduces many tensors of one dtype over all ranks in one call.
 ---@param tensors Tensor[]
 ---@param op? string
 ---@param options? {op: string, group: distributed.ProcessGroup}

@@ -1,12 +1,12 @@
--- device_mesh.lua - the ranks of a world as a grid, each of whose dimensions is one way to share a
--- model's work: data parallel, tensor parallel, pipeline.
+-- device_mesh.lua - arranges the ranks of a world in a grid. Each dimension of the grid is one kind
+-- of parallelism: data, tensor or pipeline parallel.
 --
 --    local mesh = dist.init_device_mesh("cpu", {2, 2, 2}, {mesh_dim_names = {"pp", "dp", "tp"}})
 --    mesh.tp:get_group()           -- this rank and those that differ from it by "tp" alone
 --    mesh["dp"]:size()
 --
--- The last dimension is the one whose neighbours have successive ranks. Dimensions count from 1,
--- coordinates and ranks from 0.
+-- Ranks that are neighbours along the last dimension have successive numbers. Dimensions count from
+-- 1, coordinates and ranks from 0.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,15 +16,16 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
---- Ranks in a grid, as `init_device_mesh` makes it. A dimension's name gives the part of the grid
---- along it in which this rank is: `mesh.dp` or `mesh["dp"]`; `mesh[{"dp", "tp"}]` that along two.
+--- A grid of ranks, as `init_device_mesh` makes it. A dimension's name gives the part of the grid
+--- along that dimension which contains this rank: `mesh.dp` or `mesh["dp"]`. A list of names gives
+--- the part along several dimensions: `mesh[{"dp", "tp"}]`.
 ---@class distributed.DeviceMesh
 ---@field device_type string
 ---@field shape integer[]
 ---@field mesh_dim_names string[]?
 local DeviceMesh = class.class("distributed.DeviceMesh")
 
--- The methods and fields of a mesh; then its dimensions' names.
+-- Looks up a method or a field of a mesh, or else a dimension's name.
 local function look_up(mesh, key)
    local value = DeviceMesh[key]
    if value ~= nil then return value end
@@ -36,7 +37,7 @@ local function look_up(mesh, key)
    return mesh:_slice(key)
 end
 
--- Places in a list of all coordinates of a grid, the last dimension's going fastest.
+-- Returns the strides of a grid's dimensions in the list of its ranks; the last dimension's is 1.
 local function strides_of(shape)
    local strides, n = {}, 1
    for d = #shape, 1, -1 do
@@ -49,7 +50,7 @@ end
 local take_fields = args.signature [[DeviceMesh(device_type: string, shape: table,
    coordinate: table, groups: table, ranks: table, mesh_dim_names: table?)]]
 
--- `init_device_mesh` calls it.
+-- Called by `init_device_mesh`.
 function DeviceMesh:__init(...)
    local fields = take_fields(...)
    for name, value in pairs(fields) do rawset(self, name, value) end
@@ -66,7 +67,7 @@ function DeviceMesh:__tostring()
       names and ", " .. table.concat(names, " x ") or "")
 end
 
--- The position of a dimension that is named or numbered; nil is the only one.
+-- Returns the position of a dimension given by name or number; nil means the only one.
 local function dimension(mesh, title, dim)
    if dim == nil then
       if #mesh.shape > 1 then
@@ -90,39 +91,40 @@ local function dimension(mesh, title, dim)
    return d
 end
 
---- The group of this rank and those that differ from it along one dimension alone.
----@param mesh_dim? integer|string  may be left out where there is only one
+--- Returns the group of this rank and of the ranks whose coordinates differ along this dimension
+--- only.
+---@param mesh_dim? integer|string  optional if the mesh has one dimension
 ---@return distributed.ProcessGroup
 function DeviceMesh:get_group(mesh_dim)
    return self.groups[dimension(self, "DeviceMesh.get_group", mesh_dim)]
 end
 
---- The groups of all dimensions.
+--- Returns this rank's groups along all dimensions.
 ---@return distributed.ProcessGroup[]
 function DeviceMesh:get_all_groups()
    return table.move(self.groups, 1, #self.groups, 1, {})
 end
 
---- This rank's place along a dimension, from 0.
+--- Returns this rank's coordinate along a dimension, from 0.
 ---@param mesh_dim? integer|string
 ---@return integer
 function DeviceMesh:get_local_rank(mesh_dim)
    return self.coordinate[dimension(self, "DeviceMesh.get_local_rank", mesh_dim)]
 end
 
---- This rank's place along all dimensions, from 0.
+--- Returns this rank's coordinates along all dimensions, from 0.
 ---@return integer[]
 function DeviceMesh:get_coordinate()
    return table.move(self.coordinate, 1, #self.coordinate, 1, {})
 end
 
---- This process's number in the world.
+--- Returns this process's rank in the world.
 ---@return integer
 function DeviceMesh:get_rank()
    return torch.distributed.get_rank()
 end
 
---- How many ranks the mesh, or one of its dimensions, has.
+--- Returns the number of ranks of the mesh or along one of its dimensions.
 ---@param mesh_dim? integer|string
 ---@return integer
 function DeviceMesh:size(mesh_dim)
@@ -133,7 +135,8 @@ function DeviceMesh:size(mesh_dim)
 end
 DeviceMesh.numel = DeviceMesh.size
 
--- The world's ranks of the part along some dimensions that this rank is in, in their order.
+-- Returns the world's ranks, in order, of the part along the given dimensions that contains this
+-- rank.
 local function ranks_along(mesh, dims)
    local list, strides = {}, strides_of(mesh.shape)
    local function visit(k, at)
@@ -151,7 +154,7 @@ local function ranks_along(mesh, dims)
    return list
 end
 
---- The part of the mesh along the named dimensions, in which this rank is.
+--- Returns the part of the mesh along the named dimensions that contains this rank.
 function DeviceMesh:_slice(names)
    if type(names) == "string" then names = {names} end
    if type(names) ~= "table" or #names == 0 then
@@ -181,7 +184,7 @@ end
 
 -- Making ---------------------------------------------------------------------------------------
 
--- The groups of this rank along each dimension. All ranks make all groups, in one order.
+-- Makes this rank's group along each dimension. All ranks make all groups, in the same order.
 local function make_groups(mesh)
    local strides, n = strides_of(mesh.shape)
    for d, size in ipairs(mesh.shape) do
@@ -225,8 +228,8 @@ local function check_names(names, shape)
    return table.move(names, 1, #names, 1, {})
 end
 
---- A grid of all ranks of the world, with a group for each of its rows along each dimension; every
---- rank calls it. Where there is no process group yet, it is joined.
+--- Arranges all ranks of the world in a grid, with a group for each row along each dimension. Every
+--- rank must call it. It first joins a process group if there is none yet.
 ---@param device_type string  "cpu", "sim", "cuda"
 ---@param mesh_shape integer[]  whose product is the world's size
 ---@param options? {mesh_dim_names: string[]}

@@ -1,4 +1,4 @@
--- group.lua - process groups: ranks, their numbers, joining and leaving.
+-- group.lua - process groups: their ranks, and how processes join and leave them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,24 +9,24 @@ local M = {}
 
 ---@class distributed.ProcessGroup
 ---@field raw userdata  the group in C
----@field ranks integer[]  the world's numbers of its ranks
+---@field ranks integer[]  the world ranks of its members
 ---@field store distributed.Store
 local ProcessGroup = class.class("distributed.ProcessGroup")
 
---- What a rank gets from new_group that is not of the group. Collectives do nothing with it.
+--- new_group returns this on ranks that are outside of the group. Collectives do nothing with it.
 M.GroupMember = {NON_GROUP_MEMBER = setmetatable({}, {
    __tostring = function() return "GroupMember.NON_GROUP_MEMBER" end,
 })}
 local outside <const> = M.GroupMember.NON_GROUP_MEMBER
 
---- The group of all, once there is one: `group.WORLD`; nil until then, as in PyTorch.
+--- `group.WORLD` is the group of all ranks, or nil before init_process_group, as in PyTorch.
 M.group = setmetatable({}, {names = {WORLD = true}})
 
-local joined = 0   -- how often a world was joined
-local children = 0 -- groups made of this world
-local all = {}     -- groups, the world first
+local joined = 0   -- number of worlds joined so far
+local children = 0 -- number of groups made in this world
+local all = {}     -- all groups, the world first
 
--- `called`: the back end as the user names it; `backend`: what does it.
+-- `called`: the back end's name as given by the user; `backend`: the back end that implements it.
 function ProcessGroup:__init(parent, name, members, rank, timeout, backend, called)
    self.ranks, self.name, self.timeout, self.backend = members, name, timeout, backend
    self.called = called or backend
@@ -39,8 +39,8 @@ function ProcessGroup:__init(parent, name, members, rank, timeout, backend, call
       members, timeout, self.detail, backend)
 end
 
--- The last rank that leaves takes the group's keys away. The store may have gone before, with the
--- process that served it; then they have, too.
+-- The last rank that leaves deletes the group's keys. The store may be gone already, with the
+-- process that served it, and then so are the keys.
 local function leave(group)
    group.raw:leave()
    local prefix = group.store:key(group.name) .. "/"
@@ -56,13 +56,13 @@ local call_options <const> = {
    async_op = true,
 }
 
---- Makes a call of the group. The library's own collectives come here; programs use the functions
---- of torch.distributed, which check shapes and ranks first.
+--- Makes a collective call or sends or receives a message. It is for the library's own collectives;
+--- programs use the functions of torch.distributed, which check shapes and ranks first.
 ---@param kind string  "all_reduce", "broadcast", "send", ...
 ---@param call table  inputs, outputs: a tensor or a list of them, as the kind asks; what is reduced
 --- or broadcast in place is an output. op: "sum" or another reduction. root: a position in the
---- group, from 0; of a message the other rank, -1 for any. tag: of a message. timeout: in seconds,
---- the group's by default. async_op: whether to return at once
+--- group, from 0; for a message, the other rank, or -1 for any. tag: the tag of a message. timeout:
+--- in seconds, the group's by default. async_op: whether to return at once
 ---@return distributed.Work|integer  with async_op a Work, else the position of a message's sender
 function ProcessGroup:run(kind, call)
    for name in next, call do
@@ -74,21 +74,21 @@ function ProcessGroup:run(kind, call)
       call.async_op)
 end
 
---- The number of ranks.
+--- Returns the number of ranks.
 ---@return integer
 function ProcessGroup:size()
    return #self.ranks
 end
 
---- This process's number in it, from 0.
+--- Returns this process's rank in the group, from 0.
 ---@return integer
 function ProcessGroup:rank()
    return self.group_rank
 end
 
---- What this rank would have sent, of a group of the back end "record": for each kind of call that
---- was made, {calls =, bytes =, messages =, sent =}: messages to other ranks, and the bytes in
---- them, by ring algorithms. The barrier's are without bytes.
+--- For a group of the back end "record": returns, for each kind of call made, {calls =, bytes =,
+--- messages =, sent =}. messages and sent count the messages to other ranks and their bytes, under
+--- ring algorithms. The barrier has no bytes.
 ---@return table<string, {calls: integer, bytes: integer, messages: integer, sent: integer}>
 function ProcessGroup:traffic()
    local traffic = self.raw:traffic()
@@ -103,7 +103,8 @@ function ProcessGroup:__tostring()
    return ("ProcessGroup(%s, ranks %s)"):format(self.name, table.concat(self.ranks, ", "))
 end
 
---- The group that a function is to use: nil is the world. Nothing where this rank is outside.
+--- Returns the group that a function is to use; nil means the world. Returns nothing if this rank
+--- is outside of the group.
 ---@return distributed.ProcessGroup?
 function M.resolve(name, group)
    if group == nil then
@@ -119,7 +120,7 @@ function M.resolve(name, group)
    return group
 end
 
---- The number within a group of one of the world's ranks.
+--- Returns the position in a group of a world rank.
 function M.position(name, what, group, rank)
    local number = math.tointeger(rank)
    local position = number and group.position[number]
@@ -141,7 +142,7 @@ local function check_backend(name, backend)
       "two that fits) or \"record\", got %q"):format(name, backend))
 end
 
--- shm, unless ranks are on several machines.
+-- Returns shm, or mpi if the ranks are on several machines.
 local function default_backend()
    return store.hosts() == 2 and not os.getenv "WORLD_SIZE" and "mpi" or "shm"
 end
@@ -153,7 +154,7 @@ end
 
 local noted = false
 
--- Rank 0 says once that a back end is called otherwise here.
+-- Prints once, on rank 0, that the back end has another name here.
 local function note_engine(group)
    if noted or group.called == group.backend or group.group_rank ~= 0 then return end
    io.stderr:write(('init_process_group: "%s" is the back end "%s" here\n'):format(group.called,
@@ -161,7 +162,7 @@ local function note_engine(group)
    noted = true
 end
 
---- Seconds that calls wait where nothing else is said.
+--- Default timeout of calls, in seconds.
 M.default_pg_timeout = 1800
 
 local function default_timeout()
@@ -172,14 +173,14 @@ local take_init = args.signature [[init_process_group(backend: string?,
    init_method: string?, rank: integer?, world_size: integer?, timeout: number?, store: object?,
    device_id: any?, group_name: string?)]]
 
--- PyTorch's -1 is nothing said.
+-- Returns an option that must be a count; -1 means unset, as in PyTorch.
 local function count(a, name)
    local n = a[name]
    if n == -1 then a[name] = nil end
    if n and n < -1 then args.refuse("init_process_group", name, "an integer from 0 on", n) end
 end
 
--- The world's group, by a store that is found now.
+-- Joins the world's group by the store that rendezvous finds.
 local function try_to_join(a, name)
    local rank, size, found = store.rendezvous(a)
    if size < 1 then args.refuse("init_process_group", "world_size", "at least 1", size) end
@@ -195,7 +196,8 @@ local function try_to_join(a, name)
    return nil, (tostring(group):gsub("^[^\n]-:%d+: ", ""))
 end
 
--- A store of an earlier world may be found while it is about to end: then another one is.
+-- Joins the world's group. The rendezvous may find the store of an earlier world that is about to
+-- close; then it is tried again.
 local function join_world(a)
    joined, children = joined + 1, 0
    local name = ("world%d.%s"):format(joined, os.getenv("TLUA_RESTART_COUNT") or "0")
@@ -209,17 +211,17 @@ local function join_world(a)
    end
 end
 
---- Joins the group of all processes of a program, which waits until all have come. They are found
---- by the environment (`env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `tlua run`
---- sets them, or what mpirun and srun set), a file (`file:///PATH`), an address
---- (`tcp://HOST:PORT`) or a store. Back ends are "shm", for the processes of one machine and the
---- default, and "mpi", for those that mpirun or srun has started, on one machine or many, which
---- MPI itself brings together; "nccl", for ranks with a GPU each, `device_id` or the current one,
---- whose calls are put on streams and not waited for; "record" is this process alone, which plays
---- `rank` of `world_size` (up to 4096) and writes down what it would send (group.WORLD:traffic());
---- "gloo", as PyTorch's programs say, is "shm", or "mpi" where mpirun has started ranks on several
---- machines.
---- After `timeout` seconds (1800; `tlua run` says 60) without an answer calls are errors.
+--- Joins the group of all processes of a program, and waits until all have joined. They find one
+--- another by the environment (`env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `tlua
+--- run` sets them, or the variables of mpirun and srun), a file (`file:///PATH`), an address
+--- (`tcp://HOST:PORT`) or a store. Back ends: "shm" (the default) is for processes of one machine.
+--- "mpi" is for processes that mpirun or srun has started, on one machine or many, and needs no
+--- store. "nccl" is for ranks with one GPU each, `device_id` or the current one; its calls are
+--- queued on streams, and the program does not wait for them. "record" is for this process alone,
+--- which plays `rank` of `world_size` (up to 4096) and counts the messages that it would send
+--- (group.WORLD:traffic()). "gloo", the name in PyTorch's programs, means "shm", or "mpi" if mpirun
+--- has started ranks on several machines. A call that gets no answer within `timeout` seconds (1800
+--- by default; 60 under `tlua run`) raises an error.
 ---@param options? table  backend, init_method, rank, world_size, timeout, store, device_id
 function M.init_process_group(...)
    local a = take_init(...)
@@ -248,7 +250,7 @@ function M.is_initialized()
    return M.group.WORLD ~= nil
 end
 
---- Whether this build can have process groups at all.
+--- Returns whether this build supports process groups.
 ---@return boolean
 function M.is_available()
    return true
@@ -256,15 +258,15 @@ end
 
 local take_new = args.signature [[new_group(ranks: integers?, timeout: number?, backend: string?)]]
 
---- A group of some of the world's ranks, all by default. Every rank of the world must call it, in
---- the same order as other calls of it; those that are not of the group get
+--- Makes a group of some of the world's ranks, all by default. Every rank of the world must call
+--- it, in the same order as its other calls of new_group; ranks outside of the group get
 --- GroupMember.NON_GROUP_MEMBER.
 ---@param ranks? integer[]
 ---@param options? {timeout: number, backend: string}
 ---@return distributed.ProcessGroup
 function M.new_group(...)
    local first = ...
-   if type(first) == "table" and next(first) == nil then -- it would be an empty table of options
+   if type(first) == "table" and next(first) == nil then -- {} would be taken for options
       args.refuse("new_group", "ranks", "at least one rank", first)
    end
    local a = take_new(...)
@@ -289,7 +291,8 @@ function M.new_group(...)
    return group
 end
 
---- Groups of `size` ranks each, in their order; all of them and the one of this rank.
+--- Makes groups of `size` successive ranks each. Returns this rank's group, and a list of all
+--- groups.
 ---@param size integer
 ---@return distributed.ProcessGroup own
 ---@return distributed.ProcessGroup[] groups
@@ -309,8 +312,8 @@ function M.new_subgroups(size)
    return own, groups
 end
 
--- Checks lists of ranks, of which none is in two: {[rank] = number of its list}. check(what, rank)
--- raises where there is no such rank.
+-- Checks lists of ranks that must have no rank in common. Returns {[rank] = number of its list}.
+-- check(what, rank) raises if there is no such rank.
 local function check_apart(title, name, lists, check)
    local where = {}
    if type(lists) ~= "table" or #lists == 0 then
@@ -333,8 +336,8 @@ local function check_apart(title, name, lists, check)
    return where
 end
 
---- Groups of the given ranks, none of which is in two of them; all of these and the one of this
---- rank.
+--- Makes groups of the given ranks; no rank may be in two of them. Returns this rank's group, and a
+--- list of all groups.
 ---@param ranks_per_subgroup_list integer[][]
 ---@return distributed.ProcessGroup own
 ---@return distributed.ProcessGroup[] groups
@@ -355,9 +358,10 @@ end
 local take_split = args.signature [[split_group(parent_pg: object?, split_ranks: any,
    timeout: number?, backend: string?)]]
 
---- Parts a group, the world by default: the new group of this rank, or
---- GroupMember.NON_GROUP_MEMBER where no list has it. All ranks of the group call it, with the same
---- lists, which have their numbers in the group, from 0, in the order that they get in the new one.
+--- Splits a group, the world by default. Returns this rank's new group, or
+--- GroupMember.NON_GROUP_MEMBER if no list has this rank. All ranks of the group must call it with
+--- the same lists. The lists hold ranks of the group, from 0, in the order of their ranks in the
+--- new groups.
 ---@param parent_pg? distributed.ProcessGroup
 ---@param split_ranks integer[][]
 ---@param options? {timeout: number, backend: string}
@@ -386,7 +390,7 @@ function M.split_group(...)
    return group
 end
 
---- Leaves a group, or with none given all of them. What is under way fails.
+--- Leaves a group, or all groups if none is given. Pending calls fail.
 ---@param group? distributed.ProcessGroup
 function M.destroy_process_group(group)
    if group == outside then return end
@@ -417,9 +421,9 @@ local local_ranks = {
    "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID",
 }
 
---- This process's number among those of its machine, from 0, as `tlua run`, mpirun and srun tell
---- it.
----@param fallback_rank? integer  where none of them does; else that is an error
+--- Returns this process's number among those of its machine, from 0, as set by `tlua run`, mpirun
+--- or srun.
+---@param fallback_rank? integer  returned if none of them has set it; nil raises an error
 ---@return integer
 function M.get_node_local_rank(fallback_rank)
    for _, name in ipairs(local_ranks) do
@@ -444,14 +448,14 @@ function M.get_world_size(group)
    return group and #group.ranks or -1
 end
 
--- The same for what has no answer outside of the group.
+-- Resolves a group like `resolve`, but raises if this rank is outside of the group.
 local function resolve_own(name, group)
    group = M.resolve(name, group)
    if not group then torch.raise(name .. ": this rank is not of the group") end
    return group
 end
 
---- "shm", "mpi", "nccl" or "record"; "gloo" where init_process_group was told so.
+--- Returns "shm", "mpi", "nccl" or "record", or "gloo" if init_process_group got that name.
 ---@param group? distributed.ProcessGroup
 ---@return string
 function M.get_backend(group)
@@ -464,8 +468,8 @@ function M.get_pg_count()
    return M.group.WORLD and #all or 0
 end
 
---- "detail" where TLUA_DISTRIBUTED_DEBUG says so, which compares every call between ranks; else
---- "off".
+--- Returns "detail" if TLUA_DISTRIBUTED_DEBUG is "detail", which makes ranks compare every call;
+--- otherwise "off".
 ---@return string
 function M.get_debug_level()
    return os.getenv "TLUA_DISTRIBUTED_DEBUG" == "detail" and "detail" or "off"
@@ -508,8 +512,8 @@ function M.set_timeout(timeout, group)
    group.timeout = timeout
 end
 
---- Whether init_process_group can take a back end here: "mpi" where mpirun or srun has started this
---- process and its library is found, "nccl" where there are a GPU and NCCL.
+--- Returns whether init_process_group accepts a back end here: "mpi" needs mpirun or srun to have
+--- started this process, and its library; "nccl" needs a GPU and NCCL.
 ---@param backend string
 ---@return boolean
 function M.is_backend_available(backend)
@@ -529,7 +533,7 @@ function M.is_nccl_available()
    return M.is_backend_available "nccl"
 end
 
---- True: "gloo" is another name for "shm", or for "mpi" on several machines.
+--- Returns true: "gloo" is another name for "shm", or for "mpi" on several machines.
 ---@return boolean
 function M.is_gloo_available()
    return M.is_backend_available "gloo"
@@ -561,7 +565,8 @@ end
 
 local take_monitored = args.signature "monitored_barrier(group: object?, timeout: number?)"
 
---- As barrier, with a timeout of its own. The error names all that did not come.
+--- Waits for all ranks like barrier, with a separate timeout. The error names all ranks that are
+--- missing.
 ---@param group? distributed.ProcessGroup
 ---@param options? {group: distributed.ProcessGroup, timeout: number}
 function M.monitored_barrier(...)

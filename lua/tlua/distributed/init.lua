@@ -1,9 +1,9 @@
--- init.lua - torch.distributed: many processes that work on the same program. What it takes of C
--- (stores, groups) is there already; the rest is loaded when it is first used.
+-- init.lua - torch.distributed: processes that work together on one program. The parts in C
+-- (stores, groups) are loaded already; the Lua modules are loaded when they are first used.
 
 local lazy = require "tlua.lazy"
 
--- File -> its functions and classes.
+-- The functions and classes of each file.
 return lazy.modules("tlua.distributed", {
    group = [[init_process_group is_initialized is_available destroy_process_group get_rank
       get_world_size get_node_local_rank get_backend get_process_group_ranks get_group_rank

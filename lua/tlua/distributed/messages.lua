@@ -1,4 +1,5 @@
--- messages.lua - tensors from one rank to another. Those of one tag arrive in their order.
+-- messages.lua - sends tensors from one rank to another. Messages with the same tag arrive in
+-- order.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -30,8 +31,8 @@ local function receive(name, async, ...)
    return received, group
 end
 
---- Sends a tensor to rank dst. Returns when it is on its way, which a large one is only when the
---- other receives it.
+--- Sends a tensor to rank dst. Returns when the message is buffered; for a large tensor that is
+--- when the receiver has begun to receive it.
 ---@param tensor Tensor
 ---@param dst integer  a rank of the world
 ---@param options? {group: distributed.ProcessGroup, tag: integer}
@@ -39,29 +40,29 @@ function M.send(...)
    send("send", false, ...)
 end
 
---- Receives a tensor of the same size and dtype from rank src, or from any.
+--- Receives a tensor of the same size and dtype from rank src, or from any rank.
 ---@param tensor Tensor
 ---@param src? integer
 ---@param options? {group: distributed.ProcessGroup, tag: integer}
----@return integer rank  whose it was
+---@return integer rank  the sender
 function M.recv(...)
    local from, group = receive("recv", false, ...)
    return group and group.ranks[from + 1]
 end
 
---- As send, but returns a Work at once.
+--- Sends like send, but returns a Work at once.
 ---@return distributed.Work
 function M.isend(...)
    return send("isend", true, ...)
 end
 
---- As recv, but returns a Work at once.
+--- Receives like recv, but returns a Work at once.
 ---@return distributed.Work
 function M.irecv(...)
    return (receive("irecv", true, ...))
 end
 
---- A call of isend or irecv that is to be made.
+--- Describes a call of isend or irecv for batch_isend_irecv.
 ---@class distributed.P2POp
 ---@overload fun(op: function, tensor: Tensor, peer: integer, options?: table): distributed.P2POp
 M.P2POp = class.class("distributed.P2POp")
@@ -77,7 +78,7 @@ function M.P2POp:__init(...)
    self.op, self.tensor, self.peer, self.group, self.tag = a.op, a.tensor, a.peer, a.group, a.tag
 end
 
--- The groups of a list of P2POps, once each.
+-- Returns the groups of a list of P2POps, without repetitions.
 local function groups_of(list)
    local found, seen = {}, {}
    for _, op in ipairs(list) do
@@ -90,8 +91,8 @@ local function groups_of(list)
    return found
 end
 
---- Begins all calls of a list; their Works in the same order. By "nccl" they go as one, so that
---- ranks that send to each other do not wait for each other's turn.
+--- Starts all calls of a list. Returns their Works in the same order. With "nccl" they start as one
+--- group call, so that ranks that send to each other do not deadlock.
 ---@param p2p_op_list distributed.P2POp[]
 ---@return distributed.Work[]
 function M.batch_isend_irecv(p2p_op_list)

@@ -1,5 +1,5 @@
--- nn.lua - torch.distributed.nn: collectives that gradients go through. Each returns its result;
--- every rank must take part in the backward pass, too.
+-- nn.lua - torch.distributed.nn: differentiable collectives. Each returns its result; every rank
+-- must take part in the backward pass, too.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,7 +14,7 @@ local function define(name)
    return class.class("distributed.nn." .. name, Function)
 end
 
--- The sum of what all ranks hold: its gradient is the sum of all gradients.
+-- Sums over all ranks; the gradient is the sum of all ranks' gradients.
 local AllReduce = define "AllReduce"
 
 function AllReduce.forward(ctx, tensor, op, group)
@@ -28,7 +28,7 @@ function AllReduce.backward(ctx, grad)
    return M.all_reduce(grad, {op = ctx.op, group = ctx.group})
 end
 
--- "sum" or "avg", the reductions that have a gradient here.
+-- Returns the reduction; only "sum" and "avg" have a gradient here.
 local function check_op(title, op)
    op = op:lower()
    if op ~= "sum" and op ~= "avg" then args.refuse(title, "op", "\"sum\" or \"avg\"", op) end
@@ -38,7 +38,7 @@ end
 local take_all_reduce = args.signature
    "distributed.nn.all_reduce(tensor: tensor, op: string = 'sum', group: object?)"
 
---- The sum (or "avg") of the tensors of all ranks.
+--- Returns the sum (or "avg") of all ranks' tensors.
 ---@param tensor Tensor
 ---@param options? {op: string, group: distributed.ProcessGroup}
 ---@return Tensor
@@ -66,7 +66,7 @@ end
 local take_broadcast = args.signature
    "distributed.nn.broadcast(tensor: tensor, src: count, group: object?)"
 
---- Rank src's tensor; its gradient is the sum of all gradients, there.
+--- Returns rank src's tensor. On rank src its gradient is the sum of all ranks' gradients.
 ---@param tensor Tensor
 ---@param src integer
 ---@param group? distributed.ProcessGroup
@@ -93,8 +93,8 @@ end
 local take_reduce = args.signature [[distributed.nn.reduce(tensor: tensor, dst: count,
    op: string = 'sum', group: object?)]]
 
---- On rank dst the sum (or "avg") of all ranks' tensors, on the others a copy of their own. The
---- gradient is that of rank dst's result, on all ranks.
+--- Returns the sum (or "avg") of all ranks' tensors on rank dst, and a copy of the rank's own
+--- tensor elsewhere. On all ranks the gradient is that of rank dst's result.
 ---@param tensor Tensor
 ---@param dst integer
 ---@param options? {op: string, group: distributed.ProcessGroup}
@@ -138,7 +138,7 @@ function ReduceScatter.backward(ctx, grad)
    return AllGather:apply(grad, ctx.group)
 end
 
---- The tensors (n, ...) of all N ranks as one (N * n, ...).
+--- Returns the tensors (n, ...) of all N ranks as one tensor (N * n, ...).
 ---@param tensor Tensor
 ---@param group? distributed.ProcessGroup
 ---@return Tensor
@@ -146,7 +146,7 @@ function M.all_gather(tensor, group)
    return AllGather:apply(tensor, group)
 end
 
---- The sum of all ranks' tensors (N * n, ...), of which each rank gets its part (n, ...).
+--- Sums all ranks' tensors (N * n, ...) and returns this rank's part (n, ...) of the sum.
 ---@param tensor Tensor
 ---@param group? distributed.ProcessGroup
 ---@return Tensor
@@ -176,7 +176,8 @@ end
 local take_exchange = args.signature [[distributed.nn.all_to_all_single(input: tensor,
    output_split_sizes: table?, input_split_sizes: table?, group: object?)]]
 
---- What all ranks have for this one, in their order, as rows of one tensor; see all_to_all_single.
+--- Returns the parts that all ranks have for this one, in rank order, as rows of one tensor; see
+--- all_to_all_single.
 ---@param input Tensor
 ---@param options? table  output_split_sizes, input_split_sizes, group
 ---@return Tensor
@@ -187,7 +188,7 @@ end
 
 -- Lists -------------------------------------------------------------------------------------------
 
--- A list of as many tensors as there are ranks.
+-- Checks a list that must have one tensor for each rank.
 local function check_list(title, what, list, group)
    local n = dist.get_world_size(group)
    if #list ~= n then args.refuse(title, what, ("a list of %d tensors"):format(n), list) end
@@ -227,7 +228,8 @@ end
 local take_gather = args.signature
    "distributed.nn.gather(tensor: tensor, dst: count = 0, group: object?)"
 
---- On rank dst the tensors of all ranks, which are of one shape; on the others as many of zeros.
+--- Returns the tensors of all ranks on rank dst, and as many tensors of zeros elsewhere. All have
+--- the same shape.
 ---@param tensor Tensor
 ---@param dst? integer
 ---@param options? {group: distributed.ProcessGroup}
@@ -240,7 +242,8 @@ end
 local take_scatter = args.signature
    "distributed.nn.scatter(tensors: table, src: count = 0, group: object?)"
 
---- This rank's tensor of rank src's list. The others' lists tell the shape, which is one for all.
+--- Returns this rank's tensor of rank src's list. The other ranks' lists give the shape, which is
+--- the same for all.
 ---@param tensors Tensor[]
 ---@param src? integer
 ---@param options? {group: distributed.ProcessGroup}
@@ -270,8 +273,8 @@ end
 local take_lists = args.signature [[distributed.nn.all_to_all(output_tensor_list: table,
    input_tensor_list: table, group: object?)]]
 
---- What all ranks have for this one: the i-th input goes to rank i - 1. The outputs tell the
---- shapes; they are not written.
+--- Sends the i-th input to rank i - 1, and returns the tensors that all ranks have for this one.
+--- The outputs only give the shapes; they are not written.
 ---@param output_tensor_list Tensor[]
 ---@param input_tensor_list Tensor[]
 ---@param options? {group: distributed.ProcessGroup}

@@ -1,4 +1,4 @@
--- objects.lua - plain values between ranks: numbers, strings, booleans and tables of them.
+-- objects.lua - sends plain values between ranks: numbers, strings, booleans and tables of these.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -62,7 +62,7 @@ local take_gather = args.signature [[gather_object(obj: any, object_gather_list:
 function M.gather_object(obj, object_gather_list, ...)
    local empty = type(object_gather_list) == "table" and next(object_gather_list) == nil
    local a = take_gather(obj, not empty and object_gather_list or nil, ...)
-   if empty then a.object_gather_list = object_gather_list end -- no table of options
+   if empty then a.object_gather_list = object_gather_list end -- {} is the list, not the options
    local group = groups.resolve("gather_object", a.group)
    if not group then return end
    local root = groups.position("gather_object", "dst", group, a.dst)
@@ -82,7 +82,7 @@ end
 local take_broadcast = args.signature
    "broadcast_object_list(object_list: table, src: count = 0, group: object?)"
 
---- Gives the objects of rank src's list to all; the others' lists are filled.
+--- Copies the objects of rank src's list into the lists of all ranks.
 ---@param object_list any[]
 ---@param src? integer
 ---@param group? distributed.ProcessGroup

@@ -1,23 +1,24 @@
--- placement.lua - which part of a parameter this rank has, where tensor parallelism (a box of it)
--- or fully_shard (a range of the elements of that box, in rows) has split it. Norms, whole states
--- and checkpoints ask here.
+-- placement.lua - records which part of a parameter this rank has after tensor parallelism (a box
+-- of the parameter) or fully_shard (a range of that box's elements, in row-major order) has split
+-- it. Norms, whole states and checkpoints use these records.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
---- Says which part of a split parameter this rank has, and which groups have the others.
+--- The placement of each split parameter: this rank's part, and the groups that have the other
+--- parts.
 ---@class distributed.Placement
 ---@field shape integer[]  of the whole parameter
 ---@field offset integer[]  where the box begins, from 0, for each dimension
 ---@field size integer[]  of the box
----@field dim integer?  the dimension that tensor parallelism has split
----@field dim_group distributed.ProcessGroup?  the ranks that have the parts along it, in order
----@field owners distributed.ProcessGroup?  ranks each of which has parameters that others lack
+---@field dim integer?  the dimension split by tensor parallelism
+---@field dim_group distributed.ProcessGroup?  the ranks that have the parts along `dim`, in order
+---@field owners distributed.ProcessGroup?  ranks that have different parameters
 ---@field first integer?  of the range within the box, from 0
 ---@field count integer?  the range's elements
----@field flat table?  {group, per, at}: who has the ranges; see ranges
+---@field flat table?  {group, per, at}: the ranks that have the ranges; see ranges
 
 local placements = setmetatable({}, {__mode = "k"})
 
@@ -49,7 +50,7 @@ function M.of(parameter)
    return placements[parameter] or whole(parameter)
 end
 
---- Notes that a parameter is the part `index` (from 0) of `count` equal ones along a dimension.
+--- Records that a parameter is the part `index` (from 0) of `count` equal parts along a dimension.
 function M.split(parameter, dim, index, count, group)
    local place = whole(parameter)
    place.shape[dim] = place.size[dim] * count
@@ -65,8 +66,9 @@ function M.own(parameter, group)
    set(parameter, place)
 end
 
---- Records that this rank has a range of a parameter's elements. The ranks of the group share a
---- row of elements in pieces of `per`, and the parameter's begin at place `at` (from 0) of the row.
+--- Records that this rank has a range of a parameter's elements. The ranks of the group share a row
+--- of elements in pieces of `per`, and the parameter's elements begin at place `at` (from 0) of the
+--- row.
 function M.flatten(parameter, at, per, group)
    local place = placements[parameter] or whole(parameter)
    place.flat = {group = group, per = per, at = at}
@@ -104,8 +106,8 @@ function M.groups(parameter)
    return list
 end
 
---- Raises where one of some parameters is split over ranks of a group, which are expected to have
---- the same.
+--- Raises if one of the parameters is split over ranks of a group, whose ranks must all have whole
+--- parameters.
 ---@param name string  of the function
 ---@param parameters Tensor[]
 ---@param group distributed.ProcessGroup
@@ -143,8 +145,8 @@ end
 
 local take_full = args.signature "full_tensor(parameter: tensor, tensor: tensor?)"
 
---- The whole of a tensor that is split as a parameter is: the parameter itself, its gradient or a
---- part of an optimizer's state. All ranks that have parts of it call this.
+--- Returns the whole of a tensor that is split like a parameter: the parameter itself, its gradient
+--- or an optimizer's state. All ranks that have parts must call it.
 ---@param parameter Tensor
 ---@param tensor? Tensor  the parameter by default
 ---@return Tensor
@@ -159,7 +161,7 @@ function M.full(parameter, tensor)
    return tensor
 end
 
---- This rank's part of a whole tensor.
+--- Returns this rank's part of a whole tensor.
 ---@param parameter Tensor
 ---@param tensor Tensor  of the whole parameter's shape
 ---@return Tensor
@@ -176,7 +178,7 @@ end
 
 -- Norms ----------------------------------------------------------------------------------------
 
--- Sums, or for the infinite norm the largest, over all ranks of the groups.
+-- Reduces a value over all ranks of the groups: by a sum, or by the maximum for the infinity norm.
 local function combine(value, groups, op)
    for _, group in ipairs(groups) do group:run("all_reduce", {outputs = value, op = op}) end
    return value
@@ -188,7 +190,7 @@ local function key_of(groups)
    return table.concat(names, " ")
 end
 
---- Whether other ranks have parts of an optimizer's parameters.
+--- Returns whether an optimizer has parameters whose parts are on several ranks.
 ---@param optimizer optim.Optimizer
 ---@return boolean
 function M.splits(optimizer)
@@ -198,8 +200,8 @@ function M.splits(optimizer)
    return false
 end
 
---- The largest of a number of one element over all ranks that have other parts of an optimizer's
---- parameters.
+--- Returns the maximum of a tensor of one element over all ranks that have other parts of an
+--- optimizer's parameters.
 ---@param optimizer optim.Optimizer
 ---@param number Tensor
 ---@return Tensor
@@ -216,8 +218,8 @@ function M.largest(optimizer, number)
    return number
 end
 
---- The norm of the gradients of parameters some of which are split: that of the whole gradients.
---- Nil where none is split. All ranks that have parts call it, also those whose parts are empty.
+--- Returns the norm of the whole gradients of parameters some of which are split, or nil if none is
+--- split. All ranks that have parts must call it, even if their parts are empty.
 ---@param parameters Tensor[]
 ---@param norm_type number
 ---@return Tensor?

@@ -1,5 +1,5 @@
--- plan.lua - memory and time of a training of a GPT on many devices, for every way to lay it out,
--- by formulas. Nothing is run.
+-- plan.lua - estimates the memory and time of training a GPT on many devices, for every layout, by
+-- formulas. Nothing is run.
 --
 -- Sources, by the names used below:
 --   [M]  "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"
@@ -20,9 +20,9 @@ local class = require "tlua.class"
 
 local M = {}
 
--- An A100 with 80 GB in nodes of eight (NVIDIA's data sheet): operations of bfloat16 a second,
--- bytes a second of its memory, of NVLink each way and of one 200 Gb/s adapter for each device. The
--- shares of these that large kernels reach, and the delay of a message, are from measurements in
+-- An A100 with 80 GB in nodes of eight (NVIDIA's data sheet): bfloat16 operations a second, and
+-- bytes a second of its memory, of NVLink in each direction and of one 200 Gb/s adapter for each
+-- device. The efficiency of large kernels and the latency of a message are from measurements in
 -- [M].
 local hardware <const> = {
    devices = 8, per_node = 8, memory = 80e9, flops = 312e12, matmul_efficiency = 0.65,
@@ -32,12 +32,12 @@ local hardware <const> = {
 local model_fields <const> = {"layers", "width", "heads", "vocab", "sequence", "batch"}
 local other_options <const> = {
    top = true, checkpointing = true, sequence_parallel = true, flash = true, max_context = true,
-   batch = true, sequence = true, heads = true, -- of a module
+   batch = true, sequence = true, heads = true, -- options for a module
 }
 
 -- Model -------------------------------------------------------------------------------------------
 
--- Parameters of a GPT [M, equation 2], or those of a module that were counted.
+-- Returns the number of parameters of a GPT [M, equation 2], or the counted parameters of a module.
 local function count_parameters(m)
    if m.parameters then return m.parameters + 0.0 end
    local l, h = m.layers + 0.0, m.width
@@ -47,14 +47,14 @@ end
 --- Returns the operations of a step [M, appendix]: 96 B s l h^2 (1 + s / 6h + V / 16lh) with
 --- checkpointing. The second computation of the activations is a quarter of a layer's operations.
 local function count_operations(m, again)
-   local l, h, s = m.layers + 0.0, m.width, m.sequence -- more than an integer holds
+   local l, h, s = m.layers + 0.0, m.width, m.sequence -- floats: an integer would overflow
    local layers = 24 * l * m.batch * s * h * h * (1 + s / (6 * h))
    return (again and 4 or 3) * layers + 6 * m.batch * s * h * m.vocab
 end
 
 -- Exchanges: seconds ------------------------------------------------------------------------------
 
--- [T] a ring, [N] a tree: the one that is faster.
+-- Returns the time of the faster algorithm: a ring [T] or a tree [N].
 local function all_reduce(n, bytes, bandwidth, latency)
    if n == 1 then return 0 end
    local ring = 2 * (n - 1) * latency + 2 * (n - 1) / n * bytes / bandwidth
@@ -62,7 +62,7 @@ local function all_reduce(n, bytes, bandwidth, latency)
    return math.min(ring, tree)
 end
 
--- [T] all_gather and reduce_scatter
+-- Returns the time of an all_gather or a reduce_scatter [T].
 local function all_gather(n, bytes, bandwidth, latency)
    if n == 1 then return 0 end
    return (n - 1) * latency + (n - 1) / n * bytes / bandwidth
@@ -70,8 +70,8 @@ end
 
 -- One layout --------------------------------------------------------------------------------------
 
--- Bytes of a layer's activations for one part of a batch [K, table 2]; without what attention
--- keeps of L x L weights where the kernel keeps none.
+-- Returns the bytes of a layer's activations for one part of a batch [K, table 2]. The L x L
+-- attention weights are left out if the kernel does not store them.
 local function activations(m, x, o)
    local sbh = m.sequence / x.context * x.micro * m.width
    local scores = o.flash and 0 or 5 * m.heads * m.sequence / m.width
@@ -79,7 +79,7 @@ local function activations(m, x, o)
    return sbh * (10 + 24 / x.tensor + scores / x.tensor)
 end
 
--- Returns the bytes on the device that needs most memory, which is that of the first stage.
+-- Returns the bytes on the device that needs most memory, which is in the first stage.
 local function memory_of(m, x, o)
    local share = count_parameters(m) / (x.tensor * x.pipeline)
    local ranks = x.data * x.context
@@ -89,11 +89,11 @@ local function memory_of(m, x, o)
    if x.zero >= 3 then weights = weights / ranks end
    local layer = activations(m, x, o)
    local kept = layer
-   if x.checkpointing then -- [K, section 5]: a layer's argument alone
+   if x.checkpointing then -- [K, section 5]: only a layer's input is kept
       kept = 2 * m.sequence / x.context * x.micro * m.width
       if o.sequence_parallel then kept = kept / x.tensor end
    end
-   local parts = math.min(x.pipeline, x.parts) -- under way in the first stage
+   local parts = math.min(x.pipeline, x.parts) -- parts held by the first stage
    local more = x.interleave > 1 and 1 + (x.pipeline - 1) / (x.pipeline * x.interleave) or 1
    local held = kept * m.layers / x.pipeline * parts * more + (x.checkpointing and layer or 0)
    local logits = 4 * m.sequence / x.context * x.micro * m.vocab / x.tensor
@@ -107,25 +107,26 @@ end
 -- Returns the seconds that a step takes.
 local function time_of(m, x, o)
    local again = x.checkpointing and 1 or 0
-   local per_part = m.batch / (x.data * x.parts) -- is x.micro
-   -- products, of one part of a batch on one stage
+   local per_part = m.batch / (x.data * x.parts) -- equals x.micro
+   -- matrix products of one part of a batch on one stage
    local operations = count_operations(m, x.checkpointing) * per_part / m.batch
    local products = operations / (x.tensor * x.pipeline * x.context)
       / (o.flops * o.matmul_efficiency)
-   -- what is limited by memory: all activations are written and read, forward, backward, again
+   -- memory-bound work: all activations are written and read, forward, backward and recomputed
    local layers = m.layers / x.pipeline
    local traffic = 2 * activations(m, x, o) * (2 + again) * layers / o.memory_bandwidth
-   -- tensor parallel [M, section 3.2]: two sums forward and two backward
+   -- tensor parallel [M, section 3.2]: two all_reduces forward and two backward
    local bytes = 2 * m.sequence / x.context * x.micro * m.width
    local sums = (4 + 2 * again) * layers
       * all_reduce(x.tensor, bytes, bandwidth_of(x.tensor, o), o.latency)
-   -- context [R]: keys and values go round forward (and again), with their gradients backward
+   -- context [R]: keys and values go round forward (and when recomputed), and backward with their
+   -- gradients
    local ring = 0
    if x.context > 1 then
       local link = bandwidth_of(x.tensor * x.context, o)
       ring = (3 + again) * layers * (x.context - 1) * (o.latency + 2 * bytes / x.tensor / link)
    end
-   -- pipeline: activations there and gradients back, a part of them by each tensor rank
+   -- pipeline: activations forward and gradients backward, a share of them by each tensor rank
    local hops = 0
    if x.pipeline > 1 then
       local link = bandwidth_of(x.tensor * x.context * x.data * 2, o)
@@ -139,13 +140,13 @@ local function time_of(m, x, o)
    local link = bandwidth_of(ranks * x.tensor, o)
    local exchange = all_reduce(ranks, share, link, o.latency)
    if x.zero == 3 then exchange = 3 * all_gather(ranks, share, link, o.latency) end
-   -- the optimizer reads and writes what is kept of each parameter
+   -- the optimizer reads and writes the state of each parameter
    local stepped = 2 * 16 * share / 2 / (x.zero >= 1 and ranks or 1) / o.memory_bandwidth
    return rounds * part + exchange + stepped, rounds
 end
 
--- The fields of a module that is like a GPT: its largest embedding has vocabulary and width, the
--- longest list of modules of one class the layers, attention the heads.
+-- Describes a module that resembles a GPT: its largest embedding gives vocabulary and width, its
+-- longest list of modules of one class the number of layers, and its attention the heads.
 local function describe_module(module, o)
    local m = {batch = o.batch, sequence = o.sequence, heads = o.heads, layers = 0, parameters = 0}
    local nn = torch.nn
@@ -225,9 +226,9 @@ local function evaluate(m, layout, o)
 end
 
 --- Memory and time of one layout: {data, tensor, pipeline, context, micro (sequences in a part of a
---- batch), interleave (stages of a device), zero (0 to 3), checkpointing}; see plan. Adds `bytes`
---- of a device, `seconds` of a step, `flops` (of a device in a second), the model's `parameters`
---- and whether it `fits`.
+--- batch), interleave (stages on each device), zero (0 to 3), checkpointing}; see plan. The result
+--- adds `bytes` (on a device), `seconds` (for a step), `flops` (of a device, each second), the
+--- model's `parameters`, and `fits`, whether the memory suffices.
 ---@param model table
 ---@param layout table
 ---@param options? table
@@ -282,7 +283,7 @@ local function each_layout(m, o, fn)
             local parts = m.batch // data // micro
             if interleave == 1 or parts % pipeline == 0 then
                for _, zero in ipairs(data * context > 1 and {0, 1, 2, 3} or {0}) do
-                  -- stages 2 and 3 would exchange for each part of a pipeline's batch
+                  -- stages 2 and 3 would communicate for each part of a pipeline's batch
                   if zero < 2 or pipeline == 1 then
                      for _, again in ipairs {false, true} do
                         if o.checkpointing == nil or o.checkpointing == again then
@@ -299,10 +300,10 @@ local function each_layout(m, o, fn)
    end)
 end
 
---- The best layouts, as `plan` finds them; printing it shows them as a table.
+--- The best layouts, as found by `plan`; tostring formats them as a table.
 ---@class distributed.Plan
 ---@field rows table[]  the best first; see plan_layout
----@field count integer  of layouts that were looked at
+---@field count integer  number of layouts that were considered
 local Plan = class.class("distributed.Plan")
 
 function Plan:__init(rows, count, fitting)
@@ -322,16 +323,17 @@ function Plan:__tostring()
    return table.concat(lines, "\n")
 end
 
---- Which ways there are to train a GPT on so many devices, the fastest that fit their memory first,
---- by formulas alone: data, tensor, pipeline and context parallel ranks, ZeRO's stages,
---- checkpointing, sizes of a part of the batch, stages on a device. model: layers, width, heads,
---- vocab, sequence, batch (sequences of a step). options: devices, and of one: memory (bytes),
---- flops, matmul_efficiency, memory_bandwidth, node_bandwidth (bytes a second within a node of
---- per_node devices), network_bandwidth (between nodes, for each device), latency (seconds): an
---- A100's by default. checkpointing (nil: both ways), sequence_parallel and flash (attention keeps
---- no weights): true; max_context: 1; top: 10. A module like a GPT may stand for the model: its
---- layers, width, heads, vocabulary and parameters are counted, and `sequence` and `batch`, and
---- `heads` where no part has them, are options then.
+--- Finds layouts for training a GPT on a number of devices, the fastest that fit in memory first,
+--- by formulas alone. A layout chooses data, tensor, pipeline and context parallel ranks, ZeRO's
+--- stage, checkpointing, the size of a part of the batch, and the stages on a device. model:
+--- layers, width, heads, vocab, sequence, batch (sequences in a step). options: devices, and for
+--- each device: memory (bytes), flops, matmul_efficiency, memory_bandwidth, node_bandwidth (bytes a
+--- second within a node of per_node devices), network_bandwidth (between nodes, for each device),
+--- latency (seconds), all by default those of an A100. checkpointing (nil: both ways),
+--- sequence_parallel and flash (attention stores no weights): true; max_context: 1; top: 10. The
+--- model may also be a module that resembles a GPT: its layers, width, heads, vocabulary and
+--- parameters are counted. Then `sequence` and `batch` are options, and so is `heads` if no
+--- submodule has it.
 ---@param model table|nn.Module
 ---@param options? table
 ---@return distributed.Plan

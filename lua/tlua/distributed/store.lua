@@ -1,4 +1,4 @@
--- store.lua - tables of keys and values that processes have in common, and how they find them.
+-- store.lua - key-value stores shared by processes, and how processes find one another.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,13 +6,13 @@ local class = require "tlua.class"
 
 local M = {}
 
---- What all stores have: set(key, value), get(key), add(key, n), append(key, value),
+--- Methods of all stores: set(key, value), get(key), add(key, n), append(key, value),
 --- compare_set(key, expected_value, desired_value), wait(keys, seconds?), check(keys),
 --- delete_key(key), multi_set(keys, values), multi_get(keys), num_keys(), set_timeout(seconds).
---- Values are strings; get and wait wait for keys that are not set yet, as long as the store's
---- timeout says, after which they are errors. append puts bytes behind what a key has. compare_set
---- sets a key that has the expected value, or none if that is "", and returns what the key has
---- then, or, if it has nothing, what was expected.
+--- Values are strings. get and wait wait for keys that are not set yet, and raise an error after
+--- the store's timeout. append adds bytes to the end of a key's value. compare_set sets a key that
+--- has the expected value, or that is missing if the expected value is "". It returns the key's
+--- value afterwards, or the expected value if the key is still missing.
 ---@class distributed.Store
 local Store = class.class("distributed.Store")
 M.Store = Store
@@ -86,11 +86,11 @@ end
 local take_tcp = args.signature [[distributed.TCPStore(host_name: string, port: count,
    world_size: count?, is_master: boolean = false, timeout: number = 300, secret: any?)]]
 
---- A store that the process with is_master serves at an address. Port 0 takes a free one; `port`
---- tells which. All processes prove to one another that they know `secret`, by default that of the
---- environment (TLUA_SECRET, which `tlua run` sets); it is never sent. Without one the address has
---- to be this machine's own (127.0.0.1), and other users are refused where the system tells them
---- apart; `secret = false`, or TLUA_SECRET=none, trusts whoever reaches it.
+--- A store that the process with is_master serves at an address. Port 0 takes a free port; the
+--- field `port` has its number. All processes prove to one another that they know `secret`, by
+--- default that of the environment (TLUA_SECRET, which `tlua run` sets); it is never sent. Without
+--- a secret, the address must be this machine's own (127.0.0.1), and other users are refused if the
+--- system can identify them; `secret = false`, or TLUA_SECRET=none, trusts every client.
 ---@class distributed.TCPStore: distributed.Store
 ---@overload fun(host_name: string, port: integer, options?: table): distributed.TCPStore
 M.TCPStore = class.class("distributed.TCPStore", Store)
@@ -125,8 +125,8 @@ function M.HashStore:close()
    self.raw:close()
 end
 
--- A server that ended leaves its file; so it is tried again until one answers. A file that another
--- user has put there is no reason to wait.
+-- Connects to the server named in a file. A server that has ended leaves its file, so this retries
+-- until a server answers. A file of another user is refused at once.
 local function connect(path, timeout)
    local deadline = torch.io.clock() + timeout
    local why = "nobody has written it"
@@ -151,7 +151,7 @@ local take_file = args.signature [[distributed.FileStore(file_name: string, worl
 
 --- A store for the processes of one user on one machine, which find its port and secret in a file.
 --- The process with is_master writes the file, and removes it when it closes the store. Only the
---- user can read the file; a file that another user has made is refused.
+--- user can read the file; another user's file is refused.
 ---@class distributed.FileStore: distributed.Store
 ---@overload fun(file_name: string, options?: table): distributed.FileStore
 M.FileStore = class.class("distributed.FileStore", Store)
@@ -180,7 +180,7 @@ function M.FileStore:close()
    self.raw:close()
 end
 
---- A part of another store: all keys get a prefix.
+--- A view of another store that adds a prefix to all keys.
 ---@class distributed.PrefixStore: distributed.Store
 ---@overload fun(prefix: string, store: distributed.Store): distributed.PrefixStore
 M.PrefixStore = class.class("distributed.PrefixStore", Store)
@@ -201,15 +201,16 @@ local function number_in(name)
    return text and math.tointeger(tonumber(text))
 end
 
--- The variables in which mpirun and srun tell a process its rank, the number of ranks and the job.
+-- The environment variables in which mpirun and srun give a process its rank, the number of ranks
+-- and the job.
 local launchers = {
    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
    {"PMI_RANK", "PMI_SIZE", "SLURM_JOB_ID"},
    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"},
 }
 
--- MPICH's mpirun names no job. But one of this process's ancestors is mpirun's proxy, and all ranks
--- of the machine have the same proxy, so its process number names the job.
+-- Returns the process number of this machine's MPICH proxy. MPICH's mpirun sets no job name, but
+-- all its ranks on a machine descend from one proxy, whose process number identifies the job.
 local function hydra()
    local pid = "self"
    while pid ~= "0" do
@@ -261,7 +262,7 @@ local function numbered(a, from_url)
    return math.tointeger(tonumber(rank)), math.tointeger(tonumber(size))
 end
 
--- "rank=0&world_size=2" behind a "?".
+-- Parses the query of a URL, such as "rank=0&world_size=2" after the "?".
 local function parameters(query)
    local found = {}
    for key, value in (query or ""):gmatch "([%w_]+)=([^&]*)" do found[key] = value end
@@ -296,7 +297,8 @@ local function by_environment(a)
    })
 end
 
--- The variables in which mpirun tells the number of ranks, and of those on this machine.
+-- The environment variables in which mpirun gives the number of ranks, and the number on this
+-- machine.
 local extents = {
    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, {"PMI_SIZE", "MPI_LOCALNRANKS"},
 }
@@ -313,8 +315,8 @@ function M.hosts()
    return os.getenv "SLURM_PROCID" and hosts and math.min(hosts, 2) or nil
 end
 
--- MPI knows the ranks. Rank 0 serves a store and tells the others its address by MPI, and also the
--- secret if the environment has none: MPI's messages are as safe as MPI makes them.
+-- Finds the other ranks by MPI. Rank 0 serves a store and sends its address by MPI, and also the
+-- secret if the environment has none; the secret is then as safe as MPI's messages.
 local function by_mpi(a)
    local url = a.init_method or "env://"
    if url ~= "env://" then

@@ -1,7 +1,7 @@
--- batched.lua - what stands for one example inside of vmap: a table with a tensor of all examples,
--- which lie along its first dimension. An operator that is called with one comes to `handle`: there
--- is a rule that calls it once for all examples, or it is called for each. What has neither raises,
--- and vmap then calls the whole function for each example.
+-- batched.lua - the stand-in for one example inside vmap: a table with a tensor of all examples,
+-- stacked along its first dimension. An operator called with a stand-in calls `handle`, which
+-- applies a rule that runs the operator once for all examples, or else runs it for each example. If
+-- neither is possible it raises, and vmap then calls the whole function for each example.
 
 local torch = require "tlua"
 
@@ -9,15 +9,15 @@ local M = {}
 
 local Batched = {__name = "torch.func.Batched"}
 local depth = 0
-local arguments, kept = {}, {} -- of each level: what is mapped, and what it held
-local calls, ncalls = {}, 0    -- of each level: which call of vmap it is
+local arguments, kept = {}, {} -- by level: the mapped arguments, and copies of their old values
+local calls, ncalls = {}, 0    -- by level: the number of the call of vmap
 
 ---@class func.Batched
 ---@field value Tensor|func.Batched  all examples
----@field level integer  which of the mapped functions that run inside one another it is of
----@field call integer?  of that function
+---@field level integer  nesting depth of the vmap call that made it
+---@field call integer?  number of that call of vmap
 
---- A stand-in for the examples of a tensor.
+--- Returns a stand-in for the examples of a tensor.
 ---@param value Tensor|func.Batched  examples along dimension 1
 ---@param level integer
 ---@return func.Batched
@@ -44,7 +44,7 @@ local function is_tensor(value)
    return torch.is_tensor(value)
 end
 
--- Turns the tensors of results, also those in lists, into stand-ins.
+-- Wraps the tensors of results, also those in lists, as stand-ins.
 local function wrap_all(value, level)
    if is_tensor(value) then return M.wrap(value, level) end
    if type(value) ~= "table" then return value end
@@ -124,7 +124,7 @@ local function same(results, k)
    return results[1][k]
 end
 
--- One result of all calls; parts of a list each.
+-- Stacks one result of all calls; stacks lists element by element.
 local function joined(parts)
    if is_tensor(parts[1]) then return torch.stack(parts) end
    local list = {}
@@ -184,9 +184,9 @@ local function highest(named)
    return level, found
 end
 
--- Describes a call for a rule: `a` has the arguments by name, `rank[name]` the dimensions of an
--- example where the argument is a tensor, `batched[name]` whether it has examples, along dimension
--- 1.
+-- Describes a call for a rule: `a` has the arguments by name, `rank[name]` the number of dimensions
+-- of an example of a tensor argument, and `batched[name]` whether the argument has examples, along
+-- dimension 1.
 local function describe(signature, named, level, n)
    local c = {a = {}, rank = {}, batched = {}, n = n, level = level, signature = signature}
    for name, value in pairs(named) do
@@ -202,7 +202,7 @@ end
 
 local one_more = {unsqueeze = true, stack = true}
 
--- Whether an example has the dimensions that are named: the batch has one more.
+-- Returns whether the named dimensions exist in an example; the batch has one dimension more.
 local function in_range(c)
    local name = c.signature[1].name
    local first = c.a[name]
@@ -228,8 +228,8 @@ local function plain_of(value)
    return value
 end
 
--- Keeps what arguments hold that are about to be written to, for vmap to put it back if it has to
--- call the function once more.
+-- Copies the values of arguments that are about to be written to. vmap restores them if it has to
+-- call the function again.
 local function keep_arguments(target)
    target = plain_of(target)
    for level = 1, depth do
@@ -245,10 +245,10 @@ local function keep_arguments(target)
    end
 end
 
---- Called by an operator in its own place.
+--- Handles a call of an operator that got a stand-in.
 ---@param fn function  the operator
----@param signature table  its name, and its parameters in order
----@param ... any  its arguments
+---@param signature table  the operator's name, and its parameters in order
+---@param ... any  the operator's arguments
 ---@return any
 function M.handle(fn, signature, ...)
    local named = by_name(signature, ...)
@@ -306,8 +306,8 @@ function properties.T(self)
    torch.raise "func.vmap: T has no rule for a batch"
 end
 
--- Numbers, ranges and at most one tensor of positions that all examples share, behind the range of
--- all examples; or positions of each example's own along its first dimension.
+-- Indexes by integers, ranges and at most one tensor of positions: one shared by all examples, or
+-- one with each example's positions along its first dimension.
 local function index(self, key)
    if math.type(key) == "integer" then return torch.select(self, 1, key) end
    if M.is(key) and key.dtype:find "^int" and key:dim() <= 1 then
@@ -331,7 +331,7 @@ end
 
 local ipairs_iterator <const> = ipairs {}
 
--- ipairs alone gets nil, its end, at the position after the last row, as from a tensor.
+-- The position after the last row gives nil, which ends ipairs, as for a tensor.
 function Batched.__index(self, key)
    if math.type(key) == "integer" and key == self:size(1) + 1
       and (not debug or debug.getinfo(2, "f").func == ipairs_iterator) then
@@ -351,7 +351,8 @@ function Batched.__len(self)
    return self:size(1)
 end
 
--- Numbers may come first here, which the functions of these names do not all take.
+-- Metamethods may get a number as their first argument, which some functions of these names do not
+-- accept.
 local operators = {
    add = {"add", function(a, b) return a + b end},
    sub = {"sub", function(a, b) return a - b end},
@@ -398,7 +399,7 @@ end
 
 --- Ends it; after an error also where it has begun by half, or has ended by half.
 ---@param level integer
----@param undo boolean  the arguments that were written to hold again what they did
+---@param undo boolean  whether to restore arguments that were written to
 function M.leave(level, undo)
    torch._batching(0)
    local ok, fault = pcall(torch.no_grad, function()
@@ -416,10 +417,10 @@ function M.depth()
    return depth
 end
 
---- A tensor with the examples of all levels in front, the outermost first, whether or not it
---- differs between them.
+--- Returns a tensor with a dimension of examples in front for each level, the outermost first. A
+--- tensor shared by a level's examples is expanded.
 ---@param value Tensor|func.Batched
----@param level? integer  of all up to this one
+---@param level? integer  the innermost level to add; all by default
 ---@return Tensor
 function M.lift(value, level)
    level = level or depth
@@ -433,8 +434,8 @@ function M.lift(value, level)
    return inner:unsqueeze(level):expand(whole)
 end
 
---- Tensors as `lift` gives them, with the examples of all levels behind `level` in one dimension in
---- front; those up to `level` follow.
+--- Lifts tensors and merges the examples of all levels inside `level` into one dimension in front;
+--- those of the outer levels follow.
 ---@param values (Tensor|func.Batched)[]
 ---@param level integer
 ---@return Tensor[]
@@ -459,7 +460,7 @@ function M.behind(value, level)
    return whole
 end
 
---- The stand-in for what `lift` gives.
+--- Wraps the result of `lift` as a stand-in again.
 ---@param value Tensor
 ---@return Tensor|func.Batched
 function M.lower(value)

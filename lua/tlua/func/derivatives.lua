@@ -1,10 +1,10 @@
--- derivatives.lua - torch.func.grad and its like: functions from functions. Arguments and results
--- may be tensors, or tables of them however nested.
+-- derivatives.lua - torch.func.grad and related functions, which transform functions. Arguments and
+-- results may be tensors, or nested tables of them.
 --
--- Each call of such a function differentiates by tensors of its own that stand for its arguments.
--- Where an argument, or anything else that the function works with, collects gradients, results can
--- be differentiated again. Everything rests on the reverse pass; J v is the derivative of the
--- linear map v^T J by v.
+-- Each call of a transformed function differentiates with respect to its own stand-ins for the
+-- arguments. If an argument, or another tensor that the function uses, requires gradients, the
+-- results can be differentiated again. Everything uses reverse mode: J v is the derivative of the
+-- linear map v^T J with respect to v.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -25,7 +25,7 @@ local function any_recorded(leaves)
 end
 
 -- Returns a leaf tensor with the values of `leaf`, which records the operators applied to it.
--- Within vmap each example gets a leaf, since each has derivatives of its own.
+-- Within vmap each example gets a leaf, since examples have separate derivatives.
 local function recording_leaf(title, leaf)
    if not leaf:is_floating_point() then
       args.refuse(title, "argument", "floating-point tensors", leaf)
@@ -34,9 +34,9 @@ local function recording_leaf(title, leaf)
    return batched.lower(whole.requires_grad and whole:view_as(whole) or recording.leaf(whole))
 end
 
--- Arguments for fn, those at `positions` replaced by stand-ins. Returns the packed arguments, the
--- list of all stand-ins, for each position a function that rebuilds its structure from its part of
--- a list like that one, and whether an argument collects gradients.
+-- Prepares the arguments for fn: those at `positions` are replaced by stand-ins. Returns the packed
+-- arguments, the list of all stand-ins, for each position a function that rebuilds its structure
+-- from its part of such a list, and whether an argument requires gradients.
 local function prepare(title, given, positions)
    local packed, inputs, rebuilds = table.pack(table.unpack(given, 1, given.n)), {}, {}
    local recorded = any_recorded((tree.flatten {table.unpack(given, 1, given.n)}))
@@ -63,7 +63,7 @@ local function prepare(title, given, positions)
    return packed, inputs, rebuilds, recorded
 end
 
--- One structure for each position; a single one by itself if a single position was asked for.
+-- Returns one structure for each position, or the structure itself if a single position was given.
 local function arrange(rebuilds, list, single)
    if single then return rebuilds[1](list) end
    local all = {}
@@ -95,7 +95,8 @@ local function detached(value)
    end)
 end
 
--- As autograd sees them: with the examples of vmap, which do not touch one another, in front.
+-- Returns tensors as autograd records them: with the examples of vmap, which are independent, in
+-- front.
 local function lifted(tensors, level)
    if level == 0 then return tensors end
    local list = {}
@@ -103,16 +104,18 @@ local function lifted(tensors, level)
    return list
 end
 
--- Whether results are to be differentiable: they are made of what collects gradients.
+-- Returns whether results must be differentiable, because they depend on tensors that require
+-- gradients.
 local function kept(recorded, outputs, inputs)
    if recorded then return true end
    local level = batched.depth()
    return torch.autograd._reaches_others(lifted(outputs, level), lifted(inputs, level))
 end
 
--- Gradients of outputs, weighted by seeds, by the inputs; zeros where there is none. Outputs and
--- inputs were made while `level` mapped functions ran; where more of them run now, only seeds may
--- have examples of those, and there is a pass for each.
+-- Returns the gradients of the outputs, weighted by seeds, with respect to the inputs; a missing
+-- gradient is zero. Outputs and inputs were made inside `level` calls of vmap. If more calls of
+-- vmap are active now, only seeds may have examples of those, and each example takes one backward
+-- pass.
 local function pull(outputs, seeds, inputs, keep, level)
    local recorded, weights = {}, {}
    for i, output in ipairs(outputs) do
@@ -170,8 +173,9 @@ end
 
 local take_grad, take_grad_and_value = taker "grad", taker "grad_and_value"
 
---- A function that gives the gradient of fn's result, one number, by an argument; for a list of
---- positions the list of gradients. With `has_aux` fn's last result is given on behind it.
+--- Returns a function that computes the gradient of fn's result, a single number, with respect to
+--- an argument. For a list of positions it returns the list of gradients. With `has_aux` it also
+--- returns fn's last result.
 ---@param fn fun(...): Tensor
 ---@param options? {argnums: integer|integer[], has_aux: boolean}  argnums: 1 by default
 ---@return fun(...): Tensor|table, any
@@ -184,7 +188,7 @@ function M.grad(...)
    end
 end
 
---- As `grad`; fn's result is given on behind the gradient.
+--- Returns a function that computes the gradient, like `grad`, and also returns fn's result.
 ---@param fn fun(...): Tensor
 ---@param options? {argnums: integer|integer[], has_aux: boolean}
 ---@return fun(...): Tensor|table, Tensor, any
@@ -245,9 +249,9 @@ local function check_function(title, fn)
    end
 end
 
---- fn's result, and a function that multiplies a vector with the Jacobian from the left: from what
---- is shaped as the result to one gradient for each argument. `{has_aux = true}` may stand behind
---- the arguments; fn's last result is then given on as the third.
+--- Returns fn's result, and a function that computes vector-Jacobian products: it maps a vector
+--- with the shape of the result to one gradient for each argument. With `{has_aux = true}` after
+--- the arguments, fn's last result is returned as the third value.
 ---@param fn fun(...): any
 ---@param ... Tensor|table  fn's arguments
 ---@return any output  a list if fn has several results
@@ -271,8 +275,8 @@ function M.vjp(fn, ...)
    return output, vjp_fn, aux
 end
 
--- fn's results as a list of tensors, a function from tangents of the inputs to those of the
--- results, and what else `prepare` and `call` gave.
+-- Linearizes fn. Returns its results as a list of tensors, a function from tangents of the inputs
+-- to tangents of the results, and further results of `prepare` and `call`.
 local function linear(title, fn, given, positions, has_aux)
    local packed, inputs, rebuilds, recorded = prepare(title, given, positions)
    local output, aux = call(fn, packed, has_aux)
@@ -287,7 +291,7 @@ local function linear(title, fn, given, positions, has_aux)
       local _ <close> = pushforward()
       grads = pull(outputs, dummies, inputs, true, level)
    end
-   -- grads are linear in the dummies: what tangents pull from them is J v
+   -- grads are linear in the dummies, so their derivative along the tangents is J v
    local function push(tangents, again)
       local _ <close> = recording()
       for i, grad in ipairs(grads) do tangents[i] = tangents[i]:to(grad.dtype) end
@@ -368,8 +372,8 @@ local function zeros_for(tensors)
    return list
 end
 
--- Calls visit(tensor's number, element's number, tensors) for each element of the tensors; the
--- third argument is the list of all tensors with a one at that element.
+-- Calls visit(tensor's number, element's number, tensors) for each element of the tensors. The
+-- third argument is the list of all tensors, zero except for a one at that element.
 local function each_unit(tensors, visit)
    local list = zeros_for(tensors)
    for i, tensor in ipairs(tensors) do
@@ -382,7 +386,7 @@ local function each_unit(tensors, visit)
    end
 end
 
--- rows[k] of tensors -> one tensor of shape (n, ...), or none for no row.
+-- Stacks rows[k] into one tensor of shape (n, ...); zero rows give an empty tensor.
 local function stacked(rows, like)
    if #rows > 0 then return torch.stack(rows) end
    local shape = joined({0}, like.shape)
@@ -397,7 +401,7 @@ end
 local take_jacrev, take_jacfwd = taker_of_jacobian "jacrev", taker_of_jacobian "jacfwd"
 local take_hessian = args.signature "func.hessian(fn: callable, argnums: integers = 1)"
 
--- The matrix of tensors [output][input], arranged as fn's result and its arguments are.
+-- Arranges the matrix of tensors [output][input] in the structures of fn's result and arguments.
 local function table_of(matrix, output, rebuilds, single)
    local _, rebuild = tree.flatten(output)
    local rows = {}
@@ -410,8 +414,9 @@ local function finish(a, jacobian, aux)
    return jacobian
 end
 
---- A function that gives all first derivatives of fn's result by an argument, row by row: a tensor
---- of the result's shape followed by the argument's. Best for fewer results than inputs.
+--- Returns a function that computes the Jacobian of fn's result with respect to an argument, row by
+--- row. The Jacobian has the shape of the result followed by that of the argument. It is best if
+--- there are fewer results than inputs.
 ---@param fn fun(...): any
 ---@param options? {argnums: integer|integer[], has_aux: boolean}
 ---@return fun(...): any
@@ -443,7 +448,8 @@ function M.jacrev(...)
    end
 end
 
---- As `jacrev`, column by column. Best where there are fewer inputs than results.
+--- Returns a function that computes the same Jacobian as `jacrev`, column by column. It is best if
+--- there are fewer inputs than results.
 ---@param fn fun(...): any
 ---@param options? {argnums: integer|integer[], has_aux: boolean}
 ---@return fun(...): any
@@ -475,8 +481,8 @@ function M.jacfwd(...)
    end
 end
 
---- A function that gives all second derivatives of fn's result: a tensor of the result's shape and
---- twice the argument's.
+--- Returns a function that computes the Hessian of fn's result. The Hessian has the shape of the
+--- result followed twice by that of the argument.
 ---@param fn fun(...): any
 ---@param options? {argnums: integer|integer[]}
 ---@return fun(...): any

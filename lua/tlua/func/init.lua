@@ -1,4 +1,4 @@
--- init.lua - torch.func: functions of functions. Each is loaded when it is first used.
+-- init.lua - torch.func: transformations of functions. Each is loaded when it is first used.
 
 local lazy = require "tlua.lazy"
 

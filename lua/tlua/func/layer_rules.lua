@@ -1,4 +1,4 @@
--- layer_rules.lua - rules of vmap, as rules.lua has them, for layers, images, losses of classes and
+-- layer_rules.lua - vmap's rules (see rules.lua) for layers, images, classification losses and
 -- attention.
 
 local torch = require "tlua"
@@ -13,7 +13,8 @@ local only_batched, copied, common_rank, all_aligned = parts.only_batched, parts
 
 -- Layers -----------------------------------------------------------------------------------------
 
--- What takes a batch of its own, with `spatial` dimensions: examples join it.
+-- Handles operators with a batch dimension and `spatial` further ones: examples are merged into the
+-- batch.
 local function merged(c, spatial)
    local input = c.signature[1].name
    if not only_batched(c, input) then return nil end
@@ -39,7 +40,7 @@ end
 define("nn.functional.unfold unfold nn.functional.fold fold", function(c)
    return merged(c, c.signature.name:find "unfold" and 2 or 1)
 end)
--- What has a batch always, and any number of dimensions behind it.
+-- These operators always have a batch dimension, and any number of dimensions after it.
 define([[nn.functional.interpolate interpolate nn.functional.channel_shuffle channel_shuffle
    nn.functional.local_response_norm local_response_norm]], function(c)
    local rank = c.rank[c.signature[1].name]
@@ -56,7 +57,7 @@ define("nn.functional.grid_sample grid_sample", function(c)
    return c.call(a):unflatten(1, {c.n, -1})
 end)
 
--- Weights that differ are groups of one convolution.
+-- Different weights of examples become groups of one convolution.
 local function convolution(spatial)
    return function(c)
       local a, rank = c.a, c.rank.input
@@ -78,16 +79,16 @@ for spatial = 1, 3 do
       :gsub("%%d", spatial)), convolution(spatial))
 end
 
--- A parameter of channels, which differs between examples or not, beside inputs of shape (n, batch,
--- channels, ...) whose examples have `rank` dimensions.
+-- Reshapes a parameter of channels to broadcast with inputs of shape (n, batch, channels, ...),
+-- whose examples have `rank` dimensions. The parameter may differ between examples.
 local function of_channels(c, name, rank)
    local sizes = {c.batched[name] and c.n or 1, 1, -1}
    for k = 4, rank + 1 do sizes[k] = 1 end
    return c.a[name]:reshape(sizes)
 end
 
--- The rule of a normalization of single samples, its weight and bias applied after where they
--- differ between examples.
+-- The rule for a normalization of single samples. Weights and biases that differ between examples
+-- are applied afterwards.
 local function sample_norm(c)
    local rank = c.rank.input
    if rank < 2 then return nil end
@@ -101,7 +102,7 @@ local function sample_norm(c)
    return result
 end
 
--- Normalizes the last dimensions; weights that differ are applied after.
+-- Normalizes the last dimensions. Weights that differ between examples are applied afterwards.
 local function last_norm(c)
    local sizes = c.a.normalized_shape
    if not c.batched.input or #(type(sizes) == "table" and sizes or {1}) > c.rank.input then
@@ -119,8 +120,8 @@ define("layer_norm nn.functional.layer_norm rms_norm nn.functional.rms_norm", la
 
 define("group_norm nn.functional.group_norm", sample_norm)
 
--- Channels of examples lie side by side, since each example has statistics of its own. Running
--- ones that are written to stay with the loop.
+-- Places the channels of all examples side by side, since each example has separate statistics. If
+-- running statistics must be updated, the operator is called for each example instead.
 define("batch_norm nn.functional.batch_norm", function(c)
    local a = copied(c)
    if not c.batched.input or c.rank.input < 2 then return nil end
@@ -135,7 +136,7 @@ define("batch_norm nn.functional.batch_norm", function(c)
    end
    return c.call(a):unflatten(2, {c.n, -1}):transpose(1, 2)
 end)
--- Each sample has statistics of its own already.
+-- Each sample already has separate statistics.
 define("instance_norm nn.functional.instance_norm", function(c)
    local input_stats = c.a.use_input_stats ~= false
    if input_stats and (c.a.running_mean or c.a.running_var) then return nil end
@@ -143,7 +144,7 @@ define("instance_norm nn.functional.instance_norm", function(c)
    return sample_norm(c)
 end)
 
--- Nothing is dropped: no random numbers are drawn.
+-- Applies only if nothing is dropped, so that no random numbers are drawn.
 define("nn.functional.dropout dropout", function(c)
    if c.a.training ~= false and c.a.p ~= 0 then return nil end
    return c.call()
@@ -190,7 +191,7 @@ local function class_loss(c)
    local losses = c.call(changed)
    if not several then
       if reduction ~= "mean" then return losses end
-      -- without a class that counts the mean is no number
+      -- a mean over no counted class is NaN
       return losses / target:ne(a.ignore_index or -100):to(losses.dtype)
    end
    losses = losses:view(c.n, -1)

@@ -6,8 +6,8 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
---- Takes the running statistics from all normalisations of a model, which changes them in place;
---- from then on they go by each batch.
+--- Removes the running statistics from all normalizations of a model, in place. Afterwards they use
+--- the statistics of each batch.
 ---@param root nn.Module
 ---@return nn.Module root
 function M.replace_all_batch_norm_modules_(root)

@@ -1,11 +1,11 @@
--- rule_parts.lua - what rules of vmap are made of (rules.lua, layer_rules.lua). A rule gets a call
--- `c` as batched.lua describes it.
+-- rule_parts.lua - helpers for vmap's rules (rules.lua, layer_rules.lua). A rule gets a call `c`,
+-- described in batched.lua.
 
 local torch = require "tlua"
 
 local M = {}
 
---- A function that enters a rule in a list under each of several names.
+--- Returns a function that adds a rule to a list under several names.
 ---@param rules table<string, fun(c: table): any>
 ---@return fun(names: string, rule: fun(c: table): any)
 function M.definer(rules)
@@ -14,7 +14,7 @@ function M.definer(rules)
    end
 end
 
---- A position or several, with the examples' dimension in front.
+--- Shifts one dimension or a list of dimensions by the examples' dimension in front.
 ---@param dim integer|integer[]
 ---@return integer|integer[]
 function M.shifted(dim)
@@ -26,7 +26,7 @@ function M.shifted(dim)
    return dim > 0 and dim + 1 or dim
 end
 
---- {n, sizes of shape}
+--- Returns {n, sizes of shape}.
 ---@param n integer
 ---@param shape integer[]
 ---@return integer[]
@@ -34,8 +34,8 @@ function M.with_sizes(n, shape)
    return {n, table.unpack(shape)}
 end
 
---- A tensor whose examples have `rank` dimensions as one where they have `more`: new dimensions of
---- size 1 lie before theirs.
+--- Reshapes a tensor whose examples have `rank` dimensions so that they have `more`: adds
+--- dimensions of size 1 before theirs.
 ---@param value Tensor
 ---@param rank integer
 ---@param more integer
@@ -48,7 +48,7 @@ function M.with_rank(value, rank, more)
    return value:reshape(sizes)
 end
 
---- The same of an argument; one that all examples share stays as it is.
+--- Reshapes an argument like with_rank; an argument that all examples share is returned unchanged.
 ---@param c table
 ---@param name string
 ---@param more integer
@@ -88,8 +88,8 @@ function M.copied(c)
    return a
 end
 
---- The largest rank; nil where the result's dtype would be another: tensors without dimensions
---- count less, and get one here.
+--- Returns the largest rank of the arguments, or nil if the batched call would change the result's
+--- dtype: type promotion ignores tensors without dimensions, but batched tensors always have one.
 ---@param c table
 ---@return integer?
 function M.common_rank(c)
@@ -120,8 +120,8 @@ function M.all_aligned(c, rank)
    return changed
 end
 
---- a times b of an example's ranks ra and rb, each with examples or without; vectors become
---- matrices and are taken back after.
+--- Multiplies a by b, whose examples have the ranks ra and rb; either may be shared by all
+--- examples. Vectors are multiplied as matrices and the result is squeezed.
 ---@param a Tensor
 ---@param ra integer
 ---@param b Tensor

@@ -1,7 +1,7 @@
--- rules.lua - how operators work on a batch, by name: a rule moves what has no examples, or fewer
--- dimensions, into place, calls the operator once, and returns tensors with examples along
--- dimension 1. nil: not with these arguments; the operator is then called for each example. Those
--- of nn.functional's layers and losses are in layer_rules.lua.
+-- rules.lua - vmap's rules for operators, by name. A rule reshapes arguments that have no examples
+-- or fewer dimensions, calls the operator once, and returns tensors with examples along dimension
+-- 1. A rule returns nil if it cannot handle the arguments; the operator is then called for each
+-- example. Rules for nn.functional's layers and losses are in layer_rules.lua.
 
 local torch = require "tlua"
 local parts = require "tlua.func.rule_parts"
@@ -52,21 +52,21 @@ define([[abs absolute neg negative positive exp exp2 expm1 log log2 log10 log1p 
    mul_ div_ pow_ clamp_ clamp_min_ clamp_max_ relu_ sigmoid_ tanh_ exp_ log_ sqrt_ neg_ abs_
    masked_fill_ addcmul_ addcdiv_ lerp_ zero_ fill_]], pointwise)
 
--- With a condition alone it finds places.
+-- With a condition alone it returns positions.
 define("where", function(c)
    local second = c.signature[2]
    if not second or c.a[second.name] == nil then return nil end
    return pointwise(c)
 end)
 
--- to(other) and type_as(other) ask for a dtype only.
+-- to(other) and type_as(other) use only the other's dtype.
 local function cast(c)
    if not c.batched.self or c.a.memory_format then return nil end
    return c.call()
 end
 define("to type_as", cast)
 
--- Losses that are such a function, and then a sum or a mean of it.
+-- Losses that are an elementwise function followed by a sum or a mean.
 local function elementwise_loss(c)
    local reduction = c.a.reduction or "mean"
    local rank = common_rank(c)
@@ -111,7 +111,7 @@ end
 define([[sum mean prod amax amin all any nansum nanmean std var logsumexp count_nonzero argmax
    argmin std_mean var_mean norm linalg.vector_norm]], reduce)
 
--- The largest and smallest of all elements, or along a dimension with their places.
+-- The maximum or minimum of all elements, or along a dimension with indices.
 local function extreme(along)
    return function(c)
       if not c.batched.self or c.rank.self == 0 then return nil end
@@ -125,8 +125,8 @@ define("min", extreme(torch.amin))
 
 -- Along a dimension -----------------------------------------------------------------------------
 
--- Every position of a dimension is moved on; those left out have a default that counts from the
--- end, or are `first` in the list of defaults.
+-- Shifts the dimension arguments by one. Missing ones have a default that counts from the end, or
+-- are `first` in the list of defaults.
 local function along(defaults)
    return function(c)
       local first = c.signature[1].name
@@ -237,14 +237,14 @@ define("roll", function(c)
    if not only_batched(c, "self") or c.a.dims == nil or c.rank.self == 0 then return nil end
    return c.call {self = c.a.self, shifts = c.a.shifts, dims = shifted(c.a.dims)}
 end)
--- Values are added at the ends of the last dimensions.
+-- Pads the ends of the last dimensions.
 define("nn.functional.pad pad", function(c)
    if not only_batched(c, "input") or (c.a.mode or "constant") ~= "constant" then return nil end
    if type(c.a.pad) ~= "table" or #c.a.pad > 2 * c.rank.input then return nil end
    return c.call()
 end)
 
--- What takes batches of matrices as it is.
+-- Operators that already take batches of matrices.
 define([[inverse det slogdet logdet cholesky qr svd matrix_exp matrix_power pinverse linalg.inv
    linalg.inv_ex linalg.det linalg.slogdet linalg.cholesky linalg.cholesky_ex linalg.qr
    linalg.svd linalg.svdvals linalg.eigh linalg.eigvalsh linalg.lu linalg.lu_factor
@@ -290,7 +290,8 @@ define("linalg.norm", function(c)
    return c.call(a)
 end)
 
--- Systems of equations whose right side is a vector or a matrix, as the matrices tell.
+-- Solves linear systems whose right-hand side is a vector or a matrix; the shapes of A and B tell
+-- which.
 define("linalg.solve linalg.solve_ex", function(c)
    local a, ra, rb = copied(c), c.rank.A, c.rank.B
    if ra < 2 or rb == 0 then return nil end
@@ -317,7 +318,7 @@ local function pairs_of_matrices(c)
 end
 define("linalg.solve_triangular linalg.cholesky_solve cholesky_solve cdist", pairs_of_matrices)
 
--- Vectors along a dimension.
+-- Takes the cross product of vectors along a dimension.
 define("linalg.cross cross", function(c)
    local rank = common_rank(c)
    if not rank or rank == 0 or c.signature.name == "cross" and c.a.dim == nil then return nil end
@@ -329,7 +330,7 @@ end)
 
 -- Lists of tensors -----------------------------------------------------------------------------
 
--- The tensors of a list, all with examples, and the rank of the first.
+-- Returns the tensors of a list, all expanded to have examples, and the rank of the first.
 local function all_expanded(c, tensors)
    local batched = require "tlua.func.batched"
    local list = {}
@@ -355,8 +356,8 @@ define("vstack row_stack", function(c)
    return rank == 1 and torch.stack(list, 2) or torch.cat(list, 2)
 end)
 
--- A letter that an equation has not; one for the examples. The operands have the letters as they
--- are, and those with examples that one in front.
+-- Chooses a letter for the examples that the equation does not use, and puts it in front of the
+-- batched operands and of the result.
 define("einsum", function(c)
    local equation = c.a.equation:gsub("%s", "")
    local batched = require "tlua.func.batched"
@@ -410,8 +411,8 @@ define("take_along_dim", function(c)
    return c.call(a)
 end)
 
--- Positions of each example as those of all elements across them, as gather takes them: sizes of
--- `like` but for the number of positions along `dim`, which counts the examples' dimension.
+-- Expands each example's positions for gather: the result has the sizes of `like`, except for the
+-- number of positions along `dim`. `dim` counts the examples' dimension.
 local function spread(c, like, dim)
    local sizes, ones = like.shape, {c.n}
    for d = 2, #sizes do ones[d] = 1 end
@@ -421,7 +422,8 @@ local function spread(c, like, dim)
    return c.a.index:view(ones):expand(sizes)
 end
 
--- Positions along a dimension: the same ones for all examples, or by gather and scatter.
+-- Selects positions along a dimension. Positions shared by all examples are passed on; others use
+-- gather and scatter.
 local function positions(by_example)
    return function(c)
       if c.rank.self == 0 or c.rank.index ~= 1 then return nil end
@@ -476,7 +478,7 @@ end
 define("matmul linalg.matmul", function(c)
    return product(c, c.signature[1].name, c.signature[2].name)
 end)
--- The same of examples with so many dimensions each.
+-- Multiplies examples that have the given numbers of dimensions.
 local function product_of(left_rank, right_rank)
    return function(c)
       local left, right = c.signature[1].name, c.signature[2].name

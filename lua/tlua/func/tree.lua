@@ -1,5 +1,5 @@
--- tree.lua - tensors in nested plain tables, such as the parameters of a model by name: as a list,
--- and back in the same structure.
+-- tree.lua - flattens nested plain tables of tensors, such as a model's parameters by name, into a
+-- list, and rebuilds them.
 
 local torch = require "tlua"
 
@@ -27,7 +27,7 @@ end
 
 --- Raises where a node holds itself, so that the structure has no end.
 ---@param value any
----@param name string  of what was given, for the message
+---@param name string  the argument's name in the error message
 function M.check(value, name)
    local open = {}
    local function visit(node)
@@ -53,11 +53,12 @@ local function map(value, fn, path, beside)
    return mapped
 end
 
---- The same structure with fn(leaf, path, companion) in each leaf's place, in a fixed order.
+--- Returns the same structure with each leaf replaced by fn(leaf, path, companion), in a fixed
+--- order.
 ---@param value any
 ---@param fn fun(leaf: any, path: string, companion: any): any
 ---@param path? string  put before the paths
----@param beside? any  a node's parts are the companions of its leaves, else it is that of all
+---@param beside? any  a table with a companion for each leaf, or one companion for all leaves
 ---@return any
 function M.map(value, fn, path, beside)
    M.check(value, "torch.func")
@@ -83,7 +84,7 @@ function M.flatten(value)
    end
 end
 
--- The keys that have an order: numbers, then strings.
+-- Returns the sortable keys: numbers, then strings.
 local function orderly_keys(node)
    local keys = {}
    for key in pairs(node) do
@@ -93,8 +94,8 @@ local function orderly_keys(node)
    return keys
 end
 
---- Flattens any values that a function may take or return. Nodes may hold themselves and have keys
---- of any type; fields whose keys are neither numbers nor strings are left as they are.
+--- Flattens any values that a function may take or return. Nodes may contain themselves and have
+--- keys of any type; fields whose keys are neither numbers nor strings are left as they are.
 ---@param values table  such as table.pack gives
 ---@return Tensor[] leaves
 ---@return fun(list: any[]): table rebuild

@@ -1,9 +1,9 @@
--- vmap.lua - torch.func.vmap: a function of one example made one of a batch.
+-- vmap.lua - torch.func.vmap: turns a function of one example into a function of a batch.
 --
--- The function is called once, with what stands for an example (batched.lua), and its operators
--- work on all of them. Where that cannot be, since it asks for values, draws random numbers that
--- differ, or writes to what examples share, it is called again for each example and results are
--- stacked, so that everything works inside it that works outside.
+-- The function is called once with stand-ins for one example (batched.lua), whose operators work on
+-- all examples. This fails if the function asks for values, draws different random numbers for the
+-- examples, or writes to a tensor that they share. Then it is called again for each example, and
+-- the results are stacked. So every function that works outside of vmap works inside it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -25,12 +25,12 @@ local function check_dim(what, dim, tensor)
    return dim
 end
 
--- Whether a leaf of the arguments has examples; `dim` is what in_dims has for it.
+-- Returns whether a leaf of the arguments has examples; `dim` is its entry in in_dims.
 local function is_mapped(leaf, dim)
    return torch.is_tensor(leaf) and dim ~= nil and dim ~= false
 end
 
--- Notes of an argument what it has of examples: `size` of them, at `path`, in `tensors`.
+-- Records the examples of an argument: `size`, the number of examples, `path` and `tensors`.
 local function plan(value, dims, path, found)
    tree.map(value, function(leaf, at, dim)
       if is_mapped(leaf, dim) then
@@ -63,8 +63,8 @@ end
 
 -- Random numbers ------------------------------------------------------------------------------
 
--- What is to be done before and after each call so that random numbers are as asked for. The
--- generator of the CPU is meant, and that of the default device.
+-- Returns two functions, which save and restore the states of the CPU's generator and of the
+-- default device's.
 local function random_states()
    local kind = torch.get_default_device().type
    local own = torch.has(kind .. ".get_rng_state") and torch[kind]
@@ -130,7 +130,8 @@ local function stack(values, dims, k)
    end, nil, dims)
 end
 
--- The k-th result of the one call as `stack` gives those of several.
+-- Returns the k-th result of the batched call in the form in which `stack` returns those of several
+-- calls.
 local function whole(value, dims, k, n, level)
    return tree.map(value, function(leaf, _, dim)
       check_result(leaf, k)
@@ -139,7 +140,7 @@ local function whole(value, dims, k, n, level)
       if dim == false then return own and leaf.value:select(1, 1):clone() or leaf end
       check_out_dim(dim, leaf:dim() + 1)
       local all = own and leaf.value or leaf:unsqueeze(1):expand {n, table.unpack(leaf.shape)}
-      -- what stands for an argument may be a part of it; results have memory of their own
+      -- a result may be a view of an argument; results must have separate memory
       return all:movedim(1, dim):clone()
    end, nil, dims)
 end
@@ -157,7 +158,7 @@ end
 
 -- The two ways ----------------------------------------------------------------------------------
 
--- What in_dims has for an argument.
+-- Returns the entry of in_dims for an argument.
 local function in_dim(a, k)
    if tree.is_node(a.in_dims) then return a.in_dims[k] end
    return a.in_dims
@@ -216,17 +217,17 @@ local function one_by_one(a, given, found)
    return stacked
 end
 
---- A function that does with each example of a batch what fn does with one. fn is called once, and
---- its operators work on all examples together; if it asks for values (`item`, `tolist`,
---- comparisons by < and <=), indexes by a mask or by several tensors, or draws random numbers, it
---- is called again for each example.
----@param fn fun(...): any  its results are tensors, or tables of them
+--- Returns a function that applies fn to each example of a batch. fn is called once, and its
+--- operators work on all examples together; if fn asks for values (`item`, `tolist`, comparisons by
+--- < and <=), indexes by a mask or by several tensors, or draws random numbers, it is called again
+--- for each example.
+---@param fn fun(...): any  returns tensors, or tables of tensors
 ---@param options? {in_dims: any, out_dims: any, randomness: string, chunk_size: integer}
---- in_dims: the dimension along which examples lie, 1 by default; false for an argument that all
---- share; a list for each argument its own; in it tables for those that are tables of tensors.
---- out_dims: where results are stacked, likewise; false gives the first example's. randomness:
---- "error", "same" or "different" random numbers for the examples. chunk_size: taken as in PyTorch,
---- and of no effect.
+--- in_dims: the dimension of the examples, 1 by default, or false for an argument that all examples
+--- share; or a list with an entry for each argument; an entry for a table of tensors may be a
+--- table. out_dims: likewise, the dimension along which results are stacked; false returns the
+--- first example's result. randomness: "error", "same" or "different" random numbers for the
+--- examples. chunk_size: accepted for PyTorch's programs; it has no effect.
 ---@return fun(...): any
 function M.vmap(...)
    local a = signature(...)

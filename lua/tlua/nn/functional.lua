@@ -15,7 +15,7 @@ for name in ([[sigmoid tanh relu softmax log_softmax one_hot dropout embedding l
    if rawget(F, name) == nil then F[name] = torch[name] end
 end
 
--- Functions that are written in Lua: file in modules/ -> their names.
+-- Maps files in modules/ to the functions that they define in Lua.
 return lazy.load(F, lazy.modules("tlua.nn.modules", {
    FractionalMaxPool = [[fractional_max_pool2d fractional_max_pool3d
       fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices]],

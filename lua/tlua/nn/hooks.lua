@@ -17,7 +17,7 @@ local take_options = args.signature [[register_hook(prepend: boolean = false,
 ---@param kind "pre"|"post"|"backward_pre"|"backward"
 ---@param hook function
 ---@param options? {prepend: boolean, always_call: boolean}  prepend: before the earlier
---- hooks; always_call: for kind "post": also if forward raises
+--- hooks; always_call: for kind "post", call the hook even if forward raises
 ---@return {remove: fun(self: table)} handle
 function M.add(module, kind, hook, options)
    if not args.is_callable(hook) then args.refuse("register hook", "hook", "a function", hook) end
@@ -70,8 +70,8 @@ local function of_kind(module, kind, always)
    return list
 end
 
--- An identity that intercepts gradients: forward returns its arguments, backward returns the
--- results of arrived(gradients...).
+-- An identity function that intercepts gradients: forward returns its arguments, backward returns
+-- the results of arrived(gradients...).
 local Gate = class.class("nn.BackwardHookFunction", Function)
 
 function Gate.forward(ctx, arrived, ...)
@@ -168,8 +168,8 @@ local function call(module, ...)
    return table.unpack(results, 1, results.n)
 end
 
---- Calls a module that has hooks, or any module while a function watches all of them
---- (Module._watch): the profiler's, which then makes the call: around(call, module, ...).
+--- Calls a module that has hooks, or any module while the profiler watches all modules. The
+--- profiler's function Module._watched.around(call, module, ...) then makes the call.
 ---@param module nn.Module
 ---@param ... any
 ---@return any ...

@@ -1,9 +1,9 @@
--- init.lua - the index of torch.nn: which file has which name. A file is loaded on first use.
--- The functions of torch.nn.init, which fill parameters with first values, are in initializers.lua.
+-- init.lua - the index of torch.nn: maps names to files. A file is loaded on first use. The
+-- functions of torch.nn.init, which fill parameters with initial values, are in initializers.lua.
 
 local lazy = require "tlua.lazy"
 
--- File in modules/ -> its classes. A file returns either one class, or a table of several.
+-- Maps files in modules/ to their classes. A file returns either one class or a table of several.
 local files = lazy.modules("tlua.nn.modules", {
    Module = "Module",
    Sequential = "Sequential",
@@ -90,6 +90,6 @@ files.utils = "tlua.nn.utils"
 files.parallel = "tlua.nn.parallel"
 files.attention = "tlua.nn.attention"
 files.modules = "tlua.nn.modules"
-files.parameter = "tlua.nn" -- nn.parameter.Parameter
+files.parameter = "tlua.nn" -- for nn.parameter.Parameter
 
 return lazy.load({}, files)

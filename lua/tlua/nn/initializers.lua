@@ -1,4 +1,4 @@
--- initializers.lua - torch.nn.init: functions that fill parameters with first values. All of them
+-- initializers.lua - torch.nn.init: functions that fill parameters with initial values. All of them
 -- work in place, record no gradient and return their tensor. The rules are PyTorch's.
 
 local torch = require "tlua"
@@ -74,7 +74,7 @@ function M.normal_(...)
    return fill(take_normal(...), function(tensor, o) tensor:normal_(o.mean, o.std) end)
 end
 
--- The cumulative distribution function of the standard normal distribution.
+-- Returns the cumulative distribution function of the standard normal distribution at x.
 local function normal_cdf(x)
    local place = torch.tensor(x / 2 ^ 0.5, {dtype = "float64", device = "cpu"})
    return (1 + torch.erf(place):item()) / 2
@@ -182,7 +182,7 @@ end
 local take_xavier_normal = args.signature
    "nn.init.xavier_normal_(tensor: tensor, gain: number = 1)"
 
---- As xavier_uniform_, with normally distributed values.
+--- Fills a tensor like xavier_uniform_, but with normally distributed values.
 ---@param tensor Tensor  (out, in, *)
 ---@param options? {gain: number}
 ---@return Tensor tensor
@@ -222,7 +222,7 @@ end
 local take_kaiming_normal = args.signature [[nn.init.kaiming_normal_(tensor: tensor,
    a: number = 0, mode: string = 'fan_in', nonlinearity: string = 'leaky_relu')]]
 
---- As kaiming_uniform_, with normally distributed values.
+--- Fills a tensor like kaiming_uniform_, but with normally distributed values.
 ---@param tensor Tensor  (out, in, *)
 ---@param options? {a: number, mode: "fan_in"|"fan_out", nonlinearity: string}
 ---@return Tensor tensor
@@ -284,7 +284,7 @@ function M.sparse_(...)
    end)
 end
 
--- Older names, from before functions in place got an underscore.
+-- Deprecated names without an underscore, as in early versions of PyTorch.
 for name in ([[uniform normal constant eye dirac xavier_uniform xavier_normal kaiming_uniform
    kaiming_normal orthogonal sparse]]):gmatch "[%w_]+" do
    M[name] = M[name .. "_"]

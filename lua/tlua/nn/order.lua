@@ -1,16 +1,16 @@
 -- order.lua - the order of a module's fields.
 --
--- Fields stand in the order of their first assignment. Lua, though, assigns the variables of
+-- Fields are listed in the order of their first assignment. However, Lua assigns the variables of
 --
 --    self.first, self.second = nn.Linear(2, 3), nn.Linear(3, 1)
 --
 -- from right to left, after it has made the values from left to right. So if one line assigns
--- several modules, parameters or buffers to one module, and nothing is made in between, they stand
--- in the order in which they were made. Fields whose keys are integers stand in their keys' order.
+-- several modules, parameters or buffers to one module, and makes nothing in between, they are
+-- listed in the order in which they were made. Fields with integer keys are listed by their keys.
 
 local M = {}
 
--- Module, parameter or buffer -> the number of values made before it.
+-- Maps each module, parameter or buffer to the number of values made before it.
 local birth = setmetatable({}, {__mode = "k"})
 local count = 0
 
@@ -18,7 +18,7 @@ local count = 0
 -- that time, and the position of the first field that the line has assigned.
 local last = setmetatable({}, {__mode = "v"})
 
---- Notes that a module, parameter or buffer was made.
+--- Records that a module, parameter or buffer was made.
 ---@param value nn.Module|Tensor
 ---@return nn.Module|Tensor value
 function M.made(value)
@@ -31,10 +31,10 @@ end
 --- this, since they always assign from the same line.
 function M.begin() last.module = nil end
 
--- A host program may lack Lua's debug library; fields then stand in the order of assignment.
+-- A host program may lack Lua's debug library; fields are then listed in the order of assignment.
 local function same_line(module)
    if not debug then return false end
-   local where = debug.getinfo(4, "lf") -- above M.add and __newindex
+   local where = debug.getinfo(4, "lf") -- the caller of __newindex
    if not where then return false end
    local same = last.module == module and last.count == count and last.line == where.currentline
       and last.func == where.func

@@ -1,4 +1,5 @@
--- state.lua - state_dict and load_state_dict: parameters and persistent buffers by their paths.
+-- state.lua - state_dict and load_state_dict: save and load parameters and persistent buffers by
+-- their paths.
 --
 -- Positions in paths count from 1. With `names = "pytorch"` they count from 0, so that weights can
 -- be exchanged with PyTorch without renaming.
@@ -222,7 +223,7 @@ return function(base, iterate_fields)
       for _, path in ipairs(sorted_keys(own)) do
          local tensor, value = own[path], state[path]
          local waits = value and lazy[path] and value:dim() == 1 and value:numel() == 0
-         if value and not waits then -- the saved tensor has no shape yet, either
+         if value and not waits then -- the saved tensor has no shape yet, too
             if lazy[path] then Uninitialized.materialize(tensor, value.shape) end
             tensor:copy_(value)
          end

@@ -1,5 +1,6 @@
 -- state_hooks.lua - hooks of state_dict and load_state_dict, and a module's extra state, which is
--- not a tensor (get_extra_state). A module without them pays nothing: it has no `_state_hooks`.
+-- not a tensor (get_extra_state). They cost nothing in a module without them: it has no
+-- `_state_hooks`.
 
 local torch = require "tlua"
 local args = require "tlua.args"

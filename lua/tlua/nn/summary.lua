@@ -8,7 +8,7 @@ local Module = require "tlua.nn.modules.Module"
 ---@class nn.Summary
 ---@field rows table[]  {path, name, shape, parameters, bytes, operations}, in the order of calls
 ---@field parameters integer  of the whole model
----@field trainable integer  of these, those that take gradients
+---@field trainable integer  number of these parameters that require gradients
 ---@field bytes integer  of parameters and buffers
 ---@field operations integer  multiplications and additions of one forward pass
 local Summary = class.class "nn.Summary"

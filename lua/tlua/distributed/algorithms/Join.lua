@@ -1,4 +1,4 @@
--- Join.lua - ranks that have different numbers of batches.
+-- Join.lua - lets ranks with different numbers of batches train together.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +7,7 @@ local DDP = require "tlua.distributed.DistributedDataParallel"
 
 local M = {}
 
--- How many ranks are still at it, and the first of them.
+-- Returns how many ranks still have batches, and the first such rank.
 local function count(ddp, active)
    local group = ddp.group
    local flags = torch.zeros({#group.ranks}, {dtype = "int32", device = "cpu"})
@@ -21,12 +21,13 @@ local function count(ddp, active)
    return n, first
 end
 
---- Runs fn, in which ranks call a DistributedDataParallel model as often as each of them has
---- batches. One that is through takes part in the others' averages with zeros until all are; then
---- all get the parameters and buffers of the last one. The averages remain over all ranks.
+--- Runs fn, in which each rank calls a DistributedDataParallel model once for each of its batches.
+--- A rank that has no batches left contributes zeros to the others' averages until all ranks are
+--- done. Then all ranks get the parameters and buffers of the last active rank. Averages always
+--- divide by the number of all ranks.
 ---@param model nn.parallel.DistributedDataParallel
 ---@param fn function
----@return any ...  what fn has returned
+---@return any ...  the results of fn
 function M.Join(model, fn, ...)
    if not torch.isinstance(model, DDP) then
       args.refuse("Join", "model", "a DistributedDataParallel", model)
@@ -49,7 +50,7 @@ function M.Join(model, fn, ...)
       model:_shadow(first)
       n, first = count(model, false)
    end
-   -- the last rank that was at it is the same for all
+   -- all ranks know the same last active rank
    for _, tensors in ipairs {model.module:parameters(), model.module:buffers()} do
       coalesce.each(tensors, function(flat)
          model.group:run("broadcast", {outputs = flat, root = last})

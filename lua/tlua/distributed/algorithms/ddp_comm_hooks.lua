@@ -24,7 +24,7 @@ local function check_state(name, state, has)
    end
 end
 
---- The mean, as without a hook.
+--- Averages gradients in their own dtype, as without a hook.
 function M.default_hooks.allreduce_hook(group, bucket)
    check_bucket("allreduce_hook", bucket)
    return start(group, bucket:buffer())
@@ -43,12 +43,12 @@ local function compress(name, dtype)
    end
 end
 
---- The mean in float16.
+--- Averages gradients in float16.
 M.default_hooks.fp16_compress_hook = compress("fp16_compress_hook", "float16")
---- The mean in bfloat16.
+--- Averages gradients in bfloat16.
 M.default_hooks.bf16_compress_hook = compress("bf16_compress_hook", "bfloat16")
 
--- A bucket with the same gradients in a narrower type.
+-- Returns a bucket with the same gradients in a narrower dtype.
 local function narrowed(bucket, dtype)
    local flat, views, at = bucket:buffer():to(dtype), {}, 1
    for k, view in ipairs(bucket:gradients()) do
@@ -58,7 +58,7 @@ local function narrowed(bucket, dtype)
    return setmetatable({flat = flat, views = views}, {__index = bucket})
 end
 
--- Lets another hook average in a narrower type.
+-- Makes a wrapper that runs another hook on gradients of a narrower dtype.
 local function wrapper(name, dtype)
    return function(hook)
       if type(hook) ~= "function" then args.refuse(name, "hook", "a function", hook) end
@@ -73,9 +73,9 @@ local function wrapper(name, dtype)
    end
 end
 
---- Lets another hook average in float16.
+--- Wraps another hook so that it averages in float16.
 M.default_hooks.fp16_compress_wrapper = wrapper("fp16_compress_wrapper", "float16")
---- Lets another hook average in bfloat16.
+--- Wraps another hook so that it averages in bfloat16.
 M.default_hooks.bf16_compress_wrapper = wrapper("bf16_compress_wrapper", "bfloat16")
 
 -- Post-local SGD -----------------------------------------------------------------------------
@@ -88,8 +88,8 @@ M.post_localSGD_hook.PostLocalSGDState = Local
 local take_local = args.signature [[PostLocalSGDState(process_group: object?, subgroup: object?,
    start_localSGD_iter: count = 1000, post_local_gradient_allreduce: boolean = true)]]
 
---- From pass start_localSGD_iter on gradients are averaged over the subgroup alone, if there is one
---- and post_local_gradient_allreduce is set, else not at all.
+--- From pass start_localSGD_iter on, gradients are averaged only over the subgroup, if there is one
+--- and post_local_gradient_allreduce is set; otherwise they are not averaged.
 function Local:__init(...)
    for key, value in pairs(take_local(...)) do self[key] = value end
    self.iter = 0
@@ -97,8 +97,9 @@ end
 
 local nothing = {wait = function() end}
 
---- The mean of all ranks first, later of few or none; then parameters are to be averaged now and
---- then: algorithms.model_averaging.averagers.
+--- Averages gradients over all ranks at first, and later over a subgroup or not at all. From then
+--- on the program averages the parameters from time to time, with
+--- algorithms.model_averaging.averagers.
 function M.post_localSGD_hook.post_localSGD_hook(state, bucket)
    check_state("post_localSGD_hook", state, "start_localSGD_iter")
    check_bucket("post_localSGD_hook", bucket)
@@ -111,9 +112,9 @@ end
 
 -- PowerSGD (Vogels, Karimireddy, Jaggi 2019, algorithms 1 and 2) -------------------------------
 
---- The state of powerSGD_hook: the rank that gradients are approximated with
---- (matrix_approximation_rank), the step from which on that happens (start_powerSGD_iter), and the
---- errors and factors that are kept between steps.
+--- The state of powerSGD_hook: the rank of the low-rank approximation (matrix_approximation_rank),
+--- the first step with approximation (start_powerSGD_iter), and the errors and factors that are
+--- kept between steps.
 ---@class distributed.PowerSGDState
 ---@overload fun(options?: table): distributed.PowerSGDState
 local State = torch.class("distributed.PowerSGDState")
@@ -131,7 +132,7 @@ function State:__init(...)
    self.generator:manual_seed(self.random_seed)
 end
 
--- Columns that are orthogonal and of length 1 (Gram-Schmidt), in place.
+-- Orthonormalizes the columns of a matrix in place (Gram-Schmidt).
 local function orthogonalize(matrix)
    for k = 1, matrix:size(2) do
       local column = matrix:select(2, k)
@@ -143,7 +144,7 @@ local function orthogonalize(matrix)
    end
 end
 
--- The matrices of a bucket that are worth being approximated, and the rest.
+-- Splits the gradients of a bucket into matrices that are worth approximating and the rest.
 local function sort_out(state, bucket)
    local matrices, rest = {}, {}
    for k, view in ipairs(bucket:gradients()) do
@@ -167,8 +168,8 @@ local function average(state, tensors)
    coalesce.each(tensors, function(flat) start(state.process_group, flat):wait() end)
 end
 
---- Averages matrices by their approximations of low rank; what these leave out is added to the next
---- step's gradient. The first start_powerSGD_iter steps are plain means.
+--- Averages matrices by low-rank approximations. The approximation error is added to the next
+--- step's gradient. The first start_powerSGD_iter steps average the gradients exactly.
 ---@param state distributed.PowerSGDState
 ---@param bucket distributed.GradBucket
 function M.powerSGD_hook.powerSGD_hook(state, bucket)

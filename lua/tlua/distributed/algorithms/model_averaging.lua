@@ -1,5 +1,5 @@
--- model_averaging.lua - ranks that train by themselves and meet only now and then, to average their
--- parameters ("Don't Use Large Mini-Batches, Use Local SGD", Lin, Stich, Patel, Jaggi, 2020).
+-- model_averaging.lua - averages the parameters of ranks that otherwise train independently, once
+-- every few steps ("Don't Use Large Mini-Batches, Use Local SGD", Lin, Stich, Patel, Jaggi, 2020).
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,5 +1,5 @@
--- StateDictOptions.lua - the options that the functions of state_dict.lua have in common, as an
--- object for several calls or one by one.
+-- StateDictOptions.lua - the options shared by the functions of state_dict.lua. They are given as
+-- one object for several calls, or one by one.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,10 +11,10 @@ local take = args.signature [[StateDictOptions(full_state_dict: boolean = false,
 
 ---@class distributed.checkpoint.StateDictOptions
 ---@field full_state_dict boolean  whole tensors in place of each rank's parts
----@field cpu_offload boolean  what is got is on the CPU, and whole tensors on rank 0 alone
----@field ignore_frozen_params boolean  nothing of parameters that require no gradient is got
----@field strict boolean  a state that is set has just the model's names
----@field broadcast_from_rank0 boolean  a state that is set is rank 0's; with full_state_dict
+---@field cpu_offload boolean  results are on the CPU, and whole tensors on rank 0 alone
+---@field ignore_frozen_params boolean  leaves out parameters that require no gradient
+---@field strict boolean  the names of a loaded state must equal the model's
+---@field broadcast_from_rank0 boolean  all ranks load rank 0's state; needs full_state_dict
 ---@overload fun(options?: table): distributed.checkpoint.StateDictOptions
 local StateDictOptions = class.class("distributed.checkpoint.StateDictOptions")
 
@@ -24,10 +24,9 @@ end
 
 local defaults <const> = take()
 
---- Fills in a function's arguments what was not given one by one, from the argument `options` or
---- the defaults.
+--- Fills in missing arguments of a function from the argument `options` or the defaults.
 ---@param title string  of the function
----@param a table  its arguments, which are changed
+---@param a table  the function's arguments, which are changed
 ---@return table a
 function StateDictOptions.settle(title, a)
    local options = a.options

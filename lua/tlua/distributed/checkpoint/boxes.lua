@@ -1,4 +1,5 @@
--- boxes.lua - parts of tensors as boxes: an offset, from 0, and a size for each dimension.
+-- boxes.lua - describes parts of tensors as boxes: an offset, from 0, and a size for each
+-- dimension.
 
 local M = {}
 
@@ -9,8 +10,9 @@ local function product(list, from)
 end
 M.product = product
 
--- Appends boxes with the elements first .. first + count - 1 (from 0, in rows) of one of that size,
--- in their order. `prefix`: the offsets of the dimensions before `d`, in which a box has one row.
+-- Appends boxes that cover the elements first .. first + count - 1 (from 0, in row-major order) of
+-- a box of the given size, in order. `prefix` holds the offsets of the dimensions before `d`, in
+-- which each box has one row.
 local function cut(size, d, first, count, prefix, list)
    if count == 0 then return end
    local inner = product(size, d + 1)
@@ -40,8 +42,8 @@ local function cut(size, d, first, count, prefix, list)
    if count > 0 then partial(row, 0, count) end
 end
 
---- The boxes that hold a range of the elements of a box, in rows: in their order each is a part of
---- the range. At most two for each dimension.
+--- Returns boxes that cover a range of a box's elements in row-major order. Each holds the elements
+--- that follow those of the box before it. There are at most two boxes for each dimension.
 ---@param offset integer[]  of the box
 ---@param size integer[]
 ---@param first integer  from 0
@@ -56,7 +58,7 @@ function M.of_range(offset, size, first, count)
    return list
 end
 
---- What of this rank's part of a tensor is where: boxes of the whole, each with its tensor.
+--- Returns this rank's part of a tensor as boxes of the whole tensor, each with its own tensor.
 ---@param place distributed.Placement
 ---@param tensor Tensor  this rank's part
 ---@return {offset: integer[], size: integer[], tensor: Tensor}[]
@@ -76,7 +78,7 @@ function M.of_tensor(place, tensor)
    return list
 end
 
---- Copies what two boxes have in common.
+--- Copies the intersection of two boxes.
 function M.copy(to, from, tensor)
    local into = to.tensor
    for d = 1, #to.size do
@@ -89,7 +91,7 @@ function M.copy(to, from, tensor)
    into:copy_(tensor)
 end
 
---- A box as text, to find equal ones.
+--- Returns a box as text; equal boxes have equal text.
 function M.key(box)
    return table.concat(box.offset, ",") .. ":" .. table.concat(box.size, ",")
 end

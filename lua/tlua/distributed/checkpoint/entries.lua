@@ -1,10 +1,10 @@
--- entries.lua - what a table of modules, optimizers, tensors and plain values holds: tensors by
--- names that are the same however the model is split, and the plain values.
+-- entries.lua - lists the contents of a table of modules, optimizers, tensors and plain values: the
+-- tensors, under names that do not depend on how the model is split, and the plain values.
 --
--- A module's parameters and persistent buffers have their paths for names, below the module's key,
--- also where the module is wrapped by DistributedDataParallel;
--- an optimizer's state those of its parameters. A stage of a pipeline is given under the paths that
--- its modules have in the whole model: {model = {blocks = {[3] = block}}}.
+-- A module's parameters and persistent buffers are named by their paths below the module's key; a
+-- DistributedDataParallel wrapper does not change the names. An optimizer's state is named by the
+-- paths of its parameters. A pipeline stage is given under the paths that its modules have in the
+-- whole model: {model = {blocks = {[3] = block}}}.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -28,8 +28,8 @@ local function refuse(title, path, why)
    torch.raise(("%s: %s: %s"):format(title, path == "" and "the state" or path, why))
 end
 
--- Calls visit(kind, path, value, owner, key) for all that a table holds; tables of plain values and
--- such are walked through.
+-- Calls visit(kind, path, value, owner, key) for each value in a table; recurses into tables of
+-- plain values.
 local function walk(title, value, path, visit, owner, key, open)
    if torch.is_tensor(value) then return visit("tensor", path, value, owner, key) end
    if class.isinstance(value, Module) then return visit("module", path, value, owner, key) end
@@ -53,14 +53,15 @@ local function walk(title, value, path, visit, owner, key, open)
    open[value] = nil
 end
 
--- An optimizer's state of one parameter, or, of one whose state is shared out, nil elsewhere.
+-- Returns an optimizer's state for one parameter. If the state is sharded and another rank has this
+-- parameter's, returns nil.
 local function state_at(optimizer, position)
    if optimizer.local_state then return optimizer:local_state(position) end
    return optimizer:state_of(position)
 end
 
---- All that a state holds: modules' tensors and others first, then optimizers by their parameters'
---- names.
+--- Lists the contents of a state: tensors of modules and others first, then the optimizers' state
+--- under their parameters' names.
 ---@param title string  for messages
 ---@param state table
 ---@return distributed.checkpoint.Entry[] entries
@@ -106,7 +107,8 @@ function M.collect(title, state)
    return list, optimizers, plain
 end
 
---- The placement of a state's tensor that is split as its parameter, or that all ranks have.
+--- Returns the placement of a state tensor that is split like its parameter or is the same on all
+--- ranks.
 function M.place_of(p, tensor)
    local place = placement.of(p)
    local n = place.flat and place.count or placement.product(place.size)
@@ -114,7 +116,7 @@ function M.place_of(p, tensor)
    return placement.of(tensor)
 end
 
---- The tensors and plain values of the optimizers' states.
+--- Returns the tensors and the plain values of the optimizers' states.
 ---@return distributed.checkpoint.Entry[] entries
 ---@return table<string, any> values
 function M.of_optimizers(optimizers)

@@ -1,8 +1,8 @@
--- files.lua - the folder of a checkpoint, and how the ranks agree about it.
+-- files.lua - the folder of a checkpoint, and how the ranks agree on its contents.
 --
--- While a save is under way its first rank holds the new index open, as a file
--- .tlua-PROCESS-COUNT-TIME.tmp of the folder. A later save takes the parts away that killed ones
--- have left, unless such a file of somebody who lives is there (core/platform/scratch.h).
+-- While a save runs, its first rank holds the new index open as a file .tlua-PROCESS-COUNT-TIME.tmp
+-- in the folder. A later save removes the files of killed saves, unless such an index belongs to a
+-- process that is still alive (core/platform/scratch.h).
 
 local torch = require "tlua"
 local boxes = require "tlua.distributed.checkpoint.boxes"
@@ -14,10 +14,10 @@ local M = {}
 
 function M.path(folder, name) return folder .. "/" .. name end
 
---- The name of a rank's file.
+--- Returns the name of a rank's file.
 function M.name(token, rank) return ("%s-%d.safetensors"):format(token, rank) end
 
---- Makes a folder, unless it is there; what went wrong.
+--- Makes a folder unless it exists. Returns an error message or nil.
 function M.make_folder(folder)
    local made, message = torch.io.make_folder(folder)
    if not made then return ("%s: %s"):format(folder, message) end
@@ -28,7 +28,7 @@ function M.make_folder(folder)
    os.remove(probe)
 end
 
--- Whether a value is a list of so many whole numbers, each of at least 0 and at most its limit.
+-- Returns whether a value is a list of n whole numbers, each from 0 to its limit.
 local function is_list(value, n, limits)
    if type(value) ~= "table" or #value ~= n then return false end
    for d = 1, n do
@@ -39,7 +39,8 @@ local function is_list(value, n, limits)
    return true
 end
 
--- Whether a part lies in a tensor of that shape, and in a file of the folder itself.
+-- Returns whether a part lies within a tensor of the given shape, and in a file directly in the
+-- folder.
 local function is_chunk(chunk, shape)
    if type(chunk) ~= "table" or type(chunk.name) ~= "string" or type(chunk.file) ~= "string"
       or chunk.file:find "[/\\]" or not is_list(chunk.offset, #shape, shape)
@@ -52,7 +53,7 @@ local function is_chunk(chunk, shape)
    return true
 end
 
--- Whether an index's entry describes a tensor, all elements of which are in its parts.
+-- Returns whether an index's entry describes a tensor whose parts contain all of its elements.
 local function is_entry(entry)
    if type(entry) ~= "table" or type(entry.shape) ~= "table" or type(entry.chunks) ~= "table"
       or not is_list(entry.shape, #entry.shape) or type(entry.dtype) ~= "string"
@@ -67,7 +68,8 @@ local function is_entry(entry)
    return missing == 0
 end
 
---- The index of a folder: {token, ranks, tensors, values}, or nil and what is wrong.
+--- Reads the index of a folder. Returns {token, ranks, tensors, values}, or nil and an error
+--- message.
 function M.read_index(folder)
    local path = M.path(folder, "index.json")
    local file, why = io.open(path, "rb")
@@ -94,7 +96,7 @@ end
 local part <const> = "^part(%d+)%-%d+%.safetensors$"
 local writer <const> = "^%.tlua%-%d+%-%d+%-%x+%.tmp$"
 
---- What the files of a new checkpoint begin with: not what those that are there do.
+--- Returns a prefix for the file names of a new checkpoint that no existing file in the folder has.
 function M.new_token(folder)
    local index = M.read_index(folder)
    local number = index and math.tointeger(tonumber(index.token:match "%d+$")) or 0
@@ -111,7 +113,7 @@ function M.begin(folder)
    return torch.io.replace(M.path(folder, "index.json"), true)
 end
 
--- Takes away the parts that the index does not name, unless others are writing some.
+-- Removes the files that the index does not name, unless another save is running.
 local function sweep(folder, token)
    local _, names = folder_of.list(folder)
    if type(names) ~= "table" then return end
@@ -123,8 +125,8 @@ local function sweep(folder, token)
    end
 end
 
---- Puts the index in place, which `begin` has opened, and takes away the files of the one before
---- and of saves that were killed; what went wrong.
+--- Moves the index that `begin` has opened into place, and removes the files of the previous
+--- checkpoint and of killed saves. Returns an error message or nil.
 function M.commit(file, folder, token, tensors, values, ranks)
    local entries, structure, why = tree.flatten({values})
    if not entries then return why end
@@ -145,8 +147,9 @@ function M.commit(file, folder, token, tensors, values, ranks)
    sweep(folder, token)
 end
 
---- What ranks tell each other; of a process alone without a group. gather(object): all ranks'
---- objects, on the first; share(object): the first one's, on all.
+--- Returns functions with which the ranks exchange objects; without a group they serve one process.
+--- gather(object) returns the list of all ranks' objects on the first rank; share(object) returns
+--- the first rank's object on all ranks.
 ---@return {rank: integer, first: boolean, gather: function, share: function}
 function M.talk(group)
    if not group then

@@ -1,5 +1,5 @@
--- from_rank0.lua - a state that rank 0 alone has: the others get its structure at once, and its
--- tensors one by one as they ask for them, so that none but rank 0 ever has all of it.
+-- from_rank0.lua - a state that only rank 0 has. The other ranks get its structure at once and
+-- request its tensors one at a time, so that only rank 0 ever holds the whole state.
 
 local torch = require "tlua"
 local groups = require "tlua.distributed.group"
@@ -7,9 +7,9 @@ local objects = require "tlua.distributed.objects"
 
 local M = {}
 
-local mark <const> = "tlua.tensor" -- the key of a tensor's number, in its place in the structure
+local mark <const> = "tlua.tensor" -- key that marks a tensor's number in the structure
 
--- The structure of a value, whose tensors are appended to a list.
+-- Returns the structure of a value, and appends its tensors to a list.
 local function outline(value, tensors)
    if torch.is_tensor(value) then
       tensors[#tensors + 1] = value
@@ -22,10 +22,11 @@ local function outline(value, tensors)
    return copy
 end
 
---- The structure of rank 0's state, with a note in each tensor's place, and a function that gives a
---- part of it with its tensors. All ranks call that function for the same parts in one order.
----@param state table  of other ranks it is not read
----@param device torch.device  of the tensors that come
+--- Returns the structure of rank 0's state, with a placeholder for each tensor, and a function that
+--- returns a part of the state with its tensors. All ranks must call that function for the same
+--- parts in the same order.
+---@param state table  read on rank 0 only
+---@param device torch.device  where received tensors are created
 ---@return table structure
 ---@return fun(part: any): any fetch
 function M.share(state, device)

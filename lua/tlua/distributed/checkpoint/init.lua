@@ -1,5 +1,5 @@
--- init.lua - torch.distributed.checkpoint: what many ranks save together, and any number of ranks
--- loads.
+-- init.lua - torch.distributed.checkpoint: checkpoints that many ranks save together and that any
+-- number of ranks can load.
 
 local lazy = require "tlua.lazy"
 
@@ -9,7 +9,7 @@ local modules = lazy.modules("tlua.distributed.checkpoint", {
    state_dict = [[get_model_state_dict set_model_state_dict get_optimizer_state_dict
       set_optimizer_state_dict get_state_dict set_state_dict StateDictOptions]],
 })
-modules.state_dict = "tlua.distributed.checkpoint.state_dict" -- the same names, as PyTorch has them
-modules._boxes = "tlua.distributed.checkpoint.boxes" -- for its spec
+modules.state_dict = "tlua.distributed.checkpoint.state_dict" -- also under this name, as in PyTorch
+modules._boxes = "tlua.distributed.checkpoint.boxes" -- used by a spec
 
 return lazy.load({}, modules)

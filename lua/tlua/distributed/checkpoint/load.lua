@@ -12,7 +12,7 @@ local M = {}
 
 local function text_of(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
--- Messages of what is missing or has another shape.
+-- Returns messages about tensors that are missing or have another shape.
 local function check(list, index)
    local faults = {}
    for _, entry in ipairs(list) do
@@ -31,8 +31,8 @@ local function check(list, index)
    return faults
 end
 
--- What the index has of an optimizer: entries with new tensors, and by position what the state is
--- to be.
+-- Returns index entries with new tensors for an optimizer's state, and the state itself by
+-- parameter positions.
 local function optimizer_entries(entry, index)
    local path, optimizer, names = table.unpack(entry)
    local list, states, positions = {}, {}, {}
@@ -69,7 +69,7 @@ local function optimizer_entries(entry, index)
    return list, states
 end
 
--- The options of an optimizer's groups.
+-- Loads the options of an optimizer's parameter groups.
 local function load_options(entry, index)
    local path, optimizer, names = table.unpack(entry)
    local position = 0
@@ -85,7 +85,7 @@ local function load_options(entry, index)
    end
 end
 
--- A reader of the files that are needed, each opened once.
+-- Returns a function that reads from the checkpoint's files; each file is opened once.
 local function reader(folder)
    local open = {}
    return function(chunk)
@@ -110,8 +110,7 @@ local function overlap(a, b)
    return true
 end
 
--- Reads into all tensors. They are read first and copied then, so that a file that is damaged
--- changes nothing.
+-- Reads all tensors. They are read into copies first, so that a damaged file changes nothing.
 local function read_all(list, index, read)
    local copies = {}
    for _, entry in ipairs(list) do
@@ -128,8 +127,8 @@ local take = args.signature [[load(state_dict: table, checkpoint_id: string,
    process_group: object?)]]
 
 --- Reads a checkpoint into the modules, optimizers and tensors of a table, in place, and its plain
---- values into the table. The ranks, and how they split the model, may be others than those that
---- have saved. What is missing or does not fit is an error on all ranks, and nothing has changed.
+--- values into the table. The number of ranks and the way in which they split the model may differ
+--- from the saved run. A missing or mismatched entry is an error on all ranks, and changes nothing.
 ---@param state_dict table
 ---@param options {checkpoint_id: string, process_group: distributed.ProcessGroup}
 function M.load(...)

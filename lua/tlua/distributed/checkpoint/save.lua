@@ -1,8 +1,9 @@
 -- save.lua - torch.distributed.checkpoint.save.
 --
 -- A checkpoint is a folder. Each rank writes a safetensors file with its parts of the tensors, as
--- boxes; of what several ranks have, one of them does. The file index.json says which box of which
--- tensor is where, and is put in place last, at once: until then the folder holds what it held.
+-- boxes; a part that several ranks have is written by one of them. The file index.json says where
+-- each box of each tensor is stored. It is moved into place last and atomically, so that the folder
+-- holds the previous checkpoint until then.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,7 +15,7 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
--- What rank 0 has to know of this rank's tensors.
+-- Describes this rank's tensors for rank 0.
 local function describe(list)
    local all = {}
    for i, entry in ipairs(list) do
@@ -31,9 +32,9 @@ local function same_shape(a, b)
    return table.concat(a.shape, ",") == table.concat(b.shape, ",") and a.dtype == b.dtype
 end
 
--- The index of all ranks' tensors, and the boxes that each rank writes: {[rank] = {[tensor's
--- number] = {[box's number] = name}}}. Of equal boxes the rank with the fewest elements so far
--- writes one.
+-- Returns the index of all ranks' tensors, and the boxes that each rank writes: {[rank] =
+-- {[tensor's number] = {[box's number] = name}}}. Of the ranks with equal boxes, the one with the
+-- fewest elements so far writes it.
 local function assign(described, token)
    local index, holders, order = {}, {}, {}
    for rank, list in ipairs(described) do
@@ -87,8 +88,9 @@ end
 local take = args.signature [[save(state_dict: table, checkpoint_id: string,
    process_group: object?)]]
 
--- What is to be written here, by what all ranks have said of their tensors: {talk, folder, token,
--- tensors, file, index, output, values, ranks}; the last ones on the first rank.
+-- Agrees with the other ranks on the tensors that this rank writes. Returns {talk, folder, token,
+-- tensors, file, index, output, values, ranks}; index, output, values and ranks are set on the
+-- first rank only.
 local function prepare(title, ...)
    local a = take(...)
    local group = torch.distributed.is_initialized() and groups.resolve(title, a.process_group)
@@ -122,10 +124,10 @@ local function prepare(title, ...)
    }
 end
 
--- Puts the index in place where no rank has failed. failed: what went wrong here.
+-- Moves the index into place if no rank has failed. failed: this rank's error message or nil.
 local function finish(title, plan, failed)
    local talk, result = plan.talk, {}
-   local _ <close> = plan.output -- on the first rank; what is not committed goes
+   local _ <close> = plan.output -- on the first rank: removed on closing unless it was committed
    local failures = talk.gather {why = failed}
    if talk.first then
       for rank, f in pairs(failures) do
@@ -148,9 +150,9 @@ local function finish(title, plan, failed)
 end
 
 --- Saves a table of modules, optimizers, tensors and plain values (and tables of these) from all
---- ranks into a folder. Each rank writes its own part of parameters that are split. A checkpoint
---- that was in the folder stays valid until all is written. Without a process group this process
---- alone writes.
+--- ranks into a folder. Each rank writes its own parts of split parameters. An earlier checkpoint
+--- in the folder stays valid until the new one is complete. Without a process group, this process
+--- writes everything.
 ---@param state_dict table
 ---@param options {checkpoint_id: string, process_group: distributed.ProcessGroup}
 function M.save(...)
@@ -165,7 +167,7 @@ end
 ---@class distributed.checkpoint.Future
 local Future = class.class("distributed.checkpoint.Future")
 
--- Tensors of this rank that stay as they are now, on the host.
+-- Copies this rank's tensors to the host, so that later changes do not reach the file.
 local function copies(tensors)
    local _ <close> = torch.no_grad()
    local list = {}
@@ -176,7 +178,7 @@ local function copies(tensors)
    return list
 end
 
-local pending = {} -- folder -> the Future whose result was not asked for
+local pending = {} -- folder -> the Future whose result was not asked for yet
 
 function Future:__init(plan)
    self.plan = plan
@@ -203,15 +205,15 @@ local function await(self, seconds)
    self:_end(not good and tostring(why) or why)
 end
 
---- Whether this rank's file is written, or has failed to be.
+--- Returns whether the writing of this rank's file has ended, successfully or not.
 ---@return boolean
 function Future:done()
    await(self, 1e-6)
    return self.written == true
 end
 
---- Waits until all ranks' files are written, and makes them the checkpoint of the folder. All ranks
---- call it, as a collective. Until then the folder holds the checkpoint that it held.
+--- Waits until all ranks' files are written, and makes them the folder's checkpoint. It is a
+--- collective call: all ranks make it. Until then the folder holds its previous checkpoint.
 function Future:result()
    if not self.plan then return end
    await(self, 0)
@@ -221,9 +223,9 @@ function Future:result()
 end
 Future.wait = Future.result
 
---- As save, but the files are written while the program goes on: tensors are copied, on the host,
---- and a thread writes the copies. The checkpoint is complete with result(), which every rank
---- calls, at the latest before the next async_save:
+--- Saves like `save`, but writes the files in the background: tensors are copied to the host, and a
+--- thread writes the copies. The checkpoint is complete once every rank has called result(), which
+--- they must do before the next async_save:
 ---
 ---    local future = dist.checkpoint.async_save({model = model}, {checkpoint_id = folder})
 ---    ...                                          -- steps

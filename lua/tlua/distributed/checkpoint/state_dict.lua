@@ -1,5 +1,5 @@
--- state_dict.lua - states of models that are split over ranks, and of their optimizers, as whole
--- tensors. An optimizer's state names its parameters by their paths in the model.
+-- state_dict.lua - states of sharded models and of their optimizers, as whole tensors. An
+-- optimizer's state names its parameters by their paths in the model.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,20 +21,20 @@ local take_set = args.signature [[set_model_state_dict(model: any, model_state_d
    full_state_dict: boolean?, strict: boolean?, broadcast_from_rank0: boolean?,
    options: object?)]]
 
--- The model, without what wraps it.
+-- Checks the model and returns it without its wrapper.
 local function check(title, model)
    if not class.isinstance(model, Module) then args.refuse(title, "model", "a module", model) end
    return class.isinstance(model, DDP) and model.module or model
 end
 
--- Path -> parameter.
+-- Returns a table from paths to parameters.
 local function parameters(model)
    local list = {}
    for path, p in model:named_parameters() do list[path] = p end
    return list
 end
 
--- Whether this rank leaves whole tensors in the CPU's memory to rank 0.
+-- Returns whether this rank leaves whole tensors on the CPU to rank 0.
 local function leaves_to_rank0(a)
    return a.full_state_dict and a.cpu_offload and torch.distributed.is_initialized()
       and torch.distributed.get_rank() ~= 0
@@ -42,7 +42,7 @@ end
 
 local function same(value) return value end
 
--- The state that all ranks set, and a function that gives a part of it with its tensors.
+-- Returns the state that all ranks load, and a function that returns a part of it with its tensors.
 local function source(a, model, state)
    if not a.broadcast_from_rank0 then return state, same end
    local first = model:parameters()[1]
@@ -51,7 +51,7 @@ end
 
 local function shape_text(shape) return table.concat(shape, ", ") end
 
--- This rank's part of a whole tensor.
+-- Returns this rank's part of a whole tensor.
 local function part_of(title, path, p, tensor)
    local shape = placement.of(p).shape
    if shape_text(shape) ~= shape_text(tensor.shape) then
@@ -61,10 +61,11 @@ local function part_of(title, path, p, tensor)
    return placement.part(p, tensor)
 end
 
---- A model's state by paths. With full_state_dict the whole tensors, on every rank, as the model
---- had them before it was split; all ranks call it. Else each rank's own parts. cpu_offload: on the
---- CPU, and whole tensors on rank 0 alone: the others get an empty table. ignore_frozen_params:
---- without parameters that require no gradient. `options`: StateDictOptions in place of these.
+--- Returns a model's state by paths. With full_state_dict it has the whole tensors on every rank,
+--- as before the model was split, and all ranks must call this; otherwise it has each rank's own
+--- parts. With cpu_offload tensors are on the CPU, and whole tensors are on rank 0 only: other
+--- ranks get an empty table. ignore_frozen_params leaves out parameters that require no gradient.
+--- `options`: a StateDictOptions in place of these.
 ---@param model nn.Module
 ---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
 ---@     options: distributed.checkpoint.StateDictOptions}
@@ -80,7 +81,7 @@ function M.get_model_state_dict(...)
          paths[#paths + 1] = path
       end
    end
-   table.sort(paths) -- all ranks in one order
+   table.sort(paths) -- the same order on all ranks
    for _, path in ipairs(paths) do
       if a.full_state_dict and named[path] then state[path] = placement.full(named[path]) end
       if leaves_to_rank0(a) then
@@ -92,9 +93,9 @@ function M.get_model_state_dict(...)
    return state
 end
 
---- Copies a state into a model: with full_state_dict whole tensors, of which each rank takes its
---- part, else parts. broadcast_from_rank0: all take those of rank 0; the others give an empty
---- table.
+--- Copies a state into a model. With full_state_dict the state has whole tensors, and each rank
+--- takes its part; otherwise it has parts. With broadcast_from_rank0 all ranks take rank 0's state,
+--- and the others pass an empty table.
 ---@param model nn.Module
 ---@param model_state_dict table<string, Tensor>
 ---@param options? {full_state_dict: boolean, strict: boolean, broadcast_from_rank0: boolean,
@@ -105,12 +106,12 @@ function M.set_model_state_dict(...)
    local state, named, paths = {}, parameters(model), {}
    local given, fetch = source(a, model, a.model_state_dict)
    for path in pairs(given) do paths[#paths + 1] = path end
-   table.sort(paths, function(x, y) return tostring(x) < tostring(y) end) -- on all ranks one order
+   table.sort(paths, function(x, y) return tostring(x) < tostring(y) end) -- same order on all ranks
    for _, path in ipairs(paths) do
       local p, tensor = named[path], fetch(given[path])
       if p and a.full_state_dict and torch.is_tensor(tensor) then
          tensor = part_of("set_model_state_dict", path, p, tensor)
-         if a.broadcast_from_rank0 then tensor = tensor:clone() end -- the whole goes
+         if a.broadcast_from_rank0 then tensor = tensor:clone() end -- lets the whole tensor go
       end
       state[path] = tensor
    end
@@ -126,7 +127,7 @@ local take_set_optimizer = args.signature [[set_optimizer_state_dict(model: any,
    optim_state_dict: table, full_state_dict: boolean?, broadcast_from_rank0: boolean?,
    options: object?)]]
 
--- A list of optimizers, and their parameters' paths in the model.
+-- Returns a list of optimizers, and the paths of their parameters in the model.
 local function check_optimizers(title, optimizers, model)
    local list = class.isinstance(optimizers, Optimizer) and {optimizers} or optimizers
    if type(list) ~= "table" or getmetatable(list) ~= nil or #list == 0 then
@@ -152,8 +153,8 @@ local function check_optimizers(title, optimizers, model)
    return list, names
 end
 
--- A copy of what an optimizer keeps of a parameter, with change(tensor) in each tensor's place. All
--- ranks go through it in one order.
+-- Copies the state that an optimizer keeps for a parameter, with each tensor replaced by
+-- change(tensor). All ranks visit the tensors in the same order.
 local function map(value, change)
    if torch.is_tensor(value) then return change(value) end
    if type(value) ~= "table" then return value end
@@ -164,10 +165,10 @@ local function map(value, change)
    return copy
 end
 
---- The states of a model's optimizers, all in one: `state`, by the parameters' paths, and
---- `param_groups`, with paths in place of parameters. With full_state_dict the whole tensors, on
---- every rank; all ranks call it. Else each rank's own parts. cpu_offload and options as of
---- get_model_state_dict.
+--- Returns the states of a model's optimizers as one: `state`, by the parameters' paths, and
+--- `param_groups`, with paths in place of parameters. With full_state_dict it has the whole tensors
+--- on every rank, and all ranks must call this; otherwise it has each rank's own parts. cpu_offload
+--- and options are those of get_model_state_dict.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
@@ -203,7 +204,7 @@ function M.get_optimizer_state_dict(...)
    return result
 end
 
--- Path -> the saved group that has it.
+-- Returns a table from each path to the saved group that has it.
 local function groups_of(title, saved)
    if type(saved.state) ~= "table" or type(saved.param_groups) ~= "table" then
       args.refuse(title, "optim_state_dict", "what get_optimizer_state_dict gives", saved)
@@ -219,7 +220,7 @@ local function groups_of(title, saved)
    return groups
 end
 
--- What load_state_dict takes for one optimizer.
+-- Returns the table that load_state_dict takes for one optimizer.
 local function dict_for(title, optimizer, names, saved, groups, a, fetch)
    local dict, position = {state = {}, param_groups = {}}, 0
    for g, group in ipairs(optimizer.param_groups) do
@@ -240,7 +241,7 @@ local function dict_for(title, optimizer, names, saved, groups, a, fetch)
             local cut = a.full_state_dict and tensor:dim() > 0 and tensor:numel() == whole
             if not cut then return tensor end
             local part = part_of(title, path, p, tensor)
-            return a.broadcast_from_rank0 and part:clone() or part -- the whole goes
+            return a.broadcast_from_rank0 and part:clone() or part -- lets the whole tensor go
          end)
       end
       own.params = own.params or {}
@@ -249,10 +250,10 @@ local function dict_for(title, optimizer, names, saved, groups, a, fetch)
    return dict
 end
 
---- Copies such a state into a model's optimizers: with full_state_dict whole tensors, of which each
---- rank takes its part, else parts. A group's options are those of the group that its first
---- parameter has in the state. One that does not fit is refused. broadcast_from_rank0: all take
---- the state of rank 0; the others give an empty table.
+--- Copies such a state into a model's optimizers. With full_state_dict the state has whole tensors,
+--- and each rank takes its part; otherwise it has parts. A group gets the options of the saved
+--- group of its first parameter. A group that does not match is refused. With broadcast_from_rank0
+--- all ranks take rank 0's state, and the others pass an empty table.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param optim_state_dict {state: table<string, table>, param_groups: table[]}
@@ -273,7 +274,7 @@ end
 
 -- Both --------------------------------------------------------------------------------------------
 
---- get_model_state_dict and get_optimizer_state_dict.
+--- Returns the results of get_model_state_dict and get_optimizer_state_dict.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
@@ -289,7 +290,7 @@ local take_set_both = args.signature [[set_state_dict(model: any, optimizers: an
    model_state_dict: table, optim_state_dict: table, full_state_dict: boolean?,
    strict: boolean?, broadcast_from_rank0: boolean?, options: object?)]]
 
---- set_model_state_dict and set_optimizer_state_dict.
+--- Calls set_model_state_dict and set_optimizer_state_dict.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param options {model_state_dict: table, optim_state_dict: table, full_state_dict: boolean,

@@ -1,8 +1,8 @@
--- writer.lua - what runs in the interpreter of async_save's thread: it writes a rank's file.
+-- writer.lua - the script of async_save's thread: it writes a rank's file.
 
 local torch = require "tlua"
 
----@return fun(tensors: table<string, Tensor>, path: string): string?  what went wrong
+---@return fun(tensors: table<string, Tensor>, path: string): string?  error message or nil
 return function()
    return function(tensors, path)
       local ok, why = pcall(torch.save, tensors, path)

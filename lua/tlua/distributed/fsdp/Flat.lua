@@ -1,13 +1,16 @@
--- Flat.lua - parameters of one module, of one dtype, in one row that is shared out over ranks.
+-- Flat.lua - the parameters of one module and one dtype, concatenated in one row that is sharded
+-- over ranks.
 --
--- Each rank keeps one of N equal parts of the row (the last one is padded); a parameter's own
--- tensor then is what of its elements lies in this part, in one dimension, maybe none. For the time
--- of a forward or backward pass the row is gathered into `full`, and the same tensors get their
--- shapes back, as parts of it. A graph keeps the tensors themselves, so what it saved goes and
--- comes with the row. Their versions differ by `unsharded`, and a graph that meets a part says so:
--- nothing is ever read that is not there.
+-- Each rank keeps one of N equal parts of the row, the last one padded. A parameter's own tensor
+-- then holds those of its elements that lie in this part, in one dimension; there may be none. For
+-- the duration of a forward or backward pass, the row is gathered into `full`, and the same tensors
+-- become views of it with their whole shapes. A graph saves the tensors themselves, so that saved
+-- values are freed and gathered together with the row. Gathering adds `unsharded` to the tensors'
+-- versions, so that a graph which meets a shard in place of the whole parameter raises an error
+-- instead of reading freed memory.
 --
--- Gradients go into a row of the same order as they come, which is then reduced and shared out.
+-- Gradients are copied into a row of the same order as they become ready. That row is then reduced
+-- and scattered.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -17,14 +20,14 @@ local placement = require "tlua.distributed.placement"
 ---@field params Tensor[]
 ---@field trained boolean  whether they require gradients
 ---@field shard Tensor  (per) this rank's part
----@field full Tensor?  (per * N) the row, while it is there
+---@field full Tensor?  (per * N) the gathered row; nil unless gathered
 local Flat = class.class("distributed.fsdp.Flat")
 
-local unsharded <const> = 1 << 31 -- what is added to the versions of parts
+local unsharded <const> = 1 << 31 -- added to the versions of gathered parameters
 
 --- owner: {group, replicas, policy, device, shard_device, compute_device, all_reduce,
---- divide_factor, all_reduce_hook}; compute_device: where what was on meta computes, unless where
---- its parts lie
+--- divide_factor, all_reduce_hook}; compute_device: where parameters that were on meta are
+--- gathered; nil means the device of their shards
 function Flat:__init(owner, params, paths)
    self.owner, self.params, self.paths = owner, params, paths
    self.trained, self.dtype = params[1].requires_grad, params[1].dtype
@@ -40,7 +43,8 @@ function Flat:__init(owner, params, paths)
    self:_share_out()
 end
 
--- Copies this rank's part of all parameters, which then are views of it.
+-- Copies this rank's part of all parameters into one shard and makes the parameters views of the
+-- shard.
 function Flat:_share_out()
    local _ <close> = torch.no_grad()
    local owner = self.owner
@@ -60,8 +64,9 @@ function Flat:_share_out()
    end
 end
 
--- to_empty gives each part of a module that was shared out on the meta device memory of its own,
--- which may have been filled since. Then these become views of one shard again.
+-- Moves a module that was sharded on the meta device to a real device. to_empty has given each
+-- parameter separate memory, which the program may have filled; this makes the parameters views of
+-- one shard again.
 local function leave_meta(self)
    local owner = self.owner
    for i, p in ipairs(self.params) do
@@ -113,7 +118,7 @@ end
 --- Begins to gather the row, if it is neither there nor under way.
 function Flat:gather()
    if self.full and not self.lent and self.full_version ~= version_of(self) then
-      self:free() -- a forward pass without a backward one has left it, and a step has been since
+      self:free() -- left by a forward pass without a backward pass, and outdated by a step
    end
    if self.full or self.gathering then return end
    if self.shard.is_meta then leave_meta(self) end
@@ -130,12 +135,12 @@ function Flat:gather()
    self.full_version = version_of(self)
 end
 
--- Gives back a tensor unless it is the shard itself.
+-- Frees a tensor's memory unless the tensor is the shard itself.
 local function drop(self, tensor)
    if tensor:data_ptr() ~= self.shard:data_ptr() then tensor:release() end
 end
 
---- The row is there when this returns; the parameters are what they were.
+--- Waits until the row is gathered; the parameters stay shards.
 function Flat:wait()
    self:gather()
    if self.full then return end
@@ -145,7 +150,8 @@ function Flat:wait()
    self.full, self.gathering = g.row, nil
 end
 
---- Gives the parameters their shapes and values; their gradients wait in `stash` meanwhile.
+--- Makes the parameters views of the gathered row with whole shapes. Meanwhile `stash` keeps their
+--- gradients.
 function Flat:lend()
    if self.lent then return end
    self:wait()
@@ -162,18 +168,18 @@ function Flat:lend()
    self.lent = true
 end
 
---- The parameters are this rank's parts again, with their gradients. The row stays.
+--- Makes the parameters this rank's shards again, with their gradients. The gathered row stays.
 function Flat:take_back()
    if not self.lent then return end
    local version = version_of(self)
    for i, p in ipairs(self.params) do
-      if p.grad then -- of a pass that has failed
+      if p.grad then -- left by a failed pass
          p.grad = nil
       end
       torch.autograd._lend(p, self.pieces[i], version)
       local grad = self.stash[i]
       p.grad = grad
-      if grad then grad:release() end -- the parameter has it
+      if grad then grad:release() end -- its memory now belongs to the parameter
       self.stash[i] = nil
    end
    self.lent = false
@@ -182,7 +188,7 @@ end
 --- Drops the row.
 function Flat:free()
    self:take_back()
-   local g = self.gathering -- nobody has used it
+   local g = self.gathering -- gathered but never used
    if g then
       g.work:wait()
       drop(self, g.input)
@@ -200,8 +206,8 @@ end
 
 -- Gradients --------------------------------------------------------------------------------------
 
---- Takes a parameter's gradient, which has just come, into the row of gradients. True when those of
---- all are there.
+--- Copies a parameter's new gradient into the row of gradients. Returns true once all gradients
+--- have been copied.
 function Flat:collect(i)
    local _ <close> = torch.no_grad()
    local p, owner = self.params[i], self.owner
@@ -243,8 +249,8 @@ function Flat:reduce()
    self.grads, self.filled = nil, {}
 end
 
--- Adds this rank's part of the averages to the gradients of its parts. A first gradient becomes
--- a tensor of its own, as DistributedDataParallel's are, not a view that could not be detached.
+-- Adds this rank's part of the averages to the gradients of its shards. A first gradient becomes a
+-- separate tensor, as in DistributedDataParallel, because a view could not be detached.
 local function deposit(self, mine)
    for i, p in ipairs(self.params) do
       local first = self.pieces[i]:storage_offset()
@@ -301,7 +307,7 @@ function Flat:finish()
    cast:release()
 end
 
---- Forgets what a failed pass has left.
+--- Discards the state of a failed pass.
 function Flat:reset()
    if self.reducing then pcall(function() self.reducing.work:wait() end) end
    self.reducing, self.grads, self.filled, self.seen, self.arrived = nil, nil, {}, nil, 0

@@ -1,5 +1,5 @@
--- fully_shard.lua - parameters, gradients and optimizer state shared out over the ranks: each keeps
--- 1/N of them, and has a block whole only while it computes with it.
+-- fully_shard.lua - shards parameters, gradients and optimizer state over the ranks. Each rank
+-- keeps 1/N of them, and gathers a block's parameters only while it computes the block.
 --
 --    for _, block in ipairs(model.blocks) do fully_shard(block) end
 --    fully_shard(model)                                   -- what is in no block
@@ -9,10 +9,10 @@
 -- Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020): with
 -- reshard_after_forward this is its stage 3, without stage 2.
 --
--- A unit is a module with what of its parameters is in no other unit below it (Flat.lua). Before
--- its forward its row is gathered, and that of the unit which came next in the pass before; after
--- it the row is dropped. Gates around its results and arguments do the same in the backward pass,
--- in which the gradients are averaged while the pass goes on.
+-- A unit is a module with those of its parameters that belong to no unit below it (Flat.lua).
+-- Before the unit's forward pass its row is gathered, and so is the row of the unit that followed
+-- it in the previous pass; afterwards the row is freed. Gates around the unit's results and
+-- arguments do the same in the backward pass. Gradients are averaged while the backward pass runs.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -51,8 +51,8 @@ function Context:__init(root)
    end
 end
 
---- Drops what a pass that has failed has left. Others may be in it still, so what this rank calls
---- from now on is of another one.
+--- Discards the state of a failed pass. Other ranks may still be in that pass, so this rank's later
+--- calls get a new pass number.
 function Context:reset()
    local seen = {}
    for _, unit in ipairs(self.units) do
@@ -81,10 +81,10 @@ end
 
 local function reduce(unit)
    local context = unit.context
-   finish_reduction(context) -- one at a time, so that memory is bounded
+   finish_reduction(context) -- one reduction at a time, to bound memory
    for _, flat in ipairs(unit.flats) do
       if flat.grads then flat:reduce() end
-      flat.seen, flat.arrived = nil, 0 -- a pass within a pass may be followed by more
+      flat.seen, flat.arrived = nil, 0 -- a nested pass may be followed by more passes
    end
    unit.reduced = true
    context.reducing = unit
@@ -106,7 +106,7 @@ end
 
 -- A backward pass ------------------------------------------------------------------------------
 
--- The pass is over: what did not come by itself is done.
+-- Ends the backward pass: reduces gradients that no hook has reduced yet.
 local function end_backward(context)
    if not context.backward then return end
    for _, unit in ipairs(context.units) do
@@ -130,8 +130,8 @@ local function begin_backward(context)
    torch.autograd.queue_callback(function() end_backward(context) end)
 end
 
--- Gradients of a unit's results have come: its parameters are needed now, those of the unit
--- before it next.
+-- Called when the gradients of a unit's results are known. Its parameters are needed now, and those
+-- of the unit before it next.
 local function enter_backward(unit)
    local context = unit.context
    begin_backward(context)
@@ -145,21 +145,21 @@ local function enter_backward(unit)
    each(unit, "lend")
 end
 
--- The gradients of a unit's arguments are known.
+-- Called when the gradients of a unit's arguments are known.
 local function leave_backward(unit)
    unit.passed = true
    if unit.open and (unit.reduced or complete(unit)) then settle(unit) end
 end
 
--- A parameter's gradient was computed.
+-- Called when a parameter's gradient has been computed.
 local function arrived(unit, flat, i)
-   if not flat.lent then return end -- a gradient of the part itself: the user's own doing
+   if not flat.lent then return end -- a gradient of the shard itself, made by the user's own code
    if not flat:collect(i) or not complete(unit) then return end
    if unit.sync then reduce(unit) end
    if unit.open and (unit.passed or not unit.gated) then settle(unit) end
 end
 
--- Gates: give on what they get; going back, they tell.
+-- Gates are identity functions whose backward passes announce that gradients have arrived.
 local Enter = class.class("fully_shard.Backward", Function)
 
 function Enter.forward(ctx, unit, ...)
@@ -186,7 +186,7 @@ function Leave.backward(ctx, ...)
    return nil, ...
 end
 
--- Leads all tensors that require gradients, also those in tables, through a gate. Returns the
+-- Passes all tensors that require gradients, also those in tables, through a gate. Returns the
 -- values and whether there were any.
 local function lead(gate, unit, values)
    local found = {}
@@ -230,7 +230,7 @@ local function cast_all(values, dtype)
    for i = 1, values.n do values[i] = cast(values[i], dtype) end
 end
 
--- A parameter of a module in no unit below must not be one of such a unit as well.
+-- Raises if a module's own parameter is shared with a unit below the module.
 local function check_tied(module, ignored)
    local kept, inside = {}, {}
    for _, p in ipairs(ignored or {}) do kept[p] = true end
@@ -262,7 +262,8 @@ local function called()
    end
 end
 
--- A root may be a part of a model; what else the model has can be known when it is called.
+-- Returns the context of a unit and its root. A root may be a part of a larger model, so the whole
+-- model is known only when it is called.
 local function context_of(unit)
    if not unit.context then
       local model = called()
@@ -272,7 +273,8 @@ local function context_of(unit)
    return unit.context
 end
 
--- Gathers what the user has named, else what came after this unit in the pass before.
+-- Gathers the units that the user has named, or else the unit that followed this one in the
+-- previous pass.
 local function prefetch(context, unit)
    if unit.forward_prefetch then
       for _, other in ipairs(unit.forward_prefetch) do each(other, "gather") end
@@ -289,14 +291,14 @@ local function enter_forward(unit, ...)
    local inputs = table.pack(...)
    local failed = context.backward and not torch.autograd._is_running()
    if failed then context:reset() end
-   if context.backward then -- a checkpoint computes it once more
+   if context.backward then -- recomputed by activation checkpointing
       unit.open = true
       each(unit, "lend")
    else
       if unit == context.root then
          local failures = torch.autograd._failures()
-         local lost = context.awaits and context.awaits ~= failures -- a backward pass has failed
-         if context.running or lost then context:reset() end -- or a forward has
+         local lost = context.awaits and context.awaits ~= failures -- the backward pass has failed
+         if context.running or lost then context:reset() end -- or the forward pass has failed
          context.running, context.order = true, {}
          if torch.is_grad_enabled() then context.awaits = failures end
          for _, other in ipairs(context.units) do each(other, "check") end
@@ -324,7 +326,7 @@ local function leave_forward(unit, ...)
       each(unit, "take_back")
       local order = context.order
       local last = order[#order]
-      unit.before = last == unit and order[#order - 1] or last -- a unit below, if there was one
+      unit.before = last == unit and order[#order - 1] or last -- or a unit below this one
       local reshard = unit.reshard_after_forward
       if reshard == nil then reshard = unit ~= context.root end
       if reshard then each(unit, "free") end
@@ -342,8 +344,8 @@ end
 
 -- A unit ----------------------------------------------------------------------------------------
 
--- The parameters that are in no unit below, nor ignored, one list for each dtype, trained ones
--- apart.
+-- Returns the parameters that belong to no unit below and are not ignored, in one list for each
+-- dtype. Frozen parameters are in separate lists.
 local function sort_out(module, ignored)
    check_tied(module, ignored)
    local below = {}
@@ -393,7 +395,8 @@ function Unit:__init(module, fields)
    end
 end
 
--- Methods that a module gets. With `recurse` (true by default) they hold for the units below, too.
+-- Methods added to a sharded module. With `recurse` (true by default) they also apply to the units
+-- below.
 local methods = {}
 
 local function units_of(module, recurse)
@@ -409,8 +412,9 @@ local function set(module, recurse, option, field, value)
    for _, unit in ipairs(units_of(module, recurse)) do unit[field] = value end
 end
 
---- Whether backward passes average gradients. Without, each rank adds up whole gradients of its
---- own, until a pass with it: for all but the last of several passes that make one step.
+--- Sets whether backward passes average gradients. If not, each rank accumulates whole local
+--- gradients until a pass that averages them. This is for all but the last of several passes that
+--- make one step.
 function methods.set_requires_gradient_sync(module, sync, recurse)
    set(module, recurse, "requires_gradient_sync", "sync", sync)
 end
@@ -420,16 +424,16 @@ function methods.set_reshard_after_forward(module, reshard, recurse)
    set(module, recurse, "reshard_after_forward", "reshard_after_forward", reshard)
 end
 
---- Whether rows are dropped after the backward pass (they are at first). Where they stay, the next
---- forward pass gathers them only if the parameters have changed: for several passes that make one
---- step, at the price of their memory.
+--- Sets whether rows are freed after the backward pass (they are by default). If they are kept, the
+--- next forward pass gathers them only if the parameters have changed. This saves time when several
+--- passes make one step, and costs the rows' memory.
 function methods.set_reshard_after_backward(module, reshard, recurse)
    set(module, recurse, "reshard_after_backward", "reshard_after_backward", reshard)
 end
 
---- Whether gradients are averaged over the ranks that have the same parts, where the mesh has two
---- dimensions (they are at first). Without, what this rank has of the averages over the other
---- dimension adds up and is in no .grad, until a pass with it.
+--- For a mesh of two dimensions, sets whether gradients are averaged over the ranks that have the
+--- same shards (they are by default). If not, this rank's shard of the averages over the other
+--- dimension is accumulated outside of .grad, until a pass that averages over both.
 function methods.set_requires_all_reduce(module, all_reduce, recurse)
    set(module, recurse, "requires_all_reduce", "all_reduce", all_reduce)
 end
@@ -441,8 +445,8 @@ function methods.set_is_last_backward(_, is_last_backward)
    end
 end
 
---- What the sum of the module's own gradients over all ranks is divided by, in place of their
---- number.
+--- Sets the divisor of the sum of the module's own gradients over all ranks, which is the number of
+--- ranks by default.
 function methods.set_gradient_divide_factor(module, factor)
    if type(factor) ~= "number" or factor <= 0 or factor ~= factor then
       args.refuse("set_gradient_divide_factor", "factor", "a number above 0", factor)
@@ -450,8 +454,8 @@ function methods.set_gradient_divide_factor(module, factor)
    units[module].divide_factor = factor
 end
 
---- hook(tensor) gets the averages of this rank's part of the module's own gradients, of one
---- dimension, before they are added to .grad, and may change them; nil: no hook any more.
+--- Sets hook(tensor), which gets the averages of this rank's shard of the module's own gradients,
+--- in one dimension, before they are added to .grad. It may change them. nil removes the hook.
 function methods.set_all_reduce_hook(module, hook)
    if hook ~= nil and type(hook) ~= "function" then
       args.refuse("set_all_reduce_hook", "hook", "a function", hook)
@@ -474,28 +478,30 @@ local function set_prefetch(module, field, modules)
    units[module][field] = #list > 0 and list or nil
 end
 
---- Modules that are gathered while this one computes forward, on all ranks the same; without, the
---- one that came next in the pass before. An empty list restores that.
+--- Sets the modules that are gathered while this one computes its forward pass; they must be the
+--- same on all ranks. By default it is the module that followed in the previous pass, and an empty
+--- list restores that default.
 function methods.set_modules_to_forward_prefetch(module, modules)
    set_prefetch(module, "forward_prefetch", modules)
 end
 
---- The same for the backward pass; without, the one that came before in the forward pass.
+--- Sets the modules that are gathered while this one computes its backward pass. By default it is
+--- the module that came before it in the forward pass.
 function methods.set_modules_to_backward_prefetch(module, modules)
    set_prefetch(module, "backward_prefetch", modules)
 end
 
 local Handle = class.class("distributed.fsdp.UnshardHandle")
 
---- The parameters are whole when this returns.
+--- Waits until the parameters are gathered.
 function Handle:wait()
    if self.unit then each(self.unit, "lend") end
    self.unit = nil
 end
 
---- The module's own parameters are whole from here on, until `reshard`. Changes of them are lost.
---- With async_op they are being gathered, and whole once the handle's wait returns or the module
---- computes.
+--- Gathers the module's own parameters until `reshard` is called. Changes to the gathered values
+--- are discarded. With async_op it returns at once, and the parameters are whole once the handle's
+--- wait returns or the module computes.
 ---@param async_op? boolean
 ---@return distributed.fsdp.UnshardHandle?
 function methods.unshard(module, async_op)
@@ -509,7 +515,7 @@ function methods.unshard(module, async_op)
    handle:wait()
 end
 
---- The module's own parameters are this rank's parts again.
+--- Makes the module's own parameters this rank's shards again.
 function methods.reshard(module)
    each(units[module], "free")
 end
@@ -525,22 +531,20 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
    reshard_after_forward: boolean?, mp_policy: object?, offload_policy: object?,
    ignored_params: table?)]]
 
---- Shares the parameters of a module out over the ranks of a mesh (of all by default), but for
---- those of modules below it that are shared out already. All ranks have the same parameters
---- before. A parameter then is this rank's part of it, in one dimension; optimizers are made after.
---- Those that step each element by itself go on as they are; Muon gathers its momenta; Adafactor,
---- LBFGS and SparseAdam refuse parts.
---- A mesh of two dimensions shares out along the second and copies along the first.
---- reshard_after_forward: whether the whole is dropped after the forward pass and gathered again
---- for the backward pass; by default it is, but for the root. mp_policy: see MixedPrecisionPolicy.
---- ignored_params: parameters that stay as they are.
---- A model on the meta device is shared out without memory; to_empty then makes that of this
---- rank's parts, and a checkpoint or reset_parameters fills it. All ranks call reset_parameters
---- of a layer, which draws the values of the whole layer with rank 0's generator.
---- The module gets the methods unshard, reshard, set_requires_gradient_sync,
---- set_requires_all_reduce, set_reshard_after_forward, set_reshard_after_backward,
---- set_modules_to_forward_prefetch, set_modules_to_backward_prefetch, set_gradient_divide_factor
---- and set_all_reduce_hook.
+--- Shards a module's parameters over the ranks of a mesh (all ranks by default), except the
+--- parameters of modules below it that are sharded already. All ranks must have equal parameters
+--- beforehand. Afterwards each parameter is this rank's shard, in one dimension; make the
+--- optimizers after this call. Elementwise optimizers work unchanged; Muon gathers its momenta;
+--- Adafactor, LBFGS and SparseAdam refuse shards. A mesh of two dimensions shards along the second
+--- and replicates along the first. reshard_after_forward: whether the gathered parameters are freed
+--- after the forward pass and gathered again for the backward pass; by default true, except for the
+--- root. mp_policy: see MixedPrecisionPolicy. ignored_params: parameters that are not sharded. A
+--- model on the meta device is sharded without memory; to_empty then allocates this rank's shards,
+--- and a checkpoint or reset_parameters fills them. All ranks must call a layer's reset_parameters,
+--- which draws the values of the whole layer with rank 0's generator. The module gets the methods
+--- unshard, reshard, set_requires_gradient_sync, set_requires_all_reduce,
+--- set_reshard_after_forward, set_reshard_after_backward, set_modules_to_forward_prefetch,
+--- set_modules_to_backward_prefetch, set_gradient_divide_factor and set_all_reduce_hook.
 ---@param module nn.Module
 ---@param options? table  mesh, reshard_after_forward, mp_policy, offload_policy, ignored_params
 ---@return nn.Module module
@@ -586,8 +590,8 @@ function M.fully_shard(...)
    return module
 end
 
---- Lets another method of a module that is shared out have its parameters whole while it computes,
---- as `forward` has: "generate". Nothing for other modules.
+--- Makes another method of a sharded module, such as "generate", gather its parameters while it
+--- computes, as `forward` does. Does nothing for other modules.
 ---@param module nn.Module
 ---@param method_name string
 function M.register_fsdp_forward_method(module, method_name)
@@ -604,8 +608,9 @@ function M.register_fsdp_forward_method(module, method_name)
    end)
 end
 
---- The whole of a parameter that is split over ranks, by fully_shard or tensor parallelism, or of a
---- tensor that is split as it is: its gradient, an optimizer's state. All these ranks call it.
+--- Returns the whole of a parameter that is split over ranks by fully_shard or tensor parallelism,
+--- or of a tensor that is split like the parameter: its gradient or an optimizer's state. All ranks
+--- that have parts must call it.
 ---@param parameter Tensor
 ---@param tensor? Tensor  the parameter itself by default
 ---@return Tensor

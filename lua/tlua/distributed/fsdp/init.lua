@@ -1,4 +1,4 @@
--- init.lua - torch.distributed.fsdp: models whose parameters are shared out over ranks.
+-- init.lua - torch.distributed.fsdp: models whose parameters are sharded over ranks.
 
 local lazy = require "tlua.lazy"
 

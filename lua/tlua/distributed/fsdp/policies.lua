@@ -1,4 +1,4 @@
--- policies.lua - how fully_shard computes, and where it keeps what it has shared out.
+-- policies.lua - the options for fully_shard's dtypes and for the memory of its shards.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -10,10 +10,10 @@ local take = args.signature [[fsdp.MixedPrecisionPolicy(param_dtype: string?,
 
 local floating <const> = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
 
---- In which dtypes a module that is shared out computes: parameters are gathered as param_dtype, as
---- which floating arguments of its forward are cast too (unless cast_forward_inputs is false);
---- gradients are averaged in reduce_dtype, param_dtype by default; results are cast to
---- output_dtype. What is kept, and what optimizers change, has the parameters' own dtype.
+--- The dtypes in which a sharded module computes. Parameters are gathered as param_dtype, and
+--- floating-point arguments of forward are cast to it too (unless cast_forward_inputs is false).
+--- Gradients are averaged in reduce_dtype, which is param_dtype by default. Results are cast to
+--- output_dtype. Shards, and the values that optimizers change, keep the parameters' own dtype.
 ---@class distributed.fsdp.MixedPrecisionPolicy
 ---@overload fun(options?: table): distributed.fsdp.MixedPrecisionPolicy
 M.MixedPrecisionPolicy = class.class("distributed.fsdp.MixedPrecisionPolicy")
@@ -29,8 +29,8 @@ function M.MixedPrecisionPolicy:__init(...)
    self.cast_forward_inputs = a.cast_forward_inputs
 end
 
---- Parts, their gradients and so the optimizer's state are in the CPU's memory; what a module
---- computes with is where its parameters were.
+--- Keeps shards, their gradients and so the optimizer's state in the CPU's memory; gathered
+--- parameters are on the device where the parameters were.
 ---@class distributed.fsdp.CPUOffloadPolicy
 ---@overload fun(): distributed.fsdp.CPUOffloadPolicy
 M.CPUOffloadPolicy = class.class("distributed.fsdp.CPUOffloadPolicy")

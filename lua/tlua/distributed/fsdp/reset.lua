@@ -1,6 +1,6 @@
--- reset.lua - reset_parameters of modules whose parameters are shared out: the first weights of a
--- layer depend on its whole shapes, so for the time of the method its parameters are whole. Rank 0
--- of the group draws the values for all, and each rank keeps its part.
+-- reset.lua - reset_parameters of sharded modules. A layer's initial weights depend on its whole
+-- shapes, so its parameters are gathered while the method runs. Rank 0 of the group draws the
+-- values for all, and each rank keeps its shard.
 
 local torch = require "tlua"
 local placement = require "tlua.distributed.placement"
@@ -9,10 +9,10 @@ local scopes = require "tlua.scope"
 local M = {}
 
 local flats = setmetatable({}, {__mode = "k"}) -- parameter -> its Flat
-local known = setmetatable({}, {__mode = "k"}) -- the modules whose method was replaced
-local lent = setmetatable({}, {__mode = "k"}) -- the parameters that are whole now
+local known = setmetatable({}, {__mode = "k"}) -- modules whose method is replaced
+local lent = setmetatable({}, {__mode = "k"}) -- parameters that are gathered now
 
--- Takes over rank 0's values, also from the replicas.
+-- Copies rank 0's values to the other ranks, including the replicas.
 local function agree(flat, whole)
    local owner = flat.owner
    local device = owner.compute_device or owner.device
@@ -24,14 +24,14 @@ local function agree(flat, whole)
    return sent:to(whole.device)
 end
 
--- Gives a parameter whole memory without values. Returns a function that gives it its part back,
--- with what this rank has of the whole if `keep` is true.
+-- Gives a parameter whole, uninitialized memory. Returns a function that makes it this rank's shard
+-- again, with the new values if `keep` is true.
 local function lend(p)
    local flat, place = flats[p], placement.get(p)
    flat:free()
    lent[p] = true
    local part, grad = p.data, p.grad
-   p.grad = nil -- a gradient must always fit the data
+   p.grad = nil -- a gradient must always have its parameter's shape
    p.data = torch.empty(place.size, {dtype = p.dtype, device = p.device})
    return function(keep)
       local whole = p.data
@@ -61,7 +61,8 @@ local function reset(method, module, ...)
    return table.unpack(results, 1, results.n)
 end
 
---- Lets reset_parameters of a unit's modules have their parameters whole. All ranks call it.
+--- Wraps reset_parameters of a unit's modules so that their parameters are gathered while it runs.
+--- All ranks must call it.
 ---@param module nn.Module
 ---@param list distributed.fsdp.Flat[]  of the unit
 function M.watch(module, list)

@@ -1,5 +1,5 @@
--- PostLocalSGDOptimizer.lua - an optimizer whose steps are followed by an average of the ranks'
--- parameters, now and then.
+-- PostLocalSGDOptimizer.lua - an optimizer that averages the ranks' parameters after some of its
+-- steps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,8 @@ local Optimizer = require "tlua.optim.Optimizer"
 ---@overload fun(optim: optim.Optimizer, averager: table): distributed.optim.PostLocalSGDOptimizer
 local PostLocal = class.class("distributed.optim.PostLocalSGDOptimizer", Optimizer)
 
---- Goes with ddp_comm_hooks.post_localSGD_hook. The averager's step is part of the state.
+--- It is used with ddp_comm_hooks.post_localSGD_hook. The averager's step count is part of the
+--- state.
 function PostLocal:__init(optim, averager)
    local title <const> = "PostLocalSGDOptimizer"
    if not class.isinstance(optim, Optimizer) then
@@ -25,7 +26,7 @@ function PostLocal:__init(optim, averager)
    self.param_groups, self.state, self.defaults = optim.param_groups, optim.state, optim.defaults
 end
 
---- A step of the optimizer, then one of the averager.
+--- Makes a step of the optimizer, then one of the averager.
 function PostLocal:step(...)
    local loss = self.optim:step(...)
    local params = {}

@@ -1,7 +1,7 @@
--- ZeroRedundancyOptimizer.lua - an optimizer whose state is shared out over the ranks, which all
--- have the same parameters and gradients, as DistributedDataParallel gives them. Each rank steps
--- the parameters that are its own, and gives them to the others: stage 1 of "ZeRO: Memory
--- Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020).
+-- ZeroRedundancyOptimizer.lua - an optimizer whose state is sharded over the ranks. All ranks have
+-- the same parameters and gradients, as DistributedDataParallel gives them. Each rank steps the
+-- parameters that it owns and broadcasts them to the others: stage 1 of "ZeRO: Memory Optimizations
+-- Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local placement = require "tlua.distributed.placement"
 local Optimizer = require "tlua.optim.Optimizer"
 
 ---@class distributed.optim.ZeroRedundancyOptimizer: optim.Optimizer
----@field optim optim.Optimizer  that of this rank's parameters
+---@field optim optim.Optimizer  steps this rank's own parameters
 ---@overload fun(params: Tensor[], options: table): distributed.optim.ZeroRedundancyOptimizer
 local Zero, parent = class.class("distributed.optim.ZeroRedundancyOptimizer", Optimizer)
 
@@ -28,8 +28,8 @@ local function verify(self)
    agree(name, "parameter", self.group, mine)
 end
 
--- Gives the parameters of a group to ranks, large ones first, each to the one with the fewest
--- elements; a list of ranks, from 0.
+-- Assigns each parameter of a group to the rank with the fewest elements so far, large parameters
+-- first. Returns a list of ranks, from 0.
 local function share_out(self, params)
    local order, owners = {}, {}
    for i = 1, #params do order[i] = i end
@@ -49,7 +49,7 @@ local function share_out(self, params)
    return owners
 end
 
--- Takes the last group's parameters into the lists of their owners.
+-- Appends the last group's parameters to the lists of their owners.
 local function place(self, g)
    local group, own = self.param_groups[g], {}
    local owners = share_out(self, group.params)
@@ -64,17 +64,17 @@ local function place(self, g)
    return own
 end
 
--- The options of a group in `to`, as they are now.
+-- Copies the present options of a group into another one.
 local function copy_options(from, to)
    for key, value in pairs(from) do
       if key ~= "params" and key ~= "param_names" then to[key] = value end
    end
 end
 
---- optimizer_class makes this rank's optimizer, for which the other options are; process_group: the
+--- optimizer_class makes this rank's optimizer and gets the remaining options. process_group: the
 --- ranks, all by default.
 ---@param params Tensor[]|table[]
----@param options table  optimizer_class, process_group, and what that class takes
+---@param options table  optimizer_class, process_group, and the options of that class
 function Zero:__init(params, options)
    if type(options) ~= "table" then args.refuse(name, "options", "a table", options) end
    local rest = {}
@@ -90,7 +90,7 @@ function Zero:__init(params, options)
       torch.raise(name .. ": optimizer_class: a step of LBFGS needs all parameters, of which " ..
          "each rank has a part; expected an optimizer that steps each parameter by itself")
    end
-   local whole = kind(params, rest) -- checks all, and has the groups
+   local whole = kind(params, rest) -- checks everything, and makes the groups
    self.group, self.defaults, self.check_options = group, whole.defaults, whole.check_options
    self.param_groups, self.state = whole.param_groups, {}
    for _, given in ipairs(self.param_groups) do
@@ -105,7 +105,7 @@ function Zero:__init(params, options)
       own[g] = {params = place(self, g)}
       copy_options(from, own[g])
    end
-   for g in ipairs(own) do -- of a schedule: no options of the optimizer
+   for g in ipairs(own) do -- set by schedulers; not an option
       for key in pairs(own[g]) do
          if key ~= "params" and self.defaults[key] == nil then own[g][key] = nil end
       end
@@ -123,7 +123,7 @@ function Zero:add_param_group(group)
    return self
 end
 
--- All ranks get what the owners of parameters have made of them.
+-- Broadcasts the parameters that each owner has stepped.
 local function give_out(self)
    for rank, list in ipairs(self.owned) do
       if #list > 0 then
@@ -151,7 +151,7 @@ end
 
 -- State ----------------------------------------------------------------------------------------
 
--- This rank's state by positions over all parameters.
+-- Returns this rank's state, by positions among all parameters.
 local function own_state(self)
    local state, at = {}, 0
    for _, list in ipairs(self.places) do
@@ -163,7 +163,7 @@ local function own_state(self)
    return state
 end
 
--- The place of a parameter among this rank's own; nil where it is another's.
+-- Returns a parameter's position among this rank's own; nil if another rank owns it.
 local function own_position(self, position)
    local at = 0
    for _, list in ipairs(self.places) do
@@ -174,10 +174,10 @@ local function own_position(self, position)
    end
 end
 
---- Whether a parameter is stepped by this rank.
+--- Returns whether this rank steps a parameter.
 function Zero:owns(position) return own_position(self, position) ~= nil end
 
---- The state of a parameter that is this rank's, else nil.
+--- Returns the state of a parameter that this rank owns, otherwise nil.
 function Zero:local_state(position)
    local at = own_position(self, position)
    return at and self.optim:state_of(at)
@@ -187,8 +187,8 @@ function Zero:set_local_state(position, state)
    self.optim.state[own_position(self, position)] = state
 end
 
--- What of it is no tensor, and what tensors are like: {[position] = {[key] = value or {shape,
--- dtype}}}.
+-- Describes a state: plain values as they are, tensors by shape and dtype: {[position] = {[key] =
+-- value or {shape, dtype}}}.
 local function describe(state)
    local all = {}
    for position, values in pairs(state) do
@@ -214,7 +214,8 @@ local function sorted(t)
    return keys
 end
 
---- Brings the state of all ranks to one, where state_dict then gives it. All ranks call it.
+--- Collects the states of all ranks on one rank, where state_dict then returns them. All ranks must
+--- call it.
 ---@param to? integer  a rank of the world, 0 by default
 function Zero:consolidate_state_dict(to)
    to = to or 0
@@ -247,8 +248,8 @@ function Zero:consolidate_state_dict(to)
    self.whole_state = here and whole or nil
 end
 
---- The state of all parameters, as that of the optimizer that each rank would have alone. On the
---- rank that consolidate_state_dict has named, after it.
+--- Returns the state of all parameters, in the form of a single optimizer's state. It is valid only
+--- on the rank passed to consolidate_state_dict, after that call.
 ---@return {state: table<integer, table>, param_groups: table[]}
 function Zero:state_dict()
    if not self.whole_state then
@@ -262,7 +263,7 @@ function Zero:state_dict()
    return dict
 end
 
---- Takes over a whole state; each rank keeps its part. All ranks are given it.
+--- Loads a whole state. Every rank must get the whole state, and keeps its part.
 ---@param dict {state: table<integer, table>, param_groups: table[]}
 function Zero:load_state_dict(dict)
    if type(dict) ~= "table" or type(dict.state) ~= "table" then

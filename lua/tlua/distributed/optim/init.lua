@@ -1,4 +1,4 @@
--- init.lua - torch.distributed.optim: optimizers of many ranks.
+-- init.lua - torch.distributed.optim: optimizers that work over many ranks.
 
 local lazy = require "tlua.lazy"
 

@@ -1,8 +1,8 @@
--- PipelineStage.lua - a part of a model on one rank: it gets activations from the stage before,
--- gives its own to the stage after, and gradients the other way.
+-- PipelineStage.lua - a part of a model on one rank. It receives activations from the stage before
+-- and sends its own to the stage after; gradients travel the other way.
 --
--- Before the first part of a batch the shapes and dtypes of what comes are sent. What is to be sent
--- and received is given to the schedule as P2POps, which go in one batch.
+-- Before the first part of a batch, each stage sends the shapes and dtypes of its results. The
+-- stage gives its sends and receives to the schedule as P2POps, which start them in one batch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -25,7 +25,7 @@ local Stage = class.class("distributed.pipelining.PipelineStage")
 local take = args.signature [[PipelineStage(submodule: any, stage_index: count, num_stages: count,
    device: device?, input_args: any?, group: object?)]]
 
--- {shape, dtype} of each of the tensors.
+-- Returns a list of the tensors' {shape, dtype}.
 local function shapes_of(tensors)
    local list, shapes = torch.is_tensor(tensors) and {tensors} or tensors, {}
    for k = 1, type(list) == "table" and #list or 1 do
@@ -38,7 +38,8 @@ local function shapes_of(tensors)
    return shapes
 end
 
---- The rank, from 0, that a stage is on: stages go round all of them, or, in "v", forth and back.
+--- Returns the rank, from 0, of a stage. The style "loop" assigns stages to ranks round robin; "v"
+--- assigns them in ascending and then in descending order.
 ---@param stage integer
 ---@param ranks integer  how many
 ---@param style "loop"|"v"
@@ -49,10 +50,10 @@ function Stage.rank_of(stage, ranks, style)
 end
 
 --- Stages are numbered from 0, and stage i is on rank i % N of the group's N ranks, all by default;
---- for schedules in the shape of a V, stage i of 2 N is on rank i or 2 N - 1 - i.
---- device: where activations are received, that of the parameters by default. input_args: a tensor,
---- or a list, of the shapes and dtypes that this stage gets for a part of the batch; where all
---- stages know theirs, none tells the next one. Else the first part does.
+--- for V-shaped schedules, stage i of 2 N is on rank i or 2 N - 1 - i. device: where activations
+--- are received, by default the parameters' device. input_args: a tensor, or a list, with the
+--- shapes and dtypes of this stage's inputs for one part of the batch. If all stages have it, no
+--- shapes are sent; otherwise they are sent with the first part.
 ---@param submodule nn.Module
 ---@param stage_index integer
 ---@param num_stages integer
@@ -93,7 +94,8 @@ end
 
 local forward <const>, backward <const> = 0, 1
 
--- Stages of one rank hand things on by a table that the schedule gives them.
+-- Returns the rank of another stage; nil if it is this rank. Stages of one rank exchange tensors by
+-- a table that the schedule gives them.
 local function peer(self, stage)
    local ranks = self.group.ranks
    return ranks[Stage.rank_of(stage, #ranks, self.style) + 1]
@@ -124,7 +126,7 @@ local function add_receive(self, ops, like, stage, number)
    ops[#ops + 1], self.arriving[number] = op, op
 end
 
--- What add_receive has asked for, or a stage of this rank has left.
+-- Returns a tensor that a receive of add_receive has filled or a stage of this rank has left.
 local function take_tensor(self, number)
    local op = self.arriving[number]
    if op then
@@ -137,7 +139,7 @@ local function take_tensor(self, number)
    return tensor
 end
 
---- Whether the stage before has to tell shapes and dtypes before what it sends can be received.
+--- Returns whether the stage before must send shapes and dtypes before its results can be received.
 ---@return boolean
 function Stage:awaits_note()
    return self.expected == nil
@@ -156,7 +158,7 @@ function Stage:take_note()
    end
 end
 
---- Tells the stage after what it is to expect, by the results of the first part.
+--- Sends the shapes and dtypes of the first part's results to the stage after.
 function Stage:send_note()
    if self.is_last or self.known then return end
    local number, note = tag(self.stage_index + 1, forward, 0, 0), {}
@@ -173,7 +175,8 @@ function Stage:send_note()
    end
 end
 
---- What receives the arguments of a part; none from a stage of this rank.
+--- Returns the operations that receive a part's arguments; none if they come from a stage of this
+--- rank.
 ---@param chunk integer
 ---@return distributed.P2POp[]
 function Stage:get_fwd_recv_ops(chunk)
@@ -198,7 +201,7 @@ function Stage:get_fwd_send_ops(chunk)
    return ops
 end
 
---- What receives the gradients of a part's results.
+--- Returns the operations that receive the gradients of a part's results.
 ---@param chunk integer
 ---@return distributed.P2POp[]
 function Stage:get_bwd_recv_ops(chunk)
@@ -214,7 +217,8 @@ function Stage:get_bwd_recv_ops(chunk)
    return ops
 end
 
---- What sends the gradients of a part's arguments, which backward_chunk has left.
+--- Returns the operations that send the gradients of a part's arguments, which backward_chunk has
+--- computed.
 ---@param chunk integer
 ---@return distributed.P2POp[]
 function Stage:get_bwd_send_ops(chunk)
@@ -234,15 +238,15 @@ end
 
 -- A step -----------------------------------------------------------------------------------------
 
---- To be called before the first part of a batch. mail: what stages of this rank give each other;
---- style: see rank_of.
+--- Prepares for the first part of a batch. mail: the table by which stages of this rank exchange
+--- tensors; style: see rank_of.
 function Stage:begin(mail, style)
    self.style = style
    self.chunks, self.arriving, self.mail, self.kept = {}, {}, mail, {}
    self.expected = self.known
 end
 
--- What comes from the stage before, for a part of the batch.
+-- Returns the inputs of a part of the batch, from the stage before.
 local function inputs_of(self, chunk)
    if self:awaits_note() then self:take_note() end
    local inputs = {n = #self.expected}
@@ -271,7 +275,7 @@ function Stage:forward_chunk(chunk, inputs)
    return outputs
 end
 
--- Gradients are averaged over other ranks in the last of a step's backward passes.
+-- Averages gradients over other ranks only in the last backward pass of a step.
 local function set_sync(self, sync)
    local module = self.submodule
    if class.isinstance(module, DDP) then
@@ -281,11 +285,11 @@ local function set_sync(self, sync)
    end
 end
 
---- The backward pass of a part of the batch: of `loss` on the last stage, elsewhere of the
---- gradients that come from the stage after. Those of the arguments are for get_bwd_send_ops.
+--- Computes the backward pass of a part of the batch: of `loss` on the last stage, elsewhere of the
+--- gradients from the stage after. get_bwd_send_ops sends the gradients of the arguments.
 ---@param chunk integer
 ---@param loss? Tensor
----@param last boolean  whether it is the last of the step
+---@param last boolean  whether it is the step's last backward pass
 function Stage:backward_chunk(chunk, loss, last)
    local c = self.chunks[chunk]
    self.chunks[chunk] = nil
@@ -307,8 +311,8 @@ function Stage:backward_chunk(chunk, loss, last)
    self.sending = c.inputs
 end
 
---- Lets linear layers keep the gradients of their parameters for weight_chunk. Where these are to
---- be averaged as they come, that is refused.
+--- Makes linear layers defer the gradients of their parameters to weight_chunk. It is refused if
+--- these gradients are to be averaged as they are computed.
 function Stage:defer(name)
    local module = self.submodule
    if class.isinstance(module, DDP) or rawget(module, "set_requires_gradient_sync") then
@@ -320,7 +324,7 @@ function Stage:defer(name)
    deferred.defer(self.submodule, self.store)
 end
 
---- backward_chunk without the gradients of linear layers' parameters.
+--- Computes like backward_chunk, but defers the gradients of linear layers' parameters.
 ---@param chunk integer
 ---@param loss? Tensor
 function Stage:input_chunk(chunk, loss)
@@ -329,7 +333,7 @@ function Stage:input_chunk(chunk, loss)
    self:backward_chunk(chunk, loss, true)
 end
 
---- What input_chunk has left out.
+--- Computes the gradients that input_chunk has deferred.
 ---@param chunk integer
 function Stage:weight_chunk(chunk)
    local list = self.kept[chunk]

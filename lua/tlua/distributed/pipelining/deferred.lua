@@ -1,5 +1,5 @@
--- deferred.lua - linear layers whose backward pass gives the gradient of the argument at once, and
--- keeps those of weight and bias for later: "Zero Bubble Pipeline Parallelism" (Qi et al., 2023).
+-- deferred.lua - linear layers whose backward pass computes the gradient of the argument at once
+-- and defers those of weight and bias: "Zero Bubble Pipeline Parallelism" (Qi et al., 2023).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -9,7 +9,8 @@ local Linear = require "tlua.nn.modules.Linear"
 
 local M = {}
 
--- Its gradients are those of weight and bias: a pass of its own, which hooks see as any other.
+-- Its backward pass returns the gradients of weight and bias. It is a pass of its own, which calls
+-- hooks like any other pass.
 local Late = class.class("pipelining.Late", Function)
 
 function Late.forward(ctx, weight, bias, x, grad)
@@ -26,7 +27,7 @@ end
 
 local Early = class.class("pipelining.Early", Function)
 
--- `anchor` requires a gradient, so that the call is recorded where the argument does not.
+-- `anchor` requires a gradient, so that the call is recorded even if the argument requires none.
 function Early.forward(ctx, _, x, weight, bias, store)
    ctx:save_for_backward(x, weight, bias)
    ctx.store = store
@@ -43,13 +44,13 @@ function Early.backward(ctx, grad)
    return nil, ctx.needs_input_grad[2] and grad:matmul(weight) or nil
 end
 
---- Lets all linear layers of a module keep the gradients of their parameters in store.list, as
---- functions that compute them, while store.on is set.
+--- While store.on is set, makes all linear layers of a module append functions that compute their
+--- parameters' gradients to store.list.
 ---@param module nn.Module
 ---@param store {on: boolean, list: function[]}
 function M.defer(module, store)
    for _, layer in ipairs(module:modules()) do
-      -- one that somebody else has changed computes as it does
+      -- leaves a layer alone whose forward method was replaced
       if class.isinstance(layer, Linear) and layer.forward == Linear.forward then
          local plain = layer.forward
          rawset(layer, "forward", function(self, x, ...)

@@ -1,5 +1,5 @@
--- init.lua - torch.distributed.pipelining: models whose layers are on several ranks, one after the
--- other.
+-- init.lua - torch.distributed.pipelining: models whose layers are on several ranks, one after
+-- another.
 
 local lazy = require "tlua.lazy"
 

@@ -1,11 +1,11 @@
--- schedules.lua - in which order a rank of a pipeline computes the parts of a batch, forward and
--- backward. A schedule is a list of actions for each rank: {"F" or "B", stage, part}, where "B" may
--- be in two: "I", the gradients of arguments, and "W", those of parameters.
+-- schedules.lua - the order in which each rank of a pipeline computes the parts of a batch, forward
+-- and backward. A schedule is a list of actions for each rank: {"F" or "B", stage, part}. "B" may
+-- be split into "I", the gradients of arguments, and "W", those of parameters.
 --
--- All ranks send and receive in one order, that in which messages would be sent if all actions took
--- their usual times. So ranks that make one call after the other, as those of NCCL do, never wait
--- for each other in a circle: of all messages under way, both ends of the first one are at it. What
--- is sent is held back until the next action needs what comes, and both go as one batch.
+-- All ranks send and receive in one global order: the order in which messages would be sent if all
+-- actions took their usual times. So ranks whose calls block one after another, like NCCL's, cannot
+-- deadlock: both ends of the first pending message are working on it. A send is held back until the
+-- next action needs a receive, and both start as one batch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,21 +19,21 @@ local M = {}
 ---@class distributed.pipelining.Schedule
 ---@field stages distributed.pipelining.PipelineStage[]  of this rank
 ---@field n_microbatches integer
----@field style "loop"|"v"  which rank has which stages: see PipelineStage.rank_of
+---@field style "loop"|"v"  how stages are assigned to ranks: see PipelineStage.rank_of
 local Schedule = class.class("distributed.pipelining.Schedule")
 Schedule.style = "loop"
 
 local options = [[n_microbatches: count, loss_fn: callable?, scale_grads: boolean = true)]]
 
--- How long actions take in the order of messages.
+-- Durations of actions, assumed for the order of messages.
 local durations <const> = {F = 1, B = 2, I = 1, W = 1}
 
--- Of what is passed on by an action: the same for "B" and "I".
+-- Returns the name of an action's result; "B" and "I" have the same name.
 local function name_of(kind, stage, chunk)
    return ("%s%d.%d"):format(kind == "I" and "B" or kind, stage, chunk)
 end
 
--- Stage -> the rank that has it.
+-- Returns a table from stages to their ranks.
 local function owners_of(lists)
    local owners = {}
    for r, list in ipairs(lists) do
@@ -42,8 +42,8 @@ local function owners_of(lists)
    return owners
 end
 
--- When each action ends, if ranks make theirs as early as they can: {[action] = time}. lists: the
--- actions of rank i - 1 in place i.
+-- Returns {[action] = the time at which it ends}, if each rank starts each of its actions as early
+-- as it can. lists: the actions of rank i - 1 in place i.
 local function times_of(lists, last)
    local times, of_name, at, free, left = {}, {}, {}, {}, 0
    for r, list in ipairs(lists) do at[r], free[r], left = 1, 0, left + #list end
@@ -84,7 +84,7 @@ local function arrivals_of(lists, times, rank, last)
    return arrivals
 end
 
--- The actions of all ranks, by rank + 1.
+-- Returns the actions of all ranks, by rank + 1.
 local function lists_of(self, forward_only)
    local stage, lists = self.stages[1], {}
    local ranks = #stage.group.ranks
@@ -163,10 +163,10 @@ function Schedule:setup(name, a, stages)
    self.first, self.last = stages[1].is_first, stages[#stages].is_last
    self.by_index = {}
    for _, stage in ipairs(stages) do self.by_index[stage.stage_index] = stage end
-   self.programs = {} -- with backward passes (true), and of forward ones alone (false)
+   self.programs = {} -- by "has backward passes": true or false
 end
 
--- Equal parts of a tensor's first dimension; nil and a message where there are none.
+-- Returns equal parts of a tensor's first dimension, or nil and a message if it cannot be divided.
 local function split(self, what, tensor)
    local n = self.n_microbatches
    if not torch.is_tensor(tensor) or tensor:dim() == 0 or tensor:size(1) % n ~= 0 then
@@ -176,7 +176,7 @@ local function split(self, what, tensor)
    return tensor:chunk(n, 1)
 end
 
--- The arguments of each part: {{n = ..., ...}, ...}.
+-- Returns the arguments of each part: {{n = ..., ...}, ...}.
 local function split_inputs(self, ...)
    local inputs, parts = table.pack(...), {}
    if inputs.n == 0 then
@@ -205,14 +205,14 @@ local function merge(outputs)
    return torch.cat(outputs, 1)
 end
 
--- The loss of a part whose results are `outputs`.
+-- Returns the loss of a part with the results `outputs`.
 local function loss_of(self, outputs, targets, chunk, losses)
    local loss = self.loss_fn(outputs[1], targets and targets[chunk])
    losses[chunk] = loss:detach()
    return self.scale_grads and loss / self.n_microbatches or loss
 end
 
--- What is to be sent and received, until it is begun in one batch.
+-- A list of sends and receives that are started in one batch.
 ---@class pipelining.Batch
 local Batch = {}
 Batch.__index = Batch
@@ -227,7 +227,7 @@ end
 
 function Batch:add(ops) table.move(ops, 1, #ops, #self + 1, self) end
 
--- Notes are waited for, and so part what goes at once.
+-- Receives of shapes are waited for at once, so pending operations are started first.
 function Batch:receive(schedule, arrivals)
    for _, m in ipairs(arrivals) do
       local kind, stage, chunk = m[1], schedule.by_index[m[2]], m[3]
@@ -279,7 +279,7 @@ local function compute(self, batch, action)
    end
 end
 
--- A rank that fails tells all others, who wait for what it would send.
+-- Tells all other ranks that this rank has failed, since they wait for its messages.
 local function tell_failure(self, batch, message)
    local group = self.stages[1].group
    if #group.ranks == 1 then return end
@@ -326,18 +326,18 @@ local function run(self, backward, ...)
    return merge(batch.results)
 end
 
---- One batch, forward and, where the schedule has a loss_fn, backward; gradients are added up,
---- those of the mean loss unless scale_grads is false. The first stage's rank gives the batch, the
---- last one's the target; other ranks give nothing. Both are cut into n_microbatches equal parts
---- along their first dimension. What fails on one rank is an error on all, and their group is of no
---- use after it.
----@param ... Tensor  the batch, then {target =, losses =}: a list that gets the losses of the parts
+--- Runs one batch forward and, if the schedule has a loss_fn, backward. Gradients are accumulated,
+--- and are those of the mean loss unless scale_grads is false. The first stage's rank passes the
+--- batch, and the last stage's rank the target; other ranks pass nothing. Both are split into
+--- n_microbatches equal parts along their first dimension. A failure on one rank is an error on all
+--- ranks, and their group cannot be used afterwards.
+---@param ... Tensor  the batch, then {target =, losses =}: parts' losses are appended to this list
 ---@return Tensor?  the results of all parts, on the last stage's rank
 function Schedule:step(...)
    return run(self, self.loss_fn ~= nil, ...)
 end
 
---- The same forward alone, without gradients.
+--- Runs one batch forward only, without gradients.
 ---@param ... Tensor
 ---@return Tensor?
 function Schedule:eval(...)
@@ -348,7 +348,7 @@ end
 
 -- The orders -------------------------------------------------------------------------------------
 
--- With several stages on a rank.
+-- Defines a schedule that allows several stages on a rank.
 local function define_interleaved(name, check)
    local cls = class.class("distributed.pipelining." .. name, Schedule)
    local take = args.signature(name .. "(stages: table, " .. options)
@@ -376,7 +376,7 @@ local function define(name, plan)
    return cls
 end
 
---- All parts forward, then all backward: "GPipe" (Huang et al., 2019).
+--- Runs all parts forward, then all backward: "GPipe" (Huang et al., 2019).
 ---@class distributed.pipelining.ScheduleGPipe: distributed.pipelining.Schedule
 ---@overload fun(stage: any, n_microbatches: integer, options?: table): any
 define("ScheduleGPipe", function(rank, _, _, n)
@@ -386,7 +386,8 @@ define("ScheduleGPipe", function(rank, _, _, n)
    return list
 end)
 
--- Forward parts first, then one forward and one backward in turn, then the backward ones left.
+-- Returns a list of forward actions, then forward and backward actions in turn, then the remaining
+-- backward actions.
 local function alternate(warm, total, forward, backward)
    local list = {}
    for i = 1, warm do list[#list + 1] = forward(i - 1) end
@@ -397,8 +398,8 @@ local function alternate(warm, total, forward, backward)
    return list
 end
 
---- One part forward and one backward in turn, so that a stage holds no more parts than there are
---- stages after it: "PipeDream-Flush" (Narayanan et al., 2021).
+--- Alternates one forward and one backward action, so that a stage holds no more parts than there
+--- are stages after it: "PipeDream-Flush" (Narayanan et al., 2021).
 ---@class distributed.pipelining.Schedule1F1B: distributed.pipelining.Schedule
 ---@overload fun(stage: any, n_microbatches: integer, options?: table): any
 define("Schedule1F1B", function(rank, ranks, _, n)
@@ -407,9 +408,9 @@ define("Schedule1F1B", function(rank, ranks, _, n)
       function(i) return {"B", rank, i + 1} end)
 end)
 
---- The same with several stages on each rank, which shortens the time in which ranks wait:
+--- The schedule 1F1B with several stages on each rank, which shortens the ranks' idle time:
 --- "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (Narayanan et
---- al., 2021), section 2.2. n_microbatches is a multiple of the ranks, or smaller.
+--- al., 2021), section 2.2. n_microbatches is a multiple of the number of ranks, or smaller.
 ---@class distributed.pipelining.ScheduleInterleaved1F1B: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local Interleaved = define_interleaved("ScheduleInterleaved1F1B", function(name, a)
@@ -420,7 +421,7 @@ local Interleaved = define_interleaved("ScheduleInterleaved1F1B", function(name,
 end)
 
 function Interleaved.plan(rank, ranks, here, n)
-   local round = math.min(n, ranks) -- parts that a stage does before its rank turns to the next
+   local round = math.min(n, ranks) -- parts computed before the next stage
    local function part(i) return i // (round * here) * round + i % round + 1 end
    local function forward(i) return {"F", i // round % here * ranks + rank, part(i)} end
    local function backward(i)
@@ -430,8 +431,8 @@ function Interleaved.plan(rank, ranks, here, n)
    return alternate(warm, n * here, forward, backward)
 end
 
---- All parts forward on one of a rank's stages, then on the next one; backward likewise, from the
---- last part on: "Breadth-First Pipeline Parallelism" (Lamy-Poirier, 2022).
+--- Runs all parts forward on one of a rank's stages, then on its next stage, and backward likewise
+--- from the last part to the first: "Breadth-First Pipeline Parallelism" (Lamy-Poirier, 2022).
 ---@class distributed.pipelining.ScheduleLoopedBFS: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local LoopedBFS = define_interleaved "ScheduleLoopedBFS"
@@ -447,23 +448,26 @@ function LoopedBFS.plan(rank, ranks, here, n)
    return list
 end
 
--- For schedules that need the gradients of arguments apart from those of parameters.
+-- Prepares the stages for schedules that compute the gradients of arguments and parameters
+-- separately.
 local function defer_all(name, a)
    for _, stage in ipairs(a.stages) do
       if class.isinstance(stage, Stage) then stage:defer(name) end
    end
 end
 
---- Backward in two: gradients of arguments first, which the stages before wait for; those of linear
---- layers' parameters when there is nothing else to do. With one stage on each rank it is ZB-H1 of
---- "Zero Bubble Pipeline Parallelism" (Qi et al., 2023): as much memory as 1F1B, a third of its
---- idle time. The order is found by letting all ranks go on in steps of equal time.
+--- Splits the backward pass: gradients of arguments, which the stages before wait for, are computed
+--- first, and those of linear layers' parameters when a rank would otherwise be idle. With one
+--- stage on each rank it is ZB-H1 of "Zero Bubble Pipeline Parallelism" (Qi et al., 2023), which
+--- uses as much memory as 1F1B and has a third of its idle time. The order is found by simulating
+--- all ranks in steps of equal time.
 ---@class distributed.pipelining.ScheduleInterleavedZeroBubble: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local ZeroBubble = define_interleaved("ScheduleInterleavedZeroBubble", defer_all)
 ZeroBubble.splits = true
 
--- The first stage of a rank, the latest first, for which next(stage) gives a part.
+-- Returns the first of a rank's stages, from the last down, for which next_part(stage) returns a
+-- part.
 local function find(r, ranks, here, next_part)
    for i = here - 1, 0, -1 do
       local s = i * ranks + r
@@ -472,9 +476,9 @@ local function find(r, ranks, here, next_part)
    end
 end
 
--- What a rank does next, of what it can. It has as many parts under way as under 1F1B; while fewer,
--- it goes forward. Parameters' gradients are for times when it can do nothing else, or holds as
--- many parts without them as the first stage under 1F1B does.
+-- Chooses a rank's next action among the possible ones. A rank holds as many parts as under 1F1B,
+-- and goes forward while it holds fewer. It computes parameters' gradients only if nothing else is
+-- possible, or if it holds as many deferred parts as the first stage holds under 1F1B.
 local function choose(r, ranks, here, n, done, state)
    local last = ranks * here - 1
    local back, back_part = find(r, ranks, here, function(s)
@@ -497,13 +501,13 @@ local function choose(r, ranks, here, n, done, state)
    if late then return "W", late, late_part end
 end
 
--- Parts that a rank has under way at most under 1F1B.
+-- Returns the most parts that a rank holds under 1F1B.
 local function most_under_way(r, ranks, here, n)
    if here == 1 then return ranks - r end
    return math.min((here - 1) * math.min(n, ranks) + 2 * (ranks - 1 - r), n * here) + 1
 end
 
--- All ranks' lists.
+-- Returns the action lists of all ranks.
 local function simulate(ranks, here, n)
    local lists, states, done, left = {}, {}, {}, 3 * n * ranks * here
    for r = 0, ranks - 1 do
@@ -523,7 +527,7 @@ local function simulate(ranks, here, n)
          local kind, s, m = choose(r, ranks, here, n, done, states[r])
          if kind then now[#now + 1] = {r, kind, s, m} end
       end
-      if #now == 0 then -- all have as much under way as they may
+      if #now == 0 then -- all ranks hold as many parts as they may
          for r = 0, ranks - 1 do
             states[r].most, states[r].limit = states[r].most + 1, states[r].limit + 1
          end
@@ -548,9 +552,10 @@ function ZeroBubble.plan(rank, ranks, here, n)
    return simulate(ranks, here, n)[rank]
 end
 
--- In the shape of a V: each rank has a stage on the way forth, `a`, and one on the way back, `b`.
+-- V-shaped schedules: each rank has a stage on the way down, `a`, and one on the way back up, `b`.
 
--- A list that counts each stage's parts: add("FaIbWb", times) adds actions, each of the next part.
+-- Returns a list that counts each stage's parts. add("FaIbWb", times) appends actions, each for the
+-- next part of its stage.
 local function counting(rank, ranks)
    local stages, counts, list = {a = rank, b = 2 * ranks - 1 - rank}, {}, {}
    local function count(what) return counts[what] or 0 end
@@ -566,10 +571,10 @@ local function counting(rank, ranks)
    return list, add, count
 end
 
---- Backward in two, and without idle time between a rank's first action and its last where all take
---- equal times; each rank holds as much as the first one of 1F1B: ZB-V of "Zero Bubble Pipeline
---- Parallelism" (Qi et al., 2023), section 6. A rank has two stages: of 2 N, rank i has i and
---- 2 N - 1 - i. n_microbatches is 2 N - 1 or more for that.
+--- Splits the backward pass, and has no idle time between a rank's first and last action if all
+--- actions take equal times. Each rank holds as much as the first rank under 1F1B: ZB-V of "Zero
+--- Bubble Pipeline Parallelism" (Qi et al., 2023), section 6. Each rank has two stages: of 2 N
+--- stages, rank i has i and 2 N - 1 - i. No idle time needs n_microbatches of 2 N - 1 or more.
 ---@class distributed.pipelining.ScheduleZBVZeroBubble: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local ZBV = define_interleaved("ScheduleZBVZeroBubble", defer_all)
@@ -577,7 +582,7 @@ ZBV.splits, ZBV.style = true, "v"
 
 function ZBV.plan(rank, ranks, _, n)
    local list, add, count = counting(rank, ranks)
-   local most = math.max(n, 2 * ranks - 1) -- parts that are not there are left out at the end
+   local most = math.max(n, 2 * ranks - 1) -- parts that do not exist are removed at the end
    add("Fa", 2 * (ranks - rank) - 1)
    add("FbFa", rank)
    add("FbIbWb", ranks - rank)
@@ -595,9 +600,10 @@ function ZBV.plan(rank, ranks, _, n)
    return kept
 end
 
---- The V with forward and backward passes in pairs, and backward in two where ranks would wait:
---- DualPipe of "DeepSeek-V3 Technical Report" (DeepSeek-AI, 2024), cut in half. Stages are those of
---- ScheduleZBVZeroBubble; n_microbatches is their number or more.
+--- A V-shaped schedule that pairs forward with backward actions, and splits a backward action if
+--- ranks would wait: DualPipe of "DeepSeek-V3 Technical Report" (DeepSeek-AI, 2024), cut in half.
+--- Stages are assigned as in ScheduleZBVZeroBubble; n_microbatches must be at least the number of
+--- stages.
 ---@class distributed.pipelining.ScheduleDualPipeV: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local DualPipeV = define_interleaved("ScheduleDualPipeV", function(name, a)
@@ -612,7 +618,7 @@ DualPipeV.splits, DualPipeV.style = true, "v"
 
 function DualPipeV.plan(rank, ranks, _, n)
    local list, add = counting(rank, ranks)
-   local after, late = ranks - 1 - rank, {} -- late: {stage, part} whose "W" is still to come
+   local after, late = ranks - 1 - rank, {} -- late: {stage, part} whose "W" is deferred
    local function add_late()
       local action = table.remove(late, 1)
       if action then list[#list + 1] = {"W", action[1], action[2]} end
@@ -631,7 +637,7 @@ function DualPipeV.plan(rank, ranks, _, n)
    end
    add("FaBbFbBa", n - 2 * ranks + rank + 1)
    add("BbFbBa", after)
-   -- the second half in two
+   -- splits the backward actions of the second half
    local half = (rank + 1) // 2
    for i = 0, rank do
       back("b", i > half or i == half and rank % 2 == 1)

@@ -1,11 +1,11 @@
--- DTensor.lua - a tensor of which each rank of a mesh has a part, and how it is split:
+-- DTensor.lua - a tensor that is split or replicated over the ranks of a mesh:
 --
 --    local d = distribute_tensor(w, mesh, {Shard(1)})  -- rank 0's w, by rows
 --    d:to_local()                                      -- this rank's rows
 --    d:redistribute(nil, {Shard(2)}):full_tensor()
 --
--- It has no operators: those are for parts, and what they give is a DTensor again by from_local.
--- Gradients go back through to_local, from_local, redistribute and full_tensor.
+-- A DTensor has no operators: compute with its parts, and make a DTensor of the result by
+-- from_local. Gradients flow back through to_local, from_local, redistribute and full_tensor.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -34,7 +34,8 @@ local function check_mesh(title, mesh)
    return mesh
 end
 
--- One placement for each dimension of a mesh, with dimensions counted from 1; nil is Replicate().
+-- Checks that there is one placement for each dimension of a mesh, and counts tensor dimensions
+-- from 1; nil means Replicate().
 local function check_placements(title, placements, mesh, ndim)
    if class.isinstance(placements, layouts.Placement) then placements = {placements} end
    local list, expected = {}, ("a list of %d placements"):format(mesh.ndim)
@@ -71,7 +72,7 @@ end
 
 -- Moving -----------------------------------------------------------------------------------------
 
--- What brings a part from one placement to another, along one dimension of a mesh.
+-- Changes the placement of a part along one dimension of a mesh.
 local function move(part, from, to, group)
    if from == to then return part end
    if from:is_shard() then return layouts.move(part, "gather", from.dim, group) end
@@ -79,8 +80,8 @@ local function move(part, from, to, group)
    return layouts.move(part, from:is_partial() and "sum_part" or "split", to.dim, group)
 end
 
--- Whether the parts along a dimension of the mesh have to be put together: they are to be others,
--- or are parts of parts that are.
+-- Returns whether the parts along mesh dimension i must be gathered: because their placement
+-- changes, or because an earlier mesh dimension that splits the same tensor dimension changes.
 local function gathers(from, to, i)
    if not from[i]:is_shard() then return false end
    for k = 1, i do
@@ -90,7 +91,8 @@ local function gathers(from, to, i)
    return false
 end
 
--- Parts of parts: the last dimension of the mesh is the first to be gathered and the last to split.
+-- Moves a part between placements of all mesh dimensions. Where a tensor dimension is split several
+-- times, the last mesh dimension is gathered first and split last.
 local function move_all(part, mesh, from, to)
    local now = table.move(from, 1, #from, 1, {})
    for i = #from, 1, -1 do
@@ -107,8 +109,8 @@ local take_redistribute = args.signature [[DTensor.redistribute(device_mesh: obj
    placements: any)]]
 
 --- Returns the same tensor, split in another way. All ranks of the mesh call it.
----@param device_mesh? distributed.DeviceMesh  its own
----@param placements distributed.tensor.Placement[]  Shard or Replicate, or Partial where it is that
+---@param device_mesh? distributed.DeviceMesh  this tensor's mesh
+---@param placements distributed.tensor.Placement[]  Shard or Replicate; Partial stays Partial
 ---@return distributed.tensor.DTensor
 function DTensor:redistribute(...)
    local a = take_redistribute(...)
@@ -134,8 +136,8 @@ function DTensor:full_tensor()
       self.device_mesh, #self.shape)}.part
 end
 
---- This rank's part, not a copy. Its gradient is taken to be split as it is, that of what all have
---- to be the same on all.
+--- Returns this rank's part without a copy. Its gradient must have the same placements; where the
+--- tensor is replicated, it must be equal on all ranks.
 ---@return Tensor
 function DTensor:to_local()
    return self.part
@@ -146,7 +148,8 @@ end
 local take_local = args.signature [[DTensor.from_local(local_tensor: tensor, device_mesh: object,
    placements: any?)]]
 
---- A DTensor of which this rank has a part; the parts of all ranks are of one shape.
+--- Makes a DTensor of which this rank has the given part; the parts of all ranks must have the same
+--- shape.
 ---@param local_tensor Tensor
 ---@param device_mesh distributed.DeviceMesh
 ---@param placements? distributed.tensor.Placement[]  Replicate() by default
@@ -165,7 +168,7 @@ function DTensor.from_local(...)
    return new(part, mesh, placements, shape)
 end
 
--- The shape of a rank's part of a whole that is made here.
+-- Returns the shape of a rank's part of a new tensor.
 local function part_shape(title, shape, mesh, placements)
    local left = table.move(shape, 1, #shape, 1, {})
    for i, placement in ipairs(placements) do
@@ -185,8 +188,9 @@ end
 local take_distribute = args.signature [[distribute_tensor(tensor: tensor, device_mesh: object,
    placements: any?)]]
 
---- Splits a tensor, that of the mesh's first rank, over a mesh. The parts are tensors of their own,
---- which require gradients if it does. All ranks of the mesh call it, with tensors of one shape.
+--- Splits the tensor of the mesh's first rank over the mesh. The parts are new leaf tensors, which
+--- require gradients if the tensor does. All ranks of the mesh must call it, with tensors of one
+--- shape.
 ---@param tensor Tensor
 ---@param device_mesh distributed.DeviceMesh
 ---@param placements? distributed.tensor.Placement[]  Shard or Replicate, the latter by default
@@ -211,7 +215,7 @@ end
 local options <const> = [[device_mesh: object, placements: any?, dtype: string?,
    requires_grad: boolean = false)]]
 
--- make(shape, a): a rank's part.
+-- Defines a function that makes a DTensor; make(shape, a) makes a rank's part.
 local function define(name, arguments, make)
    local title <const> = "distributed.tensor." .. name
    local take = args.signature(title .. arguments .. options)
@@ -230,9 +234,9 @@ local function filled_with(value)
    return function(shape, a) return torch.full(shape, value or a.fill_value, {dtype = a.dtype}) end
 end
 
---- DTensors of one value, of which each rank makes its part: zeros(size, options), ones(size,
---- options) and full(size, fill_value, options), with device_mesh, and placements, dtype,
---- requires_grad as elsewhere. Float32 unless dtype says otherwise, but for full, as torch.full.
+--- Makes a DTensor of one value, of which each rank fills its part: zeros(size, options),
+--- ones(size, options) and full(size, fill_value, options), with device_mesh, placements, dtype and
+--- requires_grad. The dtype is float32 by default; full's default is that of torch.full.
 M.zeros = define("zeros", "(size: integers, ", filled_with(0.0))
 M.ones = define("ones", "(size: integers, ", filled_with(1.0))
 M.full = define("full", "(size: integers, fill_value: number, ", filled_with())
@@ -241,8 +245,8 @@ M.full = define("full", "(size: integers, fill_value: number, ", filled_with())
 
 local of_part <const> = {dtype = true, device = true, requires_grad = true, is_leaf = true}
 
--- The fields of a DTensor that its part has, and its gradient, of which it is not known that it
--- is a sum.
+-- Looks up a method or field of a DTensor; some fields are those of its part. Where the tensor is
+-- Partial, its gradient counts as Replicate.
 local function look_up(d, key)
    local value = DTensor[key]
    if value ~= nil then return value end

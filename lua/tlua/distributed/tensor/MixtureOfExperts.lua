@@ -1,10 +1,9 @@
--- MixtureOfExperts.lua - a layer of many small networks, of which each position uses few, with the
--- networks on different ranks: positions travel to theirs and back.
+-- MixtureOfExperts.lua - a layer of many small networks (experts) on different ranks. Each position
+-- uses a few of them: positions are sent to their experts' ranks, and the results are sent back.
 --
 -- "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer" (Shazeer et
--- al., 2017); "GShard" (Lepikhin et al., 2021): one exchange there and one back; "Switch
--- Transformers" (Fedus et al., 2022), equation 4: the loss that keeps the load even. No position is
--- dropped.
+-- al., 2017); "GShard" (Lepikhin et al., 2021): an all_to_all before and after the experts; "Switch
+-- Transformers" (Fedus et al., 2022), equation 4: the load-balancing loss. No position is dropped.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -38,16 +37,17 @@ end
 local take = args.signature [[MixtureOfExperts(width: count, hidden: count, num_experts: count,
    top_k: count = 2, mesh: object?)]]
 
--- Gradients of an expert come from the losses of all ranks: their mean, as other parameters have.
+-- Divides an expert's gradient by the number of ranks, since it sums over the losses of all ranks,
+-- while other parameters get the mean.
 local function average(parameter, n)
    parameter:register_hook(function(grad) return grad / n end)
 end
 
 --- Each of num_experts networks is Linear(width, hidden), GELU and Linear(hidden, width). All ranks
---- of a mesh (of all by default) call it with the same seed, and keep the experts that are theirs.
+--- of a mesh (of all by default) call it with the same seed, and keep their own experts.
 ---@param width integer
 ---@param hidden integer
----@param num_experts integer  which the number of ranks divides
+---@param num_experts integer  a multiple of the number of ranks
 ---@param options? {top_k: integer, mesh: distributed.DeviceMesh}  how many a position uses, 2
 function MoE:__init(...)
    parent.__init(self)
@@ -112,7 +112,7 @@ local function compute(self, rows, counts)
    for e = 1, self.here do
       local inputs = {}
       for r = 1, #counts do inputs[r] = pieces[r][e] end
-      -- An expert without rows runs, too, so that all ranks have the same graph.
+      -- An expert without rows also runs, so that all ranks record the same graph.
       local results = self.experts[tostring(first + e)](torch.cat(inputs))
       local from = 1
       for r = 1, #counts do

@@ -1,13 +1,13 @@
--- context.lua - sequences that are split over ranks: attention to the keys of all of them, which go
--- round a ring.
+-- context.lua - context parallelism: sequences split over ranks, and attention over the whole
+-- sequence, with keys and values that go round a ring.
 --
 -- "Ring Attention with Blockwise Transformers for Near-Infinite Context" (Liu et al., 2023). Each
--- rank has its queries' results so far with the logarithm of their weights' sum; what the kernel
--- gives for the next keys is put together with that ("FlashAttention-2", Dao, 2023, section 3.1).
--- Going back, the gradients of keys and values go round with them.
+-- rank keeps partial results for its queries with the logarithm of their weights' sum, and merges
+-- them with the results for the next keys ("FlashAttention-2", Dao, 2023, section 3.1). In the
+-- backward pass the gradients of keys and values go round with them.
 --
--- Of a sequence of 2N chunks rank r has chunks r and 2N - 1 - r: under a causal mask all ranks then
--- have the same work.
+-- Of a sequence of 2N chunks, rank r has the chunks r and 2N - 1 - r, so that all ranks have the
+-- same work under a causal mask.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,7 +22,8 @@ local M = {}
 -- The ring
 -- -----------------------------------------------------------------------------------------
 
--- Sends a tensor to the next rank, and begins to receive that of the one before: {works, tensor}.
+-- Sends a tensor to the next rank, and begins to receive one from the previous rank: returns
+-- {works, tensor}.
 local function pass_on(tensor, group, tag)
    local n, rank = #group.ranks, group.group_rank
    local next_rank, previous = group.ranks[(rank + 1) % n + 1], group.ranks[(rank - 1) % n + 1]
@@ -42,10 +43,10 @@ local function arrive(message)
    return message.tensor
 end
 
--- Calls fn(first query, queries, first key, keys) for those of this rank's queries that see keys of
--- another one, `from`, and for these keys. The first chunk of a rank before this one comes before
--- both of this rank's, and its second one after both; both chunks of a rank after this one come
--- between this rank's.
+-- Calls fn(first query, queries, first key, keys) for the ranges of this rank's queries that attend
+-- to keys of rank `from`, and for the range of these keys. The first chunk of an earlier rank
+-- precedes both of this rank's chunks, and its second chunk follows both. Both chunks of a later
+-- rank lie between this rank's chunks.
 local function visible(causal, length, rank, from, fn)
    local half = length // 2
    if not causal then
@@ -59,7 +60,7 @@ end
 
 local function part(x, first, length) return x:narrow(3, first, length) end
 
--- Puts what other keys give to results and logarithms so far, in place.
+-- Merges the results for further keys into the results and logarithms so far, in place.
 local function merge(result, norm, added, added_norm)
    local weight = (added_norm - norm):sigmoid():unsqueeze(-1)
    result:lerp_(added:to(result.dtype), weight)
@@ -68,8 +69,8 @@ end
 
 local Ring = class.class("distributed.tensor.RingAttention", Function)
 
--- q: (batch, heads, positions, features); k and v maybe with fewer heads. Sums over the ring are of
--- float32 for the half types.
+-- q: (batch, heads, positions, features); k and v may have fewer heads. For half-precision dtypes
+-- the sums over the ring are in float32.
 function Ring.forward(ctx, q, k, v, group, causal, scale)
    local n, rank, length = #group.ranks, group.group_rank, q:size(3)
    local result, norm
@@ -77,7 +78,7 @@ function Ring.forward(ctx, q, k, v, group, causal, scale)
    for step = 0, n - 1 do
       local message = step < n - 1 and pass_on(pair, group, step)
       local keys, values = pair[1], pair[2]
-      if step == 0 then -- this rank's chunks are in their order
+      if step == 0 then -- this rank's two chunks are in sequence order
          result, norm = torch._scaled_dot_product_flash_attention(q, k, v,
             {is_causal = causal, scale = scale})
          if n > 1 and result.dtype ~= norm.dtype then result = result:to(norm.dtype) end
@@ -148,7 +149,7 @@ local function check_shapes(title, q, k, v, gqa)
    end
 end
 
--- As (batch, heads, positions, features).
+-- Returns a tensor as (batch, heads, positions, features).
 local function as_heads(x)
    local n = x:dim()
    return x:reshape(-1, n > 2 and x:size(-3) or 1, x:size(-2), x:size(-1))
@@ -170,11 +171,11 @@ local function attend(title, group, a)
       :reshape(q.shape)
 end
 
---- softmax(query @ key^T * scale) @ value over a sequence of which each rank of a mesh has the part
---- that context_parallel gives it: (..., positions, features), of one shape on all ranks. Memory is
---- that of this rank's positions and of the keys of one other: weights are never stored. With
---- enable_gqa the heads, dimension -3, of query may be a multiple of those of key and value. The
---- result of this rank's queries, which has no second derivative.
+--- Computes softmax(query @ key^T * scale) @ value over a whole sequence of which each rank has the
+--- part that context_parallel gives it: (..., positions, features), with the same shape on all
+--- ranks. The memory holds this rank's positions and one other rank's keys; weights are never
+--- stored. With enable_gqa the number of heads (dimension -3) of query may be a multiple of key's
+--- and value's. Returns the result for this rank's queries; there is no second derivative.
 ---@param query Tensor
 ---@param key Tensor
 ---@param value Tensor
@@ -186,7 +187,7 @@ function M.ring_attention(...)
    return attend("ring_attention", device_mesh.group_of("ring_attention", a.mesh), a)
 end
 
--- This rank's chunks of a tensor.
+-- Returns this rank's chunks of a tensor.
 local function own_part(title, tensor, dim, group)
    local n, rank = #group.ranks, group.group_rank
    local d = dim < 0 and tensor:dim() + 1 + dim or dim
@@ -210,10 +211,9 @@ local take_context = args.signature [[context_parallel(mesh: object, buffers: ta
 
 --- Calls fn with this rank's parts of the buffers (inputs, targets, positions), each cut along its
 --- sequence's dimension, and returns what it returns. Within fn scaled_dot_product_attention
---- attends to the sequence as a whole, by ring_attention; everything else sees this rank's
---- positions alone, so positions that a model numbers itself are to be among the buffers. Gradients
---- of parameters are those of this rank's positions: they are averaged as those of other parts of a
---- batch are.
+--- attends to the sequence as a whole, by ring_attention. Everything else sees only this rank's
+--- positions, so position numbers must be among the buffers. Gradients of parameters cover this
+--- rank's positions only: average them over the ranks, as in data parallelism.
 ---@param mesh distributed.DeviceMesh
 ---@param buffers Tensor[]
 ---@param buffer_seq_dims integer[]
@@ -245,7 +245,7 @@ function M.context_parallel(...)
    return a.fn(table.unpack(parts))
 end
 
---- The whole of tensors of which each rank has the part that context_parallel gives it.
+--- Gathers whole tensors from the parts that context_parallel has given the ranks.
 ---@param mesh distributed.DeviceMesh
 ---@param buffers Tensor[]
 ---@param seq_dims integer[]

@@ -1,5 +1,5 @@
--- layouts.lua - how the ranks of a group hold an activation, and how it goes from one way to
--- another, with the gradient going back. "Megatron-LM" (Shoeybi et al., 2019) has the pair copy and
+-- layouts.lua - the layouts of an activation over the ranks of a group, and differentiable
+-- conversions between them. "Megatron-LM" (Shoeybi et al., 2019) has the conversions copy and
 -- reduce, "Reducing Activation Recomputation in Large Transformer Models" (Korthikanti et al.,
 -- 2022) those that split sequences.
 
@@ -10,7 +10,7 @@ local Function = require "tlua.autograd.Function"
 
 local M = {}
 
---- How ranks hold a tensor. Two of one kind are equal.
+--- Describes how ranks hold a tensor. Placements compare by value.
 ---@class distributed.tensor.Placement
 M.Placement = class.class("distributed.tensor.Placement")
 
@@ -31,7 +31,7 @@ function M.Placement.__eq(a, b)
    return getmetatable(a) == getmetatable(b) and a.dim == b.dim
 end
 
---- Each rank of a group has an equal part along a dimension, in the ranks' order.
+--- Each rank has an equal part along a dimension, in rank order.
 ---@class distributed.tensor.Shard: distributed.tensor.Placement
 ---@field dim integer  from 1; negative ones count from the end
 ---@overload fun(dim: integer): distributed.tensor.Shard
@@ -48,7 +48,7 @@ end
 
 function M.Shard:__tostring() return ("Shard(%d)"):format(self.dim) end
 
---- All ranks of a group have the same.
+--- All ranks of a group have the same tensor.
 ---@class distributed.tensor.Replicate: distributed.tensor.Placement
 ---@overload fun(): distributed.tensor.Replicate
 M.Replicate = class.class("distributed.tensor.Replicate", M.Placement)
@@ -57,7 +57,7 @@ function M.Replicate:__tostring() return "Replicate()" end -- luacheck: no self
 
 local take_partial = args.signature "distributed.tensor.Partial(reduce_op: string = 'sum')"
 
---- The sum of what the ranks of a group have is the tensor.
+--- The tensor is the sum of the ranks' tensors.
 ---@class distributed.tensor.Partial: distributed.tensor.Placement
 ---@overload fun(reduce_op?: string): distributed.tensor.Partial
 M.Partial = class.class("distributed.tensor.Partial", M.Placement)
@@ -77,7 +77,7 @@ end
 
 -- Moving data ------------------------------------------------------------------------------------
 
--- The dimension from 1 that a tensor is split along; raises unless it divides.
+-- Returns the dimension, from 1, along which a tensor is split. Raises unless the ranks divide it.
 local function dim_of(title, tensor, dim, group)
    local d = dim < 0 and tensor:dim() + 1 + dim or dim
    if d < 1 or d > tensor:dim() then
@@ -122,7 +122,7 @@ end
 
 local function same(tensor) return tensor:view_as(tensor) end
 
--- Name -> what is done on the way there, and with the gradient on the way back.
+-- The forward and backward functions of each conversion.
 local moves <const> = {
    copy = {same, function(grad, _, group) return sum(grad, group) end},
    reduce = {function(x, _, group) return sum(x, group) end, function(grad) return grad end},
@@ -143,9 +143,9 @@ function Move.backward(ctx, grad)
    return (ctx.back(grad, ctx.dim, ctx.group))
 end
 
---- Moves an activation: copy (the gradients are summed), reduce (the values are), gather and split
---- along a dimension, gather_sum (of which each rank uses another part: gradients are summed and
---- split) and sum_part (values are).
+--- Converts an activation: copy (gradients are summed), reduce (values are summed), gather and
+--- split along a dimension, gather_sum (each rank then uses a different part, so gradients are
+--- summed and split) and sum_part (values are summed and split).
 ---@param tensor Tensor
 ---@param move string
 ---@param dim? integer
@@ -155,8 +155,8 @@ function M.move(tensor, move, dim, group)
    return Move:apply(tensor, move, dim, group)
 end
 
---- From one layout into another, where each rank goes on with what it gets by itself: the gradient
---- of what all have is the same on all.
+--- Converts a tensor from one layout to another. Ranks then go on separately; the gradient of a
+--- replicated tensor is equal on all ranks.
 ---@param tensor Tensor
 ---@param from distributed.tensor.Shard|distributed.tensor.Replicate
 ---@param to distributed.tensor.Shard|distributed.tensor.Replicate

@@ -1,5 +1,5 @@
--- losses.lua - the cross-entropy of logits whose classes are split over ranks, and which nobody has
--- whole: "Megatron-LM" (Shoeybi et al., 2019), section 3.
+-- losses.lua - the cross-entropy of logits whose classes are split over ranks, so that no rank has
+-- all logits: "Megatron-LM" (Shoeybi et al., 2019), section 3.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,8 @@ local function reduce_all(tensor, op, group)
    return tensor
 end
 
--- logits: (n, this rank's classes); own: (n) the target's place among these, 1 where `elsewhere`
+-- logits: (n, this rank's classes); own: (n) the target's index among these classes, 1 where
+-- `elsewhere` is true
 function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
    local most = reduce_all((logits:max(2)):contiguous(), "max", group)
    local shifted = (logits - most:unsqueeze(2)):exp_()
@@ -26,7 +27,7 @@ function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
    local at = logits:gather(2, own:unsqueeze(2)):squeeze(2):masked_fill(elsewhere, 0)
    at = reduce_all(at:contiguous(), "sum", group)
    ctx:save_for_backward(shifted:div_(total:unsqueeze(2)), own, elsewhere)
-   return total:log() + (most - at) -- exact also where both are large
+   return total:log() + (most - at) -- also exact if both terms are large
 end
 
 function CrossEntropy.backward(ctx, grad)
@@ -40,8 +41,8 @@ local reductions <const> = {mean = true, sum = true, none = true}
 
 local function text(shape) return table.concat(shape, ", ") end
 
--- The classes of a rank, and of all. Raises unless input (n, classes, ...), target (n, ...), weight
--- and reduction go together.
+-- Returns the number of classes of a rank, and of all ranks. Raises unless input (n, classes, ...),
+-- target (n, ...), weight and reduction match.
 local function check(a, ranks)
    local name <const> = "cross_entropy"
    if a.input:dim() < 2 then
@@ -62,7 +63,7 @@ local function check(a, ranks)
    return classes, all
 end
 
--- Targets of classes; those that are to be ignored are 1.
+-- Checks that targets are classes. Ignored targets are 1 here.
 local function check_targets(target, all)
    if not target.is_cpu or target:numel() == 0 then return end
    local least, most = target:min():item(), target:max():item()
@@ -95,13 +96,13 @@ end
 local take_loss = args.signature [[cross_entropy(input: tensor, target: tensor, mesh: object,
    reduction: string = 'mean', ignore_index: integer = -100, weight: tensor?)]]
 
---- The cross-entropy of logits whose classes are split over the ranks of a mesh, as a
---- ColwiseParallel layer gives them, without anybody having all. Computed in float32.
+--- Computes the cross-entropy of logits whose classes are split over the ranks of a mesh, as a
+--- ColwiseParallel layer returns them. No rank gathers all logits. The loss is computed in float32.
 ---@param input Tensor  (n, C / N, ...): this rank's classes
 ---@param target Tensor  (n, ...): classes from 1 to C, the same on all ranks
 ---@param mesh distributed.DeviceMesh
 ---@param options? {reduction: string, ignore_index: integer, weight: Tensor}  reduction: "mean",
---- "sum" or "none"; weight: (C), one of each class, on all ranks
+--- reduction: "mean", "sum" or "none"; weight: (C), one weight for each class, on all ranks
 ---@return Tensor  0-d, or of target's shape; the same on all ranks
 function M.cross_entropy(...)
    local a = take_loss(...)
@@ -113,14 +114,15 @@ local take_plain = args.signature [[cross_entropy(input: tensor, target: tensor,
 
 local take_scope = args.signature "loss_parallel(mesh: object?, fn: function?)"
 
---- Lets F.cross_entropy, and so nn.CrossEntropyLoss, take logits whose classes are split over the
---- ranks of a mesh, of all by default, as long as fn runs or the scope is open: see cross_entropy.
---- Their gradients are for this rank's classes, also after it. label_smoothing is refused.
+--- Makes F.cross_entropy, and so nn.CrossEntropyLoss, take logits whose classes are split over the
+--- ranks of a mesh (all ranks by default), while fn runs or until the scope is closed: see
+--- cross_entropy. Gradients cover this rank's classes, even if backward runs after the scope.
+--- label_smoothing is refused.
 ---
 ---    local loss = tp.loss_parallel(mesh, function() return F.cross_entropy(model(x), y) end)
 ---@param mesh? distributed.DeviceMesh
 ---@param fn? function
----@return any ...  what fn returns, or the scope, which is to be closed
+---@return any ...  the results of fn, or the scope, which the caller closes
 function M.loss_parallel(mesh, fn, ...)
    local a = take_scope(mesh, fn)
    local group = device_mesh.group_of("loss_parallel", a.mesh)

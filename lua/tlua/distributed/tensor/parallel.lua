@@ -1,15 +1,15 @@
--- parallel.lua - torch.distributed.tensor.parallel: single layers computed by all ranks of a group
--- together, each with a part of the matrix.
+-- parallel.lua - torch.distributed.tensor.parallel: layers that all ranks of a group compute
+-- together, each with a part of the weight matrix.
 --
 --    parallelize_module(block, mesh.tp, {
 --       ["attention.qkv"] = ColwiseParallel(), ["attention.projection"] = RowwiseParallel(),
 --       ["mlp.1"] = ColwiseParallel(), ["mlp.3"] = RowwiseParallel(),
 --    })
 --
--- A layer by columns gives each rank a part of the results, and a layer by rows takes such parts,
--- so that the two together exchange activations once. Parameters stay the tensors that they were,
--- with this rank's part as their data. A computation in between sees as many heads, or as much
--- width, as the rank has: it should take its sizes from what it gets.
+-- A column-parallel layer gives each rank a part of the results, and a row-parallel layer takes
+-- such parts, so that the two together communicate activations once. Parameters stay the same
+-- tensors; their data become this rank's part. Computations between the two layers see only the
+-- rank's share of the heads or of the width, so they should take their sizes from their inputs.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -40,7 +40,7 @@ local function is_shard(value) return class.isinstance(value, Shard) end
 
 -- Parameters -------------------------------------------------------------------------------------
 
--- Gives a parameter this rank's part along a dimension as its data; all take rank 0's.
+-- Makes this rank's part along a dimension the data of a parameter; all ranks take rank 0's values.
 local function split_parameter(title, path, parameter, dim, group)
    local n, size = #group.ranks, parameter:size(dim)
    if placement.get(parameter) then
@@ -58,8 +58,8 @@ local function split_parameter(title, path, parameter, dim, group)
    placement.split(parameter, dim, group.group_rank, n, group)
 end
 
--- The ranks see different parts of the data: their gradients of a parameter that all have are
--- summed.
+-- Sums the gradients of a replicated parameter over the ranks, which see different parts of the
+-- data.
 local function sum_gradients(parameter, group)
    if not parameter.requires_grad then return end
    parameter:register_hook(function(grad)
@@ -69,7 +69,7 @@ local function sum_gradients(parameter, group)
    end)
 end
 
--- Puts a function before, and one after, what a module computes.
+-- Calls one function before, and another after, a module's forward.
 local function wrap(module, before, after)
    local inner = module.forward
    rawset(module, "forward", function(self, input, ...)
@@ -95,9 +95,9 @@ end
 local take_colwise = args.signature [[ColwiseParallel(input_layouts: object?,
    output_layouts: object?)]]
 
---- A Linear whose rows of the weight, and so results, or an Embedding whose columns are split.
---- input_layouts: how the argument comes, Replicate() by default; output_layouts: how the result
---- goes, Shard(-1) by default.
+--- Splits the rows of a Linear's weight, and so its results, or the columns of an Embedding.
+--- input_layouts: the layout of the argument, Replicate() by default; output_layouts: the layout of
+--- the result, Shard(-1) by default.
 ---@class distributed.tensor.ColwiseParallel: distributed.tensor.ParallelStyle
 ---@overload fun(options?: table): distributed.tensor.ColwiseParallel
 M.ColwiseParallel = class.class("distributed.tensor.ColwiseParallel", M.ParallelStyle)
@@ -108,7 +108,7 @@ function M.ColwiseParallel:__init(...)
    self.output = layout("ColwiseParallel", "output_layouts", a.output_layouts, Shard(-1))
 end
 
--- Whether results that are parts of the last dimension need nothing more.
+-- Returns whether a layout is Shard(-1), which the layer's result already has.
 local function last(value) return is_shard(value) and value.dim == -1 end
 
 function M.ColwiseParallel:apply(module, path, group)
@@ -135,10 +135,10 @@ end
 local take_rowwise = args.signature [[RowwiseParallel(input_layouts: object?,
    output_layouts: object?)]]
 
---- A Linear whose columns of the weight, and so arguments, or an Embedding whose rows, the
---- vocabulary, are split; the ranks' results are summed. input_layouts: Shard(-1) by default, of an
---- Embedding Replicate(); output_layouts: Replicate() by default; with Shard(dim) each rank gets
---- that part of the sum.
+--- Splits the columns of a Linear's weight, and so its arguments, or the rows (the vocabulary) of
+--- an Embedding; the ranks' results are summed. input_layouts: Shard(-1) by default, Replicate()
+--- for an Embedding; output_layouts: Replicate() by default; with Shard(dim) each rank gets that
+--- part of the sum.
 ---@class distributed.tensor.RowwiseParallel: distributed.tensor.ParallelStyle
 ---@overload fun(options?: table): distributed.tensor.RowwiseParallel
 M.RowwiseParallel = class.class("distributed.tensor.RowwiseParallel", M.ParallelStyle)
@@ -192,9 +192,10 @@ end
 local take_sequence = args.signature [[SequenceParallel(sequence_dim: integer = 2,
    use_local_output: boolean = true)]]
 
---- A module that treats each position of a sequence by itself (LayerNorm, RMSNorm, Dropout): each
---- rank has a part of the sequence, and the gradients of its parameters are summed. Its argument is
---- such a part, as a RowwiseParallel with output_layouts = Shard(sequence_dim) gives it.
+--- Shards the sequence for a module that treats each position separately (LayerNorm, RMSNorm,
+--- Dropout): each rank has a part of the sequence, and the gradients of the module's parameters are
+--- summed. The argument is such a part, as returned by a RowwiseParallel with output_layouts =
+--- Shard(sequence_dim).
 ---@class distributed.tensor.SequenceParallel: distributed.tensor.ParallelStyle
 ---@overload fun(options?: table): distributed.tensor.SequenceParallel
 M.SequenceParallel = class.class("distributed.tensor.SequenceParallel", M.ParallelStyle)
@@ -213,7 +214,7 @@ local take_input = args.signature [[PrepareModuleInput(input_layouts: object,
 local take_output = args.signature [[PrepareModuleOutput(output_layouts: object,
    desired_output_layouts: object)]]
 
---- Brings a module's first argument from one layout into another.
+--- Converts a module's first argument from one layout to another.
 ---@class distributed.tensor.PrepareModuleInput: distributed.tensor.ParallelStyle
 ---@overload fun(options: table): distributed.tensor.PrepareModuleInput
 M.PrepareModuleInput = class.class("distributed.tensor.PrepareModuleInput", M.ParallelStyle)
@@ -228,7 +229,7 @@ function M.PrepareModuleInput:apply(module, _, group)
    wrap(module, function(x) return layouts.redistribute(x, self.from, self.to, group) end, pass)
 end
 
---- Brings a module's first result from one layout into another.
+--- Converts a module's first result from one layout to another.
 ---@class distributed.tensor.PrepareModuleOutput: distributed.tensor.ParallelStyle
 ---@overload fun(options: table): distributed.tensor.PrepareModuleOutput
 M.PrepareModuleOutput = class.class("distributed.tensor.PrepareModuleOutput", M.ParallelStyle)
@@ -248,7 +249,7 @@ end
 local take_both = args.signature [[PrepareModuleInputOutput(input_layouts: object,
    desired_input_layouts: object, output_layouts: object, desired_output_layouts: object)]]
 
---- Both at once.
+--- Converts both a module's first argument and its first result.
 ---@class distributed.tensor.PrepareModuleInputOutput: distributed.tensor.ParallelStyle
 ---@overload fun(options: table): distributed.tensor.PrepareModuleInputOutput
 M.PrepareModuleInputOutput =
@@ -271,13 +272,13 @@ end
 
 -- parallelize_module ------------------------------------------------------------------------------
 
--- A plan's name as a pattern: "*" is any one part of a path.
+-- Converts a plan's name into a pattern; "*" matches any one component of a path.
 local function pattern_of(name)
    local quoted = name:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", "[^.]+")
    return "^" .. quoted .. "$"
 end
 
--- {path, module, style} for all that a plan names, in the modules' order.
+-- Returns {path, module, style} for all modules that a plan names, in the modules' order.
 local function find(module, plan)
    local names, list = {}, {}
    for name in pairs(plan) do
@@ -308,13 +309,13 @@ local function find(module, plan)
    return list
 end
 
---- Splits the layers of a module that a plan names over the ranks of a mesh of one dimension. All
---- these ranks call it. Parameters of layers that are split become those of the mesh's first rank;
---- the others must be the same on all.
+--- Splits the layers of a module that a plan names over the ranks of a one-dimensional mesh. All
+--- these ranks must call it. Parameters of split layers take the values of the mesh's first rank;
+--- other parameters must already be equal on all ranks.
 ---@param module nn.Module
 ---@param mesh distributed.DeviceMesh
 ---@param plan table<string, distributed.tensor.ParallelStyle>|distributed.tensor.ParallelStyle
---- path ("*" stands for any one part of it) -> style; or one for the module itself
+--- path ("*" matches any one component) -> style; or one style for the module itself
 ---@return nn.Module module
 function M.parallelize_module(module, mesh, plan)
    if not class.isinstance(module, Module) then

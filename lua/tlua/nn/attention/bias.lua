@@ -1,5 +1,5 @@
--- bias.lua - torch.nn.attention.bias: causal masks for scaled_dot_product_attention where there are
--- not as many queries as keys.
+-- bias.lua - torch.nn.attention.bias: causal masks for scaled_dot_product_attention for different
+-- numbers of queries and keys.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,14 +1,14 @@
--- init.lua - torch.nn.attention: which implementation scaled_dot_product_attention uses.
+-- init.lua - torch.nn.attention: chooses the implementation of scaled_dot_product_attention.
 --
 --    local attention = torch.nn.attention
 --    local y = attention.sdpa_kernel(attention.SDPBackend.MATH, function()
 --       return F.scaled_dot_product_attention(q, k, v)
 --    end)
 --
--- There are two implementations: a kernel of each device that keeps no weights, which counts as
--- FLASH_ATTENTION and EFFICIENT_ATTENTION, and MATH, products and a softmax that autograd records
--- one by one. On a GPU the former is cuDNN's where CUDNN_ATTENTION is allowed and cuDNN takes the
--- call.
+-- There are two implementations: a kernel of each device that keeps no weights, named
+-- FLASH_ATTENTION and EFFICIENT_ATTENTION, and MATH, which computes products and a softmax that
+-- autograd records separately. On a GPU the kernel is cuDNN's if CUDNN_ATTENTION is allowed and
+-- cuDNN takes the call.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -82,12 +82,12 @@ end
 
 local take = args.signature "nn.attention.sdpa_kernel(set_priority: boolean = false)"
 
---- Allows scaled_dot_product_attention these implementations alone, as long as fn runs with the
---- arguments behind it or, without fn, until the scope that is returned is closed. A call for which
---- none of them can serve raises. The setting is one of the process.
+--- Restricts scaled_dot_product_attention to these implementations while fn runs with the remaining
+--- arguments or, without fn, until the returned scope is closed. A call that none of them supports
+--- raises an error. The setting applies to the whole process.
 ---@param backends nn.attention.SDPBackend|nn.attention.SDPBackend[]
----@param options? {set_priority: boolean}|fun(...): any  set_priority: those named first are
---- preferred; this can come before fn
+---@param options? {set_priority: boolean}|fun(...): any  set_priority: whether to
+--- prefer the backends named first; this argument may also come before fn
 ---@param fn? fun(...): any
 ---@param ... any
 ---@return any ...  fn's results, or a scope to be closed

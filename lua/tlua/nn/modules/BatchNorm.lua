@@ -115,12 +115,12 @@ local M = {}
 ---@overload fun(num_features: integer, options?: table): nn.BatchNorm1d
 M.BatchNorm1d = define("BatchNorm1d", 1, batch_forward, true, true)
 
---- Batch normalisation of (N, C, H, W), else as BatchNorm1d.
+--- Batch normalisation of (N, C, H, W); otherwise like BatchNorm1d.
 ---@class nn.BatchNorm2d: nn.BatchNorm1d
 ---@overload fun(num_features: integer, options?: table): nn.BatchNorm2d
 M.BatchNorm2d = define("BatchNorm2d", 2, batch_forward, true, true)
 
---- Batch normalisation of (N, C, D, H, W), else as BatchNorm1d.
+--- Batch normalisation of (N, C, D, H, W); otherwise like BatchNorm1d.
 ---@class nn.BatchNorm3d: nn.BatchNorm1d
 ---@overload fun(num_features: integer, options?: table): nn.BatchNorm3d
 M.BatchNorm3d = define("BatchNorm3d", 3, batch_forward, true, true)

@@ -137,12 +137,12 @@ local M = {reset_parameters = reset_parameters, extra_repr = extra_repr}
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.Conv1d
 M.Conv1d = define("Conv1d", 1)
 
---- Convolution over (N, C, H, W), else as Conv1d.
+--- Convolution over (N, C, H, W); otherwise like Conv1d.
 ---@class nn.Conv2d: nn.Conv1d
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.Conv2d
 M.Conv2d = define("Conv2d", 2)
 
---- Convolution over (N, C, D, H, W), else as Conv1d.
+--- Convolution over (N, C, D, H, W); otherwise like Conv1d.
 ---@class nn.Conv3d: nn.Conv1d
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.Conv3d
 M.Conv3d = define("Conv3d", 3)

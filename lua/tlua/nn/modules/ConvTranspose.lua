@@ -90,12 +90,12 @@ local M = {}
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.ConvTranspose1d
 M.ConvTranspose1d = define("ConvTranspose1d", 1)
 
---- Transposed convolution over (N, C, H, W), else as ConvTranspose1d.
+--- Transposed convolution over (N, C, H, W); otherwise like ConvTranspose1d.
 ---@class nn.ConvTranspose2d: nn.ConvTranspose1d
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.ConvTranspose2d
 M.ConvTranspose2d = define("ConvTranspose2d", 2)
 
---- Transposed convolution over (N, C, D, H, W), else as ConvTranspose1d.
+--- Transposed convolution over (N, C, D, H, W); otherwise like ConvTranspose1d.
 ---@class nn.ConvTranspose3d: nn.ConvTranspose1d
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.ConvTranspose3d
 M.ConvTranspose3d = define("ConvTranspose3d", 3)

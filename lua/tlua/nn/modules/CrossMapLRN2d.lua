@@ -6,8 +6,8 @@ local F = require "tlua.nn.functional"
 local layers = require "tlua.nn.modules.layers"
 
 -- Computes x / (k + alpha / size * s)^beta for an input (N, C, H, W), where s is the sum of squares
--- of the `size` channels around. The values are Torch7's. PyTorch's port does not remove the first
--- channel from its running sum, and its gradient is off by one channel.
+-- over a window of `size` channels. The values are Torch7's. PyTorch's port does not remove the
+-- first channel from its running sum, and its gradient is off by one channel.
 local CrossMapLRN2d = layers.define("CrossMapLRN2d", [[size: count, alpha: number = 1e-4,
    beta: number = 0.75, k: number = 1]], function(self, input)
    if not torch.is_tensor(input) or input:dim() ~= 4 then

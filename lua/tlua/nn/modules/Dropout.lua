@@ -1,5 +1,5 @@
 -- Dropout.lua - zeroes elements, or whole channels, at random while training, and scales the others
--- up so that the expected sum stays.
+-- up so that the expected sum stays the same.
 
 local args = require "tlua.args"
 local F = require "tlua.nn.functional"

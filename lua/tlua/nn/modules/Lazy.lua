@@ -56,8 +56,9 @@ end
 ---@param n integer
 function Lazy:check_lazy(n) end -- luacheck: no unused args
 
--- nn.Lazy<name>: an ordinary class, its options without the first one; which fields wait, what the
--- size is called, how an input and a size tell the rest.
+-- Defines nn.Lazy<name> from an ordinary class and its options without the first one. `o` names the
+-- fields that have no shape yet and the missing size, and says how to derive shapes from an input
+-- or a size.
 local function define(name, Base, options, o)
    local full_name = "nn.Lazy" .. name
    local signature = args.signature(("%s(%s)"):format(full_name, options))

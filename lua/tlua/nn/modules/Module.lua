@@ -1,9 +1,9 @@
 -- Module.lua - the base of all layers and models.
 --
--- A parameter, buffer or module that is assigned to a field of a module belongs to it from then
--- on. To know their order, a module lists its fields' names as they are first assigned
--- (`_fields`, see order.lua); the value of a field is looked up when it is needed, so that a field
--- may be assigned again, or set to nil.
+-- A parameter, buffer or module that is assigned to a field of a module belongs to that module from
+-- then on. A module lists the names of its fields in the order of their first assignment
+-- (`_fields`, see order.lua). It looks a field's value up when it is needed, so that a field may be
+-- assigned again or set to nil.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,18 +21,18 @@ local packages = require "tlua.packages"
 ---@field bfloat16 fun(self): nn.Module  casts floating parameters and buffers to bfloat16
 ---@field float fun(self): nn.Module  casts floating parameters and buffers to float32
 ---@field double fun(self): nn.Module  casts floating parameters and buffers to float64
----@field training boolean  whether it is in training mode; true at first
+---@field training boolean  whether it is in training mode; initially true
 ---@field forward fun(self: nn.Module, ...): any
 local Module = class.class("nn.Module")
 
--- An instance has its own list of hooks, or false, and tells whether it is in evaluation mode: a
--- field that is there is found at once.
+-- Defaults for fields that instances may set: a list of hooks or false, and whether the module is
+-- in evaluation mode. With a default on the class, a look-up never reaches __index.
 Module._hooks = false
 Module._evaluating = false
 
--- Training mode is the class's field, and an instance has one of its own in evaluation mode alone:
--- so an assignment in training mode is seen by __newindex. A value assigned in evaluation mode is
--- looked at when the module is called.
+-- `training = true` is a field of the class, and an instance has its own field only in evaluation
+-- mode. So __newindex sees an assignment in training mode. A value assigned in evaluation mode is
+-- checked when the module is called.
 rawset(Module, "training", true)
 
 local function set_mode(module, mode)
@@ -41,8 +41,8 @@ local function set_mode(module, mode)
    rawset(module, "training", mode)
 end
 
--- The profiler's function that makes the calls of all modules, see hooks.lua: a local variable for
--- __call, and for others a field of a table, which they may keep.
+-- The profiler's function that makes the calls of all modules, see hooks.lua. It is a local
+-- variable for __call, and a field of a table for other files, which may keep the table.
 local around = nil
 Module._watched = {}
 
@@ -132,7 +132,7 @@ function Module:__newindex(name, value)
    end
 end
 
--- What belongs to a module --------------------------------------------------------------------
+-- Members of a module -----------------------------------------------------------------------
 
 ---@param value any
 ---@return boolean
@@ -164,7 +164,7 @@ local function fields(module)
 end
 
 -- Calls visit(module, path) for a module and its descendants, parents first. A shared module is
--- visited once or, with `every`, once for each of its paths.
+-- visited once or, if `every` is true, once for each of its paths.
 local function walk(module, path, seen, visit, every)
    if seen[module] then return end
    seen[module] = true
@@ -268,7 +268,7 @@ local of_named_modules = reader("named_modules",
    "prefix: string = '', remove_duplicate: boolean = true")
 
 --- Returns all parameters, each once, including those of submodules.
----@param ... boolean|{recurse: boolean}  whether those of submodules are; true by default
+---@param ... boolean|{recurse: boolean}  whether to include submodules; true by default
 ---@return Tensor[]
 function Module:parameters(...)
    return values(collect(self, own_parameters, of_parameters(...)))
@@ -284,7 +284,7 @@ function Module:named_parameters(...)
 end
 
 --- Returns all buffers, each once.
----@param ... boolean|{recurse: boolean}  whether those of submodules are; true by default
+---@param ... boolean|{recurse: boolean}  whether to include submodules; true by default
 ---@return Tensor[]
 function Module:buffers(...)
    return values(collect(self, own_buffers, of_buffers(...)))
@@ -490,8 +490,8 @@ function Module:register_full_backward_hook(hook, options)
    return require "tlua.nn.hooks".add(self, "backward", hook, options)
 end
 
---- Calls `hook(module, grad_outputs)` when the gradients of the module's results are known, before
---- they go into it. A list that the hook returns takes their place.
+--- Calls `hook(module, grad_outputs)` before the module's backward pass, when the gradients of its
+--- results are known. A list that the hook returns replaces them.
 ---@param hook fun(module: nn.Module, grad_outputs: Tensor[]): Tensor[]?
 ---@param options? {prepend: boolean}
 ---@return {remove: fun(self: table)} handle
@@ -519,8 +519,9 @@ function Module:apply(fn)
    return self
 end
 
---- Sets training mode (dropout drops, batch norm learns its statistics) or evaluation mode, here
---- and in all modules below. The mode of one module is its field `training`, which may be assigned.
+--- Sets training mode (dropout is active, and batch norm updates its statistics) or evaluation
+--- mode, for this module and all its descendants. The mode of a single module is its field
+--- `training`, which may be assigned.
 ---@param ... boolean  the mode; true without an argument, but nil is refused
 ---@return nn.Module self
 function Module:train(...)
@@ -565,8 +566,8 @@ end
 
 local function set_data(tensor, data) tensor.data = data end
 
--- A buffer that is a view, or has a gradient function, cannot take over other data. Another tensor
--- replaces it in all modules that share it.
+-- A buffer that is a view, or has a gradient function, cannot get other data in place. So another
+-- tensor replaces it in all modules that share it.
 local function replace_buffer(owner, name, buffer, fn, replaced)
    local data = buffer.data
    local new = replaced[buffer] or fn(data)
@@ -591,7 +592,7 @@ local function replace_data(module, fn, deep)
       for _, parameter in own_parameters(owner) do
          local grad = not seen[parameter] and parameter.grad
          if not seen[parameter] then
-            parameter.grad = nil -- a gradient must always fit the data
+            parameter.grad = nil -- a gradient must always have its parameter's shape
             replace(parameter)
          end
          if grad then
@@ -625,7 +626,7 @@ local function is_floating(dtype) return type(dtype) == "string" and pcall(torch
 
 --- Moves and casts parameters and buffers: `to("cuda")`, `to("float64")`, `to("cuda:1", "half")`,
 --- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast. With
---- `memory_format = torch.channels_last` tensors of 4 or 5 dimensions get that order.
+--- `memory_format = torch.channels_last` tensors of 4 or 5 dimensions get that memory layout.
 ---@param ... string|table
 ---@return nn.Module self
 function Module:to(...)
@@ -685,9 +686,9 @@ end
 local take_to_empty = args.signature "to_empty(device: device, recurse: boolean = true)"
 
 --- Gives parameters, their gradients and buffers new, uninitialised memory on a device, with their
---- shapes, dtypes and strides. A model on the meta device gets memory this way, and is then loaded
---- or initialised. The tensors stay the same objects, so tied parameters stay tied. Without
---- `recurse` only the module's own: `model:to_empty{device = "cuda"}`.
+--- shapes, dtypes and strides. This gives memory to a model on the meta device, which is then
+--- loaded or initialised. The tensors stay the same objects, so tied parameters stay tied. `recurse
+--- = false` leaves out submodules: `model:to_empty{device = "cuda"}`.
 ---@param options {device: string|torch.device, recurse: boolean}
 ---@return nn.Module self
 function Module:to_empty(...)

@@ -25,8 +25,8 @@ local MultiheadAttention, parent = class.class("nn.MultiheadAttention", Module)
 
 ---@param embed_dim integer  a multiple of num_heads
 ---@param num_heads integer
----@param options? table  with `add_bias_kv` a learnt key and value come after those of the input,
----   with `add_zero_attn` zeros; `kdim` and `vdim` are the sizes of keys and values
+---@param options? table  `add_bias_kv` appends a learnt key and value to those of the input,
+--- `add_zero_attn` appends zeros; `kdim` and `vdim` are the sizes of keys and values
 function MultiheadAttention:__init(...)
    parent.__init(self)
    local a = signature(...)

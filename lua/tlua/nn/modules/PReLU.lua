@@ -1,4 +1,4 @@
--- PReLU.lua - x for x > 0, else a x, with a learnt.
+-- PReLU.lua - returns x for x > 0, otherwise a x, where a is learnt.
 
 local torch = require "tlua"
 local args = require "tlua.args"

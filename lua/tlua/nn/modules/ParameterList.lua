@@ -11,7 +11,7 @@ local Parameter = require "tlua.nn.Parameter"
 ---@overload fun(parameters?: Tensor[]): nn.ParameterList
 local ParameterList, parent = class.class("nn.ParameterList", Module)
 
--- Makes a parameter of a tensor.
+-- Converts a tensor to a parameter; returns nil for other values.
 local function parameter_of(value)
    if not torch.is_tensor(value) then return nil end
    return value.is_parameter and value or Parameter(value)

@@ -55,7 +55,7 @@ for n = 1, 3 do
       end)
 end
 
--- The norm of order norm_type of each window.
+-- Takes the norm of order norm_type of each window.
 for n = 1, 3 do
    local pool = ("lp_pool%dd"):format(n)
    local name = ("LPPool%dd"):format(n)

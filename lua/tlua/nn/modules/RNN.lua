@@ -47,7 +47,8 @@ local function check(name, a)
       ("less than hidden_size, which is %d"):format(a.hidden_size))
 end
 
--- "_l0", "_l0_reverse": PyTorch's names, so that its weights fit.
+-- Returns a suffix for parameter names, "_l0" or "_l0_reverse", as in PyTorch, so that weights can
+-- be exchanged.
 local function suffix(layer, direction)
    return ("_l%d%s"):format(layer - 1, direction == 2 and "_reverse" or "")
 end
@@ -59,7 +60,8 @@ local function each_line(self, visit)
    end
 end
 
--- The names of the parameters of a layer and direction, in the order that the operators take.
+-- Returns the names of a layer's parameters for one direction, in the order that the operators
+-- take.
 local function names(self, tail)
    local list = {"weight_ih" .. tail, "weight_hh" .. tail}
    if self.bias then
@@ -198,11 +200,11 @@ local function forward_single(self, input, ...)
    return results(self, output:squeeze(2), last)
 end
 
---- The outputs of the last layer at all steps, and the last states of all layers and directions.
---- Sequences are (T, N, input_size), (N, T, input_size) with `batch_first`, or one
---- (T, input_size); or a PackedSequence, and the outputs are then one, too. A state is a tensor
---- (layers * directions, N, size), without N for one sequence; an LSTM's are the table {h, c}, as
---- an argument and as a result. The first states are zeros by default.
+--- Returns the outputs of the last layer at all steps, and the last states of all layers and
+--- directions. Sequences are (T, N, input_size), (N, T, input_size) with `batch_first`, or one
+--- sequence (T, input_size). For a PackedSequence the outputs are also a PackedSequence. A state is
+--- a tensor (layers * directions, N, size), without N for one sequence; an LSTM takes and returns
+--- the table {h, c}. The initial states are zeros by default.
 ---@param input Tensor|nn.utils.rnn.PackedSequence
 ---@param ... Tensor|Tensor[]|nil  the first states: h0, of an LSTM {h0, c0}
 ---@return Tensor|nn.utils.rnn.PackedSequence output
@@ -259,8 +261,8 @@ M.RNN = define("RNN", "nonlinearity: string = 'tanh', ", function(a)
    return recurrent.mode_of("nn.RNN", a.nonlinearity)
 end)
 
---- Long short-term memory: `local output, state = lstm(input, state?)`. The state, the first as the
---- last one, is the table {h, c}: `local h, c = table.unpack(state)`.
+--- Long short-term memory: `local output, state = lstm(input, state?)`. Both the initial and the
+--- last state are the table {h, c}: `local h, c = table.unpack(state)`.
 ---@class nn.LSTM: nn.RNNBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.LSTM
 M.LSTM = define("LSTM", nil, function() return "LSTM" end)

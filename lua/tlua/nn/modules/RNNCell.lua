@@ -105,13 +105,13 @@ M.RNNCell = define("RNNCell", 1, 1, "nonlinearity: string = 'tanh', ", function(
    return "rnn_" .. self.nonlinearity .. "_cell"
 end)
 
---- `h, c = cell(input, {h, c})`: two results, as PyTorch's tuple is taken apart; the states before
---- the step are one table, and zeros by default.
+--- Makes one step of an LSTM: `h, c = cell(input, {h, c})`. It returns two results, like an
+--- unpacked tuple in PyTorch. The previous states are one table, zeros by default.
 ---@class nn.LSTMCell: nn.RNNCellBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.LSTMCell
 M.LSTMCell = define("LSTMCell", 4, 2, "", function() return "lstm_cell" end)
 
---- `cell(input, h?)`, as RNNCell.
+--- Makes one step of a GRU: `cell(input, h?)`, otherwise like RNNCell.
 ---@class nn.GRUCell: nn.RNNCellBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.GRUCell
 M.GRUCell = define("GRUCell", 3, 1, "", function() return "gru_cell" end)

@@ -1,4 +1,4 @@
--- Resample.lua - layers that change the resolution, or exchange resolution and channels.
+-- Resample.lua - layers that change the resolution, or trade resolution for channels.
 
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define
@@ -17,12 +17,12 @@ end
 M.Upsample = define("Upsample", [[size: integers?, scale_factor: number|numbers?,
    mode: string = 'nearest', align_corners: boolean?, recompute_scale_factor: boolean?]], resize)
 
---- Enlarges (N, C, H, W) to `size`, or by scale_factor, by copies of the nearest element.
+--- Upsamples (N, C, H, W) to `size`, or by scale_factor, by copying the nearest element.
 ---@class nn.UpsamplingNearest2d: nn.Upsample
 M.UpsamplingNearest2d = define("UpsamplingNearest2d",
    "size: integers?, scale_factor: number|numbers?, mode: string = 'nearest'", resize)
 
---- Enlarges (N, C, H, W) to `size`, or by scale_factor, bilinearly; corners keep their values.
+--- Upsamples (N, C, H, W) to `size`, or by scale_factor, bilinearly; corners keep their values.
 ---@class nn.UpsamplingBilinear2d: nn.Upsample
 M.UpsamplingBilinear2d = define("UpsamplingBilinear2d", [[size: integers?,
    scale_factor: number|numbers?, mode: string = 'bilinear', align_corners: boolean = true]],

@@ -1,5 +1,5 @@
--- RotaryEmbedding.lua - positions as rotations of pairs of features (J. Su et al., "RoFormer:
--- Enhanced Transformer with Rotary Position Embedding", 2021).
+-- RotaryEmbedding.lua - encodes positions as rotations of pairs of features (J. Su et al.,
+-- "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,17 +11,17 @@ local signature = args.signature [[nn.RotaryEmbedding(dim: count, max_seq_len: c
    base: number = 10000, interleaved: boolean = true, seq_dim: integer = 2)]]
 
 ---@class nn.RotaryEmbedding: nn.Module
----@field dim integer  features that are turned, the first of those of a head
+---@field dim integer  number of rotated features, the first ones of each head
 ---@field max_seq_len integer
 ---@field base number
 ---@overload fun(dim: integer, max_seq_len?: integer, base?: number): nn.RotaryEmbedding
 local RotaryEmbedding, parent = class.class("nn.RotaryEmbedding", Module)
 
---- Pair i of position p, both counted from 0, is turned by the angle p / base^(2 i / dim). Pairs
---- are neighbours, as in torchtune's RotaryPositionalEmbeddings, or, with `interleaved = false`,
---- features of the first and the second half, as in most checkpoints.
+--- Pair i of position p, both counted from 0, is rotated by the angle p / base^(2 i / dim). A pair
+--- consists of neighbouring features, as in torchtune's RotaryPositionalEmbeddings, or, with
+--- `interleaved = false`, of one feature from each half, as in most checkpoints.
 ---@param dim integer  even
----@param max_seq_len? integer  positions that there are
+---@param max_seq_len? integer  number of positions
 ---@param base? number
 ---@param options? {interleaved: boolean, seq_dim: integer}
 function RotaryEmbedding:__init(...)

@@ -30,8 +30,9 @@ function Sequential:__newindex(name, value)
    return set_position(self, name, value)
 end
 
---- Modules, or one list of them. `seq[i]` is the i-th, `seq[-1]` the last, `seq[{i, j}]` a
---- Sequential with those from i to j, `#seq` their number; `ipairs(seq)` goes through them.
+--- Takes modules, or one list of them. `seq[i]` is the i-th module, `seq[-1]` the last one,
+--- `seq[{i, j}]` a Sequential of those from i to j, `#seq` their number; `ipairs(seq)` iterates
+--- over them.
 ---@param ... nn.Module|nn.Module[]
 function Sequential:__init(...)
    parent.__init(self)

@@ -6,7 +6,7 @@ local class = require "tlua.class"
 local norms = require "tlua.nn.modules.BatchNorm"
 
 --- Normalises (N, C, ...) by the mean and variance over the batches of all ranks, whose sizes may
---- differ. Without a process group, and in evaluation mode, it works as BatchNorm.
+--- differ. Without a process group, and in evaluation mode, it works like BatchNorm.
 ---@class nn.SyncBatchNorm: nn.BatchNorm1d
 ---@overload fun(num_features: integer, options?: table): nn.SyncBatchNorm
 local SyncBatchNorm, parent = class.class("nn.SyncBatchNorm", norms.BatchNorm1d)
@@ -72,8 +72,8 @@ function SyncBatchNorm:forward(input)
    return output:to(input.dtype)
 end
 
---- Replaces all BatchNorm layers of a module, itself if it is one, by SyncBatchNorm with the same
---- parameters and statistics.
+--- Replaces all BatchNorm layers of a module, including the module itself, by SyncBatchNorm layers
+--- with the same parameters and statistics.
 ---@param module nn.Module
 ---@param process_group? distributed.ProcessGroup
 ---@return nn.Module

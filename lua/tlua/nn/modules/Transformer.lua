@@ -108,7 +108,7 @@ local take_decoder_layer = args.signature(
    "nn.TransformerDecoderLayer(d_model: count, nhead: count, " .. layer_options .. ")")
 
 --- A layer of a Transformer's decoder: attention of the target to itself, attention to the
---- encoder's result, then a feed-forward network. Shapes are as of nn.TransformerEncoderLayer.
+--- encoder's result, then a feed-forward network. Shapes are those of nn.TransformerEncoderLayer.
 ---@class nn.TransformerDecoderLayer: nn.Module
 ---@overload fun(d_model: integer, nhead: integer, options?): nn.TransformerDecoderLayer
 local DecoderLayer = class.class("nn.TransformerDecoderLayer", Layer)
@@ -127,7 +127,7 @@ local take_decoder_layer_call = args.signature("nn.TransformerDecoderLayer.forwa
 
 --- The masks, by position or by name, are MultiheadAttention's attn_mask and key_padding_mask.
 ---@param tgt Tensor  (T, N, d_model), or (N, T, d_model) with `batch_first`
----@param memory Tensor  what the encoder gave
+---@param memory Tensor  the encoder's result
 ---@param ... any  tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
 ---   tgt_is_causal, memory_is_causal
 ---@return Tensor  as tgt
@@ -146,7 +146,7 @@ function DecoderLayer:forward(...)
    return self:residual(3, x, function(y) return self:feed_forward(y) end)
 end
 
--- A stack of copies of a layer, and a norm at its end or none.
+-- Makes a stack of copies of a layer, and an optional norm at its end.
 local function stack(name, self, layer, a)
    module.__init(self)
    if not class.isinstance(layer, Module) then args.refuse(name, "layer", "a module", layer) end
@@ -281,7 +281,7 @@ function Transformer.generate_square_subsequent_mask(size, options)
    return torch.full({size, size}, -math.huge, options or {}):triu(1)
 end
 
---- Masks are those of the encoder and the decoder, by position or by name.
+--- The masks of the encoder and the decoder are given by position or by name.
 ---@param src Tensor
 ---@param tgt Tensor
 ---@param ... any  src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask,

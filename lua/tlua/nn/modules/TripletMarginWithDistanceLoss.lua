@@ -1,4 +1,4 @@
--- TripletMarginWithDistanceLoss.lua - TripletMarginLoss by a distance of the user's choice.
+-- TripletMarginWithDistanceLoss.lua - TripletMarginLoss with a distance function given by the user.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,7 @@ local M = {}
 local options <const> = [[distance_function: callable?, margin: number = 1, swap: boolean = false,
    reduction: string = 'mean']]
 
--- mean, sum or none of a tensor of losses.
+-- Reduces a tensor of losses by "mean", "sum" or "none".
 local function reduced(loss, reduction)
    if reduction == "mean" then return loss:mean() end
    return reduction == "sum" and loss:sum() or loss
@@ -47,8 +47,8 @@ local title <const> = "nn.functional.triplet_margin_with_distance_loss"
 local take = args.signature(title .. "(anchor: tensor, positive: tensor, negative: tensor, "
    .. options .. ")")
 
---- max(d(anchor, positive) - d(anchor, negative) + margin, 0); with swap the smaller one of
---- d(anchor, negative) and d(positive, negative). d is pairwise_distance unless given.
+--- Computes max(d(anchor, positive) - d(anchor, negative) + margin, 0). With swap, the smaller of
+--- d(anchor, negative) and d(positive, negative) is used. d is pairwise_distance by default.
 ---@param anchor Tensor
 ---@param positive Tensor
 ---@param negative Tensor

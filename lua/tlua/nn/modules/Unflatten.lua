@@ -1,4 +1,4 @@
--- Unflatten.lua - makes several dimensions of one.
+-- Unflatten.lua - splits one dimension into several.
 
 local torch = require "tlua"
 local args = require "tlua.args"

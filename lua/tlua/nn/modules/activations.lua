@@ -1,12 +1,14 @@
--- activations.lua - layers that are one elementwise function, or one along a dimension: a row each.
+-- activations.lua - layers that apply one function elementwise or along a dimension, defined by one
+-- row each.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define
 
--- {class, options, function}: the function of torch.nn.functional is called with the input and the
--- options in this order. Those with `inplace` have an in-place form of the same name and `_`.
+-- {class, options, function}: forward calls the function of torch.nn.functional with the input and
+-- the options in this order. Functions with the option `inplace` have an in-place form, whose name
+-- ends in `_`.
 local rows = {
    {"ReLU", "inplace: boolean = false", "relu"},
    {"ReLU6", "inplace: boolean = false", "relu6"},
@@ -37,8 +39,8 @@ local rows = {
 
 local M = {}
 
--- A forward method by the names of a function, of its form in place, if there is one, and of the
--- options that it takes: two at most.
+-- Returns a forward method. The arguments name the function, its in-place form, if any, and the
+-- options that it takes, at most two.
 local function forward_of(plain, in_place, first, second)
    if not in_place and not first then
       return function(_, input) return F[plain](input) end
@@ -61,7 +63,7 @@ for _, row in ipairs(rows) do
    M[name] = define(name, options, forward_of(plain, in_place, taken[1], taken[2]))
 end
 
--- Slopes are drawn from (lower, upper) while training, else their mean.
+-- Slopes are drawn from (lower, upper) in training mode; otherwise the slope is their mean.
 M.RReLU = define("RReLU", [[lower: number = 0.125, upper: number = 0.3333333333333333,
    inplace: boolean = false]], function(self, input)
    return F[self.inplace and "rrelu_" or "rrelu"](input, self.lower, self.upper, self.training)

@@ -1,11 +1,11 @@
--- init.lua - torch.nn.modules: the classes of torch.nn by the paths that they have in PyTorch,
--- as in nn.modules.conv.Conv2d. Every file of PyTorch's is torch.nn itself here.
+-- init.lua - torch.nn.modules: the classes of torch.nn under the paths that they have in PyTorch,
+-- such as nn.modules.conv.Conv2d. Each of PyTorch's files is an alias of torch.nn here.
 
 local lazy = require "tlua.lazy"
 
 local fields = {}
 for name, module in pairs(lazy.fields(require "tlua.nn")) do
-   if name:find "^%u" then fields[name] = module end -- classes alone
+   if name:find "^%u" then fields[name] = module end -- only classes
 end
 for file in ([[activation adaptive batchnorm channelshuffle container conv distance dropout flatten
    fold instancenorm lazy linear loss module normalization padding pixelshuffle pooling rnn sparse

@@ -1,5 +1,5 @@
--- layers.lua - makes classes of layers that hold options and no parameters: their constructor
--- keeps the options as fields, they print them, and forward is one call.
+-- layers.lua - defines classes of layers that have options but no parameters. The constructor
+-- stores the options as fields, tostring prints them, and forward is a single call.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,8 +18,8 @@ local function show(value)
    return tostring(value)
 end
 
---- A class `nn.<name>`. Its options are declared as for args.signature and become fields; tensors
---- among them become buffers.
+--- Defines the class `nn.<name>`. Its options are declared like those of args.signature and become
+--- fields; tensors among them become buffers.
 ---@param name string
 ---@param options string  "kernel_size: integers, stride: integers?"
 ---@param forward fun(self: nn.Module, ...): any

@@ -1,5 +1,5 @@
--- losses.lua - criteria: how far an output is from what it should be. Most are a row: the options,
--- which become the fields of the layer, are handed to the function of torch.nn.functional.
+-- losses.lua - criteria, which measure the error of an output. Most are defined by one row: the
+-- options become the fields of the layer and are passed to the function of torch.nn.functional.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,7 +9,8 @@ local define = require "tlua.nn.modules.layers".define
 -- {class, options, function, number of tensors that forward takes}. `weight` and `pos_weight` are
 -- buffers. Every loss has the option `reduction`: "mean", "sum" or "none".
 local rows = {
-   --- The mean of squared differences of two tensors of one shape, or their sum or each of them.
+   --- Computes squared differences of two tensors of one shape: their mean, their sum, or each of
+   --- them.
    ---
    ---     local loss = torch.nn.MSELoss()
    ---     print(loss(torch.tensor {1.0, 3.0}, torch.tensor {0.0, 1.0}):item())
@@ -29,7 +30,7 @@ local rows = {
    {"CrossEntropyLoss", [[weight: tensor?, ignore_index: integer = -100,
       label_smoothing: number = 0]], "cross_entropy", 2},
    {"NLLLoss", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2},
-   {"NLLLoss2d", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2}, -- its older name
+   {"NLLLoss2d", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2}, -- deprecated name
    --- Binary cross entropy of probabilities in [0, 1] and targets of the same shape:
    --- -(t log p + (1 - t) log(1 - p)), each logarithm at least -100. weight broadcasts to the
    --- input.

@@ -1,4 +1,4 @@
--- recurrent.lua - what recurrent networks over sequences and their cells share.
+-- recurrent.lua - functions shared by recurrent networks over sequences and their cells.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,13 +13,13 @@ function M.reset_parameters(self)
    for _, parameter in ipairs(self:parameters()) do init.uniform_(parameter, -bound, bound) end
 end
 
---- The size of an output: hidden_size, or what that is projected to.
+--- Returns the size of an output: proj_size if there is a projection, otherwise hidden_size.
 ---@return integer
 function M.output_size(self)
    return self.proj_size and self.proj_size > 0 and self.proj_size or self.hidden_size
 end
 
---- "RNN_TANH" or "RNN_RELU".
+--- Returns "RNN_TANH" or "RNN_RELU".
 ---@param name string  of the class
 ---@param nonlinearity string
 ---@return string
@@ -49,9 +49,10 @@ local function same_shape(tensor, shape)
    return true
 end
 
--- The states as a list, one for each name. A single state is a tensor. Two are always one table:
--- as results or arguments of their own, the second would be lost without a word in a loop that
--- keeps one variable, as PyTorch's `output, hidden = lstm(input, hidden)` does.
+-- Returns the given states as a list, with one tensor for each name. A single state is a tensor.
+-- Two states are always one table: if they were separate results or arguments, a loop that keeps
+-- one variable, such as PyTorch's `output, hidden = lstm(input, hidden)`, would silently drop the
+-- second one.
 local function given_states(self, names, usage, hx, ...)
    local name, most = torch.type(self), #names
    if most == 1 then
@@ -76,10 +77,11 @@ local function given_states(self, names, usage, hx, ...)
    torch.raise(("%s: hx: expected %s, got %s; %s"):format(name, expected, got, usage))
 end
 
---- The first states after a check; an empty list for none, which are zeros.
+--- Checks and returns the initial states; returns an empty list if none are given, which means
+--- zeros.
 ---@param self nn.Module
 ---@param input Tensor
----@param names string[]  of the states: h, and c where there is one
+---@param names string[]  the names of the states: h, and c if there is one
 ---@param shapes integer[][]  of each of them
 ---@param usage string  the right call, for messages
 ---@param ... Tensor|Tensor[]|nil  h, or {h, c}
@@ -98,7 +100,7 @@ function M.states(self, input, names, shapes, usage, ...)
    return list
 end
 
---- The output and the list of states that follow it.
+--- Returns the output, and the list of states that follow it.
 ---@return Tensor output
 ---@return Tensor[] states
 function M.split(output, ...) return output, {...} end

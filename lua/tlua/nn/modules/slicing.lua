@@ -1,6 +1,6 @@
--- slicing.lua - positions from the end and ranges as keys of lists of modules or parameters:
--- list[-1], list[{2, 3}], list[{2, -1}]. As everywhere, a range includes its end. A position that
--- is none is an error, since what stood there would belong to the list and never be used.
+-- slicing.lua - negative positions and ranges as keys of lists of modules or parameters: list[-1],
+-- list[{2, 3}], list[{2, -1}]. A range includes its end. Assigning to a position outside of the
+-- list is an error, because the list would hold a value that it never uses.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,7 +9,7 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- First and last position of a range {first, last}; {} is all.
+-- Returns the first and last position of a range {first, last}; {} means the whole list.
 local function bounds(self, range)
    local n, first, last = #self, range[1], range[2]
    if next(range) == nil then return 1, n end
@@ -27,7 +27,7 @@ local function bounds(self, range)
    return first, last
 end
 
--- The position that a negative number stands for.
+-- Converts a negative position into a positive one.
 local function from_end(self, key)
    local position = #self + 1 + key
    if position >= 1 then return position end
@@ -35,7 +35,7 @@ local function from_end(self, key)
       key))
 end
 
--- The value of a key that neither the list nor its class has.
+-- Returns the value of a key that neither the list nor its class has.
 local function lookup(self, key, make)
    if type(key) == "table" then
       local first, last = bounds(self, key)
@@ -49,9 +49,9 @@ local function lookup(self, key, make)
    return nil
 end
 
---- A list that was given to a class, looked at: a plain one, or an instance of such a class.
+--- Checks a list that was given to a class: a plain table, or an instance of such a class.
 ---@param who string  the class or function, for the message
----@param what string  its items, such as "modules"
+---@param what string  the kind of items, such as "modules"
 ---@param list any
 ---@return table list
 function M.check(who, what, list)
@@ -69,11 +69,11 @@ function M.check(who, what, list)
    return list
 end
 
---- Gives instances of a class these keys. A position behind the end is nil, as ipairs wants it; the
---- first one behind the end can be set.
+--- Defines indexing for instances of a class. The position after the end is nil, which ends ipairs,
+--- and can be assigned to.
 ---@param cls table
----@param make fun(items: any[]): nn.Module  makes a list that shares some of the items
----@param admit fun(value: any): any  the value as an item; nil where it is none
+---@param make fun(items: any[]): nn.Module  makes a list of some of the items
+---@param admit fun(value: any): any  returns the value as an item, or nil if it cannot be one
 ---@param what string  an item, such as "a module"
 function M.define(cls, make, admit, what)
    local set <const> = cls.__newindex
@@ -81,8 +81,8 @@ function M.define(cls, make, admit, what)
 
    class.index_by(cls, function(own)
       return function(self, key)
-         if key == 1 then return nil end -- an empty list; other modules refuse to be looped over
-         local value = own[key] -- every method comes this way
+         if key == 1 then return nil end -- an empty list; other modules refuse to be iterated over
+         local value = own[key] -- every method look-up comes here
          if value ~= nil then return value end
          return lookup(self, key, make)
       end
@@ -93,7 +93,7 @@ function M.define(cls, make, admit, what)
       if not position then return set(self, key, value) end
       local n = #self
       if position < 0 then position = from_end(self, position) end
-      if position == n + 1 and value == nil then return end -- as table.remove does
+      if position == n + 1 and value == nil then return end -- table.remove does this
       if position < 1 or position > n + 1 then
          torch.raise(("%s: expected a position from 1 to %d, got %s"):format(torch.type(self),
             n + 1, tostring(key)))

@@ -1,7 +1,7 @@
--- DataParallel.lua - one model on several devices of this process, each with its part of the batch.
--- Parameters stay where they are; every call copies them to the other devices, by copies that let
--- gradients through, so that these add up on the first device. For several processes, which is
--- faster, see DistributedDataParallel.
+-- DataParallel.lua - one model on several devices of this process, each of which computes a part of
+-- the batch. The parameters stay on the first device. Every call copies them to the other devices
+-- by differentiable copies, so that gradients accumulate on the first device.
+-- DistributedDataParallel uses several processes and is faster.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,7 @@ local Module = require "tlua.nn.modules.Module"
 
 ---@class nn.DataParallel: nn.Module
 ---@field module nn.Module  the model, on the first device
----@field device_ids string[]  its devices
+---@field device_ids string[]  the devices of the model
 ---@overload fun(module: nn.Module, device_ids: string[], options?: table): nn.DataParallel
 local DataParallel, parent = class.class("nn.DataParallel", Module)
 
@@ -20,7 +20,7 @@ local take = args.signature [[nn.DataParallel(module: any, device_ids: table,
    output_device: device?, dim: dim = 1)]]
 
 --- device_ids: the devices, {"sim:0", "sim:1"}, the first of which has the module's parameters;
---- output_device: where the result goes, the first one by default; dim: the batch's dimension.
+--- output_device: the device of the result, by default the first one; dim: the batch dimension.
 function DataParallel:__init(...)
    parent.__init(self)
    local a = take(...)
@@ -35,7 +35,7 @@ function DataParallel:__init(...)
       if not torch._to_device(device) then
          args.refuse(name, ("device_ids[%d]"):format(i), "a device", device)
       end
-      ids[i] = torch.empty(0, {device = device}).device -- "sim" is "sim:0"
+      ids[i] = torch.empty(0, {device = device}).device -- turns "sim" into "sim:0"
    end
    for path, tensor in a.module:named_parameters() do
       if tensor.device ~= ids[1] then
@@ -49,7 +49,7 @@ function DataParallel:__init(...)
    rawset(self, "dim", a.dim)
 end
 
--- Calls fn with each tensor in what may be a table of tables, and gives the same with its results.
+-- Replaces each tensor in a possibly nested table by fn's result.
 local function map(value, fn)
    if torch.is_tensor(value) then return fn(value) end
    if type(value) ~= "table" or getmetatable(value) then return value end
@@ -58,7 +58,7 @@ local function map(value, fn)
    return copy
 end
 
--- The parts of the arguments, a list for each device that gets one.
+-- Splits the arguments. Returns one list for each device that gets a part.
 local function scatter(self, arguments)
    local pieces, parts = nil, {}
    for i = 1, #self.device_ids do parts[i] = {n = arguments.n} end
@@ -88,7 +88,7 @@ local function scatter(self, arguments)
    return parts
 end
 
--- Results of the same form, put together on the output device.
+-- Concatenates results, which must have the same structure, on the output device.
 local function gather(self, results)
    local first = results[1]
    if torch.is_tensor(first) then
@@ -109,7 +109,7 @@ local function gather(self, results)
    return whole
 end
 
--- The module's tensors on another device, by path.
+-- Copies the module's tensors to another device. Returns them by path.
 local function replicate(self, device)
    local tensors = {}
    for path, parameter in self.module:named_parameters() do tensors[path] = parameter:to(device) end
@@ -117,8 +117,8 @@ local function replicate(self, device)
    return tensors
 end
 
---- What the model gives for the batch. The first device's part sees the module itself, whose
---- buffers it may change; the others' are copies.
+--- Computes the model's output for the batch. The first device runs the module itself, which may
+--- update its buffers; the other devices run copies.
 function DataParallel:forward(...)
    local parts, outputs = scatter(self, table.pack(...)), {}
    for i, part in ipairs(parts) do

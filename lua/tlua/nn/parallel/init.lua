@@ -1,4 +1,4 @@
--- init.lua - torch.nn.parallel: modules that are trained by many processes at once.
+-- init.lua - torch.nn.parallel: wrappers that train one module on many devices or processes.
 
 local lazy = require "tlua.lazy"
 

@@ -1,5 +1,5 @@
--- fusion.lua - torch.nn.utils.fuse_*: folds a batch normalisation, as it is in evaluation mode,
--- into the layer before it, which then gives the same in one step.
+-- fusion.lua - torch.nn.utils.fuse_*: folds a batch normalisation in evaluation mode into the layer
+-- before it, which then computes the same result in one step.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -111,7 +111,7 @@ end
 
 --- Returns a linear layer that replaces `linear` and then `bn`, both in evaluation mode.
 ---@param linear nn.Linear
----@param bn nn.Module  of as many features as linear gives, or of one
+---@param bn nn.Module  with as many features as linear's output, or with one
 ---@return nn.Linear
 function M.fuse_linear_bn_eval(linear, bn)
    check("nn.utils.fuse_linear_bn_eval", linear, bn)

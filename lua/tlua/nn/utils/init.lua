@@ -6,8 +6,8 @@ local lazy = require "tlua.lazy"
 
 local M = {}
 
--- A list of tensors, which may be a single one. A table without positions, such as a module, would
--- pass for an empty list.
+-- Returns a list of tensors; a single tensor becomes a list. A table without positions, such as a
+-- module, is refused, because it would look like an empty list.
 local function check_list(name, what, list)
    if torch.is_tensor(list) then return {list} end
    if type(list) ~= "table" or rawget(list, 1) == nil and next(list) ~= nil
@@ -26,7 +26,7 @@ local function check_parameters(name, parameters)
    return check_list(name, "parameters", parameters)
 end
 
--- One tensor or a list of them, as a list of the gradients that are there.
+-- Returns the gradients of one tensor or of a list of them, leaving out nil.
 local function gradients(name, parameters)
    parameters = check_parameters(name, parameters)
    local list = {}
@@ -37,7 +37,7 @@ local function gradients(name, parameters)
    return list
 end
 
--- `foreach` is taken for PyTorch's sake: all gradients are one pass in any case.
+-- `foreach` is accepted for PyTorch's programs; gradients are always handled in one pass.
 local take_norm = args.signature [[nn.utils.get_total_norm(tensors: any, norm_type: number = 2,
    error_if_nonfinite: boolean = false, foreach: boolean?)]]
 local take_with = args.signature [[nn.utils.clip_grads_with_norm_(parameters: any,
@@ -53,8 +53,8 @@ local function check_finite(name, norm)
    end
 end
 
---- The norm of all elements of tensors taken together, on the first one's device. Nothing waits
---- without error_if_nonfinite.
+--- Returns the norm of all elements of the tensors, on the first tensor's device. It waits for the
+--- device only if error_if_nonfinite is set.
 ---@param tensors Tensor|Tensor[]
 ---@param options? {norm_type: number, error_if_nonfinite: boolean}  2 and false by default
 ---@return Tensor  0-d
@@ -67,10 +67,10 @@ function M.get_total_norm(...)
    return norm
 end
 
---- Multiplies gradients by max_norm / total_norm where that is below 1. Nothing waits.
+--- Multiplies gradients by max_norm / total_norm if that is below 1. Does not wait for the device.
 ---@param parameters Tensor|Tensor[]
 ---@param max_norm number
----@param total_norm Tensor  what get_total_norm gives
+---@param total_norm Tensor  the result of get_total_norm
 function M.clip_grads_with_norm_(...)
    local a = take_with(...)
    local _ <close> = torch.no_grad()
@@ -79,8 +79,7 @@ function M.clip_grads_with_norm_(...)
    if #grads > 0 then torch._foreach_mul_(grads, factor) end
 end
 
--- The norm where other ranks have parts of the parameters; nil where none does, or no program of
--- many processes is at work.
+-- Returns the norm over all ranks if parameters are split over ranks, otherwise nil.
 local function split_norm(parameters, norm_type)
    local placement = package.loaded["tlua.distributed.placement"]
    if not placement then return nil end
@@ -88,9 +87,9 @@ local function split_norm(parameters, norm_type)
    return placement.total_norm(parameters, norm_type)
 end
 
---- Scales the gradients down together so that their norm is at most max_norm. Of parameters that
---- are split over ranks (fully_shard, tensor parallelism) the norm is that of all parts; all these
---- ranks call it.
+--- Scales the gradients down together so that their norm is at most max_norm. If parameters are
+--- split over ranks (fully_shard, tensor parallelism), the norm covers all parts, and all these
+--- ranks must call it.
 ---@param parameters Tensor|Tensor[]
 ---@param max_norm number
 ---@param options? {norm_type: number, error_if_nonfinite: boolean}

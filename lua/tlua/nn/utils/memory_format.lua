@@ -1,5 +1,5 @@
--- memory_format.lua - torch.nn.utils.convert_conv*_weight_memory_format: in which order the weights
--- of a model's convolutions lie in memory. Shapes and results stay as they are.
+-- memory_format.lua - torch.nn.utils.convert_conv*_weight_memory_format: changes the memory layout
+-- of a model's convolution weights. Shapes and results do not change.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +8,7 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- For modules of some classes, and memory formats by name.
+-- Returns a converter for modules of the given classes.
 local function converter(title, rank, classes)
    return function(module, memory_format)
       if not class.isinstance(module, Module) then
@@ -33,14 +33,14 @@ local function converter(title, rank, classes)
    end
 end
 
---- Lays the weights of all Conv2d and ConvTranspose2d in a model out as `channels_last` or
---- `contiguous_format`.
+--- Converts the weights of all Conv2d and ConvTranspose2d layers of a model to the layout
+--- `channels_last` or `contiguous_format`.
 ---@type fun(module: nn.Module, memory_format: string): nn.Module
 M.convert_conv2d_weight_memory_format = converter("nn.utils.convert_conv2d_weight_memory_format",
    4, {"Conv2d", "ConvTranspose2d"})
 
---- Lays the weights of all Conv3d and ConvTranspose3d in a model out as `channels_last_3d` or
---- `contiguous_format`.
+--- Converts the weights of all Conv3d and ConvTranspose3d layers of a model to the layout
+--- `channels_last_3d` or `contiguous_format`.
 ---@type fun(module: nn.Module, memory_format: string): nn.Module
 M.convert_conv3d_weight_memory_format = converter("nn.utils.convert_conv3d_weight_memory_format",
    5, {"Conv3d", "ConvTranspose3d"})

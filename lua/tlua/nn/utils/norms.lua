@@ -8,7 +8,8 @@ local F = require "tlua.nn.functional"
 
 local M = {}
 
---- A dimension counted from the front, or false; others are refused.
+--- Returns a dimension counted from the front; false stays false. Raises if there is no such
+--- dimension.
 ---@param title string  of the function, for the message
 ---@param weight Tensor
 ---@param dim integer|boolean
@@ -22,7 +23,7 @@ function M.dimension(title, weight, dim)
    return dim < 0 and n + 1 + dim or dim
 end
 
---- The dimension of a weight that counts a module's outputs.
+--- Returns the dimension of a weight that indexes a module's outputs.
 ---@param module nn.Module
 ---@return integer
 function M.output_dimension(module)
@@ -33,7 +34,8 @@ function M.output_dimension(module)
    return 1
 end
 
---- The Euclidean norm over all dimensions but one, which stay with size 1; over all for false.
+--- Returns the Euclidean norm over all dimensions except one, which are kept with size 1; false
+--- means over all dimensions.
 ---@param tensor Tensor
 ---@param dim integer|false
 ---@return Tensor
@@ -57,7 +59,7 @@ function M.scaled(v, g, dim)
    return v * (g / M.except(v, dim))
 end
 
---- A weight as a matrix whose rows are the positions along a dimension.
+--- Returns a weight as a matrix whose rows are the positions along a dimension.
 ---@param weight Tensor
 ---@param dim integer
 ---@return Tensor  (size(dim), the rest)
@@ -75,13 +77,13 @@ function M.check_elements(title, name, weight)
    end
 end
 
---- Steps of the power method: u and v come nearer to the singular vectors of the largest singular
---- value, u first. They are changed in place.
+--- Runs steps of the power method: u and v converge to the singular vectors of the largest singular
+--- value. u is updated first; both are changed in place.
 ---@param matrix Tensor  (n, k)
 ---@param u Tensor  (n)
 ---@param v Tensor  (k)
 ---@param steps integer
----@param eps number  what a vector is divided by at least
+---@param eps number  lower bound of the divisor that normalizes a vector
 function M.power_method(matrix, u, v, steps, eps)
    local _ <close> = torch.no_grad()
    for _ = 1, steps do

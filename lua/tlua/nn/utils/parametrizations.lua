@@ -11,7 +11,7 @@ local parametrize = require "tlua.nn.utils.parametrize"
 
 local M = {}
 
--- The tensor of a module, which must be there.
+-- Returns a module's tensor; raises if there is none.
 local function weight_of(title, module, name)
    if not class.isinstance(module, Module) then
       args.refuse(title, "module", "a module", module)
@@ -27,8 +27,8 @@ end
 
 local Orthogonal = class.class("nn._Orthogonal", Module)
 
--- The (n, k) beginning of the product H_1 ... H_k of reflections H_i = I - tau_i v_i v_i^T, where
--- v_i is column i of A with a one in row i; above that, A is zero.
+-- Returns the first columns, (n, k), of the product H_1 ... H_k of reflections H_i = I - tau_i v_i
+-- v_i^T. v_i is column i of A with a one in row i and zeros above.
 local function householder_product(A, tau)
    local n, k = A:size(-2), A:size(-1)
    local V = A + torch.eye(n, k, {dtype = A.dtype, device = A.device})
@@ -40,8 +40,8 @@ local function householder_product(A, tau)
    return Q
 end
 
--- LAPACK's geqrf for (..., n, k), n >= k: the reflections below the diagonal, R on and above it,
--- and tau (..., k).
+-- Computes LAPACK's geqrf for (..., n, k), n >= k: returns the reflections below the diagonal, R on
+-- and above it, and tau (..., k).
 local function geqrf(A)
    A = A:clone()
    local n, k = A:size(-2), A:size(-1)
@@ -66,7 +66,7 @@ local function geqrf(A)
    return A, torch.cat(taus, -1)
 end
 
--- The orthogonal factor of a QR decomposition whose R has a diagonal of no negative number.
+-- Returns the orthogonal factor of a QR decomposition whose R has a nonnegative diagonal.
 local function make_orthogonal(A)
    local Q, R = torch.linalg.qr(A)
    return Q * R:diagonal(0, -2, -1):sgn():unsqueeze(-2)
@@ -82,11 +82,11 @@ end
 function Orthogonal:__init(weight, map, trivial)
    Module.__init(self)
    self.shape, self.orthogonal_map, self.trivial = weight.shape, map, trivial
-   -- Which matrix gives a certain one is not known for the other two maps without a base.
+   -- Without a base, the other two maps have no inverse here.
    if not trivial and map ~= "householder" then self.right_inverse = false end
 end
 
--- The orthogonal (n, k) matrix of a tall X.
+-- Returns the orthogonal (n, k) matrix of a tall X.
 local function of_skew_symmetric(X, map)
    local n, k = X:size(-2), X:size(-1)
    X = X:tril()
@@ -114,7 +114,7 @@ function Orthogonal:forward(X)
       local A = X:tril(-1)
       local tau = 2 / (1 + (A * A):sum(-2))
       Q = householder_product(A, tau)
-      -- ones and minus ones, which are not learnt
+      -- signs of 1 and -1, which are not learnt
       Q = Q * X:diagonal(0, -2, -1):detach():trunc():unsqueeze(-2)
    else
       Q = of_skew_symmetric(X, self.orthogonal_map)
@@ -135,7 +135,7 @@ function Orthogonal:right_inverse(value)
    local n, k = Q:size(-2), Q:size(-1)
    if not self.trivial then
       local A, tau = geqrf(Q)
-      -- diag(R) is the sign by which each column is multiplied; a tau of 0 is no reflection
+      -- the diagonal of R has the sign of each column; a tau of 0 means no reflection
       local diagonal = A:diagonal(0, -2, -1)
       local sign = diagonal:sign()
       diagonal:copy_(torch.where(tau:eq(0), -sign, sign))
@@ -207,8 +207,8 @@ local take_weight_norm = args.signature [[nn.utils.parametrizations.weight_norm(
 --- `parametrizations.weight.original0` is g, `original1` v.
 ---@param module nn.Module
 ---@param name? string  "weight" by default
----@param dim? integer|false  the dimension whose every position has a length of its own, 1 by
---- default; false: one length for the whole
+---@param dim? integer|false  the dimension whose positions have separate lengths, 1 by
+--- default; false: one length for the whole weight
 ---@return nn.Module module
 function M.weight_norm(...)
    local a = take_weight_norm(...)
@@ -240,7 +240,7 @@ function SpectralNorm:forward(weight)
    if self.training then
       norms.power_method(matrix, self._u, self._v, self.n_power_iterations, self.eps)
    end
-   -- Copies, since the next call changes them.
+   -- copies, because the next call changes u and v
    local u, v = self._u:clone(), self._v:clone()
    return weight / torch.dot(u, torch.mv(matrix, v))
 end

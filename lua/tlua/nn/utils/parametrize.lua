@@ -1,12 +1,12 @@
--- parametrize.lua - torch.nn.utils.parametrize: a parameter or buffer that is computed from others
--- whenever it is read, by modules that are called with what is stored:
+-- parametrize.lua - torch.nn.utils.parametrize: parameters or buffers that modules compute from
+-- stored tensors whenever they are read:
 --
 --    local Symmetric = torch.class("Symmetric", nn.Module)
 --    function Symmetric:forward(x) return x:triu() + x:triu(1):t() end
 --    function Symmetric:right_inverse(a) return a:triu() end
 --    parametrize.register_parametrization(layer, "weight", Symmetric())
 --
--- The module becomes one of a class derived from its own, whose fields are looked up among the
+-- The module's class is replaced by a derived class, whose fields are looked up among the
 -- parametrizations first. There is one such class for each class, not for each module.
 
 local torch = require "tlua"
@@ -25,7 +25,7 @@ local function same_shape(a, b)
    return table.concat(a.shape, ",") == table.concat(b.shape, ",")
 end
 
--- Refuses what a parametrization gave unless it can stand for a tensor.
+-- Raises unless a parametrization's result can replace the tensor.
 local function check(what, value, tensor)
    if not torch.is_tensor(value) then
       args.refuse("register_parametrization", what, "a tensor", value)
@@ -45,7 +45,7 @@ local function store(module, name, value, original)
    end
 end
 
--- Gives a stored tensor, which stays the same object, another value.
+-- Assigns a value to a stored tensor, which stays the same object.
 local function set(tensor, value)
    if rawequal(tensor, value) then return end
    local _ <close> = torch.no_grad()
@@ -64,8 +64,9 @@ local function pack(...)
    return list
 end
 
---- The parametrizations of one tensor, in the order in which they are applied, and what they are
---- applied to: `original`, or `original0`, `original1`, ... where the first takes several.
+--- The parametrizations of one tensor, in the order in which they are applied, and their stored
+--- arguments: `original`, or `original0`, `original1`, ... if the first parametrization takes
+--- several.
 ---@class nn.utils.parametrize.ParametrizationList: nn.ModuleList
 ---@field original Tensor?
 ---@field unsafe boolean
@@ -108,7 +109,7 @@ function ParametrizationList:__init(modules, original, unsafe)
             ("a %s tensor on %s"):format(original.dtype, original.device), value)
       end
       if original.is_parameter then
-         self.original = original -- the object that optimizers have
+         self.original = original -- the object that optimizers hold
       else
          self:register_buffer("original", original)
       end
@@ -144,7 +145,7 @@ function ParametrizationList:forward()
    return self:preview(stored(self))
 end
 
---- Stores what makes the parametrized tensor equal to `value`.
+--- Stores tensors such that the parametrized tensor equals `value`.
 ---@param value Tensor
 function ParametrizationList:right_inverse(value)
    local _ <close> = torch.no_grad()
@@ -166,7 +167,7 @@ end
 
 -- Reading and assigning -----------------------------------------------------------------------
 
--- Of each coroutine in which `cached` holds: {depth, values}.
+-- For each coroutine in which `cached` is active: {depth, values}.
 local caches = setmetatable({}, {__mode = "k"})
 
 local function this_thread()
@@ -213,8 +214,9 @@ local function parametrized(cls)
    return Class
 end
 
---- While it lasts a parametrized tensor is computed once, not whenever it is read: for the time of
---- a function, whose results it returns, or of a block: `local _ <close> = parametrize.cached()`.
+--- Caches parametrized tensors, which are otherwise computed at each read. The cache lasts while fn
+--- runs, whose results are returned, or until a block ends: `local _ <close> =
+--- parametrize.cached()`.
 ---@param fn? function
 ---@return any ...
 function M.cached(fn)
@@ -236,7 +238,7 @@ end
 local take_register = args.signature [[register_parametrization(module: table, tensor_name: string,
    parametrization: table, unsafe: boolean = false)]]
 
--- A further parametrization may change neither shape nor dtype.
+-- Raises if a further parametrization would change the shape or the dtype.
 local function check_further(module, name, parametrization)
    local before = module[name]
    local after = parametrization(before)
@@ -250,11 +252,11 @@ local function check_module(name, what, value)
    if not class.isinstance(value, Module) then args.refuse(name, what, "a module", value) end
 end
 
---- From now on `module[tensor_name]` is what the parametrization gives for the tensor that is there
---- now, which becomes `module.parametrizations[tensor_name].original`. A second one is applied to
---- the result of the first. A method `right_inverse(value)` says what is to be stored, one tensor
---- or several, so that the result is `value`; with it the tensor can be assigned to. With
---- `{unsafe = true}` shape and dtype may change.
+--- Makes `module[tensor_name]` the parametrization's result for the present tensor, which becomes
+--- `module.parametrizations[tensor_name].original`. A second parametrization is applied to the
+--- result of the first. A method `right_inverse(value)` returns the tensor or tensors to store so
+--- that the result is `value`; it allows assignments to `module[tensor_name]`. With `{unsafe =
+--- true}` shape and dtype may change.
 ---@param module nn.Module
 ---@param tensor_name string  of a parameter or buffer
 ---@param parametrization nn.Module
@@ -308,8 +310,8 @@ end
 local take_remove = args.signature [[remove_parametrizations(module: table, tensor_name: string,
    leave_parametrized: boolean = true)]]
 
---- Makes a parametrized tensor an ordinary one again: with the value that it has, or, with
---- `{leave_parametrized = false}`, that of the original, if that is one tensor.
+--- Makes a parametrized tensor an ordinary one again. It keeps its present value or, with
+--- `{leave_parametrized = false}`, gets that of the original, if that is one tensor.
 ---@param module nn.Module
 ---@param tensor_name string
 ---@param options? {leave_parametrized: boolean}
@@ -366,8 +368,8 @@ function M.type_before_parametrizations(module)
    return rawget(cls, "plain_class") or cls
 end
 
---- Gives copies of the parametrizations of one module, or of one tensor of it, to another, with
---- the values that they are applied to.
+--- Copies the parametrizations of a module, or of one of its tensors, to another module, with their
+--- stored tensors.
 ---@param from nn.Module
 ---@param to nn.Module
 ---@param tensor_name? string

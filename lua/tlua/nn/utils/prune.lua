@@ -1,7 +1,6 @@
--- prune.lua - torch.nn.utils.prune: parameters of which some elements are held at zero. The
--- parameter moves to `name_orig`, a mask of zeros and ones goes to the buffer `name_mask`, both of
--- which are saved with the model, and a hook computes `name`, their product, before each forward
--- call.
+-- prune.lua - torch.nn.utils.prune: holds some elements of parameters at zero. The parameter moves
+-- to `name_orig`, and a mask of zeros and ones is the buffer `name_mask`; both are saved with the
+-- model. A hook computes their product `name` before each forward call.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -24,18 +23,19 @@ end
 
 -- Methods -------------------------------------------------------------------------------------
 
---- A way of pruning. A class of one's own derives from it, has `PRUNING_TYPE` ("unstructured",
+--- The base class of pruning methods. A derived class has a field `PRUNING_TYPE` ("unstructured",
 --- "structured" with a field `dim`, or "global") and a method `compute_mask(scores, default_mask)`.
 ---@class nn.utils.prune.BasePruningMethod
 local Base = class.class("nn.utils.prune.BasePruningMethod")
 M.BasePruningMethod = Base
 
---- Which elements stay: ones and zeros of the shape of default_mask, ones only where it has ones.
+--- Returns the mask of kept elements: ones and zeros in the shape of default_mask, with ones only
+--- where default_mask has ones.
 function Base:compute_mask()
    torch.raise(("%s has no method compute_mask"):format(torch.type(self)))
 end
 
---- The pruned tensor of a module that the method has been applied to.
+--- Returns the pruned tensor of a module to which the method has been applied.
 ---@param module nn.Module
 ---@return Tensor
 function Base:apply_mask(module)
@@ -47,7 +47,7 @@ end
 --- Returns a pruned copy of a tensor.
 ---@param tensor Tensor
 ---@param default_mask? Tensor  ones by default
----@param importance_scores? Tensor  what is compared; the tensor itself by default
+---@param importance_scores? Tensor  the scores to compare; the tensor itself by default
 ---@return Tensor
 function Base:prune(tensor, default_mask, importance_scores)
    check_scores(importance_scores, tensor)
@@ -56,7 +56,7 @@ function Base:prune(tensor, default_mask, importance_scores)
    return tensor * self:compute_mask(scores, default_mask)
 end
 
--- What the hook of a module's parameter is, and the method: kept in the module's field _prunings.
+-- Returns the hook of a module's parameter, and its pruning method, from the field _prunings.
 local function pruning_of(module, name)
    local known = rawget(module, "_prunings")
    return known and known[name]
@@ -106,8 +106,9 @@ local function apply(method, module, name, scores)
    return method
 end
 
---- Makes a method of this class, with the arguments that follow the name, and applies it:
---- `prune.L1Unstructured:apply(layer, "weight", 0.3)`. What is pruned already stays so.
+--- Makes an instance with the remaining arguments and applies it:
+--- `prune.L1Unstructured:apply(layer, "weight", 0.3)`. Elements that are pruned already stay
+--- pruned.
 ---@param module nn.Module
 ---@param name string  of a parameter; or all by name, {name = "weight", amount = 0.3}
 ---@param ... any  as for the class; the last may be {importance_scores = tensor}
@@ -146,7 +147,7 @@ function Base:remove(module)
    module[name] = orig
 end
 
---- Several methods, one after another; each prunes what those before it have left.
+--- Applies several methods in turn; each prunes elements that the earlier ones have kept.
 ---@class nn.utils.prune.PruningContainer: nn.utils.prune.BasePruningMethod
 local PruningContainer = class.class("nn.utils.prune.PruningContainer", Base)
 M.PruningContainer = PruningContainer
@@ -214,7 +215,7 @@ end
 
 -- The methods that there are ------------------------------------------------------------------
 
--- A share of 0 to 1 if it is a float, a number of units if it is an integer.
+-- Checks an amount: a fraction from 0 to 1 if it is a float, a number of units if it is an integer.
 local function check_amount(title, amount)
    local fits = math.type(amount) == "integer" and amount >= 0
       or math.type(amount) == "float" and amount >= 0 and amount <= 1
@@ -231,7 +232,7 @@ local function round_to_even(x)
    return low
 end
 
--- How many of n units an amount is.
+-- Converts an amount to a number of units out of n.
 local function count(title, amount, n)
    if math.type(amount) == "float" then return round_to_even(amount * n) end
    if amount > n then
@@ -413,7 +414,7 @@ function M.remove(module, name)
    return module
 end
 
---- Whether a parameter of a module, or of one below it, is pruned.
+--- Returns whether a parameter of a module or of its descendants is pruned.
 ---@param module nn.Module
 ---@return boolean
 function M.is_pruned(module)

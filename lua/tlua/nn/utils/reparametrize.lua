@@ -1,6 +1,6 @@
--- reparametrize.lua - torch.nn.utils.weight_norm and spectral_norm as they were before
--- parametrizations: a hook computes the weight before each forward call. What is stored lies beside
--- it, as weight_g and weight_v, or weight_orig, weight_u and weight_v.
+-- reparametrize.lua - torch.nn.utils.weight_norm and spectral_norm in the form that precedes
+-- parametrizations: a hook computes the weight before each forward call. The stored parameters are
+-- fields of the module: weight_g and weight_v, or weight_orig, weight_u and weight_v.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,8 +13,8 @@ local Parameter = require "tlua.nn.Parameter"
 
 local M = {}
 
--- Puts a hook on a module that computes the parameter `name` by compute(module). What is needed to
--- take it away is kept in the field _recomputed of the module.
+-- Puts a hook on a module that computes the parameter `name` by compute(module). The field
+-- _recomputed of the module keeps the data for removing it.
 local function install(title, kind, a, setup)
    if not class.isinstance(a.module, Module) then
       args.refuse(title, "module", "a module", a.module)
@@ -39,7 +39,7 @@ local function install(title, kind, a, setup)
    return module
 end
 
--- Takes the hook away; the weight is a parameter again, with its last value.
+-- Removes the hook; the weight is a parameter again, with its last value.
 local function uninstall(title, kind, module, name)
    name = name or "weight"
    if not class.isinstance(module, Module) then args.refuse(title, "module", "a module", module) end
@@ -97,7 +97,7 @@ local take_spectral_norm = args.signature [[nn.utils.spectral_norm(module: table
    name: string = 'weight', n_power_iterations: integer = 1, eps: number = 1e-12, dim: integer?)]]
 
 --- Divides a weight by its largest singular value, estimated by the power method before each
---- forward call in training mode. New programs rather use `parametrizations.spectral_norm`.
+--- forward call in training mode. New programs should use `parametrizations.spectral_norm`.
 ---@param module nn.Module
 ---@param name? string  "weight" by default
 ---@param options? {n_power_iterations: integer, eps: number, dim: integer}

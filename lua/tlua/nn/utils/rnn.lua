@@ -1,8 +1,8 @@
 -- rnn.lua - torch.nn.utils.rnn: sequences of different lengths, padded to one tensor or packed.
 --
--- A packed sequence has no padding: the rows of all samples at step 1, then those at step 2, and so
--- on, the samples in the order of their lengths, longest first. batch_sizes says how many samples
--- have each step.
+-- A packed sequence has no padding: it has the rows of all samples at step 1, then those at step 2,
+-- and so on. Samples are ordered by length, longest first. batch_sizes has the number of samples at
+-- each step.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,18 +13,18 @@ local M = {}
 
 -- PackedSequence ------------------------------------------------------------------------------
 
---- Packed sequences. What makes them is pack_padded_sequence or pack_sequence.
+--- Packed sequences; made by pack_padded_sequence or pack_sequence.
 ---@class nn.utils.rnn.PackedSequence
 ---@field data Tensor  (rows, ...)
 ---@field batch_sizes Tensor  (steps), int64 on the CPU
 ---@field sorted_indices? Tensor  where the samples come from, in the packed order
----@field unsorted_indices? Tensor  where they are, in the order from which they come
+---@field unsorted_indices? Tensor  permutation that restores the given order
 ---@field is_cuda boolean
 local PackedSequence = class.class("nn.utils.rnn.PackedSequence")
 M.PackedSequence = PackedSequence
 
 local title <const> = "nn.utils.rnn."
-local cpu <const> = {device = "cpu"} -- where batch sizes and lengths are
+local cpu <const> = {device = "cpu"} -- the device of batch sizes and lengths
 local take_sequence = args.signature(title .. [[PackedSequence(data: tensor, batch_sizes: tensor,
    sorted_indices: tensor?, unsorted_indices: tensor?)]])
 
@@ -43,7 +43,7 @@ function PackedSequence.__index(self, name)
    return PackedSequence[name]
 end
 
--- The same sequences with other data, and their indices on its device.
+-- Returns the same sequences with other data, and their indices on the device of the data.
 local function with_data(self, data)
    if data == self.data then return self end
    local function moved(indices) return indices and indices:to(data.device) end
@@ -51,7 +51,7 @@ local function with_data(self, data)
       moved(self.unsorted_indices))
 end
 
---- With data of another dtype or on another device; itself if that changes nothing.
+--- Converts the data to another dtype or device; returns itself if nothing changes.
 ---@param ... any  as Tensor:to
 ---@return nn.utils.rnn.PackedSequence
 function PackedSequence:to(...) return with_data(self, self.data:to(...)) end
@@ -73,7 +73,7 @@ end
 
 -- Arguments -----------------------------------------------------------------------------------
 
--- Lengths, a tensor or a list, as an int64 tensor on the CPU.
+-- Returns lengths, given as a tensor or a list, as an int64 tensor on the CPU.
 local function take_lengths(name, lengths, batch)
    local tensor = lengths
    if type(lengths) == "table" and not torch.is_tensor(lengths) then
@@ -107,7 +107,7 @@ end
 
 -- Packing -------------------------------------------------------------------------------------
 
---- The permutation that takes back another one.
+--- Returns the inverse of a permutation.
 ---@param permutation? Tensor  (n), positions from 1
 ---@return Tensor?
 function M.invert_permutation(permutation)
@@ -120,12 +120,12 @@ function M.invert_permutation(permutation)
    return torch.empty_like(permutation):scatter_(1, permutation, positions:to(permutation.dtype))
 end
 
--- Which of `steps` steps samples of these lengths have: (steps, batch).
+-- Returns a mask (steps, batch) that is true while a sample's sequence lasts.
 local function mask_of(lengths, steps)
    return torch.arange(steps, cpu):unsqueeze(2):lt(lengths)
 end
 
--- Where a mask holds, counted through its rows.
+-- Returns the positions at which a mask is true, counted in row-major order.
 local function positions_of(mask, device)
    return mask:flatten():nonzero():squeeze(2):to(device)
 end
@@ -233,7 +233,8 @@ function M.pad_sequence(...)
    return torch.stack(padded, a.batch_first and 1 or 2)
 end
 
---- The sequences that were padded to one tensor (T, B, ...), or (B, T, ...) with `batch_first`.
+--- Returns a list of the sequences that were padded to one tensor (T, B, ...), or (B, T, ...) with
+--- `batch_first`.
 ---@param padded_sequences Tensor
 ---@param lengths Tensor|integer[]
 ---@param batch_first? boolean  false by default
@@ -271,7 +272,7 @@ function M.pack_sequence(...)
       {enforce_sorted = a.enforce_sorted})
 end
 
---- The sequences that were packed, in the order in which they were given.
+--- Returns a list of the packed sequences, in the order in which they were given.
 ---@param packed_sequences nn.utils.rnn.PackedSequence
 ---@return Tensor[]
 function M.unpack_sequence(packed_sequences)

@@ -1,4 +1,4 @@
--- stateless.lua - modules as functions of their parameters, as torch.func wants them.
+-- stateless.lua - calls modules as functions of their parameters, for torch.func.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +8,7 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- One table of path -> tensor from one or a list of them.
+-- Merges one table path -> tensor, or a list of them, into one table.
 local function merge(title, dicts)
    if type(dicts) ~= "table" or getmetatable(dicts) then
       args.refuse(title, "parameters", "a table of tensors by path, or a list of such", dicts)
@@ -33,7 +33,8 @@ local function merge(title, dicts)
    return merged
 end
 
--- Where the tensors of a module lie: path -> {owner, field, tensor}, every path of a shared one.
+-- Finds the tensors of a module: path -> {owner, field, tensor}, with every path of a shared
+-- tensor.
 local function places(module)
    local found = {}
    local function visit(owner, prefix, above)
@@ -77,20 +78,20 @@ end
 local take = args.signature [[functional_call(module: table, parameters: table, args: any?,
    tie_weights: boolean = true, strict: boolean = false)]]
 
--- A list of arguments as several: what is no plain table is the only argument.
+-- Unpacks a list of arguments; a value that is not a plain table is a single argument.
 local function arguments(list)
    if list == nil then return {n = 0} end
    if type(list) ~= "table" or getmetatable(list) then return {n = 1, list} end
    return {n = list.n or #list, table.unpack(list, 1, list.n or #list)}
 end
 
---- What a module gives for some arguments with other parameters and buffers than its own, which
---- stay as they are. Paths that are not given keep their own.
+--- Calls a module with other parameters and buffers, without changing its own. Paths that are not
+--- given use the module's own tensors.
 ---@param module nn.Module
 ---@param parameters table<string, Tensor>|table<string, Tensor>[]  by path
 ---@param args? any|any[]  an argument, or the list of them
----@param options? {tie_weights: boolean, strict: boolean}  tie_weights: what is given for one path
---- of a shared tensor holds for all of them; strict: all paths must be given
+---@param options? {tie_weights: boolean, strict: boolean}  tie_weights: a tensor given for one path
+--- of a shared tensor replaces it at all its paths; strict: all paths must be given
 ---@return any ...
 function M.functional_call(...)
    local a = take(...)
@@ -143,7 +144,7 @@ function M.functional_call(...)
    return table.unpack(results, 1, results.n)
 end
 
--- path -> the stacked tensors of that path, for an ensemble.
+-- Stacks the tensors of each path over the models of an ensemble: path -> stacked tensor.
 local function stack(dicts, what)
    local stacked = {}
    for path, first in pairs(dicts[1]) do
@@ -169,10 +170,10 @@ local function dictionary(iterator)
    return dict
 end
 
---- Parameters and buffers of models of one class, each stacked along a new first dimension, for
---- vmap over an ensemble.
+--- Stacks the parameters and buffers of models of one class along a new first dimension, for vmap
+--- over an ensemble.
 ---@param models nn.Module[]
----@return table<string, Tensor> parameters  leaves that collect gradients
+---@return table<string, Tensor> parameters  leaf tensors that require gradients
 ---@return table<string, Tensor> buffers
 function M.stack_module_state(models)
    if type(models) ~= "table" or #models == 0 then
@@ -194,10 +195,10 @@ function M.stack_module_state(models)
    return stack(parameters, "parameter"), stack(buffers, "buffer")
 end
 
---- Makes a module without filling its parameters, which cost time in a large one that is loaded
---- anyway: their values are whatever the memory held. No random number is drawn.
+--- Makes a module without initializing its parameters, which saves time if the module is loaded
+--- afterwards. Their values are undefined, and no random numbers are drawn.
 ---@param cls table  a module class
----@param ... any  its arguments
+---@param ... any  arguments of the constructor
 ---@return nn.Module
 function M.skip_init(cls, ...)
    local info = type(cls) == "table" and getmetatable(cls)
