@@ -1,10 +1,10 @@
--- CSV.lua - a file of rows of text, read a piece at a time:
+-- CSV.lua - reads a text file of rows in batches:
 --
 --    local rows = torch.data.CSV("people.csv", {dtypes = {name = "string", age = "int64"}})
 --    for piece in rows:iter() do print(piece.age:float():mean(), piece.name[1]) end
 --    local images = torch.data.CSV("digits.csv", {header = false}):tensor()
 --
--- A piece is a table from the names of the columns to 1-d tensors, or to lists of strings. The file
+-- A batch is a table from the names of the columns to 1-d tensors, or to lists of strings. The file
 -- is mapped, so its size does not matter.
 
 local torch = require "tlua"
@@ -20,12 +20,12 @@ local signature = args.signature [[data.CSV(path: string, delimiter: string?, qu
 
 ---@class data.CSV: data.IterableDataset
 ---@field path string
----@field names (string|integer)[]  of the columns that are read, in the file's order
+---@field names (string|integer)[]  the columns that are read, in the file's order
 ---@field dtypes table<string|integer, string>  by name: a dtype or "string"
 ---@overload fun(path: string, options?: table): data.CSV
 local CSV, parent = class.class(name, IterableDataset)
 
--- The type of a column without a given dtype is guessed from this many rows.
+-- Number of rows from which the type of a column without a given dtype is guessed.
 local looked_at <const> = 1000
 
 local function fail(self, message)
@@ -213,12 +213,12 @@ local function choose_types(self, bytes, a)
 end
 
 --- Options: header (true: the first row has the names; false: columns are numbered; or a list of
---- names for a file without), delimiter (","), quote ('"', or "" for none; a quoted field may hold
---- any character, and quotes themselves doubled), columns (a list of the names that are read; the
---- others are skipped), dtypes (one for all, or by name; "string" for text), batch_size (rows in a
---- piece). A type that is not given is guessed from the first 1,000 rows: bool, int64, the default
---- floating type, string. Numbers are read as C writes them; an empty field of a floating column is
---- nan. A file whose name ends in .gz is unpacked.
+--- names, if the file has none), delimiter (","), quote ('"', or "" for none; a quoted field may
+--- hold any character, with quotes doubled), columns (a list of the names that are read; the others
+--- are skipped), dtypes (one for all, or by name; "string" for text), batch_size (rows in a piece).
+--- A type that is not given is guessed from the first 1,000 rows: bool, int64, the default floating
+--- type, string. Numbers have C's syntax; an empty field of a floating column is nan. A file whose
+--- name ends in .gz is uncompressed.
 ---@param path string
 ---@param options? table
 function CSV:__init(...)

@@ -1,16 +1,16 @@
--- DataLoader.lua - makes batches of a dataset's items, in the calling thread or by workers, threads
--- with an interpreter of their own:
+-- DataLoader.lua - makes batches of a dataset's items, in the calling thread or in worker threads
+-- with separate interpreters:
 --
 --    local loader = torch.data.DataLoader(dataset, {batch_size = 64, num_workers = 2})
 --    for input, target in loader:iter() do ... end
 --
--- Before each batch the default generator is seeded by the epoch's seed and the batch's number, and
--- afterwards the program's own goes on where it stood. So random transforms give the same items
--- with any number of workers, none included.
+-- Before each batch the default generator is seeded from the epoch's seed and the batch's number;
+-- afterwards the program's generator continues from its old state. So random transforms give the
+-- same items with any number of workers, including none.
 --
--- What a worker needs travels to it: tables by copy, tensors without one, functions with their
--- upvalues and the globals that they name, instances of classes; modules are required anew. A file,
--- a coroutine or a tensor of a device cannot travel, and the error names it.
+-- The objects that a worker needs are sent to it: tables by copy, tensors without copying,
+-- functions with their upvalues and the globals that they name, and instances of classes; modules
+-- are required anew. A file, a coroutine or a device tensor cannot be sent, and the error names it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -103,7 +103,7 @@ local function check(a)
    check_workers(a)
 end
 
--- Sets up which share of a pipe this process reads, and whether the pipe shuffles.
+-- Configures which shard of a pipe this process reads, and whether the pipe shuffles.
 local function set_up_pipe(self, settings, shuffle)
    local group = torch.distributed
    local is_group = group and group.is_initialized()
@@ -121,12 +121,12 @@ end
 --- values), generator (of the random order and the epoch's seed), pin_memory (where there is a GPU,
 --- or pin_memory_device). Workers: num_workers, prefetch_factor (2: batches ahead for each),
 --- persistent_workers (they stay from epoch to epoch), worker_init_fn (called in each with its id,
---- from 0), timeout (seconds to wait for a batch; 0: no limit), in_order (true; false gives batches
---- as they come).
+--- from 0), timeout (seconds to wait for a batch; 0: no limit), in_order (true; false returns
+--- batches as soon as they are ready).
 ---
---- Of an IterDataPipe `shuffle` switches its shuffles on or off, and nil leaves them; a pipe
---- without any gets one at its end. Its sharding_filter gives each worker its share; without one
---- each worker gives all items. In all workers the shuffles have the same seed, of the epoch.
+--- For an IterDataPipe, `shuffle` switches its shuffles on or off, and nil leaves them unchanged; a
+--- pipe without any gets one at its end. Its sharding_filter gives each worker a shard; without one
+--- each worker returns all items. In all workers the shuffles are seeded with the epoch's seed.
 ---@param dataset data.Dataset|data.IterableDataset|Tensor|any[]
 ---@param options? table
 function DataLoader:__init(...)
@@ -184,8 +184,8 @@ local function set_states(self, states)
    end
 end
 
---- Returns the position in the running epoch, as plain data for a checkpoint: the number of
---- batches that were given, and the state of the random generators when the epoch began.
+--- Returns the position in the running epoch, as plain data for a checkpoint: the number of batches
+--- already returned, and the state of the random generators when the epoch began.
 ---@return {position: integer, generators: table?}
 function DataLoader:state_dict()
    local place = self.place
@@ -195,8 +195,8 @@ function DataLoader:state_dict()
 end
 
 --- Lets the next epoch continue where the state was taken: in the same order, after the batches
---- that were already given. It does not restore the default generator, so restore that as well. Of
---- a sampler of your own, the loader restores only the field `generator`.
+--- that were already returned. It does not restore the default generator, so restore that as well.
+--- For a user-defined sampler, the loader restores only the field `generator`.
 ---@param state {position: integer, generators: table?}
 ---@return data.DataLoader self
 function DataLoader:load_state_dict(state)
@@ -210,8 +210,8 @@ end
 
 -- Iterating ----------------------------------------------------------------------------------
 
--- Returns a function that gives the positions of one batch after the other, or single positions.
--- Returns nil for a stream.
+-- Returns an iterator over the positions of each batch, or over single positions. Returns nil for a
+-- stream.
 local function make_order(self)
    if items.is_stream(self.dataset) then return nil end
    return (self.batch_sampler or self.sampler):iter()
@@ -282,9 +282,9 @@ end
 
 Epoch.__close = Epoch.close
 
---- Iterates over the batches of one epoch. It returns an object that gives the next batch when it
---- is called. The object has a method `close`, and can be a to-be-closed variable, but a loop that
---- is left early needs neither.
+--- Iterates over the batches of one epoch. It returns an object that returns the next batch when
+--- called. The object has a method `close`, and can be a to-be-closed variable, but a loop that is
+--- left early needs neither.
 ---@return fun(): any ...
 function DataLoader:iter()
    local resume, now = self.resume, nil
@@ -308,7 +308,7 @@ function DataLoader:iter()
       torch.set_rng_state(now)
       for _ = 1, resume.position do epoch() end
    end
-   self.place = place -- the epoch itself must stay collectable: a loop may be left
+   self.place = place -- the epoch must stay collectable: a loop may be abandoned
    return epoch
 end
 

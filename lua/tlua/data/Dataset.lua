@@ -1,15 +1,15 @@
--- Dataset.lua - the base of datasets whose items have positions. A dataset of one's own has a
--- length and gives an item, which is one value or several:
+-- Dataset.lua - the base of map-style datasets, whose items have positions. A user-defined dataset
+-- has a length and returns an item, which is one value or several:
 --
 --    local Squares = torch.class("Squares", torch.data.Dataset)
 --    function Squares:__len() return 100 end
 --    function Squares:get(i) return torch.tensor(i), torch.tensor(i * i) end
 --
--- dataset[i] is the same item as one value, a list where `get` gives several; # is the length,
--- ipairs goes through the items, and + puts another dataset after it.
+-- dataset[i] is the same item as one value, a list if `get` returns several; # is the length,
+-- ipairs iterates over the items, and + appends another dataset.
 --
--- One that can fetch many items at once better than one by one also has `get_items`: it takes a
--- 1-d int64 tensor of positions and returns whole batches.
+-- A dataset that can fetch many items at once faster than one by one also has `get_items`: it takes
+-- a 1-d int64 tensor of positions and returns whole batches.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -41,7 +41,7 @@ indexing.define(Dataset, function(self, i, ends)
    return item
 end)
 
---- This dataset and another one after it, as a ConcatDataset.
+--- Returns this dataset followed by another one, as a ConcatDataset.
 ---@param other data.Dataset
 ---@return data.ConcatDataset
 function Dataset:__add(other)

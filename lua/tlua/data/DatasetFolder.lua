@@ -1,5 +1,5 @@
--- DatasetFolder.lua - files in folders that are named as their classes: root/cat/1.png,
--- root/cat/more/2.png, root/dog/3.png. By torchvision.datasets.DatasetFolder.
+-- DatasetFolder.lua - a dataset of files in folders named after their classes: root/cat/1.png,
+-- root/cat/more/2.png, root/dog/3.png. Modelled on torchvision.datasets.DatasetFolder.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -60,8 +60,8 @@ local function make_samples(self, is_valid)
 end
 
 --- Items are loader(path) and the class, counted from 1. Options: extensions, such as {".png"}, or
---- is_valid_file(path) say which files count; transform and target_transform are called with the
---- two values of an item; allow_empty lets folders without files be classes.
+--- is_valid_file(path) select the files; transform and target_transform are called with the two
+--- values of an item; allow_empty lets folders without files be classes.
 ---@param root string
 ---@param loader fun(path: string): any
 ---@param options? table

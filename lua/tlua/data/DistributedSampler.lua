@@ -10,9 +10,9 @@ local signature = args.signature [[data.DistributedSampler(dataset: any, num_rep
 
 --- All processes share one order, which depends on the seed and on the epoch that `set_epoch` sets.
 --- Process `rank`, from 0, of `num_replicas` takes the positions rank + 1, rank + 1 + num_replicas
---- and so on of this order. All processes get the same number of positions: some positions come
---- twice, or with drop_last not at all. By default the two numbers are those of the default process
---- group.
+--- and so on of this order. All processes get the same number of positions: so some positions come
+--- twice, or with drop_last not at all. By default, rank and num_replicas are those of the default
+--- process group.
 ---@class data.DistributedSampler: data.Sampler
 ---@overload fun(dataset: data.Dataset, options?: table): data.DistributedSampler
 local DistributedSampler = class.class("data.DistributedSampler", Sampler)
@@ -42,7 +42,7 @@ function DistributedSampler:__init(...)
    end
 end
 
---- Sets the epoch; each epoch has an order of its own, which is the same in all processes.
+--- Sets the epoch; each epoch has a different order, which is the same in all processes.
 ---@param epoch integer
 function DistributedSampler:set_epoch(epoch)
    self.epoch = epoch

@@ -1,4 +1,4 @@
--- ImageFolder.lua - images in folders that are named as their classes. By
+-- ImageFolder.lua - a dataset of images in folders named after their classes. Modelled on
 -- torchvision.datasets.ImageFolder.
 
 local args = require "tlua.args"
@@ -23,9 +23,9 @@ end
 ---@overload fun(root: string, options?: table): data.ImageFolder
 local ImageFolder, parent = class.class("data.ImageFolder", DatasetFolder)
 
---- Items are an image, (3, height, width) of uint8 unless `loader` or `transform` make something
---- else of it, and its class, counted from 1; `samples`, `classes` and `class_to_idx` tell more.
---- PNG and JPEG files are read. Options: transform, target_transform, loader(path),
+--- An item is an image, (3, height, width) of uint8 unless `loader` or `transform` change it, and
+--- its class, counted from 1. The fields `samples`, `classes` and `class_to_idx` describe the
+--- dataset. PNG and JPEG files are read. Options: transform, target_transform, loader(path),
 --- is_valid_file(path), allow_empty.
 ---@param root string
 ---@param options? table

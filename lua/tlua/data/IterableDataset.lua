@@ -1,6 +1,5 @@
--- IterableDataset.lua - the base of datasets whose items come one after the other, as from a
--- stream. A dataset of one's own has `iter`, which returns a function that gives the next item at
--- each call and nil at the end.
+-- IterableDataset.lua - the base of datasets that are read as a stream. A user-defined dataset has
+-- `iter`, which returns a function that returns the next item at each call and nil at the end.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -12,7 +11,7 @@ local IterableDataset = class.class("data.IterableDataset")
 
 indexing.refuse(IterableDataset, "for x in dataset:iter() do")
 
---- This dataset and another one after it, as a ChainDataset.
+--- Returns this dataset followed by another one, as a ChainDataset.
 ---@param other data.IterableDataset
 ---@return data.ChainDataset
 function IterableDataset:__add(other)

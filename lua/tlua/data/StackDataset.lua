@@ -1,4 +1,4 @@
--- StackDataset.lua - datasets of the same length side by side: an item has one of each.
+-- StackDataset.lua - combines datasets of the same length: an item has one item of each.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,7 +19,7 @@ local function are_named(first, ...)
 end
 
 ---@param ... data.Dataset  items are their items, as several values; a table of datasets by name
---- gives tables by these names
+--- returns tables by these names
 function StackDataset:__init(...)
    parent.__init(self)
    self.named = are_named(...)

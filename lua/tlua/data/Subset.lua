@@ -1,4 +1,4 @@
--- Subset.lua - some of a dataset's items, in an order of their own.
+-- Subset.lua - some of a dataset's items, in a given order.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local items = require "tlua.data.items"
 local Subset, parent = class.class("data.Subset", Dataset)
 
 ---@param dataset data.Dataset
----@param indices Tensor|integer[]  positions in it
+---@param indices Tensor|integer[]  positions in the dataset
 function Subset:__init(dataset, indices)
    parent.__init(self)
    if not items.is_dataset(dataset) then
@@ -26,7 +26,7 @@ function Subset:__init(dataset, indices)
       args.refuse("data.Subset", "indices", "a list of positions or a 1-d int64 tensor", indices)
    end
    self.dataset, self.indices = dataset, indices
-   -- A dataset that gives whole batches gives them to its subset, too.
+   -- A subset of a dataset that returns whole batches does so, too.
    if items.gives_batches(dataset) then
       self.get_items = function(subset, positions)
          local own = subset.indices

@@ -75,7 +75,7 @@ function M.default_collate(items)
 end
 
 --- Converts an item for a loader with batch_size = false: numbers and booleans become tensors, in
---- tables too; all else stays as it is.
+--- tables too; other values are unchanged.
 ---@param value any
 ---@return any
 function M.default_convert(value)

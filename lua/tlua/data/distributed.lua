@@ -1,4 +1,4 @@
--- distributed.lua - torch.data.distributed, where PyTorch has the sampler, too.
+-- distributed.lua - torch.data.distributed, the second path of DistributedSampler, as in PyTorch.
 
 local lazy = require "tlua.lazy"
 

@@ -1,7 +1,8 @@
 -- fetch.lua - makes batches of a dataset, in the calling thread or in a worker's.
 --
 -- `source` has the fields {dataset, collate_fn, batch_size, drop_last}. In a worker it also has a
--- function `stopped`, which tells between items whether the batch is still wanted.
+-- function `stopped`, which is called between items and returns whether the batch is no longer
+-- needed.
 
 local torch = require "tlua"
 local collate = require "tlua.data.collate"
@@ -9,7 +10,7 @@ local items = require "tlua.data.items"
 
 local M = {}
 
---- Returns a batch's seed, which depends on its number but not on the worker that makes it.
+--- Returns a batch's seed, which depends on the batch's number but not on the worker.
 ---@param base integer
 ---@param number integer
 ---@return integer
@@ -72,7 +73,7 @@ local function begin(dataset, base)
    return dataset:iter()
 end
 
---- Returns a function that gives one batch after the other of a dataset without positions.
+--- Returns an iterator over the batches of a dataset without positions.
 ---@param source table
 ---@param base integer  the seed of the epoch
 ---@return fun(): any ...

@@ -1,5 +1,5 @@
--- indexing.lua - numbers as keys of datasets and loaders. An object that does not know them would
--- answer nil, and `for i, x in ipairs(loader)` would run zero times.
+-- indexing.lua - integer keys of datasets and loaders. Without it `for i, x in ipairs(loader)`
+-- would silently run zero times.
 
 local torch = require "tlua"
 
@@ -7,9 +7,9 @@ local M = {}
 
 local iterator <const> = ipairs {}
 
---- Gives instances of a class, and of classes that derive from it, an answer to integer keys that
---- they do not hold: at(self, i, ends). All other keys are the class's. `ends` tells that ipairs
---- asks, which stops at the first nil; without Lua's debug library anybody may be ipairs.
+--- Makes instances of a class, and of derived classes, call at(self, i, ends) for integer keys that
+--- they do not hold. All other keys are looked up in the class. `ends` says that ipairs may be
+--- asking, which stops at the first nil; without Lua's debug library it is always true.
 ---@param cls table
 ---@param at fun(self: table, i: integer, ends: boolean): any
 function M.define(cls, at)

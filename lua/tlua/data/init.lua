@@ -1,5 +1,5 @@
--- init.lua - torch.data: datasets, samplers, pipes and the loader that makes batches of them. Each
--- is loaded when it is first used.
+-- init.lua - torch.data: datasets, samplers, data pipes and the loader that makes batches. Each is
+-- loaded when it is first used.
 
 local lazy = require "tlua.lazy"
 
@@ -24,7 +24,7 @@ local modules = lazy.modules("tlua.data", {
    random_split = "random_split",
 })
 
--- The pipes are a package of their own, datapipes.
+-- The pipes are in a separate package, datapipes.
 for field, module in pairs(lazy.modules("tlua", {
    datapipes = "datapipes",
    ["datapipes.IterDataPipe"] = "IterDataPipe",
@@ -39,7 +39,7 @@ for field, module in pairs(lazy.modules("tlua", {
    modules[field] = module
 end
 
--- PyTorch's paths, as data.dataset.Dataset.
+-- Aliases for PyTorch's paths, such as data.dataset.Dataset.
 modules.dataloader, modules.dataset = "tlua.data", "tlua.data"
 
 return lazy.load({}, modules)

@@ -1,4 +1,4 @@
--- items.lua - recognizes datasets and gets their items. A dataset is an object with `get` and a
+-- items.lua - recognizes datasets and fetches their items. A dataset is an object with `get` and a
 -- length, or a plain list, whose items may be lists of several values.
 
 local torch = require "tlua"
@@ -14,7 +14,7 @@ function M.is_dataset(dataset)
    if torch.is_tensor(dataset) then return dataset:dim() > 0 end
    if type(dataset) == "userdata" then return false end
    if getmetatable(dataset) ~= nil then return dataset.get ~= nil end
-   return #dataset > 0 or next(dataset) == nil -- a table with only other keys has no positions
+   return #dataset > 0 or next(dataset) == nil -- a table that has only other keys has no positions
 end
 
 --- Returns whether a dataset can give whole batches.
@@ -47,7 +47,7 @@ end
 
 --- Returns the functions that set the order, share and seed of a pipe of the package datapipes.
 ---@param dataset any
----@return table? settings  the module tlua.datapipes.graph_settings; nil if it is no such pipe
+---@return table? settings  the module tlua.datapipes.graph_settings; nil if it is not such a pipe
 function M.pipe_settings(dataset)
    local pipes = package and package.loaded["tlua.datapipes.IterDataPipe"]
    if not (pipes and class.isinstance(dataset, pipes)) then return nil end

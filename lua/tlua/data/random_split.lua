@@ -1,4 +1,4 @@
--- random_split.lua - a dataset's items in random order, cut into parts.
+-- random_split.lua - splits a dataset's items at random into parts.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,8 +8,8 @@ local Subset = require "tlua.data.Subset"
 local signature = args.signature [[data.random_split(dataset: any, lengths: numbers,
    generator: any?)]]
 
--- Returns the lengths of the parts, which are given as counts or as shares that add up to 1. The
--- items that rounding leaves over go to the first parts, one each.
+-- Returns the lengths of the parts, which are given as counts or as fractions that sum to 1. Items
+-- left over by rounding go to the first parts, one each.
 local function to_counts(lengths, n)
    local sum = 0
    for _, length in ipairs(lengths) do sum = sum + length end
@@ -34,7 +34,7 @@ local function to_counts(lengths, n)
    return counts
 end
 
---- Cuts a dataset into parts at random.
+--- Splits a dataset into parts at random.
 ---@param dataset data.Dataset
 ---@param lengths number[]  counts, or shares
 ---@param options? {generator: Generator}

@@ -1,8 +1,9 @@
 -- samplers.lua - determine the order in which a loader takes the items of a dataset.
 --
--- A sampler has a length and `iter`, which returns a function that gives one position at each call.
--- Those here also have `indices`, all positions at once as a 1-d int64 tensor of the CPU, whatever
--- the default device: with it a loader need not go through Lua for each item.
+-- A sampler has a length and `iter`, which returns a function that returns one position at each
+-- call. The samplers in this file also have `indices`, which returns all positions at once as a 1-d
+-- int64 tensor on the CPU, whatever the default device is. With it a loader need not call Lua for
+-- each item.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,8 +11,8 @@ local class = require "tlua.class"
 
 local M = {}
 
---- The base of samplers, which draw the positions of a dataset's items. A class of one's own
---- defines `iter`, which returns an iterator over positions from 1, and `__len`.
+--- The base of samplers, which choose positions of a dataset's items. A user-defined class has
+--- `iter`, which returns an iterator over positions from 1, and `__len`.
 ---@class data.Sampler
 ---@field indices fun(self): Tensor  the positions of an epoch, in their order
 local Sampler = class.class("data.Sampler")
@@ -34,7 +35,7 @@ local function check_count(name, what, value)
    return n
 end
 
---- Gives the positions of all items in their order.
+--- Returns the positions of all items in order.
 ---@class data.SequentialSampler: data.Sampler
 ---@overload fun(dataset: data.Dataset): data.SequentialSampler
 M.SequentialSampler = class.class("data.SequentialSampler", Sampler)
@@ -54,8 +55,8 @@ end
 local take_random = args.signature [[data.RandomSampler(dataset: any, replacement: boolean = false,
    num_samples: count?, generator: any?)]]
 
---- Gives the positions of all items, or of num_samples items, in random order. With `replacement`
---- each position is drawn from all items, so some may come again.
+--- Returns the positions of all items, or of num_samples items, in random order. With `replacement`
+--- each position is drawn from all items, so positions may repeat.
 ---@class data.RandomSampler: data.Sampler
 ---@overload fun(dataset: data.Dataset, options?: table): data.RandomSampler
 M.RandomSampler = class.class("data.RandomSampler", Sampler)
@@ -82,7 +83,7 @@ function M.RandomSampler:indices()
    return torch.cat(rounds):narrow(1, 1, wanted)
 end
 
---- Gives the given positions in random order.
+--- Returns the given positions in random order.
 ---@class data.SubsetRandomSampler: data.Sampler
 ---@overload fun(indices: Tensor|integer[], generator?): data.SubsetRandomSampler
 M.SubsetRandomSampler = class.class("data.SubsetRandomSampler", Sampler)
@@ -112,7 +113,7 @@ function M.SubsetRandomSampler:indices()
    return positions:index_select(1, order)
 end
 
---- Gives num_samples positions, each drawn with a probability in proportion to its weight.
+--- Returns num_samples positions, each drawn with a probability proportional to its weight.
 ---@class data.WeightedRandomSampler: data.Sampler
 ---@overload fun(weights, num_samples: integer, options?): data.WeightedRandomSampler
 M.WeightedRandomSampler = class.class("data.WeightedRandomSampler", Sampler)
@@ -138,7 +139,7 @@ function M.WeightedRandomSampler:indices()
       {generator = self.generator}):cpu()
 end
 
---- Groups the positions that a sampler gives into lists of batch_size.
+--- Groups the positions of another sampler into lists of batch_size.
 ---@class data.BatchSampler: data.Sampler
 ---@overload fun(sampler: data.Sampler, batch_size: integer, drop_last?): data.BatchSampler
 M.BatchSampler = class.class("data.BatchSampler", Sampler)

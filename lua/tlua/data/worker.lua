@@ -1,5 +1,5 @@
--- worker.lua - the code that runs in the interpreter of a DataLoader's worker. The module is a
--- function that the C side calls once; its result is called for each job.
+-- worker.lua - the script of a DataLoader worker's interpreter. The module is a function that the C
+-- side calls once; its result is called for each job.
 
 local torch = require "tlua"
 local fetch = require "tlua.data.fetch"
@@ -40,7 +40,7 @@ local function seed(number)
 end
 
 ---@param stopped fun(worker): boolean
----@param worker any  what it takes
+---@param worker any  the worker's description
 ---@param id integer  from 0
 ---@param source table  of fetch.lua, and worker_init_fn, num_workers, pin_device, default_dtype,
 --- libraries

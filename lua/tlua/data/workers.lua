@@ -1,11 +1,11 @@
--- workers.lua - the program's side of a DataLoader's workers: it sends them a limited number of
--- jobs ahead, and puts their answers in order.
+-- workers.lua - manages a DataLoader's workers from the program's side: it sends them a limited
+-- number of jobs ahead, and puts their answers in order.
 
 local torch = require "tlua"
 
 local M = {}
 
-local open = setmetatable({}, {__mode = "k"}) -- crews whose loops have not ended
+local open = setmetatable({}, {__mode = "k"}) -- crews whose loops are still running
 
 ---@class data.Crew
 local Crew = {}
@@ -35,7 +35,7 @@ end
 ---@param base integer  the seed of the first epoch
 ---@return data.Crew
 function M.start(loader, base)
-   if next(open) ~= nil then collectgarbage() end -- finds loops that were left
+   if next(open) ~= nil then collectgarbage() end -- collects abandoned loops
    local source = {
       dataset = loader.dataset, collate_fn = loader.collate_fn, batch_size = loader.batch_size,
       drop_last = loader.drop_last, worker_init_fn = loader.worker_init_fn,
@@ -83,8 +83,8 @@ local Batches = {}
 Batches.__index = Batches
 Batches.__name = "data.Batches"
 
---- Returns the batches of one epoch. `order` gives the positions of one batch at each call; it is
---- nil for a stream.
+--- Iterates over the batches of one epoch. `order` returns the positions of one batch at each call;
+--- it is nil for a stream.
 ---@param loader data.DataLoader
 ---@param crew data.Crew
 ---@param base integer  the seed of the epoch
@@ -133,7 +133,7 @@ local function fail(self, worker, message)
    torch.raise(("data.DataLoader: worker %d of %d: %s"):format(worker, self.crew.n, message))
 end
 
--- Takes one answer; drops those of a loop that was left.
+-- Receives one answer; drops answers to abandoned loops.
 local function receive(self)
    local answer = table.pack(self.crew.pool:take(self.loader.timeout))
    local worker, job, done = answer[1], answer[2], answer[3]
@@ -202,7 +202,7 @@ function Batches:finish()
 end
 
 --- Stops the workers, whether or not all batches have come. Otherwise the garbage collector stops
---- them when it finds that the loop was left.
+--- them when it collects an abandoned loop.
 function Batches:close()
    if self.closed then return end
    self.closed = true

@@ -18,9 +18,9 @@ end
 
 --- Returns the sorted names in a folder.
 ---@param path string
----@return string[]? folders  with links to such; nil with a message if it cannot be read
+---@return string[]? folders  including links to folders; nil with a message if it cannot be read
 ---@return string[]|string files
----@return table<string, boolean> links  which of the folders are links
+---@return table<string, boolean> links  the folders that are links
 function M.list(path)
    local found, message = names(path)
    if not found then return nil, message end
@@ -34,10 +34,10 @@ end
 
 --- Returns the absolute path of an existing folder.
 ---@param path string
----@return string? path  nil with a message if it cannot be had
+---@return string? path  nil with a message if there is none
 ---@return string? message
 function M.absolute(path)
-   return torch.io.make_folder(path) -- an existing folder stays as it is
+   return torch.io.make_folder(path) -- no error if the folder exists
 end
 
 --- Returns the sorted paths of all files below a folder, without unreadable folders. Links to

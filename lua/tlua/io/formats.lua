@@ -1,4 +1,4 @@
--- formats.lua - derives a file's format from its name, and has a reader and a writer for each
+-- formats.lua - derives a file's format from its name, and lists a reader and a writer for each
 -- format.
 
 local torch = require "tlua"
@@ -7,14 +7,15 @@ local tree = require "tlua.io.tree"
 
 local M = {}
 
--- Ending -> format. PyTorch's programs use all of these five for what its torch.save writes.
+-- Maps endings to formats. PyTorch's programs use all five of the endings of "pytorch" for files of
+-- its torch.save.
 local endings <const> = {
    safetensors = "safetensors", st = "safetensors",
    pt = "pytorch", pth = "pytorch", bin = "pytorch", ckpt = "pytorch", tar = "pytorch",
    npy = "npy", npz = "npz", png = "png", jpg = "jpeg", jpeg = "jpeg", gguf = "gguf", idx = "idx",
 }
 
--- Files that a program writes before it renames them have another ending behind their own.
+-- Endings that programs append to a file's name while they write it, before they rename the file.
 local of_parts <const> = {
    tmp = true, temp = true, part = true, partial = true, bak = true, new = true, old = true,
 }
@@ -25,8 +26,8 @@ local function ending_of(path)
    return ending and not ending:find "^%d+$" and ending:lower() or nil
 end
 
---- The format that a path tells, and whether it is packed by gzip; nil where it tells none, and the
---- ending, if it has one.
+--- Returns the format that a path's ending names and whether it is compressed by gzip; nil if the
+--- ending is unknown. Then the ending, if any.
 ---@param path string
 ---@return string? format
 ---@return boolean|string? packed
@@ -55,7 +56,7 @@ end
 
 ---@type table<string, io.Format>
 M.formats = {
-   safetensors = {metadata = true}, -- which torch.load reads by itself
+   safetensors = {metadata = true}, -- torch.load reads it without a reader
    pytorch = {places = true}, npy = {}, npz = {}, png = {}, jpeg = {}, gguf = {}, idx = {},
 }
 local formats <const> = M.formats
@@ -118,7 +119,8 @@ end
 local writes <const> = ".safetensors, .st or no ending; .pt, .pth, .bin, .ckpt and .tar for "
    .. "PyTorch; .npy and .npz for NumPy; .png"
 
---- The format that torch.save writes under a path. Raises where it writes none under such a name.
+--- Returns the format in which torch.save writes to a path. Raises if the ending names no format
+--- that can be written.
 ---@param path string
 ---@return string format
 function M.to_write(path)

@@ -1,6 +1,6 @@
 -- gguf.lua - reads GGUF files (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata
--- and tensors, of which those of few bits become float32. A tensor's shape is the file's turned
--- round, as all others have it: rows first.
+-- and tensors; quantized tensors become float32. Shapes are reversed with respect to the file, so
+-- that rows come first as elsewhere.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"

@@ -1,12 +1,12 @@
--- idx.lua - the files of MNIST and its kin: a dtype, sizes and elements, all big-endian; often
--- packed by gzip.
+-- idx.lua - reads the IDX files of MNIST and similar datasets: a dtype, sizes and elements, all
+-- big-endian, often compressed by gzip.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
 
 local M = {}
 
--- By the file's code: the dtype and its bytes.
+-- Maps the file's type codes to dtypes and their bytes.
 local dtypes <const> = {
    [8] = {"uint8", 1}, [9] = {"int8", 1}, [11] = {"int16", 2}, [12] = {"int32", 4},
    [13] = {"float32", 4}, [14] = {"float64", 8},
@@ -24,14 +24,15 @@ local function read_header(s)
    return dtype, shape
 end
 
---- How large a file is that is packed by gzip, as its begin says, so that no more is unpacked.
+--- Returns the uncompressed size of a gzip file according to its IDX header, so that no more is
+--- uncompressed.
 ---@param packed Tensor  (n) uint8
 ---@return integer
 function M.unpacked_size(packed)
    local head, message = torch.io.inflate(packed, "gzip", 4 + 16 * 4, true)
    local s = source.new(head or source.fail("%s", message))
    local dtype, shape = read_header(s)
-   local elements, most = 1, packed:numel() * 1032 -- deflate packs no tighter
+   local elements, most = 1, packed:numel() * 1032 -- deflate's highest compression ratio
    for _, size in ipairs(shape) do elements = math.min(elements * size, most + 1) end
    if elements * dtype[2] > most then
       source.fail("the shape {%s} is larger than what is packed", table.concat(shape, ", "))

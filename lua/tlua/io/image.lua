@@ -1,4 +1,5 @@
--- image.lua - images as torch.load gives them, (channels, height, width) of uint8, as files.
+-- image.lua - writes image files from tensors in torch.load's layout, (channels, height, width) of
+-- uint8.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,8 +1,8 @@
--- init.lua - torch.save and torch.load. The end of a file's name tells its format: safetensors
--- without one, weights as they are, and nested tables of tensors and plain data (checkpoints) with
--- their structure in the file's metadata; .pt and .pth of PyTorch, .npy and .npz of NumPy, .png,
--- and for reading alone .jpg, .gguf and the IDX files of MNIST, also as .gz. Loading runs no code,
--- and a file that is damaged is refused with its name.
+-- init.lua - torch.save and torch.load. The ending of a file's name gives its format. Without an
+-- ending it is safetensors: nested tables of tensors and plain data (checkpoints) store their
+-- structure in the file's metadata. Other formats are PyTorch's .pt and .pth, NumPy's .npy and
+-- .npz, .png, and for reading only .jpg, .gguf and the IDX files of MNIST, also compressed as .gz.
+-- Loading runs no code, and the error for a damaged file names the file.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -27,25 +27,25 @@ local function check_path(name, path)
 end
 
 --- Saves a table of tensors, such as a state dict, or a table of tables, tensors, numbers, strings
---- and booleans, such as a checkpoint. The end of the name tells the format:
+--- and booleans, such as a checkpoint. The ending of the name gives the format:
 ---
 --- * `.safetensors`, `.st` or none: tensors by value, on the CPU. `metadata`, a table of strings,
 ---   is kept in the header, where other programs may read it.
 --- * `.pt`, `.pth`, `.bin`, `.ckpt`, `.tar`: as PyTorch's torch.save, whose torch.load reads it
----   with `weights_only=True`. Tensors that share memory share it in the file. A table with the
----   keys 1 to n is a list, any other one a dictionary with its keys as they are, and one from
----   strings to tensors alone an OrderedDict; torch.io.as_dict(t) and torch.io.as_list(t) mark a
----   table for which that guess is wrong. Take state_dict{names = "pytorch"} of modules and
----   optimizers: positions in it count from 0, as PyTorch's do.
+--- with `weights_only=True`. Tensors that share memory share it in the file. A table with the keys
+--- 1 to n is a list, any other table is a dictionary with the same keys, and a table that has only
+--- string keys and tensors is an OrderedDict; torch.io.as_dict(t) and torch.io.as_list(t) mark a
+--- table for which that guess is wrong. For modules and optimizers, save state_dict{names =
+--- "pytorch"}, in which positions count from 0 as in PyTorch.
 --- * `.npy` takes one tensor, `.npz` a table of them, `.png` an image of uint8, (channels, height,
 ---   width).
 ---
---- Any other ending is an error, and so is a tensor without values: of the meta device, or one that
---- was released. The old file stays as it is until the new one is complete.
+--- Any other ending is an error, and so is a tensor without values: one on the meta device, or one
+--- that was released. The old file stays intact until the new one is complete.
 ---@param object any  of these
 ---@param path string
 ---@param options? {metadata: table<string, string>, compress: boolean}  compress: of .npz, as
---- numpy.savez_compressed does
+--- as numpy.savez_compressed does
 function M.save(...)
    local a = take_save(...)
    check_path("save", a.path)
@@ -66,7 +66,7 @@ end
 
 -- Loading ---------------------------------------------------------------------------------------
 
--- Puts the tensors of nested tables, each of which is there once, where they go.
+-- Replaces each tensor of nested tables by put's result; each tensor occurs only once.
 local function place_all(value, put)
    if torch.is_tensor(value) then return put(value, "cpu") end
    if type(value) ~= "table" then return value end
@@ -74,7 +74,7 @@ local function place_all(value, put)
    return value
 end
 
--- The object in an open safetensors file and the file's own metadata, or a message.
+-- Returns the object in an open safetensors file and the file's own metadata, or nil and a message.
 local function read_own(file, a)
    local tensors, metadata = safetensors.read(file, a.path, a.mmap)
    if not tensors then return metadata end
@@ -87,7 +87,7 @@ local function read_own(file, a)
    return object, metadata
 end
 
--- {the object in a file of another format, its metadata}
+-- Returns {the object in a file of another format, its metadata}.
 local function read_other(file, a, name, packed)
    local format = formats.formats[name]
    local bytes, mapped = source.bytes(file, a.path, a.mmap)
@@ -102,8 +102,8 @@ local function read_other(file, a, name, packed)
    return {object, metadata or {}}
 end
 
--- By their begin: PyTorch's files, and those of its versions before 1.6. Ours had these names, too,
--- and others use any.
+-- Recognizes PyTorch's files, including those of versions before 1.6, by their first bytes.
+-- Safetensors files of this library may also have PyTorch's endings.
 local function sniff(file)
    local begin = file:read(4)
    file:seek "set"
@@ -125,21 +125,20 @@ local function read(file, a)
    return result[1], result[2]
 end
 
---- Loads a file that save has written, or another program. A safetensors file without our structure
---- gives a table from names to tensors, as do .npz and .gguf; .pt and .pth give the tables, tensors
---- and plain data of a PyTorch checkpoint and refuse every class; .npy, .png and .jpg (channels,
---- height, width; uint8) give one tensor.
+--- Loads a file written by `save` or by another program. A safetensors file without this library's
+--- structure gives a table from names to tensors, as do .npz and .gguf. .pt and .pth give the
+--- tables, tensors and plain data of a PyTorch checkpoint; classes are refused. .npy, .png and .jpg
+--- give one tensor; an image is (channels, height, width) of uint8.
 ---
---- `map_location`, or `device`, is where the tensors go, the CPU by default: a device, a table such
---- as `{["cuda:1"] = "cuda:0"}`, or a function of a tensor (of .pt files: of the elements of each
---- storage) and the name of the device that it was saved from, which returns it, moved or not, or
---- a device. `weights_only`
---- may be given and is always true. With `metadata = true` the file's own metadata are a second
---- result. `mmap`: tensors are the file's bytes, read when they are first looked at, and changes of
---- theirs stay in memory; by default so from 16 MB on. A mapped file must keep its length: reading
---- behind a new end is an error in the `tlua` command, and ends another program by SIGBUS.
---- Checksums of .npz are compared, and of .pt where the file is not mapped, since that reads all of
---- it.
+--- `map_location`, or `device`, says where tensors are loaded, by default on the CPU. It is a
+--- device, a table such as `{["cuda:1"] = "cuda:0"}`, or a function. The function gets a tensor
+--- (for .pt files, the elements of a storage) and the name of the device from which it was saved;
+--- it returns the tensor, moved or not, or a device. `weights_only` may be given and is always
+--- true. With `metadata = true` the file's own metadata are a second result. `mmap` maps the file:
+--- tensors are read from it when they are first used, and changes to them stay in memory. It is the
+--- default for files of at least 16 MB. A mapped file must not shrink: reading past its new end is
+--- an error in the `tlua` command, and a fatal SIGBUS in other programs. Checksums of .npz are
+--- verified, and those of .pt unless the file is mapped, since that reads all of it.
 ---@param path string
 ---@param options? {map_location: any, weights_only: boolean, mmap: boolean, device: any,
 ---metadata: boolean}
@@ -159,7 +158,7 @@ function M.load(...)
    local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("load: " .. message) end
    local ok, object, metadata = pcall(read, file, a)
-   if not ok then -- such as a lack of memory: it is not said yet which file is meant
+   if not ok then -- such as lack of memory: the message does not name the file yet
       local why = tostring(object):gsub("^[^\n]-:%d+: ", "")
       torch.raise(("load: %s: %s"):format(a.path, why))
    end

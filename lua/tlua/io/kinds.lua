@@ -1,7 +1,8 @@
--- kinds.lua - which Lua tables are lists and which are dictionaries, in formats that know both.
+-- kinds.lua - decides which Lua tables are lists and which are dictionaries, for formats that
+-- distinguish them.
 --
 -- A table whose keys are 1 to n is a list; any other table is a dictionary, and so is the empty
--- one. Where that guess is wrong, a metatable says so: `as_dict {"a", "b"}` is the dictionary
+-- one. If that guess is wrong, a metatable marks the table: `as_dict {"a", "b"}` is the dictionary
 -- {1: "a", 2: "b"}, `as_list {}` the empty list. Tables have no order: dictionaries are written
 -- with sorted keys, numbers first.
 
@@ -12,7 +13,7 @@ local M = {}
 --- Metatable of tables that are dictionaries.
 M.dict = {__name = "io.dict"}
 
---- Metatable of tables that are lists; that of JSON's.
+--- Metatable of tables that are lists; it is the same as JSON's.
 M.list = json.array
 
 --- Metatable of tables that are tuples.
@@ -33,7 +34,7 @@ function M.looks_like_list(value)
    return count == n
 end
 
---- The kind of a table; nil for one with another metatable, such as a module.
+--- Returns the kind of a table, or nil if it has another metatable, as a module does.
 ---@param value table
 ---@return "dict"|"list"|"tuple"|nil
 function M.of(value)
@@ -50,12 +51,12 @@ local function marked(name, value, meta)
    return setmetatable(value, meta)
 end
 
---- Makes torch.save write a table as a dictionary, though its keys are 1 to n.
+--- Makes torch.save write a table as a dictionary even if its keys are 1 to n.
 ---@param value table
 ---@return table value  the same
 function M.as_dict(value) return marked("io.as_dict", value, M.dict) end
 
---- Makes torch.save write a table as a list, though it is empty.
+--- Makes torch.save write a table as a list even if it is empty.
 ---@param value table
 ---@return table value  the same
 function M.as_list(value) return marked("io.as_list", value, M.list) end

@@ -1,6 +1,7 @@
 -- npy.lua - NumPy's arrays: .npy files, and .npz, which is a zip file of them. The format is
--- numpy.lib.format's, of versions 1 to 3; version 1 is written. Unsigned integers that there is no
--- dtype for become wider ones; arrays of objects, which only running code could make, are refused.
+-- numpy.lib.format's, of versions 1 to 3; version 1 is written. Unsigned integers without a
+-- matching dtype become wider integers. Arrays of objects are refused, because building them would
+-- run code from the file.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -8,7 +9,8 @@ local zip = require "tlua.io.zip"
 
 local M = {}
 
--- By kind and size: the dtype that the elements are read as, and what becomes of unsigned ones.
+-- By kind and size: the dtype as which elements are read and, for unsigned integers, the dtype of
+-- the result.
 local dtypes <const> = {
    f2 = "float16", f4 = "float32", f8 = "float64", i1 = "int8", i2 = "int16", i4 = "int32",
    i8 = "int64", u1 = "uint8", b1 = "bool", u2 = "int16", u4 = "int32", u8 = "int64",
@@ -98,9 +100,8 @@ local descriptions <const> = {
    int64 = "<i8", uint8 = "|u1", bool = "|b1",
 }
 
--- What stands before the elements, with the spaces that NumPy writes: room for a first size of 21
--- digits, and such that the elements are aligned to 64 bytes. Nil and a message for a dtype that
--- NumPy lacks.
+-- Returns a .npy header with NumPy's padding: it leaves room for a first size of 21 digits, and
+-- aligns the elements to 64 bytes. Returns nil and a message if NumPy lacks the dtype.
 local function compose_header(tensor)
    local description = descriptions[tensor.dtype]
    if not description then return nil, "NumPy has no dtype " .. tensor.dtype end

@@ -1,14 +1,15 @@
--- pickle.lua - runs pickles, programs for a machine with a stack, as PyTorch's checkpoints hold
--- them.
+-- pickle.lua - interprets the pickles in PyTorch's checkpoints. A pickle is a program for a stack
+-- machine.
 --
--- The machine builds tensors, tables, numbers, strings and booleans, and nothing else. A class or
--- function by any other name than those in `rebuild.lua` is refused, and no code of the file is
--- run. Classes, storages and marks are objects with the metatable `rebuild.Special`, which data of
--- a file cannot have, and which cannot get into the result. Each step costs a byte of the pickle;
--- steps that cost more, such as the copy of a list, are charged, and the sum of all charges must
--- not exceed the length of the pickle. So time and memory are proportional to it.
+-- The machine builds tensors, tables, numbers, strings and booleans, and nothing else. Classes and
+-- functions that `rebuild.lua` does not list are refused, and no code from the file is run.
+-- Classes, storages and marks are objects with the metatable `rebuild.Special`. A file's data
+-- cannot have this metatable, and such objects cannot get into the result. Each step consumes at
+-- least a byte of the pickle. Steps that take longer, such as copying a list, are charged, and the
+-- sum of all charges must not exceed the length of the pickle. So time and memory are proportional
+-- to that length.
 --
--- Dictionaries become tables, lists, tuples and sets sequences; None is left out.
+-- Dictionaries become tables; lists, tuples and sets become sequences; None is left out.
 
 local torch = require "tlua"
 local kinds = require "tlua.io.kinds"
@@ -29,14 +30,14 @@ local mark <const> = setmetatable({}, Special)
 ---@field top integer
 ---@field memo table<integer, any>
 ---@field kept integer  values kept by MEMOIZE
----@field kind table<table, string>  "list", "dict", "tuple"; "inner": a tuple with a Special in it
+---@field kind table<table, string>  "list", "dict", "tuple"; "inner": a tuple that holds a Special
 ---@field length table<table, integer>  of lists, with their None
----@field work integer  what may still be charged
+---@field work integer  the sum of further charges that is allowed
 ---@field storage fun(key: string, dtype: string, n: integer, location: string): Tensor
 local Machine = {}
 Machine.__index = Machine
 
---- Takes n off the work that the pickle's length allows.
+--- Charges n; raises if the sum of charges exceeds the pickle's length.
 function Machine:charge(n)
    self.work = self.work - n
    if self.work < 0 then
@@ -57,7 +58,7 @@ function Machine:pop()
    return value
 end
 
--- The values that were pushed since the last mark, as a sequence with its length.
+-- Pops the values above the last mark, and returns them as a sequence with its length.
 function Machine:pop_to_mark()
    local first = self.top
    while first > 0 and self.stack[first] ~= mark do first = first - 1 end
@@ -72,12 +73,12 @@ function Machine:pop_to_mark()
    return list
 end
 
--- Whether a value is the machine's own, or a tuple with such a value in it.
+-- Returns whether a value is one of the machine's own objects or a tuple that holds one.
 function Machine:is_inner(value)
    return getmetatable(value) == Special or self.kind[value] == "inner"
 end
 
---- A value as data: nil for None. The machine's own values are refused.
+--- Converts a value to data: None becomes nil. The machine's own objects are refused.
 function Machine:plain(value)
    if value == none then return nil end
    if type(value) == "table" and self:is_inner(value) then
@@ -86,7 +87,7 @@ function Machine:plain(value)
    return value
 end
 
--- A new container of a kind, on the stack.
+-- Pushes a new container of a kind.
 function Machine:push_new(kind)
    local value = {}
    self.kind[value] = kind
@@ -106,7 +107,7 @@ function Machine:push_tuple(list)
    self:push(tuple)
 end
 
--- The container of one of the kinds on top of the stack.
+-- Returns the container on top of the stack, which must be of one of the given kinds.
 function Machine:peek(kind)
    local value = self.stack[self.top]
    if self.kind[value] ~= kind then source.fail("the pickle fills a %s that is none", kind) end
@@ -145,7 +146,8 @@ function Machine:recall(i)
    self:push(value)
 end
 
--- The persistent identity ("storage", class, key, location, number of elements).
+-- Pops a persistent identity ("storage", class, key, location, number of elements) and pushes the
+-- storage.
 function Machine:load_storage()
    local id = self:pop()
    local class = self.kind[id] == "inner" and id[2]
@@ -253,12 +255,12 @@ local steps = {
    Q = function(m) m:load_storage() end,
    R = function(m) m:call() end,
    ["\x81"] = function(m) m:call() end,
-   b = function(m) m:pop() end, -- a state dict's _metadata, say: attributes of the object
+   b = function(m) m:pop() end, -- drops attributes of an object, such as a state dict's _metadata
 }
 steps["\x90"] = steps.e
 
--- Marks the tables whose kind their contents do not tell (kinds.lua), so that saving them anew
--- gives what was read.
+-- Marks tables whose kind would be guessed wrongly (kinds.lua), so that saving them again gives the
+-- same file.
 local function mark_kinds(m)
    for value, kind in pairs(m.kind) do
       if kind == "dict" then

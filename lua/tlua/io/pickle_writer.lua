@@ -1,8 +1,9 @@
--- pickle_writer.lua - plain data as a pickle, protocol 2: the form in which PyTorch's tools take
--- what they show, and in which its checkpoints are. Strings, numbers and booleans are themselves,
--- bytes where a string is not UTF-8; tables are lists, dictionaries or tuples as kinds.lua says;
--- `json.null` is None. A table from strings to tensors alone, such as a state dict, becomes an
--- OrderedDict, as it is there. What occurs twice is written once, and is one object after loading.
+-- pickle_writer.lua - writes plain data as a pickle of protocol 2, the format of PyTorch's
+-- checkpoints and of the input of its visualization tools. Strings, numbers and booleans are
+-- written as such, but strings that are not UTF-8 as bytes. Tables are lists, dictionaries or
+-- tuples according to kinds.lua; `json.null` is None. A table that has only string keys and
+-- tensors, such as a state dict, becomes an OrderedDict, as in PyTorch. A value that occurs twice
+-- is written once, and is a single object after loading.
 
 local json = require "tlua.utils.json"
 local kinds = require "tlua.io.kinds"
@@ -18,7 +19,7 @@ local max_depth <const> = 100
 ---@class io.Pickler
 ---@field number table<any, integer>  strings, tables, tensors -> the unpickler's number for each
 ---@field globals table<string, integer>
----@field path any[]  the keys that lead to the value which is being written
+---@field path any[]  the keys that lead to the value being written
 ---@field tensor fun(out: io.Pickler, tensor: Tensor)?  writes a tensor
 local Pickler = {}
 Pickler.__index = Pickler
@@ -34,7 +35,7 @@ function Pickler:fail(format, ...)
    error({pickle = prefix .. format:format(...)}, 0)
 end
 
--- The number under which the unpickler keeps the value that it has just made.
+-- Assigns the value just written the number under which the unpickler will memoize it.
 local function keep(out, numbers, value)
    local n = out.kept
    out.kept = n + 1
@@ -42,7 +43,7 @@ local function keep(out, numbers, value)
    out:raw(n < 256 and string.pack("<c1B", "q", n) or string.pack("<c1I4", "r", n))
 end
 
--- Whether the value has been made before, and so is only named.
+-- Writes a reference to a value that was written before, and returns whether it was.
 local function again(out, numbers, value)
    local n = numbers[value]
    if not n then return false end
@@ -50,7 +51,7 @@ local function again(out, numbers, value)
    return true
 end
 
---- Names a class or function.
+--- Writes the name of a class or function.
 function Pickler:global(module, name)
    local key = module .. "\n" .. name .. "\n"
    if again(self, self.globals, key) then return end
@@ -66,7 +67,7 @@ function Pickler:call(module, name, arguments)
    self:raw "tR"
 end
 
---- A tuple of integers.
+--- Writes a tuple of integers.
 function Pickler:integers(list)
    self:raw "("
    for _, n in ipairs(list) do self:integer(n) end
@@ -83,7 +84,8 @@ local function put_text(out, text)
    out:raw(string.pack("<c1s4", "X", text))
 end
 
---- Text, or bytes by the text whose code points they are.
+--- Writes text; a string that is not UTF-8 is written as bytes, encoded as text with the same code
+--- points.
 function Pickler:string(text)
    if again(self, self.number, text) then return end
    if utf8.len(text) then
@@ -122,7 +124,7 @@ local function put_tuple(out, list)
    keep(out, out.number, list)
 end
 
--- true and 1 are the same key in Python, false and 0.
+-- Refuses both true and 1, or false and 0, as keys: they are equal in Python.
 local function check_keys(out, dict)
    local twice = dict[true] ~= nil and dict[1] ~= nil or dict[false] ~= nil and dict[0] ~= nil
    if twice then out:fail "keys that are equal in Python, true and 1 or false and 0" end
@@ -207,8 +209,8 @@ function Pickler:put(value)
    write(self, value)
 end
 
---- A value as the bytes of a pickle; nil and a message where there is something in it that a pickle
---- of plain data cannot hold.
+--- Returns a value as the bytes of a pickle, or nil and a message if a pickle of plain data cannot
+--- hold it.
 ---@param value any
 ---@param tensor? fun(out: io.Pickler, tensor: Tensor)  writes a tensor
 ---@return string? bytes

@@ -1,4 +1,4 @@
--- place.lua - where torch.load puts tensors: its option map_location.
+-- place.lua - implements torch.load's option map_location.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,7 +21,7 @@ local function check_device(title, what, device)
    torch.raise(("%s: %s: %s"):format(title, what, why))
 end
 
--- A function's result: the storage somewhere, a device, or nil.
+-- Interprets the result of a map_location function: a moved storage, a device, or nil.
 local function take_result(title, storage, result)
    if result == nil then return storage end
    if not torch.is_tensor(result) then
@@ -35,17 +35,17 @@ local function take_result(title, storage, result)
    return result
 end
 
--- The kind and the number of a device: "cuda" is "cuda:0".
+-- Returns a device's type and number: "cuda" becomes "cuda:0".
 local function full_name(device)
    local name = tostring(device)
    return (name:find ":" or name == "cpu") and name or name .. ":0"
 end
 
---- A function place(tensor, location) that moves a tensor, or all elements of a storage, (n), which
---- were saved from `location`.
+--- Returns a function place(tensor, location) that moves a tensor, or a storage as (n) elements,
+--- which was saved from `location`.
 ---@param title string  of the caller, for messages
 ---@param where any  a device; a table from locations to devices; a function of a storage and its
---- location that returns the storage, moved or not, a device, or nil for where it is; nil: the CPU
+--- location that returns the storage, moved or not, a device, or nil to keep it; nil: the CPU
 ---@return (fun(storage: Tensor, location: string): Tensor)?
 function M.of(title, where)
    if where == nil then return nil end

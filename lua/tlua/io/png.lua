@@ -1,5 +1,5 @@
--- png.lua - images as PNG files (ISO/IEC 15948) without a library: the pixels go uncompressed into
--- deflate's stored blocks (RFC 1951, 3.2.4), so that files are as large as the image.
+-- png.lua - writes PNG files (ISO/IEC 15948) without a library. Pixels are stored uncompressed, in
+-- deflate's stored blocks (RFC 1951, 3.2.4), so files are as large as the image.
 
 local torch = require "tlua"
 
@@ -17,7 +17,7 @@ local function adler32(text)
    return b << 16 | a
 end
 
--- zlib's form (RFC 1950) of stored blocks of at most 65,535 bytes.
+-- Wraps text in zlib's format (RFC 1950), in stored blocks of at most 65,535 bytes.
 local function stored(text)
    local parts = {"\x78\x01"}
    for from = 1, math.max(#text, 1), 65535 do
@@ -34,7 +34,7 @@ local function chunk(kind, data)
    return (">I4"):pack(#data) .. kind .. data .. (">I4"):pack(torch.io.crc32(kind .. data))
 end
 
---- The file's content.
+--- Returns the content of a PNG file.
 ---@param width integer
 ---@param height integer
 ---@param rows string[]  a string of bytes for each row: for a pixel one; two with opacity, three if
@@ -57,7 +57,7 @@ end
 
 local digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
---- Bytes as text (RFC 4648), for images inside other files.
+--- Encodes bytes in base64 (RFC 4648), for images inside other files.
 ---@param text string
 ---@return string
 function M.base64(text)

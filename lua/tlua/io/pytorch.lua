@@ -6,7 +6,8 @@
 --    archive/version               of the format, and about the file: byteorder, .format_version,
 --    ...                           .storage_alignment and .data/serialization_id
 --
--- Reading runs no code (pickle.lua); its time and memory are proportional to the file's size.
+-- Reading runs no code from the file (pickle.lua); its time and memory are proportional to the
+-- file's size.
 
 local torch = require "tlua"
 local pickle = require "tlua.io.pickle"
@@ -32,16 +33,16 @@ local function prefix_of(archive)
    return found or source.fail "the zip file has no data.pkl; it is no checkpoint of PyTorch"
 end
 
---- The object in a checkpoint's bytes.
+--- Returns the object in a checkpoint's bytes.
 ---@param bytes Tensor  (n) uint8
 ---@param mapped? boolean  storages are then not compared with their checksums
----@param place? fun(storage: Tensor, location: string): Tensor  where a storage, (n), goes that was
---- saved from `location`, such as "cuda:0"; without it it stays on the CPU
+---@param place? fun(storage: Tensor, location: string): Tensor  moves a storage, (n), that was
+--- saved from `location`, such as "cuda:0"; without it storages stay on the CPU
 ---@return any
 function M.read(bytes, mapped, place)
    local archive = zip.open(bytes)
    local prefix = prefix_of(archive)
-   -- PyTorch writes 0 for all of them after torch.serialization.set_crc32_options(False).
+   -- All checksums are 0 in files written after torch.serialization.set_crc32_options(False).
    local function read_file(name, check)
       local entry = archive[prefix .. name]
       if not entry then return nil end
@@ -73,7 +74,8 @@ end
 
 -- Writing --------------------------------------------------------------------------------------
 
--- The function that writes a tensor into a pickle, and the storages that it has named so far.
+-- Returns a function that writes a tensor into a pickle, and the list of storages that it has
+-- referenced so far.
 local function tensor_writer(places)
    local list = {}
    local function number_of(storage)
@@ -115,7 +117,8 @@ local function tensor_writer(places)
    end, list
 end
 
--- An identity of the content, from the checksums of all files in the archive: 40 digits.
+-- Returns an identifier of the content, 40 digits computed from the checksums of all files in the
+-- archive.
 local function identity(archive)
    local names, sums = "", ""
    for _, entry in ipairs(archive.entries) do
@@ -125,8 +128,8 @@ local function identity(archive)
    return ("%020d%020d"):format(torch.io.crc32(names), torch.io.crc32(sums))
 end
 
---- A function that writes an object to an open file and returns the failure, if there is one; nil
---- and a message where the object has something in it that such a file cannot hold.
+--- Returns a function that writes an object to an open file and returns an error message or nil.
+--- Returns nil and a message if such a file cannot hold the object.
 ---@param object any
 ---@return (fun(file: file*): string?)? write
 ---@return string? message

@@ -1,20 +1,21 @@
--- rebuild.lua - the classes and functions that a checkpoint of PyTorch may name, and the tensors
--- or plain data that a call of each gives. Those are all: nothing is looked up by name elsewhere.
+-- rebuild.lua - the complete list of classes and functions that a checkpoint of PyTorch may name,
+-- with the tensors or plain data that they build. No other name is ever looked up.
 --
--- A call gets the machine of pickle.lua and the arguments, of which None is rebuild.none.
+-- A function gets the machine of pickle.lua and the arguments, in which rebuild.none stands for
+-- None.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
 
 local M = {}
 
---- Metatable of the machine's own values: classes, storages, None and marks.
+--- Metatable of the machine's own objects: classes, storages, None and marks.
 M.Special = {__name = "pickle.Special"}
 
 --- Python's None.
 M.none = setmetatable({}, M.Special)
 
---- By dtype, the name of PyTorch's class of storages.
+--- Maps dtypes to the names of PyTorch's storage classes.
 M.storages = {
    float32 = "FloatStorage", float64 = "DoubleStorage", float16 = "HalfStorage",
    bfloat16 = "BFloat16Storage", int64 = "LongStorage", int32 = "IntStorage",
@@ -22,8 +23,8 @@ M.storages = {
    complex64 = "ComplexFloatStorage", complex128 = "ComplexDoubleStorage",
 }
 
---- A storage, as a value of the machine.
----@param tensor Tensor  all of its elements, (n)
+--- Returns a storage as an object of the machine.
+---@param tensor Tensor  all of the storage's elements, (n)
 ---@return table
 function M.storage(tensor) return setmetatable({storage = tensor}, M.Special) end
 
@@ -35,7 +36,7 @@ end
 
 local max_dims <const> = 16
 
--- A copy of a tuple of sizes or strides.
+-- Checks and copies a tuple of sizes or strides.
 local function check_sizes(m, tuple, what)
    local n = m.kind[tuple] and m.length[tuple] or #(m.kind[tuple] and tuple or {})
    if not m.kind[tuple] or n > max_dims then source.fail("a tensor's %s is no tuple", what) end
@@ -78,7 +79,7 @@ local function with_gradient(tensor, requires_grad)
    return tensor:requires_grad_(true)
 end
 
-local known = {} -- "module name" -> function of the machine and the arguments
+local known = {} -- "module name" -> function(machine, arguments...)
 
 known["torch._utils _rebuild_tensor"] = function(m, storage, offset, size, stride)
    if not is_storage(storage) then source.fail "a tensor has no storage" end
@@ -93,8 +94,8 @@ known["torch._utils _rebuild_tensor"] = function(m, storage, offset, size, strid
    return all:as_strided(size, stride, all:storage_offset() + offset)
 end
 
--- `bits` is a dictionary that tells of a view of the storage's numbers with their signs changed, as
--- the imaginary part of a conjugate is.
+-- `bits` is a dictionary that marks a view with a changed sign, such as the imaginary part of a
+-- conjugate.
 known["torch._utils _rebuild_tensor_v2"] = function(m, storage, offset, size, stride, grad, _, bits)
    local tensor = known["torch._utils _rebuild_tensor"](m, storage, offset, size, stride)
    if m.kind[bits] == "dict" and bits.neg == true then tensor = tensor:neg() end
@@ -109,7 +110,8 @@ known["torch._utils _rebuild_parameter"] = function(_, data, requires_grad)
    return torch.nn.Parameter(data, requires_grad == true)
 end
 
--- A tensor with attributes, or of a class derived from Tensor, which it is not here.
+-- Builds a tensor that has attributes or belongs to a class derived from Tensor; here it becomes a
+-- plain tensor.
 known["torch._tensor _rebuild_from_type_v2"] = function(m, class, _, arguments)
    local kind = m.kind[arguments]
    local fits = getmetatable(class) == M.Special and class.tensor
@@ -121,7 +123,7 @@ end
 
 -- Plain data ---------------------------------------------------------------------------------
 
--- OrderedDict(pairs); as a rule without any, and filled after that.
+-- OrderedDict(pairs); usually called without pairs and filled afterwards.
 known["collections OrderedDict"] = function(m, pairs_of)
    local dictionary = {}
    m.kind[dictionary] = "dict"
@@ -139,7 +141,7 @@ known["collections OrderedDict"] = function(m, pairs_of)
    return dictionary
 end
 
--- Counter(dict) and set(list) are what they are made of.
+-- Counter(dict) and set(list) return their argument.
 local function itself(kind)
    return function(m, value)
       if value == nil then
@@ -165,7 +167,7 @@ known["torch device"] = function(_, kind, index)
    return torch._to_device(name) or name
 end
 
--- Bytes: protocol 2 has them as text whose code points they are.
+-- Bytes, which protocol 2 stores as text with the same code points.
 known["_codecs encode"] = function(m, text)
    if type(text) ~= "string" or not utf8.len(text) then source.fail "bytes are made of no text" end
    m:charge(#text)
@@ -192,7 +194,7 @@ end
 for dtype, name in pairs(M.storages) do
    specials["torch " .. name] = setmetatable({dtype = dtype}, M.Special)
 end
--- Classes that only stand beside the call that makes an object of theirs.
+-- Classes that are only named as arguments of the call that builds their objects.
 for _, name in ipairs {"torch Tensor", "torch.nn.parameter Parameter"} do
    specials[name] = setmetatable({}, M.Special)
 end
@@ -200,7 +202,7 @@ end
 local dtypes <const> = {}
 for dtype in pairs(M.storages) do dtypes["torch " .. dtype] = dtype end
 
---- The value that a name of the pickle stands for: one of the machine's, or a dtype's name.
+--- Returns the object for a class or function named in the pickle, or a dtype's name.
 ---@param module string
 ---@param name string
 ---@return table|string

@@ -1,9 +1,9 @@
--- replace.lua - writes a file in one go: what was at the path is there as it was until all of the
--- new content is on the disk.
+-- replace.lua - replaces a file atomically: the old content stays at the path until all of the new
+-- content is on the disk.
 
 local torch = require "tlua"
 
--- Returns what went wrong, and whether to try once more.
+-- Returns an error message or nil, and whether to try again.
 local function write_once(path, write)
    local file <close>, message = torch.io.replace(path)
    if not file then return message end
@@ -13,8 +13,8 @@ local function write_once(path, write)
    if not done then return why, again end
 end
 
---- Lets write(file), which returns nothing or what went wrong, make the new content of the file at
---- `path`. After a failure the old file is there as it was.
+--- Calls write(file), which writes the new content of the file at `path` and returns nothing or an
+--- error message. After a failure the old file is still there, unchanged.
 ---@param path string
 ---@param write fun(file: file*): string?
 ---@return string? failure

@@ -12,11 +12,11 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
--- The format's limit.
+-- The limit set by the format.
 local max_header <const> = 100000000
 local max_dims <const> = 16
 
--- The format's name of a dtype is its kind's letters and its bits: F32 for float32, BF16, U8, BOOL.
+-- The format names a dtype by its kind's letters and its bits: F32 for float32, BF16, U8, BOOL.
 local letters = {float = "F", bfloat = "BF", int = "I", uint = "U", bool = "BOOL"}
 local kinds = {}
 for kind, code in pairs(letters) do kinds[code] = kind end
@@ -26,9 +26,9 @@ local function code_of(dtype)
    return letters[kind] and letters[kind] .. rest:upper()
 end
 
-local known = {} -- by code: {dtype, the bytes of an element}
+local known = {} -- code -> {dtype, bytes of an element}
 
--- Of a dtype that this build has; nil for other codes.
+-- Returns the dtype of a code; nil if this build has none.
 local function dtype_of(code)
    if type(code) ~= "string" then return nil end
    local kind, rest = code:match("^(%u+)(.*)$")
@@ -44,8 +44,8 @@ end
 
 -- Reading ------------------------------------------------------------------------------------
 
--- The product of a shape and the size of an element, nil where it overflows: a size of 0 does not
--- make up for others that are too large.
+-- Returns the product of a shape and the size of an element, or nil if it overflows. Even if some
+-- size is 0, the other sizes must not overflow.
 local function byte_count(shape, size)
    local bytes, empty = size, false
    for _, n in ipairs(shape) do
@@ -74,7 +74,7 @@ local function is_count_list(value)
    return true
 end
 
--- One tensor of the header: {name, dtype, shape, first, last}, or nil and a message.
+-- Checks a tensor in the header. Returns {name, dtype, shape, first, last}, or nil and a message.
 local function check_entry(name, entry, data_size)
    if type(entry) ~= "table" or json.is_array(entry) then return nil, "expected an object" end
    for field in pairs(entry) do
@@ -122,8 +122,8 @@ end
 ---@param text string
 ---@param data_size integer  bytes after the header
 ---@return {name: string, dtype: string, shape: integer[], first: integer, last: integer}[]? entries
---- in the order of their data; nil on failure
----@return table<string, string>|string metadata  or what is wrong
+--- entries in the order of their data; nil on failure
+---@return table<string, string>|string metadata  or an error message
 function M.parse(text, data_size)
    local header, message = json.decode(text)
    if header == nil then return nil, "the header is no JSON: " .. message end
@@ -169,7 +169,7 @@ local function read_header(file)
    end
    local size = file:seek("end")
    if not size or not file:seek("set", 8) then return nil, "the file has no known length" end
-   local length = string.unpack("<i8", prefix) -- negative where it takes all 64 bits
+   local length = string.unpack("<i8", prefix) -- lengths of 2^63 and more are negative here
    if length < 0 or length > max_header or length > size - 8 then
       return nil, ("not a safetensors file, or a damaged one: it has %d bytes, and its header "
          .. "should have %s"):format(size, length < 0 and "more than 2^63" or length)
@@ -179,10 +179,11 @@ local function read_header(file)
    return text, size - 8 - length
 end
 
--- From this size on a file is mapped: its tensors are read when they are looked at.
+-- Files of at least this size are mapped: their tensors are read when they are used.
 local map_from <const> = 1 << 24
 
--- What gives an entry's tensor: of a file that is mapped, or the next in one that is read.
+-- Returns a function that returns an entry's tensor: a view of a mapped file, or the next tensor
+-- read from a file.
 local function tensor_reader(file, path, data_size, mmap)
    if not mmap then
       return function(entry) return torch.io.read(file, entry.shape, entry.dtype) end
@@ -200,10 +201,10 @@ end
 
 --- Reads all tensors of an open file.
 ---@param file file*
----@param path? string  of the file, needed to map it
+---@param path? string  the file's path, needed to map it
 ---@param mmap? boolean  nil: large files are mapped
 ---@return table<string, Tensor>? tensors  nil on failure
----@return table<string, string>|string metadata  or what is wrong
+---@return table<string, string>|string metadata  or an error message
 function M.read(file, path, mmap)
    local text, data_size = read_header(file)
    if not text then return nil, data_size end
@@ -222,8 +223,8 @@ end
 
 -- Writing ------------------------------------------------------------------------------------
 
--- Larger elements first, so that all data are aligned to them. Nil and a message for a dtype that
--- the format lacks.
+-- Sorts entries by element size, largest first, so that all data are aligned. Returns nil and a
+-- message if the format lacks a dtype.
 local function sorted(entries)
    local list = {}
    for i, entry in ipairs(entries) do

@@ -1,16 +1,16 @@
--- source.lua - a file's bytes as a tensor, and reading them without ever going past their end.
+-- source.lua - reads a file's bytes as a tensor, and checks that reads stay within the file.
 --
--- What is wrong with a file is thrown as a table {file = message}, so that it is not taken for a
--- fault of ours; `protect` turns it into nil and the message.
+-- An error in a file's content is thrown as a table {file = message}, to tell it from a bug in this
+-- library; `protect` turns it into nil and the message.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Files from this size on are mapped, so that only what is looked at is read.
+-- Files of at least this size are mapped, so that only the parts that are used are read.
 local map_from <const> = 1 << 24
 
---- Ends reading with what is wrong with the file.
+--- Throws an error in a file's content.
 ---@param format string
 ---@param ... any
 function M.fail(format, ...)
@@ -29,7 +29,7 @@ function M.protect(fn, ...)
    error(failure, 0)
 end
 
---- All bytes of an open file, (n) uint8: mapped, or read.
+--- Returns all bytes of an open file as a mapped or read tensor, (n) uint8.
 ---@param file file*
 ---@param path string
 ---@param mmap? boolean  nil: large ones are mapped
@@ -76,7 +76,7 @@ function Source:unpack(format)
    return (string.unpack(format, self:text(string.packsize(format))))
 end
 
---- Elements from a position on.
+--- Returns the elements that begin at a position, as a view.
 ---@param first integer
 ---@param shape integer[]
 ---@param dtype string
@@ -89,7 +89,7 @@ function Source:elements(first, shape, dtype)
    return tensor or M.fail("%s", message)
 end
 
---- Big-endian elements, as a copy.
+--- Returns big-endian elements as a copy.
 function Source:big_endian(first, shape, dtype, size)
    local n = 1
    for _, length in ipairs(shape) do

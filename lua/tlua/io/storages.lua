@@ -1,21 +1,21 @@
--- storages.lua - the memory of the tensors in an object, as a file holds it: tensors that share
--- memory share a storage of the file, with their offsets and strides. A storage reaches from the
--- first to the last element that one of them has, so a view of a large tensor is saved without the
--- rest of that.
+-- storages.lua - groups the tensors of an object into storages, as a file stores them: tensors that
+-- share memory share a storage, with offsets and strides. A storage extends from the first to the
+-- last element that any of its tensors uses, so a view of a large tensor is saved without the rest
+-- of the large tensor.
 
 local torch = require "tlua"
 
 local M = {}
 
 ---@class io.Storage
----@field number integer?  in the file, for those who write it to set
+---@field number integer?  its number in the file, set by the writer
 ---@field n integer  elements
----@field first integer  address of the first one
----@field view Tensor  one of the tensors
+---@field first integer  address of the first element
+---@field view Tensor  one of its tensors
 local Storage = {}
 Storage.__index = Storage
 
---- Its elements, (n), on the CPU.
+--- Returns the storage's elements, (n), on the CPU.
 ---@return Tensor
 function Storage:tensor()
    local view <const> = self.view:detach()
@@ -50,7 +50,7 @@ local function span_of(tensor)
    return {tensor, first, first + (last + 1) * size}
 end
 
--- Tensors that may share a storage, by device and dtype: each list sorted by address.
+-- Groups tensors that may share a storage, by device and dtype. Each list is sorted by address.
 local function sorted_spans(tensors)
    local groups, order = {}, {}
    for _, tensor in ipairs(tensors) do

@@ -1,7 +1,8 @@
--- tree.lua - nested tables as a flat list of tensors and a text that tells the structure.
+-- tree.lua - converts nested tables to a flat list of tensors and a text that describes the
+-- structure.
 --
 -- The text is JSON and goes into the metadata of a file under `key`. In it tables with string keys
--- are objects and sequences are arrays; what JSON does not have is an object with one key that
+-- are objects and sequences are arrays; a value that JSON lacks is an object with one key that
 -- begins with `$`:
 --
 --    {"$tensor": "model.1.weight"}   the tensor of that name in the file
@@ -10,7 +11,7 @@
 --    {"$bytes": "00ff"}              a string that is not UTF-8, in hexadecimal digits
 --    {"$pairs": [[key, value], ...]} a table with other keys
 --
--- A table of tensors alone, the usual state dict, has no text: the file's names tell it all.
+-- A table of tensors alone, the usual state dict, has no text: the names in the file suffice.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -18,10 +19,10 @@ local kinds = require "tlua.io.kinds"
 
 local M = {}
 
---- The key in a file's metadata.
+--- The key of the text in a file's metadata.
 M.key = "tlua.structure"
 
-local max_depth <const> = 20 -- each takes up to three levels of JSON
+local max_depth <const> = 20 -- each level takes up to three levels of JSON
 
 -- Flattening ---------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ end
 
 function flatten_value(value, path, state)
    if torch.is_tensor(value) then
-      if path == "" then path = "tensor" end -- it is all that is saved
+      if path == "" then path = "tensor" end -- the object itself is a tensor
       if not utf8.len(path) then fail(path, "a name that is not UTF-8") end
       if path == "__metadata__" then fail(path, "the name is the format's own") end
       if state.names[path] then fail(path, "two tensors of this name") end
@@ -107,7 +108,7 @@ function flatten_value(value, path, state)
    fail(path, ("a %s cannot be saved"):format(kind))
 end
 
--- Whether a table says no more than its tensors' names do.
+-- Returns whether the names of its tensors describe a table completely.
 local function only_tensors(object)
    for key, value in pairs(object) do
       if type(key) ~= "string" or not torch.is_tensor(value) then return false end
@@ -115,7 +116,7 @@ local function only_tensors(object)
    return true
 end
 
---- Takes a value apart.
+--- Converts a value to a list of tensors and the text.
 ---@param object any
 ---@return {name: string, tensor: Tensor}[]? entries  nil on failure
 ---@return string? structure  nil for a table of tensors alone
@@ -197,11 +198,11 @@ function rebuild_value(node, tensors)
    return object
 end
 
---- Puts a table together again.
+--- Rebuilds a table from the text and the tensors.
 ---@param structure string
 ---@param tensors table<string, Tensor>
 ---@return any object
----@return string? message  what is wrong, if anything
+---@return string? message  an error message, if any
 function M.rebuild(structure, tensors)
    local node, message = json.decode(structure)
    if node == nil then return nil, "the structure is no JSON: " .. message end

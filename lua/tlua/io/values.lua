@@ -1,5 +1,5 @@
--- values.lua - which tensors in an object have no values that a file could hold: those of the meta
--- device, and those that were released.
+-- values.lua - finds tensors without values that a file could hold: those on the meta device, and
+-- released ones.
 
 local torch = require "tlua"
 local kinds = require "tlua.io.kinds"
@@ -13,8 +13,9 @@ local function fault_of(tensor)
       .. "makes memory, which a load or an initializer then fills; save it then"
 end
 
---- Says which tensor in nested tables has no values, and why: `model.weight: the tensor was
---- released`. Nil where all have some. Tables with a metatable are for the format to refuse.
+--- Returns a message about the first tensor in nested tables that has no values, such as
+--- `model.weight: the tensor was released`, or nil. Tables with a metatable are skipped: the format
+--- refuses them.
 ---@param object any
 ---@return string?
 function M.missing(object)

@@ -1,6 +1,6 @@
--- zip.lua - reads and writes zip files, in the format of PKWARE's APPNOTE.TXT. It reads the list at
--- the end, then each file's bytes, stored or deflated, and writes files stored. It refuses files
--- that overlap, as in archives that are made to unpack to far more than their size.
+-- zip.lua - reads and writes zip files, in the format of PKWARE's APPNOTE.TXT. It reads the central
+-- directory at the end, then each file's bytes, stored or deflated. Files are written stored unless
+-- asked otherwise. It refuses files that overlap, as in zip bombs.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -94,7 +94,7 @@ end
 --- Returns a file's bytes, and compares deflated ones with their checksum.
 ---@param bytes Tensor  of the zip file
 ---@param entry table  of `open`
----@param check? boolean  what was stored, too; which reads all of it
+---@param check? boolean  verify stored files too, which reads them completely
 ---@return Tensor  (n) uint8
 function M.read(bytes, entry, check)
    local s = source.new(bytes)
@@ -133,8 +133,8 @@ local large <const> = 0xFFFFFFFF
 local Writer = {}
 Writer.__index = Writer
 
----@param file file*  open for writing, at its begin
----@param alignment? integer  each file's content begins at a multiple of it
+---@param file file*  open for writing, at its beginning
+---@param alignment? integer  each file's content begins at a multiple of this
 ---@return io.ZipWriter
 function M.new(file, alignment)
    return setmetatable({file = file, at = 0, entries = {}, alignment = alignment}, Writer)
@@ -146,25 +146,26 @@ function Writer:put(text)
    self.at = self.at + #text
 end
 
--- The fields that a file's own header and its entry in the list share, of 26 bytes. What does not
--- fit into 4 bytes is all ones, and in the extra field.
+-- Returns the 26 bytes of fields that a local header and its central directory entry share. A value
+-- that does not fit into 4 bytes is all ones here, and stored in the extra field.
 local function common_fields(entry, extra)
    local long = entry.size >= large or entry.packed >= large
    return ("<I2I2I2I2I2I4I4I4I2I2"):pack(45, 0x0800, entry.method, 0, 0x21, entry.crc,
       long and large or entry.packed, long and large or entry.size, #entry.name, #extra)
 end
 
--- What of both sizes does not fit; either both or none, as readers expect them in a file's header.
+-- Returns the sizes that do not fit, for the extra field. Either both sizes are stored there or
+-- none, as readers expect.
 local function long_sizes(entry)
    if entry.size < large and entry.packed < large then return "" end
    return ("<i8i8"):pack(entry.size, entry.packed)
 end
 
---- Adds a file: a text and after it what torch.io.write makes of a tensor.
+--- Adds a file that consists of a text and the bytes that torch.io.write makes of a tensor.
 ---@param name string
 ---@param text string
 ---@param tensor Tensor  on the CPU
----@param compress? boolean  deflated, where that makes it smaller
+---@param compress? boolean  deflate it if that makes it smaller
 ---@return string? failure
 function Writer:add(name, text, tensor, compress)
    if #name > 0xFFFF then return "the name is too long" end
@@ -180,7 +181,7 @@ function Writer:add(name, text, tensor, compress)
    end
    local extra = long_sizes(entry)
    if extra ~= "" then extra = ("<I2s2"):pack(1, extra) end
-   if self.alignment then -- by a field of its own, "FB", as PyTorch does
+   if self.alignment then -- padded by a field "FB", as in PyTorch
       local begin = self.at + 30 + #name + #extra + 4
       extra = extra .. ("<c2s2"):pack("FB", ("Z"):rep(-begin % self.alignment))
    end

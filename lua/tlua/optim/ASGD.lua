@@ -10,7 +10,8 @@ local Fused = require "tlua.optim.Fused"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.ASGD
 local ASGD, parent = class.class("optim.ASGD", Fused)
 
--- lambd: how fast parameters decay; alpha: how fast the rate does; t0: when averaging begins.
+-- lambd: decay of the parameters; alpha: exponent of the learning rate's decay; t0: the step at
+-- which averaging begins.
 local defaults = {lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0}
 
 ASGD.clocks = {"step", "eta", "mu"}

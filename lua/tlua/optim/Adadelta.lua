@@ -1,5 +1,6 @@
--- Adadelta.lua - "ADADELTA: An Adaptive Learning Rate Method" (Zeiler, 2012): steps in the units
--- of the parameters, by the ratio of the mean squares of past steps and of gradients.
+-- Adadelta.lua - "ADADELTA: An Adaptive Learning Rate Method" (Zeiler, 2012): scales steps by the
+-- ratio of the root mean squares of past steps and of gradients, so that they have the units of the
+-- parameters.
 
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"

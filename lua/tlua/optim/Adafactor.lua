@@ -13,9 +13,9 @@ local Adafactor, parent = class.class("optim.Adafactor", Optimizer)
 Adafactor.needs_whole = true
 Adafactor.implementations = {foreach = true}
 
--- lr: the largest step, relative to the parameter; eps: lower bounds of variances (false: the
--- machine epsilon) and of a parameter's root mean square; d: the largest root mean square of a
--- step.
+-- lr: the largest step, relative to the parameter; eps: lower bounds of the variances (false: the
+-- machine epsilon) and of a parameter's root mean square; d: upper bound of a step's root mean
+-- square.
 local defaults = {
    lr = 1e-2, beta2_decay = -0.8, eps = {false, 1e-3}, d = 1.0, weight_decay = 0, maximize = false,
 }
@@ -58,7 +58,7 @@ local function begin(state, grad)
    state.row_var, state.col_var = grad:new_zeros(rows), grad:new_zeros(columns)
 end
 
--- Moves a state, which may be of a half type, towards a value computed in float32.
+-- Moves a state, which may have a half-precision dtype, towards a value computed in float32.
 local function approach(state, value, weight)
    state:lerp_(value:to(state.dtype), weight)
    return state:to(value.dtype)
@@ -93,7 +93,7 @@ function Adafactor:update(parameter, grad, state, o)
    local alpha = root_mean_square(p):clamp_min(o.eps[2]):mul_(rho)
    -- (2) weight decay
    if o.weight_decay ~= 0 then p:mul_(1 - lr * o.weight_decay) end
-   -- (3) u: the gradient divided by the root of its variance, and clipped
+   -- (3) u: the gradient divided by the square root of its variance, and clipped
    local update = variance_of(state, g, t ^ o.beta2_decay, eps):clamp_min_(eps * eps):rsqrt_()
    update:mul_(g)
    alpha:div_((root_mean_square(update) / o.d):clamp_min_(1))

@@ -1,5 +1,5 @@
--- Adagrad.lua - "Adaptive Subgradient Methods" (Duchi, Hazan and Singer, 2011): divides by the
--- root of the sum of all squared gradients so far.
+-- Adagrad.lua - "Adaptive Subgradient Methods" (Duchi, Hazan and Singer, 2011): divides gradients
+-- by the square root of the sum of all squared gradients so far.
 
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"

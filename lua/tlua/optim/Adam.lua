@@ -1,5 +1,5 @@
 -- Adam.lua - "Adam: A Method for Stochastic Optimization" (Kingma and Ba, 2015): steps along the
--- mean of past gradients, divided by the root of the mean of their squares.
+-- mean of past gradients, divided by the square root of the mean of their squares.
 
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"

@@ -1,12 +1,13 @@
--- Fused.lua - the base of optimizers whose step is one call for all parameters of a group. The
--- rules themselves are in kernels/optim.h.
+-- Fused.lua - the base of optimizers that step all parameters of a group with one call. The update
+-- rules are in kernels/optim.h.
 --
--- A parameter's state is tensors like it, and clocks: numbers that advance with each step, such as
--- the count of steps. Those are float64 tensors on the CPU, or, if the option `capturable` is set,
--- on the parameter's device, so that a captured step advances them at each replay.
+-- A parameter's state consists of tensors of its shape, and of clocks: numbers that advance with
+-- each step, such as the step count. Clocks are float64 tensors on the CPU or, if the option
+-- `capturable` is set, on the parameter's device, so that a captured step advances them at each
+-- replay.
 --
--- With `master_weights` each parameter of a half type has a float32 copy, `master`. A step changes
--- the copy and rounds it into the parameter. Such a parameter's state is float32, too.
+-- With `master_weights` each half-precision parameter has a float32 copy, `master`. A step updates
+-- the copy and rounds it into the parameter. The other state of such a parameter is float32, too.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,7 +22,7 @@ Fused.clocks = {}
 Fused.implementations = {fused = true, foreach = true, differentiable = true}
 
 --- Every subclass calls this in its constructor.
----@param defaults table<string, any>  to which the options are added that all of them have
+---@param defaults table<string, any>  the class's options; those of all classes are added to it
 function Fused:__init(params, options, defaults, check)
    local all = {maximize = false, capturable = false, master_weights = false}
    for name, value in pairs(defaults) do all[name] = value end
@@ -30,9 +31,9 @@ end
 
 --- Returns the rule of a step and its arguments. Every subclass defines it.
 ---@param o table  a group's options
----@return string rule  its name in kernels/optim.h
----@return string[] names  of the state that the rule takes, in its order
----@return number[] options  that it takes, the learning rate first, in a new table
+---@return string rule  the rule's name in kernels/optim.h
+---@return string[] names  the names of the state that the rule takes, in order
+---@return number[] options  the rule's options, the learning rate first, in a new table
 function Fused:rule(o) -- luacheck: no unused args
    torch.raise(("%s has no method rule"):format(torch.type(self)))
 end
@@ -67,7 +68,7 @@ local function new_state(self, name, parameter, group)
    return first == 0 and made or made:fill_(first)
 end
 
--- The lists of arguments of a call. They are reused, since making and collecting them would cost as
+-- The argument lists of a call. They are reused, since making and collecting them would cost as
 -- much as the step of a small model.
 local lists_of = setmetatable({}, {__mode = "k"})
 
@@ -137,7 +138,7 @@ end
 --- parameters, or if the norm of this order does not show non-finite values.
 ---@param max_norm number
 ---@param norm_type number
----@param grad_scale? Tensor  what the gradients are yet to be divided by
+---@param grad_scale? Tensor  a divisor to be applied to the gradients
 ---@return Tensor? norm
 ---@return Tensor? factor
 ---@return Tensor? found_inf
@@ -197,7 +198,8 @@ local function masters_of(params, states)
    return list
 end
 
---- Steps the parameters of a group that have a gradient and that `wanted`, if given, selects.
+--- Steps those parameters of a group that have a gradient and, if `wanted` is given, that it
+--- selects.
 ---@param group table
 ---@param offset integer
 ---@param rule string

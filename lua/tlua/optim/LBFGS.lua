@@ -17,8 +17,8 @@ local strong_wolfe = require "tlua.optim.strong_wolfe"
 local LBFGS, parent = class.class("optim.LBFGS", Optimizer)
 LBFGS.needs_whole, LBFGS.needs_all = true, true
 
--- line_search_fn: "none" for steps of length lr, or "strong_wolfe". max_eval: 0 means 1.25 *
--- max_iter.
+-- line_search_fn: "none" makes steps of length lr; the alternative is "strong_wolfe". max_eval: 0
+-- means 1.25 * max_iter.
 local defaults = {
    lr = 1.0, max_iter = 20, max_eval = 0, tolerance_grad = 1e-7, tolerance_change = 1e-9,
    history_size = 100, line_search_fn = "none", maximize = false,
@@ -33,7 +33,7 @@ local function check(o)
    end
 end
 
----@param params Tensor[]  all in one group
+---@param params Tensor[]  parameters, or a list with one group
 ---@param options? table  any of `defaults`
 function LBFGS:__init(params, options)
    parent.__init(self, params, options, defaults, check)
@@ -42,7 +42,8 @@ function LBFGS:__init(params, options)
    end
 end
 
---- PyTorch writes None for "none", and the number itself for a max_eval of 0.
+--- Converts options to PyTorch's values: None for "none", and the computed number for a max_eval of
+--- 0.
 function LBFGS:options_to_pytorch(group)
    if group.line_search_fn == "none" then group.line_search_fn = json.null end
    if group.max_eval == 0 then group.max_eval = group.max_iter * 5 // 4 end
@@ -59,7 +60,7 @@ local function flat_gradient(o)
    return o.maximize and flat:neg_() or flat
 end
 
--- p = p + t d for all parameters.
+-- Computes p = p + t d for all parameters.
 local function move(params, t, direction)
    local start = 1
    for _, parameter in ipairs(params) do
@@ -69,7 +70,7 @@ local function move(params, t, direction)
    end
 end
 
--- The direction -H g, with H from the history by the two-loop recursion.
+-- Returns the direction -H g; the two-loop recursion computes it from the history.
 local function find_direction(state, gradient)
    local s, y, rho = state.old_stps, state.old_dirs, state.ro
    local q = -gradient
@@ -173,7 +174,7 @@ function LBFGS:make_step(closure, options)
       -- (1) the direction
       set_direction(state, gradient, o)
       local last_loss = loss
-      -- (2) the length: the first one is shorter, since the scale is unknown
+      -- (2) the step length: the first step is shorter, since the scale is unknown
       local t = lr
       if state.n_iter == 1 then t = math.min(1, 1 / gradient:abs():sum():item()) * lr end
       local slope = gradient:dot(state.d):item()

@@ -1,5 +1,5 @@
--- Lion.lua - "Symbolic Discovery of Optimization Algorithms" (Chen et al., 2023): steps of one
--- length for all elements, along the sign of a mean of gradients.
+-- Lion.lua - "Symbolic Discovery of Optimization Algorithms" (Chen et al., 2023): steps by the sign
+-- of a mean of gradients, so all elements move by the same amount.
 
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
@@ -9,7 +9,7 @@ local Fused = require "tlua.optim.Fused"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Lion
 local Lion, parent = class.class("optim.Lion", Fused)
 
--- weight_decay is decoupled, as AdamW's.
+-- weight_decay is decoupled, as in AdamW.
 local defaults = {lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0}
 
 local function check(o)

@@ -1,5 +1,5 @@
 -- Muon.lua - "Muon: An optimizer for hidden layers in neural networks" (Jordan et al., 2024): steps
--- along the momentum of a matrix made orthogonal, for weights of hidden layers. Other parameters
+-- along the orthogonalized momentum, for weight matrices of hidden layers. Other parameters
 -- (biases, embeddings, norms) go to another optimizer, such as AdamW.
 
 local torch = require "tlua"
@@ -12,8 +12,8 @@ local parts = require "tlua.optim.parts"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Muon
 local Muon, parent = class.class("optim.Muon", Optimizer)
 
--- ns_coefficients: of the polynomial that moves all singular values towards 1. adjust_lr_fn: how a
--- matrix's sizes change its rate.
+-- ns_coefficients: the coefficients of the polynomial that moves all singular values towards 1.
+-- adjust_lr_fn: how the learning rate depends on a matrix's sizes.
 local defaults = {
    lr = 1e-3, weight_decay = 0.1, momentum = 0.95, nesterov = true,
    ns_coefficients = {3.4445, -4.7750, 2.0315}, eps = 1e-7, ns_steps = 5,
@@ -59,7 +59,7 @@ function Muon:check_parameter(i, parameter)
    end
 end
 
--- U V^T, nearly, of a matrix U S V^T, in bfloat16, by iterations of Newton and Schulz: with
+-- Returns approximately U V^T for a matrix U S V^T, in bfloat16, by Newton-Schulz iterations: with
 -- A = X X^T, X = a X + (b A + c A^2) X.
 local function orthogonal(matrix, o)
    local a, b, c = table.unpack(o.ns_coefficients)

@@ -1,8 +1,8 @@
 -- Optimizer.lua - the base of all optimizers.
 --
--- An optimizer holds groups of parameters, each a table with the list `params` and the options,
--- and for each parameter a table of plain state, by the parameter's position over all groups.
--- state_dict returns both (state.lua); nothing else is kept between steps.
+-- An optimizer holds groups of parameters. Each group is a table with the list `params` and the
+-- options. For each parameter there is a table of plain state, indexed by the parameter's position
+-- over all groups. state_dict returns both (state.lua); nothing else is kept between steps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,26 +16,26 @@ local zero_grad = require "tlua.autograd.zero_grad"
 
 ---@class optim.Optimizer
 ---@field register_step_pre_hook fun(self, hook: function, options?: table): table
---- a handle; the hook is called before each step with the optimizer and the closure
+--- returns a handle; the hook is called before each step with the optimizer and the closure
 ---@field register_step_post_hook fun(self, hook: function, options?: table): table
---- a handle; the hook is called after each step with the optimizer
+--- returns a handle; the hook is called after each step with the optimizer
 ---@field register_state_dict_pre_hook fun(self, hook: function, options?: table): table
---- a handle; the hook is called before state_dict with the optimizer
+--- returns a handle; the hook is called before state_dict with the optimizer
 ---@field register_state_dict_post_hook fun(self, hook: function, options?: table): table
---- a handle; the hook is called with the optimizer and the state; may return another
+--- returns a handle; the hook gets the optimizer and the state, and may return another state
 ---@field register_load_state_dict_pre_hook fun(self, hook: function, options?: table): table
---- a handle; the hook is called with the state to be loaded; may return another
+--- returns a handle; the hook gets the state to be loaded, and may return another one
 ---@field register_load_state_dict_post_hook fun(self, hook: function, options?: table): table
---- a handle; the hook is called with the optimizer once a state is loaded
+--- returns a handle; the hook is called with the optimizer after a state was loaded
 ---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}
 ---@field state table<integer, table>
 ---@field defaults table<string, any>
----@field grad_scale Tensor?  what gradients are divided by in a step, float32, of one element
----@field found_inf Tensor?  not 0: a step changes nothing; float32, of one element
+---@field grad_scale Tensor?  a step divides gradients by it; float32, of one element
+---@field found_inf Tensor?  if not 0, a step changes nothing; float32, of one element
 ---@field needs_whole boolean?  a step needs the whole of a parameter, not a rank's part
----@field takes_rows boolean?  or some of its rows
----@field needs_all boolean?  and it needs all parameters at once
----@field clip Tensor?  what gradients are multiplied by in a step, of one element
+---@field takes_rows boolean?  whether a part of whole rows is accepted, too
+---@field needs_all boolean?  whether it needs all parameters at once
+---@field clip Tensor?  a step multiplies gradients by it; of one element
 local Optimizer = class.class("optim.Optimizer")
 
 -- Options that are accepted and not stored; see check_implementation.
@@ -46,7 +46,7 @@ local expected_parameters <const> =
 
 -- Options ---------------------------------------------------------------------------------------
 
--- Fields that schedules store in a group, besides its options.
+-- Fields that schedulers store in a group, besides its options.
 local of_schedules <const> = {
    initial_lr = true, max_lr = true, min_lr = true, swa_lr = true, max_momentum = true,
    base_momentum = true,
@@ -69,7 +69,7 @@ local function check_implementation(name, given, key)
    end
 end
 
--- Returns the options of a group: given ones and defaults. `extra`: further names that are allowed.
+-- Returns the options of a group: the given ones and the defaults. `extra`: further allowed names.
 local function merge(self, given, extra)
    local name = torch.type(self)
    if type(self) ~= "table" or type(self.defaults) ~= "table" then
@@ -97,7 +97,7 @@ end
 -- Parameters ------------------------------------------------------------------------------------
 
 --- Raises unless a tensor may be a parameter.
----@param i integer  its place
+---@param i integer  the parameter's position
 ---@param parameter any
 function Optimizer:check_parameter(i, parameter)
    local name = torch.type(self)
@@ -134,9 +134,9 @@ end
 
 --- Every optimizer's constructor calls this.
 ---@param params Tensor[]|table[]  parameters, {name, tensor} pairs, or groups {params = ...}
----@param given table?  options that hold for all groups
+---@param given table?  options for all groups
 ---@param defaults table<string, any>  all options there are, with their defaults
----@param check? fun(options: table): string?, string?  the option that is wrong, what was expected
+---@param check? fun(options: table): string?, string?  returns the wrong option and the expectation
 function Optimizer:__init(params, given, defaults, check)
    local name = torch.type(self)
    given = given or {}
@@ -213,10 +213,10 @@ end
 
 local options_of = args.signature "optim.Optimizer.step(max_norm: number, norm_type: number = 2)"
 
---- Makes a step along the gradients. With a closure, which computes the loss and its gradients
---- anew and returns the loss, that is called first. With `max_norm` the gradients of all groups
---- are clipped together, as nn.utils.clip_grad_norm_ does it: optimizers whose step is one call
---- (optim.Fused) read the factor on the device and leave `grad` as it is, others scale `grad`.
+--- Makes a step along the gradients. A closure, which computes the loss and its gradients anew and
+--- returns the loss, is called first. With `max_norm` the gradients of all groups are clipped
+--- together, like in nn.utils.clip_grad_norm_. Optimizers that step with one call (optim.Fused)
+--- read the factor on the device and leave `grad` unchanged; others scale `grad`.
 ---@param closure? fun(): Tensor
 ---@param options? {max_norm: number, norm_type: number}  also without a closure before; norm_type
 --- is 2 by default
@@ -249,14 +249,14 @@ end
 ---@param max_norm number
 ---@param norm_type number
 ---@return Tensor norm
----@return Tensor? factor  what a step has yet to multiply the gradients by
+---@return Tensor? factor  a factor that the step must apply to the gradients
 function Optimizer:clip_gradients(max_norm, norm_type)
    local list = {}
    for _, parameter in self:each() do list[#list + 1] = parameter end
    return torch.nn.utils.clip_grad_norm_(list, max_norm, norm_type), nil
 end
 
---- A step without hooks; what an optimizer overrides that does more than one step for each call.
+--- Makes a step without hooks. Optimizers that make several steps for each call override it.
 function Optimizer:make_step(closure, options)
    local loss
    if closure then
@@ -275,7 +275,8 @@ function Optimizer:make_step(closure, options)
    return loss, norm
 end
 
---- What an optimizer does with the parameters of a group; gradients are not recorded.
+--- Updates the parameters of a group, without recording gradients. Optimizers override this method
+--- or `update`.
 ---@param group table  the options and params
 ---@param offset integer  how many parameters the groups before have
 function Optimizer:update_group(group, offset)
@@ -289,7 +290,8 @@ function Optimizer:update_group(group, offset)
    end
 end
 
---- What an optimizer does with one parameter, in place, unless it overrides update_group.
+--- Updates one parameter in place. An optimizer overrides this method unless it overrides
+--- update_group.
 ---@param parameter Tensor
 ---@param grad Tensor  not to be changed
 ---@param state table  empty at first
@@ -298,7 +300,7 @@ function Optimizer:update(parameter, grad, state, group) -- luacheck: no unused 
    torch.raise(("%s has no method update"):format(torch.type(self)))
 end
 
---- A parameter's state, empty at first.
+--- Returns a parameter's state, which is initially empty.
 ---@param position integer  over all groups
 ---@return table
 function Optimizer:state_of(position)
@@ -318,7 +320,8 @@ end
 
 -- Hooks -----------------------------------------------------------------------------------------
 
--- Lists of hooks by kind, of one optimizer or, in the class, of all; nil where there are none.
+-- Returns the hooks of a kind: those of one optimizer, or of all if `owner` is the class; nil if
+-- there are none.
 local function hooks_of(owner, kind)
    local all = rawget(owner, "_hooks")
    return all and all[kind] or {}
@@ -337,8 +340,8 @@ function Optimizer:run_hooks(kind, fn)
    for hook in hooks.each(hooks_of(self, kind)) do fn(hook) end
 end
 
---- Where not nil, makes the calls of steps, around(step, optimizer, closure, options): the
---- profiler's.
+--- If not nil, this function makes the calls of steps: around(step, optimizer, closure, options).
+--- The profiler sets it.
 Optimizer.around = nil
 
 local function step_with_hooks(self, closure, options)
@@ -358,8 +361,8 @@ function Optimizer:step_with_hooks(closure, options)
    return step_with_hooks(self, closure, options)
 end
 
--- Kind -> what its registration is called. All but those of steps take {prepend = true}: the hook
--- is then called before those that are there.
+-- Maps kinds of hooks to the methods that register them. All except those of steps take {prepend =
+-- true}, which calls the hook before the existing ones.
 local kinds <const> = {
    step_pre = "register_step_pre_hook", step_post = "register_step_post_hook",
    state_dict_pre = "register_state_dict_pre_hook",
@@ -369,18 +372,19 @@ local kinds <const> = {
 }
 
 --- register_step_pre_hook(hook) calls `hook(optimizer, closure)` before each step; a closure that
---- it returns takes the other's place. register_step_post_hook: after each step.
---- register_state_dict_pre_hook: `hook(optimizer)` before state_dict; ..._post_hook:
---- `hook(optimizer, dict)` with its result, which what the hook returns replaces.
---- register_load_state_dict_pre_hook: `hook(optimizer, dict)` with what is to be loaded, likewise;
---- ..._post_hook: `hook(optimizer)` when it is. All return a handle with the method `remove`.
+--- it returns replaces the given one. register_step_post_hook calls the hook after each step.
+--- register_state_dict_pre_hook calls `hook(optimizer)` before state_dict; ..._post_hook calls
+--- `hook(optimizer, dict)` with its result, and a table that the hook returns replaces it.
+--- register_load_state_dict_pre_hook calls `hook(optimizer, dict)` with the state to be loaded, and
+--- a returned table replaces it; ..._post_hook calls `hook(optimizer)` after loading. All return a
+--- handle with the method `remove`.
 for kind, method in pairs(kinds) do
    Optimizer[method] = function(self, hook, prepend)
       return add_hook(self, kind, torch.type(self) .. "." .. method, hook, prepend)
    end
 end
 
---- The same before, or after, each step of every optimizer.
+--- Registers a hook that is called before, or after, each step of every optimizer.
 ---@param kind "step_pre"|"step_post"
 ---@param hook function
 ---@return {remove: fun(self: table)} handle
@@ -422,7 +426,7 @@ checked.methods(Optimizer, [[zero_grad(set_to_none: boolean = true) add_param_gr
    register_load_state_dict_pre_hook(hook: callable, prepend: boolean = false)
    register_load_state_dict_post_hook(hook: callable, prepend: boolean = false)]])
 
--- An optimizer is no list: `for _, p in ipairs(optimizer)` would run zero times.
+-- An optimizer is not a list: `for _, p in ipairs(optimizer)` would run zero times.
 getmetatable(Optimizer).__index = function(_, key)
    if math.type(key) ~= "integer" then return nil end
    torch.raise(("optim: an optimizer has no item %d; its parameters are in optimizer.param_groups, "

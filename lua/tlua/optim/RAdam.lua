@@ -1,5 +1,5 @@
 -- RAdam.lua - "On the Variance of the Adaptive Learning Rate and Beyond" (Liu et al., 2020): Adam
--- that takes plain momentum steps until it has seen enough to adapt.
+-- that makes plain momentum steps until its variance estimate is reliable.
 
 local class = require "tlua.class"
 local Adam = require "tlua.optim.Adam"

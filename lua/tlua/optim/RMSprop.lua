@@ -1,5 +1,5 @@
--- RMSprop.lua - Hinton's lecture 6e (2012): divides by the root of a moving mean of squared
--- gradients, or, centered, of their variance.
+-- RMSprop.lua - Hinton's lecture 6e (2012): divides gradients by the square root of a moving mean
+-- of their squares or, with `centered`, of their variance.
 
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"

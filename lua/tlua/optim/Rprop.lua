@@ -1,5 +1,5 @@
--- Rprop.lua - resilient backpropagation (Riedmiller and Braun, 1993): each element has a step size
--- of its own, which grows while the gradient keeps its sign and shrinks where that turns.
+-- Rprop.lua - resilient backpropagation (Riedmiller and Braun, 1993): each element has its own step
+-- size, which grows while the gradient keeps its sign and shrinks when the sign changes.
 
 local class = require "tlua.class"
 local torch = require "tlua"
@@ -10,8 +10,8 @@ local Fused = require "tlua.optim.Fused"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Rprop
 local Rprop, parent = class.class("optim.Rprop", Fused)
 
--- lr: the step sizes at the beginning; step_sizes: their bounds; etas: what they shrink and grow
--- by.
+-- lr: the initial step sizes; step_sizes: their bounds; etas: the factors by which they shrink and
+-- grow.
 local defaults = {lr = 1e-2, etas = {0.5, 1.2}, step_sizes = {1e-6, 50}}
 
 Rprop.clocks = {"step"}

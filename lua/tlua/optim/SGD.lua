@@ -1,4 +1,4 @@
--- SGD.lua - stochastic gradient descent, with momentum (Polyak) or Nesterov's.
+-- SGD.lua - stochastic gradient descent, with plain (Polyak) or Nesterov's momentum.
 
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
@@ -35,7 +35,7 @@ end
 
 local none <const>, buffer <const> = {}, {"momentum_buffer"}
 
--- `first`: 1 where the buffer is new and becomes the gradient, undampened.
+-- `first`: 1 if the buffer is new and becomes the gradient, without dampening.
 local function rule(o, first)
    local name = o.momentum == 0 and "sgd" or o.nesterov and "sgd_nesterov" or "sgd_momentum"
    return name, o.momentum == 0 and none or buffer,

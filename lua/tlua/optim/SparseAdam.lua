@@ -1,6 +1,6 @@
--- SparseAdam.lua - Adam for embeddings: rows that had no part in the loss stay as they are, and
--- their averages with them. There are no sparse tensors; such a row is one whose gradient is zero
--- throughout, as F.embedding leaves it.
+-- SparseAdam.lua - Adam for embeddings: rows that had no part in the loss keep their values and
+-- their averages. There are no sparse tensors here; such a row is recognized by a gradient of
+-- zeros, as F.embedding computes it.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -34,7 +34,7 @@ function SparseAdam:check_parameter(i, parameter)
    end
 end
 
--- What an average of these rows has moved to.
+-- Returns the updated average of these rows.
 local function moved(average, rows, values, beta)
    local new = torch.lerp(average:index_select(1, rows), values, 1 - beta)
    average:index_copy_(1, rows, new)

@@ -1,12 +1,12 @@
--- checks.lua - what optimizers ask of their options. Each function gives the name of an option that
--- is wrong and what was expected, or nil.
+-- checks.lua - checks of optimizers' options. Each function returns the name of a wrong option and
+-- the expectation, or nil.
 
 local M = {}
 
---- Names the options that take more types than that of their default, for args.over_defaults.
+--- Options that accept more types than that of their default, for args.over_defaults.
 M.kinds = {lr = "scalar"}
 
---- Whether a value is a number of at least `least`; NaN is not.
+--- Returns whether a value is a number of at least `least`; NaN is not.
 ---@param value any
 ---@param least? number  0 by default
 ---@return boolean

@@ -1,4 +1,4 @@
--- hooks.lua - lists of functions that are called at some point, in order.
+-- hooks.lua - lists of hook functions, which are called in order.
 
 local args = require "tlua.args"
 
@@ -8,7 +8,7 @@ local M = {}
 ---@param list function[]
 ---@param name string  of whom the user has called, for the message
 ---@param hook function
----@param prepend? boolean  before those that are there
+---@param prepend? boolean  call it before the existing hooks
 ---@return {remove: fun(self: table)} handle
 function M.add(list, name, hook, prepend)
    if type(hook) ~= "function" then args.refuse(name, "hook", "a function", hook) end

@@ -13,7 +13,7 @@ end
 local M = {}
 
 --- Calls `hook(optimizer, closure)` before each step of every optimizer; a closure that it returns
---- takes the other's place.
+--- replaces the given one.
 ---@param hook fun(optimizer: optim.Optimizer, closure?: function): function?
 ---@return {remove: fun(self: table)} handle
 function M.register_optimizer_step_pre_hook(hook)

@@ -1,18 +1,18 @@
--- parts.lua - optimizers of parameters that are split over ranks, by fully_shard or tensor
--- parallelism: what steps elements one by one steps the parts, other optimizers ask here.
+-- parts.lua - optimizers of parameters that fully_shard or tensor parallelism has split over ranks.
+-- Elementwise optimizers step the parts; other optimizers use these functions.
 
 local torch = require "tlua"
 
 local M = {}
 
--- The module that knows of parts, once a program has used it; a host may be without `package`.
+-- Returns the module that records parts, if the program has used it; a host may lack `package`.
 local function known() return package and package.loaded["tlua.distributed.placement"] end
 
 local function is_part(place)
    return place ~= nil and (place.flat ~= nil or place.dim_group ~= nil)
 end
 
---- The shape of the whole of a parameter.
+--- Returns the shape of the whole parameter.
 ---@param parameter Tensor
 ---@return integer[]
 function M.whole_shape(parameter)
@@ -49,7 +49,7 @@ function M.check_parameter(optimizer, position, parameter)
    end
 end
 
--- States that were made before their parameters were split.
+-- Refuses states that were made before their parameters were split.
 local function check_state(optimizer, position, parameter)
    local found
    for key, value in pairs(optimizer.state[position] or {}) do
@@ -64,8 +64,8 @@ local function check_state(optimizer, position, parameter)
       table.concat(optimizer.state[position][found].shape, ", "), parameter:numel()))
 end
 
---- The same for all parameters, before a step, and of the states that are there: if parameters were
---- split since the last time.
+--- Checks all parameters, and their existing states, before a step if parameters were split since
+--- the last check.
 ---@param optimizer optim.Optimizer
 function M.check(optimizer)
    local placement = known()

@@ -1,10 +1,10 @@
--- state.lua - an optimizer's state as plain data, and back: the methods state_dict and
+-- state.lua - converts an optimizer's state to plain data and back: the methods state_dict and
 -- load_state_dict of Optimizer.
 --
--- With `names = "pytorch"` a state has PyTorch's form, so that torch.save(state, "x.pt") gives a
--- file from which PyTorch goes on: positions count from 0, counts of steps are float32, and options
--- that only exist here are left out. States of either form are loaded as they are, since each
--- names its positions itself.
+-- With `names = "pytorch"` a state has PyTorch's form, so that PyTorch can resume from a file
+-- written by torch.save(state, "x.pt"): positions count from 0, step counts are float32, and
+-- options that PyTorch lacks are left out. load_state_dict accepts both forms, since a state names
+-- its positions itself.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,7 +19,7 @@ local function copy(value)
    return copied
 end
 
--- The groups with positions in place of parameters.
+-- Returns the groups with positions in place of parameters.
 local function saved_groups(self)
    local groups, position = {}, 0
    for g, group in ipairs(self.param_groups) do
@@ -37,7 +37,7 @@ end
 
 -- PyTorch's form -------------------------------------------------------------------------------
 
--- A value of the state in PyTorch's form: clocks are float64 here and float32 there.
+-- Converts a value of the state to PyTorch's form: clocks, which are float64 here, become float32.
 local function to_pytorch(key, value)
    if type(value) == "table" then
       local list = {}
@@ -48,7 +48,8 @@ local function to_pytorch(key, value)
    return is_clock and value:to("float32") or value
 end
 
--- An option in PyTorch's form: pairs of numbers are tuples, and false in them is None.
+-- Converts an option to PyTorch's form: pairs of numbers become tuples, and false in them becomes
+-- None.
 local function option_to_pytorch(value)
    if type(value) ~= "table" then return value end
    local tuple = setmetatable({}, kinds.tuple)
@@ -58,7 +59,7 @@ end
 
 local only_here <const> = {master_weights = true}
 
--- Both parts of a state, of our form, in PyTorch's.
+-- Converts both parts of a state to PyTorch's form.
 local function with_pytorch_names(self, dict)
    local state, groups = kinds.as_dict {}, {}
    for position, saved in pairs(dict.state) do
@@ -77,7 +78,7 @@ local function with_pytorch_names(self, dict)
    return {state = state, param_groups = groups}
 end
 
--- The option `names` of a method: "pytorch" or nil.
+-- Returns the option `names` of a method: "pytorch" or nil.
 local function names_of(title, options)
    args.check_options(title, options, "names")
    if options == nil then return nil end
@@ -111,7 +112,7 @@ local function check_groups(self, groups)
    end
 end
 
--- Raises unless what is saved of a parameter is a table in which no tensor was released.
+-- Raises unless a parameter's saved state is a table in which no tensor was released.
 local function check_state(self, position, saved)
    local name = ("%s.load_state_dict: state of parameter %d"):format(torch.type(self), position)
    if type(saved) ~= "table" then
@@ -124,7 +125,7 @@ local function check_state(self, position, saved)
    end
 end
 
--- What is saved of one parameter, as its state.
+-- Converts the saved state of one parameter to its state.
 local function adopt(self, saved, parameter, group)
    local adopted = {}
    for key, value in pairs(saved) do
@@ -137,8 +138,8 @@ local function adopt(self, saved, parameter, group)
    return adopted
 end
 
--- The options of a saved group. A learning rate in a tensor is written into ours, if that is one: a
--- graph that holds a step has its address.
+-- Copies the options of a saved group. If our learning rate is a tensor, the saved one is written
+-- into it, because a captured step holds its address.
 local function take_options(group, saved)
    for key, value in pairs(saved) do
       local own = group[key]
@@ -155,7 +156,8 @@ end
 return function(Optimizer)
    --- The state as plain data: `state`, by the parameters' positions (its tensors are shared, not
    --- copied), and `param_groups`, with positions in place of parameters. With `{names =
-   --- "pytorch"}` positions count from 0 and all is as PyTorch has it, for torch.save(..., "x.pt").
+   --- "pytorch"}` positions count from 0 and the state has PyTorch's form, for torch.save(...,
+   --- "x.pt").
    ---@param options? {names: string}
    ---@return {state: table<integer, table>, param_groups: table[]}
    function Optimizer:state_dict(options)
@@ -171,21 +173,22 @@ return function(Optimizer)
    ---@param group table  a copy
    function Optimizer:options_to_pytorch(group) end -- luacheck: no unused args
 
-   --- A saved value as a parameter's state: a tensor is moved to its device and, where floating,
-   --- cast to its dtype. A copy always, so that the saved state stays as it is.
+   --- Converts a saved value to a parameter's state: a tensor is moved to the parameter's device
+   --- and, if floating-point, cast to its dtype. It is always copied, so that the saved state does
+   --- not change.
    ---@param key string
    ---@param value any  no table
    ---@param parameter Tensor
-   ---@param group table  the options that go with it
+   ---@param group table  the group's options
    function Optimizer:adopt(key, value, parameter, group) -- luacheck: no unused args
       if not torch.is_tensor(value) then return value end
       local tensor = value:detach():clone():to(parameter.device)
       return value:is_floating_point() and tensor:to(parameter.dtype) or tensor
    end
 
-   --- Takes over a saved state; its parameters belong to ours in the same order. One that does not
-   --- fit is refused, and changes nothing. One that PyTorch has saved is loaded as it is; `names`
-   --- may be given and changes nothing.
+   --- Loads a saved state, whose parameters match this optimizer's by order. A state that does not
+   --- fit is refused, and changes nothing. States of PyTorch are accepted; `names` is optional and
+   --- has no effect.
    ---@param dict {state: table<integer, table>, param_groups: table[]}
    ---@param options? {names: string}
    function Optimizer:load_state_dict(dict, options)
@@ -195,7 +198,7 @@ return function(Optimizer)
          args.refuse(torch.type(self) .. ".load_state_dict", "state", "what state_dict gives", dict)
       end
       check_groups(self, dict.param_groups)
-      local positions = {} -- ours -> the saved one, and its group
+      local positions = {} -- our position -> the saved position and group
       for g, group in ipairs(dict.param_groups) do
          for _, saved in ipairs(group.params) do positions[#positions + 1] = {saved, g} end
       end

@@ -1,5 +1,5 @@
--- swa_utils.lua - torch.optim.swa_utils: averages of a model's parameters over training, "Averaging
--- Weights Leads to Wider Optima" (Izmailov et al., 2018), or exponential ones.
+-- swa_utils.lua - torch.optim.swa_utils: averages a model's parameters over training, with equal
+-- weights ("Averaging Weights Leads to Wider Optima", Izmailov et al., 2018) or exponentially.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local M = {}
 
 -- Averages --------------------------------------------------------------------------------------
 
--- Those of the two lists that are floating, and the rest.
+-- Splits the pairs of two lists into floating-point tensors and the rest.
 local function split(averaged, current)
    local floats, others = {{}, {}}, {{}, {}}
    for i, tensor in ipairs(averaged) do
@@ -23,8 +23,8 @@ local function split(averaged, current)
    return floats, others
 end
 
--- averaged = averaged + (current - averaged) * weight, in one call for all that are floating.
--- Others, such as counts, are computed as their values are and cut off.
+-- Computes averaged = averaged + (current - averaged) * weight, with one call for all
+-- floating-point tensors. Others, such as counts, are computed in floating point and truncated.
 local function move_towards(averaged, current, weight)
    local _ <close> = torch.no_grad()
    local floats, others = split(averaged, current)
@@ -43,7 +43,8 @@ local function check_decay(name, decay)
    return decay
 end
 
---- An average in which each step counts (1 - decay) and what was there decay, for lists.
+--- Returns a function for lists of tensors that averages exponentially: the new value has the
+--- weight 1 - decay.
 ---@param decay? number  0.999 by default
 ---@return fun(averaged: Tensor[], current: Tensor[], count: integer)
 function M.get_ema_multi_avg_fn(decay)
@@ -51,13 +52,14 @@ function M.get_ema_multi_avg_fn(decay)
    return function(averaged, current) move_towards(averaged, current, 1 - decay) end
 end
 
---- The mean of all steps, for lists.
+--- Returns a function for lists of tensors that computes the mean over all steps.
 ---@return fun(averaged: Tensor[], current: Tensor[], count: integer)
 function M.get_swa_multi_avg_fn()
    return function(averaged, current, count) move_towards(averaged, current, 1 / (count + 1)) end
 end
 
---- As get_ema_multi_avg_fn, for one tensor, which stays as it is.
+--- Returns a function like get_ema_multi_avg_fn's, but for one tensor. It returns the average and
+--- changes nothing.
 ---@param decay? number  0.999 by default
 ---@return fun(averaged: Tensor, current: Tensor, count: integer): Tensor
 function M.get_ema_avg_fn(decay)
@@ -65,7 +67,8 @@ function M.get_ema_avg_fn(decay)
    return function(averaged, current) return averaged * decay + current * (1 - decay) end
 end
 
---- As get_swa_multi_avg_fn, for one tensor, which stays as it is.
+--- Returns a function like get_swa_multi_avg_fn's, but for one tensor. It returns the average and
+--- changes nothing.
 ---@return fun(averaged: Tensor, current: Tensor, count: integer): Tensor
 function M.get_swa_avg_fn()
    return function(averaged, current, count)
@@ -75,8 +78,8 @@ end
 
 -- Models ----------------------------------------------------------------------------------------
 
---- A copy of a model whose parameters are an average of those that the model had at the calls of
---- update_parameters. It is called as the model is.
+--- A copy of a model whose parameters are the average of the model's parameters at the calls of
+--- update_parameters. It is called like the model.
 ---@class optim.swa_utils.AveragedModel: nn.Module
 ---@field module nn.Module
 ---@field n_averaged Tensor  how many calls there were; int64, on the CPU
@@ -87,8 +90,8 @@ local take = args.signature [[optim.swa_utils.AveragedModel(model: any, device: 
 
 ---@param model nn.Module
 ---@param options? table  device; avg_fn(averaged, current, count) gives a tensor's new average;
---- multi_avg_fn(averaged, current, count) changes lists of them in place; use_buffers: buffers are
---- averaged, too, instead of copied
+--- multi_avg_fn(averaged, current, count) changes lists of tensors in place; use_buffers: whether
+--- buffers are averaged, too, instead of copied
 function AveragedModel:__init(...)
    local a = take(...)
    local name = torch.type(self)
@@ -109,7 +112,7 @@ function AveragedModel:forward(...)
    return self.module(...)
 end
 
--- What is averaged of a model, detached.
+-- Returns the tensors of a model that are averaged, detached.
 local function averaged_of(self, model)
    local list = model:parameters()
    if self.use_buffers then
@@ -119,7 +122,7 @@ local function averaged_of(self, model)
    return list
 end
 
--- The same, after a check that it fits ours, on the devices of ours.
+-- Returns the model's tensors on the devices of our averages, after a check that they match.
 local function current_of(self, model, own)
    local list = averaged_of(self, model)
    local fits = #list == #own
@@ -140,7 +143,7 @@ local function average(self, own, current, count)
    for i, tensor in ipairs(own) do tensor:copy_(self.avg_fn(tensor, current[i], count)) end
 end
 
---- Takes the model's parameters as they are now into the average; the first ones are copied.
+--- Updates the average with the model's present parameters; the first ones are copied.
 ---@param model nn.Module
 function AveragedModel:update_parameters(model)
    if not class.isinstance(model, Module) then
@@ -184,7 +187,7 @@ local function norms_of(model)
    return list
 end
 
--- To be closed: gives modules their modes, and layers their momenta, back.
+-- Returns a to-be-closed value that restores the modes of modules and the momenta of layers.
 local function restorer(model, layers)
    local modes, momenta = {}, {}
    for _, module in ipairs(model:modules()) do modes[module] = module.training end
@@ -195,10 +198,10 @@ local function restorer(model, layers)
    end)
 end
 
---- Sets the running statistics of batch norm layers to those of the data: for a model whose weights
---- are averaged.
----@param loader any  batches: a data loader, a list, or an iterator; of a batch that is a list the
---- first element is the input
+--- Sets the running statistics of batch norm layers to those of the data, for a model with averaged
+--- weights.
+---@param loader any  batches: a data loader, a list, or an iterator; of a batch that is a list, the
+--- first element of a list is the input
 ---@param model nn.Module
 ---@param device? string|torch.device  where the inputs are moved to
 function M.update_bn(loader, model, device)
@@ -211,7 +214,7 @@ function M.update_bn(loader, model, device)
    model:train()
    for _, layer in ipairs(layers) do
       layer:reset_running_stats()
-      layer.momentum = false -- the mean over all batches
+      layer.momentum = false -- false: the mean over all batches
    end
    torch.no_grad(function()
       each_batch(loader, function(batch)

@@ -1,4 +1,4 @@
--- swap_in.lua - other parameters and another state in an optimizer's place, for a while.
+-- swap_in.lua - replaces an optimizer's parameters and state for a limited time.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -47,12 +47,12 @@ local function shallow(from)
    return copy
 end
 
---- Puts other parameters and another state into an optimizer until the scope ends:
---- `local _ <close> = torch.optim.swap_in_optimizer_params_and_state(adam, others, state)`. A step
---- changes them, in place, and leaves the optimizer's own as they are.
+--- Replaces an optimizer's parameters and state until the scope ends: `local _ <close> =
+--- torch.optim.swap_in_optimizer_params_and_state(adam, others, state)`. Steps change the
+--- replacements in place and leave the optimizer's own unchanged.
 ---@param optimizer optim.Optimizer
----@param parameters Tensor[]  of the shapes of its own, in their order
----@param state table  as state_dict gives it; its tensors are changed in place
+---@param parameters Tensor[]  with the same shapes and order as its own
+---@param state table  in the form of state_dict; its tensors are changed in place
 ---@return any scope  to be closed
 function M.swap_in_optimizer_params_and_state(optimizer, parameters, state)
    check(optimizer, parameters, state)

@@ -1,17 +1,19 @@
--- Porter.lua - the state of one translation: lines written so far, scopes with the types of their
--- variables, what is known of the script's functions and classes, and notes on what is left to a
--- person.
+-- Porter.lua - the state of one translation: the lines written so far, scopes with the types of
+-- their variables, facts about the script's functions and classes, and notes on what the user must
+-- translate by hand.
 --
--- The script is translated several times: each pass knows the types of parameters, fields and
--- results that the one before has seen, and the last one's text counts. An expression's translation
--- is a table: `t` its text, `p` how tightly it binds (`Porter.prec`), `ty` its type (types.lua).
+-- The script is translated several times: each pass uses the types of parameters, fields and
+-- results that the previous pass has inferred, and the last pass produces the text. An expression's
+-- translation is a table: `t` its text, `p` its precedence (`Porter.prec`), `ty` its type
+-- (types.lua).
 
 local class = require "tlua.class"
 local types = require "tlua.port.types"
 
 local Porter = class.class "port.Porter"
 
--- How tightly Lua's operators bind; `prefix` is what may be called and indexed without parentheses.
+-- The precedence of Lua's operators; `prefix` stands for expressions that may be called and indexed
+-- without parentheses.
 Porter.prec = {
    ["or"] = 1, ["and"] = 2, compare = 3, bor = 4, bxor = 5, band = 6, shift = 7, concat = 8,
    add = 9, mul = 10, unary = 11, pow = 12, atom = 13, prefix = 14,
@@ -28,7 +30,7 @@ for word in ([[and break do else elseif end false for function goto if in local 
    reserved[word] = true
 end
 
----@param script table  as reader.read returns it
+---@param script table  in the form that reader.read returns
 ---@param known table  what earlier passes have seen: functions, classes, last types; filled further
 function Porter:__init(script, known)
    self.comments, self.blank = script.comments, script.blank
@@ -46,28 +48,28 @@ function Porter:indent(extra)
    return ("   "):rep(self.level + (extra or 0))
 end
 
---- Adds a line; one that is longer than the page and has a list of arguments stays as it is.
+--- Adds a line with the current indent.
 function Porter:line(text)
    self.lines[#self.lines + 1] = text == "" and "" or self:indent() .. text
 end
 
---- The text of an expression, in parentheses if it binds less tightly than `least`.
+--- Returns the text of an expression, in parentheses if its precedence is lower than `least`.
 function Porter:text(e, least)
    if e.p < Porter.prec[least] then return "(" .. e.t .. ")" end
    return e.t
 end
 
---- A Python name as Lua can have it.
+--- Returns a Python name as a valid Lua name.
 function Porter:name(id)
    if reserved[id] then
       local ty = self:lookup(id)
-      if ty and ty.k == "lib" and ty.path == id then return id end -- the same module
+      if ty and ty.k == "lib" and ty.path == id then return id end -- Lua's name for the same module
       return id .. "_"
    end
    return id
 end
 
---- `.name` or `["end"]`.
+--- Returns an access to a field: `.name` or `["end"]`.
 function Porter:field(object, name)
    if reserved[name] and load("local t = {} t." .. name .. " = 1") == nil then
       return ("%s[%q]"):format(object, name)
@@ -75,12 +77,12 @@ function Porter:field(object, name)
    return object .. "." .. name
 end
 
---- A comment of Python as one of Lua; `--[[` would begin a long one.
+--- Converts a Python comment to a Lua comment; a space keeps it from beginning with `--[[`.
 function Porter.comment(comment)
    return (comment.text:sub(1, 1) == "[" and "-- " or "--") .. comment.text
 end
 
---- A name for a temporary that nothing in the function has.
+--- Returns a name for a temporary variable that is unused in the function.
 function Porter:fresh(base)
    local scope = self:function_scope()
    scope.temporaries = scope.temporaries or {}
@@ -94,7 +96,7 @@ function Porter:fresh(base)
    return name
 end
 
---- The runtime module's function of that name.
+--- Returns the runtime module's function of a given name.
 function Porter:py(name)
    self.uses_py = true
    return "py." .. name
@@ -102,7 +104,7 @@ end
 
 -- Notes -------------------------------------------------------------------------------------------
 
---- Tells the person that something is left to them.
+--- Adds a note that the user must translate something by hand.
 ---@param node table|integer  where
 ---@param text string
 function Porter:note(node, text)
@@ -114,7 +116,7 @@ function Porter:note(node, text)
    end
 end
 
---- Tells that a name of a package has no counterpart: one note for all uses.
+--- Notes that a name of a package has no counterpart, once for all its uses.
 ---@param node table
 ---@param path string
 ---@param hint string
@@ -134,7 +136,7 @@ function Porter:missing(node, path, hint)
    end
 end
 
---- A mark in the text itself, and a note beside it.
+--- Returns a mark for the text itself, and adds a note about it.
 function Porter:mark(node, word, text)
    self:note(node, text)
    return (" --[[ port: %s ]]"):format(word)
@@ -175,10 +177,10 @@ local function find(self, id)
    end
 end
 
---- Whether the script has a variable of this name here.
+--- Returns whether the script has a variable of this name in the current scope.
 function Porter:is_known(id) return find(self, id) ~= nil end
 
---- The type of a variable, nil if it is not known.
+--- Returns the type of a variable, or nil if it is unknown.
 function Porter:lookup(id)
    local scope, nested = find(self, id)
    if not scope then return nil end
@@ -201,7 +203,7 @@ function Porter:set_type(id, ty)
    end
 end
 
---- Forgets what a variable is.
+--- Discards the known type of a variable.
 function Porter:forget(id)
    local scope = find(self, id)
    if scope then scope.types[id] = {k = "unknown"} end
@@ -209,7 +211,7 @@ end
 
 -- Paths -------------------------------------------------------------------------------------------
 
---- The dotted name of what an expression stands for, as Python imports it: "torch.nn.functional".
+--- Returns the full dotted name of an expression, according to the imports: "torch.nn.functional".
 ---@return string? path
 function Porter:path(node)
    if node._ == "Name" then

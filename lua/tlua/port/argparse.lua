@@ -1,5 +1,5 @@
--- argparse.lua - Python's argparse as torch.utils.options, whose parser has the same methods under
--- Lua's names: option, flag, argument.
+-- argparse.lua - translates Python's argparse to torch.utils.options, whose parser has the same
+-- methods under Lua's names: option, flag, argument.
 
 local types = require "tlua.port.types"
 local Porter = require "tlua.port.Porter"
@@ -16,7 +16,7 @@ local function options_of(node)
    return options
 end
 
---- argparse.ArgumentParser(description = ...)
+--- Translates argparse.ArgumentParser(description = ...)
 function M.parser(P, node)
    P.uses_torch = true
    local options = options_of(node)
@@ -38,7 +38,7 @@ local function field_of(names, options)
    return best
 end
 
--- The default with the type that the option has: an integer written for a float gets its point.
+-- Returns the default with the option's type: an integer written for a float becomes a float.
 local function default_of(P, options)
    local node = options.default
    if not node or node.kind == "none" then return nil end
@@ -50,7 +50,7 @@ local function default_of(P, options)
    return text, e.ty
 end
 
---- parser.add_argument(...)
+--- Translates parser.add_argument(...)
 function M.add(P, node, object, ty)
    local names, options = {}, options_of(node)
    for i, item in ipairs(node.args) do names[i] = item.text or "" end
@@ -85,7 +85,7 @@ function M.add(P, node, object, ty)
    return {t = text, p = prec.prefix, ty = types.none}
 end
 
---- parser.parse_args()
+--- Translates parser.parse_args()
 function M.parse(object, ty)
    return {t = object .. ":parse()", p = prec.prefix, ty = {k = "args", fields = ty.fields}}
 end

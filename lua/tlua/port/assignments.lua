@@ -1,4 +1,4 @@
--- assignments.lua - Python's assignments and deletions as lines of Lua.
+-- assignments.lua - translates Python's assignments and deletions to lines of Lua.
 
 local types = require "tlua.port.types"
 local Porter = require "tlua.port.Porter"
@@ -35,7 +35,7 @@ local function target_text(P, target)
    return (P:emit(target))
 end
 
--- first, *rest = list
+-- Translates first, *rest = list
 local function assign_rest(P, stmt, target, value)
    local text, e = P:emit(value, "prefix")
    if value._ ~= "Name" and value._ ~= "Attribute" then
@@ -57,7 +57,7 @@ local function assign_rest(P, stmt, target, value)
    end
 end
 
--- Several targets from one value.
+-- Translates an assignment of one value to several targets.
 local function assign_tuple(P, stmt, target, value)
    local e
    local texts, es = {}, {}
@@ -140,7 +140,7 @@ function Porter:unpack_into(target, name, ty, stmt)
    for _, item in ipairs(after) do self:unpack_into(item.target, item.name, nil, stmt) end
 end
 
--- x = a if c else b, where a may be false or nil.
+-- Translates x = a if c else b for an `a` that may be false or nil.
 local function assign_choice(P, stmt, target, value)
    local yes = P:inline(value.body)
    if types.never_false(yes.ty) then return false end
@@ -210,7 +210,8 @@ end
 
 local in_place = {Add = "add_", Sub = "sub_", Mult = "mul_", Div = "div_"}
 
--- Whether others may hold the tensor that a name stands for: parameters and loop variables.
+-- Returns whether other variables may hold the same tensor as a name; true for parameters and loop
+-- variables.
 local function is_shared(P, target)
    if target._ ~= "Name" then return target._ == "Attribute" end
    local scope = P:function_scope()

@@ -1,5 +1,5 @@
--- calls.lua - calls: arguments by name go into a trailing table, or to their place where the script
--- itself defines the function; dimensions and positions are counted from 1.
+-- calls.lua - translates calls. Keyword arguments go into a trailing table, or into their positions
+-- if the script itself defines the function. Dimensions and positions are counted from 1.
 
 local argparse = require "tlua.port.argparse"
 local library = require "tlua.port.library"
@@ -21,7 +21,7 @@ local M = {}
 local counted = {dim = "dim", ["dim[]"] = "dim", ["dim[][]"] = "dim", index = "index",
    ["index[]"] = "index"}
 
--- An argument that counts dimensions or positions, from 1.
+-- Translates an argument that is a dimension or position, to count from 1.
 local function from_one(P, node, kind)
    if node._ == "Tuple" or node._ == "List" then
       local parts = {}
@@ -50,7 +50,8 @@ local function keyword_of(node, name)
    return false
 end
 
--- The form of an operator that fits a call: the one that has all names and enough places.
+-- Chooses the overload of an operator that fits a call: the one that has all names and enough
+-- positions.
 local function choose_form(forms, node, has_self)
    local best
    for _, form in ipairs(forms or {}) do
@@ -58,7 +59,7 @@ local function choose_form(forms, node, has_self)
       for _, parameter in ipairs(form) do names[parameter.name] = parameter.kind end
       local fits = #node.args + (has_self and 1 or 0) <= #form
       local variadic = #form > 0 and form[#form].kind:find "%.%.%."
-      for i, parameter in ipairs(form) do -- one of kind `true` chooses its form
+      for i, parameter in ipairs(form) do -- a parameter of kind `true` decides the overload
          if parameter.kind == "true" and i > #node.args + (has_self and 1 or 0) then
             fits = fits and keyword_of(node, parameter.name)
          end
@@ -85,7 +86,8 @@ local function choose_form(forms, node, has_self)
    return best
 end
 
--- Whether an operator gives one tensor because no `return_indices` or its like asks for more.
+-- Returns whether an operator returns one tensor because no option such as `return_indices` asks
+-- for more.
 local function gives_one(form, node)
    for _, parameter in ipairs(form or {}) do
       if parameter.name:find "^return_" then
@@ -147,13 +149,13 @@ local function options_text(P, node, form, before)
    return ("%s(%s)"):format(P:py "merge", table.concat(merged, ", "))
 end
 
--- The arguments behind those that come before all others.
+-- Appends a call's arguments to the leading extra ones.
 local function with_extra(extra, text)
    if not extra or text == "" then return extra or text end
    return extra .. (text:sub(1, 1) == "\n" and "," or ", ") .. text
 end
 
--- Arguments of which one with `*` stands before others: one list of all of them.
+-- Joins arguments, one of which has `*` and is not the last, into one list.
 local function spread(P, nodes, options)
    local lists, group = {}, {}
    local function close_group()
@@ -176,7 +178,7 @@ local function spread(P, nodes, options)
    return ("table.unpack(%s(%s))"):format(P:py "concat", table.concat(lists, ", "))
 end
 
---- A call's arguments as Lua takes them.
+--- Translates a call's arguments.
 ---@param P port.Porter
 ---@param node table  the call
 ---@param form? table  of torch_names
@@ -218,7 +220,8 @@ end
 
 -- Functions of the script -------------------------------------------------------------------------
 
--- The arguments of a call of a function whose parameters are known, each at its place.
+-- Translates the arguments of a call of a function whose parameters are known, each in its
+-- position.
 local function placed(P, node, fn, extra)
    local slots, count = {}, 0
    for i, item in ipairs(node.args) do
@@ -277,13 +280,13 @@ local function known_arguments(P, node, fn, extra)
    return fn and fn.params and placed(P, node, fn, extra) or M.arguments(P, node, nil, nil, extra)
 end
 
---- A method as a value: a function that has its object.
+--- Translates a method used as a value: a function bound to its object.
 function M.bound(_, node, object)
    return {t = ("function(...) return %s:%s(...) end"):format(object, node.attr), p = prec.atom,
       ty = types.fn}
 end
 
--- The result of calling an instance.
+-- Returns the type of the result of calling an instance.
 local function call_result(P, ty)
    if is(ty, "nn") then
       local name = ty.class
@@ -329,7 +332,7 @@ local function torch_type(path, form)
    return torch_names.result_type(form, path:match "[%w_]+$")
 end
 
--- A call of a function or a class of PyTorch.
+-- Translates a call of a function or a class of PyTorch.
 local function torch_call(P, node, path)
    P.uses_torch = true
    for _, item in ipairs(node.args) do P:expr(item) end
@@ -361,7 +364,7 @@ local function torch_call(P, node, path)
    local arguments = M.arguments(P, node, form)
    local ty = torch_type(path, form)
    if not exists then ty = nil end
-   if is(ty, "module") then -- of modules that are known by what the list is made of
+   if is(ty, "module") then -- a known type of a list's modules is kept
       local list = node.args[1] and node.args[1].ty
       ty = {k = "module", class = ty.class, e = list and list.e}
    end
@@ -376,7 +379,7 @@ local function torch_call(P, node, path)
    return {t = ("%s(%s)"):format(text, arguments), p = prec.prefix, ty = ty}
 end
 
--- A call of a dotted name of a package.
+-- Translates a call of a dotted name of a package.
 local function path_call(P, node, path)
    local handler = python.library[path]
    local special = handler and handler(P, node)
@@ -396,7 +399,7 @@ end
 
 -- Methods -----------------------------------------------------------------------------------------
 
--- super().method(...)
+-- Translates super().method(...)
 local function super_call(P, node)
    local method = node.func.attr
    local class = P:current_class()
@@ -462,7 +465,8 @@ local function tensor_method(P, node, object, name)
    return {t = ("%s:%s(%s)"):format(object, name, arguments), p = prec.prefix, ty = ty}
 end
 
--- m.train(), m.eval(), m.to(device): a module's, of the same type; None for optimizers.
+-- Translates m.train(), m.eval() and m.to(device). A module's methods return the module; an
+-- optimizer's return None.
 local function module_method(P, node, object, e, name)
    local same = {to = true, cuda = true, cpu = true, train = true, eval = true, double = true,
       float = true, half = true, apply = true, requires_grad_ = true}
@@ -478,7 +482,7 @@ local function module_method(P, node, object, e, name)
    return {t = ("%s:%s(%s)"):format(object, name, arguments), p = prec.prefix, ty = ty}
 end
 
--- object.name(...) where object is of a class of the script.
+-- Translates object.name(...) for an object of one of the script's classes.
 local function instance_method(P, node, object, ty, name)
    local method = P:find_method(ty.c, name)
    if method then
@@ -493,7 +497,7 @@ local function instance_method(P, node, object, ty, name)
    end
 end
 
--- Whether a class of layers that a script's class derives from has a method of this name.
+-- Returns whether a script's class derives from a class of layers that has a method of this name.
 local function is_layer_method(class, name)
    while class.parent do class = class.parent end
    local value = torch_names.find((class.parent_path or "torch.nn.Module") .. "." .. name)
@@ -535,7 +539,7 @@ local function attribute_call(P, node)
       if found then return found end
       if ty.c.is_module then
          if is_layer_method(ty.c, name) then return module_method(P, node, object, e, name) end
-         local other = P:method_anywhere(name) -- of another class that the variable may hold
+         local other = P:method_anywhere(name) -- the variable may hold another class, which has it
          if other then
             return {t = ("%s:%s(%s)"):format(object, name, known_arguments(P, node, other)),
                p = prec.prefix, ty = other.result}

@@ -1,4 +1,4 @@
--- classes.lua - functions and classes.
+-- classes.lua - translates functions and classes.
 
 local definitions = require "tlua.port.definitions"
 local library = require "tlua.port.library"
@@ -11,7 +11,7 @@ local M = {}
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- Parameters as Lua lists them.
+-- Returns the parameter list of a function in Lua.
 local function parameter_list(P, fn)
    local names = {}
    for i, parameter in ipairs(fn.params) do names[i] = P:name(parameter.name) end
@@ -23,8 +23,8 @@ local function parameter_list(P, fn)
    return table.concat(names, ", ")
 end
 
--- Whether Python's one evaluation of a default, where the function is defined, can be told from one
--- in each call.
+-- Returns whether it matters that Python evaluates a default once, where the function is defined,
+-- and not in each call.
 local function is_evaluated_once(P, node)
    if node._ == "Constant" or P:path(node) then return false end
    if node._ == "UnaryOp" then return is_evaluated_once(P, node.operand) end
@@ -38,7 +38,7 @@ local function is_evaluated_once(P, node)
    return not types.is(P:lookup(node.id), "fn class lib")
 end
 
--- Puts the values of defaults into variables before the function.
+-- Stores the values of such defaults in variables before the function.
 local function keep_defaults(P, fn)
    for _, parameter in ipairs(fn.params) do
       local default = parameter.default
@@ -62,7 +62,7 @@ local function decorator_name(node)
    return target.attr or target.id
 end
 
--- Scopes that decorators open at the function's beginning.
+-- Opens the scopes that stand for decorators such as no_grad at the function's beginning.
 local function open_decorators(P, node)
    for _, decorator in ipairs(node.decorator_list or {}) do
       local name = decorator_name(decorator)
@@ -75,7 +75,7 @@ local function open_decorators(P, node)
    end
 end
 
--- The variables of a function's body.
+-- Opens the scope of a function's body and declares its variables.
 local function open_scope(P, node, fn, body)
    local assigned, outer = walk.assigned(body)
    local parameters = {}
@@ -157,7 +157,7 @@ local function body_of(P, node, fn)
    P:line "end"
 end
 
--- Decorators of the script's own are called with the function.
+-- Calls the script's own decorators with the function.
 local function apply_decorators(P, node, name)
    for i = #(node.decorator_list or {}), 1, -1 do
       local decorator = node.decorator_list[i]
@@ -169,7 +169,7 @@ local function apply_decorators(P, node, name)
    end
 end
 
---- def name(...)
+--- Translates def name(...)
 function M.define(P, node, declares)
    local fn = definitions.fn(P.known, node)
    P:set_type(node.name, {k = "fn", f = fn})
@@ -273,7 +273,7 @@ local function write_method(P, node, class)
    apply_decorators(P, node, P:name(class.name) .. "." .. node.name)
 end
 
--- __init of a dataclass.
+-- Writes the __init method of a dataclass.
 local function write_made_init(P, class)
    local fn = class.made_init
    P:line ""
@@ -288,7 +288,7 @@ local function write_made_init(P, class)
    P:line "end"
 end
 
---- class Name(Base): ...
+--- Translates class Name(Base): ...
 function M.class(P, node, declares)
    local class = definitions.class(P.known, node)
    P.uses_torch = true
@@ -314,7 +314,7 @@ function M.class(P, node, declares)
    P:close()
 end
 
---- The statements of a class's body: methods, and fields that all instances share.
+--- Translates the statements of a class's body: methods, and fields that all instances share.
 function M.class_body(P, body, class, name)
    local level = P.level
    for _, stmt in ipairs(body) do
@@ -340,7 +340,7 @@ function M.class_body(P, body, class, name)
    P.level = level
 end
 
---- A blank line before a method, and the comments above it.
+--- Writes a blank line before a method, and the comments above it.
 function Porter:class_gap(stmt)
    local first = stmt.first or stmt.line
    if stmt._ == "FunctionDef" and self.lines[#self.lines] ~= "" then self:line "" end

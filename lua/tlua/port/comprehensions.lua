@@ -1,5 +1,5 @@
--- comprehensions.lua - list, set and dict comprehensions: loops that fill a table before the
--- statement, or within a function where the statement may not get to them.
+-- comprehensions.lua - translates list, set and dict comprehensions to loops that fill a table
+-- before the statement, or inside a function if the statement may not evaluate them.
 
 local loops = require "tlua.port.loops"
 local types = require "tlua.port.types"
@@ -28,7 +28,7 @@ local function nest(P, node, position, fill)
    end
 end
 
--- The lines of a comprehension that fills the variable `name`.
+-- Returns the lines of a loop that fills the variable `name` with the comprehension's items.
 local function lines_of(P, node, name, start, fill)
    local lines, pre, could = P.lines, P.pre, P.can_hoist
    P.lines, P.pre, P.can_hoist = {}, {}, false
@@ -48,10 +48,10 @@ local function lines_of(P, node, name, start, fill)
    return written, ty
 end
 
--- The comprehension as an expression.
+-- Translates a comprehension to an expression.
 local function emit(P, node, kind, start, fill)
    local wanted = node.wanted_name
-   if P.hoisted[node] then return P.hoisted[node] end -- the statement has asked before
+   if P.hoisted[node] then return P.hoisted[node] end -- the statement has translated it already
    if P.can_hoist then
       local name = wanted or P:fresh(kind == "dict" and "map" or "list")
       local lines, ty = lines_of(P, node, name, start, fill)
@@ -67,7 +67,7 @@ local function emit(P, node, kind, start, fill)
       p = prec.prefix, ty = ty}
 end
 
---- [x for ...], and a generator where a list serves.
+--- Translates [x for ...], and a generator expression where a list will do.
 function M.list(P, node)
    return emit(P, node, "list", "{}", function(name)
       local value, e = P:emit(node.elt)

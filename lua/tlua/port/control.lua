@@ -1,5 +1,4 @@
--- control.lua - Python's control flow as lines of Lua: return, break, continue, if, loops, with and
--- try.
+-- control.lua - translates Python's control flow: return, break, continue, if, loops, with and try.
 
 local loops = require "tlua.port.loops"
 local types = require "tlua.port.types"
@@ -82,7 +81,8 @@ function M.Continue(P, stmt)
    P:trailing(stmt.last)
 end
 
--- isinstance(x, torch.Tensor): the name, since each branch then knows more of it.
+-- Returns the name that isinstance(x, torch.Tensor) tests, because its type is known in each
+-- branch.
 local function tested_tensor(P, test)
    if test._ == "Call" and test.func.id == "isinstance" and test.args[1]._ == "Name" then
       local path = P:path(test.args[2])
@@ -93,7 +93,8 @@ local function tested_tensor(P, test)
    end
 end
 
--- Writes a branch that knows what holds before it; what it has learnt is joined by `merge`.
+-- Writes a branch with the types known before it; `merge` joins the types that it has learnt with
+-- those of other branches.
 local function branch(P, before, learnt, body)
    local scope = P:function_scope()
    scope.types = setmetatable({}, {__index = before})
@@ -175,7 +176,7 @@ local function loop_body(P, stmt)
    end
 end
 
--- for ... else: the else belongs to a loop that no break has left.
+-- Translates for ... else: the else branch runs if no break has left the loop.
 local function open_else(P, stmt)
    if stmt.orelse and #stmt.orelse > 0 then
       stmt.broke = P:fresh "broke"
@@ -214,7 +215,7 @@ function M.While(P, stmt)
    loop_body(P, stmt)
 end
 
--- Whether a file's name is only used as an argument of torch.save and torch.load.
+-- Returns whether a file variable is only passed to torch.save and torch.load.
 local function only_passed_on(P, name, body)
    local uses, passed = 0, 0
    for _, stmt in ipairs(body) do

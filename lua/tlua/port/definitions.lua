@@ -1,6 +1,6 @@
--- definitions.lua - what a script defines: its functions with their parameters, its classes with
--- their methods and fields. Calls ask here where an argument belongs, attributes whether they are
--- a method or a field.
+-- definitions.lua - records a script's definitions: functions with their parameters, and classes
+-- with their methods and fields. The translation of calls uses them to place arguments, and that of
+-- attributes to tell methods from fields.
 
 local types = require "tlua.port.types"
 local walk = require "tlua.port.walk"
@@ -10,7 +10,7 @@ local M = {}
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- How many values a tuple has that is returned; 0 for anything else.
+-- Returns the number of values in a returned tuple; 0 for any other expression.
 local function returned_by(value)
    if value and value._ == "IfExp" then
       local n = returned_by(value.body)
@@ -23,7 +23,8 @@ local function returned_by(value)
    return #value.elts
 end
 
--- How many values a function returns, if each of its returns gives a tuple of as many.
+-- Returns the number of values that a function returns, if each of its returns has a tuple of the
+-- same length.
 local function returned_count(node)
    local count
    local function visit(child)
@@ -48,10 +49,10 @@ local function has_decorator(node, name)
    return false
 end
 
---- What is known of a function; the same table in each pass.
+--- Returns the record of a function; it is the same table in each pass.
 ---@param known table
 ---@param node table  FunctionDef
----@param class? table  whose method it is
+---@param class? table  the class, if the function is a method
 ---@return table fn
 function M.fn(known, node, class)
    if known.functions[node] then return known.functions[node] end
@@ -87,7 +88,7 @@ end
 
 -- Classes -----------------------------------------------------------------------------------------
 
---- What is known of a class.
+--- Returns the record of a class.
 ---@param known table
 ---@param node table  ClassDef
 ---@return table class
@@ -120,8 +121,8 @@ end
 
 -- Questions of the porter -------------------------------------------------------------------------
 
---- A method of a class of the script or of those that it derives from.
----@param name string  as Python has it
+--- Returns a method of one of the script's classes or of its ancestors.
+---@param name string  the name in Python
 ---@return table? fn
 function Porter:find_method(class, name)
    while class do
@@ -130,7 +131,7 @@ function Porter:find_method(class, name)
    end
 end
 
---- The type of a field that a class's methods assign; nil if there is none.
+--- Returns the type of a field that a class's methods assign; nil if there is none.
 function Porter:field_of(class, name)
    while class do
       if class.fields[name] then return class.fields[name] end
@@ -138,7 +139,8 @@ function Porter:field_of(class, name)
    end
 end
 
---- A method of this name in any class of the script, and whether several have one.
+--- Returns a method of this name in any of the script's classes, and whether several classes have
+--- one.
 function Porter:method_anywhere(name)
    local found, several
    for _, class in ipairs(self.known.all_classes) do
@@ -151,7 +153,8 @@ function Porter:method_anywhere(name)
    return found, several
 end
 
---- Whether some class of the script has a field of this name that holds a layer or a function.
+--- Returns whether one of the script's classes has a field of this name that holds a layer or a
+--- function.
 function Porter:is_callable_field(name)
    for _, class in ipairs(self.known.all_classes) do
       local ty = class.fields[name]
@@ -189,12 +192,12 @@ local metamethods = {
    __floordiv__ = "__idiv",
 }
 
---- A method's name in Lua.
+--- Returns a method's name in Lua.
 function Porter:method_name(name)
    return metamethods[name] or (load("local t = {} t." .. name .. " = 1") and name or name .. "_")
 end
 
---- Remembers the type of an argument that a call has given.
+--- Records the type of an argument that a call passes.
 function Porter:saw_argument(fn, position, ty)
    if ty and ty.k ~= "none" and fn.seen then
       fn.seen[position] = types.join(fn.seen[position], ty)
@@ -204,7 +207,7 @@ function Porter:saw_argument(fn, position, ty)
    end
 end
 
---- Remembers more of the type of a variable or a field.
+--- Records a more precise type of a variable or a field.
 function Porter:refine(node, ty)
    if node._ == "Name" then
       self:set_type(node.id, types.join(self:lookup(node.id), ty))
@@ -216,7 +219,7 @@ function Porter:refine(node, ty)
    end
 end
 
---- The class whose method is being written.
+--- Returns the class whose method is being written.
 function Porter:current_class()
    local scope = self.scope
    while scope do
@@ -225,8 +228,8 @@ function Porter:current_class()
    end
 end
 
---- The type that a function's parameter has: by its annotation, by what calls have given, by its
---- default, by its name.
+--- Returns the type of a function's parameter: from its annotation, the arguments of calls, its
+--- default, or its name.
 function Porter:parameter_type(fn, position)
    local parameter = fn.params[position]
    local annotated = types.by_annotation(parameter.node and parameter.node.annotation)

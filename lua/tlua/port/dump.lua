@@ -1,12 +1,12 @@
--- dump.lua - the Python program that reads Python scripts for the porter: of each it prints the
--- syntax tree and the comments as JSON, on one line. Nodes lie in one flat list and name their
+-- dump.lua - the Python program that parses Python scripts for the porter. It prints each script's
+-- syntax tree and comments as one line of JSON. The nodes are one flat list and refer to their
 -- children by position, so that deep expressions do not nest the JSON.
 --
 --    {"nodes": [{"_": "Name", "line": 1, "last": 1, "col": 0, "id": "x"}, ...],
 --     "root": {"n": 12}, "comments": [{"line": 1, "col": 0, "text": " why", "own": true}]}
 --
--- A child is {"n": position}, a missing one (a key of `{**d}`) {"none": true}. A syntax error is
--- {"error": message, "line": line}.
+-- A child is {"n": position}, a missing child (such as a key of `{**d}`) {"none": true}. A syntax
+-- error is {"error": message, "line": line}.
 
 return [==[
 import ast, io, json, re, sys, tokenize

@@ -1,5 +1,5 @@
--- expressions.lua - Python's expressions in Lua, but for calls (calls.lua), what stands in brackets
--- (subscripts.lua) and strings with values in them (format.lua).
+-- expressions.lua - translates Python's expressions, except calls (calls.lua), subscripts
+-- (subscripts.lua) and formatted strings (format.lua).
 
 local calls = require "tlua.port.calls"
 local comprehensions = require "tlua.port.comprehensions"
@@ -30,13 +30,13 @@ function Porter:expr(node)
    return e
 end
 
---- The text of an expression that binds at least so tightly.
+--- Translates an expression; adds parentheses if its precedence is lower than `least`.
 function Porter:emit(node, least)
    local e = self:expr(node)
    return self:text(e, least or "or"), e
 end
 
---- Translates with no statements of its own before it: in a branch that may not run.
+--- Translates an expression without statements before it, because its branch may not run.
 function Porter:inline(node)
    local could = self.can_hoist
    self.can_hoist = false
@@ -158,7 +158,7 @@ local function concat(P, left, right)
    return {t = part(left) .. " .. " .. part(right), p = prec.concat, ty = types.str}
 end
 
--- 2 ** 10 is an integer in Python, and Lua's ^ always gives a float.
+-- Translates a ** b. 2 ** 10 is an integer in Python, but Lua's ^ always gives a float.
 local function power(P, node, left, right)
    if is(left.ty, "int") and is(right.ty, "int") then
       local exponent = subscripts.literal(node.right)
@@ -246,7 +246,8 @@ local function truth_text(P, e)
    end
 end
 
---- An expression as a condition: what Python takes for false is false in Lua.
+--- Translates an expression used as a condition: values that are false in Python must be false in
+--- Lua.
 function Porter:condition(node)
    local kind = node._
    if kind == "BoolOp" or kind == "Compare" or kind == "UnaryOp" and node.op._ == "Not" then
@@ -290,7 +291,8 @@ function Porter:negated(node)
    return {t = "not " .. self:text(e, "unary"), p = prec.unary, ty = types.bool}
 end
 
--- a or b, where a is 0, "" or empty instead of nil: the value, not whether there is one.
+-- Translates a or b for an `a` that may be 0, "" or empty rather than nil: its truth in Python is
+-- tested.
 local function either(P, e, rest)
    local test, p = truth_text(P, e)
    if e.t:find "^[%a_][%w_.]*$" then
@@ -301,7 +303,7 @@ local function either(P, e, rest)
       p = prec.prefix}
 end
 
--- `x or default` as a value.
+-- Translates `x or default` as a value.
 local function first_true(P, node)
    local list, ty = {}, nil
    for i, value in ipairs(node.values) do
@@ -331,7 +333,7 @@ function emit.BoolOp(P, node)
    for i, value in ipairs(node.values) do
       local could = P.can_hoist
       P.can_hoist = could and i == 1
-      -- What stands last is a value, unless the whole is a condition.
+      -- The last operand is a value, unless the whole expression is a condition.
       local e
       if node.is_condition or i < #node.values and not is(P:expr(value).ty, "none") then
          e = P:condition(value)
@@ -352,7 +354,7 @@ local compare = {
    Lt = "<", LtE = "<=", Gt = ">", GtE = ">=", Eq = "==", NotEq = "~=", Is = "==", IsNot = "~=",
 }
 
--- "a" in text, key in dict, x in [1, 2].
+-- Translates "a" in text, key in dict, x in [1, 2].
 local function membership(P, left, right_node, negative)
    local right = P:expr(right_node)
    local text, p
@@ -380,7 +382,7 @@ local function membership(P, left, right_node, negative)
    return {t = text, p = p, ty = types.bool}
 end
 
--- text.find(part) != -1
+-- Translates text.find(part) != -1
 local function found(P, node)
    local call, op, bound = node.left, node.ops[1]._, node.comparators[1]
    local method = call._ == "Call" and call.func._ == "Attribute" and call.func.attr == "find"
@@ -394,7 +396,8 @@ local function found(P, node)
       P:emit(call.args[1]), yes and "~=" or "=="), p = prec.compare, ty = types.bool}
 end
 
--- Positions that torch gives count from 1, numbers of the script from 0.
+-- Notes comparisons of positions from torch, which count from 1 here, with the script's numbers,
+-- which count from 0.
 local function note_position(P, left, right_node)
    local ty = left.ty
    if ty and (ty.k == "pos" or ty.k == "tensor" and ty.pos) and subscripts.literal(right_node) then
@@ -427,14 +430,15 @@ end
 
 local pure = {size = true, dim = true, item = true, numel = true}
 
--- Whether two calls in place of one may differ: f(), but not x:size(1).
+-- Returns whether evaluating an expression twice may differ from evaluating it once: true for f(),
+-- but not for x:size(1).
 local function computes(P, node)
    if not walk.has({node}, "Call") then return false end
    local text = P:inline(node).t
    return text:find("(", 1, true) and not pure[text:match "^[%w_.]+:(%a+)%(%-?%d*%)$" or ""]
 end
 
--- a < f() < b, whose middle is computed once: a function of it.
+-- Translates a < f() < b with a function, so that the middle is computed once.
 local function chain_of_calls(P, node)
    local first, middle, last = node.left, node.comparators[1], node.comparators[2]
    local low = P:inline(first)
@@ -477,7 +481,7 @@ function emit.IfExp(P, node)
       return {t = ("%s and %s or %s"):format(P:text(test, "and"), P:text(yes, "compare"),
          P:text(no, "compare")), p = prec["or"], ty = ty}
    end
-   -- `c and a or b` gives b where a is false or nil.
+   -- in Lua `c and a or b` gives b if a is false or nil
    return {t = ("%s(%s, function() return %s end, function() return %s end)"):format(
       P:py "choose", test.t, yes.t, no.t), p = prec.prefix, ty = ty}
 end

@@ -1,4 +1,4 @@
--- format.lua - strings with values in them: f"{x:.2f}", "{}".format(x) and "%d" % x become
+-- format.lua - translates formatted strings: f"{x:.2f}", "{}".format(x) and "%d" % x become
 -- string.format.
 
 local literals = require "tlua.port.literals"
@@ -10,7 +10,8 @@ local prec = Porter.prec
 
 local M = {}
 
--- A Python format specification as one of C, for a value of a type; nil where there is none.
+-- Converts a Python format specification to C's, for a value of a given type; returns nil if there
+-- is none.
 local function convert(spec, ty)
    local fill, align, sign, hash, zero, width, comma, dot, kind =
       spec:match "^(.?)([<>=^])([+ -]?)(#?)(0?)(%d*)([,_]?)(%.?%d*)([%a%%]?)$"
@@ -32,7 +33,8 @@ local function convert(spec, ty)
    return "%" .. (left and "-" or "") .. sign .. hash .. zero .. width .. dot .. kind, kind
 end
 
--- The argument for a conversion: the number in a tensor of one element, a list as Python prints it.
+-- Returns the argument for a conversion: a tensor of one element becomes a number, and a list is
+-- formatted as Python prints it.
 local function argument(P, e, kind)
    if kind:find "[dfgeEGxXo]" and is(e.ty, "tensor") then
       return P:text(e, "prefix") .. ":item()"
@@ -42,7 +44,7 @@ local function argument(P, e, kind)
    return e.t
 end
 
--- Arguments behind the head of a call, in lines of their own where they do not fit beside it.
+-- Appends arguments to the head of a call, on separate lines if they do not fit beside it.
 local function filled(P, taken, arguments)
    local list = table.concat(arguments, ", ")
    if 3 * P.level + taken + #list <= Porter.width - 10 or #arguments < 2 then return list end
@@ -59,7 +61,8 @@ local function filled(P, taken, arguments)
    return "\n" .. table.concat(lines, "\n")
 end
 
--- Makes a call of format of pieces: strings, and {e = expression, spec = text, repr = boolean}.
+-- Makes a call of string.format from pieces: strings, and {e = expression, spec = text, repr =
+-- boolean}.
 local function build(P, node, pieces)
    local text, arguments, plain = {}, {}, {}
    for _, piece in ipairs(pieces) do
@@ -123,7 +126,8 @@ end
 
 -- "{}".format -------------------------------------------------------------------------------------
 
--- The node that a field such as "", "0" or "name" stands for, and how many came without number.
+-- Returns the argument that a field such as "", "0" or "name" refers to, and the number of
+-- unnumbered fields so far.
 local function field_node(call, field, counter)
    local name = field:match "^[%w_]*"
    if name == "" then return call.args[counter + 1], counter + 1 end
@@ -134,7 +138,8 @@ local function field_node(call, field, counter)
    end
 end
 
---- "text {} {:.2f}".format(...); nil where the text is no literal or a field is not understood.
+--- Translates "text {} {:.2f}".format(...); returns nil if the text is not a literal or a field is
+--- not supported.
 function M.method(P, call)
    local holder = call.func.value
    if holder.kind ~= "str" then return nil end
@@ -164,7 +169,7 @@ end
 
 -- "%d" % x ----------------------------------------------------------------------------------------
 
---- A string with `%`: C's conversions, as in Lua.
+--- Translates a string with `%`, whose conversions are C's, as in Lua.
 function M.percent(P, node)
    local text = P:expr(node.left)
    local nodes = node.right._ == "Tuple" and node.right.elts or {node.right}
@@ -186,7 +191,7 @@ function M.percent(P, node)
       ty = types.str}
 end
 
---- print's arguments joined by `separator`.
+--- Joins print's arguments with `separator`.
 function M.spaced(P, node, nodes, separator)
    local pieces = {}
    for i, item in ipairs(nodes) do

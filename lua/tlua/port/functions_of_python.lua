@@ -1,5 +1,5 @@
--- functions_of_python.lua - calls of Python's builtins and of its library: a handler for each takes
--- the porter and the call's node, and returns the translation or nil.
+-- functions_of_python.lua - translates calls of Python's builtins and standard library. Each
+-- handler takes the porter and the call's node, and returns the translation or nil.
 
 local argparse = require "tlua.port.argparse"
 local format = require "tlua.port.format"
@@ -22,7 +22,7 @@ local function keyword(node, name)
    end
 end
 
--- All arguments as they are, for a function of the same arguments.
+-- Translates all arguments unchanged, for a function with the same parameters.
 local function arguments(P, node, first)
    local list = {}
    for i = first or 1, #node.args do list[#list + 1] = (P:emit(node.args[i])) end
@@ -187,7 +187,7 @@ function builtins.reversed(P, node)
    return prefix(("%s(%s)"):format(P:py "reversed", text), is(e.ty, "list") and e.ty or types.list)
 end
 
--- list(x), tuple(x): a copy; what comes as a table that nobody else has stays itself.
+-- Translates list(x) and tuple(x) to a copy; a new table that nothing else refers to is not copied.
 local function listed(P, node)
    if #node.args == 0 then return {t = "{}", p = prec.atom, ty = types.list} end
    local inner = node.args[1]
@@ -352,7 +352,7 @@ function builtins.format(P, node)
    return prefix(("%s(%s)"):format(P:py "format", arguments(P, node)), types.str)
 end
 
--- pow(a, b) of integers, or of a modulus, and math.pow(a, b), which is a float.
+-- Translates pow(a, b) of integers, pow(a, b, modulus), and math.pow(a, b), which is a float.
 function builtins.pow(P, node, path)
    local whole = node.args[3] ~= nil
    if not path and not whole then
@@ -368,7 +368,7 @@ end
 
 -- Library ---------------------------------------------------------------------------------------
 
--- Functions that Lua has under another name, with the same arguments.
+-- Functions that have another name in Lua, but the same arguments.
 local same = {
    ["math.sqrt"] = {"math.sqrt", types.float}, ["math.exp"] = {"math.exp", types.float},
    ["math.log"] = {"math.log", types.float}, ["math.sin"] = {"math.sin", types.float},
@@ -392,7 +392,7 @@ local same = {
    ["json.loads"] = {"torch.utils.json.decode", types.dict},
 }
 
--- Functions of the runtime.
+-- Functions that the runtime implements.
 for path, ty in pairs {
    ["os.makedirs"] = types.none, ["os.mkdir"] = types.none, ["os.path.exists"] = types.bool,
    ["os.path.isfile"] = types.bool, ["os.path.isdir"] = types.bool,
@@ -486,7 +486,7 @@ library["numpy.finfo"] = function(P, node)
    return prefix(("torch.finfo(%s)"):format(P:emit(node.args[1])), {k = "finfo"})
 end
 
--- Modules are not saved whole: their parameters are.
+-- Whole modules cannot be saved, so their parameters are.
 library["torch.save"] = function(P, node)
    local text, e = P:emit(node.args[1], "prefix")
    if not (is(e.ty, "nn module") or is(e.ty, "inst") and e.ty.c.is_module) then return nil end
@@ -497,7 +497,8 @@ library["torch.save"] = function(P, node)
       types.none)
 end
 
--- NumPy's functions that torch has by the same name or another; their arguments count alike, too.
+-- NumPy's functions that torch has under the same name or another; their arguments have the same
+-- positions.
 local from_numpy = {
    array = "tensor", concatenate = "cat", float32 = "float32", clip = "clamp", arange = "arange",
    random_randn = "randn", random_rand = "rand", expand_dims = "unsqueeze", power = "pow",
@@ -509,7 +510,7 @@ for name in ([[zeros ones zeros_like ones_like full eye linspace sin cos tan tan
    from_numpy[name] = name
 end
 
---- NumPy's functions become torch's, where there is one of the same arguments.
+--- Returns torch's name of a NumPy function with the same arguments, if there is one.
 ---@return string? path
 function M.numpy(path)
    local name = from_numpy[path:match "^numpy%.(.*)$" or ""]

@@ -1,5 +1,5 @@
--- imports.lua - Python's imports: PyTorch's names become locals of torch's, files beside the script
--- are required, and what has no counterpart is a stand-in that raises when it is used.
+-- imports.lua - translates Python's imports: PyTorch's names become locals, files beside the script
+-- are required, and a name without a counterpart becomes a stand-in that raises when it is used.
 
 local library = require "tlua.port.library"
 local python = require "tlua.port.functions_of_python"
@@ -7,13 +7,14 @@ local torch_names = require "tlua.port.torch_names"
 
 local M = {}
 
--- Text of a torch path that the script's own names make shorter: `nn.functional` where nn is there.
+-- Returns a torch path, shortened by the script's own names: `nn.functional` if it has imported nn.
 local function torch_text(P, path)
    P.uses_torch = true
    return library.torch_text(path)
 end
 
--- Binds a name to what a path stands for; nothing is written where calls are translated themselves.
+-- Binds a name to an imported path; nothing is written if calls of the path are translated
+-- individually.
 local function bind(P, stmt, name, path, bindings)
    P:set_type(name, {k = "lib", path = path})
    if path == "torch" then
@@ -53,7 +54,7 @@ local function write(P, stmt, bindings, declares)
    end
 end
 
---- import a.b as c
+--- Translates import a.b as c
 function M.import(P, stmt, declares)
    local bindings = {}
    for _, alias in ipairs(stmt.names) do
@@ -72,7 +73,7 @@ function M.import(P, stmt, declares)
    write(P, stmt, bindings, declares)
 end
 
---- from a import b as c
+--- Translates from a import b as c
 function M.import_from(P, stmt, declares)
    local module = stmt.module or ""
    local bindings = {}

@@ -1,4 +1,4 @@
--- init.lua - `tlua port script.py`: the Lua that a PyTorch script becomes, as far as it can.
+-- init.lua - `tlua port script.py`: translates a PyTorch script to Lua, as far as it can.
 
 local definitions = require "tlua.port.definitions"
 local reader = require "tlua.port.reader"
@@ -12,7 +12,7 @@ local M = {}
 
 local passes <const> = 4
 
--- The module's statements, with what stands under `if __name__ == "__main__":` in its place.
+-- Returns the module's statements, with the body of `if __name__ == "__main__":` in its place.
 local function flatten(body)
    local list, has_main = {}, false
    for _, stmt in ipairs(body) do
@@ -35,7 +35,7 @@ end
 local declarations = {Import = true, ImportFrom = true, FunctionDef = true, ClassDef = true,
    Assign = true, AnnAssign = true}
 
--- Whether a file only defines things, for others to import.
+-- Returns whether a file only has definitions, for others to import.
 local function is_library(body)
    local defines = false
    for _, stmt in ipairs(body) do
@@ -47,7 +47,8 @@ local function is_library(body)
    return defines
 end
 
--- Variables of the module: what it assigns, and what functions assign by `global`.
+-- Returns the variables of the module: those that it assigns, and those that functions assign by
+-- `global`.
 local function module_variables(body)
    local names = walk.assigned(body)
    for _, stmt in ipairs(body) do
@@ -62,7 +63,7 @@ end
 
 local function folder_of(path) return path:match "^(.*/)[^/]*$" or "" end
 
--- What a file beside the script defines, for `import name`.
+-- Returns the definitions of a file beside the script, for `import name`.
 function Porter:file(name)
    local known = self.known
    if known.files[name] == nil then self:read_file(name) end
@@ -73,7 +74,7 @@ function Porter:file(name)
    return found
 end
 
--- Translates a file beside the script, for what it defines.
+-- Translates a file beside the script to learn its definitions.
 function Porter:read_file(name)
    local known = self.known
    known.files[name] = false
@@ -96,7 +97,7 @@ local function define_all(known, body)
    return classes, functions
 end
 
--- One pass over the script.
+-- Makes one pass over the script.
 local function pass(script, known, body)
    local P = Porter(script, known)
    P.files, P.source_line = true, 1
@@ -128,7 +129,7 @@ end
 
 --- Translates a script that reader.read has read.
 ---@param script table
----@param outer? table  what is known of the script that imports it
+---@param outer? table  facts about the script that imports this one
 ---@return {text: string, notes: table[], classes: table, functions: table}
 function M.translate(script, outer)
    walk.mark(script.module)
@@ -209,7 +210,7 @@ local function options_of(arguments)
 end
 
 --- Runs the command.
----@param arguments string[]  what follows `tlua port`
+---@param arguments string[]  the arguments after `tlua port`
 ---@return boolean good
 function M.command(arguments)
    local options, help, problem = options_of(arguments)

@@ -1,5 +1,5 @@
--- library.lua - names of Python's library and of packages around PyTorch: what they are in Lua, and
--- what to do about those that have no counterpart.
+-- library.lua - maps names of Python's library and of packages around PyTorch to Lua, and gives
+-- advice for those that have no counterpart.
 
 local torch_names = require "tlua.port.torch_names"
 local types = require "tlua.port.types"
@@ -11,8 +11,8 @@ local M = {}
 
 -- Hints -----------------------------------------------------------------------------------------
 
--- For what has no counterpart, by the beginning of its path; the longest beginning counts. The
--- runtime's `missing` raises the same text where a program uses such a name.
+-- Advice for names without a counterpart, by the beginning of the path; the longest match is used.
+-- The runtime's `missing` raises the same text if a program uses such a name.
 local hints = {
    ["torchvision.datasets.MNIST"] = "torch.load reads IDX files into tensors, "
       .. "torch.data.TensorDataset makes a dataset of them; class labels count from 1, so add 1",
@@ -50,7 +50,7 @@ local hints = {
 
 M.no_hint = "no counterpart in Lua's library"
 
---- What to do instead of a name that has no counterpart.
+--- Returns advice for a name without a counterpart.
 ---@param path string
 ---@return string
 function M.hint(path)
@@ -85,14 +85,14 @@ for name in ([[float32 float float64 double float16 half bfloat16 int8 int16 sho
    dtypes["torch." .. name] = true
 end
 
---- Builtins as values: `map(int, xs)`, `type=float`.
+--- Builtins used as values: `map(int, xs)`, `type=float`.
 M.builtin_values = {
    print = "print", len = "py.len", str = "tostring", float = "tonumber", int = "math.tointeger",
    abs = "math.abs", max = "math.max", min = "math.min", sorted = "py.sorted", sum = "py.sum",
    list = "py.list", ValueError = '"ValueError"', RuntimeError = '"RuntimeError"',
 }
 
--- Packages whose functions are translated one by one; nothing of them is imported.
+-- Packages whose functions are translated individually, without an import.
 local translated = {
    math = true, os = true, sys = true, time = true, random = true, argparse = true, copy = true,
    itertools = true, collections = true, functools = true, typing = true, json = true, numpy = true,
@@ -101,23 +101,24 @@ local translated = {
    contextlib = true, logging = true, gc = true,
 }
 
---- Whether functions of a package are translated where they are called, without an import.
+--- Returns whether calls of a package's functions are translated individually, without an import.
 function M.is_translated(path)
    return translated[path:match "^[%w_]+"] == true
 end
 
---- Whether a path is PyTorch's.
+--- Returns whether a path belongs to PyTorch.
 function M.is_torch(path)
    return path == "torch" or path:sub(1, 6) == "torch."
 end
 
--- PyTorch's paths whose names differ in tlua.
+-- PyTorch's paths that differ in tlua.
 local renamed = {
    ["torch.utils.data"] = "torch.data", ["torch.Tensor"] = "torch.Tensor",
    ["torch.backends.cudnn"] = "torch.backends.cudnn",
 }
 
---- The text of a torch path: "torch.utils.data.DataLoader" -> "torch.data.DataLoader".
+--- Returns the path of a torch name in tlua: "torch.utils.data.DataLoader" becomes
+--- "torch.data.DataLoader".
 function M.torch_text(path)
    for from, to in pairs(renamed) do
       if path == from or path:sub(1, #from + 1) == from .. "." then
@@ -127,7 +128,7 @@ function M.torch_text(path)
    return path
 end
 
---- Notes a name of torch that does not exist here.
+--- Adds a note if a name of torch does not exist here.
 function M.check_torch(P, node, path)
    local value, nearest = torch_names.find(M.torch_text(path))
    if value == nil and not dtypes[path] and path ~= "torch.device" and path ~= "torch.Tensor" then
@@ -139,7 +140,7 @@ function M.check_torch(P, node, path)
    return true
 end
 
--- The text of an attribute's chain as it stands: `nn.Linear`, `torch.float32`.
+-- Returns the text of a chain of attributes unchanged: `nn.Linear`, `torch.float32`.
 local function chain(P, node)
    if node._ == "Name" then
       if node.id == "torch" then P.uses_torch = true end
@@ -148,7 +149,7 @@ local function chain(P, node)
    return P:field(chain(P, node.value), node.attr)
 end
 
---- A dotted name as a value.
+--- Translates a dotted name used as a value.
 function M.value(P, node, path)
    local known = values[path]
    if known then

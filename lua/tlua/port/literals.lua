@@ -1,4 +1,4 @@
--- literals.lua - constants, and lists and tables written out.
+-- literals.lua - translates constants, lists and tables.
 
 local types = require "tlua.port.types"
 local Porter = require "tlua.port.Porter"
@@ -12,7 +12,7 @@ local escapes = {
    ["\f"] = "\\f", ["\v"] = "\\v",
 }
 
---- A text as a Lua string, in the quotes that need fewer escapes.
+--- Returns a text as a Lua string, in the kind of quotes that needs fewer escapes.
 ---@param text string
 ---@return string
 function M.quote(text)
@@ -41,7 +41,7 @@ local function number(P, node)
    return text
 end
 
---- A constant: of strings the prefix level is left to the caller, by parentheses.
+--- Translates a constant. The caller adds parentheses if a string literal is called or indexed.
 function M.constant(P, node)
    local kind = node.kind
    if kind == "str" or kind == "bytes" then
@@ -59,7 +59,7 @@ function M.constant(P, node)
    return {t = "nil", p = prec.atom}
 end
 
--- Whether the source has each item on a line of its own.
+-- Returns whether the source has each item on a separate line.
 local function is_column(nodes)
    if #nodes < 2 then return false end
    for i = 2, #nodes do
@@ -68,7 +68,7 @@ local function is_column(nodes)
    return true
 end
 
--- Comments that stand above an item, and behind it.
+-- Returns the comments above and after an item.
 local function comments_around(P, first, last, next_line)
    local above, behind = {}, nil
    for line = first, last do
@@ -80,8 +80,8 @@ local function comments_around(P, first, last, next_line)
    return above, behind
 end
 
---- The items of a list, a table or a call, on one line or each on its own: as in the source where
---- they stand in a column there and there are comments, or where one line would be too long.
+--- Formats the items of a list, a table or a call on one line, or each on a separate line if one
+--- line would be too long, or if the source does so and has comments.
 ---@param nodes table[]  the items' nodes, for their lines
 ---@param texts fun(i: integer): string  the i-th item's text
 ---@param before integer  columns taken before the items
@@ -128,7 +128,7 @@ function M.layout(P, nodes, texts, before, around)
    return "\n" .. table.concat(lines, "\n") .. "\n" .. P:indent()
 end
 
---- Items separated by commas; a starred one that is not the last is told.
+--- Returns the items separated by commas; notes a starred item that is not the last one.
 function M.items(P, nodes, around)
    return M.layout(P, nodes, function(i)
       local node = nodes[i]
@@ -142,7 +142,7 @@ function M.items(P, nodes, around)
    end, 4, around)
 end
 
---- A list or a tuple.
+--- Translates a list or a tuple.
 function M.list(P, node, kind)
    if #node.elts == 2 and node.elts[1]._ == "Starred" and node.elts[2]._ == "Starred" then
       return {t = ("%s(%s, %s)"):format(P:py "concat", P:emit(node.elts[1].value),
@@ -162,7 +162,7 @@ function M.list(P, node, kind)
    return {t = "{" .. text .. "}", p = prec.atom, ty = ty}
 end
 
---- A key as Lua writes it before `=`.
+--- Returns a key as Lua writes it before `=`.
 function M.key(P, node)
    if node.kind == "str" and node.text:find "^[%a_][%w_]*$"
          and load("local t = {" .. node.text .. " = 1}") then

@@ -1,5 +1,5 @@
--- loops.lua - `for` loops: ranges count as numbers do in Lua, lists go by ipairs, and what is
--- neither by the runtime's iterators.
+-- loops.lua - translates `for` loops: ranges become numeric loops, lists use ipairs, and other
+-- objects use the runtime's iterators.
 
 local subscripts = require "tlua.port.subscripts"
 local types = require "tlua.port.types"
@@ -9,7 +9,7 @@ local is = types.is
 
 local M = {}
 
--- A call of a builtin: its name.
+-- Returns the builtin's name if a node is a call of a builtin.
 local function builtin(P, node)
    if node._ ~= "Call" then return nil end
    if node.func._ == "Name" and not P:is_known(node.func.id) then return node.func.id end
@@ -17,7 +17,7 @@ local function builtin(P, node)
    return path
 end
 
--- Whether every use of a variable in a body is a position in a list or tensor.
+-- Returns whether a variable is used in a body only as a position in a list or tensor.
 local function only_positions(P, body, name)
    local uses, positions = 0, 0
    for _, stmt in ipairs(body) do
@@ -38,7 +38,7 @@ local function only_positions(P, body, name)
    return uses > 0 and uses == positions
 end
 
--- for i in range(...)
+-- Translates for i in range(...)
 local function range_head(P, target, call, body)
    local arguments = call.args
    local first, last, step = "0", arguments[1], nil
@@ -67,9 +67,9 @@ end
 
 -- Iterators --------------------------------------------------------------------------------------
 
--- What a loop runs over: `text`, an expression that Lua's `for` takes; `values`, the types of what
--- it gives; `index`: a first value that is left out (ipairs'); `spread`: several values stand for
--- what Python has as one tuple.
+-- Describes the iteration of a loop. `text`: an expression for Lua's `for`; `values`: the types of
+-- its values; `index`: an unused first value (ipairs'); `spread`: several values stand for one
+-- tuple in Python.
 local iterate
 
 local function over_list(text, item)
@@ -167,7 +167,7 @@ end
 
 local function is_tuple(node) return node._ == "Tuple" or node._ == "List" end
 
--- Names for what an iterator gives, for a target; what is nested is unpacked by lines of its own.
+-- Names an iterator's values for a target; nested targets are unpacked on separate lines.
 local function bind(P, target, types_of, spread, after)
    if target._ == "Name" then
       P:set_type(target.id, types_of[1] or nil)
@@ -215,7 +215,7 @@ local function packed(P, source, target)
    return source.text, source.spread
 end
 
--- for i, x in enumerate(...)
+-- Translates for i, x in enumerate(...)
 local function enumerate_head(P, target, source, body, after)
    local inner = source.inner
    if target._ ~= "Tuple" then
@@ -250,7 +250,7 @@ local function range_call(P, node)
    return builtin(P, node) == "range" and #node.keywords == 0
 end
 
--- enumerate(range(a, b, step)): a loop over the range that counts along.
+-- Translates enumerate(range(a, b, step)) to a loop over the range with a counter, and other loops.
 local function head_of(P, target, iter, body, after)
    if range_call(P, iter) and target._ == "Name" then return range_head(P, target, iter, body) end
    local source
@@ -271,11 +271,12 @@ local function head_of(P, target, iter, body, after)
    return ("for %s in %s do"):format(table.concat(names, ", "), text)
 end
 
---- Writes the head of a loop and what unpacks nested targets; the caller writes the body and `end`.
+--- Writes the head of a loop, and the lines that unpack nested targets. The caller writes the body
+--- and `end`.
 ---@param P port.Porter
 ---@param target table
 ---@param iter table
----@param body? table[]  its statements
+---@param body? table[]  the loop's statements
 ---@param leaks? table<string, true>  variables that are used after the loop
 function M.open(P, target, iter, body, leaks)
    local after = {}

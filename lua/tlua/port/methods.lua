@@ -1,5 +1,5 @@
--- methods.lua - methods of Python's strings, lists, dicts and files, and those of tensors that have
--- another form here.
+-- methods.lua - translates methods of Python's strings, lists, dicts and files, and methods of
+-- tensors that differ in tlua.
 
 local format = require "tlua.port.format"
 local subscripts = require "tlua.port.subscripts"
@@ -82,7 +82,7 @@ function str.format(P, node, object)
    return prefix(("%s(%s, %s)"):format(P:py "formatted", object, arguments(P, node)), types.str)
 end
 
---- "...".format(...) of a literal.
+--- Translates "...".format(...) of a literal.
 function M.format(P, node) return format.method(P, node) end
 
 -- Lists -------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ function list.appendleft(P, node, object)
    return prefix(("table.insert(%s, 1, %s)"):format(object, (item(P, node.args[1]))), types.none)
 end
 
--- The position of an item of a list, for the index in a call's argument.
+-- Translates the position of a list item, for a method's argument.
 local function place(P, object, node)
    local value = subscripts.literal(node)
    if not value or value >= 0 then return (subscripts.moved(P, node, 1)) end
@@ -224,10 +224,10 @@ function file.flush(_, _, object) return prefix(object .. ":flush()", types.none
 
 local tensor = {}
 
--- What NumPy asks for is a tensor here already.
+-- NumPy arrays are tensors here already.
 function tensor.numpy(_, _, object, e) return {t = object, p = prec.prefix, ty = e.ty} end
 
--- x.add_(-lr, g), an order of arguments that PyTorch has given up, too.
+-- Translates x.add_(-lr, g), an argument order that PyTorch has deprecated.
 for _, name in ipairs {"add", "add_", "sub", "sub_"} do
    tensor[name] = function(P, node, object)
       if #node.args ~= 2 then return nil end
@@ -252,7 +252,7 @@ end
 local by_kind = {str = str, list = list, tuple = list, dict = dict, set = set, file = file,
    tensor = tensor}
 
--- Names that only one of them has, for an object whose type is not known.
+-- Method names that only one type has, for objects whose type is unknown.
 local only = {
    append = list, appendleft = list, popleft = list, extend = list,
    startswith = str, endswith = str, splitlines = str, join = str, strip = str,
@@ -260,11 +260,11 @@ local only = {
    setdefault = dict, numpy = tensor, astype = tensor,
 }
 
---- A method of a value of Python's own types; nil where the object is something else.
+--- Translates a method of a value of Python's own types; returns nil for other objects.
 ---@param P port.Porter
 ---@param node table  the call
 ---@param object string  the object's text
----@param e table  its translation
+---@param e table  the object's translation
 ---@param name string
 ---@return table?
 function M.call(P, node, object, e, name)

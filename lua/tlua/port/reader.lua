@@ -1,7 +1,7 @@
--- reader.lua - reads a Python script into a tree of Lua tables, by the `ast` module of an installed
--- Python 3 (`dump.lua` is the program that it runs).
+-- reader.lua - parses a Python script into a tree of Lua tables, by the `ast` module of an
+-- installed Python 3, which runs the program in `dump.lua`.
 --
--- A node has the fields that Python's documentation of `ast` gives its class; `_` is the class's
+-- A node has the fields that Python's `ast` module documents for its class; `_` is the class's
 -- name, `line` and `last` are its lines. A constant has `kind` (str, bytes, int, float, bool, none,
 -- ellipsis, other) and `text`.
 
@@ -49,7 +49,8 @@ local function run(python, paths)
    return lines
 end
 
--- The script that Python's answer on a file describes; nil and a message if it has failed.
+-- Returns the script described by a line of the Python program's output; nil and a message if
+-- parsing has failed.
 local function script_of(path, line, python)
    local good, answer = pcall(json.decode, line or "")
    if not good then return nil, ("%s: %s printed no syntax tree"):format(path, python) end
@@ -71,7 +72,7 @@ end
 --- Reads scripts, all by one start of Python.
 ---@param paths string[]
 ---@return table[]? scripts  for each {module = node, comments = by line, blank = set of lines,
----path}, or {message} where it could not be read; nil without a Python
+--- path}, or {message} if it could not be read; nil if there is no Python
 ---@return string? message
 function M.read_all(paths)
    local python, named = find_python()
@@ -90,7 +91,7 @@ end
 
 --- Reads a script.
 ---@param path string
----@return table? script  as those of read_all; nil on failure
+---@return table? script  in the form of read_all; nil on failure
 ---@return string? message
 function M.read(path)
    local file, why = io.open(path)

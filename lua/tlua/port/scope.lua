@@ -1,10 +1,10 @@
--- scope.lua - where each variable of a Python function becomes a local of Lua.
+-- scope.lua - decides where each variable of a Python function is declared as a Lua local.
 --
 -- Python's variables live in the whole function, Lua's in a block. A variable is declared in the
--- innermost block that has all uses of it: by the assignment that comes first there, or, where
--- what comes first is something else (a branch that assigns, a function that uses the variable
--- later), by a line `local x` of its own before it. A block may keep a variable to itself only if
--- it assigns it before it uses it.
+-- innermost block that contains all its uses. If its first use there is an assignment, that
+-- statement declares it; if it is something else (a branch that assigns it, a function that uses it
+-- later), a line `local x` before it does. A block may declare a variable for itself only if it
+-- assigns the variable before using it.
 
 local walk = require "tlua.port.walk"
 
@@ -13,7 +13,7 @@ local M = {}
 -- Uses of variables in a statement ----------------------------------------------------------------
 
 -- Calls visit(name, stores) for each variable of this scope that an expression or a target uses;
--- what nested functions use counts as loads of theirs.
+-- uses in nested functions count as loads.
 local function expression_uses(node, visit)
    walk.each(node, function(child)
       if child._ == "Name" then
@@ -27,7 +27,7 @@ local function expression_uses(node, visit)
    end)
 end
 
--- The parts of a statement: expressions in its head, and its blocks.
+-- Returns the parts of a statement: the expressions in its head, and its blocks.
 local function blocks_of(stmt)
    local kind = stmt._
    if kind == "If" then return {stmt.body, stmt.orelse or {}} end
@@ -62,7 +62,8 @@ local function head_of(stmt)
    return {stmt}
 end
 
--- Names that a compound statement binds for its own block: a loop's variables, `with ... as f`.
+-- Returns the names that a compound statement binds for its own block: a loop's variables, `with
+-- ... as f`.
 local function bound_by(stmt)
    local names = {}
    local function add(target)
@@ -79,7 +80,7 @@ local function bound_by(stmt)
    return names
 end
 
--- Names that a definition or an import gives a value.
+-- Returns the names that a definition or an import binds.
 local function names_given(stmt)
    local kind, names = stmt._, {}
    if kind == "FunctionDef" or kind == "ClassDef" then names[stmt.name] = true end
@@ -131,7 +132,7 @@ local simple = {
    ImportFrom = true,
 }
 
--- Whether a statement gives the variable its value before anything reads it.
+-- Returns whether a statement assigns the variable before anything reads it.
 local function defines(stmt, name)
    if simple[stmt._] then
       if names_given(stmt)[name] then return true end
@@ -154,7 +155,8 @@ end
 
 -- Placing -----------------------------------------------------------------------------------------
 
--- Whether all uses in a statement lie in its blocks, each of which can keep the variable to itself.
+-- Returns whether all uses in a statement are inside its blocks, and each block can declare the
+-- variable for itself.
 local function contains(stmt, name)
    local blocks = blocks_of(stmt)
    local own = bound_by(stmt)[name]
@@ -202,11 +204,11 @@ function place(block, name, plan)
    end
 end
 
---- Plans the locals of a function's (or the module's) body.
----@param body table  its statements
----@param variables table<string, true>  the variables that are the function's own, no parameters
+--- Plans the declarations of local variables in the body of a function or module.
+---@param body table  the list of statements
+---@param variables table<string, true>  the function's own variables, without parameters
 ---@return table plan  `at[stmt][name]`: the statement declares it; `before[stmt]`: a list of names
----to declare before it; `own[stmt][name]`: a loop's variable that nothing else uses
+--- to declare before it; `own[stmt][name]`: a loop variable that is not used elsewhere
 function M.plan(body, variables)
    local plan = {at = {}, before = {}, own = {}}
    local names = {}

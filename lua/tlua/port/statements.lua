@@ -1,11 +1,10 @@
--- statements.lua - Python's statements as lines of Lua, with the comments and blank lines between
--- them.
+-- statements.lua - translates Python's statements, with the comments and blank lines between them.
 
 local classes = require "tlua.port.classes"
 local imports = require "tlua.port.imports"
 local Porter = require "tlua.port.Porter"
 
--- The kind of a statement, as Python's parser names it -> a function that writes one.
+-- Maps each kind of statement, named as by Python's parser, to the function that writes it.
 local emit = {}
 for _, module in ipairs {"assignments", "control"} do
    for kind, write in pairs(require("tlua.port." .. module)) do emit[kind] = write end
@@ -32,7 +31,7 @@ local function gap(P, line)
    P.source_line = math.max(P.source_line, line)
 end
 
---- Puts the comment behind a source line behind the last line written.
+--- Appends the comment of a source line to the last line written.
 ---@param line integer
 function Porter:trailing(line)
    local comment = self.comments[line]
@@ -41,7 +40,7 @@ function Porter:trailing(line)
    end
 end
 
---- Writes what expressions have put before their statement.
+--- Writes the lines that expressions need before their statement.
 function Porter:flush_pre()
    for _, line in ipairs(self.pre) do self.lines[#self.lines + 1] = line end
    self.pre = {}
@@ -54,7 +53,7 @@ function Porter:put(text)
    self:line(text)
 end
 
---- Whether a statement is the one that declares a local variable.
+--- Returns whether a statement is the one that declares a local variable.
 ---@param stmt table
 ---@param name string
 function Porter:declares(stmt, name)
@@ -64,7 +63,8 @@ end
 
 -- Blocks ------------------------------------------------------------------------------------------
 
---- The names of local variables that are declared in front of a statement; nil for none.
+--- Returns the names of local variables that are declared before a statement; nil if there are
+--- none.
 ---@param stmt table
 ---@return string[]?
 function Porter:declared_before(stmt)
@@ -96,7 +96,7 @@ function Porter:block(statements, same_level)
       end
       self.source_line = math.max(self.source_line, stmt.last + 1)
    end
-   -- Comments that end the block, as their column tells.
+   -- comments at the end of the block, recognized by their column
    local column = statements[1] and statements[1].col or 0
    local at, last = self.source_line, nil
    while self.comments[at] or self.blank[at] do
@@ -111,7 +111,7 @@ end
 
 -- Expressions as statements -----------------------------------------------------------------------
 
--- A text in the source that nobody reads, such as a docstring, as comments.
+-- Writes a string that is a statement of its own, such as a docstring, as comments.
 local function comment_text(P, text)
    local lines = {}
    for line in (text .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = (line:gsub("%s+$", "")) end

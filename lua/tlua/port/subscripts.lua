@@ -1,5 +1,5 @@
--- subscripts.lua - what stands in brackets: positions from 0 become positions from 1, slices with
--- an end become ranges that include it.
+-- subscripts.lua - translates subscripts: positions from 0 become positions from 1, and slices
+-- become ranges that include their end.
 
 local types = require "tlua.port.types"
 local Porter = require "tlua.port.Porter"
@@ -9,7 +9,7 @@ local prec = Porter.prec
 
 local M = {}
 
--- The value of an integer literal, negative ones too.
+-- Returns the value of an integer literal, also a negative one.
 local function literal(node)
    if node._ == "Constant" and node.kind == "int" then
       return math.tointeger(tonumber(node.text))
@@ -25,12 +25,12 @@ local function is_negative(node)
    return node._ == "UnaryOp" and node.op._ == "USub"
 end
 
---- The text of an integer expression, moved by `n`; `i - 1` moved by 1 is `i`.
+--- Returns the text of an integer expression plus `n`; for `i - 1` and 1 it is `i`.
 ---@param P port.Porter
 ---@param node table
 ---@param n integer
 ---@return string text
----@return table e  the expression before it was moved
+---@return table e  the translation without the addition
 function M.moved(P, node, n)
    local value = literal(node)
    if value then
@@ -53,7 +53,8 @@ end
 
 -- Ranges ------------------------------------------------------------------------------------------
 
--- First and last position of a slice, counted from 1, the last one included; nil where left out.
+-- Returns the first and last position of a slice, counted from 1, the last one included; nil if
+-- left out.
 local function bounds(P, slice)
    local first, last
    local function may_be_negative(node)
@@ -83,7 +84,7 @@ local function bounds(P, slice)
    return first, last, step
 end
 
--- One entry between the braces of a tensor's index.
+-- Translates a slice to an entry between the braces of a tensor's index.
 local function tensor_range(P, slice)
    local first, last, step = bounds(P, slice)
    if step and step:sub(1, 1) == "-" then
@@ -97,7 +98,7 @@ end
 
 -- Tensors -----------------------------------------------------------------------------------------
 
--- One index of a tensor: an integer, a range, a mask, positions, nil or "...".
+-- Translates one index of a tensor: an integer, a range, a mask, positions, nil or "...".
 local function tensor_index(P, node)
    if node._ == "Slice" then return tensor_range(P, node) end
    if node.kind == "none" then
@@ -175,7 +176,7 @@ local function list_item(P, object, node)
    return ("%s[%s]"):format(object, (M.moved(P, node, 1)))
 end
 
---- One of several results: `f(x)[0]` is the first of them alone.
+--- Selects one of several results: `f(x)[0]` becomes the first of them.
 function M.result(P, e, position, ty)
    local item = ty.es and ty.es[position + 1]
    if not ty.multi then
@@ -185,7 +186,7 @@ function M.result(P, e, position, ty)
    return {t = ("(select(%d, %s))"):format(position + 1, e.t), p = prec.prefix, ty = item}
 end
 
--- x.shape[i], x.size()[i]
+-- Translates x.shape[i], x.size()[i]
 local function size_of(P, node)
    local inner = node.value
    local position = literal(node.slice)
@@ -198,7 +199,7 @@ local function size_of(P, node)
       p = prec.prefix, ty = types.int}
 end
 
--- What an element of a container is, for a container of a known type.
+-- Returns the type of a container's elements.
 local function element(P, object, e, node)
    local ty, index = e.ty, node.slice
    if is(ty, "tensor") then
@@ -264,7 +265,7 @@ local function on_unknown(P, object, node)
       ("`%s` is taken for a key; as a position it needs `+ 1`"):format(e.t))), p = prec.prefix}
 end
 
---- object[index]
+--- Translates object[index]
 function M.emit(P, node)
    local size = size_of(P, node)
    if size then return size end

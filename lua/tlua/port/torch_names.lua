@@ -1,6 +1,6 @@
--- torch_names.lua - what tlua itself says of PyTorch's names: whether they exist, which of their
--- parameters are dimensions or positions, what they return. Operators tell by their signatures
--- (generated into `tlua.port.signatures`), what is written in Lua by those of `tlua.args`.
+-- torch_names.lua - looks up PyTorch's names in tlua: whether they exist, which of their parameters
+-- are dimensions or positions, and what they return. For operators this is in their signatures
+-- (generated into `tlua.port.signatures`), for Lua functions in those of `tlua.args`.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,8 +14,8 @@ local function signatures()
    return require "tlua.port.signatures"
 end
 
---- What a dotted name such as "torch.nn.Linear" stands for here; nil if there is none, and then
---- the nearest name.
+--- Returns tlua's value for a dotted name such as "torch.nn.Linear". If there is none, returns nil
+--- and the closest name.
 ---@param path string
 ---@return any value
 ---@return string? nearest
@@ -39,7 +39,7 @@ function M.find(path)
    return value
 end
 
---- Whether tensors have a method or field.
+--- Returns whether tensors have a method or field of this name.
 function M.is_method(name)
    local found, value = pcall(function() return torch.Tensor[name] end)
    return found and value ~= nil
@@ -61,7 +61,8 @@ end
 
 local parsed = {}
 
---- The forms of a function: lists of {name, kind}, `results` as text. nil where nothing is known.
+--- Returns the overloads of a function: lists of {name, kind}, with `results` as text; nil if
+--- nothing is known.
 ---@param path string  "torch.sum", "torch.nn.Flatten"
 ---@return table[]?
 function M.forms(path)
@@ -82,7 +83,7 @@ function M.forms(path)
    return parsed[path] or nil
 end
 
---- The forms of a tensor's method.
+--- Returns the overloads of a tensor's method.
 function M.method_forms(name)
    return M.forms("torch." .. name) or M.forms("torch." .. name:gsub("_$", ""))
 end
@@ -101,7 +102,7 @@ local masks = {
    isfinite = true, logical_not = true, logical_and = true, logical_or = true,
 }
 
---- The type of what a form returns.
+--- Returns the type of an overload's result.
 ---@param form table?
 ---@param name string  of the operator
 function M.result_type(form, name)

@@ -1,4 +1,4 @@
--- types.lua - what the porter knows of a Python value. A type is a table with `k`:
+-- types.lua - the types that the porter infers for Python values. A type is a table with `k`:
 --
 --    tensor (bool: a mask; pos: positions)   int (neg: it may be negative)
 --    pos (an integer that counts from 1)  float  num
@@ -6,7 +6,7 @@
 --    dict (v: values)  set  file  loader  optimizer  device  dtype  args  iter
 --    nn (class: a layer's name)  lib (path)  class (c)  inst (c)  fn (f)  local (file: a module)
 --
--- nil is a value of which nothing is known.
+-- nil stands for an unknown type.
 
 local M = {}
 
@@ -23,7 +23,7 @@ function M.dict_of(v) return {k = "dict", v = v} end
 function M.tuple_of(es, multi) return {k = "tuple", es = es, multi = multi} end
 function M.layer(name) return {k = "nn", class = name} end
 
---- Whether a type is one of some kinds, given as words.
+--- Returns whether a type is one of several kinds, given as words.
 function M.is(ty, kinds)
    if not ty then return false end
    for kind in kinds:gmatch "%a+" do
@@ -34,7 +34,8 @@ end
 
 local numbers = {int = 1, pos = 1, num = 2, float = 3}
 
---- The type of a variable that has held both; nil if they have nothing in common.
+--- Returns the type of a variable that has held values of both types; nil if they have nothing in
+--- common.
 function M.join(a, b)
    if not a or not b then return a or b end
    if a == b then return a end
@@ -53,14 +54,14 @@ function M.join(a, b)
    return a
 end
 
---- Whether Lua's `and`, `or` and `not` see a value of this type as Python does: it is never 0, ""
---- or empty.
+--- Returns whether Lua's `and`, `or` and `not` treat all values of this type as Python does,
+--- because none is 0, "" or empty.
 function M.plain_truth(ty)
    return ty and (ty.maybe or M.is(ty, [[bool none nn fn class inst file device dtype
       optimizer module dataset loader]]))
 end
 
---- Whether a value of this type is never false or nil, so that `c and a or b` is right.
+--- Returns whether no value of this type is false or nil, so that `c and a or b` is correct.
 function M.never_false(ty)
    return ty and not ty.maybe and M.is(ty, [[tensor int pos float num str list tuple dict set file
       loader optimizer device dtype nn inst class fn lib]])
@@ -80,7 +81,7 @@ local names = {
    {"^logvar$", "tensor"}, {"^mu$", "tensor"},
 }
 
---- What a parameter of this name usually is, where nothing else tells.
+--- Guesses the type of a parameter from its name.
 function M.by_name(name)
    for _, row in ipairs(names) do
       if name:find(row[1]) then return M[row[2]] end
@@ -94,7 +95,7 @@ local annotations = {
    Parameter = "tensor",
 }
 
---- The type that an annotation names (a node).
+--- Returns the type that an annotation (a node) names.
 function M.by_annotation(node)
    if not node then return nil end
    if node._ == "Name" then return annotations[node.id] and M[annotations[node.id]] end

@@ -1,9 +1,9 @@
--- walk.lua - walks over Python's syntax tree: children, the names that a function assigns, those
--- that it takes from outside.
+-- walk.lua - walks over Python's syntax tree: finds children, the names that a function assigns,
+-- and the names that it takes from outside.
 
 local M = {}
 
--- Fields that hold nodes, in the order of Python's source where that matters.
+-- Fields that hold nodes, in the order of Python's source where the order matters.
 local order = {"decorator_list", "bases", "targets", "target", "test", "iter", "func", "left",
    "value", "values", "items", "context_expr", "optional_vars", "keys", "elt", "key", "generators",
    "ifs", "comparators", "operand", "right", "op", "ops", "slice", "lower", "upper", "step", "args",
@@ -28,7 +28,8 @@ local function children(node)
    return list
 end
 
---- Calls visit(node) for a node and all below it; `false` from visit leaves out what is below.
+--- Calls visit(node) for a node and its descendants; if visit returns `false`, the descendants are
+--- skipped.
 ---@param node table
 ---@param visit fun(node: table): boolean?
 function M.each(node, visit)
@@ -41,7 +42,7 @@ local scopes = {
    SetComp = true, DictComp = true, GeneratorExp = true,
 }
 
---- Whether a node has variables of its own.
+--- Returns whether a node has its own variables.
 function M.opens_scope(node) return scopes[node._] end
 
 local function mark_target(node)
@@ -54,7 +55,8 @@ local function mark_target(node)
    end
 end
 
---- Marks names that are assigned to: `stored`. Removes what is not asked again: annotations.
+--- Marks names that are assigned to as `stored`, and removes annotations, which are not needed any
+--- more.
 ---@param root table
 function M.mark(root)
    M.each(root, function(node)
@@ -80,7 +82,7 @@ local function add_arguments(arguments, names)
    if arguments.kwarg then names[arguments.kwarg.arg] = true end
 end
 
---- Names of parameters.
+--- Returns the names of parameters.
 function M.parameters(node)
    local names = {}
    if node.args and node.args._ == "arguments" then add_arguments(node.args, names) end
@@ -91,8 +93,8 @@ local function alias_name(alias)
    return alias.asname or alias.name:match "^[^.]+"
 end
 
---- Names that a body (a list of statements, or an expression) assigns in its own scope, and those
---- that it declares global or nonlocal.
+--- Returns the names that a body (a list of statements, or an expression) assigns in its own scope,
+--- and those that it declares global or nonlocal.
 ---@param body table
 ---@return table<string, true> assigned
 ---@return table<string, true> outer
@@ -119,7 +121,7 @@ function M.assigned(body)
    return names, outer
 end
 
---- Names that a node with a scope of its own takes from outside.
+--- Returns the names that a node with its own scope takes from outside.
 ---@param node table
 ---@return table<string, true>
 function M.free_names(node)
@@ -147,8 +149,8 @@ function M.free_names(node)
    return used
 end
 
---- Whether a body returns, breaks, continues or yields in its own scope (`kind` is the statement's
---- name); loops inside keep their breaks.
+--- Returns whether a body returns, breaks, continues or yields in its own scope (`kind` is the
+--- statement's name); a break of an inner loop is not counted.
 function M.has(body, kind)
    local found = false
    local function visit(node)

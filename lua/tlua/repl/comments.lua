@@ -1,4 +1,4 @@
--- comments.lua - the comments of the library's sources, taken apart and laid out for a terminal.
+-- comments.lua - parses the comments of the library's sources and formats them for a terminal.
 
 local M = {}
 
@@ -16,8 +16,8 @@ function M.above(lines, last)
    return comment
 end
 
--- Wraps a text into lines; the first has one indent, the others have another. Two blanks between a
--- type and the text after it stay, unless the line ends there.
+-- Wraps a text into lines. The first line has one indent, the others have another. Two spaces
+-- between a type and its text are kept unless the line ends there.
 local function wrap(text, first, others)
    local lines, line, empty = {}, first, true
    for word in text:gsub("(%S)  +(%S)", "%1 \0%2"):gmatch("%S+") do
@@ -32,7 +32,7 @@ local function wrap(text, first, others)
    return table.concat(lines, "\n")
 end
 
---- Items, such as parameters, in lines that begin below the first.
+--- Formats items, such as parameters, in lines that are aligned below the first item.
 ---@param begin string
 ---@param items string[]
 ---@param close string
@@ -88,7 +88,7 @@ function M.layout(lines)
    return text
 end
 
--- Tags whose text goes on in the lines below.
+-- Tags whose text may continue in the following lines.
 local goes_on <const> = {param = true, field = true, ["return"] = true}
 
 --- Splits a comment into its lines of text and its tags.

@@ -40,7 +40,7 @@ end
 
 -- Returns value[key], through __index.
 local function index(value, key)
-   for _ = 1, 100 do -- the chain may be endless
+   for _ = 1, 100 do -- bounded, because the chain may be circular
       if type(value) == "table" then
          local field = rawget(value, key)
          if field ~= nil then return field end
@@ -66,7 +66,7 @@ local function each_key(value, visit)
       if type(value) == "table" then
          for key in next, value do visit(key) end
       end
-      local lazy = package.loaded["tlua.lazy"] -- knows the library's fields that load on first use
+      local lazy = package.loaded["tlua.lazy"] -- lists the library's fields that load on first use
       if lazy and metafield(value, "__index") == lazy.index then
          for key in next, lazy.fields(value) do visit(key) end
       end

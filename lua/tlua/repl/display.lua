@@ -1,13 +1,13 @@
--- Values as a person wants to read them: tables with their contents, in a
--- fixed order and within limits; strings inside tables quoted.
+-- Formats values for people: tables with their contents, in a fixed order and within limits, and
+-- with strings quoted.
 local M = {}
 
--- Text beyond these limits is left out and marked by dots.
+-- Output beyond these limits is replaced by dots.
 local limits <const> = {
-   depth = 5, -- tables inside tables
-   items = 100, -- entries of one table
-   total = 300, -- entries altogether
-   length = 200, -- characters of a string inside a table
+   depth = 5, -- nested tables
+   items = 100, -- entries in one table
+   total = 300, -- entries in total
+   length = 200, -- characters in a string inside a table
 }
 
 local keywords = {}
@@ -46,7 +46,8 @@ local function has_tostring(value)
    return type(meta) == "table" and rawget(meta, "__tostring") ~= nil
 end
 
--- "<float32 tensor 3x4>" for a tensor that would not fit on a line, or nil.
+-- Returns a summary such as "<float32 tensor 3x4>" for a tensor that would not fit on a line, or
+-- nil.
 local function summary(value)
    local ok, text = pcall(function()
       local shape = table.concat(value.shape, "x")
@@ -56,7 +57,7 @@ local function summary(value)
    return ok and text or nil
 end
 
--- Userdata inside a table take one line.
+-- Formats userdata inside a table on one line.
 local function brief(value)
    local ok, size = pcall(function() return value:numel() end)
    local text = (not ok or size <= 8) and plain(value) or nil
@@ -93,7 +94,7 @@ local function keys_of(value)
    return n, keys
 end
 
--- Puts as many list elements on a line as fit.
+-- Fills lines with as many list elements as fit.
 local function fill(items, width)
    local lines = {}
    for _, item in ipairs(items) do
@@ -114,8 +115,8 @@ local function is_short(items)
    return true
 end
 
--- `{...}` on one line if it fits, else indented lines. The first `n` items are
--- list elements.
+-- Formats `{...}` on one line if it fits, otherwise on indented lines. The first `n` items are list
+-- elements.
 local function braces(state, name, items, n, indent)
    local flat = name .. "{" .. table.concat(items, ", ") .. "}"
    if #flat + indent <= state.width and not flat:find("\n") then return flat end
@@ -162,7 +163,7 @@ function format(state, value, depth, indent)
    local kind = type(value)
    if kind == "string" then return quote(value) end
    if kind == "userdata" then return brief(value) end
-   if kind == "function" then return "<function>" end -- its address means nothing
+   if kind == "function" then return "<function>" end -- without its meaningless address
    if kind ~= "table" then return plain(value) end
    if has_tostring(value) then
       return (plain(value):gsub("\n", "\n" .. (" "):rep(indent)))

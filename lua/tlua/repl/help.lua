@@ -1,4 +1,4 @@
--- What `help` prints: the manual's text, or what to try where there is none.
+-- The output of `help`: the manual's text, or suggestions if there is none.
 local args = require "tlua.args"
 local lazy = require "tlua.lazy"
 local manual = require "tlua.repl.manual"
@@ -45,7 +45,7 @@ local function names_with(predicate)
    return names
 end
 
--- Returns names that contain the word, the shortest first; if there are none, the nearest name.
+-- Returns names that contain the word, the shortest first; if there are none, the closest name.
 local function similar(subject)
    local word = subject:match("[%w_]*$"):lower()
    if #word < 2 then return {} end
@@ -79,7 +79,7 @@ local function unknown_name(name)
    return table.concat(lines, "\n")
 end
 
---- Returns the manual's text on a subject, or a text that says what to try instead.
+--- Returns the manual's text on a subject, or suggestions if there is none.
 ---@param ... any a function, a name, another value, or nothing
 ---@return string
 function M.text(...)

@@ -1,5 +1,5 @@
--- tlua.repl: what the interactive mode shows, completes and explains. The loop
--- itself, line editing and signals are the command's (src/main/repl.c).
+-- tlua.repl: the parts of the interactive mode that display, complete and explain. The loop itself,
+-- line editing and signals are in the command (src/main/repl.c).
 local scopes = require "tlua.scope"
 local complete = require "tlua.repl.complete"
 local display = require "tlua.repl.display"
@@ -23,8 +23,8 @@ function M.complete(text, before)
    return complete.words(text, _G, before)
 end
 
---- The message of an error in a chunk; where a function was called that does not exist, with the
---- name that was probably meant.
+--- Returns the message of an error in a chunk. If the chunk has called a function that does not
+--- exist, the message suggests a similar name.
 ---@param message string
 ---@param chunk string
 ---@return string
@@ -40,23 +40,23 @@ function M.explain(message, chunk)
    return meant and ("%s; did you mean %s?%s"):format(first, meant, rest) or message
 end
 
-local modes, profiling -- before the line that runs
+local modes, profiling -- as they were before the running line
 
---- Called before a line runs: notes what the library's modes are.
+--- Called before a line runs: saves the library's modes.
 function M.begin_line()
    local torch = require "tlua"
    modes, profiling = torch._modes(), torch._profiling()
    scopes.begin_line()
 end
 
---- Called after a line has run. Where Ctrl-C has struck, the closing of a scope may never have been
---- called; then all modes are made what they were before the line.
+--- Called after a line has run. Ctrl-C may have prevented the closing of a scope; then all modes
+--- are restored to those before the line.
 ---@param interrupted boolean
 function M.end_line(interrupted)
    local torch = require "tlua"
    scopes.end_line(interrupted)
    if interrupted then torch._set_modes(modes) end
-   -- a recording that nobody has got ends with the collection
+   -- collection ends a profile that is no longer referenced
    if interrupted and torch._profiling() and not profiling then collectgarbage() end
    modes = nil
 end

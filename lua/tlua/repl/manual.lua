@@ -1,6 +1,6 @@
 -- The manual: finds the text on a function, class or name. The text on an operator comes from the
--- table that is generated with the operators (`tlua.manual`), that on Lua code from the comments of
--- its source.
+-- table that is generated with the operators (`tlua.manual`), and that on Lua code from the
+-- comments in its source.
 
 local torch = require "tlua"
 local comments = require "tlua.repl.comments"
@@ -18,7 +18,7 @@ end
 
 -- Names -------------------------------------------------------------------------------------------
 
--- Returns the text of the operator that has this alias, such as torch.abs for "torch.absolute".
+-- Returns the text of the operator with a given alias, such as torch.abs for "torch.absolute".
 local function by_alias(texts, path)
    local owner, name = path:match("^(.*%.)(.-)$")
    for other, text in pairs(texts) do
@@ -32,7 +32,7 @@ end
 local function operator(name)
    local texts = operators()
    local path = name:gsub("^Tensor%.", ""):gsub("^[%w_]+:", ""):gsub("^torch%.", "")
-   local twin = path:gsub("^sim%.", "cuda.") -- one text for both kinds of device
+   local twin = path:gsub("^sim%.", "cuda.") -- both kinds of device share one text
    for _, name_tried in ipairs {path, (path:gsub("_$", "")), twin} do
       local candidate = "torch." .. name_tried
       local text = texts[candidate] or by_alias(texts, candidate)
@@ -152,7 +152,7 @@ local function class_text(class, module)
    }
 end
 
--- Returns the first sentence on a field of a table, which is an operator or a function in Lua.
+-- Returns the first sentence about a field of a table, which is an operator or a function in Lua.
 local function first_sentence(name, value, key)
    local text = operators()[("%s.%s"):format(name, key)]
    if text then return comments.first_sentence(text:match "\n\n(.*)$" or "") end
@@ -161,7 +161,7 @@ local function first_sentence(name, value, key)
    return declared and comments.first_sentence(comments.layout(declared.text)) or ""
 end
 
--- Longer lists show only names.
+-- Lists longer than this show only names.
 local most_sentences <const> = 40
 
 -- Returns the text on a table of functions, classes and other tables, with a line on each.

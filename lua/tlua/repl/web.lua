@@ -1,4 +1,5 @@
--- web.lua - `tlua help`: the manual's text on a name, or with --web the reference in a browser.
+-- web.lua - `tlua help`: prints the manual's text on a name, or with --web opens the reference in a
+-- browser.
 
 local torch = require "tlua"
 
@@ -18,7 +19,8 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
---- The reference's first page: installed beside the command, or built in its checkout.
+--- Returns the path of the reference's first page: installed beside the command, or built in its
+--- checkout.
 ---@param program string  the command's path
 ---@return string? path
 function M.page(program)

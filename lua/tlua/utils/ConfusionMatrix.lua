@@ -1,4 +1,4 @@
--- ConfusionMatrix.lua - counts which class was taken for which:
+-- ConfusionMatrix.lua - counts how often each class was predicted for each target class:
 --
 --    local confusion = torch.utils.ConfusionMatrix(10, {names = {"0", "1", ...}})
 --    confusion:add(model(input), target)

@@ -1,4 +1,4 @@
--- Progress.lua - a bar that shows how far a loop has come and how fast it is:
+-- Progress.lua - a progress bar that shows how far a loop is and how fast:
 --
 --    local bar = torch.utils.Progress {total = #dataset, label = "epoch 1", unit = "digits"}
 --    for input, target in loader:iter() do
@@ -7,7 +7,7 @@
 --    end
 --    bar:finish "epoch 1: loss 0.1234"
 --
--- or around any loop, which then says itself how far it is:
+-- or in any loop, which reports its own progress:
 --
 --    local bar = torch.utils.Progress {label = "epoch 1"}
 --    for input, target in bar:each(loader) do
@@ -15,7 +15,7 @@
 --       bar:set {loss = loss:item()}
 --    end
 --
--- The bar is drawn on a terminal only; into a file or a pipe goes nothing but finish's line.
+-- The bar is drawn only on a terminal; a file or a pipe gets only the line of `finish`.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -121,7 +121,7 @@ function Progress:set(values)
    return self
 end
 
--- Returns an iterator over `what`, and the number of its steps if that is known.
+-- Returns an iterator over `what`, and the number of its steps if it is known.
 local function iterate(what)
    if math.type(what) == "integer" and what >= 0 then
       local i = 0
@@ -146,8 +146,8 @@ local function iterate(what)
 end
 
 --- Iterates over the numbers from 1 to a number, the positions and items of a list, the batches of
---- a loader, or the values of an iterator. It takes a step each time, and removes the bar at the
---- end.
+--- a loader, or the values of an iterator. Each iteration is a step of the bar, which is removed at
+--- the end.
 ---@param what integer|any[]|data.DataLoader|function
 ---@return fun(): any ...
 function Progress:each(what)

@@ -1,4 +1,4 @@
--- check_finite.lua - torch.utils.check_finite: stops where a model's numbers first go wrong.
+-- check_finite.lua - torch.utils.check_finite: finds the first module whose numbers are not finite.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,9 +15,9 @@ local function trouble(value)
    return ("%d of %d elements are not finite, %d of them NaN"):format(wrong, value:numel(), nans)
 end
 
---- Watches a model: the first module that gives NaN or an infinity, and the first parameter whose
---- gradient has one, is an error that names its path and says whether it was given finite numbers.
---- It reads every result, so it is slow. `handle:remove()` ends it.
+--- Watches a model. The first module whose result has NaN or an infinity, and the first parameter
+--- whose gradient has one, raises an error that names its path and says whether its inputs were
+--- finite. It reads every result, so it is slow. `handle:remove()` ends it.
 ---@param model nn.Module
 ---@return {remove: fun(self: table)} handle
 return function(model)

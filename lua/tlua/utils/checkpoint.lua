@@ -1,5 +1,5 @@
--- checkpoint.lua - trades time for memory: a part of a computation keeps only its inputs, and is
--- done once more when its gradients are wanted.
+-- checkpoint.lua - activation checkpointing: a part of a computation keeps only its inputs, and is
+-- computed again when its gradients are needed.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -34,8 +34,8 @@ local function check_again(before, outputs)
    end
 end
 
--- `anchor` requires a gradient, so that the call is recorded even if no argument does, as when
--- only parameters inside of fn are learnt. Arguments and results of fn are tensors.
+-- `anchor` requires a gradient, so that the call is recorded even if no argument requires one, as
+-- when only parameters inside of fn are trained. Arguments and results of fn are tensors.
 function Checkpoint.forward(ctx, _, fn, options, ...)
    ctx.fn, ctx.options = fn, options
    ctx.state = options.preserve_rng_state and random.get_states() or nil
@@ -77,8 +77,8 @@ function Checkpoint.backward(ctx, ...)
    return nil, nil, nil, table.unpack(grads, 1, inputs.n)
 end
 
--- Prevents a tail call: if fn calls itself without end through checkpoint, the stack must overflow
--- instead of the program running for ever.
+-- Prevents a tail call: if fn calls itself endlessly through checkpoint, the stack must overflow;
+-- with tail calls the program would run forever.
 local function pass(...) return ... end
 
 local take_options = args.signature [[utils.checkpoint(preserve_rng_state: boolean = true,
@@ -111,9 +111,9 @@ end
 --- which are then copied. fn must give the same results both times. Parameters used in fn get
 --- their gradients in `grad`, so this is for `backward`, not for `torch.autograd.grad`.
 ---@param fn fun(...): any
---- PyTorch's options come in a table behind fn's arguments: preserve_rng_state (true: random
---- numbers are the same both times), determinism_check ("none": results' shapes are not compared);
---- use_reentrant, debug and early_stop have no effect.
+--- The options are a table after fn's arguments: preserve_rng_state (true: random numbers are the
+--- same both times), determinism_check ("none": results' shapes are not compared); use_reentrant,
+--- debug and early_stop have no effect.
 ---@param ... any  fn's arguments, and maybe options
 ---@return any ...
 function M.checkpoint(fn, ...)
@@ -127,7 +127,7 @@ function M.checkpoint(fn, ...)
    if not torch.is_grad_enabled() then
       return pass(fn(table.unpack(arguments, 1, arguments.n)))
    end
-   -- A Function sees the tensors that are arguments and results, not those in tables.
+   -- A Function handles tensors that are arguments and results themselves, but not those in tables.
    local given, with_given = tree.tensors(table.pack(table.unpack(arguments, 1, arguments.n)))
    local with_results
    local function flat(...)

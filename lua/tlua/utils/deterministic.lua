@@ -1,10 +1,11 @@
--- deterministic.lua - torch.utils.deterministic: what torch.use_deterministic_algorithms does
--- beside choosing algorithms.
+-- deterministic.lua - torch.utils.deterministic: further settings of
+-- torch.use_deterministic_algorithms.
 
 local torch = require "tlua"
 
---- Settings as fields. fill_uninitialized_memory (true): while deterministic algorithms are asked
---- for, torch.empty and its like, and what resize_ adds, hold NaN, the largest integer or true.
+--- The settings as fields. fill_uninitialized_memory (true): while deterministic algorithms are on,
+--- torch.empty and similar functions, and memory added by resize_, are filled with NaN, the largest
+--- integer or true.
 ---@class torch.utils.deterministic
 ---@field fill_uninitialized_memory boolean
 return setmetatable({}, {

@@ -1,7 +1,7 @@
--- flop_counter.lua - torch.utils.flop_counter: how many floating-point operations the products,
--- convolutions and attention of a part of a program take, by operator and by module. The formulas
--- are PyTorch's (a multiplication and an addition are two); they stand in the operators' entries,
--- and the profiler, which this runs, evaluates them.
+-- flop_counter.lua - torch.utils.flop_counter: counts the floating-point operations of a program's
+-- matrix products, convolutions and attention, by operator and by module. The formulas are
+-- PyTorch's (a multiplication and an addition are two operations). They are declared with the
+-- operators, and the profiler, which this module runs, evaluates them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,8 +22,8 @@ function FlopCounterMode:__init(...)
    self.order = {"Global"}
 end
 
--- What PyTorch's counter counts, a pattern of the names here -> its name there (true: the same).
--- Elementwise operators and reductions have formulas too, and are left out.
+-- The operators that PyTorch's counter counts: a pattern of names here -> PyTorch's name (true: the
+-- same name). Elementwise operators and reductions have formulas too, but are left out.
 local counted <const> = {
    {"^mm$", true}, {"^bmm$", true}, {"^addmm", "addmm"}, {"^baddbmm", "baddbmm"},
    {"^linear_weight$", "mm"}, {"^linear$", "mm"}, {"^linear_", "addmm"},
@@ -115,7 +115,7 @@ function FlopCounterMode:get_total_flops()
    return sum
 end
 
---- The numbers by module ("Global" is all) and operator.
+--- Returns the numbers by module ("Global" has the totals) and operator.
 ---@return table<string, table<string, integer>>
 function FlopCounterMode:get_flop_counts()
    self:_check "get_flop_counts"
@@ -143,8 +143,8 @@ local function sorted_names(row)
    return names
 end
 
---- A table with a row for each module, as deep as `depth` levels below "Global", and below it a
---- row for each operator.
+--- Returns a table with a row for each module, down to `depth` levels below "Global", and a row
+--- below it for each of its operators.
 ---@param depth? integer  by default the counter's
 ---@return string
 function FlopCounterMode:get_table(depth)
@@ -180,15 +180,16 @@ function FlopCounterMode:get_table(depth)
    return table.concat(lines, "\n")
 end
 
---- Counts from here on, until `stop` or the end of the variable's block; or, with a function, what
---- that does: it gets the counter, which is returned before its results.
+--- Counts until `stop` is called or the variable's block ends; or, with a function, while that
+--- function runs. The function gets the counter, which is returned before its results.
 ---
 ---    local counter, y = FlopCounterMode(function() return model(x) end)
 ---    print(counter:get_total_flops(), counter:get_table())
 ---
---- It runs the profiler, so it cannot be inside of a profile.
+--- It runs the profiler, so it cannot be used inside a profile.
 ---@param options? {depth: integer, display: boolean}  depth: of the table's modules, 2; display:
---- print the table at the end, which PyTorch's does by default; `mods` is accepted
+--- whether to print the table at the end, which is PyTorch's default; `mods` is accepted and
+--- ignored
 ---@param fn? fun(counter: utils.flop_counter.FlopCounterMode): any
 ---@return utils.flop_counter.FlopCounterMode counter
 ---@return any ...

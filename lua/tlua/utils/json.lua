@@ -1,9 +1,9 @@
 -- json.lua - a small, strict reader and writer of JSON (RFC 8259), for the headers of files.
 --
--- The reader takes nothing that the standard does not: no trailing comma, no comment, no NaN. It
--- refuses a key that comes twice, text that is no UTF-8, and nesting beyond a limit, so that a
--- damaged or hostile file gives a message and never an overflow. Integers that fit are Lua
--- integers. Arrays carry the metatable `json.array`, so that `[]` and `{}` stay apart.
+-- The reader accepts only what the standard allows: no trailing comma, no comment, no NaN. It
+-- refuses duplicate keys, text that is not UTF-8, and nesting beyond a limit, so that a damaged or
+-- hostile file causes an error message and never an overflow. Integers that fit are Lua integers.
+-- Arrays carry the metatable `json.array`, so that `[]` and `{}` stay distinct.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,7 +14,7 @@ local max_depth <const> = 64
 
 --- Metatable of tables that are arrays.
 M.array = {__name = "json.array"}
---- Stands for null.
+--- The value that represents null.
 M.null = setmetatable({}, {__name = "json.null", __tostring = function() return "null" end})
 
 --- Marks a list as an array: an empty one is written as `[]`.
@@ -73,7 +73,7 @@ local function read_string(text, position)
          local whole = table.concat(pieces)
          if not utf8.len(whole) then fail(start, "a string that is not UTF-8") end
          return whole, stop + 1
-      elseif c == "\127" then -- a control character for Lua, an ordinary one for JSON
+      elseif c == "\127" then -- Lua counts it as a control character, JSON does not
          pieces[#pieces + 1] = c
          position = stop + 1
       elseif c ~= "\\" then
@@ -235,8 +235,8 @@ function write_value(value, depth)
    return (is_list and write_array or write_object)(value, depth - 1)
 end
 
---- The text of a value: tables that are marked as arrays or have a first element are arrays.
---- A torch.device is its name. Raises an error for what JSON cannot say.
+--- Encodes a value as JSON. Tables that are marked as arrays or have a first element are arrays. A
+--- torch.device is written as its name. Raises if JSON cannot represent the value.
 ---@param value any
 ---@return string
 function M.encode(value)

@@ -1,5 +1,5 @@
--- leaks.lua - torch.utils.leaks: which lines' tensors stay alive from one call of a function to
--- the next.
+-- leaks.lua - torch.utils.leaks: finds lines whose tensors stay alive from one call of a function
+-- to the next.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,9 +29,10 @@ local function counts()
    return found
 end
 
---- Calls fn a few times and tells which lines have made tensors that are alive after it, more with
---- each call: {line =, operator =, dtype =, count =, bytes =, size =}, those of the most bytes
---- first; printed, it is a table. The first calls (`warmup`) may fill what is kept on purpose.
+--- Calls fn a few times and finds lines that have made tensors of which more are alive after each
+--- call. Returns a list of {line =, operator =, dtype =, count =, bytes =, size =}, sorted by
+--- bytes, largest first; printing it shows a table. The first calls (`warmup`) are not counted,
+--- since they may fill caches.
 ---@param fn function  the body of a loop
 ---@param options? {steps: integer, warmup: integer}
 ---@return table[]

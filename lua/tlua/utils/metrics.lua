@@ -1,11 +1,11 @@
--- metrics.lua - torch.utils.metrics: measures of predictions, batch by batch:
+-- metrics.lua - torch.utils.metrics: metrics of predictions, accumulated batch by batch:
 --
 --    local accuracy = torch.utils.metrics.Accuracy {top_k = 5}
 --    for input, target in loader:iter() do accuracy:update(model(input), target) end
 --    print(accuracy:compute())
 --
--- All have update, which returns the metric, compute, which gives a number (nan before the first
--- update), and reset. Classes count from 1. Only compute waits for a device.
+-- Each metric has update, which returns the metric, compute, which returns a number (nan before the
+-- first update), and reset. Classes count from 1. Only compute waits for a device.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -55,7 +55,7 @@ end
 
 local take_accuracy = args.signature "utils.metrics.Accuracy(top_k: count = 1)"
 
---- The share of right predictions, or of those with the target among the k highest scores.
+--- The fraction of correct predictions, or of samples whose target is among the k highest scores.
 ---@class utils.metrics.Accuracy: utils.metrics.Ratio
 ---@overload fun(options?: {top_k: integer}): utils.metrics.Accuracy
 local Accuracy = class.class("utils.metrics.Accuracy", Ratio)
@@ -95,7 +95,8 @@ function Accuracy:update(predictions, targets)
    return self:add(predictions:eq(targets):sum(), targets:numel())
 end
 
---- exp of the mean cross-entropy: among how many equally likely classes a model seems to choose.
+--- The exponential of the mean cross-entropy: the number of equally likely classes among which a
+--- model seems to choose.
 ---@class utils.metrics.Perplexity: utils.metrics.Ratio
 ---@overload fun(options?: {ignore_index: integer}): utils.metrics.Perplexity
 local Perplexity = class.class("utils.metrics.Perplexity", Ratio)
@@ -103,7 +104,7 @@ M.Perplexity = Perplexity
 
 local take_perplexity = args.signature "utils.metrics.Perplexity(ignore_index: integer?)"
 
----@param options? {ignore_index: integer}  a target that does not count
+---@param options? {ignore_index: integer}  a target that is not counted
 function Perplexity:__init(...)
    self.ignore_index = take_perplexity(...).ignore_index
    Ratio.__init(self)
@@ -137,13 +138,13 @@ function Perplexity:compute()
    return math.exp(Ratio.compute(self))
 end
 
---- The mean of values, such as losses, each with a weight.
+--- The weighted mean of values, such as losses.
 ---@class utils.metrics.Mean: utils.metrics.Ratio
 ---@overload fun(): utils.metrics.Mean
 local Mean = class.class("utils.metrics.Mean", Ratio)
 M.Mean = Mean
 
----@param value Tensor|number  of one element
+---@param value Tensor|number  a number, or a tensor of one element
 ---@param weight? number  such as the size of the batch; 1 by default
 ---@return utils.metrics.Mean self
 function Mean:update(value, weight)
@@ -204,31 +205,32 @@ local function by_class(name, measure)
       if self.average == "weighted" then
          return (each * actual):sum():item() / actual:sum():item()
       end
-      local seen = (predicted + actual):gt(0) -- classes that occur at all
+      local seen = (predicted + actual):gt(0) -- classes that occur
       return (each * seen):sum():item() / seen:sum():item()
    end
 end
 
---- The share of right ones among the predictions of a class. `average`: the classes' mean (macro,
---- of those that occur), all together (micro), weighted by their targets, or none: a list.
+--- The fraction of correct predictions among all predictions of a class. `average`: the mean over
+--- the classes that occur (macro), over all samples (micro), weighted by the number of targets, or
+--- none: a list with one number for each class.
 ---@class utils.metrics.Precision
 ---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.Precision
 by_class("Precision", function(tp, predicted) return tp, predicted end)
 
---- The share of a class's targets that were predicted. Options as of Precision.
+--- The fraction of a class's samples that were predicted correctly. Options are those of Precision.
 ---@class utils.metrics.Recall
 ---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.Recall
 by_class("Recall", function(tp, _, actual) return tp, actual end)
 
---- The harmonic mean of precision and recall. Options as of Precision.
+--- The harmonic mean of precision and recall. Options are those of Precision.
 ---@class utils.metrics.F1
 ---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.F1
 by_class("F1", function(tp, predicted, actual) return 2 * tp, predicted + actual end)
 
 -- AUC -------------------------------------------------------------------------------------------
 
---- The area under the receiver operating characteristic: how likely a positive has a higher score
---- than a negative, ties counting half. Keeps all scores.
+--- The area under the receiver operating characteristic: the probability that a positive sample has
+--- a higher score than a negative one; ties count half. It keeps all scores.
 ---@class utils.metrics.AUC
 ---@overload fun(): utils.metrics.AUC
 local AUC = class.class("utils.metrics.AUC")
@@ -256,7 +258,7 @@ function AUC:update(scores, targets)
    return self
 end
 
---- The area; nan without a positive or without a negative.
+--- Returns the area; nan if there are no positive or no negative samples.
 ---@return number
 function AUC:compute()
    if #self.scores == 0 then return 0 / 0 end
@@ -267,7 +269,8 @@ function AUC:compute()
    local positives = targets:sum():item()
    local negatives = targets:numel() - positives
    if positives == 0 or negatives == 0 then return 0 / 0 end
-   -- Mann and Whitney's U: from the ranks of the positives, equal scores sharing theirs.
+   -- Mann-Whitney U statistic: computed from the ranks of the positives; equal scores share their
+   -- mean rank.
    local _, inverse, counts = torch.unique(scores,
       {sorted = true, return_inverse = true, return_counts = true})
    local ranks = counts:cumsum(1):double() - (counts:double() - 1) / 2

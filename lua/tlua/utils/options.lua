@@ -1,5 +1,4 @@
--- options.lua - a program's command line. The interface is that of the argparse rock, as far as it
--- goes:
+-- options.lua - parses a program's command line. The interface is a subset of the argparse rock's:
 --
 --    local parser = torch.utils.options("train.lua", "Trains a model.")
 --    parser:argument("file", "what to train on")
@@ -7,8 +6,8 @@
 --    parser:flag("--quiet", "no progress bar")
 --    local opt = parser:parse(arg)       -- opt.file, opt.epochs, opt.quiet
 --
--- A default gives the option its type: an integer, a number or a string. `--name value` and
--- `--name=value` both do; `--` ends the options; --help is there by itself.
+-- A default determines the option's type: an integer, a number or a string. `--name value` and
+-- `--name=value` are both accepted; `--` ends the options; --help is always defined.
 
 local class = require "tlua.class"
 local suggest = require "tlua.utils.suggest"
@@ -44,7 +43,7 @@ local function add(self, kind, names, help, default)
    return entry
 end
 
---- An option with a value.
+--- Adds an option with a value.
 ---@param names string  "-l --lr"
 ---@param help? string
 ---@param default? integer|number|string
@@ -53,14 +52,14 @@ function Options:option(names, help, default)
    return add(self, "option", names, help, default)
 end
 
---- An option without value: true if given.
+--- Adds an option without a value: true if given.
 ---@param names string
 ---@param help? string
 function Options:flag(names, help)
    return add(self, "flag", names, help, false)
 end
 
---- A positional argument; without default it must be given.
+--- Adds a positional argument; without a default it is required.
 ---@param name string
 ---@param help? string
 ---@param default? integer|number|string
@@ -69,7 +68,7 @@ function Options:argument(name, help, default)
    return add(self, "argument", name, help, default)
 end
 
---- Restricts the value to those of a list.
+--- Restricts the value to those in a list.
 ---@param list string[]
 ---@return utils.Options.Entry self
 function Entry:choices(list)
@@ -77,7 +76,7 @@ function Entry:choices(list)
    return self
 end
 
---- fn(text) gives the value, or nil and a message.
+--- Sets a converter: fn(text) returns the value, or nil and a message.
 ---@param fn fun(text: string): any, string?
 ---@return utils.Options.Entry self
 function Entry:convert(fn)
@@ -198,7 +197,7 @@ local function read(self, list)
    return result
 end
 
---- The options, by name.
+--- Returns the options by name, or nil and a message.
 ---@param list string[]  such as Lua's `arg`
 ---@return table? result  nil for a wrong command line
 ---@return string? message
@@ -209,7 +208,8 @@ function Options:pparse(list)
    error(result, 0)
 end
 
---- The options, by name. A wrong command line, or --help, ends the program with a message.
+--- Returns the options by name. A wrong command line, or --help, prints a message and ends the
+--- program.
 ---@param list? string[]  the global `arg` by default
 ---@return table
 function Options:parse(list)

@@ -2,7 +2,8 @@
 
 local M = {}
 
--- The number of insertions, deletions, replacements and swaps of neighbours between two words.
+-- Returns the edit distance of two words: the number of insertions, deletions, replacements and
+-- swaps of neighbours.
 local function distance(a, b)
    local before, last = {}, {}
    for j = 0, #b do last[j] = j end
@@ -20,7 +21,7 @@ local function distance(a, b)
    return last[#b]
 end
 
--- The distance of two words, at most 1.5 where one word is the beginning of the other.
+-- Returns the distance of two words, but at most 1.5 if one is a prefix of the other.
 local function cost_of(word, other)
    local cost = distance(word, other)
    local shorter = math.min(#word, #other)
@@ -34,8 +35,8 @@ local function check(title, name, names)
    if type(names) ~= "table" then refuse(title, "names", "a table", names) end
 end
 
---- Returns the name that is nearest to a mistyped one: at most a third of their letters differ, or
---- one of them is the beginning of the other. Nil if there is no such name.
+--- Returns the closest name to a mistyped one, or nil if none is close: at most a third of their
+--- letters differ, or one of them is a prefix of the other.
 ---@param name string
 ---@param names string[]|table<string, any>  a list, or a table with names as keys
 ---@return string?

@@ -1,10 +1,9 @@
--- LRScheduler.lua - the base of schedules. A schedule sets `lr` of an optimizer's groups; its
--- `step` is called after each epoch (or step) of training. Epochs are counted as durations, from 0:
--- after n calls of `step`, last_epoch is n.
+-- LRScheduler.lua - the base of schedulers. A scheduler sets `lr` of an optimizer's groups; its
+-- `step` is called after each epoch (or step) of training. last_epoch counts the calls of `step`,
+-- from 0.
 --
--- Most schedules say how a rate follows from the one before, so that several can act on the same
--- optimizer one after the other. A rate that is a tensor is read for that, which waits for its
--- device, and written in place.
+-- Most schedulers compute a rate from the previous one, so that several can act on the same
+-- optimizer in turn. A rate in a tensor is read, which waits for its device, and updated in place.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -46,7 +45,7 @@ function LRScheduler:__init(optimizer, last_epoch)
    self:first_step()
 end
 
---- The step that a schedule begins with: to epoch 0, where rates may be as they are.
+--- Makes the initial step to epoch 0, which may leave the rates unchanged.
 function LRScheduler:first_step()
    self.is_initial = true
    self:step()
@@ -73,23 +72,24 @@ function LRScheduler:step()
    end
 end
 
---- What a schedule is: the rate at `self.last_epoch`; `self.is_initial` in the first step.
+--- Returns the rate at `self.last_epoch`; each scheduler defines this. `self.is_initial` is true in
+--- the first step.
 ---@param lr number  the rate before
 ---@param base number  the rate at the beginning
----@param g integer  which group
+---@param g integer  the group's position
 ---@return number
 function LRScheduler:next_lr(lr, base, g) -- luacheck: no unused args
    torch.raise(("%s has no method next_lr"):format(torch.type(self)))
 end
 
---- To epoch 0, for a schedule that begins while another one ends: from the first rate.
+--- Restarts at epoch 0 from the first rate, for a scheduler that begins when another one ends.
 function LRScheduler:restart()
    for g, group in ipairs(self.optimizer.param_groups) do self:set_lr(group, self.base_lrs[g]) end
    self.last_epoch = -1
    self:first_step()
 end
 
---- Takes the first step back: for a schedule whose turn comes later.
+--- Undoes the first step, for a scheduler whose turn comes later.
 function LRScheduler:undo()
    self.last_epoch = self.last_epoch - 1
 end
@@ -155,7 +155,7 @@ function LRScheduler:check_lists(...)
    end
 end
 
---- Defines optim.lr_scheduler.<name>: its options, which become fields, and the rule.
+--- Defines optim.lr_scheduler.<name> by its options, which become fields, and its rule.
 ---@param name string
 ---@param options string  as args.signature takes them
 ---@param next_lr fun(self: optim.LRScheduler, lr: number, base: number, g: integer): number

@@ -1,4 +1,4 @@
--- compounds.lua - schedules made of others: SequentialLR, ChainedScheduler.
+-- compounds.lua - schedulers that combine others: SequentialLR, ChainedScheduler.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +8,7 @@ local Plateau = require "tlua.optim.schedules.plateau".ReduceLROnPlateau
 
 local M = {}
 
--- The base of both: it has a list of schedules of one optimizer.
+-- The base of both: a list of schedulers of one optimizer.
 local Compound = class.class("optim.lr_scheduler.Compound", LRScheduler)
 
 -- Raises unless all are schedules of the optimizer that need no measure.
@@ -53,7 +53,7 @@ function Compound:load_state_dict(state)
    for i, schedule in ipairs(self.schedulers) do schedule:load_state_dict(state.schedulers[i]) end
 end
 
--- Schedules one after the other: schedulers[i + 1] takes over at epoch milestones[i].
+-- Runs schedulers one after another: schedulers[i + 1] takes over at epoch milestones[i].
 local SequentialLR = class.class("optim.lr_scheduler.SequentialLR", Compound)
 
 -- Returns the number of the schedule whose turn it is at an epoch.
@@ -70,7 +70,7 @@ local take_sequential = args.signature [[optim.lr_scheduler.SequentialLR(optimiz
 
 ---@param optimizer optim.Optimizer
 ---@param schedulers optim.LRScheduler[]
----@param milestones integer[]  one less than there are schedulers
+---@param milestones integer[]  one less than the number of schedulers
 function SequentialLR:__init(...)
    local a = take_sequential(...)
    local optimizer, schedulers, milestones = a.optimizer, a.schedulers, a.milestones
@@ -80,7 +80,7 @@ function SequentialLR:__init(...)
       torch.raise("optim.lr_scheduler.SequentialLR: expected one milestone less than schedulers")
    end
    self.milestones, self.last_epoch, self.base_lrs = milestones, -1, {}
-   -- The constructors have all taken their first step; only that of the first in turn counts.
+   -- The constructors have all made their first step; only that of the first scheduler counts.
    for g, group in ipairs(optimizer.param_groups) do
       self.base_lrs[g] = group.initial_lr
       self:set_lr(group, group.initial_lr)
@@ -108,7 +108,7 @@ function SequentialLR:restart()
    in_turn(self):restart()
 end
 
---- Goes to the next epoch of the schedule whose turn it is.
+--- Goes to the next epoch of the current scheduler.
 function SequentialLR:step()
    self.last_epoch = self.last_epoch + 1
    local turn = turn_at(self, self.last_epoch)
@@ -122,14 +122,14 @@ end
 
 M.SequentialLR = SequentialLR
 
--- Several schedules at once, each acting on what the one before has set.
+-- Runs several schedulers at once; each acts on the rate that the one before has set.
 local ChainedScheduler = class.class("optim.lr_scheduler.ChainedScheduler", Compound)
 
 local take_chained = args.signature [[optim.lr_scheduler.ChainedScheduler(schedulers: table,
    optimizer: any?)]]
 
----@param schedulers optim.LRScheduler[]  of one optimizer
----@param optimizer? optim.Optimizer  which that is
+---@param schedulers optim.LRScheduler[]  schedulers of one optimizer
+---@param optimizer? optim.Optimizer  that optimizer
 function ChainedScheduler:__init(...)
    local a = take_chained(...)
    check_schedulers(self, a.optimizer, a.schedulers)

@@ -36,7 +36,8 @@ end
 
 -- CyclicLR --------------------------------------------------------------------------------------
 
--- Mode -> how high a cycle goes, and what it is of: the cycle's number, from 1, or the step's.
+-- Maps modes to the height of a cycle as a function of x, and to the meaning of x: the cycle's
+-- number, from 1, or the step's.
 local modes <const> = {
    triangular = {function() return 1 end, "cycle"},
    triangular2 = {function(_, cycle) return 1 / 2 ^ (cycle - 1) end, "cycle"},
@@ -50,10 +51,10 @@ local function height_of(self, cycle)
    return self.scale_fn and self.scale_fn(x) or mode[1](self, x)
 end
 
---- Moves the rate between base_lr and max_lr in cycles; stepped after every batch. `scale_fn(x)`
---- scales each cycle's height in place of `mode`; scale_mode says what x is: "cycle", its number
---- from 1, or "iterations", the number of steps. With cycle_momentum the momentum, or the first of
---- betas, goes the other way.
+--- Moves the rate between base_lr and max_lr in cycles; call `step` after every batch.
+--- `scale_fn(x)` scales each cycle's height in place of `mode`; scale_mode says what x is: "cycle",
+--- its number from 1, or "iterations", the number of steps. With cycle_momentum the momentum, or
+--- the first of betas, moves in the opposite direction.
 M.CyclicLR = LRScheduler.define("CyclicLR", [[base_lr: number|numbers, max_lr: number|numbers,
    step_size_up: number = 2000, step_size_down: number?, mode: string = 'triangular',
    gamma: number = 1, scale_fn: callable?, scale_mode: string = 'cycle',
@@ -96,7 +97,7 @@ local function blend(shape, from, to, share)
    return to + (from - to) * (1 + math.cos(math.pi * share)) / 2
 end
 
--- Returns the phases: the step at which each ends, and the ends between which rate and momentum go.
+-- Returns the phases: the step at which each ends, and the initial and final rate and momentum.
 local function phases_of(self)
    local n, first = self.total_steps, self.pct_start * self.total_steps
    local up = {first - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"}
@@ -147,9 +148,10 @@ local function check_one_cycle(self, name)
    end
 end
 
---- Up to max_lr and far down again over total_steps, or epochs times steps_per_epoch (Smith's one
---- cycle); stepped after every batch. With three_phase down to the first rate as fast as up, then
---- further. With cycle_momentum the momentum, or the first of betas, goes the other way.
+--- Raises the rate to max_lr and lowers it far below the first rate over total_steps, or epochs
+--- times steps_per_epoch (Smith's one cycle); call `step` after every batch. With three_phase it
+--- falls to the first rate as fast as it has risen, and then further. With cycle_momentum the
+--- momentum, or the first of betas, moves in the opposite direction.
 M.OneCycleLR = LRScheduler.define("OneCycleLR", [[max_lr: number|numbers, total_steps: count?,
    epochs: count?, steps_per_epoch: count?, pct_start: number = 0.3,
    anneal_strategy: string = 'cos', cycle_momentum: boolean = true,
@@ -170,8 +172,9 @@ M.OneCycleLR = LRScheduler.define("OneCycleLR", [[max_lr: number|numbers, total_
 
 -- Warm restarts ---------------------------------------------------------------------------------
 
---- Half cosines of T_0 epochs, each T_mult times as long as the one before (SGDR). `step(epoch)`
---- goes to any epoch, which may be a fraction.
+--- Lowers the rate along half cosines. The first lasts T_0 epochs, and each further one T_mult
+--- times as long as the one before (SGDR). `step(epoch)` goes to any epoch, which may be a
+--- fraction.
 local Restarts = LRScheduler.define("CosineAnnealingWarmRestarts",
    "T_0: count, T_mult: count = 1, eta_min: number = 0", function(self, _, base)
       local share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2

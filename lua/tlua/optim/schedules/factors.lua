@@ -1,4 +1,4 @@
--- factors.lua - schedules that multiply a rate from epoch to epoch.
+-- factors.lua - schedulers that multiply a rate by a factor in each epoch.
 
 local args = require "tlua.args"
 local checked = require "tlua.checked"
@@ -20,12 +20,13 @@ end
 
 local function check_lambdas(self) self:check_lists("lr_lambda") end
 
---- lr_lambda(epoch), or one function for each group, as a factor of the first rate.
+--- Multiplies the first rate by lr_lambda(epoch). lr_lambda may be a list with a function for each
+--- group.
 define("LambdaLR", "lr_lambda: table|callable", function(self, _, base, g)
    return base * of_group(self.lr_lambda, g)(self.last_epoch)
 end, check_lambdas)
 
---- lr_lambda(epoch) as a factor of the rate before.
+--- Multiplies the previous rate by lr_lambda(epoch).
 define("MultiplicativeLR", "lr_lambda: table|callable", function(self, lr, _, g)
    if self.is_initial then return lr end
    return lr * of_group(self.lr_lambda, g)(self.last_epoch)
@@ -62,7 +63,8 @@ define("MultiStepLR", "milestones: numbers, gamma: number = 0.1", function(self,
    return lr
 end)
 
--- PyTorch saves the milestones as a dictionary from them to how often each is in the list.
+-- Returns the milestones as a list. PyTorch saves them as a dictionary from milestones to their
+-- numbers of occurrences.
 local function milestones_of(counts)
    if #counts > 0 and not counts[0] and require "tlua.io.kinds".looks_like_list(counts) then
       return counts
@@ -75,7 +77,7 @@ local function milestones_of(counts)
    return list
 end
 
---- Takes over a saved state, also one of PyTorch's.
+--- Loads a saved state, which may come from PyTorch.
 ---@param state_dict table
 function M.MultiStepLR:load_state_dict(state_dict)
    LRScheduler.load_state_dict(self, state_dict)
@@ -95,7 +97,8 @@ define("ConstantLR", "factor: number = 0.3333333333333333, total_iters: count = 
       return self.last_epoch == self.total_iters and lr / self.factor or lr
    end, function(self, name) refuse_outside(self, name, "factor", 0, 1) end)
 
---- From start_factor to end_factor of the rate, in a line over total_iters epochs.
+--- Scales the rate by a factor that goes linearly from start_factor to end_factor over total_iters
+--- epochs.
 define("LinearLR", [[start_factor: number = 0.3333333333333333, end_factor: number = 1,
    total_iters: count = 5]], function(self, lr)
    local t, n = self.last_epoch, self.total_iters
@@ -111,7 +114,7 @@ end, function(self, name)
    refuse_outside(self, name, "end_factor", 0, 1)
 end)
 
---- (1 - epoch / total_iters) ^ power of the first rate.
+--- Scales the rate by (1 - epoch / total_iters) ^ power.
 define("PolynomialLR", "total_iters: count = 5, power: number = 1", function(self, lr)
    local t, n = self.last_epoch, self.total_iters
    if self.is_initial or t > n then return lr end

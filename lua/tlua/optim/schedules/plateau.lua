@@ -1,5 +1,4 @@
--- plateau.lua - ReduceLROnPlateau: lowers the rates when a measure has not got better for some
--- time.
+-- plateau.lua - ReduceLROnPlateau: lowers the rates when a metric has stopped improving.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,10 +7,10 @@ local LRScheduler = require "tlua.optim.schedules.LRScheduler"
 
 local name <const> = "optim.lr_scheduler.ReduceLROnPlateau"
 
---- Multiplies the learning rates by `factor` once a measure has not improved for more than
---- `patience` epochs; `step(measure)` is called after each epoch. An improvement is a change by
---- more than `threshold`, relative or absolute by threshold_mode; after a reduction `cooldown`
---- epochs pass before epochs count again.
+--- Multiplies the learning rates by `factor` once a metric has not improved for more than
+--- `patience` epochs; `step(metric)` is called after each epoch. An improvement is a change by more
+--- than `threshold`, which threshold_mode makes relative or absolute. After a reduction, `cooldown`
+--- epochs are not counted.
 ---@class optim.lr_scheduler.ReduceLROnPlateau: optim.LRScheduler
 local Plateau = class.class(name, LRScheduler)
 
@@ -38,8 +37,8 @@ function Plateau:__init(...)
    self.best = a.mode == "min" and math.huge or -math.huge
 end
 
--- Better by more than the threshold, which, if relative, is a share of the best so far: of a
--- negative measure it therefore asks for less, as PyTorch's does.
+-- Returns whether a value is better than the best so far by more than the threshold. A relative
+-- threshold is a fraction of the best value, so for negative values it is lenient, as in PyTorch.
 local function is_better(self, value)
    local sign = self.mode == "min" and -1 or 1
    local bound = self.threshold_mode == "rel" and self.best * (1 + sign * self.threshold)
@@ -48,7 +47,7 @@ local function is_better(self, value)
 end
 
 local function lower(self)
-   self:check_lists("min_lr") -- groups may have been added
+   self:check_lists("min_lr") -- groups may have been added since
    for g, group in ipairs(self.optimizer.param_groups) do
       local rate = torch.is_tensor(group.lr) and group.lr:item() or group.lr
       local lowered = math.max(rate * self.factor, LRScheduler.of_group(self.min_lr, g))
@@ -56,7 +55,7 @@ local function lower(self)
    end
 end
 
---- Goes to the next epoch with its measure, and lowers the rates if that is due.
+--- Goes to the next epoch with its metric, and lowers the rates if necessary.
 ---@param metric number|Tensor  the measure
 function Plateau:step(metric)
    if torch.is_tensor(metric) then metric = metric:item() end

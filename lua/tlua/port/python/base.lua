@@ -1,4 +1,4 @@
--- base.lua - what the parts of the runtime share: the table of all its functions, how values are
+-- base.lua - shared by the parts of the runtime: the table of all functions, and how values are
 -- shown, compared and iterated over.
 
 local torch = require "tlua"
@@ -16,7 +16,7 @@ local function number_text(x)
    end
 end
 
---- Keys of a table, sorted.
+--- Returns the keys of a table, sorted.
 function M.sorted_keys(t)
    local keys = {}
    for key in pairs(t) do keys[#keys + 1] = key end
@@ -39,7 +39,7 @@ local function table_text(t)
    return "{" .. table.concat(parts, ", ") .. "}"
 end
 
---- A value as Python shows it within a list.
+--- Formats a value as Python does inside a list.
 function M.show(value)
    local kind = type(value)
    if kind == "string" then return "'" .. value:gsub("[\\'\n]", {
@@ -51,7 +51,7 @@ function M.show(value)
    return tostring(value)
 end
 
---- An iterator of items, for anything that Python's `for` runs over.
+--- Returns an iterator over any value that Python's `for` accepts.
 function M.iterator(thing)
    local kind = type(thing)
    if kind == "function" then return thing end
@@ -82,7 +82,8 @@ function M.iterator(thing)
    end
 end
 
---- Whether a comes before b: numbers, texts, tensors of one element, lists by their items.
+--- Returns whether a sorts before b: numbers, texts, tensors of one element, and lists by their
+--- items.
 function M.less(a, b)
    if torch.is_tensor(a) then a = a:item() end
    if torch.is_tensor(b) then b = b:item() end

@@ -1,4 +1,4 @@
--- files.lua - Python's random, and os.path.
+-- files.lua - implements Python's random, and os.path.
 
 local M = require "tlua.port.python.base"
 
@@ -24,10 +24,10 @@ end
 
 function M.exists(path)
    local good, _, code = os.rename(path, path)
-   return good ~= nil or code == 13 -- there, but not ours
+   return good ~= nil or code == 13 -- it exists, but cannot be opened
 end
 
---- Makes a folder and those above it.
+--- Makes a folder and its missing parents.
 function M.makedirs(path)
    if M.exists(path) then return end
    local quoted = "'" .. path:gsub("'", "'\\''") .. "'"
@@ -37,7 +37,7 @@ end
 function M.basename(path) return path:match "[^/]*$" end
 function M.dirname(path) return path:match "^(.*)/" or "" end
 
---- Names in a folder, sorted.
+--- Returns the names in a folder, sorted.
 function M.listdir(path)
    local pipe = assert(io.popen("ls -A '" .. (path or "."):gsub("'", "'\\''") .. "'"))
    local list = M.collect(pipe:lines())

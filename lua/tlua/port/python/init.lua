@@ -1,8 +1,8 @@
--- init.lua - the runtime of ported scripts: what Python's builtins do and Lua's do not. A script
--- that `tlua port` has made takes what it uses of it by `local py = require "tlua.port.python"`.
+-- init.lua - the runtime of ported scripts: functions that behave like Python's builtins where Lua
+-- has none. A script written by `tlua port` loads it by `local py = require "tlua.port.python"`.
 --
--- Positions that these functions give and take count from 0 where Python's do and the ported text
--- shows them (enumerate, find, index, range); py.slice has Lua's ranges: from 1, end included.
+-- Positions count from 0 in functions whose results the ported script shows as Python does
+-- (enumerate, find, index, range). py.slice has Lua's ranges: from 1, end included.
 
 local M = require "tlua.port.python.base"
 
@@ -10,7 +10,7 @@ for _, name in ipairs {"texts", "numbers", "iterators", "lists", "tables", "file
    require("tlua.port.python." .. name)
 end
 
---- Stands for a name that has no counterpart; any use of it is an error that names it.
+--- Returns a stand-in for a name without a counterpart; using it raises an error with that name.
 ---@param path string
 function M.missing(path)
    local function refuse(what)

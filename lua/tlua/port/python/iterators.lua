@@ -1,4 +1,4 @@
--- iterators.lua - what Python's `for` runs over.
+-- iterators.lua - iterators for Python's `for` loops.
 
 local M = require "tlua.port.python.base"
 
@@ -8,7 +8,8 @@ local each <const>, sorted_keys <const> = M.iterator, M.sorted_keys
 --- characters.
 function M.each(thing) return each(thing) end
 
---- The same for items that are tuples, which come as several values.
+--- Iterates like `each` over items that are tuples, and returns each tuple's items as several
+--- values.
 function M.tuples(thing)
    local next_item = each(thing)
    return function()
@@ -35,7 +36,7 @@ function M.enumerate(thing, start)
    return function() return give(next_item()) end
 end
 
---- Several things side by side, until the first one ends.
+--- Iterates over several objects in parallel, until the first one ends.
 function M.zip(...)
    local iterators = {}
    for i, thing in ipairs {...} do iterators[i] = each(thing) end
@@ -49,7 +50,7 @@ function M.zip(...)
    end
 end
 
---- The values of each step in one table.
+--- Packs the values of each step into one table.
 function M.packed(iterator)
    return function()
       local values = {iterator()}
@@ -57,7 +58,8 @@ function M.packed(iterator)
    end
 end
 
---- Batches of a loader, each as Python has it: one value as itself, several in a list.
+--- Iterates over a loader's batches in Python's form: one value is itself, several values are a
+--- list.
 function M.batches(iterator)
    return function()
       local values = {iterator()}
@@ -66,7 +68,7 @@ function M.batches(iterator)
    end
 end
 
---- Integers from `start` on, without end.
+--- Counts from `start` on without end.
 function M.count(start, step)
    local i = (start or 0) - (step or 1)
    return function()
@@ -75,7 +77,7 @@ function M.count(start, step)
    end
 end
 
---- range(first, stop, step) for a step that is computed.
+--- Iterates like range(first, stop, step) for a step that is computed at run time.
 function M.range(first, stop, step)
    local i = first - step
    return function()
@@ -85,7 +87,7 @@ function M.range(first, stop, step)
    end
 end
 
---- range(...) as a list.
+--- Returns range(...) as a list.
 function M.range_list(first, stop, step)
    if stop == nil then first, stop = 0, first end
    local list = {}
@@ -93,7 +95,7 @@ function M.range_list(first, stop, step)
    return list
 end
 
---- All pairs (triples, ...) of items.
+--- Iterates over all pairs (triples, ...) of items.
 function M.product(...)
    local lists = {}
    for i, thing in ipairs {...} do lists[i] = M.list(thing) end
@@ -110,7 +112,7 @@ function M.product(...)
    end)
 end
 
---- Keys and values of a table in the order of the keys.
+--- Iterates over the keys and values of a table in the order of the keys.
 function M.sorted_pairs(t)
    local keys, i = sorted_keys(t), 0
    return function()

@@ -1,24 +1,25 @@
--- lists.lua - Python's functions and methods of lists.
+-- lists.lua - implements Python's functions and methods of lists.
 
 local torch = require "tlua"
 local M = require "tlua.port.python.base"
 
 local each <const>, less <const>, show <const> = M.iterator, M.less, M.show
 
---- All that an iterator gives.
+--- Returns a list of all values of an iterator.
 function M.collect(iterator)
    local list = {}
    for item in iterator do list[#list + 1] = item end
    return list
 end
 
---- list(thing): a new list of its items.
+--- Returns a new list of an object's items, like list(thing).
 function M.list(thing)
    if thing == nil then return {} end
    return M.collect(each(thing))
 end
 
---- Items from the first to the last position, both counted from 1, or from the end where negative.
+--- Returns the items from the first to the last position, both counted from 1, or from the end if
+--- negative.
 function M.slice(list, first, last, step)
    local n, result = #list, {}
    step = step or 1
@@ -68,7 +69,7 @@ function M.copy(t)
    return result
 end
 
---- A copy of tables within tables, and of tensors.
+--- Copies nested tables and the tensors in them.
 function M.deepcopy(value, seen)
    seen = seen or {}
    if torch.is_tensor(value) then
@@ -100,9 +101,9 @@ local function stable_sort(list, options)
    return list
 end
 
---- sorted(thing, {key = fn, reverse = true}): a new list.
+--- Returns a new sorted list: sorted(thing, {key = fn, reverse = true}).
 function M.sorted(thing, options) return stable_sort(M.list(thing), options) end
---- list.sort(...), in place.
+--- Sorts a list in place, like list.sort(...).
 function M.sort(list, options) stable_sort(list, options) end
 
 function M.sum(thing, start)
@@ -130,7 +131,7 @@ end
 extreme("max", function(a, b) return less(b, a) end)
 extreme("min", less)
 
--- What Python takes for false.
+-- Returns whether a value is false in Python.
 local function is_false(value)
    return not value or value == 0 or value == ""
       or type(value) == "table" and getmetatable(value) == nil and next(value) == nil
@@ -144,7 +145,7 @@ function M.any(thing)
 end
 
 function M.all(thing)
-   -- A false among the items ends no loop, since items are read by position.
+   -- Items are read by position, so a false item does not end the loop.
    if type(thing) == "table" and getmetatable(thing) == nil then
       for i = 1, #thing do
          if is_false(thing[i]) then return false end
@@ -189,7 +190,7 @@ function M.enumerate_list(thing, start)
    return M.collect(M.packed(M.enumerate(thing, start)))
 end
 
---- list.index(item): the position from 0.
+--- Returns the position of an item, from 0, like list.index(item).
 function M.index(list, item)
    for i, other in ipairs(list) do
       if M.equal(other, item) then return i - 1 end
@@ -207,7 +208,7 @@ function M.remove(list, item)
    table.remove(list, M.index(list, item) + 1)
 end
 
---- A list that keeps its last `maxlen` items, for py.append.
+--- Makes a list that keeps only its last `maxlen` items when py.append adds to it.
 function M.deque(list, maxlen)
    local result = setmetatable({}, {maxlen = maxlen})
    for item in each(list) do M.append(result, item) end
@@ -220,7 +221,7 @@ function M.append(list, item)
    list[#list + 1] = item
 end
 
---- Whether two values are equal: tables by their items.
+--- Returns whether two values are equal; tables are compared by their items.
 function M.equal(a, b)
    if type(a) ~= "table" or type(b) ~= "table" or getmetatable(a) and getmetatable(a).__eq then
       return a == b
@@ -234,7 +235,7 @@ function M.equal(a, b)
    return true
 end
 
---- item in thing: of a list's items, a dict's or set's keys, a part of a text.
+--- Implements `item in thing`: an item of a list, a key of a dict or set, or a part of a text.
 function M.contains(thing, item)
    if type(thing) == "string" then return thing:find(item, 1, true) ~= nil end
    if type(thing) == "table" and getmetatable(thing) == nil and #thing == 0 then

@@ -1,11 +1,11 @@
--- numbers.lua - Python's int, float, round and their like.
+-- numbers.lua - implements Python's int, float, round and similar functions.
 
 local torch = require "tlua"
 local M = require "tlua.port.python.base"
 
 local show <const> = M.show
 
---- int(x): towards zero; of a text its integer.
+--- Converts to an integer, rounding towards zero, like int(x); parses text.
 function M.int(value, base)
    if torch.is_tensor(value) then value = value:item() end
    if type(value) == "boolean" then return value and 1 or 0 end
@@ -27,7 +27,7 @@ function M.float(value)
    return number + 0.0
 end
 
---- round(x, digits): halves go to the even neighbour, as in Python.
+--- Rounds like Python's round(x, digits): halves go to the even neighbour.
 function M.round(x, digits)
    local scale = 10.0 ^ (digits or 0)
    local scaled = x * scale
@@ -37,8 +37,8 @@ function M.round(x, digits)
    return math.tointeger(whole)
 end
 
---- a ** b of integers, an integer where b is not negative; with a modulus, which is less than
---- 2^31, pow(a, b, modulus).
+--- Computes a ** b of integers, which is an integer unless b is negative, or pow(a, b, modulus) for
+--- a modulus below 2^31.
 function M.power(a, b, modulus)
    if modulus and (modulus < 1 or modulus >= 1 << 31 or b < 0) then
       error(("pow: modulus: expected 1 to 2^31 - 1 and no negative exponent, got %s and %s"):format(
@@ -58,13 +58,13 @@ end
 --- divmod(a, b).
 function M.divmod(a, b) return a // b, a % b end
 
---- Either branch's value; only that branch is computed.
+--- Returns the value of one of two branches, and computes only that branch.
 function M.choose(condition, yes, no)
    if condition then return yes() end
    return no()
 end
 
---- value or rest(): the value unless Python takes it for false.
+--- Implements `value or rest()` with Python's truth values.
 function M.either(value, rest)
    local empty = value == nil or value == false or value == 0 or value == ""
       or type(value) == "table" and getmetatable(value) == nil and next(value) == nil
@@ -72,17 +72,17 @@ function M.either(value, rest)
    return value
 end
 
---- A position that counts from 0, or from the end where negative, as one of Lua's; in a table of n
---- items one from 1 to n, without n one that tensors and texts take.
+--- Converts a position that counts from 0, or from the end if negative, to Lua's. With n it is from
+--- 1 to n, for a table of n items; without n it may be negative, for tensors and texts.
 function M.position(i, n)
    if i >= 0 then return i + 1 end
    return n and n + 1 + i or i
 end
 
---- The last position of a slice, whose end Python leaves out.
+--- Converts the end of a slice, which Python excludes, to a last position.
 function M.stop(i) return i < 0 and i - 1 or i end
 
---- The value, or what stands for nil.
+--- Returns the value, or the default if it is nil.
 function M.default(value, default)
    if value == nil then return default end
    return value

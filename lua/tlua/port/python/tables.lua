@@ -1,10 +1,10 @@
--- tables.lua - Python's dicts and sets, and what collections makes of them.
+-- tables.lua - implements Python's dicts and sets, and the collections module.
 
 local M = require "tlua.port.python.base"
 
 local each <const>, show <const>, sorted_keys <const> = M.iterator, M.show, M.sorted_keys
 
---- The number of a dict's or set's keys, of a list's items.
+--- Returns the number of keys of a dict or set, or of items of a list.
 function M.len(t)
    local meta = getmetatable(t)
    if type(t) ~= "table" or meta and meta.__len then return #t end
@@ -44,7 +44,7 @@ function M.set_update(set, thing)
    return set
 end
 
---- A new dict with the keys of several; the later ones' values count.
+--- Returns a new dict with the keys of several; later values win.
 function M.merge(...)
    local result = {}
    for _, t in ipairs {...} do
@@ -57,7 +57,7 @@ function M.update(t, other)
    for key, value in pairs(other or {}) do t[key] = value end
 end
 
---- Keys, in their order where they can be compared.
+--- Returns the keys, sorted if they can be compared.
 function M.keys(t) return sorted_keys(t) end
 
 function M.values(t)
@@ -77,7 +77,7 @@ function M.setdefault(t, key, default)
    return t[key]
 end
 
---- dict.pop(key, default).
+--- Implements dict.pop(key, default).
 function M.pop(t, key, default)
    local value = t[key]
    t[key] = nil
@@ -85,7 +85,7 @@ function M.pop(t, key, default)
    return value
 end
 
---- collections.Counter: how often each item comes; absent ones count 0.
+--- Implements collections.Counter: counts the occurrences of each item; absent ones count 0.
 function M.Counter(thing)
    local counts = setmetatable({}, {__index = function() return 0 end})
    for item in each(thing or {}) do counts[item] = counts[item] + 1 end
@@ -97,7 +97,7 @@ function M.most_common(counts, n)
    return n and M.slice(list, 1, n) or list
 end
 
---- collections.defaultdict(make).
+--- Implements collections.defaultdict(make).
 function M.defaultdict(make)
    return setmetatable({}, {__index = function(t, key)
       local value = type(make) == "function" and make() or make

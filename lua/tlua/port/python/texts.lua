@@ -1,11 +1,11 @@
--- texts.lua - Python's methods of strings, and format.
+-- texts.lua - implements Python's methods of strings, and format.
 
 local torch = require "tlua"
 local M = require "tlua.port.python.base"
 
 local show <const> = M.show
 
---- A value as Python's str shows it: lists and dicts with their items.
+--- Formats a value like Python's str: lists and dicts with their items.
 ---@param value any
 ---@return string
 function M.str(value)
@@ -19,7 +19,8 @@ local function group_digits(text, separator)
    return sign .. whole:gsub("^" .. separator, "") .. rest
 end
 
---- Python's format(value, spec), for specifications that C does not have: `,`, `%`, `^`, fills.
+--- Implements Python's format(value, spec) for specifications that C lacks: `,`, `%`, `^` and fill
+--- characters.
 ---@param value any
 ---@param spec string
 ---@return string
@@ -67,7 +68,8 @@ function M.format(value, spec)
    return fill:rep(missing) .. text
 end
 
---- Python's text.format(...) for a text that is computed: `{}`, `{0}`, `{:spec}`.
+--- Implements Python's text.format(...) for a text that is computed at run time: `{}`, `{0}`,
+--- `{:spec}`.
 ---@param text string
 ---@param ... any
 ---@return string
@@ -91,7 +93,8 @@ local function class_of(characters)
    return characters and "[" .. characters:gsub("[%W]", "%%%0") .. "]" or "%s"
 end
 
---- text.strip(), lstrip and rstrip: without blanks, or these characters, at the ends.
+--- Implements text.strip(), lstrip and rstrip: removes whitespace, or the given characters, at the
+--- ends.
 function M.strip(text, characters)
    return M.lstrip(M.rstrip(text, characters), characters)
 end
@@ -102,12 +105,13 @@ function M.rstrip(text, characters)
    return text:sub(1, last)
 end
 
---- text.replace(old, new).
+--- Implements text.replace(old, new).
 function M.replace(text, old, new)
    return (text:gsub(plain(old), (new:gsub("%%", "%%%%"))))
 end
 
---- text.split(separator, limit): a list; without a separator the words between blanks.
+--- Implements text.split(separator, limit): returns a list; without a separator it splits at
+--- whitespace.
 function M.split(text, separator, limit)
    local list = {}
    if separator == nil then
@@ -125,7 +129,7 @@ function M.split(text, separator, limit)
    return list
 end
 
---- text.splitlines().
+--- Implements text.splitlines().
 function M.splitlines(text)
    local list = {}
    for line in text:gmatch "([^\n]*)\n?" do list[#list + 1] = line end
@@ -133,13 +137,13 @@ function M.splitlines(text)
    return list
 end
 
---- text.find(part): the position from 0, or -1.
+--- Implements text.find(part): returns the position from 0, or -1.
 function M.find(text, part)
    local position = text:find(part, 1, true)
    return position and position - 1 or -1
 end
 
---- text.count(part).
+--- Implements text.count(part).
 function M.count_text(text, part) return select(2, text:gsub(plain(part), "")) end
 
 function M.startswith(text, part) return text:sub(1, #part) == part end

@@ -1,4 +1,5 @@
--- Compare.lua - measurements side by side: a row for each sub_label, a column for each description.
+-- Compare.lua - shows measurements side by side: a row for each sub_label, a column for each
+-- description.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -28,7 +29,7 @@ function Compare:extend_results(results)
    end
 end
 
---- Leaves out digits that are not significant.
+--- Leaves out insignificant digits.
 function Compare:trim_significant_figures() self.trimmed = true end
 
 --- On a terminal, shows the fastest time of a row green and much slower times red.

@@ -1,4 +1,4 @@
--- Measurement.lua - the times that a Timer has taken, and their statistics.
+-- Measurement.lua - the times measured by a Timer, and their statistics.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -21,8 +21,9 @@ local function quantile(sorted, q)
    return sorted[low] + (sorted[high] - sorted[low]) * (at - low)
 end
 
--- Returns how many digits of the median are significant, by PyTorch's rule: the median is divided
--- by the width of a 90 % interval of the mean of the middle half, which is at least 25 ns.
+-- Returns the number of significant digits of the median, by PyTorch's rule: the median is divided
+-- by the width of a 90 % confidence interval of the mean of the middle half, which is at least 25
+-- ns.
 local function figures(self)
    local n = #self.times
    local first, last = n // 4 + 1, math.ceil(3 * n / 4)

@@ -5,8 +5,9 @@
 --    }
 --    print(timer:blocked_autorange())
 --
--- `stmt` and `setup` are Lua code or functions. Code sees `globals`, what `setup` has set, and the
--- usual globals. Devices are waited for, and one thread computes unless told otherwise.
+-- `stmt` and `setup` are Lua code or functions. Code sees `globals`, the variables that `setup` has
+-- set, and the usual globals. The timer waits for devices, and uses one thread unless num_threads
+-- is given.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -89,7 +90,7 @@ end
 
 local function prepare(self)
    self.setup()
-   self.run(1) -- for the work that only a first call does
+   self.run(1) -- excludes the work of a first call
 end
 
 local function check_calls(who, number)
@@ -194,7 +195,7 @@ local function instructions(program, code)
    pipe:close()
    local count = output:match "Collected : (%d+)"
    if count and not output:find "\nstack traceback:" then return math.tointeger(tonumber(count)) end
-   for line in output:gmatch "[^\n]+" do -- what is not valgrind's own
+   for line in output:gmatch "[^\n]+" do -- skips valgrind's own output
       if not line:find "^==" then return nil, line end
    end
    return nil, "there is no valgrind"
@@ -202,9 +203,9 @@ end
 
 local take_callgrind = args.signature "collect_callgrind(number: integer = 100)"
 
---- Instructions of one call, counted by valgrind in a process of its own: a figure without noise.
---- `stmt` and `setup` must be code, which has no globals of this process. nil and a message where
---- there is no valgrind, or the code fails.
+--- Counts the instructions of one call with valgrind, in a separate process: the result has no
+--- noise. `stmt` and `setup` must be code, which does not see this process's globals. Returns nil
+--- and a message if valgrind is missing or the code fails.
 ---@param number? integer  calls, 100 by default
 ---@return number? instructions
 ---@return string? message
