@@ -1,5 +1,5 @@
--- args.lua - arguments of functions and constructors written in Lua, declared as PyTorch writes
--- them:
+-- args.lua - checks the arguments of functions and constructors written in Lua, which are declared
+-- in PyTorch's notation:
 --
 --    local signature = args.signature [[nn.Conv2d(in_channels: count, out_channels: count,
 --       kernel_size: integers, stride: integers = 1, bias: boolean = true)]]
@@ -10,17 +10,17 @@
 -- is an error at the line of the user who wrote it.
 --
 -- Functions without a signature read their options by over_defaults, if a table holds the options'
--- defaults, or pass a table of options to check_options. An option that is not known is refused by
--- all of these with the nearest name and a list of the options.
+-- defaults, or pass a table of options to check_options. All of these refuse an unknown option,
+-- with the closest name and a list of the options.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Is needed for errors, and for tables that may be options or values.
+-- Loaded on demand, for errors and for tables that may be options or values.
 local function suggest() return require "tlua.utils.suggest" end
 
---- What a value is, for messages.
+--- Describes a value for messages.
 ---@param value any
 ---@return string
 function M.describe(value)
@@ -41,7 +41,7 @@ end
 
 --- Converts a value to a number: 1 or 0 for a boolean, the element of a tensor of one.
 ---@param who string  the function, for messages
----@param name string  of its argument
+---@param name string  the argument's name
 ---@param value any
 ---@return number
 function M.to_number(who, name, value)
@@ -81,8 +81,8 @@ local function of_type(name)
    end
 end
 
--- Type -> its name in messages, and a function that converts an argument, and returns nil if the
--- argument does not fit.
+-- Maps each type to its name in messages, and to a function that converts an argument or returns
+-- nil if it does not fit.
 local types = {
    any = {"a value", function(value) return value end},
    number = {"a number", of_type "number"},
@@ -91,7 +91,7 @@ local types = {
    boolean = {"a boolean", of_type "boolean"},
    ["function"] = {"a function", of_type "function"},
    table = {"a table", of_type "table"},
-   names = {"a table", function(value) -- of an optional parameter, by position, too
+   names = {"a table", function(value) -- may be given by position even for an optional parameter
       return type(value) == "table" and value or nil
    end},
    object = {"an object", function(value)
@@ -103,7 +103,7 @@ local types = {
       local n = to_integer(value)
       return n and n >= 0 and n or nil
    end},
-   -- Layers are made one by one, so a number that is far too large would take hours.
+   -- Layers are created one by one, so a far too large number would take hours.
    layers = {"an integer from 0 to 65536", function(value)
       local n = to_integer(value)
       return n and n >= 0 and n <= 65536 and n or nil
@@ -158,8 +158,8 @@ local function parse_parameter(text)
    return parameter
 end
 
--- Reads a signature's text, which is done when it is first used: most functions that are declared
--- are never called.
+-- Parses a signature's text. This is done at the first call, because most declared functions are
+-- never called.
 local function parse(signature)
    signature.by_name = {}
    for piece in signature.text:gmatch "[^,]+" do
@@ -212,7 +212,7 @@ end
 
 --- Raises `title: unknown option <key>; did you mean X?; there are A, B and C`.
 ---@param title string  of the function
----@param key any  the option that is not known
+---@param key any  the unknown option
 ---@param ... string[]|table<string, any>  the options: lists, or tables with the names as keys
 function M.unknown_option(title, key, ...) torch.raise(unknown_text(title, key, ...)) end
 
@@ -235,7 +235,7 @@ end
 --- Tells whether a value fits an option: it has the type `kind`, or else its default's type.
 ---@param value any
 ---@param default any
----@param kind? string  a type as signatures have it, such as "scalar"
+---@param kind? string  a type in the notation of signatures, such as "scalar"
 ---@return boolean fits
 ---@return string expected
 function M.fits_default(value, default, kind)
@@ -248,7 +248,7 @@ end
 ---@param given table
 ---@param defaults table<string, any>
 ---@param kinds table<string, string>  the type of options that may have another than their default
----@param ... table<string, any>  names as keys: further options, which may be of any type
+---@param ... table<string, any>  tables whose keys are further options, of any type
 ---@return table options
 function M.over_defaults(title, given, defaults, kinds, ...)
    local options = {}
@@ -285,7 +285,7 @@ local function names_of(signature)
    return names
 end
 
--- `position` is that of the table of options.
+-- `position` is the position of the table of options.
 local function refuse_option(signature, key, position)
    local parameter, why = signature[position], unknown_text(signature.title, key,
       names_of(signature))
@@ -310,10 +310,11 @@ local function by_name(signature, list, n, options)
    return given
 end
 
--- Tells whether the last argument, a table, is the value of its own parameter and not the options:
--- the parameter accepts a table, and no key is a parameter's name. An optional parameter's table is
--- given by name, since a misspelt option would be taken for it, unless the parameter's type is
--- `names` and no key of two or more letters resembles a parameter's name.
+-- Tells whether the last argument, a table, is the value of its own parameter rather than the
+-- options: the parameter must accept a table, and no key may be a parameter's name. For an optional
+-- parameter a table must be given by name, since otherwise misspelt options would be taken for the
+-- value. The exception is the type `names`, if no key of two or more letters resembles a
+-- parameter's name.
 local function is_value(signature, position, value)
    local parameter = signature[position]
    if not parameter or next(value) == nil and parameter.optional then return false end
@@ -374,14 +375,14 @@ function M.declare(text)
    end
 end
 
---- As `declare`, but returns the function alone.
+--- Declares arguments like `declare`, but returns only the function.
 ---@param text string  "name(parameter: type = default, ...)"
 ---@return fun(...): table
 function M.signature(text)
    return (M.declare(text))
 end
 
---- The signature of a function that was declared so far: a list of parameters.
+--- Returns the signature of a function that is already declared: a list of parameters.
 ---@param title string|table  the function's name in messages, or a signature
 ---@return {title: string, by_name: table, [integer]: table}?
 function M.declaration(title)
@@ -389,7 +390,7 @@ function M.declaration(title)
    return signature and signature.text and parse(signature) or signature
 end
 
---- The titles of all functions that were declared so far.
+--- Returns the titles of all functions declared so far.
 ---@return string[]
 function M.titles()
    local titles = {}
@@ -398,7 +399,7 @@ function M.titles()
    return titles
 end
 
---- A list of n values from one number or a list of n.
+--- Expands one number to a list of n, or checks a list of n.
 ---@param name string  of the function, for the message
 ---@param what string  of the argument
 ---@param value number|number[]

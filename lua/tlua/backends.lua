@@ -1,6 +1,7 @@
--- backends.lua - torch.backends and the functions that set how exact and how reproducible kernels
--- are. The settings are those of the process; they matter to GPUs, whose tensor cores take float32
--- as TF32. The CPU computes in the dtype's own precision and gives the same bits each time.
+-- backends.lua - torch.backends and the functions that control the precision and the
+-- reproducibility of kernels. The settings apply to the whole process, and affect GPUs, whose
+-- tensor cores take float32 as TF32. The CPU computes in the dtype's own precision and gives the
+-- same bits each time.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,8 +20,8 @@ local function boolean(setting)
    }
 end
 
--- Makes a table whose fields are settings: reading a field gets the setting, assigning sets it.
--- `functions` are fields that cannot be assigned.
+-- Makes a table of settings: reading a field returns the setting, assigning sets it. `functions`
+-- are fields that cannot be assigned.
 local function settings(title, fields, functions)
    local names = {}
    for name in pairs(fields) do names[#names + 1] = name end
@@ -34,7 +35,7 @@ local function settings(title, fields, functions)
          table.concat(names, ", ")))
    end
    return setmetatable({}, {
-      names = known, -- for torch.has
+      names = known, -- used by torch.has
       __index = function(_, name)
          if functions and functions[name] then return functions[name] end
          return field_of(name).get()
@@ -54,7 +55,7 @@ local function settings(title, fields, functions)
    })
 end
 
--- Makes a table of such tables; its fields cannot be assigned.
+-- Makes a table of settings tables; its fields cannot be assigned.
 local function group(title, members, example)
    return setmetatable({}, {
       __index = lazy.strict(members, "torch." .. title),
@@ -69,7 +70,7 @@ end
 local precisions <const> = {[0] = "highest", "high", "medium"}
 
 --- Sets how GPUs multiply float32 matrices: "highest" (in float32, the default), "high" (TF32) or
---- "medium" (bfloat16 on devices where it is faster, else TF32).
+--- "medium" (bfloat16 on devices on which it is faster, otherwise TF32).
 ---@param precision "highest"|"high"|"medium"
 function M.set_float32_matmul_precision(precision)
    for value, name in pairs(precisions) do
@@ -90,10 +91,10 @@ end
 local take_mode = args.signature [[use_deterministic_algorithms(mode: boolean,
    warn_only: boolean = false)]]
 
---- Allows only algorithms that give the same bits in each run. All of our own kernels do. Some of
---- cuDNN's do not: its non-deterministic convolutions, its batch norm, its average pooling and its
---- attention's backward pass are then not used, with warn_only, too. On all devices, uninitialised
---- memory is then filled with NaN; see torch.utils.deterministic.
+--- Allows only algorithms that give the same bits in each run. All of our own kernels do, but some
+--- of cuDNN's do not: its non-deterministic convolutions, its batch norm, its average pooling and
+--- its attention's backward pass are then not used, even with warn_only. On all devices,
+--- uninitialised memory is then filled with NaN; see torch.utils.deterministic.
 ---@param mode boolean
 ---@param options? {warn_only?: boolean}
 function M.use_deterministic_algorithms(...)
@@ -143,8 +144,8 @@ local cache = {enabled = boolean "disk_cache"}
 -- these and of activations.
 local fusion = {enabled = boolean "fusion"}
 
--- PyTorch's functions of one implementation of attention each: enable_flash_sdp(boolean) and
--- flash_sdp_enabled().
+-- PyTorch's functions that enable a single implementation of attention: enable_flash_sdp(boolean)
+-- and flash_sdp_enabled().
 local of_cuda = {}
 for name, backend in pairs {
    flash = "FLASH_ATTENTION", mem_efficient = "EFFICIENT_ATTENTION", math = "MATH",
@@ -166,7 +167,7 @@ local take_kernels = args.signature [[backends.cuda.sdp_kernel(enable_flash: boo
    enable_math: boolean = true, enable_mem_efficient: boolean = true,
    enable_cudnn: boolean = true)]]
 
--- The older name of nn.attention.sdpa_kernel.
+-- The deprecated name of nn.attention.sdpa_kernel.
 function of_cuda.sdp_kernel(options, fn, ...)
    local a = take_kernels(options or {})
    local backends = {}
@@ -182,8 +183,8 @@ end
 local take_flags = args.signature [[backends.cudnn.flags(enabled: boolean?, benchmark: boolean?,
    benchmark_limit: count?, deterministic: boolean?, allow_tf32: boolean?)]]
 
--- Sets cudnn's fields as long as fn runs with the arguments behind it, or until the scope that is
--- returned is closed. Fields that are not given stay as they are.
+-- Sets cudnn's fields while fn runs with the remaining arguments, or until the returned scope is
+-- closed. Fields that are not given are unchanged.
 local function cudnn_flags(options, fn, ...)
    local wanted, before = take_flags(options or {}), {}
    scopes.check_function("backends.cudnn.flags", fn)
@@ -201,14 +202,14 @@ of_cuda.matmul = settings("backends.cuda.matmul", matmul)
 of_cuda.fusion = settings("backends.cuda.fusion", fusion)
 
 --- torch.backends.cuda.matmul, torch.backends.cuda.fusion, torch.backends.cudnn and
---- torch.backends.cache: settings as fields. cudnn.allow_tf32 is about convolutions and recurrent
---- layers; with cudnn.deterministic the latter are left to kernels of our own. The cache is a
---- folder, which `tlua doctor` names: $XDG_CACHE_HOME/tlua, or what TLUA_CACHE says; TLUA_CACHE=0
---- turns it off, too.
---- backends.cudnn.flags({enabled = false}, fn) sets the former as long as fn runs.
---- backends.cuda.enable_math_sdp(boolean), math_sdp_enabled() and their like of flash,
---- mem_efficient and cudnn choose among implementations of attention, as nn.attention.sdpa_kernel
---- does for a while; backends.cuda.sdp_kernel{enable_math = false} is that by an older name.
+--- torch.backends.cache have settings as fields. cudnn.allow_tf32 applies to convolutions and
+--- recurrent layers; with cudnn.deterministic, recurrent layers use our own kernels. The cache is a
+--- folder, which `tlua doctor` shows: $XDG_CACHE_HOME/tlua, or the value of TLUA_CACHE;
+--- TLUA_CACHE=0 also turns the cache off. backends.cudnn.flags({enabled = false}, fn) sets cudnn's
+--- fields while fn runs. backends.cuda.enable_math_sdp(boolean), math_sdp_enabled() and the same
+--- functions for flash, mem_efficient and cudnn choose implementations of attention, like
+--- nn.attention.sdpa_kernel, but permanently; backends.cuda.sdp_kernel{enable_math = false} is a
+--- deprecated name of the latter.
 M.backends = group("backends", {
    cuda = group("backends.cuda", of_cuda, "backends.cuda.fusion.enabled"),
    cudnn = settings("backends.cudnn", cudnn, {flags = cudnn_flags}),

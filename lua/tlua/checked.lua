@@ -1,19 +1,20 @@
--- checked.lua - methods whose arguments are declared beside the class, and read and checked before
--- the method is called: by position or by name, and an unknown name is an error.
+-- checked.lua - wraps methods so that their arguments are checked before the method is called:
+-- arguments are passed by position or by name, and an unknown name is an error. The arguments are
+-- declared beside the class.
 
 local args = require "tlua.args"
 
 local M = {}
 
-local origins = setmetatable({}, {__mode = "k"}) -- the function that checks -> the method
+local origins = setmetatable({}, {__mode = "k"}) -- the checking function -> the method
 
---- The method behind a function that `methods` has made, for who reads its source; else the
---- function itself.
+--- Returns the method behind a function made by `methods`, for readers of its source; returns any
+--- other function itself.
 ---@param fn function
 ---@return function
 function M.origin(fn) return origins[fn] or fn end
 
--- A table's values of several keys.
+-- Returns a table's values for several keys.
 local function values(given, keys, i)
    if i > #keys then return end
    return given[keys[i]], values(given, keys, i + 1)
@@ -26,9 +27,9 @@ local function check(fn, declaration)
    return checked
 end
 
---- Makes methods of a class check their arguments, which they then get by position.
+--- Makes methods of a class check their arguments, which the methods then get by position.
 ---@param class table
----@param declarations string  "zero_grad(set_to_none: boolean = true) eval()", each as that of
+---@param declarations string  "zero_grad(set_to_none: boolean = true) eval()", each in the form of
 --- args.signature
 function M.methods(class, declarations)
    for declaration in declarations:gmatch "[%w_]+%b()" do

@@ -1,4 +1,5 @@
--- class.lua - classes with single inheritance, for modules, optimizers, datasets and users' own:
+-- class.lua - classes with single inheritance, for modules, optimizers, datasets and user-defined
+-- classes:
 --
 --    local Circle, Shape = torch.class("Circle", Shape)
 --    function Circle:__init(radius) self.radius = radius end
@@ -7,9 +8,9 @@
 --
 -- A class is a table of methods and at the same time the metatable of its instances. Methods are
 -- looked up when they are called, so a method that is defined or replaced later, in the class or in
--- its ancestors, also applies to objects that exist already. Lua looks for metamethods in the
--- metatable alone. Therefore a class copies its parent's metamethods (all but __gc) when it is
--- made, and the parent passes on those that it gains later. A class's own metatable, which makes
+-- its ancestors, also applies to objects that exist already. Lua looks for metamethods only in the
+-- metatable itself. Therefore a class copies its parent's metamethods (all but __gc) when it is
+-- made, and later additions to the parent are passed on. A class's own metatable, which makes
 -- instances and sets fields of the class, is copied from its parent's when the class is made.
 
 local torch = require "tlua"
@@ -43,8 +44,8 @@ end
 
 local function default_init() end
 
---- Lets a function look up the fields that instances of a class, and of those derived from it
---- later, have not got themselves. Each class has a function of its own, which so knows the class.
+--- Sets a function that looks up fields that instances of a class, and of classes derived from it
+--- later, do not have. make(class) makes a separate function for each class.
 ---@param cls table
 ---@param make fun(cls: table): fun(self: table, key: any): any
 function M.index_by(cls, make)
@@ -53,7 +54,7 @@ function M.index_by(cls, make)
 end
 
 --- Makes a class. Calling it makes an instance and runs `__init` on that.
----@param name string  what `torch.type` and printing show
+---@param name string  shown by `torch.type` and by printing
 ---@param parent? table  a class made by this function
 ---@return table class
 ---@return table? parent
@@ -69,7 +70,7 @@ function M.class(name, parent)
    local cls = {__name = name}
    local info = {
       ancestors = {[cls] = true}, parent = parent,
-      children = setmetatable({}, {__mode = "k"}), -- weak: an unused subclass is collected
+      children = setmetatable({}, {__mode = "k"}), -- weak: unused subclasses are collected
       __index = parent, __call = parent and parent_info.__call or construct,
       __newindex = parent and parent_info.__newindex or define, __tostring = describe,
    }
@@ -94,8 +95,8 @@ local function is_device(value)
    return type(value) == "userdata" and torch._to_device(value) ~= nil
 end
 
--- isinstance for classes that `class` has not made: torch.Tensor and others whose metatables have
--- the function `holds`, constructors of userdata, and lists of classes.
+-- Implements isinstance for classes that `class` has not made: torch.Tensor and others whose
+-- metatables have a function `holds`, constructors of userdata, and lists of classes.
 local function is_of(object, cls)
    local meta = getmetatable(cls)
    if type(meta) == "table" and meta.holds then return meta.holds(object) end
@@ -128,7 +129,8 @@ function M.isinstance(object, cls)
    return is_of(object, cls)
 end
 
---- Tells whether a value is a class and, if `parent` is given, equal to or derived from it.
+--- Tells whether a value is a class and, if `parent` is given, equal to the parent or derived from
+--- it.
 ---@param cls any
 ---@param parent? table
 ---@return boolean

@@ -1,6 +1,7 @@
 -- compiler.lua - torch.compile and torch.compiler. There is no compiler yet: a module or function
--- is returned unchanged and runs operator by operator, with the same results. Today
--- torch.cuda.capture_step and torch.cuda.make_graphed_callables make steps on a GPU cheaper.
+-- is returned unchanged and runs operator by operator, with the same results.
+-- torch.cuda.capture_step and torch.cuda.make_graphed_callables reduce the overhead of steps on a
+-- GPU.
 
 local args = require "tlua.args"
 
@@ -26,8 +27,8 @@ end
 local function as_it_is(fn) return fn end
 
 --- Returns the model or function unchanged, since nothing is compiled yet. Options are checked, so
---- programs written for PyTorch run, and wrong names are found. With options alone the result is a
---- function that returns its argument, like PyTorch's decorator.
+--- programs written for PyTorch run, and wrong names are reported. With only options the result is
+--- a function that returns its argument, like PyTorch's decorator.
 ---@generic T
 ---@param model? T  a module or a function
 ---@param options? table  fullgraph, dynamic, backend, mode, options, disable: as PyTorch's
@@ -53,7 +54,7 @@ function M.disable(fn, options)
    return fn == nil and as_it_is or fn
 end
 
--- Marks that tell a compiler what to do with a function.
+-- Functions that mark another function for a compiler; they return it unchanged.
 for _, name in ipairs {"allow_in_graph", "assume_constant_result", "nested_compile_region"} do
    M[name] = function(fn)
       if not args.is_callable(fn) then
@@ -72,7 +73,7 @@ M.is_dynamo_compiling = M.is_compiling
 ---@return boolean
 function M.is_exporting() return false end
 
---- Does nothing: there is no compiled code to forget.
+--- Does nothing: there is no compiled code to discard.
 function M.reset() end
 
 --- Does nothing. In PyTorch it marks the beginning of an iteration.

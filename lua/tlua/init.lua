@@ -5,12 +5,12 @@
 local torch = ...
 local lazy = require "tlua.lazy"
 
--- The values of `memory_format`.
+-- Possible values of `memory_format`.
 for name in ("contiguous_format preserve_format channels_last channels_last_3d"):gmatch "%S+" do
    torch[name] = name
 end
 
--- PyTorch's other paths.
+-- Aliases for PyTorch's other paths.
 local autograd = torch.autograd
 for name in ("no_grad enable_grad inference_mode set_grad_enabled"):gmatch "%S+" do
    autograd[name] = torch[name]
@@ -20,7 +20,7 @@ torch.set_anomaly_enabled = autograd.set_detect_anomaly
 local old_tensors <const> = [[FloatTensor DoubleTensor HalfTensor BFloat16Tensor CharTensor
    ByteTensor ShortTensor IntTensor LongTensor BoolTensor]]
 
--- Module below tlua -> its fields.
+-- Maps modules below tlua to their fields.
 lazy.load(torch, lazy.modules("tlua", {
    nn = "nn",
    optim = "optim",
@@ -96,8 +96,8 @@ for name in ("Tensor autograd cuda io linalg nn.functional sim special workers")
 end
 lazy.entitle(torch.distributed, "torch.distributed", "tlua.distributed.unsupported")
 
--- Packages beside the core come behind the library's own files, and before package.path, so that
--- a checkout uses its own.
+-- Packages beside the core are searched after the library's own files, and before package.path, so
+-- that a checkout uses its own packages.
 if package and type(package.searchers) == "table" then
    table.insert(package.searchers, math.min(3, #package.searchers + 1), function(module)
       if module:find "^tlua%." then return require "tlua.packages".search(module) end

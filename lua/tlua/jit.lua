@@ -1,5 +1,5 @@
--- jit.lua - torch.jit: there is no TorchScript. Model code asks whether it is being scripted and
--- marks functions for the compiler; that works. Functions that compile, save or load raise an
+-- jit.lua - torch.jit: there is no TorchScript. Model code may ask whether it is being scripted,
+-- and mark functions for the compiler: both work. Functions that compile, save or load raise an
 -- error with a replacement.
 
 local torch = require "tlua"

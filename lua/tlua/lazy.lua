@@ -1,14 +1,14 @@
 -- lazy.lua - the library's public tables (torch, torch.nn, torch.optim, ...). Their fields are
--- loaded when they are first used, so that starting costs nothing for what a program does not
--- need; and they are strict: reading a name that a table has not got is an error that names the
--- nearest one, since nil would pass silently for "not given". Assigning fields works as in any
--- table. Messages about unknown names are in names.lua, which is loaded when there is one.
+-- loaded when they are first used, so that starting is fast. They are strict: reading a name that a
+-- table lacks is an error with the closest name, since nil could silently pass for a missing
+-- argument. Assigning fields works as in any table. Messages about unknown names are in names.lua,
+-- which is loaded for the first such message.
 
 local M = {}
 
 --- Returns the module of each field.
----@param package string  what the modules' names begin with, such as "tlua.nn"
----@param names table<string, string>  the last part of a module's name -> the fields that it has
+---@param package string  the prefix of the modules' names, such as "tlua.nn"
+---@param names table<string, string>  the last part of a module's name -> its fields
 ---@return table<string, string> modules  field -> module
 function M.modules(package, names)
    local modules = {}
@@ -21,19 +21,21 @@ end
 
 -- Tables ------------------------------------------------------------------------------------------
 
--- Whether a module is part of the library; another may belong to a package, which may be missing.
+-- Returns whether a module is part of the library; others belong to packages, which may be missing.
 local function is_embedded(module)
    return require "tlua"._is_embedded(module)
 end
 
---- Whether the module of a field is there: it is part of the library, or its package is found.
+--- Returns whether the module of a field exists: it is part of the library, or its package is
+--- installed.
 ---@param module string
 ---@return boolean
 function M.is_there(module)
    return is_embedded(module) or require "tlua.packages".has(module)
 end
 
--- A metatable's fields that load on use; a function that lists them is called the first time.
+-- Returns a metatable's fields that load on first use; calls the function that lists them the first
+-- time.
 local function fields_of(meta)
    local fields = meta.lazy
    if type(fields) == "function" then
@@ -43,8 +45,8 @@ local function fields_of(meta)
    return fields
 end
 
---- The fields of a public table that load on use, those that were loaded included; an empty table
---- for every other value.
+--- Returns the fields of a public table that load on first use, including those already loaded; an
+--- empty table for any other value.
 ---@param value any
 ---@return table<string, string> fields  field -> module
 function M.fields(value)
@@ -52,8 +54,8 @@ function M.fields(value)
    return type(meta) == "table" and meta.lazy and fields_of(meta) or {}
 end
 
--- A field's value from the module that has it: a module either has a field of that name, or is
--- the value itself, as one that can be called always is.
+-- Returns a field's value from its module: the module's field of that name or, if it has none, as
+-- when the module is a function, the module itself.
 local function load_field(module, name)
    local value = require(module)
    local meta = getmetatable(value)
@@ -64,7 +66,7 @@ local function load_field(module, name)
    return value
 end
 
---- The strict tables' __index.
+--- Implements __index of strict tables.
 ---@param target table
 ---@param name any
 ---@return any
@@ -84,8 +86,8 @@ function M.index(target, name)
    return value
 end
 
---- The strict tables' __pairs: shows what is not loaded yet, too, and loads it on the way. It
---- leaves out the fields of packages that are not installed.
+--- Implements __pairs of strict tables: it also iterates over fields that are not loaded yet, and
+--- loads them. It leaves out the fields of packages that are not installed.
 ---@param target table
 ---@return function iterator
 function M.each(target)
@@ -105,23 +107,24 @@ function M.each(target)
    end
 end
 
---- Makes fields of `target` load on first use, and the table strict. Once loaded, a field is an
---- ordinary one. Those that the table has already stay as they are.
+--- Makes fields of `target` load on first use, and makes the table strict. Once loaded, a field is
+--- an ordinary one. Existing fields are unchanged.
 ---@param target table
----@param modules table<string, string>|fun(): table<string, string>  field -> the Lua module that
---- it comes from; a function that returns them is called when an absent field is first read
+---@param modules table<string, string>|fun(): table<string, string>  field -> the name of its
+--- Lua module; a function that returns this table is called when an absent field is first read
 ---@return table target
 function M.load(target, modules)
    return setmetatable(target, {lazy = modules, __index = M.index, __pairs = M.each})
 end
 
--- A table of names, not an object, a class, a metatable or a list.
+-- Returns whether a value is a table of names, rather than an object, a class, a metatable or a
+-- list.
 local function is_namespace(value)
    return type(value) == "table" and getmetatable(value) == nil and type(next(value)) == "string"
       and rawget(value, "__index") == nil and rawget(value, "__name") == nil
 end
 
---- Makes a public table strict, but none that is a field of it.
+--- Makes a public table strict, but not the tables in its fields.
 ---@param target table
 ---@param title string  such as "torch.linalg"
 ---@param unsupported? string  a module: name -> why there is no such field
@@ -133,8 +136,8 @@ function M.entitle(target, title, unsupported)
    return target
 end
 
---- Makes a public table strict, and the tables of names in it: all without a metatable of their
---- own. `title` is its name in messages; the fields that it loads later are named after it.
+--- Makes a public table strict, and also the tables of names in it that have no metatable. `title`
+--- is its name in messages; the fields that it loads later get titles below it.
 ---@param target table
 ---@param title string  such as "torch.nn"
 ---@return table target

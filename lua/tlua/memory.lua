@@ -1,4 +1,4 @@
--- memory.lua - statistics of memory in use, on the CPU and, by the functions of torch.cuda and
+-- memory.lua - statistics of memory in use on the CPU and, with the functions of torch.cuda and
 -- torch.sim, on devices.
 
 local torch = require "tlua"

@@ -1,5 +1,5 @@
--- names.lua - names of the library's public tables: whether one exists, and what to say of one that
--- does not. The tables themselves are made strict by lazy.lua.
+-- names.lua - looks up names of the library's public tables, and composes messages about unknown
+-- ones. lazy.lua makes the tables strict.
 
 local lazy = require "tlua.lazy"
 
@@ -7,13 +7,13 @@ local M = {}
 
 -- Unknown names -----------------------------------------------------------------------------------
 
--- Where a name may be looked for that was read from another table.
+-- Tables in which a name is searched that was not found in another table.
 local namespaces <const> = {
    "", "nn", "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "linalg",
    "special", "autograd", "func", "data", "utils", "io", "distributed", "cuda",
 }
 
--- The name's full form in another public table, such as torch.nn.Linear for torch.Linear.
+-- Returns the name's full form in another public table, such as torch.nn.Linear for torch.Linear.
 local function elsewhere(name)
    for _, space in ipairs(namespaces) do
       local path = space == "" and name or space .. "." .. name
@@ -21,7 +21,7 @@ local function elsewhere(name)
    end
 end
 
---- A public table's name for messages: its path from torch, else its module's name.
+--- Returns a public table's name for messages: its path from torch, or else its module's name.
 ---@param target table
 ---@return string
 function M.title_of(target)
@@ -46,14 +46,15 @@ local function nearest(target, key)
    return require "tlua.utils.suggest".nearest(key, names)
 end
 
--- Positions are nil, as in other tables, so that ipairs and # work; so are the names of
--- metamethods, by which programs find out what a value is.
+-- Returns whether a missing key gives nil: positions do, so that ipairs and # work as for other
+-- tables, and so do the names of metamethods, which programs read to identify a value.
 local function may_be_nil(key)
    return type(key) == "number" or type(key) == "string" and key:find "^__%a+$" ~= nil
 end
 
---- Answers for a field that a public table has not got: nil for keys that may be absent, otherwise
---- an error at the user's line, with the reason where the name is known, or the nearest name.
+--- Handles a missing field of a public table: returns nil for keys that may be absent. Otherwise
+--- raises an error at the user's line, with the reason if the name is known, or with the closest
+--- name.
 ---@param target table
 ---@param key any
 function M.refuse(target, key)
@@ -73,7 +74,7 @@ end
 
 -- Feature tests -----------------------------------------------------------------------------------
 
--- Whether a table has a field of its own, from a class that it derives from, or to be loaded.
+-- Returns whether a table has a field itself, inherits it, or can load it.
 local function contains(value, name)
    while type(value) == "table" do
       if rawget(value, name) ~= nil then return true end
@@ -87,11 +88,10 @@ local function contains(value, name)
    return false
 end
 
---- Whether the library has something of that name: torch.has "nn.Linear", torch.has
---- "cuda.is_available", torch.has "float8_e5m2". A field of a package counts where the package is
---- installed: torch.has "text". Reading an unknown name from torch or one of its
---- tables is an error, so this is the way to test for a feature. It loads none of what the name
---- stands for.
+--- Returns whether the library has something of that name: torch.has "nn.Linear", torch.has
+--- "cuda.is_available", torch.has "float8_e5m2". A package's field, such as torch.has "text",
+--- counts only if the package is installed. Reading an unknown name from torch or its tables is an
+--- error, so this function is the way to test for a feature. It loads no module.
 ---@param name string  from torch on, parts joined by dots
 ---@return boolean
 function M.has(name)

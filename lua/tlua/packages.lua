@@ -1,14 +1,14 @@
--- packages.lua - the packages beside the core: Lua that is not part of the library, but lies in
--- files. Package NAME has the module tlua.NAME and those below it. They are looked for in the
--- folder `rocks` beside the library (a checkout), in share/lua/5.4/tlua of the prefix that the
--- library is installed in, and then along package.path, where LuaRocks puts them. A package's files
--- are loaded as those of the library are, so that its errors name the user's line.
+-- packages.lua - finds the packages beside the core, which are Lua files outside of the library.
+-- Package NAME has the module tlua.NAME and its submodules. They are searched in the folder `rocks`
+-- beside the library (in a checkout), in share/lua/5.4/tlua below the library's installation
+-- prefix, and then along package.path, where LuaRocks installs them. A package's files are loaded
+-- like the library's own, so that its errors name the user's line.
 
 local torch = require "tlua"
 
 local M = {}
 
---- The packages' names, each with its place in torch.
+--- The packages' names, with their paths in torch.
 ---@type table<string, string>
 M.names = {
    datapipes = "torch.utils.data.datapipes",
@@ -19,7 +19,7 @@ M.names = {
    torch7 = "torch.nn, for Torch7's layers and methods",
 }
 
---- The package that a module belongs to.
+--- Returns the package of a module.
 ---@param module string  such as "tlua.text.BPE"
 ---@return string? name
 function M.of(module)
@@ -27,14 +27,14 @@ function M.of(module)
    return M.names[name] and name
 end
 
---- The sentence for errors that says how to get a package.
+--- Returns the sentence in errors that tells how to install a package.
 ---@param name string
 ---@return string
 function M.advice(name)
    return ("the package %s is not installed: luarocks install tlua-%s"):format(name, name)
 end
 
--- Templates, as in package.path, for a module's name without "tlua.".
+-- Returns path templates, like those in package.path, for a module's name without "tlua.".
 local function templates()
    local folder = torch._library_path():match "^(.*)/" or "."
    local list = {}
@@ -44,10 +44,10 @@ local function templates()
    return table.concat(list, ";")
 end
 
-local own_path -- made when it is first needed
+local own_path -- made on first use
 
---- The file of a package's module; nil where the package is not installed, or in a host whose Lua
---- state has no package library.
+--- Returns the file of a package's module; nil if the package is not installed, or if the host's
+--- Lua state has no package library.
 ---@param module string  such as "tlua.text.BPE"
 ---@return string? path
 function M.find(module)
@@ -57,8 +57,8 @@ function M.find(module)
       or package.searchpath(module, package.path)
 end
 
---- The text of a package's module, and the name of its chunk.
----@param name string  the module's, such as "tlua.text.BPE", or its chunk's, "=tlua:text/BPE.lua"
+--- Returns the source text of a package's module, and its chunk name.
+---@param name string  the module, such as "tlua.text.BPE", or its chunk name, "=tlua:text/BPE.lua"
 ---@return string? text
 ---@return string? chunk
 ---@return string? path
@@ -72,7 +72,7 @@ function M.source(name)
    return file:read "a", "=tlua:" .. module:gsub("^tlua%.", ""):gsub("%.", "/") .. tail, path
 end
 
---- A searcher, as package.searchers has them.
+--- Searches a module, as an entry of package.searchers.
 ---@param module string
 ---@return any loader  or a text for require's error; nil for modules of others
 ---@return string? path
@@ -89,7 +89,7 @@ function M.search(module)
    return loader, path
 end
 
---- Whether a module is there: one of the library's, or of a package that is installed.
+--- Returns whether a module exists, in the library or in an installed package.
 ---@param module string
 ---@return boolean
 function M.has(module)
@@ -98,7 +98,7 @@ end
 
 --- Raises, at the user's line, if a module belongs to a package that is not installed.
 ---@param module string
----@param title string  the public name that was used, such as "torch.text"
+---@param title string  the public name that the program has used, such as "torch.text"
 function M.check(module, title)
    if not M.has(module) then torch.raise(("%s: %s"):format(title, M.advice(M.of(module)))) end
 end

@@ -35,9 +35,9 @@ end
 local take = args.signature [[random.fork_rng(enabled: boolean = true, devices: any?,
    device_type: any?)]]
 
---- Restores the default generators after fn has run with the arguments behind it or, without fn,
---- when the scope that is returned ends. So random numbers drawn in between do not change later
---- ones. It covers the CPU and all devices in use; `devices` and `device_type` are accepted.
+--- Restores the default generators after fn has run with the remaining arguments or, without fn,
+--- when the returned scope ends. So random numbers drawn in between do not change later ones. It
+--- covers the CPU and all devices in use; `devices` and `device_type` are accepted.
 ---@param options? {enabled: boolean}|fun(...): any  can come before fn
 ---@param fn? fun(...): any
 ---@param ... any

@@ -1,15 +1,15 @@
--- scope.lua - scopes: values for `local _ <close>` whose end undoes a change; and functions that
--- change something for the time that a function runs, or until such a scope ends.
+-- scope.lua - scopes: values for `local _ <close>` that undo a change when they end; and functions
+-- that make a change while a function runs, or until such a scope ends.
 --
 -- A debug hook that raises, as Ctrl-C does in the interactive mode, may strike at the call of
--- `__close`, which then does not run. So while a line of that mode runs, open scopes are noted, and
--- scopes that are still open after the line was interrupted are closed then.
+-- `__close`, which then does not run. So open scopes are recorded while a line of that mode runs,
+-- and if the line is interrupted, scopes that are still open are closed.
 
 local args = require "tlua.args"
 
 local M = {}
 
-local open -- the scopes that a line of the interactive mode has opened, in order; nil: none runs
+local open -- open scopes of the running interactive line, in order; nil: no line runs
 
 local Scope = {}
 
@@ -19,9 +19,9 @@ function Scope.__close(self, fault)
    if open and open[#open] == self then open[#open] = nil end
 end
 
---- A value for `local _ <close>`. A caller makes it before the change that it undoes. `close` may
---- be called when the change is half made, and a second time after an interruption.
----@param close fun(fault: any)  gets the error that has ended the scope, if one has
+--- Makes a value for `local _ <close>`. The caller makes it before the change that it undoes.
+--- `close` may be called when the change is half made, and a second time after an interruption.
+---@param close fun(fault: any)  gets the error that has ended the scope, if any
 ---@return table scope
 function M.new(close)
    local scope = setmetatable({close = close, done = false}, Scope)
@@ -29,7 +29,7 @@ function M.new(close)
    return scope
 end
 
---- A scope that ends others, the last of the list first.
+--- Makes a scope that ends others, the last of the list first.
 ---@param list table[]  values for `local _ <close>`
 ---@return table scope
 function M.all(list)
@@ -39,7 +39,7 @@ function M.all(list)
 end
 
 --- Refuses an argument `fn` that is neither nil nor can be called.
----@param title string  of the function that has the argument
+---@param title string  the function's name
 ---@param fn any
 function M.check_function(title, fn)
    if fn ~= nil and not args.is_callable(fn) then
@@ -47,8 +47,8 @@ function M.check_function(title, fn)
    end
 end
 
---- Makes a change for the time that fn runs, and undoes it when fn ends, fails or is abandoned.
---- Without fn the result is a scope, whose end undoes it: local _ <close> = M.run(change, restore).
+--- Makes a change while fn runs, and undoes it when fn returns, fails or is abandoned. Without fn
+--- it returns a scope that undoes the change at its end: local _ <close> = M.run(change, restore).
 ---@param change fun()
 ---@param restore fun(fault: any)
 ---@param fn? fun(...): any
@@ -66,8 +66,7 @@ function M.run(change, restore, fn, ...)
    return fn(...)
 end
 
---- Gives a field another value for the time that fn runs or, without fn, until the scope that is
---- returned ends.
+--- Sets a field to another value while fn runs or, without fn, until the returned scope ends.
 ---@param target table
 ---@param key any
 ---@param value any
@@ -90,8 +89,8 @@ function M.begin_line()
    open = {}
 end
 
---- Forgets the noted scopes.
----@param close boolean  whether to close those that are open, the newest first
+--- Stops recording scopes.
+---@param close boolean  whether to close open scopes, the newest first
 function M.end_line(close)
    local list = open or {}
    open = nil

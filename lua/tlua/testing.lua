@@ -1,11 +1,11 @@
--- testing.lua - torch.testing: comparing tensors in tests, and making random ones for them.
+-- testing.lua - torch.testing: compares tensors in tests, and makes random ones for tests.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
--- PyTorch's tolerances of a dtype, {rtol, atol}; integers are compared exactly.
+-- PyTorch's tolerances by dtype, {rtol, atol}; integers are compared exactly.
 local tolerances <const> = {
    float16 = {1e-3, 1e-5}, bfloat16 = {1.6e-2, 1e-5}, float32 = {1.3e-6, 1e-5},
    float64 = {1e-7, 1e-7},
@@ -38,7 +38,7 @@ local function position_text(shape, k)
    return "(" .. table.concat(position, ", ") .. ")"
 end
 
--- Integers and booleans are compared without tolerance.
+-- Returns the required relation for messages; without tolerance it is equality.
 local function demand(o) return o.rtol == 0 and o.atol == 0 and "equal" or "close" end
 
 local function allowed(o, tolerance)
@@ -146,14 +146,15 @@ local take_close = args.signature [[assert_close(actual: any, expected: any,
    check_dtype: boolean = true, check_stride: boolean = false, msg: string|function?)]]
 
 --- Raises unless |actual - expected| <= atol + rtol * |expected| holds for all elements, and
---- shapes, dtypes and devices are the same. Takes tensors, numbers and tables of them. Tolerances
---- are those of PyTorch for the dtype, such as 1.3e-6 and 1e-5 for float32; both are given or none.
+--- shapes, dtypes and devices are equal. Takes tensors, numbers and tables of them. The default
+--- tolerances are those of PyTorch for the dtype, such as 1.3e-6 and 1e-5 for float32; give both
+--- tolerances or none.
 ---@param actual any
 ---@param expected any
 ---@param options? {rtol: number, atol: number, equal_nan: boolean, check_device: boolean,
 --- check_dtype: boolean, check_stride: boolean, msg: string|fun(message: string): string}
 function M.assert_close(actual, expected, ...)
-   -- The first two tables are compared, so they are not taken for options.
+   -- The first two arguments may be tables, so they are not parsed as options.
    local o = take_close(0, 0, ...)
    if (o.rtol == nil) ~= (o.atol == nil) then
       torch.raise "assert_close: rtol and atol: expected both or none"
@@ -190,11 +191,12 @@ local function limits(a, floating)
    return math.max(low, info.min), math.min(high, floating and info.max or info.max + 1.0)
 end
 
---- Makes a tensor of random elements from low to high, excluding high: by default from -9 to 9 for
---- floating dtypes, to 10 for signed integers, from 0 to 10 for uint8, 0 and 1 for bool. The
---- arguments are PyTorch's: noncontiguous makes a tensor with strides, exclude_zero one without 0.
+--- Makes a tensor of random elements from low to high, excluding high. The defaults are -9 to 9 for
+--- floating-point dtypes, -9 to 10 for signed integers, 0 to 10 for uint8, and 0 and 1 for bool.
+--- The arguments are PyTorch's: noncontiguous makes a tensor with strides, exclude_zero one without
+--- 0.
 ---@param ... integer|integer[]|table  sizes, and the options dtype, device, low, high,
---- requires_grad, noncontiguous, exclude_zero; the first two must be given
+--- requires_grad, noncontiguous, exclude_zero; dtype and device are required
 ---@return Tensor
 function M.make_tensor(...)
    local a = take_make(with_shape(...))

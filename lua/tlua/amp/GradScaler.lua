@@ -1,10 +1,10 @@
--- GradScaler.lua - scales losses, so that gradients in float16 do not vanish, and takes the factor
--- out of the gradients again before they are used. A step whose gradients are not finite is left
--- out, and the factor made smaller; after `growth_interval` good ones it is made larger.
+-- GradScaler.lua - scales losses so that float16 gradients do not underflow to zero, and divides
+-- the gradients by the scale before they are used. If gradients are not finite, the step is skipped
+-- and the scale is reduced; after `growth_interval` good steps the scale is increased.
 --
--- All that lies on the device: the scale, whether something was not finite, the count of good
--- steps. Optimizers made for it (optim.Fused) read these there, so that nothing waits; for the
--- others step() reads one number.
+-- All numbers are on the device: the scale, whether a gradient was not finite, and the count of
+-- good steps. Optimizers derived from optim.Fused read them there, so the program does not wait;
+-- for other optimizers, step() reads one number on the host.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,15 +14,15 @@ local scopes = require "tlua.scope"
 local Fused = require "tlua.optim.Fused"
 
 ---@class amp.GradScaler
----@field get_growth_factor fun(self): number  the factor that the scale grows by
+---@field get_growth_factor fun(self): number  the factor by which the scale grows
 ---@field set_growth_factor fun(self, value: number)  a number above 1
----@field get_backoff_factor fun(self): number  the factor that the scale falls by
+---@field get_backoff_factor fun(self): number  the factor by which the scale shrinks
 ---@field set_backoff_factor fun(self, value: number)  a number between 0 and 1
 ---@field get_growth_interval fun(self): integer  steps without infinities before the scale grows
 ---@field set_growth_interval fun(self, value: integer)  at least 1
 local GradScaler = class.class("amp.GradScaler")
 
--- What has been done with an optimizer's gradients since the last update().
+-- The state of an optimizer's gradients since the last update().
 local READY <const>, UNSCALED <const>, STEPPED <const> = "ready", "unscaled", "stepped"
 
 local signature = args.signature [[amp.GradScaler(device: device = 'cuda',
@@ -37,8 +37,9 @@ local function is_scale(value)
    return type(value) == "number" and value > 0 and value < math.huge
 end
 
---- A scaler. Its numbers lie on the device of the first loss or gradient that it meets.
----@param device? string|torch.device  as in PyTorch; what it is used with decides
+--- Makes a scaler. Its numbers are created on the device of the first loss or gradient that it
+--- gets.
+---@param device? string|torch.device  accepted as in PyTorch; the first loss or gradient decides
 ---@param options? {init_scale: number, growth_factor: number, backoff_factor: number,
 --- growth_interval: integer, enabled: boolean}
 function GradScaler:__init(...)
@@ -55,12 +56,12 @@ function GradScaler:__init(...)
    self:forget()
 end
 
--- For each optimizer, by itself: {stage =, found = number on the device}.
+-- Maps each optimizer to {stage =, found = number on the device}.
 function GradScaler:forget()
    self.optimizers = setmetatable({}, {__mode = "k"})
 end
 
--- The numbers on the device: made when the device is known.
+-- Creates the numbers on the device, once the device is known.
 local function begin(self, device)
    if self.scale_number then return end
    self.scale_number = torch.full({}, self._init_scale, {dtype = "float32", device = device})
@@ -79,7 +80,7 @@ local function scale_all(self, value)
    args.refuse("amp.GradScaler.scale", "outputs", "tensors or tables of them", value)
 end
 
---- A loss, or a table of them, times the scale.
+--- Multiplies a loss, or a table of losses, by the scale.
 ---@param outputs Tensor|table
 ---@return Tensor|table
 function GradScaler:scale(outputs)
@@ -99,7 +100,7 @@ local function entry_of(self, optimizer, method)
    return entry
 end
 
--- An optimizer's gradients by device and dtype.
+-- Returns an optimizer's gradients by device and dtype.
 local function gradients(optimizer)
    local lists, count = {}, 0
    for _, group in ipairs(optimizer.param_groups) do
@@ -116,7 +117,8 @@ local function gradients(optimizer)
    return lists, count
 end
 
--- Takes `factor` out of the gradients and notes in `entry.found` whether all were finite.
+-- Divides the gradients by the scale (multiplies them by `factor`) and records in `entry.found`
+-- whether any was not finite.
 local function check_gradients(self, optimizer, entry, factor, method)
    local lists, count = gradients(optimizer)
    if count == 0 then
@@ -138,13 +140,13 @@ local function check_gradients(self, optimizer, entry, factor, method)
       number = number:to(home)
       entry.found = entry.found and torch.maximum(entry.found, number) or number
    end
-   -- of parameters that are split over ranks each has seen a part
+   -- if parameters are split over ranks, each rank has checked a part
    local placement = package.loaded["tlua.distributed.placement"]
    if placement then entry.found = placement.largest(optimizer, entry.found) end
 end
 
---- Takes the scale out of an optimizer's gradients, so that they may be clipped or looked at before
---- step(). Once between two calls of update().
+--- Divides an optimizer's gradients by the scale, so that they may be clipped or read before
+--- step(). It may be called once between two calls of update().
 ---@param optimizer optim.Optimizer
 function GradScaler:unscale_(optimizer)
    if not self.enabled then return end
@@ -169,8 +171,8 @@ function GradScaler:unscale_(optimizer)
    entry.stage = UNSCALED
 end
 
--- An optimizer that divides by the scale and leaves steps out by itself. Its clocks must lie with
--- the parameters: on the CPU they could not tell which steps of a device count.
+-- Returns whether an optimizer divides by the scale and skips steps itself. Its clocks must be on
+-- the parameters' device: on the CPU they could not tell which steps were skipped.
 local function does_it_itself(optimizer)
    if not class.isinstance(optimizer, Fused) then return false end
    if #optimizer.clocks == 0 then return true end
@@ -182,9 +184,9 @@ local function does_it_itself(optimizer)
    return true
 end
 
--- What such an optimizer takes for a step with gradients that have the scale yet, and their norm
--- where it is to clip them. The gradients are read, not written; where that does not do (other
--- ranks have parts of them), they are looked at as those of other optimizers are.
+-- Returns the fields that such an optimizer needs for a step with scaled gradients, and the norm of
+-- the gradients if it is to clip them. The gradients are only read. If other ranks have parts of
+-- the gradients, they are handled like those of other optimizers.
 local function fields_of_step(self, optimizer, entry, options)
    local scale = self.scale_number
    local max_norm, norm_type = math.huge, math.huge
@@ -201,7 +203,8 @@ local function fields_of_step(self, optimizer, entry, options)
    return {grad_scale = scale}
 end
 
--- With the numbers as fields of the optimizer, whatever becomes of the call.
+-- Makes the step with these numbers as fields of the optimizer, and removes the fields even if the
+-- step fails.
 local function step_itself(self, optimizer, entry, options)
    local fields, norm = {}, nil
    if entry.stage == READY then
@@ -218,11 +221,12 @@ end
 
 local options_of = args.signature "amp.GradScaler.step(max_norm: number, norm_type: number = 2)"
 
---- optimizer:step(options), unless a gradient is infinite or NaN. If unscale_ was not called, the
---- scale is taken out first; with `max_norm` gradients are then clipped. An optimizer whose step is
---- one call for all parameters does both as it reads them: what `grad` has stays as it is.
+--- Calls optimizer:step(options) unless a gradient is infinite or NaN. If unscale_ was not called,
+--- the gradients are first divided by the scale, and with `max_norm` they are then clipped. An
+--- optimizer that steps with one call does both while it reads the gradients, and leaves `grad`
+--- unchanged.
 ---@param optimizer optim.Optimizer
----@param options? {max_norm: number, norm_type: number}  as those of optimizers' step
+---@param options? {max_norm: number, norm_type: number}  the options of the optimizer's step
 ---@return nil
 ---@return Tensor? norm  of the gradients without the scale, before they were clipped
 function GradScaler:step(optimizer, options)
@@ -252,7 +256,7 @@ function GradScaler:step(optimizer, options)
    return table.unpack(results, 1, results.n)
 end
 
---- Makes the scale larger or smaller after the step of all optimizers; or sets it.
+--- Adjusts the scale after the steps of all optimizers, or sets it.
 ---@param new_scale? number|Tensor
 function GradScaler:update(new_scale)
    if not self.enabled then return end
@@ -284,7 +288,7 @@ function GradScaler:update(new_scale)
    self:forget()
 end
 
---- The scale now; it waits for the device.
+--- Returns the present scale; waits for the device.
 ---@return number
 function GradScaler:get_scale()
    if not self.enabled then return 1.0 end
@@ -305,7 +309,7 @@ for _, name in ipairs {"growth_factor", "backoff_factor", "growth_interval"} do
    checked.methods(GradScaler, ("get_%s() set_%s(value: any)"):format(name, name))
 end
 
---- All that is needed to go on from here, as plain data; empty if it is not enabled.
+--- Returns the scaler's state as plain data; empty if the scaler is not enabled.
 ---@return table
 function GradScaler:state_dict()
    if not self.enabled then return {} end
@@ -316,7 +320,7 @@ function GradScaler:state_dict()
    }
 end
 
---- Takes over what state_dict gave.
+--- Loads a state returned by state_dict.
 ---@param state table
 function GradScaler:load_state_dict(state)
    if not self.enabled then return end

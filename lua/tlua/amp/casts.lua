@@ -1,5 +1,5 @@
--- casts.lua - the state of torch.autocast as a value, to come back to it later, and what a Function
--- with `cast_inputs` does to its arguments.
+-- casts.lua - saves and restores the state of torch.autocast, and casts the arguments of a Function
+-- with `cast_inputs`.
 
 local torch = require "tlua"
 local scopes = require "tlua.scope"
@@ -8,7 +8,8 @@ local M = {}
 
 local kinds <const> = {"cpu", "cuda", "sim"}
 
---- What autocast does now: the dtype for each kind of device where it is on; nil if nowhere.
+--- Returns the state of autocast: the dtype for each kind of device for which it is on, or nil if
+--- it is off.
 ---@return table<string, string>?
 function M.current()
    if not torch.is_autocast_enabled() then return nil end
@@ -19,9 +20,9 @@ function M.current()
    return state
 end
 
---- Brings a state back, to the end of the block: local _ <close> = casts.scope(state).
+--- Restores a saved state until the end of the block: local _ <close> = casts.scope(state).
 ---@param state? table<string, string>  of M.current()
----@return table?  nil where that is how things are
+---@return table?  nil if that is the present state
 function M.scope(state)
    local now = M.current()
    if not state and not now then return nil end
@@ -49,10 +50,10 @@ local function convert(value, dtype, on)
    return value
 end
 
---- Arguments, in tables too, with floating tensors but those of float64 converted to `dtype`.
+--- Converts floating-point arguments, also those in tables, to `dtype`, except those of float64.
 ---@param inputs table  as of table.pack
 ---@param dtype string
----@param on fun(kind: string): boolean  whether tensors on that kind of device are
+---@param on fun(kind: string): boolean  whether to convert tensors on that kind of device
 ---@return table
 function M.inputs(inputs, dtype, on)
    local made = {n = inputs.n}

@@ -1,5 +1,5 @@
--- custom.lua - how a Function's forward and backward behave under torch.autocast. A Function says
--- it with its field `cast_inputs`; here are PyTorch's names for it.
+-- custom.lua - the behaviour of a Function's forward and backward under torch.autocast. A Function
+-- sets it by its field `cast_inputs`; this file has PyTorch's names for it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,9 +11,9 @@ local fwd = args.signature [[amp.custom_fwd(fn: callable, device_type: string?,
    cast_inputs: string?)]]
 local bwd = args.signature "amp.custom_bwd(fn: callable, device_type: string?)"
 
---- A Function's forward that, where autocast is on, has its floating arguments converted to
---- cast_inputs and runs without autocast. Without cast_inputs it is fn. The same, for all kinds
---- of devices, as the field `cast_inputs` of the Function.
+--- Wraps a Function's forward so that, under autocast, its floating-point arguments are converted
+--- to cast_inputs and it runs without autocast. Without cast_inputs it returns fn. The field
+--- `cast_inputs` of the Function does the same for all kinds of devices.
 ---@param fn fun(ctx: table, ...): any
 ---@param options? {device_type: string, cast_inputs: string}  by default for any device
 ---@return fun(ctx: table, ...): any
@@ -37,8 +37,8 @@ function M.custom_fwd(fn, options)
    end
 end
 
---- A Function's backward, which is run as its forward was, with autocast or without: that holds for
---- all Functions, so this is fn itself.
+--- Returns a Function's backward unchanged: the backward of every Function runs with the autocast
+--- state of its forward.
 ---@param fn fun(ctx: table, ...): any
 ---@param options? {device_type: string}
 ---@return fun(ctx: table, ...): any
@@ -46,7 +46,7 @@ function M.custom_bwd(fn, options)
    return bwd(fn, options or {}).fn
 end
 
---- Whether torch.autocast knows a kind of device.
+--- Returns whether torch.autocast supports a kind of device.
 ---@param device_type string
 ---@return boolean
 function M.is_autocast_available(device_type)

@@ -7,7 +7,7 @@ local modules = lazy.modules("tlua.amp", {
    GradScaler = "GradScaler",
 })
 
--- PyTorch's paths, as amp.grad_scaler.GradScaler.
+-- Aliases for PyTorch's paths, such as amp.grad_scaler.GradScaler.
 modules.autocast_mode, modules.grad_scaler = "tlua.amp", "tlua.amp"
 
 return lazy.load({}, modules)

@@ -1,4 +1,4 @@
--- Function.lua - operators of a user's own, with a derivative written in Lua:
+-- Function.lua - user-defined operators with a derivative written in Lua:
 --
 --    local Exp = torch.class("Exp", torch.autograd.Function)
 --
@@ -15,19 +15,20 @@
 --
 --    local y = Exp:apply(x)
 --
--- forward may take and return anything; of the tensors among its arguments and results, gradients
--- are known. It runs without recording. backward gets a gradient for each result and returns one,
--- or nil, for each argument; it is itself recorded when a graph of the gradient is wanted.
+-- forward may take and return anything; gradients flow through the tensors among its arguments and
+-- results. It runs without recording. backward gets a gradient for each result and returns one, or
+-- nil, for each argument; it is itself recorded if a graph of the gradient is requested.
 --
 -- With a `setup_context(ctx, inputs, output)` forward gets no ctx: inputs is the list of its
--- arguments, output its result, or the list of several. `jvp(ctx, tangents...)`, which gets a
--- tangent for each argument and returns one for each result, is what torch.func.jvp and forward_ad
--- ask for in place of backward. `vmap(info, in_dims, arguments...)` works on all examples of
--- torch.func.vmap at once: in_dims has the dimension of the examples in each argument, or false;
--- it returns the result, or a list of several, and its dimension, or a list likewise.
+-- arguments, and output its result, or a list of several results. torch.func.jvp and forward_ad
+-- call `jvp(ctx, tangents...)` instead of backward; it gets a tangent for each argument and returns
+-- one for each result. `vmap(info, in_dims, arguments...)` handles all examples of torch.func.vmap
+-- at once: in_dims has the dimension of the examples in each argument, or false. It returns the
+-- result and its dimension of examples, or a list of each.
 --
--- Under torch.autocast a Function with the field `cast_inputs`, a dtype, gets floating arguments in
--- that dtype, and runs without autocast. backward runs as forward did, with or without.
+-- Under torch.autocast, a Function with the field `cast_inputs`, a dtype, gets floating-point
+-- arguments in that dtype and runs without autocast. backward runs with the autocast state of
+-- forward.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -39,8 +40,8 @@ local pushforward = require "tlua.autograd.pushforward"
 ---@field cast_inputs string?  "float32", "bfloat16" or "float16"
 local Function = class("autograd.Function")
 
---- Passes values from forward to backward. Fields may be set freely, but results must be kept with
---- `save_for_backward`; in a field they would make the graph own itself.
+--- Passes values from forward to backward. Fields may be set freely, but results must be saved with
+--- `save_for_backward`; in a field they would make the graph a reference cycle.
 ---@class autograd.Context
 local Context = class("autograd.Context")
 
@@ -55,8 +56,8 @@ function Context:__init(inputs)
    self.materialize = true
 end
 
---- Keeps arguments and results of forward, or other tensors, for backward. It may be called once
---- in a forward.
+--- Saves arguments and results of forward, or other tensors, for backward. It may be called once in
+--- each forward.
 ---@param ... Tensor?
 function Context:save_for_backward(...)
    self.saved = table.pack(...)
@@ -69,7 +70,7 @@ function Context:save_for_backward(...)
    end
 end
 
---- Keeps tensors for jvp, where nothing was kept for backward; `saved_tensors` gives them.
+--- Saves tensors for jvp, unless tensors were saved for backward; `saved_tensors` returns them.
 ---@param ... Tensor?
 function Context:save_for_forward(...)
    if self.saved.n == 0 then self:save_for_backward(...) end
@@ -81,9 +82,9 @@ function Context:saved_tensors()
    return table.unpack(self.saved, 1, self.saved.n)
 end
 
---- Arguments that forward changes in place. They must be among its results too, and then carry the
---- function's history; a leaf that requires a gradient cannot be changed so. A view must be the
---- first argument, and the only result.
+--- Marks arguments that forward changes in place. They must also be among its results, and then get
+--- the function's history; a leaf that requires a gradient cannot be changed in place. A view must
+--- be the first argument, and the only result.
 ---@param ... Tensor
 function Context:mark_dirty(...)
    for i, tensor in ipairs(table.pack(...)) do
@@ -129,7 +130,7 @@ local function positions(results, marked)
    return found
 end
 
--- Returns which results were changed in place, and checks that they are as mark_dirty says.
+-- Returns which results were changed in place, and checks them against mark_dirty.
 local function dirty_positions(cls, inputs, results, marked)
    for _, tensor in ipairs(marked) do
       if not next(positions(inputs, {tensor})) then
@@ -160,8 +161,8 @@ local function check_tangents(cls, tangents, shapes)
    end
 end
 
--- Takes the place of backward in forward mode: returns zeros whose derivative by the gradients is
--- jvp.
+-- Replaces backward in forward mode: returns zeros whose derivative with respect to the gradients
+-- is jvp.
 local function pushed(cls, ctx, saved, ...)
    local zeros = {n = #ctx.needs_input_grad}
    for i = 1, zeros.n do
@@ -270,8 +271,8 @@ local function mapped(cls, inputs)
    return results
 end
 
---- For a backward that is not to be differentiated itself: it runs without recording, and what it
---- returns refuses a second derivative.
+--- Wraps a backward that cannot itself be differentiated: it runs without recording, and a second
+--- derivative through its results raises an error.
 ---
 ---     Exp.backward = torch.autograd.Function.once_differentiable(function(ctx, grad) ... end)
 ---
@@ -315,7 +316,7 @@ function Function:apply(...)
       local dirty = dirty_positions(self, inputs, results, ctx.dirty)
       torch.autograd.record(self.__name, inputs, results, constant, ctx.saved,
          backward_of(self, ctx), ctx.materialize, dirty)
-      ctx.saved = {n = ctx.saved.n} -- the node has them
+      ctx.saved = {n = ctx.saved.n} -- the node keeps them
    end
    return table.unpack(results, 1, results.n)
 end

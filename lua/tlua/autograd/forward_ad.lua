@@ -1,4 +1,5 @@
--- forward_ad.lua - torch.autograd.forward_ad: tensors that carry a tangent, and what becomes of it.
+-- forward_ad.lua - torch.autograd.forward_ad: dual tensors, which carry a tangent through a
+-- computation.
 --
 --    local fwd = torch.autograd.forward_ad
 --    do
@@ -7,8 +8,8 @@
 --       local value, tangent = fwd.unpack_dual(y) -- f(x), J v
 --    end
 --
--- It rests on the reverse pass, as torch.func.jvp does: a dual records what is done with it, and
--- unpack_dual asks for the derivative of v^T J by v. So under no_grad a tangent gets lost.
+-- It uses reverse mode, like torch.func.jvp: operations on a dual are recorded, and unpack_dual
+-- computes the derivative of v^T J by v. So operations under no_grad drop the tangent.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,10 +19,10 @@ local recording = require "tlua.autograd.recording"
 
 local M = {}
 
-local level -- {duals, tangents}; nil: none is open
+local level -- {duals, tangents}; nil: no level is open
 
---- Opens the level in which tensors can be duals, for the time of a function, whose results it
---- returns, or of a block: `local _ <close> = dual_level()`. Levels do not nest.
+--- Opens the level in which tensors can be duals, while a function runs, whose results it returns,
+--- or until a block ends: `local _ <close> = dual_level()`. Levels do not nest.
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...
@@ -46,7 +47,7 @@ end
 
 --- Makes a dual: a tensor with the values of another and a tangent, inside a dual_level.
 ---@param tensor Tensor
----@param tangent Tensor  of its shape and dtype
+---@param tangent Tensor  with the tensor's shape and dtype
 ---@return Tensor dual
 function M.make_dual(tensor, tangent)
    if not level then
@@ -86,11 +87,11 @@ local function any_recorded(tensors)
    return false
 end
 
---- The value and the tangent of a tensor that was made of duals; nil for the tangent if it was
---- not, or outside of a dual_level.
+--- Returns the value and the tangent of a tensor. The tangent is nil if the tensor was not computed
+--- from duals, or outside of a dual_level.
 ---@param tensor Tensor
 ---@return Tensor primal
----@return Tensor? tangent  of its shape
+---@return Tensor? tangent  with the tensor's shape
 function M.unpack_dual(tensor)
    if not torch.is_tensor(tensor) then
       args.refuse("forward_ad.unpack_dual", "tensor", "a tensor", tensor)

@@ -1,7 +1,8 @@
--- functional.lua - torch.autograd.functional: derivatives of functions rather than of results.
+-- functional.lua - torch.autograd.functional: functions that return the derivatives of a function
+-- at an input.
 --
--- Each takes a function and its input, a tensor or a list of them. The function gets the tensors as
--- arguments and returns one tensor. Where the input is a list, so are the derivatives.
+-- Each takes a function and its input, a tensor or a list of tensors. The function gets the tensors
+-- as arguments and returns one tensor. If the input is a list, the derivatives are lists, too.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -151,7 +152,7 @@ end
 --- Returns the function's result and v^T J.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
----@param v? Tensor  of the result's shape; one for a single number
+---@param v? Tensor  with the result's shape; one by default if the result is a single number
 ---@param options? {create_graph: boolean}
 ---@return Tensor output
 ---@return Tensor|Tensor[]
@@ -168,7 +169,7 @@ end
 --- Returns the function's result and J v, by differentiating v^T J once more.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
----@param v? Tensor|Tensor[]  of the inputs' shapes; one for a single number
+---@param v? Tensor|Tensor[]  with the inputs' shapes; one by default for a single number
 ---@param options? {create_graph: boolean}
 ---@return Tensor output
 ---@return Tensor

@@ -1,5 +1,5 @@
--- gradcheck.lua - compares derivatives with differences of values: for operators, modules and
--- functions of a user's own. Inputs should be float64: with float32 the differences are too rough.
+-- gradcheck.lua - compares derivatives with finite differences, for operators, modules and
+-- user-defined functions. Inputs should be float64: in float32 the differences are too inaccurate.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -52,7 +52,7 @@ local function numerical_jacobian(fn, inputs, which, output, eps)
    return #columns > 0 and torch.stack(columns) or nil
 end
 
--- Returns the same matrices from the derivative, by one backward pass for each element of the
+-- Computes the same matrices from the derivative, by one backward pass for each element of the
 -- output.
 local function analytical_jacobians(output, wanted)
    local n = output:numel()
@@ -96,7 +96,7 @@ local function worst_difference(analytical, numerical, atol, rtol)
       .. "differences %.9g"):format(j, i, analytical[i][j]:item(), numerical[i][j]:item())
 end
 
--- Describes what is wrong with the derivatives; returns nil if nothing is.
+-- Describes the first error in the derivatives; returns nil if there is none.
 local function find_fault(a, inputs)
    local wanted, places = {}, {}
    for i = 1, inputs.n do
@@ -108,8 +108,8 @@ local function find_fault(a, inputs)
    if #wanted == 0 then return "no input requires a gradient" end
    local outputs = outputs_of(a.fn, inputs)
    if #outputs == 0 then return "no result is a floating-point tensor" end
-   -- All derivatives first: for the differences the inputs are changed in place, after which the
-   -- graph could not be used.
+   -- Compute all derivatives first: the differences change the inputs in place, after which the
+   -- graph cannot be used.
    local analytical = {}
    for o, output in ipairs(outputs) do
       analytical[o] = output.requires_grad and analytical_jacobians(output, wanted) or {}
@@ -142,8 +142,9 @@ local function judge(a, inputs)
    return false, fault
 end
 
---- Checks the derivatives of fn's results by those inputs that require a gradient. A difference is
---- an error that names it, or, with `raise_exception = false`, false and the message.
+--- Checks the derivatives of fn's results with respect to the inputs that require a gradient. A
+--- mismatch raises an error that describes it, or, with `raise_exception = false`, returns false
+--- and the message.
 ---@param fn function
 ---@param inputs Tensor|any[]
 ---@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean}
@@ -154,8 +155,8 @@ function M.gradcheck(...)
    return judge(a, to_list(a.inputs))
 end
 
---- Checks second derivatives: the gradient, as a function of the inputs and of the gradients of the
---- results, which are random.
+--- Checks second derivatives: the gradient is checked as a function of the inputs and of the
+--- results' gradients, which are random.
 ---@param fn function
 ---@param inputs Tensor|any[]
 ---@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean}

@@ -1,5 +1,5 @@
--- graph.lua - torch.autograd.graph: the recorded graph, to look at, and what nodes save for their
--- derivatives.
+-- graph.lua - torch.autograd.graph: inspects the recorded graph, and hooks into the tensors that
+-- its nodes save.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,8 +29,8 @@ local function names_of(names)
 end
 
 --- Returns the graph behind a tensor in the language of Graphviz (`dot -Tsvg`): boxes are
---- derivatives, with the shapes of their results, ellipses the leaves, with shape and, from
---- `names`, their name or path.
+--- derivatives, with the shapes of their results; ellipses are the leaves, with their shapes and
+--- their names or paths from `names`.
 ---@param tensor Tensor
 ---@param names? nn.Module|table<string, Tensor>
 ---@return string
@@ -85,12 +85,12 @@ end
 
 -- Saved tensors -----------------------------------------------------------------------------------
 
---- While fn runs with the arguments behind it (or, without one, until the scope that is returned is
---- closed) what operators save for their derivatives goes through `pack`, which returns what is to
---- be kept instead: a tensor, or anything. The backward pass gets the tensor from `unpack`, which
---- must have the shape, dtype and device of the one that was packed. Parameters and results pass
---- by, too. pack runs without recording, and must not change its argument; of nested pairs the
---- innermost holds.
+--- Passes the tensors that operators save for their derivatives through `pack`, while fn runs with
+--- the remaining arguments, or, without fn, until the returned scope is closed. pack returns the
+--- object to keep instead: a tensor, or any other value. In the backward pass, `unpack` turns that
+--- object into a tensor of the same shape, dtype and device as the packed one. Parameters and
+--- results are packed, too. pack runs without recording, and must not change its argument. Of
+--- nested pairs only the innermost is used.
 ---
 ---     local _ <close> = torch.autograd.graph.saved_tensors_hooks(
 ---        function(t) return t:to "bfloat16" end, function(t) return t:to "float32" end)
@@ -104,8 +104,8 @@ function M.saved_tensors_hooks(pack, unpack, fn, ...)
    return torch.autograd._saved_tensors_hooks(pack, unpack, fn, ...)
 end
 
---- Forbids saved_tensors_hooks: for functions that do not work with it. Entering one within, or
---- this within one, is an error with that message.
+--- Forbids saved_tensors_hooks, for functions that do not work with them. Nesting one inside the
+--- other is an error with the given message.
 ---@param error_message string
 ---@param fn? function
 ---@param ... any  fn's arguments
@@ -116,9 +116,10 @@ end
 
 local on_cpu = args.signature "save_on_cpu(pin_memory: boolean = false)"
 
---- What is saved for the backward pass waits in the CPU's memory, and goes back to its device when
---- it is needed: saved_tensors_hooks that do so. Of a tensor on the CPU nothing is copied.
----@param pin_memory? boolean  in pinned memory, which a GPU reads faster (false)
+--- Keeps the tensors saved for the backward pass in the CPU's memory, and copies them back to their
+--- device when they are needed, by saved_tensors_hooks. Tensors that are already on the CPU are not
+--- copied.
+---@param pin_memory? boolean  whether to use pinned memory, from which a GPU copies faster (false)
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...  fn's results, or a scope to be closed
@@ -147,7 +148,7 @@ local function per_pass()
    local kept = {}
    return function(make)
       local number, depth = torch.autograd._pass()
-      for other in pairs(kept) do -- tables that failed passes have left
+      for other in pairs(kept) do -- tables left by failed passes
          if other > number or depth == 0 and other ~= number then kept[other] = nil end
       end
       kept[number] = kept[number] or make()
@@ -182,9 +183,9 @@ local function any_hook(fn, state)
    end
 end
 
---- Calls fn once in each backward pass: with mode "all" when the gradients of all those tensors
---- that the pass visits have come, with a table of them by position (nil where none came); with
---- "any" with the first one that comes.
+--- Calls fn once in each backward pass. With mode "all" that is when the gradients of all those
+--- tensors that the pass visits have been computed, and fn gets a table of them by position (nil
+--- for tensors that are not visited); with "any" it is at the first gradient.
 ---@param tensors Tensor[]
 ---@param fn fun(grads: table<integer, Tensor>)|fun(grad: Tensor)
 ---@param options? {mode: "all"|"any"}

@@ -1,4 +1,4 @@
--- paths.lua - names of torch.autograd that are something else's: older paths of PyTorch's.
+-- paths.lua - older paths of PyTorch in torch.autograd, as aliases.
 
 local torch = require "tlua"
 local args = require "tlua.args"

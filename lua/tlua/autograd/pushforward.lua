@@ -1,7 +1,7 @@
 -- pushforward.lua - a mode for forward-mode derivatives. In this mode a backward pass is recorded
--- only to be differentiated by its incoming gradients, in which it is linear: the derivative of
--- J^T u by u gives J v. A Function with a method `jvp` is then asked for that in place of
--- `backward`.
+-- only to be differentiated with respect to its incoming gradients, in which it is linear: the
+-- derivative of J^T u with respect to u gives J v. A Function with a method `jvp` then calls it
+-- instead of `backward`.
 
 local scopes = require "tlua.scope"
 

@@ -1,12 +1,13 @@
--- recording.lua - a scope in which gradients are recorded, whatever modes are around it. Functions
--- that differentiate by themselves run in such a scope.
+-- recording.lua - a scope in which gradients are recorded, whatever the surrounding modes are.
+-- Functions that differentiate internally run in such a scope.
 
 local torch = require "tlua"
 local scopes = require "tlua.scope"
 
 local M = {}
 
---- Returns the tensor, or a copy if it was made in inference mode: nothing saves such tensors.
+--- Returns the tensor, or a copy if it was made in inference mode, because such tensors cannot be
+--- saved for the backward pass.
 ---@param tensor Tensor
 ---@return Tensor
 function M.usable(tensor)
@@ -15,8 +16,8 @@ function M.usable(tensor)
    return pcall(own.requires_grad_, own) and tensor or tensor:clone()
 end
 
---- Returns a tensor with the values of another, which records its uses. One that was made in
---- inference mode is copied, since it takes part in no gradient.
+--- Returns a leaf tensor with the values of another. A tensor made in inference mode is copied,
+--- since it cannot take part in gradients.
 ---@param tensor Tensor
 ---@return Tensor
 function M.leaf(tensor)

@@ -1,6 +1,6 @@
--- accelerator.lua - torch.accelerator: the machine's GPU by functions that do not name its kind.
--- It is CUDA where there is a device of it; the simulated device where that is the default device,
--- as in `tlua --device sim`.
+-- accelerator.lua - torch.accelerator: access to the machine's GPU without naming its kind. The
+-- kind is CUDA if there is a CUDA device, or the simulated device if that is the default device, as
+-- in `tlua --device sim`.
 
 local torch = require "tlua"
 
@@ -42,7 +42,7 @@ end
 ---@return integer
 function M.current_device_index() return module_of "current_device_index".current_device() end
 
---- The same by its other name.
+--- Alias of current_device_index.
 ---@return integer
 function M.current_device_idx() return module_of "current_device_idx".current_device() end
 
@@ -50,7 +50,7 @@ function M.current_device_idx() return module_of "current_device_idx".current_de
 ---@param device integer|string|torch.device
 function M.set_device_index(device) module_of "set_device_index".set_device(device) end
 
---- The same by its other name.
+--- Alias of set_device_index.
 ---@param device integer|string|torch.device
 function M.set_device_idx(device) module_of "set_device_idx".set_device(device) end
 
@@ -67,7 +67,7 @@ function M.current_stream(device) return module_of "current_stream".current_stre
 ---@param stream torch.Stream
 function M.set_stream(stream) module_of "set_stream".set_stream(stream) end
 
--- Memory, by the names that torch.cuda has.
+-- Functions for memory, with the names that they have in torch.cuda.
 for name in ([[empty_cache memory_stats memory_allocated max_memory_allocated memory_reserved
    max_memory_reserved reset_peak_memory_stats reset_accumulated_memory_stats]]):gmatch "%S+" do
    M[name] = function(...) return module_of(name)[name](...) end

@@ -1,9 +1,9 @@
 -- capture_step.lua - torch.cuda.capture_step: a training step that is captured once and replayed.
 --
--- The first calls are ordinary steps: they make what a step needs (an optimizer's state, the
--- scaler's numbers) and let libraries choose their kernels. The next one is captured, which runs
--- nothing, and replayed, as are all that follow. So each call is one step, and what a program gets
--- has the bits of steps that are not captured.
+-- The first calls are ordinary steps: they create the state that a step needs (an optimizer's
+-- state, the scaler's numbers) and let libraries choose their kernels. The next call captures a
+-- step, which runs nothing, and replays it, and so do all later calls. So each call is one step,
+-- and the results are bitwise those of uncaptured steps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -88,8 +88,8 @@ local function check_settings(title, optimizer, groups)
    end
 end
 
--- Makes the inputs of the graph: tensors on the device, into which each call copies its own. Values
--- that are not tensors stay as they are.
+-- Makes the inputs of the graph: tensors on the device, into which each call copies its own. Other
+-- values are kept unchanged.
 local function new_static(kind, inputs)
    local static = {n = #inputs}
    for i = 1, #inputs do
@@ -145,20 +145,20 @@ return function(kind)
          function() return fn(table.unpack(static, 1, static.n)) end))
    end
 
-   --- Makes a step of a function that does a whole one: forward, backward, the optimizer's step and
-   --- the scaler's. `step(...)` takes inputs like those given here, on the device or the CPU, and
-   --- copies them into tensors of its own, which fn gets. The first `warmup` calls run fn as it is,
-   --- the next one captures it, and that and all others replay it. Results are tensors that each
-   --- replay overwrites.
+   --- Makes a captured step from a function that performs a whole one: forward, backward, the
+   --- optimizer's step and the scaler's. `step(...)` takes inputs like those given here, on the
+   --- device or the CPU, and copies them into its own tensors, which it passes to fn. The first
+   --- `warmup` calls run fn normally, the next one captures it, and that and all later calls replay
+   --- it. Results are tensors that each replay overwrites.
    ---
-   --- fn begins with optimizer:zero_grad(). Optimizers count their steps on the device
-   --- (capturable = true); a rate that changes is a tensor. An operator that waits for the device
-   --- is an error at the call that captures. `step:reset()` lets go of the graph and captures
-   --- again.
+   --- fn begins with optimizer:zero_grad(). Optimizers must count their steps on the device
+   --- (capturable = true), and a changing learning rate must be a tensor. An operator that waits
+   --- for the device raises an error in the call that captures. `step:reset()` discards the graph
+   --- and captures again.
    ---@param fn fun(...): any
    ---@param inputs any[]  examples of fn's arguments
    ---@param options? {warmup: integer, pool: integer}
-   ---@return table step  to be called; its field `captured` tells whether it replays
+   ---@return table step  callable; its field `captured` says whether it replays
    return function(fn, inputs, options)
       if type(fn) ~= "function" then args.refuse(title, "fn", "a function", fn) end
       if type(inputs) ~= "table" or getmetatable(inputs) then

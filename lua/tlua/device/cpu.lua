@@ -1,4 +1,5 @@
--- cpu.lua - torch.cpu: what torch.cuda has, for programs that are written for any kind of device.
+-- cpu.lua - torch.cpu: the functions of torch.cuda for the CPU, for programs written for any kind
+-- of device.
 
 local M = {}
 

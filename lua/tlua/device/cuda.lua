@@ -1,3 +1,3 @@
--- torch.cuda, the functions that are written in Lua.
+-- The functions of torch.cuda that are written in Lua.
 
 return require "tlua.device" "cuda"

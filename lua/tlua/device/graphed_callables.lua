@@ -1,5 +1,5 @@
--- graphed_callables.lua - torch.cuda.make_graphed_callables: modules and functions whose forward
--- and backward pass are a graph each, for use among operators that are not captured.
+-- graphed_callables.lua - torch.cuda.make_graphed_callables: captures the forward and the backward
+-- pass of modules and functions as a graph each, for use among uncaptured operators.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -27,7 +27,7 @@ local function wants_gradient(tensors)
    return list
 end
 
--- Returns the gradients of the outputs by the inputs, nil for an input that gets none.
+-- Returns the gradients of the outputs with respect to the inputs, nil for an input that gets none.
 local function gradients(outputs, inputs, grads, allow_unused)
    if #inputs == 0 or #outputs == 0 then return {} end
    return {torch.autograd.grad(outputs, inputs, {
@@ -185,7 +185,7 @@ return function(kind)
    end
 
    -- Returns the replacement of a callable. A module stays a module; its forward replays the graphs
-   -- as long as it is in the mode, training or not, in which it was captured.
+   -- while it is in the mode, training or evaluation, in which it was captured.
    local function replaced(c)
       local run = function_of(c)
       if not class.isinstance(c.callable, Module) then return run end
@@ -197,11 +197,11 @@ return function(kind)
       return c.callable
    end
 
-   --- Captures the forward and the backward pass of a callable, a module or a function of tensors,
-   --- or of several that run in that order, and returns what replays them: a module itself, with
-   --- another forward. Arguments must be like the samples, in shape, dtype and requires_grad, and
-   --- results are overwritten by the next call. The warm-up runs forward and backward passes but
-   --- changes no gradients.
+   --- Captures the forward and the backward pass of a callable, which is a module or a function of
+   --- tensors, or of several that run in that order. Returns callables that replay them; a module
+   --- is returned itself, with another forward. Arguments must match the samples in shape, dtype
+   --- and requires_grad, and results are overwritten by the next call. The warm-up runs forward and
+   --- backward passes but changes no gradients.
    ---@param callables nn.Module|function|table
    ---@param sample_args Tensor[]|Tensor[][]
    ---@param options? {num_warmup_iters: integer, allow_unused_input: boolean, pool: integer}

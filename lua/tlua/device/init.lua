@@ -7,7 +7,7 @@ local memory_of = require "tlua.device.memory"
 local scopes = require "tlua.scope"
 
 local function graph_of(module, kind)
-   local streams = {} -- by device: the stream of captures that name none
+   local streams = {} -- by device: the default stream for captures
    local signature = args.signature(kind ..
       ".graph(pool: integer?, stream: any?, capture_error_mode: any?)")
 
@@ -42,10 +42,10 @@ local function graph_of(module, kind)
    end
 
    --- Captures the device work of a function into a graph without running it; `graph:replay()` runs
-   --- it. Each replay draws new random numbers. Another stream takes part once it waits for an
-   --- event of the capture, and the capture's stream must wait for it before the end. An operator
-   --- that waits for the device cannot be captured: it raises an error, which ends the capture.
-   --- Options come in a table before the function: `graph(g, {pool = p}, fn)`.
+   --- it. Each replay draws new random numbers. Another stream joins the capture when it waits for
+   --- an event of the capture, and the capture's stream must wait for it before the end. An
+   --- operator that waits for the device cannot be captured: it raises an error, which ends the
+   --- capture. Options are a table before the function: `graph(g, {pool = p}, fn)`.
    ---@param graph torch.Graph made by Graph()
    ---@param options? table pool (graph_pool_handle() or another graph's pool(), whose memory it
    --- shares: the two must not be replayed at one time), stream (other than the default one;
@@ -64,7 +64,7 @@ local function megabytes(bytes)
 end
 
 local function summary_of(module, kind)
-   --- The figures of memory_stats as a text for people.
+   --- Formats the statistics of memory_stats as a text for people.
    ---@param device? integer|string|torch.device
    ---@return string
    return function(device)
@@ -87,7 +87,7 @@ local function summary_of(module, kind)
    end
 end
 
--- torch.cuda.amp: torch.amp for this kind of device.
+-- Returns torch.amp for this kind of device, for torch.cuda.amp.
 local function amp_of(kind)
    local fwd = args.signature(kind ..
       ".amp.custom_fwd(fn: callable, cast_inputs: string?)")
@@ -139,9 +139,9 @@ end
 local sync_modes <const> = {default = 0, warn = 1, error = 2, [0] = 0, [1] = 1, [2] = 2}
 
 local function sync_debug_of(kind)
-   --- Sets what happens when an operator makes the host wait for a device (`item`, `nonzero`, a
-   --- copy to the CPU; not `synchronize`): nothing, a warning (Lua's, `warn "@on"` shows them) or
-   --- an error. The setting holds for all kinds of devices.
+   --- Sets the reaction to operators that make the host wait for a device (`item`, `nonzero`, a
+   --- copy to the CPU; not `synchronize`): nothing, a warning (Lua's, which `warn "@on"` shows) or
+   --- an error. The setting applies to all kinds of devices.
    ---@param debug_mode "default"|"warn"|"error"|integer  or 0, 1, 2
    return function(debug_mode)
       local mode = sync_modes[debug_mode]
@@ -207,7 +207,7 @@ local function device_index_of(module, kind)
       "allow_cpu: boolean = false)")
 
    --- Returns the number of a device: 1 for "cuda:1", the current device's for "cuda".
-   ---@param device integer|string|nil  nil is the current one where optional is true
+   ---@param device integer|string|nil  nil means the current device if `optional` is true
    ---@param options? {optional?: boolean, allow_cpu?: boolean}  allow_cpu: the CPU is -1, no error
    ---@return integer
    return function(device, options, ...)

@@ -1,4 +1,4 @@
--- memory.lua - torch.cuda.memory and torch.sim.memory: the figures of memory, by the same names as
+-- memory.lua - torch.cuda.memory and torch.sim.memory: memory statistics, under the same names as
 -- in torch.cuda and torch.sim, and snapshots of segments, blocks and the lines that allocated them,
 -- in PyTorch's form.
 
@@ -80,7 +80,7 @@ local function recorder_of(module, kind)
       "stacks: string = 'all', max_entries: count = 9223372036854775807, device: any?, " ..
       "clear_history: boolean = false)")
 
-   --- From now on records the lines that allocate memory of these devices, for `_snapshot()`.
+   --- Starts recording the lines that allocate memory on these devices, for `_snapshot()`.
    ---@param enabled? "all"|"state"|boolean "all" (or true) notes all that happens, "state" only who
    --- has asked for what is alive; false ends it
    ---@param options? table context: whose lines are noted, "all", "alloc" (not those of who gives
@@ -141,7 +141,8 @@ local function dumper_of(kind, snapshot)
 end
 
 local function nested_of(stats)
-   --- memory_stats with a table for each part of a name: stats.allocated_bytes.all.peak.
+   --- Returns memory_stats with a nested table for each part of a name:
+   --- stats.allocated_bytes.all.peak.
    ---@param device? integer|string|torch.device
    ---@return table
    return function(device)
@@ -169,14 +170,14 @@ local same <const> = {
    "empty_host_cache",
 }
 
---- torch.cuda.memory or torch.sim.memory.
+--- Makes torch.cuda.memory or torch.sim.memory.
 ---@param module table torch.cuda or torch.sim
 ---@param kind string "cuda" or "sim"
 ---@return table
 return function(module, kind)
    local M = {}
    for _, name in ipairs(same) do M[name] = module[name] end
-   -- names that PyTorch has kept from before
+   -- deprecated names in PyTorch
    M.memory_cached = module.memory_reserved
    M.max_memory_cached = module.max_memory_reserved
    M.reset_max_memory_allocated = module.reset_peak_memory_stats
@@ -187,13 +188,13 @@ return function(module, kind)
    M._snapshot = snapshot_of(module)
    M._dump_snapshot = dumper_of(kind, M._snapshot)
 
-   --- The segments of `_snapshot()`.
+   --- Returns the segments of `_snapshot()`.
    ---@return table[]
    function M.memory_snapshot()
       return M._snapshot().segments
    end
 
-   --- Which allocator a device's memory comes from: "native".
+   --- Returns the name of a device's allocator: "native".
    ---@return string
    function M.get_allocator_backend()
       return "native"

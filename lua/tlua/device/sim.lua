@@ -1,3 +1,3 @@
--- torch.sim, the functions that are written in Lua.
+-- The functions of torch.sim that are written in Lua.
 
 return require "tlua.device" "sim"

@@ -1,5 +1,6 @@
 -- unavailable.lua - torch.mps and torch.xpu: the modules of devices that tlua does not support.
--- They report that there is no such device, so a program that looks for the best device goes on.
+-- They report that there is no such device, so a program that looks for the best device tries the
+-- next one.
 
 local M = {}
 

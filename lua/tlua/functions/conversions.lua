@@ -1,5 +1,5 @@
--- conversions.lua - tensors from the data of Lua and of files: torch.frombuffer of bytes,
--- torch.from_table and from_numpy of nested tables, torch.asarray of anything.
+-- conversions.lua - makes tensors of Lua's data and of files: torch.frombuffer from bytes,
+-- torch.from_table and from_numpy from nested tables, torch.asarray from anything.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,8 +9,8 @@ local M = {}
 local take_buffer = args.signature [[frombuffer(buffer: string|tensor, dtype: string,
    count: integer = -1, offset: count = 0, requires_grad: boolean = false)]]
 
---- The elements in a string of bytes, little-endian, as a new tensor (n); of a tensor of uint8 on
---- the CPU a view of its memory, where that is aligned.
+--- Makes a tensor (n) of the elements in a string of bytes, little-endian. For a uint8 tensor on
+--- the CPU it returns a view of its memory, if that is aligned.
 ---
 ---    torch.frombuffer(file:read "a", {dtype = "float32", offset = 16})
 ---@param buffer string|Tensor
@@ -48,7 +48,7 @@ function M.frombuffer(...)
    return a.requires_grad and tensor:requires_grad_(true) or tensor
 end
 
---- A new tensor from nested tables, as torch.tensor makes it; the way back is x:tolist().
+--- Makes a tensor of nested tables, like torch.tensor; x:tolist() is the inverse.
 ---@param data table
 ---@param options? {dtype: string, device: string|torch.device, requires_grad: boolean}
 ---@return Tensor
@@ -57,8 +57,8 @@ function M.from_table(data, options)
    return torch.tensor(data, options or {})
 end
 
---- For programs that come from Python: a tensor is returned itself, nested tables, such as
---- x:numpy() gives, become one. Files of NumPy's are read by torch.load "x.npy".
+--- Makes a tensor of nested tables, such as x:numpy() returns; a tensor is returned itself. It
+--- exists for ported programs. torch.load "x.npy" reads NumPy's files.
 ---@param data table|Tensor
 ---@return Tensor
 function M.from_numpy(data)
@@ -72,8 +72,8 @@ end
 local take_array = args.signature [[asarray(data: any, dtype: any?, device: any?, copy: boolean?,
    requires_grad: boolean = false)]]
 
---- A tensor from a tensor, a number or nested tables. `copy`: nil copies a tensor only where its
---- dtype or device changes, true always, and false makes that an error.
+--- Makes a tensor of a tensor, a number or nested tables. `copy`: nil copies a tensor only if its
+--- dtype or device changes, true always copies, and false makes a necessary copy an error.
 ---@param data any
 ---@param options? {dtype: string, device: string|torch.device, copy: boolean,
 --- requires_grad: boolean}

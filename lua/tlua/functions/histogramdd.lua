@@ -1,4 +1,4 @@
--- histogramdd.lua - torch.histogramdd: how many points fall into each cell of a grid.
+-- histogramdd.lua - torch.histogramdd: counts the points in each cell of a grid.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +8,7 @@ local M = {}
 local signature = args.signature [[histogramdd(input: tensor, bins: integer|table, range: numbers?,
    weight: tensor?, density: boolean = false)]]
 
--- The lowest and the highest edge along coordinate d, never the same.
+-- Returns the lowest and the highest edge along coordinate d, which always differ.
 local function ends(points, range, d)
    local low, high
    if range then
@@ -35,7 +35,7 @@ local function check_edges(edges, points)
    return edges:detach():clone()
 end
 
--- The edges along each coordinate, each a tensor of its own.
+-- Returns the edges along each coordinate, one tensor each.
 local function edges_of(points, bins, range)
    local edges, listed = {}, type(bins) == "table"
    for d = 1, points:size(2) do
@@ -73,7 +73,7 @@ local function check(a)
    end
 end
 
--- Divided so that the integral over all cells is 1.
+-- Normalizes a histogram so that its integral over all cells is 1.
 local function as_density(hist, edges)
    hist = hist / hist:sum()
    for d, e in ipairs(edges) do
@@ -84,10 +84,11 @@ local function as_density(hist, edges)
    return hist
 end
 
---- How many of the points (..., n) fall into each cell of a grid in n dimensions; with weight the
---- sum of theirs, with density divided so that the integral is 1. A cell has its lower edges, and
---- its upper ones where no cell follows. bins is how many parts each coordinate has, or its edges,
---- range the lowest and highest edge of each, which are those of the points unless given.
+--- Counts the points (..., n) in each cell of an n-dimensional grid. With weight it sums the
+--- points' weights, and with density it normalizes the result so that the integral is 1. A cell
+--- contains its lower edges, and the last cell also its upper edge. bins is the number of cells
+--- along each coordinate, or their edges; range has the lowest and highest edge of each coordinate,
+--- by default those of the points.
 ---@param input Tensor  float32 or float64
 ---@param bins integer|integer[]|Tensor[]
 ---@param options? table  range = {low1, high1, low2, ...}, weight = Tensor (...), density = boolean

@@ -1,5 +1,6 @@
--- lowrank.lua - torch.svd_lowrank, torch.pca_lowrank: the largest singular values of a matrix, from
--- products with a few random vectors (Halko, Martinsson and Tropp, 2009, algorithms 4.4 and 5.1).
+-- lowrank.lua - torch.svd_lowrank, torch.pca_lowrank: approximate the largest singular values of a
+-- matrix by products with a few random vectors (Halko, Martinsson and Tropp, 2009, algorithms 4.4
+-- and 5.1).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +12,7 @@ local svd_signature = args.signature [[svd_lowrank(A: tensor, q: integer = 6,
 local pca_signature = args.signature [[pca_lowrank(A: tensor, q: integer?, center: boolean = true,
    niter: count = 2)]]
 
--- The lesser of A's last two sizes.
+-- Checks A, and returns the smaller of its last two sizes.
 local function check(who, A)
    if A:dim() < 2 or A.dtype ~= "float32" and A.dtype ~= "float64" then
       args.refuse(who, "A", "matrices (..., m, n) of float32 or float64", A)
@@ -23,7 +24,7 @@ local function orthonormal(x)
    return (torch.linalg.qr(x))
 end
 
--- What A maps to, approximately: q columns, for a tall A.
+-- Returns an orthonormal basis, with q columns, of approximately the range of a tall A.
 local function basis(A, q, niter)
    local Q = orthonormal(A:matmul(torch.randn(A:size(-1), q, {dtype = A.dtype, device = A.device})))
    for _ = 1, niter do
@@ -50,13 +51,14 @@ local function check_count(who, q, least)
    end
 end
 
---- The q largest singular values of A, or of A - M, with their vectors: A is nearly
---- U diag(S) V^T. Exact where A has no higher rank; otherwise the more so, the larger niter and the
---- faster the values fall. Differentiable; random numbers are those of torch.manual_seed.
+--- Returns the q largest singular values of A, or of A - M, with their vectors: A is approximately
+--- U diag(S) V^T. The result is exact if A's rank is at most q; otherwise it is better the larger
+--- niter is and the faster the singular values decay. It is differentiable; random numbers come
+--- from the generator of torch.manual_seed.
 ---@param A Tensor  (..., m, n), float32 or float64
 ---@param q? integer  how many, 6 unless given, at most min(m, n)
----@param niter? integer  how often A is applied to what it gave, 2 unless given
----@param options? table  the same by name, and M = Tensor that A's shape is broadcast from
+---@param niter? integer  number of subspace iterations, 2 by default
+---@param options? table  the same by name, and M, a tensor that is broadcast to A's shape
 ---@return Tensor U  (..., m, q)
 ---@return Tensor S  (..., q), falling
 ---@return Tensor V  (..., n, q)
@@ -70,8 +72,8 @@ function M.svd_lowrank(...)
    return decompose(a.M and a.A - a.M or a.A, a.q, a.niter)
 end
 
---- Principal components: svd_lowrank of A without the mean of its rows. The columns of V are the
---- directions, S^2 / (m - 1) the variance along each, and A:matmul(V) has the coordinates.
+--- Computes principal components: svd_lowrank of A minus the mean of its rows. The columns of V are
+--- the directions, S^2 / (m - 1) the variance along each, and A:matmul(V) the coordinates.
 ---@param A Tensor  (..., m, n), m samples; float32 or float64
 ---@param q? integer  how many, min(6, m, n) unless given
 ---@param center? boolean  false: the mean is not taken away, true unless given

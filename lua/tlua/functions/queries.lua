@@ -1,4 +1,4 @@
--- queries.lua - small questions and settings that programs for PyTorch ask of torch.
+-- queries.lua - small queries and settings of torch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,7 +6,8 @@ local class = require "tlua.class"
 
 local M = {}
 
---- The name of a value's type: a class's name, "torch.Tensor" for a tensor, else Lua's type.
+--- Returns the name of a value's type: a class's name, "torch.Tensor" for a tensor, otherwise Lua's
+--- type.
 ---@param object any
 ---@return string
 function M.typename(object)
@@ -14,7 +15,7 @@ function M.typename(object)
    return class.type(object)
 end
 
---- Whether a tensor's elements are complex numbers.
+--- Returns whether a tensor's elements are complex numbers.
 ---@param tensor Tensor
 ---@return boolean
 function M.is_complex(tensor)
@@ -22,11 +23,11 @@ function M.is_complex(tensor)
    return tensor.dtype:find "^complex" ~= nil
 end
 
---- Whether a value is a storage: false, since tensors alone are values.
+--- Returns whether a value is a storage: false, since storages are not values in Lua.
 ---@return boolean
 function M.is_storage() return false end
 
---- The functions of a kind of device: torch.cpu, torch.cuda or torch.sim.
+--- Returns the module of a kind of device: torch.cpu, torch.cuda or torch.sim.
 ---@param device? string|torch.device  such as "cuda:1"; by default the default device
 ---@return table
 function M.get_device_module(device)
@@ -41,12 +42,12 @@ end
 
 local interop = 1
 
---- How many threads run operators beside one another: operators run one after the other, so this
---- is the number that was set, and means nothing.
+--- Returns the number set by set_num_interop_threads. It has no effect, since operators run one
+--- after another.
 ---@return integer
 function M.get_num_interop_threads() return interop end
 
---- Accepted, without effect: see get_num_interop_threads.
+--- Accepts a number of threads; it has no effect, see get_num_interop_threads.
 ---@param n integer
 function M.set_num_interop_threads(n)
    if math.type(n) ~= "integer" or n < 1 then
@@ -55,11 +56,11 @@ function M.set_num_interop_threads(n)
    interop = n
 end
 
---- Whether detect_anomaly is on.
+--- Returns whether detect_anomaly is on.
 ---@return boolean
 function M.is_anomaly_enabled() return torch.autograd.is_anomaly_enabled() end
 
---- Whether subnormal numbers could be flushed to 0: false, they are always computed with.
+--- Returns false: subnormal numbers cannot be flushed to 0.
 ---@param mode boolean
 ---@return boolean
 function M.set_flush_denormal(mode)

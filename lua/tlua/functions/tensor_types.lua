@@ -1,6 +1,6 @@
 -- tensor_types.lua - PyTorch's legacy constructors: torch.Tensor(2, 3), torch.FloatTensor {1, 2},
--- torch.cuda.LongTensor(4). Numbers are sizes, and the elements then are of no defined value; a
--- table is data. torch.isinstance(x, torch.FloatTensor) tells whether x is such a tensor.
+-- torch.cuda.LongTensor(4). Numbers are sizes, and the elements are then uninitialized; a table is
+-- data. torch.isinstance(x, torch.FloatTensor) tells whether x is such a tensor.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local dtypes <const> = {
    IntTensor = "int32", LongTensor = "int64", BoolTensor = "bool",
 }
 
--- A tensor of the same elements, as PyTorch's constructors give of a tensor.
+-- Returns a tensor that shares another's elements, as PyTorch's constructors do for a tensor.
 local function alias(name, x, dtype, kind)
    local fits = (not dtype or x.dtype == dtype) and (not kind or x.device.type == kind)
    if not fits then
@@ -31,7 +31,7 @@ local function make(name, operator, data, options)
    torch.raise(name .. ": " .. why)
 end
 
--- `dtype` nil is the default one, `kind` nil any device.
+-- Constructs a tensor. `dtype` nil means the default dtype, `kind` nil any device.
 local function construct(name, dtype, kind, ...)
    local first, n = (...), select("#", ...)
    local options = {dtype = dtype or torch.get_default_dtype(), device = kind}
@@ -48,7 +48,7 @@ local function construct(name, dtype, kind, ...)
    return make(name, "empty", sizes, options)
 end
 
--- A thing to be called, and to be asked of by torch.isinstance.
+-- Makes a constructor, which can be called and is accepted by torch.isinstance.
 local function constructor(name, dtype, kind)
    local title = kind and kind ~= "cpu" and ("torch.%s.%s"):format(kind, name) or "torch." .. name
    return setmetatable({}, {
@@ -62,14 +62,14 @@ local function constructor(name, dtype, kind)
    })
 end
 
---- torch.Tensor as a constructor: of sizes, of a table of data, or of a tensor, whose elements the
---- result then shares. Of the default dtype. A list of sizes is data, too: torch.Tensor(x.shape)
---- holds the sizes.
+--- Constructs a tensor of the default dtype: from sizes, from a table of data, or from a tensor,
+--- whose elements the result shares. A list of sizes is data, too: torch.Tensor(x.shape) holds the
+--- sizes.
 ---@param ... integer|table|Tensor
 ---@return Tensor
 function M.Tensor(...) return construct("Tensor", nil, nil, ...) end
 
---- The constructors of one kind of device, by name: FloatTensor, LongTensor, ...
+--- Returns the constructors of one kind of device, by name: FloatTensor, LongTensor, ...
 ---@param kind string  "cpu", "cuda" or "sim"
 ---@return table<string, table>
 function M.of(kind)

@@ -1,4 +1,4 @@
--- unsupported.lua - PyTorch's names that torch has not got, and the reasons that errors give.
+-- unsupported.lua - names of PyTorch that torch lacks, and the reasons that errors give.
 
 local M = {}
 

@@ -1,11 +1,12 @@
--- vander.lua - torch.vander and torch.linalg.vander's older form: a matrix of powers.
+-- vander.lua - torch.vander, and the older form of torch.linalg.vander: a matrix of powers.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local take = args.signature "vander(x: tensor, N: count?, increasing: boolean = false)"
 
---- The Vandermonde matrix of a vector: column j has x to the power N - j, or, if increasing, j - 1.
+--- Returns the Vandermonde matrix of a vector x: column j is x to the power N - j, or j - 1 if
+--- increasing.
 ---@param x Tensor  (n)
 ---@param N? integer  columns, by default n
 ---@param increasing? boolean

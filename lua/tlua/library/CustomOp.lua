@@ -1,8 +1,8 @@
--- CustomOp.lua - an operator written in Lua, with a name: torch.library.custom_op makes them.
+-- CustomOp.lua - a named operator written in Lua, made by torch.library.custom_op.
 --
--- A call goes, from the outside in: vmap (the rule for a batch), the profiler (a span of the
--- operator's name), autocast and autograd (a Function of the operator's own), and then the kernel
--- for the arguments' kind of device, or the fake one on the meta device.
+-- A call passes through these layers, from the outside in: vmap (the rule for a batch), the
+-- profiler (a span with the operator's name), autocast and autograd (a Function), and then the
+-- kernel for the arguments' kind of device, or the fake kernel on the meta device.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,7 +22,7 @@ local function check_fn(op, who, fn)
    args.refuse(op.name, who, "a function", fn)
 end
 
--- The names of a Lua function's parameters.
+-- Returns the names of a Lua function's parameters.
 local function parameters_of(fn)
    local names = {}
    while debug and type(fn) == "function" do
@@ -33,7 +33,7 @@ local function parameters_of(fn)
    return names
 end
 
--- The positions of the arguments that the kernel changes in place.
+-- Returns the positions of the arguments that the kernel changes in place.
 local function mutated_positions(op, mutates, fn)
    local positions = {}
    local names = parameters_of(fn)
@@ -54,7 +54,7 @@ end
 function CustomOp:__init(name, mutates, device_types, fn)
    self.name, self.default = name, self
    self.mutated = mutated_positions(self, mutates, fn)
-   self.kernels = {} -- by the kind of device; "any" serves the others
+   self.kernels = {} -- by kind of device; "any" is the fallback
    self:register_kernel(device_types, fn)
    self.Function = self:_function()
 end
@@ -66,7 +66,7 @@ end
 -- Registration --------------------------------------------------------------------------------
 
 --- Adds an implementation for kinds of devices.
----@param device_types? string|string[]  "cpu", "cuda", "sim"; nil: all that have none of their own
+---@param device_types? string|string[]  "cpu", "cuda", "sim"; nil: all kinds without a kernel
 ---@param fn fun(...): any  gets the operator's arguments
 ---@return library.CustomOp self
 function CustomOp:register_kernel(device_types, fn)
@@ -90,12 +90,12 @@ function CustomOp:register_fake(fn)
    return self
 end
 
---- Sets the derivative. An operator without one raises in the backward pass.
---- setup_context(ctx, inputs, output) runs after the kernel and keeps in ctx what `backward` needs;
---- inputs is the list of arguments, with their number as `n`, output the result or, of several,
---- their list.
+--- Sets the derivative. An operator without one raises in the backward pass. setup_context(ctx,
+--- inputs, output) runs after the kernel and saves in ctx the values that `backward` needs; inputs
+--- is the list of arguments, with their number as `n`, and output the result or the list of several
+--- results.
 ---@param backward fun(ctx: autograd.Context, ...): any  gets a gradient for each result and returns
---- one or nil for each argument
+--- one gradient or nil for each argument
 ---@param options? {setup_context: fun(ctx: autograd.Context, inputs: table, output: any)}
 ---@return library.CustomOp self
 function CustomOp:register_autograd(backward, options)
@@ -111,11 +111,11 @@ function CustomOp:register_autograd(backward, options)
    return self
 end
 
---- Sets what vmap does with a batch. Without it the mapped function is called for each example.
+--- Sets the rule by which vmap handles a batch. Without it the mapped function is called for each
+--- example.
 ---@param fn fun(info: {batch_size: integer, randomness: string}, in_dims: table, ...): any, any
---- gets for each argument the dimension along which its examples lie, or false, and the arguments
---- with all examples; returns the result, or the list of results, and for it, or for each, the
---- dimension of its examples
+--- gets for each argument the dimension of its examples, or false, and the arguments with all
+--- examples; returns the result and the dimension of its examples, or a list of each
 ---@return library.CustomOp self
 function CustomOp:register_vmap(fn)
    self.batch_rule = check_fn(self, "register_vmap", fn)
@@ -124,7 +124,7 @@ end
 
 --- Sets the dtype that floating arguments are converted to under autocast; the operator then runs
 --- without autocast.
----@param device_type string  the kind of device of the autocast that is meant
+---@param device_type string  the kind of device whose autocast is meant
 ---@param cast_inputs string  a dtype
 ---@return library.CustomOp self
 function CustomOp:register_autocast(device_type, cast_inputs)
@@ -172,7 +172,8 @@ local function versions(given)
    return seen
 end
 
--- Autograd believes that arguments keep their values and that results are new tensors.
+-- Raises if the kernel breaks autograd's assumptions: arguments keep their values, and results are
+-- new tensors.
 local function check_results(op, given, before, results)
    for i, version in pairs(before) do
       if given[i]._version ~= version and not op.mutated[i] then
@@ -188,7 +189,7 @@ local function check_results(op, given, before, results)
    end
 end
 
--- The autograd.Function that runs the kernel.
+-- Returns the autograd.Function that runs the kernel.
 function CustomOp:_function()
    local op, Call = self, class.class(self.name, Function)
 
@@ -214,7 +215,7 @@ function CustomOp:_function()
    return Call
 end
 
--- The deepest mapped function that an argument has examples of, and how many those are.
+-- Returns the innermost level of vmap at which an argument has examples, and their number.
 local function innermost(given)
    local level, size
    for i = 1, given.n do
@@ -255,7 +256,8 @@ local function call_batched(op, given, level, size)
    return table.unpack(list, 1, #list)
 end
 
--- Gradients are known of tensors that are arguments themselves.
+-- Refuses tensors inside tables that require gradients: gradients flow only through tensors that
+-- are arguments themselves.
 local function refuse_hidden(op, given)
    for i = 1, given.n do
       local list = given[i]
@@ -278,7 +280,7 @@ function CustomOp:__call(...)
    local level, size = innermost(given)
    if level then
       if self.batch_rule then return call_batched(self, given, level, size) end
-      torch.raise(("%s: vmap has no rule for it"):format(self.name)) -- calls each example then
+      torch.raise(("%s: vmap has no rule for it"):format(self.name)) -- vmap then calls each example
    end
    if torch._profiling() then
       return spans.call("operator", self.name, self.Function.apply, self.Function, ...)

@@ -1,4 +1,4 @@
--- init.lua - torch.library: operators of a user's own, written in Lua.
+-- init.lua - torch.library: user-defined operators written in Lua.
 --
 --    local scale = torch.library.custom_op("mylib::scale", function(x, by)
 --       return x * by
@@ -9,8 +9,8 @@
 --    })
 --    local y = torch.ops.mylib.scale(x, 3)
 --
--- To autograd, autocast, vmap and the profiler it is one operator, whatever its kernel does: a
--- call of another library by DLPack, or of C by a module of the user's.
+-- Autograd, autocast, vmap and the profiler treat it as one operator, even if its kernel calls
+-- another library by DLPack, or a C module of the user.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -32,7 +32,7 @@ local function new_namespace(space)
    local own = {}
    namespaces[space] = own
    return setmetatable({}, {
-      names = own, -- for torch.has
+      names = own, -- used by torch.has
       __index = function(_, name)
          if own[name] then return own[name] end
          torch.raise(("torch.ops.%s has no operator %s%s"):format(space, tostring(name),
@@ -88,18 +88,18 @@ end
 local take = args.signature [[library.custom_op(name: string, fn: callable?, mutates_args: any?,
    device_types: any?)]]
 
---- Makes an operator of a Lua function. A second one of the same name replaces the first. Without
---- fn the result is a function that takes it, as a decorator does.
+--- Makes an operator of a Lua function. A second one with the same name replaces the first. Without
+--- fn it returns a function that takes fn, like a decorator.
 ---@param name string  "namespace::name"
 ---@param fn? fun(...): any  the kernel; results are new tensors, arguments keep their values
 ---@param options? {mutates_args: string[], device_types: string|string[]}  mutates_args: the names
---- of those parameters of fn that it changes in place, () in PyTorch being {} here; device_types:
---- the kinds of devices that fn is for, by default all
+--- of those parameters of fn that it changes in place ({} where PyTorch has ()); device_types: the
+--- kinds of devices for which fn is the kernel, by default all
 ---@return library.CustomOp|fun(fn: function): library.CustomOp
 function M.custom_op(name, ...)
    local fn, options = ...
    if select("#", ...) == 2 and args.is_callable(options) and not args.is_callable(fn) then
-      fn, options = options, fn -- in a decorator's order
+      fn, options = options, fn -- arguments in a decorator's order
    elseif type(fn) == "table" and not args.is_callable(fn) and options == nil then
       fn, options = nil, fn
    end
@@ -127,12 +127,12 @@ function M.custom_op(name, ...)
    return define
 end
 
---- CustomOp:register_fake of the operator of that name.
+--- Calls CustomOp:register_fake of the operator of that name.
 ---@param op string|library.CustomOp
 ---@param fn fun(...): any
 function M.register_fake(op, fn) find("library.register_fake", op):register_fake(fn) end
 
---- CustomOp:register_autograd of the operator of that name.
+--- Calls CustomOp:register_autograd of the operator of that name.
 ---@param op string|library.CustomOp
 ---@param backward fun(ctx: autograd.Context, ...): any
 ---@param options? {setup_context: fun(ctx: autograd.Context, inputs: table, output: any)}
@@ -140,7 +140,7 @@ function M.register_autograd(op, backward, options)
    find("library.register_autograd", op):register_autograd(backward, options)
 end
 
---- CustomOp:register_kernel of the operator of that name.
+--- Calls CustomOp:register_kernel of the operator of that name.
 ---@param op string|library.CustomOp
 ---@param device_types? string|string[]
 ---@param fn fun(...): any
@@ -148,12 +148,12 @@ function M.register_kernel(op, device_types, fn)
    find("library.register_kernel", op):register_kernel(device_types, fn)
 end
 
---- CustomOp:register_vmap of the operator of that name.
+--- Calls CustomOp:register_vmap of the operator of that name.
 ---@param op string|library.CustomOp
 ---@param fn fun(info: table, in_dims: table, ...): any, any
 function M.register_vmap(op, fn) find("library.register_vmap", op):register_vmap(fn) end
 
---- CustomOp:register_autocast of the operator of that name.
+--- Calls CustomOp:register_autocast of the operator of that name.
 ---@param op string|library.CustomOp
 ---@param device_type string
 ---@param cast_inputs string

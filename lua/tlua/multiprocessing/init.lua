@@ -1,4 +1,4 @@
--- init.lua - torch.multiprocessing: processes that begin with a function of this one.
+-- init.lua - torch.multiprocessing: starts processes that run a given function.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +7,7 @@ local package_of = require "tlua.multiprocessing.package_of"
 
 local M = {_run = package_of.run} -- of the processes, as only the library's files have its modules
 
--- In single quotes, as shells take every byte then.
+-- Puts a text in single quotes for the shell.
 local function quote(text)
    return "'" .. text:gsub("'", "'\\''") .. "'"
 end
@@ -17,7 +17,8 @@ local function exists(path)
    return file ~= nil
 end
 
--- The command `tlua`: this process's, or the one that was installed or built beside the library.
+-- Returns the path of the command `tlua`: this process's, or the one installed or built beside the
+-- library.
 local function find_program()
    local own = torch._library_path()
    if not own:find "%.%a+[%d.]*$" and exists(own) then return own end
@@ -28,7 +29,7 @@ local function find_program()
    return "tlua"
 end
 
--- A folder that nobody else may look into, since its file is loaded as code.
+-- Makes a folder that no other user can access, since its file is loaded as code.
 local function private_folder()
    local pipe <close> = io.popen "umask 077 && mktemp -d 2>&1"
    local path = pipe and pipe:read "l"
@@ -42,7 +43,7 @@ end
 ---@class multiprocessing.ProcessContext
 local ProcessContext = class.class("multiprocessing.ProcessContext")
 
--- Those that have not been joined: a pipe that is collected would end its processes.
+-- Processes that have not been joined: if their pipe were collected, they would be ended.
 local running = {} -- luacheck: ignore 241
 
 function ProcessContext:__init(folder, pipe, nprocs)
@@ -66,7 +67,7 @@ end
 
 --- Waits until all processes have ended. An error of one of them ends the others, and is raised
 --- here with its rank and traceback.
----@param timeout? number  seconds; without it there is no end
+---@param timeout? number  seconds; without it, waits without limit
 ---@return boolean ended  false where the time was over before
 function ProcessContext:join(timeout)
    if timeout ~= nil and (type(timeout) ~= "number" or timeout < 0) then
@@ -74,7 +75,7 @@ function ProcessContext:join(timeout)
    end
    if not self.pipe then return true end
    local deadline = torch.io.clock() + (timeout or math.huge)
-   while not exists(self.folder .. "/ended") do -- closing the pipe before would end them
+   while not exists(self.folder .. "/ended") do -- closing the pipe earlier would end them
       if torch.io.clock() >= deadline then return false end
       torch.distributed._sleep(0.01)
    end
@@ -102,13 +103,13 @@ local function check_arguments(arguments)
    end
 end
 
---- Runs fn(rank, table.unpack(args)) in `nprocs` processes, ranks from 0 on, and waits for them.
---- They are those of `tlua run`: RANK, WORLD_SIZE and the like are in their environment, so that
---- init_process_group needs no more than a back end; their lines have the rank in front. The
---- function travels by its bytecode, with its upvalues, the globals that it names and copies of
---- tensors of the CPU; modules travel by name. What it changes there does not change here. With
---- join = false the result has join(seconds?); when this process ends, so do they. An error in one
---- of them ends the others and is raised here.
+--- Runs fn(rank, table.unpack(args)) in `nprocs` processes, with ranks from 0, and waits for them.
+--- They are started like those of `tlua run`: their environment has RANK, WORLD_SIZE and the other
+--- variables, so that init_process_group needs only a back end, and their output lines begin with
+--- the rank. The function is sent as bytecode, with its upvalues, the globals that it names and
+--- copies of CPU tensors; modules are sent by name. Its changes to these values do not reach this
+--- process. With join = false the result has a method join(seconds?); when this process ends, the
+--- others end, too. An error in one process ends the others and is raised here.
 ---@param fn function
 ---@param options? {args: table, nprocs: integer, join: boolean}
 ---@return multiprocessing.ProcessContext?
@@ -139,13 +140,13 @@ function M.spawn(fn, ...)
    context:join()
 end
 
---- How processes are started: "spawn", always.
+--- Returns the way in which processes are started: always "spawn".
 ---@return string
 function M.get_start_method()
    return "spawn"
 end
 
---- Accepts "spawn", which is the only way here: a forked process has none of the engine's threads.
+--- Accepts "spawn", the only supported way: a forked process would lack the engine's threads.
 ---@param method string
 function M.set_start_method(method)
    if method ~= "spawn" then

@@ -1,11 +1,11 @@
--- package_of.lua - a function and its arguments in a folder, for processes that are started with
--- them: rank.lua, which calls `run`, and what _pack makes of the values: their bytes and tensors.
+-- package_of.lua - passes a function and its arguments to new processes through a folder: rank.lua,
+-- which calls `run`, and the bytes and tensors into which _pack converts the values.
 
 local torch = require "tlua"
 
 local M = {}
 
--- A number of a format without a length of its own.
+-- Reads a number in a format of fixed length.
 local function read_number(file, format)
    return (string.unpack(format, file:read(string.packsize(format))))
 end
@@ -29,7 +29,7 @@ end
 --- Writes a folder's files.
 ---@param folder string
 ---@param fn function
----@param arguments table  a list; `n` tells its length where nil is in it
+---@param arguments table  a list; `n` is its length if it may contain nil
 function M.write(folder, fn, arguments)
    local n = arguments.n or #arguments
    local bytes, tensors = torch._pack("spawn", fn, n, table.unpack(arguments, 1, n))
@@ -54,8 +54,8 @@ local function call(fn, n, ...)
    return fn(math.tointeger(tonumber(os.getenv "RANK")), table.unpack({...}, 1, n))
 end
 
---- In a process that was started: calls the function. Its error is left in the folder, with the
---- time that tells which was first.
+--- Calls the function in a started process. If it fails, writes the error into the folder, with the
+--- time, so that the first error can be found.
 ---@param folder string
 function M.run(folder)
    local ok, why = xpcall(function() return call(read(folder)) end, debug.traceback)

@@ -1,4 +1,4 @@
--- averages.lua - sums over the events of a profile, and the table of them, in PyTorch's columns.
+-- averages.lua - sums over a profile's events, and their table with PyTorch's columns.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,14 +9,14 @@ local text = require "tlua.profiler.text"
 local M = {}
 
 ---@class profiler.Averages
----@field total number  microseconds that were recorded
+---@field total number  microseconds recorded
 local Averages = class.class("profiler.Averages")
 
 ---@class profiler.Row
 ---@field key string
 ---@field kind string
 ---@field count integer
----@field cpu_time_total number  microseconds, with all that is within
+---@field cpu_time_total number  microseconds, including nested events
 ---@field self_cpu_time_total number
 ---@field device_time_total number
 ---@field self_device_time_total number
@@ -34,7 +34,7 @@ local function new_row(key, kind)
    }
 end
 
---- The innermost n lines of a stack as "file(line): function".
+--- Returns the innermost n lines of a stack as "file(line): function".
 ---@param stack string
 ---@param n integer
 ---@return string[]

@@ -1,4 +1,4 @@
--- handlers.lua - makes functions for the option on_trace_ready.
+-- handlers.lua - functions for the option on_trace_ready.
 
 local torch = require "tlua"
 
@@ -7,9 +7,9 @@ local M = {}
 local written = 0
 
 --- Returns a function for on_trace_ready that writes a trace into a folder where TensorBoard's
---- profiler plugin looks for it: `dir`/`worker_name`.N.pt.trace.json. If it cannot be written, that
---- is said on stderr, and the program goes on.
----@param dir string  made where it is not there
+--- profiler plugin looks for it: `dir`/`worker_name`.N.pt.trace.json. If writing fails, a message
+--- is printed on stderr and the program continues.
+---@param dir string  created if it does not exist
 ---@param worker_name? string
 ---@return fun(prof: profiler.Profile)
 function M.tensorboard_trace_handler(dir, worker_name)

@@ -1,5 +1,5 @@
--- init.lua - torch.profiler: what a program's time and memory go into. Each part is loaded when it
--- is first used.
+-- init.lua - torch.profiler: measures the time and memory that a program uses. Each part is loaded
+-- when it is first used.
 
 local lazy = require "tlua.lazy"
 

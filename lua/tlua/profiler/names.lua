@@ -4,11 +4,11 @@ local torch = require "tlua"
 
 local M = {}
 
---- What `activities` lists: where time is measured.
+--- Values of `activities`: where time is measured.
 ---@enum profiler.ProfilerActivity
 M.ProfilerActivity = {CPU = "cpu", CUDA = "cuda", SIM = "sim"}
 
---- What a schedule returns for a step.
+--- Values that a schedule returns for a step.
 ---@enum profiler.ProfilerAction
 M.ProfilerAction = {
    NONE = "none", WARMUP = "warmup", RECORD = "record", RECORD_AND_SAVE = "record_and_save",
@@ -24,7 +24,7 @@ function M.supported_activities()
    return list
 end
 
---- Whether the profiler can be used: true.
+--- Returns whether the profiler can be used: always true.
 ---@return boolean
 function M.kineto_available() return true end
 

@@ -1,5 +1,5 @@
--- page.lua - the head of a report's page: its style, and the scripts that draw flame graph,
--- timeline and memory. Nothing is fetched from anywhere.
+-- page.lua - the head of a report's HTML page: its style, and the scripts that draw flame graph,
+-- timeline and memory. The page loads nothing from elsewhere.
 
 local M = {}
 

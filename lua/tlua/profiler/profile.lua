@@ -1,4 +1,4 @@
--- profile.lua - torch.profiler.profile: records what a part of a program does.
+-- profile.lua - torch.profiler.profile: records the events of a part of a program.
 --
 --    local prof = torch.profiler.profile({record_shapes = true}, function(prof)
 --       for input, target in loader:iter() do
@@ -8,7 +8,7 @@
 --    end)
 --    print(prof:key_averages():table {sort_by = "self_cpu_time_total", row_limit = 10})
 --
--- Times are microseconds, counted from where recording began.
+-- Times are in microseconds since recording began.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,7 +22,7 @@ local signature = args.signature [[profiler.profile(record_shapes: boolean = fal
    on_trace_ready: callable?)]]
 
 ---@class profiler.Profile
----@field session any  the events that were recorded last; nil: none were
+---@field session any  the last recorded events; nil if there are none
 ---@field step_num integer  from 0
 local Profile = class.class("profiler.Profile")
 
@@ -92,7 +92,7 @@ end
 
 local function is_record(action) return action == "record" or action == "record_and_save" end
 
--- Goes from one step's action to the next one's; nil stands for no running profile.
+-- Switches from one step's action to the next one's; nil means that no profile is running.
 local function change(self, from, to)
    local was, is = from and from ~= "none", to and to ~= "none"
    local fresh = from == "record_and_save" or from == "warmup" and is_record(to)
@@ -143,7 +143,7 @@ function Profile:start()
    return self
 end
 
---- Tells that the next step of the loop begins.
+--- Marks the beginning of the loop's next step.
 function Profile:step()
    check_not_reporting(self, "step")
    if not self.running then
@@ -200,8 +200,8 @@ function Profile:__len()
 end
 
 --- Iterates over the positions and events, outer events before those inside them. An event is a
---- table, with times in microseconds. Events of other threads that worked for this one come after
---- its own; their `thread` is that thread's name.
+--- table, with times in microseconds. Events of other threads that worked for this one follow its
+--- own; their `thread` is that thread's name.
 ---@return fun(): integer?, table?
 function Profile:events()
    local session, i = session_of(self, "events"), 0
@@ -226,7 +226,7 @@ function Profile:events()
 end
 
 --- Returns sums over the events of the same name. With `group_by_input_shape` their shapes must be
---- the same, too, and with `group_by_stack_n` that many of the innermost lines of their stacks.
+--- equal, too, and with `group_by_stack_n` = n, the n innermost lines of their stacks.
 ---@param options? {group_by_input_shape: boolean, group_by_stack_n: integer}
 ---@return profiler.Averages
 function Profile:key_averages(...)
@@ -243,7 +243,7 @@ function Profile:module_averages()
    return require "tlua.profiler.averages".by_module(session_of(self, "module_averages"))
 end
 
---- Describes in words what the program waited for.
+--- Describes in words where the program spent its time waiting.
 ---@return string
 function Profile:summary()
    return require "tlua.profiler.summary".text(session_of(self, "summary"))
@@ -272,7 +272,7 @@ function Profile:export_flame_graph(path)
    require "tlua.profiler.report".write_flame(session_of(self, "export_flame_graph"), path)
 end
 
---- Writes one HTML file that shows over time what memory was used for; needs profile_memory.
+--- Writes an HTML file that shows the memory in use over time, by purpose; needs profile_memory.
 ---@param path string
 function Profile:export_memory_timeline(path)
    if not self.recorded.memory then
@@ -289,21 +289,22 @@ function Profile:export_html(path, title)
    require "tlua.profiler.report".write(self, session_of(self, "export_html"), path, title)
 end
 
---- Records from here on, until stop or the end of the variable's block; or, with a function, what
---- that does: it gets the profile, which is returned before its results. Options:
+--- Records until `stop` is called or the variable's block ends; or, with a function, while that
+--- function runs. The function gets the profile, which is returned before its results. Options:
 ---
 --- * `activities`: a list of "cpu", "cuda", "sim", by default all: where time is measured.
---- * `schedule`: which steps are recorded (torch.profiler.schedule), and `on_trace_ready(prof)`,
----   called when a cycle of them is complete, or at the end.
+--- * `schedule`: selects the steps to record (torch.profiler.schedule); `on_trace_ready(prof)` is
+--- called when a cycle is complete, or at the end.
 --- * `record_shapes`, `profile_memory`, `with_stack` (the Lua lines), `with_flops`, `with_modules`.
 ---
 --- Other threads that work for the calling one are recorded with it: a DataLoader's workers, for
---- batches that were asked for and came meanwhile, and a process group's thread, which makes calls
---- with async_op. Backward passes run in the calling thread. What a device tells of its kernels has
---- rows, too: the simulated one's, and a GPU's where CUPTI is; of one profile at a time.
+--- batches that were requested and arrived meanwhile, and a process group's thread, which runs
+--- calls with async_op. Backward passes run in the calling thread. Devices' kernels get rows, too:
+--- those of the simulated device, and those of a GPU if CUPTI is installed, for one profile at a
+--- time.
 ---
---- Results have the same bits as without it. Profiles do not nest, but that of `tlua --profile`
---- ends where the script begins one of its own.
+--- Results are bitwise the same as without a profile. Profiles do not nest, except that the profile
+--- of `tlua --profile` ends when the script begins one.
 ---@param options? table
 ---@param fn? fun(prof: profiler.Profile): any
 ---@return profiler.Profile prof

@@ -1,4 +1,4 @@
--- report.lua - pages that show a profile: one HTML file each, with all that it needs in it.
+-- report.lua - writes HTML pages that show a profile, one self-contained file each.
 
 local json = require "tlua.utils.json"
 local page = require "tlua.profiler.page"
@@ -7,7 +7,7 @@ local timeline = require "tlua.profiler.timeline"
 
 local M = {}
 
-local MOST <const> = 200000 -- events on a timeline; the shortest ones are left out
+local MOST <const> = 200000 -- events on a timeline; the shortest are omitted
 
 local function escape(value)
    return (value:gsub("[&<>]", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;"}))
@@ -31,8 +31,8 @@ local function names()
    end
 end
 
--- Returns a tree of spans by name: {number of the name, own ns, calls, {name = child}}. The spans
--- of another thread are below a node with the thread's name.
+-- Returns a tree of spans by name: {number of the name, ns in the span itself, calls, {name =
+-- child}}. The spans of another thread are below a node with the thread's name.
 local function tree_of(session, number)
    local root = {0, 0, 0, {}}
    local nodes = {[0] = root}

@@ -1,13 +1,13 @@
--- schedule.lua - which steps of a loop are profiled.
+-- schedule.lua - selects the steps of a loop that are profiled.
 
 local args = require "tlua.args"
 
 local signature = args.signature [[profiler.schedule(wait: integer = 0, warmup: integer = 0,
    active: integer, repeat: integer = 0, skip_first: integer = 0)]]
 
---- Skips `skip_first` steps, then goes through cycles: `wait` steps nothing happens, `warmup` steps
---- are recorded and thrown away, `active` steps are recorded; `repeat` cycles, 0: without end. In a
---- table, `repeat` is written `["repeat"] = 2`, since it is a word of Lua's own.
+--- Skips `skip_first` steps, then repeats cycles: `wait` steps without recording, `warmup` steps
+--- that are recorded and discarded, and `active` steps that are recorded. `repeat` is the number of
+--- cycles, 0 for no limit; since it is a keyword of Lua, write `["repeat"] = 2`.
 ---@param wait integer
 ---@param warmup integer
 ---@param active integer

@@ -1,5 +1,5 @@
--- script.lua - `tlua --profile script.lua`: records the script as it stands, then tells on stderr
--- what it did, or writes a page with --html.
+-- script.lua - `tlua --profile script.lua`: profiles an unmodified script, and prints a summary on
+-- stderr, or writes a page with --html.
 
 local torch = require "tlua"
 
@@ -22,7 +22,7 @@ function M.start(html)
    end
 end
 
---- Tells what was recorded; does nothing the second time.
+--- Prints the summary; does nothing the second time.
 function M.finish()
    if not prof then return end
    local done = prof

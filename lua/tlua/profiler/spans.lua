@@ -1,4 +1,4 @@
--- spans.lua - gives parts of a program a name in a profile.
+-- spans.lua - names parts of a program in a profile.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -45,9 +45,9 @@ function M.watched(kind, name, fn)
    end
 end
 
---- Gives a part of the program a name in the profile: `record_function(name, fn, ...)` calls
---- fn(...) and returns its results; `local _ <close> = record_function(name)` names the rest of the
---- block. Named parts can be nested. Without a running profile it only calls fn.
+--- Names a part of the program in the profile: `record_function(name, fn, ...)` calls fn(...) and
+--- returns its results; `local _ <close> = record_function(name)` names the rest of the block.
+--- Named parts can be nested. Without a running profile it only calls fn.
 ---@param name string
 ---@param fn? function
 ---@param ... any

@@ -1,4 +1,5 @@
--- stacks.lua - time by stack, in the format of Brendan Gregg's flame graphs: "outer;inner 123".
+-- stacks.lua - writes the time spent in each stack, in the format of Brendan Gregg's flame graphs:
+-- "outer;inner 123".
 
 local torch = require "tlua"
 local averages = require "tlua.profiler.averages"

@@ -1,11 +1,11 @@
--- summary.lua - describes what a program waited for, with advice only where a figure supports it.
+-- summary.lua - describes where a program waited, with advice only if the measurements support it.
 
 local averages = require "tlua.profiler.averages"
 local text = require "tlua.profiler.text"
 
 local M = {}
 
-local MANY_COLLECTIONS <const> = 5 -- a single one in a short recording says nothing
+local MANY_COLLECTIONS <const> = 5 -- a single collection in a short recording is not significant
 local GROWTH <const> = 1 << 20 -- in bytes; smaller growth of memory is not reported
 
 -- Sums the events' own times. An event's time counts by the kind of the outermost waiting event
@@ -63,7 +63,7 @@ local function memory_growth(session)
    return live, most
 end
 
--- Returns the share of the busiest of a loader's workers, or nil if there are none.
+-- Returns the busy fraction of a loader's busiest worker, or nil if there are no workers.
 local function busiest_worker(threads)
    local most
    for _, thread in ipairs(threads) do

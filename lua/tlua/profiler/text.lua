@@ -1,4 +1,4 @@
--- text.lua - writes figures and tables in a readable form, and text files.
+-- text.lua - formats numbers and tables for people, and writes text files.
 
 local torch = require "tlua"
 
@@ -32,7 +32,7 @@ function M.flops(count)
    return ("%d"):format(count)
 end
 
--- Returns the width of a text on a terminal, in characters; codes for colours have none.
+-- Returns the width of a text on a terminal, in characters, not counting colour codes.
 local function width_of(shown)
    shown = shown:gsub("\27%[[%d;]*m", "")
    return utf8.len(shown) or #shown
@@ -69,8 +69,8 @@ function M.columns(columns, lines)
    return table.concat(out, "\n") .. "\n"
 end
 
---- Writes a file: write(put) calls put(text) as often as it likes. A reader finds the old file or
---- the new one, never a part. If that fails, it raises the system's message, in the name of `who`.
+--- Writes a file: write(put) calls put(text) any number of times. A reader sees the old file or the
+--- new one, never a part. If writing fails, raises the system's message, in the name of `who`.
 ---@param who string
 ---@param path string
 ---@param write fun(put: fun(text: string))

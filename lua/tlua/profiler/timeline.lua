@@ -1,4 +1,4 @@
--- timeline.lua - tells what memory was used for over time, by category.
+-- timeline.lua - classifies the memory in use over time by category.
 
 local M = {}
 
@@ -14,7 +14,7 @@ local rank = {
    parameters = 4, ["optimizer state"] = 3, gradients = 2, activations = 1, temporary = 0,
 }
 
--- Returns, for each event inside an optimizer's step, the outermost such step.
+-- Returns, for each event inside an optimizer's step, the outermost step that contains it.
 local function optimizer_steps(session)
    local step_of, event = {}, {}
    for i = 1, session:state().events do

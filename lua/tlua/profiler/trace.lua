@@ -1,14 +1,14 @@
 -- trace.lua - events in the Trace Event Format, which chrome://tracing, Perfetto and TensorBoard's
--- plugin read. Process 1 is the program; its thread 1 is the profile's own, the others are those
--- that worked for it. Process 2 is the devices; its thread 1 has their work by operators, the
--- others have kernels, by stream.
+-- plugin read. Process 1 is the program: its thread 1 is the profiled thread, the others are
+-- threads that worked for it. Process 2 is the devices: its thread 1 has their work by operators,
+-- and the others have the kernels of one stream each.
 
 local json = require "tlua.utils.json"
 local text = require "tlua.profiler.text"
 
 local M = {}
 
--- The category of each kind of event in PyTorch's traces.
+-- Maps kinds of events to the categories in PyTorch's traces.
 local categories = {
    operator = "cpu_op", backward = "cpu_op", user = "user_annotation", module = "python_function",
    collector = "gc", data = "data", optimizer = "user_annotation", step = "user_annotation",

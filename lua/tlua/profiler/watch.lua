@@ -6,7 +6,7 @@ local spans = require "tlua.profiler.spans"
 
 local M = {}
 
-local active = {} -- the modules that are being called, outermost first: {module, path}
+local active = {} -- modules whose call is running, outermost first: {module, path}
 
 -- Maps a module to {module below it -> path}, as last seen.
 local paths = setmetatable({}, {__mode = "k"})
