@@ -1,6 +1,6 @@
--- Multiplies bfloat16 matrices of small integers, and convolves images of them. Their sums are exact
--- in float32, so that each result is known to the bit. Prints the instruction set, the number of
--- results and the names of those that differed.
+-- Multiplies bfloat16 matrices of small integers, and convolves images of them: their sums are exact
+-- in float32, so that each result is known to the bit. Attention is compared with its formula. Prints
+-- the instruction set, the number of results and the names of those that differed.
 
 local torch = require "tlua"
 torch.manual_seed(1)
@@ -70,6 +70,44 @@ for _, case in ipairs {{2, 1, 16, 16, 9, 11, {3, 3}, 1, 1, 1}, {1, 2, 20, 17, 8,
    end
    for i, name in ipairs {"conv2d", "its input's gradient", "its weight's gradient", "conv2d without bias"} do
       compare(results.bfloat16[i], results.float64[i], name, "of", channels, rows, height, width)
+   end
+end
+-- Attention: batch, heads, heads of keys, queries, keys, size, size of values; causal, masked. The
+-- weights may be rounded to bfloat16 before they are multiplied, so that results are within a few
+-- units of the largest.
+local function formula(q, k, v, mask)
+   local scores = q:matmul(k:transpose(-2, -1)) / math.sqrt(q:size(-1))
+   if mask then scores = scores + mask end
+   return scores:softmax(-1):matmul(v)
+end
+
+local function near(result, right, ...)
+   local bound = 6 * 2 ^ -8 * right:abs():max():item()
+   check((result:double() - right):abs():max():item() <= bound, ...)
+end
+
+for _, case in ipairs {{1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 5, 97, 16, 17}, {1, 4, 2, 97, 193, 64, 70}, {1, 2, 1, 200, 31, 7, 130},
+                       {1, 2, 2, 96, 288, 140, 16}, {2, 3, 3, 130, 130, 33, 33, causal = true},
+                       {2, 2, 2, 40, 110, 64, 64, masked = true}, {1, 1, 1, 17, 100, 64, 48}} do
+   local batch, heads, kv_heads, queries, keys, size, values = table.unpack(case)
+   local mask
+   if case.causal then mask = torch.full({queries, keys}, -math.huge, {dtype = "float64"}):triu(1) end
+   if case.masked then mask = torch.randn(batch, 1, queries, keys, {dtype = "bfloat16"}) end
+   local narrow, wide, whole = {}, {}, {}
+   for i, shape in ipairs {{batch, queries, heads, size}, {batch, keys, kv_heads, size}, {batch, keys, kv_heads, values}} do
+      narrow[i] = torch.randn(shape):bfloat16():requires_grad_()
+      wide[i] = narrow[i]:detach():double():requires_grad_()
+      whole[i] = wide[i]:transpose(2, 3)
+      if i > 1 then whole[i] = whole[i]:repeat_interleave(heads // kv_heads, 2) end
+   end
+   local result = torch.nn.functional.scaled_dot_product_attention(narrow[1]:transpose(2, 3), narrow[2]:transpose(2, 3),
+      narrow[3]:transpose(2, 3), {is_causal = case.causal, enable_gqa = heads ~= kv_heads, attn_mask = case.masked and mask})
+   local expected = formula(whole[1], whole[2], whole[3], mask and mask:double())
+   near(result, expected, "attention", table.unpack(case))
+   local g = torch.randn(batch, heads, queries, values):bfloat16()
+   local right = {torch.autograd.grad(expected, wide, {grad_outputs = g:double()})}
+   for i, grad in ipairs {torch.autograd.grad(result, narrow, {grad_outputs = g})} do
+      near(grad, right[i], "attention's gradient", i, table.unpack(case))
    end
 end
 print(torch.config().cpu_isa, count, table.concat(wrong, ", "))

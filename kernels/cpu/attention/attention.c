@@ -23,7 +23,7 @@ typedef struct Call {
 typedef struct Work {
   void *rows, *turned; /* queries: copied, and transposed */
   void *keys, *values; /* copies */
-  void *scores, *mask, *keep;
+  void *scores, *mask, *keep, *packed;
   void *out; /* running sums of weighted values */
   void *largest, *sum, *factor;
 } Work;
@@ -39,6 +39,7 @@ static int64_t lay_out(const tlk_AttentionPlan *p, Work *w, void *memory) {
   w->mask = tlk_carve(&c, p->a->mask.array.data ? 3 * block : 0);
   w->keep = tlk_carve(&c, p->a->dropout > 0 ? block : 0);
   w->out = tlk_carve(&c, p->queries * p->value_width * size);
+  w->packed = tlk_carve(&c, tlk_attention_packed(p));
   w->largest = tlk_carve(&c, queries);
   w->sum = tlk_carve(&c, queries);
   w->factor = tlk_carve(&c, queries);
@@ -58,12 +59,13 @@ static void put_number(const tlk_AttentionPlan *p, void *array, int64_t i, doubl
 
 /* Adds the contribution of a block of keys. `begun` is false for the first block that is not
 ** hidden. Returns whether any block was added so far. */
-static bool add_keys(const Call *c, const Work *w, const tlk_AttentionBlock *block, bool begun) {
+static bool add_keys(const Call *c, const Work *w, const tlk_AttentionBlock *block,
+                     tlk_Matrix turned, bool begun) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
   tlk_Matrix keys = tlk_attention_rows(p, &a->key, block->b, block->kv, block->key, block->keys,
                                        a->size, false, w->keys);
-  if (!tlk_attention_scores(p, block, keys, w->turned, w->mask, w->scores)) return begun;
+  if (!tlk_attention_scores(p, block, keys, turned, w->mask, w->scores, w->packed)) return begun;
   p->loops->softmax(block->keys, block->cols, w->scores, w->largest, w->sum, w->factor);
   if (tlk_attention_keep(p, block, w->keep))
     p->loops->multiply(block->keys * block->cols, w->scores, w->keep);
@@ -75,8 +77,8 @@ static bool add_keys(const Call *c, const Work *w, const tlk_AttentionBlock *blo
   tlk_Matrix values = tlk_attention_rows(p, &a->value, block->b, block->kv, block->key, block->keys,
                                          a->value_size, true, w->values);
   tlk_attention_product(p, block->queries, block->keys, p->value_width,
-                        (tlk_Matrix){w->scores, 1, block->cols}, values, begun, w->out,
-                        p->value_width);
+                        (tlk_Matrix){.at = w->scores, .row = 1, .col = block->cols}, values, begun,
+                        w->out, p->value_width, w->packed);
   return true;
 }
 
@@ -104,15 +106,15 @@ static void run_block(const Call *c, const Work *w, tlk_AttentionBlock block) {
   const tlk_Attention *a = p->a;
   tlk_Matrix rows = tlk_attention_rows(p, &a->query, block.b, block.h, block.query, block.queries,
                                        a->size, false, w->rows);
-  tlk_attention_turn(p, rows, block.queries, a->size, block.cols, w->turned);
-  p->loops->scale(a->size * block.cols, w->turned, a->scale);
+  tlk_Matrix turned = tlk_attention_turn(p, rows, block.queries, a->size, block.cols, w->turned);
+  if (!turned.half) p->loops->scale(a->size * block.cols, w->turned, a->scale);
   for (int64_t i = 0; i < block.cols; i++) {
     put_number(p, w->largest, i, p->loops->lowest);
     put_number(p, w->sum, i, 0);
   }
   bool begun = false;
   for (int64_t j = 0; j < p->key_blocks && tlk_attention_keys(p, j, &block); j++)
-    begun = add_keys(c, w, &block, begun);
+    begun = add_keys(c, w, &block, turned, begun);
   finish(c, w, &block);
 }
 

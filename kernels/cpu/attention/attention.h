@@ -7,6 +7,10 @@
 ** as the left side of products (matmul/tile.h) and, if their rows are whole vectors, as the
 ** right side, too.
 **
+** Where the processor multiplies pairs of bfloat16 (matmul/dot.h), products of that dtype read the
+** rows of queries, keys and values as they are, and scores and their gradients are rounded to
+** bfloat16 before they are multiplied, as PyTorch does.
+**
 ** The sizes of blocks depend on the sizes of the call alone, and sums over blocks are computed
 ** in order, so results have the same bits for every number of threads.
 */
@@ -14,6 +18,7 @@
 #define TLK_ATTENTION_H
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul/dot.h"
 #include "kernels/cpu/matmul/tile.h"
 
 /* The most queries and keys of a block; its scores stay in the cache. The number of keys is a
@@ -54,6 +59,7 @@ typedef struct tlk_AttentionPlan {
   const tlk_Attention *a;
   const tlk_Isa *isa;
   const tlk_TileLoops *tile;
+  const tlk_DotLoops *dots; /* NULL unless products are computed by them */
   const tlk_AttentionLoops *loops;
   tl_DType compute;
   int64_t size;          /* bytes of an element of the compute type */
@@ -68,10 +74,13 @@ void tlk_attention_plan(const tlk_Attention *a, tlk_AttentionPlan *plan);
 
 /* ---- one block ---- */
 
-/* A matrix in the compute type; strides count elements. */
+/* A matrix in the compute type, or of bfloat16 if `half`; strides count elements. One with `half`
+** has `cols` columns in memory; others may be read up to whole vectors. */
 typedef struct tlk_Matrix {
   const void *at;
   int64_t row, col;
+  bool half;
+  int64_t cols;
 } tlk_Matrix;
 
 /* A block's position: sample, query head and key head, its first query and key, their numbers,
@@ -87,28 +96,38 @@ tlk_AttentionBlock tlk_attention_queries(const tlk_AttentionPlan *p, int64_t b, 
                                          int64_t i);
 bool tlk_attention_keys(const tlk_AttentionPlan *p, int64_t j, tlk_AttentionBlock *block);
 
-/* Returns `n` rows of `cols` elements of a head, beginning at row `first`: in place if
-** possible, otherwise copied to `buffer` in rows of whole vectors. As the right side of a
+/* Returns `n` rows of `cols` elements of a head, beginning at row `first`, in the compute type: in
+** place if possible, otherwise copied to `buffer` in rows of whole vectors. As the right side of a
 ** product, rows must be whole vectors and close to each other. */
+tlk_Matrix tlk_attention_numbers(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
+                                 int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
+                                 void *buffer);
+/* Returns such rows as products read them. */
 tlk_Matrix tlk_attention_rows(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
                               int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
                               void *buffer);
 /* Writes rows in the call's dtype. */
 void tlk_attention_store(const tlk_AttentionPlan *p, const tlk_HeadRows *to, int64_t b, int64_t h,
                          int64_t first, int64_t n, int64_t cols, const void *rows, int64_t pitch);
-/* Stores the transpose of n rows in out (size, cols), padded with zeros. */
-void tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64_t n, int64_t size,
-                        int64_t cols, void *out);
+/* Returns the transpose (size, n) of n rows as the right side of products: in `out`, padded with
+** zeros to (size, cols), or the rows themselves if they are half. */
+tlk_Matrix tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64_t n, int64_t size,
+                              int64_t cols, void *out);
 
+/* The bytes that products need at `packed`; 0 unless the plan has `dots`. */
+int64_t tlk_attention_packed(const tlk_AttentionPlan *p);
 /* Computes out (rows, cols) = left (rows, terms) times right (terms, cols), or adds it to out
-** if `sum`; cols is a whole number of vectors. */
+** if `sum`; cols is a whole number of vectors. With `dots` the right side must be half, and rows
+** of out up to the next multiple of TLK_DOT_LINES are written, too. */
 void tlk_attention_product(const tlk_AttentionPlan *p, int64_t rows, int64_t terms, int64_t cols,
-                           tlk_Matrix left, tlk_Matrix right, bool sum, void *out, int64_t pitch);
+                           tlk_Matrix left, tlk_Matrix right, bool sum, void *out, int64_t pitch,
+                           void *packed);
 
-/* Computes the masked scores of a block from its keys and its transposed, scaled queries.
+/* Computes the scaled and masked scores of a block from its keys and its transposed queries.
 ** Returns false and writes nothing if all are hidden. `mask` has room for two blocks. */
 bool tlk_attention_scores(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block,
-                          tlk_Matrix keys, const void *turned, void *mask, void *scores);
+                          tlk_Matrix keys, tlk_Matrix turned, void *mask, void *scores,
+                          void *packed);
 /* Computes dropout's factors of a block's weights; returns false and writes nothing without
 ** dropout. */
 bool tlk_attention_keep(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block, void *keep);

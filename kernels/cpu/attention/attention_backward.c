@@ -34,11 +34,15 @@ typedef struct Work {
   void *rows, *grad_rows, *out_rows; /* queries, their gradients and results: copies */
   void *turned, *grad_turned;        /* the first two, transposed */
   void *keys, *values;               /* copies */
-  void *scores, *grads, *mask, *keep;
+  void *scores, *grads, *mask, *keep, *packed;
   void *norm, *delta;
   void *grad_query, *grad_key, *grad_value; /* sums so far */
   tlk_Matrix query, grad;                   /* the current block of queries */
+  tlk_Matrix turned_query, turned_grad;
 } Work;
+
+/* The rows of a sum that products may write. */
+static int64_t whole_rows(int64_t n) { return tlk_ceil_div(n, TLK_DOT_LINES) * TLK_DOT_LINES; }
 
 static int64_t lay_out(const Call *call, Work *w, void *memory) {
   const tlk_AttentionPlan *p = &call->plan;
@@ -57,9 +61,10 @@ static int64_t lay_out(const Call *call, Work *w, void *memory) {
   w->keep = tlk_carve(&c, p->a->dropout > 0 ? block : 0);
   w->norm = tlk_carve(&c, queries);
   w->delta = tlk_carve(&c, queries);
+  w->packed = tlk_carve(&c, tlk_attention_packed(p));
   w->grad_query = tlk_carve(&c, queries * p->width);
-  w->grad_key = tlk_carve(&c, call->keys * p->width * p->size);
-  w->grad_value = tlk_carve(&c, call->keys * p->value_width * p->size);
+  w->grad_key = tlk_carve(&c, whole_rows(call->keys) * p->width * p->size);
+  w->grad_value = tlk_carve(&c, whole_rows(call->keys) * p->value_width * p->size);
   return c.used;
 }
 
@@ -74,16 +79,19 @@ static void take_numbers(const Call *c, Work *w, const tlk_AttentionBlock *block
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
   int64_t first = (block->b * a->heads + block->h) * a->queries + block->query;
-  tlk_Matrix out = tlk_attention_rows(p, &c->call->out, block->b, block->h, block->query,
-                                      block->queries, a->value_size, false, w->out_rows);
+  int64_t b = block->b, h = block->h, n = block->queries;
+  tlk_Matrix out = tlk_attention_numbers(p, &c->call->out, b, h, block->query, n, a->value_size,
+                                         false, w->out_rows);
+  tlk_Matrix grad = w->grad;
+  if (grad.half)
+    grad = tlk_attention_numbers(p, &c->call->grad_out, b, h, block->query, n, a->value_size, false,
+                                 w->grad_rows);
   memset(w->norm, 0, (size_t)(block->cols * p->size));
   memset(w->delta, 0, (size_t)(block->cols * p->size));
-  memcpy(w->norm, (const char *)c->call->norm + first * p->size,
-         (size_t)(block->queries * p->size));
-  for (int64_t i = 0; i < block->queries; i++) {
-    double delta =
-        p->loops->dot(a->value_size, (const char *)w->grad.at + i * w->grad.row * p->size,
-                      (const char *)out.at + i * out.row * p->size);
+  memcpy(w->norm, (const char *)c->call->norm + first * p->size, (size_t)(n * p->size));
+  for (int64_t i = 0; i < n; i++) {
+    double delta = p->loops->dot(a->value_size, (const char *)grad.at + i * grad.row * p->size,
+                                 (const char *)out.at + i * out.row * p->size);
     if (p->size == 8)
       ((double *)w->delta)[i] = delta;
     else
@@ -99,9 +107,9 @@ static void take_queries(const Call *c, Work *w, const tlk_AttentionBlock *block
       tlk_attention_rows(p, &a->query, block->b, block->h, block->query, n, a->size, true, w->rows);
   w->grad = tlk_attention_rows(p, &c->call->grad_out, block->b, block->h, block->query, n,
                                a->value_size, true, w->grad_rows);
-  tlk_attention_turn(p, w->query, n, a->size, block->cols, w->turned);
-  p->loops->scale(a->size * block->cols, w->turned, a->scale);
-  tlk_attention_turn(p, w->grad, n, a->value_size, block->cols, w->grad_turned);
+  w->turned_query = tlk_attention_turn(p, w->query, n, a->size, block->cols, w->turned);
+  if (!w->turned_query.half) p->loops->scale(a->size * block->cols, w->turned, a->scale);
+  w->turned_grad = tlk_attention_turn(p, w->grad, n, a->value_size, block->cols, w->grad_turned);
   take_numbers(c, w, block);
 }
 
@@ -126,37 +134,38 @@ static void add_block(const Call *c, Work *w, const tlk_AttentionBlock *block, i
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
   int64_t n = block->keys * block->cols;
-  tlk_Matrix turned = {w->grad_turned, block->cols, 1}, keep_out = {w->scores, block->cols, 1};
+  tlk_Matrix weights = {.at = w->scores, .row = block->cols, .col = 1};
+  tlk_Matrix grads = {.at = w->grads, .row = block->cols, .col = 1};
   tlk_Matrix keys = tlk_attention_rows(p, &a->key, block->b, block->kv, block->key, block->keys,
                                        a->size, c->query, w->keys);
-  if (!tlk_attention_scores(p, block, keys, w->turned, w->mask, w->scores)) return;
+  if (!tlk_attention_scores(p, block, keys, w->turned_query, w->mask, w->scores, w->packed)) return;
   tlk_Matrix values = tlk_attention_rows(p, &a->value, block->b, block->kv, block->key, block->keys,
                                          a->value_size, false, w->values);
-  tlk_attention_product(p, block->keys, a->value_size, block->cols, values, turned, false, w->grads,
-                        block->cols);
+  tlk_attention_product(p, block->keys, a->value_size, block->cols, values, w->turned_grad, false,
+                        w->grads, block->cols, w->packed);
   bool dropped = tlk_attention_keep(p, block, w->keep);
   p->loops->gradient(block->keys, block->cols, w->scores, w->grads, dropped ? w->keep : NULL,
                      w->norm, w->delta);
   if (c->mask) add_mask(c, w, block);
   if (a->scale != 1) p->loops->scale(n, w->grads, a->scale);
   if (c->value)
-    tlk_attention_product(p, block->keys, block->queries, p->value_width, keep_out, w->grad, true,
-                          row_of(p, w->grad_value, first, p->value_width), p->value_width);
+    tlk_attention_product(p, block->keys, block->queries, p->value_width, weights, w->grad, true,
+                          row_of(p, w->grad_value, first, p->value_width), p->value_width,
+                          w->packed);
   if (c->key)
-    tlk_attention_product(p, block->keys, block->queries, p->width,
-                          (tlk_Matrix){w->grads, block->cols, 1}, w->query, true,
-                          row_of(p, w->grad_key, first, p->width), p->width);
+    tlk_attention_product(p, block->keys, block->queries, p->width, grads, w->query, true,
+                          row_of(p, w->grad_key, first, p->width), p->width, w->packed);
   if (c->query)
     tlk_attention_product(p, block->queries, block->keys, p->width,
-                          (tlk_Matrix){w->grads, 1, block->cols}, keys, true, w->grad_query,
-                          p->width);
+                          (tlk_Matrix){.at = w->grads, .row = 1, .col = block->cols}, keys, true,
+                          w->grad_query, p->width, w->packed);
 }
 
 /* Processes a block of queries with all keys. */
 static void run_queries(const Call *c, Work *w, tlk_AttentionBlock block) {
   const tlk_AttentionPlan *p = &c->plan;
   take_queries(c, w, &block);
-  if (c->query) memset(w->grad_query, 0, (size_t)(block.queries * p->width * p->size));
+  if (c->query) memset(w->grad_query, 0, (size_t)(block.cols * p->width * p->size));
   for (int64_t j = 0; j < p->key_blocks && tlk_attention_keys(p, j, &block); j++)
     add_block(c, w, &block, block.key);
   if (c->query)
@@ -172,8 +181,8 @@ static bool run_keys(Call *c, Work *w, int64_t b, int64_t kv, int64_t j, int64_t
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
   int64_t group = a->heads / a->kv_heads;
-  memset(w->grad_key, 0, (size_t)(n * p->width * p->size));
-  memset(w->grad_value, 0, (size_t)(n * p->value_width * p->size));
+  memset(w->grad_key, 0, (size_t)(whole_rows(n) * p->width * p->size));
+  memset(w->grad_value, 0, (size_t)(whole_rows(n) * p->value_width * p->size));
   for (int64_t i = 0; i < group * p->query_blocks; i++) {
     if (tli_interrupted()) return false;
     tlk_AttentionBlock block =

@@ -27,6 +27,7 @@ void tlk_attention_plan(const tlk_Attention *a, tlk_AttentionPlan *plan) {
       .a = a,
       .isa = isa,
       .tile = isa->tile[wide],
+      .dots = a->dtype == TL_BF16 ? tlk_dot_loops() : NULL,
       .loops = isa->attention[wide],
       .compute = wide ? TL_F64 : TL_F32,
       .size = wide ? 8 : 4,
@@ -69,13 +70,14 @@ static char *first_row(const tlk_AttentionPlan *p, const tlk_HeadRows *of, int64
   return (char *)of->data + at * tli_dtype_bytes[p->a->dtype];
 }
 
-tlk_Matrix tlk_attention_rows(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
-                              int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
-                              void *buffer) {
+tlk_Matrix tlk_attention_numbers(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
+                                 int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
+                                 void *buffer) {
   const char *at = first_row(p, from, b, h, first);
   bool near = from->row * p->size <= NEAR_BYTES && cols % p->tile->lanes == 0;
-  if (p->a->dtype == p->compute && (near || !right)) return (tlk_Matrix){at, from->row, 1};
-  tlk_Matrix rows = {buffer, whole(cols, p->tile->lanes), 1};
+  if (p->a->dtype == p->compute && (near || !right))
+    return (tlk_Matrix){at, from->row, 1, false, cols};
+  tlk_Matrix rows = {buffer, whole(cols, p->tile->lanes), 1, false, cols};
   tlk_Convert convert = p->isa->convert[p->a->dtype][p->compute];
   char *to = buffer;
   for (int64_t r = 0; r < n; r++, to += rows.row * p->size) {
@@ -83,6 +85,13 @@ tlk_Matrix tlk_attention_rows(const tlk_AttentionPlan *p, const tlk_HeadRows *fr
     memset(to + cols * p->size, 0, (size_t)((rows.row - cols) * p->size));
   }
   return rows;
+}
+
+tlk_Matrix tlk_attention_rows(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
+                              int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
+                              void *buffer) {
+  if (!p->dots) return tlk_attention_numbers(p, from, b, h, first, n, cols, right, buffer);
+  return (tlk_Matrix){first_row(p, from, b, h, first), from->row, 1, true, cols};
 }
 
 void tlk_attention_store(const tlk_AttentionPlan *p, const tlk_HeadRows *to, int64_t b, int64_t h,
@@ -93,11 +102,13 @@ void tlk_attention_store(const tlk_AttentionPlan *p, const tlk_HeadRows *to, int
     convert(cols, at, (const char *)rows + r * pitch * p->size);
 }
 
-void tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64_t n, int64_t size,
-                        int64_t cols, void *out) {
+tlk_Matrix tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64_t n, int64_t size,
+                              int64_t cols, void *out) {
+  if (rows.half) return (tlk_Matrix){rows.at, 1, rows.row, true, n};
   if (n < cols) memset(out, 0, (size_t)(size * cols * p->size));
   p->isa->move[p->size == 8 ? 3 : 2](out, p->size, cols * p->size, rows.at, rows.row * p->size,
                                      p->size, n, size);
+  return (tlk_Matrix){out, cols, 1, false, cols};
 }
 
 /* ---- products ---- */
@@ -116,8 +127,53 @@ static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t 
   } while (t < terms);
 }
 
+/* The longest side of a factor, in whole blocks of dot.h. */
+static int64_t longest(const tlk_AttentionPlan *p) {
+  int64_t side = tlk_max(tlk_max(p->width, p->value_width), TLK_ATTENTION_KEYS);
+  return whole(side, TLK_DOT_TERMS);
+}
+
+/* The bytes of a factor: one of its sides is a block's queries or keys. */
+static int64_t factor_bytes(const tlk_AttentionPlan *p) {
+  return TLK_ATTENTION_KEYS * longest(p) * 2;
+}
+
+int64_t tlk_attention_packed(const tlk_AttentionPlan *p) {
+  return p->dots ? 3 * factor_bytes(p) : 0;
+}
+
+/* Rounds a left side (rows, terms) in float32 to bfloat16, without gaps between its rows, or
+** between those of its transpose. */
+static tlk_Matrix round_left(const tlk_AttentionPlan *p, int64_t rows, int64_t terms,
+                             tlk_Matrix left, void *to) {
+  bool trans = left.col != 1;
+  int64_t count = trans ? terms : rows, n = trans ? rows : terms;
+  int64_t step = trans ? left.col : left.row;
+  for (int64_t i = 0; i < count; i++)
+    p->isa->convert[TL_F32][TL_BF16](n, (char *)to + i * n * 2, (const float *)left.at + i * step);
+  return (tlk_Matrix){to, trans ? 1 : n, trans ? n : 1, true, terms};
+}
+
+static void product_by_dots(const tlk_AttentionPlan *p, int64_t rows, int64_t terms, int64_t cols,
+                            tlk_Matrix left, tlk_Matrix right, bool sum, float *out, int64_t pitch,
+                            char *packed) {
+  char *a = packed, *b = a + factor_bytes(p);
+  if (!left.half) left = round_left(p, rows, terms, left, b + factor_bytes(p));
+  bool turn_left = left.col != 1, turn_right = right.col != 1;
+  p->dots->pack_left(turn_left, rows, terms, left.at, turn_left ? left.col : left.row, a);
+  p->dots->pack_right(turn_right, terms, tlk_min(cols, right.cols), right.at,
+                      turn_right ? right.col : right.row, b);
+  p->dots->multiply(whole(rows, TLK_DOT_LINES), cols, whole(terms, TLK_DOT_TERMS), a, b, sum, out,
+                    pitch);
+}
+
 void tlk_attention_product(const tlk_AttentionPlan *p, int64_t rows, int64_t terms, int64_t cols,
-                           tlk_Matrix left, tlk_Matrix right, bool sum, void *out, int64_t pitch) {
+                           tlk_Matrix left, tlk_Matrix right, bool sum, void *out, int64_t pitch,
+                           void *packed) {
+  if (p->dots) {
+    product_by_dots(p, rows, terms, cols, left, right, sum, out, pitch, packed);
+    return;
+  }
   int64_t offsets[TLK_TILE_DEPTH], width = tlk_tile_width(p->tile, cols), size = p->size;
   int height = p->tile->rows;
   for (int64_t t = 0; t < tlk_min(TLK_TILE_DEPTH, terms); t++) offsets[t] = t * left.col;
@@ -154,11 +210,14 @@ static bool take_mask(const tlk_AttentionPlan *p, const tlk_AttentionBlock *bloc
 }
 
 bool tlk_attention_scores(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block,
-                          tlk_Matrix keys, const void *turned, void *mask, void *scores) {
+                          tlk_Matrix keys, tlk_Matrix turned, void *mask, void *scores,
+                          void *packed) {
   bool masked = p->a->mask.array.data != NULL;
   if (masked && !take_mask(p, block, mask)) return false;
-  tlk_attention_product(p, block->keys, p->a->size, block->cols, keys,
-                        (tlk_Matrix){turned, block->cols, 1}, false, scores, block->cols);
+  tlk_attention_product(p, block->keys, p->a->size, block->cols, keys, turned, false, scores,
+                        block->cols, packed);
+  if (turned.half && p->a->scale != 1)
+    p->loops->scale(block->keys * block->cols, scores, p->a->scale);
   if (masked) p->loops->add(block->keys * block->cols, scores, mask);
   if (p->a->causal) p->loops->hide(block->keys, block->cols, block->key - block->query, scores);
   return true;
