@@ -86,22 +86,24 @@ local function near(result, right, ...)
    check((result:double() - right):abs():max():item() <= bound, ...)
 end
 
-for _, case in ipairs {{1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 5, 97, 16, 17}, {1, 4, 2, 97, 193, 64, 70}, {1, 2, 1, 200, 31, 7, 130},
-                       {1, 2, 2, 96, 288, 140, 16}, {2, 3, 3, 130, 130, 33, 33, causal = true},
+for _, case in ipairs {{1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 5, 97, 16, 17}, {1, 4, 2, 97, 193, 64, 70},
+                       {1, 2, 1, 200, 31, 7, 130}, {1, 2, 2, 96, 288, 140, 16}, {2, 3, 3, 130, 130, 33, 33, causal = true},
                        {2, 2, 2, 40, 110, 64, 64, masked = true}, {1, 1, 1, 17, 100, 64, 48}} do
    local batch, heads, kv_heads, queries, keys, size, values = table.unpack(case)
    local mask
    if case.causal then mask = torch.full({queries, keys}, -math.huge, {dtype = "float64"}):triu(1) end
    if case.masked then mask = torch.randn(batch, 1, queries, keys, {dtype = "bfloat16"}) end
    local narrow, wide, whole = {}, {}, {}
-   for i, shape in ipairs {{batch, queries, heads, size}, {batch, keys, kv_heads, size}, {batch, keys, kv_heads, values}} do
+   for i, shape in ipairs {{batch, queries, heads, size}, {batch, keys, kv_heads, size},
+                          {batch, keys, kv_heads, values}} do
       narrow[i] = torch.randn(shape):bfloat16():requires_grad_()
       wide[i] = narrow[i]:detach():double():requires_grad_()
       whole[i] = wide[i]:transpose(2, 3)
       if i > 1 then whole[i] = whole[i]:repeat_interleave(heads // kv_heads, 2) end
    end
-   local result = torch.nn.functional.scaled_dot_product_attention(narrow[1]:transpose(2, 3), narrow[2]:transpose(2, 3),
-      narrow[3]:transpose(2, 3), {is_causal = case.causal, enable_gqa = heads ~= kv_heads, attn_mask = case.masked and mask})
+   local options = {is_causal = case.causal, enable_gqa = heads ~= kv_heads, attn_mask = case.masked and mask}
+   local result = torch.nn.functional.scaled_dot_product_attention(narrow[1]:transpose(2, 3),
+      narrow[2]:transpose(2, 3), narrow[3]:transpose(2, 3), options)
    local expected = formula(whole[1], whole[2], whole[3], mask and mask:double())
    near(result, expected, "attention", table.unpack(case))
    local g = torch.randn(batch, heads, queries, values):bfloat16()
