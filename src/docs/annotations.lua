@@ -7,7 +7,8 @@ local reserved = {
    ["in"] = true, ["function"] = true, ["for"] = true, ["goto"] = true,
 }
 
--- A name as a field of a function's or a table's name: `torch.nn.init.repeat` is no Lua.
+-- Returns whether a name is valid as a field of a function's or a table's name:
+-- `torch.nn.init.repeat` is not valid Lua.
 local function is_writable(path)
    for part in path:gmatch "[^.:]+" do
       if reserved[part] or not part:find "^[%a_][%w_]*$" then return false end
@@ -24,7 +25,8 @@ local function name_of(p)
    return reserved[p.name] and p.name .. "_" or p.name
 end
 
--- A parameter's type; the keywords of a form are one table at the end.
+-- Returns the annotations of a form's parameters; its keyword arguments become one table at the
+-- end.
 local function arranged(params, skip_self, creation)
    local list, named = {}, {}
    for i, p in ipairs(params) do
@@ -89,7 +91,7 @@ local function add_function(out, header, declared, skip_self)
    out[#out + 1] = ("function %s(%s) end\n"):format(header, table.concat(names, ", "))
 end
 
--- The options of a constructor after its first required arguments, for a call with a table.
+-- Returns the options of a constructor after its first required arguments, for a call with a table.
 local function with_table(params)
    local list, fields = {}, {}
    for _, p in ipairs(params) do
@@ -114,7 +116,7 @@ local function add_class(out, class)
       out[#out + 1] = ("---@field %s %s%s"):format(field.name, field.type,
          field.text ~= "" and "  " .. field.text or "")
    end
-   if class.is_value then -- no public table has it
+   if class.is_value then -- not in a public table
       table.insert(out, first, "do")
       out[#out + 1] = "local value = {}\n"
       for _, method in ipairs(class.methods) do
@@ -157,7 +159,7 @@ local tensor_head <const> = [[
 torch.Tensor = {}
 ]]
 
---- The annotations of all names.
+--- Returns the annotations of all names.
 ---@param all table[]  declarations
 ---@return string
 function M.print(all)

@@ -1,6 +1,6 @@
--- declarations.lua - one table of declarations for all public names, from where each is declared:
--- the entries of operators (build/gen/operators.lua), the annotations of functions in C
--- (src/lua/types*.lua), and the doc comments of the sources in Lua. A declaration is
+-- declarations.lua - one table of declarations for all public names, collected from the places
+-- where they are declared: the entries of operators (build/gen/operators.lua), the annotations of
+-- functions in C (src/lua/types*.lua), and the doc comments of the sources in Lua. A declaration is
 --
 --    {path =, kind = "function"|"class"|"method"|"module"|"constant", calls = {...}, text = lines,
 --     params = {{name =, type =, default =, optional =, text =}}, returns = {{type =, text =}},
@@ -35,8 +35,9 @@ local function trim(lines)
    return lines
 end
 
--- Names of parameters and options in a doc comment that the signature does not have. A comment may
--- call a trailing table `options`, and a function that takes any arguments tells of `...`.
+-- Returns the names of parameters and options in a doc comment that the signature lacks. A comment
+-- may call a trailing table `options`, and that of a function with any arguments may describe
+-- `...`.
 local function unread(signature, tags, fn)
    local list, formal = {}, {}
    for i = 1, 255 do
@@ -50,7 +51,7 @@ local function unread(signature, tags, fn)
    local function check(name)
       local is_read = signature.by_name[name] or formal[name]
          or body:find("%f[%w_]" .. name .. "%f[^%w_]")
-         or name == "fn" and body:find("...)", 1, true) -- the body of a scope, passed on
+         or name == "fn" and body:find("...)", 1, true) -- forwarded to the body of a scope
       if not is_read then list[#list + 1] = name end
    end
    for _, tag in ipairs(of_lua.parameters(tags)) do
@@ -74,7 +75,7 @@ local function in_repository(declared)
    return declared
 end
 
--- A layer that computes an operator, and that has no text of its own, has the operator's.
+-- A layer that computes an operator, and has no text itself, gets the operator's text.
 local function of_class(entry, context)
    local declared = in_repository(of_lua.of_class(entry.path, entry.value, entry.module))
    if declared.is_twin then
@@ -99,7 +100,7 @@ local function read(path)
    return file:read "a"
 end
 
--- The annotations of a file: functions, classes and constants by path.
+-- Reads the annotations of a file: functions, classes and constants by path.
 local function annotated(path, found)
    local lines = {}
    for line in (read(path) .. "\n"):gmatch "([^\n]*)\n" do lines[#lines + 1] = line end
@@ -144,7 +145,8 @@ local function of_operator(path, forms)
    }
 end
 
--- An operator by another of its names: an alias, the form in place, or its twin elsewhere.
+-- Returns the operator for another of its names: an alias, the in-place form, or its twin
+-- elsewhere.
 local function operator_for(path, operators, aliases)
    for _, name in ipairs {path, (path:gsub("_$", "")), (path:gsub("^torch%.Tensor%.", "torch.")),
       (path:gsub("^torch%.Tensor%.", "torch."):gsub("_$", "")),
@@ -196,7 +198,7 @@ local function declare(entry, context)
       or known and setmetatable({path = path}, {__index = known})
 end
 
--- The modules of the library that are loaded, and those that their sources name.
+-- Returns the loaded modules of the library, and those that their sources name.
 local function modules_named()
    local found, waiting = {}, {}
    local function add(module)
@@ -214,7 +216,7 @@ local function modules_named()
    return found
 end
 
--- The classes that a source declares by tags, with the methods that it defines for them.
+-- Returns the classes that a source declares by tags, with the methods that it defines for them.
 local function tagged_classes(module, found)
    local lines = source_lines(module) or {}
    for i, line in ipairs(lines) do
@@ -248,8 +250,8 @@ local function tagged_classes(module, found)
    end
 end
 
--- The classes of values that public functions take and return, and that are in no public table:
--- those of C, and those that a source declares by tags.
+-- Returns the classes of values that public functions take and return but that are in no public
+-- table: those in C, and those that a source declares by tags.
 ---@param all table[]
 ---@param binding table<string, table>
 ---@return table[]
@@ -286,7 +288,7 @@ function M.classes_of_values(all, binding)
    return list
 end
 
---- All declarations, in the order of their paths. One without a text has `missing`.
+--- Returns all declarations, ordered by path. A declaration without a text has `missing`.
 ---@param root string  of the repository
 ---@param gen string  the folder of generated files
 ---@return table[] declarations

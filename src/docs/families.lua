@@ -13,7 +13,7 @@ local titles = {
    shape = "Shapes and views", sort = "Sorting", vision = "Images",
 }
 
--- The section that a declaration stands in: a key and a title.
+-- Returns the section of a declaration: a key and a title.
 local function section_of(declared)
    local path = declared.path
    local owner = path:match "^(.*)%.[^.]+$" or "torch"
@@ -29,7 +29,7 @@ local function section_of(declared)
       and "Methods of tensors" or (owner:gsub("^torch%.", ""))
 end
 
---- Sections in order, each with its declarations.
+--- Returns the sections in order, each with its declarations.
 ---@param all table[]
 ---@return {key: string, title: string, module: table?, entries: table[]}[]
 function M.sections(all)

@@ -1,10 +1,10 @@
--- guides.lua - the guides of the site: Markdown files that stand beside the code that they tell of.
+-- guides.lua - the guides of the site: Markdown files beside the code that they describe.
 
 local html = require "html"
 
 local M = {}
 
--- Comes first in the list of guides.
+-- These come first in the list of guides.
 local first <const> = {["README.md"] = 1, ["lua/tlua/from_pytorch.md"] = 2}
 
 local function read(path)
@@ -16,7 +16,7 @@ local function title_of(text, path)
    return text:match "^#%s+([^\n]+)" or text:match "\n#%s+([^\n]+)" or path
 end
 
---- The guides of a repository.
+--- Returns the guides of a repository.
 ---@param root string
 ---@return {path: string, page: string, title: string}[]
 function M.list(root)
@@ -38,7 +38,7 @@ function M.list(root)
    return guides
 end
 
--- A path without "." and "..".
+-- Returns a path without "." and "..".
 local function normal(path)
    local parts = {}
    for part in path:gmatch "[^/]+" do
@@ -51,8 +51,8 @@ local function normal(path)
    return table.concat(parts, "/")
 end
 
---- A guide as HTML. Links to other guides lead to their pages; links to files that the site has
---- not become plain text.
+--- Returns a guide as HTML. Links to other guides lead to their pages; links to files outside of
+--- the site become plain text.
 ---@param root string
 ---@param guide table  of `list`
 ---@param all table[]

@@ -1,22 +1,22 @@
--- html.lua - doc comments as HTML: paragraphs, items that begin with an asterisk, code that is
--- indented, names in backticks, and links to the names that have a page.
+-- html.lua - converts doc comments to HTML: paragraphs, items that begin with an asterisk, indented
+-- code, names in backticks, and links to names that have a page.
 
 local M = {}
 
 local entities <const> = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;"}
 
---- Text as HTML shows it.
+--- Escapes text for HTML.
 ---@param text string
 ---@return string
 function M.escape(text) return (text:gsub('[&<>"]', entities)) end
 
--- A name as a link, if there is a page for it.
+-- Returns a name as a link, if it has a page.
 local function link(name, links)
    local at = links[name] or links["torch." .. name] or links[(name:gsub("%(.*$", ""))]
    return at and ('<a href="%s">%s</a>'):format(at, M.escape(name)) or nil
 end
 
---- A line of text with code and links.
+--- Converts a line of text with code and links.
 ---@param text string
 ---@param links table<string, string>
 ---@return string
@@ -39,7 +39,7 @@ function M.inline(text, links)
    return table.concat(out)
 end
 
---- The lines of a doc comment.
+--- Converts the lines of a doc comment.
 ---@param lines string[]
 ---@param links table<string, string>
 ---@return string

@@ -1,5 +1,6 @@
--- main.lua - `tlua src/docs/main.lua OUT GEN [site]`: prints what follows from the declarations
--- beside the code: OUT/tlua.lua (annotations for editors), OUT/manual.md and, if asked, the site.
+-- main.lua - `tlua src/docs/main.lua OUT GEN [site]`: writes the files generated from the
+-- declarations in the sources: OUT/tlua.lua (annotations for editors), OUT/manual.md and, if
+-- requested, the site.
 
 local here = arg[0]:match "^(.*)/[^/]*$" or "."
 package.path = here .. "/?.lua;" .. package.path

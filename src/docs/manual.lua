@@ -28,7 +28,7 @@ local function add_entry(out, declared)
    if rows[1] then out[#out + 1] = table.concat(rows, "\n") .. "\n" end
 end
 
---- The manual.
+--- Returns the manual's text.
 ---@param all table[]  declarations
 ---@return string
 function M.print(all)

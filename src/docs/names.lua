@@ -5,7 +5,7 @@ local lazy = require "tlua.lazy"
 
 local M = {}
 
---- Whether a value is a class of torch.class.
+--- Returns whether a value is a class of torch.class.
 ---@param value any
 ---@return boolean
 function M.is_class(value)
@@ -15,7 +15,7 @@ end
 
 local function is_public(key) return type(key) == "string" and not key:find "^_" end
 
--- Sorted public fields of a table, those that load on first use included.
+-- Returns the sorted public fields of a table, including those that load on first use.
 local function fields(value)
    local seen, list, unloaded = {}, {}, lazy.fields(value)
    for _, names in ipairs {value, unloaded} do
@@ -40,17 +40,17 @@ local function kind_of(value)
    return kind == "function" and kind or "constant"
 end
 
--- One value is shared by all constants that are equal, so only these kinds have aliases.
+-- Only values of these kinds have aliases: equal constants are indistinguishable.
 local has_identity = {class = true, ["function"] = true, module = true, object = true}
 
---- All public names, the shortest first.
+--- Returns all public names, the shortest first.
 ---@param torch table
 ---@return {path: string, kind: string, value: any, module: string?, aliases: string[]}[]
 function M.walk(torch)
    local list, met = {}, {}
    local root = {path = "torch", kind = "module", value = torch, aliases = {}}
    local waiting, at = {root}, 1
-   local of_tensor -- visited last: a function that is a method, too, is known by its own table
+   local of_tensor -- visited last: a function that is also a method is known by its own table
    list[1], met[torch] = root, root
    while waiting[at] do
       local owner = waiting[at]

@@ -1,6 +1,6 @@
 -- site.lua - writes the reference as a folder of static pages: one for each section of the manual,
--- one for each class, one for each guide, and the index that the search reads. All lie in one
--- folder and link by relative names, so that they work from a disk and from any server.
+-- one for each class, one for each guide, and the index that the search reads. All are in one
+-- folder and use relative links, so that they work from a disk and from any server.
 
 local comments = require "tlua.repl.comments"
 local families = require "families"
@@ -21,7 +21,7 @@ local function read(path)
    return file:read "a"
 end
 
--- "torch.nn.Linear" as readers call it: "nn.Linear"; functions of torch keep their table.
+-- Shortens "torch.nn.Linear" to its usual name "nn.Linear"; functions of torch keep the prefix.
 local function short(path)
    return path:find "^torch%.[^.]+%." and (path:gsub("^torch%.", "")) or path
 end
@@ -32,7 +32,7 @@ local function sentence(declared)
    return comments.first_sentence(table.concat(declared.text, " "))
 end
 
--- Where each name is found: path -> page or page#anchor, and the rows of the search's index.
+-- Returns the location of each name: path -> page or page#anchor, and the rows of the search index.
 local function index(sections)
    local links, rows = {}, {}
    local function add(path, at, declared)
@@ -211,7 +211,7 @@ local frame <const> = [[
 </html>
 ]]
 
--- The contents: of the page with that name, and of the menu beside every page.
+-- Returns the table of contents: for the page with that name, or for the menu beside every page.
 local function contents(sections, list)
    local rows = {}
    for _, guide in ipairs(list) do rows[#rows + 1] = {"Guides", guide.page, guide.title} end

@@ -1,6 +1,6 @@
 /*
-** codecs.c - see codecs.h. The structs that are passed are declared here as the libraries'
-** stable interfaces have them, so that a build needs none of their headers.
+** codecs.c - implements codecs.h. The libraries' structs are declared here in the form of their
+** stable interfaces, so that a build needs none of their headers.
 */
 #include "io/codecs.h"
 
@@ -37,7 +37,7 @@ static struct {
   int (*begin)(Stream *, int bits, const char *version, int size);
   int (*run)(Stream *, int flush);
   int (*end)(Stream *);
-  bool packs; /* has these, too */
+  bool packs; /* also has the functions that compress */
   int (*pack_begin)(Stream *, int level, int method, int bits, int memory, int strategy,
                     const char *version, int size);
   int (*pack)(Stream *, int flush);
@@ -54,11 +54,11 @@ static void open_zlib(void) {
 
 enum { STREAM_END = 1, BUFFER_ERROR = -5, PIECE = 1 << 30 };
 
-/* What n bytes of unknown content may become: deflate packs up to 1000 times, but text that
-** somebody has a use for hardly 20 times. */
+/* Initial limit for the uncompressed size of n bytes: deflate compresses up to 1000 times, but
+** realistic text hardly 20 times. */
 enum { MOST_TIMES = 100, ALWAYS_FINE = 1 << 28 };
 
-/* Makes *block, of `room` bytes, larger for a stream of n bytes that has filled it. */
+/* Enlarges *block, of `room` bytes, which a stream of n bytes has filled. */
 static bool grow(unsigned char **block, size_t *room, size_t n) {
   size_t more = *room * 2, most = n > ALWAYS_FINE / MOST_TIMES ? n * MOST_TIMES : ALWAYS_FINE;
   if (*room >= most)
@@ -106,7 +106,7 @@ void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expecte
   tli_once(&zlib.once, open_zlib);
   if (!zlib.there)
     return tli_fail_null(TL_EIO, "needs zlib, which was not found; see `tlua doctor`");
-  if (!head && expected > (int64_t)n * 1032 + 64) /* deflate packs no tighter */
+  if (!head && expected > (int64_t)n * 1032 + 64) /* deflate's highest compression ratio */
     return tli_fail_null(TL_EIO, "%lld bytes cannot come out of %zu deflated ones",
                          (long long)expected, n);
   size_t room = expected >= 0 ? (size_t)expected : n * 3 + 64;
@@ -171,7 +171,7 @@ void *tli_deflate(const void *const data[2], const size_t n[2], size_t *bytes) {
 
 /* ---- checksums ---- */
 
-/* crc_table[k][b]: what a byte b does that is followed by k bytes of zero. */
+/* crc_table[k][b]: the effect of a byte b followed by k zero bytes. */
 static uint32_t crc_table[4][256];
 static tli_Once crc_once = TLI_ONCE_INIT;
 
@@ -203,7 +203,7 @@ uint32_t tli_crc32(uint32_t crc, const void *data, size_t n) {
 
 /* ---- PNG: libpng's simplified interface ---- */
 
-typedef struct Png { /* png_image */
+typedef struct Png { /* libpng's png_image */
   void *opaque;
   uint32_t version, width, height, format, flags, colormap_entries, warning_or_error;
   char message[64];
@@ -243,7 +243,7 @@ static unsigned char *read_png(const void *data, size_t n, int64_t most, int *wi
   if (!png.begin(&image, data, n)) return tli_fail_null(TL_EIO, "PNG: %s", image.message);
   unsigned char *pixels = NULL;
   if (fits(image.width, image.height, most)) {
-    image.format &= PNG_ALPHA | PNG_COLOR; /* 8 bits each, no palette */
+    image.format &= PNG_ALPHA | PNG_COLOR; /* converts to 8 bits each, without a palette */
     *channels = 1 + (image.format & PNG_COLOR ? 2 : 0) + (image.format & PNG_ALPHA ? 1 : 0);
     *width = (int)image.width;
     *height = (int)image.height;

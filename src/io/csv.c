@@ -1,7 +1,7 @@
 /*
-** csv.c - see csv.h. A field is found first and converted then; a number that is exact in
-** a double's arithmetic (Clinger 1990, "How to read floating point numbers accurately") is
-** made there, any other by strtod.
+** csv.c - implements csv.h. A field is located first and then converted. A number that double
+** arithmetic computes exactly (Clinger 1990, "How to read floating point numbers accurately") is
+** converted here, any other by strtod.
 */
 #include "io/csv.h"
 
@@ -15,7 +15,7 @@
 typedef struct Field {
   const char *at;
   int64_t n;
-  bool doubled; /* quotes in it are */
+  bool doubled; /* it contains doubled quotes */
 } Field;
 
 static bool fail_at(const tli_Csv *c, int column, const char *what) {
@@ -24,7 +24,8 @@ static bool fail_at(const tli_Csv *c, int column, const char *what) {
 
 /* ---- fields ---- */
 
-/* Takes a quoted field at p, after its first quote. What follows it, or NULL. */
+/* Reads a quoted field from p, which is after the opening quote. Returns a pointer past it, or
+** NULL. */
 static const char *take_quoted(const tli_Csv *c, const char *p, int column, int64_t *lines,
                                Field *f) {
   const char *end = c->data + c->bytes;
@@ -48,7 +49,7 @@ static const char *take_quoted(const tli_Csv *c, const char *p, int column, int6
   return NULL;
 }
 
-/* Takes the field at p; what follows it: a delimiter, a line's end or the end. */
+/* Reads the field at p. Returns a pointer past it: to a delimiter, a line's end or the end. */
 static const char *take(const tli_Csv *c, const char *p, int column, int64_t *lines, Field *f) {
   const char *end = c->data + c->bytes;
   if (p < end && *p == c->quote && c->quote) return take_quoted(c, p + 1, column, lines, f);
@@ -77,11 +78,11 @@ static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                               1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                               1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* A decimal number's parts. */
+/* The parts of a decimal number. */
 typedef struct Decimal {
   uint64_t digits; /* the first 19 that are not leading zeros */
   int64_t exponent;
-  int count; /* of all digits but leading zeros */
+  int count; /* number of digits without leading zeros */
   bool negative, any;
 } Decimal;
 
@@ -102,7 +103,7 @@ static inline const char *scan_digits(const char *p, const char *end, Decimal *d
   return p;
 }
 
-/* Whether all of the text is a decimal number. */
+/* Parses a decimal number. Returns false if the text is anything else. */
 static bool scan(const char *p, const char *end, Decimal *d) {
   *d = (Decimal){0};
   if (p < end && (*p == '-' || *p == '+')) d->negative = *p++ == '-';
@@ -121,7 +122,7 @@ static bool scan(const char *p, const char *end, Decimal *d) {
   return p == end;
 }
 
-/* By the C library, which has the program's own decimal point. */
+/* Converts with the C library, which uses the locale's decimal point. */
 static bool read_slowly(const char *at, int64_t n, double *out) {
   char small[128], *text = n < (int64_t)sizeof small ? small : (char *)malloc((size_t)n + 1);
   if (text == NULL) return false;

@@ -1,5 +1,5 @@
 /*
-** dequantize.c - see dequantize.h. The layouts are those of ggml's block_q4_0, block_q8_0,
+** dequantize.c - implements dequantize.h. The layouts are those of ggml's block_q4_0, block_q8_0,
 ** block_q4_K and block_q6_K; all numbers are little-endian.
 */
 #include "io/dequantize.h"
@@ -12,7 +12,8 @@ static float half_at(const unsigned char *p) {
   return tli_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
 }
 
-/* d; 16 bytes: low nibbles are the first half of the block, high ones the second. */
+/* Layout: the scale d; 16 bytes, whose low nibbles are the first half of the block, and whose high
+** nibbles are the second. */
 static void read_q4_0(const unsigned char *b, float *out) {
   float d = half_at(b);
   for (int i = 0; i < 16; i++) {
@@ -21,13 +22,13 @@ static void read_q4_0(const unsigned char *b, float *out) {
   }
 }
 
-/* d; 32 signed bytes. */
+/* Layout: the scale d; 32 signed bytes. */
 static void read_q8_0(const unsigned char *b, float *out) {
   float d = half_at(b);
   for (int i = 0; i < 32; i++) out[i] = (float)(int8_t)b[2 + i] * d;
 }
 
-/* Six bits each of the scale and the minimum of part `i` of 8, packed in 12 bytes. */
+/* Unpacks the scale and the minimum of part `i` of 8: six bits each, packed in 12 bytes. */
 static void scale_and_minimum(const unsigned char *s, int i, int *scale, int *minimum) {
   if (i < 4) {
     *scale = s[i] & 63;
@@ -38,7 +39,8 @@ static void scale_and_minimum(const unsigned char *s, int i, int *scale, int *mi
   }
 }
 
-/* d, dmin; 12 bytes of scales; 128 bytes of nibbles, 32 elements of each half at a time. */
+/* Layout: d, dmin; 12 bytes of scales; 128 bytes of nibbles, with 32 elements of each half at a
+** time. */
 static void read_q4_k(const unsigned char *b, float *out) {
   float d = half_at(b), least = half_at(b + 2);
   const unsigned char *scales = b + 4, *q = b + 16;
@@ -51,7 +53,8 @@ static void read_q4_k(const unsigned char *b, float *out) {
   }
 }
 
-/* 128 bytes of low nibbles, 64 of two high bits each, 16 signed scales, d. */
+/* Layout: 128 bytes of low nibbles, 64 bytes with two high bits for each element, 16 signed scales,
+** d. */
 static void read_q6_k(const unsigned char *b, float *out) {
   const unsigned char *low = b, *high = b + 128;
   const int8_t *scales = (const int8_t *)(b + 192);

@@ -1,5 +1,5 @@
 /*
-** dequantize.h - blocks of few bits, as GGUF files have them, as float32.
+** dequantize.h - converts the quantized blocks of GGUF files to float32.
 */
 #ifndef TLI_DEQUANTIZE_H
 #define TLI_DEQUANTIZE_H
@@ -8,14 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How a block is laid out: its name, bytes and elements. */
+/* The layout of a block: its name, bytes and elements. */
 typedef struct tli_Quantization {
   const char *name;
   int bytes, elements;
   void (*read)(const unsigned char *block, float *out);
 } tli_Quantization;
 
-/* By GGUF's name, "Q4_K"; NULL for others. */
+/* Returns the layout with GGUF's name, such as "Q4_K"; NULL if unknown. */
 const tli_Quantization *tli_quantization(const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 /*
-** dist.c - stores, process groups and their calls as Lua values, for the Lua code of
-** torch.distributed, which reads the users' arguments. Names there begin with an underscore.
+** dist.c - stores, process groups and their calls as Lua values. The Lua code of torch.distributed
+** checks the users' arguments and calls these functions, whose names begin with an underscore.
 **
 **   _store(host, port, seconds, serve, secret)      _join(store, name, rank, size, ranks,
 **   _bytes(string) -> uint8 Tensor                        seconds, detail, backend) -> Group
@@ -31,7 +31,7 @@ static void check_open(lua_State *L, const char *name) {
   if (tli_state(L)->ledger == NULL) tli_error(L, "%s: the Lua state is closing", name);
 }
 
-/* Seconds at an index, as nanoseconds; nil is `otherwise`. */
+/* Returns the seconds at an index as nanoseconds; nil gives `otherwise`. */
 static int64_t check_time(lua_State *L, int index, const char *name, int64_t otherwise) {
   if (lua_isnoneornil(L, index)) return otherwise;
   double seconds = lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : -1;
@@ -44,7 +44,7 @@ static int64_t check_time(lua_State *L, int index, const char *name, int64_t oth
 /* ---- stores -------------------------------------------------------------------------- */
 
 typedef struct Store {
-  tli_StoreServer *server; /* owned; NULL where it is elsewhere */
+  tli_StoreServer *server; /* owned; NULL if another process serves */
   tli_Store *store;        /* owned; NULL once closed */
   int64_t timeout;
   int port;
@@ -116,10 +116,10 @@ static int push_string(lua_State *L) {
   return 1;
 }
 
-/* Takes the value over. */
+/* Pushes a value as a string and frees it. */
 static int push_value(lua_State *L, char *value, size_t size) {
   lua_pushlightuserdata(L, value);
-  lua_pushcfunction(L, push_string); /* protected: a lack of memory must not leak the value */
+  lua_pushcfunction(L, push_string); /* protected: running out of memory must not leak the value */
   lua_insert(L, -2);
   lua_pushinteger(L, (lua_Integer)size);
   int status = lua_pcall(L, 2, 1, 0);
@@ -219,7 +219,7 @@ static int store_num_keys(lua_State *L) {
   return 1;
 }
 
-/* store:clear(prefix): how many keys there were */
+/* store:clear(prefix) deletes keys and returns their number */
 static int store_clear(lua_State *L) {
   Store *s = check_store(L, 1, "clear");
   int64_t n;
@@ -326,8 +326,8 @@ static void set_count(lua_State *L, const char *name, int64_t n) {
   lua_setfield(L, -2, name);
 }
 
-/* group:traffic() -> {all_reduce = {calls =, bytes =, messages =, sent =}, ...}, nil if the
-** group records nothing */
+/* group:traffic() -> {all_reduce = {calls =, bytes =, messages =, sent =}, ...}, or nil if the
+** group does not record */
 static int group_traffic(lua_State *L) {
   Group *g = luaL_checkudata(L, 1, GROUP);
   tli_Traffic t;
@@ -406,7 +406,7 @@ typedef struct Work {
   tli_Work *work; /* owned */
 } Work;
 
-/* "script.lua:12", kept for good by the state's registry of sites. */
+/* Returns "script.lua:12", which the registry of call sites keeps forever. */
 static const char *site_of(lua_State *L) {
   lua_State *before = tli_calling;
   const char *(*site)(void) = atomic_load(&tli_call_site);
@@ -423,7 +423,7 @@ static int option_of(lua_State *L, int index, const char *const *names, int n) {
   return -1;
 }
 
-/* The tensors of a list, one tensor, or nil; borrowed of the stack. */
+/* Reads a list of tensors, one tensor, or nil; borrowed from the stack. */
 static tl_Tensors read_list(lua_State *L, const char *name, int index,
                             tl_Tensor *room[TLI_MOST_RANKS]) {
   tli_State *S = tli_state(L);
@@ -445,7 +445,7 @@ static tl_Tensors read_list(lua_State *L, const char *name, int index,
   return list;
 }
 
-/* A row of the profiler, with the lines that have called; tli_span_close ends it. */
+/* Opens a span of the profiler with the calling lines; tli_span_close ends it. */
 static tli_Span open_span(lua_State *L, const char *what) {
   if (!tli_profiling()) return (tli_Span){0, -1};
   lua_State *before = tli_calling;
@@ -457,8 +457,8 @@ static tli_Span open_span(lua_State *L, const char *what) {
   return span;
 }
 
-/* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) -> Work if async,
-** else the rank that a message came from, as the group counts. */
+/* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) -> a Work if async,
+** otherwise the group rank from which a message came. */
 static int group_run(lua_State *L) {
   check_open(L, "distributed");
   int kind = option_of(L, 2, tli_collective_names, TLI_NCOLLECTIVES);
@@ -477,7 +477,7 @@ static int group_run(lua_State *L) {
     box->work = NULL;
     luaL_setmetatable(L, WORK);
     tli_note_owner(L);
-    check_group(L, name); /* again: the userdata has let finalizers run */
+    check_group(L, name); /* again: making the userdata may have run finalizers */
   }
   tli_Call call = {.kind = (tli_Collective)kind,
                    .reduce = (tli_Reduction)reduce,
@@ -536,7 +536,7 @@ static int work_is_success(lua_State *L) {
   return 1;
 }
 
-/* The message of what went wrong, or nil. */
+/* Pushes the error message of a call, or nil. */
 static int work_exception(lua_State *L) {
   const char *text = tli_work_error(check_work(L, "exception"));
   if (text[0])
@@ -578,7 +578,7 @@ static int dist_mpi(lua_State *L) {
   return 3;
 }
 
-/* Rank 0's text, up to 300 bytes, for all. */
+/* Sends rank 0's text, up to 300 bytes, to all ranks. */
 static int dist_mpi_share(lua_State *L) {
   char text[301];
   snprintf(text, sizeof text, "%s", luaL_optstring(L, 1, ""));
@@ -587,7 +587,7 @@ static int dist_mpi_share(lua_State *L) {
   return 1;
 }
 
-/* (name) -> whether there is such a back end here */
+/* (name) -> whether this back end is available */
 static int dist_available(lua_State *L) {
   tli_enter(L, tli_state(L));
   lua_pushboolean(L, tli_group_available(luaL_checkstring(L, 1)));
@@ -596,7 +596,7 @@ static int dist_available(lua_State *L) {
 
 /* ---- time ---------------------------------------------------------------------------- */
 
-/* Sleeps for so many seconds, at most one. */
+/* Sleeps for the given seconds, at most one. */
 static int dist_sleep(lua_State *L) {
   atomic_uint none = 0;
   int64_t ns = check_time(L, 1, "sleep", 0);

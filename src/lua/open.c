@@ -4,9 +4,9 @@
 ** `require "tlua.<name>"` finds them through a searcher of our own in
 ** package.searchers, or is our own in hosts that left Lua's package library out.
 **
-** These files see an environment of their own, which holds what the standard
-** libraries held when the library was opened: a script that gives another value
-** to `type` or `table.insert` does not change what nn does.
+** These files use a separate environment with the standard libraries' contents from the time
+** when the library was opened: a script that assigns to `type` or `table.insert` does not affect
+** nn.
 */
 #include <string.h>
 
@@ -29,8 +29,8 @@ enum { NEEDED = 5 };
 static const char *const libraries[] = {"_G", "string",    "table", "math",    "utf8", "io",
                                         "os", "coroutine", "debug", "package", NULL};
 
-/* Pushes a global of that type, raw: whatever a host does with unknown names.
-** Else what the library of that name has registered, or nil. */
+/* Pushes a global of that type by a raw access, whatever a host does with unknown names. Otherwise
+** pushes the value that the library of that name has registered, or nil. */
 static bool push_global(lua_State *L, const char *name, int type) {
   lua_pushglobaltable(L);
   lua_pushstring(L, name);
@@ -91,7 +91,7 @@ static void check_environment(lua_State *L) {
     lua_replace(L, -2);
   }
   if (lua_rawlen(L, -1) > 0) {
-    lua_pushnil(L); /* to look again at the next attempt */
+    lua_pushnil(L); /* search again at the next attempt */
     lua_rawsetp(L, LUA_REGISTRYINDEX, &environment_key);
     luaL_error(L,
                "tlua: this Lua state lacks standard libraries that are needed (%s): open them "
@@ -103,7 +103,7 @@ static void check_environment(lua_State *L) {
 
 /* ---- the files ---- */
 
-/* The entry of a module, by binary search; NULL for other names. */
+/* Returns the entry of a module, by binary search; NULL for other names. */
 static const tli_Embedded *find_embedded(const char *module) {
   size_t low = 0, high = tli_embedded_count;
   while (low < high) {
@@ -125,7 +125,7 @@ static void load_embedded(lua_State *L, const tli_Embedded *e) {
   lua_setupvalue(L, -2, 1);
 }
 
-/* The loader of one module: upvalue 1 is its entry. */
+/* Loads one module, whose entry is upvalue 1. */
 static int loader(lua_State *L) {
   const tli_Embedded *e = (const tli_Embedded *)lua_touserdata(L, lua_upvalueindex(1));
   load_embedded(L, e);
@@ -134,7 +134,8 @@ static int loader(lua_State *L) {
   return 1;
 }
 
-/* require for hosts without package: looks in registry._LOADED, then here. */
+/* Implements require for hosts without the package library: searches registry._LOADED, then the
+** embedded modules. */
 static int small_require(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
@@ -160,7 +161,7 @@ static void prepare(lua_State *L) {
   check_environment(L);
 }
 
-/* A searcher for `require`: the loader of an embedded module. */
+/* Pushes the loader of an embedded module, for a searcher of `require`. */
 static void push_loader(lua_State *L, const tli_Embedded *e) {
   lua_pushlightuserdata(L, (void *)e);
   lua_pushcclosure(L, loader, 1);
@@ -174,8 +175,8 @@ static int search(lua_State *L) {
   return 2;
 }
 
-/* Puts the searcher into the list on top of the stack: behind that of package.preload, before those
-** that look for files. */
+/* Inserts the searcher into the list on top of the stack: after that of package.preload, before
+** those that search for files. */
 static void add_searcher(lua_State *L) {
   lua_Integer count = (lua_Integer)lua_rawlen(L, -1), at = count < 1 ? 1 : 2;
   bool there = lua_rawgeti(L, -1, at) == LUA_TFUNCTION && lua_tocfunction(L, -1) == search;
@@ -189,11 +190,11 @@ static void add_searcher(lua_State *L) {
   lua_rawseti(L, -2, at);
 }
 
-/* The package library may be opened later: it keeps what package.preload has. */
+/* Fills package.preload in case the package library is opened later, which keeps its contents. */
 static void fill_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    if (strcmp(e->module, "tlua") == 0) continue; /* is there when it can be required */
+    if (strcmp(e->module, "tlua") == 0) continue; /* present once it can be required */
     push_loader(L, e);
     lua_setfield(L, -2, e->module);
   }
@@ -210,7 +211,7 @@ void tli_open_library(lua_State *L) {
   lua_settop(L, top);
 }
 
-/* (module): init.lua gets the module table and completes it. */
+/* (module): runs init.lua, which gets the module table and completes it. */
 static int run_init(lua_State *L) {
   load_embedded(L, find_embedded("tlua"));
   lua_pushvalue(L, 1);
@@ -226,7 +227,7 @@ static int torch_is_embedded(lua_State *L) {
   return 1;
 }
 
-/* Takes our modules out of the table of loaded ones. Needs no memory. */
+/* Removes our modules from the table of loaded ones. Needs no memory. */
 static void unload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_pushnil(L);
@@ -240,8 +241,8 @@ static void unload(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Completes the module on top of the stack. After an error nobody is given what is half
-** complete: the next attempt to open the library begins anew. */
+/* Completes the module on top of the stack. After an error nobody gets an incomplete module: the
+** next attempt to open the library starts again. */
 static void complete(lua_State *L) {
   lua_pushcfunction(L, run_init);
   lua_pushvalue(L, -2);
@@ -290,7 +291,8 @@ static int open_module(lua_State *L) {
   return 1;
 }
 
-/* The collector waits while the library is opened: nearly all that is made then stays. */
+/* The collector is stopped while the library is opened, because nearly everything allocated then is
+** permanent. */
 int luaopen_tlua(lua_State *L) {
   luaL_checkversion(L);
   luaL_checkstack(L, LUA_MINSTACK, "tlua");

@@ -1,6 +1,6 @@
 /*
-** system.c - what a program sets or asks of the library as a whole: threads, memory,
-** printing, dtypes, what was found.
+** system.c - functions for settings and queries of the whole library: threads, memory, printing,
+** dtypes, configuration.
 */
 #include <math.h>
 #include <string.h>
@@ -34,12 +34,12 @@ static void set_bytes(lua_State *L, const char *name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-/* memory_stats() -> {used=, cached=, live=, ...}: bytes in use by the process, kept for
-** reuse, kept alive by this Lua state; and by PyTorch's names. */
+/* memory_stats() -> {used=, cached=, live=, ...}: bytes in use by the process, kept for reuse, and
+** kept alive by this Lua state; also under PyTorch's names. */
 static int torch_memory_stats(lua_State *L) {
   tli_State *S = tli_state(L);
   if (S->pacer.wants_full && S->ledger) tli_pacer_work(L, S);
-  const tli_Ledger *ledger = S->ledger; /* none once the state closes */
+  const tli_Ledger *ledger = S->ledger; /* NULL once the state closes */
   int64_t used = tl_memory_used(), cached = tl_memory_cached();
   lua_createtable(L, 0, 6);
   set_bytes(L, "used", used);
@@ -57,7 +57,8 @@ static int torch_reset_peak(lua_State *L) {
   return 0;
 }
 
-/* _record_live(on): notes from now on which line makes what lives. _record_live(): whether. */
+/* _record_live(on) starts or stops recording the lines that allocate live tensors. _record_live()
+** returns whether it is on. */
 static int torch_record_live(lua_State *L) {
   if (lua_isnone(L, 1)) {
     lua_pushboolean(L, tli_live_recording());
@@ -89,7 +90,7 @@ static void push_group(lua_State *L, const tli_LiveGroup *g) {
   lua_setfield(L, -2, "operator");
 }
 
-/* _live() -> a list of what lives and was noted, those of the most bytes first */
+/* _live() -> a list of recorded live tensors in groups, those with the most bytes first */
 static int torch_live(lua_State *L) {
   tli_LiveGroup **groups = lua_newuserdatauv(L, sizeof *groups, 0);
   *groups = NULL;
@@ -110,7 +111,7 @@ static int torch_live(lua_State *L) {
   return 1;
 }
 
-/* set_memory_limit(bytes): past it an allocation is an error; 0: no limit. */
+/* set_memory_limit(bytes): allocations beyond this limit fail; 0: no limit. */
 static int torch_set_memory_limit(lua_State *L) {
   int64_t bytes;
   if (!tli_to_whole(L, 1, &bytes) || bytes < 0)
@@ -138,7 +139,7 @@ static int option(lua_State *L, int table, const char *name, int otherwise, int 
   return (int)n;
 }
 
-/* "default", "short" or "full", PyTorch's. */
+/* Reads a profile, "default", "short" or "full", as in PyTorch. */
 static void read_profile(lua_State *L, tli_PrintOptions *p) {
   if (lua_getfield(L, 1, "profile") != LUA_TNIL) {
     const char *name = tli_to_word(L, lua_gettop(L));
@@ -288,7 +289,7 @@ static int torch_get_default_device(lua_State *L) {
   return tli_push_device(L, tli_default_device());
 }
 
-/* set_default_device(device): where tensors are made from now on that name none. */
+/* set_default_device(device): sets the device of new tensors for which no device is given. */
 static int torch_set_default_device(lua_State *L) {
   tl_Device device;
   if (!tli_to_device(L, 1, &device))
@@ -300,7 +301,7 @@ static int torch_set_default_device(lua_State *L) {
   return 0;
 }
 
-/* 10 to the power of minus the decimal digits that a floating dtype keeps. */
+/* Returns 10 to the power of minus the number of decimal digits of a floating-point dtype. */
 static double resolution(tl_DType dtype) {
   return pow(10, -floor((tli_dtype_digits[dtype] - 1) * log10(2)));
 }
@@ -373,7 +374,7 @@ static int torch_broadcast_shapes(lua_State *L) {
   int ndim = 0, count = lua_gettop(L);
   for (int i = 1; i <= count; i++) {
     int n = read_shape(L, i, sizes);
-    for (int d = 1; d <= n || d <= ndim; d++) { /* from the end */
+    for (int d = 1; d <= n || d <= ndim; d++) { /* counted from the end */
       int64_t a = d <= ndim ? all[TL_MAX_DIMS - d] : 1, b = d <= n ? sizes[n - d] : 1;
       if (a != b && a != 1 && b != 1)
         return tli_error(L, "broadcast_shapes: sizes %lld and %lld in dimension -%d do not fit",
@@ -402,7 +403,7 @@ static int torch_config(lua_State *L) {
 
 static const char library_mark = 0;
 
-/* _library_path() -> the file that this code was loaded from: the command's, or a library's. */
+/* _library_path() -> the file from which this code was loaded: the command or a shared library. */
 static int torch_library_path(lua_State *L) {
   char path[4096];
   tli_library_path((const void *)&library_mark, path, sizeof path);
@@ -410,7 +411,7 @@ static int torch_library_path(lua_State *L) {
   return 1;
 }
 
-/* raise(message): an error at the user's line, for the library's Lua files. */
+/* raise(message) raises an error at the user's line, for the library's Lua files. */
 static int torch_raise(lua_State *L) { return tli_error_text(L, luaL_checkstring(L, 1)); }
 
 static const luaL_Reg functions[] = {{"set_num_threads", torch_set_num_threads},

@@ -1,124 +1,127 @@
--- types.lua - what the binding offers beside the operators, as annotations for editors that know
--- LuaLS. The generator takes the manual's text on these functions from here. Not run. Devices are in
--- types_devices.lua.
+-- types.lua - annotations, for editors that use LuaLS, of the binding's functions that are not
+-- operators. The generator takes the manual's text on these functions from here. This file is not
+-- run. Devices are in types_devices.lua.
 
 -- Tensors ---------------------------------------------------------------------------------------
 
----A new tensor from a number, a boolean or tables of them, nested to any depth; from a tensor: a
----copy without history. int64 for integers, the default dtype (float32) for numbers with a point,
----bool for booleans, unless dtype is given. A ragged table is an error that says where.
+--- Makes a tensor from a number, a boolean or nested tables of them; a tensor is copied without
+--- history. The dtype is int64 for integers, the default dtype (float32) for floats, and bool for
+--- booleans, unless dtype is given. A ragged table raises an error that says where it is ragged.
 ---@param data number|boolean|table|torch.Tensor
 ---@param options? {dtype?: string, device?: string|torch.device, requires_grad?: boolean}
 ---@return torch.Tensor
 function torch.tensor(data, options) end
 
----The same as torch.tensor, but a tensor that already has the dtype and device is returned itself.
+--- Makes a tensor like torch.tensor, but returns a tensor itself if it already has the dtype and
+--- device.
 ---@param data number|boolean|table|torch.Tensor
 ---@param options? {dtype?: string, device?: string|torch.device}
 ---@return torch.Tensor
 function torch.as_tensor(data, options) end
 
----torch.tensor with x's dtype and device unless others are given.
+--- Makes a tensor like torch.tensor, with x's dtype and device by default.
 ---@param data number|boolean|table|torch.Tensor
 ---@param options? {dtype?: string, device?: string|torch.device, requires_grad?: boolean}
 ---@return torch.Tensor
 function Tensor:new_tensor(data, options) end
 
----Whether a value is a tensor.
+--- Returns whether a value is a tensor.
 ---@param value any
 ---@return boolean
 function torch.is_tensor(value) end
 
----The number of elements.
+--- Returns the number of elements.
 ---@param self torch.Tensor
 ---@return integer
 function torch.numel(self) end
 
----The number of elements.
+--- Returns the number of elements.
 ---@return integer
 function Tensor:numel() end
 
----The same as numel.
+--- Returns the number of elements, like numel.
 ---@return integer
 function Tensor:nelement() end
 
----The number of dimensions.
+--- Returns the number of dimensions.
 ---@return integer
 function Tensor:dim() end
 
----The same as dim.
+--- Returns the number of dimensions, like dim.
 ---@return integer
 function Tensor:ndimension() end
 
----The sizes as a table, or the size of one dimension.
+--- Returns the sizes as a table, or the size of one dimension.
 ---@param dim? integer
 ---@return integer|integer[]
 function Tensor:size(dim) end
 
----The strides, in elements, as a table, or that of one dimension.
+--- Returns the strides as a table, or the stride of one dimension, in elements.
 ---@param dim? integer
 ---@return integer|integer[]
 function Tensor:stride(dim) end
 
----Where the first element lies in the storage, in elements from 0.
+--- Returns the position of the first element in the storage, counted in elements from 0.
 ---@return integer
 function Tensor:storage_offset() end
 
----The bytes of one element.
+--- Returns the number of bytes of one element.
 ---@return integer
 function Tensor:element_size() end
 
----The address of the first element, as a number; for debugging and for other libraries in C.
+--- Returns the address of the first element as a number, for debugging and for other libraries in
+--- C.
 ---@return integer
 function Tensor:data_ptr() end
 
----Whether the dtype is float32, float64, float16 or bfloat16.
+--- Returns whether the dtype is float32, float64, float16 or bfloat16.
 ---@return boolean
 function Tensor:is_floating_point() end
 
---- The number of the tensor's device; -1 for the CPU.
+--- Returns the index of the tensor's device; -1 for the CPU.
 ---@return integer
 function Tensor:get_device() end
 
---- Whether its elements are complex numbers: false.
+--- Returns whether the elements are complex numbers: always false.
 ---@return boolean
 function Tensor:is_complex() end
 
----Whether the dtype is float32, float64, float16 or bfloat16.
+--- Returns whether the dtype is float32, float64, float16 or bfloat16.
 ---@param self torch.Tensor
 ---@return boolean
 function torch.is_floating_point(self) end
 
----The only element, as a number or a boolean; an error if there is not exactly one.
+--- Returns the only element, as a number or a boolean. Raises if there is not exactly one element.
 ---@return number|boolean
 function Tensor:item() end
 
----All elements as nested tables; a number or a boolean for a tensor of no dimensions.
+--- Returns all elements as nested tables; a number or a boolean for a 0-dimensional tensor.
 ---@return number|boolean|table
 function Tensor:tolist() end
 
----The same as tolist, for a tensor on the CPU that requires no gradient. There is no NumPy in Lua:
----the tensor itself computes, and torch.save(x, "x.npy") writes a file for Python.
+--- Returns all elements like tolist, for a tensor on the CPU that requires no gradient. There is no
+--- NumPy in Lua: the tensor itself computes, and torch.save(x, "x.npy") writes a file for Python.
 ---@return number|boolean|table
 function Tensor:numpy() end
 
----An iterator over the positions of the first dimension: for row in x:iter() do.
+--- Iterates over the first dimension: for row in x:iter() do.
 ---@return function
 function Tensor:iter() end
 
----Replaces every element by what a function makes of it, in row-major order.
+--- Replaces every element by the function's result for it, in row-major order.
 ---@param fn fun(element: number|boolean): number|boolean
 ---@return torch.Tensor self
 function Tensor:apply_(fn) end
 
----Replaces every element by what a function makes of it and of other's element in its place.
+--- Replaces every element by the function's result for it and for the element of `other` at the
+--- same position.
 ---@param other torch.Tensor of a shape that broadcasts to self's
 ---@param fn fun(element: number|boolean, other: number|boolean): number|boolean
 ---@return torch.Tensor self
 function Tensor:map_(other, fn) end
 
----Gives up the memory now, not when the collector comes by; using the tensor afterwards is an
----error. `local x <close> = ...` does it at the end of the block.
+--- Releases the memory now, without waiting for the collector; using the tensor afterwards is an
+--- error. `local x <close> = ...` does it at the end of the block.
 function Tensor:release() end
 
 -- Dtypes ----------------------------------------------------------------------------------------
@@ -173,7 +176,7 @@ torch.e = 2.718281828459045
 ---@type string
 torch.__version__ = ""
 
----The dtype of new tensors of floating-point numbers; "float32" unless it was set.
+--- Returns the dtype of new floating-point tensors; "float32" unless set otherwise.
 ---@return string
 function torch.get_default_dtype() end
 
@@ -181,96 +184,98 @@ function torch.get_default_dtype() end
 ---@param dtype string
 function torch.set_default_dtype(dtype) end
 
----The device of new tensors for which none is named; "cpu" unless it was set.
+--- Returns the device of new tensors for which no device is given; "cpu" unless set otherwise.
 ---@return torch.device
 function torch.get_default_device() end
 
----Sets the device of new tensors for which none is named, for the calling thread.
----`tlua --device sim` does so before a script begins.
+--- Sets the device of new tensors for which no device is given, for the calling thread. `tlua
+--- --device sim` does so before a script begins.
 ---@param device string|torch.device such as "cpu", "sim", "cuda:1" or "meta"
 function torch.set_default_device(device) end
 
----Within the scope new tensors for which no device is named are made on this one, in this thread;
----forms as of torch.no_grad: `torch.default_device("meta", fn)`, or
----`local _ <close> = torch.default_device "meta"` to the end of the block.
----`torch.device("meta", fn)` is the same.
+--- Within the scope, new tensors for which no device is given are made on this device, in this
+--- thread. It is called like torch.no_grad: `torch.default_device("meta", fn)`, or `local _ <close>
+--- = torch.default_device "meta"` until the end of the block. `torch.device("meta", fn)` is the
+--- same.
 ---@param device string|torch.device such as "meta", "cpu" or "cuda:1"
 ---@param fn? function
 ---@param ... any  passed to fn
 ---@return any ... what fn returns, or the scope
 function torch.default_device(device, fn, ...) end
 
----The limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution.
+--- Returns the limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal,
+--- resolution.
 ---@param dtype? string
 ---@return table
 function torch.finfo(dtype) end
 
----The limits of an integer dtype: bits, max, min.
+--- Returns the limits of an integer dtype: bits, max, min.
 ---@param dtype string
 ---@return table
 function torch.iinfo(dtype) end
 
----The dtype that two dtypes are promoted to.
+--- Returns the dtype to which two dtypes are promoted.
 ---@param a string
 ---@param b string
 ---@return string
 function torch.promote_types(a, b) end
 
----Whether values of one dtype may be written into another: not from floating-point numbers to
----integers, nor from numbers to bool.
+--- Returns whether values of one dtype may be written to another: not from floating-point to
+--- integer dtypes, nor from numbers to bool.
 ---@param from string
 ---@param to string
 ---@return boolean
 function torch.can_cast(from, to) end
 
----The dtype of an operator's result for these operands, tensors or numbers.
+--- Returns the dtype of an operator's result for these operands, tensors or numbers.
 ---@param a torch.Tensor|number
 ---@param b torch.Tensor|number
 ---@return string
 function torch.result_type(a, b) end
 
----The shape that shapes broadcast to.
+--- Returns the shape to which shapes broadcast.
 ---@param ... integer[]
 ---@return integer[]
 function torch.broadcast_shapes(...) end
 
 -- Gradients -------------------------------------------------------------------------------------
 
----Computes the gradients of x with respect to all leaves that require one, and adds them to their
----grad. `gradient`, of x's shape, is needed unless x has one element. retain_graph keeps what was
----saved, for another pass; create_graph records this pass, for second derivatives; inputs limits
----it to some tensors.
+--- Computes the gradients of x with respect to all leaves that require one, and adds them to their
+--- grad. `gradient`, of x's shape, is needed unless x has one element. retain_graph keeps the saved
+--- tensors for another pass; create_graph records this pass, for second derivatives; inputs
+--- restricts it to some tensors.
 ---@param options? {gradient?: torch.Tensor, retain_graph?: boolean, create_graph?: boolean, inputs?: torch.Tensor[]}
 function Tensor:backward(options) end
 
----The backward pass from several tensors at once; see Tensor.backward.
+--- Runs the backward pass from several tensors at once; see Tensor.backward.
 ---@param tensors torch.Tensor|torch.Tensor[]
 ---@param grad_tensors? torch.Tensor|torch.Tensor[]
 ---@param options? {retain_graph?: boolean, create_graph?: boolean, inputs?: torch.Tensor[]}
 function torch.autograd.backward(tensors, grad_tensors, options) end
 
----The gradients of outputs with respect to inputs, as several values (a table for a table of
----inputs); no grad is changed. An input that has no part in outputs is an error, or nil with
----allow_unused.
+--- Returns the gradients of outputs with respect to inputs, as several values (a table for a table
+--- of inputs); no grad is changed. An input on which the outputs do not depend is an error, or nil
+--- with allow_unused.
 ---@param outputs torch.Tensor|torch.Tensor[]
 ---@param inputs torch.Tensor|torch.Tensor[]
 ---@param options? {grad_outputs?: torch.Tensor|torch.Tensor[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean, is_grads_batched?: boolean}
 ---@return torch.Tensor ...
 function torch.autograd.grad(outputs, inputs, options) end
 
----Whether x's gradient is wanted from now on. Only for leaves of floating-point dtypes.
+--- Sets whether x requires a gradient. Only for leaves of floating-point dtypes.
 ---@param requires_grad? boolean true unless given
 ---@return torch.Tensor self
 function Tensor:requires_grad_(requires_grad) end
 
----Lets x, which is no leaf, keep its gradient in x.grad.
+--- Makes x, which is not a leaf, keep its gradient in x.grad.
 function Tensor:retain_grad() end
 
----Calls fn with x's gradient as soon as a backward pass has it; a tensor that it returns takes the
----gradient's place. The handle's remove method takes the hook away.
+--- Calls fn with x's gradient as soon as a backward pass has computed it; a tensor that it returns
+--- replaces the gradient. The handle's remove method removes the hook.
 ---
----A function that refers to x itself goes with x. One that refers to something else that was made
----of x (a view of it, a result computed from it) keeps both alive until it is removed.
+--- A function that refers to x itself is collected together with x. A function that refers to
+--- another tensor derived from x (a view, or a result computed from x) keeps both alive until it is
+--- removed.
 ---@param fn fun(grad: torch.Tensor): torch.Tensor?
 ---@return table handle
 function Tensor:register_hook(fn) end
@@ -278,10 +283,10 @@ function Tensor:register_hook(fn) end
 ---Turns recording off: torch.no_grad(fn, ...) calls fn without recording and returns its results;
 ---local _ <close> = torch.no_grad() turns it off until the end of the block.
 ---
----Modes (this one, inference_mode, detect_anomaly) belong to the coroutine that sets them. They
----also hold in the coroutines that it resumes, unless those have set their own. A mode has no
----effect while its coroutine is suspended, and none after the coroutine has ended or failed or was
----abandoned.
+--- Modes (this one, inference_mode, detect_anomaly) belong to the coroutine that sets them. They
+--- also apply to the coroutines that it resumes, unless those have set their own. A mode has no
+--- effect while its coroutine is suspended, and none after the coroutine has ended or failed or was
+--- abandoned.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
@@ -300,56 +305,58 @@ function torch.enable_grad(fn, ...) end
 ---@return any ...
 function torch.set_grad_enabled(enabled, fn, ...) end
 
----Like torch.no_grad, and results can never take part in recording: a little faster.
+--- Turns recording off like torch.no_grad. In addition, results can never take part in recording,
+--- which is a little faster.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
 function torch.inference_mode(fn, ...) end
 
----Mixed precision: operators on that kind of device that gain by it take float32 in the scope's
----dtype, those that need it get float32, as PyTorch's lists have it for the CPU and for GPUs; the
----manual's entries say what each does. Forms as of torch.no_grad, with options in front:
+--- Mixed precision: operators on that kind of device that benefit from a lower precision get
+--- float32 arguments in the scope's dtype, and operators that need float32 get float32, by
+--- PyTorch's lists for the CPU and for GPUs; the manual's entries describe each operator. It is
+--- called like torch.no_grad, with options in front:
 ---
 ---    torch.autocast({device = "cuda", dtype = "bfloat16"}, function() ... end)
 ---    local _ <close> = torch.autocast("cpu")
 ---
----Options: `device` ("cpu", "cuda", "sim"), `dtype` ("bfloat16", "float16"; by default that of the
----scope around, else bfloat16 on the CPU and float16 on GPUs), `enabled` (false: as if there were
----none), `cache_enabled` (true: a parameter is cast once until the outermost scope ends). Forms in
----place and with out= are left alone. Run backward() outside.
+--- Options: `device` ("cpu", "cuda", "sim"), `dtype` ("bfloat16", "float16"; by default that of the
+--- enclosing scope, or else bfloat16 on the CPU and float16 on GPUs), `enabled` (false turns
+--- autocast off), `cache_enabled` (true: a parameter is cast once until the outermost scope ends).
+--- In-place operators and calls with out= are unaffected. Run backward() outside the scope.
 ---@param options table|string
 ---@param fn? function
 ---@param ... any
 ---@return any ...
 function torch.autocast(options, fn, ...) end
 
----Whether torch.autocast is on for a kind of device, or for any.
+--- Returns whether torch.autocast is on for a kind of device, or for any.
 ---@param device? string|torch.device
 ---@return boolean
 function torch.is_autocast_enabled(device) end
 
----What torch.autocast casts to on a kind of device, or would.
+--- Returns the dtype to which torch.autocast casts, or would cast, on a kind of device.
 ---@param device string|torch.device
 ---@return string
 function torch.get_autocast_dtype(device) end
 
----Whether casts of parameters are kept.
+--- Returns whether casts of parameters are cached.
 ---@return boolean
 function torch.is_autocast_cache_enabled() end
 
----Lets go of the casts of parameters that are kept.
+--- Clears the cache of parameter casts.
 function torch.clear_autocast_cache() end
 
----Whether operators are recorded now.
+--- Returns whether operators are recorded now.
 ---@return boolean
 function torch.is_grad_enabled() end
 
----Whether torch.inference_mode holds.
+--- Returns whether torch.inference_mode is active.
 ---@return boolean
 function torch.is_inference_mode_enabled() end
 
----Anomaly mode: an error in a backward pass names the Lua line of the forward call, and NaN in a
----gradient is an error. Forms as of torch.no_grad.
+--- Turns on anomaly mode: an error in a backward pass names the Lua line of the forward call, and
+--- NaN in a gradient is an error. It is called like torch.no_grad.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
@@ -359,19 +366,19 @@ function torch.autograd.detect_anomaly(fn, ...) end
 ---@param mode boolean
 function torch.autograd.set_detect_anomaly(mode) end
 
----Whether anomaly mode is on.
+--- Returns whether anomaly mode is on.
 ---@return boolean
 function torch.autograd.is_anomaly_enabled() end
 
----Calls a function once when the backward pass that is running has ended without an error; for
----hooks that collect what they see until all gradients are there.
+--- Calls a function once when the running backward pass has ended without an error, for hooks that
+--- accumulate values until all gradients are known.
 ---@param fn fun()
 function torch.autograd.queue_callback(fn) end
 
 -- Random numbers --------------------------------------------------------------------------------
 
----Starts the random numbers anew: the same seed gives the same numbers, on every device and for
----any number of threads.
+--- Seeds the random numbers: the same seed gives the same numbers, on every device and for any
+--- number of threads.
 ---@param seed integer
 function torch.manual_seed(seed) end
 
@@ -379,130 +386,135 @@ function torch.manual_seed(seed) end
 ---@return integer
 function torch.seed() end
 
----The seed that the random numbers began with.
+--- Returns the seed of the random numbers.
 ---@return integer
 function torch.initial_seed() end
 
----The state of the random numbers, plain data for torch.set_rng_state.
+--- Returns the state of the random numbers, as plain data for torch.set_rng_state.
 ---@return {seed: integer, offset: integer}
 function torch.get_rng_state() end
 
----Goes back to a state that torch.get_rng_state gave.
+--- Restores a state returned by torch.get_rng_state.
 ---@param state table
 function torch.set_rng_state(state) end
 
----A source of random numbers: a seed, and how far the numbers have been drawn.
+--- A random number generator: a seed, and the number of random numbers drawn so far.
 ---@class torch.Generator
 ---@field manual_seed fun(self, seed: integer): torch.Generator  starts the numbers anew
 ---@field seed fun(self): integer  starts them anew from a seed of the system's
----@field initial_seed fun(self): integer  the seed that the numbers began with
+---@field initial_seed fun(self): integer  the generator's seed
 ---@field get_state fun(self): table  plain data for set_state
 ---@field set_state fun(self, state: table): torch.Generator
 
----A collective or a message that is under way, of a call with async_op = true.
+--- A collective call or message in progress, started with async_op = true.
 ---@class distributed.Work
----@field wait fun(self, timeout?: number)  returns once it is done; an error if it has failed
+---@field wait fun(self, timeout?: number)  waits until it has ended; raises if it has failed
 ---@field is_completed fun(self): boolean
 
----A source of random numbers of its own, for the option `generator`, with the field `device`;
----methods manual_seed, seed, initial_seed, get_state, set_state, clone_state, get_offset and
----set_offset (how many numbers were drawn, rounded up to blocks of four), graphsafe_get_state (a
----generator that shares the state) and graphsafe_set_state (shares another generator's state).
+--- Makes a separate random number generator for the option `generator`. It has the field `device`
+--- and the methods manual_seed, seed, initial_seed, get_state, set_state, clone_state, get_offset
+--- and set_offset (the count of numbers drawn, rounded up to blocks of four), graphsafe_get_state
+--- (a generator that shares the state) and graphsafe_set_state (shares another generator's state).
 ---@param device? string|torch.device|{device: string|torch.device}  "cpu" by default
 ---@return torch.Generator
 function torch.Generator(device) end
 
----What the CPU draws from unless another generator is named.
+--- The generator that the CPU uses by default.
 ---@type torch.Generator
 torch.default_generator = nil
 
 -- Threads and memory ----------------------------------------------------------------------------
 
----How many threads an operator may use; holds for the whole process. Results do not depend on it.
+--- Sets the number of threads that an operator may use, for the whole process. Results do not
+--- depend on it.
 ---@param threads integer
 function torch.set_num_threads(threads) end
 
----How many threads an operator may use.
+--- Returns the number of threads that an operator may use.
 ---@return integer
 function torch.get_num_threads() end
 
----Calls fn and frees every tensor that was made meanwhile, but for those it returns: by the calling
----coroutine and those that it resumes, unless they have a scope of their own. Closing a coroutine
----ends its scopes.
+--- Calls fn, and frees every tensor made meanwhile except those that it returns: those made by the
+--- calling coroutine and by coroutines that it resumes, unless they have their own scope. Closing a
+--- coroutine ends its scopes.
 ---@param fn function
 ---@param ... any
 ---@return any ...
 function torch.scope(fn, ...) end
 
----Bytes of tensor memory on the CPU: used by the process, cached for reuse, live in this Lua
----state, and by PyTorch's names ("allocated_bytes.all.peak"). Of another device: its figures.
+--- Returns the bytes of tensor memory on the CPU: used by the process, cached for reuse, and live
+--- in this Lua state; also under PyTorch's names ("allocated_bytes.all.peak"). For another device,
+--- returns that device's statistics.
 ---@param device? string|torch.device
 ---@return {used: integer, cached: integer, live: integer}
 function torch.memory_stats(device) end
 
----Those figures as a text, with the lines whose tensors are alive while their history is recorded.
+--- Returns these statistics as a text, with the lines whose tensors are alive if their history is
+--- recorded.
 ---@param device? string|torch.device
 ---@return string
 function torch.memory_summary(device) end
 
----Notes from now on which line makes what is alive, or no more. It costs about a microsecond a
----tensor; messages of lacking memory then name the lines that hold most.
+--- Starts or stops recording which lines allocate the tensors that are alive. It costs about a
+--- microsecond for each tensor; out-of-memory messages then name the lines that hold most memory.
 ---@param on? boolean
 function torch.record_memory_history(on) end
 
----What was made since record_memory_history and is alive, in groups of the same size, dtype, line
----and operator, those of the most bytes first.
+--- Returns the live tensors made since record_memory_history, in groups of the same size, dtype,
+--- line and operator, those with the most bytes first.
 ---@param device? string|torch.device
 ---@return {bytes: integer, count: integer, size: integer, dtype: string, line: string}[]
 function torch.memory_snapshot(device) end
 
----Bytes that tensors of a device use, by default of the CPU.
+--- Returns the bytes that tensors use on a device, by default on the CPU.
 ---@param device? string|torch.device
 ---@return integer
 function torch.memory_allocated(device) end
 
----The most that memory_allocated has been since reset_peak_memory_stats; of the CPU to some KB.
+--- Returns the maximum of memory_allocated since reset_peak_memory_stats; on the CPU it is accurate
+--- to some KB.
 ---@param device? string|torch.device
 ---@return integer
 function torch.max_memory_allocated(device) end
 
----The peak begins anew from what is used now.
+--- Resets the peak to the memory in use now.
 ---@param device? string|torch.device
 function torch.reset_peak_memory_stats(device) end
 
----Gives cached memory back to the system.
+--- Returns cached memory to the system.
 function torch.memory_trim() end
 
----Past so many bytes an allocation is an error; 0: no limit.
+--- Sets a limit in bytes beyond which allocations fail; 0: no limit.
 ---@param bytes integer
 function torch.set_memory_limit(bytes) end
 
 -- The library -----------------------------------------------------------------------------------
 
----How tensors are printed: precision (digits), threshold (elements from which on the middle is
----left out), edgeitems, linewidth, sci_mode.
+--- Sets how tensors are printed: precision (digits), threshold (number of elements above which the
+--- middle is omitted), edgeitems, linewidth, sci_mode.
 ---@param options {precision?: integer, threshold?: integer, edgeitems?: integer, linewidth?: integer, sci_mode?: boolean, profile?: string}
 function torch.set_printoptions(options) end
 
----Calls hook(self) whenever a gradient was added to .grad of this leaf: it may step an optimizer
----for it and drop the gradient at once. The handle's `remove` takes it away.
+--- Calls hook(self) whenever a gradient was added to .grad of this leaf. The hook may step an
+--- optimizer for this parameter and drop the gradient at once. The handle's `remove` removes the
+--- hook.
 ---@param hook fun(leaf: torch.Tensor)
 ---@return {remove: fun(self: table)}
 function Tensor:register_post_accumulate_grad_hook(hook) end
 
----What set_printoptions has set.
+--- Returns the options set by set_printoptions.
 ---@return {precision: integer, threshold: integer, edgeitems: integer, linewidth: integer}
 function torch.get_printoptions() end
 
----Which operators may give other bits each time: "default" any, "warn", "error" only those that do
----not; or 0, 1, 2. On the CPU results have the same bits in any case.
+--- Sets which operators may be non-deterministic: "default" allows all, "warn" and "error" only
+--- deterministic ones; or 0, 1, 2. On the CPU results are always bitwise reproducible.
 ---@param mode "default"|"warn"|"error"|integer
 function torch.set_deterministic_debug_mode(mode) end
 
 ---@return integer mode  0, 1 or 2
 function torch.get_deterministic_debug_mode() end
 
----What the library was built with and has found.
+--- Returns the configuration of the build, and the libraries found at run time.
 ---@return table
 function torch.config() end
 
@@ -525,54 +537,55 @@ function torch.io.read(file, shape, dtype) end
 ---@return boolean?, string?
 function torch.io.write(file, tensor) end
 
----A file whose content takes the place of what is at `path` when it is committed; one that is
----closed before leaves that as it was. nil and a message if it cannot be made. `named`: until then
----it is seen in the folder, as .tlua-PROCESS-COUNT-TIME.tmp.
+--- Makes a file that replaces the one at `path` when it is committed; if it is closed before, the
+--- old file is unchanged. Returns nil and a message if it cannot be made. `named`: until then it is
+--- visible in the folder, as .tlua-PROCESS-COUNT-TIME.tmp.
 ---@param path string
 ---@param named? boolean
 ---@return file*?, string?
 function torch.io.replace(path, named) end
 
----Closes a file that `replace` has made, puts it in its place, and returns when it is on the disk.
----nil, a message, and whether another attempt may work, if that fails.
+--- Closes a file made by `replace`, moves it into place, and returns when it is on the disk. On
+--- failure returns nil, a message, and whether another attempt may succeed.
 ---@param file file*
 ---@return boolean?, string?, boolean?
 function torch.io.commit(file) end
 
----Whether a person sees what is written to the file.
+--- Returns whether the file is a terminal.
 ---@param file file*
 ---@return boolean
 function torch.io.is_terminal(file) end
 
----Seconds since some moment in the past.
+--- Returns the seconds of a monotonic clock.
 ---@return number
 function torch.io.clock() end
 
----Seconds since 1970, with their fraction, by the system's clock, which may be set.
+--- Returns the seconds since 1970, with their fraction, by the system's clock, which may be
+--- adjusted.
 ---@return number
 function torch.io.time() end
 
----A file's bytes, (n) uint8, which are read when they are looked at. nil and a message if it
----cannot be opened.
+--- Maps a file and returns its bytes, (n) uint8, which are read when they are used. Returns nil and
+--- a message if it cannot be opened.
 ---@param path string
 ---@return torch.Tensor?, string?
 function torch.io.map(path) end
 
----A string's bytes as a tensor.
+--- Returns a string's bytes as a tensor.
 ---@param text string
 ---@return torch.Tensor bytes (n) uint8
 function torch.io.bytes(text) end
 
----Bytes as elements of another dtype, little-endian and row-major: over the same memory where they
----are aligned, else a copy. nil and a message where there are too few.
+--- Returns bytes as elements of another dtype, little-endian and row-major: a view if they are
+--- aligned, otherwise a copy. Returns nil and a message if there are too few bytes.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
----@param first integer  the position of the first one, from 1
+---@param first integer  the position of the first byte, from 1
 ---@param shape integer[]
 ---@param dtype string
 ---@return torch.Tensor?, string?
 function torch.io.bytes_as(bytes, first, shape, dtype) end
 
----The text of n bytes.
+--- Returns n bytes as a string.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@param first integer  from 1
 ---@param n integer
@@ -582,19 +595,19 @@ function torch.io.text(bytes, first, n) end
 ---Unpacks deflated bytes; nil and a message if that fails.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@param kind "raw"|"gzip"
----@param expected? integer  exactly that many
+---@param expected? integer  the exact number of bytes of the result
 ---@return torch.Tensor?, string?
 function torch.io.inflate(bytes, kind, expected) end
 
----Deflates the bytes of the text and, behind them, those of the tensor, as .npz files have
----them; nil and a message if that fails.
+--- Compresses the bytes of the text followed by those of the tensor by deflate, as in .npz files;
+--- nil and a message if that fails.
 ---@param text string
 ---@param tensor torch.Tensor  contiguous, on the CPU
 ---@return torch.Tensor? bytes  (n) uint8
 ---@return string?
 function torch.io.deflate(text, tensor) end
 
----Blocks of a GGUF quantization as float32; nil and a message for unknown ones.
+--- Converts the blocks of a GGUF quantization to float32; nil and a message for unknown ones.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@param first integer  from 1
 ---@param shape integer[]
@@ -602,67 +615,68 @@ function torch.io.deflate(text, tensor) end
 ---@return torch.Tensor?, string?
 function torch.io.dequantize(bytes, first, shape, kind) end
 
----The pixels of a PNG or JPEG file, (channels, height, width) uint8; nil and a message if it is
----damaged or its library is missing.
+--- Returns the pixels of a PNG or JPEG file, (channels, height, width) uint8; nil and a message if
+--- it is damaged or its library is missing.
 ---@param bytes string|torch.Tensor  the file's; a tensor is (n) uint8, contiguous
 ---@return torch.Tensor?, string?
 function torch.io.decode_image(bytes) end
 
----The checksum of zip and PNG files: of a text, or of the bytes that torch.io.write would write of a
----tensor.
+--- Returns the CRC-32 checksum, as in zip and PNG files, of a text, or of the bytes that
+--- torch.io.write would write for a tensor.
 ---@param data string|torch.Tensor
----@param crc? integer  that of what comes before
+---@param crc? integer  the checksum of the data before
 ---@return integer
 function torch.io.crc32(data, crc) end
 
----What is in a folder, but "." and "..", in no order: of each entry "d" for a folder, "l" for a link
----to one and "f" for anything else, the name and a byte 0. torch.data.DatasetFolder is made of it.
+--- Lists a folder's contents, except "." and "..", in no order. Each entry is "d" for a folder, "l"
+--- for a link to a folder or "f" for anything else, the name, and a zero byte.
+--- torch.data.DatasetFolder uses it.
 ---@param path string
 ---@return torch.Tensor? bytes  (n) uint8; nil with a message where the folder cannot be read
 ---@return string? message
 function torch.io.folder(path) end
 
----Makes a folder, and those that it lies in, unless they are there.
+--- Makes a folder and its missing parents.
 ---@param path string
----@return string? path  the absolute one; nil with a message where it cannot be made
+---@return string? path  the absolute path; nil with a message if it cannot be made
 ---@return string? message
 function torch.io.make_folder(path) end
 
----Reads up to `rows` rows of fields, which may be quoted, from the byte `first` on, which is in the
----line `line`; torch.data.CSV is made of it.
+--- Reads up to `rows` rows of fields, which may be quoted, from the byte `first`, which is in line
+--- `line`. torch.data.CSV uses it.
 ---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
 ---@param first integer  from 1
 ---@param delimiter string
----@param quote string  "": none
+---@param quote string  "": no quoting
 ---@param types string[]  of each column a dtype, "string" or "skip"
 ---@param rows integer
 ---@param line integer
 ---@return (torch.Tensor|string[]|false)[]? columns  nil with a message where the text is wrong
----@return integer|string rows  that were read
+---@return integer|string rows  the number of rows read
 ---@return integer? first  of the next row
 ---@return integer? line
 function torch.io.csv(bytes, first, delimiter, quote, types, rows, line) end
 
----How many fields the row that begins at a byte has; 0 at the end.
+--- Returns the number of fields of the row that begins at a byte; 0 at the end.
 ---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
 ---@param first integer  from 1
 ---@param delimiter string
----@param quote string  "": none
+---@param quote string  "": no quoting
 ---@return integer? fields  nil with a message where the text is wrong
 ---@return string? message
 function torch.io.csv_fields(bytes, first, delimiter, quote) end
 
 -- Threads with an interpreter of their own ---------------------------------------------------------
 
----Starts n threads. Each calls what the module gives, a function, with `stopped`, its handle, its
----number from 0 and the values; the result is called for each job.
----@param name string  begins the message about what cannot travel
+--- Starts n threads. Each calls the function that the module returns with `stopped`, its handle,
+--- its number from 0 and the values; the function's result is called for each job.
+---@param name string  the beginning of messages about values that cannot be sent
 ---@param n integer
 ---@param module string
 ---@param ... any
 ---@return table pool  with methods send, take and stop
 function torch.workers.start(name, n, module, ...) end
 
----How many of this interpreter's workers run.
+--- Returns the number of this interpreter's running workers.
 ---@return integer
 function torch.workers.running() end

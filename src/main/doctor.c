@@ -1,10 +1,11 @@
 /*
-** doctor.c - `tlua doctor`: what this machine has for tlua, and what it lacks.
+** doctor.c - `tlua doctor`: reports the libraries and devices that tlua finds on this machine, and
+** those that are missing.
 **
-** Nothing here is needed to run: each library is looked for as the engine looks
-** for it, and asked for its version; it stays open, as not every
-** library can be closed, and the process ends anyway. What the engine
-** itself has chosen it tells through torch.config().
+** Nothing here is needed to run tlua. Each library is located like the engine does,
+** and queried for its version. It stays open, since not every library can be
+** closed, and the process ends soon. The engine's own choices come from
+** torch.config().
 */
 #include "main/doctor.h"
 
@@ -49,7 +50,7 @@ static void cuda_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "for CUDA %d.%d", n / 1000, n % 1000 / 10);
 }
 
-/* Both count as 10000 * major + 100 * minor + patch. */
+/* Both encode versions as 10000 * major + 100 * minor + patch. */
 static void cublaslt_version(void *library, char text[TEXT]) {
   size_t (*version)(void);
   if (!find(library, "cublasLtGetVersion", &version)) return;
@@ -81,7 +82,7 @@ static void nvrtc_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "%d.%d", major, minor);
 }
 
-/* Since 2.9 10000 * major + 100 * minor + patch. */
+/* Since NCCL 2.9 versions are 10000 * major + 100 * minor + patch. */
 static void nccl_version(void *library, char text[TEXT]) {
   int (*version)(int *);
   int n = 0;
@@ -89,7 +90,7 @@ static void nccl_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "%d.%d.%d", n / 10000, n % 10000 / 100, n % 100);
 }
 
-/* May be asked before MPI_Init. The first line says enough, often a sentence. */
+/* May be called before MPI_Init. Only the first line is used, which is often a sentence. */
 static void mpi_version(void *library, char text[TEXT]) {
   enum { LONGEST = 8192 }; /* MPI_MAX_LIBRARY_VERSION_STRING of MPICH */
   static char version[LONGEST + 1];
@@ -101,8 +102,8 @@ static void mpi_version(void *library, char text[TEXT]) {
 
 /* ---- libraries --------------------------------------------------------------------- */
 
-/* How a library tells its version, if there is a way; `tlua doctor` looks for these and, by
-** themselves, for BLAS and for the library of the prompt. */
+/* How to query each library's version, if there is a way. `tlua doctor` reports these libraries,
+** and separately BLAS and the prompt's line editing library. */
 static void (*const versions[TLI_NOPTIONAL])(void *library, char text[TEXT]) = {
     [TLI_OPTIONAL_CUDA] = cuda_version,   [TLI_OPTIONAL_CUBLASLT] = cublaslt_version,
     [TLI_OPTIONAL_CUDNN] = cudnn_version, [TLI_OPTIONAL_CUSOLVER] = cusolver_version,
@@ -139,7 +140,7 @@ static void report_editing(void) {
 
 /* ---- the engine ------------------------------------------------------------------------ */
 
-/* Pushes what torch.config() gives. */
+/* Pushes the result of torch.config(). */
 static void push_config(lua_State *L) {
   tli_globals_require(L, "tlua");
   lua_getfield(L, -1, "config");

@@ -1,5 +1,5 @@
 /*
-** doctor.h - `tlua doctor`: what this machine has for tlua, and what it lacks.
+** doctor.h - `tlua doctor`: reports the libraries and devices that tlua finds on this machine.
 */
 #ifndef TLI_DOCTOR_H
 #define TLI_DOCTOR_H

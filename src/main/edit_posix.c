@@ -1,15 +1,15 @@
 /*
-** edit_posix.c - line editing by a library that is looked for at run time.
+** edit_posix.c - line editing with a library that is loaded at run time.
 **
-** libedit and GNU readline offer the same entry points; the few differences
-** are marked below. Neither is needed to build or to run: without them, and
-** where stdin is no terminal, lines are read as they come.
+** libedit and GNU readline offer the same entry points; the few differences are marked below.
+** Neither is needed to build or to run: without them, and if stdin is not a terminal, lines are
+** read without editing.
 **
-** Signals: the libraries' own handlers are switched off. What a terminal sends
-** passes through read_byte, and only while that waits are SIGINT, SIGWINCH and
-** SIGCONT let in; their handlers set a flag. So nothing is ever interrupted
-** halfway, no signal is lost, and no longjmp crosses a library. Ctrl-C makes
-** read_byte end the line; its text is then thrown away.
+** Signals: the libraries' own handlers are turned off. All input from the terminal passes
+** through read_byte, and only while it waits are SIGINT, SIGWINCH and SIGCONT unblocked;
+** their handlers set a flag. So no code is interrupted halfway, no signal is lost, and no
+** longjmp crosses a library's frames. On Ctrl-C read_byte ends the line, whose text is then
+** discarded.
 */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
@@ -34,13 +34,13 @@
 #include "core/platform/platform.h"
 #include "main/history.h"
 
-/* Characters that end a word. Dots, colons and brackets do not: the word is a
-** whole path, such as model.layers[1]:fo */
+/* Characters that end a word. Dots, colons and brackets do not, so that the word is a whole path,
+** such as model.layers[1]:fo */
 static const char word_breaks[] = " \t\n\"'`+-*/%^#&|~<>=(){},;\\?!@$";
 
 typedef char **(*Attempt)(const char *text, int start, int end);
 
-/* Functions and variables of the library; those marked so may be missing. */
+/* Functions and variables of the library; some may be missing, as marked. */
 static struct {
   const char *file; /* NULL: there is no library */
   bool is_libedit;
@@ -53,22 +53,22 @@ static struct {
   int *completion_over;
   int *completion_append;
   char **line_buffer; /* may be missing */
-  locale_t locale;    /* for characters beyond ASCII; 0: the program's */
+  locale_t locale;    /* for non-ASCII characters; 0: the program's */
 } lib;
 
 static tli_EditComplete complete_word;
 static volatile sig_atomic_t interrupted, resized, continued;
-static sigset_t let_in, kept_out; /* the signal mask while read_byte waits, and otherwise */
+static sigset_t let_in, kept_out; /* signal masks while read_byte waits, and otherwise */
 
 /* ---- keys ------------------------------------------------------------------ */
 
-static sigjmp_buf out_of_read; /* may be jumped to while `reading` */
+static sigjmp_buf out_of_read; /* target of a jump while `reading` is set */
 static volatile sig_atomic_t reading;
 static pthread_t editing_thread;
 
 static void note_signal(int signo) {
   if (!pthread_equal(pthread_self(), editing_thread)) {
-    pthread_kill(editing_thread, signo); /* a worker thread was chosen for it */
+    pthread_kill(editing_thread, signo); /* the system has chosen a worker thread */
     return;
   }
   if (signo == SIGINT) {
@@ -82,7 +82,7 @@ static void note_signal(int signo) {
 
 static void handle_flags(void) {
   if (lib.file == NULL) return;
-  if (continued && lib.restore && lib.prepare) { /* the shell has set the terminal */
+  if (continued && lib.restore && lib.prepare) { /* the shell has changed the terminal's modes */
     lib.restore();
     lib.prepare(1);
   }
@@ -91,8 +91,8 @@ static void handle_flags(void) {
   continued = resized = 0;
 }
 
-/* read, but left at once when SIGINT comes. The terminal throws away on Ctrl-C
-** what was typed before, so read may wait although pselect saw a byte. */
+/* Calls read, but returns at once when SIGINT arrives. On Ctrl-C the terminal discards its pending
+** input, so read may block although pselect saw a byte. */
 static ssize_t read_unless_interrupted(unsigned char *byte) {
   volatile ssize_t n = -1;
   if (sigsetjmp(out_of_read, 1) == 0) {
@@ -107,7 +107,7 @@ static ssize_t read_unless_interrupted(unsigned char *byte) {
   return n;
 }
 
-/* One byte of the terminal; EOF at its end; '\n' once SIGINT has come. */
+/* Returns one byte from the terminal; EOF at its end; '\n' after SIGINT. */
 static int read_byte(void) {
   while (!interrupted) {
     fd_set set;
@@ -125,13 +125,13 @@ static int read_byte(void) {
   }
   if (interrupted == 1) {
     interrupted = 2;                   /* shown */
-    if (lib.file) fputs("^C", stdout); /* else the terminal itself does */
+    if (lib.file) fputs("^C", stdout); /* otherwise the terminal echoes it */
     fflush(stdout);
   }
   return '\n';
 }
 
-/* libedit wants whole characters, readline wants bytes. */
+/* libedit expects whole characters, readline bytes. */
 static int read_key(FILE *unused) {
   (void)unused;
   int byte = read_byte();
@@ -142,7 +142,7 @@ static int read_key(FILE *unused) {
     char c = (char)byte;
     size_t used = mbrtowc(&wide, &c, 1, &state);
     if (used == 1) return (int)wide;
-    if (used != (size_t)-2) return byte & 0xff; /* not of this locale */
+    if (used != (size_t)-2) return byte & 0xff; /* not a character of this locale */
     byte = read_byte();
     if (byte == EOF || interrupted) return byte;
   }
@@ -156,8 +156,8 @@ static size_t common_prefix(const char *a, const char *b) {
   return n;
 }
 
-/* Returns a copy of the line up to the word `text`, which begins at `start`, or
-** NULL. libedit counts characters, so that the place is checked. */
+/* Returns a copy of the line up to the word `text`, which begins at `start`, or NULL. libedit's
+** position counts characters, so it is verified. */
 static char *line_before(const char *text, int start) {
   const char *line = lib.line_buffer ? *lib.line_buffer : NULL;
   if (line == NULL || start < 0 || strlen(line) < (size_t)start + strlen(text)) return NULL;
@@ -165,11 +165,11 @@ static char *line_before(const char *text, int start) {
   return strndup(line, (size_t)start);
 }
 
-/* The libraries' form of a list: before the words what they have in common. */
+/* Returns completions in the libraries' form: the common prefix comes before the words. */
 static char **attempt(const char *text, int start, int end) {
   (void)end;
-  *lib.completion_over = 1;      /* no file names instead */
-  *lib.completion_append = '\0'; /* readline sets a blank before each call */
+  *lib.completion_over = 1;      /* no completion of file names */
+  *lib.completion_append = '\0'; /* readline resets it to a space before each call */
   char *before = line_before(text, start);
   char **words = complete_word(text, before);
   free(before);
@@ -199,7 +199,7 @@ static char **attempt(const char *text, int start, int end) {
 
 /* ---- the library --------------------------------------------------------------- */
 
-/* A symbol comes as a data pointer; POSIX lets it be a function. */
+/* Symbols are data pointers; POSIX guarantees that they can be converted to function pointers. */
 static bool find_function(void *handle, const char *name, void *pointer) {
   void *symbol = tli_library_symbol(handle, name);
   memcpy(pointer, &symbol, sizeof symbol);
@@ -223,7 +223,7 @@ static bool bind(void *handle) {
   lib.completion_over = tli_library_symbol(handle, "rl_attempted_completion_over");
   lib.line_buffer = tli_library_symbol(handle, "rl_line_buffer");
   lib.completion_append = tli_library_symbol(handle, "rl_completion_append_character");
-  /* Without read_key the library would wait by itself, with signals blocked. */
+  /* Without read_key the library would read by itself, with signals blocked. */
   return all && lib.completion_over && lib.completion_append &&
          tli_library_symbol(handle, "rl_getc_function");
 }
@@ -256,8 +256,8 @@ const char *tli_edit_library(void) {
   return NULL;
 }
 
-/* The characters of the user's locale; UTF-8 if that says nothing. Lua itself
-** stays in the "C" locale. */
+/* Returns the user's locale for characters; UTF-8 if it specifies none. Lua itself stays in the "C"
+** locale. */
 static locale_t editing_locale(void) {
   locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
   if (locale && strcmp(nl_langinfo_l(CODESET, locale), "ANSI_X3.4-1968") != 0) return locale;
@@ -272,7 +272,7 @@ void tli_edit_open(tli_EditComplete complete) {
   if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !tli_edit_library()) return;
   lib.locale = editing_locale();
   locale_t before = uselocale(lib.locale);
-  tli_history_load(lib.add_history); /* here libedit looks at the locale, once */
+  tli_history_load(lib.add_history); /* libedit reads the locale here, once */
   uselocale(before);
 }
 
@@ -285,7 +285,7 @@ static char *read_edited(const char *prompt) {
   return line;
 }
 
-/* From a terminal without an editing library, which still edits a little. */
+/* Reads from a terminal without an editing library; the terminal itself allows simple editing. */
 static char *read_typed(void) {
   size_t n = 0, size = 0;
   char *line = NULL;
@@ -304,13 +304,13 @@ static char *read_typed(void) {
   return NULL;
 }
 
-/* From a file or pipe, through stdin, which the program may read, too. */
+/* Reads from a file or pipe through stdin, from which the program may read, too. */
 static char *read_stdin(void) {
   char *line = NULL;
   size_t size = 0;
   ssize_t n = getline(&line, &size, stdin);
   if (n < 0) {
-    clearerr(stdin); /* after an interruption there may be more */
+    clearerr(stdin); /* after an interruption more may follow */
     free(line);
     return NULL;
   }

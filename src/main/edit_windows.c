@@ -1,6 +1,6 @@
 /*
-** edit_windows.c - edit.h for Windows, whose console edits lines and keeps their
-** history by itself.
+** edit_windows.c - implements edit.h for Windows, whose console edits lines and keeps their
+** history.
 */
 #include "main/edit.h"
 
@@ -21,7 +21,7 @@ const char *tli_edit_library(void) { return "of the console"; }
 
 void tli_edit_open(tli_EditComplete complete) { (void)complete; }
 
-/* Appends what is there of a line; false at the end of the input. */
+/* Appends the available part of a line; returns false at the end of the input. */
 static bool read_piece(char **line, size_t *length) {
   char piece[512];
   if (fgets(piece, sizeof piece, stdin) == NULL) return false;
@@ -42,11 +42,12 @@ static char *read_line(void) {
       line[length - 1] = '\0';
       break;
     }
-  if (line == NULL) clearerr(stdin); /* after an interruption there may be more */
+  if (line == NULL) clearerr(stdin); /* after an interruption more may follow */
   return line;
 }
 
-/* The console ends a read at Ctrl-C before it tells of it: a moment later. */
+/* Returns whether Ctrl-C has ended the line. The console ends the read first and reports Ctrl-C a
+** moment later. */
 static bool was_interrupted(const char *line) {
   if (line == NULL && tli_terminal_typed()) Sleep(50);
   return interrupted != 0;

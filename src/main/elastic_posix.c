@@ -1,6 +1,7 @@
 /*
-** elastic_posix.c - see elastic.h. Keys: "elastic/round" is the number of the last round that was
-** closed; of each round there are "came", "nodes", "failed", "done" and the beats of launchers.
+** elastic_posix.c - implements elastic.h. Keys: "elastic/round" is the number of the last closed
+** round; each round has the keys "came", "nodes", "failed" and "done", and heartbeats of the
+** launchers.
 */
 #include "main/elastic.h"
 
@@ -13,10 +14,10 @@
 #include "core/platform/share.h"
 
 #define SECOND INT64_C(1000000000)
-#define LAST_CALL SECOND      /* after the last that came, of enough */
-#define LOOK (SECOND / 5)     /* between two looks into the store */
-#define SILENCE (3 * SECOND)  /* of a launcher that is taken for dead */
-#define FAREWELL (2 * SECOND) /* for the others to see that all is done */
+#define LAST_CALL SECOND      /* wait after the last arrival, with enough launchers */
+#define LOOK (SECOND / 5)     /* time between two reads of the store */
+#define SILENCE (3 * SECOND)  /* a launcher is dead after this long without heartbeat */
+#define FAREWELL (2 * SECOND) /* time for the others to see that all are done */
 
 static void nap(void) {
   atomic_uint none = 0;
@@ -45,7 +46,7 @@ static void drop(tli_Elastic *e) {
   e->server = NULL;
 }
 
-/* A store that is new goes on with the rounds that this launcher knows of. */
+/* Serves a new store, which continues with the rounds that this launcher knows. */
 static bool begin_to_serve(tli_Elastic *e) {
   int64_t sum;
   e->server = tli_store_serve(e->host, e->port, e->secret);
@@ -66,7 +67,7 @@ static bool connect_to(tli_Elastic *e) {
 
 static bool find_store(tli_Elastic *e, int64_t deadline) {
   while (e->store == NULL && !connect_to(e)) {
-    if (tl_error_kind() == TL_EARG) return false; /* another program has the port */
+    if (tl_error_kind() == TL_EARG) return false; /* the port is already in use */
     if (tli_now_ns() >= deadline)
       return tli_fail(TL_EIO, "--rdzv: no launcher at %s:%d within %.3g s", e->host, e->port,
                       (double)e->timeout / 1e9);
@@ -77,8 +78,8 @@ static bool find_store(tli_Elastic *e, int64_t deadline) {
 
 /* ---- a round -------------------------------------------------------------------------- */
 
-/* By the first that has come: until nobody else seems to. How many there are, -1 where the store
-** has gone. */
+/* Called by the first launcher of a round: waits until nobody else seems to come. Returns the
+** number of launchers, or -1 if the store has ended. */
 static int64_t close_round(tli_Elastic *e, int64_t round, int64_t deadline) {
   int64_t came = 1, since = tli_now_ns();
   for (;;) {
@@ -99,8 +100,8 @@ static int64_t close_round(tli_Elastic *e, int64_t round, int64_t deadline) {
   return tli_store_add(e->store, "elastic/round", round - before, &sum) ? came : -1;
 }
 
-/* This launcher's number in the round, from 1, and how many there are; those that came too late
-** are told by a number above that. */
+/* Joins a round: sets this launcher's number, from 1, and the number of launchers. A launcher that
+** comes too late gets a larger number. */
 static bool try_round(tli_Elastic *e, int64_t round, int64_t deadline, int64_t *number,
                       int64_t *nodes) {
   *number = add(e, round, "came", -1, 1);
@@ -134,7 +135,7 @@ bool tli_elastic_meet(tli_Elastic *e) {
     }
     if (nodes < e->least) return too_few(e, nodes);
     e->round = last + 1;
-    if (number > nodes) continue; /* the next one, which those of this round may be asked for */
+    if (number > nodes) continue; /* joins the next round, for which this round may end */
     e->node = (int)number - 1;
     e->nodes = (int)nodes;
     e->looked = 0;
@@ -145,7 +146,7 @@ bool tli_elastic_meet(tli_Elastic *e) {
 
 /* ---- while ranks run ------------------------------------------------------------------ */
 
-/* Whether all launchers are heard of; this one is by the way. */
+/* Returns whether all launchers send heartbeats; also sends this launcher's. */
 static bool all_live(tli_Elastic *e, int64_t now) {
   if (add(e, e->round, "beat", e->node, 1) < 0) return false;
   for (int i = 0; i < e->nodes; i++) {
@@ -166,7 +167,7 @@ static tli_ElasticState look(tli_Elastic *e, bool ours_done) {
   e->looked = now;
   if (add(e, e->round, "failed", -1, 0) != 0) return TLI_ELASTIC_FAILED;
   if (!all_live(e, now)) return TLI_ELASTIC_FAILED;
-  /* Nobody begins anew where some have ended already. */
+  /* A round does not restart once some launchers are done. */
   bool may_grow = !ours_done && e->nodes < e->most && add(e, e->round, "done", -1, 0) == 0;
   return may_grow && add(e, e->round + 1, "came", -1, 0) > 0 ? TLI_ELASTIC_GROWS : TLI_ELASTIC_ON;
 }
@@ -192,7 +193,7 @@ tli_ElasticState tli_elastic_finish(tli_Elastic *e) {
     nap();
     done = add(e, e->round, "done", -1, 0);
   }
-  /* The store goes last. Who no longer finds it takes all to be done. */
+  /* The store ends last. A launcher that cannot reach it assumes that all are done. */
   add(e, e->round, "seen", -1, 1);
   int64_t deadline = tli_now_ns() + FAREWELL;
   while (e->server && tli_now_ns() < deadline && add(e, e->round, "seen", -1, 0) < e->nodes) nap();

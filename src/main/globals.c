@@ -1,11 +1,11 @@
 /*
-** globals.c - torch, nn and optim are globals from the start, yet a program
-** that uses none of them does not pay for opening the library.
+** globals.c - defines torch, nn and optim as globals without loading the library until a program
+** uses one of them.
 **
-** They come through an __index metamethod of the table of globals, which sets
-** them for good on first use. A program that gives that table a metatable of
-** its own takes this one away, and with it the globals it has not used yet;
-** `require "tlua"` always works.
+** They are provided by an __index metamethod of the table of globals, which
+** assigns them on first use. A program that gives that table another
+** metatable loses the globals that it has not used yet; `require "tlua"`
+** always works.
 */
 #include "main/globals.h"
 
@@ -19,8 +19,8 @@
 typedef struct Global {
   const char *name;
   const char *module;
-  const char *field; /* of the module; NULL: the module itself */
-  bool for_people;   /* only where a person types */
+  const char *field; /* the module's field; NULL: the module itself */
+  bool for_people;   /* only in interactive use */
 } Global;
 
 static const Global globals[] = {
@@ -35,7 +35,7 @@ static const Global *find(const char *name) {
   return global->name ? global : NULL;
 }
 
-/* Where `require` is kept in the registry. */
+/* The registry key of `require`. */
 static const char require_key = 0;
 
 static void require(lua_State *L, const char *module) {
@@ -45,7 +45,7 @@ static void require(lua_State *L, const char *module) {
 }
 
 void tli_globals_require(lua_State *L, const char *module) {
-  require(L, "tlua"); /* makes the library's other modules known */
+  require(L, "tlua"); /* defines the library's other modules */
   lua_pop(L, 1);
   require(L, module);
 }
@@ -72,7 +72,7 @@ static int index_globals(lua_State *L) {
   return 1;
 }
 
-/* (name, path): opens the library, which then finds its modules by itself. */
+/* (name, path): opens the library, which can then find its modules. */
 static int open_library(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushnil(L);
@@ -81,9 +81,9 @@ static int open_library(lua_State *L) {
   return luaopen_tlua(L);
 }
 
-/* __index(package.preload, module): a program may begin with `require "tlua.text"`.
-** The library is opened then, and its searchers, which stand behind this table,
-** find the module. */
+/* __index(package.preload, module): a program may begin with `require "tlua.text"`. Then
+** the library is opened, and its searchers, which come after this table, find the
+** module. */
 static int index_preload(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING || strncmp(lua_tostring(L, 2), "tlua.", 5) != 0) return 0;
   require(L, "tlua");

@@ -1,5 +1,5 @@
 /*
-** globals.h - the globals of a program that this command runs.
+** globals.h - the additional globals of programs run by this command.
 */
 #ifndef TLI_GLOBALS_H
 #define TLI_GLOBALS_H
@@ -7,15 +7,15 @@
 #include <lua.h>
 #include <stdbool.h>
 
-/* Makes `require "tlua"` work and torch, nn and optim appear when they are
-** first used; with `help` the function of this name, too. */
+/* Makes `require "tlua"` work, and makes torch, nn and optim appear on first use; with `help`, also
+** the function of this name. */
 void tli_globals_open(lua_State *L, bool help);
 
 /* Pushes a module, as the `require` of the start does: the program may have
 ** replaced it since. May raise an error. */
 void tli_globals_require(lua_State *L, const char *module);
 
-/* Fetches them all now. May raise an error. */
+/* Loads all these globals now. May raise an error. */
 void tli_globals_resolve(lua_State *L);
 
 #endif

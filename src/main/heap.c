@@ -1,9 +1,9 @@
 /*
-** heap.c - a lua_State whose small objects come from lists of free blocks.
-** A tensor's handle, a table of positions and a shape are all under LIMIT
-** bytes and live for a moment; a list per size, without locks since a state
-** belongs to one thread, gives and takes them in a few instructions. Larger
-** objects are malloc's. Chunks go back when the state is closed.
+** heap.c - a lua_State whose small objects come from free lists. A tensor's handle, a table
+** of positions and a shape are all smaller than LIMIT bytes and short-lived. There is a free
+** list for each size; allocating and freeing takes a few instructions, and no lock, since a
+** state belongs to one thread. Larger objects use malloc. Chunks are freed when the state is
+** closed.
 */
 #include "main/heap.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 16 /* malloc's alignment, which Lua relies on */
+#define STEP 16 /* malloc's alignment, on which Lua relies */
 #define LIMIT 256
 #define CHUNK 65536
 
@@ -26,15 +26,15 @@ typedef struct Chunk {
 } Chunk;
 
 typedef struct Heap {
-  Block *blocks[LIMIT / STEP]; /* free ones; blocks[i] of (i + 1) * STEP bytes */
+  Block *blocks[LIMIT / STEP]; /* free lists; blocks[i] has blocks of (i + 1) * STEP bytes */
   Chunk *chunks;
-  char *rest, *end; /* of the newest chunk: not yet handed out */
+  char *rest, *end; /* the unused part of the newest chunk */
   enum { WARN_OFF, WARN_START, WARN_MORE } warn;
 } Heap;
 
 /* ---- memory ---- */
 
-/* Under a sanitizer every object is malloc's, so that it is watched. */
+/* With a sanitizer all objects use malloc, so that it can check them. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static bool is_small(size_t bytes) { return bytes == 0; }
 #else
@@ -46,7 +46,7 @@ static size_t list_of(size_t bytes) { return (bytes - 1) / STEP; }
 static bool grow(Heap *h) {
   Chunk *chunk = malloc(CHUNK);
   if (chunk == NULL) return false;
-  for (; h->end - h->rest >= STEP; h->rest += STEP) { /* the old one's rest */
+  for (; h->end - h->rest >= STEP; h->rest += STEP) { /* the rest of the old chunk */
     Block *block = (Block *)h->rest;
     block->next = h->blocks[0];
     h->blocks[0] = block;
@@ -83,7 +83,7 @@ static void give(Heap *h, void *memory, size_t bytes) {
   h->blocks[list_of(bytes)] = block;
 }
 
-/* lua_Alloc; when `memory` is NULL, `old` is the kind of object. */
+/* Implements lua_Alloc; if `memory` is NULL, `old` is the kind of object. */
 static void *allocate(void *heap, void *memory, size_t old, size_t bytes) {
   Heap *h = heap;
   if (memory == NULL) return bytes ? take(h, bytes) : NULL;
@@ -102,7 +102,8 @@ static void *allocate(void *heap, void *memory, size_t old, size_t bytes) {
 
 /* ---- warnings ---- */
 
-/* As Lua's own: off until warn("@on"), and several pieces make one line. */
+/* Works like Lua's own warning function: off until warn("@on"), and several pieces make one
+** line. */
 static void warn(void *heap, const char *piece, int more) {
   Heap *h = heap;
   if (h->warn != WARN_MORE && !more && piece[0] == '@') {
@@ -118,7 +119,7 @@ static void warn(void *heap, const char *piece, int more) {
 
 /* ---- the state ---- */
 
-static Heap the_heap; /* the program has one state */
+static Heap the_heap; /* the program's only state */
 
 lua_State *tli_heap_newstate(void) {
 #if LUA_VERSION_NUM >= 505

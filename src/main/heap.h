@@ -6,8 +6,8 @@
 
 #include <lua.h>
 
-/* luaL_newstate, with an allocator that suits Lua's many small objects; called
-** once. NULL when there is no memory. Ends with tli_heap_close. */
+/* Like luaL_newstate, with an allocator for Lua's many small objects; called once. Returns NULL if
+** memory is exhausted. Closed by tli_heap_close. */
 lua_State *tli_heap_newstate(void);
 void tli_heap_close(lua_State *L);
 

@@ -1,10 +1,10 @@
 /*
-** history.h - what was typed, kept from session to session.
+** history.h - the history of typed lines, kept between sessions.
 */
 #ifndef TLI_HISTORY_H
 #define TLI_HISTORY_H
 
-/* Hands every line of the history file, oldest first, to `add`. */
+/* Calls `add` with every line of the history file, oldest first. */
 void tli_history_load(void (*add)(const char *line));
 
 /* Adds a line to the file, which is created when needed. */

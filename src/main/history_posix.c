@@ -1,10 +1,10 @@
 /*
-** history_posix.c - the history file: $XDG_STATE_HOME/tlua/history, one entry a line,
-** for its owner's eyes only.
+** history_posix.c - the history file: $XDG_STATE_HOME/tlua/history, one entry a line, readable only
+** by its owner.
 **
-** An entry is appended when it is entered, with one write, so that sessions
-** side by side keep what each of them adds and a crash loses nothing. A history
-** that cannot be kept is no reason to disturb anybody: failures are silent.
+** An entry is appended as soon as it is typed, with one write, so that concurrent sessions keep
+** each other's entries and a crash loses nothing. Failures are ignored silently, since the history
+** is not essential.
 */
 #define _POSIX_C_SOURCE 200809L
 
@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 enum {
-  MAX_LINES = 10000, /* a file that has grown beyond this ... */
-  KEPT_LINES = 5000, /* ... is cut to the newest of these */
+  MAX_LINES = 10000, /* a file with more lines than this ... */
+  KEPT_LINES = 5000, /* ... is cut to this many of the newest */
   PATH_SIZE = 1024,
 };
 
@@ -28,7 +28,7 @@ static bool find_path(char path[PATH_SIZE]) {
   const char *state = getenv("XDG_STATE_HOME");
   const char *home = getenv("HOME");
   int n;
-  if (state && state[0] == '/') /* the XDG rules: a relative path counts as none */
+  if (state && state[0] == '/') /* by the XDG rules a relative path is ignored */
     n = snprintf(path, PATH_SIZE, "%s/tlua/history", state);
   else if (home && home[0] == '/')
     n = snprintf(path, PATH_SIZE, "%s/.local/state/tlua/history", home);

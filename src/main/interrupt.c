@@ -1,14 +1,14 @@
 /*
-** interrupt.c - turns SIGINT into a Lua error while Lua code runs, and likewise what happens
-** when a file becomes shorter while it is mapped. SIGTERM ends the process as ever, but lets it do
-** first what it has to do at its end.
+** interrupt.c - turns SIGINT into a Lua error while Lua code runs, and also the loss of a mapped
+** file's pages when the file is truncated. SIGTERM still ends the process, but cleanup runs
+** first.
 **
-** Only this command installs the handlers, and only around the code that it
-** runs; a program that embeds the library keeps its signals. The handler may
-** not raise an error itself: it asks the engine to stop the operator that is
-** running (tl_interrupt) and sets a hook, which raises at the next Lua
-** instruction, unless the operator's failure has become the error already: one
-** Ctrl-C is one error, and code that catches it goes on undisturbed.
+** Only this command installs the handlers, and only around the code that it runs; a program
+** that embeds the library keeps its own signal handling. The handler must not raise an
+** error itself. It asks the engine to stop the running operator (tl_interrupt) and sets a
+** hook, which raises at the next Lua instruction, unless the operator's failure has already
+** become the error. So one Ctrl-C is one error, and code that catches it continues
+** undisturbed.
 */
 #include "main/interrupt.h"
 
@@ -24,31 +24,31 @@
 #include "main/terminal.h"
 #include "tlua.h"
 
-/* Written before Ctrl-C is caught, read when it comes. */
+/* Written before the SIGINT handler is installed, read by the handler. */
 static lua_State *main_state; /* borrowed */
 
-/* How often SIGINT came without effect so far. */
+/* Number of SIGINTs without effect so far. */
 static volatile sig_atomic_t presses;
 
-/* Whether it has come since the last tli_interrupt_call began. */
+/* Whether SIGINT has come since the last tli_interrupt_call began. */
 static volatile sig_atomic_t struck;
 
-/* The same of SIGTERM, and what is done at the end. */
+/* The number of SIGTERMs without effect, and the cleanup function. */
 static volatile sig_atomic_t terminations;
 static void (*at_end)(lua_State *L);
 static volatile sig_atomic_t ending;
 
-/* Whether a mapped file has become shorter, which is to be raised. */
+/* Whether a mapped file was truncated and the error is not raised yet. */
 static volatile sig_atomic_t lost;
 
 static void take_back(void) {
   tl_interrupt_clear();
-  tli_error_clear(); /* so that its kind tells about the next request */
+  tli_error_clear(); /* so that its kind refers to the next request */
 }
 
 static void raise_here(lua_State *L, const char *message) {
   luaL_where(L, 0);
-  if (lua_rawlen(L, -1) == 0) luaL_where(L, 1); /* a function in C has no lines */
+  if (lua_rawlen(L, -1) == 0) luaL_where(L, 1); /* a C function has no line */
   lua_pushstring(L, message);
   lua_concat(L, 2);
   lua_error(L);
@@ -80,7 +80,7 @@ static void raise_interrupted(lua_State *L, lua_Debug *ar) {
   }
   presses = 0;
   bool pending = tli_interrupted();
-  bool told = tl_error_kind() == TL_EINTERRUPT; /* by an operator that has stopped */
+  bool told = tl_error_kind() == TL_EINTERRUPT; /* the stopped operator raised the error */
   take_back();
   if (!pending || told) return;
   raise_here(L, "interrupted!");
@@ -92,8 +92,8 @@ static void stop_state(lua_State *L) {
   lua_sethook(L, raise_interrupted, events, 1);
 }
 
-/* The coroutine that `L` is resuming, or NULL: coroutine.resume has it as its
-** first argument, what coroutine.wrap returns as an upvalue. */
+/* Returns the coroutine that `L` is resuming, or NULL. It is the first argument of
+** coroutine.resume, and an upvalue of the function that coroutine.wrap returns. */
 static lua_State *resumed_by(lua_State *L) {
   lua_Debug ar;
   if (!lua_getstack(L, 0, &ar) || !lua_getinfo(L, "S", &ar) || *ar.what != 'C') return NULL;
@@ -101,9 +101,9 @@ static lua_State *resumed_by(lua_State *L) {
   return co ? co : lua_tothread(L, lua_upvalueindex(1));
 }
 
-/* A hook belongs to one coroutine, and a signal sets the main one's. That it had no effect a
-** tenth of a second later, or by the next signal, shows that the main one stands still inside a
-** C function; so its stack may be looked at from here. */
+/* A hook belongs to one coroutine, and a signal sets the hook of the main coroutine. If it has had
+** no effect a tenth of a second later, or by the next signal, the main coroutine must be inside a C
+** function, so its stack can be inspected from here. */
 static void stop_coroutines(lua_State *L) {
   enum { MAX_NESTED = 200 }; /* LUAI_MAXCCALLS */
   for (int i = 0; i < MAX_NESTED; i++) {
@@ -121,7 +121,7 @@ static void look_again(void) {
 static void on_interrupt(void) {
   presses = presses + 1;
   struck = 1;
-  if (presses > 2) { /* the call does not react: the process goes */
+  if (presses > 2) { /* the call does not react: end the process */
     tli_terminal_die(SIGINT);
     return;
   }
@@ -141,7 +141,7 @@ static void on_termination(void) {
   if (terminations == 2) stop_coroutines(main_state);
 }
 
-/* Where this thread itself has read what is gone, all coroutines stand still. */
+/* If this thread itself has read the missing page, no coroutine is running Lua code. */
 static void on_lost(bool here) {
   lost = 1;
   stop_state(main_state);

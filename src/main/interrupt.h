@@ -1,5 +1,5 @@
 /*
-** interrupt.h - Ctrl-C as a Lua error.
+** interrupt.h - turns Ctrl-C into a Lua error.
 */
 #ifndef TLI_INTERRUPT_H
 #define TLI_INTERRUPT_H
@@ -7,17 +7,18 @@
 #include <lua.h>
 #include <stdbool.h>
 
-/* lua_pcall during which SIGINT raises the Lua error "interrupted!", which the
-** code may catch. The second SIGINT that finds no effect of the first reaches
-** running coroutines, the third ends the process. */
+/* Like lua_pcall, but SIGINT raises the Lua error "interrupted!", which the code may catch. A
+** second SIGINT, if the first had no effect, also reaches running coroutines; the third ends the
+** process. */
 int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler);
 
-/* Whether SIGINT has come since the last such call began; what it had to close may be open. */
+/* Returns whether SIGINT has come since the last such call began; to-be-closed values may then
+** still be open. */
 bool tli_interrupt_struck(void);
 
-/* What tli_interrupt_end calls, and before that SIGTERM, while tli_interrupt_call runs: at the next
-** Lua instruction, or when the code has ended. Then SIGTERM ends the process. Until this is set it is
-** not caught. */
+/* Sets the function that tli_interrupt_end calls. While tli_interrupt_call runs, SIGTERM also calls
+** it, at the next Lua instruction or when the code has ended, and then ends the process. Until the
+** function is set, SIGTERM is not caught. */
 void tli_interrupt_at_end(void (*fn)(lua_State *L));
 /* Calls that, once. */
 void tli_interrupt_end(lua_State *L);

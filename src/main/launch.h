@@ -1,14 +1,14 @@
 /*
-** launch.h - `tlua run`: one program as several processes.
+** launch.h - `tlua run`: runs one program as several processes.
 */
 #ifndef TLI_LAUNCH_H
 #define TLI_LAUNCH_H
 
-/* Runs it; argv[1] is "run". Returns the status to end with: that of the first process that
-** has failed, else 0. */
+/* Runs the command; argv[1] is "run". Returns the exit status: that of the first process that has
+** failed, otherwise 0. */
 int tli_launch(int argc, char **argv);
 
-/* In a process that was so started: its lines are to be seen as they are written. */
+/* In a process started by `tlua run`: makes stdout line-buffered. */
 void tli_launch_prepare(void);
 
 #endif

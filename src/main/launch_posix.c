@@ -1,8 +1,8 @@
 /*
-** launch_posix.c - see launch.h. This process serves the store by which the ranks find one
-** another, passes their output on line by line with the rank in front, and sees to it that
-** none of them outlives the program: each leads a process group of its own, which is
-** killed as a whole, and on Linux ends with this process, too.
+** launch_posix.c - see launch.h. This process serves the store by which the ranks find one another,
+** forwards their output line by line, prefixed by the rank, and ensures that no rank outlives the
+** program: each leads its own process group, which is killed as a whole, and on Linux ends when
+** this process ends.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -35,24 +35,24 @@
 #include <sys/syscall.h>
 #endif
 
-/* How long ranks may go on after one has failed, to tell what they have found and to end by
-** themselves; the same where other machines begin anew without this one, or after they were
-** asked to end; and after the user has asked them. */
+/* How long ranks may continue after one has failed, to report their status and to end by
+** themselves; the shorter time applies if other machines restart without this one, and after the
+** ranks or the user asked for an end. */
 #define GRACE INT64_C(5000000000)
 #define HASTE INT64_C(1000000000)
 #define PATIENCE INT64_C(3000000000)
-enum { TAIL = 16384 }; /* of a rank's errors is kept */
+enum { TAIL = 16384 }; /* bytes kept of a rank's stderr */
 
 typedef struct Stream {
-  int file; /* what the rank writes; -1 once it has ended */
+  int file; /* the rank's output pipe; -1 once closed */
   FILE *to; /* borrowed */
   char line[4096];
   size_t n;
 } Stream;
 
 typedef struct Rank {
-  pid_t pid; /* 0 once it has ended */
-  int end;   /* a file that can be read when it has; -1 where there is none */
+  pid_t pid; /* 0 once the process has ended */
+  int end;   /* a pidfd, readable once the process has ended; -1: none */
   int status;
   Stream out, err;
   char tail[TAIL];
@@ -60,19 +60,19 @@ typedef struct Rank {
 } Rank;
 
 typedef struct Launch {
-  int n, max_restarts, nodes, node; /* n: here; nodes: machines */
+  int n, max_restarts, nodes, node; /* n: ranks on this machine; nodes: machines */
   const char *timeout, *rendezvous, *host, *secret_file;
   char master[128], master_port[128], master_both[260];
-  const char *secret; /* the job's; NULL: it has none, TLI_STORE_TRUST: it needs none */
+  const char *secret; /* the job's secret; NULL: none, TLI_STORE_TRUST: not needed */
   char secret_text[TLI_SECRET_ROOM];
-  struct rlimit files; /* as this process has found it */
-  int script;          /* in argv */
+  struct rlimit files; /* the limit when this process started */
+  int script;          /* index in argv */
   int port;
-  int ends;     /* an epoll of the ranks' ends; -1 where there is none */
+  int ends;     /* an epoll of the ranks' `end` files; -1: none */
   Rank *ranks;  /* owned */
-  int restarts; /* so far */
+  int restarts; /* number of restarts so far */
   bool until_eof;
-  bool elastic; /* nodes, node and what else a round says are found anew each time */
+  bool elastic; /* the number of nodes, this node's number and so on are set by each round */
   tli_Elastic round;
 } Launch;
 
@@ -121,7 +121,7 @@ static bool take_nodes(Launch *l, const char *value) {
   return l->elastic || complain("--nnodes: expected MIN:MAX of at most 1024", value);
 }
 
-/* "HOST:PORT" of its two parts, of which torchrun has options. */
+/* Parses one of the two parts of "HOST:PORT", which are separate options of torchrun. */
 static bool take_master(Launch *l, const char *name, const char *value) {
   char *part = strcmp(name, "--master-addr") == 0 ? l->master : l->master_port;
   snprintf(part, sizeof l->master, "%s", value);
@@ -131,7 +131,7 @@ static bool take_master(Launch *l, const char *name, const char *value) {
   return true;
 }
 
-/* One option with its value; false after a complaint. */
+/* Parses an option and its value; returns false after printing an error. */
 static bool take_option(Launch *l, const char *name, const char *value) {
   if (strcmp(name, "-n") == 0 || strcmp(name, "--nproc-per-node") == 0)
     return to_number(value, 1, TLI_SHM_RANKS, &l->n) ||
@@ -161,7 +161,8 @@ static bool take_option(Launch *l, const char *name, const char *value) {
   return complain("unknown option", name);
 }
 
-/* "--nproc_per_node=4", as torchrun takes it, in two parts; NULL: no value in the same word. */
+/* Splits "--nproc_per_node=4", torchrun's form, in two; returns NULL if the word contains no
+** value. */
 static const char *split_option(const char *word, char name[40]) {
   size_t n = strcspn(word, "=");
   snprintf(name, 40, "%.*s", (int)(n < 39 ? n : 39), word);
@@ -213,7 +214,7 @@ static void set_number(const char *name, int n) {
   setenv(name, text, 1);
 }
 
-/* What the ranks have in common. */
+/* Sets the environment variables that are the same for all ranks. */
 static void set_environment(const Launch *l) {
   set_number("WORLD_SIZE", l->n * l->nodes);
   set_number("LOCAL_WORLD_SIZE", l->n);
@@ -229,8 +230,8 @@ static void set_environment(const Launch *l) {
   if (getenv("OMP_NUM_THREADS") == NULL) set_number("OMP_NUM_THREADS", threads > 1 ? threads : 1);
 }
 
-/* Of several ranks that have ended between two looks the first one is to be told. Waiting goes by
-** their numbers; an epoll lists files in the order in which they became ready. */
+/* If several ranks have ended between two polls, the first one is to be reported. waitpid goes by
+** their numbers, but an epoll lists files in the order in which they became ready. */
 static void watch_end(Launch *l, int i) {
   l->ranks[i].end = -1;
 #if defined(__linux__) && defined(SYS_pidfd_open)
@@ -245,7 +246,7 @@ static void watch_end(Launch *l, int i) {
 #endif
 }
 
-/* The ranks that may have ended, those that are known to have, in their order, first. */
+/* Lists the ranks that may have ended; those known to have ended come first, in order. */
 static int list_ends(Launch *l, int list[2 * TLI_SHM_RANKS]) {
   int n = 0;
 #ifdef __linux__
@@ -262,7 +263,7 @@ static int list_ends(Launch *l, int list[2 * TLI_SHM_RANKS]) {
   return n;
 }
 
-/* In the child: only what may be called after fork. */
+/* Runs in the child: calls only functions that are allowed after fork. */
 static void become(char **argv, const char *program, const int out[2], const int err[2],
                    const sigset_t *mask, pid_t parent, const struct rlimit *files) {
   setpgid(0, 0);
@@ -321,7 +322,7 @@ static bool start_rank(Launch *l, int i, char **argv, const char *program) {
   r->status = 0;
   r->pid = pid > 0 ? pid : 0;
   if (pid <= 0) return false;
-  setpgid(pid, pid); /* whoever of the two comes first */
+  setpgid(pid, pid); /* done in both processes, since either may be first */
   watch_end(l, i);
   return true;
 }
@@ -348,7 +349,7 @@ static void keep_tail(Rank *r, const char *data, size_t n) {
   r->ntail += n;
 }
 
-/* Passes on what is there; closes the stream at its end. */
+/* Forwards the available output; closes the stream at its end. */
 static void pass_on(const Launch *l, int i, Stream *s) {
   char data[8192];
   while (s->file >= 0) {
@@ -385,12 +386,12 @@ static void close_stream(const Launch *l, int i, Stream *s) {
 /* ---- all of them ------------------------------------------------------------------- */
 
 static int wake_pipe[2] = {-1, -1};
-static volatile sig_atomic_t asked; /* the last signal that asked for an end */
+static volatile sig_atomic_t asked; /* the last signal that requested an end */
 
 static void on_signal(int number) {
   int before = errno;
   if (number != SIGCHLD) asked = number;
-  if (write(wake_pipe[1], "", 1) < 0) errno = 0; /* full: it rings anyway */
+  if (write(wake_pipe[1], "", 1) < 0) errno = 0; /* a full pipe wakes it as well */
   errno = before;
 }
 
@@ -405,7 +406,7 @@ static void signal_all(const Launch *l, int number) {
     if (l->ranks[i].pid) kill(-l->ranks[i].pid, number);
 }
 
-/* Takes note of ranks that have ended; the first that failed goes to *failed. */
+/* Reaps ranks that have ended; sets *failed to the first that failed. */
 static void reap(Launch *l, int *failed) {
   int status, list[2 * TLI_SHM_RANKS], n = list_ends(l, list);
   for (int k = 0; k < n; k++) {
@@ -413,13 +414,13 @@ static void reap(Launch *l, int *failed) {
     Rank *r = &l->ranks[i];
     if (r->pid == 0 || waitpid(r->pid, &status, WNOHANG) != r->pid) continue;
     r->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    kill(-r->pid, SIGKILL); /* what it has started and left */
+    kill(-r->pid, SIGKILL); /* processes that it has started and left behind */
     r->pid = 0;
     if (r->status != 0 && *failed < 0) *failed = i;
   }
 }
 
-/* What comes by standard input is dropped; its end is as a signal. */
+/* Discards standard input; its end counts as a signal. */
 static void look_for_eof(Launch *l) {
   char drop[64];
   ssize_t n = read(0, drop, sizeof drop);
@@ -448,10 +449,10 @@ static void wait_a_while(Launch *l, int milliseconds) {
   }
 }
 
-/* Until all have ended; the first that failed, or -1. */
+/* Waits until all ranks have ended. Returns the first that failed, or -1. */
 static int attend(Launch *l, tli_ElasticState *state) {
   int failed = -1, forwarded = 0;
-  int64_t end = INT64_MAX; /* when those that are left are killed */
+  int64_t end = INT64_MAX; /* when remaining ranks are killed */
   while (living(l) > 0) {
     wait_a_while(l, end != INT64_MAX ? 20 : l->elastic ? 100 : 1000);
     int before = failed;
@@ -483,7 +484,7 @@ static int attend(Launch *l, tli_ElasticState *state) {
   return failed;
 }
 
-/* What the first that failed has said, once more and last. */
+/* Prints the stderr of the first failed rank again, at the end. */
 static void report(const Launch *l, int i) {
   const Rank *r = &l->ranks[i];
   int rank = l->node * l->n + i;
@@ -543,7 +544,7 @@ static int fail(void) {
   return EXIT_FAILURE;
 }
 
-/* The store is served by the first machine's launcher. */
+/* Serves the store, on the first machine's launcher. */
 static tli_StoreServer *serve(Launch *l) {
   static char host[128];
   snprintf(host, sizeof host, "127.0.0.1");
@@ -561,7 +562,7 @@ static tli_StoreServer *serve(Launch *l) {
   return server;
 }
 
-/* Again and again, as often as may be. */
+/* Runs the ranks, and restarts them as often as allowed. */
 static int run_again(Launch *l, char **argv, const char *program) {
   tli_ElasticState state;
   for (;; l->restarts++) {
@@ -571,7 +572,8 @@ static int run_again(Launch *l, char **argv, const char *program) {
   }
 }
 
-/* The same with the launchers that are there. That others come is no failure. */
+/* Runs the ranks in elastic rounds with the launchers that are present. New launchers are not a
+** failure. */
 static int run_rounds(Launch *l, char **argv, const char *program) {
   int status = EXIT_FAILURE;
   for (;;) {
@@ -594,8 +596,8 @@ static int run_rounds(Launch *l, char **argv, const char *program) {
   return status;
 }
 
-/* The user's, or, where all ranks are this launcher's, one that nobody else has. Several launchers
-** without one can meet on their machine alone. */
+/* Takes the user's secret, or makes a new one if this launcher starts all ranks. Several launchers
+** without a secret can meet only on one machine. */
 static bool take_secret(Launch *l) {
   const char *given = getenv("TLUA_SECRET");
   l->secret = l->secret_text;
@@ -613,7 +615,8 @@ static bool take_secret(Launch *l) {
   return true;
 }
 
-/* Each rank takes a few files, and so does its connection to the store. */
+/* Raises the limit of open files: each rank needs a few, and so does its connection to the
+** store. */
 static void raise_files(Launch *l) {
   struct rlimit most;
   if (getrlimit(RLIMIT_NOFILE, &l->files) != 0) return;

@@ -1,5 +1,5 @@
 /*
-** launch_windows.c - see launch.h: not there on Windows.
+** launch_windows.c - launch.h on Windows, where it is not supported.
 */
 #include "main/launch.h"
 

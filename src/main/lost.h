@@ -1,6 +1,6 @@
 /*
-** lost.h - files that become shorter while they are mapped: the system sends SIGBUS to
-** who reads what is gone.
+** lost.h - handles files that are truncated while they are mapped: the system sends SIGBUS to a
+** thread that reads beyond the new end.
 */
 #ifndef TLI_LOST_H
 #define TLI_LOST_H
@@ -9,9 +9,9 @@
 
 typedef void (*tli_LostFn)(bool here);
 
-/* Sets what is called, by a signal handler in the thread that has set it, when memory of a
-** mapped file was found to be gone and holds zeros instead; `here`: this thread has read
-** it. Returns what was called before. NULL: that ends the process. */
+/* Sets a function that is called when the end of a mapped file was found to be missing and reads as
+** zeros instead. A signal handler calls it in the thread that has set it; `here`: this thread has
+** read it. Returns the previous function. NULL: the process ends. */
 tli_LostFn tli_lost_catch(tli_LostFn fn);
 
 #endif

@@ -1,5 +1,6 @@
 /*
-** lost_posix.c - lost.h by SIGBUS. One of another cause ends the process, as ever.
+** lost_posix.c - implements lost.h by SIGBUS. A SIGBUS with another cause ends the process as
+** usual.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -16,12 +17,12 @@
 
 #include "core/platform/platform.h"
 
-/* Written before the handler is installed, read by it. */
+/* Written before the handler is installed, read by the handler. */
 static tli_LostFn volatile current;
 static pthread_t catching_thread;
-static struct sigaction before; /* while `current` is set: what was there */
+static struct sigaction before; /* while `current` is set: the previous action */
 
-static atomic_bool elsewhere; /* another thread's was passed on */
+static atomic_bool elsewhere; /* a signal of another thread was forwarded */
 
 static void on_sigbus(int signo, siginfo_t *info, void *context) {
   (void)context;
@@ -38,7 +39,7 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
       pthread_kill(catching_thread, signo);
     }
   } else {
-    sigaction(signo, &before, NULL); /* it comes again at once, or is sent once more */
+    sigaction(signo, &before, NULL); /* it recurs at once, or is sent once more */
     if (info->si_code <= 0) raise(signo);
   }
   errno = error;

@@ -1,5 +1,5 @@
 /*
-** lost_windows.c - lost.h where files are read, not mapped.
+** lost_windows.c - lost.h for Windows, where files are read and not mapped.
 */
 #include "main/lost.h"
 

@@ -1,5 +1,5 @@
 /*
-** main.c - the `tlua` command: what `lua` is, with tensors.
+** main.c - the `tlua` command: the Lua interpreter with tensors.
 **
 **   tlua [options] [script [args]]   as `lua`
 **   tlua doctor                      what was found on this machine
@@ -44,9 +44,9 @@ static void print_usage(FILE *out, const char *name) {
   fflush(out);
 }
 
-/* What runs before the script: the state is made ready, then -e, -l and -W. */
+/* Runs the steps before the script: prepares the state, then handles -e, -l and -W. */
 static bool prepare(lua_State *L, const tli_Options *options, int argc, char **argv) {
-  if (options->no_env) { /* read by the libraries as they open */
+  if (options->no_env) { /* read by the libraries when they open */
     lua_pushboolean(L, 1);
     lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   }
@@ -64,7 +64,7 @@ static bool prepare(lua_State *L, const tli_Options *options, int argc, char **a
   return true;
 }
 
-static bool profile_told = true; /* it was, as far as it was asked for */
+static bool profile_told = true; /* true once the profile was printed, or if none was requested */
 
 static void finish_profile(lua_State *L) { profile_told = tli_script_profile(L, "finish", NULL); }
 
@@ -139,7 +139,7 @@ static bool run_port(lua_State *L, int argc, char **argv) {
   return tli_script_port(L, argc, argv);
 }
 
-/* (argc, argv) -> whether all went well */
+/* (argc, argv) -> success */
 static int protected_main(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
   char **argv = lua_touserdata(L, 2);

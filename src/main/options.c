@@ -1,9 +1,9 @@
 /*
 ** options.c - reads the command line.
 **
-** Options are read twice: once as a whole before anything runs, so that a
-** mistake at the end of the line is found before its beginning has effects,
-** and once step by step for those that run code, in their order.
+** Options are read twice: once completely before anything runs, so that an error at the end of the
+** command line is found before its beginning has effects, and once step by step, in order, for
+** those that run code.
 */
 #include "main/options.h"
 
@@ -26,8 +26,8 @@ const char tli_options_usage[] =
     "Without a script: interactive mode if stdin is a terminal, else run stdin.\n"
     "The globals torch, nn and optim are there already.\n";
 
-/* Whether -e and -l keep their value in the next word: it does not follow
-** the letter directly. */
+/* Returns whether the value of -e or -l is the next word, because it does not follow the letter
+** directly. */
 static bool value_is_apart(const char *option) { return option[2] == '\0'; }
 
 static bool is_flag(const char *option, char letter) {

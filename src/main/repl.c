@@ -1,10 +1,10 @@
 /*
-** repl.c - the interactive mode: reads chunks, runs them, shows their values.
+** repl.c - the interactive mode: reads chunks, runs them, and shows their values.
 **
-** How values are shown and words completed is Lua's business, the module
-** `tlua.repl`; here is the loop. A chunk is compiled as an expression first and
-** as a statement second, and runs once. No error ends the session: what may
-** fail runs through tli_script_call.
+** The module `tlua.repl` displays values and completes words; this file has the
+** loop. A chunk is compiled as an expression first and as a statement second, and
+** runs once. No error ends the session: code that may fail runs through
+** tli_script_call.
 */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 
@@ -23,10 +23,10 @@
 #include "main/script.h"
 #include "main/terminal.h"
 
-/* For the completion, which is called without one. Set while the loop runs. */
+/* The session's state for the completion callback, which gets none. Set while the loop runs. */
 static lua_State *session; /* borrowed */
 
-/* Where the table of `tlua.repl` and the last chunk's text are kept in the registry. */
+/* Registry keys of the table of `tlua.repl` and of the last chunk's text. */
 static const char module_key = 0, chunk_key = 0;
 
 /* ---- the module in Lua ------------------------------------------------------- */
@@ -51,8 +51,8 @@ static bool push_function(lua_State *L, const char *name) {
 
 /* ---- completion ----------------------------------------------------------------- */
 
-/* (text, before) -> a list of words as tli_EditComplete gives it, as light userdata:
-** made with malloc, so nothing below may raise once it is. */
+/* (text, before) -> a list of words for tli_EditComplete, as light userdata. It is made with
+** malloc, so nothing may raise after that. */
 static int list_words(lua_State *L) {
   if (!push_function(L, "complete")) return 0;
   lua_insert(L, 1);
@@ -78,7 +78,7 @@ static char **complete(const char *text, const char *before) {
   char **words = NULL;
   lua_pushcfunction(L, list_words);
   lua_pushstring(L, text);
-  lua_pushstring(L, before); /* nil for NULL */
+  lua_pushstring(L, before); /* pushes nil for NULL */
   if (lua_pcall(L, 2, 1, 0) == LUA_OK) words = lua_touserdata(L, -1);
   lua_pop(L, 1);
   if (words && words[0] == NULL) {
@@ -110,8 +110,8 @@ static const char *push_prompt(lua_State *L, bool first) {
   return lua_tostring(L, -1);
 }
 
-/* Whether a failed compilation, whose message is on the top, would go on where
-** the text ended. */
+/* Returns whether a compilation, whose message is on the top, has failed only because the text is
+** incomplete. */
 static bool wants_more(lua_State *L, int status) {
   static const char mark[] = "<eof>";
   size_t length;
@@ -120,8 +120,8 @@ static bool wants_more(lua_State *L, int status) {
   return message && length >= n && strcmp(message + length - n, mark) == 0;
 }
 
-/* Compiles "PREFIX TEXT"; pushes the function, or the message. The newline makes
-** a string that lacks its end a mistake of its line, not a beginning. */
+/* Compiles "PREFIX TEXT"; pushes the function, or the message. The added newline makes an
+** unfinished string an error of its line rather than an incomplete text. */
 static int compile_as(lua_State *L, const char *prefix, const char *text) {
   const char *chunk = lua_pushfstring(L, "%s%s\n", prefix, text);
   int status = luaL_loadbuffer(L, chunk, strlen(chunk), "=stdin");
@@ -131,13 +131,13 @@ static int compile_as(lua_State *L, const char *prefix, const char *text) {
 
 typedef enum Read { READ_EXPRESSION, READ_CHUNK, READ_ERROR, READ_NOTHING, READ_END } Read;
 
-/* Compiles the text at index 1 and pushes the function, or the message.
-** `*more` tells whether the text is the beginning of something. An expression's
-** first result is nil: so its last call is no tail call, and errors in it are
-** still the user's line's. */
+/* Compiles the text at index 1 and pushes the function, or the message. `*more`
+** tells whether the text is incomplete. The first result of an expression is nil, so
+** that its last call is not a tail call, and errors in it still have the user's
+** line. */
 static Read compile(lua_State *L, bool *more) {
   const char *text = lua_tostring(L, 1);
-  /* "=x" is the form in which Lua 5.1 wanted expressions */
+  /* Lua 5.1's interactive mode required "=x" for expressions */
   int status = compile_as(L, "return nil, ", text + (text[0] == '='));
   *more = wants_more(L, status);
   if (status == LUA_OK) return READ_EXPRESSION;
@@ -147,8 +147,8 @@ static Read compile(lua_State *L, bool *more) {
   return status == LUA_OK ? READ_CHUNK : READ_ERROR;
 }
 
-/* Enters a chunk into the history. One of several lines becomes one line where
-** that means the same: unless it holds comments or long strings. */
+/* Adds a chunk to the history. Several lines are joined to one line if that does not change the
+** meaning: not if there are comments or long strings. */
 static void remember(const char *chunk) {
   static char *last; /* owned; lives as long as the process */
   if (chunk[strspn(chunk, " \t\n")] == '\0' || (last && strcmp(last, chunk) == 0)) return;
@@ -169,11 +169,11 @@ static void remember(const char *chunk) {
   free(copy);
 }
 
-/* Reads a line: the text at index 1, or a further line of it. */
+/* Reads a line: the first line of a chunk, or a further line of the text at index 1. */
 static Read read_line(lua_State *L, bool first) {
   char *line;
   tli_EditResult result = tli_edit_read(push_prompt(L, first), &line);
-  lua_pop(L, 1); /* the prompt */
+  lua_pop(L, 1); /* pops the prompt */
   if (result == TLI_EDIT_INTERRUPTED) return READ_NOTHING;
   if (result == TLI_EDIT_END) return READ_END;
   if (first)
@@ -185,9 +185,9 @@ static Read read_line(lua_State *L, bool first) {
   return READ_CHUNK;
 }
 
-/* Reads lines until they make a chunk. Leaves on the stack the compiled
-** function (READ_EXPRESSION, READ_CHUNK), a message (READ_ERROR), or what does
-** not matter. */
+/* Reads lines until they make a complete chunk. Leaves on the stack the compiled
+** function (READ_EXPRESSION, READ_CHUNK), a message (READ_ERROR), or an unspecified
+** value. */
 static Read read_chunk(lua_State *L) {
   bool more;
   Read read = read_line(L, true);
@@ -196,7 +196,7 @@ static Read read_chunk(lua_State *L) {
   while (more) {
     read = read_line(L, false);
     if (read == READ_NOTHING) return read;
-    if (read == READ_END) break; /* in the middle, as the message says */
+    if (read == READ_END) break; /* the text is incomplete, as the message says */
     lua_settop(L, 1);
     what = compile(L, &more);
   }
@@ -238,11 +238,11 @@ static void show(lua_State *L) {
   tli_script_complain(lua_tostring(L, -1));
 }
 
-/* Ctrl-C between reading and running does nothing, rather than end us. Not
-** SIG_IGN, which programs that the session starts would inherit. */
+/* Ignores Ctrl-C between reading and running, which would otherwise end the process. SIG_IGN cannot
+** be used, since child processes would inherit it. */
 static void let_pass(void) {}
 
-/* Lets the module add to the message on top of the stack. */
+/* Lets the module `tlua.repl` extend the message on top of the stack. */
 static void explain(lua_State *L) {
   int message = lua_gettop(L);
   if (lua_type(L, message) != LUA_TSTRING || !push_function(L, "explain")) return;
@@ -289,7 +289,7 @@ static void loop(lua_State *L) {
 void tli_repl_run(lua_State *L) {
   tli_InterruptFn before = tli_terminal_catch(SIGINT, let_pass);
   lua_settop(L, 0);
-  tli_script_set_name(NULL); /* messages need not say who speaks */
+  tli_script_set_name(NULL); /* messages need no program name */
   session = L;
   lua_pushcfunction(L, open_module);
   tli_script_report(L, tli_script_call(L, 0, 0));

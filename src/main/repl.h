@@ -6,7 +6,7 @@
 
 #include <lua.h>
 
-/* Reads, runs and shows until the input ends. */
+/* Reads, runs and shows chunks until the input ends. */
 void tli_repl_run(lua_State *L);
 
 #endif

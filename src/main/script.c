@@ -1,5 +1,5 @@
 /*
-** script.c - runs chunks of Lua: scripts, strings of -e, libraries of -l.
+** script.c - runs chunks of Lua: scripts, the strings of -e, and the libraries of -l.
 */
 #include "main/script.h"
 
@@ -12,13 +12,13 @@
 #include "main/interrupt.h"
 #include "main/terminal.h"
 
-/* Set once, before anything runs. */
+/* The program name in messages. Set once, before anything runs. */
 static const char *command_name;
 
 void tli_script_set_name(const char *name) { command_name = name; }
 
 void tli_script_complain(const char *message) {
-  fflush(stdout); /* what was printed before the error is read before it */
+  fflush(stdout); /* earlier output must appear before the error */
   if (command_name) fprintf(stderr, "%s: ", command_name);
   fprintf(stderr, "%s\n", message);
   fflush(stderr);
@@ -32,8 +32,8 @@ bool tli_script_report(lua_State *L, int status) {
   return false;
 }
 
-/* Torch7's model:training() calls a field that is true or false. That is Lua's error, not
-** the library's, so the right line is named here. */
+/* Adds a hint if the program has called model:training(), as in Torch7: `training` is a boolean
+** field. The message comes from Lua, so the right line is added here. */
 static const char *add_hint(lua_State *L, const char *message) {
   if (strstr(message, "attempt to call a boolean value (method 'training')") == NULL)
     return message;
@@ -41,8 +41,8 @@ static const char *add_hint(lua_State *L, const char *message) {
                          message);
 }
 
-/* Message handler: a traceback after the message. An object that is no string
-** speaks for itself, without one. */
+/* Message handler: adds a traceback. An error object that is not a string is converted by its
+** __tostring, without one. */
 static int add_traceback(lua_State *L) {
   const char *message = lua_tostring(L, 1);
   if (message == NULL) {
@@ -86,8 +86,8 @@ bool tli_script_init(lua_State *L) {
   return run_string(L, value, name);
 }
 
-/* -l mod, -l global=mod. A version after a hyphen is no part of the global:
-** "mod-v2" goes into "mod". */
+/* Handles -l mod and -l global=mod. A version after a hyphen is not part of the global: "mod-v2" is
+** assigned to "mod". */
 static bool require_library(lua_State *L, const char *value) {
   const char *equals = strchr(value, '=');
   const char *module = equals ? equals + 1 : value;
@@ -113,7 +113,7 @@ static bool use_device(lua_State *L, const char *name) {
 }
 
 bool tli_script_profile(lua_State *L, const char *function, const char *html) {
-  static const char key = 0; /* the script may have given `torch` another value by the end */
+  static const char key = 0; /* the script may have changed the global `torch` by the end */
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
     lua_getglobal(L, "torch");
     lua_getfield(L, -1, "profiler");
@@ -127,8 +127,8 @@ bool tli_script_profile(lua_State *L, const char *function, const char *html) {
   return tli_script_report(L, tli_script_call(L, 1, 0));
 }
 
-/* Calls the function on top of the stack with argv[2], argv[3] ... as a list that
-** has the field `columns`, the terminal's width. Returns what it returns. */
+/* Calls the function on top of the stack with argv[2], argv[3] ... as a list with the field
+** `columns`, the terminal's width. Returns the function's result. */
 static bool call_with_arguments(lua_State *L, int argc, char **argv) {
   lua_createtable(L, argc - 2, 1);
   for (int i = 2; i < argc; i++) {
@@ -151,7 +151,7 @@ bool tli_script_top(lua_State *L, int argc, char **argv) {
 
 /* Runs the function `command` of a module of the library with the arguments behind the word. */
 static bool run_command_of(lua_State *L, const char *module, int argc, char **argv) {
-  const char *const modules[] = {"tlua", module}; /* the first one finds the other */
+  const char *const modules[] = {"tlua", module}; /* the first one locates the second */
   for (int i = 0; i < 2; i++) {
     lua_getglobal(L, "require");
     lua_pushstring(L, modules[i]);
@@ -188,8 +188,8 @@ void tli_script_set_arg(lua_State *L, int argc, char **argv, int script) {
   lua_setglobal(L, "arg");
 }
 
-/* Pushes arg[1], arg[2], ...: what ran before the script may have changed
-** them. Returns how many. */
+/* Pushes arg[1], arg[2], ..., which code before the script may have changed. Returns their
+** number. */
 static int push_arguments(lua_State *L) {
   if (lua_getglobal(L, "arg") != LUA_TTABLE) return luaL_error(L, "'arg' is not a table");
   int table = lua_gettop(L);
@@ -200,7 +200,7 @@ static int push_arguments(lua_State *L) {
   return n;
 }
 
-/* "-" is stdin, unless "--" before it says that it is a file. */
+/* Returns the script's file name; "-" means stdin, unless "--" precedes it. */
 static const char *script_name(char **argv, int script) {
   bool is_stdin = strcmp(argv[script], "-") == 0 && strcmp(argv[script - 1], "--") != 0;
   return is_stdin ? NULL : argv[script];

@@ -1,6 +1,6 @@
 /*
-** source.c - hands out the embedded Lua sources: `help` shows the comments in
-** them, as the manual of what is written in Lua.
+** source.c - returns the embedded Lua sources: `help` shows their comments, as the manual of
+** functions written in Lua.
 */
 #include "main/source.h"
 

@@ -1,5 +1,5 @@
 /*
-** terminal_posix.c - terminal.h by signals.
+** terminal_posix.c - implements terminal.h by signals.
 */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
@@ -13,10 +13,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Of a signal that is caught. Written before the handler is installed, read by it. */
+/* The state of a caught signal. Written before the handler is installed, read by the handler. */
 typedef struct Caught {
   tli_InterruptFn volatile current;
-  struct sigaction before; /* while `current` is set: what was there */
+  struct sigaction before; /* while `current` is set: the previous action */
 } Caught;
 
 static Caught of_interrupt, of_termination, of_alarm;
@@ -36,7 +36,7 @@ int tli_terminal_width(void) {
 
 static void on_signal(int signo) {
   if (!pthread_equal(pthread_self(), catching_thread)) {
-    pthread_kill(catching_thread, signo); /* a worker thread was chosen for it */
+    pthread_kill(catching_thread, signo); /* the system has chosen a worker thread */
     return;
   }
   tli_InterruptFn fn = caught_of(signo)->current;
@@ -69,7 +69,7 @@ void tli_terminal_later(tli_InterruptFn fn) {
 
 static void do_nothing(int signo) { (void)signo; }
 
-/* A handler, since what is ignored stays so in programs that are started. */
+/* Sets a handler rather than SIG_IGN, which child processes would inherit. */
 void tli_terminal_take_limits(void) {
 #ifdef SIGXFSZ
   signal(SIGXFSZ, do_nothing);

@@ -1,5 +1,5 @@
 /*
-** terminal_windows.c - terminal.h for the console of Windows.
+** terminal_windows.c - implements terminal.h for the console of Windows.
 */
 #define WIN32_LEAN_AND_MEAN
 

@@ -1,7 +1,7 @@
 /*
-** bytes.c - the part of torch.io that takes a file's bytes as a tensor: mapping a file,
-** looking at bytes as elements, and unpacking them. What is wrong with the data is nil and a
-** message; what is wrong with the call raises.
+** bytes.c - the part of torch.io that handles a file's bytes as a tensor: mapping a file, viewing
+** bytes as elements, and decompressing them. Invalid data give nil and a message; wrong arguments
+** raise.
 */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static int give_up(lua_State *L) {
   return 2;
 }
 
-/* A contiguous tensor of bytes at index 1. */
+/* Returns the contiguous tensor of bytes at index 1. */
 static tl_Tensor *check_bytes(lua_State *L, const char *name) {
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   if (t->dtype != TL_U8 || !tli_contiguous(t) || tli_device(t).type != TL_CPU)
@@ -31,7 +31,7 @@ static tl_Tensor *check_bytes(lua_State *L, const char *name) {
   return t;
 }
 
-/* A position from 1 at an index, to C's counting; up to one past the end. */
+/* Converts a position, counted from 1, at an index to count from 0; it may be one past the end. */
 static int64_t check_first(lua_State *L, int index, const tl_Tensor *t, const char *name) {
   int64_t first;
   if (!tli_to_whole(L, index, &first) || first < 1 || first > t->numel + 1)
@@ -53,7 +53,7 @@ static int read_shape(lua_State *L, int index, int64_t *sizes, const char *name)
   return n;
 }
 
-/* A tensor over a block that `release` frees, into the box on top of the stack. */
+/* Makes a tensor over a block that `release` frees, in the box on top of the stack. */
 static int give(lua_State *L, tli_Box *box, void *data, int ndim, const int64_t *sizes,
                 void (*release)(void *data, void *context), void *context) {
   tl_Tensor *t = tl_tensor_wrap(data, TL_U8, ndim, sizes, NULL, release, context);
@@ -152,7 +152,7 @@ static int io_bytes_as(lua_State *L) {
   return 1;
 }
 
-/* text(bytes, first, n) -> string */
+/* text(bytes, first, n) -> a string */
 static int io_text(lua_State *L) {
   tl_Tensor *bytes = check_bytes(L, "io.text");
   int64_t n, first = check_first(L, 2, bytes, "io.text");
@@ -163,9 +163,9 @@ static int io_text(lua_State *L) {
   return 1;
 }
 
-/* inflate(bytes, kind, expected, head) -> bytes, or nil and a message; a head is at most so many
-** from the begin. Without `expected` they are at most 100 times as many as the packed ones, or
-** 256 MB. */
+/* inflate(bytes, kind, expected, head) -> bytes, or nil and a message. With `head`, `expected` is
+** the most bytes wanted from the beginning. Without `expected` the result may have at most 100
+** times as many bytes as the input, or 256 MB. */
 static int io_inflate(lua_State *L) {
   check_bytes(L, "io.inflate");
   const char *kind = tli_to_word(L, 2);
@@ -188,7 +188,8 @@ static int io_inflate(lua_State *L) {
   return give(L, box, block, 1, &size, free_block, NULL);
 }
 
-/* deflate(text, tensor) -> its bytes behind the text's, packed, or nil and a message. */
+/* deflate(text, tensor) -> the compressed bytes of the text followed by the tensor's, or nil and a
+** message. */
 static int io_deflate(lua_State *L) {
   const void *data[2];
   size_t n[2], packed;
@@ -273,7 +274,7 @@ static int io_decode_image(lua_State *L) {
   return 1;
 }
 
-/* The path at 1. */
+/* Returns the path at index 1. */
 static const char *check_path(lua_State *L, const char *name) {
   const char *path = tli_to_word(L, 1);
   if (path == NULL)
@@ -282,7 +283,7 @@ static const char *check_path(lua_State *L, const char *name) {
   return path;
 }
 
-/* folder(path) -> bytes, as tli_folder_list gives them, or nil and a message. */
+/* folder(path) -> bytes in the format of tli_folder_list, or nil and a message. */
 static int io_folder(lua_State *L) {
   const char *path = check_path(L, "io.folder");
   tli_Box *box = tli_push_box(L);
@@ -298,11 +299,11 @@ static int push_text(lua_State *L) {
   return 1;
 }
 
-/* make_folder(path) -> its absolute path, or nil and a message. */
+/* make_folder(path) -> the absolute path, or nil and a message. */
 static int io_make_folder(lua_State *L) {
   char *full = tli_folder_make(check_path(L, "io.make_folder"));
   if (full == NULL) return give_up(L);
-  lua_pushcfunction(L, push_text); /* which may raise for lack of memory */
+  lua_pushcfunction(L, push_text); /* it may raise for lack of memory */
   lua_pushlightuserdata(L, full);
   int status = lua_pcall(L, 1, 1, 0);
   free(full);
@@ -313,7 +314,7 @@ static int io_make_folder(lua_State *L) {
 
 enum { MOST_COLUMNS = 1 << 16 };
 
-/* A character at an index; `none` if it may be "". */
+/* Returns the character at an index; with `none` it may be "". */
 static char check_char(lua_State *L, int index, const char *what, bool none) {
   size_t n = 2;
   const char *text = lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, &n) : "";
@@ -323,8 +324,8 @@ static char check_char(lua_State *L, int index, const char *what, bool none) {
   return n ? *text : '\0';
 }
 
-/* From the arguments bytes, first, delimiter, quote at 1 to 4. The bytes become those of an
-** alias, which finalizers can neither release nor change. */
+/* Reads the arguments bytes, first, delimiter and quote at indices 1 to 4. The bytes are replaced
+** by an alias, which finalizers can neither release nor change. */
 static tli_Csv check_csv(lua_State *L) {
   check_bytes(L, "io.csv");
   tli_push_alias(L, 1, "io.csv");
@@ -358,7 +359,8 @@ static int type_of(lua_State *L, int index) {
   return (int)dtype;
 }
 
-/* Gives a column room for `rows` and what stands for it in the result at `results`. */
+/* Allocates `rows` elements for a column, and puts the column's value into the result at
+** `results`. */
 static void make_column(lua_State *L, tli_CsvColumn *column, int i, int64_t rows, int results) {
   if (column->type == TLI_CSV_SKIP) {
     lua_pushboolean(L, 0);
@@ -400,7 +402,7 @@ static void push_texts(lua_State *L, const tli_Csv *csv, const tli_CsvText *text
   }
 }
 
-/* Cuts a column to the rows that were read. */
+/* Truncates a column to the rows that were read. */
 static void finish_column(lua_State *L, const tli_Csv *csv, int i, int64_t rows, int results) {
   const tli_CsvColumn *column = &csv->column[i];
   if (column->type == TLI_CSV_SKIP) return;
@@ -414,9 +416,9 @@ static void finish_column(lua_State *L, const tli_Csv *csv, int i, int64_t rows,
   lua_pop(L, 1);
 }
 
-/* csv(bytes, first, delimiter, quote, types, rows, line) -> columns, rows, first, line, or nil
-** and a message. Reads up to `rows` rows from the byte `first`, which is in line `line`, on.
-** Of each column's type: a 1-d tensor of that dtype, with "string" a list, with "skip" false. */
+/* csv(bytes, first, delimiter, quote, types, rows, line) -> columns, rows, first, line, or nil and
+** a message. Reads up to `rows` rows from the byte `first`, which is in line `line`. A column
+** becomes a 1-d tensor of the dtype in `types`, a list for "string", or false for "skip". */
 static int io_csv(lua_State *L) {
   tli_Csv csv = check_csv(L);
   int64_t rows;
@@ -427,7 +429,7 @@ static int io_csv(lua_State *L) {
   if (!tli_to_whole(L, 6, &rows) || rows < 1 || !tli_to_whole(L, 7, &csv.line))
     return tli_error(L, "io.csv: rows: expected at least 1, got %s",
                      tli_describe(L, tli_state(L), 6));
-  int64_t most = (csv.bytes - csv.at) / csv.columns + 1; /* a field takes a byte */
+  int64_t most = (csv.bytes - csv.at) / csv.columns + 1; /* a field takes at least a byte */
   if (rows > most) rows = most;
   if (rows > INT32_MAX) rows = INT32_MAX;
   lua_settop(L, 7);

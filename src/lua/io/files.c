@@ -1,8 +1,8 @@
 /*
-** files.c - moving tensor bytes between files and memory, for the Lua code that
-** knows the formats: torch.io.read, write, crc32, replace, commit. Elements are little-endian
-** in files. Files are those of Lua's io library. And what a program needs to
-** show its progress: torch.io.is_terminal, clock, time.
+** files.c - transfers tensor bytes between files and memory, for the Lua code that implements
+** the formats: torch.io.read, write, crc32, replace, commit. Elements are little-endian in
+** files. Files are those of Lua's io library. For showing progress: torch.io.is_terminal, clock,
+** time.
 */
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static FILE *check_file(lua_State *L, int index, const char *what) {
 
 #define BIG_ENDIAN_HOST (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
 
-/* To the file's byte order and back. */
+/* Converts to the file's byte order and back. */
 static void swap(char *data, int64_t n, size_t bytes) {
   if (!BIG_ENDIAN_HOST) return;
   for (int64_t i = 0; i < n; i++, data += bytes)
@@ -34,7 +34,7 @@ static void swap(char *data, int64_t n, size_t bytes) {
     }
 }
 
-/* bool's bytes come from outside: anything but 0 is true. */
+/* Makes every nonzero byte of a bool tensor 1, because the bytes come from outside. */
 static void normalize(tl_Tensor *t) {
   if (t->dtype != TL_BOOL) return;
   unsigned char *p = (unsigned char *)tli_data(t);
@@ -53,7 +53,7 @@ static int io_read(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Ints shape = tli_arg_ints(&a, 1, TLI_NOINTS);
   tl_DType dtype = tli_arg_dtype(&a, 2, TL_NODTYPE);
-  FILE *file = check_file(L, 1, "io.read"); /* once more: a finalizer may have closed it */
+  FILE *file = check_file(L, 1, "io.read"); /* again: a finalizer may have closed the file */
   if (!a.failed && shape.n > TL_MAX_DIMS) {
     tli_fail(TL_ESHAPE, "io.read: more than %d dimensions", TL_MAX_DIMS);
     a.failed = true;
@@ -76,20 +76,20 @@ static int io_read(lua_State *L) {
   return 1;
 }
 
-/* The tensor's elements as they are in a file: row-major, a copy if need be. */
+/* Returns the tensor's elements in the file's order: row-major, copied if necessary. */
 static tl_Tensor *in_file_order(const char *name, tl_Tensor *t) {
   if (tli_device(t).type != TL_CPU)
     return tli_fail_null(TL_EDEVICE, "%s: expected a tensor of the CPU, got one of %s", name,
                          tli_device_str(tli_device(t)));
-  /* a big-endian machine swaps a copy, never the user's own memory */
+  /* a big-endian machine swaps a copy, never the user's memory */
   tl_Tensor *plain =
       BIG_ENDIAN_HOST ? tli_clone_for(name, t) : tli_contiguous_as(t, (tl_DType)t->dtype);
   if (plain) swap((char *)tli_data(plain), plain->numel, tl_dtype_size((tl_DType)t->dtype));
   return plain;
 }
 
-/* Why a tensor could not be written. The system calls memory a bad address that a mapped file no
-** longer has. */
+/* Pushes the reason for a failed write. The system reports EFAULT for memory whose mapped file was
+** truncated. */
 static void push_write_failure(lua_State *L, const tl_Tensor *t, int error) {
   const char *path = error == EFAULT ? tli_file_mapped(tli_data(t)) : NULL;
   if (path == NULL)
@@ -121,8 +121,8 @@ static int io_write(lua_State *L) {
   return 1;
 }
 
-/* crc32(text or tensor, crc) -> that of zip files, of what `write` would write; `crc`, 0 by
-** default, is that of what comes before. */
+/* crc32(text or tensor, crc) -> the checksum, as in zip files, of the bytes that `write` would
+** write; `crc`, 0 by default, is the checksum of the data before. */
 static int io_crc32(lua_State *L) {
   int64_t crc = 0;
   if (!lua_isnoneornil(L, 2) && !tli_to_whole(L, 2, &crc))
@@ -151,7 +151,7 @@ typedef struct Output {
   tli_Replace *replace; /* owned */
 } Output;
 
-/* What closes it otherwise, as the collector does after an error. */
+/* Closes a file that was not committed; the collector calls it after an error. */
 static int abandon(lua_State *L) {
   Output *out = (Output *)lua_touserdata(L, 1);
   tli_replace_abort(out->replace);
@@ -160,8 +160,8 @@ static int abandon(lua_State *L) {
   return 1;
 }
 
-/* replace(path, named) -> file, or nil and a message. What is written to the file takes
-** the place of what is at `path` with commit(file), and not at all without it. */
+/* replace(path, named) -> file, or nil and a message. commit(file) puts the file in the place of
+** `path`; without commit nothing changes. */
 static int io_replace(lua_State *L) {
   bool named = lua_toboolean(L, 2);
   const char *path = tli_to_word(L, 1);
@@ -187,8 +187,8 @@ static int io_replace(lua_State *L) {
   return 2;
 }
 
-/* commit(file) -> true, or nil, a message, and whether another attempt may work.
-** The file is closed, and on the disk. */
+/* commit(file) -> true, or nil, a message, and whether another attempt may succeed. The file is
+** closed and flushed to the disk. */
 static int io_commit(lua_State *L) {
   check_file(L, 1, "io.commit");
   Output *out = (Output *)lua_touserdata(L, 1);
@@ -210,19 +210,19 @@ static int io_commit(lua_State *L) {
 
 /* ---- progress ---- */
 
-/* is_terminal(file) -> whether a person sees what is written to it. */
+/* is_terminal(file) -> whether the file is a terminal. */
 static int io_is_terminal(lua_State *L) {
   lua_pushboolean(L, tli_file_is_terminal(check_file(L, 1, "io.is_terminal")));
   return 1;
 }
 
-/* clock() -> seconds that have passed in the world since some moment. */
+/* clock() -> the seconds of a monotonic clock. */
 static int io_clock(lua_State *L) {
   lua_pushnumber(L, 1e-9 * (lua_Number)tli_now_ns());
   return 1;
 }
 
-/* time() -> seconds since 1970, with their fraction. */
+/* time() -> seconds since 1970, including the fraction. */
 static int io_time(lua_State *L) {
   lua_pushnumber(L, 1e-9 * (lua_Number)tli_time_ns());
   return 1;

@@ -1,6 +1,6 @@
 /*
-** socket.c - connections by TCP for lua/tlua: what torch.utils.mlflow speaks
-** through. Between the binding and the Lua files; no function of the users'.
+** socket.c - TCP connections for lua/tlua, which torch.utils.mlflow uses. These functions are
+** internal, not for users.
 */
 #include "core/platform/platform.h"
 #include "core/platform/socket.h"
@@ -10,7 +10,7 @@
 
 typedef struct Socket {
   int fd;
-  int port; /* of a listener */
+  int port; /* set for a listener */
 } Socket;
 
 static Socket *check_socket(lua_State *L) {
@@ -32,14 +32,14 @@ static Socket *push_socket(lua_State *L) {
   return s;
 }
 
-/* nil and the engine's last failure. */
+/* Returns nil and the engine's last error message. */
 static int failed(lua_State *L) {
   lua_pushnil(L);
   lua_pushstring(L, tl_error());
   return 2;
 }
 
-/* _connect(host, port, seconds): a socket, or nil and why not. */
+/* _connect(host, port, seconds): a socket, or nil and a message. */
 static int torch_connect(lua_State *L) {
   const char *host = luaL_checkstring(L, 1);
   lua_Integer port = luaL_checkinteger(L, 2);
@@ -50,7 +50,7 @@ static int torch_connect(lua_State *L) {
   return s->fd == TLI_NOSOCKET ? failed(L) : 1;
 }
 
-/* _listen(host, port?): a listener, or nil and why not. */
+/* _listen(host, port?): a listener, or nil and a message. */
 static int torch_listen(lua_State *L) {
   const char *host = luaL_checkstring(L, 1);
   lua_Integer port = luaL_optinteger(L, 2, 0);
@@ -74,7 +74,7 @@ static int socket_accept(lua_State *L) {
   return 1;
 }
 
-/* send(text, seconds): true, or nil and why not. */
+/* send(text, seconds): true, or nil and a message. */
 static int socket_send(lua_State *L) {
   const Socket *s = check_socket(L);
   size_t size;
@@ -84,8 +84,8 @@ static int socket_send(lua_State *L) {
   return 1;
 }
 
-/* take(seconds): what is there, at least a byte; "" at the deadline, nil when the other
-** side has gone. */
+/* take(seconds): the available bytes, at least one; "" at the deadline, nil if the other side has
+** closed. */
 static int socket_take(lua_State *L) {
   const Socket *s = check_socket(L);
   int64_t until = deadline(L, 2, 10);

@@ -122,7 +122,7 @@ static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
   return tli_generator_own(&tli_state(L)->generator, device);
 }
 
-/* Until the device type is opened, a seed waits for its devices. */
+/* Before the device type is opened, a seed is kept for its devices. */
 static int device_manual_seed(lua_State *L) {
   uint64_t seed = check_seed(L, 1, tli_device_name(tli_kind(L), "manual_seed"));
   tli_enter(L, tli_state(L));

@@ -12,8 +12,8 @@ static int refuse(lua_State *L, int index) {
                    tli_describe(L, tli_state(L), index));
 }
 
-/* Copies the fields of a state, which is on top of the stack, to the list at `to`, behind
-** those of n others; false where one is missing. */
+/* Appends the fields of the state on top of the stack to the list at `to`, after those of n earlier
+** states; returns false if a field is missing. */
 static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_Integer n) {
   int state = lua_gettop(L);
   for (lua_Integer k = 1; k <= count; k++) {
@@ -25,10 +25,10 @@ static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_
   return true;
 }
 
-/* _gather_step(params, states, offset, names, clocks, to_params, to_states, to_clocks): the
-** parameters that have a gradient, and of each one's state, states[offset + i], the fields
-** that names and clocks list. Returns how many parameters there are; nil where a state, or a
-** field of one, is missing. */
+/* _gather_step(params, states, offset, names, clocks, to_params, to_states, to_clocks) collects the
+** parameters that have a gradient, and from the state of each, states[offset + i], the fields
+** listed by names and clocks. Returns the number of parameters; nil if a state or one of its fields
+** is missing. */
 static int gather_step(lua_State *L) {
   tli_State *S = tli_state(L);
   lua_settop(L, ARGUMENTS - 1);
