@@ -1,8 +1,8 @@
--- cdecl.lua - an operator's declarations in C, and helpers for lists of text.
+-- cdecl.lua - writes an operator's declarations in C, and has helpers for lists of text.
 
 local M = {}
 
---- Types of parameters that hold tensors.
+--- Types of parameters that are tensors.
 M.tensor_types = {Tensor = true, Operand = true, ["Tensor[]"] = true}
 
 function M.map(list, fn)
@@ -21,7 +21,7 @@ function M.names(op)
    return M.map(op.params, function(p) return p.name end)
 end
 
---- The C prototype of tlo_<op> (or another prefix) without semicolon.
+--- Returns the C prototype of tlo_<op>, or with another prefix, without the semicolon.
 function M.prototype(op, prefix)
    local list, kind = M.parameters(op), op.results.kind
    local result = "bool "
@@ -36,7 +36,7 @@ function M.prototype(op, prefix)
    return ("%s%s_%s(%s)"):format(result, prefix or "tlo", op.cname, params)
 end
 
---- The same of the in-place form tlo_<op>_.
+--- Returns the prototype of the in-place form tlo_<op>_.
 function M.inplace_prototype(op, prefix)
    local params = table.concat(M.parameters(op), ", ")
    return ("bool %s_%s_(%s)"):format(prefix or "tlo", op.cname, params)

@@ -1,12 +1,11 @@
--- embed.lua OUT.c ROOT FILE...: writes Lua sources as C string literals, with
--- the table that src/lua/embed.h declares. A FILE below ROOT is the module of
--- that name in `tlua`, an init.lua the module of its folder; MODULE=FILE gives
--- a module's name outright. Files that only hold annotations for editors
--- (`---@meta`) are left out.
+-- embed.lua OUT.c ROOT FILE...: writes Lua sources as C string literals, with the table that
+-- src/lua/embed.h declares. A FILE below ROOT becomes the module of that name in `tlua`, and an
+-- init.lua the module of its folder; MODULE=FILE names the module explicitly. Files that contain
+-- only annotations for editors (`---@meta`) are left out.
 
 local escapes = {
    ["\n"] = "\\n", ["\t"] = "\\t", ["\r"] = "\\r", ['"'] = '\\"', ["\\"] = "\\\\",
-   ["?"] = "\\?", -- no trigraphs
+   ["?"] = "\\?", -- avoids trigraphs
 }
 
 local function escape(text)
@@ -15,7 +14,7 @@ local function escape(text)
    end))
 end
 
--- One literal per source line, so that the C file reads like the source.
+-- Writes one literal for each source line, so that the C file reads like the source.
 local function literal(text)
    local lines = {}
    for line in text:gmatch("[^\n]*\n?") do
@@ -24,7 +23,7 @@ local function literal(text)
    return #lines > 0 and table.concat(lines, "\n") or '  ""'
 end
 
--- The module's name and its chunk's for an argument as described above.
+-- Returns the module's name and its chunk's name for an argument as described above.
 local function names(root, argument)
    local module, path = argument:match("^([%w_.]+)=(.+)$")
    if module then return module, path, (path:match("[^/]+$")) end

@@ -1,5 +1,5 @@
--- emit_bind.lua - writes the Lua functions of the operators: one C function per signature, one that
--- chooses between the forms of an operator that has several, and the table of all of them.
+-- emit_bind.lua - writes the Lua functions of the operators: one C function for each signature, one
+-- that chooses among the overloads of an operator, and the table of all functions.
 
 local default_c = require("expr").default_c
 local profile = require "emit_profile"
@@ -20,12 +20,13 @@ local function quote(text)
    return '"' .. text:gsub('[\\"]', "\\%0"):gsub("\n", "\\n") .. '"'
 end
 
---- A parameter's name in Lua: C spells those that are keywords of either language `end_`.
+--- Returns a parameter's name in Lua: C spells names that are keywords of either language `end_`.
 function M.lua_name(param)
    return (param.name:gsub("_$", ""))
 end
 
--- How a user writes the call, positions counted from 1: add(self, other, {alpha = 1}).
+-- Returns a default as a user writes it, with positions counted from 1: add(self, other, {alpha =
+-- 1}).
 local function lua_default(param)
    local text = param.default
    if text == nil or text == "nil" then return nil end
@@ -39,7 +40,7 @@ local function lua_default(param)
 end
 M.lua_default = lua_default
 
---- The call as help and messages show it; `inplace`: of the in-place form.
+--- Returns the call as help and messages show it; with `inplace`, that of the in-place form.
 function M.usage(op, name, inplace)
    local positional, named = {}, {}
    for _, p in ipairs(op.params) do
@@ -59,12 +60,12 @@ function M.usage(op, name, inplace)
    return ("%s(%s)"):format(name, table.concat(positional, ", "))
 end
 
---- Whether the Lua function takes `inplace`, as those of torch.nn.functional do.
+--- Returns whether the Lua function takes `inplace`, like those of torch.nn.functional.
 function M.takes_inplace(op)
    return op.module == "nn.functional" and op.inplace and true or false
 end
 
---- Whether the Lua function takes out=.
+--- Returns whether the Lua function takes out=.
 function M.has_out(op)
    return op.results.kind == "tensor" and not op.view and op.out ~= false and not op.creation
 end
@@ -96,7 +97,7 @@ local function emit_signature(op, name, cname, extra, inplace)
          count)
 end
 
--- Operands come last: a number given as one is owned by the call from then on.
+-- Reads operands last, because the call owns the temporary tensors made from numbers.
 local function emit_reading(op, line)
    local order = {}
    for _, operands in ipairs {false, true} do
@@ -118,8 +119,8 @@ end
 
 local function cast_name(cast) return "TLI_CAST_" .. (cast or "none"):upper() end
 
--- Under autocast: other tensors in place of those given, unless the call says which dtype or which
--- tensor the result has.
+-- Writes the casts of autocast: they replace the given tensors, unless the call specifies the
+-- result's dtype or tensor.
 local function emit_casts(op, line)
    local free, singles, lists = "a.S->autocast", {}, {}
    for i, p in ipairs(op.params) do
@@ -155,13 +156,14 @@ local function call_args(op, last)
    return table.concat(list, ", ")
 end
 
--- Other operators open their spans themselves.
+-- The other operators open their spans themselves.
 local function call_c(op, args)
    if op.composite and not op.inplace_form then return profile.call(op, args) end
    return ("tlo_%s(%s)"):format(op.cname, args)
 end
 
--- PyTorch has one node for some of our compositions: the last one is then called by its name.
+-- Returns whether PyTorch has a single node for one of our compositions; the last node then gets
+-- its name.
 local function titled(op) return (op.composite or op.expr) and op.node ~= nil end
 
 local function count_nodes(op, line)
@@ -172,8 +174,8 @@ local function entitle(op, line, result)
    if titled(op) then line("  tli_entitle(%s, \"%s\", nodes_);", result, op.node) end
 end
 
--- The call of an operator that changes none of its arguments: where memory was short it is made
--- again after a collection.
+-- Writes the call of an operator that changes none of its arguments. If memory is exhausted, the
+-- call is repeated after a collection.
 local function emit_call(op, out, line)
    local call = call_c(op, call_args(op, out))
    line("  bool ok = !a.failed && %s;", call)
@@ -182,7 +184,7 @@ end
 
 local emit_results = {}
 
--- With inplace = true: the in-place form, which returns the first argument.
+-- Writes the choice for inplace = true: the in-place form, which returns the first argument.
 local function emit_inplace_choice(op, line)
    line("  if (!a.failed && tli_arg_bool(&a, %d, false) && !a.failed) {", #op.params)
    count_nodes(op, line)
@@ -302,7 +304,7 @@ local function emit_binding(op, name, cname, inplace)
    end
    line("  tli_Args a;")
    line("  tli_args_begin(&a, L, &sig_%s);", cname)
-   -- Where it has failed already nothing is made: finalizers that run then may fail, too.
+   -- After a failure nothing is allocated, because finalizers that run then may fail, too.
    if kind == "tensor" then
       line("  tli_Box *box = a.failed ? NULL : tli_new_box(L, a.S);")
    elseif kind == "tensors" then
@@ -320,8 +322,8 @@ local function emit_binding(op, name, cname, inplace)
    return table.concat(out, "\n")
 end
 
--- Lua names and the forms behind each, in the order of the table; what is only a method stands
--- apart.
+-- Returns the Lua names and the overloads of each, in the order of the table; names that are only
+-- methods are separate.
 local function group(family)
    local names, forms = {}, {}
    local function add(name, op, cname)
@@ -349,7 +351,8 @@ local numeric = {
    FLOATS = true, DIMS = true, INDICES = true,
 }
 
--- The only form whose second argument may be a number; nil if there are several, or none.
+-- Returns the only overload whose second argument may be a number; nil if there are several, or
+-- none.
 local function form_of_number(list)
    local found
    for i, op in ipairs(list.ops) do
@@ -395,7 +398,7 @@ local function table_rows(list, cname)
    return table.concat(rows, "\n")
 end
 
--- Whether an operator is cast under autocast on a condition, which may compare texts.
+-- Returns whether autocast casts an operator under a condition, which may compare strings.
 local function has_conditions(family)
    for _, op in ipairs(family.ops) do
       if op.autocast and op.autocast.when then return true end
@@ -403,7 +406,7 @@ local function has_conditions(family)
    return false
 end
 
---- The C file of one family.
+--- Returns the C file of one family.
 function M.family(family)
    local out = {
       "/* Generated from " .. family.file .. "; not to be edited. */",
@@ -438,7 +441,7 @@ function M.family(family)
    return table.concat(out, "\n\n") .. "\n"
 end
 
---- bind.h: the tables of all families.
+--- Returns bind.h: the tables of all families.
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 "#ifndef TLI_BIND_H\n#define TLI_BIND_H\n",

@@ -1,5 +1,5 @@
--- emit_docs.lua - the operators' texts for help(), their declarations for the reference
--- (src/docs), and the list that the gradient check walks.
+-- emit_docs.lua - writes the operators' texts for help(), their declarations for the reference
+-- (src/docs), and the list for the gradient check.
 
 local bind = require "emit_bind"
 
@@ -17,7 +17,7 @@ local function visible(all)
    return list
 end
 
--- The tables that hold the function, below torch; false for torch itself.
+-- Returns the tables below torch that have the function; false stands for torch itself.
 local function modules_of(op)
    if op.also then return {false, op.module} end
    return {op.module or false}
@@ -25,7 +25,7 @@ end
 
 local function owner_of(module) return "torch" .. (module and "." .. module or "") end
 
--- Where the function is found, the shorter path first.
+-- Returns the paths of the function, the shorter one first.
 local function paths_of(op)
    local paths = {}
    for i, module in ipairs(modules_of(op)) do paths[i] = owner_of(module) .. "." .. op.lua end
@@ -71,8 +71,8 @@ local function entry_text(op)
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
 end
 
--- The parameters of an annotated function as a call shows them: `options` of the type
--- {dtype?: string, device?: string} becomes {dtype, device}.
+-- Returns the parameters of an annotated function as in a call: `options` of the type {dtype?:
+-- string, device?: string} becomes {dtype, device}.
 local function call_params(params, options)
    local names = {}
    for name in (options:match "^{(.*)}" or ""):gmatch "([%a_][%w_]*)%??:%s" do
@@ -82,8 +82,9 @@ local function call_params(params, options)
    return (params:gsub("options", "{" .. table.concat(names, ", ") .. "}"))
 end
 
--- Functions of the binding that are no operators, from the annotations in src/lua/types*.lua: the
--- comment above each `function owner.name(...) end` becomes the manual's text.
+-- Collects the binding's functions that are not operators from the annotations in
+-- src/lua/types*.lua: the comment above each `function owner.name(...) end` becomes the manual's
+-- text.
 local function binding_functions(types)
    local list, doc, results, options = {}, {}, {}, ""
    for line in types:gmatch("([^\n]*)\n") do
@@ -129,7 +130,7 @@ local function merge(all)
    return order, texts
 end
 
---- manual.lua: {["torch.add"] = text, ...}.
+--- Returns manual.lua: {["torch.add"] = text, ...}.
 function M.manual(all)
    local order, texts = merge(all)
    local out = {"-- Generated from src/ops and src/lua; not to be edited.", "return {"}
@@ -146,7 +147,7 @@ local function list_text(list, format)
    return "{" .. table.concat(texts, ", ") .. "}"
 end
 
--- The forms of an operator as `usage` writes them, without its other names.
+-- Returns the overloads of an operator as `usage` writes them, without its other names.
 local function usages(op)
    local list = {}
    for _, form in ipairs(forms_text(op)) do
@@ -160,7 +161,7 @@ local function notes_of(op)
    return (notes:gsub("^\n+", ""))
 end
 
--- A declaration as src/docs reads it: what one entry says of one operator.
+-- Returns a declaration for src/docs, made from one entry of an operator.
 local function operator_row(op)
    local params = list_text(op.params, function(p)
       return ("{name = %q, type = %q, default = %s, optional = %s, named = %s}"):format(
@@ -180,7 +181,8 @@ local function operator_row(op)
       tostring(op.creation or false), list_text(op.alias or {}, quote))
 end
 
---- operators.lua: {["torch.add"] = {declaration, ...}, ...}, a declaration for each form.
+--- Returns operators.lua: {["torch.add"] = {declaration, ...}, ...}, with a declaration for each
+--- overload.
 function M.operators(all)
    local rows, order = {}, {}
    for _, op in ipairs(visible(all)) do
@@ -200,7 +202,7 @@ function M.operators(all)
    return table.concat(out, "\n")
 end
 
--- The options of the gradient check; false where there is no derivative to check.
+-- Returns the options of the gradient check; false if there is no derivative to check.
 local function gradcheck_text(op, differentiable)
    local given = op.gradcheck
    if given == false or (given == nil and not differentiable) then return "false" end
@@ -238,7 +240,7 @@ local function gradlist_row(op)
    return "   {" .. table.concat(parts, ",\n    ") .. "},"
 end
 
---- gradlist.lua: {{name=, examples=, ...}, ...} for the specs that walk the table.
+--- Returns gradlist.lua: {{name=, examples=, ...}, ...}, for specs that iterate over the table.
 function M.gradlist(all)
    local out = {"-- Generated from src/ops; not to be edited.", "return {"}
    for _, op in ipairs(visible(all)) do out[#out + 1] = gradlist_row(op) end

@@ -1,4 +1,4 @@
--- emit_kernels.lua - writes kernels.h: the lists of kernels that the operator table names.
+-- emit_kernels.lua - writes kernels.h: the lists of kernels in the operator table.
 
 local cdecl = require "cdecl"
 local fill = require "template"
@@ -21,7 +21,7 @@ local function inputs_of(op)
    return n
 end
 
---- FNV-1a of a text, 64 bits.
+--- Returns the 64-bit FNV-1a hash of a text.
 function M.hash(text)
    local hash = 0xcbf29ce484222325
    for i = 1, #text do hash = (hash ~ text:byte(i)) * 0x100000001b3 end
@@ -34,7 +34,7 @@ local function kernel_list(macro, rows)
    return table.concat(out, " \\\n") .. "\n"
 end
 
---- kernels.h: X-macro lists and enums of the kernels that the table names, and a hash of them and
+--- Returns kernels.h: X-macro lists and enums of the kernels in the table, and a hash of them and
 --- of the headers that host and plugins share.
 function M.header(all, shared)
    local lists = {pointwise = {}, reduction = {}, scan = {}}

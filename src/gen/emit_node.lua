@@ -1,5 +1,5 @@
--- emit_node.lua - writes the node that records a call: what it saves, how it differentiates, how it
--- is freed.
+-- emit_node.lua - writes the node that records a call: its saved values, its derivative, and its
+-- destructor.
 
 local cdecl = require "cdecl"
 local expr = require "expr"
@@ -36,7 +36,7 @@ end
 
 -- apply_<op>: the derivative --------------------------------------------------------------------
 
--- Names as a rule sees them inside apply: saved tensors are fetched on first use in each rule.
+-- Looks up names in a rule inside apply: saved tensors are fetched on first use in each rule.
 local function apply_lookup(op, byname, compiler, state)
    local grads = {grad = "grads[0]"}
    for k, name in ipairs(op.results.names or {}) do
@@ -148,7 +148,8 @@ end
 
 -- drop_<op>, free_<op>: the end of a node -------------------------------------------------------
 
--- A function of the node that does `what` with each of the fields; NULL if there are none.
+-- Writes a function of the node that does `what` with each of the fields; returns NULL if there are
+-- none.
 local function emit_each(op, name, what, fields)
    if #fields == 0 then return "NULL" end
    local lines = cdecl.map(fields, function(f)
@@ -179,7 +180,7 @@ end
 
 -- node_<op>: a node connected to the inputs, with what it saves of them ---------------------------
 
--- What is about to be overwritten is saved as a copy.
+-- Saves a copy of an input that is about to be overwritten.
 local function save_input(op, f, rules)
    local call = (op.inplace or op.inplace_form)
       and ("tli_save_before(&node_->%s, %s, inplace ? %s : NULL)"):format(
@@ -188,7 +189,8 @@ local function save_input(op, f, rules)
    return ("if ((%s) && !%s) goto fail;"):format(payload.wants_field(f, rules), call)
 end
 
--- C that fills in a field when the node is made; nil for results, which come later.
+-- Returns C code that fills in a field when the node is made; nil for results, which are saved
+-- later.
 local function save(op, f, rules)
    if f.what == "input" then
       return save_input(op, f, rules)
@@ -206,7 +208,7 @@ local function save(op, f, rules)
    return ("node_->%s = %s;"):format(f.name, value)
 end
 
--- The list of tensors that the inputs are, by name; nil where they are single tensors.
+-- Returns the name of the list of tensors if the inputs are a list; nil if they are single tensors.
 local function input_list(edges)
    return edges[1] and edges[1].type == "Tensor[]" and edges[1].name or nil
 end
@@ -254,7 +256,7 @@ local function emit_finish(op, rules, fields)
    local outputs, saves = {}, {}
    for k, name in ipairs(op.results.names) do
       if not (op.nograd and op.nograd[name]) then
-         -- of several results some may be missing, those that nobody asked for
+         -- results that the caller did not request are missing
          local given = op.results.count > 1 and ("results[%d] && "):format(k - 1) or ""
          outputs[#outputs + 1] = ("if (%s!tli_node_output(node, %d, results[%d])) return false;")
             :format(given, k - 1, k - 1)
@@ -275,7 +277,8 @@ static bool finish_$op(tli_Node *node, tl_Tensor *const *results) {
 }]], {op = op.cname, outputs = outputs, saves = saves})
 end
 
---- What the in-place form saves after the write: self, where the derivative uses the result.
+--- Returns the values that the in-place form saves after the write: self, if the derivative uses
+--- the result.
 function M.inplace_saves(op, rules, fields)
    local out = {}
    for _, f in ipairs(fields) do
@@ -288,7 +291,7 @@ function M.inplace_saves(op, rules, fields)
    return out
 end
 
---- C that tells whether a call with these inputs is to be recorded.
+--- Returns C code that tells whether a call with these inputs is recorded.
 function M.recording(edges)
    local list = input_list(edges)
    if list then return ("tli_recording(%s.v, %s.n)"):format(list, list) end
@@ -296,7 +299,7 @@ function M.recording(edges)
    return ("tli_recording((tl_Tensor *[]){%s}, %d)"):format(inputs, #edges)
 end
 
---- The node's type and functions, one text after another.
+--- Returns the node's type and functions as one text.
 function M.emit(op, all, rules, fields, byname, edges)
    local parts = {emit_struct(op, fields), emit_apply(op, all, rules, fields, byname)}
    local drop, drop_text = emit_drop(op, fields)

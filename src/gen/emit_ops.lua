@@ -1,5 +1,5 @@
--- emit_ops.lua - writes, for each operator, the C functions tlo_<op>: the forward call, and the
--- in-place form. The node that records a call comes from emit_node.lua.
+-- emit_ops.lua - writes the C functions tlo_<op> of each operator: the forward call, and the
+-- in-place form. emit_node.lua writes the node that records a call.
 
 local cdecl = require "cdecl"
 local emit_node = require "emit_node"
@@ -13,10 +13,10 @@ local M = {prototype = cdecl.prototype}
 local map, names, inplace_prototype = cdecl.map, cdecl.names, cdecl.inplace_prototype
 local tensor_types, join = cdecl.tensor_types, table.concat
 
--- The names of the parameters with something in front.
+-- Returns the names of the parameters with another name in front.
 local function names_after(first, op) return join({first, table.unpack(names(op))}, ", ") end
 
--- The same with something in place of the first.
+-- Returns the names of the parameters with the first one replaced.
 local function names_but_first(first, op)
    local args = names(op)
    args[1] = first
@@ -41,7 +41,7 @@ local function pointwise_arrays(op)
    return ("(tl_Tensor *[]){%s}"):format(join(tensors, ", ")), params, #tensors, #scalars
 end
 
--- The call, made only if the operator's numbers pass its check.
+-- Returns the call, guarded by the check of the operator's numbers, if it has one.
 local function checked(op, format, call)
    if not op.pointwise.check then return call end
    local scalars = {}
@@ -76,7 +76,7 @@ local function forward_call(op)
    return ("%s_%s(%s)"):format(op.host and "host" or "tli_op", op.cname, join(args, ", "))
 end
 
--- The call of an operator that only the CPU has, from wherever the inputs lie.
+-- Writes the call of an operator that only the CPU implements, for inputs on any device.
 local function emit_host(op)
    local single = op.results.kind == "tensor"
    local tensors, args, moved = {}, names(op), names(op)
@@ -109,7 +109,8 @@ static $prototype {
    })
 end
 
--- Of an operator that is written in place: a copy, written to.
+-- For an operator that is written as an in-place operation: copies the input and writes to the
+-- copy.
 local native = [[
 tl_Tensor *made_ = tli_clone_for("$name", $self);
 if (made_ && !tli_op_${op}_($args)) tli_release(made_), made_ = NULL;]]
@@ -191,7 +192,7 @@ end
 
 -- Compositions ------------------------------------------------------------------------------------
 
--- A composition written as an expression.
+-- Writes a composition that is given as an expression.
 local function emit_expr(op, all)
    local env = {table = all, what = "expression of " .. op.cname}
    function env.lookup(name)
@@ -245,7 +246,8 @@ $prototype {
    })
 end
 
--- One that is written by hand and that derivatives call: tlo_<op> is there for its row in profiles.
+-- Writes tlo_<op> for a hand-written operator that derivatives call, so that it has a row in
+-- profiles.
 local function emit_counted(op)
    local args = names(op)
    if op.results.kind == "tensors" or op.results.kind == "value" then args[#args + 1] = "out" end
@@ -285,7 +287,7 @@ local function emit_op(op, all)
    return join(parts, "\n")
 end
 
---- The C file of one family.
+--- Returns the C file of one family.
 function M.family(family, all)
    local out = {"/* Generated from " .. family.file .. "; not to be edited. */",
                 '#include "core/observe/profile.h"\n#include "ops.h"\n#include "ops/common.h"\n'
@@ -296,7 +298,7 @@ function M.family(family, all)
    return join(out, "\n\n") .. "\n"
 end
 
---- ops.h: the operators as C sees them, and the hand-written functions behind them.
+--- Returns ops.h: the operators' C declarations, and the hand-written functions behind them.
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 "#ifndef TLI_OPS_H\n#define TLI_OPS_H\n",

@@ -1,5 +1,5 @@
--- emit_profile.lua - writes what the profiler sees of an operator: a function around it that opens
--- a span, and the choice between the two, which is all that a call pays while nobody profiles.
+-- emit_profile.lua - writes the profiling of an operator: a wrapper that opens a span, and the
+-- choice between the wrapper and the plain function, which is the only cost while no profiler runs.
 
 local cdecl = require "cdecl"
 local fill = require "template"
@@ -10,7 +10,7 @@ local function fail(op, why)
    error(("%s:%d: operator %s: flops: %s"):format(op.file, op.line, op.cname, why), 0)
 end
 
--- What a formula's name of a tensor is in C.
+-- Returns the C expression for a tensor's name in a formula.
 local function tensor_c(op, name)
    local param = op.params[name]
    if param and (param.type == "Tensor" or param.type == "Operand") then return name end
@@ -22,9 +22,9 @@ local function tensor_c(op, name)
    fail(op, "no tensor " .. name)
 end
 
--- A formula is arithmetic with numel(tensor), 0 of one that is missing, size(tensor, dimension),
--- dimensions as in Lua, and choose(boolean parameter, formula, formula). It does not count where
--- the operators that were called have counted as much.
+-- A formula is arithmetic with numel(tensor), which is 0 for a missing tensor, size(tensor,
+-- dimension) with Lua's dimensions, and choose(boolean parameter, formula, formula). It is not
+-- counted if the operators that were called have already counted as much.
 local function flops_c(op, text)
    text = text:gsub("choose(%b())", function(list)
       local flag, yes, no = list:match "^%(%s*([%w_]+)%s*,(.*),(.-)%)$"
@@ -41,7 +41,7 @@ local function flops_c(op, text)
    end))
 end
 
--- The operator's name in tables of the profiler.
+-- Returns the operator's name in the profiler's tables.
 local function title(op, inplace)
    local name = op.internal and op.cname or op.lua
    if op.module == "linalg" then name = "linalg." .. name end
@@ -61,9 +61,10 @@ local function inputs_c(op)
    return ("(const tli_SpanInput[]){%s}, %d"):format(table.concat(list, ", "), #list)
 end
 
---- The function profiled_<op>, which calls another one of the same arguments within a span.
+--- Writes the function profiled_<op>, which calls another function with the same arguments within a
+--- span.
 ---@param op table
----@param inner string  the other one, without the operator's name: "plain" or "tlo"
+---@param inner string  that function's name without the operator's: "plain" or "tlo"
 ---@param inplace? boolean  of the in-place form
 ---@return string
 function M.wrapper(op, inner, inplace)
@@ -95,15 +96,15 @@ static __attribute__((cold, noinline)) $prototype {
    })
 end
 
---- A call of an operator whose C is written by hand, with a span around it.
+--- Returns a call of an operator whose C code is written by hand, with a span around it.
 ---@return string
 function M.call(op, args)
-   if op.flops then return ("tlo_%s(%s)"):format(op.cname, args) end -- has one
+   if op.flops then return ("tlo_%s(%s)"):format(op.cname, args) end -- it opens a span itself
    local call = ("%s(%s)"):format(op.cname, args)
    return ("(tli_profiling() ? profiled_%s : tlo_%s)"):format(call, call)
 end
 
---- Turns the text of a generated function tlo_<op> into plain_<op>, and adds the choice.
+--- Renames a generated function tlo_<op> to plain_<op>, and adds the choice.
 ---@param op table
 ---@param text string
 ---@param inplace? boolean

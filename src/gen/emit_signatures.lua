@@ -1,6 +1,6 @@
--- emit_signatures.lua - prints what `tlua port` has to know of the operators, and nothing that it
--- could know without: which parameters are dimensions or positions, and which operators return
--- anything but one tensor. Operators of which neither is true are left out.
+-- emit_signatures.lua - writes the facts about operators that `tlua port` cannot derive itself:
+-- which parameters are dimensions or positions, and which operators do not return exactly one
+-- tensor. Other operators are left out.
 
 local bind = require "emit_bind"
 
@@ -17,7 +17,7 @@ local function counts(params)
    return false
 end
 
--- "self:Tensor dim:dim keepdim:bool * dtype:dtype": what follows `*` is given by name.
+-- Returns "self:Tensor dim:dim keepdim:bool * dtype:dtype"; parameters after `*` are given by name.
 local function params_text(params)
    local words, named = {}, false
    for _, p in ipairs(params) do
@@ -41,8 +41,7 @@ local function add(rows, path, text)
    table.insert(rows[path], text)
 end
 
--- Adds the binding's own functions whose annotations say that a parameter is a dim, or what they
--- return.
+-- Adds those of the binding's own functions whose annotations declare a dimension or a result type.
 local function add_binding(rows, types)
    local result
    for line in types:gmatch "([^\n]*)\n" do
@@ -63,9 +62,9 @@ local function add_binding(rows, types)
    end
 end
 
---- signatures.lua: {["torch.sum"] = {"self:Tensor dim:dim[] ... -> Tensor", ...}, ...}, the forms
---- of each operator.
----@param all table  as `load.load` returns it
+--- Returns signatures.lua: {["torch.sum"] = {"self:Tensor dim:dim[] ... -> Tensor", ...}, ...}, the
+--- overloads of each operator.
+---@param all table  the result of `load.load`
 ---@return string
 function M.signatures(all)
    local rows = {}

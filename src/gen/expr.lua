@@ -1,9 +1,8 @@
--- expr.lua - the little language of derivatives and compositions: names, numbers, calls of
--- operators (`sum(grad, dim, true)` or `grad:sum(dim, true)`), + - * / ^ and lists `{a, b}`.
--- Between tensors the signs are operators of the table, between numbers arithmetic. It is
--- translated to C in which every
--- intermediate tensor sits in a slot `t[i]` that the surrounding function releases at its end.
--- Dimensions are C's: from 0, or negative from the end.
+-- expr.lua - the small language of derivatives and compositions: names, numbers, calls of operators
+-- (`sum(grad, dim, true)` or `grad:sum(dim, true)`), + - * / ^ and lists `{a, b}`. Between tensors
+-- the signs stand for operators of the table, between numbers for arithmetic. The language is
+-- translated to C, where every intermediate tensor is in a slot `t[i]` that the surrounding
+-- function releases at its end. Dimensions are C's: from 0, or negative from the end.
 
 local M = {}
 
@@ -106,7 +105,7 @@ function Parser:suffixed()
    return left
 end
 
--- Precedence as in Lua: {left, right} binding powers.
+-- Precedence as in Lua: left and right binding powers.
 local powers = {["+"] = {3, 4}, ["-"] = {3, 4}, ["*"] = {5, 6}, ["/"] = {5, 6}, ["^"] = {9, 8}}
 
 function Parser:expression(limit)
@@ -145,7 +144,7 @@ end
 local Compiler = {}
 Compiler.__index = Compiler
 
---- A compiler into the C function now being written.
+--- Makes a compiler for the C function that is being written.
 ---@param env table  {table = all operators, lookup = fn(name) -> {type=, c=} or nil,
 ---                   builtin = fn(compiler, call) -> value or nil, what = for messages}
 function M.compiler(env)
@@ -165,7 +164,7 @@ function Compiler:slot()
    return ("t[%d]"):format(self.slots - 1)
 end
 
--- A new tensor from a C expression that may be NULL.
+-- Assigns a new tensor, from a C expression that may be NULL, to a slot.
 function Compiler:tensor(c)
    local slot = self:slot()
    self:emit("if ((%s = %s) == NULL) goto done;", slot, c)
@@ -213,7 +212,7 @@ convert["int[]"] = function(_, value)
 end
 convert["dim[]"], convert["index[]"] = convert["int[]"], convert["int[]"]
 
--- The names of dtypes in C by those in Lua: the rows of TL_DTYPES in tlua.h.
+-- Returns the C names of dtypes by their Lua names, from the rows of TL_DTYPES in tlua.h.
 local function read_dtypes()
    local here, names = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$"), {}
    for line in io.lines(here .. "/../tlua.h") do
@@ -261,14 +260,14 @@ local function default_c(param)
    elseif param.type == "dtype" then
       return M.dtypes[text:sub(2, -2)]
    elseif param.type == "dim" or param.type == "index" then
-      return text -- defaults in schemas are C's: from 0 or from the end
+      return text -- defaults in signatures count like C: from 0 or from the end
    end
    return text
 end
 
 M.default_c = default_c
 
---- The argument list of a call of `op`, as C.
+--- Returns the argument list of a call of `op` as C.
 function Compiler:arguments(op, args)
    if #args > #op.params then
       self:fail("%s takes %d arguments, got %d", op.cname, #op.params, #args)
@@ -296,8 +295,7 @@ function Compiler:call(name, args)
    return self:tensor(("tlo_%s(%s)"):format(op.cname, self:arguments(op, args)))
 end
 
---- Calls an operator with several results; returns the slots that hold them, which follow each
---- other.
+--- Calls an operator with several results; returns their slots, which are consecutive.
 function Compiler:call_several(tree, count)
    local op = tree.kind == "call" and self.env.table.byname[tree.name]
    if not op or op.results.count ~= count then

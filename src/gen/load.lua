@@ -1,51 +1,51 @@
--- load.lua - reads the operator table: every src/ops/FAMILY/*.lua is a list of entries.
--- Entries are data; what an entry may say is listed in `fields` and anything else is refused.
+-- load.lua - reads the operator table: every src/ops/FAMILY/*.lua is a list of entries. Entries are
+-- data; `fields` lists the allowed fields of an entry, and anything else is refused.
 
 local schema = require "schema"
 
 local M = {}
 
 local fields = {
-   doc = "string",          -- what it does: shapes, dtypes, errors; required unless internal
+   doc = "string",          -- description: shapes, dtypes, errors; required unless internal
    pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=}: the forward is an
                             -- elementwise kernel
    reduction = "table",     -- {types=}: declares a kernel of the reduce family
    scan = "table",          -- likewise for scans
    view = "boolean",        -- the result shares self's storage
-   composite = "boolean",   -- C written with operators; records nothing itself
-   expr = "string",         -- the same, as an expression
+   composite = "boolean",   -- C code that calls operators; records nothing itself
+   expr = "string",         -- a composition written as an expression
    inplace = "any",         -- true: op_ writes its result over self; "native": it is the C function
    out = "boolean",         -- false: no out= form
    grad = "table",          -- input -> derivative expression, or "a, b" -> one with several results
-   materialize = "boolean", -- false: derivative takes undefined gradients as nil
-   name = "string",         -- in Lua, where C's name had to differ; of an internal entry: as
-                            -- messages call it
-   node = "string",         -- PyTorch's name of the node, where it is not made of the operator's;
-                            -- of a composition: of its last node, when Lua calls it
+   materialize = "boolean", -- false: the derivative accepts undefined gradients as nil
+   name = "string",         -- the name in Lua, if it differs from C's; for an internal entry,
+                            -- the name in messages
+   node = "string",         -- PyTorch's name of the node, if it is not derived from the operator's;
+                            -- for a composition, the name of its last node if Lua calls it
    module = "string",       -- torch.<module> instead of torch
-   also = "boolean",        -- with module: in torch as well
+   also = "boolean",        -- with module: also in torch
    method = "boolean",      -- false: no method; default: a method if the first parameter is self
-   func = "boolean",        -- false: only a method
+   func = "boolean",        -- false: method only
    creation = "boolean",    -- takes requires_grad
    internal = "boolean",    -- C only
-   overlap = "boolean",     -- in place: elements may share memory, since all become the same
+   overlap = "boolean",     -- in-place: elements may share memory, since all become equal
    alias = "table",         -- further Lua names
    examples = "table",      -- argument lists for the gradient check and the fuzzer
-   autocast = "any",        -- what torch.autocast casts its tensors to: "lower" (its own dtype),
-                            -- "float32", "widest" (of those given), "refused"; or {cpu =, gpu =}
-                            -- where PyTorch's lists for these differ, and `when`, C that is true
-                            -- where it holds; "result": the result is cast, to autocast's dtype,
-                            -- that of functions which end in a product of matrices
+   autocast = "any",        -- torch.autocast casts tensors to: "lower" (its own dtype),
+                            -- "float32", "widest" (of the given ones), "refused"; or {cpu =, gpu =}
+                            -- if PyTorch's lists differ, and `when`, a condition in C; "result":
+                            -- casts the result to autocast's dtype, for functions that end in a
+                            -- matrix product
    any_device = "table",    -- tensors, by name = true, that need not lie where the others do
-   flops = "string",        -- operations of floating point in a call, as emit_profile.lua reads it;
-                            -- a pointwise operator has one for each element anyway
+   flops = "string",        -- number of floating-point operations of a call, see emit_profile.lua;
+                            -- a pointwise operator counts one for each element by default
    waits = "string",        -- why the host waits for the device in every call: a graph cannot
                             -- capture it
-   host = "string",         -- what only the CPU has: inputs are moved there and results back; it
+   host = "string",         -- what only the CPU implements: inputs and results are transferred; it
                             -- waits
-   device_lapack = "boolean", -- with host: its C also runs where a device has LAPACK's routines
-   nondiff = "string",      -- why there is no derivative, for those whose result is floating
-   nograd = "table",        -- results that are floating yet carry no derivative, by name
+   device_lapack = "boolean", -- with host: its C code also runs on devices with LAPACK's routines
+   nondiff = "string",      -- why there is no derivative, if the result is floating-point
+   nograd = "table",        -- floating-point results without a derivative, by name
    gradcheck = "any",       -- options for the gradient check, or false with a reason in `nondiff`
 }
 
@@ -65,7 +65,7 @@ end
 
 local casts = {lower = true, float32 = true, widest = true, refused = true, result = true}
 
--- As a table; what casts do to an operator that writes in place would be nobody's wish.
+-- Returns the field `autocast` as a table. In-place operators are never cast.
 local function read_autocast(op)
    local given = op.autocast
    if type(given) ~= "table" then given = {cpu = given, gpu = given} end
@@ -141,7 +141,8 @@ local function load_family(path)
    return family
 end
 
--- The binding chooses among the forms of a name, so they are entries of one file.
+-- Checks that the overloads of a name are entries of one file, since the binding chooses among
+-- them.
 local function check_forms(all)
    local homes = {}
    for _, op in ipairs(all.ops) do
@@ -154,7 +155,7 @@ local function check_forms(all)
    end
 end
 
--- An expression waits where an operator in it does.
+-- Marks an expression as waiting if an operator in it waits.
 local function inherit_waits(all, op)
    if op.waits or not op.expr then return end
    for name in op.expr:gmatch("([%w_]+)%(") do

@@ -1,6 +1,5 @@
 -- main.lua - the generator: `lua src/gen/main.lua OUTDIR` reads the operator table in
--- src/ops/*/*.lua and writes everything that follows from it. A file is rewritten only when its
--- text changes.
+-- src/ops/*/*.lua and writes all generated files. A file is rewritten only if its text changes.
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -36,7 +35,7 @@ local function families(directory)
    return paths
 end
 
--- What host and plugins must agree on, apart from the kernels themselves.
+-- The headers on which host and plugins must agree, apart from the kernels themselves.
 local shared = {"tlua.h", "core/kernel/iter.h", "core/kernel/fault.h", "core/kernel/parts.h",
    "core/kernel/kernel.h", "core/kernel/lapack.h", "core/device/api.h", "core/device/backend.h",
    "core/device/host.h"}

@@ -1,12 +1,13 @@
--- rules.lua - what is differentiated: the rules of an operator's `grad`, the inputs that have an
--- edge, and what the rules use, which becomes the payload of the operator's node.
+-- rules.lua - analyses derivatives: the rules in an operator's `grad`, the inputs that have an
+-- edge, and the values that the rules use, which become the fields of the operator's node.
 
 local cdecl = require "cdecl"
 local expr = require "expr"
 
 local M = {}
 
--- Gradient rules in the order of the parameters: {targets = {param...}, tree =, text =}.
+-- Returns the gradient rules in the order of the parameters: {targets = {param...}, tree =, text
+-- =}.
 function M.rules_of(op)
    local rules = {}
    for key, text in pairs(op.grad or {}) do
@@ -22,7 +23,7 @@ function M.rules_of(op)
    return rules
 end
 
--- Inputs that have an edge; self comes first where the operator also writes in place.
+-- Returns the inputs that have an edge; self comes first if the operator also has an in-place form.
 function M.edges_of(op, rules)
    local wanted = {}
    if op.inplace or op.inplace_form then
@@ -41,7 +42,8 @@ function M.edges_of(op, rules)
    return edges
 end
 
---- What a formula may ask of a parameter: its type, the field that keeps it, the C that gives it.
+--- The properties of a parameter that a formula may use: each one's type, the field that keeps it,
+--- and its C expression.
 M.builtins = {
    sizes = {
       type = "int[]", field = "tli_IntsBuf", list = true, c = "(tl_Ints){%s->ndim, %s->sizes}",
@@ -56,7 +58,7 @@ M.builtins = {
    device = {type = "device", field = "tl_Device", c = "tli_device(%s)"},
 }
 
--- The payload: everything the rules use, as fields in order of first use.
+-- Returns the node's fields for everything that the rules use, in order of first use.
 function M.fields_of(op, rules)
    local fields, byname = {}, {}
    local function add(name, field, rule)
@@ -102,14 +104,14 @@ function M.fields_of(op, rules)
    return fields, byname
 end
 
---- Whether a field of the payload is a list, which has memory of its own.
+--- Returns whether a field is a list, which has separately allocated memory.
 function M.is_list(field)
    return field.what == "lengths" or (field.what == "builtin" and field.built.list)
       or (field.what == "value" and field.param.type:find("%[%]") ~= nil)
 end
 
---- C that tells whether a rule's gradients are asked for. A list has as many edges as tensors:
---- which of them is wanted is left to the engine.
+--- Returns C code that tells whether a rule's gradients are needed. A list has as many edges as
+--- tensors: the engine decides which of them are needed.
 function M.wants(rule)
    if rule.targets[1].type == "Tensor[]" then return "true" end
    local each = cdecl.map(rule.targets, function(p)
@@ -118,7 +120,7 @@ function M.wants(rule)
    return table.concat(each, " || ")
 end
 
---- The same for the rules that use a field.
+--- Returns C code that tells whether any rule that uses a field is needed.
 function M.wants_field(field, rules)
    local conditions = {}
    for _, rule in ipairs(rules) do

@@ -1,14 +1,14 @@
--- schema.lua - reads an operator's signature, written as PyTorch writes its own:
+-- schema.lua - parses an operator's signature, which is written in PyTorch's notation:
 --
 --    add(Tensor self, Operand other, *, Number alpha=1) -> Tensor
 --    max.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)
 --
--- What stands after `*` is given by name only. A default of nil makes a parameter optional.
+-- Parameters after `*` are given by name only. A default of nil makes a parameter optional.
 
 local M = {}
 
---- Every parameter type: its C type, how C writes "not given", and the names of the binding's
---- kind and of what a user calls it.
+--- The parameter types: the C type, C's value for "not given", the binding's kind, and the type's
+--- name for users.
 M.types = {
    Tensor = {c = "tl_Tensor *", none = "NULL", kind = "TENSOR", lua = "Tensor"},
    Operand = {c = "tl_Tensor *", none = "NULL", kind = "OPERAND", lua = "Tensor|number"},
@@ -20,7 +20,7 @@ M.types = {
    dim = {c = "int64_t ", none = "TLI_NOINT", kind = "DIM", lua = "integer"},
    index = {c = "int64_t ", none = "TLI_NOINT", kind = "INDEX", lua = "integer"},
    bool = {c = "bool ", none = "false", kind = "BOOL", lua = "boolean"},
-   ["true"] = {c = "bool ", none = "false", kind = "TRUE", lua = "true"}, -- chooses a form
+   ["true"] = {c = "bool ", none = "false", kind = "TRUE", lua = "true"}, -- selects an overload
    float = {c = "double ", none = "NAN", kind = "FLOAT", lua = "number"},
    ["int[]"] = {c = "tl_Ints ", none = "TLI_NOINTS", kind = "INTS", lua = "integer[]"},
    ["float[]"] = {c = "tl_Floats ", none = "TLI_NOFLOATS", kind = "FLOATS", lua = "number[]"},
@@ -33,7 +33,7 @@ M.types = {
    Generator = {c = "tli_Generator *", none = "NULL", kind = "GENERATOR", lua = "Generator"},
 }
 
---- Result types other than a Tensor or several of them; `c` is what the out pointer points to.
+--- Result types other than one or several Tensors; `c` is the type that the out pointer points to.
 M.results = {
    ["Tensor[]"] = {c = "tl_Tensors ", push = "tensors", lua = "Tensor[]"},
    bool = {c = "bool ", push = "bool", lua = "boolean"},

@@ -1,4 +1,4 @@
--- template.lua - C with holes: fill(text, values) gives the text with its holes filled.
+-- template.lua - C templates: fill(text, values) returns the text with its holes filled in.
 --
 --    $name, ${name}   the value, a string or a number
 --    $name alone on a line: a list gives a line for each item, indented as the hole is

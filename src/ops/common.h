@@ -19,7 +19,7 @@
 /* The types that a kernel computes in, which decide how inputs are promoted. */
 typedef enum tli_Types {
   TLI_TYPES_NUMBER,   /* the inputs' common type */
-  TLI_TYPES_FLOATING, /* the same, but integers become float32 */
+  TLI_TYPES_FLOATING, /* the inputs' common type, but integers become float32 */
   TLI_TYPES_INTEGER   /* the inputs' common type, which must not be floating */
 } tli_Types;
 
@@ -45,7 +45,7 @@ bool tli_check_softshrink(tl_Scalar lambd) TL_MUSTCHECK;
 /* Computes kernel(inputs...) with broadcasting and promotion into a new tensor. */
 tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                          const tl_Scalar *params) TL_MUSTCHECK;
-/* The same into `out`, which must have the result's shape and a dtype that can hold it. */
+/* Like tli_pointwise; `out` must have the result's shape and a dtype that can hold it. */
 bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                         const tl_Scalar *params, tl_Tensor *out) TL_MUSTCHECK;
 

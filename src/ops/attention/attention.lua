@@ -19,9 +19,9 @@ op {[[scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tenso
                 "T(2, 4, 3), T(2, 4, 3), T(2, 4, 3), nil, 0, true, {scale = 0.7}",
                 "T(1, 4, 3, 2), T(1, 2, 3, 2), T(1, 2, 3, 2), {enable_gqa = true}"}}
 
--- Of (batch, heads, positions, features) tensors; the mask is (batch or 1, heads or 1, L or 1, S).
--- norm is what the derivative needs to compute the weights once more; seed, block and state
--- (tli_Stretch) tell where dropout's random words are.
+-- Tensors are (batch, heads, positions, features); the mask is (batch or 1, heads or 1, L or 1, S).
+-- From norm the derivative recomputes the weights; seed, block and state (tli_Stretch) give the
+-- position of dropout's random words.
 op {[[attention(Tensor query, Tensor key, Tensor value, Tensor mask, float dropout, bool causal,
       float scale, int seed, int block, Tensor state) -> (Tensor result, Tensor norm)]],
     name = "scaled_dot_product_attention", node = "ScaledDotProductFlashAttention", internal = true,

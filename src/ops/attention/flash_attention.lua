@@ -1,4 +1,4 @@
--- Attention for callers that put it together from parts of the keys, as ranks with a part each do.
+-- Attention for callers that combine results for parts of the keys, such as ranks with a part each.
 
 op {[[_scaled_dot_product_flash_attention(Tensor query, Tensor key, Tensor value, *,
       bool is_causal=false, float scale=nil) -> (Tensor result, Tensor logsumexp)]],

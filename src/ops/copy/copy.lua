@@ -1,4 +1,4 @@
--- Copies: to another dtype or device, to another order in memory, over another tensor.
+-- Copies: to another dtype or device, to another memory order, over another tensor.
 
 op {"copy_(Tensor self, Tensor src, bool non_blocking=false) -> self", any_device = {src = true},
     node = "CopyBackwards",
@@ -54,7 +54,7 @@ for _, row in ipairs {
    {"bool", "bool"},
 } do
    local gradcheck
-   if row[1] ~= "double" then gradcheck = false end -- rounding is no smooth function
+   if row[1] ~= "double" then gradcheck = false end -- rounding is not a smooth function
    op {row[1] .. "(Tensor self, *, string memory_format=nil) -> Tensor", node = "ToCopy",
        doc = "self converted to " .. row[2] .. ".",
        expr = "to(self, '" .. row[2] .. "', nil, nil, nil, memory_format)",

@@ -1,4 +1,4 @@
--- The order of dimensions in memory, and copies to another.
+-- The order of dimensions in memory, and copies in another order.
 
 op {"is_contiguous(Tensor self, *, string memory_format='contiguous_format') -> bool",
     doc = [[Whether the elements lie without gaps in the order that memory_format names: row-major,

@@ -1,4 +1,4 @@
--- Making tensors, and changing their contents as a whole.
+-- Operators that make tensors, and that change their contents as a whole.
 
 local options = "*, dtype dtype=nil, device device=nil"
 

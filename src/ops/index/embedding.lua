@@ -1,4 +1,4 @@
--- Vectors looked up by position, counted from 1.
+-- Look-up of vectors by position, counted from 1.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

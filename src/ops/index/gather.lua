@@ -1,5 +1,5 @@
--- Gather and scatter along one dimension. Indices count from 1; where several elements go to one
--- place they are joined in order, so that results do not depend on the number of threads.
+-- Gather and scatter along one dimension. Indices count from 1; elements with the same destination
+-- are combined in order, so that results do not depend on the number of threads.
 
 -- Reading -----------------------------------------------------------------------------------------
 
@@ -61,20 +61,20 @@ op {[[scatter_reduce_backward(Tensor grad_output, Tensor self, dim dim, Tensor i
       string reduce, bool include_self, Tensor result) -> (Tensor self, Tensor src)]],
     internal = true, composite = true}
 
--- The gradient of a mean: shared by all that went to a place.
+-- The gradient of a mean: divided among all elements with the same destination.
 op {[[scatter_mean_share(Tensor grad_output, dim dim, Tensor index, Tensor src, bool include_self)
       -> Tensor]],
     internal = true,
     expr = [[grad_output / clamp_min(scatter_add(full_like(grad_output, include_self), dim, index,
     ones_like(src)), 1)]]}
--- The gradient of an extreme: shared by those that equal it.
+-- The gradient of an extreme: divided among the elements that equal it.
 op {[[scatter_extreme_share(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
       Tensor result) -> Tensor]],
     internal = true,
     expr = [[grad_output / scatter_add(to_dtype(eq(self, result), dtype(self)), dim, index,
     to_dtype(eq(src, gather(result, dim, index)), dtype(src)))]]}
--- The gradient of a product: the product of the others. A zero is left out of the product by which
--- its own gradient is computed; where several zeros meet all gradients are 0.
+-- The gradient of a product: the product of the other elements. A zero is left out of the product
+-- that gives its own gradient; if a destination has several zeros, all gradients are 0.
 op {[[scatter_prod_self(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
       bool include_self) -> Tensor]],
     internal = true,

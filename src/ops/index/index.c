@@ -571,7 +571,7 @@ static tl_Tensor *join_entries(const Entries *e, int first, int count) {
   return joined;
 }
 
-/* The same for a single mask, whose positions can be flat from the start. */
+/* Does the same for a single mask, whose positions can be flat from the start. */
 static bool select_masked(tl_Tensor *self, tl_Tensor *mask, Selection *s) {
   *s = (Selection){NULL, NULL, 0, mask->ndim};
   TL_TRY(check_mask_fits(mask, self, 0));

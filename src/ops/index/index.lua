@@ -1,5 +1,5 @@
--- Reading and writing by index. Index tensors hold positions counted from 1; where several elements
--- go to one place they are joined in order, so that results do not depend on the number of threads.
+-- Reading and writing by index. Index tensors hold positions counted from 1; elements with the same
+-- destination are combined in order, so that results do not depend on the number of threads.
 
 op {"index_select(Tensor self, dim dim, Tensor index) -> Tensor",
     doc = "The positions along dim that index, of one dimension, lists.",
@@ -20,7 +20,8 @@ op {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
     list with one tensor for each.]],
     composite = true, nondiff = "positions", examples = {"I(12, 5), {3, 4}", "I(6, 2, 2), 6"}}
 
--- x[...]: one tensor of positions or a mask for each dimension, missing ones leave it whole.
+-- Implements x[...]: there is one tensor of positions, or a mask, for each dimension; missing
+-- entries select whole dimensions.
 op {"index(Tensor self, Tensor[] indices) -> Tensor", internal = true, composite = true,
     waits = "the true elements of masks are counted"}
 op {"index_positions(Tensor self, Tensor index, dim first, int count) -> Tensor",

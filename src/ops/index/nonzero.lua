@@ -1,4 +1,4 @@
--- The indices of what is not zero.
+-- The indices of nonzero elements.
 
 op {"nonzero.tuple(Tensor self, *, true as_tuple) -> Tensor[]",
     doc = [[With as_tuple = true: the positions of the elements that are not zero, a tensor (n) for

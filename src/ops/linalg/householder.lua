@@ -1,4 +1,4 @@
--- Products of Householder's reflections.
+-- Products of Householder reflections.
 
 op {"householder_product(Tensor A, Tensor tau) -> Tensor",
     node = "LinalgHouseholderProduct",

@@ -1,5 +1,5 @@
--- Cholesky, L D L^T and LU factorizations by the back end's LAPACK, and what is solved by them;
--- internal but for a few. QR is in qr.lua, singular values and eigenvalues in eigen.lua.
+-- Cholesky, L D L^T and LU factorizations by the back end's LAPACK, and solutions of systems from
+-- them; most are internal. QR is in qr.lua, singular values and eigenvalues in eigen.lua.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"
@@ -8,7 +8,7 @@ local function linalg(entry)
    op(entry)
 end
 
--- Those that a device with the routines does itself.
+-- Marks operators that a device with LAPACK's routines computes itself.
 local function anywhere(entry)
    entry.device_lapack = true
    linalg(entry)
@@ -17,7 +17,8 @@ end
 anywhere {"cholesky_info(Tensor A) -> (Tensor L, Tensor info)",
     name = "cholesky", node = "LinalgCholeskyEx", internal = true,
     grad = {A = "cholesky_backward(grad_L, L)"}}
--- As PyTorch has it, the derivative by L is that of L L^T by all of L.
+-- As in PyTorch, the gradient of L is the derivative through L L^T, with respect to all elements of
+-- L.
 anywhere {"cholesky_solved(Tensor B, Tensor L_, bool upper) -> Tensor",
     name = "cholesky_solve", node = "CholeskySolve", internal = true,
     grad = {["B, L_"] = "cholesky_solve_backward(grad, L_, result, upper)"}}

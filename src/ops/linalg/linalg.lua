@@ -1,8 +1,9 @@
--- torch.linalg: factorizations, solutions and what follows from them, by LAPACK (lapack.lua). All
--- take batches: the matrices are the last two dimensions. float32 and float64.
+-- torch.linalg: factorizations, solutions and functions derived from them, by LAPACK (lapack.lua).
+-- All support batches: the matrices are the last two dimensions. The dtypes are float32 and
+-- float64.
 --
 -- Formulas of the derivatives: M. Giles, "An extended collection of matrix derivative results for
--- forward and reverse mode algorithmic differentiation", 2008; for QR and SVD as PyTorch has them.
+-- forward and reverse mode algorithmic differentiation", 2008; for QR and SVD, PyTorch's.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"
@@ -129,7 +130,7 @@ by_lapack {"eigvalsh(Tensor A, string UPLO='L') -> Tensor",
     doc = "The eigenvalues of symmetric matrices, ascending.",
     composite = true,
            autocast = {cpu = "float32"}, examples = {"SPD(3)"}, gradcheck = false}
--- With LAPACK's info for each matrix in place of an error: 0 where all is well.
+-- Variants that return LAPACK's info for each matrix instead of raising an error: 0 means success.
 local info = [[the same with info, int32 and 0 for each matrix that is fine, in place of an error,
    unless check_errors.]]
 by_lapack {[[cholesky_ex(Tensor A, *, bool upper=false, bool check_errors=false)
@@ -149,7 +150,7 @@ by_lapack {[[lu_factor_ex(Tensor A, *, bool pivot=true, bool check_errors=false)
       -> (Tensor LU, Tensor pivots, Tensor info)]], doc = "lu_factor; " .. info, composite = true,
     examples = {"SPD(3)", "T(3, 4)"}}
 
--- What torch has, too, and tensors have as methods ------------------------------------------------
+-- Functions that are also in torch, and methods ------------------------------------------------
 
 local function same(signature, expr, doc, examples, autocast)
    op {

@@ -22,7 +22,7 @@ linalg {"multi_dot(Tensor[] tensors) -> Tensor",
     composite = true,
     autocast = "lower", examples = {"{T(2, 3), T(3, 4), T(4, 2)}", "{T(3), T(3, 2), T(2)}"}}
 
--- What torch has, too.
+-- Functions that are also in torch.
 
 op {"matrix_power.torch(Tensor self, int n) -> Tensor", doc = "torch.linalg.matrix_power.",
     expr = "matrix_power(self, n)", autocast = {cpu = "lower", gpu = "lower", when = "n > 1"},

@@ -1,4 +1,4 @@
--- Tensors taken as matrices, and Vandermonde matrices.
+-- Tensors treated as matrices, and Vandermonde matrices.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

@@ -1,4 +1,4 @@
--- Losses of labels.
+-- Losses for class labels.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

@@ -1,6 +1,6 @@
--- Linear layers with their bias, and with the activation that follows, in the pass of the product.
--- Their gradient goes back through the activation and sums up for the bias in one pass; while a
--- graph of the gradient itself is recorded, it is composed of differentiable operators.
+-- Linear layers with their bias and the activation that follows, computed in the pass of the
+-- product. The gradient passes through the activation and is summed for the bias in one pass; while
+-- a graph of the gradient itself is recorded, it is composed of differentiable operators.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false
@@ -20,9 +20,9 @@ F {"linear_gelu(Tensor input, Tensor weight, Tensor bias=nil, string approximate
    examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3), nil, 'tanh'",
                "T(0, 3), T(2, 3), T(2)"}}
 
--- What the kernel takes: a weight (out, in) with in > 0, a bias (out), or none, and an input
--- (..., in), all of one floating dtype. `inner` is what gelu is applied to, kept for the gradient
--- where that is recorded.
+-- Requires a weight (out, in) with in > 0, a bias (out) or none, and an input (..., in), all of one
+-- floating-point dtype. `inner` is gelu's argument, which is kept for the gradient if one is
+-- recorded.
 local wants = "bool want_input, bool want_weight, bool want_bias"
 local needs = "needs(input), needs(weight), needs(bias))"
 local gradients = ") -> (Tensor input, Tensor weight, Tensor bias)"

@@ -68,8 +68,8 @@ static Channels channels_of(const tl_Tensor *t) {
   return s;
 }
 
-/* The same for a tensor that keeps its channels-last format; a single channel has the same
-** layout in both. */
+/* The sizes (outer, channels, inner) of a tensor that keeps its channels-last format; a single
+** channel has the same layout in both formats. */
 static Channels channels_as_laid(const tl_Tensor *t) {
   Channels s = channels_of(t);
   s.format = tli_format_of(t);

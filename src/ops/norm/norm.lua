@@ -1,6 +1,6 @@
--- Normalisation: shifting and scaling to mean 0 and variance 1, and what is near to it. Each has a
+-- Normalisation: shifting and scaling to mean 0 and variance 1, and related operators. Each has a
 -- fused derivative for ordinary backward passes; while a graph of the gradient itself is recorded,
--- that is composed of differentiable operators.
+-- the derivative is composed of differentiable operators.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

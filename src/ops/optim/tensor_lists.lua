@@ -1,4 +1,4 @@
--- What concerns all gradients of a model at once: their norm, and scaling them.
+-- Operators on all gradients of a model at once: their norm, and scaling them.
 
 local lists = {tensors = true}
 

@@ -6,8 +6,8 @@ local function F(entry)
    op(entry)
 end
 
--- An elementwise activation and its derivative's kernel `name`_backward(grad_output, self, params).
--- `second` is the derivative of that with respect to self.
+-- Defines an elementwise activation, and its derivative's kernel `name`_backward(grad_output, self,
+-- params). `second` is the derivative of that kernel with respect to self.
 local function activation(name, params, entry)
    local typed, plain = "", ""
    for _, p in ipairs(params) do

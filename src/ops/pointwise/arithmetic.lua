@@ -1,8 +1,8 @@
--- Arithmetic, rounding and bounds, elementwise. Inputs are broadcast and promoted as PyTorch does;
--- the arithmetic of each is the scalar function of its name in kernels/math.h.
+-- Arithmetic, rounding and bounds, elementwise. Inputs are broadcast and promoted as in PyTorch;
+-- the arithmetic of each operator is the scalar function of its name in kernels/math.h.
 --
--- In examples: T(sizes) is a random tensor, P one of positive numbers (0.5 to 2), U one within
--- (-0.9, 0.9), I(n, sizes) one of positions 1 to n, M(sizes) a mask.
+-- In examples, T(sizes) is a random tensor, P has positive numbers (0.5 to 2), U has numbers within
+-- (-0.9, 0.9), I(n, sizes) has positions from 1 to n, and M(sizes) is a mask.
 
 local function unary(name, entry)
    entry[1] = name .. "(Tensor self) -> Tensor"
@@ -179,7 +179,7 @@ op {"nextafter(Tensor self, Operand other) -> Tensor",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "keep_where(grad, ne(self, other))", other = "zeros_like(grad)"},
     gradcheck = false, examples = {"T(3), T(3)"}}
--- nextafter calls these for tensors of their types.
+-- nextafter calls these for tensors of 16-bit types.
 op {"nextafter_f16(Tensor self, Operand other) -> Tensor", name = "nextafter", internal = true,
     pointwise = {types = "floating"}}
 op {"nextafter_bf16(Tensor self, Operand other) -> Tensor", name = "nextafter", internal = true,

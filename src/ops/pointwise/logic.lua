@@ -1,4 +1,4 @@
--- Choice, comparison and logic, elementwise. In examples: see arithmetic.lua.
+-- Choice, comparison and logic, elementwise. For the names in examples see arithmetic.lua.
 
 local function predicate(name, doc)
    op {name .. "(Tensor self) -> Tensor", doc = doc, pointwise = {types = "number", out = "bool"},

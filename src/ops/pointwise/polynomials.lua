@@ -1,5 +1,5 @@
--- Orthogonal polynomials of torch.special: one kernel for all. A family's number is its row here,
--- from 0, and what tlm_orthogonal in kernels/bessel.h knows it by.
+-- Orthogonal polynomials of torch.special, which share one kernel. A family is identified by the
+-- number of its row here, from 0, in tlm_orthogonal in kernels/bessel.h, too.
 
 local families <const> = {
    {"chebyshev_polynomial_t", "Chebyshev's polynomial of the first kind"},

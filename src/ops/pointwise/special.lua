@@ -1,17 +1,17 @@
--- torch.special: special functions by the names of SciPy.
+-- torch.special: special functions under SciPy's names.
 
 local function special(signature, expr, doc, examples, autocast, node)
    op {signature .. " -> Tensor", module = "special", method = false, doc = doc, expr = expr,
        autocast = autocast, examples = examples, node = node}
 end
 
--- "SpecialBesselJ0" of bessel_j0: PyTorch's name of the node.
+-- Returns PyTorch's name of the node: "SpecialBesselJ0" for bessel_j0.
 local function node_of(name)
    local words = name:gsub("(%d)(%l)", "%1_%2"):gsub("%f[%w]%l", string.upper):gsub("_", "")
    return "Special" .. words
 end
 
--- Those that torch has under another name, or the same.
+-- Functions that torch also has, under the same or another name.
 for _, row in ipairs {
    {"expit", "sigmoid", "T(3, 4)"}, {"gammaln", "lgamma", "P(3, 4)"},
    {"digamma", "digamma", "P(3, 4)"}, {"psi", "digamma", "P(3, 4)"}, {"erf", "erf", "T(3, 4)"},
@@ -57,7 +57,7 @@ for _, row in ipairs {{"gammainc", "igamma"}, {"gammaincc", "igammac"}} do
       "torch." .. row[2] .. ".", {"P(3, 4):detach(), P(4)"})
 end
 
--- With kernels of their own.
+-- Functions with a separate kernel.
 local function kernel(name, entry)
    entry[1] = name .. "(Tensor input) -> Tensor"
    entry.module, entry.method, entry.node = "special", false, node_of(name)

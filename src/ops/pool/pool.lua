@@ -1,4 +1,5 @@
--- Pooling: one number for each window of the last dimensions. Inputs are (N, C, ...) or (C, ...).
+-- Pooling: reduces each window of the last dimensions to one number. Inputs are (N, C, ...) or (C,
+-- ...).
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false
@@ -15,7 +16,7 @@ end
 for n = 1, 3 do
    local ints = ("int[%d]"):format(n)
    local three = n == 3 and {cpu = "float32"} or nil
-   -- PyTorch has no nodes for one dimension: it makes two of it, and one of the two again
+   -- PyTorch has no nodes for one dimension: it adds a second dimension and removes it again
    local function title(format) return n > 1 and format:format(n) or "Squeeze" end
    local titles = {max = title "MaxPool%dDWithIndices", unpool = title "MaxUnpool%dD",
       avg = title "AvgPool%dD", adaptive = title "AdaptiveAvgPool%dD",
@@ -107,8 +108,8 @@ op {"average_adaptive_spread(Tensor self, int[] size, int[] output_size) -> Tens
     name = "adaptive_avg_pool_backward", internal = true,
     grad = {self = "average_adaptive(grad, output_size)"}}
 
--- Between planes, the last n dimensions of a tensor, and positions in them; `add`: elements that
--- meet are added, else the last one stays.
+-- Gathers and scatters between planes, which are the last n dimensions of a tensor, by positions in
+-- them. `add` adds elements with the same destination; otherwise the last one is kept.
 op {"plane_gather(Tensor self, Tensor indices, int n) -> Tensor",
     name = "max_pool_backward", internal = true,
     grad = {self = "plane_scatter(grad, indices, sizes(self), n, true)"}}

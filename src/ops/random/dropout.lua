@@ -33,8 +33,8 @@ F {[[dropout_add(Tensor input, Tensor residual, float p=0.5, bool training=true,
    doc = "residual + dropout(input, p, training), in one pass where both have one shape and dtype.",
    examples = {"T(4, 3), T(4, 3)", "T(4, 3), T(3)"}}
 
--- What dropout is in one pass. Nothing is kept for the gradient but where its random words are: it
--- draws them again (tli_Stretch).
+-- Computes dropout in one pass. The gradient keeps only the position of the random words and draws
+-- them again (tli_Stretch).
 local from = "float p, int seed, int block, Tensor state) -> Tensor"
 op {"dropout_core(Tensor self, " .. from,
     name = "dropout", node = "NativeDropout", internal = true,

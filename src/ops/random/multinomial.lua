@@ -1,4 +1,4 @@
--- Indices drawn in proportion to weights.
+-- Indices drawn with probabilities proportional to weights.
 
 local given = "*, Generator generator=nil"
 op {"multinomial(Tensor self, int num_samples, bool replacement=false, " .. given .. ") -> Tensor",

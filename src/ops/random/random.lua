@@ -1,5 +1,5 @@
--- Random numbers. All come from a generator's stream (the state's own unless one is given), so that
--- a seed gives the same numbers on every device and with any number of threads.
+-- Random numbers. All come from a generator's stream (by default the state's own), so that a seed
+-- gives the same numbers on every device and with any number of threads.
 
 local given = "*, Generator generator=nil"
 local options = given .. ", dtype dtype=nil, device device=nil"

@@ -9,7 +9,7 @@ op {"nanmean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     doc = "The mean over dim of the elements that are not NaN; NaN if there are none.",
     composite = true, node = "Div", examples = {"T(3, 4)", "T(3, 4), 2"}}
 
--- The older forms: whether n - 1 is divided by, alone or after dim.
+-- The older overloads: `unbiased` says whether to divide by n - 1; it is given alone or after dim.
 local function unbiased(name, doc, node)
    op {name .. ".unbiased(Tensor self, bool unbiased) -> Tensor", doc = doc, composite = true,
        node = node, examples = {"T(3, 4), false"}}
@@ -31,8 +31,8 @@ op {"variance(Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor
 op {"var_backward(Tensor grad, Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor",
     internal = true,
     composite = true}
--- A square root whose derivative at 0 is taken as 0: what stands under it is 0 only where all that
--- it was made of is.
+-- A square root whose derivative at 0 is taken as 0: a sum of magnitudes is 0 only if all its terms
+-- are.
 op {"root(Tensor self) -> Tensor",
     name = "sqrt", internal = true, pointwise = {types = "floating", kernel = "sqrt"},
     grad = {self = "where(eq(result, 0), 0, grad / (2 * result))"}}
@@ -66,7 +66,7 @@ op {[[p_norm_backward(Tensor grad, Tensor self, Tensor result, Number p, dim[] d
       -> Tensor]],
     internal = true, composite = true}
 
--- What norms are made of.
+-- Reductions from which norms are computed.
 for _, name in ipairs {"sum_abs", "sum_square", "amax_abs", "amin_abs"} do
    op {name .. "(Tensor self, dim[] dim, bool keepdim) -> Tensor", internal = true,
        reduction = {types = "floating"}}

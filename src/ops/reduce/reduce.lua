@@ -1,5 +1,5 @@
--- Reductions over all, one or several dimensions. float32 sums keep an error that does not grow
--- with the number of elements; the half types accumulate in float32.
+-- Reductions over all, one or several dimensions. The error of float32 sums does not grow with the
+-- number of elements; half-precision types accumulate in float32.
 
 local dims = "dim[] dim=nil, bool keepdim=false"
 

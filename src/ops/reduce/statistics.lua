@@ -1,4 +1,4 @@
--- Several reductions at once, counts, and what is made of means and distances.
+-- Several reductions at once, counts, and statistics derived from means and distances.
 
 local dims = "dim[] dim=nil"
 local spread = dims .. ", *, Number correction=1, bool unbiased=true, bool keepdim=false"

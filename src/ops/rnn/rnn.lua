@@ -1,4 +1,4 @@
--- Recurrent networks of several layers, in one or both directions, and their cells.
+-- Recurrent networks with several layers, in one or both directions, and their cells.
 
 local options = "bool has_biases=true, int num_layers=1, float dropout=0.0, bool train=false, "
    .. "bool bidirectional=false"
@@ -22,7 +22,7 @@ local what = {
 }
 local gates = {lstm = 4, gru = 3, rnn_tanh = 1, rnn_relu = 1}
 
--- Parameters of layers and directions with inputs of the given sizes.
+-- Returns the parameters of layers and directions with inputs of the given sizes.
 local function weights(name, hidden, inputs, biases)
    local list, rows = {}, gates[name] * hidden
    for _, n in ipairs(inputs) do

@@ -1,4 +1,4 @@
--- The derivative of sampled functions.
+-- The numerical derivative of sampled functions.
 
 op {"gradient(Tensor self, *, float[] spacing=nil, dim[] dim=nil, int edge_order=1) -> Tensor[]",
     doc = [[The derivative along each dimension (or those of dim) of a function sampled `spacing`

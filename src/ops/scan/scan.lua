@@ -1,4 +1,4 @@
--- Running sums, products and extremes along a dimension, and what is made of differences.
+-- Cumulative sums, products and extremes along a dimension, and operators derived from differences.
 
 local function scan(name, entry)
    entry[1] = name .. "(Tensor self, dim dim, *, dtype dtype=nil) -> Tensor"

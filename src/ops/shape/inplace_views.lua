@@ -1,5 +1,5 @@
--- Operators that change self's own sizes, strides or memory; views of the same names make new
--- tensors.
+-- In-place operators that change self's own sizes, strides or memory; the views with the same names
+-- return new tensors.
 
 local function reshaping(signature, doc, node)
    op {signature .. " -> self", doc = doc, composite = true, func = false, nondiff = "see the view",

@@ -1,4 +1,4 @@
--- Tensors cut into lists of views, and copies that join, repeat or rearrange.
+-- Splitting tensors into lists of views, and copies that join, repeat or rearrange.
 
 -- Lists of views ----------------------------------------------------------------------------------
 

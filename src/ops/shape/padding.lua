@@ -1,4 +1,4 @@
--- Padding: the last dimensions of a tensor enlarged, or cut, at both ends.
+-- Padding: enlarges or crops the last dimensions of a tensor at both ends.
 
 op {"pad(Tensor input, int[] pad, string mode='constant', Number value=nil) -> Tensor",
     module = "nn.functional",

@@ -1,5 +1,5 @@
--- Joining, cutting and repeating by other names and along fixed dimensions, and matrices made of
--- parts.
+-- Joining, splitting and repeating under other names and along fixed dimensions, and matrices
+-- assembled from parts.
 
 local function op_list(name, doc, alias)
    op {name .. "(Tensor[] tensors) -> Tensor", doc = doc, composite = true, alias = alias,

@@ -1,4 +1,4 @@
--- Views of a part of self. Indices and ranges count from 1, and their ends are included.
+-- Views of a part of self. Indices and ranges count from 1, and ranges include their end.
 
 local options = "*, dtype dtype=nil, device device=nil"
 

@@ -160,7 +160,7 @@ static tl_Tensor *cubic_near(tl_Tensor *t) {
   return tli_chain_end(&c, chain_add(&c, product, chain_number(&c, 1)));
 }
 
-/* The same at distance t + 1, from 1 to 2. */
+/* Keys' cubic convolution with a = -3/4 at distance t + 1, from 1 to 2. */
 static tl_Tensor *cubic_far(tl_Tensor *t) {
   const double a = -0.75;
   tli_Chain c = {0};

@@ -1,4 +1,4 @@
--- Images sampled at other places.
+-- Sampling images at arbitrary coordinates.
 
 local function F(entry)
    entry.module, entry.method, entry.composite = "nn.functional", false, true

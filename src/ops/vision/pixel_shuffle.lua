@@ -1,4 +1,4 @@
--- Channels traded for resolution.
+-- Trading channels for resolution, and permuting channels.
 
 local function F(entry)
    entry.module, entry.method, entry.composite = "nn.functional", false, true

@@ -268,7 +268,7 @@ tl_Tensor *tli_op_resample(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t m
   return result;
 }
 
-/* The transpose: from the result's size back to `size`. */
+/* The transpose of tli_op_resample: from the result's size back to `size`. */
 tl_Tensor *tli_op_resample_spread(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode,
                                   double step, bool exact, bool align_corners) {
   Axis a = axis_of(size.v[dim], self->sizes[dim], step, exact, align_corners);

@@ -1,4 +1,4 @@
--- Images and volumes at another resolution.
+-- Images and volumes resized to another resolution.
 
 local function F(entry)
    entry.module, entry.method, entry.composite = "nn.functional", false, true
@@ -33,7 +33,7 @@ F {[[interpolate(Tensor input, int[] size=nil, float[] scale_factor=nil, string 
       "T(1, 1, 8, 3), {3, 5}, nil, 'lanczos', false, false, true",
    }}
 
--- Along one dimension, to the size that the result has there, and the transpose of that.
+-- Resamples along one dimension to the size that the result has there, and the transpose of that.
 local axis = [[(Tensor self, int dim, int[] size, int mode, float step, bool exact, bool
    align_corners) -> Tensor]]
 op {"resample" .. axis, name = "interpolate", internal = true,
