@@ -1,4 +1,4 @@
--- DataChunk.lua - a batch as pipes make it: a list of items.
+-- DataChunk.lua - a batch in the form that pipes make: a list of items.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -26,11 +26,12 @@ function DataChunk:iter()
    end
 end
 
---- The same; a class that derives from this one may give with `iter` what is inside its items.
+--- Iterates over the items; a derived class may define `iter` to iterate over the contents of its
+--- items.
 DataChunk.raw_iterator = DataChunk.iter
 
 --- "[1, 2, 3]".
----@param indent? string  what stands before it
+---@param indent? string  put before the text
 ---@return string
 function DataChunk:as_str(indent)
    local texts = {}

@@ -1,17 +1,17 @@
--- IterDataPipe.lua - the base of pipes: streams that are made of one another. Each step has a class
--- in torch.data.datapipes.iter and a functional form:
+-- IterDataPipe.lua - the base of iterable pipes: streams, each of which may read from others. Each
+-- step has a class in torch.data.datapipes.iter and a functional form:
 --
 --    local pipe = torch.data.datapipes.iter.IterableWrapper {1, 2, 3, 4, 5, 6}
 --    local function is_even(x) return x % 2 == 0 end
 --    pipe = pipe:map(function(x) return x * x end):filter(is_even):batch(2)
 --    for batch in pipe:iter() do ... end      -- {4, 16}, {36}
 --
--- A class of one's own has `iter`, as an IterableDataset has, and `reset` if it keeps anything from
--- one iteration to the next. An item is one value or several; a first value of nil is the end. In a
--- table, as in a batch, an item of several values is what table.pack makes of it.
+-- A user-defined class has `iter`, like an IterableDataset, and `reset` if it keeps state from one
+-- iteration to the next. An item is one value or several; a first value of nil is the end. In a
+-- table, such as a batch, an item of several values is stored as by table.pack.
 --
--- A pipe has one iteration at a time: beginning another ends the first, whose next item is an
--- error.
+-- A pipe allows one iteration at a time: starting another one ends the first, and then the first
+-- one's next item is an error.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -23,7 +23,7 @@ local IterableDataset = require "tlua.data.IterableDataset"
 
 ---@class data.IterDataPipe: data.IterableDataset
 ---@field functions table<string, function>  the functional forms
----@field type any  what items are, for validation; see torch.data.runtime_validation
+---@field type any  the declared type of items, for validation; see torch.data.runtime_validation
 ---@field batch fun(self, batch_size: integer, drop_last?, wrapper_class?): data.IterDataPipe
 ---@field collate fun(self, conversion?, collate_fn?): data.IterDataPipe
 ---@field concat fun(self, ...: data.IterDataPipe): data.IterDataPipe
@@ -42,7 +42,8 @@ local IterableDataset = require "tlua.data.IterableDataset"
 ---@field zip fun(self, ...: data.IterDataPipe): data.IterDataPipe
 local IterDataPipe = class.class("data.IterDataPipe", IterableDataset)
 
--- Of it and of classes that derive from it: one iteration at a time, and non_deterministic.
+-- Wraps this class and derived classes: they allow one iteration at a time, and check
+-- non_deterministic.
 local info = getmetatable(IterDataPipe)
 local construct <const>, define <const> = info.__call, info.__newindex
 
@@ -58,14 +59,14 @@ end
 
 IterDataPipe.type = "any"
 
---- Called when an iteration begins; for pipes that keep something from one to the next.
+--- Called when an iteration begins, for pipes that keep state from one iteration to the next.
 function IterDataPipe:reset() end
 
 function IterDataPipe:__len()
    torch.raise(("%s has no length"):format(torch.type(self)))
 end
 
---- Narrows what items are declared to be, for validation.
+--- Narrows the declared type of the items, for validation.
 ---@param expected any  a type; see torch.data.runtime_validation
 ---@return data.IterDataPipe self
 function IterDataPipe:reinforce_type(expected)

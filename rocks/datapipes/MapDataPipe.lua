@@ -1,11 +1,11 @@
--- MapDataPipe.lua - the base of pipes whose items have positions, or keys of another kind. Each
+-- MapDataPipe.lua - the base of map-style pipes, whose items have positions or other keys. Each
 -- step has a class in torch.data.datapipes.map and a functional form:
 --
 --    local pipe = torch.data.datapipes.map.SequenceWrapper {1, 2, 3}
 --    pipe = pipe:map(function(x) return x * x end):batch(2)
 --    pipe:get(1)      -- {1, 4}
 --
--- A class of one's own has `get` and `__len`, as a Dataset has.
+-- A user-defined class has `get` and `__len`, like a Dataset.
 
 local class = require "tlua.class"
 local forms = require "tlua.datapipes.forms"

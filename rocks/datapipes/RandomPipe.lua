@@ -1,6 +1,6 @@
--- RandomPipe.lua - the base of pipes that draw random numbers: where their seeds come from. A
--- DataLoader seeds them anew for each epoch, all workers alike; without one they follow
--- torch.manual_seed.
+-- RandomPipe.lua - the base of pipes that draw random numbers, which determines their seeds. A
+-- DataLoader seeds them for each epoch, in all workers alike; without a DataLoader they use
+-- torch.manual_seed's generator.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local RandomPipe = class.class("data.datapipes.RandomPipe", IterDataPipe)
 
 RandomPipe.enabled = true
 
---- Whether items are shuffled at all.
+--- Sets whether items are shuffled at all.
 ---@param shuffle? boolean  true by default
 ---@return data.datapipes.RandomPipe self
 function RandomPipe:set_shuffle(shuffle)
@@ -35,7 +35,7 @@ function RandomPipe:set_seed(seed)
    return self
 end
 
---- A function of n that draws an integer from 1 to n, of this iteration's seed.
+--- Returns a function of n that draws an integer from 1 to n with this iteration's seed.
 ---@return fun(n: integer): integer
 function RandomPipe:draw()
    local seed, count = self.seed, 0

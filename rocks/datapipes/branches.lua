@@ -1,9 +1,9 @@
--- branches.lua - several pipes of one: fork gives all of them every item, demux each item to one of
--- them.
+-- branches.lua - splits a pipe into several: fork gives each of them every item, demux gives each
+-- item to one of them.
 --
--- The branches read one source through one buffer, so they have their iterations in common: the
--- first iteration of each belongs to the same round; when a branch that takes part in the round
--- begins another one, a new round begins, and iterations of the old one are over.
+-- The branches read one source through one buffer, so they iterate together: the first iteration of
+-- each belongs to the same round. When a branch that takes part in the round begins another
+-- iteration, a new round begins, and iterations of the old one are over.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,13 +15,13 @@ local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 
--- What is read and how far, of the pipes whose branches are at work.
+-- The state of each running round: the items read, and the position of each branch.
 local rounds = setmetatable({}, {__mode = "k"})
 
--- The pipe that branches read from; it is not read itself.
+-- The pipe from which branches read; it cannot be read itself.
 local Container = class.class("data.datapipes.Container", IterDataPipe)
 
--- One of the branches.
+-- A pipe that reads one of the branches.
 local Branch = class.class("data.datapipes.Branch", IterDataPipe)
 
 M.Container, M.Branch = Container, Branch
@@ -38,12 +38,12 @@ end
 
 local function begin(main)
    local round = {taken = {}, buffer = {}, first = 1, last = 0, used = 0}
-   for i = 1, main.num_instances do round.taken[i] = false end -- a branch that has not begun
+   for i = 1, main.num_instances do round.taken[i] = false end -- this branch has not begun
    rounds[main] = round
    return round
 end
 
--- Not by the class's __newindex: a branch is not on its own in what ends its iteration.
+-- It bypasses the class's __newindex, because other branches can also end a branch's iteration.
 rawset(Branch, "iter", function(self)
    local main, id = self.main_datapipe, self.instance_id
    local round = rounds[main]
@@ -53,7 +53,7 @@ rawset(Branch, "iter", function(self)
       function() return rounds[main] == round end)
 end)
 
--- The next item of the source, held; nil at the end.
+-- Returns the next item of the source in held form; nil at the end.
 local function read(main, round)
    if round.ended then return nil end
    round.next_item = round.next_item or main.datapipe:iter()
@@ -69,7 +69,7 @@ local function refuse_full(main, what)
       .. "or -1 for one without limit"):format(torch.type(main), main.buffer_size, what))
 end
 
--- A class that is called for branches, which it returns instead of an instance.
+-- Makes a class whose call returns branches instead of an instance.
 local function make_class(name)
    local cls = class.class(name, Container)
    local info = getmetatable(cls)
@@ -96,12 +96,13 @@ end
 local forker_signature = args.signature [[data.datapipes.iter.Forker(datapipe: any,
    num_instances: integer, buffer_size: integer = 1000, copy: string?)]]
 
---- Called it returns `num_instances` pipes, each with all items of a pipe; for 1 the pipe itself.
+--- Calling the class returns `num_instances` pipes, each with all items of a pipe; for 1 the pipe
+--- itself.
 ---
---- They may be read one after the other or in turn; an item that one of them has read waits in a
---- buffer for the others. Where the foremost would get more than `buffer_size` ahead of the last,
---- its next item is an error, and comes when the last has gone on; -1 is no limit. `copy` is
---- "shallow" or "deep" where each is to have copies of tables and tensors.
+--- The pipes may be read one after another or in turn; an item that one of them has read is
+--- buffered for the others. If the first pipe would get more than `buffer_size` items ahead of the
+--- last, its next item is an error until the last one has caught up; -1 means no limit. `copy` is
+--- "shallow" or "deep" if each pipe is to get copies of tables and tensors.
 ---@class data.datapipes.iter.Forker: data.IterDataPipe
 ---@overload fun(datapipe, num_instances: integer, buffer_size?, copy?): data.IterDataPipe ...
 M.Forker = make_class "data.datapipes.iter.Forker"
@@ -121,7 +122,7 @@ end
 
 function Forker:length() return rows.length(self.datapipe) end
 
--- How many items the last branch has taken.
+-- Returns the number of items that the slowest branch has taken.
 local function slowest(round)
    local least = math.maxinteger
    for i = 1, #round.taken do
@@ -131,8 +132,8 @@ local function slowest(round)
    return least
 end
 
--- Item number `at`, which was read before or is read now. The last branch waits for the first item
--- in the buffer.
+-- Returns item number `at`, from the buffer or from the source. The slowest branch waits for the
+-- first item in the buffer.
 local function item_at(self, round, at)
    if at <= round.last then return round.buffer[at] end
    if self.buffer_size >= 0 and at - (round.first - 1) > self.buffer_size then
@@ -143,7 +144,7 @@ local function item_at(self, round, at)
    return item
 end
 
--- The next item for a branch.
+-- Returns the next item for a branch.
 function Forker:take(round, id)
    local at = round.taken[id] + 1
    local item = item_at(self, round, at)
@@ -169,8 +170,8 @@ local demux_signature = args.signature [[data.datapipes.iter.Demultiplexer(datap
 --- `classifier_fn` returns the number of the pipe that gets an item, from 1. With `drop_none` it
 --- may return nil, and no pipe gets the item.
 ---
---- An item for another pipe than the one that is read waits in a buffer for it. When more than
---- `buffer_size` are waiting, reading on is an error until one of them is taken; -1 is no limit.
+--- An item for another pipe than the one being read is buffered. When more than `buffer_size` items
+--- are buffered, further reading is an error until one of them is taken; -1 means no limit.
 ---@class data.datapipes.iter.Demultiplexer: data.IterDataPipe
 ---@overload fun(datapipe, num_instances, classifier_fn, ...): data.IterDataPipe ...
 M.Demultiplexer = make_class "data.datapipes.iter.Demultiplexer"
@@ -186,7 +187,7 @@ end
 
 function Demultiplexer:length() torch.raise(demux .. " has no length") end
 
--- The number of the pipe that an item is for; nil for none.
+-- Returns the number of the pipe for an item; nil for none.
 local function classify(self, item)
    local number = self.classifier_fn(rows.release(item))
    if number == nil and self.drop_none then return nil end

@@ -10,20 +10,20 @@ local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 
--- Columns: of an item of several values their places, of an item that is one table its keys -------
+-- Columns: positions in an item of several values, or keys of an item that is a table ------------
 
 local function check_table(self, data)
    if type(data) == "table" or torch.is_tensor(data) then return end
    args.refuse(torch.type(self), "input_col", "items of several values, or tables", data)
 end
 
--- A column's key in a table of n values: places may count from the end.
+-- Returns a column's key in a table of n values; negative positions count from the end.
 local function key_of(col, n)
    if math.type(col) == "integer" and col < 0 then return n + 1 + col end
    return col
 end
 
--- The values in the columns, for a function.
+-- Returns the values in the columns, for a function.
 local function values_of(self, data, n)
    local cols = type(self.input_col) == "table" and self.input_col or {self.input_col}
    local values = {}
@@ -54,7 +54,7 @@ local function check_input(who, input_col)
    end
 end
 
--- Takes columns out of a table of n values; returns the number that is left.
+-- Removes columns from a table of n values; returns the number of remaining values.
 local function remove(data, cols, n)
    table.sort(cols, function(a, b) return type(a) == "number" and type(b) == "number" and a > b end)
    for _, col in ipairs(cols) do
@@ -99,14 +99,15 @@ M.Mapper = class.class("data.datapipes.iter.Mapper", IterDataPipe)
 
 local Mapper <const> = M.Mapper
 
---- What `fn` returns for each item, one value or several. With `input_col` fn gets columns of the
---- item: of several values those at these places, of a table those with these keys; the result
---- takes the place of the first of them, and the other ones go. With `output_col` it goes there
---- instead, for -1 to the end, and none goes. A table is changed in place.
+--- Calls `fn` for each item; its results, one value or several, are the new item. With `input_col`
+--- fn gets only these columns of the item: positions of several values, or keys of a table. The
+--- result replaces the first of these columns, and the others are removed. With `output_col` the
+--- result is stored there instead (-1 appends it), and no column is removed. A table is changed in
+--- place.
 ---@param datapipe data.IterDataPipe
 ---@param fn function
 ---@param input_col? integer|string|any[]
----@param output_col? integer|string|any[]  a list has one
+---@param output_col? integer|string|any[]  a list must have one element
 function Mapper:__init(...)
    local a = mapper_signature(...)
    local who, out = torch.type(self), a.output_col
@@ -152,7 +153,8 @@ M.Collator = class.class("data.datapipes.iter.Collator", Mapper)
 
 local collator <const> = "data.datapipes.iter.Collator"
 
--- As default_collate wants it: items that are one value are lists of that.
+-- Converts items for default_collate, which needs lists: an item of one value becomes a list of
+-- one.
 local function collate_batch(batch)
    if type(batch) ~= "table" then args.refuse(collator, "datapipe",
       "batches, which batch makes", batch) end
@@ -164,7 +166,8 @@ local function collate_batch(batch)
    return collate.default_collate(list)
 end
 
--- Of a table of columns another one: each by its own function, else by default_convert.
+-- Returns a function that converts each column of a table by its own function, or by
+-- default_convert.
 local function by_column(conversion)
    return function(frame)
       if type(frame) ~= "table" then
@@ -183,9 +186,9 @@ local function by_column(conversion)
    end
 end
 
---- Makes tensors of batches: by default_collate, where the values at the same place of all items
---- make one value of the result; by a function of one's own; or, where items are tables of columns,
---- by a function for each column, and default_convert for those that have none.
+--- Makes tensors of batches: by default_collate, which combines the values at the same position of
+--- all items; by a user-defined function; or, for tables of columns, by a function for each column,
+--- with default_convert for the others.
 ---@param datapipe data.IterDataPipe
 ---@param conversion? function|table<string, function>
 ---@param collate_fn? function  before `conversion`
@@ -215,8 +218,8 @@ M.Filter = class.class("data.datapipes.iter.Filter", IterDataPipe)
 
 local Filter <const> = M.Filter
 
---- The items for which `filter_fn` returns true; it returns true or false. With `input_col` it gets
---- columns of the item, as Mapper's function does.
+--- Keeps the items for which `filter_fn`, which must return true or false, returns true. With
+--- `input_col` it gets only these columns of the item, like Mapper's function.
 ---@param datapipe data.IterDataPipe
 ---@param filter_fn fun(...): boolean
 ---@param input_col? integer|string|any[]

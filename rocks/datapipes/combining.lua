@@ -1,4 +1,4 @@
--- combining.lua - one pipe of several: Concater, Multiplexer, Zipper.
+-- combining.lua - combines several pipes into one: Concater, Multiplexer, Zipper.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -7,7 +7,7 @@ local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 
--- A pipe of several: its constructor takes any number of them.
+-- Initializes a pipe that reads from any number of pipes, the constructor's arguments.
 local function initialize(self, ...)
    if select("#", ...) == 0 then
       torch.raise(torch.type(self) .. ": expected at least one pipe, got none")
@@ -30,7 +30,7 @@ local function shortest(self)
    return least
 end
 
---- The items of one pipe after those of the other.
+--- Iterates over the items of each pipe in turn, one pipe after another.
 ---@class data.datapipes.iter.Concater: data.IterDataPipe
 ---@overload fun(...: data.IterDataPipe): data.datapipes.iter.Concater
 M.Concater = class.class("data.datapipes.iter.Concater", IterDataPipe)
@@ -62,14 +62,14 @@ function M.Concater:__len()
    return total
 end
 
---- An item of each pipe in turn, as long as all of them have one.
+--- Takes an item from each pipe in turn, as long as all of them have one.
 ---@class data.datapipes.iter.Multiplexer: data.IterDataPipe
 ---@overload fun(...: data.IterDataPipe): data.datapipes.iter.Multiplexer
 M.Multiplexer = class.class("data.datapipes.iter.Multiplexer", IterDataPipe)
 
 M.Multiplexer.__init = initialize
 
--- One item of each, in a list; nil where one has come to its end.
+-- Returns a list with one item of each pipe; nil once one of them has ended.
 local function round_of(iterators, keep)
    local round = {}
    for i, next_item in ipairs(iterators) do
@@ -94,8 +94,8 @@ end
 
 function M.Multiplexer:__len() return shortest(self) * #self.datapipes end
 
---- An item of each pipe side by side, as several values, as long as all of them have one; of an
---- item that is several values itself the one value is table.pack's.
+--- Combines one item of each pipe into an item of several values, as long as all pipes have one. An
+--- item that already has several values is packed by table.pack.
 ---@class data.datapipes.iter.Zipper: data.IterDataPipe
 ---@overload fun(...: data.IterDataPipe): data.datapipes.iter.Zipper
 M.Zipper = class.class("data.datapipes.iter.Zipper", IterDataPipe)

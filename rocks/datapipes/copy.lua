@@ -1,11 +1,11 @@
--- copy.lua - copies of items, so that what is done to them in place stays with one reader.
+-- copy.lua - copies items, so that in-place changes affect only one reader.
 
 local torch = require "tlua"
 
 local M = {}
 
---- A table of its own with the same fields; a tensor of its own. Anything else is returned as it
---- is.
+--- Returns a new table with the same fields, or a clone of a tensor. Other values are returned
+--- unchanged.
 ---@param value any
 ---@return any
 function M.shallow(value)
@@ -16,10 +16,10 @@ function M.shallow(value)
    return setmetatable(copied, getmetatable(value))
 end
 
---- A copy of a value and of all that it holds, but functions, classes and what is neither table nor
---- tensor. What is shared inside stays shared.
+--- Copies a value and everything in it, except functions, classes, and values that are neither
+--- tables nor tensors. Shared parts stay shared in the copy.
 ---@param value any
----@param seen? table<any, any>  what has been copied already
+---@param seen? table<any, any>  values that were copied already
 ---@return any
 function M.deep(value, seen)
    if torch.is_tensor(value) then

@@ -1,4 +1,4 @@
--- determinism.lua - pipes whose items differ from run to run, which can be forbidden.
+-- determinism.lua - marks pipes whose items differ from run to run, so that they can be forbidden.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -40,8 +40,9 @@ end
 ---
 ---    local Noise = torch.data.non_deterministic(torch.class("Noise", torch.data.IterDataPipe))
 ---
---- Where only some arguments make it so, a function tells: it gets the constructor's arguments and
---- returns true or false. `non_deterministic(fn)` is then a function that takes the class.
+--- Marks a class as non-deterministic. If that depends on the arguments, it takes a function that
+--- gets the constructor's arguments and returns true or false, and `non_deterministic(fn)` returns
+--- a function that takes the class.
 ---@param what table|fun(...): boolean
 ---@return table|fun(cls: table): table
 function M.non_deterministic(what)
@@ -49,8 +50,8 @@ function M.non_deterministic(what)
    return function(cls) return mark(cls, what) end
 end
 
---- Making a pipe of a class that is marked `non_deterministic` is an error while `fn` runs, or
---- without one until what is returned is closed: `local _ <close> =
+--- Makes it an error to construct pipes that are marked `non_deterministic`, while `fn` runs or,
+--- without fn, until the returned scope is closed: `local _ <close> =
 --- torch.data.guaranteed_datapipes_determinism()`.
 ---@param fn? function
 ---@return any ...

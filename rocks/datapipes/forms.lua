@@ -11,16 +11,16 @@ local function check_name(base, name)
    end
 end
 
--- Gives pipes of a base class, IterDataPipe or MapDataPipe, a form.
+-- Adds a functional form to the pipes of a base class, IterDataPipe or MapDataPipe.
 local function add(base, name, fn)
    base.functions[name] = fn
    base[name] = fn
 end
 
---- The functions `register_function` and `register_datapipe_as_function` of a base class, and its
---- own forms, whose classes are loaded when one is used.
+--- Gives a base class the functions `register_function` and `register_datapipe_as_function`, and
+--- its own functional forms, whose classes are loaded when one is used.
 ---@param base table
----@param module string  that has the classes
+---@param module string  the module of the classes
 ---@param forms table<string, string>  form -> class
 function M.install(base, module, forms)
    base.functions = {}
@@ -38,8 +38,8 @@ function M.install(base, module, forms)
       add(base, name, fn)
    end
 
-   --- Makes a class, or what else makes a pipe of a pipe and arguments, a method of all pipes of
-   --- this kind.
+   --- Makes a class, or a function that makes a pipe from a pipe and arguments, a method of all
+   --- pipes of this kind.
    function base.register_datapipe_as_function(name, cls)
       check_name(base, name)
       if base[name] ~= nil then

@@ -5,15 +5,14 @@ local class = require "tlua.class"
 local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 local MapDataPipe = require "tlua.datapipes.MapDataPipe"
 
---- A function that makes a class a method of all pipes, and returns it:
+--- Returns a function that makes a class a method of all pipes, and returns the class:
 ---
 ---    local Pairs = torch.class("Pairs", torch.data.IterDataPipe)
 ---    torch.data.functional_datapipe "pairs"(Pairs)
 ---    pipe:pairs()      -- Pairs(pipe)
 ---
---- The class derives from IterDataPipe or from MapDataPipe, and pipes of that kind get the method.
---- A name that is taken is an error. A worker of a DataLoader has the forms that come with the
---- library.
+--- The class must derive from IterDataPipe or from MapDataPipe; pipes of that kind get the method.
+--- A name in use is an error. A DataLoader's worker has only the library's own forms.
 ---@param name string
 ---@return fun(cls: table): table
 return function(name)

@@ -1,9 +1,10 @@
--- glob.lua - masks for names of files: * for any characters, ? for one, [abc] and [a-z] for one of
--- those, [!abc] for one of the others.
+-- glob.lua - patterns for file names: * stands for any characters, ? for one, [abc] and [a-z] for
+-- one of these, [!abc] for any other character.
 
 local M = {}
 
--- One piece of a mask from a place on as a pattern of Lua, and the place behind it.
+-- Converts one element of a pattern, at a position, to a Lua pattern; also returns the position
+-- after it.
 local function piece(mask, at)
    local c = mask:sub(at, at)
    if c == "*" then return ".*", at + 1 end
@@ -28,7 +29,8 @@ local function pattern(mask)
    return ("^%s$"):format(table.concat(pieces))
 end
 
---- A function that says whether a name fits one of the masks; "", or none at all, fits every name.
+--- Returns a function that tells whether a name matches one of the patterns; "", or no pattern at
+--- all, matches every name.
 ---@param masks string[]
 ---@return fun(name: string): boolean
 function M.any(masks)

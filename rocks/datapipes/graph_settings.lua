@@ -1,5 +1,5 @@
--- graph_settings.lua - settings for all pipes that a pipe is made of: shares, order and seeds. A
--- DataLoader makes them.
+-- graph_settings.lua - settings for a pipe and all pipes that it reads from: sharding, shuffling
+-- and seeds. A DataLoader applies them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local function is_pipe(value)
    return class.isinstance(value, IterDataPipe) or class.isinstance(value, MapDataPipe)
 end
 
--- Numbers before strings, each in order: interpreters must agree on the order of pipes.
+-- Sorts numbers before strings, each in order: all interpreters must agree on the order of pipes.
 local function before(a, b)
    if type(a) == type(b) then return a < b end
    return type(a) == "number"
@@ -38,8 +38,8 @@ local function collect(holder, leaves, found, seen)
    end
 end
 
--- The pipes that a pipe reads from: those in its fields, but for fields that its class says are
--- data.
+-- Returns the pipes that a pipe reads from: those in its fields, except fields that its class
+-- declares as data.
 local function sources(pipe)
    local found = {}
    collect(pipe, pipe.leaves, found, {})
@@ -52,7 +52,8 @@ local function check_pipe(who, datapipe)
    end
 end
 
---- A pipe and all that it reads from, directly or not, each once; the pipe itself first.
+--- Returns a pipe and all pipes that it reads from, directly or indirectly, each once; the pipe
+--- itself comes first.
 ---@param datapipe data.IterDataPipe|data.MapDataPipe
 ---@return table[]
 function M.get_all_graph_pipes(datapipe)
@@ -68,7 +69,7 @@ function M.get_all_graph_pipes(datapipe)
    return list
 end
 
---- Tells each sharding_filter of a pipe its share; one behind another is an error.
+--- Gives each sharding_filter of a pipe its shard; one filter behind another is an error.
 ---@param datapipe data.IterDataPipe
 ---@param num_of_instances integer
 ---@param instance_id integer  from 0
@@ -76,7 +77,7 @@ end
 ---@return data.IterDataPipe datapipe
 function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_group)
    check_pipe("apply_sharding", datapipe)
-   local alone, behind = {}, {} -- pipes that were met, by whether a filter came before them
+   local alone, behind = {}, {} -- visited pipes, without and with a filter before them
    local function visit(pipe, applied)
       local visited = applied and behind or alone
       if visited[pipe] then return end
@@ -96,10 +97,10 @@ function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_grou
    return datapipe
 end
 
---- Switches all shuffling in a pipe on or off; to be on there must be some, so a pipe without any
---- gets a shuffle at its end, with a buffer of the default size.
+--- Turns all shuffling in a pipe on or off. If it is turned on in a pipe without a shuffle, the
+--- pipe gets one at its end, with a buffer of the default size.
 ---@param datapipe data.IterDataPipe
----@param shuffle? boolean  nil leaves all as it is
+---@param shuffle? boolean  nil changes nothing
 ---@return data.IterDataPipe
 function M.apply_shuffle_settings(datapipe, shuffle)
    check_pipe("apply_shuffle_settings", datapipe)

@@ -1,4 +1,4 @@
--- grouping.lua - pipes that put items together: Batcher, UnBatcher, Grouper.
+-- grouping.lua - groups items: Batcher, UnBatcher, Grouper.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -24,7 +24,7 @@ local batcher <const> = "data.datapipes.iter.Batcher"
 --- Lists of `batch_size` items; the last one may be shorter.
 ---@param datapipe data.IterDataPipe
 ---@param batch_size integer
----@param drop_last? boolean  no shorter one
+---@param drop_last? boolean  whether to drop a shorter last batch
 ---@param wrapper_class? function  makes the batch of a list; DataChunk by default
 function Batcher:__init(...)
    local a = batcher_signature(...)
@@ -68,7 +68,8 @@ M.UnBatcher = class.class("data.datapipes.iter.UnBatcher", IterDataPipe)
 local UnBatcher <const> = M.UnBatcher
 local unbatcher <const> = "data.datapipes.iter.UnBatcher"
 
---- What is in batches, one by one; so many levels of lists are taken apart, with -1 all of them.
+--- Iterates over the items in batches. It unpacks the given number of levels of lists, or all
+--- levels for -1.
 ---@param datapipe data.IterDataPipe
 ---@param unbatch_level? integer  1 by default
 function UnBatcher:__init(...)
@@ -87,7 +88,7 @@ local function is_list(value)
    return (#value > 0 or next(value) == nil) and not rows.is_packed(value)
 end
 
--- Takes a list into those that are being taken apart.
+-- Adds a list to the set of lists that are being unpacked; a list that contains itself is an error.
 local function enter(within, list)
    if within[list] then torch.raise(unbatcher .. ": unbatch_level: a list that holds itself has " ..
       "no last level; expected a level of at least 0, got -1") end
@@ -96,8 +97,8 @@ end
 
 function UnBatcher:iter()
    local next_item, depth = self.datapipe:iter(), self.unbatch_level
-   local lists, places = {}, {} -- those that are being taken apart, the outermost first
-   local within = {} -- the same as a set, where there is no end to the levels
+   local lists, places = {}, {} -- the lists that are being unpacked, the outermost first
+   local within = {} -- the same lists as a set, for an unlimited number of levels
    return function()
       while true do
          local level = #lists
@@ -138,14 +139,14 @@ M.Grouper = class.class("data.datapipes.iter.Grouper", IterDataPipe)
 local Grouper <const> = M.Grouper
 local grouper <const> = "data.datapipes.iter.Grouper"
 
---- Lists of items with the same key. A group is given when it has `group_size` items; when the
---- buffer is full the largest one is, if it has `guaranteed_group_size`, which is `group_size` by
---- default, else it is dropped with `drop_remaining` and without that an error; and at the end all
---- that are left are.
+--- Groups items with the same key into lists. A group is returned when it has `group_size` items.
+--- When the buffer is full, the largest group is returned if it has `guaranteed_group_size` items
+--- (by default `group_size`); otherwise it is dropped with `drop_remaining`, and an error without.
+--- At the end all remaining groups are returned.
 ---@param datapipe data.IterDataPipe
 ---@param group_key_fn fun(...): any  the key of an item
 ---@param options? {keep_key?: boolean, buffer_size?: integer, group_size?: integer,
---- guaranteed_group_size?: integer, drop_remaining?: boolean}  with keep_key items are key and list
+--- guaranteed_group_size?: integer, drop_remaining?: boolean}  keep_key: items are key and list
 function Grouper:__init(...)
    local a = grouper_signature(...)
    rows.check_stream(grouper, "datapipe", a.datapipe)
@@ -169,7 +170,7 @@ function Grouper:__init(...)
    self.guaranteed_group_size = least or a.group_size
 end
 
--- The largest group, of equally large ones the oldest.
+-- Returns the largest group; of equally large ones, the oldest.
 local function largest(groups)
    local found
    for _, group in pairs(groups) do
@@ -179,7 +180,7 @@ local function largest(groups)
    return found
 end
 
--- Takes the largest group out of a full buffer; gives it to `ready` unless it is dropped.
+-- Removes the largest group from a full buffer, and adds it to `ready` unless it is dropped.
 local function make_room(self, groups, ready)
    local group = largest(groups)
    local least = self.guaranteed_group_size
@@ -205,7 +206,7 @@ end
 function Grouper:iter()
    local next_item = self.datapipe:iter()
    local groups, serial, buffered = {}, 0, 0
-   local ready, given, ended = {}, 0, false -- groups to give, and how many of them are
+   local ready, given, ended = {}, 0, false -- groups to return, and the number returned so far
 
    local function take(...)
       if (...) == nil then

@@ -1,5 +1,6 @@
--- guard.lua - one iteration of a pipe at a time: a second one ends the first. Pipes have buffers,
--- and sources that can be read once only, so two loops over one pipe would take each other's items.
+-- guard.lua - allows one iteration of a pipe at a time: a second one ends the first. Pipes have
+-- buffers, and sources that can be read only once, so two loops over one pipe would take each
+-- other's items.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,12 +9,12 @@ local scopes = require "tlua.scope"
 local M = {}
 
 local weak <const> = {__mode = "k"}
-local current = setmetatable({}, weak) -- pipe -> the iteration that is valid
-local starting = setmetatable({}, weak) -- pipes whose `iter` runs
+local current = setmetatable({}, weak) -- pipe -> its valid iteration
+local starting = setmetatable({}, weak) -- pipes whose `iter` is running
 
---- Refuses what cannot be called for items.
+--- Refuses an iterator that cannot be called.
 ---@param pipe data.IterDataPipe
----@param from string  what has returned it
+---@param from string  the method that has returned it
 ---@param next_item any
 function M.check_next(pipe, from, next_item)
    local meta = getmetatable(next_item)
@@ -22,8 +23,8 @@ function M.check_next(pipe, from, next_item)
    end
 end
 
---- A function that gives the items of `next_item`, and after the end nil however often it is
---- called. While `is_valid` says no, calling it is an error.
+--- Returns a function that returns the items of `next_item`, and nil after the end however often it
+--- is called. While `is_valid` returns false, calling it is an error.
 ---@param pipe data.IterDataPipe  for the message
 ---@param next_item fun(): any ...
 ---@param is_valid fun(): boolean
@@ -44,8 +45,8 @@ function M.items(pipe, next_item, is_valid)
    end
 end
 
---- Resets a pipe and begins an iteration, which `iter`, a method of its class, makes. A method
---- that calls its parent's `iter` begins one iteration, not two.
+--- Resets a pipe and begins an iteration by `iter`, a method of its class. If that method calls its
+--- parent's `iter`, it is still one iteration.
 ---@param pipe data.IterDataPipe
 ---@param iter fun(pipe): fun(): any ...
 ---@return fun(): any ...
@@ -64,7 +65,7 @@ function M.start(pipe, iter)
    return M.items(pipe, next_item, function() return current[pipe] == iteration end)
 end
 
---- The method `iter` that a class gets in place of the one that was defined.
+--- Returns the method `iter` that replaces the one defined by a class.
 ---@param iter fun(pipe): fun(): any ...
 ---@return fun(pipe): fun(): any ...
 function M.wrap(iter)

@@ -1,6 +1,7 @@
--- init.lua - torch.data.datapipes: data that flows from one step to the next, read on demand.
+-- init.lua - torch.data.datapipes: pipes of data, in which each step reads from the one before on
+-- demand.
 
-require "tlua" -- makes the modules of the core known to `require`
+require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.datapipes", {iter = "iter", map = "map"}))

@@ -37,9 +37,9 @@ M.SequenceWrapper = class.class("data.datapipes.map.SequenceWrapper", MapDataPip
 local SequenceWrapper <const> = M.SequenceWrapper
 SequenceWrapper.leaves = {sequence = true}
 
---- A list, the rows of a tensor, a dataset, or a table whose keys take the place of positions.
+--- Wraps a list, the rows of a tensor, a dataset, or a table, whose keys replace positions.
 ---@param sequence any
----@param deepcopy? boolean  whether to copy it and what it holds first; true by default
+---@param deepcopy? boolean  whether to copy it and its contents first; true by default
 function SequenceWrapper:__init(...)
    local a = wrapper_signature(...)
    local plain = type(a.sequence) == "table" and getmetatable(a.sequence) == nil
@@ -73,7 +73,8 @@ end
 
 local mapper_signature = args.signature "data.datapipes.map.Mapper(datapipe: any, fn: callable?)"
 
---- What `fn` returns for each item, one value or several; without it the items themselves.
+--- Calls `fn` for each item and returns its results, one value or several; without fn, returns the
+--- items themselves.
 ---@class data.datapipes.map.Mapper: data.MapDataPipe
 ---@overload fun(datapipe, fn?: function): data.datapipes.map.Mapper
 M.Mapper = class.class("data.datapipes.map.Mapper", MapDataPipe)
@@ -138,7 +139,7 @@ local function initialize(self, ...)
    self.datapipes = {...}
 end
 
---- The items of one pipe after those of the other.
+--- Concatenates pipes: the items of each follow those of the one before it.
 ---@class data.datapipes.map.Concater: data.MapDataPipe
 ---@overload fun(...: data.MapDataPipe): data.datapipes.map.Concater
 M.Concater = class.class("data.datapipes.map.Concater", MapDataPipe)
@@ -160,8 +161,8 @@ function M.Concater:get(i)
    end
 end
 
---- The items of pipes at the same position side by side, as several values; as many as the shortest
---- has.
+--- Combines the items of several pipes at the same position into an item of several values; the
+--- length is that of the shortest pipe.
 ---@class data.datapipes.map.Zipper: data.MapDataPipe
 ---@overload fun(...: data.MapDataPipe): data.datapipes.map.Zipper
 M.Zipper = class.class("data.datapipes.map.Zipper", MapDataPipe)
@@ -186,7 +187,7 @@ end
 local shuffler_signature = args.signature [[data.datapipes.map.Shuffler(datapipe: any,
    indices: table?)]]
 
---- The items in random order, as a stream: what this gives is an IterDataPipe.
+--- Returns the items in random order, as an IterDataPipe.
 ---@class data.datapipes.map.Shuffler: data.datapipes.RandomPipe
 ---@overload fun(datapipe, options?: {indices?: any[]}): data.datapipes.map.Shuffler
 M.Shuffler = class.class("data.datapipes.map.Shuffler", RandomPipe)
@@ -194,7 +195,7 @@ M.Shuffler = class.class("data.datapipes.map.Shuffler", RandomPipe)
 local Shuffler <const> = M.Shuffler
 Shuffler.leaves = {indices = true}
 
---- `indices` are the positions or keys to take; all positions by default.
+--- `indices` are the positions or keys to use; all positions by default.
 function Shuffler:__init(...)
    local a = shuffler_signature(...)
    check_source("data.datapipes.map.Shuffler", "datapipe", a.datapipe)

@@ -1,6 +1,6 @@
--- rows.lua - items of pipes where one value is needed: an item of several values is a row. In a
--- pipe's own buffers a row has a metatable, so that no table of the user's is taken for one; in a
--- batch, which the user sees, it is what table.pack gives.
+-- rows.lua - packs items into one value: an item of several values becomes a row. In a pipe's own
+-- buffers a row has a metatable, so that it cannot be confused with a user's table; in a batch,
+-- which the user sees, it is a table made by table.pack.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,7 @@ local M = {}
 
 local Row = {}
 
---- The item as one value, for a buffer.
+--- Returns the item as one value, for a buffer.
 ---@param first any
 ---@param ... any
 ---@return any
@@ -19,7 +19,7 @@ function M.hold(first, ...)
    return setmetatable(table.pack(first, ...), Row)
 end
 
---- What `hold` was given.
+--- Returns the values that were passed to `hold`.
 ---@param held any
 ---@return any ...
 function M.release(held)
@@ -27,7 +27,7 @@ function M.release(held)
    return table.unpack(held, 1, held.n)
 end
 
---- The item as one value that a user sees.
+--- Returns the item as one value for the user.
 ---@param first any
 ---@param ... any
 ---@return any
@@ -36,7 +36,8 @@ function M.pack(first, ...)
    return table.pack(first, ...)
 end
 
---- Whether a value is what table.pack makes of several values, the first of which is not nil.
+--- Returns whether a value was made by table.pack from several values, the first of which is not
+--- nil.
 ---@param value any
 ---@return boolean
 function M.is_packed(value)
@@ -51,7 +52,7 @@ function M.is_packed(value)
    return true
 end
 
---- What `pack` was given.
+--- Returns the values that were passed to `pack`.
 ---@param value any
 ---@return any ...
 function M.unpack(value)
@@ -72,7 +73,7 @@ function M.given(pipe, what, ...)
    return ...
 end
 
---- Refuses what is no stream to read from.
+--- Refuses a source that is not a stream.
 ---@param who string
 ---@param what string
 ---@param source any
@@ -80,7 +81,7 @@ function M.check_stream(who, what, source)
    if not items.is_stream(source) then args.refuse(who, what, "an iterable dataset", source) end
 end
 
---- The length of a source; an error that names it if it has none.
+--- Returns the length of a source; raises an error that names it if it has none.
 ---@param source any
 ---@return integer
 function M.length(source)

@@ -1,4 +1,4 @@
--- selecting.lua - pipes that choose order and share: Shuffler, Sampler, ShardingFilter.
+-- selecting.lua - chooses order and shards: Shuffler, Sampler, ShardingFilter.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,11 +21,11 @@ M.Shuffler = class.class("data.datapipes.iter.Shuffler", RandomPipe)
 
 local Shuffler <const> = M.Shuffler
 
---- The items in random order: a buffer is filled, and each further item takes the place of one that
---- is drawn and given. So the order is fully random where the buffer has room for all items.
+--- Returns the items in random order: each further item replaces one that is drawn at random from a
+--- full buffer. So the order is fully random only if the buffer has room for all items.
 ---@param datapipe data.IterDataPipe
 ---@param options? {buffer_size?: integer, unbatch_level?: integer}  10000; 0, else batches are
---- taken apart first, as UnBatcher does
+--- unpacked first, as by UnBatcher
 function Shuffler:__init(...)
    local a = shuffler_signature(...)
    rows.check_stream("data.datapipes.iter.Shuffler", "datapipe", a.datapipe)
@@ -75,7 +75,7 @@ local sampler_signature = args.signature [[data.datapipes.iter.Sampler(datapipe:
 ---@overload fun(datapipe, sampler?, sampler_args?, sampler_kwargs?): data.datapipes.iter.Sampler
 M.Sampler = class.class("data.datapipes.iter.Sampler", IterDataPipe)
 
---- The positions that a sampler gives for a pipe that has a length.
+--- Returns the positions that a sampler chooses for a pipe with a length.
 ---@param datapipe data.IterDataPipe
 ---@param sampler? table  a class, SequentialSampler by default; it is called with the pipe,
 --- `sampler_args` and the options `sampler_kwargs`
@@ -97,8 +97,7 @@ function M.Sampler:__len() return rows.length(self.sampler) end
 
 -- ShardingFilter ----------------------------------------------------------------------------------
 
---- What shares are divided by: the processes first, then their workers; or, by default, one number
---- for both.
+--- The levels of sharding: processes first, then their workers; or, by default, a single level.
 M.SHARDING_PRIORITIES = {DEFAULT = 1, DISTRIBUTED = 2, MULTIPROCESSING = 3}
 
 local sharding_signature = args.signature [[data.datapipes.iter.ShardingFilter(source_datapipe: any,
@@ -111,10 +110,10 @@ M.ShardingFilter = class.class("data.datapipes.iter.ShardingFilter", IterDataPip
 local ShardingFilter <const> = M.ShardingFilter
 local sharding <const> = "data.datapipes.iter.ShardingFilter"
 
---- Every n-th item, from another one on in each of n instances. A DataLoader makes each of its
---- workers an instance, and where a process group is at work the workers of each process.
+--- Returns every n-th item, starting from a different one in each of n instances. A DataLoader
+--- makes each of its workers an instance, or with a process group, the workers of all processes.
 ---@param source_datapipe data.IterDataPipe
----@param sharding_group_filter? integer  the one group of SHARDING_PRIORITIES that counts
+---@param sharding_group_filter? integer  the only level of SHARDING_PRIORITIES to use
 function ShardingFilter:__init(...)
    local a = sharding_signature(...)
    rows.check_stream(sharding, "source_datapipe", a.source_datapipe)
@@ -122,7 +121,7 @@ function ShardingFilter:__init(...)
    self.groups, self.num_of_instances, self.instance_id = {}, 1, 0
 end
 
--- Instances of all groups together: the last group's are next to each other.
+-- Numbers the instances over all levels; instances of the last level are adjacent.
 local function update(self)
    self.num_of_instances, self.instance_id = 1, 0
    for group = 3, 1, -1 do
@@ -134,7 +133,7 @@ local function update(self)
    end
 end
 
---- Says which share to give.
+--- Sets the shard to return.
 ---@param num_of_instances integer
 ---@param instance_id integer  from 0
 ---@param sharding_group? integer  of SHARDING_PRIORITIES, whose DEFAULT goes with no other

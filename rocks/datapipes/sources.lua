@@ -1,4 +1,4 @@
--- sources.lua - pipes at the beginning: of what is in memory, and of files.
+-- sources.lua - pipes at the beginning: they read from memory or from files.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,10 +29,10 @@ local function has_iter(value)
    return type(value) == "table" and getmetatable(value) ~= nil and value.iter ~= nil
 end
 
---- A list, whose items may be tables (of one value each; `map(table.unpack)` makes several of it),
---- the rows of a tensor, an object with a method `iter`, or a function that returns an iterator.
---- With `deepcopy` tables and tensors are copied as they are read, so that what is done to them in
---- place does not last.
+--- Wraps a list, whose items may be tables (each is one value; `map(table.unpack)` unpacks it), the
+--- rows of a tensor, an object with a method `iter`, or a function that returns an iterator. With
+--- `deepcopy` tables and tensors are copied when they are read, so that in-place changes do not
+--- persist.
 ---@param iterable any
 ---@param deepcopy? boolean  true by default
 function IterableWrapper:__init(...)
@@ -47,7 +47,7 @@ function IterableWrapper:__init(...)
    self.iterable, self.deepcopy = iterable, a.deepcopy
 end
 
--- The function that gives one item of what is wrapped after the other.
+-- Returns an iterator over the wrapped items.
 local function reader(iterable)
    if type(iterable) == "function" then return iterable() end
    if has_iter(iterable) then return iterable:iter() end
@@ -83,7 +83,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- A length that the user has said.
+-- Returns a length that the user has given.
 local function nominal_length(self)
    if self.length < 0 then torch.raise(("%s has no length"):format(torch.type(self))) end
    return self.length
@@ -100,11 +100,11 @@ M.FileLister = class.class("data.datapipes.iter.FileLister", IterDataPipe)
 local FileLister <const> = M.FileLister
 local lister <const> = "data.datapipes.iter.FileLister"
 
---- The paths of files in folders, sorted in each folder, a folder's own files before those below
---- it. `root` is a path, a list of them or a pipe that gives them; the path of a file is given as
---- it is. `masks` are patterns for names with *, ?, [abc] and [!abc]; "" takes all. Options:
---- recursive (false; links to folders are not followed), abspath (false: paths begin as the root
---- does), non_deterministic (any order will do; it is sorted all the same), length (what # says).
+--- Returns the paths of files in folders, sorted in each folder, a folder's own files before those
+--- below it. `root` is a path, a list of paths or a pipe of paths; the path of a file is returned
+--- as it is. `masks` are patterns for names with *, ?, [abc] and [!abc]; "" matches all. Options:
+--- recursive (false; links to folders are not followed), abspath (false: paths begin like the
+--- root), non_deterministic (allows any order; it is sorted anyway), length (the value of #).
 ---@param root? string|string[]|data.IterDataPipe  "." by default
 ---@param masks? string|string[]
 ---@param options? {recursive?: boolean, abspath?: boolean, non_deterministic?: boolean,
@@ -150,7 +150,7 @@ local function collect(self, folder, fits, paths)
    end
 end
 
--- The path to list or to give for a folder.
+-- Returns the path to use for a folder.
 local function told(self, folder)
    if not self.abspath then return folder end
    local path, message = io_folder.absolute(folder)
@@ -158,14 +158,14 @@ local function told(self, folder)
    return path
 end
 
--- The path of a file that is a root itself.
+-- Returns the path to return for a file that is itself a root.
 local function told_file(self, path)
    if not self.abspath then return path end
    local folder, name = path:match "^(.-)[/\\]*([^/\\]*)$"
    return told(self, folder == "" and (path:find "^/" and "/" or ".") or folder) .. "/" .. name
 end
 
--- The paths that a root has: itself, if it is a file that can be read and no folder.
+-- Returns the paths below a root, or the root itself if it is a readable file.
 local function paths_of(self, root, fits)
    if type(root) ~= "string" then args.refuse(lister, "root", "paths", root) end
    local paths = {}
@@ -206,11 +206,11 @@ M.FileOpener = class.class("data.datapipes.iter.FileOpener", IterDataPipe)
 local FileOpener <const> = M.FileOpener
 local opener <const> = "data.datapipes.iter.FileOpener"
 
---- Opens the files whose paths a pipe gives; items are path and file. Who reads a file closes it,
---- as StreamReader does; one that is left is closed when the collector finds it.
+--- Opens the files whose paths a pipe returns; items are path and file. The reader of a file closes
+--- it, as StreamReader does; an abandoned file is closed when it is collected.
 ---@param datapipe data.IterDataPipe
 ---@param mode? string  "r" (the default), "t" or "rt" for text, "b" or "rb" for bytes
----@param length? integer  what # says
+---@param length? integer  the value of #
 function FileOpener:__init(...)
    local a = opener_signature(...)
    rows.check_stream(opener, "datapipe", a.datapipe)
@@ -229,7 +229,7 @@ function FileOpener:iter()
       if type(path) ~= "string" then args.refuse(opener, "datapipe", "paths as items", path) end
       local file, message = io.open(path, self.mode)
       if not file then
-         collectgarbage() -- files that were left may be too many to open another
+         collectgarbage() -- too many abandoned files may be open
          file, message = io.open(path, self.mode)
       end
       if not file then torch.raise(("%s: %s"):format(opener, message)) end
@@ -249,8 +249,8 @@ M.StreamReader = class.class("data.datapipes.iter.StreamReader", IterDataPipe)
 local StreamReader <const> = M.StreamReader
 local stream_reader <const> = "data.datapipes.iter.StreamReader"
 
---- Reads streams: of items that are a label and a stream makes items that are the label and bytes.
---- A stream is a file, or has methods `read` and, if it likes, `close`; it is closed at its end.
+--- Reads streams: an item of a label and a stream becomes items of the label and bytes. A stream is
+--- a file, or an object with a method `read` and optionally `close`; it is closed at its end.
 ---@param datapipe data.IterDataPipe
 ---@param chunk? integer  so many bytes at a time; all at once by default
 function StreamReader:__init(...)

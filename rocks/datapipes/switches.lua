@@ -1,12 +1,12 @@
--- switches.lua - what holds in this interpreter: whether items are checked, and whether pipes must
--- be deterministic.
+-- switches.lua - settings of this interpreter: whether items are checked, and whether pipes must be
+-- deterministic.
 
 local scopes = require "tlua.scope"
 
 local M = {validation = true, determinism = false}
 
---- A function that sets a switch: while `fn` runs, whose results it returns, or without one until
---- what it returns is closed.
+--- Returns a function that sets a switch while `fn` runs, whose results it returns, or, without fn,
+--- until the returned scope is closed.
 ---@param who string  the function, for messages
 ---@param name string
 ---@param value boolean

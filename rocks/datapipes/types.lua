@@ -1,4 +1,4 @@
--- types.lua - what items of a pipe are declared to be. A type is
+-- types.lua - declared types of a pipe's items. A type is
 --    a string: "integer", "float", "number", "string", "boolean", "table", "Tensor", "any" or the
 --       name of a class, and with | several of them: "integer|string";
 --    a class, which holds for its instances and those of classes that derive from it;
@@ -23,7 +23,7 @@ local function is_type(kind)
    return true
 end
 
---- Refuses what is no type.
+--- Refuses a value that is not a type.
 ---@param who string
 ---@param what string
 ---@param kind any
@@ -56,7 +56,7 @@ local function holds_one(kind, value)
    return false
 end
 
---- Whether an item, one value or several, is of a type.
+--- Returns whether an item, one value or several, has a type.
 ---@param kind any
 ---@param ... any
 ---@return boolean
@@ -71,7 +71,7 @@ function M.holds(kind, ...)
    return true
 end
 
--- Whether all alternatives of a string are among those of another.
+-- Returns whether all alternatives in a string are among those in another.
 local function is_part_of_names(part, whole)
    local names = {}
    for name in whole:gmatch "[^|%s]+" do names[name] = true end
@@ -82,8 +82,8 @@ local function is_part_of_names(part, whole)
    return true
 end
 
---- Whether all that is of one type is of the other, as far as it can be told: of functions only
---- that they are the same.
+--- Returns whether all values of one type also have the other, as far as that can be decided:
+--- functions must be equal.
 ---@param part any
 ---@param whole any
 ---@return boolean

@@ -1,5 +1,5 @@
--- validation.lua - checks of what pipes give and take, against what classes declare. A class says
--- what its items are by its field `type`; types.lua tells what types there are:
+-- validation.lua - checks the items of pipes and the arguments of functions against the declared
+-- types. A class declares the type of its items by its field `type`; types.lua describes types:
 --
 --    local Numbers = torch.class("Numbers", torch.data.IterDataPipe)
 --    Numbers.type = "integer"
@@ -25,10 +25,10 @@ function M.checked(pipe, ...)
       torch.type(pipe), types.describe(pipe.type), table.concat(found, " and ")))
 end
 
---- A method `iter` that checks each item against the pipe's field `type`; an item of another type
---- is an error when it comes. A type is a string as "integer", "number|string", "Tensor" or "any"
---- (the default), a class, a function that says whether a value is one, or a list of types for
---- items of several values.
+--- Wraps a method `iter` so that it checks each item against the pipe's field `type`; an item of
+--- another type is an error when it is read. A type is a string such as "integer", "number|string",
+--- "Tensor" or "any" (the default), a class, a function that tells whether a value has the type, or
+--- a list of types for items of several values.
 ---@param iter fun(pipe): fun(): any ...
 ---@return fun(pipe): fun(): any ...
 function M.runtime_validation(iter)
@@ -42,14 +42,14 @@ function M.runtime_validation(iter)
    end
 end
 
---- Iterations that begin while `fn` runs are not checked, or without one those that begin before
---- what is returned is closed: `local _ <close> = torch.data.runtime_validation_disabled()`.
+--- Disables the checks for iterations that begin while `fn` runs or, without fn, before the
+--- returned scope is closed: `local _ <close> = torch.data.runtime_validation_disabled()`.
 ---@param fn? function
 ---@return any ...
 M.runtime_validation_disabled =
    switches.scope("data.runtime_validation_disabled", "validation", false)
 
--- The places of parameters by name.
+-- Returns the positions of parameters by name.
 local function parameters(fn)
    local places, i = {}, 1
    local name = debug.getlocal(fn, i)
@@ -74,8 +74,8 @@ function M.check_argument(name, hint, value)
    end
 end
 
---- A function that checks arguments that are pipes, and then calls `fn`. `hints` has, by the names
---- of fn's parameters, what the items of the pipe must be declared to be, or the class of the pipe.
+--- Returns a function that checks arguments that are pipes, and then calls `fn`. `hints` maps the
+--- names of fn's parameters to the declared type of the pipe's items, or to the class of the pipe.
 --- An argument of nil is not checked.
 ---@param fn function
 ---@param hints table<string, any>

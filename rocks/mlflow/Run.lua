@@ -1,4 +1,4 @@
--- Run.lua - one run of a training, in an MLflow server or folder.
+-- Run.lua - a run of a training, stored in an MLflow server or folder.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +15,8 @@ local Run = class.class("utils.mlflow.Run")
 
 local FALLBACK <const> = "mlruns"
 
--- What cannot be kept does not end a training: it is told once, and the run goes on in a folder.
+-- A failure to store data does not end a training: a message is printed once, and the run continues
+-- in a folder.
 local function fall_back(self, message)
    io.stderr:write(("mlflow: %s; the run goes on in %s\n"):format(message, FALLBACK))
    self.store = files(FALLBACK)
@@ -64,7 +65,8 @@ function Run:__init(store, experiment, name, tags)
    end
 end
 
--- MLflow's rule for names of parameters, metrics and tags, which are names of files, too.
+-- Checks a key against MLflow's rule for names of parameters, metrics and tags, which are also file
+-- names.
 local function check_key(who, key)
    local bad = type(key) ~= "string" or key == "" or #key > 250 or key:find "[^%w_%-%. :/]"
       or key:find "^/" or key:find "/$" or key:find "//"
@@ -100,7 +102,7 @@ local function number(who, value)
    return args.to_number(who, "value", value)
 end
 
---- Parameters of the run: each once.
+--- Logs parameters of the run; each may be set once.
 ---@param params table<string, any>
 function Run:log_params(params)
    check_open(self, "log_params")
@@ -115,7 +117,7 @@ function Run:log_param(key, value)
       text)})
 end
 
---- Points of curves.
+--- Logs metrics as points of curves.
 ---@param metrics table<string, number|Tensor>
 ---@param step? integer
 function Run:log_metrics(metrics, step) self:points("log_metrics", metrics, step) end
@@ -157,18 +159,18 @@ local function check_path(who, path)
    return path
 end
 
---- A text as a file of the run.
+--- Logs a text as a file of the run.
 ---@param contents string
----@param artifact_file string  its path in the run, such as "notes/model.txt"
+---@param artifact_file string  the file's path in the run, such as "notes/model.txt"
 function Run:log_text(contents, artifact_file)
    check_open(self, "log_text")
    if type(contents) ~= "string" then args.refuse("log_text", "text", "a string", contents) end
    ask(self, "put", self, check_path("log_text", artifact_file), contents)
 end
 
---- A file of the run.
+--- Logs a file of the run.
 ---@param local_path string
----@param artifact_path? string  the folder in the run that gets it
+---@param artifact_path? string  the destination folder in the run
 function Run:log_artifact(local_path, artifact_path)
    check_open(self, "log_artifact")
    if type(local_path) ~= "string" then

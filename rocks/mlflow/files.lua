@@ -1,10 +1,10 @@
--- files.lua - MLflow's file store: a folder that its server and its user interface read.
+-- files.lua - MLflow's file store: a folder that MLflow's server and user interface read.
 --
 --    mlruns/<experiment>/meta.yaml
 --    mlruns/<experiment>/<run>/meta.yaml, params/<key>, tags/<key>, artifacts/...
 --    mlruns/<experiment>/<run>/metrics/<key>      a line "timestamp value step" for each point
 --
--- The format is that of mlflow/store/tracking/file_store.py, as its files show it.
+-- The format is that of mlflow/store/tracking/file_store.py, derived from the files that it writes.
 
 local torch = require "tlua"
 local folder = require "tlua.io.folder"
@@ -14,7 +14,7 @@ Files.__index = Files
 
 local statuses <const> = {RUNNING = 1, SCHEDULED = 2, FINISHED = 3, FAILED = 4, KILLED = 5}
 
--- Its absolute path.
+-- Makes a folder and returns its absolute path.
 local function make_folder(path)
    local full, message = torch.io.make_folder(path)
    return full or error(("%s: %s"):format(path, message), 0)
@@ -31,10 +31,10 @@ local function write(path, contents, mode)
    if not ok then error(message or path, 0) end
 end
 
--- A string of YAML, in quotes that leave all to itself.
+-- Returns a string in YAML, in quotes that need no further escapes.
 local function yaml(text) return "'" .. text:gsub("'", "''"):gsub("[\r\n]", " ") .. "'" end
 
--- Fields, in order of their names.
+-- Formats fields as YAML, sorted by name.
 local function meta(fields)
    local keys, lines = {}, {}
    for key in pairs(fields) do keys[#keys + 1] = key end
@@ -43,7 +43,7 @@ local function meta(fields)
    return table.concat(lines)
 end
 
--- Digits of the system's own randomness: torch's generator is the training's.
+-- Returns random digits from the system: torch's generator is reserved for the training.
 local function random_bytes(n)
    local file = io.open("/dev/urandom", "rb")
    local bytes = file and file:read(n)
@@ -67,7 +67,7 @@ local function named(path)
    return name
 end
 
--- The experiment's number, made if there is none of that name.
+-- Returns the experiment's number; makes an experiment if there is none of that name.
 function Files:experiment(name, time)
    for _, id in ipairs(folder.list(self.root) or {}) do
       if named(self.root .. "/" .. id) == name then return id end
@@ -92,7 +92,7 @@ local function write_meta(run, status, end_time)
       tags = "[]", user_id = yaml(about.user)})
 end
 
---- Makes a run.
+--- Makes a new run.
 function Files:begin(about)
    self.root = make_folder(self.root)
    local id = self:experiment(about.experiment, about.start_time)
@@ -110,14 +110,14 @@ function Files:begin(about)
    return run
 end
 
--- The path of an entry, in folders that its name may ask for.
+-- Returns the path of an entry, and makes the folders that its name requires.
 function Files:place(kind, key)
    local path = ("%s/%s/%s"):format(self.run.folder, kind, key)
    if key:find "/" then make_folder(path:match "^(.*)/") end
    return path
 end
 
---- Keeps entries.
+--- Stores entries.
 function Files:log(_, entries)
    for _, e in ipairs(entries.params or {}) do write(self:place("params", e.key), e.value) end
    for _, e in ipairs(entries.tags or {}) do write(self:place("tags", e.key), e.value) end

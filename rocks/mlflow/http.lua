@@ -1,14 +1,14 @@
--- http.lua - requests by HTTP/1.1, one a connection.
+-- http.lua - HTTP/1.1 requests, one for each connection.
 
 local torch = require "tlua"
 
 local M = {}
 
-local SECONDS <const> = 30 -- for a connection, and for each part of an answer
-local MOST <const> = 1 << 24 -- bytes of an answer
-local LONGEST <const> = 1 << 16 -- of a line in it
+local SECONDS <const> = 30 -- timeout of a connection, and of each part of an answer
+local MOST <const> = 1 << 24 -- most bytes of an answer
+local LONGEST <const> = 1 << 16 -- most bytes of a line in an answer
 
---- A text as a part of a path or query; with `path` slashes stay.
+--- Escapes a text as a part of a path or query; with `path`, slashes are kept.
 ---@param text string
 ---@param path? boolean
 ---@return string
@@ -18,9 +18,9 @@ function M.escape(text, path)
    end))
 end
 
--- Reads from a socket: lines, so many bytes, or all; of an answer no more than is of use.
+-- Returns a reader of a socket, which reads lines, a number of bytes, or all bytes, up to a limit.
 local function reader(socket)
-   local waiting, at, ended, left = "", 1, false, MOST -- what has come is read up to `at`
+   local waiting, at, ended, left = "", 1, false, MOST -- the received bytes are consumed up to `at`
    local function more()
       if ended then error("the answer ends early", 0) end
       local part = socket:take(SECONDS)
@@ -63,7 +63,7 @@ local function reader(socket)
    return self
 end
 
--- A length that is written so; nil for what is none.
+-- Parses a length; returns nil if it is invalid.
 local function length_of(text, base)
    local n = text and #text <= 12 and math.tointeger(tonumber(text, base))
    return n and n >= 0 and n or nil
@@ -105,7 +105,7 @@ local function read_answer(socket)
    return {status = status, headers = headers, body = body}
 end
 
---- One request. Raises a message where no answer comes.
+--- Makes one request. Raises a message if there is no answer.
 ---@param host string
 ---@param port integer
 ---@param method string

@@ -1,4 +1,4 @@
--- init.lua - torch.utils.mlflow: runs, their parameters, metrics and files, for MLflow:
+-- init.lua - torch.utils.mlflow: logs runs with their parameters, metrics and files for MLflow:
 --
 --    local mlflow = torch.utils.mlflow
 --    mlflow.set_tracking_uri "http://127.0.0.1:5000"
@@ -7,9 +7,10 @@
 --    run:log_params {lr = 0.1, batch = 64}
 --    run:log_metric("loss", loss:item(), step)
 --
--- The tracking URI is a server's, or a folder's; at first MLFLOW_TRACKING_URI, else the folder
--- mlruns. A server that does not answer never ends a training: the run goes on in that folder, in
--- MLflow's own format, which `mlflow ui` shows. Names are those of MLflow's Python client.
+-- The tracking URI is that of a server or a folder; by default MLFLOW_TRACKING_URI, or else the
+-- folder mlruns. A server that does not answer never ends a training: the run continues in that
+-- folder, in MLflow's own format, which `mlflow ui` shows. Names are those of MLflow's Python
+-- client.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,7 +22,7 @@ local M = {Run = Run}
 
 local current = {experiment = "Default"}
 
---- The store behind a tracking URI: of a server or of a folder.
+--- Returns the store for a tracking URI, a server or a folder.
 local function store_of(uri)
    if uri:find "^https?://" then return rest(uri) end
    if uri:find "^%a[%w+.-]*:" and not uri:find "^file:" then
@@ -34,7 +35,7 @@ end
 local take_uri = args.signature "mlflow.set_tracking_uri(uri: string)"
 local take_name = args.signature "mlflow.set_experiment(experiment_name: string)"
 
---- Where runs go that begin from now on.
+--- Sets the tracking URI of runs that begin from now on.
 ---@param uri string  "http://host:port", "file:///folder" or a folder
 function M.set_tracking_uri(uri)
    uri = take_uri(uri).uri
@@ -42,14 +43,14 @@ function M.set_tracking_uri(uri)
    current.uri = uri
 end
 
---- Where runs go.
+--- Returns the tracking URI.
 ---@return string
 function M.get_tracking_uri()
    local uri = current.uri or os.getenv "MLFLOW_TRACKING_URI"
    return uri and uri ~= "" and uri or "mlruns"
 end
 
---- The experiment of runs that begin from now on; it is made with the first one.
+--- Sets the experiment of runs that begin from now on; it is made with the first run.
 ---@param experiment_name string
 function M.set_experiment(experiment_name)
    local name = take_name(experiment_name).experiment_name

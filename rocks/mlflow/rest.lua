@@ -1,4 +1,4 @@
--- rest.lua - an MLflow server, by its REST API
+-- rest.lua - stores runs in an MLflow server, by its REST API
 -- (https://mlflow.org/docs/latest/api_reference/rest-api.html).
 
 local torch = require "tlua"
@@ -8,7 +8,8 @@ local json = require "tlua.utils.json"
 local Rest = {remote = true}
 Rest.__index = Rest
 
--- What the server says is wrong with a request is the user's to know; all else is the network's.
+-- Raises an error for an answer that reports a wrong request; other failures count as network
+-- failures.
 local function refuse(path, answer)
    local ok, told = pcall(json.decode, answer.body)
    local message = ok and type(told) == "table" and told.message
@@ -38,7 +39,7 @@ local function find(self, name)
       .experiment.experiment_id
 end
 
--- The experiment's number; another client may make it at the same time.
+-- Returns the experiment's number, or makes it; another client may make it at the same time.
 function Rest:experiment(name)
    local ok, id = pcall(find, self, name)
    if ok then return id end
@@ -50,7 +51,7 @@ function Rest:experiment(name)
    return find(self, name)
 end
 
---- Makes a run.
+--- Makes a new run.
 function Rest:begin(about)
    local id = self:experiment(about.experiment)
    local tags = json.as_array {{key = "mlflow.user", value = about.user}}
@@ -60,13 +61,13 @@ function Rest:begin(about)
    return {run_id = info.run_id, experiment_id = id, artifact_uri = info.artifact_uri}
 end
 
--- JSON has no numbers for what is not finite; the API takes these words.
+-- Returns the API's word for a number that is not finite, which JSON lacks.
 local function word(x)
    if x ~= x then return "NaN" end
    return x == math.huge and "Infinity" or x == -math.huge and "-Infinity" or x
 end
 
---- Keeps entries, as many at a time as the API takes.
+--- Stores entries, in requests of at most as many entries as the API accepts.
 function Rest:log(run, entries)
    for kind, most in pairs {metrics = 1000, params = 100, tags = 100} do
       local list = entries[kind] or {}
@@ -83,7 +84,8 @@ function Rest:log(run, entries)
    end
 end
 
---- Writes a file of the run: through the server where it serves files, else where it says.
+--- Writes a file of the run: through the server if it serves files, otherwise to the location that
+--- it names.
 function Rest:put(run, path, contents)
    local uri = run.artifact_uri
    local below = uri:match "^mlflow%-artifacts:/+(.*)$"

@@ -1,8 +1,8 @@
--- axes.lua - from values to places: ranges, round marks, and their labels.
+-- axes.lua - maps values to positions on an axis: ranges, round tick marks, and their labels.
 
 local M = {}
 
--- The step of 1, 2 or 5 times a power of ten that divides a range into at most n parts.
+-- Returns the step, 1, 2 or 5 times a power of ten, that divides a range into at most n parts.
 local function round_step(range, n)
    local power = 10.0 ^ math.floor(math.log(range / n, 10))
    for _, factor in ipairs {1, 2, 5} do
@@ -27,13 +27,13 @@ local function powers(low, high, n)
    return marks
 end
 
---- An axis over some values.
+--- Returns an axis for a range of values.
 ---@param low number
 ---@param high number
 ---@param n integer  how many marks at most
 ---@param logarithmic? boolean
 ---@return {place: fun(value: number): number?, marks: table[]}  place gives 0 to 1, marks are
---- {at = 0 to 1, text = string}
+--- {at = position from 0 to 1, text = string}
 function M.axis(low, high, n, logarithmic)
    if logarithmic then low, high = math.log(low, 10), math.log(high, 10) end
    if high - low < 1e-12 * math.max(1, math.abs(low)) then

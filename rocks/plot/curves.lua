@@ -1,4 +1,4 @@
--- curves.lua - lines in a frame with axes: in the terminal in points of Braille letters, as SVG,
+-- curves.lua - draws curves in a frame with axes: in the terminal with Braille characters, as SVG,
 -- and as PNG.
 
 local axes = require "tlua.plot.axes"
@@ -7,7 +7,7 @@ local png = require "tlua.io.png"
 
 local M = {}
 
--- One after another; they differ in brightness, too.
+-- The curves' colours in order; they differ in brightness, too.
 local colours = {
    {31, 119, 180}, {214, 84, 14}, {44, 140, 60}, {148, 60, 170}, {120, 80, 50}, {20, 150, 160},
 }
@@ -20,7 +20,7 @@ local function finite(x)
    return x == x and x ~= math.huge and x ~= -math.huge
 end
 
--- The range of what can be drawn along one axis.
+-- Returns the range of the drawable values along one axis.
 local function range(series, which, logarithmic)
    local low, high = math.huge, -math.huge
    for _, line in ipairs(series) do
@@ -91,7 +91,7 @@ end
 
 -- The terminal ----------------------------------------------------------------------------------
 
--- The bit of each point of a Braille letter, [column][row].
+-- The bit of each point in a Braille character, [column][row].
 local dots = {[0] = {[0] = 1, 2, 4, 64}, {[0] = 8, 16, 32, 128}}
 
 local function pad_left(text, width)
@@ -104,7 +104,7 @@ local function paint(text, i, coloured)
    return ("\27[38;2;%d;%d;%dm%s\27[0m"):format(c[1], c[2], c[3], text)
 end
 
---- The curves as lines of text.
+--- Draws the curves as lines of text.
 ---@param figure utils.plot.Figure
 ---@param coloured boolean
 ---@return string
@@ -170,7 +170,7 @@ local function hex(i)
    return ("#%02x%02x%02x"):format(table.unpack(colour_of(i)))
 end
 
---- The curves as an SVG document.
+--- Draws the curves as an SVG document.
 ---@param figure utils.plot.Figure
 ---@return string
 function M.svg(figure)
@@ -224,10 +224,10 @@ end
 
 -- PNG -------------------------------------------------------------------------------------------
 
--- Values of the palette: white, ink, grid, then the lines'.
+-- Indices in the palette: white, ink, grid, then the curves' colours.
 local white, ink, grid, first_line = 0, 1, 2, 3
 
---- The curves as a PNG file's content.
+--- Draws the curves as a PNG file's content.
 ---@param figure utils.plot.Figure
 ---@return string
 function M.png(figure)
@@ -261,7 +261,7 @@ function M.png(figure)
    end
    draw_lines(figure, x_axis, y_axis, right - left + 1, bottom - top + 1, function(i, x, y)
       local value = first_line + (i - 1) % #colours
-      set(left + x, top + y, value) -- two points thick
+      set(left + x, top + y, value) -- lines are two points thick
       set(left + x + 1, top + y, value)
       set(left + x, top + y + 1, value)
    end)

@@ -1,8 +1,9 @@
--- font.lua - letters of 3 × 5 points for labels in PNG files. Small letters are drawn as capitals.
+-- font.lua - characters of 3 × 5 points for labels in PNG files. Small letters are drawn as
+-- capitals.
 
 local M = {width = 3, height = 5}
 
--- Five rows for each letter, three points a row.
+-- Five rows for each character, three points in each row.
 local source = [[
 0 ### #.# #.# #.# ###   1 .#. ##. .#. .#. ###   2 ### ..# ### #.. ###   3 ### ..# .## ..# ###
 4 #.# #.# ### ..# ..#   5 ### #.. ### ..# ###   6 ### #.. ### #.# ###   7 ### ..# .#. .#. .#.
@@ -28,7 +29,7 @@ local function load_glyphs()
    for name, a, b, c, d, e in source:gmatch(pattern) do glyphs[name] = {a, b, c, d, e} end
 end
 
---- How wide a text is, in points.
+--- Returns the width of a text, in points.
 ---@param text string
 ---@return integer
 function M.measure(text)

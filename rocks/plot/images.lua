@@ -1,5 +1,5 @@
--- images.lua - pictures from tensors: in the terminal as half blocks in colour, or as shades; as
--- PNG, and as SVG that has the PNG inside.
+-- images.lua - draws images from tensors: in the terminal as coloured half blocks or in shades; as
+-- PNG, and as SVG with an embedded PNG.
 
 local png = require "tlua.io.png"
 
@@ -7,8 +7,8 @@ local M = {}
 
 local shades = {[0] = "  ", "░░", "▒▒", "▓▓", "██"}
 
---- The image as lines of text: two letters a pixel in shades of grey, or, coloured, one letter for
---- two pixels above one another.
+--- Draws the image as lines of text: two characters for each pixel in shades of grey or, in colour,
+--- one character for two pixels above one another.
 ---@param figure utils.plot.Figure
 ---@param coloured boolean
 ---@return string
@@ -38,7 +38,7 @@ function M.text(figure, coloured)
    return table.concat(out, "\n")
 end
 
---- The image as a PNG file's content, each pixel `scale` times as wide and high.
+--- Returns the image as a PNG file's content, with each pixel enlarged by `scale`.
 ---@param figure utils.plot.Figure
 ---@return string
 function M.png(figure)
@@ -55,7 +55,7 @@ function M.png(figure)
    return png.encode(#pixels[1] * scale, #pixels * scale, rows)
 end
 
---- The image as an SVG document.
+--- Returns the image as an SVG document.
 ---@param figure utils.plot.Figure
 ---@return string
 function M.svg(figure)

@@ -1,11 +1,11 @@
--- init.lua - torch.utils.plot: curves and images, in the terminal and as files:
+-- init.lua - torch.utils.plot: draws curves and images, in the terminal and as files:
 --
 --    local plot = torch.utils.plot
 --    print(plot.curves({train = losses, test = test_losses}, {title = "loss", log_y = true}))
 --    plot.image(digits, {save = "digits.png"})              -- (N, H, W): a grid
 --
--- What both give is a figure: printed, it is text; `figure:save(path)` writes SVG or PNG, as the
--- path's end says. Terminals get colours, files and pipes none.
+-- Both functions return a figure: printing it shows text; `figure:save(path)` writes SVG or PNG
+-- according to the path's ending. The text is coloured on terminals, but not in files and pipes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,8 +17,8 @@ local M = {}
 ---@class utils.plot.Figure
 local Figure = class.class("utils.plot.Figure")
 
---- The figure as text.
----@param coloured? boolean  whether to use a terminal's colours; by default if the output is one
+--- Returns the figure as text.
+---@param coloured? boolean  whether to use a terminal's colours; by default if stdout is a terminal
 ---@return string
 function Figure:text(coloured)
    if coloured == nil then coloured = torch.io.is_terminal(io.stdout) end
@@ -29,13 +29,13 @@ function Figure:__tostring()
    return self:text()
 end
 
---- The figure as the bytes of a PNG file.
+--- Returns the figure as the bytes of a PNG file.
 ---@return string
 function Figure:png()
    return self.kind.png(self)
 end
 
---- Writes the figure into a file. A failure leaves what was there before.
+--- Writes the figure into a file. A failure leaves an older file unchanged.
 ---@param path string  ends in .svg or .png
 ---@return utils.plot.Figure self
 function Figure:save(path)
@@ -68,7 +68,7 @@ end
 
 -- Curves --------------------------------------------------------------------------------------
 
--- A list of numbers from one, or from a tensor of one dimension.
+-- Returns a list of numbers, from a list or from a tensor of one dimension.
 local function numbers(what, value)
    if torch.is_tensor(value) and value:dim() == 1 then
       return value:detach():to("float64"):tolist()
@@ -111,12 +111,12 @@ local take_curves = args.signature [[utils.plot.curves(values: any, title: strin
    log_x: boolean = false, log_y: boolean = false, columns: count = 60, lines: count = 12,
    width: count = 640, height: count = 400, save: string?)]]
 
---- Lines over 1, 2, 3 and so on, or over x where a line is {x = ..., y = ...}. Values that are no
---- numbers, or not above zero on a logarithmic axis, leave gaps.
----@param values number[]|Tensor|table<string, any>  one line, or several by name
+--- Draws curves over 1, 2, 3 and so on, or over x if a curve is {x = ..., y = ...}. Values that are
+--- NaN, or not above zero on a logarithmic axis, leave gaps.
+---@param values number[]|Tensor|table<string, any>  one curve, or several by name
 ---@param options? {title: string, log_x: boolean, log_y: boolean, columns: integer, lines: integer,
---- width: integer, height: integer, save: string}  columns and lines of text, width and height in
---- pixels of files, and the file that is written at once
+--- width: integer, height: integer, save: string}  columns and lines of the text, width and height
+--- of files in pixels, and the path of a file to write
 ---@return utils.plot.Figure
 function M.curves(...)
    local a = take_curves(...)
@@ -145,7 +145,7 @@ end
 local take_image = args.signature [[utils.plot.image(tensor: tensor, title: string?,
    range: numbers?, columns: count?, gap: count = 1, scale: count = 8, save: string?)]]
 
--- Any of the shapes as (N, C, H, W).
+-- Returns an image or images of any accepted shape as (N, C, H, W).
 local function as_batch(tensor)
    local n = tensor:dim()
    local function channels(dim) return tensor:size(dim) == 1 or tensor:size(dim) == 3 end
@@ -157,7 +157,7 @@ local function as_batch(tensor)
       "(H, W), (C, H, W), (N, H, W) or (N, C, H, W) with 1 or 3 channels", tensor)
 end
 
--- One large image (C, H, W) with all of a batch in rows, a gap between them.
+-- Arranges all images of a batch in one large image (C, H, W), in rows, with gaps between them.
 local function grid(batch, columns, gap)
    local n, channels, height, width = table.unpack(batch.shape)
    columns = math.min(columns or math.ceil(n ^ 0.5), n)
@@ -170,12 +170,12 @@ local function grid(batch, columns, gap)
    return whole
 end
 
---- A picture: grey (H, W) or (1, H, W), in colour (3, H, W), or several, (N, H, W) or (N, C, H, W),
---- in a grid. (3, H, W) is one in colour.
+--- Draws an image: grey (H, W) or (1, H, W), coloured (3, H, W), or several images, (N, H, W) or
+--- (N, C, H, W), in a grid. (3, H, W) is one coloured image.
 ---@param tensor Tensor
 ---@param options? {title: string, range: number[], columns: integer, gap: integer, scale: integer,
---- save: string}  range: what is black and what is white, {0, 1} by default, {0, 255} for integers;
---- columns of the grid; gap between its pictures, scale: how wide a pixel is in files, in pixels
+--- save: string}  range: the values of black and white, {0, 1} by default, {0, 255} for integers;
+--- columns: of the grid; gap: between its images; scale: the size of a pixel in files
 ---@return utils.plot.Figure
 function M.image(...)
    local a = take_image(...)

@@ -1,11 +1,11 @@
--- SummaryWriter.lua - writes what a training does for TensorBoard:
+-- SummaryWriter.lua - logs a training for TensorBoard:
 --
 --    local writer = torch.utils.tensorboard.SummaryWriter "runs/first"
 --    writer:add_scalar("loss", loss:item(), step)
 --    writer:close()
 --
--- Each event is a record with checksums, so a run that is killed leaves a file that can be read up
--- to its last records. Names, and the forms of what is written, are those of PyTorch's class.
+-- Each event is a record with checksums, so the file of a killed run can be read up to its last
+-- complete record. Names and formats are those of PyTorch's class.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -33,7 +33,7 @@ local function make_folder(who, path)
    if not made then fail(who, path, message) end
 end
 
--- A disk that fills up does not end a training: it is told once, and what comes after is dropped.
+-- A full disk does not end a training: a message is printed once, and later events are dropped.
 local function lost(self, message)
    if not self.failed then
       io.stderr:write(("SummaryWriter: %s: %s; nothing more is written\n"):format(self.path,
@@ -48,7 +48,7 @@ function SummaryWriter:__init(...)
    self.max_queue, self.flush_secs = math.max(a.max_queue, 1), a.flush_secs
    make_folder("log_dir", self.log_dir)
    opened = opened + 1
-   -- the address of a table tells processes of the same second apart
+   -- a table's address distinguishes writers of the same second
    local mark = tostring(self):match "0x(%x+)" or "0"
    self.path = ("%s/events.out.tfevents.%d.tlua.%s.%d%s"):format(self.log_dir, os.time(), mark,
       opened, a.filename_suffix)
@@ -84,7 +84,7 @@ local function check(who, tag, step)
    return step and math.tointeger(step)
 end
 
--- A value of a summary; `metadata` names the plugin that shows it.
+-- Returns a summary's value; `metadata` names the plugin that shows it.
 local function summary(tag, content, plugin, plugin_content)
    local metadata = ""
    if plugin then
@@ -93,7 +93,7 @@ local function summary(tag, content, plugin, plugin_content)
    return bytes(5, bytes(1, bytes(1, tag) .. content .. metadata))
 end
 
---- A point of a curve.
+--- Adds a point to a curve.
 ---@param tag string
 ---@param value number|Tensor
 ---@param step? integer
@@ -103,7 +103,7 @@ function SummaryWriter:add_scalar(tag, value, step, walltime)
    self:put(summary(tag, float(2, args.to_number("add_scalar", "value", value))), step, walltime)
 end
 
--- The writer of a folder below this one.
+-- Returns the writer of a subfolder.
 local function below(self, name)
    self.others = self.others or {}
    local other = self.others[name]
@@ -114,7 +114,7 @@ local function below(self, name)
    return other
 end
 
---- Points of several curves in one plot: each name is a run of its own, as in PyTorch.
+--- Adds points to several curves of one plot: each name is a separate run, as in PyTorch.
 ---@param tag string
 ---@param values table<string, number>
 ---@param step? integer
@@ -125,7 +125,7 @@ function SummaryWriter:add_scalars(tag, values, step)
    end
 end
 
--- Limits of buckets, as TensorFlow has them: growing by a tenth, to both sides of 0.
+-- Returns TensorFlow's bucket limits, which grow by a tenth on both sides of 0.
 local function limits()
    local list, v = {}, 1e-12
    while v < 1e20 do
@@ -139,7 +139,7 @@ local function limits()
 end
 local edges
 
--- {limit}, {count}: those between the first and the last that are not empty.
+-- Returns {limit}, {count} of the buckets from the first to the last that is not empty.
 local function buckets(values)
    edges = edges or limits()
    local at = torch.bucketize(values, torch.tensor(edges, {dtype = "float64"}))
@@ -156,7 +156,7 @@ local function buckets(values)
    return right, found
 end
 
---- How values are distributed. NaN and infinities are an error, as in PyTorch.
+--- Adds a histogram of values. NaN and infinities are an error, as in PyTorch.
 ---@param tag string
 ---@param values Tensor|number[]
 ---@param step? integer
@@ -175,7 +175,7 @@ function SummaryWriter:add_histogram(tag, values, step)
    self:put(summary(tag, bytes(5, histogram)), step)
 end
 
--- (H, W, C) of uint8.
+-- Returns an image as (H, W, C) of uint8.
 local function picture(who, image, dataformats)
    if not torch.is_tensor(image) then args.refuse(who, "img_tensor", "a tensor", image) end
    image = image:detach():to "cpu"
@@ -202,7 +202,7 @@ local function image_proto(image)
       .. bytes(4, wire.png(image)))
 end
 
---- A picture: floating numbers from 0 to 1, or uint8.
+--- Adds an image: floating-point numbers from 0 to 1, or uint8.
 ---@param tag string
 ---@param image Tensor  (C, H, W) with C = 1, 3 or 4
 ---@param step? integer
@@ -213,7 +213,7 @@ function SummaryWriter:add_image(tag, image, step, options)
    self:put(summary(tag, image_proto(picture("add_image", image, formats))), step)
 end
 
---- A figure of torch.utils.plot: curves or images.
+--- Adds a figure of torch.utils.plot: curves or images.
 ---@param tag string
 ---@param figure utils.plot.Figure
 ---@param step? integer
@@ -223,14 +223,14 @@ function SummaryWriter:add_figure(tag, figure, step)
       args.refuse("add_figure", "figure", "what a function of torch.utils.plot gives", figure)
    end
    local png = figure:png()
-   local width, height = (">I4I4"):unpack(png, 17) -- behind the signature and "IHDR"
+   local width, height = (">I4I4"):unpack(png, 17) -- after the signature and "IHDR"
    self:put(summary(tag, bytes(4, int(1, height) .. int(2, width) .. int(3, 3) .. bytes(4, png))),
       step)
 end
 
 local take_audio = args.signature "add_audio(sample_rate: count = 44100)"
 
---- A sound, kept as 16-bit WAV: numbers from -1 to 1; others are cut off.
+--- Adds a sound, stored as 16-bit WAV: numbers from -1 to 1; others are clipped.
 ---@param tag string
 ---@param sound Tensor  (L), (1, L) or, of two channels, (2, L)
 ---@param step? integer
@@ -256,7 +256,7 @@ function SummaryWriter:add_audio(tag, sound, step, options)
    self:put(summary(tag, bytes(6, audio)), step)
 end
 
---- Pictures side by side, up to 8 in a row.
+--- Adds images side by side, up to 8 in a row.
 ---@param tag string
 ---@param images Tensor  (N, C, H, W)
 ---@param step? integer
@@ -276,7 +276,7 @@ function SummaryWriter:add_images(tag, images, step)
    self:add_image(tag, sheet, step)
 end
 
---- A text, which may be Markdown.
+--- Adds a text, which may be Markdown.
 ---@param tag string
 ---@param text string
 ---@param step? integer
@@ -287,7 +287,7 @@ function SummaryWriter:add_text(tag, text, step)
    self:put(summary(tag .. "/text_summary", bytes(8, tensor), "text", int(1, 0)), step)
 end
 
---- Precision and recall for thresholds from 0 to 1.
+--- Adds precision and recall for thresholds from 0 to 1.
 ---@param tag string
 ---@param labels Tensor|number[]  0 or 1
 ---@param predictions Tensor|number[]  probabilities of 1
@@ -301,7 +301,7 @@ function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
       torch.raise(("add_pr_curve: expected as many predictions as labels, got %d and %d"):format(
          #guess, #truth))
    end
-   local hits, misses = {}, {} -- by the highest threshold that a prediction reaches
+   local hits, misses = {}, {} -- counted at the highest threshold that a prediction reaches
    for i = 1, n do hits[i], misses[i] = 0, 0 end
    for i, p in ipairs(guess) do
       local at = math.min(math.max(math.floor(p * (n - 1)), 0), n - 1) + 1
@@ -326,7 +326,7 @@ function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
    self:put(summary(tag, bytes(8, tensor), "pr_curves", int(1, 0) .. int(2, n)), step)
 end
 
--- A google.protobuf.Value, and the number of its type in hyperparameters.
+-- Returns a google.protobuf.Value, and the number of its type in hyperparameters.
 local function hparam_value(name, value)
    if torch.is_tensor(value) then value = value:item() end
    if type(value) == "boolean" then return int(4, value and 1 or 0), 2 end
@@ -342,7 +342,7 @@ local function sorted(t)
    return keys
 end
 
---- A run's hyperparameters, and what came of them.
+--- Adds a run's hyperparameters and the resulting metrics.
 ---@param hparams table<string, any>
 ---@param metrics table<string, number>
 ---@param options? {run_name: string}
@@ -375,15 +375,16 @@ local function node_def(name, op, inputs, shape)
    if shape then
       local dims = {}
       for i, size in ipairs(shape) do dims[i] = bytes(2, int(1, size)) end
-      local list = bytes(1, bytes(7, table.concat(dims))) -- AttrValue.list.shape
+      local list = bytes(1, bytes(7, table.concat(dims))) -- the protobuf field AttrValue.list.shape
       text = text .. bytes(5, bytes(1, "_output_shapes") .. bytes(2, list))
    end
    return bytes(1, text)
 end
 
---- The graph of a call of a model: its derivatives' nodes, and the parameters by their paths.
+--- Adds the graph of a model's call: the nodes of its derivatives, and the parameters by their
+--- paths.
 ---@param model nn.Module
----@param ... any  what the model is called with
+---@param ... any  the arguments of the call
 function SummaryWriter:add_graph(model, ...)
    if type(model) ~= "table" or not model.named_parameters then
       args.refuse("add_graph", "model", "a module", model)
@@ -437,11 +438,11 @@ function SummaryWriter:add_graph(model, ...)
    self:flush()
 end
 
---- Points for the projector: their positions and, for each, a label (`metadata`), or several below
---- the names in `metadata_header`, and a picture (`label_img`, (N, C, H, W)). If they cannot be
---- written, that is said on stderr.
+--- Adds points for the projector: their positions and, for each, a label (`metadata`), or several
+--- labels under the names in `metadata_header`, and an image (`label_img`, (N, C, H, W)). If they
+--- cannot be written, a message is printed on stderr.
 ---@param matrix Tensor  (N, D)
----@param options? table  also `tag` and `global_step`, which name it
+---@param options? table  also `tag` and `global_step`, which make the embedding's name
 function SummaryWriter:add_embedding(matrix, options)
    if options ~= nil and type(options) ~= "table" then
       args.refuse("add_embedding", "options", "a table", options)
@@ -475,7 +476,7 @@ function SummaryWriter:add_embedding(matrix, options)
    end
 end
 
---- Writes out what waits.
+--- Writes buffered events.
 function SummaryWriter:flush()
    for _, other in pairs(self.others or {}) do other:flush() end
    if not self.file then return end

@@ -1,5 +1,5 @@
--- embedding.lua - points for TensorBoard's projector, in the folder of a run: tables of numbers and
--- of labels as text, pictures as one PNG, and projector_config.pbtxt, which names them.
+-- embedding.lua - writes points for TensorBoard's projector into the folder of a run: numbers and
+-- labels as text tables, images as one PNG, and projector_config.pbtxt, which names these files.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +11,8 @@ local who <const> = "add_embedding"
 
 local function cell(value) return (tostring(value):gsub("[\t\r\n]", " ")) end
 
--- A row for each label; with `header`, each label is a list of cells and the header comes first.
+-- Formats a row for each label; with `header`, each label is a list of cells and the header comes
+-- first.
 local function metadata_table(labels, header, n)
    if type(labels) ~= "table" then args.refuse(who, "metadata", "a list of labels", labels) end
    if #labels ~= n then
@@ -40,7 +41,8 @@ local function metadata_table(labels, header, n)
    return table.concat(lines)
 end
 
--- (N, C, H, W) -> a picture of k times k, the least k that holds all: (k H, k W, 3) of uint8.
+-- Arranges (N, C, H, W) in an image of k times k, with the smallest k that suffices: (k H, k W, 3)
+-- of uint8.
 local function sprite(images, n)
    if not torch.is_tensor(images) or images:dim() ~= 4 then
       args.refuse(who, "label_img", "a tensor (N, C, H, W)", images)
@@ -63,7 +65,7 @@ local function quoted(text)
    return '"' .. text:gsub('[\\"\n]', {["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n"}) .. '"'
 end
 
--- What a tag is as a file name, as PyTorch has it.
+-- Converts a tag to a folder name, like PyTorch.
 local function folder_name(tag)
    return (tag:gsub("[%%/\\]", function(c) return ("%%%02x"):format(c:byte()) end))
 end
@@ -72,8 +74,8 @@ end
 --- folder there. The rest is as in SummaryWriter.
 ---@param matrix Tensor  (N, D)
 ---@param options table
----@return string config  its part of projector_config.pbtxt
----@return string name  of the embedding: its step and tag
+---@return string config  the embedding's part of projector_config.pbtxt
+---@return string name  the name of the embedding: its step and tag
 function M.write(matrix, options, make_folder, write)
    if not torch.is_tensor(matrix) or matrix:dim() ~= 2 then
       args.refuse(who, "mat", "a tensor (N, D)", matrix)

@@ -1,6 +1,6 @@
--- init.lua - torch.utils.tensorboard: curves, images and more, in files that TensorBoard reads.
+-- init.lua - torch.utils.tensorboard: logs curves, images and more in files that TensorBoard reads.
 
-require "tlua" -- makes the modules of the core known to `require`
+require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.tensorboard", {

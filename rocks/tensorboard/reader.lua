@@ -1,4 +1,4 @@
--- reader.lua - reads event files back.
+-- reader.lua - reads event files.
 
 local args = require "tlua.args"
 local wire = require "tlua.tensorboard.wire"
@@ -61,8 +61,8 @@ local function event_of(text)
    return event
 end
 
--- The events of a text from byte `at` on, and where what is left begins; with a message where that
--- is cut off or damaged.
+-- Returns the events in a text from byte `at` on, and the position of the rest; also a message if
+-- the rest is truncated or damaged.
 local function events_of(text, at)
    local events = {}
    while at <= #text do
@@ -82,10 +82,10 @@ local function events_of(text, at)
    return events, at
 end
 
---- The events of a file up to its end, or up to where it is cut off or damaged: what then is a
---- second result.
+--- Returns the events of a file up to its end, or up to a truncated or damaged record; then a
+--- message is the second result.
 ---@param path string
----@return table[]? events  nil if it cannot be opened
+---@return table[]? events  nil if the file cannot be opened
 ---@return string? message
 function M.read(path)
    if type(path) ~= "string" then
@@ -99,8 +99,8 @@ function M.read(path)
    return events, problem
 end
 
---- A function that gives, at each call, the events that a file has got since the last one: nothing
---- while its last record is not whole, or it cannot be opened.
+--- Returns a function that returns, at each call, the events added to a file since the last call:
+--- none while its last record is incomplete or it cannot be opened.
 ---@param path string
 ---@return fun(): table[]
 function M.follow(path)

@@ -1,5 +1,5 @@
--- top.lua - `tlua top FOLDER`: the curves that SummaryWriters write there, drawn in the terminal
--- while the training runs; where the output is no terminal, or one that cannot move its cursor, a
+-- top.lua - `tlua top FOLDER`: draws the curves that SummaryWriters write there in the terminal,
+-- while the training runs. If the output is not a terminal that can move its cursor, it prints a
 -- line for each new value of each curve.
 
 local torch = require "tlua"
@@ -18,7 +18,7 @@ The curves in the event files below a folder, drawn anew as they grow. Ctrl-C en
   --plain          a line for each new value instead of pictures
 ]]
 
--- The event files below a folder, in the order of their paths.
+-- Returns the event files below a folder, sorted by path.
 local function files_below(path)
    local list = {}
    for _, file in ipairs(io_folder.files_below(path)) do
@@ -27,15 +27,15 @@ local function files_below(path)
    return list
 end
 
--- A run's name: the folder of its file, as seen from the one that was asked for.
+-- Returns a run's name: the folder of its file, relative to the watched folder.
 local function run_of(path, folder)
    local place = path:match "^(.*)/[^/]*$" or "."
    place = place:sub(#folder + 1):gsub("^/+", "")
    return place == "" and "." or place
 end
 
---- What lies below a folder: `look` takes in what has been written since, and returns the new
---- points; `tags` are the curves by name: {[run] = {x = steps, y = values}}.
+--- Watches a folder: `look` reads the points written since the last call and returns them; `tags`
+--- are the curves by name: {[run] = {x = steps, y = values}}.
 ---@param folder string
 function M.watch(folder)
    folder = folder:gsub("(.)/+$", "%1")
@@ -76,7 +76,8 @@ local function matches(tag, options)
    return not options.filter or tag:find(options.filter, 1, true) ~= nil
 end
 
--- At most so many points of a line, as the terminal has no room for more: of each group the last.
+-- Reduces a curve to at most `most` points, since the terminal has no room for more: keeps the last
+-- point of each group.
 local function thinned(line, most)
    if #line.x <= most then return line end
    local thin = {x = {}, y = {}}
@@ -97,7 +98,7 @@ local function latest(runs)
    return table.concat(list, ", ")
 end
 
---- The pictures of a watched folder's curves.
+--- Draws the curves of a watched folder.
 ---@param watched table
 ---@param options {columns: integer, lines: integer, filter?: string, coloured?: boolean}
 ---@return string
@@ -118,7 +119,7 @@ function M.picture(watched, options)
    return table.concat(parts, "\n") .. "\n"
 end
 
--- New points as lines; of many of one curve the last.
+-- Formats new points as lines; of several points of one curve only the last.
 local function lines_of(new, options)
    local last, order = {}, {}
    for _, point in ipairs(new) do
@@ -145,7 +146,7 @@ local function number_after(words, i, least)
    return n
 end
 
--- The options, or nil and what is wrong.
+-- Returns the options, or nil and a message.
 local function parse(words)
    local o, i = {every = 2, lines = 10, columns = words.columns}, 1
    while i <= #words do
@@ -202,7 +203,7 @@ local function show(o)
    until o.once
 end
 
---- `tlua top`: with its arguments, and the terminal's columns, 0 where there is none.
+--- Runs `tlua top` with its arguments, and the terminal's columns, 0 if there is no terminal.
 ---@param words string[]
 ---@return boolean  whether all was well
 function M._top(words)

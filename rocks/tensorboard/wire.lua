@@ -1,4 +1,4 @@
--- wire.lua - protocol buffers, the checksums of records, pictures: what event files are made of.
+-- wire.lua - the encoding of event files: protocol buffers, the checksums of records, and images.
 
 local torch = require "tlua"
 local png = require "tlua.io.png"
@@ -17,13 +17,13 @@ local function varint(value)
    return table.concat(bytes)
 end
 
---- Fields of a message: each gives its text.
+--- Encode fields of a message as text.
 function M.int(field, value) return varint(field << 3) .. varint(value) end
 function M.double(field, value) return varint(field << 3 | 1) .. ("<d"):pack(value) end
 function M.float(field, value) return varint(field << 3 | 5) .. ("<f"):pack(value) end
 function M.bytes(field, value) return varint(field << 3 | 2) .. varint(#value) .. value end
 
---- A packed list of doubles ("<d") or floats ("<f").
+--- Encodes a packed list of doubles ("<d") or floats ("<f").
 function M.packed(field, format, values)
    local parts = {}
    for i, value in ipairs(values) do parts[i] = format:pack(value) end
@@ -40,7 +40,8 @@ local function read_varint(text, at)
    end
 end
 
---- The fields of a message: number -> list of values, numbers or texts; nil if it is damaged.
+--- Decodes the fields of a message: number -> list of values, numbers or texts; nil if it is
+--- damaged.
 ---@param text string
 ---@return table<integer, any[]>?
 function M.fields(text)
@@ -81,7 +82,7 @@ for i = 0, 255 do
    castagnoli[i] = c
 end
 
---- CRC-32C, which RFC 3720 gives.
+--- Computes CRC-32C (RFC 3720).
 function M.crc32c(text)
    local c = 0xffffffff
    for from = 1, #text, 4096 do
@@ -91,13 +92,14 @@ function M.crc32c(text)
    return c ~ 0xffffffff
 end
 
---- The checksum of a record: rotated and moved, so that one of a text with checksums is no worse.
+--- Computes the checksum of a record: it is rotated and offset, so that data that contain checksums
+--- are handled as well as other data.
 function M.masked_crc(text)
    local c = M.crc32c(text)
    return (c >> 15 | c << 17) + 0xa282ead8 & 0xffffffff
 end
 
---- A record of an event file.
+--- Encodes a record of an event file.
 ---@param data string
 ---@return string
 function M.record(data)
@@ -107,7 +109,7 @@ end
 
 -- Pictures ----------------------------------------------------------------------------------------
 
---- Numbers from 0 to 1 to bytes; uint8 stays.
+--- Converts numbers from 0 to 1 to bytes; uint8 is unchanged.
 ---@param image Tensor
 ---@return Tensor
 function M.pixels(image)
@@ -115,7 +117,7 @@ function M.pixels(image)
    return image:to "uint8":contiguous()
 end
 
---- A picture as PNG.
+--- Encodes an image as PNG.
 ---@param image Tensor  (H, W, C) of uint8; C is 1 grey, 3 RGB or 4 RGBA
 ---@return string
 function M.png(image)
@@ -131,7 +133,7 @@ function M.png(image)
    return png.encode(w, h, rows)
 end
 
---- A tensor's numbers as a list.
+--- Returns a tensor's numbers as a list.
 function M.numbers(tensor)
    if not torch.is_tensor(tensor) then return tensor end
    return tensor:detach():to("cpu"):flatten():double():tolist()

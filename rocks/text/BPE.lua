@@ -1,8 +1,8 @@
--- BPE.lua - byte-pair encoding as GPT-2 has it: text is split into words by GPT-2's pattern, the
--- bytes of a word are joined in the order in which pairs were learnt; what comes out are tokens.
+-- BPE.lua - GPT-2's byte-pair encoding: text is split into words by GPT-2's pattern, and the bytes
+-- of a word are merged in the order in which pairs were learnt. The results are tokens.
 --
 -- Tokens are strings of bytes. Their numbers count from 1, so that they are positions in an
--- embedding: those in files, which count from 0, plus 1.
+-- embedding: they are the numbers in files, which count from 0, plus 1.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,8 @@ local BPE = class.class("text.BPE")
 
 local contractions <const> = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}
 
--- The kind of the character at a byte, and the byte after it; what is no UTF-8 counts as "other".
+-- Returns the kind of the character at a byte, and the position after it; invalid UTF-8 counts as
+-- "other".
 local function character(text, at)
    local byte = text:byte(at)
    if not byte then return nil end
@@ -38,8 +39,8 @@ local function end_of_run(text, at, kind)
    end
 end
 
--- Where the word that begins at a byte ends: GPT-2's pattern
--- 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+-- Returns the end of the word that begins at a byte, by GPT-2's pattern 's|'t|'re|'ve|'m|'ll|'d|
+-- ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 local function word_end(text, at)
    for _, short in ipairs(contractions) do
       if text:sub(at, at + #short - 1) == short then return at + #short end
@@ -47,7 +48,7 @@ local function word_end(text, at)
    local start = text:byte(at) == 32 and at + 1 or at
    local kind = character(text, start)
    if kind and kind ~= "space" then return end_of_run(text, start, kind) end
-   local last, stop = at, at -- spaces: the last one belongs to a word that follows
+   local last, stop = at, at -- of several spaces, the last belongs to the next word
    while true do
       local found, after = character(text, stop)
       if found ~= "space" then break end
@@ -57,7 +58,7 @@ local function word_end(text, at)
    return last
 end
 
---- The words of a text, one after the other.
+--- Iterates over the words of a text.
 ---@param text string
 ---@return fun(): string?
 function BPE.words(text)
@@ -102,7 +103,7 @@ local function read_all(name, path)
    return text
 end
 
--- GPT-2's files write bytes as printable characters: those that are not are moved beyond 255.
+-- GPT-2's files write bytes as printable characters: other bytes are moved beyond 255.
 local function byte_characters()
    local to_character, to_byte, moved = {}, {}, 0
    for byte = 0, 255 do
@@ -120,7 +121,7 @@ local to_character, to_byte = byte_characters()
 local function from_characters(text)
    local bytes = {}
    for _, code in utf8.codes(text) do
-      if not to_byte[code] then return text end -- a special token, written as it is
+      if not to_byte[code] then return text end -- a special token, which is not encoded
       bytes[#bytes + 1] = to_byte[code]
    end
    return table.concat(bytes)
@@ -201,7 +202,8 @@ end
 
 -- Training --------------------------------------------------------------------------------------
 
--- The different words of a text: {tokens..., count =}, in an order that the text decides.
+-- Counts the different words of a text: {tokens..., count =}, in an order that depends only on the
+-- text.
 local function count_words(text)
    local list, known = {}, {}
    for word in BPE.words(text) do
@@ -236,7 +238,7 @@ function Pairs:add_word(word, sign)
    for i = 1, #word - 1 do self:add(word[i], word[i + 1], word, sign * word.count) end
 end
 
--- The most frequent pair; of several the one that comes first by its bytes.
+-- Returns the most frequent pair; among equally frequent ones, the first by its bytes.
 function Pairs:best()
    local best
    for _, row in pairs(self) do
@@ -267,8 +269,8 @@ end
 local train_arguments = args.signature
    "text.BPE.train(text: string, vocab_size: integer = 512)"
 
---- Learns tokens from a text: the 256 bytes, then the most frequent pair again and again, until
---- there are vocab_size or no pair occurs twice.
+--- Learns tokens from a text: the 256 bytes, then repeatedly the most frequent pair, until there
+--- are vocab_size tokens or no pair occurs twice.
 ---@param text string
 ---@param options? {vocab_size: integer}  512 by default, at least 256
 ---@return text.BPE
@@ -332,7 +334,7 @@ local function encode_word(self, word)
    return numbers
 end
 
---- A text's tokens, by number.
+--- Returns a text's tokens as numbers.
 ---@param text string
 ---@return integer[]
 function BPE:encode(text)
@@ -347,7 +349,7 @@ function BPE:encode(text)
    return list
 end
 
---- The text of tokens.
+--- Returns the text of tokens.
 ---@param numbers integer[]|Tensor
 ---@return string
 function BPE:decode(numbers)

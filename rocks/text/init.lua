@@ -1,6 +1,6 @@
--- init.lua - torch.text: from text to numbers and back.
+-- init.lua - torch.text: converts text to numbers and back.
 
-require "tlua" -- makes the modules of the core known to `require`
+require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.text", {BPE = "BPE"}))

@@ -1,4 +1,4 @@
--- arithmetic.lua - Torch7's layers that scale and shift: by what is learnt, or by constants.
+-- arithmetic.lua - Torch7's layers that scale and shift by learnt parameters or by constants.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,7 @@ local Parameter = require "tlua.nn.Parameter"
 
 local M = {}
 
---- Mul(): one factor for all elements.
+--- Mul(): multiplies all elements by one learnt factor.
 ---@class nn.Mul: nn.Module
 ---@field weight Tensor  (1)
 local Mul = class.class("nn.Mul", Module)
@@ -32,7 +32,8 @@ function Mul:reset_parameters() init.uniform_(self.weight, -1, 1) end
 ---@return Tensor
 function Mul:forward(input) return input * self.weight end
 
---- Add(input_size): one summand for each element of a sample, or, with `scalar`, one for all.
+--- Add(input_size): adds a learnt number to each element of a sample or, with `scalar`, one number
+--- to all elements.
 ---@class nn.Add: nn.Module
 ---@field bias Tensor  (input_size) or (1)
 ---@overload fun(input_size: integer, scalar?: boolean): nn.Add
@@ -78,7 +79,7 @@ local function check_tensor(name, input)
    if not torch.is_tensor(input) then args.refuse(name, "input", "a tensor", input) end
 end
 
---- The input times a number, over the input itself with inplace.
+--- Multiplies the input by a number, in place with `inplace`.
 ---@class nn.MulConstant: nn.Module
 M.MulConstant = define("MulConstant", "constant_scalar: number, inplace: boolean = false",
    function(self, input)
@@ -87,7 +88,7 @@ M.MulConstant = define("MulConstant", "constant_scalar: number, inplace: boolean
       return input * self.constant_scalar
    end)
 
---- The input plus a number, over the input itself with inplace.
+--- Adds a number to the input, in place with `inplace`.
 ---@class nn.AddConstant: nn.Module
 M.AddConstant = define("AddConstant", "constant_scalar: number, inplace: boolean = false",
    function(self, input)

@@ -1,4 +1,5 @@
--- containers.lua - Torch7's containers beside Sequential: they give tables, take them, or both.
+-- containers.lua - Torch7's containers besides Sequential: they return tables, take tables, or
+-- both.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +8,8 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- Container: what all share. `container[i]` is the i-th module, `#container` their number.
+-- Container: the base of all containers. `container[i]` is the i-th module, `#container` their
+-- number.
 ---@class nn.Container: nn.Module
 local Container, parent = class.class("nn.Container", Module)
 M.Container = Container
@@ -29,14 +31,14 @@ function Container:add(module)
    return self
 end
 
---- The module at a position.
+--- Returns the module at a position.
 ---@param position integer
 ---@return nn.Module
 function Container:get(position)
    return self[position]
 end
 
---- How many modules there are.
+--- Returns the number of modules.
 ---@return integer
 function Container:size()
    return #self
@@ -46,7 +48,7 @@ local function check_table(self, input)
    if type(input) ~= "table" then args.refuse(torch.type(self), "input", "a table", input) end
 end
 
---- ConcatTable: every module gets the whole input; the table of what they give.
+--- ConcatTable: passes the whole input to every module, and returns a table of their results.
 ---@class nn.ConcatTable: nn.Container
 local ConcatTable = class.class("nn.ConcatTable", Container)
 M.ConcatTable = ConcatTable
@@ -59,7 +61,8 @@ function ConcatTable:forward(input)
    return outputs
 end
 
---- Concat: every module gets the whole input; what they give is joined along a dimension.
+--- Concat: passes the whole input to every module, and concatenates their results along a
+--- dimension.
 ---@class nn.Concat: nn.Container
 ---@overload fun(dim: integer, ...: nn.Module): nn.Concat
 local Concat = class.class("nn.Concat", Container)
@@ -84,7 +87,8 @@ function Concat:extra_repr()
    return "dim=" .. self.dim
 end
 
---- ParallelTable: the i-th module gets the i-th element of the input; the table of what they give.
+--- ParallelTable: passes the i-th element of the input to the i-th module, and returns a table of
+--- the results.
 ---@class nn.ParallelTable: nn.Container
 local ParallelTable = class.class("nn.ParallelTable", Container)
 M.ParallelTable = ParallelTable
@@ -102,7 +106,7 @@ function ParallelTable:forward(input)
    return outputs
 end
 
---- MapTable: one module gets each element of the input; the table of what it gives.
+--- MapTable: passes each element of the input to one module, and returns a table of the results.
 ---@class nn.MapTable: nn.Container
 ---@overload fun(module?: nn.Module): nn.MapTable
 local MapTable = class.class("nn.MapTable", Container)

@@ -1,8 +1,8 @@
--- init.lua - tlua.torch7: Torch7's layers and calls, for programs that come from there. The layers
--- are fields of torch.nn (nn.View, nn.ConcatTable, ...), and modules have Torch7's methods
--- (getParameters, findModules, ...), where this package is installed.
+-- init.lua - tlua.torch7: Torch7's layers and methods, for ported programs. If this package is
+-- installed, the layers are fields of torch.nn (nn.View, nn.ConcatTable, ...), and modules have
+-- Torch7's methods (getParameters, findModules, ...).
 
-require "tlua" -- makes the modules of the core known to `require`
+require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, {mode = "tlua.torch7.mode"})

@@ -1,10 +1,10 @@
--- methods.lua - nn.Module's methods of Torch7, where they make sense beside autograd.
+-- methods.lua - Torch7's methods of nn.Module that are compatible with autograd.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 return function(Module)
-   --- What forward computes; a module may define either of the two.
+   --- Computes the module's output, like forward; a module may define either method.
    ---@param ... any
    ---@return any ...
    function Module:updateOutput(...)
@@ -17,9 +17,9 @@ return function(Module)
       return self:zero_grad {set_to_none = false}
    end
 
-   --- Moves all parameters into one vector and their gradients into another, and returns both:
-   --- from then on each parameter is a view of its part. Gradients must be zeroed in place then, as
-   --- zeroGradParameters does.
+   --- Moves all parameters into one vector and their gradients into another, and returns both: from
+   --- then on each parameter is a view of its part. Gradients must then be zeroed in place, as by
+   --- zeroGradParameters.
    ---@return Tensor parameters
    ---@return Tensor gradients
    function Module:getParameters()
@@ -49,8 +49,8 @@ return function(Module)
       return flat, grads
    end
 
-   --- The modules of a class, by its name, and for each of them the one that holds it (itself at
-   --- the top), both as lists.
+   --- Finds the modules of a class, given by name. Returns two lists: the modules, and the module
+   --- that contains each of them (the module itself at the top).
    ---@param type_name string  such as "nn.Linear"
    ---@return nn.Module[] modules
    ---@return nn.Module[] containers
@@ -71,9 +71,10 @@ return function(Module)
       return modules, containers
    end
 
-   --- Calls callback with this module and all below it; what it returns takes a module's place.
+   --- Calls callback with this module and all its descendants; each module is replaced by the
+   --- result.
    ---@param callback fun(module: nn.Module): nn.Module
-   ---@return nn.Module  what took this module's place
+   ---@return nn.Module  the replacement of this module
    function Module:replace(callback)
       if type(callback) ~= "function" then
          args.refuse("replace", "callback", "a function", callback)
@@ -86,14 +87,14 @@ return function(Module)
       return taken
    end
 
-   --- This module and all below it, parents first, each once.
+   --- Returns this module and all its descendants, parents first, each once.
    ---@return nn.Module[]
    function Module:listModules()
       return self:modules()
    end
 
-   --- Drops the results that modules have kept in the fields `output` and `gradInput`, before a
-   --- model is saved. tlua's own keep none.
+   --- Drops results that modules have stored in the fields `output` and `gradInput`, before a model
+   --- is saved. tlua's own modules store none.
    ---@return nn.Module self
    function Module:clearState()
       for _, module in ipairs(self:modules()) do

@@ -1,4 +1,4 @@
--- mode.lua - Torch7's model:training(), for programs that are not to be changed.
+-- mode.lua - supports Torch7's model:training() in unchanged programs.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -14,8 +14,8 @@ local function set_mode(_, module)
 end
 
 --- Makes `m:training()` set training mode, as in Torch7, and return the module. `m.training` stays
---- true or false, as the layers read it: booleans get a metatable with __call. That holds for the
---- whole program, so it is not done unasked. Every other call of a boolean stays an error.
+--- true or false, as layers expect: booleans get a metatable with __call. This affects the whole
+--- program, so it must be requested. Every other call of a boolean is still an error.
 ---     require "tlua.torch7.mode".allow_call()
 function M.allow_call()
    local meta = debug.getmetatable(true)
@@ -26,7 +26,7 @@ function M.allow_call()
    debug.setmetatable(true, {__call = set_mode})
 end
 
---- Takes that back.
+--- Undoes allow_call.
 function M.refuse_call()
    local meta = debug.getmetatable(true)
    if meta and meta.__call == set_mode then debug.setmetatable(true, nil) end

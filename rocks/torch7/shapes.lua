@@ -1,5 +1,5 @@
--- shapes.lua - Torch7's layers that change the shape of a tensor. Those that know how many
--- dimensions their inputs have (numInputDims) leave one more in front, the batch's, alone.
+-- shapes.lua - Torch7's layers that change the shape of a tensor. Layers that know the number of
+-- dimensions of their inputs (numInputDims) leave an additional batch dimension in front unchanged.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local function check_tensor(name, input)
    if not torch.is_tensor(input) then args.refuse("nn." .. name, "input", "a tensor", input) end
 end
 
--- Sizes given one by one or as one list.
+-- Returns sizes given one by one or as one list.
 local function sizes_of(name, first, ...)
    local sizes = type(first) == "table" and first or {first, ...}
    if #sizes == 0 then torch.raise(("nn.%s: expected sizes"):format(name)) end
@@ -31,8 +31,8 @@ end
 
 -- View ------------------------------------------------------------------------------------------
 
---- View(sizes...): the input with these sizes, -1 for the one that follows from the rest. What
---- there are more elements is the batch, whose size comes first.
+--- View(sizes...): gives the input these sizes; -1 stands for a size that follows from the others.
+--- If there are more elements, a batch dimension is added in front.
 ---@class nn.View: nn.Module
 ---@overload fun(...: integer): nn.View
 local View = class.class("nn.View", Module)
@@ -53,7 +53,7 @@ function View:__init(...)
    end
 end
 
---- Says how many dimensions an input has without the batch.
+--- Sets the number of dimensions of an input without the batch.
 ---@param n integer
 ---@return nn.View self
 function View:setNumInputDims(n)
@@ -61,7 +61,7 @@ function View:setNumInputDims(n)
    return self
 end
 
--- How many samples there are; nil where there is no batch.
+-- Returns the number of samples; nil if there is no batch.
 local function batch_of(self, input)
    local dims, shape = input:dim(), input.shape
    local inner, count, samples = self.numInputDims or dims, 1, 1
@@ -88,9 +88,9 @@ View.extra_repr = size_repr
 
 -- Reshape ---------------------------------------------------------------------------------------
 
---- Reshape(sizes..., batch_mode): the input with these sizes. The first dimension is the batch's
---- and stays with batch_mode true; false: there is none; nil: there is one if the number of
---- elements is another, or the first dimension has size 1.
+--- Reshape(sizes..., batch_mode): gives the input these sizes. batch_mode true keeps the first
+--- dimension as the batch; false means that there is no batch; nil assumes a batch if the number of
+--- elements differs, or if the first dimension has size 1.
 ---@class nn.Reshape: nn.Module
 ---@overload fun(...: integer|boolean): nn.Reshape
 local Reshape = class.class("nn.Reshape", Module)
@@ -123,7 +123,7 @@ Reshape.extra_repr = size_repr
 
 -- Dimensions ------------------------------------------------------------------------------------
 
--- How far dimensions lie behind those that are meant.
+-- Returns the number of batch dimensions in front.
 local function offset_of(self, input)
    return self.numInputDims and input:dim() > self.numInputDims and 1 or 0
 end
@@ -133,7 +133,7 @@ local function set_input_dims(self, n)
    return self
 end
 
--- Squeeze(dim): without a dimension of size 1, or without all of them.
+-- Squeeze(dim): removes a dimension of size 1, or all of them.
 M.Squeeze = define("Squeeze", "dim: integer?, numInputDims: count?", function(self, input)
    check_tensor("Squeeze", input)
    if self.dim then return input:squeeze(self.dim + offset_of(self, input)) end
@@ -142,13 +142,13 @@ M.Squeeze = define("Squeeze", "dim: integer?, numInputDims: count?", function(se
    return batch and output:unsqueeze(1) or output
 end)
 
--- Unsqueeze(pos): with a dimension of size 1 there.
+-- Unsqueeze(pos): inserts a dimension of size 1.
 M.Unsqueeze = define("Unsqueeze", "pos: integer, numInputDims: count?", function(self, input)
    check_tensor("Unsqueeze", input)
    return input:unsqueeze(self.pos + offset_of(self, input))
 end)
 
---- Transpose({d1, d2}, ...): exchanges pairs of dimensions, one pair after the other.
+--- Transpose({d1, d2}, ...): swaps pairs of dimensions, one pair after another.
 ---@class nn.Transpose: nn.Module
 ---@overload fun(...: integer[]): nn.Transpose
 local Transpose = class.class("nn.Transpose", Module)
@@ -190,7 +190,7 @@ Transpose.setNumInputDims = set_input_dims
 
 -- Copies ----------------------------------------------------------------------------------------
 
--- Replicate(nf, dim): nf times the same, along a new dimension.
+-- Replicate(nf, dim): repeats the input nf times along a new dimension.
 M.Replicate = define("Replicate", "nf: count, dim: count = 1, ndim: count?", function(self, input)
    check_tensor("Replicate", input)
    local dim = self.dim + (self.ndim and input:dim() > self.ndim and 1 or 0)
@@ -200,8 +200,8 @@ M.Replicate = define("Replicate", "nf: count, dim: count = 1, ndim: count?", fun
    return output:expand(shape)
 end)
 
--- Padding(dim, pad): |pad| elements `value` before a dimension if negative, else after it; `index`
--- elements of the input, less one, stay outside.
+-- Padding(dim, pad): adds |pad| elements `value` before a dimension if pad is negative, otherwise
+-- after it; index - 1 elements of the input stay outside.
 M.Padding = define("Padding", [[dim: integer, pad: integer, nInputDim: count?, value: number = 0,
    index: count = 1]], function(self, input)
    check_tensor("Padding", input)
@@ -218,8 +218,7 @@ M.Padding = define("Padding", [[dim: integer, pad: integer, nInputDim: count?, v
       input:narrow(dim, index, n - index + 1)}, dim)
 end)
 
--- Copy(from, to): a copy of another dtype or on another device; `from` is for programs written for
--- Torch7.
+-- Copy(from, to): copies to another dtype or device; `from` is accepted for Torch7's programs.
 M.Copy = define("Copy", "intype: string?, outtype: string?", function(self, input)
    check_tensor("Copy", input)
    local output = self.outtype and input:to(self.outtype) or input

@@ -1,4 +1,4 @@
--- tables.lua - Torch7's layers that take tables of tensors, or give them.
+-- tables.lua - Torch7's layers that take or return tables of tensors.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,7 +6,8 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
--- A dimension that is meant for inputs of n dimensions, where the input has one more, the batch's.
+-- Converts a dimension that counts for inputs of n dimensions; the input may have a batch dimension
+-- in addition.
 local function with_batch(dim, input_dims, tensor)
    return input_dims and dim > 0 and tensor:dim() == input_dims + 1 and dim + 1 or dim
 end
@@ -26,25 +27,25 @@ local function check_tensors(name, input, count)
    end
 end
 
--- JoinTable(dim): tensors joined along a dimension.
+-- JoinTable(dim): concatenates tensors along a dimension.
 M.JoinTable = define("JoinTable", "dim: integer, nInputDims: count?", function(self, input)
    check_tensors("JoinTable", input)
    return torch.cat(input, with_batch(self.dim, self.nInputDims, input[1]))
 end)
 
--- SplitTable(dim): the table of a tensor's slices along a dimension.
+-- SplitTable(dim): returns a table of a tensor's slices along a dimension.
 M.SplitTable = define("SplitTable", "dim: integer, nInputDims: count?", function(self, input)
    if not torch.is_tensor(input) then args.refuse("nn.SplitTable", "input", "a tensor", input) end
    return input:unbind(with_batch(self.dim, self.nInputDims, input))
 end)
 
--- A place in a list, from its end if negative; nil outside.
+-- Returns a position in a list, counted from its end if negative; nil outside of the list.
 local function place_in(list, index)
    if math.type(index) ~= "integer" then return index end
    return index < 0 and #list + 1 + index or index
 end
 
--- SelectTable(index): one element, by its position or key.
+-- SelectTable(index): returns one element, by its position or key.
 M.SelectTable = define("SelectTable", "index: integer|string", function(self, input)
    if type(input) ~= "table" then args.refuse("nn.SelectTable", "input", "a table", input) end
    local value = input[place_in(input, self.index)]
@@ -54,8 +55,8 @@ M.SelectTable = define("SelectTable", "index: integer|string", function(self, in
    return value
 end)
 
--- NarrowTable(offset, length): the elements from a position on; a negative length counts from the
--- end, -1 being all.
+-- NarrowTable(offset, length): returns the elements from a position on; a negative length counts
+-- from the end, -1 means all.
 M.NarrowTable = define("NarrowTable", "offset: integer, length: integer = 1", function(self, input)
    if type(input) ~= "table" then args.refuse("nn.NarrowTable", "input", "a table", input) end
    local first = place_in(input, self.offset)
@@ -76,13 +77,13 @@ local function flatten(value, into)
    return into
 end
 
--- FlattenTable(): tables in tables as one.
+-- FlattenTable(): flattens nested tables.
 M.FlattenTable = define("FlattenTable", "", function(_, input)
    if type(input) ~= "table" then args.refuse("nn.FlattenTable", "input", "a table", input) end
    return flatten(input, {})
 end)
 
--- Elementwise functions of all elements in turn, or of two.
+-- Defines layers that apply a function to all elements in turn, or to two.
 local function arithmetic(name, count, options, fn)
    M[name] = define(name, options, function(self, input)
       check_tensors(name, input, count)
@@ -92,18 +93,18 @@ local function arithmetic(name, count, options, fn)
    end)
 end
 
--- In place the first element changes.
+-- In place, the first element is changed.
 arithmetic("CAddTable", nil, "inplace: boolean = false", function(a, b, in_place)
    if in_place then return a:add_(b) end
    return a + b
 end)
---- The product of all tensors of a table, element by element.
+--- Multiplies all tensors of a table elementwise.
 ---@class nn.CMulTable: nn.Module
 arithmetic("CMulTable", nil, "", function(a, b) return a * b end)
---- The first tensor of a table of two minus the second.
+--- Subtracts the second tensor of a table of two from the first.
 ---@class nn.CSubTable: nn.Module
 arithmetic("CSubTable", 2, "", function(a, b) return a - b end)
---- The first tensor of a table of two divided by the second.
+--- Divides the first tensor of a table of two by the second.
 ---@class nn.CDivTable: nn.Module
 arithmetic("CDivTable", 2, "", function(a, b) return a / b end)
 

@@ -1,4 +1,4 @@
--- Lists are those that PyTorch 2.15's pipes give for the same input, with positions from 1.
+-- The expected lists are those of PyTorch 2.15's pipes for the same input, with positions from 1.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -264,7 +264,8 @@ describe("data.datapipes.iter", function()
          assert.same({{"a", "a"}, {"d", "d"}, {"c"}, {"d"}},
             list(W {"a", "b", "c", "a", "a", "d", "d", "d"}:groupby(itself, {buffer_size = 3,
                group_size = 3, guaranteed_group_size = 2, drop_remaining = true})))
-         -- by hand: the group that is given has its own key, where PyTorch tells that of the last item
+         -- by hand: the returned group has its own key, while PyTorch returns the key of the last
+         -- item
          assert.same({{"b", {"b", "b"}}, {"a", {"a"}}, {"c", {"c"}}},
             list(W {"a", "b", "b", "c"}:groupby(itself, {buffer_size = 3, keep_key = true})))
          assert.raises("iter.Grouper: the buffer of 3 items is full", "has 1 of at least 2", function()

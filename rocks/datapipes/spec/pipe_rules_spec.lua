@@ -1,4 +1,4 @@
--- What holds for all pipes: one iteration at a time, classes of one's own, checks, and loaders.
+-- Rules for all pipes: one iteration at a time, user-defined classes, checks, and loaders.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -11,7 +11,7 @@ local function list(pipe)
    return items
 end
 
--- A class of pipes that give 1 to n.
+-- Defines a class of pipes that return 1 to n.
 local function counter(name)
    local Counter = torch.class(name or "Counter", data.IterDataPipe)
    function Counter:__init(n) self.n = n end
@@ -25,7 +25,7 @@ local function counter(name)
    return Counter
 end
 
--- What a program prints that has an interpreter for itself.
+-- Returns the output of a program that runs in a separate interpreter.
 local function run(text)
    return shell.with_folder(function(folder)
       local path = folder .. "/program.lua"
@@ -504,7 +504,7 @@ describe("data.graph_settings", function()
       local seen = {}
       for _, each in ipairs(pipes) do seen[each] = (seen[each] or 0) + 1 end
       for _, each in ipairs {pipe, shuffled, a, b, source} do assert.equal(1, seen[each]) end
-      assert.equal(6, #pipes) -- and what the branches read from
+      assert.equal(6, #pipes) -- also counts the pipe that the branches read
       assert.equal(pipe, pipes[1])
       assert.raises("data.graph_settings.get_all_graph_pipes: datapipe: expected a pipe, got 5", function()
          data.graph_settings.get_all_graph_pipes(5)

@@ -1,5 +1,5 @@
--- torch.utils.mlflow: against a small server that answers as MLflow 3's does (its answers were
--- written down from that), and in a folder, whose files are what MLflow's file store writes.
+-- Tests torch.utils.mlflow with a small server whose answers were recorded from MLflow 3, and with
+-- a folder, whose files must equal those of MLflow's file store.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -7,8 +7,8 @@ local http = require "tlua.mlflow.http"
 local json = torch.utils.json
 local mlflow = torch.utils.mlflow
 
--- A program that answers HTTP, for as long as it is asked. It prints its port, writes each request
--- into a file, and keeps answers short.
+-- A program that answers HTTP requests until it is told to stop. It prints its port, and writes
+-- each request into a file.
 local server <const> = [==[
 local torch = require "tlua"
 local listener = assert(torch._listen "127.0.0.1")
@@ -59,8 +59,8 @@ while true do
 end
 ]==]
 
--- Calls fn(folder, log) with a server at the tracking URI; log() are the requests so far. What the
--- library writes to stderr comes back.
+-- Calls fn(folder, log) with a server at the tracking URI; log() returns the requests so far.
+-- Returns the library's output on stderr.
 local function with_server(mode, fn)
    shell.with_folder(function(folder)
       shell.write(folder .. "/server.lua", server)
@@ -140,7 +140,8 @@ describe("a run on a server", function()
    end)
 
    it("goes on in a folder when the server breaks down, or is not there", function()
-      -- in a process of its own, as it is told on stderr and writes into the working folder
+      -- in a separate process, because the library prints on stderr and writes into the working
+      -- folder
       with_server("break", function(folder)
          local uri = mlflow.get_tracking_uri()
          shell.write(folder .. "/train.lua", ([[
@@ -158,7 +159,7 @@ describe("a run on a server", function()
          assert.matches("^%d+ 1 1\n%d+ 2 2\n$", shell.read(path .. "/metrics/loss"))
          assert.matches("\nstatus: 3\n", shell.read(path .. "/meta.yaml"))
          http.request("127.0.0.1", math.tointeger(tonumber(uri:match ":(%d+)$")), "POST",
-            "/api/2.0/mlflow/runs/update", "{}", "application/json") -- ends the server
+            "/api/2.0/mlflow/runs/update", "{}", "application/json") -- makes the server exit
          shell.write(folder .. "/train.lua", shell.read(folder .. "/train.lua"):gsub("%d+\"", "1\""))
          output = shell.ok(("cd %s && %s train.lua"):format(folder, shell.quote(tlua)))
          assert.matches("no connection to 127.0.0.1:1: .*the run goes on in mlruns", output)
@@ -214,7 +215,7 @@ describe("a run in a folder", function()
 end)
 
 describe("an answer", function()
-   -- What a request raises that is answered by this, or by its second part again and again.
+   -- Returns the error of a request that is answered by `first`, and then by `again` repeatedly.
    local function failure(first, again)
       return shell.with_folder(function(folder)
          shell.write(folder .. "/server.lua", ([[

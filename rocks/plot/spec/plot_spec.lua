@@ -1,4 +1,5 @@
--- Figures: their text, and files beside what Python's zlib and struct make of the same pixels.
+-- Tests figures: their text, and their files, against those made from the same pixels by Python's
+-- zlib and struct.
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 local plot = torch.utils.plot
@@ -8,7 +9,7 @@ local function hex(bytes)
    return (bytes:gsub(".", function(c) return ("%02x"):format(c:byte()) end))
 end
 
--- What a figure writes into a file of this name.
+-- Returns the content of the file that a figure writes under this name.
 local function saved(figure, name)
    return shell.with_folder(function(folder)
       local path = folder .. "/" .. name
@@ -38,7 +39,7 @@ describe("PNG", function()
       end
       local content = png.encode(300, 300, rows)
       assert.equal(90373, #content)
-      assert.equal("\0\255\255\0\0", content:sub(44, 48)) -- a stored block, not the last
+      assert.equal("\0\255\255\0\0", content:sub(44, 48)) -- a stored block that is not the last one
       assert.equal(2921511532, (">I4"):unpack(content, #content - 19))
    end)
 
@@ -156,7 +157,7 @@ describe("plot.image", function()
       local text = plot.image(torch.ones(3, 1, 1, 1), {columns = 2, gap = 1}):text(false)
       assert.equal("██  ██\n\n██", text)
       assert.equal("████\n██", plot.image(torch.ones(3, 1, 1, 1), {columns = 2, gap = 0}):text(false))
-      assert.equal("██", plot.image(torch.ones(3, 1, 1)):text(false)) -- one in colour
+      assert.equal("██", plot.image(torch.ones(3, 1, 1)):text(false)) -- a single coloured image
    end)
 
    it("writes PNG of each pixel's size and colour", function()

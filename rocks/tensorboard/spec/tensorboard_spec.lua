@@ -1,12 +1,12 @@
--- torch.utils.tensorboard: event files, read by a reader of our own; the checksums, PNG and protocol
--- buffers by values from their standards.
+-- Tests torch.utils.tensorboard: event files are read by the library's own reader; checksums, PNG
+-- and protocol buffers are compared with values from their standards.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 local wire = require "tlua.tensorboard.wire"
 local board = torch.utils.tensorboard
 
--- The values that fn(writer) writes, by tag, and the events.
+-- Returns the values that fn(writer) writes, by tag, and the events.
 local function written(fn)
    local values, events = {}, nil
    shell.with_folder(function(folder)
@@ -118,7 +118,7 @@ describe("a SummaryWriter", function()
       assert.equal("RIFF", riff)
       assert.equal(#beep.wav - 8, size)
       assert.equal("WAVEfmt ", format)
-      assert.same({16, 1, 1, 8000}, {length, kind, channels, rate}) -- kind 1 is PCM
+      assert.same({16, 1, 1, 8000}, {length, kind, channels, rate}) -- kind 1 means PCM
       local samples = {("<i2i2i2i2"):unpack(beep.wav, 45)}
       assert.same({0, 16383, -32767, 32767}, {table.unpack(samples, 1, 4)})
       assert.same({2, 5}, {values.stereo[1].audio.channels, values.stereo[1].audio.frames})
@@ -170,7 +170,7 @@ describe("a SummaryWriter", function()
          end
          local dir = folder .. "/a'b/"
          local function quote(text) return '"' .. text .. '"' end
-         -- names as PyTorch's class has them; a name that comes again counts once
+         -- names as in PyTorch's class; a repeated name appears once
          assert.equal(table.concat({
             "embeddings {",
             "  tensor_name: " .. quote 'a/b \\"c\\" %:00012',
@@ -188,7 +188,7 @@ describe("a SummaryWriter", function()
             "}\n",
          }, "\n"), shell.read(dir .. "projector_config.pbtxt"))
          local function float32(x) return (string.unpack("f", string.pack("f", x))) end
-         local read = {} -- how many digits a number gets is Lua's own affair
+         local read = {} -- the number of digits depends on Lua
          for line in shell.read(dir .. '00012/a%2fb "c" %25/tensors.tsv'):gmatch "[^\n]+" do
             local x, y = line:match "^(%S+)\t(%S+)$"
             read[#read + 1] = {float32(tonumber(x)), float32(tonumber(y))}
@@ -249,7 +249,7 @@ describe("a SummaryWriter", function()
             w.file = io.open("/dev/full", "wb")
             w.file:setvbuf "no"
             for i = 1, 100 do w:add_scalar("x", i, i) end
-            io.open(w.log_dir .. "/00000", "wb"):close() -- where a folder would be
+            io.open(w.log_dir .. "/00000", "wb"):close() -- blocks the path of a folder
             w:add_embedding(torch.ones(2, 2))
             print "went on"]]):format(folder))
          local output = shell.ok(shell.start() .. " " .. folder .. "/a.lua")

@@ -1,4 +1,4 @@
--- torch.text.BPE, beside Hugging Face's tokenizers.
+-- Tests torch.text.BPE against Hugging Face's tokenizers.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
@@ -12,7 +12,7 @@ local function write(path, text)
    file:close()
 end
 
--- The fixture's vocabulary, read from files.
+-- Loads the fixture's vocabulary from files.
 local function with_files(fn)
    shell.with_folder(function(folder)
       local vocab, merges = folder .. "/vocab.json", folder .. "/merges.txt"
