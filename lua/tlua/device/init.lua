@@ -190,13 +190,14 @@ local function add_cuda(module, memory, own)
 end
 
 --- Returns get_arch_list, which lists the architectures that the kernels are compiled for, such as
---- "sm_90". The list is empty without a GPU.
+--- "sm_90", and the one of their PTX ("compute_80"), from which drivers compile them for GPUs that
+--- are not in the list. The list is empty without a GPU.
 local function arch_list_of(module)
    ---@return string[]
    return function()
       local list = {}
-      for number in (module._architectures() or ""):gmatch "%d+%a*" do
-         list[#list + 1] = "sm_" .. number
+      for name in (module._architectures() or ""):gmatch "%S+" do
+         list[#list + 1] = name:find "^%d" and "sm_" .. name or name
       end
       return list
    end

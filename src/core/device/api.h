@@ -230,7 +230,7 @@ typedef struct tl_DeviceApi {
   bool (*can_access_peer)(int device, int peer);
   /* Returns the version of "cuda" (13000), "cudnn" (91900), "nccl", ...; 0 if it is absent. */
   int64_t (*library_version)(const char *name);
-  /* "80 90": the architectures its kernels are compiled for; NULL: all */
+  /* "80 90 compute_80": the architectures of its kernels, then that of their PTX; NULL: all */
   const char *architectures;
 
   /* Allocates a block, which belongs to the context's stream: once freed, it can be reused

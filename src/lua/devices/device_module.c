@@ -272,7 +272,7 @@ static int device_library_version(lua_State *L) {
   return 1;
 }
 
-/* _architectures() returns those for which kernels are compiled, such as "80 90"; nil without a
+/* _architectures() returns those for which kernels are compiled, such as "80 90 compute_80"; nil without a
 ** device. */
 static int device_architectures(lua_State *L) {
   if (tli_device_count(tli_kind(L)) == 0) return 0;
