@@ -186,13 +186,15 @@ LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(BUILT_IN_SRC:%.c=$(OBJ)/%.o) \
   $(foreach isa,$(ISAS),$(ISA_SRC:%.c=$(OBJ)/%.$(isa).o)) \
   $(GEN_SRC:$(GEN)/%.c=$(OBJ)/gen/%.o) $(OBJ)/gen/embed.o
 MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
-SIM_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard kernels/sim/*.c)))
+# What plugins share is in kernels/device.
+DEVICE_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard kernels/device/*.c)))
+SIM_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard kernels/sim/*.c))) $(DEVICE_OBJ)
 # What calls cuBLAS, cuDNN and their like is in lib; without a GPU spec/cuda answers it.
 CUDA_SRC := $(sort $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c kernels/cuda/*.cu kernels/cuda/*/*.cu))
-CUDA_OBJ := $(CUDA_SRC:%=$(OBJ)/%.o)
+CUDA_OBJ := $(CUDA_SRC:%=$(OBJ)/%.o) $(DEVICE_OBJ)
 EMULATED := $(BUILD)/emulated
 EMULATED_SRC := $(filter-out kernels/cuda/lib/%,$(CUDA_SRC)) $(sort $(wildcard spec/cuda/*.c spec/cuda/*.cc spec/cuda/lib/*.cc))
-EMULATED_OBJ := $(EMULATED_SRC:%=$(EMULATED)/obj/%.o)
+EMULATED_OBJ := $(EMULATED_SRC:%=$(EMULATED)/obj/%.o) $(DEVICE_OBJ)
 # The emulator by itself, with kernels that try it.
 EMULATOR_TEST := $(EMULATED)/emulator_test
 EMULATOR_OBJ := $(patsubst %,$(EMULATED)/obj/%.o,$(sort $(wildcard spec/cuda/*.cc spec/cuda/test/*.c[cu])))

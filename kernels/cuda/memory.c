@@ -1,5 +1,5 @@
 /*
-** memory.c - device memory: connects the allocator of blocks.c to the driver's virtual-memory
+** memory.c - device memory: connects the allocator of kernels/device to the driver's virtual-memory
 ** calls. Also pinned host memory.
 **
 ** TLUA_CUDA_ALLOCATOR=driver makes every allocation a call of cudaMalloc or cudaFree. That is
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/blocks.h"
+#include "kernels/device/blocks.h"
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
@@ -61,7 +61,7 @@ typedef struct Memory {
   pthread_mutex_t lock;
   bool open, by_driver;
   int device;
-  cuda_Blocks blocks;
+  tlk_Blocks blocks;
   cudaEvent_t spare[64]; /* events that can be reused for marks */
   int nspare;
 } Memory;
@@ -75,22 +75,21 @@ static CUmemAllocationProp kind_of(const Memory *m) {
   };
 }
 
-static char *reserve(void *self) {
-  const Memory *m = self;
+static char *reserve(void *self, int64_t bytes) {
   CUdeviceptr at = 0;
-  size_t bytes = (size_t)m->blocks.source.reach;
+  (void)self;
   CUDA_RELAXED;
-  CUresult error = driver.reserve(&at, bytes, 0, 0, 0);
+  CUresult error = driver.reserve(&at, (size_t)bytes, 0, 0, 0);
   if (error == CUDA_SUCCESS) return (char *)(uintptr_t)at;
   cuda_fail(TL_EMEM, "no address space for %lld bytes (error %d of cuMemAddressReserve)",
             (long long)bytes, (int)error);
   return NULL;
 }
 
-static void unreserve(void *self, char *at) {
-  const Memory *m = self;
+static void unreserve(void *self, char *at, int64_t bytes) {
+  (void)self;
   CUDA_RELAXED;
-  driver.unreserve((CUdeviceptr)(uintptr_t)at, (size_t)m->blocks.source.reach);
+  driver.unreserve((CUdeviceptr)(uintptr_t)at, (size_t)bytes);
 }
 
 static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
@@ -139,10 +138,10 @@ static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
 ** machines may forbid them. */
 static bool can_map(Memory *m) {
   int64_t granule = m->blocks.source.granule[1];
-  char *at = reserve(m);
+  char *at = reserve(m, granule);
   bool ok = at && map(m, at, granule, granule);
   if (ok) unmap(m, at, granule, granule);
-  if (at) unreserve(m, at);
+  if (at) unreserve(m, at, granule);
   return ok;
 }
 
@@ -181,11 +180,6 @@ static bool wait_for_all(void *self) {
   return true;
 }
 
-static void note(void *self, tl_MemoryAction action, const void *data, int64_t bytes, int stream) {
-  const Memory *m = self;
-  cuda_host->memory_event((tl_Device){TL_CUDA, (int8_t)m->device}, action, data, bytes, stream);
-}
-
 /* ---- opening ------------------------------------------------------------------------------------ */
 
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -198,19 +192,21 @@ static bool open_blocks(Memory *m) {
       m->by_driver ||
       driver.granularity(&granule, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS;
   int64_t small = (int64_t)granule, large = round_up(LARGE_GRANULE, small);
-  cuda_BlockSource source = {.self = m,
-                             .granule = {large, small},
-                             .reach = round_up((int64_t)total * REACH, large),
-                             .reserve = reserve,
-                             .unreserve = unreserve,
-                             .map = map,
-                             .unmap = unmap,
-                             .mark = mark,
-                             .passed = passed,
-                             .drop = drop,
-                             .wait = wait_for_all,
-                             .note = note};
-  cuda_blocks_open(&m->blocks, &source, (int64_t)total);
+  tlk_BlockSource source = {.self = m,
+                            .host = cuda_host,
+                            .name = "cuda",
+                            .device = {TL_CUDA, (int8_t)m->device},
+                            .granule = {large, small},
+                            .reach = round_up((int64_t)total * REACH, large),
+                            .reserve = reserve,
+                            .unreserve = unreserve,
+                            .map = map,
+                            .unmap = unmap,
+                            .mark = mark,
+                            .passed = passed,
+                            .drop = drop,
+                            .wait = wait_for_all};
+  tlk_blocks_open(&m->blocks, &source, (int64_t)total);
   m->by_driver = m->by_driver || !can_map(m);
   return true;
 }
@@ -253,7 +249,7 @@ void *cuda_alloc(const tlk_Context *cx, int64_t bytes) {
   Memory *m = lock(stream->device);
   if (m == NULL) return NULL;
   void *data =
-      m->by_driver ? from_driver(bytes) : cuda_blocks_alloc(&m->blocks, bytes, stream->id, pool);
+      m->by_driver ? from_driver(bytes) : tlk_blocks_alloc(&m->blocks, bytes, stream->id, pool);
   unlock(m);
   return data;
 }
@@ -265,7 +261,7 @@ void cuda_free(tl_Device device, void *data, int64_t bytes) {
   if (m->by_driver)
     to_driver(data);
   else
-    cuda_blocks_free(&m->blocks, data);
+    tlk_blocks_free(&m->blocks, data);
   unlock(m);
 }
 
@@ -278,7 +274,7 @@ void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes) {
 bool cuda_record_stream(tl_Device device, void *data, tl_Stream *stream) {
   Memory *m = lock(device.index);
   if (m == NULL) return false;
-  cuda_blocks_used_by(&m->blocks, data, stream->id);
+  tlk_blocks_used_by(&m->blocks, data, stream->id);
   unlock(m);
   return true;
 }
@@ -286,7 +282,7 @@ bool cuda_record_stream(tl_Device device, void *data, tl_Stream *stream) {
 bool cuda_trim(tl_Device device) {
   Memory *m = lock(device.index);
   if (m == NULL) return false;
-  bool ok = cuda_blocks_trim(&m->blocks);
+  bool ok = tlk_blocks_trim(&m->blocks);
   unlock(m);
   return ok;
 }
@@ -301,7 +297,7 @@ bool cuda_memory_hold(int device, uint64_t pool) {
                                         "is the driver's, which frees it at once; this "
                                         "device has no virtual memory, or "
                                         "TLUA_CUDA_ALLOCATOR is set to driver")
-                : cuda_blocks_hold(&m->blocks, pool);
+                : tlk_blocks_hold(&m->blocks, pool);
   unlock(m);
   return ok;
 }
@@ -309,14 +305,14 @@ bool cuda_memory_hold(int device, uint64_t pool) {
 void cuda_memory_let_go(int device, uint64_t pool, uint64_t launched) {
   Memory *m = lock(device);
   if (m == NULL) return;
-  cuda_blocks_let_go(&m->blocks, pool, launched);
+  tlk_blocks_let_go(&m->blocks, pool, launched);
   unlock(m);
 }
 
 void cuda_memory_capture(int device, int change) {
   Memory *m = lock(device);
   if (m == NULL) return;
-  cuda_blocks_capture(&m->blocks, change);
+  tlk_blocks_capture(&m->blocks, change);
   unlock(m);
 }
 
@@ -326,7 +322,7 @@ void cuda_memory_capture(int device, int change) {
 bool cuda_memory_stats(tl_Device device, tl_MemoryStats *out) {
   Memory *m = lock(device.index);
   if (m == NULL) return false;
-  cuda_blocks_stats(&m->blocks, out);
+  tlk_blocks_stats(&m->blocks, out);
   unlock(m);
   return true;
 }
@@ -369,7 +365,7 @@ bool cuda_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_Block
                         void *to) {
   Memory *m = lock(device.index);
   if (m == NULL) return false;
-  cuda_blocks_visit(&m->blocks, visit, to);
+  tlk_blocks_visit(&m->blocks, visit, to);
   unlock(m);
   return true;
 }

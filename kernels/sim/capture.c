@@ -10,12 +10,6 @@
 
 /* ---- capturing --------------------------------------------------------------------- */
 
-bool sim_locked_capturing(const sim_Device *device) {
-  for (int s = 0; s < SIM_STREAMS; s++)
-    if (device->streams[s].recording) return true;
-  return false;
-}
-
 /* Counts each command, so that the end of the capture knows which work was not joined. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size) {
@@ -85,11 +79,11 @@ static tl_Graph *graph_new(tl_Stream *stream, uint64_t pool) {
     sim_host->fail(TL_EMEM, "sim: out of memory");
     return NULL;
   }
-  graph->pool = sim_locked_pool(stream->device, pool);
-  if (graph->pool == NULL) {
+  if (!tlk_blocks_hold(&stream->device->blocks, pool)) {
     free(graph);
     return NULL;
   }
+  graph->pool = pool;
   graph->device = stream->device;
   graph->origin = stream;
   graph->number = ++captures;
@@ -98,7 +92,7 @@ static tl_Graph *graph_new(tl_Stream *stream, uint64_t pool) {
 
 static void graph_free(tl_Graph *graph) {
   for (int s = 0; s < SIM_STREAMS; s++) sim_queue_clear(&graph->lanes[s]);
-  sim_locked_pool_drop(graph->device, graph->pool);
+  tlk_blocks_let_go(&graph->device->blocks, graph->pool, graph->launched);
   free(graph);
 }
 
@@ -107,7 +101,10 @@ bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   sim_lock();
   bool ok = sim_locked_may_go("capture") && sim_locked_not_recording(stream, "capturing");
   tl_Graph *graph = ok ? graph_new(stream, pool) : NULL;
-  if (graph) stream->recording = graph;
+  if (graph) {
+    stream->recording = graph;
+    tlk_blocks_capture(&stream->device->blocks, 1);
+  }
   sim_unlock();
   return graph != NULL;
 }
@@ -127,7 +124,7 @@ static bool joined(const tl_Graph *graph) {
 static void locked_end(tl_Graph *graph) {
   for (int s = 0; s < SIM_STREAMS; s++)
     if (graph->device->streams[s].recording == graph) graph->device->streams[s].recording = NULL;
-  if (!sim_locked_capturing(graph->device)) sim_locked_undefer(graph->device);
+  tlk_blocks_capture(&graph->device->blocks, -1);
 }
 
 tl_Graph *sim_capture_end(tl_Stream *stream) {
@@ -189,7 +186,7 @@ bool sim_graph_launch(tl_Graph *graph, tl_Stream *stream) {
   bool ok = sim_locked_may_go("graph launch") &&
             sim_locked_not_recording(stream, "replaying a graph") && in_order(graph, &work);
   if (ok) {
-    graph->pool->launched |= 1u << stream->id;
+    graph->launched |= (uint64_t)1 << stream->id;
     ok = sim_locked_put_all(stream, &work);
   }
   sim_queue_clear(&work);

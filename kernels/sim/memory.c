@@ -1,20 +1,28 @@
 /*
-** memory.c - the simulated device's memory, and copies between it and the host. The host is
-** given addresses that cannot be accessed; kernels access the same memory at other addresses.
-** blocks.c allocates from this address space.
+** memory.c - the simulated device's memory. The host is given addresses that cannot be accessed;
+** kernels access the same memory at other addresses. The allocator of kernels/device divides the
+** address space, which is larger than the memory, so that the memory's fragments do not matter.
+**
+** A block that becomes free is overwritten in the order of its stream.
 */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "kernels/sim/sim.h"
 
-/* ---- the arena --------------------------------------------------------------------- */
+#define GRANULE (2 << 20) /* a GPU's page */
+#define ARENA \
+  (20 << 20)    /* the least address space of an arena, and memory of one for blocks
+                          ** of between 1 and 10 MiB */
+#define REACH 8 /* the address space is this many times the memory, where there is room */
 
-/* Returns a file whose memory can be mapped twice, or -1. */
+/* ---- the address space -------------------------------------------------------------- */
+
+/* Returns a file whose memory can be mapped twice, or -1. Pages that are not written take no
+** memory. */
 static int memory_file(int64_t bytes) {
   int file = memfd_create("tlua_sim", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, (off_t)bytes) == 0) return file;
@@ -43,26 +51,21 @@ static void *second_view(const char *first, size_t bytes, int file) {
 }
 
 /* Maps two views of the same bytes: one for the host's addresses, which cannot be accessed, and
-** one for kernels. */
-bool sim_memory_open(sim_Device *device, int64_t capacity) {
-  capacity = (capacity + 65535) / 65536 * 65536;
-  size_t bytes = (size_t)capacity;
-  int file = memory_file(capacity);
-  void *arena = MAP_FAILED, *inside = NULL;
-  if (file >= 0) arena = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
-  if (arena != MAP_FAILED) inside = second_view(arena, bytes, file);
+** one for kernels. Returns false if there is no room. */
+static bool map_views(sim_Device *device, int64_t size) {
+  size_t bytes = (size_t)size;
+  int file = memory_file(size);
+  void *base = MAP_FAILED, *inside = NULL;
+  if (file >= 0) base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
+  if (base != MAP_FAILED) inside = second_view(base, bytes, file);
   if (file >= 0) close(file);
-  sim_Block *all = calloc(1, sizeof *all);
-  if (inside == NULL || all == NULL) {
-    if (arena != MAP_FAILED) munmap(arena, bytes);
-    if (inside) munmap(inside, bytes);
-    free(all);
-    return sim_host->fail(TL_EMEM, "device sim: no address space for %" PRId64 " bytes", capacity);
+  if (inside == NULL) {
+    if (base != MAP_FAILED) munmap(base, bytes);
+    return false;
   }
-  all->data = device->arena = arena;
-  all->bytes = device->capacity = device->total = device->limit = capacity;
-  device->shift = (int64_t)((intptr_t)inside - (intptr_t)arena);
-  device->root = all;
+  device->base = base;
+  device->bytes = size;
+  device->shift = (int64_t)((intptr_t)inside - (intptr_t)base);
   return true;
 }
 
@@ -72,8 +75,7 @@ bool sim_memory_open(sim_Device *device, int64_t capacity) {
 uintptr_t sim_reachable(uintptr_t address) {
   for (int i = 0; i < sim_device_count(); i++) {
     const sim_Device *d = sim_device(i);
-    if (address - (uintptr_t)d->arena < (uintptr_t)d->capacity)
-      return address + (uintptr_t)d->shift;
+    if (address - (uintptr_t)d->base < (uintptr_t)d->bytes) return address + (uintptr_t)d->shift;
   }
   return address;
 }
@@ -81,72 +83,228 @@ uintptr_t sim_reachable(uintptr_t address) {
 const sim_Device *sim_owner(const void *address) {
   for (int i = 0; i < sim_device_count(); i++) {
     const sim_Device *d = sim_device(i);
-    if ((const char *)address >= d->arena && (const char *)address < d->arena + d->capacity)
-      return d;
+    if ((const char *)address >= d->base && (const char *)address < d->base + d->bytes) return d;
   }
   return NULL;
 }
 
-/* ---- copies ----------------------------------------------------------------------------- */
+/* ---- what the allocator calls ------------------------------------------------------- */
 
-void *sim_pinned_alloc(int64_t bytes) { return sim_host->alloc((size_t)bytes); }
-void sim_pinned_free(void *data, int64_t bytes) { sim_host->free(data, (size_t)bytes); }
-
-/* Copies between two devices. The receiving stream waits for pending writes of the other
-** stream, which in turn waits for the copy before it may free the source. */
-static bool between(const struct tlk_transfer *call, tl_Stream *from) {
-  tl_Stream *to = call->cx->stream;
-  if (!sim_locked_not_recording(to, "a copy between devices") ||
-      !sim_locked_not_recording(from, "a copy between devices"))
-    return false;
-  tl_Event *before = sim_event(call->from, 0), *after = sim_event(call->to, 0);
-  bool ok = before && after;
-  if (ok) {
-    before->recorded = after->recorded = 1;
-    before->stream = from;
-    after->stream = to;
-    sim_Command first = {.point = {.event = before, .ticket = 1}};
-    sim_Command last = {.point = {.event = after, .ticket = 1}};
-    sim_Command copy = {.copy = {call->dst, call->src, call->bytes}};
-    ok = sim_locked_put(from, SIM_RECORD, &first, NULL, 0) &&
-         sim_locked_put(to, SIM_WAIT, &first, NULL, 0) &&
-         sim_locked_put(to, SIM_COPY, &copy, NULL, 0) &&
-         sim_locked_put(to, SIM_RECORD, &last, NULL, 0) &&
-         sim_locked_put(from, SIM_WAIT, &last, NULL, 0);
+/* Reserves the first sufficient gap between the ranges. */
+static char *reserve(void *self, int64_t bytes) {
+  sim_Device *d = self;
+  sim_Range **at = &d->ranges, *range = malloc(sizeof *range);
+  char *from = d->base;
+  for (; *at && (*at)->at - from < bytes; at = &(*at)->next) from = (*at)->at + (*at)->bytes;
+  if (range == NULL || d->base + d->bytes - from < bytes) {
+    free(range);
+    sim_host->fail(TL_EMEM, "sim: out of memory");
+    return NULL;
   }
-  if (before) sim_locked_event_drop(before);
-  if (after) sim_locked_event_drop(after);
-  return ok;
+  *range = (sim_Range){*at, from, bytes};
+  *at = range;
+  return from;
 }
 
-/* Copies from or to the host. Pageable memory is read immediately, as a driver stages it, and
-** copies to it are waited for. Pinned memory is read and written in the stream's order. */
-static bool with_host(const struct tlk_transfer *call) {
-  tl_Stream *stream = call->cx->stream;
-  sim_Command copy = {.copy = {call->dst, call->src, call->bytes}};
-  if (!call->async &&
-      !sim_locked_not_recording(stream, "a copy from or to memory that is not pinned"))
-    return false;
-  if (call->to.type == TL_SIM && !call->async) {
-    copy.copy.src = NULL; /* the bytes are stored in the command */
-    return sim_locked_put(stream, SIM_COPY, &copy, call->src, (size_t)call->bytes);
-  }
-  if (call->async) return sim_locked_put(stream, SIM_COPY, &copy, NULL, 0);
-  return sim_locked_fetch(stream, &copy);
+static void unreserve(void *self, char *data, int64_t bytes) {
+  sim_Range **at = &((sim_Device *)self)->ranges;
+  (void)bytes;
+  while ((*at)->at != data) at = &(*at)->next;
+  sim_Range *range = *at;
+  *at = range->next;
+  free(range);
 }
 
-bool sim_transfer(const struct tlk_transfer *call) {
+/* All bytes can be accessed at all times, and the allocator keeps to the limit. */
+static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
+  (void)self, (void)at, (void)bytes, (void)granule;
+  return true;
+}
+
+/* Another stream may get the addresses, so freed blocks there are overwritten at once. The
+** allocator has waited: queues have no other command for this memory. */
+static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
+  (void)at, (void)bytes, (void)granule;
+  sim_locked_poison_now(self);
+}
+
+static void *mark(void *self, int stream) {
+  sim_Device *d = self;
+  tl_Event *event = sim_event((tl_Device){TL_SIM, (int8_t)d->index}, 0);
+  if (event == NULL) return NULL;
+  event->recorded = 1;
+  event->stream = &d->streams[stream];
+  sim_Command what = {.point = {.event = event, .ticket = 1}};
+  if (sim_locked_put_free(event->stream, SIM_RECORD, &what, NULL, 0)) return event;
+  sim_locked_event_drop(event);
+  return NULL;
+}
+
+static bool passed(void *self, void *point) {
+  const tl_Event *event = point;
+  (void)self;
+  return event->reached >= event->recorded;
+}
+
+static void drop(void *self, void *point) {
+  (void)self;
+  sim_locked_event_drop(point);
+}
+
+static bool is_busy(const sim_Device *d) {
+  for (int s = 0; s < SIM_STREAMS; s++)
+    if (d->streams[s].done < d->streams[s].put) return true;
+  return false;
+}
+
+/* Other threads may queue commands during a wait. */
+static bool wait_for_all(void *self) {
+  do {
+    if (!sim_locked_finish_device(self)) return false;
+  } while (is_busy(self));
+  return true;
+}
+
+/* Overwrites a freed block in the order of its stream; within a capture, at each replay. Memory
+** that a graph may write again later is left alone. A failure, for lack of host memory, only
+** leaves the bytes unchanged. */
+static void spoil(void *self, char *data, int64_t bytes, int stream_id, uint64_t pool) {
+  tl_Stream *stream = &((sim_Device *)self)->streams[stream_id];
+  sim_Command what = {.copy = {.dst = data, .bytes = bytes}};
+  bool put = true;
+  if (pool == 0)
+    put = sim_locked_put_free(stream, SIM_POISON, &what, NULL, 0);
+  else if (stream->recording && stream->recording->pool == pool)
+    put = sim_locked_record(stream, SIM_POISON, &what, NULL, 0);
+  (void)put;
+}
+
+/* ---- opening ------------------------------------------------------------------------ */
+
+static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+static void set_limit(sim_Device *d) {
+  d->blocks.limit = d->limit < d->total ? d->limit : d->total;
+}
+
+void sim_locked_set_memory(sim_Device *device, int64_t total) {
+  device->total = total;
+  set_limit(device);
+}
+
+bool sim_memory_open(sim_Device *device, int64_t total) {
+  bool room = false;
+  total = round_up(total, 65536);
+  for (int times = REACH; times > 0 && !room; times /= 2)
+    room = total <= INT64_MAX / 2 / times && map_views(device, round_up(times * total, ARENA));
+  if (!room)
+    return sim_host->fail(TL_EMEM, "device sim: no address space for %" PRId64 " bytes", total);
+  tlk_BlockSource source = {.self = device,
+                            .host = sim_host,
+                            .name = "sim",
+                            .device = {TL_SIM, (int8_t)device->index},
+                            .granule = {GRANULE, GRANULE},
+                            .least = ARENA,
+                            .reach = ARENA,
+                            .reserve = reserve,
+                            .unreserve = unreserve,
+                            .map = map,
+                            .unmap = unmap,
+                            .mark = mark,
+                            .passed = passed,
+                            .drop = drop,
+                            .wait = wait_for_all,
+                            .freed = spoil};
+  device->total = device->limit = total;
+  tlk_blocks_open(&device->blocks, &source, total);
+  return true;
+}
+
+/* ---- the table ---------------------------------------------------------------------- */
+
+static tlk_Blocks *blocks_of(tl_Device device) { return &sim_device(device.index)->blocks; }
+
+void *sim_alloc(const tlk_Context *cx, int64_t bytes) {
+  const tl_Stream *stream = cx->stream;
   sim_lock();
-  bool ok = sim_locked_may_go("copy");
-  if (ok && call->to.type == TL_SIM && call->from.type == TL_SIM && call->from_stream) {
-    if (call->from_stream != call->cx->stream)
-      ok = between(call, call->from_stream);
-    else
-      ok = sim_locked_put(call->cx->stream, SIM_COPY,
-                          &(sim_Command){.copy = {call->dst, call->src, call->bytes}}, NULL, 0);
-  } else if (ok) {
-    ok = with_host(call);
-  }
+  void *data = NULL;
+  if (sim_locked_may_go("memory"))
+    data = tlk_blocks_alloc(&stream->device->blocks, bytes, stream->id,
+                            stream->recording ? stream->recording->pool : 0);
+  sim_unlock();
+  return data;
+}
+
+void sim_free(tl_Device device, void *data, int64_t bytes) {
+  (void)bytes;
+  sim_lock();
+  tlk_blocks_free(blocks_of(device), data);
+  sim_unlock();
+}
+
+bool sim_record_stream(tl_Device device, void *data, tl_Stream *stream) {
+  sim_lock();
+  tlk_blocks_used_by(blocks_of(device), data, stream->id);
+  sim_unlock();
+  return true;
+}
+
+bool sim_trim(tl_Device device) {
+  sim_lock();
+  bool ok = sim_locked_may_go("empty_cache") && tlk_blocks_trim(blocks_of(device));
   sim_unlock();
   return ok;
 }
+
+bool sim_memory_stats(tl_Device device, tl_MemoryStats *out) {
+  sim_lock();
+  tlk_blocks_stats(blocks_of(device), out);
+  sim_unlock();
+  return true;
+}
+
+bool sim_reset_peaks(tl_Device device) {
+  sim_lock();
+  tl_stats_reset_peaks(&blocks_of(device)->stats);
+  sim_unlock();
+  return true;
+}
+
+bool sim_reset_sums(tl_Device device) {
+  sim_lock();
+  tl_stats_reset_sums(&blocks_of(device)->stats);
+  sim_unlock();
+  return true;
+}
+
+bool sim_memory_info(tl_Device device, int64_t *free, int64_t *total) {
+  sim_lock();
+  const sim_Device *d = sim_device(device.index);
+  int64_t reserved = d->blocks.stats.reserved_bytes[TL_POOL_ALL].current;
+  *total = d->total;
+  *free = d->total > reserved ? d->total - reserved : 0;
+  sim_unlock();
+  return true;
+}
+
+bool sim_set_memory_limit(tl_Device device, int64_t bytes) {
+  sim_lock();
+  sim_Device *d = sim_device(device.index);
+  d->limit = bytes;
+  set_limit(d);
+  sim_unlock();
+  return true;
+}
+
+bool sim_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_BlockInfo *block),
+                       void *to) {
+  sim_lock();
+  tlk_blocks_visit(blocks_of(device), visit, to);
+  sim_unlock();
+  return true;
+}
+
+/* ---- pinned memory ---------------------------------------------------------------------- */
+
+void *sim_pinned_alloc(int64_t bytes) { return sim_host->alloc((size_t)bytes); }
+void sim_pinned_free(void *data, int64_t bytes) { sim_host->free(data, (size_t)bytes); }

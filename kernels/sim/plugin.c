@@ -129,7 +129,7 @@ static bool configure(const char *key, int64_t value) {
   else if (strcmp(key, "fail_at") == 0)
     sim.fail_at = value > 0 ? value : 0;
   else if (strcmp(key, "memory") == 0)
-    for (int i = 0; i < sim.ndevices; i++) sim.devices[i].total = value;
+    for (int i = 0; i < sim.ndevices; i++) sim_locked_set_memory(&sim.devices[i], value);
   else
     ok = false;
   sim_unlock();

@@ -199,6 +199,15 @@ static void *reachable(const void *address) { return (void *)sim_reachable((uint
 /* 0xfb makes a finite number far out of any range in every floating type, not NaN. */
 static void poison(void *data, int64_t bytes) { memset(reachable(data), 0xfb, (size_t)bytes); }
 
+void sim_locked_poison_now(sim_Device *device) {
+  for (int s = 0; s < SIM_STREAMS; s++)
+    for (sim_Command *c = device->streams[s].queue.first; c; c = c->next) {
+      if (c->kind != SIM_POISON) continue;
+      poison(c->copy.dst, c->copy.bytes);
+      c->copy.bytes = 0;
+    }
+}
+
 static void copy_bytes(const sim_Command *c) {
   const void *from = c->copy.src ? reachable(c->copy.src) : (const void *)c->call;
   memmove(reachable(c->copy.dst), from, (size_t)c->copy.bytes);

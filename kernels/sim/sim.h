@@ -20,6 +20,7 @@
 
 #include "core/device/backend.h"
 #include "core/device/host.h"
+#include "kernels/device/blocks.h"
 
 /* the default stream and those that are handed out, half of them with high priority */
 #define SIM_STREAMS 17
@@ -82,39 +83,18 @@ struct tl_Event {
   sim_Clock clock;     /* the commands that come before the record */
 };
 
-/* Memory that graphs share: everything that captures of its number have allocated. */
-typedef struct sim_Pool {
-  struct sim_Pool *next;
-  uint64_t number;
-  int holders;       /* captures and graphs; the last one removes the pool */
-  uint32_t launched; /* bit mask of the streams that its graphs were launched on */
-} sim_Pool;
-
-/* A part of the arena that is divided into blocks. */
-typedef struct sim_Segment {
-  char *data;
+/* A part of a device's address space that an arena of its blocks occupies. */
+typedef struct sim_Range {
+  struct sim_Range *next; /* the next one by address */
+  char *at;
   int64_t bytes;
-  tl_Stream *stream; /* the stream that it belongs to */
-  uint64_t pool;     /* pool of graphs; 0: the general pool */
-  bool small;
-} sim_Segment;
-
-/* A block of a device's memory, in a list by address. */
-typedef struct sim_Block {
-  struct sim_Block *before, *after;
-  char *data;
-  int64_t bytes, requested;
-  sim_Segment *segment; /* owned by its first block; NULL: the memory is unused */
-  bool used;
-  bool deferred;   /* freed during a capture; events are recorded once no capture is open */
-  uint32_t others; /* bit mask of the streams that record_stream has named */
-  tl_Event *pending[SIM_STREAMS]; /* owned; events to be reached before it is free */
-} sim_Block;
+} sim_Range;
 
 struct tl_Graph {
   struct sim_Device *device;
-  uint64_t number; /* of the capture */
-  sim_Pool *pool;  /* holds a reference */
+  uint64_t number;   /* of the capture */
+  uint64_t pool;     /* number of the pool that it holds */
+  uint64_t launched; /* bit mask of the streams that it was launched on */
   tl_Stream *origin;
   sim_Queue lanes[SIM_STREAMS]; /* each stream's commands */
   /* during the capture: the commands that each stream's next command comes after */
@@ -124,12 +104,12 @@ struct tl_Graph {
 
 typedef struct sim_Device {
   int index;
-  char *arena;
-  int64_t capacity, total, limit; /* limit: by set_memory_limit */
-  int64_t shift;   /* distance from the host's address of a byte to the kernels' address */
-  sim_Block *root; /* the first block by address */
-  sim_Pool *pools;
-  tl_MemoryStats stats;
+  char *base;           /* the device's address space as the host sees it */
+  int64_t bytes;        /* of the address space */
+  int64_t shift;        /* distance from the host's address of a byte to the kernels' address */
+  int64_t total, limit; /* bytes of memory, and of those the most that set_memory_limit allows */
+  sim_Range *ranges;    /* owned */
+  tlk_Blocks blocks;
   tl_Stream streams[SIM_STREAMS];
   int next_stream[2];  /* of normal priority, and of high priority */
   tlk_Fault fault;     /* the device's fault word */
@@ -180,6 +160,8 @@ bool sim_locked_finish(tl_Stream *stream, uint64_t upto);
 ** that would write to the host later. */
 bool sim_locked_fetch(tl_Stream *stream, const sim_Command *copy);
 bool sim_locked_finish_device(sim_Device *device);
+/* Overwrites at once the memory that queued commands would overwrite as freed. */
+void sim_locked_poison_now(sim_Device *device);
 bool sim_locked_finish_event(tl_Event *event);
 /* Returns false with a message while the stream takes part in a capture. */
 bool sim_locked_not_recording(const tl_Stream *stream, const char *what);
@@ -211,16 +193,17 @@ bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what
 /* Record an event, and a wait for it, in a capture. */
 bool sim_locked_record_event(tl_Event *event, tl_Stream *stream);
 bool sim_locked_record_wait(tl_Stream *stream, tl_Event *event);
-bool sim_locked_capturing(const sim_Device *device);
 bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
 tl_Graph *sim_capture_end(tl_Stream *stream);
 uint64_t sim_capture(const tl_Stream *stream);
 bool sim_graph_launch(tl_Graph *graph, tl_Stream *stream);
 void sim_graph_free(tl_Graph *graph);
 
-/* ---- memory.c ---- */
+/* ---- memory.c: the part of the table about memory ---- */
 
-bool sim_memory_open(sim_Device *device, int64_t capacity);
+bool sim_memory_open(sim_Device *device, int64_t total);
+/* Changes the memory that the device says it has. */
+void sim_locked_set_memory(sim_Device *device, int64_t total);
 /* Translates an address in a device's memory to the address that kernels use; returns any other
 ** address unchanged. */
 uintptr_t sim_reachable(uintptr_t address);
@@ -228,10 +211,6 @@ uintptr_t sim_reachable(uintptr_t address);
 const sim_Device *sim_owner(const void *address);
 void *sim_pinned_alloc(int64_t bytes);
 void sim_pinned_free(void *data, int64_t bytes);
-bool sim_transfer(const struct tlk_transfer *call);
-
-/* ---- blocks.c ---- */
-
 void *sim_alloc(const tlk_Context *cx, int64_t bytes);
 void sim_free(tl_Device device, void *data, int64_t bytes);
 bool sim_record_stream(tl_Device device, void *data, tl_Stream *stream);
@@ -243,11 +222,9 @@ bool sim_memory_info(tl_Device device, int64_t *free, int64_t *total);
 bool sim_set_memory_limit(tl_Device device, int64_t bytes);
 bool sim_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_BlockInfo *block),
                        void *to);
-/* Returns a pool of graphs and counts one more holder; NULL with a message on failure. */
-sim_Pool *sim_locked_pool(sim_Device *device, uint64_t number);
-/* Removes a holder. When the last one is gone, the pool's memory goes to the general pool. */
-void sim_locked_pool_drop(sim_Device *device, sim_Pool *pool);
-/* Completes frees that were deferred until no capture is open. */
-void sim_locked_undefer(sim_Device *device);
+
+/* ---- transfer.c ---- */
+
+bool sim_transfer(const struct tlk_transfer *call);
 
 #endif

@@ -73,7 +73,8 @@ local may_include = {
       "kernels/special.h", "isas.h",
    },
    ["kernels/meta"] = {"core/"},
-   ["kernels/sim"] = {"core/", "kernels/sim/"},
+   ["kernels/device"] = {"core/", "kernels/device/"},
+   ["kernels/sim"] = {"core/", "kernels/device/", "kernels/sim/"},
 }
 
 local function allowed(list, header)

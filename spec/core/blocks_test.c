@@ -1,24 +1,17 @@
 /*
-** blocks_test.c - the CUDA allocator's logic on made-up memory and streams, beside a
+** blocks_test.c - the allocator of devices on made-up memory and streams, beside a
 ** plain model: a million random calls, failures at the n-th call, pools of graphs.
 **
 ** A stream is two counters: work given and work done. The source gives address space
 ** that nobody touches; the model knows who may write where.
 */
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/blocks.h"
+#include "kernels/device/blocks.h"
 #include "test.h"
 
-bool cuda_fail(tl_ErrorKind kind, const char *format, ...);
-bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
-  (void)kind, (void)format;
-  return false;
-}
-#define TLK_CUDA_PLUGIN_H /* of the plugin's own header only cuda_fail is used */
-#include "kernels/cuda/blocks.c"
+#include "kernels/device/blocks.c"
 
 enum { STREAMS = 4, MIB = 1 << 20, GRANULE = 2 * MIB, MEMORY = 256 * MIB };
 #define REACH ((int64_t)4 * MEMORY)
@@ -27,9 +20,10 @@ enum { STREAMS = 4, MIB = 1 << 20, GRANULE = 2 * MIB, MEMORY = 256 * MIB };
 
 typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
-  int64_t mapped, reservations, marks, waits;
-  int64_t fail_at; /* calls until one fails; 0: none does */
-  uintptr_t next;  /* address space */
+  int64_t reach, mapped, reserved, marks, waits;
+  int64_t freed[2]; /* bytes of blocks that became free: of no pool, of one */
+  int64_t fail_at;  /* calls until one fails; 0: none does */
+  uintptr_t next;   /* address space */
 } World;
 
 typedef struct Point {
@@ -39,17 +33,18 @@ typedef struct Point {
 
 static bool may_go(World *w) { return w->fail_at == 0 || --w->fail_at > 0; }
 
-static char *reserve(void *self) {
+static char *reserve(void *self, int64_t bytes) {
   World *w = self;
+  CHECK(bytes >= w->reach && bytes % GRANULE == 0);
   if (!may_go(w)) return NULL;
-  w->reservations++;
-  w->next += REACH;
-  return (char *)w->next;
+  w->reserved += bytes;
+  w->next += (uintptr_t)bytes;
+  return (char *)w->next - bytes;
 }
 
-static void unreserve(void *self, char *at) {
+static void unreserve(void *self, char *at, int64_t bytes) {
   CHECK(at != NULL);
-  ((World *)self)->reservations--;
+  ((World *)self)->reserved -= bytes;
 }
 
 static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
@@ -91,23 +86,50 @@ static bool wait_for_all(void *self) {
   return true;
 }
 
-static void no_note(void *self, tl_MemoryAction action, const void *data, int64_t bytes,
-                    int stream) {
-  (void)self, (void)action, (void)data;
+static void no_note(tl_Device device, tl_MemoryAction action, const void *data, int64_t bytes,
+                    int64_t stream) {
+  (void)device, (void)action, (void)data;
   CHECK(bytes >= 0 && stream >= 0 && stream < STREAMS);
 }
 
-static void open_blocks(cuda_Blocks *b, World *w) {
-  cuda_BlockSource source = {w,    {GRANULE, GRANULE}, REACH, reserve,      unreserve, map, unmap,
-                             mark, has_passed,         drop,  wait_for_all, no_note};
-  *w = (World){.next = (uintptr_t)1 << 40};
-  cuda_blocks_open(b, &source, MEMORY);
+static bool failed(tl_ErrorKind kind, const char *format, ...) {
+  CHECK(kind == TL_EMEM && strcmp(format, "%s: out of memory") == 0);
+  return false;
 }
 
-static void close_blocks(cuda_Blocks *b, const World *w) {
+static void freed(void *self, char *data, int64_t bytes, int stream, uint64_t pool) {
+  World *w = self;
+  CHECK(data && bytes > 0 && stream < STREAMS);
+  w->freed[pool > 0] += bytes;
+}
+
+/* Opens blocks whose arenas have at least `reach` bytes of address space. */
+static void open_with(tlk_Blocks *b, World *w, int64_t reach) {
+  static const tl_Host host = {.fail = failed, .memory_event = no_note};
+  tlk_BlockSource source = {.self = w,
+                            .host = &host,
+                            .name = "test",
+                            .granule = {GRANULE, GRANULE},
+                            .reach = reach,
+                            .reserve = reserve,
+                            .unreserve = unreserve,
+                            .map = map,
+                            .unmap = unmap,
+                            .mark = mark,
+                            .passed = has_passed,
+                            .drop = drop,
+                            .wait = wait_for_all,
+                            .freed = freed};
+  *w = (World){.next = (uintptr_t)1 << 40, .reach = reach};
+  tlk_blocks_open(b, &source, MEMORY);
+}
+
+static void open_blocks(tlk_Blocks *b, World *w) { open_with(b, w, REACH); }
+
+static void close_blocks(tlk_Blocks *b, const World *w) {
   CHECK(b->stats.allocated_bytes[TL_POOL_ALL].current == 0);
-  cuda_blocks_close(b);
-  CHECK(w->mapped == 0 && w->reservations == 0 && w->marks == 0);
+  tlk_blocks_close(b);
+  CHECK(w->mapped == 0 && w->reserved == 0 && w->marks == 0);
   CHECK(b->stats.active[TL_POOL_ALL].current == 0);
   CHECK(b->stats.reserved_bytes[TL_POOL_ALL].current == 0);
   CHECK(b->stats.inactive_split_bytes[TL_POOL_ALL].current == 0);
@@ -128,7 +150,7 @@ typedef struct Held {
 
 typedef struct Model {
   World world;
-  cuda_Blocks blocks;
+  tlk_Blocks blocks;
   Held *held;
   int n, room;
   int64_t live;
@@ -172,9 +194,9 @@ static int64_t size(Model *m) {
 static void model_alloc(Model *m) {
   int stream = (int)(draw(m) % STREAMS);
   int64_t bytes = size(m);
-  char *data = cuda_blocks_alloc(&m->blocks, bytes, stream, 0);
+  char *data = tlk_blocks_alloc(&m->blocks, bytes, stream, 0);
   if (data == NULL) return;
-  CHECK((uintptr_t)data % CUDA_BLOCK_UNIT == 0);
+  CHECK((uintptr_t)data % TLK_BLOCK_UNIT == 0);
   check_free(m, data, bytes);
   m->held[m->n++] = (Held){.data = data, .bytes = bytes, .stream = stream, .used = true};
   m->live += bytes;
@@ -183,7 +205,7 @@ static void model_alloc(Model *m) {
 
 static void model_free(Model *m, int i) {
   Held *h = &m->held[i];
-  cuda_blocks_free(&m->blocks, h->data);
+  tlk_blocks_free(&m->blocks, h->data);
   h->used = false;
   m->live -= h->bytes;
   memcpy(h->until, m->world.given, sizeof h->until);
@@ -208,10 +230,10 @@ static void step(Model *m) {
   } else if (what < 90) {
     model_free(m, i);
   } else if (what < 99) {
-    cuda_blocks_used_by(&m->blocks, m->held[i].data, stream);
+    tlk_blocks_used_by(&m->blocks, m->held[i].data, stream);
     if (stream != m->held[i].stream) m->held[i].others |= (uint64_t)1 << stream;
   } else if (draw(m) % 50 == 0) {
-    CHECK(cuda_blocks_trim(&m->blocks));
+    CHECK(tlk_blocks_trim(&m->blocks));
   }
   forget(m);
 }
@@ -227,10 +249,10 @@ static void run_model(Model *m, int steps, int64_t fail_each) {
   close_blocks(&m->blocks, &m->world);
 }
 
-static void random_calls(uint64_t seed, int steps, int64_t fail_each) {
+static void random_calls(uint64_t seed, int steps, int64_t fail_each, int64_t reach) {
   Model m = {.room = 200, .random = seed};
   m.held = malloc((size_t)m.room * sizeof *m.held);
-  open_blocks(&m.blocks, &m.world);
+  open_with(&m.blocks, &m.world, reach);
   run_model(&m, steps, fail_each);
   free(m.held);
 }
@@ -239,34 +261,34 @@ static void random_calls(uint64_t seed, int steps, int64_t fail_each) {
 
 static void a_freed_block_is_handed_out_at_once(void) {
   World w;
-  cuda_Blocks b;
+  tlk_Blocks b;
   open_blocks(&b, &w);
-  void *first = cuda_blocks_alloc(&b, 5000, 1, 0);
+  void *first = tlk_blocks_alloc(&b, 5000, 1, 0);
   w.given[1]++;
-  cuda_blocks_free(&b, first);
-  CHECK(cuda_blocks_alloc(&b, 5000, 1, 0) == first);
-  CHECK(cuda_blocks_alloc(&b, 5000, 2, 0) != first); /* another stream's is another block */
+  tlk_blocks_free(&b, first);
+  CHECK(tlk_blocks_alloc(&b, 5000, 1, 0) == first);
+  CHECK(tlk_blocks_alloc(&b, 5000, 2, 0) != first); /* another stream's is another block */
   CHECK(b.stats.num_device_alloc == 2 && w.mapped == 2 * GRANULE && w.waits == 0);
-  cuda_blocks_free(&b, first);
-  cuda_blocks_free(&b, b.arenas->first->data);
+  tlk_blocks_free(&b, first);
+  tlk_blocks_free(&b, b.arenas->first->data);
   close_blocks(&b, &w);
 }
 
 static void other_users_are_waited_for(void) {
   World w;
-  cuda_Blocks b;
+  tlk_Blocks b;
   open_blocks(&b, &w);
-  void *data = cuda_blocks_alloc(&b, 100, 0, 0);
-  cuda_blocks_used_by(&b, data, 2);
+  void *data = tlk_blocks_alloc(&b, 100, 0, 0);
+  tlk_blocks_used_by(&b, data, 2);
   w.given[2] = 5;
-  cuda_blocks_free(&b, data);
-  void *next = cuda_blocks_alloc(&b, 100, 0, 0);
+  tlk_blocks_free(&b, data);
+  void *next = tlk_blocks_alloc(&b, 100, 0, 0);
   CHECK(next != data && b.stats.active[TL_POOL_ALL].current == 2);
-  cuda_blocks_free(&b, next);
+  tlk_blocks_free(&b, next);
   w.done[2] = 5;
-  CHECK(cuda_blocks_alloc(&b, 100, 0, 0) == data);
+  CHECK(tlk_blocks_alloc(&b, 100, 0, 0) == data);
   CHECK(b.stats.active[TL_POOL_ALL].current == 1);
-  cuda_blocks_free(&b, data);
+  tlk_blocks_free(&b, data);
   close_blocks(&b, &w);
 }
 
@@ -275,59 +297,59 @@ static void other_users_are_waited_for(void) {
 static void holes_are_given_back(void) {
   enum { N = 32 };
   World w;
-  cuda_Blocks b;
+  tlk_Blocks b;
   void *data[N];
   open_blocks(&b, &w);
-  for (int i = 0; i < N; i++) data[i] = cuda_blocks_alloc(&b, 4 * MIB, 0, 0);
-  for (int i = 0; i < N; i += 2) cuda_blocks_free(&b, data[i]);
+  for (int i = 0; i < N; i++) data[i] = tlk_blocks_alloc(&b, 4 * MIB, 0, 0);
+  for (int i = 0; i < N; i += 2) tlk_blocks_free(&b, data[i]);
   CHECK(w.mapped == N * 4 * MIB);
-  void *large = cuda_blocks_alloc(&b, 180 * MIB, 0, 0); /* more than is left beside the holes */
+  void *large = tlk_blocks_alloc(&b, 180 * MIB, 0, 0); /* more than is left beside the holes */
   CHECK(large != NULL && b.stats.num_alloc_retries == 1);
   CHECK(w.mapped == 180 * MIB + N / 2 * 4 * MIB);
-  CHECK(cuda_blocks_alloc(&b, 80 * MIB, 0, 0) == NULL);
-  cuda_blocks_free(&b, large);
-  for (int i = 1; i < N; i += 2) cuda_blocks_free(&b, data[i]);
+  CHECK(tlk_blocks_alloc(&b, 80 * MIB, 0, 0) == NULL);
+  tlk_blocks_free(&b, large);
+  for (int i = 1; i < N; i += 2) tlk_blocks_free(&b, data[i]);
   close_blocks(&b, &w);
 }
 
 static void pools_live_as_long_as_their_holders(void) {
   World w;
-  cuda_Blocks b;
+  tlk_Blocks b;
   open_blocks(&b, &w);
-  CHECK(cuda_blocks_hold(&b, 7) && cuda_blocks_hold(&b, 7));
-  cuda_blocks_capture(&b, 1);
-  void *data = cuda_blocks_alloc(&b, 3 * MIB, 0, 7);
-  cuda_blocks_free(&b, data);
-  CHECK(cuda_blocks_alloc(&b, 3 * MIB, 0, 7) == data);
-  void *general = cuda_blocks_alloc(&b, 3 * MIB, 0, 0);
+  CHECK(tlk_blocks_hold(&b, 7) && tlk_blocks_hold(&b, 7));
+  tlk_blocks_capture(&b, 1);
+  void *data = tlk_blocks_alloc(&b, 3 * MIB, 0, 7);
+  tlk_blocks_free(&b, data);
+  CHECK(tlk_blocks_alloc(&b, 3 * MIB, 0, 7) == data);
+  void *general = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
   CHECK(general != data);
-  cuda_blocks_free(&b, data);
-  cuda_blocks_capture(&b, -1);
-  cuda_blocks_free(&b, general);
-  cuda_blocks_let_go(&b, 7, 0);
-  CHECK(cuda_blocks_trim(&b) && w.mapped == 4 * MIB); /* the pool's stays, for a replay */
+  tlk_blocks_free(&b, data);
+  tlk_blocks_capture(&b, -1);
+  tlk_blocks_free(&b, general);
+  tlk_blocks_let_go(&b, 7, 0);
+  CHECK(tlk_blocks_trim(&b) && w.mapped == 4 * MIB); /* the pool's stays, for a replay */
   w.given[3] = 9;
-  cuda_blocks_let_go(&b, 7, 1 << 3); /* a launch is on its way */
-  void *other = cuda_blocks_alloc(&b, 3 * MIB, 0, 0);
+  tlk_blocks_let_go(&b, 7, 1 << 3); /* a launch is on its way */
+  void *other = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
   CHECK(other != data);
   w.done[3] = 9;
-  CHECK(cuda_blocks_alloc(&b, 3 * MIB, 0, 0) == data);
-  cuda_blocks_free(&b, other);
-  cuda_blocks_free(&b, data);
+  CHECK(tlk_blocks_alloc(&b, 3 * MIB, 0, 0) == data);
+  tlk_blocks_free(&b, other);
+  tlk_blocks_free(&b, data);
   close_blocks(&b, &w);
 }
 
 static void nothing_is_asked_of_streams_during_a_capture(void) {
   World w;
-  cuda_Blocks b;
+  tlk_Blocks b;
   open_blocks(&b, &w);
-  void *data = cuda_blocks_alloc(&b, 100, 0, 0);
-  cuda_blocks_used_by(&b, data, 1);
-  cuda_blocks_capture(&b, 1);
-  cuda_blocks_free(&b, data);
-  CHECK(w.marks == 0 && cuda_blocks_alloc(&b, 1000 * (int64_t)MIB, 0, 0) == NULL && w.waits == 0);
+  void *data = tlk_blocks_alloc(&b, 100, 0, 0);
+  tlk_blocks_used_by(&b, data, 1);
+  tlk_blocks_capture(&b, 1);
+  tlk_blocks_free(&b, data);
+  CHECK(w.marks == 0 && tlk_blocks_alloc(&b, 1000 * (int64_t)MIB, 0, 0) == NULL && w.waits == 0);
   w.given[1] = 1;
-  cuda_blocks_capture(&b, -1);
+  tlk_blocks_capture(&b, -1);
   CHECK(w.marks == 1);
   w.done[1] = 1;
   close_blocks(&b, &w);
@@ -335,23 +357,65 @@ static void nothing_is_asked_of_streams_during_a_capture(void) {
 
 static void the_limit_is_kept(void) {
   World w;
-  cuda_Blocks b;
+  tlk_Blocks b;
   open_blocks(&b, &w);
   b.limit = 8 * MIB;
-  void *data = cuda_blocks_alloc(&b, 6 * MIB, 0, 0);
-  CHECK(data && cuda_blocks_alloc(&b, 4 * MIB, 0, 0) == NULL);
-  CHECK(cuda_blocks_alloc(&b, INT64_MAX, 0, 0) == NULL);
-  void *empty = cuda_blocks_alloc(&b, 0, 0, 0);
+  void *data = tlk_blocks_alloc(&b, 6 * MIB, 0, 0);
+  CHECK(data && tlk_blocks_alloc(&b, 4 * MIB, 0, 0) == NULL);
+  CHECK(tlk_blocks_alloc(&b, INT64_MAX, 0, 0) == NULL);
+  void *empty = tlk_blocks_alloc(&b, 0, 0, 0);
   CHECK(empty != NULL && empty != data);
-  cuda_blocks_free(&b, data);
-  cuda_blocks_free(&b, empty);
+  tlk_blocks_free(&b, data);
+  tlk_blocks_free(&b, empty);
   close_blocks(&b, &w);
 }
 
-static void a_million_random_calls(void) { random_calls(1, 1000000, 0); }
+static void short_address_space_is_prolonged_by_arenas(void) {
+  World w;
+  tlk_Blocks b;
+  open_with(&b, &w, 2 * GRANULE);
+  void *first = tlk_blocks_alloc(&b, 3 * MIB, 0, 0); /* both granules of the first arena */
+  void *second = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
+  void *large = tlk_blocks_alloc(&b, 25 * MIB, 0, 0);
+  CHECK(w.reserved == (4 + 4 + 26) * MIB && w.mapped == w.reserved);
+  CHECK(b.stats.segment[TL_POOL_ALL].current == 3);
+  CHECK(tlk_blocks_alloc(&b, MEMORY - 20 * MIB, 0, 0) == NULL); /* memory is short, not addresses */
+  tlk_blocks_free(&b, second);
+  CHECK(w.freed[0] == 4 * MIB && w.freed[1] == 0);
+  CHECK(tlk_blocks_alloc(&b, 3 * MIB, 0, 0) == second);
+  tlk_blocks_free(&b, first);
+  tlk_blocks_free(&b, second);
+  tlk_blocks_free(&b, large);
+  close_blocks(&b, &w);
+}
+
+static void blocks_below_half_of_the_least_share_it(void) {
+  World w;
+  tlk_Blocks b;
+  open_with(&b, &w, 10 * GRANULE);
+  b.source.least = 10 * GRANULE;
+  void *first = tlk_blocks_alloc(&b, 4 * MIB, 0, 0);
+  CHECK(w.mapped == 20 * MIB && b.stats.active_bytes[TL_POOL_ALL].current == 4 * MIB);
+  void *second = tlk_blocks_alloc(&b, 9 * MIB, 0, 0);
+  CHECK(w.mapped == 20 * MIB && second == (char *)first + 4 * MIB);
+  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0); /* is not below the half */
+  CHECK(w.mapped == 32 * MIB);
+  tlk_blocks_free(&b, first);
+  CHECK(tlk_blocks_trim(&b) && w.mapped == 22 * MIB); /* all but the granules of second */
+  void *third = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
+  CHECK(third && w.mapped == 30 * MIB); /* large leaves a range of 8 MiB */
+  tlk_blocks_free(&b, third);
+  tlk_blocks_free(&b, second);
+  tlk_blocks_free(&b, large);
+  close_blocks(&b, &w);
+}
+
+static void a_million_random_calls(void) { random_calls(1, 1000000, 0, REACH); }
+
+static void random_calls_with_short_arenas(void) { random_calls(7, 200000, 500, 3 * GRANULE); }
 
 static void calls_that_fail_leave_everything_in_order(void) {
-  for (uint64_t seed = 2; seed < 6; seed++) random_calls(seed, 50000, 100);
+  for (uint64_t seed = 2; seed < 6; seed++) random_calls(seed, 50000, 100, REACH);
 }
 
 int main(void) {
@@ -361,7 +425,10 @@ int main(void) {
   RUN(pools_live_as_long_as_their_holders);
   RUN(nothing_is_asked_of_streams_during_a_capture);
   RUN(the_limit_is_kept);
+  RUN(short_address_space_is_prolonged_by_arenas);
+  RUN(blocks_below_half_of_the_least_share_it);
   RUN(a_million_random_calls);
+  RUN(random_calls_with_short_arenas);
   RUN(calls_that_fail_leave_everything_in_order);
   return test_end();
 }

@@ -21,37 +21,37 @@
 #define MAP_JOIN2(a, b) a##_##b
 #define MAP_JOIN(a, b) MAP_JOIN2(a, b)
 #define MAP_NAME(name) MAP_JOIN(MAP, name)
-#define MAP_TYPE MAP_NAME(Map)
+#define MAP_STRUCT MAP_NAME(Map)
 
-typedef struct MAP_TYPE {
+typedef struct MAP_STRUCT {
   MAP_ENTRY *places; /* owned; a free one has the key NULL */
   size_t size;       /* of the places: a power of two, or 0 */
   size_t n;          /* of the entries */
-} MAP_TYPE;
+} MAP_STRUCT;
 
 /* Addresses of blocks end in zeros; the product's upper half depends on all their bits. */
-static inline size_t MAP_NAME(home)(const MAP_TYPE *map, const void *key) {
+static inline size_t MAP_NAME(home)(const MAP_STRUCT *map, const void *key) {
   return (size_t)((uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (map->size - 1);
 }
 
 /* Where the key is, or the free place where it would be; of a map with places. */
-static inline MAP_ENTRY *MAP_NAME(place)(const MAP_TYPE *map, const void *key) {
+static inline MAP_ENTRY *MAP_NAME(place)(const MAP_STRUCT *map, const void *key) {
   size_t i = MAP_NAME(home)(map, key);
   while (map->places[i].key && map->places[i].key != key) i = (i + 1) & (map->size - 1);
   return &map->places[i];
 }
 
 /* The key's entry, or NULL. */
-static inline MAP_ENTRY *MAP_NAME(find)(const MAP_TYPE *map, const void *key) {
+static inline MAP_ENTRY *MAP_NAME(find)(const MAP_STRUCT *map, const void *key) {
   if (map->n == 0) return NULL;
   MAP_ENTRY *entry = MAP_NAME(place)(map, key);
   return entry->key ? entry : NULL;
 }
 
 /* Makes room for one more entry; false, with the map as it was, where there is no memory. */
-__attribute__((unused)) static bool MAP_NAME(reserve)(MAP_TYPE *map) {
+__attribute__((unused)) static bool MAP_NAME(reserve)(MAP_STRUCT *map) {
   if (2 * (map->n + 1) <= map->size) return true;
-  MAP_TYPE larger = {NULL, map->size ? 2 * map->size : 64, map->n};
+  MAP_STRUCT larger = {NULL, map->size ? 2 * map->size : 64, map->n};
   size_t bytes = larger.size * sizeof(MAP_ENTRY);
   if ((larger.places = MAP_GET(bytes)) == NULL) return false;
   memset(larger.places, 0, bytes);
@@ -64,7 +64,7 @@ __attribute__((unused)) static bool MAP_NAME(reserve)(MAP_TYPE *map) {
 
 /* The key's entry, which is new and zero but for its key if there was none; NULL where there is no
 ** memory for one. The key is not NULL. */
-static inline MAP_ENTRY *MAP_NAME(add)(MAP_TYPE *map, const void *key) {
+static inline MAP_ENTRY *MAP_NAME(add)(MAP_STRUCT *map, const void *key) {
   if (!MAP_NAME(reserve)(map)) return NULL;
   MAP_ENTRY *entry = MAP_NAME(place)(map, key);
   if (entry->key == NULL) {
@@ -76,7 +76,7 @@ static inline MAP_ENTRY *MAP_NAME(add)(MAP_TYPE *map, const void *key) {
 
 /* Removes an entry of the map. Each entry behind it, up to the next free place, moves into the gap
 ** if its search begins at the gap or before. */
-__attribute__((unused)) static void MAP_NAME(remove)(MAP_TYPE *map, MAP_ENTRY *entry) {
+__attribute__((unused)) static void MAP_NAME(remove)(MAP_STRUCT *map, MAP_ENTRY *entry) {
   size_t mask = map->size - 1, gap = (size_t)(entry - map->places);
   for (size_t i = (gap + 1) & mask; map->places[i].key; i = (i + 1) & mask) {
     size_t home = MAP_NAME(home)(map, map->places[i].key);
@@ -89,12 +89,12 @@ __attribute__((unused)) static void MAP_NAME(remove)(MAP_TYPE *map, MAP_ENTRY *e
 }
 
 /* Gives the memory back; the map is empty then. */
-static inline void MAP_NAME(clear)(MAP_TYPE *map) {
+static inline void MAP_NAME(clear)(MAP_STRUCT *map) {
   if (map->places) MAP_PUT(map->places, map->size * sizeof(MAP_ENTRY));
-  *map = (MAP_TYPE){0};
+  *map = (MAP_STRUCT){0};
 }
 
-#undef MAP_TYPE
+#undef MAP_STRUCT
 #undef MAP_NAME
 #undef MAP_JOIN
 #undef MAP_JOIN2

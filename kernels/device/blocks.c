@@ -4,16 +4,13 @@
 ** at one list and then at bits (M. Masmano et al., "TLSF: a new dynamic memory allocator for
 ** real-time systems", ECRTS 2004).
 */
-#include "kernels/cuda/blocks.h"
+#include "kernels/device/blocks.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "kernels/cuda/plugin.h"
-
-#define BINS 320
+#define BINS 448 /* of all sizes, eight for each power of two */
 /* a large block is split if at least this many bytes remain */
-#define SPLIT_LEAST (CUDA_SMALL_BLOCK + 1)
+#define SPLIT_LEAST (TLK_SMALL_BLOCK + 1)
 
 /* ORDER STATE: only FREE and UNMAPPED blocks are kept in size lists. */
 typedef enum State { FREE, UNMAPPED, USED, PENDING } State;
@@ -23,10 +20,10 @@ typedef struct Mark {
   void *mark;
 } Mark;
 
-struct cuda_Block {
-  cuda_Block *before, *after; /* neighbours by address in the arena */
-  cuda_Block *next, **link;   /* the list of free, unmapped or pending blocks */
-  cuda_Arena *arena;
+struct tlk_Block {
+  tlk_Block *before, *after; /* neighbours by address in the arena */
+  tlk_Block *next, **link;   /* the list of free, unmapped or pending blocks */
+  tlk_Arena *arena;
   char *data;
   int64_t bytes, requested;
   State state;
@@ -35,24 +32,28 @@ struct cuda_Block {
   Mark *marks;     /* owned */
 };
 
-struct cuda_Arena {
-  cuda_Arena *next;
-  cuda_Block *first;
+struct tlk_Arena {
+  tlk_Arena *next;
+  tlk_Block *first;
   int stream;
   bool small;
   uint64_t pool;
   char *base;
-  int64_t mapped;
-  cuda_Block *unmapped;
-  cuda_Block *bins[BINS];
+  int64_t bytes, mapped;
+  tlk_Block *unmapped;
+  tlk_Block *bins[BINS];
   uint64_t full[BINS / 64]; /* bit i: bins[i] is not empty */
 };
 
-struct cuda_Pool {
-  cuda_Pool *next;
+struct tlk_BlockPool {
+  tlk_BlockPool *next;
   uint64_t number, launched;
   int holders;
 };
+
+static bool no_memory(const tlk_Blocks *b) {
+  return b->source.host->fail(TL_EMEM, "%s: out of memory", b->source.name);
+}
 
 /* Adds `amount` to a statistic of all blocks and to that of large or small ones. */
 #define COUNT(b, small, figure, amount)                                                \
@@ -62,39 +63,39 @@ struct cuda_Pool {
     tl_stat_add(&(b)->stats.figure[(small) ? TL_POOL_SMALL : TL_POOL_LARGE], amount_); \
   } while (0)
 
-static void note(cuda_Blocks *b, tl_MemoryAction action, const cuda_Arena *a, const char *data,
+static void note(tlk_Blocks *b, tl_MemoryAction action, const tlk_Arena *a, const char *data,
                  int64_t bytes) {
-  b->source.note(b->source.self, action, data, bytes, a->stream);
+  b->source.host->memory_event(b->source.device, action, data, bytes, a->stream);
 }
 
-static int64_t granule_of(const cuda_Blocks *b, const cuda_Arena *a) {
+static int64_t granule_of(const tlk_Blocks *b, const tlk_Arena *a) {
   return b->source.granule[a->small];
 }
 
 /* ---- lists by size ------------------------------------------------------------------------ */
 
-static void push(cuda_Block **list, cuda_Block *block) {
+static void push(tlk_Block **list, tlk_Block *block) {
   block->next = *list;
   block->link = list;
   if (*list) (*list)->link = &block->next;
   *list = block;
 }
 
-static void unlink_block(cuda_Block *block) {
+static void unlink_block(tlk_Block *block) {
   *block->link = block->next;
   if (block->next) block->next->link = block->link;
 }
 
 static int bin_of(int64_t bytes) {
-  uint64_t units = (uint64_t)bytes / CUDA_BLOCK_UNIT;
+  uint64_t units = (uint64_t)bytes / TLK_BLOCK_UNIT;
   if (units < 8) return (int)units;
   int log = 63 - __builtin_clzll(units);
   return (log - 2) * 8 + (int)(units >> (log - 3) & 7);
 }
 
 /* Puts a free block or an unmapped range into its list. */
-static void list(cuda_Blocks *b, cuda_Block *block) {
-  cuda_Arena *a = block->arena;
+static void list(tlk_Blocks *b, tlk_Block *block) {
+  tlk_Arena *a = block->arena;
   if (block->state == UNMAPPED) {
     push(&a->unmapped, block);
     return;
@@ -106,8 +107,8 @@ static void list(cuda_Blocks *b, cuda_Block *block) {
   COUNT(b, a->small, inactive_split_bytes, block->bytes);
 }
 
-static void unlist(cuda_Blocks *b, cuda_Block *block) {
-  cuda_Arena *a = block->arena;
+static void unlist(tlk_Blocks *b, tlk_Block *block) {
+  tlk_Arena *a = block->arena;
   unlink_block(block);
   if (block->state == UNMAPPED) return;
   int bin = bin_of(block->bytes);
@@ -117,7 +118,7 @@ static void unlist(cuda_Blocks *b, cuda_Block *block) {
 }
 
 /* Returns the first list at or after `bin` that is not empty, or BINS. */
-static int next_bin(const cuda_Arena *a, int bin) {
+static int next_bin(const tlk_Arena *a, int bin) {
   for (int word = bin / 64; word < BINS / 64; word++) {
     uint64_t bits = a->full[word];
     if (word == bin / 64) bits &= ~(uint64_t)0 << bin % 64;
@@ -126,9 +127,9 @@ static int next_bin(const cuda_Arena *a, int bin) {
   return BINS;
 }
 
-static cuda_Block *find_in(const cuda_Arena *a, int64_t bytes) {
+static tlk_Block *find_in(const tlk_Arena *a, int64_t bytes) {
   int bin = bin_of(bytes);
-  for (cuda_Block *block = a->bins[bin]; block; block = block->next)
+  for (tlk_Block *block = a->bins[bin]; block; block = block->next)
     if (block->bytes >= bytes) return block;
   bin = bin + 1 < BINS ? next_bin(a, bin + 1) : BINS;
   return bin < BINS ? a->bins[bin] : NULL;
@@ -136,34 +137,29 @@ static cuda_Block *find_in(const cuda_Arena *a, int64_t bytes) {
 
 /* ---- blocks by address --------------------------------------------------------------------- */
 
-static cuda_Block *block_at(const cuda_Blocks *b, const void *data) {
-  const cuda_Placed *placed = placed_find(&b->placed, data);
+static tlk_Block *block_at(const tlk_Blocks *b, const void *data) {
+  const tlk_Placed *placed = placed_find(&b->placed, data);
   return placed ? placed->block : NULL;
 }
 
-static bool make_room(cuda_Blocks *b) {
-  return placed_reserve(&b->placed) || cuda_fail(TL_EMEM, "out of memory");
-}
+static bool make_room(tlk_Blocks *b) { return placed_reserve(&b->placed) || no_memory(b); }
 
 /* There is room. */
-static void enter(cuda_Blocks *b, cuda_Block *block) {
+static void enter(tlk_Blocks *b, tlk_Block *block) {
   placed_add(&b->placed, block->data)->block = block;
 }
 
-static void leave(cuda_Blocks *b, const cuda_Block *block) {
+static void leave(tlk_Blocks *b, const tlk_Block *block) {
   placed_remove(&b->placed, placed_find(&b->placed, block->data));
 }
 
 /* ---- neighbours -------------------------------------------------------------------------- */
 
 /* Splits a block and returns the remainder, which gets the same state; neither is in a list.
-** Returns NULL with a message if host memory is exhausted. */
-static cuda_Block *cut(cuda_Block *block, int64_t bytes) {
-  cuda_Block *rest = calloc(1, sizeof *rest);
-  if (rest == NULL) {
-    cuda_fail(TL_EMEM, "out of memory");
-    return NULL;
-  }
+** Returns NULL if host memory is exhausted. */
+static tlk_Block *cut(tlk_Block *block, int64_t bytes) {
+  tlk_Block *rest = calloc(1, sizeof *rest);
+  if (rest == NULL) return NULL;
   rest->before = block;
   rest->after = block->after;
   rest->arena = block->arena;
@@ -177,8 +173,8 @@ static cuda_Block *cut(cuda_Block *block, int64_t bytes) {
 }
 
 /* Merges a block with the next one; neither is in a list. */
-static void swallow(cuda_Block *block) {
-  cuda_Block *next = block->after;
+static void swallow(tlk_Block *block) {
+  tlk_Block *next = block->after;
   block->bytes += next->bytes;
   block->after = next->after;
   if (next->after) next->after->before = block;
@@ -187,7 +183,7 @@ static void swallow(cuda_Block *block) {
 
 /* Merges a free block or unmapped range with neighbours of the same state, and puts it into a
 ** list. */
-static cuda_Block *settle_down(cuda_Blocks *b, cuda_Block *block) {
+static tlk_Block *settle_down(tlk_Blocks *b, tlk_Block *block) {
   if (block->after && block->after->state == block->state) {
     unlist(b, block->after);
     swallow(block);
@@ -203,20 +199,20 @@ static cuda_Block *settle_down(cuda_Blocks *b, cuda_Block *block) {
 
 /* ---- arenas ------------------------------------------------------------------------------ */
 
-static cuda_Arena *arena_new(cuda_Blocks *b, int stream, uint64_t pool, bool small) {
-  cuda_Arena *a = calloc(1, sizeof *a);
-  cuda_Block *all = calloc(1, sizeof *all);
-  char *base = a && all ? b->source.reserve(b->source.self) : NULL;
+static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+static tlk_Arena *arena_new(tlk_Blocks *b, const tlk_Arena *like) {
+  tlk_Arena *a = malloc(sizeof *a);
+  tlk_Block *all = calloc(1, sizeof *all);
+  char *base = a && all ? b->source.reserve(b->source.self, like->bytes) : NULL;
   if (base == NULL) {
-    if (a == NULL || all == NULL) cuda_fail(TL_EMEM, "out of memory");
+    if (a == NULL || all == NULL) no_memory(b);
     free(a);
     free(all);
     return NULL;
   }
-  *all = (cuda_Block){.arena = a, .data = base, .bytes = b->source.reach, .state = UNMAPPED};
-  a->stream = stream;
-  a->pool = pool;
-  a->small = small;
+  *all = (tlk_Block){.arena = a, .data = base, .bytes = like->bytes, .state = UNMAPPED};
+  *a = *like;
   a->base = base;
   a->first = all;
   a->next = b->arenas;
@@ -225,11 +221,11 @@ static cuda_Arena *arena_new(cuda_Blocks *b, int stream, uint64_t pool, bool sma
   return a;
 }
 
-static bool is_of(const cuda_Arena *a, int stream, uint64_t pool, bool small) {
-  return a->stream == stream && a->pool == pool && a->small == small;
+static bool alike(const tlk_Arena *a, const tlk_Arena *like) {
+  return a->stream == like->stream && a->pool == like->pool && a->small == like->small;
 }
 
-static void count_mapped(cuda_Blocks *b, cuda_Arena *a, int64_t bytes) {
+static void count_mapped(tlk_Blocks *b, tlk_Arena *a, int64_t bytes) {
   if (a->mapped == 0) COUNT(b, a->small, segment, 1);
   a->mapped += bytes;
   if (a->mapped == 0) COUNT(b, a->small, segment, -1);
@@ -242,17 +238,21 @@ static void count_mapped(cuda_Blocks *b, cuda_Arena *a, int64_t bytes) {
 
 /* Maps memory at the beginning of an unmapped range, so that together with the free block
 ** before it there are `bytes`. Returns that free block, or NULL if there is not enough memory. */
-static cuda_Block *extend(cuda_Blocks *b, cuda_Block *range, int64_t bytes) {
-  cuda_Arena *a = range->arena;
+static tlk_Block *extend(tlk_Blocks *b, tlk_Block *range, int64_t bytes) {
+  tlk_Arena *a = range->arena;
   int64_t granule = granule_of(b, a);
   bool joins = range->before && range->before->state == FREE;
-  int64_t need = bytes - (joins ? range->before->bytes : 0);
-  need = (need + granule - 1) / granule * granule;
+  int64_t need = bytes - (joins ? range->before->bytes : 0), least = b->source.least;
+  if (!a->small && bytes < least / 2) {
+    if (least > range->bytes) least = range->bytes;
+    if (need < least) need = least;
+  }
+  need = round_up(need, granule);
   if (need > range->bytes || need > b->limit - b->stats.reserved_bytes[TL_POOL_ALL].current)
     return NULL;
   unlist(b, range);
   if (need < range->bytes) {
-    cuda_Block *rest = cut(range, need);
+    tlk_Block *rest = cut(range, need);
     if (rest == NULL) {
       list(b, range);
       return NULL;
@@ -269,27 +269,38 @@ static cuda_Block *extend(cuda_Blocks *b, cuda_Block *range, int64_t bytes) {
   return settle_down(b, range);
 }
 
-static cuda_Block *grow(cuda_Blocks *b, cuda_Arena *a, int64_t bytes) {
-  for (cuda_Block *range = a->unmapped, *next; range; range = next) {
+static tlk_Block *grow(tlk_Blocks *b, tlk_Arena *a, int64_t bytes) {
+  for (tlk_Block *range = a->unmapped, *next; range; range = next) {
     next = range->next;
-    cuda_Block *block = extend(b, range, bytes);
+    tlk_Block *block = extend(b, range, bytes);
     if (block) return block;
   }
   return NULL;
 }
 
+/* Whether enough memory could be mapped in one piece. */
+static bool has_room(const tlk_Blocks *b, const tlk_Arena *a, int64_t bytes) {
+  const tlk_Block *range = a->unmapped;
+  while (range && range->bytes < round_up(bytes, granule_of(b, a))) range = range->next;
+  return range != NULL;
+}
+
 /* Finds a free block in the arenas of this stream and pool, and maps more memory if none fits. */
-static cuda_Block *find(cuda_Blocks *b, int64_t bytes, int stream, uint64_t pool, bool small) {
-  bool any = false;
-  for (cuda_Arena *a = b->arenas; a; a = a->next) {
-    if (!is_of(a, stream, pool, small)) continue;
-    cuda_Block *block = find_in(a, bytes);
+static tlk_Block *find(tlk_Blocks *b, int64_t bytes, int stream, uint64_t pool, bool small) {
+  tlk_Arena like = {.stream = stream, .pool = pool, .small = small};
+  bool room = false;
+  if (bytes > b->limit) return NULL;
+  for (tlk_Arena *a = b->arenas; a; a = a->next) {
+    if (!alike(a, &like)) continue;
+    tlk_Block *block = find_in(a, bytes);
     if (block) return block;
-    any = true;
+    room = room || has_room(b, a, bytes);
   }
-  if (!any && arena_new(b, stream, pool, small) == NULL) return NULL;
-  for (cuda_Arena *a = b->arenas; a; a = a->next) {
-    cuda_Block *block = is_of(a, stream, pool, small) ? grow(b, a, bytes) : NULL;
+  like.bytes = round_up(bytes, granule_of(b, &like));
+  if (like.bytes < b->source.reach) like.bytes = b->source.reach;
+  if (!room && arena_new(b, &like) == NULL) return NULL;
+  for (tlk_Arena *a = b->arenas; a; a = a->next) {
+    tlk_Block *block = alike(a, &like) ? grow(b, a, bytes) : NULL;
     if (block) return block;
   }
   return NULL;
@@ -297,7 +308,7 @@ static cuda_Block *find(cuda_Blocks *b, int64_t bytes, int stream, uint64_t pool
 
 /* ---- freeing ----------------------------------------------------------------------------- */
 
-static void drop_marks(cuda_Blocks *b, cuda_Block *block) {
+static void drop_marks(tlk_Blocks *b, tlk_Block *block) {
   for (Mark *m = block->marks, *next; m; m = next) {
     next = m->next;
     b->source.drop(b->source.self, m->mark);
@@ -308,20 +319,22 @@ static void drop_marks(cuda_Blocks *b, cuda_Block *block) {
 }
 
 /* Marks the block as free once no stream uses it. It is not in a list. */
-static void complete(cuda_Blocks *b, cuda_Block *block) {
-  const cuda_Arena *a = block->arena;
+static void complete(tlk_Blocks *b, tlk_Block *block) {
+  const tlk_Arena *a = block->arena;
   COUNT(b, a->small, active, -1);
   COUNT(b, a->small, active_bytes, -block->bytes);
   note(b, TL_MEMORY_FREE_COMPLETED, a, block->data, block->bytes);
+  if (b->source.freed)
+    b->source.freed(b->source.self, block->data, block->bytes, a->stream, a->pool);
   block->state = FREE;
   settle_down(b, block);
 }
 
 /* Records a mark on each of the block's other streams. If no mark is available, waits for the
 ** device instead. */
-static void ask_others(cuda_Blocks *b, cuda_Block *block) {
+static void ask_others(tlk_Blocks *b, tlk_Block *block) {
   block->deferred = false;
-  for (int stream = 0; stream < CUDA_BLOCK_STREAMS; stream++) {
+  for (int stream = 0; stream < TLK_BLOCK_STREAMS; stream++) {
     if (!(block->others >> stream & 1)) continue;
     Mark *m = malloc(sizeof *m);
     void *mark = m ? b->source.mark(b->source.self, stream) : NULL;
@@ -335,16 +348,16 @@ static void ask_others(cuda_Blocks *b, cuda_Block *block) {
   }
 }
 
-static bool passed(cuda_Blocks *b, const cuda_Block *block) {
+static bool passed(tlk_Blocks *b, const tlk_Block *block) {
   for (const Mark *m = block->marks; m; m = m->next)
     if (!b->source.passed(b->source.self, m->mark)) return false;
   return !block->deferred;
 }
 
 /* Frees pending blocks whose streams have passed their marks. */
-static void look_at_pending(cuda_Blocks *b) {
+static void look_at_pending(tlk_Blocks *b) {
   if (b->captures > 0) return;
-  for (cuda_Block *block = b->pending, *next; block; block = next) {
+  for (tlk_Block *block = b->pending, *next; block; block = next) {
     next = block->next;
     if (block->deferred) ask_others(b, block);
     if (!passed(b, block)) continue;
@@ -354,10 +367,10 @@ static void look_at_pending(cuda_Blocks *b) {
   }
 }
 
-void cuda_blocks_free(cuda_Blocks *b, void *data) {
-  cuda_Block *block = block_at(b, data);
+void tlk_blocks_free(tlk_Blocks *b, void *data) {
+  tlk_Block *block = block_at(b, data);
   if (block == NULL) return;
-  const cuda_Arena *a = block->arena;
+  const tlk_Arena *a = block->arena;
   leave(b, block);
   COUNT(b, a->small, allocation, -1);
   COUNT(b, a->small, allocated_bytes, -block->bytes);
@@ -373,22 +386,22 @@ void cuda_blocks_free(cuda_Blocks *b, void *data) {
   if (b->captures == 0) ask_others(b, block);
 }
 
-void cuda_blocks_used_by(cuda_Blocks *b, void *data, int stream) {
-  cuda_Block *block = block_at(b, data);
+void tlk_blocks_used_by(tlk_Blocks *b, void *data, int stream) {
+  tlk_Block *block = block_at(b, data);
   if (block && block->arena->stream != stream) block->others |= (uint64_t)1 << stream;
 }
 
 /* ---- unmapping ------------------------------------------------------------------------------ */
 
 /* Unmaps the whole granules of a free block. Returns the last block of the resulting pieces. */
-static cuda_Block *shrink(cuda_Blocks *b, cuda_Block *block) {
-  cuda_Arena *a = block->arena;
+static tlk_Block *shrink(tlk_Blocks *b, tlk_Block *block) {
+  tlk_Arena *a = block->arena;
   int64_t granule = granule_of(b, a), from = block->data - a->base, to = from + block->bytes;
   from = (from + granule - 1) / granule * granule;
   to = to / granule * granule;
   if (from >= to) return block;
   unlist(b, block);
-  cuda_Block *middle = block, *rest = NULL;
+  tlk_Block *middle = block, *rest = NULL;
   if (a->base + from > block->data) middle = cut(block, a->base + from - block->data);
   if (middle && middle->bytes > to - from && (rest = cut(middle, to - from)) == NULL) {
     if (middle != block) swallow(block);
@@ -406,29 +419,29 @@ static cuda_Block *shrink(cuda_Blocks *b, cuda_Block *block) {
 }
 
 /* Removes arenas that have no memory mapped, with their address space. */
-static void remove_empty(cuda_Blocks *b) {
-  for (cuda_Arena **at = &b->arenas; *at;) {
-    cuda_Arena *a = *at;
+static void remove_empty(tlk_Blocks *b) {
+  for (tlk_Arena **at = &b->arenas; *at;) {
+    tlk_Arena *a = *at;
     if (a->mapped > 0) {
       at = &a->next;
       continue;
     }
     *at = a->next;
-    b->source.unreserve(b->source.self, a->base);
+    b->source.unreserve(b->source.self, a->base, a->bytes);
     free(a->first); /* the arena is one unmapped range */
     free(a);
   }
 }
 
 /* Unmaps free memory. The free blocks of a pool that is in use belong to its graphs. */
-static void give_back(cuda_Blocks *b) {
-  for (cuda_Arena *a = b->arenas; a; a = a->next)
-    for (cuda_Block *block = a->pool == 0 ? a->first : NULL; block; block = block->after)
+static void give_back(tlk_Blocks *b) {
+  for (tlk_Arena *a = b->arenas; a; a = a->next)
+    for (tlk_Block *block = a->pool == 0 ? a->first : NULL; block; block = block->after)
       if (block->state == FREE) block = shrink(b, block);
   remove_empty(b);
 }
 
-bool cuda_blocks_trim(cuda_Blocks *b) {
+bool tlk_blocks_trim(tlk_Blocks *b) {
   if (b->captures > 0) return true; /* no stream can be waited for during a capture */
   if (!b->source.wait(b->source.self)) return false;
   look_at_pending(b);
@@ -438,11 +451,11 @@ bool cuda_blocks_trim(cuda_Blocks *b) {
 
 /* ---- allocating ---------------------------------------------------------------------------- */
 
-static void *take(cuda_Blocks *b, cuda_Block *block, int64_t bytes, int64_t requested) {
+static void *take(tlk_Blocks *b, tlk_Block *block, int64_t bytes, int64_t requested) {
   bool small = block->arena->small;
   unlist(b, block);
-  if (block->bytes - bytes >= (small ? CUDA_BLOCK_UNIT : SPLIT_LEAST)) {
-    cuda_Block *rest = cut(block, bytes);
+  if (block->bytes - bytes >= (small ? TLK_BLOCK_UNIT : SPLIT_LEAST)) {
+    tlk_Block *rest = cut(block, bytes);
     if (rest) list(b, rest);
   }
   block->state = USED;
@@ -457,36 +470,33 @@ static void *take(cuda_Blocks *b, cuda_Block *block, int64_t bytes, int64_t requ
   return block->data;
 }
 
-void *cuda_blocks_alloc(cuda_Blocks *b, int64_t requested, int stream, uint64_t pool) {
-  if (requested > b->source.reach) {
-    cuda_fail(TL_EMEM, "out of memory");
-    return NULL;
-  }
-  int64_t bytes = (requested + CUDA_BLOCK_UNIT - 1) / CUDA_BLOCK_UNIT * CUDA_BLOCK_UNIT;
-  if (bytes == 0) bytes = CUDA_BLOCK_UNIT;
-  bool small = bytes <= CUDA_SMALL_BLOCK;
+void *tlk_blocks_alloc(tlk_Blocks *b, int64_t requested, int stream, uint64_t pool) {
+  bool possible = requested <= INT64_MAX / 2;
+  int64_t bytes = possible ? round_up(requested, TLK_BLOCK_UNIT) : requested;
+  if (bytes == 0) bytes = TLK_BLOCK_UNIT;
+  bool small = bytes <= TLK_SMALL_BLOCK;
   if (!make_room(b)) return NULL;
   if (b->pending) look_at_pending(b);
-  cuda_Block *block = find(b, bytes, stream, pool, small);
+  tlk_Block *block = find(b, bytes, stream, pool, small);
   if (block == NULL) {
     b->stats.num_alloc_retries++;
     b->stats.num_sync_all_streams++;
-    if (!cuda_blocks_trim(b)) return NULL;
+    if (!tlk_blocks_trim(b) || !make_room(b)) return NULL;
     block = find(b, bytes, stream, pool, small);
   }
   if (block) return take(b, block, bytes, requested);
-  cuda_fail(TL_EMEM, "out of memory");
+  no_memory(b);
   return NULL;
 }
 
 /* ---- pools ---------------------------------------------------------------------------------- */
 
-bool cuda_blocks_hold(cuda_Blocks *b, uint64_t number) {
-  cuda_Pool *pool = b->pools;
+bool tlk_blocks_hold(tlk_Blocks *b, uint64_t number) {
+  tlk_BlockPool *pool = b->pools;
   while (pool && pool->number != number) pool = pool->next;
   if (pool == NULL) {
     pool = calloc(1, sizeof *pool);
-    if (pool == NULL) return cuda_fail(TL_EMEM, "out of memory");
+    if (pool == NULL) return no_memory(b);
     pool->number = number;
     pool->next = b->pools;
     b->pools = pool;
@@ -496,7 +506,7 @@ bool cuda_blocks_hold(cuda_Blocks *b, uint64_t number) {
 }
 
 /* When a pool ends, its free blocks may still be used by a graph launch in flight. */
-static void keep_for(cuda_Blocks *b, cuda_Block *block, uint64_t launched) {
+static void keep_for(tlk_Blocks *b, tlk_Block *block, uint64_t launched) {
   block->others |= launched & ~((uint64_t)1 << block->arena->stream);
   if (block->state != FREE || block->others == 0) return;
   unlist(b, block);
@@ -507,50 +517,51 @@ static void keep_for(cuda_Blocks *b, cuda_Block *block, uint64_t launched) {
   push(&b->pending, block);
 }
 
-void cuda_blocks_let_go(cuda_Blocks *b, uint64_t number, uint64_t launched) {
-  cuda_Pool **at = &b->pools;
+void tlk_blocks_let_go(tlk_Blocks *b, uint64_t number, uint64_t launched) {
+  tlk_BlockPool **at = &b->pools;
   while (*at && (*at)->number != number) at = &(*at)->next;
-  cuda_Pool *pool = *at;
+  tlk_BlockPool *pool = *at;
   if (pool == NULL) return;
   pool->launched |= launched;
   if (--pool->holders > 0) return;
-  for (cuda_Arena *a = b->arenas; a; a = a->next) {
+  for (tlk_Arena *a = b->arenas; a; a = a->next) {
     if (a->pool != number) continue;
-    for (cuda_Block *block = a->first; block; block = block->after)
+    for (tlk_Block *block = a->first; block; block = block->after)
       keep_for(b, block, pool->launched);
     a->pool = 0;
   }
   *at = pool->next;
   free(pool);
+  look_at_pending(b);
 }
 
-void cuda_blocks_capture(cuda_Blocks *b, int change) {
+void tlk_blocks_capture(tlk_Blocks *b, int change) {
   b->captures += change;
   look_at_pending(b);
 }
 
 /* ---- statistics ----------------------------------------------------------------------------- */
 
-void cuda_blocks_stats(const cuda_Blocks *b, tl_MemoryStats *out) {
+void tlk_blocks_stats(const tlk_Blocks *b, tl_MemoryStats *out) {
   *out = b->stats;
   out->limit = b->limit;
-  for (const cuda_Arena *a = b->arenas; a; a = a->next)
-    for (const cuda_Block *block = a->first; block && a->pool == 0; block = block->after)
+  for (const tlk_Arena *a = b->arenas; a; a = a->next)
+    for (const tlk_Block *block = a->first; block && a->pool == 0; block = block->after)
       if (block->state == FREE && block->bytes > out->largest_free)
         out->largest_free = block->bytes;
 }
 
 /* Returns the arena with the next higher address than `last`, or NULL. */
-static const cuda_Arena *arena_after(const cuda_Blocks *b, const cuda_Arena *last) {
-  const cuda_Arena *found = NULL;
-  for (const cuda_Arena *a = b->arenas; a; a = a->next)
+static const tlk_Arena *arena_after(const tlk_Blocks *b, const tlk_Arena *last) {
+  const tlk_Arena *found = NULL;
+  for (const tlk_Arena *a = b->arenas; a; a = a->next)
     if ((last == NULL || a->base > last->base) && (found == NULL || a->base < found->base))
       found = a;
   return found;
 }
 
-static tl_BlockInfo describe(const cuda_Block *block) {
-  const cuda_Arena *a = block->arena;
+static tl_BlockInfo describe(const tlk_Block *block) {
+  const tlk_Arena *a = block->arena;
   return (tl_BlockInfo){.segment = a->base,
                         .segment_bytes = a->mapped,
                         .stream_id = a->stream,
@@ -564,10 +575,10 @@ static tl_BlockInfo describe(const cuda_Block *block) {
                                                         : TL_BLOCK_PENDING};
 }
 
-void cuda_blocks_visit(const cuda_Blocks *b, void (*visit)(void *to, const tl_BlockInfo *info),
-                       void *to) {
-  for (const cuda_Arena *a = arena_after(b, NULL); a; a = arena_after(b, a))
-    for (const cuda_Block *block = a->first; block; block = block->after) {
+void tlk_blocks_visit(const tlk_Blocks *b, void (*visit)(void *to, const tl_BlockInfo *info),
+                      void *to) {
+  for (const tlk_Arena *a = arena_after(b, NULL); a; a = arena_after(b, a))
+    for (const tlk_Block *block = a->first; block; block = block->after) {
       if (block->state == UNMAPPED) continue;
       tl_BlockInfo info = describe(block);
       visit(to, &info);
@@ -576,13 +587,13 @@ void cuda_blocks_visit(const cuda_Blocks *b, void (*visit)(void *to, const tl_Bl
 
 /* ---- opening and closing ---------------------------------------------------------------------- */
 
-void cuda_blocks_open(cuda_Blocks *b, const cuda_BlockSource *source, int64_t limit) {
-  *b = (cuda_Blocks){.source = *source, .limit = limit};
+void tlk_blocks_open(tlk_Blocks *b, const tlk_BlockSource *source, int64_t limit) {
+  *b = (tlk_Blocks){.source = *source, .limit = limit};
 }
 
-void cuda_blocks_close(cuda_Blocks *b) {
+void tlk_blocks_close(tlk_Blocks *b) {
   b->captures = 0;
-  while (b->pools) cuda_blocks_let_go(b, b->pools->number, 0);
-  cuda_blocks_trim(b);
+  while (b->pools) tlk_blocks_let_go(b, b->pools->number, 0);
+  tlk_blocks_trim(b);
   placed_clear(&b->placed);
 }
