@@ -37,6 +37,8 @@ bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
 bool cuda_enter(int device) { return device >= 0; }
 static bool capturing;
 bool cuda_device_captures(int device) { return capturing || device < 0; }
+int cuda_relax(void) { return 0; }
+void cuda_unrelax(const int *mode) { (void)mode; }
 static char some_room[64]; /* what work may have */
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes) {
   (void)cx;
