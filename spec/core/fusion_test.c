@@ -26,6 +26,8 @@
 static const tl_Host host = {.alloc = tli_alloc, .free = tli_free};
 const tl_Host *cuda_host = &host;
 bool cuda_enter(int device) { return device >= 0; }
+int cuda_relax(void) { return 0; }
+void cuda_unrelax(const int *mode) { (void)mode; }
 bool cuda_ok(cudaError_t error, const char *call) { return error == cudaSuccess && call; }
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) { return dtype + value->i; }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
