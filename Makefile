@@ -239,7 +239,7 @@ endif
 # ---- a person's day --------------------------------------------------------------
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
-  registers traffic host-cost bundle gpu-check gpu-check-dry opinfo modinfo lint tidy-format docs deps config help \
+  registers traffic host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs deps config help \
   install install-debug uninstall size clean
 
 all: $(TLUA) $(LIBRARIES) $(PLUGINS) ## build ./tlua and the libraries (default)
@@ -262,6 +262,7 @@ host-cost: ## what a call for the GPU costs the host; fails above 1.5 microsecon
 bundle: ## a folder in build/bundle that runs specs and benchmark on a machine with a GPU
 gpu-check: ## all that needs a GPU: specs, compute-sanitizer, benchmark
 gpu-check-dry: ## the same in short, without one: whether the script works
+cuda-versions: ## compile the host side of the GPU plugin for CUDA 12 and 13
 opinfo: ## compare with a PyTorch 2: PYTHON=python OP="add sum"
 modinfo: ## the same for modules, optimizers and schedules: OP="Linear Adam"
 lint: ## luacheck, clang-format, cppcheck
@@ -693,6 +694,10 @@ bench: all
 # Registers and shared memory of each kernel; fails where registers do not suffice.
 registers: all
 	@$(or $(LUA),$(BUILD)/host) spec/cuda/registers.lua $(patsubst %,%.txt,$(filter %.cu.o,$(CUDA_OBJ)))
+
+# The host's side of the plugin, by the headers of CUDA 12 and 13 (from PyPI).
+cuda-versions: $(GEN)/stamp
+	@CC='$(CC)' .ci/cuda-versions $(BUILD) '$(or $(filter-out 0,$(CUDA)),none)'
 
 # Where there is no Lua and no compiler but a GPU, .ci/gpu-check of the bundle does the same.
 bundle: all

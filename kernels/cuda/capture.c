@@ -41,12 +41,21 @@ static uint64_t pool_of(unsigned long long id) {
 
 bool cuda_capture_is_open(uint64_t number) { return pool_of(number) != 0; }
 
+/* CUDA 13 tells of a graph's edges as well. */
+static cudaError_t capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                unsigned long long *id) {
+#if CUDART_VERSION >= 13000
+  return cudaStreamGetCaptureInfo(stream, status, id, NULL, NULL, NULL, NULL);
+#else
+  return cudaStreamGetCaptureInfo(stream, status, id, NULL, NULL, NULL);
+#endif
+}
+
 /* Returns the driver's id of the capture that a stream takes part in, or 0. */
 static unsigned long long id_of(const tl_Stream *stream) {
   enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
-  if (cudaStreamGetCaptureInfo(stream->handle, &status, &id, NULL, NULL, NULL, NULL) != cudaSuccess)
-    cudaGetLastError();
+  if (capture_info(stream->handle, &status, &id) != cudaSuccess) cudaGetLastError();
   return status == cudaStreamCaptureStatusNone ? 0 : id;
 }
 

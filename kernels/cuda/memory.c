@@ -38,8 +38,12 @@ static Driver driver;
 static bool find_call(const char *name, void *call) {
   enum cudaDriverEntryPointQueryResult found;
   void *entry = NULL;
+#if CUDART_VERSION >= 12050
   cudaError_t error =
       cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &found);
+#else
+  cudaError_t error = cudaGetDriverEntryPoint(name, &entry, cudaEnableDefault, &found);
+#endif
   if (error != cudaSuccess) cudaGetLastError();
   /* ISO C has no cast from a data pointer to a function pointer */
   memcpy(call, &entry, sizeof entry);

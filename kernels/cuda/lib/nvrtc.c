@@ -38,10 +38,12 @@ static struct {
 static char version[64]; /* "" if there is no compiler */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
+/* NULL for a runtime that cannot load what is compiled. */
 static void *open_file(void) {
   static const char *const files[] = {TLI_FILES_NVRTC, NULL};
   void *library = NULL;
-  for (int i = 0; library == NULL && files[i]; i++)
+  bool loads = CUDART_VERSION >= 12080; /* cudaLibraryLoadData */
+  for (int i = 0; loads && library == NULL && files[i]; i++)
     library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
   return library;
 }
