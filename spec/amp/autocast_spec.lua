@@ -1,4 +1,4 @@
--- torch.autocast: which operators cast what, scopes, kept casts, Functions.
+-- Tests torch.autocast: the casts of each operator, scopes, cached casts, Functions.
 
 local operators = require "spec.support.table"
 local torch = require "tlua"
@@ -8,7 +8,8 @@ local nn, F = torch.nn, torch.nn.functional
 
 local function autocast(...) return torch.autocast("cpu", ...) end
 
--- Their PyTorch names, where these differ; ours that PyTorch composes of others on its lists.
+-- PyTorch's names of these operators, where they differ; and our operators that PyTorch composes
+-- from others on its lists.
 local names_of_lists <const> = {vecdot = "linalg_vecdot", multi_dot = "linalg_multi_dot",
    vector_norm = "linalg_vector_norm", matrix_norm = "linalg_matrix_norm", grid_sample = "grid_sampler"}
 
@@ -45,7 +46,7 @@ describe("the lists of autocast", function()
          if row.autocast_cpu and row.examples[1] then
             local known = expected.cpu[row.form] or row.form:find "^cholesky" or row.form:find "several$"
                or row.form == "qr_torch" or row.form == "lu_solve" or row.form == "ctc_loss_lists"
-               or row.form == "_scaled_dot_product_flash_attention" -- PyTorch's is for GPUs alone
+               or row.form == "_scaled_dot_product_flash_attention" -- PyTorch has it only for GPUs
             assert.truthy(known, row.form .. " is not compared")
          end
       end
@@ -232,7 +233,7 @@ describe("gradients under autocast", function()
       end
    end)
 
-   -- Differentiating by the first argument keeps the second, as it was cast.
+   -- The derivative with respect to the first argument saves the second, in its cast form.
    local function used(w)
       local x = torch.ones(2, 2, {requires_grad = true})
       return torch.mm(x, w)
@@ -242,7 +243,7 @@ describe("gradients under autocast", function()
       local w = torch.ones(8, 8, {device = "sim", requires_grad = true})
       local x = torch.ones(1, 8, {device = "sim", dtype = "bfloat16"})
       local function blocks() return torch.sim.memory_stats()["allocation.all.allocated"] end
-      local function second(options) -- how many blocks the second use takes
+      local function second(options) -- number of blocks that the second use takes
          return torch.autocast("sim", options, function()
             torch.autocast("sim", F.linear, x, w)
             local before = blocks()
@@ -286,7 +287,7 @@ describe("gradients under autocast", function()
          local y = used(w)
          y:sum():backward()
          assert.equal(8, w.grad:sum():item())
-         used(w):sum():backward() -- and a second pass through what was kept
+         used(w):sum():backward() -- a second pass with the cached casts
          assert.equal(16, w.grad:sum():item())
       end)
    end)
@@ -369,7 +370,7 @@ describe("a Function under autocast", function()
       assert.same({"float32", false}, D.back)
       assert.equal("float32", x.grad.dtype)
       assert.equal(16, x.grad:sum():item())
-      D:apply(half) -- outside nothing is cast
+      D:apply(half) -- outside of autocast nothing is cast
       assert.same({"bfloat16", false}, D.seen)
    end)
 

@@ -1,4 +1,4 @@
--- torch.amp.GradScaler, beside PyTorch's.
+-- Tests torch.amp.GradScaler against PyTorch's.
 
 local torch = require "tlua"
 local optim = torch.optim
@@ -108,7 +108,7 @@ describe("GradScaler", function()
       assert.equal(6, norm:item())
       assert.same({16, 16, 16}, p.grad:tolist())
       assert.close({1 - 1 / 3, 2 - 1 / 3, -1 - 1 / 3}, p, 1e-6)
-      -- after unscale_ it clips what that has left
+      -- after unscale_ the unscaled gradients are clipped
       scaler:update()
       scaler:unscale_(sgd)
       assert.equal(6, select(2, scaler:step(sgd, {max_norm = 6.0, norm_type = 1})):item())
@@ -128,7 +128,7 @@ describe("GradScaler", function()
       scaler:step(first)
       scaler:step(second)
       scaler:update()
-      assert.same({-1, 0, -3}, a:tolist()) -- its own gradients were finite
+      assert.same({-1, 0, -3}, a:tolist()) -- this optimizer's gradients were finite
       assert.same({1, 2, -1}, b:tolist())
       assert.equal(4, scaler:get_scale())
    end)

@@ -1,8 +1,8 @@
--- x:backward and torch.autograd.backward: values, accumulation, what is refused.
+-- Tests x:backward and torch.autograd.backward: values, accumulation, refused arguments.
 
 local torch = require "tlua"
 
--- A leaf that requires a gradient.
+-- Returns a leaf that requires a gradient.
 local function leaf(data)
    return torch.tensor(data, {dtype = "float64", requires_grad = true})
 end

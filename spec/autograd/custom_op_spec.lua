@@ -1,4 +1,4 @@
--- torch.library: operators that are written in Lua.
+-- Tests torch.library: operators written in Lua.
 local torch = require "tlua"
 local library = torch.library
 

@@ -1,4 +1,4 @@
--- What helps to find the line that broke the numbers.
+-- Tests the tools that find the line at which numbers became wrong.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -164,7 +164,7 @@ describe("set_deterministic_debug_mode", function()
       end)
    end)
 
-   -- https://docs.pytorch.org/docs/stable/deterministic.html says which values
+   -- https://docs.pytorch.org/docs/stable/deterministic.html specifies the values
    it("gives undefined memory contents, where that is not turned off", function()
       local settings = torch.utils.deterministic
       torch.use_deterministic_algorithms(true)

@@ -1,5 +1,5 @@
--- torch.autograd.forward_ad, and Functions with setup_context, jvp, vmap and once_differentiable.
--- Expected values are closed forms.
+-- Tests torch.autograd.forward_ad, and Functions with setup_context, jvp, vmap and
+-- once_differentiable. Expected values are closed forms.
 
 local torch = require "tlua"
 local fwd, func = torch.autograd.forward_ad, torch.func
@@ -12,7 +12,7 @@ end
 
 describe("forward_ad", function()
    local x, v = double {0.5, 2}, double {3, -1}
-   local slope = double {3 * 2 * 0.5, -1 * 2 * 2} -- of x^2 along v
+   local slope = double {3 * 2 * 0.5, -1 * 2 * 2} -- the derivative of x^2 along v
 
    it("gives the tangent of what was made of duals", function()
       local primal, tangent = fwd.dual_level(function()
@@ -69,7 +69,7 @@ describe("forward_ad", function()
 end)
 
 describe("a Function", function()
-   -- x^3 * factor, whose jvp and vmap count their calls.
+   -- A Function for x^3 * factor that counts the calls of its jvp and vmap.
    local calls = {jvp = 0, vmap = 0}
    local Cube = torch.class("spec.Cube", torch.autograd.Function)
    function Cube.forward(x, factor) return x ^ 3 * factor end

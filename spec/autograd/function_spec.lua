@@ -1,4 +1,4 @@
--- torch.autograd.Function: operators of a user's own.
+-- Tests torch.autograd.Function: user-defined operators.
 
 local torch = require "tlua"
 
@@ -19,7 +19,7 @@ function Exp.backward(ctx, grad)
    return grad * y
 end
 
--- a * b + k, with a number among the arguments and results.
+-- A Function for a * b + k, with a number among its arguments and results.
 local MulAdd = torch.class("MulAdd", torch.autograd.Function)
 
 function MulAdd.forward(ctx, a, k, b)
@@ -88,7 +88,7 @@ describe("a Function", function()
          mode = torch.is_grad_enabled()
          return x * 2
       end
-      function F.backward(_, grad) return grad end -- not the true one
+      function F.backward(_, grad) return grad end -- a wrong derivative on purpose
       local x = leaf {1, 2}
       F:apply(x):sum():backward()
       assert.is_false(mode)
@@ -183,7 +183,7 @@ describe("a Function", function()
    end)
 
    it("may run a pass of its own", function()
-      -- as checkpointing does: computes forward again, with recording
+      -- computes forward again with recording, like activation checkpointing
       local Again = torch.class("Again", torch.autograd.Function)
       function Again.forward(ctx, fn, x)
          ctx.fn = fn
@@ -227,7 +227,7 @@ describe("a Function", function()
    end)
 end)
 
--- Expected values by hand; that PyTorch gives the same histories was seen there.
+-- Expected values were computed by hand; PyTorch records the same histories.
 describe("a Function that changes its argument in place", function()
    local Double = torch.class("Double", torch.autograd.Function)
    function Double.forward(ctx, x)

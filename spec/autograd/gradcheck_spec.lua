@@ -5,7 +5,7 @@ local function float64(...)
    return torch.randn(..., {dtype = "float64", requires_grad = true})
 end
 
--- x^3 with a derivative that is `factor` times too large.
+-- Returns a Function for x^3 whose derivative is `factor` times too large.
 local function cube(factor)
    local Cube = torch.class("Cube", torch.autograd.Function)
    function Cube.forward(ctx, x)
@@ -68,7 +68,7 @@ describe("torch.autograd.gradgradcheck", function()
       torch.manual_seed(1)
       assert.is_true(gradgradcheck(function(a, b) return a:tanh() * b end,
          {float64(3), float64(3)}))
-      -- The first derivative is right; in the second a factor is missing.
+      -- Its first derivative is right; the second lacks a factor.
       local Half = torch.class("Half", torch.autograd.Function)
       function Half.forward(ctx, x)
          ctx:save_for_backward(x)

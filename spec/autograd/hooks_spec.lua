@@ -1,4 +1,4 @@
--- register_hook and retain_grad.
+-- Tests register_hook and retain_grad.
 
 local torch = require "tlua"
 
@@ -196,7 +196,7 @@ describe("a hook", function()
          sum:sum():backward()
       end
       pass()
-      -- what the engine let go of is forgotten when the next hook comes
+      -- released callbacks are freed when the next hook is made
       leaf({1}):register_hook(function() end)
       collectgarbage()
       collectgarbage()

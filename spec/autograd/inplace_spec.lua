@@ -1,4 +1,4 @@
--- In-place operators: what they record, and what versions turn into errors.
+-- Tests in-place operators: recording, and the errors that version counters raise.
 
 local torch = require "tlua"
 
@@ -128,7 +128,7 @@ describe("an in-place operator", function()
 end)
 
 describe("an in-place operator whose operand depends on its tensor", function()
-   -- Forward passes alone: nothing but reference counts can free them.
+   -- Runs only forward passes: only reference counts can free their graphs.
    local function used_by(fn)
       for _ = 1, 3 do fn() end
       collectgarbage()

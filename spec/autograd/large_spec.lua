@@ -1,11 +1,11 @@
--- Graphs that are long or wide: nothing recurses, nothing is quadratic.
+-- Tests long and wide graphs: nothing recurses, and no time is quadratic.
 
 local torch = require "tlua"
 
--- Graphs are the host's. A device would only add a queue of a million calls.
+-- Graphs are on the host. A device would only add a queue of a million calls.
 torch.set_default_device("cpu")
 
--- A stack overflows with fewer under a sanitizer, too.
+-- With a sanitizer the stack overflows at fewer levels, too.
 local million <const> = os.getenv "SPEC_SANITIZED" == "1" and 100000 or 1000000
 
 local function leaf(data)

@@ -1,4 +1,4 @@
--- no_grad, enable_grad, inference_mode and their scopes.
+-- Tests no_grad, enable_grad, inference_mode and their scopes.
 
 local torch = require "tlua"
 
@@ -134,7 +134,7 @@ describe("inference_mode", function()
       assert.raises("inference mode", function() y:add_(1) end)
       assert.raises("inference mode", function() y:requires_grad_() end)
       assert.raises("inference mode", function() y[1] = 0 end)
-      assert.is_true((y + x).requires_grad) -- nothing is saved
+      assert.is_true((y + x).requires_grad) -- no tensor is saved
       assert.is_true((y:clone() * x).requires_grad)
       torch.inference_mode(function() y:add_(1) end)
       assert.close({3, 5}, y)

@@ -1,6 +1,6 @@
--- What nodes are called: as in PyTorch 2.15, whose names these are, written down from
--- type(y.grad_fn).__name__ of the same calls; but for the numbers that it gives to an operator's
--- forms, all of which are 0 here.
+-- Tests the names of nodes: they are PyTorch 2.15's, recorded from type(y.grad_fn).__name__ of the
+-- same calls, except for the numbers that it gives to an operator's overloads, all of which are 0
+-- here.
 
 local torch = require "tlua"
 local F <const> = torch.nn.functional
@@ -183,7 +183,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       {"SpecialBesselJ0", function() return torch.special.bessel_j0(x) end},
       {"SpecialEntr", function() return torch.special.entr(x) end},
       {"SpecialXlog1Py", function() return torch.special.xlog1py(x, y) end},
-      -- in place
+      -- in-place operators
       {"Clamp", function() return (x * 1):clamp_(0, 1) end},
       {"Mvlgamma", function() return (x + 3):mvlgamma_(2) end},
       {"NanToNum", function() return (x * 1):nan_to_num_() end},
@@ -220,7 +220,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       assert.equal("<MeanBackward0>", tostring(mean.grad_fn))
       assert.equal("<ExpandBackward0>", tostring(same.grad_fn))
       assert.equal("<MulBackward0>", tostring((x * 1).grad_fn))
-      -- what hands its argument on names nothing
+      -- an operator that returns its argument does not rename the node
       local h = x:relu()
       F.dropout(h, 0.5, false)
       assert.equal("<ReluBackward0>", tostring(h.grad_fn))

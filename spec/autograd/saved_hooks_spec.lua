@@ -1,4 +1,4 @@
--- Hooks on what nodes save, and on several gradients together.
+-- Tests hooks on the tensors that nodes save, and hooks on several gradients together.
 
 local torch = require "tlua"
 local graph = torch.autograd.graph
@@ -61,7 +61,7 @@ describe("saved_tensors_hooks", function()
       local y = graph.saved_tensors_hooks(function(t) return t:to "bfloat16" end,
          function(t) return t:to "float64" end, function() return (x * x):sum() end)
       y:backward()
-      assert.close({2, 4}, x.grad) -- 1 + 2^-10 is 1 in bfloat16
+      assert.close({2, 4}, x.grad) -- bfloat16 rounds 1 + 2^-10 to 1
    end)
 
    it("works for second derivatives: of leaves, results and what was computed", function()
@@ -226,7 +226,7 @@ describe("saved_tensors_hooks", function()
    it("packs for an operator in whose midst a finalizer has failed", function()
       local x = leaf(0):to "cpu":detach():requires_grad_()
       local failed, y
-      collectgarbage "stop" -- what follows is garbage until there is no memory
+      collectgarbage "stop" -- later values become garbage until memory runs out
       local garbage = torch.ones(1 << 19, {dtype = "float64", device = "cpu"}) -- luacheck: ignore 231
       setmetatable({}, {__gc = function() failed = not pcall(torch.matmul, x, 3) end})
       garbage = nil
@@ -329,7 +329,8 @@ describe("save_on_cpu", function()
 end)
 
 describe("register_multi_grad_hook", function()
-   -- As PyTorch's documentation has it: https://docs.pytorch.org/docs/stable/autograd.html
+   -- The example is from PyTorch's documentation:
+   -- https://docs.pytorch.org/docs/stable/autograd.html
    it("waits for all gradients that the pass computes", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       local c, d = a * b, a + b

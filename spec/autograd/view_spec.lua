@@ -1,5 +1,5 @@
--- In-place changes through views, of what has views, and of views of views. The fixed values are
--- PyTorch's; random programs are compared with differences of function values.
+-- Tests in-place changes through views, of tensors with views, and of views of views. The fixed
+-- values are PyTorch's; random programs are compared with finite differences.
 
 local torch = require "tlua"
 
@@ -9,7 +9,7 @@ end
 
 local function constant(data) return torch.tensor(data, {dtype = "float64"}) end
 
--- {{1, 2, 3}, {4, 5, 6}} and a copy of it that is no leaf.
+-- Returns {{1, 2, 3}, {4, 5, 6}} and a copy that is not a leaf.
 local function matrix()
    local x = leaf {{1, 2, 3}, {4, 5, 6}}
    return x, x * 1
@@ -246,8 +246,8 @@ end)
 
 -- Random programs --------------------------------------------------------------------------------
 
--- A program is a list of steps on a list of tensors: tensor 1 is the base, each view that is taken
--- is appended. Steps are made with one generator and run with any input.
+-- A program is a list of steps on a list of tensors: tensor 1 is the base, each new view is
+-- appended. Steps are made with one generator and run with any input.
 local function random_program(random)
    local shapes, steps = {{3, 4}}, {}
    local function pick(n) return random(1, n) end
@@ -286,7 +286,7 @@ local function random_program(random)
       end
    end
 
-   -- The input, brought to the shape of tensor `at`.
+   -- Returns the input in the shape of tensor `at`.
    local function piece(w, shape)
       local n = 1
       for _, size in ipairs(shape) do n = n * size end
@@ -321,7 +321,7 @@ local function random_program(random)
    end
 end
 
--- The gradient of f by its i-th argument, by central differences.
+-- Returns the gradient of f with respect to its i-th argument, by central differences.
 local function difference(f, args, i)
    local at, out = args[i], {}
    local flat = at:view(-1)
@@ -340,7 +340,7 @@ end
 describe("random programs of views and in-place changes", function()
    it("have the gradient that differences show", function()
       local state = 12345
-      local function random(low, high) -- the same on every machine
+      local function random(low, high) -- a generator that is the same on every machine
          state = (state * 1103515245 + 12345) & 0x7fffffff
          return low + (state >> 8) % (high - low + 1)
       end
@@ -384,9 +384,9 @@ describe("random programs of views and in-place changes", function()
          local x = constant(values):view(3, 4)
          local expected = difference(slope, {x}, 1)
          local at = x:clone():requires_grad_()
-         local s = slope(at) -- may be constant
+         local s = slope(at) -- the slope may be constant
          local actual = s.requires_grad and torch.autograd.grad(s, at, {allow_unused = true})
-         -- rounding errors of the slope's value appear 1e5 times as large in its differences
+         -- rounding errors of the slope's value are 1e5 times as large in its differences
          assert.close(expected, actual or torch.zeros_like(x), 1e-6 + 1e-9 * s:item())
       end
    end)

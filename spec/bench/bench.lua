@@ -1,26 +1,27 @@
--- bench.lua - what operators, layers and training steps cost, beside PyTorch where a Python that
--- has it is at hand:
+-- bench.lua - measures the time of operators, layers and training steps, and compares with PyTorch
+-- if a Python that has it is found:
 --
 --    make bench
 --    ./tlua spec/bench/bench.lua --group overhead,mlp --threads 1 --quick
 --    ./tlua spec/bench/bench.lua --device cuda
 --
--- Both programs run side by side and take turns, row by row and round by round, so that what else
--- the machine does hits both alike. Figures are medians, in microseconds for one round of the row;
--- `ratio` is PyTorch's time over ours. rows.lua says what the rows are; model_rows.lua has more.
+-- Both programs run side by side and take turns, row by row and round by round, so that other load
+-- on the machine affects both alike. Times are medians, in microseconds for one round of the row;
+-- `ratio` is PyTorch's time divided by ours. rows.lua describes the rows; model_rows.lua has more.
 --
--- Rows that memory bounds have a last column: their bandwidth over that of a plain copy (copy_,
--- which is memcpy shared among the threads) of as many bytes, which takes its turns in the same
--- rounds; 1 means that the row costs no more than its traffic. Where a loader runs beside steps the
--- column has the time of the steps alone over that with the loader: 1 means that it is hidden.
+-- Memory-bound rows have a last column: their bandwidth divided by that of a plain copy (copy_,
+-- which is memcpy divided among the threads) of as many bytes, which is measured in the same
+-- rounds; 1 means that the row costs only its memory traffic. For a loader beside training steps,
+-- the column has the time of the steps alone divided by that with the loader: 1 means that the
+-- loader is hidden.
 --
--- With --device all tensors are made there, the rows are gpu_rows.lua's, larger, and a measurement
--- ends when the device has done its work.
+-- With --device all tensors are on that device, the rows are those of gpu_rows.lua, which are
+-- larger, and a measurement ends when the device has finished its work.
 --
--- With --best figures are the fastest of many short measurements: on a machine that others use, too,
--- they tell what the code costs, where medians tell what the machine was busy with. With --cpu times
--- are those that the process had a processor, summed over its threads: of rows on one thread these
--- hardly depend on what else runs. (Loaders and devices, which wait, need the wall clock.)
+-- With --best times are the fastest of many short measurements: on a shared machine they reflect
+-- the cost of the code, while medians reflect the load. With --cpu times are processor time, summed
+-- over the process's threads: on one thread these hardly depend on other load. (Loaders and
+-- devices, which wait, need the wall clock.)
 
 local torch = require "tlua"
 
@@ -44,13 +45,13 @@ local options = parse()
 local on_device <const> = options.device ~= "cpu"
 local wait <const> = on_device and torch[options.device:match("^%a+")].synchronize or function() end
 
--- Seconds that one measurement takes at least, and how many make a median.
+-- The least duration of one measurement in seconds, and the number of measurements for a median.
 local duration <const> = options.best and 0.002 or options.quick and 0.005 or 0.03
 local repeats <const> = options.best and (options.quick and 10 or 40) or options.quick and 3 or 7
 
 -- Our side ----------------------------------------------------------------------------------
 
--- A function of the number of rounds that returns seconds.
+-- Returns a function of the number of rounds that returns seconds.
 local function compile(row)
    local text = ("local torch, nn, F, clock, wait = ...\n%s\nreturn function(rounds)\n" ..
       "wait() local start = clock()\nfor _ = 1, rounds do %s end\nwait() return clock() - start\nend"
@@ -75,7 +76,7 @@ local function find_python()
    end
 end
 
--- Requests go through a pipe, answers through a named one.
+-- Requests are sent through a pipe, answers through a named pipe.
 function Python:__init(command)
    local pipe = assert(io.popen("mktemp -d"))
    self.folder = pipe:read("l")
@@ -101,7 +102,7 @@ function Python:close()
    os.execute("rm -r " .. self.folder)
 end
 
--- As compile, but nil and a message if PyTorch has no such thing.
+-- Works like compile, but returns nil and a message if PyTorch lacks a function.
 function Python:compile(row)
    local function one_line(text) return (text:gsub("\n", "\x1f")) end
    local answer = self:ask("setup ", one_line(row.setup[2]), "\x1e", one_line(row.python))
@@ -118,7 +119,7 @@ end
 
 -- Measuring ---------------------------------------------------------------------------------
 
--- How many rounds fill the duration.
+-- Returns the number of rounds that fill the duration.
 local function calibrate(run)
    local rounds = 1
    while true do
@@ -135,7 +136,7 @@ local function typical(list)
    return (list[half] + list[#list + 1 - half]) / 2
 end
 
--- Microseconds for one round of each function, which take turns.
+-- Returns the microseconds for one round of each function; the functions take turns.
 local function measure(runs)
    local rounds, times = {}, {}
    for i, run in ipairs(runs) do rounds[i], times[i] = calibrate(run), {} end
@@ -191,7 +192,8 @@ local function copy_of(bytes)
       ("local from, to = torch.ones(%d), torch.ones(%d)"):format(bytes // 8, bytes // 8)}}
 end
 
--- What measure gives of a row, the number of our functions, and what PyTorch says it lacks.
+-- Returns the measured times of a row, the number of our functions, and PyTorch's message about a
+-- missing function.
 local function times_of(row, python)
    local run = compile(row)
    local theirs, fault

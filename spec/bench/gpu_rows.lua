@@ -1,8 +1,9 @@
--- gpu_rows.lua - what bench.lua measures on a GPU: rows as in rows.lua, of sizes that fill one.
+-- gpu_rows.lua - the rows that bench.lua measures on a GPU: in the form of rows.lua, with sizes
+-- that fill a GPU.
 
 local rows = {}
 
-local group -- of the rows that follow
+local group -- the group of the rows that follow
 
 local function row(name, setup, lua, python, bytes)
    if type(setup) == "string" then setup = {setup, setup} end
@@ -10,7 +11,7 @@ local function row(name, setup, lua, python, bytes)
       bytes = bytes}
 end
 
--- The host's cost of one call, launch included: the device has next to nothing to do. ------------
+-- The host's cost of one call, including the launch: the device is almost idle. ------------
 
 group = "overhead"
 
@@ -30,7 +31,7 @@ row("MLP 64-128-10, batch 32, Adam step", mlp,
    "adam:zero_grad() F.cross_entropy(model(x), y):backward() adam:step()",
    "adam.zero_grad(); F.cross_entropy(model(x), y).backward(); adam.step()")
 
--- Memory: the last column says how near to a copy. ------------------------------------------------
+-- Bandwidth: the last column compares with a copy. ------------------------------------------------
 
 group = "bandwidth"
 

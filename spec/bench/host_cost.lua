@@ -1,6 +1,6 @@
--- host_cost.lua - what one call of an operator costs the host on a GPU, without the GPU: kernels are
--- launched into nothing (TLUA_EMULATED_IDLE). Run by `make host-cost`; fails where a call costs more
--- than the limit. The driver's own share of a launch is not in it.
+-- host_cost.lua - counts the host's cost of an operator call on a GPU, without a GPU: kernels are
+-- not executed (TLUA_EMULATED_IDLE). Run by `make host-cost`; fails if a call costs more than the
+-- limit. The driver's own share of a launch is not included.
 
 local torch = require "tlua"
 

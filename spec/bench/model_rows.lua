@@ -1,5 +1,5 @@
--- model_rows.lua - whole models beside PyTorch's: a training step, or what a model in use costs;
--- and loaders of data. As rows.lua has them; the layers' and the recurrent networks' rows are there.
+-- model_rows.lua - rows for whole models: training steps and inference; and for data loaders. The
+-- form is that of rows.lua, which has the rows for layers and recurrent networks.
 
 local rows = {}
 
@@ -39,7 +39,7 @@ x = torch.randn(1, 64)]]},
    "local _ <close> = torch.inference_mode() local r = net(x)",
    "with torch.inference_mode(): r = net(x)")
 
--- Of 65 letters.
+-- A GPT for 65 characters.
 local gpt = {[[
 local C, H, T, V = 128, 4, 64, 65
 local token, place, norm, head = nn.Embedding(V, C), nn.Embedding(T, C), nn.LayerNorm(C),
@@ -145,9 +145,8 @@ def forward():
    "sgd:zero_grad() F.cross_entropy(forward(), y):backward() sgd:step()",
    "sgd.zero_grad(); F.cross_entropy(forward(), y).backward(); sgd.step()")
 
--- Gradients of each of 64 examples: what a loop over them would cost is many times this.
--- A convolutional network's, by vmap and by a loop over the samples: the rows' ratio is what vmap
--- is worth.
+-- Gradients for each of 64 examples, compared with a much slower loop over them. Convolutional
+-- network: vmap against a loop over the samples, so the ratio shows the benefit of vmap.
 local convolutional = {[[
 local nn, F, func = torch.nn, torch.nn.functional, torch.func
 local net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.GroupNorm(2, 8), nn.ReLU(), nn.MaxPool2d(2),
@@ -189,7 +188,7 @@ each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))]]},
 
 group = "data"
 
--- A dataset whose items take that many seconds: of a processor, or of waiting.
+-- A dataset whose items take the given number of seconds: of processor time, or of waiting.
 local function dataset(n, seconds, waits)
    local lua = waits and "torch.distributed._sleep(%g)"
       or "local begin = torch.io.clock()\n   while torch.io.clock() - begin < %g do end"
@@ -232,8 +231,8 @@ epoch("2 workers, 20000 small items, batches of 64", lua, python, 64)
 lua, python = dataset(320, 200e-6)
 epoch("2 workers, 320 items of 200 us, batches of 16", lua, python, 16)
 
--- The same beside training: steps that take as long as a batch's items do, 3.2 ms each. Items and
--- steps that wait, as for a device, need no processor, where the others need three.
+-- A loader beside training: steps that take as long as a batch's items, 3.2 ms each. Items and
+-- steps that wait, as for a device, need no processor, while the others need three.
 local function behind(name, steps, waits)
    local set, python_set = dataset(16 * steps, 200e-6, waits)
    local step = waits and "torch.distributed._sleep(3.2e-3)"

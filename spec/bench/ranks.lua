@@ -1,16 +1,17 @@
--- ranks.lua - what collectives and a DDP step cost on two ranks, beside PyTorch with gloo:
+-- ranks.lua - measures collectives and a DDP step on two ranks, and compares with PyTorch's gloo:
 --
 --    ./tlua spec/bench/ranks.lua [--python FILE] [--rounds 3]
 --
--- Both run in turns, each with one thread per rank; a row's figure is the least of the rounds'
--- medians, in microseconds on rank 0. `ratio` is PyTorch's time over ours.
+-- Both programs take turns, each with one thread per rank; a row's time is the smallest of the
+-- rounds' medians, in microseconds on rank 0. `ratio` is PyTorch's time divided by ours.
 
 local torch = require "tlua"
 
 local here = arg[0]:match "^(.*)/" or "."
 
--- Median seconds of so many calls, all ranks beginning each at the same time, after `before`; with
--- `work` also those that all threads of the rank computed, as a row NAME_cpu.
+-- Measures the median seconds of n calls. All ranks begin each call at the same time, after
+-- `before`. With `work` it also measures the processor time of all threads of the rank, as a row
+-- NAME_cpu.
 local function time(name, n, fn, dist, before, work)
    local seconds, computed = {}, {}
    for i = -2, n do
@@ -51,7 +52,7 @@ local function measure()
       criterion(model(images), classes):backward()
       adam:step()
    end, dist)
-   -- a GPT of four layers; and what its backward pass and its exchange cost apart and together
+   -- a GPT of four layers; its backward pass and its exchange are measured apart and together
    local gpt = nn.Sequential(nn.Embedding(256, 128), nn.TransformerEncoder(
       nn.TransformerEncoderLayer(128, 4, 512, {dropout = 0, activation = "gelu", batch_first = true}),
       4), nn.Linear(128, 256))
@@ -68,7 +69,7 @@ local function measure()
    local function backward() value:backward() end
    local function before(net) return function() value = loss(net) end end
    local scope = ddp:no_sync()
-   -- as in training, where a pass has filled the caches with something else
+   -- as in training, where a pass has evicted the buffers from the caches
    time("gpt_exchange", 20, function()
       for _, bucket in ipairs(ddp.buckets) do dist.all_reduce(bucket:buffer(), "avg") end
    end, dist, function() loss(ddp):backward() end, true)
@@ -123,7 +124,7 @@ end
 local apart = math.max(least.gpt_backward[1], least.gpt_exchange[1])
 print(("a backward pass with its exchange costs %.2f of the larger of the two"):format(
    least.gpt_backward_ddp[1] / apart))
--- Where the ranks' own threads have all processors, an exchange takes from them what it computes.
+-- If the ranks' own threads use all processors, an exchange takes its processor time from them.
 local alone = least.gpt_backward_cpu[1]
 print(("processor time: %.2f of a backward pass alone; the exchange's %.2f make it at least %.2f"):format(
    least.gpt_backward_ddp_cpu[1] / alone, least.gpt_exchange_cpu[1] / alone,

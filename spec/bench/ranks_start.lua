@@ -1,4 +1,4 @@
--- What every rank of the last row of ranks.lua does.
+-- The program of every rank in the last row of ranks.lua.
 local dist = require("tlua").distributed
 dist.init_process_group()
 dist.barrier()

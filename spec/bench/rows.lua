@@ -1,27 +1,27 @@
--- rows.lua - what is measured: the same few lines in Lua and in Python. Lines of `setup` run once,
+-- rows.lua - the measured rows: the same few lines in Lua and in Python. Lines of `setup` run once,
 -- those of `lua` and `python` many times. Both see torch, nn and F (nn.functional).
 --
--- A row: {group =, name =, threads = 1 for rows that only make sense on one,
+-- A row: {group =, name =, threads = 1 for rows that need a single thread,
 --         setup = {lua text, Python text}, lua =, python =, bytes =}
 --
--- `bytes`, of rows that memory bounds, is what each of their calls must read and write at least:
--- every operand and every result once, a broadcast one not at all, and the result of one call
--- again where the next one reads it. So `a * 2 + b` moves 4 + 4 bytes for an element of the product
--- and 4 + 4 + 4 for the sum. That a processor reads a line before it is first written does not
--- count, there as in the copy of as many bytes that such a row stands beside.
+-- `bytes`, for memory-bound rows, is the least number of bytes that each call must read and write:
+-- every operand and every result once, a broadcast operand not at all, and the result of one call
+-- again if the next one reads it. So `a * 2 + b` moves 4 + 4 bytes for an element of the product
+-- and 4 + 4 + 4 for the sum. It is not counted that a processor reads a line before it first writes
+-- it, neither here nor in the copy with which such a row is compared.
 
 local rows = {}
 
-local group -- of the rows that follow
+local group -- the group of the rows that follow
 
--- Texts without a Python version of their own are the same in both languages.
+-- A text without a separate Python version is the same in both languages.
 local function row(name, setup, lua, python, bytes)
    if type(setup) == "string" then setup = {setup, setup} end
    rows[#rows + 1] = {group = group.name, threads = group.threads, name = name, setup = setup,
       lua = lua, python = python or lua, bytes = bytes}
 end
 
--- One call: small inputs, so that what counts is all that is done around the arithmetic. -----
+-- One call with small inputs, which measures the overhead around the arithmetic. -----
 
 group = {name = "overhead", threads = 1}
 
@@ -94,7 +94,7 @@ row("embedding", {small[1] .. " local i = torch.randint(1, 9, {4})",
    small[2] .. "; i = torch.randint(0, 8, (4,))"}, "local c = F.embedding(i, a)",
       "c = F.embedding(i, a)")
 
--- A model as small as people's first ones, and as reinforcement learning's. --------------------
+-- A small model, as in first programs and in reinforcement learning. --------------------
 
 group = {name = "mlp", threads = 1}
 
@@ -136,8 +136,8 @@ adam = torch.optim.Adam(net.parameters())]]},
    "adam:zero_grad() F.cross_entropy(net(x), y):backward() adam:step()",
    "adam.zero_grad(); F.cross_entropy(net(x), y).backward(); adam.step()")
 
--- Steps alone: of that model, and of one with many large parameters. PyTorch's are its fused ones
--- where it has them.
+-- Optimizer steps: for that model, and for one with many large parameters. PyTorch uses its fused
+-- optimizers where it has them.
 
 group = {name = "optim"}
 
@@ -146,7 +146,7 @@ local sets = {
    large = {"sizes(48, 512, 384)", "[(512, 384)] * 48 + [(384,)] * 48"},
 }
 
--- Parameters with gradients, and an optimizer `o` of them.
+-- Returns the set-up of parameters with gradients, and of an optimizer `o` for them.
 local function of_parameters(set, lua, python)
    return {[[
 local function sizes(n, a, b)
@@ -277,7 +277,7 @@ row("layer_norm 4096x1024", wide, "local r = F.layer_norm(a, {1024})",
    "r = F.layer_norm(a, (1024,))")
 row("layer_norm, forward and backward", wide, "F.layer_norm(x, {1024}, w, b):backward(g)",
    "F.layer_norm(x, (1024,), w, b).backward(g)")
--- What is one pass here, beside what PyTorch composes.
+-- Operators that are one pass here and compositions in PyTorch.
 local two = {wide[1] .. [[
 
 local r, y = torch.randn(4096, 1024, {requires_grad = true}), torch.randn(4096, 1024)
@@ -389,7 +389,7 @@ row("matrix 2048 times vector", {
 
 group = {name = "attention"}
 
--- batch, heads, positions, features of a head, and what else is given
+-- batch, heads, positions, features of a head, and an option
 for _, s in ipairs {
    {4, 8, 512, 64}, {4, 8, 512, 64, "causal"}, {4, 8, 512, 64, "masked"}, {4, 8, 512, 64, "dropout 0.1"},
    {16, 4, 64, 32}, {1, 2, 2048, 128}, {4, 8, 512, 64, "bfloat16"},

@@ -1,9 +1,9 @@
--- .ci/run and .ci/deps, with stand-ins for make and for the machine.
+-- Tests .ci/run and .ci/deps, with replacements for make and for the machine.
 
 local shell = require "spec.support.shell"
 
 describe(".ci/run", function()
-   -- Its output and status when `make TARGET` runs these shell commands.
+   -- Returns its output and status if `make TARGET` runs these shell commands.
    local function run(commands)
       return shell.with_folder(function(folder)
          shell.ok(("mkdir %s/.ci %s/bin && cp .ci/run %s/.ci"):format(folder, folder, folder))
@@ -52,7 +52,7 @@ describe(".ci/run", function()
 end)
 
 describe(".ci/deps", function()
-   -- Stand-ins for all that it looks for, so that nothing is installed here.
+   -- All commands that it looks for exist, so that nothing is installed here.
    it("is silent where all is there", function()
       shell.with_folder(function(folder)
          for name in ([[cc make pkg-config lua5.4 luarocks g++ mpirun.openmpi mpirun.mpich python3

@@ -1,19 +1,19 @@
--- Other processors, systems and compilers: what make cross needs and builds, with a library of a few
--- lines, and that those files of ours compile in which machines differ. Compilers that are not there
--- leave their part pending.
+-- Tests other processors, systems and compilers: what make cross requires and builds, with a small
+-- library, and whether our files that depend on the machine compile. Tests are pending if their
+-- compiler is not installed.
 
 local shell = require "spec.support.shell"
 local small_tree = require "spec.support.small_tree"
 
 local warnings = "-Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror"
 
--- Those files of the engine that look at the machine, for a system.
+-- Returns the engine's files that depend on the machine, for a system.
 local function core(system)
    return "src/core/memory/alloc.c src/core/platform/parallel.c src/core/device/generator.c src/ops/random/random.c " ..
       "src/core/platform/platform_" .. system .. ".c"
 end
 
--- Whether a compiler is there, with the C library's headers.
+-- Returns whether a compiler and the C library's headers are installed.
 local function compiles(compiler)
    return shell.has(compiler) and
       select(2, shell.run(("echo '#include <stdio.h>' | %s -E - >/dev/null"):format(compiler))) == 0
@@ -97,7 +97,7 @@ describe("make cross", function()
       small_tree.write(tree)
       shell.ok(("mkdir %s/lua54 && cp /usr/include/lua5.4/*.h %s/lua54 2>/dev/null || true"):format(tree, tree))
       shell.ok(("find /usr/include -name lua5.4-deb-multiarch.h -exec cp {} %s/lua54 \\;"):format(tree))
-      -- In place of Lua's library: what the small one calls is not run.
+      -- Replaces Lua's library: the functions that the small library calls are never executed.
       local stub = {}
       for _, name in ipairs {"createtable", "pushlstring", "setfield", "pushfstring", "pushstring",
          "settable", "pushinteger"} do
@@ -148,7 +148,7 @@ describe("make cross", function()
       if not shell.has("aarch64-linux-gnu-gcc") then return pending("no aarch64-linux-gnu-gcc") end
       build("aarch64-linux-gnu")
       local program = tree .. "/build/aarch64-linux-gnu/tlua"
-      assert.equal("\xB7\x00", shell.read(program):sub(19, 20)) -- EM_AARCH64
+      assert.equal("\xB7\x00", shell.read(program):sub(19, 20)) -- the ELF machine EM_AARCH64
       local output, status = make("install CC=aarch64-linux-gnu-gcc BUILD=build/aarch64-linux-gnu " ..
          "LUA_INCDIR=$PWD/lua54 LUA_LIBS=$PWD/lua54/liblua.a DESTDIR=$PWD/root")
       assert.equal(0, status, output)

@@ -1,17 +1,17 @@
--- The guides: every block of Lua in them runs and prints the lines after its `-->`.
+-- Tests the guides: every block of Lua in them runs and prints the lines after its `-->`.
 
 local shell = require "spec.support.shell"
 
 local tlua = shell.start(true)
 
--- A block's program, and the lines that it should print.
+-- Returns a block's program, and the lines that it should print.
 local function program(block)
    local expected = {}
    for line in block:gmatch "[^\n]+" do expected[#expected + 1] = line:match "^%-%-> (.*)" end
    return block, table.concat(expected, "\n")
 end
 
--- Blocks of Lua that promise to run: those of the guide, which shows what they print.
+-- Blocks of Lua in the guide, which shows their output.
 for _, path in ipairs {"lua/tlua/from_pytorch.md"} do
    describe(path, function()
       local n = 0

@@ -1,4 +1,4 @@
--- The walls of the house (src/README.md), held by reading the sources.
+-- Tests the rules of src/README.md by reading the sources.
 
 local shell = require "spec.support.shell"
 
@@ -17,7 +17,8 @@ local function folders(root)
    return set
 end
 
--- Operator -> the file that defines its C function; those that a macro defines are not found.
+-- Returns a table from operators to the files that define their C functions; functions defined by
+-- macros are not found.
 local function definitions()
    local where = {}
    for _, path in ipairs(files("src/ops/*/*.c")) do
@@ -56,8 +57,8 @@ describe("kernels/cpu", function()
    end)
 end)
 
--- Folder -> what its files may include, as beginnings of paths. What lies deeper knows nothing of
--- what lies above; operators and the graph meet in two headers.
+-- Maps folders to the prefixes of paths that their files may include. Lower layers must not include
+-- higher ones; operators and the graph share two headers.
 local may_include = {
    ["src/core"] = {"core/", "tlua.h", "kernels.h"},
    ["src/io"] = {"core/", "io/"},
@@ -102,7 +103,7 @@ describe("#include", function()
    end
 end)
 
--- The text of a loop whose head is line i: up to the `end` in the same column.
+-- Returns the text of a loop whose head is line i: up to the `end` in the same column.
 local function loop_at(lines, i)
    local column, body = lines[i]:match "^ *", {lines[i]}
    if lines[i]:find "%f[%w]do%f[%W].*%f[%w]end%f[%W]" then return lines[i] end

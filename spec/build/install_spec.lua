@@ -1,9 +1,9 @@
--- make install, and what others then do with it: the command, pkg-config, a C
--- program of one's own, the module under the system's Lua.
+-- Tests make install and the use of the result: the command, pkg-config, a C program, and the
+-- module in the system's Lua.
 
 local shell = require "spec.support.shell"
 
--- What examples/embed prints.
+-- The output of examples/embed.
 local expected = [[
 -1.162 -1.162 -1.265
 -0.387 -0.387 -0.316
@@ -147,7 +147,7 @@ describe("make install", function()
       end)
    end)
 
-   -- The first word of the path is a file that nobody may remove.
+   -- The first component of the path is a file that cannot be removed.
    it("takes folders with blanks, quotes and semicolons", function()
       shell.with_folder(function(folder)
          local odd, root = folder .. "/it's a; touch b \"c\"", folder .. "/stage $HOME d"

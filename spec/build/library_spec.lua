@@ -1,4 +1,4 @@
--- What the built libraries and the header look like from outside.
+-- Tests the built libraries and the header from outside.
 
 local shell = require "spec.support.shell"
 
@@ -11,7 +11,7 @@ local function symbols(options, file)
    return names
 end
 
--- The names that match none of the patterns.
+-- Returns the names that match none of the patterns.
 local function others(names, ...)
    local left = {}
    for _, name in ipairs(names) do

@@ -1,4 +1,4 @@
--- The Makefile's rules, with a library of a few lines in place of ours.
+-- Tests the Makefile's rules with a small library.
 
 local shell = require "spec.support.shell"
 local small_tree = require "spec.support.small_tree"
@@ -6,12 +6,13 @@ local small_tree = require "spec.support.small_tree"
 describe("make", function()
    local tree
 
-   -- What make says in the tree, one short line for each thing done.
+   -- Returns make's output in the tree, one short line for each step.
    local function make(arguments)
       return shell.ok("cd " .. tree .. " && make " .. (arguments or ""))
    end
 
-   -- A file must be newer than what was built from it, by more than a tick of the file system.
+   -- A source must be newer than the file built from it, by more than the file system's time
+   -- resolution.
    local function change(path, text)
       shell.ok("sleep 0.05")
       shell.write(tree .. "/" .. path, text)

@@ -1,6 +1,6 @@
--- The packages in rocks/: each rockspec names its files, each is built by LuaRocks alone and passes its
--- specs beside an installed core that has no package, and programs find what `make install` was asked
--- for.
+-- Tests the packages in rocks/: each rockspec names its files; LuaRocks builds each package alone,
+-- and it passes its specs with an installed core that has no packages; and programs find the
+-- packages that `make install` has installed.
 
 local torch = require "tlua"
 local packages = require "tlua.packages"
@@ -15,7 +15,7 @@ local function lua_files(folder)
    return list
 end
 
--- The fields of a package's rockspec.
+-- Returns the fields of a package's rockspec.
 local function rockspec(name)
    local fields = {}
    assert(loadfile(("rocks/%s/tlua-%s-scm-1.rockspec"):format(name, name), "t", fields))()

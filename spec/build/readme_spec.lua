@@ -1,11 +1,11 @@
--- README.md: what it shows runs as it stands and prints what it says.
+-- Tests README.md: its examples run unchanged and print the output shown.
 
 local shell = require "spec.support.shell"
 
 local readme = shell.read("README.md")
 local tlua = shell.quote(shell.tlua)
 
--- The code blocks of a language ("" for none), in order.
+-- Returns the code blocks of a language ("" for none), in order.
 local function blocks(language)
    local found = {}
    for name, text in readme:gmatch("\n```(%w*)\n(.-\n)```") do
@@ -47,7 +47,7 @@ describe("README.md", function()
       end)
    end)
 
-   -- Compiles a program as C++ and returns what it prints.
+   -- Compiles a program as C++ and returns its output.
    local function run_as_cpp(path, arguments)
       return shell.ok(("c++ -x c++ -include lua.hpp -Isrc -Wall -Wextra -Werror $(pkg-config --cflags lua5.4) " ..
          "-o %s.out %s -x none %s/libtlua.a $(pkg-config --libs lua5.4) -lm -ldl -lpthread && %s.out %s"):format(

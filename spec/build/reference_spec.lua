@@ -1,5 +1,5 @@
--- The reference: every public name has a declaration beside its code, and what is printed from the
--- declarations (annotations for editors, the manual, the site) covers every name.
+-- Tests the reference: every public name has a declaration beside its code, and the generated files
+-- (annotations for editors, the manual, the site) cover every name.
 
 local shell = require "spec.support.shell"
 
@@ -26,7 +26,7 @@ local function each(visit)
    end
 end
 
--- Names that wait for their declaration. The list may only become shorter.
+-- Returns the names without a declaration. The list may only become shorter.
 local function waiting()
    local names = {}
    for line in shell.read("spec/build/undeclared.txt"):gmatch "[^\n]+" do names[line] = true end
@@ -80,7 +80,7 @@ local basic <const> = {}
 for name in ([[nil any boolean string number integer function table thread userdata unknown self fun
    true false file* lightuserdata]]):gmatch "%S+" do basic[name] = true end
 
--- The names of types in a type, without names of parameters and fields.
+-- Returns the names of types in a type, without the names of parameters and fields.
 local function names_in(type)
    local plain = type:gsub('"[^"]*"', ""):gsub("([(,]%s*)[%w_]+%??%f[,)]", "%1")
    plain = plain:gsub("[%w_]+%??%s*:", " "):gsub("%.%.%.", " ")
@@ -89,7 +89,7 @@ end
 
 describe("annotations", function()
    local text = annotations.print(all)
-   local known = {T = true} -- of ---@generic
+   local known = {T = true} -- declared by ---@generic
    for name in text:gmatch "\n%-%-%-@class ([%w_.]+)" do known[name] = true end
    for name in text:gmatch "\n%-%-%-@alias ([%w_.]+)" do known[name] = true end
 

@@ -1,6 +1,6 @@
--- The rock, built and installed into a tree of its own, for the system's Lua. It is built with two
--- more dtypes, from spec/support/more_dtypes.h, since a whole build takes long: a dtype is a row and
--- its conversions, and such a build has them everywhere.
+-- Tests the rock, built and installed into a separate tree for the system's Lua. It is built with
+-- two additional dtypes, from spec/support/more_dtypes.h, to save a second build: a dtype is a row
+-- and its conversions, and then is supported everywhere.
 
 local shell = require "spec.support.shell"
 
@@ -34,7 +34,7 @@ assert(not pcall(torch.full, {2}, 65536, {dtype = "uint16"}))
 assert(not pcall(torch.full, {2}, 1e5, {dtype = "float8_e5m2"}))
 assert(torch.nan_to_num(torch.tensor({math.huge}, {dtype = "float8_e5m2"})):item() == 57344)
 
--- every value of float8_e5m2 goes to every other floating dtype and back
+-- every value of float8_e5m2 survives conversion to every other floating-point dtype and back
 local bytes = torch.arange(256):to("uint8"):view("float8_e5m2")
 local numbers = bytes:masked_select(bytes:isfinite())
 for _, dtype in ipairs {"float16", "bfloat16", "float32", "float64"} do
@@ -72,7 +72,7 @@ assert(layer:forward(torch.ones(1, 2, {dtype = "float8_e5m2"})).dtype == "float8
 describe("the rock, with two more dtypes", function()
    local tree
 
-   -- Unoptimised and for one instruction set, since only the way matters here, not the speed.
+   -- Built unoptimised and for one instruction set, since speed does not matter here.
    setup(function()
       tree = shell.ok("mktemp -d"):match("[^\n]+")
       if not shell.has("luarocks") then return end
@@ -85,7 +85,7 @@ describe("the rock, with two more dtypes", function()
       shell.ok("rm -rf " .. shell.quote(tree))
    end)
 
-   -- What plain Lua prints that finds modules in the tree.
+   -- Returns the output of plain Lua that finds modules in the tree.
    local function lua(arguments)
       if not shell.has("luarocks") then pending("no luarocks") end
       return shell.ok(([[cd %s && eval "$(luarocks --lua-version 5.4 path --tree %s)" && ]] ..

@@ -1,11 +1,11 @@
 /*
-** address_map_test.c - core/memory/address_map.h against a plain array of flags.
+** address_map_test.c - tests core/memory/address_map.h against a plain array of flags.
 */
 #include "test.h"
 
 enum { KEYS = 700 };
 
-static int64_t held, blocks; /* bytes and blocks that the map has taken */
+static int64_t held, blocks; /* bytes and blocks that the map has allocated */
 static bool empty_handed;
 
 static void *get(size_t bytes) {
@@ -34,7 +34,7 @@ typedef struct Entry {
 #define MAP_PUT(p, n) put(p, n)
 #include "core/memory/address_map.h"
 
-/* Addresses as an allocator gives them: close to each other, with zeros at the end. */
+/* Returns addresses like an allocator's: close to each other, with zero bits at the end. */
 static const void *address(int i, int unit) {
   return (const void *)(uintptr_t)(0x7f0000000000u + (uintptr_t)(i + 1) * (uintptr_t)unit);
 }
@@ -58,7 +58,7 @@ static void test_a_new_entry_is_zero_and_found_again(void) {
   CHECK(map.n == 0 && map.size == 0 && blocks == 0 && held == 0);
 }
 
-/* Whether the map has exactly the keys that are marked, with their values. */
+/* Returns whether the map has exactly the marked keys, with their values. */
 static void check_same(const test_Map *map, const bool *there, int unit) {
   size_t n = 0;
   for (int i = 0; i < KEYS; i++) {
@@ -79,7 +79,7 @@ static void test_adding_and_removing_at_random(void) {
     test_Map map = {0};
     bool there[KEYS] = {false};
     for (int step = 0; step < 20000; step++) {
-      /* by turns mostly full, then mostly empty */
+      /* alternates between a nearly full and a nearly empty map */
       int i = (int)test_random(KEYS);
       bool add = test_random(4) != 0;
       if (step / 3000 % 2 == 1) add = !add;

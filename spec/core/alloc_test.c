@@ -1,6 +1,6 @@
 /*
-** alloc_test.c - sizes, alignment, counters, limits, faults, threads. Also
-** built with sanitizers, where nothing is cached.
+** alloc_test.c - tests sizes, alignment, counters, limits, faults and threads. Also built with
+** sanitizers, where nothing is cached.
 */
 #include "core/memory/alloc.h"
 
@@ -42,7 +42,7 @@ static void every_size(void) {
   tli_free(NULL, 100);
 }
 
-/* Waste is bounded: a quarter, or what alignment asks for. */
+/* Waste is bounded: by a quarter, or by the alignment. */
 static void rounding_is_small(void) {
   int64_t before = tl_memory_used();
   for (size_t bytes = 1; bytes < 3000000; bytes += bytes / 7 + 1) {
@@ -82,7 +82,7 @@ static void blocks_are_reused(void) {
   tli_free(q, (3 << 20) - 100);
 }
 
-/* The cache keeps to its size, and prefers what was used last. */
+/* The cache stays within its size, and keeps recently used blocks. */
 static void cache_is_bounded(void) {
   if (!caching()) return;
   enum { N = 50 };
@@ -95,7 +95,7 @@ static void cache_is_bounded(void) {
   void *q = tli_alloc(5 << 20);
   CHECK(p == q);
   tli_free(q, 5 << 20);
-  p = tli_alloc((size_t)200 << 20); /* larger than the whole cache: not kept */
+  p = tli_alloc((size_t)200 << 20); /* larger than the whole cache: not cached */
   tli_free(p, (size_t)200 << 20);
   CHECK(tl_memory_cached() <= (int64_t)140 << 20);
 }
@@ -111,7 +111,7 @@ static void trim_gives_back(void) {
     if (block[i] != middle) tli_free(block[i], 200);
   if (caching()) CHECK(tl_memory_cached() > 10 << 20);
   tl_memory_trim();
-  CHECK(tl_memory_cached() <= before + (128 << 10)); /* the slab of the one in use */
+  CHECK(tl_memory_cached() <= before + (128 << 10)); /* the slab of the block in use */
   memset(middle, 1, 200);
   for (int i = 0; i < 1000; i++) block[i] = tli_alloc(200);
   for (int i = 0; i < 1000; i++) CHECK_AT(i, block[i] != middle);
@@ -141,7 +141,7 @@ static void limit_holds(void) {
   CHECK(p != NULL);
   tli_free(p, 8 << 20);
 
-  /* small blocks run into it as well */
+  /* small blocks reach the limit as well */
   enum { N = 200000 };
   void **block = calloc(N, sizeof *block);
   int n = 0;
@@ -192,7 +192,7 @@ static void open_parcel(Parcel *p) {
   tli_free(p, sizeof *p + p->bytes);
 }
 
-/* Puts blocks where others find and free them. */
+/* Passes blocks to other threads, which free them. */
 static void *exchange(void *context) {
   unsigned state = (unsigned)(uintptr_t)context * 2654435761u + 1;
   for (int i = 0; i < ROUNDS; i++) {
@@ -237,7 +237,7 @@ static void *take_and_leave(void *context) {
   return NULL;
 }
 
-/* What an ended thread had is not lost: a thousand cost no more than one. */
+/* An ended thread's blocks are not lost: a thousand threads need no more memory than one. */
 static void ended_threads_leave_nothing(void) {
   tl_memory_trim();
   int64_t most = 0;

@@ -1,7 +1,7 @@
 /*
-** autograd_test.c - what the specs in Lua cannot reach: passes in which the
-** n-th allocation fails, for every n; graphs that several threads use; and
-** the functions on nodes that generated code leans on.
+** autograd_test.c - tests that Lua specs cannot do: passes in which the n-th allocation fails,
+** for every n; graphs that several threads use; and the functions on nodes that generated code
+** calls.
 */
 #include <pthread.h>
 
@@ -10,7 +10,7 @@
 #include "ops.h"
 #include "test.h"
 
-/* What a step has made; NULL marks the failure of a call. */
+/* The objects made by a step; NULL marks the failure of a call. */
 typedef struct Bag {
   tl_Tensor *held[64];
   int n;
@@ -41,8 +41,8 @@ static bool half(void *context, tl_Tensor *grad, tl_Tensor **out) {
   return *out != NULL;
 }
 
-/* Broadcasting, views, in-place changes of views, results saved, hooks,
-** retained gradients, a first pass that is recorded and a second one. */
+/* Tests broadcasting, views, in-place changes of views, saved results, hooks, retained gradients, a
+** first pass that is recorded and a second one. */
 static bool step_in(Bag *bag, int *hooks) {
   tl_Tensor *x = leaf(bag, 2, 2, (int64_t[]){3, 4}),
             *w = x ? leaf(bag, 3, 1, (int64_t[]){4}) : NULL;
@@ -87,7 +87,7 @@ static bool step(int *hooks) {
   return ok;
 }
 
-/* Caches of threads and the like fill up in the first runs. */
+/* The first runs fill caches, such as those of threads. */
 static void memory_may_run_out_anywhere(void) {
   int hooks = 0;
   CHECK(step(&hooks) && hooks == 2);
@@ -123,7 +123,7 @@ static void an_interrupt_stops_a_pass(void) {
   empty(&bag);
 }
 
-/* A gradient that nobody else sees becomes .grad itself. */
+/* A gradient without other owners becomes .grad without a copy. */
 static void gradients_are_not_copied_without_need(void) {
   Bag bag = {.n = 0};
   tl_Tensor *x = leaf(&bag, 2, 1, (int64_t[]){1000});
@@ -137,7 +137,7 @@ static void gradients_are_not_copied_without_need(void) {
   CHECK(tli_grad_accumulate(x, shared, false));
   CHECK(x->autograd->grad == shared);
 
-  /* not a part of something larger, whose memory it would hold */
+  /* but a part of a larger block is copied, since it would keep the block alive */
   tl_Tensor *large = hold(&bag, tli_empty(TL_F32, TLI_CPU, 2, (int64_t[]){2, 1000}));
   CHECK(tlo_fill_(large, one));
   tl_Tensor *part = tlo_select(large, 0, 1);
@@ -154,7 +154,7 @@ static void gradients_are_not_copied_without_need(void) {
 enum { THREADS = 4, ROUNDS = 200 };
 
 typedef struct Shared {
-  tl_Tensor *w; /* read by all */
+  tl_Tensor *w; /* read by all threads */
   tl_Tensor *results[THREADS];
 } Shared;
 
@@ -163,7 +163,7 @@ typedef struct Worker {
   int number;
 } Worker;
 
-/* Each thread makes graphs over the same weight and runs its own passes. */
+/* Each thread makes graphs over the same weight and runs separate passes. */
 static void *work(void *context) {
   Worker *worker = context;
   tl_Tensor *w = worker->shared->w, *grad = NULL;
@@ -201,7 +201,7 @@ static void *release(void *tensor) {
   return NULL;
 }
 
-/* One thread frees a result with .grad, another its graph. */
+/* One thread frees a result with .grad, and another thread its graph. */
 static void graphs_are_freed_by_any_thread(void) {
   for (int i = 0; i < ROUNDS; i++) {
     Bag bag = {.n = 0};

@@ -2,8 +2,8 @@
 ** blocks_test.c - the allocator of devices on made-up memory and streams, beside a
 ** plain model: a million random calls, failures at the n-th call, pools of graphs.
 **
-** A stream is two counters: work given and work done. The source gives address space
-** that nobody touches; the model knows who may write where.
+** A stream is two counters: work queued and work done. The source returns address space that is
+** never accessed; the model knows which streams may write where.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -138,14 +138,14 @@ static void close_blocks(tlk_Blocks *b, const World *w) {
 
 /* ---- the model -------------------------------------------------------------------------------- */
 
-/* Bytes that somebody may still write: in use, or freed while other streams were busy with
+/* Bytes that may still be written: in use, or freed while other streams were busy with
 ** them. */
 typedef struct Held {
   char *data;
   int64_t bytes;
   int stream;
   bool used;
-  uint64_t others, until[STREAMS]; /* once freed: what those streams must have done */
+  uint64_t others, until[STREAMS]; /* once freed: the work that those streams must have done */
 } Held;
 
 typedef struct Model {
@@ -170,7 +170,8 @@ static bool still_busy(const Model *m, const Held *h) {
   return false;
 }
 
-/* Nobody else may have the bytes: not a user, and no stream that is not done with them. */
+/* Checks that nobody else may write the bytes: no user, and no stream that is still busy with
+** them. */
 static void check_free(const Model *m, const char *data, int64_t bytes) {
   for (int i = 0; i < m->n; i++) {
     const Held *h = &m->held[i];
@@ -211,7 +212,7 @@ static void model_free(Model *m, int i) {
   memcpy(h->until, m->world.given, sizeof h->until);
 }
 
-/* An element in use, -1 if there is none near a random place. */
+/* Returns an element in use, or -1 if there is none near a random position. */
 static int any_used(Model *m) {
   for (int tries = 0; m->n > 0 && tries < 4; tries++) {
     int i = (int)(draw(m) % (uint64_t)m->n);
@@ -292,8 +293,8 @@ static void other_users_are_waited_for(void) {
   close_blocks(&b, &w);
 }
 
-/* Blocks of which each second one is freed leave no room in fixed segments; here large
-** ones grow at the end and the granules between are given back. */
+/* When every second block is freed, fixed segments have no room for a large block; here large
+** segments grow at the end, and the granules between are unmapped. */
 static void holes_are_given_back(void) {
   enum { N = 32 };
   World w;

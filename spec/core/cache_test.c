@@ -1,5 +1,5 @@
 /*
-** cache_test.c - disk_cache.h: what is found again, and that nothing else is.
+** cache_test.c - tests disk_cache.h: entries are found again, and nothing else is.
 */
 #include "core/device/disk_cache.h"
 
@@ -17,7 +17,7 @@
 
 static char folder[64] = "/tmp/tlua-cache-XXXXXX";
 
-/* The path of the only entry. */
+/* Returns the path of the only entry. */
 static void only_entry(char *path, size_t size) {
   size_t bytes;
   char *list = tli_folder_list(folder, &bytes);
@@ -67,7 +67,7 @@ static void what_is_stored_is_found_again(void) {
   CHECK(tl_error_kind() == TL_OK);
 }
 
-/* Every byte counts: changed, missing, or one too many. */
+/* A changed, missing or additional byte invalidates a file. */
 static void damaged_files_are_not_there(void) {
   char path[128], whole[256], wrong[256];
   empty();
@@ -134,8 +134,8 @@ static void a_folder_that_cannot_be_written_is_no_error(void) {
   tli_environment_set("TLUA_CACHE", folder);
 }
 
-/* Whether what is stored under a name that is taken, by `command`, is neither written nor read, and
-** nobody waits. */
+/* Returns whether an entry under a name occupied by `command` is neither written nor read, without
+** waiting. */
 static bool is_left_alone(const char *command) {
   char path[128], line[512];
   empty();
@@ -168,13 +168,13 @@ static void what_others_may_write_is_not_read(void) {
   CHECK(store("plan", "key", "data") && chmod(path, 0600) == 0 && has("plan", "key", "data"));
   CHECK(chmod(folder, 01777) == 0 && has_none("plan", "key") && !store("plan", "new", "data"));
   CHECK(chmod(folder, 0700) == 0 && has("plan", "key", "data") && has_none("plan", "new"));
-  if (geteuid() != 0) return; /* nobody else gives files away */
+  if (geteuid() != 0) return; /* only root can give files away */
   CHECK(chown(path, 4711, (gid_t)-1) == 0 && has_none("plan", "key"));
   CHECK(chown(folder, 4711, (gid_t)-1) == 0 && !store("plan", "new", "data"));
   CHECK(chown(folder, 0, (gid_t)-1) == 0 && store("plan", "new", "data"));
 }
 
-/* By a signal the process would end. */
+/* A signal would end the process. */
 static void a_limit_or_a_full_disk_is_no_error(void) {
   static char large[40000];
   struct rlimit before, low = {20000, 20000};
@@ -190,7 +190,8 @@ static void a_limit_or_a_full_disk_is_no_error(void) {
 
 enum { WRITERS = 4, ROUNDS = 200 };
 
-/* Several processes store under one key; each finds what some of them has stored, or nothing. */
+/* Several processes store data under one key; each finds complete data of one of them, or
+** nothing. */
 static void processes_store_under_one_key(void) {
   static char data[WRITERS][3000];
   empty();
@@ -215,10 +216,10 @@ static void processes_store_under_one_key(void) {
     CHECK(wait(&status) > 0 && status == 0);
   }
   char path[128];
-  only_entry(path, sizeof path); /* and nothing beside it */
+  only_entry(path, sizeof path); /* and there is no other file */
 }
 
-/* Holes take no room on the disk. */
+/* A sparse file takes no room on the disk. */
 static void the_oldest_go_where_there_is_too_much(void) {
   char path[128];
   int64_t bytes;
@@ -232,7 +233,7 @@ static void the_oldest_go_where_there_is_too_much(void) {
     CHECK(system(path) == 0);
   }
   snprintf(path, sizeof path, "%s/notes.txt", folder);
-  FILE *notes = fopen(path, "wb"); /* somebody else's */
+  FILE *notes = fopen(path, "wb"); /* another program's file */
   fclose(notes);
   CHECK(store("plan", "key", "data"));
   CHECK(tli_cache_size(&bytes) == 4 && bytes <= TLI_CACHE_MOST / 4 * 3 &&

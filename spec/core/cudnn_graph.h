@@ -1,8 +1,8 @@
 /*
-** cudnn_graph.h - takes the place of cuDNN: records the descriptors of a graph and computes it,
-** one operation after the other, on the CPU. All arrays are float, whatever types the graph
-** names, so that what is compared is the formula. Four dimensions; the operations that the
-** plugin's attention, batch norm and pooling are made of.
+** cudnn_graph.h - replaces cuDNN: records the descriptors of a graph and computes it, one operation
+** after another, on the CPU. All arrays are float, whatever types the graph names, so that the
+** formula is compared. It supports four dimensions, and the operations of the plugin's attention,
+** batch norm and pooling.
 */
 #ifndef CUDNN_GRAPH_H
 #define CUDNN_GRAPH_H
@@ -24,7 +24,7 @@ typedef struct Described {
   bool finished;
   int n;
   Fact facts[12];
-  float *values; /* owned; of a tensor that was computed, row-major */
+  float *values; /* owned; the values of a computed tensor, row-major */
 } Described;
 
 static size_t fact_bytes(cudnnBackendAttributeType_t type) {
@@ -57,7 +57,7 @@ static cudnnStatus_t note_finalize(cudnnBackendDescriptor_t d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* What is not finished may not be part of something else, as with cuDNN. */
+/* Unfinished descriptors must not be part of others, as in cuDNN. */
 static cudnnStatus_t note_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
                               cudnnBackendAttributeType_t type, int64_t n, const void *values) {
   Described *of = d;
@@ -112,7 +112,7 @@ static int64_t count(const Described *t) {
 
 /* ---- computing --------------------------------------------------------------------------------- */
 
-/* Arrays of the tensors that have memory. */
+/* The arrays of tensors that have memory. */
 typedef struct Memory {
   int n;
   const int64_t *ids;
@@ -142,7 +142,7 @@ static int64_t at(const Described *t, int64_t b, int64_t h, int64_t r, int64_t c
   return ((b * d[1] + h) * d[2] + r) * d[3] + c;
 }
 
-/* The values of an operand; NULL if nothing has computed it and it has no memory. */
+/* Returns the values of an operand; NULL if it was not computed and has no memory. */
 static const float *load(const Memory *m, Described *t) {
   if (t->values) return t->values;
   const float *from = memory_of(m, t);
@@ -157,8 +157,8 @@ static void store(const Memory *m, const Described *t) {
   if (to) EACH(t) to[place(t, b, h, r, c)] = t->values[at(t, b, h, r, c)];
 }
 
-/* An operand's element for one of a larger tensor: dimensions of 1 are repeated, of fewer heads
-** each serves some in a row. */
+/* Returns an operand's element for an element of a larger tensor: dimensions of 1 are broadcast,
+** and of fewer heads each serves several adjacent ones. */
 static float element(const Described *t, const float *x, const int64_t *whole, int64_t b, int64_t h,
                      int64_t r, int64_t c) {
   const int64_t *d = dims(t);
@@ -242,7 +242,7 @@ static bool compute_reduction(const Memory *m, const Described *o) {
   return true;
 }
 
-/* The same memory with the last two dimensions in turn. */
+/* Swaps the last two dimensions of the same memory. */
 static bool compute_reshape(const Memory *m, const Described *o) {
   Described *x = part(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
   Described *y = part(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
@@ -257,8 +257,8 @@ static bool compute_reshape(const Memory *m, const Described *o) {
 
 /* ---- batch norm --------------------------------------------------------------------------------- */
 
-/* The memory of a part of an operation, if its sizes are those of `like` (NULL: one number for each
-** of the channels of `of`); NULL otherwise. */
+/* Returns the memory of an operation's part if its sizes are those of `like` (NULL: one number for
+** each channel of `of`); NULL otherwise. */
 static float *laid(const Memory *m, const Described *o, cudnnBackendAttributeName_t name,
                    const Described *like, const Described *of) {
   const Described *t = part(o, name);
@@ -266,11 +266,11 @@ static float *laid(const Memory *m, const Described *o, cudnnBackendAttributeNam
   const int64_t *d = dims(t), *whole = dims(like ? like : of);
   for (int i = 0; i < 4; i++)
     if (d[i] != (like || i == 1 ? whole[i] : 1)) return NULL;
-  if (steps(t)[1] != 1) return NULL; /* channels are innermost */
+  if (steps(t)[1] != 1) return NULL; /* channels must be innermost */
   return memory_of(m, t);
 }
 
-/* Mean and 1 / sqrt(variance + eps) of channel c. */
+/* Computes the mean and 1 / sqrt(variance + eps) of channel c. */
 static void statistics(const Described *t, const float *x, int64_t c, double eps, double *mean,
                        double *rstd) {
   const int64_t *d = dims(t);
@@ -410,7 +410,7 @@ static bool compute_average(const Memory *m, const Described *o, bool backward) 
   return each_share(how, x, y, backward ? scatter_share : gather_share, &s);
 }
 
-/* False where an operation reads what is not there. */
+/* Returns false if an operation reads a value that does not exist. */
 static bool compute_graph(const Described *graph, const Memory *m) {
   const Fact *f = fact(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
   bool ok = graph->finished;

@@ -1,7 +1,7 @@
 /*
-** cudnn_have.h - defines HAVE_CUDNN where there is something to try: cuDNN's headers, and no
-** address sanitizer, which reports what cuDNN itself leaves behind. Elsewhere it has the test's
-** main, which says so.
+** cudnn_have.h - defines HAVE_CUDNN if the tests can run: they need cuDNN's headers, and
+** no address sanitizer, which reports cuDNN's own leaks. Otherwise it has a main that says
+** so.
 */
 #ifndef CUDNN_HAVE_H
 #define CUDNN_HAVE_H

@@ -1,7 +1,7 @@
 /*
-** cudnn_host.h - what tests of the plugin's work with cuDNN need beside its files: the few
-** functions that those call, and the description of a device, for which cuDNN makes plans
-** where there is none.
+** cudnn_host.h - support for tests of the plugin's cuDNN code: the few functions of the
+** plugin that it calls, and the description of a device, for which cuDNN makes plans without
+** a GPU.
 */
 #ifndef CUDNN_HOST_H
 #define CUDNN_HOST_H
@@ -75,7 +75,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 /* ---- a device that is described ------------------------------------------------------------------ */
 
-/* An H200, in the words of cudaDeviceProp. */
+/* An H200, described as by cudaDeviceProp. */
 static const char h200[] =
     "{\"deviceName\":\"NVIDIA H200\",\"deviceVer\":900,\"driverVer\":13000,"
     "\"multiProcessorCount\":132,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,"
@@ -93,7 +93,7 @@ static inline cudnnBackendDescriptor_t described_device(cuda_DnnGraph *g) {
   return d;
 }
 
-/* What takes cuDNN's place has one handle, and no stream. */
+/* The replacement for cuDNN has one handle, and no stream. */
 static inline cudnnStatus_t stand_in_handle(cudnnHandle_t *handle) {
   static char one;
   *handle = (cudnnHandle_t)(void *)&one;
@@ -103,7 +103,7 @@ static inline cudnnStatus_t stand_in_stream(cudnnHandle_t handle, cudaStream_t s
   return handle && !stream ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Engines are compiled for a driver, of which a library that says yes to all will do
+/* Engines are compiled for a driver; a library whose functions all succeed is sufficient
 ** (cudnn_spec.lua makes it). */
 static inline bool has_driver(void) {
   return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL;

@@ -1,7 +1,8 @@
 /*
-** cudnn_layers_test.c - cuDNN has plans for the batch norms of a ResNet-50 and the averages of other
-** networks, as the CUDA plugin asks for them, on a described H200: no GPU is needed. Their graphs compute what they should, of the
-** arrays that they are given. Passes over what there is nothing to try with; see cudnn_test.c.
+** cudnn_layers_test.c - tests that cuDNN has plans for the batch norms of a ResNet-50 and for
+** average pooling of other networks, as the CUDA plugin requests them, on a described H200: no GPU
+** is needed. Their graphs must compute the right values. Tests are skipped if cuDNN is missing; see
+** cudnn_test.c.
 */
 #include "spec/core/cudnn_have.h"
 
@@ -29,7 +30,7 @@ static bool is_close(float x, double expected) {
   return fabs((double)x - expected) < 1e-5 * (1 + fabs(expected));
 }
 
-/* Plans for a graph on the described device; -1 if it was refused. */
+/* Returns the number of plans for a graph on the described device; -1 if it was refused. */
 static int plans_for(cudnnBackendDescriptor_t (*graph_of)(cuda_DnnGraph *, const void *),
                      const void *key, uint32_t avoid) {
   cuda_DnnGraph g = {.lib = cuda_cudnn()};
@@ -87,7 +88,7 @@ static bool compute(const NormCall *c) {
   return ok;
 }
 
-/* The sum over a channel of (x - mx) * (y - my). */
+/* Returns the sum over a channel of (x - mx) * (y - my). */
 static double moment(const float *x, double mx, const float *y, double my, int c) {
   double sum = 0;
   for (int r = 0; r < ROWS; r++)
@@ -125,7 +126,7 @@ static void graphs_compute_batch_norm_and_its_gradients(void) {
   }
 }
 
-/* Those of the first stage and of the last one, for 32 pictures. */
+/* The batch norms of the first stage and of the last one, for 32 images. */
 static void batch_norms_of_a_resnet_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   static const int64_t sizes[][2] = {{32 * 112 * 112, 64}, {32 * 7 * 7, 2048}};
@@ -196,8 +197,8 @@ static tlk_Pool average(int64_t size, int64_t kernel, int64_t stride, int64_t pa
                     .include_pad = include};
 }
 
-/* Those between the blocks of a DenseNet and in those of an Inception network, and in three
-** dimensions. */
+/* Average pooling between the blocks of a DenseNet and inside those of an Inception network, and in
+** three dimensions. */
 static void averages_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   for (int i = 0; i < 12; i++) {
@@ -220,7 +221,7 @@ static void averages_that_are_left_to_our_kernels(void) {
   CHECK(key_of_pool(&p, TL_F32, false, in + 1, out, &key) && key.alignment == 4);
   CHECK(key.batch * key.channels == p.planes && key.channels == 1024);
   CHECK(!key_of_pool(&p, TL_F64, false, in, out, &key));
-  p.windows.out[2]++; /* ceil_mode adds a window like this one */
+  p.windows.out[2]++; /* ceil_mode adds such a window */
   CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
   p = average(7, 3, 2, 1, true), p.divisor = 2;
   CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
@@ -232,7 +233,7 @@ static void averages_that_are_left_to_our_kernels(void) {
   CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
 }
 
-/* By PyTorch's words: padding counts as zeros, or not at all. */
+/* PyTorch's definition: padding counts as zeros, or not at all. */
 static double average_at(const tlk_Windows *w, bool include, const float *x, int64_t r, int64_t c) {
   double sum = 0, n = 0;
   for (int64_t i = 0; i < w->kernel[1]; i++)
@@ -286,7 +287,7 @@ static void graphs_compute_averages_and_their_gradients(void) {
 
 /* ---- how plans are kept ------------------------------------------------------------------------- */
 
-/* A library with one engine for everything, whose plans want 48 bytes. */
+/* A library with one engine for everything, whose plans need 48 bytes. */
 static int executed;
 static bool was_zero;
 
@@ -347,7 +348,7 @@ static bool norm_is_done(int64_t rows) {
 }
 
 static void with_one_engine(void (*test)(void)) {
-  (void)cuda_cudnn(); /* opens it */
+  (void)cuda_cudnn(); /* opens the library */
   cuda_Cudnn real = calls;
   bool was = opened;
   calls = one_engine, opened = true;

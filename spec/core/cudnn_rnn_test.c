@@ -1,8 +1,8 @@
 /*
-** cudnn_rnn_test.c - cuDNN itself on the layers that the CUDA plugin describes to it: which ones
-** it accepts, and where it has their parameters. No GPU is needed: what is asked of the handle
-** here does not look at a device, so one without contents will do. Passes over what there is
-** nothing to try with; see cudnn_test.c.
+** cudnn_rnn_test.c - tests cuDNN itself with the layers that the CUDA plugin describes: which
+** ones it accepts, and where it places their parameters. No GPU is needed: these calls do not
+** access a device, so an empty handle suffices. Tests are skipped if cuDNN is missing; see
+** cudnn_test.c.
 */
 #include "spec/core/cudnn_have.h"
 
@@ -46,7 +46,7 @@ static cudnnStatus_t empty_handle(cudnnHandle_t *handle) {
 
 enum { INPUT = 5, HIDDEN = 7, PROJECTED = 3 };
 
-/* Parameters, each with another number in all of its elements of 2 bytes. */
+/* Parameters, each filled with a different number of 2 bytes. */
 static uint16_t params[PARAMS][4 * HIDDEN * HIDDEN * 2];
 
 static tlk_Rnn layer(tlk_RnnMode mode, tl_DType dtype, bool biases, bool projects) {
@@ -91,8 +91,8 @@ static void check_descriptors(int at, const tlk_Rnn *r) {
 }
 static void layers_are_accepted(void) { each_layer(check_descriptors); }
 
-/* Gates lie in their order, one behind the other, as ours do: so each array is one copy. The
-** matrices come first, those of the input before those of the state; then the biases. */
+/* The gates are in our order and adjacent, so each array is one copy. The matrices come first, the
+** input's before the state's; then the biases. */
 static void check_params(int at, const tlk_Rnn *r) {
   static const int order[] = {WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH};
   int64_t rows = tlk_rnn_gates(r->mode) * HIDDEN, bytes = element(r), sizes[PARAMS] = {0};
@@ -129,7 +129,7 @@ static void parameters_lie_as_ours_do(void) { each_layer(check_params); }
 
 /* ---- passes ------------------------------------------------------------------------------------- */
 
-/* Sizes of memory need a device for what is no part of them. */
+/* Sizes of memory need a device, for parts that do not depend on the layer. */
 static cudnnStatus_t (*sizes_of)(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t,
                                  cudnnRNNDataDescriptor_t, size_t *, size_t *);
 static cudnnStatus_t sizes_without_device(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn,
@@ -139,14 +139,14 @@ static cudnnStatus_t sizes_without_device(cudnnHandle_t handle, cudnnRNNDescript
   return *work > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Arguments are looked at first; then there is no driver. */
+/* Arguments are checked first; then the call fails for lack of a driver. */
 static bool gets_to_the_device(Layer *l) {
   bool yes = l->status / 1000 * 1000 == CUDNN_STATUS_EXECUTION_FAILED;
   l->status = CUDNN_STATUS_SUCCESS;
   return yes;
 }
 
-/* Bits of the passes whose arguments are wrong. */
+/* Returns a bit for each pass that refuses its arguments. */
 static int passes_refused(const tlk_Rnn *r) {
   static _Alignas(256) char space[1 << 16], reserve[1 << 16], array[1 << 12];
   const tlk_Context cx = {.stream = &(struct tl_Stream){.handle = NULL}};
@@ -165,8 +165,8 @@ static int passes_refused(const tlk_Rnn *r) {
   return refused | !(params_back(&l, &back, &b, array) && gets_to_the_device(&l)) << 2;
 }
 
-/* In a process of its own: what failed there is not to be gone on with. Of bfloat16 cuDNN says
-** nothing before it knows the device's generation. */
+/* Runs in a separate process, since a failed handle cannot be used again. cuDNN does not check
+** bfloat16 before it knows the device's generation. */
 static void check_passes(int at, const tlk_Rnn *r) {
   int status = 0;
   if (r->dtype == TL_BF16) return;
@@ -194,7 +194,7 @@ static void layers_that_are_left_to_our_kernels(void) {
   CHECK(!covers(0, &other));
   other = r, other.bias_hh = NULL;
   CHECK(!covers(0, &other));
-  other = r, other.weight_hr = params[WEIGHT_HR]; /* a projection to as many */
+  other = r, other.weight_hr = params[WEIGHT_HR]; /* a projection to the same size */
   CHECK(!covers(0, &other));
   other = r, other.steps = (int64_t)1 << 31;
   CHECK(!covers(0, &other));
@@ -208,7 +208,7 @@ static void layers_that_are_left_to_our_kernels(void) {
   CHECK(covers(0, &r));
 }
 
-/* An odd size is cuDNN's: ours never is, whatever the layer. */
+/* Reserves of odd size are cuDNN's: our own never have one, whatever the layer. */
 static void reserves_can_be_told_apart(void) {
   for (int mode = 0; mode < 4; mode++)
     for (int rows = 1; rows < 8; rows += 2) {

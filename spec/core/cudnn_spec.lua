@@ -1,5 +1,5 @@
--- The graphs that the CUDA plugin gives to cuDNN, with a driver that says yes to all: engines that
--- cuDNN compiles when a plan is made ask one to load what they have compiled.
+-- Tests the graphs that the CUDA plugin gives to cuDNN, with a driver whose functions all succeed:
+-- engines that cuDNN compiles when a plan is made ask the driver to load their code.
 
 local shell = require "spec.support.shell"
 
@@ -27,7 +27,7 @@ local handles <const> = {
    "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleGetFunction",
 }
 
--- All names of the toolkit's stand-in for the driver; nil without a toolkit.
+-- Returns all names in the toolkit's stub of the driver; nil without a toolkit.
 local function names_of_driver(cuda)
    local output, status = shell.run(("nm -D %s/lib64/stubs/libcuda.so"):format(cuda))
    if status ~= 0 then return nil end
@@ -52,8 +52,7 @@ local function make_driver(folder, names)
       os.getenv "CC" or "cc", folder, folder))
 end
 
--- Runs a test with cuDNN and such a driver, unless there is to be none; tests by these names must
--- have passed.
+-- Runs a test with cuDNN and such a driver, unless `alone` is set; the named tests must pass.
 local function passes(test, tests, alone)
    local cuda = shell.run "dirname $(dirname $(command -v nvcc || echo /usr/local/cuda/bin/nvcc))"
    cuda = cuda:gsub("%s+$", "")

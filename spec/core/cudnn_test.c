@@ -1,10 +1,10 @@
 /*
-** cudnn_test.c - cuDNN accepts the graphs of convolutions and attention that the CUDA plugin
-** builds, and has plans for them, on a described H200: no GPU is needed. Those of attention compute
-** what they should. Plans are kept on disk: a stand-in for cuDNN shows when, cuDNN itself that
-** they are read back. Passes over what there is
-** nothing to try with: without cuDNN's headers or library there is one test that says so. So
-** under the address sanitizer, which reports what cuDNN itself leaves behind.
+** cudnn_test.c - tests that cuDNN accepts the graphs of convolutions and attention that the CUDA
+** plugin builds, and has plans for them, on a described H200: no GPU is needed. Graphs of
+** attention must compute the right values. A replacement for cuDNN shows when plans are stored on
+** disk, and cuDNN itself that they can be read back. Without cuDNN's headers or library there is
+** one test that says so. The same holds with the address sanitizer, which reports cuDNN's own
+** leaks.
 */
 #include "spec/core/cudnn_have.h"
 
@@ -29,7 +29,7 @@ static void versions_that_get_attention_wrong_are_not_asked(void) {
   CHECK(!is_right(91000, 1024, true) && !is_right(91001, 1024, true));
 }
 
-/* How many plans there are for a convolution, -1 if the graph was refused. */
+/* Returns the number of plans for a convolution, -1 if the graph was refused. */
 static int plans_for(const tlk_Conv *conv, Which which, bool tf32, bool deterministic) {
   Key key = {.conv = *conv, .which = which, .alignment = 16};
   cuda_DnnGraph g = {.lib = cuda_cudnn()};
@@ -71,7 +71,7 @@ static void all_three_of_a_convolution_have_plans(void) {
     }
 }
 
-/* ResNet-50's kinds of convolution; what lies so is not copied into rows. */
+/* ResNet-50's kinds of convolution; channels-last tensors are not copied to rows. */
 static void channels_last_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   for (int i = 0; i < 3; i++)
@@ -105,7 +105,7 @@ static void exact_and_deterministic_plans_exist(void) {
 }
 
 static void windows_that_leave_elements_unread(void) {
-  tlk_Conv c = conv2d(TL_F32, 32, 10, 3, 3, 0); /* the last column is in no window */
+  tlk_Conv c = conv2d(TL_F32, 32, 10, 3, 3, 0); /* no window contains the last column */
   CHECK(c.windows.out[1] == 3 && end_padding(&c.windows, 1) == 0);
   CHECK(plans_for(&c, FORWARD, true, false) > 0 && plans_for(&c, INPUT, true, false) > 0);
 }
@@ -126,7 +126,7 @@ static tlk_Attention attention(tl_DType dtype, int64_t queries, int64_t keys, in
   return a;
 }
 
-/* How many plans there are; -1 if the graph was refused, -2 if we do not ask. */
+/* Returns the number of plans; -1 if the graph was refused, -2 if we do not ask cuDNN. */
 static int attention_plans(const tlk_Attention *a, bool backward) {
   tlk_HeadRows out = rows_of(a->queries, a->heads, a->value_size);
   AttentionCall c;
@@ -187,7 +187,7 @@ static void attention_that_is_left_to_our_kernels(void) {
 enum { BATCH = 2, HEADS = 4, QUERIES = 9, KEYS = 7, SIZE = 8, VALUES = 16 };
 #define MOST (BATCH * HEADS * 16 * VALUES)
 
-/* All that a pass over attention reads and writes, rows as projections give them. */
+/* The arrays that a pass over attention reads and writes, with rows as projections return them. */
 typedef struct Problem {
   int64_t kv_heads;
   bool causal;
@@ -195,7 +195,7 @@ typedef struct Problem {
       wide[MOST], grad_query[MOST], grad_key[MOST], grad_value[MOST];
 } Problem;
 
-/* Where (b, h, i, d) of (b, n, heads, size) is. */
+/* Returns the position of (b, h, i, d) in (b, n, heads, size). */
 static int64_t spot(int64_t n, int64_t heads, int64_t size, int64_t b, int64_t h, int64_t i,
                     int64_t d) {
   return ((b * n + i) * heads + h) * size + d;
@@ -213,7 +213,8 @@ static void close_to(int line, const float *x, int64_t place, double expected) {
   CHECK_AT(line, fabs((double)x[place] - expected) < 2e-5 * (1 + fabs(expected)));
 }
 
-/* The weights of one query, in double; the logarithm of the sum of their exponentials. */
+/* Computes the weights of one query in double, and returns the logarithm of the sum of their
+** exponentials. */
 static double weights_of(const Problem *p, int64_t b, int64_t h, int64_t i, double *w) {
   double sum = 0;
   int64_t kv = h / (HEADS / p->kv_heads);
@@ -328,8 +329,8 @@ static void graphs_compute_attention_and_its_gradients(void) {
 
 /* ---- plans on disk ---------------------------------------------------------------------------------- */
 
-/* A library whose engines are numbers, which finds three for everything, the first the most
-** promising and the second the fastest. A plan says "plan" and its engine's number. */
+/* A library whose engines are numbers. It offers three for everything, of which it ranks the first
+** highest, while the second is the fastest. A plan contains "plan" and its engine's number. */
 typedef struct Piece {
   cudnnBackendDescriptorType_t type;
   int engine;
@@ -406,14 +407,14 @@ static const cuda_Cudnn pieces = {.cudnnCreate = stand_in_handle,
                                   .cudnnBackendGetAttribute = piece_get,
                                   .cudnnBackendExecute = piece_run};
 
-/* What the graph is does not matter to it. */
+/* The library ignores the graph. */
 static cudnnBackendDescriptor_t no_graph(cuda_DnnGraph *g, const void *key) {
   (void)key;
   return cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
 }
 
-/* The engine that some work, of which `program` does nothing else, ends with; how often cuDNN
-** was asked for engines, and the work was done. */
+/* Returns the engine that is finally used for some work, done twice; counts how often cuDNN was
+** asked for engines, and how often the work ran. */
 static int work_twice(int64_t key, bool benchmark, int *asks, int *runs) {
   struct tl_Stream stream = {.handle = NULL};
   tlk_Context cx = {.device = {TL_CUDA, 0}, .stream = &stream};
@@ -439,7 +440,7 @@ static char folder[64] = "/tmp/tlua-plans-XXXXXX";
 
 static void with_pieces(void (*test)(void)) {
   char command[128];
-  (void)cuda_cudnn(); /* opens it */
+  (void)cuda_cudnn(); /* opens the library */
   cuda_Cudnn real = calls;
   bool was = opened;
   calls = pieces, opened = true;
@@ -460,7 +461,7 @@ static void check_that_plans_are_kept(void) {
   CHECK(program(2, false, &asks, &runs) == 0 && asks == 1 && runs == 2);
   CHECK(program(2, false, &asks, &runs) == 0 && asks == 0 && runs == 2);
   CHECK(program(3, false, &asks, &runs) == 0 && asks == 1);
-  /* one that was measured is not taken for one that was not */
+  /* a measured plan is not mistaken for an unmeasured one */
   CHECK(program(1, false, &asks, &runs) == 0 && asks == 1);
 }
 static void plans_are_kept_for_the_next_program(void) { with_pieces(check_that_plans_are_kept); }
@@ -495,7 +496,7 @@ static void check_refusals(void) {
   size_t bytes = disk_key(&work, &(cuda_Wanted){0, CUDNN_WORKSPACE, 1}, &key);
   CHECK(tli_cache_store("plan", &key, bytes, "nonsense", 8));
   CHECK(program(1, false, &asks, &runs) == 0 && asks == 1);
-  CHECK(program(1, false, &asks, &runs) == 0 && asks == 0); /* it was written over */
+  CHECK(program(1, false, &asks, &runs) == 0 && asks == 0); /* the entry was replaced */
   says_nothing = true;
   CHECK(program(7, false, &asks, &runs) == 0 && asks == 1);
   CHECK(program(7, false, &asks, &runs) == 0 && asks == 1);
@@ -503,10 +504,10 @@ static void check_refusals(void) {
 }
 static void what_is_no_plan_or_cannot_be_said_is_found_anew(void) { with_pieces(check_refusals); }
 
-/* A capture measures nothing, and nothing that was not measured is kept as if it had been. */
+/* A capture measures nothing, and an unmeasured plan is not stored as a measured one. */
 static void check_captures(void) {
   int asks, runs;
-  CHECK(program(2, false, &asks, &runs) == 0); /* has the handle from then on */
+  CHECK(program(2, false, &asks, &runs) == 0); /* opens the handle */
   capturing = true;
   CHECK(program(1, true, &asks, &runs) == 0 && asks == 1 && runs == 2);
   CHECK(work_twice(1, true, &asks, &runs) == 0 && asks == 1 && runs == 2);
@@ -544,7 +545,7 @@ static void check_full_table(void) {
 }
 static void plans_are_found_as_long_as_no_more_are_made(void) { with_pieces(check_full_table); }
 
-/* By cuDNN itself, for each kind of convolution. */
+/* Tests each kind of convolution with cuDNN itself. */
 static void plans_are_read_back_by_cudnn(void) {
   const cuda_Cudnn *lib = cuda_cudnn();
   for (Which which = FORWARD; which <= WEIGHT; which++) {

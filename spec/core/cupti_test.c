@@ -1,7 +1,7 @@
 /*
-** cupti_test.c - what the CUDA plugin reads of CUPTI's records, with a library of ours in
-** the place of CUPTI's: no GPU is needed, and none has told these records. Without CUPTI's
-** headers there is one test that says so.
+** cupti_test.c - tests how the CUDA plugin reads CUPTI's records, with a replacement for CUPTI: no
+** GPU is needed, and the records are invented. Without CUPTI's headers there is one test that says
+** so.
 */
 #include "test.h"
 
@@ -58,7 +58,7 @@ static CUptiResult flush(uint32_t flag) {
   return CUPTI_SUCCESS;
 }
 
-/* A record of a kind that nobody has asked for. */
+/* A record of a kind that was not requested. */
 typedef struct Other {
   CUpti_ActivityKind kind;
   uint32_t rest[15];
@@ -159,11 +159,11 @@ static void records_are_told_when_it_ends(void) {
   c.start = 2600, c.end = 2700, c.deviceId = 0, c.streamId = 14;
   put(&c, sizeof c);
   Other other = {.kind = CUPTI_ACTIVITY_KIND_DEVICE};
-  put(&other, sizeof other); /* of no interest */
+  put(&other, sizeof other); /* a record to be ignored */
   Fill f = {.kind = CUPTI_ACTIVITY_KIND_MEMSET};
   f.start = 2800, f.end = 2900, f.deviceId = 0, f.streamId = 7;
   put(&f, sizeof f);
-  put_kernel("plain", 0, 0); /* which CUPTI could not measure */
+  put_kernel("plain", 0, 0); /* a kernel that CUPTI could not measure */
   put_kernel("plain", 3000, 3001);
   CHECK(told_n == 0);
   CHECK(cuda_activities(NULL, &now));
@@ -181,7 +181,7 @@ static void nothing_is_told_after_the_end_or_where_it_is_refused(void) {
   put_kernel("late", 4000, 4100);
   flush(0);
   CHECK(told_n == 0);
-  refuse = CUPTI_ACTIVITY_KIND_MEMSET; /* as where another profiler is attached */
+  refuse = CUPTI_ACTIVITY_KIND_MEMSET; /* as if another profiler were attached */
   CHECK(!cuda_activities(note, &now));
   CHECK(enabled == 0);
   refuse = -1;

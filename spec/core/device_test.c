@@ -1,6 +1,6 @@
 /*
-** device_test.c - what ends a process or begins one, on the simulated device: the
-** host's hand in its memory, a fork, and threads.
+** device_test.c - tests events that end or start processes, on the simulated device: access to its
+** memory by the host, a fork, and threads.
 */
 #include <pthread.h>
 #include <sched.h>
@@ -49,11 +49,11 @@ static void touch(void) {
   tl_Tensor *t = ones();
   tli_set_operator("careless");
   volatile float *data = tli_data(t);
-  data[0] += 1; /* the process ends here */
+  data[0] += 1; /* this ends the process */
 }
 
-/* The child is the first to open the device, so it is its own. A sanitizer has a
-** handler of its own, which ends the process with another status. */
+/* The child opens the device first, so that the device belongs to the child. A sanitizer has its
+** own handler, which ends the process with another status. */
 static void the_host_may_not_touch(void) {
   char said[4096];
   int status = in_child(touch, said, sizeof said);
@@ -70,11 +70,11 @@ static void use_after_fork(void) {
 
 enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 256, MORE = 100 };
 
-/* What the device's thread does, and what the other thread has done. */
+/* The states of the device's thread and of the other thread. */
 static atomic_bool working, grown;
 
-/* The host's job system, called within the large copy: holds the device's thread until
-** the other thread has allocated. */
+/* The host's job system, called within the large copy: it holds the device's thread until the other
+** thread has allocated. */
 static void hold(int tasks, void (*task)(void *context, int i), void *context, void *unused) {
   (void)unused;
   for (int i = 0; i < tasks; i++) task(context, i);
@@ -96,13 +96,13 @@ static void *grow(void *unused) {
   return NULL;
 }
 
-/* While this thread waits for one device, the other one's work, which was added
-** meanwhile, is done, too: between the many copies that are waited for. */
+/* While this thread waits for one device, work that is meanwhile queued on the other device is
+** done, too, between the many copies. */
 static void wait_meanwhile(void) {
   static float values[LARGE];
   int64_t size = LARGE, few = 1;
   pthread_t thread;
-  alarm(600); /* not to wait for good for what does not come */
+  alarm(600); /* against waiting forever */
   tl_set_parallel_run(hold, NULL);
   tl_Tensor *t = tli_upload(TL_F32, sim, 1, &size, values);
   tl_Tensor *from = tli_upload(TL_F32, sim, 1, &size, values);
@@ -131,7 +131,7 @@ static tl_Event *event;
 
 static void ask_after_fork(void) {
   bool done = false, refused = false;
-  alarm(600); /* not to wait for a thread that is not there */
+  alarm(600); /* against waiting for a thread that does not exist */
   for (int i = 0; i < 100 && !refused; i++)
     refused = !tli_backend(sim)->device->event_query(event, &done);
   fprintf(stderr, refused ? "refused" : "not refused");
@@ -142,7 +142,7 @@ static void a_forked_child_cannot_ask_for_an_event(void) {
   const tl_DeviceApi *api = tli_backend(sim)->device;
   tl_Tensor *t = ones();
   float back[4];
-  CHECK(t && tli_read(t, TL_F32, back)); /* its thread has been started */
+  CHECK(t && tli_read(t, TL_F32, back)); /* the device's thread has started */
   event = api->event(sim, false);
   CHECK(event && api->event_record(event, tli_stream(sim)));
   int status = in_child(ask_after_fork, said, sizeof said);
@@ -160,7 +160,7 @@ static void a_forked_child_is_refused(void) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   CHECK(strcmp(said, "refused") == 0);
   float back[4] = {0};
-  CHECK(t && tli_read(t, TL_F32, back) && back[3] == 1); /* the parent goes on */
+  CHECK(t && tli_read(t, TL_F32, back) && back[3] == 1); /* the parent still works */
   tli_release(t);
 }
 
@@ -174,7 +174,7 @@ static void *open_device(void *unused) {
   return NULL;
 }
 
-/* Each child uses the device, or is refused it. */
+/* Each child either uses the device or gets an error. */
 static void fork_while_a_thread_opens(void) {
   pthread_t thread;
   bool good = pthread_create(&thread, NULL, open_device, NULL) == 0;
@@ -185,7 +185,7 @@ static void fork_while_a_thread_opens(void) {
   for (int i = 0; i < CHILDREN; i++) {
     children[i] = fork();
     if (children[i] != 0) continue;
-    alarm(20); /* ends one that waits for a thread that is not there */
+    alarm(20); /* ends a child that waits for a thread that does not exist */
     _exit(ones() || strstr(tl_error(), "forked") ? 0 : 1);
   }
   for (int i = 0; i < CHILDREN; i++) {
@@ -208,11 +208,11 @@ static __attribute__((unused)) void children_of_a_process_that_opens_a_device(vo
 int main(void) {
   const char *build = getenv("TLUA_BUILD");
   if (build) setenv("TLUA_PLUGINS", build, 0);
-  RUN(the_host_may_not_touch); /* first: nothing may have opened the device */
-#ifndef __SANITIZE_ADDRESS__   /* its own allocator keeps its locks locked in a child */
+  RUN(the_host_may_not_touch); /* must run first, before anything opens the device */
+#ifndef __SANITIZE_ADDRESS__   /* the sanitizer's allocator keeps its locks locked in a child */
   RUN(children_of_a_process_that_opens_a_device);
 #endif
-  RUN(threads_allocate_while_others_wait); /* in a process of its own as well */
+  RUN(threads_allocate_while_others_wait); /* also in a separate process */
   RUN(a_forked_child_is_refused);
   RUN(a_forked_child_cannot_ask_for_an_event);
   return test_end();

@@ -1,7 +1,7 @@
 /*
-** fusion_test.c - chains of elementwise kernels become CUDA C that NVRTC compiles, for the H200's
-** architecture; no GPU is needed. Which calls go together, grouping.c alone tells. Passes over what
-** there is nothing to try with: without CUDA's headers there is one test that says so.
+** fusion_test.c - tests that chains of elementwise kernels become CUDA C that NVRTC compiles for
+** the H200's architecture; no GPU is needed. grouping.c alone decides which calls are combined.
+** Without CUDA's headers there is one test that says so.
 */
 #include "test.h"
 
@@ -56,8 +56,8 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
 
 /* ---- calls ------------------------------------------------------------------------------------------ */
 
-/* An operand of `n` elements at so many bytes from some address, contiguous, or the same
-** everywhere. */
+/* Makes an operand of `n` elements at an address, contiguous or with stride
+** 0. */
 static tli_IterArg operand(int64_t at, tl_DType dtype, int64_t stride) {
   tli_IterArg a = {.data = (char *)(uintptr_t)(0x100000 + at), .dtype = dtype};
   a.strides[0] = stride;
@@ -96,7 +96,7 @@ static void what_steps_have_in_common_is_one_operand(void) {
   CHECK(!plan.operands[2].loaded && plan.operands[2].written);
   fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 8000), 4000);
   CHECK(plan.operands[2].dead && !plan.operands[3].dead);
-  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 12000), 3999); /* not all of it */
+  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 12000), 3999); /* a part of the array */
   CHECK(!plan.operands[3].dead);
   CHECK(fusion_width(&plan) == 4);
 }
@@ -106,17 +106,17 @@ static void what_overlaps_otherwise_does_not_fit(void) {
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
   before = plan;
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), F(1004)))); /* reads a neighbour's */
-  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000))));    /* writes over one */
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000))));    /* it overwrites an input */
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), operand(1000, TL_I32, 4))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 99, F(2000), F(3000))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 0), F(3000))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 2), F(3000))));
   CHECK(memcmp(&before, &plan, sizeof plan) == 0);
-  CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1400), F(400)))); /* side by side */
+  CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1400), F(400)))); /* adjacent arrays */
   CHECK(plan.noperands == 4);
 }
 
-/* Memory that was freed may be used in another way, as long as nobody has read it. */
+/* Freed memory may be used differently as long as it is not read. */
 static void freed_memory_is_used_again(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
@@ -126,7 +126,7 @@ static void freed_memory_is_used_again(void) {
   fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 1000), 512);
   CHECK(add_pointwise(&plan, test));
   CHECK(plan.operands[1].dead && plan.noperands == 4 && plan.operands[3].written);
-  /* the same again is alive again */
+  /* writing the same array again revives it */
   fusion_Plan same = {0};
   CHECK(add_pointwise(&same, call1(TLK_exp, 100, F(1000), F(0))));
   fusion_forget(&same, (char *)(uintptr_t)(0x100000 + 1000), 512);
@@ -134,7 +134,7 @@ static void freed_memory_is_used_again(void) {
   CHECK(!same.operands[1].dead && same.noperands == 2);
 }
 
-/* 6 x 4 x 5, once as 120 elements, once with a row of 20 that is the same for all. */
+/* 6 x 4 x 5, once as 120 elements, once with a broadcast row of 20. */
 static void shapes_meet_in_their_parts(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 120, F(1000), F(0))));
@@ -167,7 +167,7 @@ static void shapes_meet_in_their_parts(void) {
   CHECK(flat.ndim == 1 && flat.sizes[0] == 120 && flat.operands[0].strides[0] == 4);
 }
 
-/* Every elementwise kernel, in every type that it is defined for. */
+/* Every elementwise kernel, in every type for which it is defined. */
 static void all_kernels_are_taken(void) {
   static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
   for (int t = 0; t < 4; t++)
@@ -179,7 +179,7 @@ static void all_kernels_are_taken(void) {
     }
 }
 
-/* X(halves or pairs): where the second of two outputs is, and how far elements are apart. */
+/* X(halves or pairs): the position of the second of two outputs, and the distance of elements. */
 static void parts_of_one_tensor_do_not_overlap(void) {
   static const int64_t second[] = {40, 4}, step[] = {4, 8};
   for (int i = 0; i < 2; i++) {
@@ -199,7 +199,7 @@ static void parts_of_one_tensor_do_not_overlap(void) {
   }
 }
 
-/* What draws the same numbers at each replay is no part of a chain. */
+/* Dropout that draws the same numbers at each replay cannot be fused. */
 static void dropout_has_a_state(void) {
   fusion_Plan plan = {0};
   const uint64_t state[2] = {1, 2};
@@ -228,7 +228,8 @@ static int count_of(const char *text, const char *part) {
   return n;
 }
 
-/* x * y, its relu, and that plus x: two arrays are read once each, and the last is written. */
+/* x * y, its relu, and that plus x: two arrays are read once each, and only the last result is
+** written. */
 static void each_array_is_read_once_and_what_was_freed_is_not_written(void) {
   fusion_Plan plan = {0};
   char source[FUSION_SOURCE];
@@ -256,7 +257,7 @@ static bool compiles(const fusion_Plan *plan) {
   return elf;
 }
 
-/* Every kernel in every type that it is defined for, a chain of each `FUSION_STEPS / 2`. */
+/* Every kernel in every type for which it is defined, in chains of `FUSION_STEPS / 2`. */
 static void nvrtc_compiles_every_kernel(void) {
   static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
   static const struct {
@@ -292,7 +293,7 @@ static void nvrtc_compiles_every_kernel(void) {
   }
 }
 
-/* Kernels of several outputs, and dropout between them. */
+/* Kernels with several outputs, and dropout between them. */
 static void nvrtc_compiles_fused_kernels_and_dropout(void) {
   static const uint64_t state[2];
   static const int8_t nargs[] = {

@@ -1,5 +1,5 @@
 /*
-** half_test.c - every bit pattern of the half types, and every rounding tie.
+** half_test.c - tests every bit pattern of the half-precision types, and every rounding tie.
 */
 #include "core/kernel/half.h"
 
@@ -41,9 +41,9 @@ static void check_patterns(const Format *f) {
   }
 }
 
-/* Between two neighbours: the tie goes to the even one, what is nearer to one
-** goes there. The pair of the largest finite value and infinity included: the
-** tie is where the next value would be if the format went on. */
+/* Between two neighbours a tie goes to the even one, and other numbers to the nearer one. This
+** includes the largest finite value and infinity: their tie is where the next value would be if the
+** format continued. */
 static void check_rounding(const Format *f) {
   unsigned infinity = (1u << 15) - (1u << f->m);
   for (unsigned h = 0; h < infinity; h++) {
@@ -64,7 +64,7 @@ static void float16_patterns(void) { check_patterns(&f16); }
 static void float16_rounding(void) { check_rounding(&f16); }
 static void bfloat16_patterns(void) { check_patterns(&bf16); }
 
-/* The ties of bfloat16's smallest numbers are float32 subnormals: exact too. */
+/* The ties of bfloat16's smallest numbers are float32 subnormals, which are exact, too. */
 static void bfloat16_rounding(void) { check_rounding(&bf16); }
 
 static void far_values(void) {
@@ -72,7 +72,7 @@ static void far_values(void) {
   CHECK(tli_f32_to_f16(1e-30f) == 0 && tli_f32_to_f16(-1e-30f) == 0x8000);
   CHECK(tli_f32_to_f16(INFINITY) == 0x7c00 && tli_f32_to_bf16(-INFINITY) == 0xff80);
   CHECK(tli_f32_to_bf16(3.4028235e38f) == 0x7f80);
-  uint32_t quiet_low_bits = 0x7f800001u; /* its upper half looks like infinity */
+  uint32_t quiet_low_bits = 0x7f800001u; /* its upper half is that of infinity */
   CHECK(isnan(tli_bf16_to_f32(tli_f32_to_bf16(tli_bits_float(quiet_low_bits)))));
   CHECK(isnan(tli_f16_to_f32(tli_f32_to_f16(tli_bits_float(quiet_low_bits)))));
 }

@@ -1,6 +1,6 @@
 /*
-** parallel_test.c - ranges cover everything once, on as many threads as were
-** allowed.
+** parallel_test.c - tests that ranges cover everything once, on at most the allowed number of
+** threads.
 */
 #include "core/platform/parallel.h"
 
@@ -95,7 +95,7 @@ static void nested_loops_run_serially(void) {
 
 static int host_tasks;
 
-/* A host that runs the tasks backwards. */
+/* A host that runs the tasks in reverse order. */
 static void host_run(int tasks, void (*task)(void *context, int i), void *context, void *user) {
   *(int *)user = tasks;
   for (int i = tasks - 1; i >= 0; i--) task(context, i);
@@ -109,7 +109,7 @@ static void a_host_may_run_the_tasks(void) {
   tl_set_parallel_run(NULL, NULL);
 }
 
-/* Many short jobs, whose threads are still awake, asleep, or somewhere between. */
+/* Many short jobs, whose threads may be awake, asleep, or in between. */
 static void short_jobs(void) {
   CHECK(tl_set_num_threads(4));
   for (int i = 0; i < 3000; i++) {
@@ -139,9 +139,9 @@ static void callers_at_the_same_time(void) {
   CHECK(failures == 0);
 }
 
-/* A forked process starts threads of its own. */
+/* A forked process starts its own threads. */
 static void after_a_fork(void) {
-#ifndef __SANITIZE_THREAD__ /* it refuses threads after a fork */
+#ifndef __SANITIZE_THREAD__ /* it does not allow threads after a fork */
   if (test_emulated()) return;
   CHECK(tl_set_num_threads(3));
   cover(N, 10);
@@ -181,7 +181,7 @@ static void an_interruption_ends_a_loop(void) {
     CHECK(count.calls >= 1 && count.calls <= threads);
     CHECK(!tli_parallel_try(N, 10, count_range, &count) && !tli_go_on());
     CHECK(count.calls <= threads);
-    CHECK(tli_parallel_try(10, 10, count_range, &count)); /* too short to stop */
+    CHECK(tli_parallel_try(10, 10, count_range, &count)); /* too short to be stopped */
     tl_interrupt_clear();
     CHECK(tli_go_on());
   }

@@ -1,6 +1,6 @@
 /*
-** random_test.c - Philox4x32-10 against the known answers that its authors
-** publish (Random123, kat_vectors), and the generator's book-keeping.
+** random_test.c - tests Philox4x32-10 against its authors' published answers (Random123,
+** kat_vectors), and the generator's bookkeeping.
 */
 #include "core/device/generator.h"
 #include "core/kernel/random.h"

@@ -1,7 +1,7 @@
 /*
-** replace_test.c - replace.h: what a program leaves that is killed between the last two
-** calls of a save, and who removes it. rename is ours here, so that something can happen
-** just before it.
+** replace_test.c - tests replace.h: the files of a program that is killed between the last two
+** calls of a save, and their removal. rename is replaced here, so that events can happen just
+** before it.
 */
 #include "core/platform/replace.h"
 
@@ -26,7 +26,7 @@ int rename(const char *from, const char *to) {
 #ifdef __linux__
 #include <errno.h>
 #include <sys/syscall.h>
-/* A file system on which files have their names from the start. */
+/* Simulates a file system without unnamed files. */
 static bool no_links;
 int linkat(int from, const char *old, int to, const char *name, int flags) {
   errno = EPERM;
@@ -53,7 +53,7 @@ static bool save(const char *name, const char *text) {
   return false;
 }
 
-/* The number of files in the folder, and of those that are temporary. */
+/* Returns the number of files in the folder, and of temporary ones. */
 static int count(int *temporary) {
   int all = 0;
   *temporary = 0;
@@ -77,7 +77,7 @@ static bool contains(const char *name, const char *text) {
 
 static void die(void) { kill(getpid(), SIGKILL); }
 
-/* Saves in another process, in which that happens before the rename. The status of it. */
+/* Saves in another process, in which `event` happens before the rename. Returns its status. */
 static int save_elsewhere(const char *name, const char *text, void (*event)(void)) {
   int status = -1;
   pid_t child = fork();
@@ -141,7 +141,7 @@ static void nothing_else_goes(void) {
   CHECK(contains("file", "newer") && access(in_folder(".tlua-1-2-5.tmp"), F_OK) != 0);
 }
 
-/* From here on: the library remembers that there are no files without a name. */
+/* From here on the library remembers that there are no unnamed files. */
 static void names_from_the_start(void) {
 #ifdef __linux__
   no_links = true;

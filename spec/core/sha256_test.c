@@ -1,5 +1,5 @@
 /*
-** sha256_test.c - dist/sha256.h by the examples of FIPS 180-4 and RFC 4231.
+** sha256_test.c - tests dist/sha256.h with the examples of FIPS 180-4 and RFC 4231.
 */
 #include "dist/sha256.h"
 
@@ -32,7 +32,7 @@ static bool has_mac(const void *key, size_t key_bytes, const void *data, size_t 
   return strcmp(text, expected) == 0;
 }
 
-/* The examples of the standard (one and two blocks), the empty message, and the million of a. */
+/* The examples of the standard (one and two blocks), the empty message, and a million letters a. */
 static void hashes_are_those_of_the_standard(void) {
   CHECK(has_hash("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
   CHECK(has_hash("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56,
@@ -49,7 +49,8 @@ static void hashes_are_those_of_the_standard(void) {
   CHECK(strcmp(text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0") == 0);
 }
 
-/* Where the padding begins must not matter: all lengths around a block, in one part and in two. */
+/* The position of the padding must not matter: all lengths around a block, in one part and in
+** two. */
 static void parts_are_the_whole(void) {
   char data[200];
   for (int i = 0; i < 200; i++) data[i] = (char)i;

@@ -1,5 +1,5 @@
 /*
-** shape_test.c - sizes, strides, dimensions and broadcasting.
+** shape_test.c - tests sizes, strides, dimensions and broadcasting.
 */
 #include "core/tensor/tensor.h"
 

@@ -1,6 +1,6 @@
 /*
-** store_test.c - store.h: who asks at a port that another program has, who knows the secret and who
-** does not, and that nobody holds the others up.
+** store_test.c - tests store.h: connections to a port of another program, clients with and without
+** the secret, and that no client delays the others.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
@@ -23,11 +23,11 @@
 #include "test.h"
 
 #define SECOND INT64_C(1000000000)
-#define LONG (60 * SECOND) /* more than anything takes */
+#define LONG (60 * SECOND) /* longer than any test */
 
 static const char secret[] = "the secret of this job", another[] = "that of another job";
 
-/* A program that takes a number of connections, says `text` on each, and closes them. */
+/* A program that accepts a number of connections, sends `text` on each, and closes them. */
 typedef struct Other {
   int listener, port, connections;
   const char *text;
@@ -42,13 +42,13 @@ static void talk(void *context) {
     if (socket < 0) continue;
     if (!tli_socket_send(socket, o->text, strlen(o->text), tli_now_ns() + 1000000000))
       tli_error_clear();
-    char heard[24]; /* a socket that is closed with bytes unread loses what it has sent */
+    char heard[24]; /* closing a socket with unread bytes loses the bytes that it has sent */
     if (*o->text && !tli_socket_receive(socket, heard, sizeof heard, tli_now_ns() + 10000000000))
       tli_error_clear();
     tli_socket_close(socket);
     taken++;
   }
-  tli_socket_close(o->listener); /* further ones are refused */
+  tli_socket_close(o->listener); /* further connections are refused */
   atomic_store(&o->ended, 1);
   tli_word_wake(&o->ended);
 }
@@ -137,7 +137,7 @@ static void who_does_not_is_told(void) {
   CHECK_ERROR(TL_EARG, "the store there has no secret, and this process has one");
   CHECK(connect_with(closed, "short") == NULL);
   CHECK_ERROR(TL_EARG, "expected a secret of 16 to 511 characters, got 5");
-  tli_Store *store = connect_with(closed, secret); /* after all of that */
+  tli_Store *store = connect_with(closed, secret); /* after all these attempts */
   check_works(store);
   tli_store_close(store);
   tli_store_server_stop(closed);
@@ -155,8 +155,8 @@ static void other_machines_need_a_secret(void) {
   }
 }
 
-/* A program that takes the place of a store, and says what it can without the secret: what it has
-** heard, back again. */
+/* A program that replaces a store without knowing the secret, and sends back what it has
+** received. */
 static void mirror(void *context) {
   Other *o = context;
   CHECK(tli_socket_wait(o->listener, tli_now_ns() + LONG));
@@ -172,7 +172,7 @@ static void mirror(void *context) {
   CHECK(tli_socket_send(socket, &say, sizeof say, end));
   CHECK(tli_socket_receive(socket, &r, sizeof r, end));
   CHECK(tli_socket_receive(socket, heard, sizeof heard, end));
-  CHECK(memmem(heard, sizeof heard, secret, 8) == NULL); /* it is never sent */
+  CHECK(memmem(heard, sizeof heard, secret, 8) == NULL); /* the secret is never sent */
   say.a = (tli_StoreAnswer){TLI_STORE_OK, TLI_SHA256_BYTES, 0};
   memcpy(say.bytes, heard + TLI_CHALLENGE, TLI_SHA256_BYTES);
   CHECK(tli_socket_send(socket, &say, sizeof say, end));
@@ -212,7 +212,7 @@ static bool is_closed(int socket) {
   return false;
 }
 
-/* Requests that may not come, or not yet. */
+/* Requests that are not allowed, or not yet. */
 static void who_has_proved_nothing_may_ask_nothing(void) {
   tli_StoreServer *server = serve(secret);
   const tli_StoreRequest requests[] = {
@@ -232,7 +232,7 @@ static void who_has_proved_nothing_may_ask_nothing(void) {
   tli_store_server_stop(server);
 }
 
-/* Connections that say nothing take neither the places of the job nor its files. */
+/* Silent connections use up neither the job's places nor its files. */
 static void the_silent_do_not_keep_others_out(void) {
   struct rlimit before, few;
   CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -240,7 +240,7 @@ static void the_silent_do_not_keep_others_out(void) {
   few.rlim_cur = 200;
   CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
   tli_StoreServer *server = serve(secret);
-  CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0); /* of this program's own connections */
+  CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0); /* limits for this program's own connections */
   int silent[400];
   for (int i = 0; i < 400; i++) silent[i] = knock(server);
   tli_Store *store = connect_with(server, secret);
@@ -254,7 +254,7 @@ static void the_silent_do_not_keep_others_out(void) {
 
 enum { LARGE = 8 << 20 };
 
-/* A connection without a secret, greeted. */
+/* Returns a connection without a secret that has received the greeting. */
 static int greeted(const tli_StoreServer *server) {
   int socket = knock(server);
   tli_StoreRequest r = {TLI_STORE_MAGIC, TLI_STORE_GREET, 0, 0, 0};
@@ -265,7 +265,7 @@ static int greeted(const tli_StoreServer *server) {
   return socket;
 }
 
-/* The server used to wait five seconds for each of them. */
+/* Such clients once delayed the server by five seconds each. */
 static void who_does_not_read_holds_nobody_up(void) {
   tli_StoreServer *server = serve(NULL);
   tli_Store *store = connect_with(server, NULL);
@@ -279,8 +279,8 @@ static void who_does_not_read_holds_nobody_up(void) {
     CHECK(tli_socket_send(deaf[i], "large", 5, tli_now_ns() + LONG));
   }
   for (int i = 0; i < 50; i++)
-    check_works(store); /* whose requests would be late after ten seconds */
-  /* whoever reads at last gets all of it, also when the value has changed meanwhile */
+    check_works(store); /* a delayed server would fail these requests after ten seconds */
+  /* a client that reads late gets the complete value, even if the value has changed meanwhile */
   memset(large, 1, LARGE);
   CHECK(tli_store_set(store, "large", large, LARGE));
   tli_StoreAnswer a;
@@ -294,7 +294,7 @@ static void who_does_not_read_holds_nobody_up(void) {
   tli_store_server_stop(server);
 }
 
-/* Sends until there is no room, as who never reads does. */
+/* Sends until there is no room, like a client that never reads. */
 static void pour(int socket, const void *data, size_t bytes) {
   for (int i = 0; i < 2000; i++)
     if (tli_socket_give(socket, data, bytes) <= 0) break;
@@ -310,7 +310,7 @@ static void who_asks_without_end_waits_for_its_turn(void) {
     many[i] = (tli_StoreRequest){TLI_STORE_MAGIC, TLI_STORE_COUNT, 0, 0, 0};
   int greedy = greeted(server), waiting = greeted(server);
   pour(greedy, many, N * sizeof *many);
-  /* behind one that waits, a heap of others ends the connection */
+  /* too many requests behind a waiting one end the connection */
   many[0] = (tli_StoreRequest){TLI_STORE_MAGIC, TLI_STORE_WAIT, 0, 0, LONG};
   pour(waiting, many, N * sizeof *many);
   CHECK(is_closed(waiting));
@@ -370,7 +370,7 @@ static void a_secret_is_read_from_a_private_file_alone(void) {
   rmdir(folder);
 }
 
-/* A name is followed only to memory that a rank of this user has made. */
+/* A name is accepted only if a rank of this user has made the memory. */
 static void shared_memory_is_opened_by_its_exact_name(void) {
   tli_Share share, other;
   char name[TLI_SHARE_NAME], path[100], wrong[200];
@@ -378,7 +378,7 @@ static void shared_memory_is_opened_by_its_exact_name(void) {
   ((char *)share.data)[0] = 7;
   CHECK(tli_share_open(&other, name, 4096));
   CHECK(((char *)other.data)[0] == 7);
-  CHECK(ftruncate(other.file, 0) != 0); /* nobody takes it from under the others */
+  CHECK(ftruncate(other.file, 0) != 0); /* the memory cannot be truncated while others use it */
   tli_share_close(&other);
   CHECK(!tli_share_open(&other, name, 8192));
   CHECK_ERROR(TL_EIO, "not 8192 bytes");

@@ -1,5 +1,5 @@
 /*
-** tensor_test.c - making, sharing and freeing, also when memory runs out.
+** tensor_test.c - tests making, sharing and freeing tensors, also when memory runs out.
 */
 #include "core/tensor/tensor.h"
 
@@ -128,7 +128,7 @@ static void bad_foreign_memory(void) {
   CHECK(released == 0);
 }
 
-/* Every allocation fails in turn, and nothing stays behind. */
+/* Each allocation fails in turn, and nothing leaks. */
 static void failing_allocations(void) {
   int64_t used = tl_memory_used();
   for (int64_t size = 8; size < 100000; size *= 100) {
@@ -168,7 +168,7 @@ static void long_chains_of_bases(void) {
   CHECK(tl_memory_used() == used);
 }
 
-/* The blocks of a header and of somebody's memory may be neighbours. */
+/* The blocks of a header and of foreign memory may be adjacent. */
 static void foreign_memory_behind_the_header(void) {
   int64_t used = tl_memory_used();
   tl_Storage *s = tli_storage_wrap(TLI_CPU, &used, 56, NULL, NULL);
@@ -185,7 +185,7 @@ static void ledgers(void) {
   CHECK(!tli_storage_charge(t->storage, other) && !tli_storage_charge(t->storage, l));
   CHECK(atomic_load(&l->live[TL_CPU]) == 4000 && atomic_load(&other->live[TL_CPU]) == 0);
   tli_ledger_release(other);
-  tli_ledger_release(l); /* the storage keeps it */
+  tli_ledger_release(l); /* the storage keeps the ledger */
   CHECK(atomic_load(&l->live[TL_CPU]) == 4000);
   tli_release(t);
   CHECK(tl_memory_used() == used);

@@ -1,4 +1,4 @@
--- Tensors of the device compared bit by bit, for programs that a spec runs.
+-- Compares device tensors bit by bit, for programs that a spec runs.
 
 local torch = require "tlua"
 
@@ -8,15 +8,15 @@ local as_integer <const> = {
    float32 = "int32", float64 = "int64", float16 = "int16", bfloat16 = "int16", bool = "uint8",
 }
 
--- All NaN are one, as they are to a GPU: of two that meet in a sum a CPU gives the first, and which
--- that is the compiler decides.
+-- All NaN are equal here, as on a GPU: the sum of two NaN is the first one on a CPU, and the
+-- compiler decides which is first.
 local function bits(x)
    x = x:cpu():contiguous()
    if x.dtype:find "float" then x = x:masked_fill(x:isnan(), 0 / 0) end
    return as_integer[x.dtype] and x:view(as_integer[x.dtype]) or x
 end
 
---- Ends the program, saying where, if two lists of tensors are not of the same bits.
+--- Ends the program with a message if two lists of tensors are not bitwise equal.
 ---@param name string what they are of
 ---@param eager torch.Tensor[]
 ---@param replayed torch.Tensor[]
@@ -49,8 +49,8 @@ local function detached(list)
    return copies
 end
 
---- Runs `fn(inputs ...)`, which gives a list of tensors, twice by itself and twice as a replay of a
---- graph, each time from the same seed, and compares.
+--- Runs `fn(inputs ...)`, which returns a list of tensors, twice eagerly and twice by replaying a
+--- graph, each time from the same seed, and compares the results.
 ---@param name string
 ---@param inputs torch.Tensor[]
 ---@param fn function

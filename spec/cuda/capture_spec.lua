@@ -1,6 +1,6 @@
--- A global capture forbids most calls of the driver, of any thread. All that a script does beside a
--- capture must go on, and the graph must be whole: the emulator invalidates the capture at each call
--- that is not in its list (spec/cuda/captures.cc).
+-- A global capture forbids most driver calls in every thread. Everything that a script does during
+-- a capture must work, and the graph must be complete: the emulator invalidates the capture at each
+-- call that is not on its list (spec/cuda/captures.cc).
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -20,7 +20,7 @@ local function beside(work)
    assert.equal(201, y:item())
 end
 
--- Collects until the finalizers of what `make` returned have run.
+-- Collects until the finalizers of the values returned by `make` have run.
 local function collect()
    collectgarbage()
    collectgarbage()

@@ -1,17 +1,17 @@
 /*
-** cudnn.c - in the emulated build: cuDNN's calls for recurrent layers, of one layer that goes
-** forward, by the formulas of cuDNN's documentation. What is documented of the arguments is
-** checked when a call is made: descriptors that were set and fit one another, sizes as they were
-** told, addresses that are there and aligned. A program that gets one wrong ends. What is
-** computed is computed when the call's turn comes on the stream (cudnn_math.c), where what is read
-** and written is first touched.
+** cudnn.c - in the emulated build: cuDNN's functions for recurrent layers with one layer
+** in the forward direction, by the formulas of cuDNN's documentation. Documented
+** requirements on arguments are checked at each call: descriptors are set and
+** consistent, sizes agree, addresses are valid and aligned. A program that violates one
+** ends. The computation runs in stream order (cudnn_math.c), and only then is the memory
+** accessed.
 **
-** The weight space has the gates of the input one after another and gaps between those of the
-** state, so that whoever takes one layout for granted is wrong.
+** The weight space has the gates of the input one after another, but gaps between those of the
+** state, so that code which assumes one layout fails.
 **
-** TLUA_EMULATED_CUDNN=1 has each call told on stderr, and at the end how many descriptors are
-** left; 0: there is no cuDNN. TLUA_EMULATED_CUDNN_FAIL names a file with a number: the call of that
-** number, counted from when it was written, fails.
+** TLUA_EMULATED_CUDNN=1 logs each call on stderr, and at the end the number of remaining
+** descriptors; 0: there is no cuDNN. TLUA_EMULATED_CUDNN_FAIL names a file with a number n: the
+** n-th call after the file was written fails.
 */
 #include <limits.h>
 #include <pthread.h>
@@ -59,7 +59,7 @@ __attribute__((destructor)) static void tell_what_is_left(void) {
   if (tells()) fprintf(stderr, "cuDNN: %d descriptors are left\n", atomic_load(&descriptors));
 }
 
-/* Whether the call that is made now is the n-th since the file that is named said n. */
+/* Returns whether the present call is the n-th since the named file was written with n. */
 static bool is_the_one(void) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static int which, calls;
@@ -76,7 +76,7 @@ static bool is_the_one(void) {
   return yes;
 }
 
-/* Whether a call is to fail; it is told either way. */
+/* Returns whether a call is to fail; logs it in either case. */
 static bool fails(const char *call) {
   bool fail = is_the_one();
   if (tells()) fprintf(stderr, "%s%s\n", call, fail ? " fails" : "");
@@ -221,7 +221,7 @@ cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t handle, cudnnRNNDescripto
 
 static bool is_aligned(const void *p, size_t bytes) { return p && (uintptr_t)p % bytes == 0; }
 
-/* (1, rows, columns), or that there is nothing. */
+/* Describes (1, rows, columns), or a missing array. */
 static void tell_shape(cudnnTensorDescriptor_t d, const RnnShape *s, bool there, int rows,
                        int columns) {
   *d = (struct cudnnTensorStruct){s->type, 3, {1, rows, columns}, {rows * columns, columns, 1}};
@@ -271,14 +271,14 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
 
 /* ---- the passes ------------------------------------------------------------------------------- */
 
-/* What all passes are told alike. */
+/* The arguments that all passes have in common. */
 typedef struct Told {
   const char *call;
   cudnnHandle_t handle;
   cudnnRNNDescriptor_t rnn;
   const int32_t *device_lengths;
   cudnnRNNDataDescriptor_t x, y;
-  cudnnTensorDescriptor_t h, c; /* of h and c; of the weights' gradient there is no c */
+  cudnnTensorDescriptor_t h, c; /* of h and c; for the weights' gradient there is no c */
   size_t weight_bytes, work_bytes, reserve_bytes;
   const void *weights, *work, *reserve;
   bool trains, states_of_cells;
@@ -398,7 +398,7 @@ const char *cudnnGetErrorString(cudnnStatus_t status) {
   return status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : "another status";
 }
 
-/* What kernels/cuda/lib/cudnn.c does on a GPU. */
+/* Implements the function of kernels/cuda/lib/cudnn.c without a GPU. */
 
 const cuda_Cudnn *cuda_cudnn(void) {
   static const cuda_Cudnn library = {

@@ -1,17 +1,17 @@
 /*
 ** cudnn_math.c - recurrent layers by the formulas of cuDNN's documentation (cudnnRNNMode_t), in
-** double, one number after the other; their gradients by hand from these.
+** double, one number after another; the gradients were derived by hand.
 **
 **   RNN   h' = relu or tanh of (W x + R h + b + d)
 **   LSTM  i, f, o = sigmoid and c~ = tanh of such sums; c' = f c + i c~; h' = o tanh(c')
 **   GRU   r, i = sigmoid of such sums; h~ = tanh(W x + r (R h + d) + b); h' = (1 - i) h~ + i h
 **
-** Linear layers have the numbers that cudnnGetRNNWeightParams documents: of LSTM i, f, c~, o and
-** the same of the state, then 8, the projection; of GRU r, i, h~ and the same of the state.
+** Linear layers have the numbers documented for cudnnGetRNNWeightParams: for LSTM i, f, c~, o and
+** the same for the state, then 8 for the projection; for GRU r, i, h~ and the same for the state.
 **
-** The reserve has a record for each step and sample, and in front how far the passes are: the
-** gradient of the weights takes what that of the data left there, which takes what the forward
-** pass left.
+** The reserve has a record for each step and sample, and in front the progress of the passes: the
+** gradient of the weights needs results of the gradient of the data, which needs results of the
+** forward pass.
 */
 #include "spec/cuda/cudnn_rnn.h"
 
@@ -48,7 +48,7 @@ static void set(const RnnShape *s, void *to, long i, double x) {
         s->type == CUDNN_DATA_HALF ? tli_f32_to_f16((float)x) : tli_f32_to_bf16((float)x);
 }
 
-/* A factor of a product: in TF32 it has 10 bits behind the point. */
+/* Rounds a factor of a product: in TF32 it has 10 fraction bits. */
 static double factor(const RnnShape *s, double x) {
   if (!s->tf32 || x == 0 || !isfinite(x)) return x;
   int exponent;
@@ -62,7 +62,7 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 typedef struct Matrix {
   const RnnShape *s;
-  char *data, *bias; /* bias NULL: none */
+  char *data, *bias; /* bias: NULL if there is none */
   int rows, columns;
 } Matrix;
 
@@ -78,7 +78,7 @@ static Matrix linear(const RnnJob *j, int id) {
   return m;
 }
 
-/* to = the matrix times v, and the bias. */
+/* Computes to = the matrix times v, plus the bias. */
 static void apply(const Matrix *m, const double *v, double *to) {
   for (int k = 0; k < m->rows; k++) {
     double sum = 0;
@@ -88,7 +88,7 @@ static void apply(const Matrix *m, const double *v, double *to) {
   }
 }
 
-/* to += the transposed matrix times v. */
+/* Computes to += the transposed matrix times v. */
 static void apply_transposed(const Matrix *m, const double *v, double *to) {
   for (int i = 0; i < m->columns; i++)
     for (int k = 0; k < m->rows; k++)
@@ -97,11 +97,12 @@ static void apply_transposed(const Matrix *m, const double *v, double *to) {
 
 /* ---- the reserve ------------------------------------------------------------------------------ */
 
-/* Of one step of one sample; all (hidden) but before and grad_out (output). */
+/* The values of one step of one sample; all have `hidden` elements, except before and grad_out,
+** which have `output`. */
 typedef struct Record {
-  double *gates[4]; /* after their activations; of GRU the last is R h + d of h~ */
+  double *gates[4]; /* after their activations; for GRU the last is R h + d of h~ */
   double *cell, *cell_before, *unprojected;
-  double *grads[4], *grad_state; /* of the sums; of R h + d of GRU's h~ */
+  double *grads[4], *grad_state; /* gradients of the sums; for GRU also of h~'s R h + d */
   double *before, *grad_out;
 } Record;
 
@@ -122,7 +123,7 @@ static Record record_of(const RnnJob *j, double *reserve, int step, int sample) 
   return record(&j->shape, reserve + 1 + n * rnn_record(&j->shape));
 }
 
-/* The passes come in their order. */
+/* Checks that the passes come in order. */
 static void advance(double *reserve, int from, int to) {
   if (reserve[0] != from) {
     fprintf(stderr, "emulated cuDNN: the reserve is not what the pass before leaves\n");
@@ -205,8 +206,9 @@ void rnn_forward(void *job) {
 
 /* ---- the gradient of the data ----------------------------------------------------------------- */
 
-/* From the gradient d of h', before a projection, to those of the sums; cell: that of c' and then
-** of c; state: what goes to h past the sums is added. */
+/* Computes the gradients of the sums from d, the gradient of h' before a projection. cell: the
+** gradient of c' and then of c; state: receives the part of h's gradient that does not pass through
+** the sums. */
 static void gates_back(const RnnShape *s, const Record *r, const double *d, double *cell,
                        double *state) {
   for (int k = 0; k < s->hidden; k++) {
@@ -230,12 +232,13 @@ static void gates_back(const RnnShape *s, const Record *r, const double *d, doub
   }
 }
 
-/* The gradient of a linear layer's results. */
+/* Returns the gradient of a linear layer's results. */
 static const double *grad_of(const RnnShape *s, const Record *r, int id) {
   return s->mode == CUDNN_GRU && id == 5 ? r->grad_state : r->grads[id % s->gates];
 }
 
-/* One step of one sample: state and cell, those of the states after it, become those before. */
+/* Computes one step of one sample backward: state and cell, the gradients of the states after it,
+** become those of the states before it. */
 static void step_back(const RnnJob *j, const Record *r, double *dx, double *state, double *cell) {
   const RnnShape *s = &j->shape;
   double *d = memory((size_t)s->hidden * sizeof *d);
@@ -281,7 +284,7 @@ void rnn_backward_data(void *job) {
 
 /* ---- the gradient of the weights -------------------------------------------------------------- */
 
-/* Number i of what a linear layer was multiplied with. */
+/* Returns number i of a linear layer's input. */
 static double operand(const RnnJob *j, const Record *r, int id, int t, int n, int i) {
   const RnnShape *s = &j->shape;
   long row = (long)t * j->batch + n;
@@ -295,7 +298,7 @@ static void add_grad(const RnnJob *j, double *reserve, int id) {
   const RnnShape *s = &j->shape;
   Matrix m = linear(j, id);
   for (int k = 0; k < m.rows; k++)
-    for (int i = -1; i < m.columns; i++) { /* -1: the bias */
+    for (int i = -1; i < m.columns; i++) { /* -1 stands for the bias */
       double sum = 0;
       for (int t = 0; t < j->steps; t++)
         for (int n = 0; n < j->batch; n++) {

@@ -1,5 +1,6 @@
 /*
-** cudnn_rnn.h - what cudnn.c, which takes the calls, has cudnn_math.c compute.
+** cudnn_rnn.h - the interface between cudnn.c, which receives the calls, and cudnn_math.c, which
+** computes.
 */
 #ifndef TLK_EMULATED_CUDNN_RNN_H
 #define TLK_EMULATED_CUDNN_RNN_H
@@ -12,19 +13,20 @@ typedef struct RnnShape {
   cudnnDataType_t type;
   int gates;
   bool tf32, biases;
-  int input, hidden, output; /* output below hidden: there is a projection */
+  int input, hidden, output; /* output < hidden means that there is a projection */
 } RnnShape;
 
-/* Where the matrix and the bias of a linear layer are in the weight space; its bytes. */
+/* Returns the size of the weight space, and the positions of a linear layer's matrix and bias in
+** it. */
 size_t rnn_params(const RnnShape *s, int id, size_t *matrix, size_t *bias);
-/* Numbers that the reserve has for each step of each sample, behind a first one. */
+/* Returns how many numbers the reserve has for each step of each sample, after the first one. */
 size_t rnn_record(const RnnShape *s);
 
 /* A pass; the names are those of cuDNN's arguments. */
 typedef struct RnnJob {
   RnnShape shape;
   int steps, batch;
-  void *weights; /* their gradients, where those are what is computed */
+  void *weights; /* the gradients, if they are computed */
   void *work;
   size_t work_bytes;
   void *reserve; /* NULL: none */

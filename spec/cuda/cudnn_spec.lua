@@ -1,6 +1,6 @@
--- Recurrent layers by cuDNN: when it is asked, what it is asked for, and what happens where it
--- fails. spec/cuda/cudnn.c answers, and ends the program where an argument is not as documented;
--- that results are the CPU's spec/device/rnn_spec.lua shows.
+-- Tests recurrent layers by cuDNN: when it is called, with which arguments, and the behaviour if it
+-- fails. spec/cuda/cudnn.c implements the calls, and ends the program if an argument violates the
+-- documentation; spec/device/rnn_spec.lua tests that results equal the CPU's.
 
 local shell = require "spec.support.shell"
 
@@ -9,7 +9,7 @@ local prelude <const> = [[
    cudnn.allow_tf32 = false
    torch.set_default_device "cuda"
    torch.manual_seed(1)
-   -- Results and gradients of a layer, on the CPU.
+   -- Returns the results and gradients of a layer, on the CPU.
    local function results(layer, x, retain)
       layer:zero_grad()
       local out, h, c = layer(x)
@@ -31,12 +31,12 @@ local prelude <const> = [[
    end
 ]]
 
--- What a program writes, with settings of the emulator.
+-- Returns the output of a program, with settings of the emulator.
 local function run(settings, program)
    return shell.ok(("%s %s -e %s"):format(settings, shell.start(), shell.quote(prelude .. program)))
 end
 
--- How often a program has cuDNN compute: forward, back to the data and to the weights.
+-- Returns how often a program calls cuDNN: forward, backward to the data and to the weights.
 local function asked(program, settings)
    local text = run("TLUA_EMULATED_CUDNN=1 " .. (settings or ""), program)
    assert.matches("cuDNN: 0 descriptors are left\n", text)
@@ -172,7 +172,7 @@ describe("a recurrent layer that cuDNN has computed", function()
 end)
 
 describe("where a call of cuDNN fails", function()
-   -- In the forward pass our kernels take over; a reserve of cuDNN's is its own to read.
+   -- If the forward pass fails our kernels take over; but only cuDNN can read its reserve.
    it("the result is the same, or an error that names the call; nothing is left behind", function()
       shell.with_folder(function(folder)
          local path = folder .. "/which"

@@ -1,12 +1,12 @@
--- The emulator that runs the GPU's kernels on the CPU: what it must do, and that what is wrong in a
--- kernel does not pass. The programs are built by `make emulator`.
+-- Tests the emulator that runs the GPU's kernels on the CPU, and that it detects errors in kernels.
+-- `make emulator` builds the programs.
 
 local shell = require "spec.support.shell"
 
 local plain = shell.build .. "/emulated/emulator_test"
 local sanitized = shell.build .. "/asan/emulated/emulator_test"
 
--- What a program says that does something wrong, and how it ends.
+-- Returns the output and status of a program that makes an error.
 local function wrong(program, name, seed)
    return shell.run(("TLUA_EMULATED_SEED=%d %s %s"):format(seed or 1, program, name))
 end

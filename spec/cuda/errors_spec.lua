@@ -1,4 +1,5 @@
--- What goes wrong on a GPU is a Lua error that says what and where, and the program goes on.
+-- Tests that an error on a GPU is a Lua error with a description and a location, and that the
+-- program continues.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -57,7 +58,7 @@ describe("on a GPU", function()
    end)
 
    it("a lack of memory tells figures, and its history the line", function()
-      -- the figures are those of our allocator, whichever the others run with
+      -- the statistics are those of our allocator, whichever one the other specs use
       local output = run("TLUA_CUDA_ALLOCATOR=native TLUA_EMULATED_MEMORY=67108864", [[
          torch.cuda.memory._record_memory_history()
          local kept = torch.ones(1 << 22, {device = "cuda"})

@@ -1,5 +1,5 @@
--- fusion_edges.lua WHAT FOLDER: what a chain of kernels must not be led astray by; fusion_spec.lua
--- runs it. Each does the same work eagerly and by a graph and compares the bits.
+-- fusion_edges.lua WHAT FOLDER: edge cases for chains of kernels, run by fusion_spec.lua. Each does
+-- the same work eagerly and by a graph and compares the bits.
 
 local torch = require "tlua"
 local bits = require "spec.cuda.bits"
@@ -11,7 +11,8 @@ torch.manual_seed(1)
 
 local M = {}
 
--- Memory that two names mean ----------------------------------------------------------------------------------
+-- Memory with two names
+-- ----------------------------------------------------------------------------------------
 
 function M.aliases()
    same("a view of itself", {random(6, 6)}, function(x)
@@ -76,7 +77,8 @@ function M.aliases()
    end)
 end
 
--- What lives on ------------------------------------------------------------------------------------------------
+-- Lifetimes
+-- -----------------------------------------------------------------------------------------------------
 
 function M.holding()
    local kept = {}
@@ -93,7 +95,7 @@ function M.holding()
    collectgarbage()
    g:replay()
    bits.compare("what is held", {eager[1], table.unpack(kept[1])}, {result, table.unpack(kept[2])})
-   -- results that nobody has any more are written to nobody's harm
+   -- results that are garbage are not needed
    local other = x:clone()
    do
       local h = cuda.Graph()
@@ -106,7 +108,7 @@ function M.holding()
       h:replay()
       bits.compare("what others have", {copy, other * 2 + 1}, {between, first})
    end
-   -- an input of the chain is let go of in the midst
+   -- an input of the chain is released in the middle
    g = cuda.Graph()
    result = cuda.graph(g, function()
       local b = other + other:sum(1, true)
@@ -116,7 +118,7 @@ function M.holding()
    end)
    g:replay()
    bits.compare("an input that goes", {(other + other:sum(1, true)) * 7}, {result})
-   -- a finalizer computes while a chain is put on the stream
+   -- a finalizer computes while a chain is launched
    local made
    g = cuda.Graph()
    result = cuda.graph(g, function()
@@ -185,7 +187,7 @@ end
 
 function M.captures()
    local x = random(40)
-   -- left half way
+   -- abandoned half way
    local live = cuda.memory_allocated()
    for i = 1, 5 do
       local ok, message = pcall(cuda.graph, cuda.Graph(), function()
@@ -201,7 +203,7 @@ function M.captures()
    local fed = x:clone()
    local g = cuda.Graph()
    local result = cuda.graph(g, function() return ((fed * 2 + 1):exp() - fed) end)
-   for i = 1, 3 do -- new input each time
+   for i = 1, 3 do -- with new input each time
       fed:copy_(x * i)
       g:replay()
       bits.compare("replay " .. i, {(x * i * 2 + 1):exp() - x * i}, {result})
@@ -213,7 +215,7 @@ function M.captures()
       local y = F.linear(a * 2, w) * b + F.linear(b, w)
       return {y, (F.gelu(y) * 0.5):float() - a}
    end)
-   -- streams change hands
+   -- work moves between streams
    local side = cuda.Stream()
    same("two streams", {x}, function(a)
       local here, b = cuda.current_stream(), a * 2 + 1
@@ -222,7 +224,7 @@ function M.captures()
          local t = b * 3 - 1
          return t:relu() + b
       end)
-      local d = b:exp() - 1 -- beside it
+      local d = b:exp() - 1 -- at the same time on the first stream
       b:record_stream(side)
       local event = cuda.Event()
       event:record(side)
@@ -231,7 +233,7 @@ function M.captures()
    end)
 end
 
--- Two threads capture and replay at one time; each capture is a thread's own.
+-- Two threads capture and replay at the same time; each capture belongs to its thread.
 function M.threads()
    local torch_data = torch.data
    local function collate(items)
@@ -266,7 +268,7 @@ function M.threads()
    assert(seen == 12)
 end
 
--- Steps of training a small language model as they are written today, under autocast.
+-- Training steps of a small, modern language model under autocast.
 function M.transformer()
    local nn, size, length, batch, heads, layers = torch.nn, 32, 12, 2, 4, {}
    local parameters = {}
@@ -317,7 +319,8 @@ function M.transformer()
    bits.compare("transformer", train(false), train(true))
 end
 
--- A call of the runtime fails (TLUA_EMULATED_FAIL_AT): then the capture does, or nothing is missing.
+-- A call of the runtime fails (TLUA_EMULATED_FAIL_AT): either the capture fails, or the results are
+-- complete.
 function M.failing()
    local ok, message = pcall(function()
       local x = torch.ones(9):to "cuda"

@@ -1,6 +1,6 @@
--- fusion_operators.lua FOLDER: what fusion_spec.lua runs with a cache of its own in FOLDER. Each
--- case does the same work eagerly and by a graph, twice, compares the bits, and counts the kernels
--- that the graph has made of it: an operator that no chain takes would cut it into pieces.
+-- fusion_operators.lua FOLDER: cases that fusion_spec.lua runs with a separate cache in FOLDER.
+-- Each does the same work eagerly and by a graph, twice, compares the bits, and counts the graph's
+-- kernels: an operator that cannot be fused would split them.
 
 local torch = require "tlua"
 local replayed = require "spec.cuda.bits".replayed
@@ -32,7 +32,7 @@ torch.manual_seed(1)
 
 -- Dropout ---------------------------------------------------------------------------------------------------
 
--- n a multiple of no vector, so that what is left over at the end has words, too.
+-- The number of elements is not a multiple of a vector, so that the remainder also needs words.
 for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
    local first, second = case("dropout, " .. dtype, 1, {random(dtype, 1003), random(dtype, 1003)}, function(x, y)
       return {F.dropout(x * 2, 0.3) + y, F.dropout(y, 0.6)}
@@ -82,7 +82,7 @@ case("the gradient of swiglu of halves", 1, {random(nil, 6, 20):requires_grad_()
 for _, dtype in ipairs {"float32", "float64", "float16"} do
    for _, interleaved in ipairs {true, false} do
       local angles = random(dtype == "float64" and dtype or nil, 5, 1, 4)
-      -- the kernel of `q * 0.5 + k` is there the second time
+      -- the second time the kernel of `q * 0.5 + k` exists already
       case(("rotations, %s, %s"):format(dtype, interleaved), interleaved and 2 or 1,
          {random(dtype, 2, 5, 3, 8), random(dtype, 2, 5, 3, 8), angles:cos(), angles:sin()}, function(q, k, cos, sin)
             q, k = F.rotary_embedding(q, cos, sin, interleaved), F.rotary_embedding(k, cos, sin, interleaved)
@@ -99,7 +99,7 @@ local activations <const> = {
 }
 local edges = torch.tensor {0 / 0, math.huge, -math.huge, 0.0, -0.0, 1e-40, -1e30, 88}
 for _, dtype in ipairs {"float32", "bfloat16"} do
-   for first = 1, #activations, 5 do -- so many go into one kernel
+   for first = 1, #activations, 5 do -- limits the number of activations in a kernel
       local last = math.min(first + 4, #activations)
       local x = torch.cat({torch.randn(57) * 3, edges}):to(dtype):to "cuda"
       local name = ("gradients of %s to %s, %s"):format(activations[first], activations[last], dtype)
@@ -118,7 +118,7 @@ for _, name in ipairs {"linear_relu", "linear_gelu"} do
       case(("the gradient of %s, bias %s"):format(name, bias), 1, {random(nil, 9, 6):requires_grad_(),
          random(nil, 5, 6), random(nil, 5):requires_grad_(bias), random(nil, 9, 5)}, function(x, w, b, g)
          local y = F[name](x, w, bias and b or nil)
-         g = bias and g * 2 + 1 or g * 2 - 1 -- no kernel of another case
+         g = bias and g * 2 + 1 or g * 2 - 1 -- a kernel that no other case has
          return {torch.autograd.grad(y, bias and {x, b} or {x}, {grad_outputs = g})}
       end)
    end
@@ -153,6 +153,6 @@ do
    assert(torch.equal(result:cpu(), torch.tensor {-3, -3, 1, 4}))
    y[3] = 1
    g:replay()
-   cuda.synchronize() -- nothing is left of it
+   cuda.synchronize() -- frees everything
 end
 print "the same bits"

@@ -1,5 +1,5 @@
--- fusion_program.lua WHAT [FIRST LAST]: programs that fusion_spec.lua runs with settings of their own.
--- Each does the same work eagerly and by a graph, and says where a bit differs.
+-- fusion_program.lua WHAT [FIRST LAST]: programs that fusion_spec.lua runs with various settings.
+-- Each does the same work eagerly and by a graph, and reports bitwise differences.
 
 local numbers = require "spec.support.numbers"
 local torch = require "tlua"
@@ -12,7 +12,7 @@ local what, first, last = arg[1], tonumber(arg[2]), tonumber(arg[3])
 local FLOATING <const> = {"float32", "float64", "float16", "bfloat16"}
 local INTEGER <const> = {"int64", "int32", "int16", "int8", "uint8"}
 
--- New tensors of two of one dtype; of floating ones, and of any.
+-- Functions that make a tensor from two of the same dtype: of floating-point ones, and of any.
 local of_floating <const> = {
    function(a, b) return a / b end,
    function(a) return a:exp() end,
@@ -43,11 +43,11 @@ local in_place <const> = {
    function(a) a:fill_(2) end,
 }
 
--- Shapes of a chain, and the layouts that its inputs have.
+-- The shapes of a chain, and the layouts of its inputs.
 local sizes <const> = {{1}, {7}, {128}, {1001}, {3, 5}, {9, 16}, {4, 3, 6}, {33, 31}}
 local function input(draw, dtype, shape)
    local values = torch.randn(shape, {dtype = "float64", device = "cpu"}) * 3
-   if draw(2) == 1 and #shape > 0 then -- the edges
+   if draw(2) == 1 and #shape > 0 then -- adds edge cases
       local flat = values:view(-1)
       flat[1] = 0 / 0
       if flat:numel() > 3 then flat[2], flat[3] = math.huge, -math.huge end
@@ -55,18 +55,18 @@ local function input(draw, dtype, shape)
    if not dtype:find "float" then values = values:nan_to_num(0, 7, -7) end
    values = values:to(dtype):to "cuda"
    local layout = draw(4)
-   if layout == 1 then -- one element past an aligned address
+   if layout == 1 then -- one element after an aligned address
       local room = torch.empty(values:numel() + 1, {dtype = dtype, device = "cuda"})
       return room:narrow(1, 2, values:numel()):view(shape):copy_(values)
    elseif layout == 2 then -- every second element
       return torch.stack({values, values}, -1):select(-1, 1)
-   elseif layout == 3 and #shape > 1 then -- a row that is the same for all
+   elseif layout == 3 and #shape > 1 then -- a broadcast row
       return values:select(1, 1):expand(shape), true
    end
    return values
 end
 
--- Steps as functions of the list of tensors; what a step makes is added to it.
+-- Returns steps as functions of the list of tensors, to which each step appends its result.
 local function chain(number)
    local draw = numbers(number)
    torch.manual_seed(number)
@@ -82,7 +82,7 @@ local function chain(number)
          if not fixed[a] then steps[i] = function(list) change(list[a], list[b]:to(list[a].dtype)) end end
       elseif kind == 2 then
          local to = draw(2) == 1 and FLOATING[draw(#FLOATING)] or INTEGER[draw(#INTEGER)]
-         -- what does not fit an integer is left to each processor
+         -- conversions out of an integer's range differ between processors
          steps[i] = function(list)
             local x = list[a]
             if x.dtype:find "float" and not to:find "float" then x = x:nan_to_num(0, 100, 0):clamp(0, 100) end
@@ -98,7 +98,7 @@ local function chain(number)
          count = count + 1
       end
    end
-   -- some of what was made nobody keeps
+   -- some results are not kept
    local dropped = {}
    for i = #inputs + 1, count do dropped[i] = draw(3) == 1 end
    return inputs, function(list)
@@ -115,7 +115,7 @@ end
 
 local function clones(list)
    local copies = {}
-   for i, x in ipairs(list) do -- of the same layout
+   for i, x in ipairs(list) do -- equal layouts only
       if x:dim() > 1 and x:stride(1) == 0 then
          copies[i] = x:select(1, 1):clone():expand(x.shape)
       elseif x:storage_offset() > 1 then
@@ -139,10 +139,11 @@ local function run_chains()
    end
 end
 
--- Windows that overlap -------------------------------------------------------------------------------------
+-- Overlapping windows
+-- --------------------------------------------------------------------------------------
 
--- Of a base's elements, one apart: what one step writes are others' neighbours. The base is compared
--- as a whole, so that a write past a window's end shows.
+-- Windows of a base that are one element apart, so that each write affects neighbours. The whole
+-- base is compared, so that a write past a window's end shows.
 local window_steps <const> = {
    function(a, b, _, made) made[#made + 1] = a * 0.5 + b end,
    function(a, b, c) a:add_(b * 0.25 - c) end,
@@ -178,7 +179,7 @@ end
 
 -- Training ------------------------------------------------------------------------------------------------
 
--- With activations and an optimizer written in elementwise operators.
+-- Trains with activations and an optimizer written in elementwise operators.
 local function train(captured)
    torch.manual_seed(3)
    local nn = torch.nn
@@ -210,7 +211,8 @@ local function train(captured)
    return results
 end
 
--- One chain of known steps ----------------------------------------------------------------------------------
+-- A fixed chain
+-- -----------------------------------------------------------------------------------------------
 
 local function run_known()
    local x, y = torch.linspace(-3, 3, 1001):to "cuda", torch.linspace(1, 2, 1001):to "cuda"
@@ -221,7 +223,8 @@ local function run_known()
    compare("known", run(), replayed)
 end
 
--- What must not wait any longer ------------------------------------------------------------------------------
+-- Chains that must be launched
+-- --------------------------------------------------------------------------------
 
 local function run_between()
    local x, side = torch.linspace(-3, 3, 1001):to "cuda", cuda.Stream()
@@ -231,7 +234,7 @@ local function run_between()
       local c = a - 1
       local here = cuda.current_stream()
       side:wait_stream(here)
-      local d = cuda.stream(side, function() return c * 3 + 1 end) -- so does another stream
+      local d = cuda.stream(side, function() return c * 3 + 1 end) -- another stream reads it
       here:wait_stream(side)
       local e = (d + c) * 2
       local f = torch.zeros(1001, {device = "cuda"}):copy_(e) + 1

@@ -1,16 +1,18 @@
--- Chains of elementwise kernels that a graph captures become one kernel: generated, compiled by the
--- compiler that has built the emulator, and kept on disk. fusion_program.lua has what is run.
+-- Tests that chains of elementwise kernels that a graph captures become one kernel: generated,
+-- compiled by the compiler that has built the emulator, and kept on disk. fusion_program.lua has
+-- the programs.
 --
 --   TLUA_FUSION_CHAINS=500 make emulated SPEC=spec/cuda/fusion_spec.lua
 --
--- tries that many random chains (12 unless given).
+-- runs that many random chains (12 by default).
 
 local shell = require "spec.support.shell"
 local sorted = require "spec.support.sorted"
 
 local CHAINS <const> = tonumber(os.getenv "TLUA_FUSION_CHAINS") or 12
 
--- Runs a program with a cache of its own and other settings; how many kernels the cache has then.
+-- Runs a program with a separate cache and other settings; returns the number of kernels in the
+-- cache afterwards.
 local function run(folder, program, settings, file)
    local output, status = shell.run(("TLUA_EMULATED_COMPILER=1 TLUA_CACHE=%s %s %s spec/cuda/%s.lua %s")
       :format(shell.quote(folder), settings or "", shell.start(), file or "fusion_program", program))
@@ -76,7 +78,7 @@ describe("a chain of elementwise operators in a graph", function()
       assert.equal(1, run(folder, "known"))
       local file = shell.ok(("echo %s/*.cubin"):format(folder)):match "[^\n]+"
       local code = shell.read(file)
-      -- without a compiler it is there all the same
+      -- without a compiler the cached kernel still works
       assert.equal(1, run(folder, "known", "TLUA_EMULATED_COMPILER=2"))
       shell.write(file, code:sub(1, -100) .. ("x"):rep(99))
       assert.equal(1, run(folder, "known", "TLUA_EMULATED_COMPILER=2"))

@@ -1,21 +1,21 @@
 /*
-** inside.h - what the files of the emulator share. It is CUDA without a GPU, for specs:
-** kernels run on the CPU, one fiber for each thread of a block (grid.cc), and the
-** runtime's functions are answered from the host's memory.
+** inside.h - declarations shared by the emulator's files. The emulator is CUDA without a GPU, for
+** specs: kernels run on the CPU, one fiber for each thread of a block (grid.cc), and the runtime's
+** functions use the host's memory.
 **
-** Like the simulated device it is hostile on purpose. Threads and blocks go in an order
-** that is drawn from a seed; memory that is new or freed holds garbage; wrong use is an
-** error, or, in a kernel, ends the process with a message that names kernel and thread.
+** Like the simulated device it is hostile on purpose. Threads and blocks run in an order that
+** depends on a seed; new and freed memory holds garbage; wrong use is an error, or, in a kernel,
+** ends the process with a message that names kernel and thread.
 **
 ** Settings, from the environment: TLUA_EMULATED_SEED (1), TLUA_EMULATED_DEVICES (2),
 ** TLUA_EMULATED_MEMORY (bytes of each, 4 GiB), TLUA_EMULATED_MULTIPROCESSORS (4),
-** TLUA_EMULATED_FAIL_AT (the call that fails; 0: none), TLUA_EMULATED_DEAD_AT (from that
-** call on all fail, as after a fault of the hardware; 0: never), TLUA_EMULATED_LAZY (1: streams
-** work when they are waited for, 0: at once), TLUA_EMULATED_IDLE (1: kernels are never run),
+** TLUA_EMULATED_FAIL_AT (the number of the call that fails; 0: none), TLUA_EMULATED_DEAD_AT (from
+** that call on all fail, as after a hardware fault; 0: never), TLUA_EMULATED_LAZY (1: streams run
+** when they are waited for, 0: immediately), TLUA_EMULATED_IDLE (1: kernels are never run),
 ** TLUA_EMULATED_VERBOSE.
 **
-** One lock guards everything, kernels' work too. What is global stays until the process
-** ends, since who ends it may free what is on a device.
+** One lock guards everything, including the work of kernels. Globals live until the process ends,
+** because memory on a device may be freed while the process exits.
 */
 #ifndef TLK_EMULATED_INSIDE_H
 #define TLK_EMULATED_INSIDE_H
@@ -31,12 +31,12 @@ namespace emulated {
 
 enum {
   WARP_LANES = 32,
-  MOST_THREADS = 1024,           /* of a block */
-  SHARED_BYTES = 48 * 1024,      /* of a block that asks for no more */
-  MOST_SHARED_BYTES = 227 * 1024 /* of one that does */
+  MOST_THREADS = 1024,           /* threads of a block */
+  SHARED_BYTES = 48 * 1024,      /* of a block by default */
+  MOST_SHARED_BYTES = 227 * 1024 /* of a block at most */
 };
 
-/* Neither zero nor NaN, but far out of any range. */
+/* A byte for garbage: as a number it is neither zero nor NaN, but far out of any range. */
 enum { GARBAGE = 0xfb };
 
 /* ---- settings (runtime.cc) ---------------------------------------------------------- */
@@ -48,7 +48,7 @@ struct Settings {
 extern Settings settings;
 /* Changes one by its name; false if there is none such. */
 bool configure(const char *key, int64_t value);
-/* The next number of a series that the seed gives. */
+/* Returns the next number of a series determined by the seed. */
 uint64_t draw();
 
 /* ---- calls (runtime.cc) ------------------------------------------------------------- */
@@ -56,25 +56,25 @@ uint64_t draw();
 extern std::mutex lock;
 extern thread_local int current_device;
 
-/* Whether a call may go on: it may have to fail on request. */
+/* Returns whether a call may proceed, or an error if it is to fail. */
 cudaError_t may_go(const char *name);
-/* Whether the driver has died (dead_at). */
+/* Returns whether the driver has failed permanently (dead_at). */
 bool is_dead();
-/* Keeps an error for cudaGetLastError. */
+/* Stores an error for cudaGetLastError. */
 cudaError_t noted(cudaError_t error);
 
-/* Whether a call may be made while streams are captured: those of a list may (captures.cc). Any
-** other one that the thread's mode forbids fails and invalidates the captures. */
+/* Returns whether a call is allowed while streams are captured: those on a list are (captures.cc).
+** Any other call that the thread's mode forbids fails and invalidates the captures. */
 cudaError_t may_capture(const char *name);
 
-/* What a function of the runtime does, with the lock held. */
+/* Runs the body of a runtime function with the lock held. */
 template <class Work> static inline cudaError_t call(const char *name, Work work) {
   std::lock_guard<std::mutex> guard(lock);
   cudaError_t error = may_go(name);
   if (error == cudaSuccess) error = may_capture(name);
   return noted(error == cudaSuccess ? work() : error);
 }
-/* The same of one that gives something back, and is not made to fail. */
+/* Does the same for a function that frees something, which never fails on request. */
 template <class Work> static inline cudaError_t call_free(const char *name, Work work) {
   std::lock_guard<std::mutex> guard(lock);
   if (is_dead()) return noted(cudaErrorLaunchFailure);
@@ -84,21 +84,21 @@ template <class Work> static inline cudaError_t call_free(const char *name, Work
 
 /* ---- the rest has the lock held ------------------------------------------------------ */
 
-/* A kernel as the plugin's own symbols tell of it (symbols.cc). */
+/* A kernel as described by the plugin's symbols (symbols.cc). */
 struct Kernel {
   std::string name;
   struct Shared {
     size_t offset, bytes; /* in the block of thread-local variables */
   };
   std::vector<Shared> shared, others; /* its own, and those of all other functions */
-  size_t shared_bytes = 0;            /* of its own */
+  size_t shared_bytes = 0;            /* of the kernel's own variables */
   int most_dynamic = SHARED_BYTES;    /* set by cudaFuncSetAttribute */
 };
 Kernel &kernel_of(const void *function);
-/* Where the calling thread's variables of the plugin are. */
+/* Returns the plugin's thread-local variables of the calling thread. */
 char *thread_variables();
 
-/* All blocks of a launch (grid.cc). */
+/* A launch of all its blocks (grid.cc). */
 struct Launch {
   Kernel *kernel;
   dim3 blocks, threads;
@@ -106,41 +106,41 @@ struct Launch {
   std::function<void()> thread;
 };
 void run_grid(const Launch &launch);
-/* Count what a launch moves (traffic.cc). */
+/* Count the memory traffic of a launch (traffic.cc). */
 void begin_traffic();
 void end_traffic(const Launch &launch);
 
 /* ---- memory (memory.cc) ---- */
 
-/* Host memory is what nobody else has. */
+/* Memory that belongs to no device counts as host memory. */
 enum Owner { HOST_MEMORY, DEVICE_MEMORY, PINNED_MEMORY };
 struct Range {
   Owner owner;
   int device;
   size_t bytes;
 };
-/* By the address of the first byte. */
+/* Keyed by the address of the first byte. */
 extern std::map<char *, Range> &ranges;
 extern std::map<int, size_t> &memory_used; /* by device */
 
-/* Who has all the bytes. */
+/* Returns the owner of all the bytes. */
 Range owner_of(const void *data, size_t bytes);
 
 /* ---- streams (stream.cc) ---- */
 
 typedef std::function<void()> Work;
 
-/* A stream by the handle that a caller gave: NULL if there is none such. */
+/* Returns the stream of a handle given by a caller; NULL if there is none. */
 CUstream_st *stream_of(cudaStream_t handle);
-/* Puts work on a stream of the current device, or into the graph that is captured. */
+/* Queues work on a stream of the current device, or adds it to the graph that is captured. */
 cudaError_t put(cudaStream_t handle, Work work);
 cudaError_t finish(CUstream_st *stream);
 void finish_device(int device);
 bool capturing(const CUstream_st *stream);
-/* Invalidates the captures that the calling thread's mode does not allow to go on beside a call
-** that is potentially unsafe, and returns the error of that call. */
+/* Invalidates the captures whose mode forbids a potentially unsafe call of this thread, and returns
+** the error of that call. */
 cudaError_t forbidden_while_capturing();
-/* The same for a wait for the whole device, which no mode allows while one of its streams is
+/* Does the same for a wait for the whole device, which no mode allows while one of its streams is
 ** captured. */
 cudaError_t forbidden_beside_captures(int device);
 
@@ -148,7 +148,7 @@ cudaError_t forbidden_beside_captures(int device);
 
 struct Fiber;
 Fiber *fiber_new(void (*body)());
-/* The one that stands for the stack of the host's thread. */
+/* Returns the fiber that stands for the host thread's stack. */
 Fiber *fiber_of_host();
 void fiber_switch(Fiber *from, Fiber *to);
 

@@ -1,29 +1,29 @@
--- The GPU's kernels beside the CPU's: every operator of the table, with the examples of its entry, in
--- every dtype, laid out in ways that take a kernel's other paths, and in sizes that nobody chose: 0-d,
--- empty, large and odd. What the CPU refuses the device must refuse with the same words. Gradients are
--- compared as well: in some of the variants, since they take as long again.
+-- Compares the GPU's kernels with the CPU's: every operator of the table, with the examples of its
+-- entry, in every dtype, in layouts that take a kernel's other paths, and in unusual sizes: 0-d,
+-- empty, large and odd. Errors on the CPU must be the same errors on the device. Gradients are
+-- compared in some of the variants, since they take as long again.
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 
--- Layouts: the same values in memory of another order ---------------------------------------------
+-- Layouts: the same values in another memory order ------------------------------------------------
 
 local layouts = {}
 
 function layouts.contiguous(x) return x end
 
--- Every second element, of rows that lie side by side.
+-- Returns every second element of adjacent rows.
 function layouts.strided(x)
    return torch.stack({x, x}, -1):select(-1, 1)
 end
 
--- The first dimension lies innermost.
+-- Makes the first dimension the innermost in memory.
 function layouts.transposed(x)
    if x:dim() < 2 then return layouts.strided(x) end
    return x:transpose(1, -1):contiguous():transpose(1, -1)
 end
 
--- Contiguous, but one element past an aligned address.
+-- Makes a contiguous tensor, one element after an aligned address.
 function layouts.misaligned(x)
    local room = torch.empty(x:numel() + 1, {dtype = x.dtype, device = x.device})
    return room:narrow(1, 2, x:numel()):view(x.shape):copy_(x)
@@ -43,14 +43,15 @@ local function each(change)
    end
 end
 sizes.empty = each(function(n, i) return i == 1 and 0 or n end)
--- Odd, past a block's threads in all, and still like those that were alike.
+-- Makes sizes odd, and their product larger than a block; equal sizes stay equal.
 function sizes.large(...)
    local grow = select("#", ...) > 2 and function(n) return 2 * n + 3 end
       or function(n) return 11 * n - 4 end
    return each(function(n) return n == 1 and 1 or grow(n) end)(...)
 end
 
--- Variants: {name, dtype of what is floating, layout, sizes, gradients = } ------------------------------
+-- Variants: {name, floating-point dtype, layout, sizes, gradients = } ----
+-- ------------------------------
 
 local variants = {
    {"float64", "float64", "contiguous"},
@@ -74,14 +75,14 @@ local variants = {
    {"bool", "bool", "contiguous"},
 }
 
--- The spacing of numbers next to 1. Sums are made in another order, and functions are not the same
--- ones: a device may be off by some of these, of the largest number in the result.
+-- The spacing of numbers next to 1. Sums are computed in another order, and functions by other
+-- formulas: a device may differ by a few spacings, relative to the largest number in the result.
 local spacing <const> = {float64 = 2.0 ^ -52, float32 = 2.0 ^ -23, float16 = 2.0 ^ -10,
                          bfloat16 = 2.0 ^ -7}
 local steps <const> = {float64 = 512, float32 = 32, float16 = 2, bfloat16 = 2}
 
--- Gradients that are made with the inverse of a matrix of the input have its condition as a factor:
--- some hundreds for the random ones here.
+-- Gradients that involve the inverse of an input matrix are scaled by its condition number: some
+-- hundreds for the random ones here.
 local condition <const> = 128
 local inverts <const> = {}
 for name in ([[cholesky cholesky_inverse cholesky_solve det inv inv_ex inverse ldl_solve logdet lstsq lu
@@ -89,7 +90,7 @@ for name in ([[cholesky cholesky_inverse cholesky_solve det inv inv_ex inverse l
    inverts[name] = true
 end
 
--- Memory that nobody has written.
+-- These operators return uninitialized memory.
 local unwritten <const> = {empty = true, empty_like = true, new_empty = true, empty_strided = true,
                            empty_permuted = true, new_empty_strided = true, resize_ = true,
                            resize_as_ = true, requires_grad_ = true}
@@ -97,7 +98,8 @@ local function is_left_out(row)
    return unwritten[row.form] or unwritten[row.name]
 end
 
--- What the CPU alone refuses: the device does not read offsets of bags back to check them.
+-- An error that only the CPU raises: the device does not read the offsets of bags back to check
+-- them.
 local unchecked <const> = "embedding_bag: offsets: expected ascending positions"
 
 local function cast(x, dtype)
@@ -105,7 +107,7 @@ local function cast(x, dtype)
    return dtype:find "float" and x:to(dtype) or (x * 4):to(dtype)
 end
 
--- The arguments of an example as a variant has them, on a device.
+-- Returns the arguments of an example for a variant, on a device.
 local function arguments(text, variant, device)
    local args = table_of.arguments(text, variant[4] and sizes[variant[4]])
    return table_of.map(args, function(x)
@@ -114,7 +116,7 @@ local function arguments(text, variant, device)
    end)
 end
 
--- A device tells at the wait, and of several positions out of range any.
+-- A device reports a fault when it is waited for, and of several positions out of range any one.
 local function message_of(fault)
    fault = tostring(fault):gsub("\nstack traceback.*", ""):gsub("%s*%(called at [^)]*%)", "")
    fault = fault:gsub("^.-: ", "", 1):gsub("cuda:0", "cpu"):gsub("^cuda%.synchronize: ", "")
@@ -122,7 +124,7 @@ local function message_of(fault)
    return (fault:gsub("(expected values from .*, got) %S+$", "%1 n"))
 end
 
--- What differs, or nil; `factor` times as much as else may.
+-- Returns a description of the difference, or nil; `factor` scales the tolerance.
 local function difference(expected, actual, factor)
    if expected.dtype ~= actual.dtype then return ("%s, not %s"):format(actual.dtype, expected.dtype) end
    local e, a = expected:detach(), actual:detach():cpu()
@@ -150,7 +152,7 @@ local function compare(expected, actual, factor)
    end
 end
 
--- A call's results, or false and the fault, which a device tells when it is waited for.
+-- Returns a call's results, or false and the error, which a device reports when it is waited for.
 local function attempt(device, fn, ...)
    local results = table.pack(pcall(fn, ...))
    if device ~= "cpu" then
@@ -175,7 +177,8 @@ local function with_gradient(values)
    return list
 end
 
--- The gradients of inputs for gradients of the results that are drawn, the same ones on each device.
+-- Returns the gradients of inputs for random gradients of the results, the same ones on each
+-- device.
 local function gradients(args, results)
    local inputs, outputs, given = with_gradient(args), with_gradient(results), {}
    if #inputs == 0 or #outputs == 0 then return table.pack() end
@@ -186,11 +189,11 @@ local function gradients(args, results)
    return table.pack(torch.autograd.grad(outputs, inputs, {grad_outputs = given, allow_unused = true}))
 end
 
-local compared -- examples of the running variant with results on both sides
-local derived  -- those of them with gradients
+local compared -- number of the running variant's examples with results on both sides
+local derived  -- number of these with gradients
 
--- What differs between what two devices did, or nil: two times whether that worked, and the results
--- or the fault.
+-- Returns a description of the difference between two devices, or nil. The arguments are, for each,
+-- whether it succeeded, and the results or the error.
 local function differ(factor, ok, expected, fine, actual)
    if ok ~= fine then
       return ok and "fails: " .. tostring(actual) or "does not fail: " .. tostring(expected)
@@ -200,10 +203,10 @@ local function differ(factor, ok, expected, fine, actual)
    if e ~= a then return ("says %q, not %q"):format(a, e) end
 end
 
--- What is wrong with an example in a variant, or nil.
+-- Returns a description of the failure of an example in a variant, or nil.
 local function check(row, text, variant)
    local made = pcall(arguments, text, variant, "cpu")
-   if not made then return nil end -- the example cannot be made in these sizes
+   if not made then return nil end -- the example cannot have these sizes
    local ok, expected, here = run(row, text, variant, "cpu")
    local fine, actual, there = run(row, text, variant, "cuda")
    if not ok and fine and tostring(expected):find(unchecked, 1, true) then return nil end
@@ -240,7 +243,7 @@ describe("on the GPU's kernels", function()
          end
          local list = table.concat(faults, "\n", 1, math.min(#faults, 40))
          assert(#faults == 0, ("%d faults\n%s"):format(#faults, list))
-         -- Lest what both refuse make up the whole.
+         -- Checks that not all examples are errors on both sides.
          assert(compared >= 500, ("only %d examples had results"):format(compared))
          assert(not variant.gradients or derived >= 300,
             ("only %d examples had gradients"):format(derived))

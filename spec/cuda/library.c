@@ -1,7 +1,7 @@
 /*
-** library.c - kernels that call cuBLAS, cuDNN and their like, and those that are not yet
-** written: in the emulated build the CPU's answer for them, when their turn comes on the
-** stream. A function of kernels/cuda by the same name goes before these.
+** library.c - kernels that call cuBLAS, cuDNN and similar libraries, and those that are not written
+** yet: in the emulated build the CPU's kernels replace them, in stream order. A function in
+** kernels/cuda by the same name takes precedence.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "kernels/cuda/plugin.h"
 #include "spec/cuda/library.h"
 
-/* The calls of all kernels begin alike. */
+/* The calls of all kernels begin in the same way. */
 _Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
@@ -26,7 +26,7 @@ typedef struct Answer {
   _Alignas(16) char call[];
 } Answer;
 
-/* Numbers of operands need their bytes where the CPU looks for them. */
+/* Numbers among the operands must be stored where the CPU reads them. */
 static void place_numbers(tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].data == NULL) it->args[k].data = (char *)&it->args[k].number;
@@ -38,7 +38,7 @@ static void note(const cuda_Word *word, const tlk_Fault *fault) {
   *word->fault = *fault;
 }
 
-/* `copy` is of this turn: a graph has others. */
+/* `copy` is a separate copy for each run: a graph has several. */
 static void run(void *copy) {
   Answer *a = copy;
   tlk_Fault fault = {0};
@@ -78,9 +78,9 @@ TLK_KERNELS(X)
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-/* cuBLAS chooses by shape in which order it sums, so products of the same numbers in others may
-** differ by roundings. Here they are joined from the sums of the first terms and of the rest:
-** how many the first are. */
+/* cuBLAS's order of summation depends on the shape, so products of the same numbers in other shapes
+** may differ by rounding errors. Here the sums of the first terms and of the rest are added:
+** returns the number of the first terms. */
 static int64_t terms_of(const tlk_Gemm *g) {
   uint64_t shape = (uint64_t)(g->m * 3 + g->n * 5 + g->k * 7 + g->lda * 11 + g->ldb * 13);
   int64_t k = g->k, ways[] = {k, k / 2, 1, k - 1};
@@ -100,12 +100,12 @@ static bool run_product(const void *data) {
   return cuda_host->cpu->gemm(&first) && (g->k == 0 || cuda_host->cpu->gemm(&rest));
 }
 
-/* What kernels/cuda/lib does on a GPU. */
+/* Implements the function of kernels/cuda/lib. */
 bool cuda_lib_gemm(const struct tlk_gemm *call) {
   return put(call->cx, run_product, false, call, sizeof *call);
 }
 
-/* The elements of a matrix of a half type, of which rows are ld apart, as float32. */
+/* Returns the elements of a half-precision matrix, with rows ld apart, as float32. */
 static float *widened(tl_DType dtype, const void *from, int64_t rows, int64_t ld) {
   float *to = malloc((size_t)(rows * ld) * sizeof *to);
   for (int64_t i = 0; to && i < rows * ld; i++) {
@@ -115,7 +115,7 @@ static float *widened(tl_DType dtype, const void *from, int64_t rows, int64_t ld
   return to;
 }
 
-/* Of one product; rows lie without gaps, but for the last one's end. */
+/* Computes one product; rows have no gaps, except after the last one. */
 static bool multiply_wide(tlk_Gemm g, float *out) {
   int64_t rows_a = g.trans_a ? g.k : g.m, rows_b = g.trans_b ? g.n : g.k;
   float *a = widened(g.dtype, g.a, rows_a, g.lda), *b = widened(g.dtype, g.b, rows_b, g.ldb);
@@ -148,7 +148,7 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
   return cuda_ok(tlk_emulated_put(call->cx->stream->handle, run_wide, &w, sizeof w), "tlk_library");
 }
 
-/* Attention is left to the plugin's own kernels, as where there is no cuDNN. */
+/* Leaves attention to the plugin's own kernels, as without cuDNN. */
 bool cuda_lib_attention(const struct tlk_attention *call, bool *done) {
   (void)call;
   *done = false;
@@ -162,8 +162,8 @@ bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-/* So are they, but for those of float32 that may be computed in TF32: as cuDNN's are on tensor
-** cores, of operands that have 10 bits behind the point. */
+/* Convolutions are also left to the plugin's own kernels, except float32 ones that may be computed
+** in TF32: these use operands with 10 fraction bits, like cuDNN's on tensor cores. */
 static bool in_tf32(const tlk_Conv *c) {
   return c->dtype == TL_F32 && cuda_host->setting(TL_CUDNN_ENABLED) &&
          cuda_host->setting(TL_CUDNN_TF32);
@@ -180,7 +180,7 @@ static int64_t size_weight(const tlk_Conv *c) {
   return c->channels_out * (c->channels_in / c->groups) * volume(c->windows.kernel);
 }
 
-/* How the n elements of an operand lie: in rows of planes, or with the channels last. */
+/* The layout of an operand's n elements: planes, or channels-last. */
 typedef struct Order {
   bool last;
   int64_t n, channels, elements;
@@ -197,7 +197,7 @@ static Order order_out(const tlk_Conv *c) {
   return (Order){c->channels_last, size_out(c), c->channels_out, volume(c->windows.out)};
 }
 
-/* Where the element that is i-th in rows of planes lies. */
+/* Returns the position of the i-th element in planes. */
 static int64_t place(const Order *o, int64_t i) {
   if (!o->last) return i;
   int64_t plane = i / o->elements, element = i % o->elements;
@@ -219,7 +219,7 @@ static void *rounded(const void *from, Order o) {
   return to;
 }
 
-/* Puts a result that was made in rows where it belongs. */
+/* Copies a result from planes to its own layout. */
 static void put_back(uint32_t *rows, Order o, void *to) {
   for (int64_t i = 0; i < o.n; i++) ((uint32_t *)to)[place(&o, i)] = rows[i];
   free(rows);
@@ -288,8 +288,8 @@ int64_t cuda_lib_cudnn_version(void) { return 0; }
 
 /* ---- batch norm ----------------------------------------------------------------------------- */
 
-/* As of cuDNN what its engines take of the half types is done here, and nothing said of the
-** deviation; float32 is left to the plugin's own kernels, which are to be tried as well. */
+/* Takes the half-precision types that cuDNN's engines support, without computing the deviation;
+** float32 is left to the plugin's own kernels, which must be tested as well. */
 static bool takes_norm(tl_DType dtype, int64_t channels, int64_t inner, const void *weight) {
   return cuda_host->setting(TL_CUDNN_ENABLED) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&
          inner == 1 && weight && (dtype == TL_F16 || dtype == TL_BF16) && channels % 8 == 0;
@@ -321,7 +321,7 @@ bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bo
 
 /* ---- averages of windows -------------------------------------------------------------------- */
 
-/* Likewise, of bfloat16 alone. */
+/* Does the same for pooling, of bfloat16 only. */
 static bool takes_pool(const tlk_Pool *p, tl_DType dtype) {
   const tlk_Windows *w = &p->windows;
   bool all = cuda_host->setting(TL_CUDNN_ENABLED) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&

@@ -1,5 +1,5 @@
 /*
-** library.h - what files in C use of the emulator.
+** library.h - the emulator's interface for files in C.
 */
 #ifndef TLK_EMULATED_LIBRARY_H
 #define TLK_EMULATED_LIBRARY_H
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Puts work on a stream: run(data), with a copy of `bytes` bytes each time. */
+/* Queues work on a stream: run(data), with a fresh copy of `bytes` bytes for each run. */
 cudaError_t tlk_emulated_put(cudaStream_t stream, void (*run)(void *data), const void *data,
                              size_t bytes);
 

@@ -1,5 +1,5 @@
--- The back end "nccl" on emulated GPUs, with a library that answers for NCCL (spec/cuda/nccl): it notes
--- what is called, and moves the bytes between processes. `make emulated` builds both.
+-- Tests the back end "nccl" on emulated GPUs, with a replacement for NCCL (spec/cuda/nccl) that
+-- logs calls and moves the bytes between processes. `make emulated` builds both.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -8,7 +8,7 @@ local plugins = os.getenv "TLUA_PLUGINS"
 local there = plugins and io.open(plugins .. "/libnccl.so.2")
 if there then there:close() end
 
--- `called` compares what NCCL was called with since it was last asked.
+-- `called` compares the calls of NCCL since the last comparison.
 local head = [[
 torch.cuda.set_device(tonumber(os.getenv "LOCAL_RANK"))
 function notes()
@@ -198,7 +198,7 @@ describe("groups by nccl", function()
          dist.barrier()
          called "AllReduce 1 float32 sum in place on stream 1"
          local last = torch.ones({4}, {device = "cuda"})
-         dist.all_reduce(last) -- nobody waits for it
+         dist.all_reduce(last) -- nobody waits for this call
          local file = ("%s/log.%d"):format(os.getenv "TLUA_NCCL_FOLDER", rank)
          dist.destroy_process_group()
          check({2, 2, 2, 2}, last)
@@ -242,7 +242,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   -- Neither side of a pair of ranks that both send first would go on: no send ends before it is received.
+   -- Two ranks that both send first would deadlock: no send ends before it is received.
    by("run pipelines: what a stage sends and receives at a time is one bracket, in one order on all ranks", function()
       for _, case in ipairs {{2, "ScheduleGPipe", 1}, {3, "Schedule1F1B", 1}, {2, "ScheduleInterleaved1F1B", 2},
          {4, "Schedule1F1B", 1}, {3, "ScheduleInterleavedZeroBubble", 1}, {2, "ScheduleInterleavedZeroBubble", 2}} do
@@ -301,7 +301,7 @@ describe("groups by nccl", function()
          local x = torch.ones({8, 4}, {device = "cuda"})
          refused("on purpose", function()
             if rank == 0 then schedule:step(x) else schedule:step {target = rank == 2 and x or nil} end
-            torch.cuda.synchronize() -- what is on the stream is not waited for
+            torch.cuda.synchronize() -- the program does not wait for work on the stream
          end)
          refused("on purpose", function()
             dist.barrier()
@@ -316,19 +316,19 @@ describe("groups by nccl", function()
       local output = on(3, [[
          local t, store = torch.ones({4}, {device = "cuda"}), dist.group.WORLD.store
          local group = dist.new_group(nil, {timeout = 3})
-         dist.barrier() -- all are there
+         dist.barrier() -- all ranks have arrived
          dist.all_reduce(t, {group = group})
          if rank == 2 then
             store:wait {"late0", "late1"}
             refused("did not come within 3 s", function()
-               for _ = 1, 2 do -- the first one may find what the others have left
+               for _ = 1, 2 do -- the first rank may find files of the others
                   dist.all_reduce(t, {group = group})
                   t:sum():item()
                end
             end)
          else
             local work = dist.all_reduce(t, {group = group, async_op = true})
-            work:wait() -- of the stream alone
+            work:wait() -- waits only on the stream
             refused("all_reduce: rank 2 did not come within 3 s; rank 0 waits in all_reduce number 2 " ..
                "of float32 [4] at ", function() return t:sum():item() end)
             check(true, work:exception():find("rank 2 did not come", 1, true) ~= nil)
@@ -378,7 +378,7 @@ describe("groups by nccl", function()
       assert.matches("told", output)
       on(1, [[
          local ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1):to "cuda")
-         ddp(gpu {{1, 2}}):sum():backward() -- goes on without registered memory
+         ddp(gpu {{1, 2}}):sum():backward() -- continues without registered memory
       ]], {env = "TLUA_NCCL_FAIL=Register"})
    end)
 
@@ -398,7 +398,7 @@ describe("groups by nccl", function()
             gpu({1}, {dtype = "int32"}), "bxor")
          refused("all_reduce: nccl reduces no int16", dist.all_reduce, gpu({1}, {dtype = "int16"}))
          local t = gpu({1}, {dtype = "int16"})
-         dist.broadcast(t, 0) -- goes as bytes; and the group is of use still
+         dist.broadcast(t, 0) -- is sent as bytes; the group still works
          check({1}, t)
       ]])
    end)

@@ -1,9 +1,9 @@
--- NVIDIA's tools beside CUDA: figures of NVML, from a library that stands in for it, and ranges for
--- Nsight, which a library of ours takes from NVTX where that is installed.
+-- Tests NVIDIA's tools besides CUDA: statistics of NVML, from a replacement library, and ranges for
+-- Nsight, which a replacement for Nsight receives from NVTX if that is installed.
 
 local shell = require "spec.support.shell"
 
--- Its devices are known by what they answer.
+-- Its devices are identified by their answers.
 local nvml <const> = [[
 #include <string.h>
 typedef struct { unsigned gpu, memory; } Rates;
@@ -28,7 +28,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, Process *p) {
 }
 ]]
 
--- Takes the place of Nsight: NVTX 3 gives it tables whose entries it fills.
+-- Replaces Nsight: NVTX 3 gives it tables whose entries it fills in.
 local injection <const> = [[
 #include <stdint.h>
 #include <stdio.h>

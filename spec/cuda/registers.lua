@@ -1,10 +1,10 @@
--- registers.lua - what the assembler says of the GPU's kernels (ptxas -v): registers, stack and shared
--- memory of each. Run as `make registers`. Fails where a kernel keeps in memory what it has no
--- registers for (spills).
+-- registers.lua - reports the registers, stack and shared memory of each GPU kernel from the
+-- assembler's output (ptxas -v). Run as `make registers`. Fails if a kernel spills registers to
+-- memory.
 
 local most_rows <const> = 25
 
--- Kernels in the text of one file: {file, name, registers, stack, spilled, shared}.
+-- Returns the kernels in the text of one file: {file, name, registers, stack, spilled, shared}.
 local function kernels_of(path)
    local list, kernel = {}, nil
    local file <close> = assert(io.open(path))
@@ -16,7 +16,7 @@ local function kernels_of(path)
       end
       local stack, stores, loads =
          line:match "(%d+) bytes stack frame, (%d+) bytes spill stores, (%d+) bytes spill loads"
-      -- the lines of functions that are called come between those of kernels
+      -- skips lines of functions that kernels call
       if stack and kernel and not kernel.stack then
          kernel.stack, kernel.spilled = tonumber(stack), tonumber(stores) + tonumber(loads)
       end

@@ -1,6 +1,6 @@
 /*
-** pointwise_f32.cu - some elementwise kernels that compute in float, for counting what they
-** move (traffic.cc): all of them would take minutes to compile.
+** pointwise_f32.cu - some elementwise kernels that compute in float, to count their memory traffic
+** (traffic.cc): all of them would take minutes to compile.
 */
 #include "kernels/cuda/pointwise/elementwise.cuh"
 

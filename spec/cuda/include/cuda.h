@@ -1,6 +1,6 @@
 /*
-** cuda.h - what kernels/cuda uses of CUDA's driver: virtual memory. Its functions are had
-** from cudaGetDriverEntryPointByVersion; see cuda_runtime_api.h.
+** cuda.h - the part of CUDA's driver that kernels/cuda uses: virtual memory.
+** cudaGetDriverEntryPointByVersion returns its functions; see cuda_runtime_api.h.
 */
 #ifndef TLK_EMULATED_DRIVER_API_H
 #define TLK_EMULATED_DRIVER_API_H

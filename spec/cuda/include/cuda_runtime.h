@@ -1,11 +1,11 @@
 /*
-** cuda_runtime.h - CUDA C++ as a C++ compiler takes it: kernels become functions that
-** run on the CPU, one fiber for each thread of a block.
+** cuda_runtime.h - makes CUDA C++ acceptable to a C++ compiler: kernels become functions that run
+** on the CPU, with one fiber for each thread of a block.
 */
 #ifndef TLK_EMULATED_RUNTIME_H
 #define TLK_EMULATED_RUNTIME_H
 
-/* Before the words below, some of which the C++ library uses itself. */
+/* Included before the macros below, since the C++ library uses some of these names. */
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -27,7 +27,7 @@
 #define __device__
 #define __host__
 #define __constant__
-#define __shared__ thread_local /* one block at a time runs on a thread of the host */
+#define __shared__ thread_local /* a host thread runs one block at a time */
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)

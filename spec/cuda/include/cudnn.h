@@ -1,7 +1,7 @@
 /*
-** cudnn.h - what kernels/cuda uses of cuDNN, for machines without a GPU: the names and numbers
-** that NVIDIA documents (version 9). spec/cuda/cudnn.c answers the calls of recurrent layers; of
-** the graph interface there are the types alone.
+** cudnn.h - the parts of cuDNN that kernels/cuda uses, for machines without a GPU: the names and
+** numbers that NVIDIA documents (version 9). spec/cuda/cudnn.c implements the functions for
+** recurrent layers; the graph interface has only types.
 */
 #ifndef TLK_EMULATED_CUDNN_H
 #define TLK_EMULATED_CUDNN_H

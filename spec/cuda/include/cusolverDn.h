@@ -1,6 +1,6 @@
 /*
-** cusolverDn.h - what kernels/cuda/linalg uses of cuSOLVER, for machines without a GPU: the
-** names and numbers that NVIDIA documents, answered by spec/cuda/solver.c.
+** cusolverDn.h - the parts of cuSOLVER that kernels/cuda/linalg uses, for machines without a GPU:
+** the names and numbers that NVIDIA documents, implemented by spec/cuda/solver.c.
 */
 #ifndef TLK_EMULATED_CUSOLVER_H
 #define TLK_EMULATED_CUSOLVER_H
@@ -20,7 +20,7 @@ cusolverStatus_t cusolverDnSetStream(cusolverDnHandle_t handle, cudaStream_t str
 cusolverStatus_t cusolverDnCreateSyevjInfo(syevjInfo_t *info);
 cusolverStatus_t cusolverDnCreateGesvdjInfo(gesvdjInfo_t *info);
 
-/* In precision P, of elements T. */
+/* The functions of precision P, with elements T. */
 #define TLK_CUSOLVER(P, T)                                                                         \
   cusolverStatus_t cusolverDn##P##potrf_bufferSize(                                                \
       cusolverDnHandle_t handle, cublasFillMode_t uplo, int n, T *a, int lda, int *size);          \

@@ -1,12 +1,12 @@
 /*
-** nccl.c - what answers for NCCL without a GPU. Ranks are processes, each with an emulated
-** device; the bytes go from one to another in files of a folder, TLUA_NCCL_FOLDER. What was
-** called is written to its file log.<rank>.
+** nccl.c - a replacement for NCCL without a GPU. Ranks are processes, each with an emulated device;
+** bytes are passed in files of a folder, TLUA_NCCL_FOLDER. The calls are logged in its file
+** log.<rank>.
 **
-** It keeps to what makes NCCL hard: communicators are non-blocking, what was begun is put on the
-** stream only once ncclCommGetAsyncError was asked for the second time, and until then every
-** other call is an error; a call that other ranks do not make, too, never ends. TLUA_NCCL_FAIL
-** names a call that fails at once, TLUA_NCCL_BREAK one after which the communicator has failed.
+** It reproduces NCCL's pitfalls: communicators are non-blocking; an operation is queued on the
+** stream only at the second call of ncclCommGetAsyncError, and until then every other call is an
+** error; a call that the other ranks do not make never ends. TLUA_NCCL_FAIL names a call that fails
+** immediately, TLUA_NCCL_BREAK a call after which the communicator has failed.
 */
 #include <nccl.h>
 
@@ -31,23 +31,23 @@ typedef struct Step {
   Kind kind;
   const char *in;
   char *out;
-  size_t n, bytes; /* elements, and what they take */
+  size_t n, bytes; /* number of elements, and their bytes */
   ncclDataType_t type;
   ncclRedOp_t op;
   int peer;
-  unsigned number;         /* of what was sent */
-  char *parts[MOST_RANKS]; /* owned: what has come */
+  unsigned number;         /* number of the message */
+  char *parts[MOST_RANKS]; /* owned: the received parts */
 } Step;
 
 struct ncclComm {
   int rank, size, refs;
   char id[128];
   bool joining;
-  int polls; /* of what was begun; 0: nothing was */
+  int polls; /* of the operation in progress; 0: none */
   atomic_bool aborted;
   ncclResult_t failed;
   unsigned seq_out[2][MOST_RANKS], seq_in[2][MOST_RANKS]; /* of collectives, of messages */
-  struct Job *job;                                        /* owned: begun, not yet on the stream */
+  struct Job *job;                                        /* owned: begun, not on the stream yet */
 };
 
 typedef struct Job {
@@ -88,7 +88,7 @@ static bool is(const char *variable, const char *name) {
   return value && strcmp(value, name) == 0;
 }
 
-/* Streams by the order in which they were first seen. */
+/* Returns a stream's number, in the order in which streams were first seen. */
 static int number_of(cudaStream_t stream) {
   static cudaStream_t seen[64];
   int i = 0;
@@ -99,7 +99,7 @@ static int number_of(cudaStream_t stream) {
 
 /* ---- files ------------------------------------------------------------------------------- */
 
-/* Ranks that do not mean the same look for files of different names. */
+/* Ranks whose calls differ look for files with different names. */
 static void path_of(char out[500], const struct ncclComm *c, const Step *s, int from, int to,
                     unsigned number, size_t bytes) {
   snprintf(out, 500, "%s/%s-%d-%d-%s%u-%zu", folder(), c->id, from, to,
@@ -118,7 +118,7 @@ static void put(struct ncclComm *c, Step *s, int to, const char *data, size_t by
   rename(other, path);
 }
 
-/* The next one's number is taken once it has come. */
+/* The number advances once a message has been received. */
 static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   char path[500];
   if (s->parts[from]) return true;
@@ -133,7 +133,7 @@ static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   return n == bytes;
 }
 
-/* NCCL holds no message: a send ends when the other rank has received it. */
+/* NCCL buffers no messages: a send ends when the other rank has received it. */
 static bool taken(const struct ncclComm *c, const Step *s) {
   char path[500];
   path_of(path, c, s, c->rank, s->peer, s->number, s->bytes);
@@ -237,7 +237,7 @@ static int ready(void *data) {
   Job *j = data;
   bool all = true;
   if (j->comm->aborted) return 1;
-  /* Of one rank what is first in the bracket comes first: later ones are not asked for. */
+  /* Calls of one rank are processed in order: later ones wait. */
   for (int r = 0; r < j->comm->size; r++)
     for (int kind = 0; kind < 2; kind++)
       for (int i = 0; i < j->n; i++) {
@@ -270,7 +270,7 @@ static void end(void *data) {
   free(j);
 }
 
-/* The emulator is in the plugin that has opened this library. */
+/* The emulator is in the plugin that has loaded this library. */
 static bool launch(Job *j) {
   char path[500];
   int (*exchange)(cudaStream_t, void (*)(void *), int (*)(void *), void (*)(void *), void *);
@@ -284,7 +284,7 @@ static bool launch(Job *j) {
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-/* What may not be called now. */
+/* Returns the error for a call that is not allowed now. */
 static ncclResult_t refuse(struct ncclComm *c, const char *what) {
   char text[200];
   snprintf(text, sizeof text, "WRONG %s while something is under way", what);
@@ -405,7 +405,7 @@ API ncclResult_t ncclCommFinalize(ncclComm_t c) {
   c->polls = 1;
   return ncclInProgress;
 }
-/* Stays: a stream may still have work of it. */
+/* The communicator is not freed: a stream may still have work that uses it. */
 API ncclResult_t ncclCommDestroy(ncclComm_t c) {
   note(c->rank, "Destroy");
   return c->polls > 0 ? refuse(c, "Destroy") : ncclSuccess;

@@ -1,7 +1,7 @@
 /*
-** atomics.h - CUDA's atomic operations, for the types that it has each of them for. One
-** thread of the host runs all blocks of a launch, and switches between CUDA threads at
-** barriers alone; so plain reads and writes are atomic.
+** atomics.h - CUDA's atomic operations, for the types that support them. One host thread runs all
+** blocks of a launch, and switches between CUDA threads only at barriers; so plain reads and writes
+** are atomic.
 */
 #ifndef TLK_EMULATED_ATOMICS_H
 #define TLK_EMULATED_ATOMICS_H
@@ -50,7 +50,7 @@ ATOMIC_CAS(unsigned short)
 ATOMIC_CAS(unsigned long long)
 #undef ATOMIC_CAS
 
-/* Loads and stores that say what caches should do. */
+/* Loads and stores with cache hints. */
 #define LOAD(name) \
   template <class T> static inline T name(const T *address) { return *address; }
 LOAD(__ldg)

@@ -1,5 +1,5 @@
 /*
-** launch.h - launch() and dynamic_shared(), as cuda.cuh has them for a GPU.
+** launch.h - launch() and dynamic_shared(), which cuda.cuh has for a GPU.
 */
 #ifndef TLK_EMULATED_LAUNCH_H
 #define TLK_EMULATED_LAUNCH_H
@@ -10,10 +10,10 @@ namespace emulated {
 
 template <class T> struct Same { typedef T type; };
 
-/* Bytes that one kernel can be given. */
+/* The most bytes of a kernel's arguments. */
 enum { MOST_ARGUMENTS = 32764 };
 
-/* Puts a kernel on a stream; `thread` is one thread's work. */
+/* Queues a kernel on a stream; `thread` runs one thread. */
 cudaError_t put_kernel(const void *kernel, dim3 blocks, dim3 threads, size_t shared,
                        cudaStream_t stream, std::function<void()> thread);
 

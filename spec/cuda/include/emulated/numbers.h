@@ -1,6 +1,6 @@
 /*
-** numbers.h - CUDA's functions of numbers that C++ lacks, or has in namespace std alone.
-** What CUDA approximates (__expf) is exact here.
+** numbers.h - CUDA's numeric functions that C++ lacks, or has only in namespace std. Functions that
+** CUDA approximates (__expf) are exact here.
 */
 #ifndef TLK_EMULATED_NUMBERS_H
 #define TLK_EMULATED_NUMBERS_H
@@ -52,7 +52,7 @@ template <class To, class From> INLINE To bits(From x) {
   memcpy(&y, &x, sizeof y);
   return y;
 }
-/* CUDA's conversions keep to the type's range; NaN becomes 0. */
+/* CUDA's conversions saturate; NaN becomes 0. */
 template <class To, class From> INLINE To saturated(From x) {
   if (std::isnan(x)) return 0;
   if (x <= (From)std::numeric_limits<To>::min()) return std::numeric_limits<To>::min();
@@ -117,7 +117,7 @@ INLINE double __drcp_rn(double x) { return 1 / x; }
 INLINE double __dsqrt_rn(double x) { return std::sqrt(x); }
 INLINE double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 
-/* Of two numbers, as CUDA has it for all types: NaN gives way. */
+/* The minimum and maximum of two numbers as in CUDA: if one is NaN, the other is the result. */
 namespace emulated {
 template <class A, class B>
 using Common = typename std::enable_if<std::is_arithmetic<A>::value && std::is_arithmetic<B>::value,
@@ -134,7 +134,7 @@ template <class A, class B> INLINE emulated::Common<A, B> min(A a, B b) {
 
 /* ---- functions --------------------------------------------------------------------- */
 
-/* Macros, since the C library declares functions of these names. */
+/* These are macros, because the C library declares functions of these names. */
 #define __expf(x) std::exp((float)(x))
 #define __exp10f(x) std::pow(10.0f, (float)(x))
 #define __logf(x) std::log((float)(x))
@@ -146,7 +146,7 @@ template <class A, class B> INLINE emulated::Common<A, B> min(A a, B b) {
 #define __tanf(x) std::tan((float)(x))
 #define __sincosf(x, sine, cosine) sincosf((x), (sine), (cosine))
 
-/* For float and double; _f as well. */
+/* Defines a function for double, and with the suffix f for float. */
 #define OF_BOTH(name, expression)                       \
   INLINE double name(double x) { return (expression); } \
   INLINE float name(float x_) {                         \

@@ -1,6 +1,6 @@
 /*
-** threads.h - where a thread is in the grid, and how it meets the others: barriers,
-** shuffles and votes (grid.cc has them done).
+** threads.h - a thread's position in the grid, and its communication with others: barriers,
+** shuffles and votes (implemented by grid.cc).
 */
 #ifndef TLK_EMULATED_THREADS_H
 #define TLK_EMULATED_THREADS_H
@@ -14,10 +14,10 @@ struct Place {
   void *shared; /* the block's dynamic shared memory */
 };
 
-/* The place of the running CUDA thread; only one runs at a time in the process. */
+/* The position of the running CUDA thread; only one runs at a time in the process. */
 extern Place place;
 
-/* A line of source: threads that meet say where they are. */
+/* A line of source: threads report where they wait. */
 struct Line {
   const char *file;
   int line;
@@ -29,12 +29,12 @@ int meet_block(int count, const char *what, Line at);
 
 enum Meeting { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, UMIN, UMAX, AND, OR, XOR };
 
-/* Waits for the lanes of the mask. Returns what `meeting` computes from their values; a shuffle
-** returns the value of lane `source`. */
+/* Waits for the lanes of the mask. Returns the result that `meeting` computes from their values; a
+** shuffle returns the value of lane `source`. */
 uint64_t meet_warp(Meeting meeting, unsigned mask, uint64_t x, int source, const char *what,
                    Line at);
 
-/* Lets other threads of the block go on. */
+/* Lets other threads of the block run. */
 void pause();
 /* Ends the process with a message about the running thread. */
 [[noreturn]] void stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -89,7 +89,7 @@ static inline void __nanosleep(unsigned) { emulated::pause(); }
 static inline void __syncwarp(unsigned mask = 0xffffffffu, TLK_HERE) {
   emulated::meet_warp(emulated::SYNC, mask, 0, 0, "__syncwarp", {file, line});
 }
-/* The least that CUDA allows, which names no other thread. */
+/* The smallest mask that CUDA allows, which contains no other thread. */
 static inline unsigned __activemask() { return 1u << emulated::place.lane; }
 
 template <class T>
