@@ -44,10 +44,15 @@ lazy.load(torch, lazy.modules("tlua", {
    ["functions.conversions"] = "frombuffer from_table from_numpy asarray",
    ["functions.histogramdd"] = "histogramdd",
    ["functions.lowrank"] = "svd_lowrank pca_lowrank",
-   ["functions.queries"] = [[typename is_complex is_storage get_device_module
+   ["functions.queries"] = [[typename is_complex get_device_module
       get_num_interop_threads set_num_interop_threads is_anomaly_enabled set_flush_denormal
       set_default_tensor_type]],
    ["functions.tensor_types"] = old_tensors,
+   ["functions.storage"] = [[is_storage UntypedStorage TypedStorage FloatStorage DoubleStorage
+      HalfStorage BFloat16Storage CharStorage ByteStorage ShortStorage IntStorage LongStorage
+      BoolStorage]],
+   ["amp.settings"] = [[get_autocast_cpu_dtype get_autocast_gpu_dtype set_autocast_cpu_dtype
+      set_autocast_gpu_dtype is_autocast_cpu_enabled set_autocast_cpu_enabled]],
    ["functions.vander"] = "vander",
    ["repl.manual"] = "help",
    testing = "testing",
@@ -108,6 +113,9 @@ end
 -- torch.isinstance.
 local of_tensor = getmetatable(torch.Tensor)
 of_tensor.holds = torch.is_tensor
+for _, name in ipairs {"storage", "untyped_storage"} do
+   torch.Tensor[name] = function(x) return require "tlua.functions.storage"[name](x) end
+end
 function of_tensor.__call(_, ...) return require "tlua.functions.tensor_types".Tensor(...) end
 
 return torch

@@ -109,7 +109,8 @@ static bool capture(Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
     tl_Tensor *grad = grads[p->ends[call->nroots + i].output];
     if (grad == NULL) continue;
     if (call->accumulate)
-      TL_TRY(tli_grad_accumulate(call->inputs[i], tli_retain(grad), call->create_graph));
+      TL_TRY(tli_grad_accumulate(call->inputs[i] ? call->inputs[i] : s->leaf, tli_retain(grad),
+                                 call->create_graph));
     else
       call->results[i] = tli_retain(grad);
   }
@@ -375,8 +376,7 @@ static bool run_on_stream(Pass *p, tli_Slot *s) {
 
 /* ---- a pass ---- */
 
-/* Sets an owned edge to the node or leaf that t came from. */
-static bool edge_of(tl_Tensor *t, tli_Edge *edge) {
+bool tli_edge_of(tl_Tensor *t, tli_Edge *edge) {
   bool ok = true;
   tli_Node *node = tli_grad_fn(t, &ok);
   TL_TRY(ok);
@@ -387,57 +387,117 @@ static bool edge_of(tl_Tensor *t, tli_Edge *edge) {
   return true;
 }
 
+void tli_edge_release(tli_Edge *edge) {
+  tli_Edge old = *edge;
+  *edge = (tli_Edge){NULL, NULL, 0};
+  tli_node_release(old.node);
+  tli_release(old.leaf);
+}
+
+/* Returns another owned edge to the same place. */
+static tli_Edge edge_copy(const tli_Edge *e) {
+  return (tli_Edge){e->node ? tli_node_retain(e->node) : NULL, e->leaf ? tli_retain(e->leaf) : NULL,
+                    e->output};
+}
+
+static bool root_end(const tli_Backward *call, int i, tli_Edge *end) {
+  tl_Tensor *root = call->roots[i];
+  if (root == NULL) {
+    *end = edge_copy(&call->root_edges[i]);
+    return true;
+  }
+  if (!tli_requires_grad(root))
+    return tli_fail(TL_EAUTOGRAD,
+                    "backward: output " TLI_POS " requires no gradient and has no grad_fn",
+                    (int64_t)i);
+  return tli_edge_of(root, end);
+}
+
+static bool input_end(const tli_Backward *call, int i, tli_Edge *end) {
+  tl_Tensor *input = call->inputs[i];
+  if (input == NULL) {
+    *end = edge_copy(&call->input_edges[i]);
+    if (call->accumulate && end->leaf == NULL)
+      return tli_fail(TL_EAUTOGRAD,
+                      "backward: input " TLI_POS
+                      ": expected the edge of a leaf, got that of a %s node's result, which has no "
+                      ".grad; autograd.grad returns its gradient",
+                      (int64_t)i, tli_node_name(end->node));
+    return true;
+  }
+  if (!tli_requires_grad(input))
+    return tli_fail(TL_EAUTOGRAD, "backward: input " TLI_POS " requires no gradient", (int64_t)i);
+  return tli_edge_of(input, end);
+}
+
 static bool find_ends(Pass *p) {
   const tli_Backward *call = p->call;
   p->nends = call->nroots + call->ninputs;
   p->ends = tli_alloc((size_t)p->nends * sizeof *p->ends);
   TL_TRY(p->ends);
   memset(p->ends, 0, (size_t)p->nends * sizeof *p->ends);
-  for (int i = 0; i < call->nroots; i++) {
-    if (!tli_requires_grad(call->roots[i]))
-      return tli_fail(TL_EAUTOGRAD,
-                      "backward: output " TLI_POS " requires no gradient and has no grad_fn",
-                      (int64_t)i);
-    TL_TRY(edge_of(call->roots[i], &p->ends[i]));
-  }
-  for (int i = 0; i < call->ninputs; i++) {
-    if (!tli_requires_grad(call->inputs[i]))
-      return tli_fail(TL_EAUTOGRAD, "backward: input " TLI_POS " requires no gradient", (int64_t)i);
-    TL_TRY(edge_of(call->inputs[i], &p->ends[call->nroots + i]));
-  }
+  for (int i = 0; i < call->nroots; i++) TL_TRY(root_end(call, i, &p->ends[i]));
+  for (int i = 0; i < call->ninputs; i++) TL_TRY(input_end(call, i, &p->ends[call->nroots + i]));
   return true;
 }
 
+/* Stores the properties of the value whose gradient arrives at an end: those of `t`, if it is a
+** tensor that the caller gave. */
+static void info_of_end(const tl_Tensor *t, const tli_Edge *end, tli_Info *info) {
+  if (t || end->leaf)
+    tli_info_of(t ? t : end->leaf, info);
+  else
+    *info = end->node->infos[end->output];
+}
+
+static int64_t numel_of(const tli_Info *info) {
+  int64_t n = 1;
+  for (int d = 0; d < info->ndim; d++) n *= info->sizes[d];
+  return n;
+}
+
 /* Returns the initial gradient of a root as a new reference. */
-static tl_Tensor *root_grad(const tli_Backward *call, int i) {
-  tl_Tensor *root = call->roots[i], *grad = call->grads ? call->grads[i] : NULL;
+static tl_Tensor *root_grad(const Pass *p, int i) {
+  tl_Tensor *grad = p->call->grads ? p->call->grads[i] : NULL;
   tli_Info info;
-  tli_info_of(root, &info);
-  if (grad == NULL && root->numel == 1) return tli_grad_fill(&info, 1);
+  info_of_end(p->call->roots[i], &p->ends[i], &info);
+  if (grad == NULL && numel_of(&info) == 1) return tli_grad_fill(&info, 1);
+  const char *shape = tli_shape_str(info.ndim, info.sizes);
   if (grad == NULL)
     return tli_fail_null(TL_EAUTOGRAD,
                          "backward: only a tensor with one element has a gradient to start with; "
                          "got shape %s, pass a gradient of that shape",
-                         tli_sizes_str(root));
-  if (!tli_same_sizes(grad, root))
-    return tli_fail_null(TL_ESHAPE, "backward: expected a gradient of shape %s, got %s",
-                         tli_sizes_str(root), tli_sizes_str(grad));
-  if (grad->dtype != root->dtype)
+                         shape);
+  bool same = grad->ndim == info.ndim;
+  for (int d = 0; same && d < info.ndim; d++) same = grad->sizes[d] == info.sizes[d];
+  if (!same)
+    return tli_fail_null(TL_ESHAPE, "backward: expected a gradient of shape %s, got %s", shape,
+                         tli_sizes_str(grad));
+  if (grad->dtype != info.dtype)
     return tli_fail_null(TL_EDTYPE, "backward: expected a gradient of dtype %s, got %s",
-                         tl_dtype_name((tl_DType)root->dtype),
-                         tl_dtype_name((tl_DType)grad->dtype));
+                         tl_dtype_name((tl_DType)info.dtype), tl_dtype_name((tl_DType)grad->dtype));
   return tli_grad_fit("backward", grad, &info);
 }
 
 static bool start(Pass *p) {
   const tli_Backward *call = p->call;
   for (int i = 0; i < call->nroots; i++) {
-    tl_Tensor *grad = root_grad(call, i);
+    tl_Tensor *grad = root_grad(p, i);
     TL_TRY(grad);
     const tli_Edge *end = &p->ends[i];
     TL_TRY(deliver(p, "backward", tli_plan_slot(&p->plan, end), end->output, grad));
   }
   return true;
+}
+
+/* Gives input i, on which the outputs do not depend, zeros. */
+static bool fill_unused(Pass *p, int i) {
+  const tli_Backward *call = p->call;
+  tli_Info info;
+  info_of_end(call->inputs[i], &p->ends[call->nroots + i], &info);
+  call->results[i] = tli_grad_fill(&info, 0);
+  TL_TRY(call->results[i]);
+  return !call->create_graph || tli_require_grad(call->results[i]);
 }
 
 static bool run(Pass *p) {
@@ -449,13 +509,16 @@ static bool run(Pass *p) {
   TL_TRY(p->heap);
   TL_TRY(start(p));
   while (p->nheap > 0) TL_TRY(run_on_stream(p, &p->plan.slots[heap_pop(p)]));
-  if (call->accumulate || call->allow_unused) return true;
-  for (int i = 0; i < call->ninputs; i++)
-    if (call->results[i] == NULL)
+  if (call->accumulate || (call->allow_unused && !call->materialize)) return true;
+  for (int i = 0; i < call->ninputs; i++) {
+    if (call->results[i]) continue;
+    if (!call->materialize)
       return tli_fail(TL_EAUTOGRAD,
                       "grad: the outputs do not depend on input " TLI_POS
                       "; pass allow_unused = true if that is meant",
                       (int64_t)i);
+    TL_TRY(fill_unused(p, i));
+  }
   return true;
 }
 
@@ -469,11 +532,10 @@ bool tli_pass_visits(tl_Tensor *t, bool *answer) {
   tli_Edge edge;
   *answer = false;
   if (current == NULL || !tli_requires_grad(t)) return true;
-  TL_TRY(edge_of(t, &edge));
+  TL_TRY(tli_edge_of(t, &edge));
   int32_t at = tli_plan_slot(&current->plan, &edge);
   *answer = at >= 0 && current->plan.slots[at].seen && current->plan.slots[at].wanted;
-  tli_node_release(edge.node);
-  tli_release(edge.leaf);
+  tli_edge_release(&edge);
   return true;
 }
 
@@ -487,7 +549,7 @@ static bool is_one_of(const tl_Tensor *t, tl_Tensor *const *list, int n) {
 static bool edges_of(tl_Tensor *const *roots, int nroots, tli_Edge *edges, int *n) {
   for (int i = 0; i < nroots; i++) {
     if (!tli_requires_grad(roots[i])) continue;
-    TL_TRY(edge_of(roots[i], &edges[*n]));
+    TL_TRY(tli_edge_of(roots[i], &edges[*n]));
     ++*n;
   }
   return true;
@@ -507,10 +569,7 @@ bool tli_reaches_others(tl_Tensor *const *roots, int nroots, tl_Tensor *const *o
     *answer = leaf && !is_one_of(leaf, own, nown);
   }
   tli_plan_free(&plan);
-  for (int i = 0; i < n; i++) {
-    tli_node_release(edges[i].node);
-    tli_release(edges[i].leaf);
-  }
+  for (int i = 0; i < n; i++) tli_edge_release(&edges[i]);
   tli_free(edges, bytes);
   return ok;
 }
@@ -518,10 +577,7 @@ bool tli_reaches_others(tl_Tensor *const *roots, int nroots, tl_Tensor *const *o
 static void pass_free(Pass *p) {
   tli_plan_free(&p->plan);
   if (p->heap) tli_free(p->heap, (size_t)p->heap_room * sizeof *p->heap);
-  for (int i = 0; p->ends && i < p->nends; i++) {
-    tli_node_release(p->ends[i].node);
-    tli_release(p->ends[i].leaf);
-  }
+  for (int i = 0; p->ends && i < p->nends; i++) tli_edge_release(&p->ends[i]);
   if (p->ends) tli_free(p->ends, (size_t)p->nends * sizeof *p->ends);
 }
 

@@ -189,21 +189,29 @@ tli_Autograd *tli_autograd(tl_Tensor *t);
 /* Returns the node that produced t, up to date with in-place changes of its base; borrowed,
 ** NULL for a leaf; sets *ok to false on failure. */
 tli_Node *tli_grad_fn(tl_Tensor *t, bool *ok);
+/* Sets *edge to where t's gradient goes: the node that produced t, or t itself if it is a leaf.
+** The edge owns what it refers to; tli_edge_release releases that and clears the edge. */
+bool tli_edge_of(tl_Tensor *t, tli_Edge *edge) TL_MUSTCHECK;
+void tli_edge_release(tli_Edge *edge);
 
 /* ---- the engine ---- */
 
 typedef struct tli_Backward {
-  tl_Tensor *const *roots;
+  tl_Tensor *const *roots;    /* NULL entries: the edge of the same place in root_edges */
+  const tli_Edge *root_edges; /* NULL: every root is a tensor */
   /* one for each root; NULL, or NULL entries: ones, for roots with 1 element */
   tl_Tensor *const *grads;
   int nroots;
   bool retain_graph;
   bool create_graph;
   /* the tensors whose gradients are returned instead of accumulated */
-  tl_Tensor *const *inputs;
-  int ninputs;     /* 0: accumulates into leaves */
-  bool accumulate; /* with inputs: accumulates into them (backward{inputs=}) */
+  tl_Tensor *const *inputs;    /* NULL entries: edges, as for roots */
+  const tli_Edge *input_edges; /* NULL: every input is a tensor */
+  int ninputs;                 /* 0: accumulates into leaves */
+  bool
+      accumulate; /* with inputs: accumulates into them (backward{inputs=}); edges have to be of leaves */
   bool allow_unused;
+  bool materialize;    /* unused inputs get zeros, which require gradients with create_graph */
   tl_Tensor **results; /* ninputs new references, NULL for unused inputs */
 } tli_Backward;
 

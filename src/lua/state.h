@@ -38,6 +38,8 @@ typedef struct tli_PrintOptions {
   int scientific; /* -1: chosen by the numbers */
 } tli_PrintOptions;
 
+enum { TLI_CAST_OFF = 32, TLI_CAST_IDLE = 64 }; /* above all dtypes; see TLI_MODE_AUTOCAST */
+
 typedef enum tli_Mode {
   TLI_MODE_GRAD,
   TLI_MODE_INFERENCE,
@@ -45,7 +47,8 @@ typedef enum tli_Mode {
   TLI_MODE_SAVED,      /* slot of the hooks that pack saved tensors (saved_hooks.c); 0: none */
   TLI_MODE_PLACE,      /* device of new tensors: type * TL_MAX_DEVICES + index */
   TLI_MODE_CAST_CACHE, /* whether autocast keeps its casts; 0: off */
-  /* For each device type: the dtype + 1 that autocast casts to; 0: off. */
+  /* For each device type: the dtype + 1 that autocast casts to, plus TLI_CAST_OFF within a scope
+  ** that disables it, or plus TLI_CAST_IDLE if set_autocast_dtype has named it while it is off. */
   TLI_MODE_AUTOCAST,
   /* For each device type: the index of the current device. */
   TLI_MODE_DEVICE = TLI_MODE_AUTOCAST + TL_NDEVICETYPES,
@@ -82,6 +85,7 @@ typedef struct tli_State {
   bool cast_cache;      /* whether autocast keeps casts of parameters */
   /* for each device type the tl_DType to cast to; TL_NODTYPE: off */
   int8_t cast_to[TL_NDEVICETYPES];
+  int8_t cast_named[TL_NDEVICETYPES]; /* the same if on; TL_NODTYPE: the default dtype */
   bool casts;                         /* whether autocast was ever set */
   struct tli_CastCache *cast_kept;    /* owned; NULL: empty (autocast.c) */
   struct tli_SavedHooks *saved_hooks; /* owned; NULL: no hooks were ever set (saved_hooks.c) */

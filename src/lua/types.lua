@@ -61,6 +61,64 @@ function Tensor:size(dim) end
 ---@return integer|integer[]
 function Tensor:stride(dim) end
 
+--- A storage of float32, of that many elements, which are 0, or with those of a list.
+---@param given integer|number[]
+---@return torch.TypedStorage
+function torch.FloatStorage(given) end
+
+--- A storage of float64, of that many elements, which are 0, or with those of a list.
+---@param given integer|number[]
+---@return torch.TypedStorage
+function torch.DoubleStorage(given) end
+
+--- A storage of float16, of that many elements, which are 0, or with those of a list.
+---@param given integer|number[]
+---@return torch.TypedStorage
+function torch.HalfStorage(given) end
+
+--- A storage of bfloat16, of that many elements, which are 0, or with those of a list.
+---@param given integer|number[]
+---@return torch.TypedStorage
+function torch.BFloat16Storage(given) end
+
+--- A storage of int8, of that many elements, which are 0, or with those of a list.
+---@param given integer|number[]
+---@return torch.TypedStorage
+function torch.CharStorage(given) end
+
+--- A storage of uint8, of that many elements, which are 0, or with those of a list.
+---@param given integer|number[]
+---@return torch.TypedStorage
+function torch.ByteStorage(given) end
+
+--- A storage of int16, of that many elements, which are 0, or with those of a list.
+---@param given integer|number[]
+---@return torch.TypedStorage
+function torch.ShortStorage(given) end
+
+--- A storage of int32, of that many elements, which are 0, or with those of a list.
+---@param given integer|number[]
+---@return torch.TypedStorage
+function torch.IntStorage(given) end
+
+--- A storage of int64, of that many elements, which are 0, or with those of a list.
+---@param given integer|number[]
+---@return torch.TypedStorage
+function torch.LongStorage(given) end
+
+--- A storage of bool, of that many elements, which are 0, or with those of a list.
+---@param given integer|number[]
+---@return torch.TypedStorage
+function torch.BoolStorage(given) end
+
+--- The bytes of the memory that x and its views share.
+---@return torch.UntypedStorage
+function Tensor:untyped_storage() end
+
+--- The same memory as a list of elements of x's dtype.
+---@return torch.TypedStorage
+function Tensor:storage() end
+
 --- Returns the position of the first element in the storage, counted in elements from 0.
 ---@return integer
 function Tensor:storage_offset() end
@@ -255,10 +313,11 @@ function torch.autograd.backward(tensors, grad_tensors, options) end
 
 --- Returns the gradients of outputs with respect to inputs, as several values (a table for a table
 --- of inputs); no grad is changed. An input on which the outputs do not depend is an error, or nil
---- with allow_unused.
+--- with allow_unused, or zeros with materialize_grads. Outputs and inputs may be gradient edges,
+--- see torch.autograd.graph.get_gradient_edge.
 ---@param outputs torch.Tensor|torch.Tensor[]
 ---@param inputs torch.Tensor|torch.Tensor[]
----@param options? {grad_outputs?: torch.Tensor|torch.Tensor[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean, is_grads_batched?: boolean}
+---@param options? {grad_outputs?: torch.Tensor|torch.Tensor[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean, is_grads_batched?: boolean, materialize_grads?: boolean}
 ---@return torch.Tensor ...
 function torch.autograd.grad(outputs, inputs, options) end
 
@@ -339,6 +398,21 @@ function torch.is_autocast_enabled(device) end
 ---@param device string|torch.device
 ---@return string
 function torch.get_autocast_dtype(device) end
+
+--- Turns autocast on or off for a kind of device, until it is set again. torch.autocast does so
+--- for a block, which also ends when an error is raised.
+---@param device? string|torch.device  "cuda" unless given
+---@param enabled boolean
+function torch.set_autocast_enabled(device, enabled) end
+
+--- Sets what torch.autocast casts to on a kind of device where it is not told.
+---@param device string|torch.device
+---@param dtype "bfloat16"|"float16"
+function torch.set_autocast_dtype(device, dtype) end
+
+--- Sets whether casts of parameters are kept.
+---@param enabled boolean
+function torch.set_autocast_cache_enabled(enabled) end
 
 --- Returns whether casts of parameters are cached.
 ---@return boolean

@@ -138,6 +138,26 @@ function M.save_on_cpu(pin_memory, fn, ...)
    return torch.autograd._saved_tensors_hooks(pack, unpack, fn, ...)
 end
 
+-- Gradient edges ------------------------------------------------------------------------------
+
+--- The place that a tensor's gradient goes to, in place of the tensor: `autograd.grad` and
+--- `autograd.backward` take edges among outputs and inputs. It does not keep the tensor alive,
+--- unless that is a leaf, and goes on meaning the same value after the tensor is changed in place.
+---@class autograd.GradientEdge
+---@field node userdata|Tensor  the grad_fn, or the leaf itself where PyTorch has an AccumulateGrad
+---@field output_nr integer  which of the node's results it is, from 1
+
+--- Returns the edge of a tensor that requires a gradient.
+---@param tensor Tensor
+---@return autograd.GradientEdge
+function M.get_gradient_edge(tensor) return torch.autograd._get_gradient_edge(tensor) end
+
+--- Makes an edge of the parts that `next_functions` has: GradientEdge(table.unpack(part)).
+---@param node userdata|Tensor  a node, such as x.grad_fn, or a leaf
+---@param output_nr integer  which of the node's results, from 1
+---@return autograd.GradientEdge
+function M.GradientEdge(node, output_nr) return torch.autograd._gradient_edge(node, output_nr) end
+
 -- Hooks on several gradients ----------------------------------------------------------------------
 
 local multi_grad = args.signature [[register_multi_grad_hook(tensors: table, fn: callable,

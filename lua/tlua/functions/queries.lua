@@ -23,10 +23,6 @@ function M.is_complex(tensor)
    return tensor.dtype:find "^complex" ~= nil
 end
 
---- Returns whether a value is a storage: false, since storages are not values in Lua.
----@return boolean
-function M.is_storage() return false end
-
 --- Returns the module of a kind of device: torch.cpu, torch.cuda or torch.sim.
 ---@param device? string|torch.device  such as "cuda:1"; by default the default device
 ---@return table

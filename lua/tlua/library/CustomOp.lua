@@ -10,6 +10,7 @@ local batched = require "tlua.func.batched"
 local class = require "tlua.class"
 local custom = require "tlua.amp.custom"
 local Function = require "tlua.autograd.Function"
+local schemas = require "tlua.library.schema"
 local spans = require "tlua.profiler.spans"
 
 ---@class library.CustomOp
@@ -51,11 +52,18 @@ local function mutated_positions(op, mutates, fn)
    return positions
 end
 
-function CustomOp:__init(name, mutates, device_types, fn)
-   self.name, self.default = name, self
-   self.mutated = mutated_positions(self, mutates, fn)
+local function positions_by_schema(schema)
+   local positions = {}
+   for i, param in ipairs(schema.params) do positions[i] = param.mutated or nil end
+   return positions
+end
+
+-- Made by custom_op, of a kernel, or by define, of a schema and without a kernel.
+function CustomOp:__init(name, mutates, device_types, fn, schema)
+   self.name, self.default, self.schema = name, self, schema
+   self.mutated = schema and positions_by_schema(schema) or mutated_positions(self, mutates, fn)
    self.kernels = {} -- by kind of device; "any" is the fallback
-   self:register_kernel(device_types, fn)
+   if fn then self:register_kernel(device_types, fn) end
    self.Function = self:_function()
 end
 
@@ -78,6 +86,15 @@ function CustomOp:register_kernel(device_types, fn)
       end
       self.kernels[kind] = fn
    end
+   return self
+end
+
+--- Sets a function that serves wherever no kernel is registered, and whose own operators are
+--- recorded, so that the operator needs no derivative.
+---@param fn fun(...): any
+---@return library.CustomOp self
+function CustomOp:register_composite(fn)
+   self.composite = check_fn(self, "register_composite", fn)
    return self
 end
 
@@ -160,8 +177,14 @@ local function kernel_for(op, kind)
    local known = {}
    for name in pairs(op.kernels) do known[#known + 1] = name end
    table.sort(known)
-   torch.raise(("%s: no kernel for %s; there are some for %s"):format(op.name, kind,
-      table.concat(known, ", ")))
+   torch.raise(("%s: no kernel for %s; there %s"):format(op.name, kind, #known == 0 and "is none"
+      or "are some for " .. table.concat(known, ", ")))
+end
+
+-- The function that stands for the operator on that kind of device, or nil if a kernel does.
+local function composite_for(op, kind)
+   if op.kernels[kind] or op.kernels.any or kind == "meta" and op.fake then return nil end
+   return op.composite
 end
 
 local function versions(given)
@@ -198,6 +221,10 @@ function CustomOp:_function()
       local before = versions(given)
       local results = table.pack(kernel_for(op, device_kind(given))(...))
       check_results(op, given, before, results)
+      if op.schema and results.n ~= #op.schema.results then
+         torch.raise(("%s: expected %d results from the kernel, got %d"):format(op.name,
+            #op.schema.results, results.n))
+      end
       if op.setup_context then
          local output = results[1]
          if results.n > 1 then output = results end
@@ -275,7 +302,13 @@ end
 ---@param ... any  tensors within tables get no gradient, so they must not require one
 ---@return any ...
 function CustomOp:__call(...)
-   local given = table.pack(...)
+   if not self.schema then return self:_run(table.pack(...)) end
+   return self:_run(schemas.bind(self.name, self.schema, table.pack(...)))
+end
+
+function CustomOp:_run(given)
+   local composite = self.composite and composite_for(self, device_kind(given))
+   if composite then return composite(table.unpack(given, 1, given.n)) end
    if torch.is_grad_enabled() then refuse_hidden(self, given) end
    local level, size = innermost(given)
    if level then
@@ -283,9 +316,10 @@ function CustomOp:__call(...)
       torch.raise(("%s: vmap has no rule for it"):format(self.name)) -- vmap then calls each example
    end
    if torch._profiling() then
-      return spans.call("operator", self.name, self.Function.apply, self.Function, ...)
+      return spans.call("operator", self.name, self.Function.apply, self.Function,
+         table.unpack(given, 1, given.n))
    end
-   return self.Function:apply(...)
+   return self.Function:apply(table.unpack(given, 1, given.n))
 end
 
 return CustomOp

@@ -15,9 +15,11 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local CustomOp = require "tlua.library.CustomOp"
+local lazy = require "tlua.lazy"
+local schemas = require "tlua.library.schema"
 local suggest = require "tlua.utils.suggest"
 
-local M = {}
+local M = lazy.load({}, lazy.modules("tlua.library", {Library = "Library", opcheck = "opcheck"}))
 
 local namespaces = {}
 
@@ -85,6 +87,12 @@ local function find(who, op)
    torch.raise(("%s: no operator %s%s"):format(who, op, suggest.hint(op, known)))
 end
 
+local function enter(space, name, op)
+   if not namespaces[space] then views[space] = new_namespace(space) end
+   namespaces[space][name] = op
+   return op
+end
+
 local take = args.signature [[library.custom_op(name: string, fn: callable?, mutates_args: any?,
    device_types: any?)]]
 
@@ -118,13 +126,64 @@ function M.custom_op(name, ...)
       if not args.is_callable(kernel) then
          args.refuse("library.custom_op", "fn", "a function", kernel)
       end
-      local op = CustomOp(a.name, mutates, a.device_types, kernel)
-      if not namespaces[space] then views[space] = new_namespace(space) end
-      namespaces[space][own] = op
-      return op
+      return enter(space, own, CustomOp(a.name, mutates, a.device_types, kernel))
    end
    if a.fn then return define(a.fn) end
    return define
+end
+
+-- Operators by their schemas -------------------------------------------------------------------
+
+--- Makes an operator of a schema, without implementations; `impl` adds them. Unlike custom_op it
+--- checks arguments, fills in defaults and takes a last table of arguments by name.
+---@param qualname string  "namespace::name"
+---@param schema string  "(Tensor x, float by=2) -> Tensor"; Tensor(a!) is changed in place
+---@return library.CustomOp
+function M.define(qualname, schema)
+   local space, own = split("library.define", qualname)
+   local known = namespaces[space] and namespaces[space][own]
+   if known then torch.raise(("library.define: %s is defined already"):format(qualname)) end
+   return enter(space, own,
+      CustomOp(qualname, nil, nil, nil, schemas.read("library.define", schema)))
+end
+
+-- Kind of device, or PyTorch's dispatch key -> what it registers.
+local targets <const> = {
+   default = "any", [""] = "any", CompositeExplicitAutograd = "any", cpu = "cpu", CPU = "cpu",
+   cuda = "cuda", CUDA = "cuda", sim = "sim", meta = "meta", Meta = "meta",
+   CompositeImplicitAutograd = "composite",
+}
+
+function M._implement(who, qualname, types, fn)
+   local op = find(who, qualname)
+   if not args.is_callable(fn) then args.refuse(who, "fn", "a function", fn) end
+   for _, kind in ipairs(type(types) == "table" and types or {types or "default"}) do
+      local target = targets[kind]
+      if target == "meta" then
+         op:register_fake(fn)
+      elseif target == "composite" then
+         op:register_composite(fn)
+      elseif target then
+         op:register_kernel(target ~= "any" and target or nil, fn)
+      elseif tostring(kind):find "^Autograd" then
+         torch.raise(who .. ": derivatives are given to library.register_autograd")
+      else
+         local known = names_of(targets)
+         table.sort(known)
+         args.refuse(who, "types", "one of " .. table.concat(known, ", ", 2), kind)
+      end
+   end
+   return fn
+end
+
+--- Implements an operator that `define` has made. Without fn it returns a function that takes it.
+---@param qualname string  "namespace::name"
+---@param types string|string[]  kinds of devices ("default" for all), or PyTorch's dispatch keys
+---@param fn? fun(...): any
+---@return function
+function M.impl(qualname, types, fn)
+   if fn ~= nil then return M._implement("library.impl", qualname, types, fn) end
+   return function(f) return M._implement("library.impl", qualname, types, f) end
 end
 
 --- Calls CustomOp:register_fake of the operator of that name.

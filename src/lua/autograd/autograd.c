@@ -11,7 +11,6 @@
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
 
-#define NODE "torch.Node"
 #define HOOK "torch.Hook"
 
 /* ---- backward passes ---- */
@@ -24,14 +23,65 @@ static tl_Tensor **new_list(tli_Args *a, int64_t n) {
   return v;
 }
 
-/* Reads parameter i, a tensor or a list of tensors. Borrowed. */
-static tl_Tensors tensor_or_list(tli_Args *a, int i) {
-  if (!tli_args_given(a, i) || a->failed) return (tl_Tensors){0, NULL};
-  if (lua_type(a->L, a->at[i]) == LUA_TTABLE) return tli_arg_tensors(a, i);
-  tl_Tensor **v = new_list(a, 1);
-  if (v == NULL) return (tl_Tensors){0, NULL};
-  v[0] = tli_arg_tensor(a, i);
-  return (tl_Tensors){1, v};
+/* Where gradients begin, or are asked for. Borrowed. */
+typedef struct Ends {
+  int64_t n;
+  tl_Tensor **tensors; /* NULL entries: the edge of the same place */
+  tli_Edge *edges;     /* NULL: all are tensors */
+} Ends;
+
+static bool has_edge(lua_State *L, int list) {
+  lua_Integer n = (lua_Integer)lua_rawlen(L, list);
+  bool found = false;
+  for (lua_Integer k = 1; k <= n && !found; k++) {
+    lua_rawgeti(L, list, k);
+    found = tli_to_edge(L, -1) != NULL;
+    lua_pop(L, 1);
+  }
+  return found;
+}
+
+/* Reads entry k of parameter i, which is on top of the stack. */
+static void read_end(tli_Args *a, int i, Ends *ends, int64_t k) {
+  lua_State *L = a->L;
+  const tli_Edge *edge = tli_to_edge(L, -1);
+  if (edge) {
+    ends->edges[k] = *edge;
+  } else if ((ends->tensors[k] = tli_to_tensor(L, a->S, lua_gettop(L))) == NULL) {
+    tli_fail(TL_EARG, "%s: %s[%lld]: expected a Tensor or a gradient edge, got %s",
+             a->signature->name, a->signature->params[i].name, (long long)k + 1,
+             tli_describe(L, a->S, lua_gettop(L)));
+    a->failed = true;
+  }
+}
+
+/* Reads parameter i: a tensor, a gradient edge, or a list of them. */
+static Ends read_ends(tli_Args *a, int i) {
+  Ends none = {0, NULL, NULL}, ends = {1, NULL, NULL};
+  if (!tli_args_given(a, i) || a->failed) return none;
+  lua_State *L = a->L;
+  bool list = lua_type(L, a->at[i]) == LUA_TTABLE;
+  if (list && !has_edge(L, a->at[i])) {
+    tl_Tensors tensors = tli_arg_tensors(a, i);
+    return (Ends){tensors.n, tensors.v, NULL};
+  }
+  if (list) ends.n = (int64_t)lua_rawlen(L, a->at[i]);
+  if ((ends.tensors = new_list(a, ends.n)) == NULL) return none;
+  if (!list && tli_to_edge(L, a->at[i]) == NULL) {
+    ends.tensors[0] = tli_arg_tensor(a, i);
+    return ends;
+  }
+  ends.edges = tli_args_room(a, ends.n * (int64_t)(sizeof *ends.edges / 8));
+  if (ends.edges == NULL) return none;
+  for (int64_t k = 0; k < ends.n && !a->failed; k++) {
+    if (list)
+      lua_rawgeti(L, a->at[i], k + 1);
+    else
+      lua_pushvalue(L, a->at[i]);
+    read_end(a, i, &ends, k);
+    lua_pop(L, 1);
+  }
+  return ends;
 }
 
 /* Reads parameter i, a list of n tensors in which nil and false mean none. Borrowed. */
@@ -57,10 +107,12 @@ static tl_Tensor **tensors_or_none(tli_Args *a, int i, int64_t n) {
 }
 
 static void each_tensor(const tli_Backward *call, void (*fn)(tl_Tensor *t)) {
-  for (int i = 0; i < call->nroots; i++) fn(call->roots[i]);
+  for (int i = 0; i < call->nroots; i++)
+    if (call->roots[i]) fn(call->roots[i]);
   for (int i = 0; i < call->nroots && call->grads; i++)
     if (call->grads[i]) fn(call->grads[i]);
-  for (int i = 0; i < call->ninputs; i++) fn(call->inputs[i]);
+  for (int i = 0; i < call->ninputs; i++)
+    if (call->inputs[i]) fn(call->inputs[i]);
 }
 
 static void hold(tl_Tensor *t) { tli_retain(t); }
@@ -87,7 +139,7 @@ static bool run(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   return ok;
 }
 
-static bool fits_int(const tl_Tensors *list) { return list->n <= INT32_MAX; }
+static bool fits_int(const Ends *list) { return list->n <= INT32_MAX; }
 
 /* ---- callbacks at the end of a pass ---- */
 
@@ -190,20 +242,22 @@ static int autograd_is_running(lua_State *L) {
   return 1;
 }
 
-static int accumulate(tli_Args *a, tli_Settings *of, tl_Tensors roots, tl_Tensor *const *grads,
+static int accumulate(tli_Args *a, tli_Settings *of, Ends roots, tl_Tensor *const *grads,
                       int first) {
   bool create = tli_arg_bool(a, first + 1, false);
   bool retain = tli_arg_bool(a, first, create);
-  tl_Tensors inputs = tensor_or_list(a, first + 2);
+  Ends inputs = read_ends(a, first + 2);
   if (tli_args_given(a, first + 2) && inputs.n == 0)
     tli_args_fail(a, first + 2, "a Tensor or a list with at least one");
   if (!fits_int(&roots) || !fits_int(&inputs)) tli_args_fail(a, 0, "fewer tensors");
-  tli_Backward call = {.roots = roots.v,
+  tli_Backward call = {.roots = roots.tensors,
+                       .root_edges = roots.edges,
                        .grads = grads,
                        .nroots = (int)roots.n,
                        .retain_graph = retain,
                        .create_graph = create,
-                       .inputs = inputs.v,
+                       .inputs = inputs.tensors,
+                       .input_edges = inputs.edges,
                        .ninputs = (int)inputs.n,
                        .accumulate = true};
   bool failed = a->failed, whole = outermost(), ok = !failed && run(a->L, of, &call);
@@ -231,7 +285,7 @@ static int tensor_backward(lua_State *L) {
   tli_Settings *of = tli_push_settings(L, a.S);
   tl_Tensor *root = tli_arg_tensor(&a, 0);
   tl_Tensor *grad = tli_arg_tensor(&a, 1);
-  return accumulate(&a, of, (tl_Tensors){1, &root}, &grad, 2);
+  return accumulate(&a, of, (Ends){1, &root, NULL}, &grad, 2);
 }
 
 static int autograd_backward(lua_State *L) {
@@ -245,7 +299,7 @@ static int autograd_backward(lua_State *L) {
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   tli_Settings *of = tli_push_settings(L, a.S);
-  tl_Tensors roots = tensor_or_list(&a, 0);
+  Ends roots = read_ends(&a, 0);
   tl_Tensor **grads = tensors_or_none(&a, 1, roots.n);
   return accumulate(&a, of, roots, grads, 2);
 }
@@ -358,32 +412,39 @@ static int autograd_grad(lua_State *L) {
       {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
       {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
       {"allow_unused", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
-      {"is_grads_batched", TLI_A_BOOL, TLI_P_OPTIONAL, 0}};
+      {"is_grads_batched", TLI_A_BOOL, TLI_P_OPTIONAL, 0},
+      {"materialize_grads", TLI_A_BOOL, TLI_P_OPTIONAL, 0}};
   static const tli_Signature sig = {
       "autograd.grad",
       "torch.autograd.grad(outputs, inputs, {grad_outputs?, retain_graph = create_graph, "
-      "create_graph = false, allow_unused = false, is_grads_batched = false})",
-      params, 7};
+      "create_graph = false, allow_unused = materialize_grads, is_grads_batched = false, "
+      "materialize_grads = false})",
+      params, 8};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   tli_Settings *of = tli_push_settings(L, a.S);
   int first = lua_gettop(L) + 1, count = push_boxes(&a, 1);
-  tl_Tensors roots = tensor_or_list(&a, 0), inputs = tensor_or_list(&a, 1);
+  Ends roots = read_ends(&a, 0), inputs = read_ends(&a, 1);
   tl_Tensor **grads = tensors_or_none(&a, 2, roots.n);
   bool create = tli_arg_bool(&a, 4, false);
   bool retain = tli_arg_bool(&a, 3, create);
-  bool unused = tli_arg_bool(&a, 5, false), batched = tli_arg_bool(&a, 6, false);
+  bool materialize = tli_arg_bool(&a, 7, false), batched = tli_arg_bool(&a, 6, false);
+  bool unused = tli_arg_bool(&a, 5, materialize);
+  if (materialize && !unused) tli_args_fail(&a, 5, "true, or nothing, with materialize_grads");
   if (inputs.n != count || count == 0) tli_args_fail(&a, 1, "a Tensor or a list with at least one");
   if (!fits_int(&roots)) tli_args_fail(&a, 0, "fewer tensors");
   tl_Tensor **results = new_list(&a, count);
-  tli_Backward call = {.roots = roots.v,
+  tli_Backward call = {.roots = roots.tensors,
+                       .root_edges = roots.edges,
                        .grads = grads,
                        .nroots = (int)roots.n,
                        .retain_graph = retain,
                        .create_graph = create,
-                       .inputs = inputs.v,
+                       .inputs = inputs.tensors,
+                       .input_edges = inputs.edges,
                        .ninputs = count,
                        .allow_unused = unused,
+                       .materialize = materialize,
                        .results = results};
   bool failed = a.failed;
   bool ok = !failed && (batched ? run_examples(&a, of, &call) : run(L, of, &call));
@@ -480,98 +541,6 @@ static int hook_gc(lua_State *L) {
   return 0;
 }
 
-/* ---- nodes ---- */
-
-static tli_Node *check_node(lua_State *L, int index) {
-  tli_Node *node = *(tli_Node **)luaL_checkudata(L, index, NODE);
-  if (node == NULL) tli_error(L, "the node was finalized: the Lua state is closing");
-  return node;
-}
-
-tli_Node **tli_push_node_box(lua_State *L) {
-  tli_Node **box = lua_newuserdatauv(L, sizeof *box, 0);
-  *box = NULL;
-  luaL_setmetatable(L, NODE);
-  tli_note_owner(L);
-  return box;
-}
-
-/* Pushes a node that a value on the stack keeps alive. */
-static void push_node(lua_State *L, tli_Node *node) {
-  tli_Node **box = tli_push_node_box(L);
-  *box = tli_node_retain(node);
-}
-
-static int node_gc(lua_State *L) {
-  tli_Node **box = luaL_checkudata(L, 1, NODE);
-  tli_Node *node = *box;
-  *box = NULL;
-  tli_node_release(node);
-  return 0;
-}
-
-static int node_eq(lua_State *L) {
-  lua_pushboolean(L, check_node(L, 1) == check_node(L, 2));
-  return 1;
-}
-
-static int node_tostring(lua_State *L) {
-  char title[80];
-  tli_node_title(check_node(L, 1), title, sizeof title);
-  lua_pushfstring(L, "<%s>", title);
-  return 1;
-}
-
-/* Pushes a list of {node or leaf, index of its result}; an entry is {} if no gradient flows
-** there. */
-static void push_next_functions(lua_State *L, const tli_Node *node) {
-  lua_createtable(L, node->ninputs, 0);
-  for (int i = 0; i < node->ninputs; i++) {
-    const tli_Edge *edge = &node->edges[i];
-    lua_createtable(L, 2, 0);
-    if (edge->node || edge->leaf) {
-      if (edge->node)
-        push_node(L, edge->node);
-      else
-        tli_push_tensor(L, tli_retain(edge->leaf));
-      lua_rawseti(L, -2, 1);
-      lua_pushinteger(L, edge->output + 1);
-      lua_rawseti(L, -2, 2);
-    }
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
-/* Pushes a list of the shapes of the node's results, as far as they are known. */
-static void push_shapes(lua_State *L, const tli_Node *node) {
-  lua_createtable(L, node->noutputs, 0);
-  for (int k = 0; k < node->noutputs; k++) {
-    const tli_Info *info = &node->infos[k];
-    lua_createtable(L, info->defined ? info->ndim : 0, 0);
-    for (int d = 0; info->defined && d < info->ndim; d++) {
-      lua_pushinteger(L, info->sizes[d]);
-      lua_rawseti(L, -2, d + 1);
-    }
-    lua_rawseti(L, -2, k + 1);
-  }
-}
-
-static int node_index(lua_State *L) {
-  const tli_Node *node = check_node(L, 1);
-  const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
-  if (strcmp(key, "name") == 0)
-    lua_pushstring(L, tli_node_name(node));
-  else if (strcmp(key, "next_functions") == 0)
-    push_next_functions(L, node);
-  else if (strcmp(key, "shapes") == 0)
-    push_shapes(L, node);
-  else if (strcmp(key, "sequence") == 0)
-    lua_pushinteger(L, (lua_Integer)node->sequence);
-  else
-    lua_pushnil(L);
-  return 1;
-}
-
 /* ---- tensors ---- */
 
 static int tensor_requires_grad_(lua_State *L) {
@@ -634,6 +603,16 @@ static int get_grad_fn(lua_State *L, tli_State *S, tl_Tensor *t) {
     *box = tli_node_retain(node);
   else
     lua_pushnil(L);
+  return 1;
+}
+
+/* The position of the tensor among the results of its grad_fn; 1 for a leaf. */
+static int get_output_nr(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  bool ok = true;
+  tli_Node *node = tli_grad_fn(t, &ok);
+  if (!ok) return tli_raise(L);
+  lua_pushinteger(L, node ? t->autograd->output + 1 : 1);
   return 1;
 }
 
@@ -732,6 +711,7 @@ static int get_version(lua_State *L, tli_State *S, tl_Tensor *t) {
 const tli_Property tli_autograd_properties[] = {
     {"grad", get_grad, set_grad},
     {"grad_fn", get_grad_fn, NULL},
+    {"output_nr", get_output_nr, NULL},
     {"requires_grad", get_requires_grad, set_requires_grad},
     {"is_leaf", get_is_leaf, NULL},
     {"retains_grad", get_retains_grad, NULL},
@@ -753,7 +733,7 @@ void tli_set_module(lua_State *L, const char *field, const luaL_Reg *list) {
   lua_pop(L, 1);
 }
 
-static void open_class(lua_State *L, const char *name, const luaL_Reg *list) {
+void tli_open_class(lua_State *L, const char *name, const luaL_Reg *list) {
   luaL_newmetatable(L, name);
   lua_pushvalue(L, -1);
   lua_setfield(L, -2, "__index");
@@ -773,19 +753,14 @@ void tli_open_autograd(lua_State *L) {
                                        {"_reaches_others", autograd_reaches_others},
                                        {NULL, NULL}};
   static const luaL_Reg plain[] = {{"detach_", tensor_detach_}, {NULL, NULL}};
-  static const luaL_Reg node[] = {{"__gc", node_gc},
-                                  {"__eq", node_eq},
-                                  {"__tostring", node_tostring},
-                                  {"__index", node_index},
-                                  {NULL, NULL}};
   static const luaL_Reg hook[] = {{"__gc", hook_gc}, {"remove", hook_remove}, {NULL, NULL}};
   tli_open_callbacks(L);
-  open_class(L, NODE, node);
-  open_class(L, HOOK, hook);
+  tli_open_class(L, HOOK, hook);
   tli_set_functions(L, plain);
   tli_set_module(L, "autograd", functions);
   tli_open_modes(L);
   tli_open_autocast(L);
+  tli_open_nodes(L);
   tli_open_function(L);
   tli_open_saved_hooks(L);
 }

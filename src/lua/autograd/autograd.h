@@ -9,6 +9,7 @@
 /* Each function adds its part to the table `torch` on top of the stack, or to torch.autograd. */
 void tli_open_modes(lua_State *L);    /* modes/grad_modes.c */
 void tli_open_autocast(lua_State *L); /* autocast.c */
+void tli_open_nodes(lua_State *L);    /* node.c */
 void tli_open_function(lua_State *L); /* function.c */
 void tli_open_saved_hooks(lua_State *L);
 
@@ -19,9 +20,13 @@ void tli_saved_hooks_close(tli_State *S);
 
 /* Pushes an empty value for a node, which then owns what is put into it. */
 tli_Node **tli_push_node_box(lua_State *L);
+/* Returns the gradient edge at an index, borrowed; NULL for other values. */
+const struct tli_Edge *tli_to_edge(lua_State *L, int index);
 
 /* Sets the functions of a list in torch[field], which is made if need be;
 ** torch is on top of the stack. */
 void tli_set_module(lua_State *L, const char *field, const luaL_Reg *list);
+/* Makes the metatable of a class of userdata, with the list's functions as methods. */
+void tli_open_class(lua_State *L, const char *name, const luaL_Reg *list);
 
 #endif

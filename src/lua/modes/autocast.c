@@ -199,7 +199,14 @@ typedef struct Options {
   int enabled, cache; /* -1: not given */
 } Options;
 
-static int default_dtype(int type) { return type == TL_CPU ? TL_BF16 : TL_F16; }
+/* Returns the dtype that autocast casts to on a device type, or would if it were on. */
+static tl_DType named_dtype(lua_State *L, int type) {
+  tli_State *S = tli_state(L);
+  tli_enter(L, S);
+  int named = S->casts ? S->cast_named[type] : TL_NODTYPE;
+  if (named != TL_NODTYPE) return (tl_DType)named;
+  return type == TL_CPU ? TL_BF16 : TL_F16;
+}
 
 static int refuse(lua_State *L, const char *name, const char *option, const char *expected,
                   int index) {
@@ -215,15 +222,15 @@ static int check_device(lua_State *L, const char *name, int index) {
   return device.type;
 }
 
-static tl_DType check_half(lua_State *L, int index) {
+static tl_DType check_half(lua_State *L, const char *name, int index) {
   tl_DType dtype = tli_to_dtype(L, index);
   if (dtype != TL_BF16 && dtype != TL_F16)
-    refuse(L, NAME, "dtype", "\"bfloat16\" or \"float16\"", index);
+    refuse(L, name, "dtype", "\"bfloat16\" or \"float16\"", index);
   return dtype;
 }
 
-static int check_boolean(lua_State *L, const char *option, int index) {
-  if (lua_type(L, index) != LUA_TBOOLEAN) refuse(L, NAME, option, "true or false", index);
+static int check_boolean(lua_State *L, const char *name, const char *option, int index) {
+  if (lua_type(L, index) != LUA_TBOOLEAN) refuse(L, name, option, "true or false", index);
   return lua_toboolean(L, index);
 }
 
@@ -232,11 +239,11 @@ static void read_option(lua_State *L, const char *key, int value, Options *o) {
   if (strcmp(key, "device") == 0 || strcmp(key, "device_type") == 0) {
     o->type = check_device(L, NAME, value);
   } else if (strcmp(key, "dtype") == 0) {
-    o->dtype = check_half(L, value);
+    o->dtype = check_half(L, NAME, value);
   } else if (strcmp(key, "enabled") == 0) {
-    o->enabled = check_boolean(L, key, value);
+    o->enabled = check_boolean(L, NAME, key, value);
   } else if (strcmp(key, "cache_enabled") == 0) {
-    o->cache = check_boolean(L, key, value);
+    o->cache = check_boolean(L, NAME, key, value);
   } else {
     tli_Near near = TLI_NEAR(key);
     char hint[64];
@@ -272,15 +279,10 @@ static Options read_options(lua_State *L) {
 }
 
 static int torch_autocast(lua_State *L) {
-  tli_State *S = tli_state(L);
-  tli_enter(L, S);
   Options o = read_options(L);
-  if (o.dtype == TL_NODTYPE) {
-    int now = S->casts ? S->cast_to[o.type] : TL_NODTYPE;
-    o.dtype = (tl_DType)(now == TL_NODTYPE ? default_dtype(o.type) : now);
-  }
+  if (o.dtype == TL_NODTYPE) o.dtype = named_dtype(L, o.type);
   tli_Change changes[TLI_MAX_CHANGES] = {
-      {(tli_Mode)(TLI_MODE_AUTOCAST + o.type), o.enabled == 0 ? 0 : o.dtype + 1},
+      {(tli_Mode)(TLI_MODE_AUTOCAST + o.type), o.dtype + 1 + (o.enabled == 0 ? TLI_CAST_OFF : 0)},
       {TLI_MODE_CAST_CACHE, o.cache},
   };
   return tli_mode_scope(L, NAME, o.cache < 0 ? 1 : 2, changes);
@@ -304,9 +306,41 @@ static int torch_is_autocast_enabled(lua_State *L) {
 }
 
 static int torch_get_autocast_dtype(lua_State *L) {
-  int type = check_device(L, "get_autocast_dtype", 1), to = cast_to(L, type);
-  lua_pushstring(L, tl_dtype_name((tl_DType)(to == TL_NODTYPE ? default_dtype(type) : to)));
+  int type = check_device(L, "get_autocast_dtype", 1);
+  lua_pushstring(L, tl_dtype_name(named_dtype(L, type)));
   return 1;
+}
+
+/* Sets the dtype of a device type, and whether autocast is on there, for the running thread. */
+static void set_autocast(lua_State *L, int type, tl_DType dtype, bool on) {
+  tli_Change change = {(tli_Mode)(TLI_MODE_AUTOCAST + type), dtype + 1 + (on ? 0 : TLI_CAST_IDLE)};
+  tli_change_modes(L, 1, &change);
+}
+
+/* set_autocast_enabled(device?, enabled); without a device for the GPU, as in PyTorch */
+static int torch_set_autocast_enabled(lua_State *L) {
+  static const char name[] = "set_autocast_enabled";
+  bool named = lua_type(L, 1) != LUA_TBOOLEAN;
+  int type = named ? check_device(L, name, 1) : TL_CUDA;
+  bool on = check_boolean(L, name, "enabled", named ? 2 : 1);
+  set_autocast(L, type, named_dtype(L, type), on);
+  return 0;
+}
+
+/* set_autocast_dtype(device, dtype) */
+static int torch_set_autocast_dtype(lua_State *L) {
+  static const char name[] = "set_autocast_dtype";
+  int type = check_device(L, name, 1);
+  set_autocast(L, type, check_half(L, name, 2), cast_to(L, type) != TL_NODTYPE);
+  return 0;
+}
+
+/* set_autocast_cache_enabled(enabled) */
+static int torch_set_autocast_cache_enabled(lua_State *L) {
+  tli_Change change = {TLI_MODE_CAST_CACHE,
+                       check_boolean(L, "set_autocast_cache_enabled", "enabled", 1)};
+  tli_change_modes(L, 1, &change);
+  return 0;
 }
 
 static int torch_is_autocast_cache_enabled(lua_State *L) {
@@ -326,6 +360,9 @@ void tli_open_autocast(lua_State *L) {
       {"autocast", torch_autocast},
       {"is_autocast_enabled", torch_is_autocast_enabled},
       {"get_autocast_dtype", torch_get_autocast_dtype},
+      {"set_autocast_enabled", torch_set_autocast_enabled},
+      {"set_autocast_dtype", torch_set_autocast_dtype},
+      {"set_autocast_cache_enabled", torch_set_autocast_cache_enabled},
       {"is_autocast_cache_enabled", torch_is_autocast_cache_enabled},
       {"clear_autocast_cache", torch_clear_autocast_cache},
       {NULL, NULL},

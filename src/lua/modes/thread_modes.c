@@ -47,10 +47,10 @@ static bool empty(const tli_Settings *s) {
   return s->scopes == 0;
 }
 
-/* Whether autocast is set in any thread. */
+/* Whether autocast is on, or a scope of it open, in any thread. */
 static bool casting(const tli_State *S) {
   for (int k = TLI_MODE_AUTOCAST; k < TLI_MODE_AUTOCAST + TL_NDEVICETYPES; k++)
-    if (S->main.mode[k] >= 0 || S->nset[k] > 0) return true;
+    if ((S->main.mode[k] >= 0 && S->main.mode[k] < TLI_CAST_IDLE) || S->nset[k] > 0) return true;
   return false;
 }
 
@@ -248,8 +248,10 @@ static void load_casts(const lua_State *L, tli_State *S, const tli_Settings *own
   S->autocast = false;
   for (int type = 0; type < TL_NDEVICETYPES; type++) {
     int to = mode_of(L, S, own, TLI_MODE_AUTOCAST + type);
-    S->cast_to[type] = (int8_t)(to > 0 ? to - 1 : TL_NODTYPE);
-    if (to > 0) S->autocast = true;
+    bool on = to > 0 && to < TLI_CAST_OFF;
+    S->cast_named[type] = (int8_t)(to > 0 ? to % TLI_CAST_OFF - 1 : TL_NODTYPE);
+    S->cast_to[type] = on ? S->cast_named[type] : TL_NODTYPE;
+    if (on) S->autocast = true;
   }
   S->cast_cache = mode_of(L, S, own, TLI_MODE_CAST_CACHE) != 0;
 }

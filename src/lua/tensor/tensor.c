@@ -789,6 +789,7 @@ void tli_open_tensor(lua_State *L) {
   lua_pop(L, 1);
   lua_setfield(L, torch, "Tensor");
   tli_set_functions(L, functions);
+  tli_set_functions(L, tli_storage_functions);
   lua_pushlightuserdata(L, (void *)&tli_newaxis);
   lua_setfield(L, -2, "newaxis");
 }

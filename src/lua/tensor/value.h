@@ -57,6 +57,7 @@ extern const tli_Property tli_tensor_properties[];   /* tensor.c */
 extern const tli_Property tli_autograd_properties[]; /* autograd.c */
 extern const luaL_Reg tli_autograd_methods[];        /* autograd.c: methods of tensors */
 extern const luaL_Reg tli_apply_methods[];           /* apply.c */
+extern const luaL_Reg tli_storage_functions[];       /* storage.c: part of torch */
 extern const luaL_Reg tli_bytes_functions[];         /* bytes.c: part of torch.io */
 extern const luaL_Reg tli_device_methods[];          /* devices/device_module.c */
 

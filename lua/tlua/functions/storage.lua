@@ -1,0 +1,218 @@
+-- storage.lua - x:untyped_storage() and x:storage(): the memory that a tensor and its views share,
+-- as a list of bytes or of elements. Positions count from 1.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+--- The bytes of a tensor's memory.
+---@class torch.UntypedStorage
+---@field dtype string  of the elements; "uint8" for bytes
+---@field device torch.device
+---@field is_cuda boolean
+local UntypedStorage = class.class "torch.UntypedStorage"
+
+--- The elements of a tensor's memory.
+---@class torch.TypedStorage: torch.UntypedStorage
+local TypedStorage = class.class("torch.TypedStorage", UntypedStorage)
+
+M.UntypedStorage, M.TypedStorage = UntypedStorage, TypedStorage
+
+local function adopt(kind, elements)
+   local self = setmetatable({}, kind)
+   self._elements = elements -- a vector of the whole storage
+   self.dtype, self.device, self.is_cuda = elements.dtype, elements.device, elements.is_cuda
+   return self
+end
+
+-- Returns the storage of a tensor.
+local function of(tensor, untyped)
+   return adopt(untyped and UntypedStorage or TypedStorage,
+      torch._storage_view(tensor, untyped))
+end
+
+--- The bytes of the memory that a tensor is in. Views of one another have the same.
+---@param tensor Tensor
+---@return torch.UntypedStorage
+function M.untyped_storage(tensor) return of(tensor, true) end
+
+--- The same memory as a list of elements of the tensor's dtype.
+---@param tensor Tensor
+---@return torch.TypedStorage
+function M.storage(tensor) return of(tensor, false) end
+
+--- Whether a value is a storage.
+---@param value any
+---@return boolean
+function M.is_storage(value) return torch.isinstance(value, UntypedStorage) end
+
+local function title(self) return self.__name:gsub("^torch%.", "") end
+
+local function make(kind, dtype, name, given)
+   if given == nil then given = 0 end
+   if type(given) == "table" and not getmetatable(given) then
+      return adopt(kind, torch.tensor(given, {dtype = dtype, device = "cpu"}):flatten())
+   end
+   if math.type(given) ~= "integer" or given < 0 then
+      args.refuse(name, "size", "an integer of at least 0, or a list of elements", given)
+   end
+   return adopt(kind, torch.zeros(given, {dtype = dtype, device = "cpu"}))
+end
+
+function UntypedStorage:__init(size)
+   local made = make(UntypedStorage, "uint8", "UntypedStorage", size)
+   for key, value in pairs(made) do self[key] = value end
+end
+
+function TypedStorage:__init()
+   torch.raise "TypedStorage: expected x:storage(), or torch.FloatStorage(size) and the like"
+end
+
+-- PyTorch's name for storages of one dtype: called with a size or a list, and for isinstance.
+local function of_dtype(name, dtype)
+   return setmetatable({}, {
+      __call = function(_, given) return make(TypedStorage, dtype, name, given) end,
+      __tostring = function() return "torch." .. name end,
+      holds = function(value)
+         return torch.isinstance(value, TypedStorage) and value.dtype == dtype
+      end,
+   })
+end
+
+M.FloatStorage = of_dtype("FloatStorage", "float32")
+M.DoubleStorage = of_dtype("DoubleStorage", "float64")
+M.HalfStorage = of_dtype("HalfStorage", "float16")
+M.BFloat16Storage = of_dtype("BFloat16Storage", "bfloat16")
+M.CharStorage = of_dtype("CharStorage", "int8")
+M.ByteStorage = of_dtype("ByteStorage", "uint8")
+M.ShortStorage = of_dtype("ShortStorage", "int16")
+M.IntStorage = of_dtype("IntStorage", "int32")
+M.LongStorage = of_dtype("LongStorage", "int64")
+M.BoolStorage = of_dtype("BoolStorage", "bool")
+
+-- Questions -----------------------------------------------------------------------------------
+
+--- How many bytes the storage has.
+---@return integer
+function UntypedStorage:nbytes() return self._elements.nbytes end
+
+--- How many elements the storage has, which are bytes of an untyped one.
+---@return integer
+function UntypedStorage:size() return self._elements:numel() end
+UntypedStorage.__len = UntypedStorage.size
+
+--- How many bytes an element has.
+---@return integer
+function UntypedStorage:element_size() return self._elements:element_size() end
+
+--- The address of the first element.
+---@return integer
+function UntypedStorage:data_ptr() return self._elements:data_ptr() end
+
+---@return boolean
+function UntypedStorage:is_pinned() return self._elements:is_pinned() end
+
+--- The device's index; -1 for the CPU.
+---@return integer
+function UntypedStorage:get_device() return self._elements:get_device() end
+
+--- Whether two values are one storage: changes of one are changes of the other.
+function UntypedStorage:__eq(other)
+   return M.is_storage(self) and M.is_storage(other)
+      and torch._storage_key(self._elements) == torch._storage_key(other._elements)
+end
+
+function UntypedStorage:__tostring()
+   local typed = self.__name ~= "torch.UntypedStorage"
+   return ("[torch.storage.%s(%sdevice=%s) of size %d]"):format(title(self),
+      typed and "dtype=torch." .. self.dtype .. ", " or "", self.device, self:size())
+end
+
+--- The elements as a list of numbers.
+---@return number[]
+function UntypedStorage:tolist() return self._elements:tolist() end
+
+--- The untyped storage of the same memory.
+---@return torch.UntypedStorage
+function TypedStorage:untyped() return of(self._elements, true) end
+
+-- Elements ------------------------------------------------------------------------------------
+
+local function check_position(self, at)
+   if math.type(at) ~= "integer" or at < 1 or at > self:size() then
+      args.refuse(title(self), "position", ("an integer from 1 to %d"):format(self:size()), at)
+   end
+end
+
+local function index_of(kind)
+   local methods = kind.__index
+   return function(self, key)
+      if type(key) ~= "number" then
+         if type(methods) == "function" then return methods(self, key) end
+         return methods[key]
+      end
+      check_position(self, key)
+      return self._elements[key]:item()
+   end
+end
+
+for _, kind in ipairs {UntypedStorage, TypedStorage} do
+   kind.__index = index_of(kind)
+   kind.__len, kind.__eq = UntypedStorage.__len, UntypedStorage.__eq
+   kind.__tostring = UntypedStorage.__tostring
+   function kind:__newindex(key, value)
+      if type(key) ~= "number" then return rawset(self, key, value) end
+      check_position(self, key)
+      self._elements[key] = value
+   end
+end
+
+--- Sets all elements to a number.
+---@param value number
+---@return torch.UntypedStorage self
+function UntypedStorage:fill_(value)
+   self._elements:fill_(value)
+   return self
+end
+
+--- Copies another storage of the same number of elements into this one.
+---@param source torch.UntypedStorage
+---@return torch.UntypedStorage self
+function UntypedStorage:copy_(source)
+   if not M.is_storage(source) or source:size() ~= self:size() then
+      args.refuse(title(self) .. ":copy_", "source", ("a storage of %d elements"):format(
+         self:size()), source)
+   end
+   self._elements:copy_(source._elements)
+   return self
+end
+
+--- A storage of its own with the same values.
+---@return torch.UntypedStorage
+function UntypedStorage:clone() return adopt(getmetatable(self), self._elements:clone()) end
+
+--- The storage, copied to a device unless it is there.
+---@param device string|torch.device
+---@return torch.UntypedStorage
+function UntypedStorage:to(device)
+   local device_of = torch._to_device(device)
+   if not device_of then args.refuse(title(self) .. ":to", "device", "a device", device) end
+   if device_of == self.device then return self end
+   return adopt(getmetatable(self), self._elements:to(device))
+end
+
+---@return torch.UntypedStorage
+function UntypedStorage:cpu() return self:to "cpu" end
+
+---@return torch.UntypedStorage
+function UntypedStorage:cuda() return self:to "cuda" end
+
+--- Refused: tensors rely on the size of their memory.
+function UntypedStorage:resize_()
+   torch.raise(title(self) .. ":resize_: the size of a tensor's memory does not change; "
+      .. "x:resize_(...) gives a tensor other memory, and x.data = torch.empty(0) lets go of it")
+end
+
+return M
