@@ -29,7 +29,7 @@ local function kernels_of(path)
    return list
 end
 
--- Names as a person writes them, where there is a program that knows.
+-- Converts the kernels' symbols to readable names, if there is a program for it.
 local function demangle(kernels)
    local names = os.tmpname()
    local file = assert(io.open(names, "w"))
@@ -59,7 +59,7 @@ end
 assert(#kernels > 0, "nothing is known of any kernel: make CUDA's plugin first")
 demangle(kernels)
 
--- Those first that are dearest: by what is spilled, by the stack, by registers.
+-- Sorts the most expensive kernels first: by spills, by stack, by registers.
 table.sort(kernels, function(a, b)
    if a.spilled ~= b.spilled then return a.spilled > b.spilled end
    if a.stack ~= b.stack then return a.stack > b.stack end

@@ -1,10 +1,10 @@
 /*
-** solver.c - in the emulated build: cuSOLVER and cuBLAS. What is documented of the arguments
-** is checked when a routine is called: sizes, leading dimensions, work space of the size that
-** was asked for, aligned arrays, a stream. The CPU's LAPACK computes when the call's turn comes
-** on the stream, where what is read and written is first touched; work space is overwritten.
+** solver.c - in the emulated build: cuSOLVER and cuBLAS. Documented requirements on arguments are
+** checked when a routine is called: sizes, leading dimensions, work space of the requested size,
+** aligned arrays, a stream. The CPU's LAPACK computes in stream order, and only then is the memory
+** accessed; work space is overwritten.
 **
-** TLUA_EMULATED_SOLVER=1 has each call told on stderr.
+** TLUA_EMULATED_SOLVER=1 logs each call on stderr.
 */
 #include <cusolverDn.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static bool tells(void) {
   return value && strcmp(value, "0") != 0;
 }
 
-/* Whether rotations never converge. */
+/* Returns whether rotations never converge. */
 static bool is_stuck(void) {
   const char *value = getenv("TLUA_EMULATED_SOLVER");
   return value && strcmp(value, "stuck") == 0;
@@ -61,7 +61,8 @@ static bool refuse(const char *call, const char *what) {
 
 static bool aligned(const void *p, size_t bytes) { return p && (uintptr_t)p % bytes == 0; }
 
-/* What all have in common: m rows with a leading dimension, and an array of elements. */
+/* Checks arguments common to all routines: m rows with a leading dimension, and an array of
+** elements. */
 static bool good(const char *call, bool handle, int m, int n, int ld, const void *a, size_t bytes) {
   if (!handle) return refuse(call, "the handle was not created");
   if (m < 0 || n < 0) return refuse(call, "a negative size");
@@ -71,12 +72,12 @@ static bool good(const char *call, bool handle, int m, int n, int ld, const void
 
 /* ---- work on the stream ------------------------------------------------------------------------ */
 
-/* `a` and what else there is are one matrix's or, where `batch` says so, arrays of pointers. */
+/* `a` and the other arrays are those of one matrix or, if `batch` is not 0, arrays of pointers. */
 typedef struct Job {
   void (*run)(const struct Job *job, int64_t i, void *a, void *b);
   tl_DType dtype;
   int m, n, k, nrhs, batch; /* batch 0: no arrays of pointers */
-  int64_t step_a, step_b;   /* bytes from one matrix to the next where there are no pointers */
+  int64_t step_a, step_b;   /* distance of matrices in bytes if there are no pointers */
   bool vectors, upper, left, transpose, unit;
   char job;
   int ld_a, ld_b;
@@ -114,7 +115,7 @@ static bool put(cudaStream_t stream, const Job *job) {
   return tlk_emulated_put(stream, run, job, sizeof *job) == cudaSuccess;
 }
 
-/* A cuSOLVER's or cuBLAS's status. */
+/* Convert a result to a status of cuSOLVER or cuBLAS. */
 #define SOLVED(ok) ((ok) ? CUSOLVER_STATUS_SUCCESS : CUSOLVER_STATUS_INVALID_VALUE)
 #define MULTIPLIED(ok) ((ok) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE)
 
@@ -144,7 +145,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
   *handle = calloc(1, sizeof **handle);
   return MULTIPLIED(*handle);
 }
-/* Which takes the work space back, as cuBLAS does. */
+/* Like cuBLAS, this also resets the work space. */
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   *handle = (struct cublasContext){.stream = stream};
   return CUBLAS_STATUS_SUCCESS;
@@ -155,7 +156,7 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, siz
   return MULTIPLIED(aligned(workspace, 256));
 }
 
-/* Ours shares no work space of the library's among streams. */
+/* Our code never shares the library's work space among streams. */
 static bool blas_good(const char *call, cublasHandle_t handle, int m, int n, int ld,
                       const void *a) {
   return good(call, handle, m, n, ld, a, sizeof(void *)) &&
@@ -188,8 +189,8 @@ static void run_syevd(const Job *j, int64_t i, void *a, void *b) {
   check(cpu()->syevd(here(), j->dtype, j->vectors, j->upper, 1, j->n, a, b, j->info + i));
 }
 
-/* b is V (n, columns); LAPACK gives its transpose. Without vectors both are overwritten all the
-** same. */
+/* b is V (n, columns); LAPACK returns its transpose. Without vectors both are still
+** overwritten. */
 static void run_gesvdj(const Job *j, int64_t i, void *a, void *b) {
   int k = least(j->m, j->n), uc = j->job == 'S' ? k : j->m, vc = j->job == 'S' ? k : j->n;
   size_t bytes = j->dtype == TL_F64 ? 8 : 4;
@@ -212,7 +213,7 @@ static void run_gesvdj(const Job *j, int64_t i, void *a, void *b) {
   j->info[i] = j->n + 1;
 }
 
-/* Columns: x^T op(a)^T = b^T, as row-major matrices of the CPU's. */
+/* By columns: x^T op(a)^T = b^T, as row-major matrices for the CPU. */
 static void run_trsm(const Job *j, int64_t i, void *a, void *b) {
   (void)i;
   check(cpu()->trsm(here(), j->dtype, !j->left, !j->upper, j->transpose, j->unit, 1, j->n, j->m, a,

@@ -1,4 +1,4 @@
--- Streams that other libraries have made, and what a build for GPUs says of itself.
+-- Tests streams made by other libraries, and the information about a build for GPUs.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"

@@ -1,6 +1,6 @@
--- traffic.lua - the bytes that the GPU's kernels move, beside the least that they could: each input
--- read once, each result written once. Run by `make traffic` with the plugin that counts them
--- (traffic.cc); fails where something moves more than a tenth above the least.
+-- traffic.lua - measures the bytes that the GPU's kernels move, and compares with the least
+-- possible: each input read once, each result written once. Run by `make traffic` with the plugin
+-- that counts them (traffic.cc); fails if a row exceeds the least by more than a tenth.
 
 local torch = require "tlua"
 local path = assert(os.getenv "TLUA_EMULATED_TRAFFIC", "make traffic runs this")
@@ -9,7 +9,7 @@ local on <const> = {device = "cuda"}
 
 local log = assert(io.open(path, "r"))
 
--- What launches since the last call have read and written.
+-- Returns the bytes that launches since the last call have read and written.
 local function moved()
    torch.cuda.synchronize()
    local bytes, kernels = 0, {}
@@ -22,7 +22,7 @@ local function moved()
 end
 
 local rows, above = 0, 0
--- `least` in bytes; `launches`, if given, is how many there are to be.
+-- `least` is in bytes; `launches`, if given, is the expected number of launches.
 local function row(name, least, fn, launches)
    moved()
    fn()
@@ -38,7 +38,7 @@ local function row(name, least, fn, launches)
 end
 
 torch.manual_seed(1)
-local R <const>, C <const> = 250, 1030 -- no powers of two
+local R <const>, C <const> = 250, 1030 -- not powers of two
 local n <const> = R * C
 local function tensor(dtype) return torch.randn(R, C, on):to(dtype or "float32") end
 local tensor_to_cast = tensor()
@@ -77,17 +77,17 @@ end
 
 row("float32 to bfloat16", 6 * n, function() return tensor_to_cast:bfloat16() end)
 
--- What each step reads and writes: parameter and states; and it reads the gradient.
+-- Each step reads and writes the parameter and its states, and reads the gradient.
 for _, step in ipairs {{"SGD", {momentum = 0.9}, 5}, {"Adam", {}, 7}, {"AdamW", {}, 7}} do
    local p = tensor():requires_grad_()
    p.grad = tensor()
    local optimizer = torch.optim[step[1]]({p}, step[2])
-   optimizer:step() -- makes the states
+   optimizer:step() -- creates the states
    row(step[1] .. " step", step[3] * 4 * n, function() optimizer:step() end)
 end
 
--- A step that divides by the scale, looks for what is not finite and clips: the norm reads the
--- gradient once more. Parts of the norm, numbers of the step, clocks, step.
+-- A step that divides by the scale, detects non-finite gradients and clips: the norm reads the
+-- gradient once more. Launches: parts of the norm, numbers of the step, clocks, step.
 do
    local p = tensor():requires_grad_()
    p.grad = tensor()
@@ -104,8 +104,8 @@ do
    row("AdamW step, clipped", 8 * 4 * n, function() adam:step {max_norm = 1.0} end, 4)
 end
 
--- Chains that a graph has captured, as one kernel each: what is between their operators nobody keeps,
--- but a script lets go of it only when garbage is collected. What a gradient needs is kept.
+-- Chains that a graph has captured as one kernel each. Intermediate results are not kept, but a
+-- script releases them only when garbage is collected. Values that a gradient needs are kept.
 local F = torch.nn.functional
 local function chain(name, arrays, size, fn)
    local g = torch.cuda.Graph()

@@ -5,7 +5,7 @@ local path
 before_each(function() path = os.tmpname() end)
 after_each(function() os.remove(path) end)
 
--- A reader of a file with that text.
+-- Returns a reader of a file with that text.
 local function csv(text, options)
    shell.write(path, text)
    return torch.data.CSV(path, options)
@@ -163,7 +163,7 @@ describe("data.CSV", function()
    end)
 
    it("refuses a packed file that would fill the memory", function()
-      -- 1000 times as much as it is
+      -- it expands 1000 times
       shell.ok("head -c 300000000 /dev/zero | gzip -c > " .. shell.quote(path .. ".csv.gz"))
       assert.raises("become more than 268435456; unpack them before", function()
          torch.data.CSV(path .. ".csv.gz")

@@ -1,5 +1,5 @@
--- DataLoader with num_workers. Programs are texts: what a worker gets of them is then all that they
--- have, nothing of the frame that runs the specs.
+-- Tests DataLoader with num_workers. Programs are texts, so that a worker gets only the program's
+-- own values, and not those of the running specs.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -9,7 +9,7 @@ local function program(text, ...)
       "=program"))(...)
 end
 
--- The error that fn raises has that text.
+-- Checks that fn raises an error with that text.
 local function fails(text, fn)
    local ok, message = pcall(fn)
    assert.is_false(ok)
@@ -149,7 +149,7 @@ describe("data.DataLoader with workers", function()
       local x = torch.arange(0, 12):view(6, 2)
       local seen = 0
       for rows in torch.data.DataLoader(x, {batch_size = false, num_workers = 2}):iter() do
-         rows:fill_(-1) -- a view of the dataset's memory
+         rows:fill_(-1) -- the batch is a view of the dataset's memory
          seen = seen + 1
       end
       assert.equal(6, seen)
@@ -284,7 +284,7 @@ describe("data.DataLoader with workers", function()
    end)
 
    it("gives up on a worker that hangs after the timeout", function()
-      -- within which the first batch is to come, however busy the machine is
+      -- the first batch must come within the timeout even on a busy machine
       fails("batch 2 did not come within the timeout of 3 s; still at work: worker", function()
          program [[
             local Slow = torch.class("Slow", data.Dataset)

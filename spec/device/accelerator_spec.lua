@@ -1,4 +1,4 @@
--- torch.accelerator, and the modules of devices that tlua has not got.
+-- Tests torch.accelerator, and the modules of devices that tlua does not support.
 
 local torch = require "tlua"
 

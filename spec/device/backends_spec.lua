@@ -1,4 +1,4 @@
--- torch.backends and what else sets how kernels compute, by PyTorch's names and with its first values.
+-- Tests torch.backends and other settings of kernels, with PyTorch's names and defaults.
 
 local device = require "spec.support.device"
 local torch = require "tlua"

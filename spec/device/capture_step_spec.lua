@@ -1,4 +1,4 @@
--- Training steps and modules that are captured once and replayed, beside the same run eagerly.
+-- Tests training steps and modules that are captured once and replayed, against eager runs.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -17,8 +17,8 @@ local makers = {
    SGD = function(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end,
 }
 
--- n steps on inputs that differ; the losses' bits and the parameters in the end. `folded`: the
--- scaler's step clips, too.
+-- Makes n steps on different inputs; returns the losses' bits and the final parameters. `folded`:
+-- the scaler's step clips, too.
 local function train(n, captured, make, scaled, folded)
    local net = model()
    local optimizer = make(net:parameters())
@@ -57,7 +57,7 @@ local function train(n, captured, make, scaled, folded)
    return {losses = losses, parameters = parameters, scale = scaler and scaler:get_scale()}, step
 end
 
-local function text(run) -- NaN compares, too
+local function text(run) -- as text, so that NaN compares equal
    return ("%s"):rep(3, "\n"):format(table.concat(run.losses, " "), run.scale,
       torch.tensor(run.parameters[1]))
 end
@@ -75,7 +75,7 @@ describe("a captured step", function()
          assert.equal(text(eager), text(replayed))
          assert.same(eager.parameters, replayed.parameters)
          assert.equal(eager.scale, replayed.scale)
-         assert.is_true(eager.losses[20] ~= eager.losses[20]) -- there was something to leave out
+         assert.is_true(eager.losses[20] ~= eager.losses[20]) -- a NaN: this step was skipped
       end)
 
       it("has those of separate calls where one step unscales and clips: " .. name, function()
@@ -86,7 +86,7 @@ describe("a captured step", function()
       end)
    end
 
-   -- sim counts them
+   -- only sim counts waits
    local counting = sim.waits and it or function() end
    counting("waits for nothing once it is captured", function()
       local _, step = train(4, true, makers.AdamW, true)
@@ -107,7 +107,7 @@ describe("a captured step", function()
       step(x, y)
    end)
 
-   -- A model, its optimizer and a step that was captured, with what it takes.
+   -- Returns a model, its optimizer, a captured step, and the step's arguments.
    local function captured_training()
       local net = model()
       local adam = makers.AdamW(net:parameters())

@@ -1,5 +1,5 @@
--- The n-th call of the device fails, for every n of a training step: each time there is a clean
--- error, nothing is left behind, and the next step works.
+-- Tests that the n-th call of the device fails, for every n of a training step: each failure is a
+-- clean error, nothing leaks, and the next step works.
 
 local torch = require "tlua"
 local sim, nn = torch.sim, torch.nn
@@ -28,7 +28,7 @@ describe("a training step whose n-th call of the device fails", function()
       end
 
       step()
-      -- Where memory is what fails, garbage is collected and it is tried again: that step succeeds.
+      -- If memory is exhausted, garbage is collected and the call is repeated: that step succeeds.
       local used, failures, last = nil, 0, 0
       for n = 1, 600 do
          sim.configure {fail_at = n}
@@ -46,7 +46,7 @@ describe("a training step whose n-th call of the device fails", function()
          assert.equal(used, now, "after failure " .. n)
       end
       assert.is_true(failures >= 8, failures)
-      assert.is_true(last < 550, last) -- the step has no more calls than that
+      assert.is_true(last < 550, last) -- the step has fewer calls than that
    end)
 
    it("leaves streams, events and graphs usable", function()

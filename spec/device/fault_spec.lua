@@ -1,5 +1,5 @@
--- What a kernel finds wrong in the data is told at the next wait: by operator, argument, position
--- and the line of the call.
+-- Tests that a fault in a kernel's data is reported at the next wait: with operator, argument,
+-- position and the line of the call.
 
 local torch = require "tlua"
 local sim = torch.sim
@@ -12,7 +12,7 @@ local function fault_of(fn)
    local ok, message = pcall(sim.synchronize)
    assert.is_false(ok)
    assert.matches(("%%(called at .*fault_spec%%.lua:%d%%)$"):format(line), message)
-   assert.is_true(pcall(sim.synchronize)) -- it is told once
+   assert.is_true(pcall(sim.synchronize)) -- it is reported once
    return message
 end
 

@@ -1,4 +1,4 @@
--- Work that is captured once and replayed.
+-- Tests work that is captured once and replayed.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -8,7 +8,7 @@ local sim = torch[kind]
 
 local function ones(...) return torch.ones(..., {device = kind}) end
 
--- What the messages of this kind of device begin with.
+-- Returns a message with the prefix of this kind of device.
 local function named(text) return kind .. "." .. text end
 
 describe("a graph", function()
@@ -101,8 +101,8 @@ describe("a graph", function()
          assert.matches("graph_spec.*" .. name .. ": .*while a graph is captured", message)
          assert.is_false(sim.is_current_stream_capturing())
          assert.raises(named "CUDAGraph.replay: nothing was captured", function() g:replay() end)
-         assert.equal(4, x:sum():item()) -- nothing is open
-         local y = sim.graph(g, function() return x + 1 end) -- and it may be captured after all
+         assert.equal(4, x:sum():item()) -- no capture is open
+         local y = sim.graph(g, function() return x + 1 end) -- the graph can still be captured
          g:replay()
          assert.equal(8, y:sum():item())
       end
@@ -136,7 +136,7 @@ describe("a graph", function()
          before:release()
          return x + 1
       end)
-      local after = ones(64) -- where `before` was
+      local after = ones(64) -- at the address of `before`
       g:replay()
       assert.equal(64, after:sum():item())
    end)
@@ -185,7 +185,7 @@ describe("a graph", function()
       local s = sim.Stream()
       sim.stream(s, function() g:replay() end)
       g:reset()
-      local other = ones(1 << 20):mul_(50) -- where x was, unless the replay may still read it
+      local other = ones(1 << 20):mul_(50) -- at x's address, unless the replay may still read it
       sim.current_stream():wait_stream(s)
       assert.equal(2 << 20, sum:sum():item())
       assert.equal(50 << 20, other:sum():item())
@@ -258,14 +258,14 @@ describe("random numbers in a graph", function()
       }
       for name, draw in sorted(draws) do
          local g = sim.Graph()
-         torch.manual_seed(99) -- of no effect on what is drawn later
+         torch.manual_seed(99) -- has no effect on later numbers
          local y = sim.graph(g, draw)
          torch.manual_seed(5)
          g:replay()
          local first = list(y)
          g:replay()
          local second = list(y)
-         local after = torch.rand(2):tolist() -- the generator has gone on
+         local after = torch.rand(2):tolist() -- the generator has advanced
          torch.manual_seed(5)
          assert.same(list(draw()), first, name)
          assert.same(list(draw()), second, name)
@@ -313,7 +313,7 @@ describe("random numbers in a graph", function()
       g:reset()
       sim.empty_cache()
       local others = {}
-      for i = 1, 64 do others[i] = ones(2) end -- take what the graph has let go of
+      for i = 1, 64 do others[i] = ones(2) end -- reuse memory that the graph has freed
       assert.same(list(before), list(torch.autograd.grad(y:sum(), value)))
       assert.equal(2, others[64]:sum():item())
    end)
@@ -332,7 +332,7 @@ describe("streams in a graph", function()
             side:wait_event(fork)
             assert.is_true(sim.is_current_stream_capturing())
             b = a + 1
-            sim.stream(third, function() -- a fork of the fork
+            sim.stream(third, function() -- a fork of a fork
                third:wait_stream(side)
                c = b * 10
             end)
@@ -395,7 +395,7 @@ describe("streams in a graph", function()
          assert.raises(method, "the event was recorded while a graph was captured",
             function() within[method](within) end)
       end
-      within:record(side) -- it is as good as new
+      within:record(side) -- the event can be recorded again
       within:synchronize()
       assert.is_true(within:query())
    end)
@@ -506,7 +506,7 @@ describe("memory of graphs", function()
       return sim.memory_reserved()
    end
 
-   -- A graph whose work takes two blocks of 16 MiB on the way to a number.
+   -- Returns a graph that needs two blocks of 16 MiB to compute a number.
    local function captured(pool, x)
       local g = sim.Graph()
       local y = sim.graph(g, {pool = pool}, function()
@@ -537,7 +537,7 @@ describe("memory of graphs", function()
 
    it("is shared by graphs that name one pool", function()
       local x = ones(4 * MIB)
-      local other = captured(nil, x) -- the words of all graphs are in one segment
+      local other = captured(nil, x) -- the generator words of all graphs share a segment
       local base = settle()
       local first, y = captured(nil, x)
       local once = settle() - base
@@ -553,7 +553,7 @@ describe("memory of graphs", function()
       second:replay()
       assert.equal(12 * MIB, z:item())
       first:reset()
-      assert.equal(once, settle() - base) -- the other one has it still
+      assert.equal(once, settle() - base) -- the other graph still uses it
       second:replay()
       assert.equal(12 * MIB, z:item())
       second:reset()

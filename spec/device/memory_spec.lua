@@ -1,4 +1,4 @@
--- A device's memory: what is counted, kept, given back, and what happens when there is none left.
+-- Tests a device's memory: statistics, caching, releasing, and exhaustion.
 
 local device = require "spec.support.device"
 local shell = require "spec.support.shell"
@@ -9,7 +9,7 @@ local MB = 1000 * 1000
 
 local MIB = 1 << 20
 
--- What other specs have left on the device is gone.
+-- Frees everything that other specs have left on the device.
 local function settle()
    collectgarbage()
    collectgarbage()
@@ -43,7 +43,7 @@ describe("memory of a device", function()
       x:release()
    end)
 
-   -- In a process of its own, since nothing waits for what is computed here.
+   -- In a separate process, so that earlier results do not count.
    it("is in PyTorch's bytes what the classic demonstration takes", function()
       local output = shell.ok(shell.start() .. [[ -e '
          local function row() print(torch.sim.memory_allocated() / (96 << 20)) end
@@ -58,7 +58,7 @@ describe("memory of a device", function()
          loss:backward() row()
          w.grad = nil row()
          assert(torch.sim.max_memory_allocated() <= 5 * (96 << 20)) ']])
-      local small = 512 / (96 << 20) -- the loss
+      local small = 512 / (96 << 20) -- the loss's share
       local expected = {2, 4, 3 + small, 3 + small, 2 + small}
       local i = 0
       for units in output:gmatch "%S+" do
@@ -98,7 +98,7 @@ describe("memory of a device", function()
       for _ = 1, 100 do torch.ones(MB, {device = "sim"}) end -- garbage makes room
       local small = torch.ones(MB * 4, {device = "sim"}) -- 16 MB
       small:release()
-      local other = torch.ones(MB * 8, {device = "sim"}) -- what was kept for 16 MB does not do
+      local other = torch.ones(MB * 8, {device = "sim"}) -- the cached block of 16 MB is too small
       sim.reset_accumulated_memory_stats()
       local ok, message = pcall(torch.ones, MB * 8, {device = "sim"})
       sim.configure {memory = total}
@@ -125,7 +125,7 @@ describe("pinned memory", function()
       local before = sim.host_memory_stats()
       assert.equal(before["active_bytes.current"], before["allocated_bytes.current"])
       local function since(name) return sim.host_memory_stats()[name] - before[name] end
-      local a = torch.ones(300):pin_memory("sim") -- 1200 bytes, of 2048
+      local a = torch.ones(300):pin_memory("sim") -- 1200 bytes, in a block of 2048
       local b = torch.ones(300):pin_memory("sim")
       assert.equal(2, since "allocations.current")
       assert.equal(4096, since "active_bytes.current")
@@ -133,7 +133,7 @@ describe("pinned memory", function()
       a:release()
       assert.equal(2048, since "active_bytes.current")
       assert.equal(4096, since "allocated_bytes.current")
-      local c = torch.zeros(257):pin_memory("sim") -- as large a block
+      local c = torch.zeros(257):pin_memory("sim") -- a block of the same size
       assert.equal(place, c:data_ptr())
       assert.equal(0, c:sum():item())
       assert.equal(2, since "num_host_alloc")
@@ -141,7 +141,7 @@ describe("pinned memory", function()
       local late = torch.ones(300):pin_memory("sim")
       local there = late:to("sim", {non_blocking = true})
       local from = late:data_ptr()
-      late:release() -- the copy may not have been made
+      late:release() -- the copy may still be pending
       local other = torch.full({300}, 7.0):pin_memory("sim")
       assert.equal(300, there:sum():item())
       sim.synchronize()
@@ -176,14 +176,14 @@ describe("pinned memory", function()
       local pinned = torch.ones(100):pin_memory("sim")
       local waits = sim.waits()
       local x = pinned:to("sim", nil, true)
-      pinned:fill_(2) -- too early, as the copy has not been made
+      pinned:fill_(2) -- too early, since the copy is pending
       assert.equal(200, x:sum():item())
       assert.equal(waits + 1, sim.waits())
-      x = pinned:to("sim") -- without non_blocking the values of now
+      x = pinned:to("sim") -- without non_blocking it gets the present values
       pinned:fill_(3)
       assert.equal(200, x:sum():item())
       local plain = torch.ones(100)
-      x = plain:to("sim", nil, true) -- not pinned: taken at once
+      x = plain:to("sim", nil, true) -- not pinned: copied immediately
       plain:fill_(2)
       assert.equal(100, x:sum():item())
    end)
@@ -202,7 +202,7 @@ describe("pinned memory", function()
       sim.synchronize()
       assert.equal(500, there:sum():item())
       there = torch.zeros(100, {dtype = "float64"}):pin_memory("sim")
-      there:copy_(x, true) -- the host converts: it must have arrived
+      there:copy_(x, true) -- the host converts, so the data must have arrived
       assert.equal(500, there:sum():item())
       assert.equal(500, x:to("cpu", "float64", true):sum():item())
    end)

@@ -1,14 +1,15 @@
--- Every operator of the table on the meta device, with the examples of its entry: results and
--- gradients have the CPU's shapes, dtypes and strides, lie on meta, and draw no random numbers. What
--- needs values fails by an error that says so: only operators whose entry says `waits` may.
+-- Tests every operator of the table on the meta device, with the examples of its entry: results and
+-- gradients have the CPU's shapes, dtypes and strides, are on meta, and draw no random numbers. An
+-- operator that needs values raises an error that says so; only operators whose entry has `waits`
+-- may do that.
 
 local table_of = require "spec.support.table"
 local torch = require "tlua"
 
--- Whose results do not lie where their inputs do.
+-- Operators whose results are on another device than their inputs.
 local elsewhere <const> = {to_device = true, to_device_only = true}
 
--- Forms whose results are values, have shapes that follow from values, or lie on the CPU.
+-- Overloads whose results are values, have shapes that depend on values, or are on the CPU.
 local VALUES <const> = {
    "allclose", "argwhere", "bincount", "cpu", "ctc_loss", "ctc_loss_lists", "equal", "gru_data",
    "index_put", "is_nonzero", "lstm_data", "masked_select", "narrow_tensor", "nonzero",
@@ -29,7 +30,7 @@ local function as_made(x)
    return x
 end
 
--- The same values, dimensions in memory in the opposite order.
+-- Returns the same values with dimensions in the opposite memory order.
 local function reversed(x)
    local order = {}
    for d = 1, x.ndim do order[d] = x.ndim + 1 - d end
@@ -42,7 +43,7 @@ local function told(x)
       "{" .. table.concat(x.shape, ", ") .. "}", x.dtype, table.concat(x:stride(), ", "), x.device)
 end
 
--- Packed results against packed results; nil if they agree.
+-- Compares packed results; returns nil if they agree.
 local function compare(row, expected, actual)
    local e, a = table_of.tensors(expected), table_of.tensors(actual)
    if expected.n ~= actual.n or #e ~= #a then
@@ -55,7 +56,7 @@ local function compare(row, expected, actual)
    end
 end
 
--- The gradients of the sum of all results, or nil where nothing is recorded.
+-- Returns the gradients of the sum of all results, or nil if nothing is recorded.
 local function gradients(args, results)
    local inputs, loss = {}, nil
    for _, x in ipairs(table_of.tensors(args)) do
@@ -70,7 +71,7 @@ local function gradients(args, results)
    return grads
 end
 
--- What is wrong with an example; and whether it asked for values.
+-- Returns the failure of an example, or nil, and whether it asked for values.
 local function check(row, text, form)
    local args = table_of.map(table_of.arguments(text), form)
    local there = table_of.map(args, on_meta)

@@ -1,5 +1,5 @@
--- Tensors on the meta device: what they are, what they refuse, and the scope in which new tensors
--- are made there.
+-- Tests tensors on the meta device: their properties, refused operations, and the scope in which
+-- new tensors are made there.
 
 local numbers = require "spec.support.numbers"
 local shell = require "spec.support.shell"
@@ -244,7 +244,7 @@ end)
 describe("random programs", function()
    local PROGRAMS <const>, STEPS <const> = 300, 20
 
-   -- New tensors of two; b fits a.
+   -- Functions that make a tensor from two; b broadcasts to a.
    local operators <const> = {
       function(a, b) return a + b end,
       function(a) return a:transpose(1, -1) end,

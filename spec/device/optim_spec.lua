@@ -1,4 +1,4 @@
--- Optimizers on the simulated device: the CPU's bits, without waits, and in graphs.
+-- Tests optimizers on the simulated device: the CPU's bits, without waits, and in graphs.
 
 local torch = require "tlua"
 local problem = require "spec.support.optim"
@@ -7,7 +7,7 @@ local sim = torch.sim
 
 local here <const>, there <const> = {device = "cpu"}, {device = "sim"}
 
--- Those that compute in one call, whose options do not ask for a norm.
+-- Optimizers that step with one call, with options that need no norm.
 local rows = {}
 for _, row in ipairs(problem.rows.float32) do rows[#rows + 1] = row end
 
@@ -43,12 +43,12 @@ describe("an optimizer on a device", function()
                local optimizer = torch.optim[row[1]](params,
                   problem.options(row[2], {capturable = true, lr = lr}))
                problem.set_gradients(params, 7)
-               optimizer:step() -- makes the states
+               optimizer:step() -- creates the states
                local graph = sim.Graph()
                if captured then sim.graph(graph, function() optimizer:step() end) end
                for t = 8, 11 do
                   local new = problem.parameters(there)
-                  problem.set_gradients(new, t == 9 and 8 or t) -- at 9 not all have one
+                  problem.set_gradients(new, t == 9 and 8 or t) -- at step 9 some have no gradient
                   for i, p in ipairs(params) do p.grad:copy_(new[i].grad) end
                   if t == 10 then lr:fill_(0.05) end
                   if captured then graph:replay() else optimizer:step() end

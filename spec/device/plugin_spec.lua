@@ -1,8 +1,8 @@
--- Plugins that are missing or no good: a message, and nothing else happens.
+-- Tests missing or invalid plugins: they cause a message, and have no other effect.
 
 local shell = require "spec.support.shell"
 
--- What making a tensor on the device prints where the plugin has these bytes.
+-- Returns the output of making a tensor on the device if the plugin has these bytes.
 local function tried_with(bytes)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/tlua_sim.so", bytes)

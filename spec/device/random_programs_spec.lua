@@ -1,11 +1,11 @@
--- Random programs on two devices with two streams each, whose work is ordered by events and waits
--- between streams alone, give the bits of the CPU. And the simulated device is hostile: programs
--- from which a wait is missing give other numbers.
+-- Tests that random programs on two devices with two streams each, whose work is ordered only by
+-- events and waits between streams, give the CPU's bits. Conversely, programs that lack a wait must
+-- give other numbers, because the simulated device is hostile.
 --
 --   TLUA_SIM_PROGRAMS=10000 TLUA_SIM_SEEDS=20 make test SPEC=spec/device/random_programs_spec.lua
 --
--- runs that many programs, each under that many seeds of the device (500 and 1 unless given), from
--- program TLUA_SIM_FIRST on (1).
+-- runs that many programs, each under that many seeds of the device (500 and 1 by default),
+-- starting from program TLUA_SIM_FIRST (1).
 
 local numbers = require "spec.support.numbers"
 local torch = require "tlua"
@@ -16,7 +16,7 @@ local SEEDS = tonumber(os.getenv "TLUA_SIM_SEEDS") or 1
 local FIRST = tonumber(os.getenv "TLUA_SIM_FIRST") or 1
 local SLOTS, STEPS = 5, 25
 
--- New values from two tensors; all stay finite.
+-- Functions that make a tensor from two; all values stay finite.
 local OPERATORS = {
    function(a, b) return (a + b):clamp(-9, 9) end,
    function(a, b) return (a * b):clamp(-9, 9) end,
@@ -28,7 +28,7 @@ local OPERATORS = {
    function(a, b) return torch.cat {a:narrow(1, 1, 8), b:narrow(1, 9, 8)} end,
 }
 
--- The same in place.
+-- The same functions in place.
 local CHANGES = {
    function(a, b) a:add_(b):clamp_(-9, 9) end,
    function(a, b) a:mul_(b):clamp_(-9, 9) end,
@@ -68,8 +68,8 @@ local function on_cpu(steps)
    return slots
 end
 
--- On the device. A slot knows the stream that has written it last and those that have read it since.
--- `careless` leaves all waits between streams out.
+-- Runs a program on the devices. A slot knows the stream that wrote it last and those that have
+-- read it since. `careless` omits all waits between streams.
 local function on_devices(steps, careless)
    local streams, slots = {}, {}
    for i = 1, 4 do streams[i] = sim.Stream {device = (i - 1) // 2} end
@@ -83,7 +83,7 @@ local function on_devices(steps, careless)
       end
    end
 
-   -- Before a stream reads what a slot holds, or writes it.
+   -- Waits before a stream reads or writes a slot's tensor.
    local function before(slot, stream, writes, by_event)
       wait(stream, slot.writer, by_event)
       if writes then
@@ -95,8 +95,8 @@ local function on_devices(steps, careless)
       if not careless then slot.tensor:record_stream(stream) end
    end
 
-   -- The values of a slot for work on a stream: a copy if they are on the other device, which the
-   -- current stream of that device sends.
+   -- Returns the tensor of a slot for work on a stream: a copy if it is on the other device, sent
+   -- by that device's current stream.
    local function read(slot, stream, by_event)
       if slot.tensor.device == stream.device then
          before(slot, stream, false, by_event)
@@ -120,9 +120,9 @@ local function on_devices(steps, careless)
          slots[step.to] = {tensor = sim.stream(stream, function() return step.operator(a, b) end),
                            writer = stream, readers = {},
                            sender = streams[(step.stream - 1) // 2 * 2 + 1]}
-         to.tensor:release() -- at once: the device may hand the memory out again
+         to.tensor:release() -- released immediately, so that the device may reuse the memory
       else
-         -- on one of the two streams of the device where the tensor is
+         -- on one of the two streams of the tensor's device
          local stream = streams[(step.stream - 1) % 2 + 1 + (to.tensor.device == torch.device "sim:1" and 2 or 0)]
          local b = sim.stream(stream, function()
             local value = read(slots[from[2]], stream, by_event)

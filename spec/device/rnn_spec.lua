@@ -1,5 +1,5 @@
--- Recurrent layers on a device beside the CPU: all that they give and all gradients, in every dtype,
--- with and without states, of sequences of one length and packed ones.
+-- Tests recurrent layers on a device against the CPU: all results and gradients, in every dtype,
+-- with and without states, for sequences of one length and packed ones.
 
 local device = require "spec.support.device"
 local torch = require "tlua"
@@ -15,10 +15,11 @@ local kinds <const> = {
    {"LSTM", {bidirectional = true, bias = false}},
    {"LSTM", {proj_size = 3, num_layers = 2}},
 }
--- Of the largest number of a result. The half types are rounded after each step on a GPU.
+-- Relative to the largest number of a result. Half-precision types are rounded after each step on a
+-- GPU.
 local tolerance <const> = {float64 = 1e-13, float32 = 2e-6, float16 = 2e-3, bfloat16 = 1.6e-2}
 
--- Everything that comes out of a layer on one device, the gradients among it, in float64.
+-- Returns all results and gradients of a layer on one device, in float64.
 local function run(kind, dtype, packed, with_states, where)
    local options = {dtype = dtype, device = "cpu"}
    for k, v in pairs(kind[2] or {}) do options[k] = v end

@@ -1,4 +1,5 @@
--- torch.cuda.memory: what a device's memory is made of and who has asked for it, in PyTorch's form.
+-- Tests torch.cuda.memory: snapshots of a device's memory with its allocating lines, in PyTorch's
+-- form.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -18,7 +19,7 @@ local function settle()
    module.empty_cache()
 end
 
--- The block of a snapshot at an address.
+-- Returns the block of a snapshot at an address.
 local function block_at(snapshot, address)
    for _, segment in ipairs(snapshot.segments) do
       for _, block in ipairs(segment.blocks) do
@@ -119,7 +120,8 @@ describe("a snapshot of a device's memory", function()
    end)
 end)
 
--- Bytes by hand, after the opcodes' description in Python's pickletools.
+-- The expected bytes were assembled by hand from the description of opcodes in Python's
+-- pickletools.
 describe("a pickle", function()
    it("has the opcodes of protocol 2", function()
       local function body(value) return pickle.encode(value):sub(3, -2) end

@@ -1,4 +1,4 @@
--- Operators that make the host wait, for who looks for them.
+-- Tests reports of operators that make the host wait.
 
 local torch = require "tlua"
 local device = require "spec.support.device"

@@ -1,4 +1,4 @@
--- Tensors of several devices in one program: what goes together, and what is refused with a message.
+-- Tests tensors of several devices in one program: allowed combinations, and errors.
 
 local torch = require "tlua"
 local nn = torch.nn

@@ -1,11 +1,11 @@
--- Every operator of the table on the simulated device, with the examples of its entry: results and
--- gradients have the CPU's bits, results lie on the device, and the host waits for it only where
+-- Tests every operator of the table on the simulated device, with the examples of its entry:
+-- results and gradients have the CPU's bits, results are on the device, and the host waits only if
 -- the entry says so (`waits`).
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 
--- Whose results do not lie where their inputs do.
+-- Operators whose results are on another device than their inputs.
 local elsewhere <const> = {cpu = true, to_device = true, to_device_only = true}
 
 local function on_sim(x)
@@ -13,13 +13,13 @@ local function on_sim(x)
    return x.requires_grad and copy:requires_grad_() or copy
 end
 
--- Copying to another device gives row-major tensors, so the CPU's are that, too.
+-- Copies to another device are row-major, so the CPU's tensors are, too.
 local function row_major(x)
    local copy = x:detach():contiguous()
    return x.requires_grad and copy:requires_grad_() or copy
 end
 
--- What differs between two tensors, down to the sign of zeros, or nil.
+-- Returns a description of the difference of two tensors, including the sign of zeros, or nil.
 local function difference(expected, actual)
    expected, actual = expected:detach(), actual:detach():cpu()
    local ok, fault = pcall(assert.close, expected, actual, 0)
@@ -29,7 +29,7 @@ local function difference(expected, actual)
    end
 end
 
--- Packed results against packed results; nil if they agree.
+-- Compares packed results; returns nil if they agree.
 local function compare(row, expected, actual)
    local e, a = table_of.tensors(expected), table_of.tensors(actual)
    if expected.n ~= actual.n or #e ~= #a then
@@ -50,7 +50,7 @@ local function compare(row, expected, actual)
    end
 end
 
--- The gradients of the sum of all results, or nil where nothing is recorded.
+-- Returns the gradients of the sum of all results, or nil if nothing is recorded.
 local function gradients(args, results)
    local inputs, loss = {}, nil
    for _, x in ipairs(table_of.tensors(args)) do
@@ -65,7 +65,7 @@ local function gradients(args, results)
    return grads
 end
 
--- What is wrong with an example, and whether the host has waited.
+-- Returns the failure of an example, or nil, and whether the host has waited.
 local function check(row, text)
    local args = table_of.map(table_of.arguments(text), row_major)
    local expected = table_of.call(row, args)
@@ -73,7 +73,7 @@ local function check(row, text)
    local before = torch.sim.waits()
    local actual = table_of.call(row, there)
    local waited = torch.sim.waits() > before
-   torch.sim.synchronize() -- for what non_blocking moves to the CPU
+   torch.sim.synchronize() -- waits for non_blocking copies to the CPU
    local fault = compare(row, expected, actual)
    local grads = not fault and row.differentiable and gradients(args, expected)
    if grads then

@@ -1,4 +1,4 @@
--- Checkpoints that many ranks write and others read.
+-- Tests checkpoints that many ranks write and others read.
 
 local torch = require "tlua"
 local ranks = require "spec.dist.ranks"
@@ -167,7 +167,7 @@ describe("distributed.checkpoint", function()
                   {checkpoint_id = ID})
                future:result()
                check(true, future:done())
-               future:result() -- nothing more
+               future:result() -- a second call does nothing
             ]==], kind, id))
             ranks.ok(2, with(reader, "tp", id))
             ranks.ok(1, with(reader, nil, id), {alone = true})
@@ -331,7 +331,7 @@ describe("distributed.checkpoint", function()
       end
    end)
 
-   -- Reference: the optimizers of one process, and what they do in the next step.
+   -- The reference is the optimizers of one process, and their next step.
    it("gives and takes whole states of optimizers, by the paths of parameters", function()
       for _, kind in ipairs {"both", "ddp"} do
          ranks.ok(4, code(("local KIND = %q "):format(kind) .. [==[
@@ -375,7 +375,7 @@ describe("distributed.checkpoint", function()
             end
             compare()
             near(expected.state["1.weight"].exp_avg, theirs[1].state[1].exp_avg, 0)
-            -- into others, which go on as the first do
+            -- loads into other optimizers, which continue like the first ones
             local fresh = split(build(5), KIND)
             local into = two(fresh)
             into[1].param_groups[2].lr = 1
@@ -385,7 +385,7 @@ describe("distributed.checkpoint", function()
             compare()
             train(alone, theirs, 1) train(fresh, into, 1)
             near_model(fresh.module or fresh, alone)
-            -- parts go back into parts
+            -- saved parts can be loaded as parts
             local parts = dcp.get_optimizer_state_dict(model, ours, {cpu_offload = true})
             dcp.set_optimizer_state_dict(model, ours, parts)
             check(true, ours[1].state[1].exp_avg:equal(parts.state["1.weight"].exp_avg))
@@ -422,7 +422,7 @@ describe("boxes", function()
                   for d, s in ipairs(size) do flat = flat * s + box.offset[d] end
                   assert.equal(at, flat)
                   at = at + boxes.product(box.size)
-                  -- all but the first dimension of more than one row is whole
+                  -- all dimensions after the first with more than one row are whole
                   local open = false
                   for d, s in ipairs(size) do
                      if open then assert.equal(s, box.size[d]) end

@@ -1,5 +1,5 @@
--- What all ranks of a group do together. Expected values are sums worked out by hand: rank r
--- mostly has r + 1 or a multiple of it.
+-- Tests collectives. Expected values are sums computed by hand: rank r usually has r + 1 or a
+-- multiple of it.
 
 local ranks = require "spec.dist.ranks"
 
@@ -33,7 +33,8 @@ describe("all_reduce", function()
          local b = torch.tensor {rank == 1, false, true}
          dist.all_reduce(b)
          check({true, false, true}, b)
-         -- 2048 + 1 is 2048 in float16, 2048 + 1 + 1 is not; 256 the same in bfloat16
+         -- 2048 + 1 is rounded to 2048 in float16, while 2048 + 1 + 1 is exact; likewise 256 in
+         -- bfloat16
          for _, row in ipairs {{"float16", 2048}, {"bfloat16", 256}} do
             local dtype, big = row[1], row[2]
             local t = torch.tensor({rank == 0 and big or 1}, {dtype = dtype})
@@ -111,7 +112,7 @@ describe("all_reduce", function()
          refused("expected 2 tensors here, got 1", dist.all_gather, {torch.ones(1)}, torch.ones(1))
          refused("expected tensors of one dtype", dist.all_gather,
             {torch.ones(1), torch.ones(1):long()}, torch.ones(1))
-         dist.barrier() -- the group is as good as before
+         dist.barrier() -- the group still works
       ]])
    end)
 end)
@@ -260,7 +261,7 @@ describe("async_op", function()
             works[i] = dist.all_reduce(tensors[i], {async_op = true})
          end
          local last = torch.ones(1)
-         dist.all_reduce(last) -- after all of them
+         dist.all_reduce(last) -- after all other calls
          for i = 1, 20 do
             assert(works[i]:wait())
             assert(works[i]:is_completed() and works[i]:is_success())
@@ -321,7 +322,7 @@ describe("groups", function()
          dist.destroy_process_group()
          check(false, dist.is_initialized())
          refused("all_reduce: there is no process group", dist.all_reduce, t)
-         dist.init_process_group {backend = BACKEND} -- once more
+         dist.init_process_group {backend = BACKEND} -- joins again
          dist.barrier()
       ]])
    end)
@@ -334,7 +335,7 @@ describe("groups", function()
          local t = torch.tensor {rank + 0.0}
          dist.broadcast(t, 3 - (rank == 1 and 2 or 0), {group = a})
          check({rank == 1 and 1.0 or 3.0}, t)
-         -- of a part: its own numbers, and none of the ranks outside has to call
+         -- splits a part: ranks are numbered within it, and other ranks need not call
          if rank ~= 1 then
             local b = dist.split_group(a, {{0, 2}})
             if rank == 0 then
@@ -385,7 +386,7 @@ describe("groups", function()
 end)
 
 describe("torch.distributed.nn", function()
-   -- Gradients by hand: what goes to a rank brings that rank's weights back.
+   -- Gradients computed by hand: data sent to a rank returns with that rank's weights.
    it("lets gradients through lists and to one rank", function()
       ranks.ok(3, [[
          local nn = dist.nn
@@ -411,7 +412,7 @@ describe("torch.distributed.nn", function()
          check({2.0 + rank}, part)
          ;(part * (rank + 4)):sum():backward()
          for r = 0, 2 do check(rank == 1 and {r + 4.0} or {0.0}, parts[r + 1].grad) end
-         -- rank r gives rank s r + 1 numbers s
+         -- rank r gives rank s r + 1 times the number s
          local inputs, outputs = {}, {}
          for s = 0, 2 do
             inputs[s + 1] = torch.full({rank + 1}, s + 0.0):requires_grad_()
@@ -466,7 +467,7 @@ describe("tensors of the simulated device", function()
          local x = torch.ones(3, {device = "sim"})
          for _ = 1, 10 do
             x = x * 2
-            dist.all_reduce(x) -- doubles, too
+            dist.all_reduce(x) -- doubles the gradient as well
          end
          check("sim:0", x.device)
          check({4.0 ^ 10, 4.0 ^ 10, 4.0 ^ 10}, x:cpu())

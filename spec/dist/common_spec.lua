@@ -1,11 +1,12 @@
--- Memory that ranks have in common, in which DDP's buckets lie. Reference values: closed forms, and
--- the all_reduce of plain tensors, which goes another way.
+-- Tests the shared memory of ranks, which holds DDP's buckets. Reference values are closed forms,
+-- and the all_reduce of ordinary tensors, which uses another algorithm.
 
 local ranks = require "spec.dist.ranks"
 
--- A tensor of n elements in common memory (group.raw is not for users: DDP has them in its buckets);
--- a random one, another on each rank; how many such mappings and open files of them a process has; how many KB of the
--- largest one, by which plain tensors go, have been touched.
+-- Defines functions that return: a tensor of n elements in shared memory (through group.raw, which
+-- is not for users: DDP uses it for its buckets); a random one, different on each rank; the
+-- process's number of such mappings and open files; and the touched KB of the largest mapping,
+-- through which ordinary tensors are exchanged.
 local setting = [==[
    local raw = dist.group.WORLD.raw
    local n = 100003
@@ -78,7 +79,7 @@ describe("an all_reduce in common memory", function()
             check(n, a:narrow(1, at, n):eq(3):sum():item(), "reduced")
             check(2 * n, a:eq(rank + 1):sum():item(), "left")
          end
-         a:fill_(rank + 1) -- few elements go the other way
+         a:fill_(rank + 1) -- small tensors use the other algorithm
          dist.all_reduce(a:narrow(1, 5, 7))
          check({rank + 1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, rank + 1.0}, a:narrow(1, 4, 9))
       ]==])

@@ -1,8 +1,9 @@
--- DistributedDataParallel. Reference values: the same model in one process with the whole batch.
+-- Tests DistributedDataParallel. Reference values: the same model in one process with the whole
+-- batch.
 
 local ranks = require "spec.dist.ranks"
 
--- A model of some layers, a batch of 8, and its gradients in one process; each rank's part.
+-- A model of some layers, a batch of 8, its gradients in one process, and each rank's part.
 local setting = [==[
    local nn = torch.nn
    local DDP = nn.parallel.DistributedDataParallel
@@ -59,7 +60,7 @@ describe("DistributedDataParallel", function()
    it("gives the gradients of the whole batch, the same bits on all ranks", function()
       for _, n in ipairs {2, 4} do
          run(n, [==[
-            local model = DDP(build(rank + 1)) -- all get rank 0's parameters
+            local model = DDP(build(rank + 1)) -- all ranks get rank 0's parameters
             for step = 1, 3 do
                model:zero_grad {set_to_none = step ~= 3}
                loss(model, mine(x), mine(y)):backward()
@@ -156,7 +157,8 @@ describe("DistributedDataParallel", function()
             check({{1.0, 1.0}, {1.0, 1.0}}, model.module.used.weight.grad)
             check({{0.5, 0.5}, {0.5, 0.5}}, model.module.maybe.weight.grad)
             check(nil, model.module.never.weight.grad)
-            -- a bucket; in the first pass who has used what, and the order that was seen
+            -- one bucket; the first pass also exchanges which parameters were used, and the order
+            -- of gradients
             check(pass == 1 and {"all_reduce", "all_reduce", "broadcast"} or {"all_reduce"}, calls)
          end
          refused("static_graph: maybe." .. (rank == 0 and "weight got no gradient" or "weight got a gradient") ..
@@ -211,7 +213,7 @@ describe("DistributedDataParallel", function()
             local model = DDP(layer)
             model:register_comm_hook(power.PowerSGDState {matrix_approximation_rank = weight_rank,
                start_powerSGD_iter = 1}, power.powerSGD_hook)
-            -- a gradient of rank 2: two inputs, the same on all ranks
+            -- a gradient of rank 2, from two inputs that are the same on all ranks
             local a, b = torch.randn(2, 32), torch.randn(2, 32)
             local sum = torch.zeros(32, 32)
             for _ = 1, steps do
@@ -224,7 +226,7 @@ describe("DistributedDataParallel", function()
          end
          local got, exact = gradient(2, 3)
          near({got}, {exact}, 1e-3)
-         -- with rank 1 each step lacks something, but what is left out comes later
+         -- each step of rank 1 leaves out a part, but adds it later
          local one, whole = gradient(1, 2)
          local many = gradient(1, 60)
          assert((many - whole):norm():item() < 0.3 * (one - whole):norm():item())
@@ -245,7 +247,7 @@ describe("DistributedDataParallel", function()
             end
             return "done"
          end))
-         -- both: -1; then rank 1 alone, its gradient halved, two times; rank 0 gets its weights
+         -- both: -1; then rank 1 alone, with its gradient halved, twice; rank 0 gets its weights
          check({{-2.0, -2.0}}, model.module.weight)
       ]==])
    end)
@@ -272,7 +274,7 @@ describe("DistributedDataParallel", function()
             local view = model.place[1][1].views[model.place[1][2]]
             assert(view:data_ptr() ~= model.params[1].grad:data_ptr())
          end
-         -- twice the gradient where it is added to
+         -- twice the gradient if gradients accumulate
          loss(model, mine(x), mine(y)):backward()
          for i, g in ipairs(expected) do expected[i] = g * 2 end
          near(grads(model), expected)
@@ -289,7 +291,7 @@ describe("DistributedDataParallel", function()
                local value = torch.autocast({device = "cpu", dtype = "bfloat16"}, function()
                   return loss(model, a, b)
                end)
-               if step == 3 and rank == 0 then value = value * (1 / 0) end -- one rank alone
+               if step == 3 and rank == 0 then value = value * (1 / 0) end -- on one rank only
                scaler:scale(value):backward()
                scaler:step(sgd)
                scaler:update()
@@ -298,7 +300,7 @@ describe("DistributedDataParallel", function()
          end
          local model = DDP(build(1))
          local scale = train(model, mine(x), mine(y))
-         -- both have left that step out: 2^10 * 2 (two good ones), / 2, * 2 and one more
+         -- both have skipped that step: 2^10 * 2 (two good steps), / 2, * 2 and one more
          check(2.0 ^ 11, scale)
          same_everywhere(model:parameters())
          for _, p in ipairs(model:parameters()) do assert(p:isfinite():all():item()) end
@@ -343,7 +345,7 @@ describe("DistributedDataParallel", function()
          near(grads(model), expected)
          same_everywhere(model:parameters())
          averager:average_parameters(model)
-         step() -- by itself
+         step() -- divided and clipped by separate calls
          local list = {}
          for i, p in ipairs(model:parameters()) do
             list[i] = p:detach():clone()
@@ -353,7 +355,7 @@ describe("DistributedDataParallel", function()
          averager:average_parameters(model:parameters())
          near(model:parameters(), list)
          same_everywhere(model:parameters())
-         -- the same by the optimizer that does both
+         -- compares with an optimizer that does both
          local function both()
             local net = DDP(build(1))
             net:register_comm_hook(hooks.PostLocalSGDState {start_localSGD_iter = 1},
@@ -433,7 +435,7 @@ describe("DistributedDataParallel", function()
                y:sum():backward()
             end
             pass()
-            fails = true -- on all ranks: they go on together
+            fails = true -- fails on all ranks, so they stay in step
             refused("on purpose", pass)
             fails = false
             pass()

@@ -1,5 +1,5 @@
--- Ranks that are killed at random moments: training ends with the bits of one that was left alone,
--- and nothing stays behind. SPEC_KILLS says how often (up to 3).
+-- Tests ranks that are killed at random moments: training ends with the bits of an undisturbed one,
+-- and leaves nothing behind. SPEC_KILLS is the number of kills (up to 3).
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -17,13 +17,13 @@ local function last_line(output)
    return output:match "%[0%] (step %d+: %d+ of %d+ digits right, weights %x+)"
 end
 
--- Trains alone, then with ranks that are killed; whether as many were as it takes before the training
--- has ended.
+-- Trains undisturbed, and then with ranks that are killed; returns whether enough were killed
+-- before the training ended.
 local function train_and_kill(folder, steps)
    local expected = last_line(shell.ok(("cd %s && %s --fresh --checkpoint alone"):format(
       folder, train(steps, ""))))
    assert.truthy(expected)
-   -- kills one of the launcher's children after up to 0.6 seconds, again and again
+   -- kills one of the launcher's children after up to 0.6 seconds, repeatedly
    shell.write(folder .. "/kill.sh", ([[
       # what others have there comes and goes
       shared() { ls /dev/shm 2>/dev/null | grep tlua; }
@@ -60,7 +60,7 @@ describe("a training whose ranks are killed", function()
       while not enough do
          assert.truthy(steps < 1e6)
          enough = shell.with_folder(function(folder) return train_and_kill(folder, steps) end)
-         steps = 4 * steps -- a fast machine needs more to be caught
+         steps = 4 * steps -- a fast machine needs more steps
       end
    end)
 

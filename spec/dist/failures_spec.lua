@@ -1,11 +1,11 @@
--- What happens when ranks do not do what others expect: errors on all of them, in time.
+-- Tests ranks that do not do what others expect: all of them get errors, in time.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
 
 describe("a rank that has ended", function()
-   -- Without a failure, which the launcher lets the others survive for some seconds only. That their
-   -- time has not to pass is told by what they say.
+   -- The rank ends without a failure; after a failure the launcher ends the others after some
+   -- seconds. Their messages show that they did not wait for the timeout.
    it("is named by all others at once", function()
       local output = ranks.ok(3, [[
          local t = torch.ones(10)
@@ -99,7 +99,7 @@ describe("a call that others do not make", function()
       ranks.ok(3, [[
          local t, store = torch.ones(4), dist.group.WORLD.store
          local group = dist.new_group(nil, {timeout = 3})
-         dist.barrier() -- all are there
+         dist.barrier() -- all ranks have arrived
          dist.all_reduce(t, {group = group})
          if rank == 2 then
             store:wait {"late0", "late1"}
@@ -143,7 +143,7 @@ describe("init_process_group", function()
 
    it("refuses two ranks of one number", function()
       local output = ranks.run(2, [[
-         -- both are there before the time runs
+         -- both are there before the timeout begins
          local me = math.tointeger(tonumber(os.getenv "RANK"))
          io.open(FOLDER .. "/" .. me, "w"):close()
          while not io.open(FOLDER .. "/" .. 1 - me) do dist._sleep(0.01) end

@@ -1,4 +1,4 @@
--- fully_shard. Reference values: the same model in one process with the whole batch.
+-- Tests fully_shard. Reference values: the same model in one process with the whole batch.
 
 local ranks = require "spec.dist.ranks"
 
@@ -73,7 +73,7 @@ describe("fully_shard", function()
          local alone = build(16, 2)
          reset(alone, 3)
          local filled = shard(torch.default_device("meta", build, 16, 2))
-         reset(filled, 3) -- changes nothing: there is no memory yet
+         reset(filled, 3) -- changes nothing, since there is no memory yet
          check(true, filled:parameters()[1].is_meta)
          filled:to_empty {device = "cpu"}
          for _, model in ipairs {filled, shard(build(16, 2))} do
@@ -91,7 +91,7 @@ describe("fully_shard", function()
          end
          local linear = fully_shard(nn.Linear(4, 4))
          linear:unshard()
-         reset(linear, 5 + rank) -- while it is whole
+         reset(linear, 5 + rank) -- while it is gathered
          local other = nn.Linear(4, 4)
          reset(other, 5)
          near(full(linear.weight), other.weight, 0)
@@ -107,12 +107,12 @@ describe("fully_shard", function()
             for step = 1, 8 do
                local expected, got = loss(alone, x, y), loss(model, mine(x), mine(y))
                assert(math.abs(expected:item() - mean(got)) < 1e-6, "loss of step " .. step)
-               sgd:zero_grad() adam:zero_grad() -- after the forward pass, which is as good
+               sgd:zero_grad() adam:zero_grad() -- after the forward pass, which also works
                expected:backward() got:backward()
                if step == 1 then near_model(model, alone) end
                local norm = nn.utils.clip_grad_norm_(alone:parameters(), 0.5)
-               -- Steps divide by roots of small gradients: from the second on, parameters and with them
-               -- the norm are off as far as the parameters are at the end.
+               -- Steps divide by roots of small gradients: from the second step on, parameters and
+               -- so the norm have the same error as the final parameters.
                near(norm, nn.utils.clip_grad_norm_(model:parameters(), 0.5),
                   step == 1 and 1e-6 or 2e-5)
                sgd:step() adam:step()
@@ -152,12 +152,12 @@ describe("fully_shard", function()
          local before = torch.memory_allocated()
          local model = build(w, blocks)
          local total, block = bytes(model), bytes(model[2])
-         -- what activations and kernels take beside them
+         -- memory of activations and kernels
          local beside = peak_of(model, 3) - before - 4 * total
          model = nil
          collectgarbage() collectgarbage()
          local sharded = shard(build(w, blocks))
-         peak_of(sharded, 1) -- the groups have their buffers
+         peak_of(sharded, 1) -- so that the groups have their buffers
          sharded:zero_grad()
          collectgarbage() collectgarbage()
          local held = 0
@@ -165,8 +165,8 @@ describe("fully_shard", function()
          assert(held <= total // 4 + 64)
          local groups = torch.memory_allocated() - before - held
          local peak = peak_of(sharded, 3) - before - groups
-         -- Of each block's two gates, what goes in and out both ways is in Lua's hands, so that it
-         -- may wait for the collector.
+         -- Inputs and outputs of each block's two gates, in both directions, belong to Lua and may
+         -- wait for the collector.
          local gates = 2 * 4 * (blocks + 1) * part * w * 4
          -- 4 kinds of total / 4; blocks with gradients
          local limit = total + 2 * 2 * block + beside + gates
@@ -209,8 +209,8 @@ describe("fully_shard", function()
             if kind == "all_gather" then gathered = gathered + 1 end
             return raw:run(kind, ...)
          end}, {__index = function() return function() end end})
-         -- The first pass knows no order: the root and block 2, and those that were named; going back
-         -- block 4 and the one before it. The root stays.
+         -- The first pass knows no order: it has the root and block 2, and named ones; backward it
+         -- has block 4 and the one before it. The root stays gathered.
          for _, case in ipairs {{nil, nil, 2, 2}, {{3, 4}, {3, 2}, 4, 3}, {{}, {2}, 2, 2}} do
             local model, ahead, back = shard(build(8, 3)), {}, {}
             for _, i in ipairs(case[1] or {}) do ahead[#ahead + 1] = model[i] end
@@ -273,7 +273,7 @@ describe("fully_shard", function()
       run(2, [==[
          local alone, model = build(8, 2), shard(build(8, 2))
          loss(alone, x, y):backward()
-         model[2]:set_gradient_divide_factor(0.5) -- 2 ranks: four times the average
+         model[2]:set_gradient_divide_factor(0.5) -- for 2 ranks: four times the average
          model[3]:set_all_reduce_hook(function(t) check(1, t:dim()) t:mul_(-3) end)
          loss(model, mine(x), mine(y)):backward()
          for k, factor in ipairs {1, 4, -3, 1} do
@@ -309,7 +309,7 @@ describe("fully_shard", function()
          loss(model, mine(x), mine(y)):backward()
          for _ = 1, 3 do loss(alone, x, y):backward() end
          near_model(model, alone, 3e-6)
-         model:zero_grad() alone:zero_grad() -- and nothing is left
+         model:zero_grad() alone:zero_grad() -- nothing is left
          model[2]:set_gradient_divide_factor(1)
          loss(model, mine(x), mine(y)):backward()
          loss(alone, x, y):backward()
@@ -508,8 +508,9 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   -- Hooks that refer to their own parameters are looked for now and then, so that one model, but not
-   -- two, may wait for it. By MPI, others' garbage is there at first: it must not go meanwhile.
+   -- Hooks that refer to their own parameters are collected only from time to time, so one model,
+   -- but not two, may wait for that. With MPI, garbage of other code exists at first: it must not
+   -- be collected meanwhile.
    it("goes with its model", function()
       run(2, [==[
          collectgarbage() collectgarbage()
@@ -562,7 +563,7 @@ describe("fully_shard", function()
             penalized():backward()
          end)
          model:zero_grad()
-         model(data):sum():backward() -- and all is well again
+         model(data):sum():backward() -- everything works again
          check({2.0, 2.0, 2.0, 2.0}, full(model.weight, model.weight.grad)[1])
       ]==])
    end)

@@ -1,9 +1,9 @@
--- A GPT on data, tensor and pipeline parallel ranks at once. Reference values: the same model in
--- one process with the whole batch.
+-- Tests a GPT on data, tensor and pipeline parallel ranks at once. Reference values: the same model
+-- in one process with the whole batch.
 
 local ranks = require "spec.dist.ranks"
 
--- The model: its embedding, blocks and head; `stage(model, first, last)` is a part of it.
+-- Defines the model: its embedding, blocks and head; `stage(model, first, last)` is a part of it.
 local setting = [==[
    local nn, F = torch.nn, torch.nn.functional
    local tp, pipe, fsdp = dist.tensor.parallel, dist.pipelining, dist.fsdp

@@ -1,4 +1,4 @@
--- `tlua run`.
+-- Tests `tlua run`.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -47,10 +47,10 @@ describe("tlua run", function()
    it("tells which was the first of several that have ended between two of its looks", function()
       local major, minor = shell.ok "uname -sr":match "^Linux (%d+)%.(%d+)"
       if not major or major * 1000 + minor < 5003 then
-         return pending "needs Linux 5.3" -- which has files that tell of a process's end
+         return pending "needs Linux 5.3" -- pidfds, which report a process's end, need it
       end
       local output, status = alone(2, [[
-         local function stat(pid) -- its state and its parent
+         local function stat(pid) -- returns a process's state and its parent
             local file <close> = io.open(("/proc/%s/stat"):format(pid))
             return (file and file:read "a" or ""):match ".*%) (%a) (%d+)"
          end
@@ -113,7 +113,7 @@ describe("tlua run", function()
       end
    end)
 
-   -- Two launchers, as on two machines, at a port of this one that is free.
+   -- Starts two launchers, as on two machines, at a free port of this machine.
    local function two_nodes(folder, code, options)
       shell.write(folder .. "/a.lua", code)
       local start = ("%s run -n 2 --nnodes 2 --rdzv 127.0.0.1:%d --timeout 120 %s --node-rank"):format(
@@ -236,7 +236,7 @@ describe("tlua run", function()
          shell.ok(("cd %s && cc -shared -fPIC -o jump.so jump.c -ldl"):format(folder))
          shell.write(folder .. "/a.lua", [[
             local dist, data = torch.distributed, torch.data
-            assert(math.abs(torch.io.time() - torch.io.time()) > 3e7) -- it does jump
+            assert(math.abs(torch.io.time() - torch.io.time()) > 3e7) -- the clock does jump
             dist.init_process_group()
             for _ = 1, 50 do dist.all_reduce(torch.ones(1)) end
             local set, n = data.TensorDataset(torch.arange(64)), 0

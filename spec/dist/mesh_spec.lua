@@ -1,4 +1,4 @@
--- Device meshes, and the optimizer whose state is shared out.
+-- Tests device meshes, and the optimizer whose state is sharded.
 
 local ranks = require "spec.dist.ranks"
 

@@ -1,4 +1,4 @@
--- Tensors from one rank to another.
+-- Tests tensors that are sent from one rank to another.
 
 local ranks = require "spec.dist.ranks"
 

@@ -1,5 +1,5 @@
--- The back end "mpi", by Open MPI and by MPICH: what the other specs of this folder say of groups in
--- shared memory, and what is different.
+-- Tests the back end "mpi", with Open MPI and MPICH: the other specs' cases for groups in shared
+-- memory, and the differences.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -49,7 +49,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          local output = ranks.mpirun(mpi, 3, [[
             local t, store = torch.ones(4), dist.group.WORLD.store
             local group = dist.new_group(nil, {timeout = 3})
-            dist.barrier() -- all are there
+            dist.barrier() -- all ranks have arrived
             dist.all_reduce(t, {group = group})
             if rank == 2 then
                store:wait {"late0", "late1"}

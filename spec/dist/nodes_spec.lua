@@ -1,5 +1,5 @@
--- Launchers on several machines (tlua run --nnodes): their number changes while a program runs, their
--- first one dies, and network namespaces are machines where that is permitted.
+-- Tests launchers on several machines (tlua run --nnodes): their number changes while a program
+-- runs, the first one dies, and network namespaces act as machines if that is permitted.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -32,8 +32,8 @@ end
 print "done"
 ]]
 
--- What launchers are driven by: `start` one with a name, `await` a line of it that it has written
--- since it was to `forget` others, `kill` it.
+-- Shell functions that control launchers: `start` one with a name, `await` a line that it has
+-- written since the last `forget`, `kill` it.
 local driver = [[
 start() { name=$1; shift; : >$name.out; (exec "$@" >>$name.out 2>&1) & eval "pid_$name=\$!"; }
 # What came before is no answer; a world may begin with fewer machines than will be there, where
@@ -118,7 +118,7 @@ describe("tlua run --nnodes MIN:MAX", function()
    end)
 end)
 
--- Two machines: namespaces that a cable joins. They are gone with what `work` was.
+-- Makes two machines: network namespaces that are connected. They are removed when `work` ends.
 local function with_hosts(work)
    local name = ("tlua%06d"):format(math.random(0, 999999))
    local a, b = name .. "a", name .. "b"
@@ -131,7 +131,7 @@ local function with_hosts(work)
          ("-n %s addr add 10.77.0.1/24 dev eth0"):format(a), ("-n %s addr add 10.77.0.2/24 dev eth0"):format(b),
          ("-n %s link set eth0 up"):format(a), ("-n %s link set eth0 up"):format(b),
          ("-n %s link set lo up"):format(a), ("-n %s link set lo up"):format(b),
-         ("netns exec %s true"):format(a), -- which mounts file systems
+         ("netns exec %s true"):format(a), -- this mounts file systems
       } do if not ip(command) then return false end end
       return true
    end
@@ -143,13 +143,13 @@ local function with_hosts(work)
    return there
 end
 
--- The number of a job whose ranks meet at a port that is free: 15000 + (31 job + step) % 15000.
+-- Returns the number of a job whose ranks meet at a free port: 15000 + (31 job + step) % 15000.
 local job
 repeat
    job = math.random(0, 999999)
 until ranks.is_free(15000 + job * 31 % 15000)
 
--- What srun tells rank `rank` of two, each on a host of the list.
+-- Returns the environment that srun sets for rank `rank` of two, each on a host of the list.
 local function slurm(rank, list, more)
    return ("env -u RANK -u WORLD_SIZE -u MASTER_PORT SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=0 " ..
       "SLURM_JOB_ID=%d SLURM_STEP_ID=0 SLURM_NNODES=2 SLURM_JOB_NODELIST=%s %s "):format(rank,

@@ -1,5 +1,5 @@
--- Optimizers of parameters that ranks have in parts. Reference: the same steps along the same
--- gradients with whole parameters, in one process.
+-- Tests optimizers of split parameters. The reference is the same steps along the same gradients
+-- with whole parameters, in one process.
 
 local ranks = require "spec.dist.ranks"
 

@@ -1,4 +1,4 @@
--- Pipelines. Reference values: the same layers in one process.
+-- Tests pipelines. Reference values: the same layers in one process.
 
 local torch = require "tlua"
 local ranks = require "spec.dist.ranks"
@@ -222,7 +222,7 @@ describe("a pipeline", function()
    it("fails on every rank where it fails on one", function()
       for _, n in ipairs {2, 3} do
          run(n, [==[
-            -- a batch on a group of its own, which is of no use after it
+            -- runs a batch on a separate group, which cannot be used afterwards
             local function fails(text, at, what)
                local group = dist.new_group()
                local Worse = torch.class("Worse", nn.Module)
@@ -288,9 +288,9 @@ describe("the orders of schedules", function()
       end
    end
 
-   -- Lets all ranks go on in steps of one time for each action ("B" takes two); an action needs
-   -- those that it depends on. Returns how long that takes, and the most that a rank waits between its
-   -- first action and its last.
+   -- Simulates all ranks in steps of equal time for each action ("B" takes two); an action waits
+   -- for those on which it depends. Returns the total time, and the longest idle time of a rank
+   -- between its first action and its last.
    local function simulate(plan, n_ranks, here, n)
       local ends, at, free, lists, began, idle = {}, {}, {}, {}, {}, 0
       for r = 0, n_ranks - 1 do lists[r], at[r], free[r] = plan(r, n_ranks, here, n), 1, 0 end
@@ -338,8 +338,9 @@ describe("the orders of schedules", function()
       for_all_plans({1, 2, 3, 4, 8}, {1, 2, 3, 5, 8, 16}, simulate)
    end)
 
-   -- Each rank makes one batch after the other; a batch ends when the other side of each of its messages
-   -- has begun, too. Returns how many batches all ranks have made, and how many messages.
+   -- Simulates ranks that run one batch of messages after another; a batch ends when the other side
+   -- of each of its messages has begun, too. Returns the numbers of batches and of messages of all
+   -- ranks.
    local function exchange(plan, n_ranks, here, n)
       local lists, batches, stages, owners = {}, {}, n_ranks * here, {}
       for r = 0, n_ranks - 1 do
@@ -398,16 +399,17 @@ describe("the orders of schedules", function()
 
    it("let no ranks wait for each other in a circle, where none ends a message alone", function()
       for_all_plans({2, 3, 4, 8}, {1, 2, 3, 8, 16}, exchange)
-      -- two ranks: but for the first and the last ones each sends and receives in one
+      -- two ranks: except for the first and the last ones, each batch sends and receives
       local batches, messages = exchange(torch.distributed.pipelining.Schedule1F1B.plan, 2, 1, 16)
       assert.equal(4 * 16, messages)
       assert.truthy(batches <= 2 * (16 + 1))
    end)
 
-   -- A part takes 1 forward and 2 backward. Idle, by the papers: (p - 1) (F + B) for 1F1B, divided
-   -- by the stages of a rank where they are interleaved, in either order, (p - 1) (F + I - W) for ZB-H1,
-   -- none for ZB-V once a rank has begun. DualPipeV's is at most (p - 1) (F + B + B - 3 W), where F and
-   -- B of a pair end together; here the next rank has what F gives earlier: (p - 1) W.
+   -- A part takes 1 forward and 2 backward. The papers' idle times are (p - 1) (F + B) for 1F1B,
+   -- divided by the stages of a rank if they are interleaved, in either order; (p - 1) (F + I - W)
+   -- for ZB-H1; and none for ZB-V once a rank has begun. DualPipeV's is at most (p - 1) (F + B + B
+   -- - 3 W), where F and B of a pair end together; here the next rank has F's result earlier: (p -
+   -- 1) W.
    it("take as long as their papers say", function()
       local pipe = torch.distributed.pipelining
       for _, p in ipairs {2, 4, 8} do
@@ -432,7 +434,7 @@ describe("the orders of schedules", function()
       end
    end)
 
-   -- As PyTorch 2.15 makes them for 2 ranks, 2 stages on each and 4 parts (2 for ScheduleLoopedBFS).
+   -- PyTorch 2.15's orders for 2 ranks, 2 stages on each and 4 parts (2 for ScheduleLoopedBFS).
    it("are PyTorch's", function()
       local expected = {
          ScheduleLoopedBFS = {"F0.1 F0.2 F2.1 F2.2 B2.2 B2.1 B0.2 B0.1",

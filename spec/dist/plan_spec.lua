@@ -1,4 +1,4 @@
--- Plans for many devices, beside published figures.
+-- Tests plans for many devices against published results.
 
 local torch = require "tlua"
 local dist = torch.distributed
@@ -21,7 +21,7 @@ local function model(heads, width, layers, batch, sequence)
       sequence = sequence or 2048}
 end
 
--- The layout as published, with the sizes of parts and the stages that suit it best.
+-- Returns the published layout, with the best sizes of parts and numbers of stages.
 local function best_of(row)
    local _, heads, width, layers, tensor, pipeline, devices, batch = table.unpack(row)
    local data, best = devices // (tensor * pipeline), nil
@@ -94,7 +94,7 @@ describe("distributed.plan", function()
       local small = dist.plan(m, {devices = 512, memory = 8e9})
       assert.is_true(small.rows[1].seconds > found.rows[1].seconds)
       assert.equal(0, #dist.plan(m, {devices = 512, memory = 1e8}).rows)
-      -- long sequences by context parallel ranks
+      -- long sequences use context parallel ranks
       local long = {layers = 32, width = 4096, heads = 32, vocab = 51200, sequence = 1 << 20,
          batch = 8}
       assert.equal(0, #dist.plan(long, {devices = 64, checkpointing = false}).rows)

@@ -1,10 +1,11 @@
--- ranks.lua - runs Lua code on several ranks, as `tlua run` does it.
+-- ranks.lua - runs Lua code on several ranks, like `tlua run`.
 
 local shell = require "spec.support.shell"
 
 local M = {}
 
--- What every rank begins with. `check` compares, so that a message tells rank and values.
+-- The code that every rank runs first. `check` compares, and its message names the rank and the
+-- values.
 local head = [[
 torch.set_num_threads(1)
 local dist = torch.distributed
@@ -29,13 +30,13 @@ function refused(text, fn, ...)
       error(("expected %s, got %s"):format(text, message), 2)
    end
 end
-LIMIT = 1e-5 -- how far values may be off that were computed in another order
+LIMIT = 1e-5 -- tolerance for values computed in another order
 function near(a, b, limit, what)
    local off = (a - b):abs():max():item()
    if not (off <= (limit or LIMIT)) then error((what or "value") .. " is off by " .. off, 2) end
 end
--- Prints "told", and ends no sooner than the others have: mpirun ends all with the first, and who has
--- ended is another error than the one that they are to find.
+-- Prints "told", and ends no sooner than the others: mpirun ends all ranks with the first one, and
+-- "has ended" is another error than the expected one.
 function told()
    print "told"
    io.stdout:flush()
@@ -58,21 +59,21 @@ dist.init_process_group {backend = BACKEND, timeout = TIMEOUT}
 local rank, size = dist.get_rank(), dist.get_world_size()
 ]]
 
--- The same for a file that others run: the code's first line is number 1 of its own file.
+-- Does the same for a file that others run: the code's first line is line 1 of its own file.
 local function write_head(folder, text)
    text = text .. "FOLDER = " .. ("%q"):format(folder) .. "\n"
    shell.write(folder .. "/head.lua", (("\n" .. text):gsub("\nlocal ", "\n")))
 end
 
--- How long ranks wait for others, which may have to wait for a processor: a spec that means the time
--- to run out gives a shorter one to a group or a call that begins when all are there.
+-- How long ranks wait for others, which may have to wait for a processor. A spec that tests the
+-- timeout gives a shorter one to a group or a call that begins when all are there.
 local patience <const> = 120
 
 --- Runs code on n ranks that have joined, or, with `alone`, that have not.
 ---@param n integer
 ---@param code string  with `dist`, `rank` and `size`, `check`, `refused`, `near` and `told`
 ---@param options? {alone: boolean, env: string, launch: string, breaks: boolean}  `breaks`: leaves a
----group of no use
+--- group that cannot be used
 ---@return string output  of all, with the rank in front
 ---@return integer status
 function M.run(n, code, options)
@@ -88,7 +89,7 @@ end
 
 M.tlua = shell.ok("realpath " .. shell.quote(shell.tlua)):match "[^\n]+"
 
---- The same for code that must end well.
+--- Runs code that must succeed.
 ---@return string output
 function M.ok(n, code, options)
    local output, status = M.run(n, code, options)
@@ -96,7 +97,8 @@ function M.ok(n, code, options)
    return output
 end
 
--- Calls what a spec file has, with `runner` in place of this module; after(name, ok, message) for each.
+-- Calls the cases of a spec file, with `runner` in place of this module; after(name, ok, message)
+-- is called for each.
 local function each_case(file, runner, after)
    local env = setmetatable({
       describe = function(_, fn) fn() end,
@@ -112,7 +114,7 @@ end
 
 local function left_out() error("left out", 0) end
 
---- Whether nobody listens at a port of this machine.
+--- Returns whether nobody listens at a port of this machine.
 ---@param port integer
 ---@return boolean
 function M.is_free(port)
@@ -122,7 +124,7 @@ function M.is_free(port)
    return ok
 end
 
---- A port that is free and stays so: it is below those that the system gives to who asks for any.
+--- Returns a port that is free and stays free: it is below those that the system assigns.
 ---@return integer
 function M.free_port()
    for _ = 1, 1000 do
@@ -132,8 +134,9 @@ function M.free_port()
    error "no port is free"
 end
 
--- What a spec file gives to `ok`, for so many ranks, instead of running it: {n =, name =, code =}.
--- Left out is what has options, which leaving a group of no use is one of.
+-- Collects the arguments that a spec file passes to `ok`, for each number of ranks, instead of
+-- running them: {n =, name =, code =}. Calls with options are left out, such as those that leave a
+-- broken group.
 local function record(file)
    local list, recorder = {}, setmetatable({run = left_out}, {__index = M})
    function recorder.ok(n, code, options)
@@ -160,7 +163,7 @@ for i = 1, CODES do
 end
 ]]
 
--- What `mpirun` is called with for so many processes on a machine that may have fewer cores.
+-- The command lines of `mpirun` for a number of processes that may exceed the machine's cores.
 local mpirun = {
    openmpi = "mpirun.openmpi --allow-run-as-root --oversubscribe -q -x SPEC_DIST_BACKEND -n %d",
    mpich = "mpirun.mpich -n %d",
@@ -184,11 +187,11 @@ function M.mpirun(mpi, n, code, options)
    end)
 end
 
---- Runs the cases of a spec file by mpirun, each program of a case where it stands. For files whose
---- programs read what others before them have written. Left out is what is to fail.
+--- Runs the cases of a spec file by mpirun, each program of a case in its place, for files whose
+--- programs read the files of earlier ones. Cases that are meant to fail are left out.
 ---@param mpi "openmpi"|"mpich"
 ---@param file string
----@return integer count  of cases that have passed
+---@return integer count  number of cases that passed
 function M.each_by_mpi(mpi, file)
    local passed, runner = 0, setmetatable({run = left_out}, {__index = M})
    function runner.ok(n, code, options)
@@ -208,10 +211,10 @@ function M.each_by_mpi(mpi, file)
    return passed
 end
 
---- Runs what spec files have for n ranks, all in one program each, by mpirun.
+--- Runs the cases of spec files for n ranks by mpirun, all in one program for each n.
 ---@param mpi "openmpi"|"mpich"
 ---@param files string[]
----@return integer count  of codes that have passed on all of their ranks
+---@return integer count  number of codes that passed on all of their ranks
 function M.all_by_mpi(mpi, files)
    local by_n, numbers, passed = {}, {}, 0
    for _, file in ipairs(files) do

@@ -1,5 +1,5 @@
--- The back end "record": one process plays ranks of large worlds. Expected counts: the formulas of
--- ring algorithms, worked out by hand.
+-- Tests the back end "record": one process plays ranks of large worlds. Expected counts were
+-- computed by hand from the formulas of ring algorithms.
 
 local torch = require "tlua"
 local dist = torch.distributed
@@ -20,7 +20,7 @@ describe("groups that record", function()
          local t = torch.ones(1000)
          dist.all_reduce(t)
          dist.broadcast(t, 0)
-         dist.broadcast(t, 2) -- rank 1 is the last of that chain
+         dist.broadcast(t, 2) -- rank 1 is the end of that chain
          local all = torch.empty(4000)
          dist.all_gather_into_tensor(all, t)
          dist.reduce_scatter_tensor(torch.empty(1000), all)
@@ -72,7 +72,7 @@ describe("groups that record", function()
    -- scatters the sums of its gradients once; each moves (N - 1) / N of its bytes.
    it("run fully_shard's step: messages and bytes are the formulas'", function()
       local units <const>, width <const> = 3, 64
-      local count <const> = width * width + width -- of a unit's parameters
+      local count <const> = width * width + width -- number of a unit's parameters
       for _, size in ipairs {2, 64, 1024} do
          for _, rank in ipairs {0, size // 2, size - 1} do
             local before
@@ -95,7 +95,7 @@ describe("groups that record", function()
       end
    end)
 
-   -- A part of the batch crosses each border once as activations and once back as gradients.
+   -- A part of the batch crosses each border once as activations and once as gradients.
    it("run a pipeline's step: messages and bytes are the formulas'", function()
       local nn, pipe = torch.nn, dist.pipelining
       local parts <const>, width <const> = 4, 6

@@ -1,4 +1,4 @@
--- torch.multiprocessing.spawn: ranks that begin with a function.
+-- Tests torch.multiprocessing.spawn: ranks that run a function.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -36,7 +36,7 @@ describe("spawn", function()
       assert.equal(0, status, output)
       assert.matches("[0] rank 0 of 2: 33 63, float64\n", output, 1, true) -- (10 t + 1) (1 + 2)
       assert.matches("[1] rank 1 of 2: 33 63, float64\n", output, 1, true)
-      assert.matches("over\n$", output) -- and no folder behind it
+      assert.matches("over\n$", output) -- and no folder is left
       assert.equal(1, select(2, output:gsub('"gloo" is the back end "shm" here', "")), output)
    end)
 

@@ -1,4 +1,4 @@
--- Stores, and the ways to find the others.
+-- Tests stores, and the ways in which processes find one another.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -50,9 +50,9 @@ describe("TCPStore", function()
       assert.raises("append: value: expected a string, got 3", function() store:append("x", 3) end)
    end)
 
-   -- The cases of PyTorch's documentation of compare_set.
+   -- The cases are from PyTorch's documentation of compare_set.
    it("sets a key that has the value that is expected", function()
-      assert.equal("first", store:compare_set("c", "first", "second")) -- there is none
+      assert.equal("first", store:compare_set("c", "first", "second")) -- the key does not exist
       assert.is_false(store:check({"c"}))
       assert.equal("first", store:compare_set("c", "", "first"))
       assert.equal("first", other:compare_set("c", "", "second"))
@@ -142,7 +142,7 @@ describe("a store's secret", function()
    end)
 end)
 
--- Another user, who is root's to be.
+-- Wraps a command to run as another user, which only root can do.
 local function as_other(command)
    return "setpriv --reuid=12345 --regid=12345 --clear-groups " .. command
 end
@@ -163,7 +163,7 @@ describe("other users of the machine", function()
          print(s.port) io.stdout:flush() io.read()]])
       shell.with_folder(function(folder)
          shell.ok("chmod 755 " .. folder)
-         -- root's processes may do anything; a user's may not be served by another user
+         -- root's processes may do anything; a user must not be served by another user's process
          local output = run(([[cd %s; mkfifo hold; (%s <hold >port) & exec 3>hold
             until [ -s port ]; do sleep 0.01; done
             setpriv --reuid=12346 --regid=12346 --clear-groups %s %s; echo "status $?"
@@ -214,7 +214,7 @@ describe("destroy_process_group", function()
       ranks.ok(2, [[
          dist.init_process_group {timeout = 120}
          local rank, store = dist.get_rank(), dist.group.WORLD.store
-         local function settled() -- while no rank makes keys or takes them away
+         local function settled() -- waits until no rank adds or deletes keys
             dist.barrier()
             local n = store:num_keys()
             dist.barrier()
@@ -234,7 +234,7 @@ describe("destroy_process_group", function()
          dist.destroy_process_group()
          watch:add("left", 1)
          while watch:add("left", 0) < 2 do dist._sleep(0.01) end
-         check(1, watch:num_keys()) -- "left" itself
+         check(1, watch:num_keys()) -- only "left" itself
       ]], {alone = true})
    end)
 end)
@@ -288,7 +288,7 @@ describe("a file and an address", function()
             dist.destroy_process_group()
          end
          meet("file://" .. FOLDER .. "/meet")
-         meet("file://" .. FOLDER .. "/meet") -- once more by the same name
+         meet("file://" .. FOLDER .. "/meet") -- again under the same name
          local port = tonumber(os.getenv "SPEC_PORT")
          meet("tcp://127.0.0.1:" .. port)
          meet(("tcp://127.0.0.1:%d?rank=%d&world_size=2"):format(port, rank))

@@ -1,4 +1,4 @@
--- Tensor parallelism. Reference values: the same layers in one process.
+-- Tests tensor parallelism. Reference values: the same layers in one process.
 
 local ranks = require "spec.dist.ranks"
 
@@ -134,7 +134,7 @@ describe("parallelize_module", function()
          end
          local losses = tp.cross_entropy(model(tokens), targets, mesh, {reduction = "none"})
          near(losses, F.cross_entropy(alone(tokens), targets, {reduction = "none"}))
-         -- by columns, everywhere whole
+         -- by columns, with whole results everywhere
          local by_columns = tp.parallelize_module(build(), mesh, {
             ["*"] = tp.ColwiseParallel {output_layouts = Replicate()}})
          near(by_columns(tokens), alone(tokens))
@@ -251,7 +251,7 @@ describe("parallelize_module", function()
    end)
 end)
 
--- Reference values: the tensor before it was split, and what one process computes with it.
+-- Reference values: the tensor before it was split, and results computed from it in one process.
 describe("DTensor", function()
    it("gives each rank its part, and the whole", function()
       run(4, [==[
@@ -259,7 +259,7 @@ describe("DTensor", function()
          local mesh = dist.init_device_mesh("cpu", {2, 2})
          local i, j = table.unpack(mesh:get_coordinate())
          local w = torch.arange(32):float():view(4, 8)
-         local given = w + (rank == 0 and 0 or 100) -- the first rank's counts
+         local given = w + (rank == 0 and 0 or 100) -- the first rank's tensor is used
          local cases = { -- placements, this rank's part
             {{Replicate(), Replicate()}, w},
             {{Shard(1), Replicate()}, w:narrow(1, 2 * i + 1, 2)},
@@ -318,17 +318,17 @@ describe("DTensor", function()
          for _, dim in ipairs {1, 2} do
             local d = T.distribute_tensor(w, mesh, {Shard(dim)})
             assert(d.requires_grad and d.is_leaf and d.grad == nil)
-            -- the whole on every rank
+            -- the whole tensor on every rank
             ;(x:matmul(d:full_tensor():t()):tanh() * v):sum():backward()
             near(d.grad:to_local(), mine(w.grad, dim))
             near(d.grad:full_tensor(), w.grad)
-            -- rows, from which each rank has a part of the results
+            -- rows, so each rank has a part of the results
             d:to_local().grad = nil
             local rows = d:redistribute {placements = {Shard(1)}}:to_local()
             local y = T.DTensor.from_local(x:matmul(rows:t()), mesh, {Shard(2)})
             ;(y:full_tensor():tanh() * v):sum():backward()
             near(d.grad:full_tensor(), w.grad)
-            -- columns, with sums as results
+            -- columns, so results are partial sums
             d:to_local().grad = nil
             local columns = d:redistribute {placements = {Shard(2)}}:to_local()
             y = T.DTensor.from_local(mine(x, 2):matmul(columns:t()), mesh, {T.Partial()})

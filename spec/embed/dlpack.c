@@ -1,6 +1,6 @@
 /*
-** dlpack.c - tensors handed out and taken in by DLPack's structs, which are declared
-** here once more, from its specification: what others see is what they expect.
+** dlpack.c - tests exporting and importing tensors by DLPack's structs, which are declared again
+** here, from its specification, to check their layout.
 */
 #include <stdint.h>
 
@@ -35,7 +35,7 @@ struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 };
 
-/* What a pointer is long tells where the fields lie: 64 bits. */
+/* With pointers of 64 bits the size determines the fields' positions. */
 _Static_assert(sizeof(void *) != 8 || sizeof(DLTensor) == 48, "DLPack's layout");
 
 static void handing_out_shares_the_memory(void) {
@@ -50,7 +50,7 @@ static void handing_out_shares_the_memory(void) {
   CHECK(dl->ndim == 2 && dl->shape[0] == 3 && dl->shape[1] == 2);
   CHECK(dl->strides[0] == 1 && dl->strides[1] == 3);
   tl_tensor_release(t);
-  CHECK(dl->shape[0] == 3); /* it lives on its own */
+  CHECK(dl->shape[0] == 3); /* the export keeps its own reference */
   m->deleter(m);
 }
 
@@ -86,7 +86,7 @@ static void delete_versioned(struct DLManagedTensorVersioned *self) {
   deleted_versioned++;
 }
 
-/* A matrix (2, 3) of int32 that begins 4 bytes into its memory. */
+/* A matrix (2, 3) of int32 that begins 4 bytes after the start of its memory. */
 static int32_t ints[7] = {-1, 1, 2, 3, 4, 5, 6};
 static int64_t shape[2] = {2, 3}, strides[2] = {3, 1};
 
@@ -153,7 +153,7 @@ static void empty_and_zero_dimensional_tensors(void) {
 }
 
 static void every_dtype_comes_back(void) {
-  /* code and bits by DLPack's list */
+  /* code and bits from DLPack's list */
   static const struct {
     tl_DType dtype;
     int code, bits;
@@ -172,7 +172,7 @@ static void every_dtype_comes_back(void) {
   }
 }
 
-/* What cannot be taken stays the caller's: its deleter has not been called. */
+/* A refused struct still belongs to the caller: its deleter was not called. */
 static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
   deleted = 0;
   struct DLManagedTensor m = {dl, NULL, delete_plain};
@@ -217,7 +217,7 @@ static void what_does_not_fit_is_refused(void) {
   int64_t wide[2] = {INT64_MAX, 1}, wider[2] = {1, INT64_MAX / 16};
   dl.strides = wide;
   refuse(dl, TL_EARG, "from_dlpack: strides [9223372036854775807, 1]");
-  dl.strides = wider; /* fewer than 2^63 bytes, but memory ends before */
+  dl.strides = wider; /* fewer than 2^63 bytes, but beyond the end of memory */
   dl.data = (void *)(UINTPTR_MAX - 1023);
   dl.byte_offset = 0;
   refuse(dl, TL_EARG, "got an address so close to the last one");

@@ -1,5 +1,5 @@
 /*
-** files.c - processes that save to one file at the same time: it is always whole.
+** files.c - tests that a file to which several processes save at the same time is always complete.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -22,7 +22,7 @@ static bool run(lua_State *L, const char *text, const char *path) {
   return ok;
 }
 
-/* In a child: its state is its parent's, and so are the addresses in it. */
+/* Runs in a child: its state, and so the addresses in it, equal its parent's. */
 static const char *save =
     "local path = ...\n"
     "for i = 1, 20 do\n"
@@ -31,7 +31,7 @@ static const char *save =
     "   assert(t.x:eq(t.y):all():item())\n"
     "end\n";
 
-/* Leaves its own file beside the children's, unfinished. */
+/* Leaves its own unfinished file beside the children's. */
 static const char *begin = "unfinished = torch.io.replace(...)\n"
                            "assert(unfinished:write('begun '))\n";
 static const char *finish = "assert(unfinished:write('and done'))\n"
@@ -55,7 +55,7 @@ static void forked_processes_save_to_one_file(void) {
     if (children[i] != 0) continue;
     alarm(600);
     bool ok = run(L, save, path);
-    lua_close(L); /* drops the unfinished file, which is its parent's */
+    lua_close(L); /* drops the unfinished file, which belongs to the parent */
     _exit(ok ? 0 : 1);
   }
   for (int i = 0; i < CHILDREN; i++) {

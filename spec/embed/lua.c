@@ -1,6 +1,6 @@
 /*
-** lua.c - a host's Lua state with tlua in it: values in, values out, errors,
-** and states and tensors that end in any order.
+** lua.c - tests tlua in a host's Lua state: passing values, errors, and states and tensors that end
+** in any order.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -133,7 +133,7 @@ static int report(lua_State *L) {
   return 0;
 }
 
-/* What finalizers do while a state closes. */
+/* Code that finalizers run while a state closes. */
 static const char *const at_closing =
     "local x = torch.ones(1000, 100, {requires_grad = true})\n"
     "x:register_hook(function(grad) return grad * 2 end)\n"
@@ -265,7 +265,7 @@ static void a_host_can_pay_for_garbage_per_frame(void) {
   bool done = false;
   for (int frame = 0; frame < 10000 && !done; frame++) done = tl_gc_step(L, 100);
   CHECK(done);
-  CHECK(!lua_gc(L, LUA_GCISRUNNING)); /* still stopped, as the host left it */
+  CHECK(!lua_gc(L, LUA_GCISRUNNING)); /* still stopped by the host */
   lua_close(L);
 }
 
@@ -307,7 +307,7 @@ static void missing_libraries_are_named(void) {
   CHECK(!tl_lua_open(L));
   CHECK_ERROR(TL_EINTERNAL, "(string, table, utf8)");
   CHECK(lua_gettop(L) == 0);
-  open_libraries(L, needed); /* and then it can be opened after all */
+  open_libraries(L, needed); /* with the libraries it can be opened */
   CHECK(tl_lua_open(L));
   lua_close(L);
 }

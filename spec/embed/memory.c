@@ -1,7 +1,7 @@
 /*
-** memory.c - a host's Lua state, whose collector is incremental: the scripts
-** of spec/memory, each in a process of its own, and a collector that the host
-** has stopped.
+** memory.c - tests a host's Lua state, whose collector is incremental: the scripts
+** of spec/memory, each in a separate process, and a collector that the host has
+** stopped.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -12,7 +12,7 @@
 #include "test.h"
 #include "tlua.h"
 
-/* A sanitizer's own memory drowns what is to be measured. */
+/* A sanitizer's own memory would hide the measured memory. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { MEASURABLE = false };
 #else
@@ -26,7 +26,7 @@ static lua_State *new_state(void) {
   return L;
 }
 
-/* What a test runs in a child, so that it measures nothing but itself. */
+/* Runs a test in a child process, so that it measures only itself. */
 static int run_script(const char *path) {
   lua_State *L = new_state();
   int status = luaL_dofile(L, path);
@@ -54,7 +54,7 @@ static void losses_leave_nothing(void) { script_runs("spec/memory/saved.lua"); }
 static void cycles_of_hooks_go(void) { script_runs("spec/memory/cycles.lua"); }
 static void a_stopped_collector_stays_stopped(void) { script_runs("spec/memory/stopped.lua"); }
 
-/* A game collects when it has time to. */
+/* A game collects garbage when it has time. */
 static void a_stopped_host_pays_by_steps(void) {
   lua_State *L = new_state();
   lua_gc(L, LUA_GCSTOP);
@@ -69,7 +69,7 @@ static void a_stopped_host_pays_by_steps(void) {
   lua_close(L);
 }
 
-/* tlua leaves a host's choice of mode alone. */
+/* tlua does not change the host's choice of collector mode. */
 static void the_mode_stays_the_hosts(void) {
   lua_State *L = new_state();
   CHECK(luaL_dostring(L, "for _ = 1, 5000 do torch.ones(64, 64) end") == LUA_OK);

@@ -1,6 +1,6 @@
 /*
-** opening.c - a state that opens the library while memory runs out: each
-** allocation of Lua's in turn fails, then the state closes, or is opened once more.
+** opening.c - tests a state that opens the library while memory runs out: each of Lua's allocations
+** in turn fails, then the state is closed, or the library is opened again.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -13,7 +13,7 @@
 
 enum { PROCESSES = 4 };
 
-/* An allocator whose memory is gone from call `from` to call `until`, counted from 1. */
+/* An allocator that fails from call `from` to call `until`, counted from 1. */
 typedef struct Memory {
   long calls, from, until;
 } Memory;
@@ -24,7 +24,7 @@ static void *allocate(void *context, void *block, size_t old_size, size_t size) 
     free(block);
     return NULL;
   }
-  if (block == NULL || size > old_size) { /* Lua relies on blocks that can be made smaller */
+  if (block == NULL || size > old_size) { /* Lua relies on shrinking a block never failing */
     m->calls++;
     if (m->calls >= m->from && m->calls < m->until) return NULL;
   }
@@ -43,7 +43,7 @@ static lua_State *new_state(Memory *m) {
   return L;
 }
 
-/* Allocations of opening the library. */
+/* Returns the number of allocations while opening the library. */
 static long allocations(void) {
   Memory m;
   lua_State *L = new_state(&m);
@@ -63,13 +63,13 @@ static void open_without_memory(long n) {
   lua_close(L);
 }
 
-/* Lua asks once more after a collection, so two calls in a row fail. */
+/* Lua repeats an allocation after a collection, so two calls in a row fail. */
 static void open_again(long n) {
   Memory m;
   lua_State *L = new_state(&m);
   m.from = n;
   m.until = n + 2;
-  bool opened = tl_lua_open(L); /* some can do without */
+  bool opened = tl_lua_open(L); /* some failures are recovered */
   m.from = m.until = 0;
   CHECK_AT(n, opened || tl_lua_open(L));
   const char *script =

@@ -1,5 +1,5 @@
 /*
-** ranks.c - two states of one host, on a thread each, are ranks of a process group.
+** ranks.c - tests two states of one host, each on its own thread, as ranks of a process group.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -75,7 +75,7 @@ static void states_on_threads_are_ranks(void) {
     pthread_join(threads[i], NULL);
     CHECK(ranks[i].ok);
   }
-  CHECK(rmdir(folder) == 0); /* nothing is left in it */
+  CHECK(rmdir(folder) == 0); /* the folder is empty */
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
 /*
-** tensor.c - tensors over a host's memory, without any Lua state.
+** tensor.c - tests tensors over a host's memory, without any Lua state.
 */
 #include <math.h>
 #include <stdint.h>
@@ -128,7 +128,7 @@ static void names(void) {
   CHECK(tl_set_num_threads(2) && tl_get_num_threads() == 2);
 }
 
-/* As a call that has failed gives it to one that does not look. */
+/* NULL arguments, as from failed calls that were not checked. */
 static void null_is_never_fatal(void) {
   tl_tensor_release(NULL);
   CHECK(tl_tensor_retain(NULL) == NULL);

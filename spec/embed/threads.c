@@ -1,6 +1,6 @@
 /*
-** threads.c - a state for each thread, all at work at once, and a host that
-** supplies its own threads.
+** threads.c - tests one state for each thread, all running at once, and a host that supplies its
+** own threads.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -15,7 +15,7 @@
 
 enum { THREADS = 4, FORKS = 40 };
 
-/* A regression that must find the weights 2 and -3; -> the loss it ends with. */
+/* A regression that must find the weights 2 and -3; returns its final loss. */
 static const char *training = "local nn, optim = torch.nn, torch.optim\n"
                               "local x = torch.randn(64, 2)\n"
                               "local y = x:matmul(torch.tensor {{2.0}, {-3.0}})\n"
@@ -79,7 +79,7 @@ static void a_hosts_own_job_system(void) {
 static atomic_bool stop;
 static atomic_int rounds;
 
-/* What takes each of the library's locks: small and large blocks, hooks, callbacks. */
+/* Code that takes each of the library's locks: small and large blocks, hooks, callbacks. */
 static const char *busy = "local x = torch.randn(40, 50, {requires_grad = true})\n"
                           "local large = torch.ones(300, 400)\n"
                           "local F = torch.class('F', torch.autograd.Function)\n"
@@ -111,9 +111,9 @@ static void *keep_busy(void *failures) {
   return NULL;
 }
 
-/* In a child: works in the state of its parent and in one of its own, with threads. */
+/* Runs in a child: uses its parent's state and a new one, with threads. */
 static bool child_works(lua_State *L) {
-#ifdef __SANITIZE_THREAD__ /* it refuses threads after a fork */
+#ifdef __SANITIZE_THREAD__ /* it does not allow threads after a fork */
   if (!tl_set_num_threads(1)) return false;
 #endif
   for (int i = 0; i < 3; i++)
@@ -153,9 +153,9 @@ static __attribute__((unused)) void children_of_a_busy_process(void) {
 }
 
 int main(void) {
-  RUN(a_hosts_own_job_system); /* first: before any operator runs */
+  RUN(a_hosts_own_job_system); /* must run first, before any operator */
   RUN(states_on_threads_of_their_own);
-#ifndef __SANITIZE_ADDRESS__ /* its own allocator keeps its locks locked in a child */
+#ifndef __SANITIZE_ADDRESS__ /* the sanitizer's allocator keeps its locks locked in a child */
   if (!test_emulated()) RUN(children_of_a_busy_process);
 #endif
   return test_end();

@@ -1,9 +1,9 @@
--- The programs in examples/ run as they are.
+-- Tests that the programs in examples/ run unchanged.
 local shell = require "spec.support.shell"
 
 local tlua = shell.start()
 
--- digits.lua in a folder of its own; returns what it printed and its status.
+-- Runs digits.lua in a separate folder; returns its output and status.
 local function digits(arguments)
    return shell.with_folder(function(folder)
       local weights = shell.quote(folder .. "/digits.safetensors")
@@ -99,7 +99,7 @@ describe("examples/streams.lua", function()
    end)
 end)
 
--- Under a sanitizer a training takes minutes: there one pass over the data is all.
+-- With a sanitizer a training takes minutes, so only one pass over the data is made.
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
 
 describe("examples/digits.lua", function()
@@ -153,7 +153,7 @@ describe("a whole training of examples/digits.lua", function()
       end)
    end
 
-   -- What is printed, but for times, of one pass over the data.
+   -- Returns the output of one pass over the data, without times.
    local function result(arguments)
       local output = digits("--epochs 1 " .. arguments)
       return (output:gsub("%d+ digits/s", ""):gsub("took [%d.]+ s", "")

@@ -1,9 +1,10 @@
--- The smaller examples, each in a short form: they run to their end and learn something.
+-- Tests short runs of the smaller examples: they end normally and learn something.
 local shell = require "spec.support.shell"
 
 local tlua = shell.start()
 
--- What an example prints, in a folder of its own; `{}` in the arguments is that folder.
+-- Returns the output of an example in a separate folder; `{}` in the arguments stands for that
+-- folder.
 local function run(name, arguments, check)
    return shell.with_folder(function(folder)
       local output, status = shell.run(("%s examples/%s.lua %s"):format(
@@ -14,7 +15,7 @@ local function run(name, arguments, check)
    end)
 end
 
--- The beginning of a file.
+-- Returns the first n bytes of a file.
 local function head(path, n)
    local file <close> = assert(io.open(path, "rb"))
    return file:read(n)
@@ -111,7 +112,7 @@ describe("examples/gpt.lua", function()
       local output = run("gpt",
          "--steps 30 --width 32 --layers 1 --batch 4 --write 20 --prompt 'local '")
       local loss = tonumber(output:match "not seen: (%d%.%d+)")
-      assert.is_true(loss < 3.8, output) -- a guess among 90 letters has 4.5
+      assert.is_true(loss < 3.8, output) -- guessing among 90 letters gives 4.5
       assert.matches("it writes:\nlocal ", output, 1, true)
    end)
 

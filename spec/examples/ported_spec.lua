@@ -1,10 +1,10 @@
--- examples/ported: programs as PyTorch's users write them, each in a short form, learn something.
+-- Tests short runs of examples/ported, programs written like PyTorch's: they learn something.
 local shell = require "spec.support.shell"
 
 local tlua = shell.start()
 
--- Program -> its arguments, a pattern with the figure that it prints, and the bounds of that figure.
--- Bounds come from the task: what guessing gives lies far outside.
+-- Maps programs to their arguments, a pattern for the number that they print, and its bounds. The
+-- bounds depend on the task: guessing gives numbers far outside.
 local programs = {
    actor_critic = {"", "([%d.]+) at last", 7, 12},          -- 7 steps are the least, guessing takes 31
    char_rnn_names = {"--steps 1000", "accuracy: ([%d.]+)", 0.9, 1},         -- guessing: 0.33
@@ -14,18 +14,18 @@ local programs = {
    llama = {"--steps 100", "41 42 43 4(%d) 4", 4, 4},
    loaders = {"", "2 workers: (%d+) words", 40, 40},
    maml = {"--steps 100", "([%d.]+) at last", 0, 0.5},
-   ppo = {"--updates 25", "([%d.]+) at last", 0, 0.8},      -- 3.2 at first
+   ppo = {"--updates 25", "([%d.]+) at last", 0, 0.8},      -- 3.2 initially
    pruning = {"", "pruned 3 *%d+.%d %% of weights, accuracy ([%d.]+)", 0.8, 1},
    seq2seq = {"--steps 250", "rows written right: ([%d.]+)", 0.5, 1},       -- guessing: 4e-6
    siamese = {"--steps 150", "([%d.]+) of known digits", 0.85, 1},          -- guessing: 0.5
-   style_transfer = {"--steps 20", "([%d.]+) after", 0, 0.01},       -- 0.015 at first
+   style_transfer = {"--steps 20", "([%d.]+) after", 0, 0.01},       -- 0.015 initially
    time_sequence = {"--steps 3", "step 3  test loss ([%d.]+)", 0, 0.1},
    transformer = {"", "in their place: ([%d.]+)", 0.7, 1},  -- guessing: 0.1
-   unet = {"--steps 80", "new pictures: ([%d.]+)", 0.7, 1},     -- after 20 steps: 0.3
+   unet = {"--steps 80", "new pictures: ([%d.]+)", 0.7, 1},     -- 0.3 after 20 steps
    word_language_model = {"--epochs 3", "epoch 3[^\n]* perplexity ([%d.]+)", 1, 3.5}, -- guessing: 9
 }
 
--- Under a sanitizer the others take minutes and call no other code than the specs of the layers.
+-- With a sanitizer the others take minutes, and run no more code than the layers' specs.
 local quick <const> = {actor_critic = true, graph_attention = true, loaders = true, maml = true}
 local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
 

@@ -1,4 +1,4 @@
--- examples/resnet.lua runs as it is.
+-- Tests that examples/resnet.lua runs unchanged.
 
 local shell = require "spec.support.shell"
 

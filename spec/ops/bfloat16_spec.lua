@@ -1,4 +1,5 @@
--- Products, convolutions and attention of bfloat16 by each set of instructions that this processor has.
+-- Tests products, convolutions and attention of bfloat16 with each instruction set that this
+-- processor has.
 
 local session = require "spec.main.session"
 

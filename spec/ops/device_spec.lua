@@ -1,4 +1,4 @@
--- Devices that this build does not have.
+-- Tests devices that this build lacks.
 
 local torch = require "tlua"
 
@@ -10,7 +10,7 @@ describe("torch.cuda", function()
    end)
 end)
 
--- The reason is that there is no plugin or, as it says, no driver or no GPU.
+-- The reason is that there is no plugin or, according to the plugin, no driver or no GPU.
 describe("a machine without a GPU", function()
    local function refuses(name, fn)
       local ok, message = pcall(fn)

@@ -1,19 +1,19 @@
--- torch.nn.functional, indexing and sorting against PyTorch: results and gradients of
--- spec/fixtures/functional.lua (recipe: functional.py), each kept as one number. Calls that PyTorch
--- refuses must be errors.
+-- Tests torch.nn.functional, indexing and sorting against PyTorch: results and gradients in
+-- spec/fixtures/functional.lua (recipe: functional.py), each reduced to one number. Calls that
+-- PyTorch refuses must be errors.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 local families = dofile "spec/fixtures/functional.lua"
 
--- Relative to the larger of 1 and the number. PyTorch keeps some constants in float32 even where it
+-- Relative to the larger of 1 and the number. PyTorch has some constants in float32 even when it
 -- computes in float64; the numbers are sums of rounded elements.
 local tolerance <const> = {float64 = 1e-7, float32 = 2e-4}
 
 -- Inputs and sums, as in functional.py ---------------------------------------------------------
 
--- A number in [0, 1) for element k of input `seed`.
+-- Returns a number in [0, 1) for element k of input `seed`.
 local function fraction(k, seed)
    local word <const> = 0xffffffff
    local h = k * 2654435761 + seed * 40503 * 65537 + 12345 & word
@@ -32,7 +32,7 @@ local kinds = {
 }
 local dtypes = {f = "float64", p = "float64", s = "float64", g = "float64", i = "int64", m = "bool"}
 
--- The first `length` of the numbers 1 to n in an order of their own for each row.
+-- Returns `length` of the numbers 1 to n for each row, in a different order in each.
 local function distinct(n, length, rows, seed)
    local values = {}
    for row = 0, rows - 1 do
@@ -83,7 +83,7 @@ local function same_number(expected, actual, tol)
    return expected == actual or math.abs(expected - actual) <= tol * math.max(1, math.abs(expected))
 end
 
--- What is wrong with a tensor, or nil. `narrow`: it was computed in float32.
+-- Returns a description of a mismatch, or nil. `narrow`: the tensor was computed in float32.
 local function compare(what, expected, x, narrow)
    local dtype, shape, number = table.unpack(expected)
    if narrow and dtype == "float64" then dtype = "float32" end
@@ -116,13 +116,13 @@ local function call(row, fn)
       seed = seed + 1
       inputs[seed] = fn(make(text, seed))
    end
-   -- Whether probabilities are some is asked on the CPU alone, as PyTorch does.
+   -- Only the CPU checks that probabilities are valid, as in PyTorch.
    if not row[3] and row[1]:find("binary_cross_entropy(", 1, true) then
       for k, input in ipairs(inputs) do inputs[k] = input:cpu() end
    end
    local chunk = assert(load("local torch, F, x, y, z, w = ... return " .. row[1], "=call"))
    local results = table.pack(pcall(chunk, torch, F, table.unpack(inputs)))
-   if not row[3] and results[1] then -- a device tells when it is waited for
+   if not row[3] and results[1] then -- a device reports errors when it is waited for
       results = table.pack(pcall(function() return torch.zeros(1):item() end))
    end
    return inputs, results
@@ -151,7 +151,7 @@ local function check(row, fn, narrow)
    end
 end
 
--- Leaves with the same values.
+-- Makes leaves with the same values.
 local ways = {
    plain = function(x) return x end,
    strided = function(x)

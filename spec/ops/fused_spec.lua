@@ -1,4 +1,4 @@
--- What several operators do in one pass, beside these: swiglu, rotary_embedding, dropout and
+-- Tests fused operators against the separate ones: swiglu, rotary_embedding, dropout and
 -- dropout_add, add_layer_norm and add_rms_norm.
 
 local torch = require "tlua"
@@ -6,10 +6,11 @@ local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
 local dtypes <const> = {"float64", "float32", "float16", "bfloat16"}
--- One rounding at the end beside one at each step; of float64 and float32 the order of sums.
+-- A single rounding at the end differs from one at each step; for float64 and float32 the order of
+-- sums differs.
 local tolerance <const> = {float64 = 1e-13, float32 = 2e-6, float16 = 6e-3, bfloat16 = 5e-2}
 
--- Leaves of these sizes, the same numbers each time.
+-- Returns leaves of these sizes, with the same numbers each time.
 local function leaves(dtype, ...)
    torch.manual_seed(3)
    local out = {}
@@ -19,7 +20,7 @@ local function leaves(dtype, ...)
    return table.unpack(out)
 end
 
--- Results and gradients of fn at inputs; every result has the same weights in the sum.
+-- Returns the results and gradients of fn at the inputs; the weights in the sum are fixed.
 local function all_of(fn, inputs)
    local results = {fn(table.unpack(inputs))}
    local sum
@@ -44,7 +45,7 @@ local function compare(expected, actual, inputs, tol)
    end
 end
 
--- Bits, gradients and no wait on a device.
+-- Checks that a device gives the same bits and gradients, without a wait.
 local function is_as_on_the_cpu(fn, inputs)
    local here, there = {}, {}
    for i, x in ipairs(inputs) do

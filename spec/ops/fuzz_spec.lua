@@ -1,18 +1,18 @@
--- Every operator with wrong calls: values of every kind in every place. A call succeeds or raises
--- an error at this file's line that names the operator; nothing crashes, leaks, or takes long.
--- Run under the sanitizers too, where a stray read is a crash.
+-- Tests every operator with wrong calls: values of every kind in every place. A call must succeed
+-- or raise an error at this file's line that names the operator; nothing may crash, leak, or take
+-- long. It also runs with sanitizers, which turn stray reads into crashes.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
 local table_of = require "spec.support.table"
 
--- Most of it is the host's, the same for every device.
+-- Most of the code runs on the host, the same for every device.
 local calls_per_form <const> = device.name and 50 or 200
 local memory_limit <const> = 256 << 20
--- Far above what any call here should take, sanitizers included, far below a hang.
+-- Far more than any call here takes, even with sanitizers, but far less than a hang.
 local seconds_per_call <const> = 5
 
--- Random numbers of Lua's, so that torch's own generator may be what is tested.
+-- Uses Lua's random numbers, so that torch's own generator can be tested.
 local random = math.random
 
 local function pick(list) return list[random(#list)] end
@@ -105,7 +105,7 @@ makers = {
    tensor, tensor, tensor,
 }
 
--- What a parameter of a type may well be given.
+-- Plausible values for a parameter of each type.
 local plausible = {
    Tensor = tensor,
    Operand = function() return random(3) == 1 and pick(floats) or tensor() end,
@@ -135,7 +135,7 @@ local plausible = {
 
 -- Calls -------------------------------------------------------------------------------------
 
--- Arguments of the right types, but of any shape; a few by name.
+-- Returns arguments of the right types, but of any shape; a few by name.
 local function by_types(row)
    local args = {n = 0}
    local options = {}
@@ -157,7 +157,7 @@ local function by_types(row)
    return args
 end
 
--- An example of the entry with one or two arguments replaced.
+-- Returns an example of the entry with one or two arguments replaced.
 local function by_example(row)
    if #row.examples == 0 then return by_types(row) end
    local args = table_of.arguments(pick(row.examples))
@@ -181,7 +181,7 @@ local function arguments(row)
    return kind <= 2 and by_types(row) or kind <= 4 and by_example(row) or by_chance()
 end
 
--- `count`: of arguments, which may be nil; an option may be called n.
+-- `count`: the number of arguments, some of which may be nil; an option may be called n.
 local function describe_value(value, count)
    if type(value) == "string" then return ("%q"):format(value) end
    if type(value) ~= "table" then
@@ -201,14 +201,14 @@ local function describe_value(value, count)
    return count and table.concat(texts, ", ") or "{" .. table.concat(texts, ", ") .. "}"
 end
 
--- The line that an error must name.
+-- The file that an error must name.
 local here <const> = debug.getinfo(1, "S").short_src
 
 local function call(fn, args)
    fn(table.unpack(args, 1, args.n))
 end
 
--- The functions and methods that the row stands for.
+-- Returns the functions and methods of the row.
 local function entrances(row)
    local list = {}
    if row.func then list[#list + 1] = table_of.find(row) end
@@ -244,7 +244,7 @@ local function used()
    device.synchronize()
    collectgarbage()
    collectgarbage()
-   device.synchronize() -- what was collected may have waited for a copy
+   device.synchronize() -- collected memory may have waited for a copy
    return torch.memory_stats().used
 end
 
@@ -262,8 +262,8 @@ local function check(row)
    assert(#faults == 0, "\n" .. table.concat(faults, "\n"))
 end
 
--- Calls visit(put) for each place of an integer in a table, however deep: put(value) writes there.
--- Of a tensor of integers it is the last element.
+-- Calls visit(put) for each integer in a table, at any depth: put(value) replaces it. In a tensor
+-- of integers it replaces the last element.
 local function each_integer(args, visit)
    for key, value in pairs(args) do
       if math.type(value) == "integer" and not (key == "n" and args[1] ~= nil) then
@@ -281,7 +281,7 @@ local function each_integer(args, visit)
    end
 end
 
--- The examples with each of their integers replaced by the ends of the range.
+-- Checks the examples with each of their integers replaced by the ends of the range.
 local function check_extremes(row)
    local faults = {}
    for _, text in ipairs(row.examples) do

@@ -1,4 +1,4 @@
--- Reading and writing by position: what functional_spec's values do not show.
+-- Tests reading and writing by position, beyond the values of functional_spec.
 
 local torch = require "tlua"
 
@@ -33,7 +33,7 @@ describe("gather and scatter", function()
    end)
 
    it("change nothing when a position is wrong", function()
-      local cpu <const> = {device = "cpu"} -- a device finds it when the rest is done
+      local cpu <const> = {device = "cpu"} -- a device detects the error later
       local x = torch.zeros(4, cpu)
       pcall(x.scatter_, x, 1, torch.tensor({1, 2, 9}, cpu), torch.ones(3, cpu))
       pcall(x.index_add_, x, 1, torch.tensor({1, 9}, cpu), torch.ones(2, cpu))

@@ -1,5 +1,6 @@
--- torch.linalg: what defines each factorization holds, derivatives agree with differences. Where a result is
--- unique up to signs only, the function differentiated does not depend on them.
+-- Tests torch.linalg: the equation that defines each factorization, and derivatives against finite
+-- differences. If a result is unique only up to signs, the differentiated function does not depend
+-- on them.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local linalg = torch.linalg
@@ -261,7 +262,7 @@ describe("torch.linalg", function()
    end)
 
    it("matrix_power takes exponents of many bits, all of them set", function()
-      -- a rotation of 7 rows: its powers depend on the exponent modulo 7 alone, and are exact
+      -- a rotation of 7 rows: its powers depend only on the exponent modulo 7, and are exact
       local cycle = torch.eye(7, {dtype = "float64"}):roll(1, 1)
       for _, n in ipairs {2^50 - 1, 2^62 - 1, math.maxinteger, -(2^50 - 1)} do
          n = math.tointeger(n)
@@ -425,7 +426,7 @@ describe("ormqr", function()
 end)
 
 describe("L D L^T", function()
-   -- PyTorch's; a block of size 2 where the diagonal is zero
+   -- PyTorch's values; a block of size 2 if the diagonal is zero
    local indefinite = torch.tensor({{2.0, 9, 9}, {1, 0, 9}, {3, -1, -4}}, {dtype = "float64"})
 
    it("of indefinite matrices is LAPACK's", function()
@@ -502,7 +503,7 @@ describe("older names of solvers", function()
 end)
 
 describe("svd_lowrank and pca_lowrank", function()
-   -- A matrix of rank 3 with the singular values 5, 2 and 1.
+   -- Returns a matrix of rank 3 with the singular values 5, 2 and 1.
    local function of_rank_3(m, n)
       local u = linalg.qr(random(m, 3))
       local v = linalg.qr(random(n, 3))

@@ -1,4 +1,4 @@
--- F.linear_cross_entropy beside what it is short for: a linear layer and cross_entropy.
+-- Tests F.linear_cross_entropy against a linear layer followed by cross_entropy.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"

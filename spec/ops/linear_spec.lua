@@ -1,10 +1,11 @@
--- Linear layers with a bias and an activation in the product's pass, against the operators one by one.
+-- Tests linear layers that compute bias and activation in the product's pass against the separate
+-- operators.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F, nn = torch.nn.functional, torch.nn
 
--- How each is called, and what it stands for.
+-- The fused calls, and the operators that they replace.
 local activations = {
    {name = "linear", fused = F.linear, after = function(x) return x end},
    {name = "linear_relu", fused = F.linear_relu, after = F.relu},
@@ -19,7 +20,7 @@ local sizes <const> = {{1, 5, 3}, {7, 3, 1}, {1, 70, 300}, {300, 4, 1}, {6, 1, 1
 
 local function normal(dtype, ...) return torch.randn({...}, {dtype = dtype}) end
 
--- The formula, and gradients of it, in float64.
+-- Computes the formula and its gradients in float64.
 local function expected_of(case, inputs, g)
    local wide = {}
    for i, x in ipairs(inputs) do wide[i] = x:detach():double():requires_grad_() end
@@ -122,7 +123,7 @@ describe("the pass of a product with", function()
    end)
 
    it("rounds half types once", function()
-      -- 2048 + 1 and 1 - 2048 are lost where float16 rounds in between
+      -- float16 loses 2048 + 1 and 1 - 2048 if it is rounded in between
       local x, w = torch.tensor {{2048.0, 1}}:half(), torch.tensor {{1.0, 1}}:half()
       assert.equal(1, F.linear(x, w, torch.tensor {-2048.0}:half()):item())
    end)
@@ -141,7 +142,7 @@ describe("the pass of a product with", function()
       local recorded = pcall(F.linear_gelu, x:clone():requires_grad_(), w)
       torch.set_memory_limit(0)
       assert.is_true(plain, message)
-      assert.equal(not x.is_cpu, recorded) -- the limit is the host's
+      assert.equal(not x.is_cpu, recorded) -- only the CPU has this limit
    end)
 end)
 

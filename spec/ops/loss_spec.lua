@@ -1,4 +1,4 @@
--- Corners of the losses; their values are spec/fixtures/functional.lua's.
+-- Tests edge cases of the losses; their values are in spec/fixtures/functional.lua.
 
 local torch = require "tlua"
 local F = torch.nn.functional
@@ -46,7 +46,8 @@ describe("cross_entropy", function()
       end
    end)
 
-   -- Rows of few classes are worked on many at a time: sizes about both limits, by the definition.
+   -- Rows with few classes are processed several at a time: tests sizes around both limits, by the
+   -- definition.
    it("is of each sample alone, whatever the number of samples and classes", function()
       for _, dtype in ipairs {"float32", "float64"} do
          for _, samples in ipairs {1, 15, 16, 17, 63, 64, 65, 130} do
@@ -75,7 +76,7 @@ describe("cross_entropy", function()
       end
    end)
 
-   -- PyTorch's are those of log_softmax: what is added to all logits alike changes nothing.
+   -- As with PyTorch's log_softmax, adding a number to all logits changes nothing.
    it("is as exact for large logits, and NaN with an infinite one", function()
       for _, classes in ipairs {2, 33} do
          for _, inner in ipairs {1, 3} do

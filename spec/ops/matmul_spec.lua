@@ -1,8 +1,8 @@
--- Products of matrices and vectors of all ranks, layouts and dtypes.
+-- Tests products of matrices and vectors of all ranks, layouts and dtypes.
 
 local torch = require "tlua"
 
--- The product by sums of elementwise products.
+-- Computes the product by sums of elementwise products.
 local function slow(a, b)
    return (a:unsqueeze(-1) * b:unsqueeze(-3)):sum(-2)
 end
@@ -166,7 +166,7 @@ describe("addmm and its like", function()
 
    it("write over self", function()
       local x = torch.ones(2, 2)
-      x:addmm_(torch.ones(2, 2), x) -- reads what it writes
+      x:addmm_(torch.ones(2, 2), x) -- reads the tensor that it writes
       assert.close({{3, 3}, {3, 3}}, x, 0)
    end)
 end)

@@ -1,5 +1,5 @@
--- What errors and grad_fn call an operator: the name that the user called and PyTorch's name of the
--- node, never one of the table's internal entries.
+-- Tests the names of operators in errors and in grad_fn: the name that the user called and
+-- PyTorch's name of the node, never one of the table's internal entries.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -7,7 +7,7 @@ local table_of = require "spec.support.table"
 local F <const> = torch.nn.functional
 local rows <const> = table_of.rows()
 
--- Values that an argument of that kind should not have, or not always.
+-- Returns values that an argument of that kind must not have, or not always.
 local function wrong_tensors(x)
    local function ones(...) return torch.ones({...}, {dtype = x.dtype}) end
    return {
@@ -50,10 +50,10 @@ local function heads_of(message)
    end
 end
 
--- x[...] and index_put share their words for what stands in the brackets.
+-- x[...] and index_put share their messages about the indices.
 local shared <const> = {index_put = {index = true}}
 
--- The parameters of all forms of an operator.
+-- Returns the parameters of all overloads of an operator.
 local function params_of(path)
    local known = {}
    for _, row in ipairs(rows) do
@@ -64,7 +64,7 @@ local function params_of(path)
    return known
 end
 
--- What is wrong with the names in a message, or nil.
+-- Returns a description of a wrong name in a message, or nil.
 local function fault_in(row, message)
    local heads = heads_of(message)
    local name = row.path:gsub("^torch%.", "")
@@ -77,7 +77,7 @@ local function fault_in(row, message)
    end
 end
 
--- Methods only: a wrong first argument calls something else.
+-- For methods a wrong first argument would call something else.
 local function first_of(row) return row.func and 1 or 2 end
 
 local function check(row, text, faults)
@@ -139,7 +139,7 @@ describe("grad_fn", function()
    local square = torch.eye(3):requires_grad_()
    local labels = torch.tensor {1, 2}
 
-   -- As PyTorch 1.13 prints the same calls.
+   -- PyTorch 1.13's output for the same calls.
    local nodes = {
       {"AddBackward0", function() return x + x end},
       {"DivBackward0", function() return x / 2 end},
@@ -183,7 +183,7 @@ describe("grad_fn", function()
    end
 
    it("has the name of an operator that users know", function()
-      -- x[...], all of conv1d to conv_transpose3d, torch.special's polynomials
+      -- shared by x[...], by conv1d to conv_transpose3d, and by torch.special's polynomials
       local known = {index = true, convolution = true, orthogonal_polynomial = true}
       for _, row in ipairs(rows) do
          known[row.name] = true

@@ -1,4 +1,4 @@
--- Normalisation, dropout and embedding: what functional_spec's values do not show.
+-- Tests normalisation, dropout and embedding, beyond the values of functional_spec.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -24,7 +24,7 @@ describe("batch_norm", function()
 
    it("gives channels of mean 0 and variance 1 far from 0", function()
       local y = F.batch_norm(torch.randn(64, 3, 10) * 0.1 + 1000, nil, nil, nil, nil, true)
-      -- The mean is kept in float32: off by half an ulp of 1000, which 1 / 0.1 multiplies.
+      -- The mean is stored in float32: its error is half an ulp of 1000, multiplied by 1 / 0.1.
       assert.close(torch.zeros(3), y:mean {1, 3}, 1.1 * 2 ^ -15 / 0.1)
       assert.close(torch.ones(3), y:var {1, 3}, 2e-2)
    end)
@@ -41,8 +41,8 @@ describe("batch_norm", function()
       torch.set_num_threads(before)
    end)
 
-   -- Few elements of a channel next to one another, and few channels, are summed in another way
-   -- than many.
+   -- If a channel has few adjacent elements, or there are few channels, they are summed by another
+   -- algorithm.
    it("does the same for channels of any length, by the formula and its gradient", function()
       for _, shape in ipairs {{4, 5, 2}, {8, 3, 3, 5}, {5, 2, 31}, {5, 2, 32}, {3, 4, 7}, {70, 600, 2}, {700, 1, 1},
          {301, 3, 1}, {50, 32, 1}, {50, 33, 1}} do
@@ -65,8 +65,8 @@ describe("batch_norm", function()
       end
    end)
 
-   -- By the formula in float64 on row-major tensors. Half types are rounded once, at the end, and
-   -- the gradient of a half type was rounded before.
+   -- Uses the formula in float64 on row-major tensors. Half-precision types are rounded once, at
+   -- the end, and their gradients were rounded before.
    it("does the same where channels lie last, and leaves them there", function()
       local limits <const> = {float64 = 1e-12, float32 = 2e-5, float16 = 4e-3, bfloat16 = 3e-2}
       for dtype, limit in sorted(limits) do
@@ -91,7 +91,7 @@ describe("batch_norm", function()
             assert.is_true(y:is_contiguous {memory_format = torch.channels_last})
             assert.is_true(x.grad:is_contiguous {memory_format = torch.channels_last})
             assert.close(expected:detach(), y:detach():double(), limit)
-            -- where the variance is 0, what is left of grad is multiplied by 1 / sqrt(eps)
+            -- where the variance is 0, the remaining grad is multiplied by 1 / sqrt(eps)
             for _, channel in ipairs {1, 3} do
                local at = {{}, channel}
                assert.close(double.grad[at], x.grad[at]:double(), limit)

@@ -1,4 +1,5 @@
--- Elementwise operators: promotion, broadcasting, edges, and gradients at awkward points.
+-- Tests elementwise operators: promotion, broadcasting, edge cases, and gradients at special
+-- points.
 
 local torch = require "tlua"
 
@@ -6,7 +7,7 @@ local nan <const>, inf <const> = 0 / 0, math.huge
 
 local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
--- The gradients of sum(fn(...)).
+-- Returns the gradients of sum(fn(...)).
 local function gradients(fn, ...)
    return torch.autograd.grad(fn(...):sum(), {...})
 end
@@ -448,7 +449,7 @@ describe("PyTorch's corners", function()
       assert.close({0.0, 1, 1}, gradients(function(a) return torch.nextafter(a, y:detach()) end, x), 0)
    end)
 
-   -- Values of one sign are ordered as their bits are.
+   -- The order of values of one sign is that of their bits.
    for _, dtype in ipairs {"float16", "bfloat16"} do
       it("nextafter goes to the next of all " .. dtype .. " values", function()
          local infinity = torch.tensor({inf}, {dtype = dtype}):view("int16"):item()

@@ -1,4 +1,5 @@
--- Random numbers: reproducible, whatever the threads, and distributed as they should be.
+-- Tests random numbers: they are reproducible with any number of threads, and have the right
+-- distributions.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -56,7 +57,7 @@ describe("a seed", function()
    end)
 end)
 
--- Mean and variance of a large sample against the distribution's.
+-- Compares mean and variance of a large sample with the distribution's.
 local function check(x, mean, variance)
    x = x:double()
    local n = x:numel()
@@ -73,7 +74,7 @@ describe("distributions", function()
          torch.manual_seed(11)
          local x = torch.empty(n, {dtype = dtype})
          local half = dtype ~= "float32" and dtype ~= "float64"
-         -- the few values of bfloat16 round the mean by half a step
+         -- bfloat16 has few values, which shifts the mean by half a step
          if dtype ~= "bfloat16" then check(x:uniform_(), 0.5, 1 / 12) end
          check(x:uniform_(-2, 4), 1, 3)
          check(x:normal_(), 0, 1)
@@ -88,8 +89,8 @@ describe("distributions", function()
       end)
    end
 
-   -- Kolmogorov and Smirnov: the largest distance of a sample's distribution from the true one. Times
-   -- the root of n it is above 1.95 once in a thousand samples.
+   -- Returns the Kolmogorov-Smirnov distance between a sample's distribution and the true one.
+   -- Times the root of n, it exceeds 1.95 for one in a thousand samples.
    local function distance(x, cdf)
       local values, worst = x:double():flatten():sort():tolist(), 0
       for i, value in ipairs(values) do
@@ -118,7 +119,7 @@ describe("distributions", function()
             local d = distance(table.unpack(case))
             assert.is_true(d < 1.95, ("%s of %s: %g"):format(name, dtype, d))
          end
-         -- and the check can fail
+         -- shows that the check can fail
          assert.is_true(distance(x:normal_(0, 1.1), normal) > 1.95)
       end
    end)

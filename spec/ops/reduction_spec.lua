@@ -1,5 +1,5 @@
--- Reductions: over any dimensions and layouts, of nothing, and their gradients where they are
--- not smooth.
+-- Tests reductions: over any dimensions and layouts, over no elements, and their gradients at
+-- points that are not smooth.
 
 local torch = require "tlua"
 

@@ -1,12 +1,12 @@
--- Operators against PyTorch: values, dtypes and shapes of spec/fixtures/ops.lua (recipe: ops.py),
--- with the inputs in several layouts. Calls that PyTorch refuses must be errors.
+-- Tests operators against PyTorch: values, dtypes and shapes in spec/fixtures/ops.lua (recipe:
+-- ops.py), with the inputs in several layouts. Calls that PyTorch refuses must be errors.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local rows = dofile "spec/fixtures/ops.lua"
 
--- Relative to the larger of 1 and the value. The fixture has nine digits; a result of a half type
--- may differ by its last place, and PyTorch rounds some half results twice.
+-- Relative to the larger of 1 and the value. The fixture has nine digits; a half-precision result
+-- may differ in its last place, and PyTorch rounds some of them twice.
 local tolerance <const> = {float32 = 1e-5, float64 = 1e-8, float16 = 4e-3, bfloat16 = 7e-2}
 
 local layouts = {
@@ -29,7 +29,7 @@ local function read(item)
    return torch.tensor(item[3], {dtype = item[1]}):reshape(item[2])
 end
 
--- All results as one list, lists of tensors flattened.
+-- Returns all results as one list, with lists of tensors flattened.
 local function collect(...)
    local list = {}
    for _, result in ipairs(table.pack(...)) do
@@ -50,7 +50,7 @@ local function compare(expected, actual)
    return not ok and (type(fault) == "table" and fault.message or tostring(fault)) or nil
 end
 
--- What is wrong with a row in a layout, or nil.
+-- Returns the failure of a row in a layout, or nil.
 local function check(row, change)
    local text, inputs, expected = table.unpack(row)
    local args = {}
@@ -81,7 +81,7 @@ local function describe_inputs(inputs)
    return table.concat(texts, ", ")
 end
 
--- Rows by operator, in the order of the fixture.
+-- Returns the rows by operator, in the order of the fixture.
 local function by_name()
    local groups, order = {}, {}
    for _, row in ipairs(rows) do

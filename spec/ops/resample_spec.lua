@@ -1,10 +1,10 @@
--- Padding, interpolation and sampling: values are those of PyTorch 1.13.
+-- Tests padding, interpolation and sampling: values are PyTorch 1.13's.
 local torch = require "tlua"
 local F = torch.nn.functional
 
 local function row(x) return x:reshape(-1) end
 
--- 1, 4, 9, ... in a shape.
+-- Returns 1, 4, 9, ... in a shape.
 local function squares(first, ...)
    local n = 1
    for _, size in ipairs {...} do n = n * size end

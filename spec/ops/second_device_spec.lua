@@ -1,14 +1,14 @@
--- What operators do with tensors that do not lie on the CPU.
+-- Tests operators on tensors that are not on the CPU.
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 
 local F <const> = torch.nn.functional
 
--- The same values on the simulated device.
+-- Returns the same values on the simulated device.
 local function there(t) return t:to("sim") end
 
--- fn's results for tensors on the CPU and on the simulated device are the same to the bit.
+-- Checks that fn's results for tensors on the CPU and on the simulated device are bitwise equal.
 local function agree(fn, ...)
    local inputs = {...}
    local moved = {}
@@ -87,7 +87,7 @@ describe("tables that a kernel reads", function()
 end)
 
 describe("an operator that waits for the device", function()
-   -- Those that wait for what they are asked to give, and whether they do depends on that.
+   -- Operators that wait depending on their arguments.
    local asked <const> = {to = true, cpu = true}
 
    it("says so in its entry", function()
@@ -148,7 +148,7 @@ end)
 describe("a model on another device", function()
    local nn <const> = torch.nn
 
-   -- What three steps of an optimizer leave of a network's weights.
+   -- Returns a network's weights after three steps of an optimizer.
    local function trained(device, name)
       torch.manual_seed(3)
       local model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3),
@@ -156,7 +156,7 @@ describe("a model on another device", function()
       local x = torch.randn(5, 1, 8, 8, cpu):to(device)
       local classes = torch.tensor({1, 3, 2, 2, 1}, {dtype = "int64", device = device})
       local optimizer = torch.optim[name](model:parameters(), {lr = 0.1})
-      torch.manual_seed(4) -- each device has a generator of its own
+      torch.manual_seed(4) -- each device has its own generator
       for _ = 1, 3 do
          optimizer:zero_grad()
          F.cross_entropy(model(x), classes):backward()

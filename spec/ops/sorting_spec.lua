@@ -1,4 +1,4 @@
--- Sorting, selecting and sets: what functional_spec's values do not show.
+-- Tests sorting, selecting and sets, beyond the values of functional_spec.
 
 local torch = require "tlua"
 

@@ -1,4 +1,4 @@
--- torch.special; the functions that it shares with torch are shown there.
+-- Tests torch.special; functions that it shares with torch are tested elsewhere.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"

@@ -1,12 +1,12 @@
--- Every operator of the table, with the examples of its entry: gradients and second gradients by
--- differences, and that its forms, memory layouts and dtypes agree. What is wrong with an operator
--- is reported as one list, each item with the aspect and the example.
+-- Tests every operator of the table, with the examples of its entry: gradients and second gradients
+-- by finite differences, and agreement of its overloads, memory layouts and dtypes. The failures of
+-- an operator are reported as one list, each with the aspect and the example.
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 local sorted = require "spec.support.sorted"
 
--- Aspects that do not hold for an operator, each with the reason.
+-- Aspects that do not apply to an operator, with the reason.
 local exceptions = {
    as_strided = {
       layouts = "it is about the memory's layout", expanded = "it is about the memory's layout",
@@ -23,7 +23,7 @@ local exceptions = {
    instance_norm = {arguments = "it updates the running statistics"},
 }
 
--- Operators whose results lie on a device that a build may lack: spec/ops/device_spec.lua.
+-- Operators whose results are on a device that a build may lack: see spec/ops/device_spec.lua.
 local elsewhere <const> = {cuda = true, sim = true}
 
 -- Relative to the larger of 1 and the value. An operator may round every intermediate result.
@@ -33,7 +33,7 @@ local function floating(x) return x:is_floating_point() end
 
 -- Comparing results -------------------------------------------------------------------------
 
--- The values of two tensors as float64, for a comparison across dtypes.
+-- Returns the values of two tensors as float64, for a comparison across dtypes.
 local function widen(x) return floating(x) and x:detach():to("float64") or x end
 
 local function difference(expected, actual, tol)
@@ -41,7 +41,7 @@ local function difference(expected, actual, tol)
    return not ok and (type(fault) == "table" and fault.message or tostring(fault)) or nil
 end
 
--- Packed results against packed results; nil if they agree.
+-- Compares packed results; returns nil if they agree.
 local function compare(expected, actual, tol)
    if expected.n ~= actual.n then
       return ("%d results instead of %d"):format(actual.n, expected.n)
@@ -60,8 +60,8 @@ local function compare(expected, actual, tol)
    end
 end
 
--- Aspects -----------------------------------------------------------------------------------
--- Each is called with the row and an example's arguments and returns what is wrong, or nil.
+-- Aspects ----------------------------------------------------------------------------------- Each
+-- is called with the row and an example's arguments and returns a failure, or nil.
 
 local aspects = {}
 
@@ -75,7 +75,7 @@ local function inputs_of(args)
    return list
 end
 
--- The operator as a function of those of its arguments that require a gradient.
+-- Returns the operator as a function of those of its arguments that require a gradient.
 local function as_function(args, call)
    local position = {}
    for i, x in ipairs(inputs_of(args)) do position[x] = i end
@@ -86,9 +86,9 @@ local function as_function(args, call)
    end
 end
 
--- What an entry may say of its gradient check beside gradcheck's own options: `second = false`
--- leaves second derivatives out; `symmetric = true` is for operators that read one triangle of
--- a symmetric matrix: their derivative is one along symmetric matrices.
+-- An entry may have these options for the gradient check besides gradcheck's own: `second = false`
+-- leaves out second derivatives; `symmetric = true` is for operators that read one triangle of a
+-- symmetric matrix, whose derivative is defined along symmetric matrices.
 local function check_gradient(which, row, args, call)
    local inputs = inputs_of(args)
    if #inputs == 0 then return end
@@ -107,7 +107,8 @@ aspect("gradient", function(row, args)
    return check_gradient("gradcheck", row, args, function(a) return table_of.call(row, a) end)
 end)
 
--- Under a sanitizer one pass over the second derivatives does: their values are not what it tells.
+-- With a sanitizer one pass over the second derivatives suffices, since their values are not
+-- tested.
 local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
 
 local function second_pass(row, args)
@@ -143,7 +144,7 @@ aspect("arguments", function(row, args)
    return compare(copy, args, 0)
 end)
 
--- Whether the result can be written over the first argument.
+-- Returns whether the result can be written over the first argument.
 local function fits(x, result)
    if #x.shape ~= #result.shape then return false end
    for d, size in ipairs(x.shape) do
@@ -182,7 +183,7 @@ aspect("in place", function(row, args)
          end)
 end)
 
--- A copy of the arguments whose last one is an options table with that key.
+-- Returns a copy of the arguments with an options table with that key at the end.
 local function with_option(args, key, value)
    local copy = {n = args.n + 1, table.unpack(args, 1, args.n)}
    local last = args[args.n]
@@ -207,7 +208,7 @@ aspect("out", function(row, args)
    return compare({n = 1, expected}, {n = 1, out}, 0)
 end)
 
--- Other layouts of the same values.
+-- Functions that change the layout of values.
 local layouts = {
    transposed = function(x)
       if x:dim() < 2 then return x end
@@ -232,7 +233,7 @@ aspect("layouts", function(row, args)
    end
 end)
 
--- Several places of a tensor in one place of memory.
+-- Expands tensors, so that several positions share memory.
 aspect("expanded", function(row, args)
    if row.name:find("_$") then return end
    local expanded = table_of.map(args, function(x)
@@ -251,13 +252,13 @@ local function to_dtype(dtype)
    end
 end
 
--- The inputs are those that the narrow type can hold.
+-- The inputs are restricted to values that the narrow type can hold.
 local function check_dtype(row, args, dtype)
    local narrow = table_of.map(args, to_dtype(dtype))
    local wide = table_of.map(narrow, to_dtype("float64"))
    local ok, actual = pcall(table_of.call, row, narrow)
    if not ok then
-      -- no kernel for half types: as good as any answer, if it says so
+      -- a missing kernel for half-precision types is acceptable if the error says so
       return (dtype == "float32" or not tostring(actual):find(dtype)) and tostring(actual) or nil
    end
    local expected = table_of.tensors(table_of.call(row, wide))
@@ -275,7 +276,8 @@ for _, dtype in ipairs {"float32", "float16", "bfloat16"} do
    end)
 end
 
--- Whether it works depends on the operator; it may not crash, and an error is one of ours.
+-- Whether empty inputs work depends on the operator; it must not crash, and an error must be one of
+-- ours.
 aspect("empty", function(row, args)
    for i = 1, args.n do
       local x = args[i]
@@ -318,7 +320,8 @@ local function gives_floats(row, args)
    return false
 end
 
--- An operator on tensors has a derivative, or says why not, or gives nothing that could have one.
+-- Checks that an operator on tensors has a derivative, says why it has none, or returns no
+-- floating-point tensor.
 local function check_entry(row)
    if not table_of.takes(row, "Tensor", "Operand", "Tensor[]") or row.nondiff then return end
    if #row.examples == 0 then
@@ -347,7 +350,7 @@ local function check_example(row, text, faults)
          if fault then
             faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault)
          end
-         if not ok then break end -- the other aspects would say the same
+         if not ok then break end -- the other aspects would fail in the same way
       end
    end
 end

@@ -1,5 +1,5 @@
--- Results and gradients have the same bits for every number of threads. Sizes are such that each
--- operator shares out its work, and odd, so that the parts differ.
+-- Tests that results and gradients have the same bits for every number of threads. Sizes are large
+-- enough that each operator divides its work, and odd, so that the parts differ.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -59,7 +59,7 @@ local families = {
       "F.scaled_dot_product_attention(heads:bfloat16(), few:bfloat16(), few:bfloat16(), {enable_gqa = true})"},
 }
 
--- The result and the gradients of all that it depends on, made with some number of threads.
+-- Returns the result and all gradients, computed with a given number of threads.
 local function run(text, threads)
    torch.set_num_threads(threads)
    for _, leaf in ipairs(leaves) do leaf.grad = nil end

@@ -1,15 +1,15 @@
--- Products, convolutions and transposed copies are made of tiles of registers: sizes around theirs.
+-- Products, convolutions and transposed copies use register tiles: tests sizes around theirs.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
--- float64 is summed more finely than float32 by far.
+-- float64 sums are far more accurate than float32 sums.
 local limits = {float32 = 2e-5, float64 = 1e-13}
 
 local function normal(dtype, ...) return torch.randn(..., {dtype = dtype}) end
 
--- The product by sums of elementwise products.
+-- Computes the product by sums of elementwise products.
 local function slow(a, b) return (a:unsqueeze(-1) * b:unsqueeze(-3)):sum(-2) end
 
 describe("products", function()
@@ -33,7 +33,7 @@ describe("products", function()
    end)
 
    it("of one element with another do not depend on those beside", function()
-      local here = {device = "cpu"} -- cuBLAS chooses by shape in which order it sums
+      local here = {device = "cpu"} -- cuBLAS's order of summation depends on the shape
       local a, b = torch.randn(100, 150, here), torch.randn(150, 90, here)
       local whole = a:matmul(b)
       for _, n in ipairs {2, 5, 17, 64, 89} do

@@ -1,10 +1,10 @@
--- Views, and the copies that join and rearrange: what shares memory, what is refused.
+-- Tests views, and copies that join and rearrange: shared memory, and refused calls.
 
 local torch = require "tlua"
 
 local function matrix() return torch.arange(12):view(3, 4) end
 
--- Whether writing to b is seen in a.
+-- Returns whether a write to b changes a.
 local function shares(a, b)
    local before = a:clone()
    b:fill_(-7)

@@ -1,13 +1,13 @@
--- Convolutions in float32 that are large enough go through tiles and their transforms
--- (kernels/cpu/conv/winograd.c); these are. Expected values are products of columns in float64.
+-- Large float32 convolutions use Winograd's transforms of tiles (kernels/cpu/conv/winograd.c);
+-- those in this file are large enough. Expected values are products of columns in float64.
 
 local torch = require "tlua"
 local F = torch.nn.functional
 
--- Under a sanitizer what is large takes minutes.
+-- With a sanitizer large convolutions take minutes.
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
 
--- A convolution in steps of 1 and the gradients of what y * g sums up to.
+-- Returns a convolution with stride 1, and the gradients of the sum of y * g.
 local function by_columns(x, w, bias, padding, groups, g)
    x, w = x:detach():double():requires_grad_(), w:detach():double():requires_grad_()
    local n, out, c = x:size(1), w:size(1) // groups, w:size(2)
@@ -17,7 +17,8 @@ local function by_columns(x, w, bias, padding, groups, g)
    return y:detach(), torch.autograd.grad((y * g:double()):sum(), {x, w})
 end
 
--- The largest and the mean square error, as parts of the standard deviation of what is expected.
+-- Returns the largest and the root mean square error, relative to the standard deviation of the
+-- expected values.
 local function errors(expected, actual)
    local difference = (actual:double() - expected) / expected:std()
    return difference:abs():max():item(), difference:square():mean():sqrt():item()
@@ -80,7 +81,7 @@ describe("convolution in tiles", function()
       local expected = by_columns(x, w, zero, 1, 1, torch.zeros(2, 64, 24, 24))
       local y = F.conv2d(x, w, nil, 1, 1)
       assert.equal("float16", y.dtype)
-      -- half a unit in the last place of a float16, and what float32 loses
+      -- half a unit in the last place of a float16, plus float32's error
       assert.is_true(((y:double() - expected):abs() - expected:abs() * 2 ^ -11):max():item() < 1e-3)
    end)
 

@@ -1,4 +1,4 @@
--- Gradients that are zero whatever the inputs, as PyTorch gives them: zeros, not nothing.
+-- Tests gradients that are zero for all inputs, as in PyTorch: they are zeros, not nil.
 
 local torch = require "tlua"
 local F = torch.nn.functional

@@ -1,6 +1,6 @@
--- The losses of a network during 200 steps of every optimizer, against PyTorch. The values are in
--- spec/fixtures/optim_curves.lua, which optim_curves.py there has written; the problem is here
--- once more.
+-- Tests the losses of a network during 200 steps of every optimizer against PyTorch. The values are
+-- in spec/fixtures/optim_curves.lua, written by optim_curves.py there; the problem is repeated
+-- here.
 
 local torch = require "tlua"
 local problem = require "spec.support.optim"
@@ -9,7 +9,7 @@ local nn = torch.nn
 local rows = dofile "spec/fixtures/optim_curves.lua"
 local steps <const>, every <const> = 200, 10
 
--- Multiples of 1/8 from -10/8 to 9/8.
+-- Returns multiples of 1/8 from -10/8 to 9/8.
 local function eighths(sizes, factor, offset, scale)
    local count, values = 1, {}
    for _, n in ipairs(sizes) do count = count * n end

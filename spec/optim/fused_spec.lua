@@ -1,4 +1,4 @@
--- The step of many parameters in one call: whatever way it is asked for, it does the same.
+-- Tests the step of many parameters in one call: all ways of calling it give the same result.
 
 local device = require "spec.support.device"
 local torch = require "tlua"
@@ -8,7 +8,7 @@ local optim = torch.optim
 
 local float64 <const>, float32 <const> = {dtype = "float64"}, {dtype = "float32"}
 
--- Those whose step is one call for all.
+-- Optimizers that step all parameters with one call.
 local fused = {}
 for _, row in ipairs(problem.rows.float64) do
    if row[1] ~= "Adafactor" then fused[#fused + 1] = row end
@@ -41,7 +41,7 @@ describe("a step", function()
       for _, row in ipairs(fused) do
          local expected = problem.run(row[1], row[2], float64)
          local more = {capturable = true}
-         -- powers of betas are the device's there, and its pow may have another last digit
+         -- powers of betas are computed on the device, whose pow may differ in the last digit
          local near = device.name == "cuda" and 1e-12 or 0
          assert.close(expected, (problem.run(row[1], row[2], float64, {more = more})), near)
          more.lr = torch.tensor(problem.options(row[2]).lr or 0.01, float64)
@@ -74,7 +74,7 @@ describe("a step", function()
             end
             local expected, norms = after(false)
             local values, found = after(true)
-            assert.close(expected, values, 1e-6) -- the factor has one rounding less
+            assert.close(expected, values, 1e-6) -- the factor is rounded once less
             for t = 1, 3 do assert.close(norms[t], found[t], 1e-6) end
          end
       end
@@ -162,7 +162,7 @@ describe("a step", function()
             for i, p in ipairs(params) do
                p.grad = problem.gradient(i, p.shape, t, {dtype = p.dtype})
                alone[i].grad = p.grad
-               -- one that is behind the others
+               -- a parameter whose step count is behind the others
                if i == 7 and t == 1 then p.grad, alone[i].grad = nil, nil end
                others[i]:step()
             end
@@ -295,7 +295,7 @@ describe("a step of a half type", function()
 end)
 
 describe("_fused_step_", function()
-   -- The arguments of a call that is right, then changed.
+   -- Returns the arguments of a valid call, after a change.
    local function arguments(change)
       local a = {
          params = {torch.zeros(2)}, grads = {torch.zeros(2)}, clocks = {torch.zeros({}, float64)},

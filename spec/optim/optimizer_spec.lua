@@ -6,7 +6,7 @@ local function parameter(value)
    return torch.tensor({value}, {dtype = "float64"}):requires_grad_()
 end
 
--- One step down x^2.
+-- Makes one step down x^2.
 local function descend(optimizer, ...)
    optimizer:zero_grad()
    for _, p in ipairs {...} do (p * p):sum():backward() end

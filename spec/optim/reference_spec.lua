@@ -1,12 +1,12 @@
--- Optimizers and schedules against PyTorch. The values are in spec/fixtures/optim.lua, which
--- optim.py there has written.
+-- Tests optimizers and schedulers against PyTorch. The values are in spec/fixtures/optim.lua,
+-- written by optim.py there.
 local torch = require "tlua"
 local optim = torch.optim
 local rows = dofile "spec/fixtures/optim.lua"
 
 local float64 = {dtype = "float64"}
 
--- The problem of optim.py.
+-- Returns the problem of optim.py.
 local function problem()
    return {
       torch.tensor({1.0, -2.0, 3.0}, float64):requires_grad_(),

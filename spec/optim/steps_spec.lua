@@ -1,5 +1,5 @@
--- 20 steps of every optimizer, with every option, against PyTorch. The values are in
--- spec/fixtures/optim_steps.lua, which optim_steps.py there has written.
+-- Tests 20 steps of every optimizer, with every option, against PyTorch. The values are in
+-- spec/fixtures/optim_steps.lua, written by optim_steps.py there.
 
 local torch = require "tlua"
 local problem = require "spec.support.optim"
@@ -27,7 +27,7 @@ describe("20 steps match PyTorch:", function()
             for k, p in ipairs(params) do p.grad = problem.gradient(k, sizes[k], t) end
             optimizer:step()
          end
-         -- Directions are computed in bfloat16: the errors of 20 steps of about 0.02.
+         -- Directions are computed in bfloat16, so errors of 20 steps of about 0.02 add up.
          assert.close({table.unpack(row, 2)}, problem.values(params), 5e-3)
       end)
    end

@@ -1,8 +1,8 @@
--- `tlua port`: the lines of Lua that each construct of Python becomes.
+-- Tests `tlua port`: the lines of Lua for each construct of Python.
 
 local port = require "spec.support.port"
 
--- Name of the construct, Python, Lua.
+-- The name of the construct, the Python text, the Lua text.
 local rows = {
    {"an assignment", "x = 1\ny = x + 2", "local x = 1\nlocal y = x + 2"},
    {"numbers as they are written", "x = 1e-3\ny = 0x1F\nz = 1_000",

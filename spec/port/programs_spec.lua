@@ -1,4 +1,4 @@
--- `tlua port`: programs print the same in Python and as the Lua that they become.
+-- Tests `tlua port`: programs print the same in Python and after translation to Lua.
 
 local port = require "spec.support.port"
 local shell = require "spec.support.shell"

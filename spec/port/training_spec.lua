@@ -1,10 +1,10 @@
--- `tlua port`: whole PyTorch programs, on data that they make, run as they are translated and learn.
+-- Tests `tlua port`: whole PyTorch programs, on generated data, run after translation and learn.
 
 local port = require "spec.support.port"
 local shell = require "spec.support.shell"
 local tlua = shell.start(true)
 
--- What a ported program prints.
+-- Returns the output of a ported program.
 local function run(text)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/script.py", text)

@@ -1,4 +1,4 @@
--- What a profile writes, and `tlua --profile`.
+-- Tests the files that a profile writes, and `tlua --profile`.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -31,7 +31,7 @@ describe("a trace", function()
          end
          local n = 0
          for i, event in prof:events() do
-            if event.kind == "kernel" then break end -- those of devices are the last
+            if event.kind == "kernel" then break end -- events of devices are last
             n = i
             assert.equal(event.name, spans[i].name)
             assert.equal(("%.3f"):format(event.start), ("%.3f"):format(spans[i].ts))
@@ -48,8 +48,8 @@ describe("a trace", function()
    end)
 end)
 
--- What the readers of the Trace Event Format (chrome://tracing, Perfetto, TensorBoard) ask of each
--- kind of event, by the format's description.
+-- The fields that readers of the Trace Event Format (chrome://tracing, Perfetto, TensorBoard)
+-- require for each kind of event, by the format's description.
 local asked <const> = {
    X = {name = "string", cat = "string", ts = "number", dur = "number", args = "table"},
    M = {name = "string", args = "table"},
@@ -95,7 +95,7 @@ describe("a trace for its readers", function()
             if e.ph == "M" and e.name == "thread_name" then
                threads[e.pid .. " " .. e.tid] = e.args.name
             elseif e.ph == "X" and e.pid == 1 then
-               assert.is_string(threads["1 " .. e.tid]) -- named before its events
+               assert.is_string(threads["1 " .. e.tid]) -- a thread is named before its events
             end
          end
          for kind in pairs(asked) do assert.is_true(seen[kind], kind) end
@@ -119,7 +119,7 @@ describe("a trace for its readers", function()
                table.insert(tracks[e.tid], e)
             end
          end
-         assert.is_table(tracks[2]) -- the worker's
+         assert.is_table(tracks[2]) -- the worker's events
          for _, track in pairs(tracks) do
             table.sort(track, function(a, b)
                if a.ts ~= b.ts then return a.ts < b.ts end
@@ -185,7 +185,8 @@ describe("a page", function()
       end)
    end)
 
-   -- In a document of a few lines, which knows what was drawn in which colour.
+   -- Uses a small replacement for the browser's document, which records what was drawn in which
+   -- colour.
    it("draws memory by category, and cached memory where that leaves room or somebody asks", function()
       if not shell.has "node" then return pending "no node" end
       local document <const> = [[
@@ -252,7 +253,7 @@ describe("a disk that fills up", function()
             assert.is_false(ok)
             assert.matches(method .. ": " .. path .. ": No space left on device", message, 1, true)
             assert.equal("old", shell.read(path))
-            assert.equal("old\n", shell.ok("ls " .. folder)) -- no half file
+            assert.equal("old\n", shell.ok("ls " .. folder)) -- no incomplete file
          end
          assert.equal(2000, prof:key_averages():row("add").count)
       end)
@@ -292,7 +293,7 @@ describe("the memory timeline", function()
       assert.equal(parameters, most[1])
       assert.is_true(most[2] >= 2 * parameters) -- Adam's two averages
       assert.equal(parameters, most[3])
-      assert.is_true(most[4] >= 3 * 8 * 4) -- what tanh has saved
+      assert.is_true(most[4] >= 3 * 8 * 4) -- the tensors saved by tanh
    end)
 end)
 
@@ -333,7 +334,7 @@ describe("tlua --profile", function()
       end)
    end)
 
-   -- The shell that is started here ends as the program does: by 128 and the signal's number.
+   -- Runs a program in a shell that ends in the same way: with 128 plus the signal's number.
    local function ended_by(signal, text, html)
       return shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", ([[

@@ -1,4 +1,4 @@
--- torch.profiler: what is recorded, when, and what is said of it.
+-- Tests torch.profiler: the recorded events, their times, and the summaries.
 
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
@@ -73,8 +73,8 @@ describe("a profile", function()
       assert.equal(2 * (2 * 4 * 6 * 6) * (3 * 3 * 3), row(prof, "convolution").flops)
    end)
 
-   -- as torch.utils.flop_counter counts them: each gradient of a convolution as the convolution
-   -- itself, attention as its two products
+   -- with the counts of torch.utils.flop_counter: each gradient of a convolution counts like the
+   -- convolution, attention as its two products
    it("tells operations of a convolution's gradients and of attention", function()
       local x = torch.randn(1, 2, 6, 6):requires_grad_()
       local w = torch.randn(3, 2, 3, 3):requires_grad_()
@@ -121,7 +121,7 @@ describe("a profile", function()
          end)
          return row(prof, "attention_backward").flops
       end
-      local scores, values = 2 * 2 * 5 * 7 * 4, 2 * 2 * 5 * 7 * 3 -- of two heads
+      local scores, values = 2 * 2 * 5 * 7 * 4, 2 * 2 * 5 * 7 * 3 -- two heads
       assert.equal(3 * scores + 2 * values, flops())
       v:requires_grad_(false)
       assert.equal(3 * scores + values, flops())
@@ -227,7 +227,7 @@ describe("a profile", function()
       assert.equal(1, counts.pointwise)
       assert.equal(1, counts.reduce)
       assert.is_true(row(prof, "gemm").device_time_total > 0)
-      -- what they took is in their operators' rows, and counts once
+      -- their time is included in their operators' rows, and counts once
       local told = prof:key_averages():table():match "Self device time total: ([%d.]+)us"
       assert.is_nil(told and tonumber(told) > whole + 0.001 or nil)
       assert.matches("meanwhile, the sim:0 stream 0 was at work", prof:summary())
@@ -355,7 +355,7 @@ describe("the summary", function()
       local set = torch.class("Slow", torch.data.Dataset)
       function set:__len() return 4 end
       function set:get(_)
-         local stop = torch.io.clock() + 0.1 -- most of the time on a busy machine, too
+         local stop = torch.io.clock() + 0.1 -- most of the time even on a busy machine
          while torch.io.clock() < stop do end
          return torch.zeros(1)
       end
@@ -414,7 +414,7 @@ describe("the summary", function()
       assert.matches("what keeps growing", text_of(6, 3 << 20))
       assert.matches("60 %% of the time goes to the collector, and nothing keeps growing",
          text_of(6, 1000))
-      assert.is_nil(text_of(1, 3 << 20):find "=>") -- one alone says nothing
+      assert.is_nil(text_of(1, 3 << 20):find "=>") -- a single one is not significant
       local asked = text_of(6, 1000, "collector: collectgarbage")
       assert.matches("calls collectgarbage itself, 6 times, which takes 60 %% of the time", asked)
       assert.is_nil(asked:find "keeps growing")
@@ -422,7 +422,7 @@ describe("the summary", function()
 
    it("gives no advice without a reason", function()
       local x = torch.randn(300, 300)
-      collectgarbage "stop" -- its step could be a reason
+      collectgarbage "stop" -- automatic steps would be another reason
       local text = profiler.profile({activities = {"cpu"}}, function()
          local _ = x:mm(x)
       end):summary()

@@ -1,4 +1,4 @@
--- What a profile has of threads that work for the one that records.
+-- Tests the events of other threads that work for the profiled one.
 
 local torch = require "tlua"
 local json = torch.utils.json
@@ -18,7 +18,7 @@ local function load_all(n)
    return sum
 end
 
--- Names of other threads -> their events.
+-- Returns the events of other threads by their names.
 local function by_thread(prof)
    local found = {}
    for i, event in prof:events() do
@@ -123,7 +123,7 @@ describe("a process group", function()
          assert(own.all_gather_object == 1 and own.all_gather == 2)
          assert(own.broadcast_object_list == 1 and own.broadcast == 2)
          assert(others.all_reduce == 1)
-         -- what a rank waits for is no time of Lua's
+         -- a rank's waiting does not count as Lua's time
          local figures, calls = require("tlua.profiler.summary").figures(prof.session), 0
          for _, event in prof:events() do
             if not event.thread and event.name:find "^distributed%." then
@@ -145,7 +145,7 @@ describe("the memory timeline", function()
          for _ = 1, 3 do
             local t = torch.empty(size / 4)
             t:release()
-            torch.empty(2048) -- looks again
+            torch.empty(2048) -- triggers another sample
          end
       end)
       local timeline = require "tlua.profiler.timeline"
@@ -155,7 +155,7 @@ describe("the memory timeline", function()
          assert.is_true(point.bytes[6] >= 0)
          most = math.max(most, point.bytes[6])
       end
-      -- a build for sanitizers keeps nothing, so that what was freed is seen to be used
+      -- a build with sanitizers caches nothing, so that uses of freed memory are detected
       assert.is_true(most >= size or os.getenv "SPEC_SANITIZED" == "1", most)
    end)
 end)

@@ -1,4 +1,4 @@
--- Assertions for specs, beside luassert's own; busted loads this file first.
+-- Assertions for specs, in addition to luassert's own; busted loads this file first.
 --
 --   assert.close(expected, actual, tol)   numbers, nested lists, tensors
 --   assert.raises(text..., fn)            an error at the user's line that contains each text
@@ -8,7 +8,8 @@ local luassert = require "luassert.assert"
 
 local device = require "spec.support.device"
 if device.name then require("tlua").set_default_device(device.name) end
--- What is compared has all digits of float32, which PyTorch's first value does not ask of convolutions.
+-- Comparisons need all digits of float32, which PyTorch's default does not guarantee for
+-- convolutions.
 if device.name == "cuda" then require("tlua").backends.cudnn.allow_tf32 = false end
 
 local say = require "say"
@@ -43,7 +44,7 @@ local function gather(list, depth, shape, data)
    return true
 end
 
--- The array that a tensor, a list or a number is; nil if a list is ragged or has other keys.
+-- Returns a tensor, a list or a number as an array; nil if a list is ragged or has other keys.
 local function to_array(value)
    if is_tensor(value) then
       local flat = value:detach():cpu():contiguous():view(-1)
@@ -64,7 +65,7 @@ local function shape_text(array)
    return array.dtype and sizes .. " " .. array.dtype or sizes
 end
 
--- A list that is empty at some depth cannot tell the sizes below.
+-- The sizes below an empty list are unknown, so they match any.
 local function same_shape(a, b)
    local empty = #a.data == 0 and #b.data == 0 and not (a.dtype and b.dtype)
    for i = 1, math.max(#a.shape, #b.shape) do
@@ -73,7 +74,7 @@ local function same_shape(a, b)
    return true
 end
 
--- "[2][3]" for the k-th leaf of an array of that shape.
+-- Returns "[2][3]" for the k-th leaf of an array of that shape.
 local function position(k, shape)
    local text = ""
    k = k - 1
@@ -84,7 +85,7 @@ local function position(k, shape)
    return text
 end
 
--- How far apart two leaves are: 0 if equal or both NaN, infinite if they cannot be compared.
+-- Returns the distance of two leaves: 0 if equal or both NaN, infinite if they cannot be compared.
 local function distance(expected, actual)
    if type(expected) ~= "number" or type(actual) ~= "number" then
       return expected == actual and 0 or math.huge
@@ -96,7 +97,7 @@ local function distance(expected, actual)
    return math.abs(expected - actual)
 end
 
--- Nil if all is close, else what is wrong.
+-- Returns nil if all values are close, otherwise a description of the difference.
 local function compare_arrays(expected, actual, tol, path)
    if not same_shape(expected, actual) or
       (expected.dtype and actual.dtype and expected.dtype ~= actual.dtype) then
@@ -106,7 +107,7 @@ local function compare_arrays(expected, actual, tol, path)
    for k, e in ipairs(expected.data) do
       local off = distance(e, actual.data[k])
       local excess = off / (type(e) == "number" and math.max(1, math.abs(e)) or 1)
-      local within = excess <= tol -- false for NaN, which an infinite expectation gives
+      local within = excess <= tol -- false for NaN, which results from an infinite expected value
       if off ~= 0 and not within then
          wrong = wrong + 1
          if not at or excess > worst then worst, at = excess, k end
@@ -128,7 +129,7 @@ local function compare(expected, actual, tol, path)
    elseif tensors or type(expected) ~= "table" or type(actual) ~= "table" then
       return ("%s: %s and %s have no common shape"):format(path, type(expected), type(actual))
    end
-   -- Tables with other keys, ragged lists: key by key.
+   -- Compares tables with other keys, and ragged lists, key by key.
    for key, value in pairs(expected) do
       local inner = ("%s[%s]"):format(path, tostring(key))
       if actual[key] == nil then return inner .. " is missing" end
@@ -141,7 +142,7 @@ local function compare(expected, actual, tol, path)
    return nil
 end
 
--- A failed assertion's message is the one in the state, nothing of luassert's.
+-- The message of a failed assertion is the one in the state, without luassert's own text.
 local function register(name, callback)
    say:set("assertion." .. name, " ")
    luassert:register("assertion", name, callback, "assertion." .. name, "assertion." .. name)
@@ -153,7 +154,7 @@ local function fail(state, message)
 end
 
 -- |actual - expected| <= tol * max(1, |expected|) for each element; NaN equals NaN. A tensor's
--- shape must agree with the other's or the list's, a dtype only with another tensor's.
+-- The shape must equal the other's or the list's, but a dtype only another tensor's.
 register("close", function(state, arguments)
    local tol = arguments[3] or 1e-6
    assert(type(tol) == "number", "close: the third argument is the tolerance")
@@ -161,8 +162,7 @@ register("close", function(state, arguments)
    return message == nil or fail(state, message)
 end)
 
--- The error must stand at a line of fn: that is where the user made the mistake. Returns the
--- message.
+-- The error's line must be in fn, where the user's mistake is. Returns the message.
 register("raises", function(state, arguments)
    local fn = arguments[arguments.n]
    assert(type(fn) == "function", "raises: the last argument is a function")

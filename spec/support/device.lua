@@ -1,12 +1,12 @@
---- The device that specs run on: that of TLUA_SPEC_DEVICE, as in TLUA_SPEC_DEVICE=sim make check.
+--- The device on which specs run: that of TLUA_SPEC_DEVICE, as in TLUA_SPEC_DEVICE=sim make check.
 
 local M = {}
 
---- Its name; nil for the CPU.
+--- The device's name; nil for the CPU.
 M.name = os.getenv "TLUA_SPEC_DEVICE"
 
---- What the device has found wrong in the data of calls that it was given, as the CPU would have told
---- it, or nil. It finds it when it comes to them, and tells at the next wait, which this is.
+--- Waits for the device, and returns the fault that it has found in the data of earlier calls,
+--- worded like the CPU's error, or nil.
 ---@return string?
 function M.fault()
    if not M.name then return nil end
@@ -17,8 +17,7 @@ function M.fault()
    return line and line .. ": " .. text or message
 end
 
---- Waits for all work given to the device; what that needed is free again, and the pinned memory
---- that is kept for other copies, too.
+--- Waits for all work of the device; then its memory is free again, and so is cached pinned memory.
 function M.synchronize()
    if not M.name then return end
    local functions = require("tlua")[M.name]

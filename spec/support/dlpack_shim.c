@@ -1,6 +1,6 @@
 /*
-** dlpack_shim.c - what dlpack.py calls: runs a Lua chunk on the tensors behind two
-** managed tensors and hands the chunk's result back as another.
+** dlpack_shim.c - called by dlpack.py: runs a Lua chunk on the tensors behind two managed tensors
+** and returns the chunk's result as another.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -15,7 +15,7 @@ static const char *fail(const char *message) {
   return message;
 }
 
-/* NULL on success, or a message. Takes over what it has made tensors of. */
+/* Returns NULL on success, or a message. It takes over the managed tensors that it has imported. */
 __attribute__((visibility("default"))) const char *
 shim_run(const char *text, struct DLManagedTensor *plain,
          struct DLManagedTensorVersioned *versioned, struct DLManagedTensor **out,

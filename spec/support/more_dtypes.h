@@ -1,6 +1,6 @@
 /*
-** more_dtypes.h - two dtypes that tlua does not have, for spec/build/rock_spec.lua:
-** all that a new one takes, its row and its conversions.
+** more_dtypes.h - two dtypes that tlua lacks, for spec/build/rock_spec.lua: a new dtype needs only
+** its row and its conversions.
 */
 #ifndef MORE_DTYPES_H
 #define MORE_DTYPES_H

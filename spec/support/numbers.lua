@@ -1,4 +1,4 @@
---- A generator of random numbers of a spec's own, so that a program made by it is told by its seed.
+--- Returns a separate generator of random numbers, so that its seed identifies a generated program.
 --@param seed integer
 --@return fun(n: integer): integer  from 1 to n
 return function(seed)

@@ -5,7 +5,7 @@ local torch = require "tlua"
 
 local M = {steps = 20}
 
---- Rows of the fixture: M.rows.float32, M.rows.float64 ({name, options, values...}), M.rows.muon.
+--- The fixture's rows: M.rows.float32, M.rows.float64 ({name, options, values...}), M.rows.muon.
 M.rows = dofile "spec/fixtures/optim_steps.lua"
 
 local sizes <const> = {{2, 3}, {}, {2, 3}, {4}}
@@ -26,17 +26,17 @@ local function count_of(size)
    return n
 end
 
---- The k-th parameter at the beginning.
+--- Returns the k-th parameter's initial value.
 function M.parameter(k, size, place)
    return tensor(size, eighths(count_of(size), 7, 5 * (k - 1)), place):detach():requires_grad_()
 end
 
---- Its gradient at step t.
+--- Returns the k-th parameter's gradient at step t.
 function M.gradient(k, size, t, place)
    return tensor(size, eighths(count_of(size), 2 * k + 1 + 4 * t, 11 * t + k - 1), place)
 end
 
---- The parameters; of the third one the transpose is stepped.
+--- Returns the parameters; for the third one, a transposed view is stepped.
 ---@param place table  {dtype =, device =}
 function M.parameters(place)
    local list = {}
@@ -45,7 +45,7 @@ function M.parameters(place)
    return list
 end
 
---- Gives them their gradients of step t, each changed by `change`, if given.
+--- Sets the gradients of step t, each changed by `change`, if given.
 function M.set_gradients(params, t, change)
    for k, p in ipairs(params) do
       local grad = M.gradient(k, sizes[k], t, {dtype = p.dtype, device = p.device})
@@ -56,14 +56,14 @@ function M.set_gradients(params, t, change)
    if t < 6 then params[4].grad = nil end
 end
 
---- The options of a row, with more of them.
+--- Returns the options of a row, with additional ones.
 function M.options(text, more)
    local options = load("return " .. text)()
    for key, value in pairs(more or {}) do options[key] = value end
    return options
 end
 
---- An optimizer of the parameters in two groups.
+--- Makes an optimizer of the parameters in two groups.
 function M.make(name, params, options)
    options.lr = options.lr or 0.01
    return torch.optim[name]({
@@ -71,12 +71,12 @@ function M.make(name, params, options)
    }, options)
 end
 
--- In place where it is a tensor.
+-- Halves the learning rate, in place if it is a tensor.
 local function halve(group)
    if torch.is_tensor(group.lr) then group.lr:mul_(0.5) else group.lr = group.lr / 2 end
 end
 
---- Steps `from` to `to`.
+--- Makes the steps `from` to `to`.
 function M.step(optimizer, params, from, to, change)
    for t = from, to do
       if t == 10 then
@@ -87,7 +87,7 @@ function M.step(optimizer, params, from, to, change)
    end
 end
 
---- All elements in one list.
+--- Returns all elements in one list.
 function M.values(params)
    local list = {}
    for _, p in ipairs(params) do
@@ -96,11 +96,11 @@ function M.values(params)
    return list
 end
 
---- Where 20 steps lead.
+--- Returns the parameters after 20 steps.
 ---@param name string  of the optimizer
----@param text string  its options
+---@param text string  the optimizer's options
 ---@param place table  {dtype =, device =}
----@param how? table  {more = further options, change = what is done to each gradient}
+---@param how? table  {more = further options, change = a function applied to each gradient}
 function M.run(name, text, place, how)
    how = how or {}
    local params = M.parameters(place)

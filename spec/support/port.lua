@@ -1,10 +1,10 @@
--- Ports Python programs in specs: the lines that they become, and what they print.
+-- Ports Python programs in specs: returns the translated lines, and their output.
 
 local shell = require "spec.support.shell"
 
 local M = {}
 
---- A Python that `tlua port` can use, as a word for the shell; nil if there is none.
+--- A Python that `tlua port` can use, quoted for the shell; nil if there is none.
 M.python = shell.python "import ast, sys; sys.exit(sys.version_info < (3, 8))"
 
 --- Translates programs, all read by one start of Python.
@@ -27,8 +27,8 @@ function M.translate(texts)
    end)
 end
 
---- A text without the lines at its top that load torch and the runtime, and without what a file of
---- definitions returns at its end.
+--- Removes the lines at the top that load torch and the runtime, and the final return of a file of
+--- definitions.
 ---@param text string
 ---@return string
 function M.strip(text)
@@ -37,8 +37,8 @@ function M.strip(text)
    return (text:gsub("^\n", ""):gsub("\n$", ""):gsub("\n\nreturn %b{}$", ""))
 end
 
---- What a program prints in Python, and as what it becomes in tlua; true, false and None are made
---- alike.
+--- Returns a program's output in Python, and that of its translation in tlua; the spellings of
+--- true, false and None are unified.
 ---@param text string
 ---@return string expected
 ---@return string got

@@ -1,8 +1,8 @@
--- run.lua [OPTION...] [FILE or FOLDER...]: runs specs, each file in a process
--- of its own, several at a time, so that a crash fails one file and hides no
--- other. Without files: every *_spec.lua of spec and of the packages in rocks, and the C programs
--- of spec/embed, spec/core and spec/lua, which make has built. Prints a line for
--- each file, all output of those that fail, and as the last line the totals.
+-- run.lua [OPTION...] [FILE or FOLDER...]: runs specs, each file in a separate process, several at
+-- a time, so that a crash fails only one file. Without files: every *_spec.lua of spec and of the
+-- packages in rocks, and the C programs of spec/embed, spec/core and spec/lua, which make has
+-- built. Prints a line for each file, all output of those that fail, and as the last line the
+-- totals.
 --
 --   --jobs N           how many at a time (1), of which each is to have a gigabyte of memory
 --   --filter PATTERN   only tests whose names match
@@ -10,9 +10,9 @@
 --   --wrap COMMAND     before the program, as in --wrap 'valgrind -q'
 --   --within SECONDS   files that have not begun or ended by then have failed
 --
--- The environment names the program under test, TLUA (./tlua), the build
--- folder, TLUA_BUILD (build), and a limit for each file, SPEC_TIMEOUT (1800 s).
--- Specs find what --wrap gave in SPEC_WRAP.
+-- The environment names the program under test, TLUA (./tlua), the build folder, TLUA_BUILD
+-- (build), and a time limit for each file, SPEC_TIMEOUT (1800 s). Specs find the value of --wrap in
+-- SPEC_WRAP.
 
 local function parse(arguments)
    local options = {jobs = "1", wrap = "", exclude = {}, roots = {}}
@@ -64,7 +64,7 @@ local function excluded(path, prefixes)
    return false
 end
 
--- The spec files below the roots, in order.
+-- Returns the spec files below the roots, in order.
 local function find(options)
    local roots = options.roots
    local all = #roots == 0
@@ -82,10 +82,10 @@ end
 local tlua = os.getenv("TLUA") or "./tlua"
 local build = os.getenv("TLUA_BUILD") or "build"
 local timeout = os.getenv("SPEC_TIMEOUT") or "1800"
-local within -- whether there is a limit for all
+local within -- whether there is a common time limit
 
--- What a job of a cluster, a program that is started by mpirun or a person's language say is not for
--- the programs of specs.
+-- Variables set by a cluster's job, by mpirun or by a person's language must not reach the programs
+-- of specs.
 local clean <const> = [[
 unset LUA_INIT LUA_INIT_5_4 LUA_INIT_5_5 LANGUAGE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
    GROUP_RANK MASTER_ADDR MASTER_PORT PMIX_RANK PMIX_NAMESPACE \
@@ -112,7 +112,7 @@ local function command_for(path, options)
       clean, text, quote(options.wrap), limit, options.wrap, program)
 end
 
--- What a status of the shell means when the program did not get to report.
+-- Describes a shell status if the program has not reported.
 local function fate(status)
    if status == 124 or status == 137 then
       return within and "no time was left" or "stopped after " .. timeout .. " s"
@@ -150,7 +150,7 @@ local function report(path, output, passed, failed, remark)
    for name in output:gmatch("\nPending %-> [^\n]*\n([^\n]*)") do
       print("        skipped: " .. name)
    end
-   -- What failed, in a few lines each: of a long log the place about a failure is read.
+   -- Prints failures in a few lines each: in a long log readers look for the text near a failure.
    for kind, rest in (output .. "\n\n"):gsub("\n\n", "\n\n\n"):gmatch "\n(%u%l+) %-> (.-)\n\n" do
       if kind == "Failure" or kind == "Error" then
          local count = 0
@@ -164,8 +164,8 @@ local function report(path, output, passed, failed, remark)
    io.stdout:flush()
 end
 
--- As many as are asked for, but one for each gigabyte that the machine or the container has left:
--- there may be many processors and little else.
+-- Returns the requested number of jobs, limited to one for each free gigabyte of the machine or
+-- container: there may be many processors and little memory.
 local function jobs_for(asked)
    local left = math.huge
    local function at_most(path, pattern, unit)
@@ -189,7 +189,7 @@ local function run(files, options, folder)
 
    local passed, failed, skipped = 0, 0, 0
    local broken = {}
-   -- Each job writes one line when it has ended: its number and status.
+   -- Each job writes one line when it ends: its number and status.
    local jobs <close> = assert(io.popen(("xargs -P %d -I{} sh -c "):format(jobs_for(options.jobs)) ..
       quote(("sh %s/{} >%s/{}.out 2>&1 </dev/null; echo {} $?"):format(folder, folder)) ..
       " <" .. folder .. "/list"))

@@ -1,12 +1,12 @@
--- Running programs from a spec.
+-- Runs programs from a spec.
 
 local shell = {}
 
---- The program under test and the folder of the build that it belongs to.
+--- The program under test and its build folder.
 shell.tlua = os.getenv("TLUA") or "./tlua"
 shell.build = os.getenv("TLUA_BUILD") or "build"
 
---- How a spec starts it in the shell: under what this run is wrapped in, such as an emulator.
+--- Returns the command that starts the program, wrapped like this run, for example in an emulator.
 ---@param anywhere? boolean  from another folder, too
 ---@return string
 function shell.start(anywhere)
@@ -14,27 +14,27 @@ function shell.start(anywhere)
    return (os.getenv "SPEC_WRAP" or "") .. " " .. shell.quote(program or shell.tlua)
 end
 
---- A word of the shell's that stands for the text as it is.
+--- Quotes a text for the shell.
 ---@param text string
 ---@return string
 function shell.quote(text)
    return "'" .. tostring(text):gsub("'", "'\\''") .. "'"
 end
 
---- Runs a command line; what it writes to either stream comes back as one text.
+--- Runs a command line, and returns its output on both streams as one text.
 ---@param command string
 ---@return string output
----@return integer status  as the shell gives it: 128 + n for a program ended by signal n
+---@return integer status  the shell's status: 128 + n for a program ended by signal n
 function shell.run(command)
    local pipe = assert(io.popen("{ " .. command .. "\n} 2>&1; echo \"=$?\""))
    local text = pipe:read("a")
    pipe:close()
    local output, status = text:match("^(.*)=(%d+)\n$")
-   if not output then return text, -1 end -- the command line ended the shell
+   if not output then return text, -1 end -- the command line has ended the shell
    return output, tonumber(status)
 end
 
---- Like `run`, for commands that must succeed: otherwise an error with what they wrote.
+--- Runs a command that must succeed: otherwise raises an error with its output.
 ---@param command string
 ---@return string output
 function shell.ok(command)
@@ -45,14 +45,14 @@ function shell.ok(command)
    return output
 end
 
---- Whether a command exists.
+--- Returns whether a command exists.
 ---@param name string
 ---@return boolean
 function shell.has(name)
    return select(2, shell.run("command -v " .. name .. " >/dev/null")) == 0
 end
 
---- A Python that can run the code, ready for a command; nil if there is none.
+--- Returns a Python that can run the code, quoted for the shell; nil if there is none.
 ---@param code string  such as "import numpy"
 ---@return string?
 function shell.python(code)

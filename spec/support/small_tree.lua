@@ -1,5 +1,5 @@
--- A library of a few lines in place of ours, which the Makefile builds in seconds: the real one would
--- take minutes for each question.
+-- A small library that the Makefile builds in seconds: the real one would take minutes for each
+-- test.
 
 local shell = require "spec.support.shell"
 
@@ -62,7 +62,7 @@ int CAT(tlk_add_, TLK_ISA)(int a) { return a + 1; }
    ["src/dist/mpi/plugin.c"] = "extern int tli_mpi;\nint tli_mpi = 1;\n", -- built where an MPI is
    ["src/dist/mpi/table.h"] = "",
    ["src/ops/pointwise/pointwise.lua"] = "return {}\n",
-   -- Like the real generator, it leaves a file alone whose text stays the same.
+   -- Like the real generator, it does not rewrite a file whose text is unchanged.
    ["src/gen/main.lua"] = [[
 local function write(name, text)
    local path = arg[1] .. "/" .. name

@@ -1,5 +1,5 @@
--- sorted.lua - pairs in a fixed order. That of pairs differs from run to run, and what a loop draws
--- from the random numbers with it, so that a failure could not be repeated.
+-- sorted.lua - iterates over pairs in a fixed order. The order of pairs differs from run to run,
+-- and so would the random numbers that a loop draws, so that a failure could not be reproduced.
 
 --- Iterates over a table as pairs does, by the alphabet of its keys: strings, numbers, booleans.
 ---@param t table

@@ -1,19 +1,19 @@
--- table.lua - the operator table as the specs that walk it see it: its rows, their example
--- arguments, and calls in every form that a row has.
+-- table.lua - the operator table for specs: its rows, their example arguments, and calls of every
+-- form of a row.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
 
 local M = {}
 
---- All operator forms, one row each, sorted by name.
+--- Returns all overloads of operators, one row each, sorted by name.
 ---@return table[] rows  {name, path, form, method, func, inplace, out, view, differentiable,
 ---   gradcheck, nondiff, params = {{name, type, optional}, ...}, examples = {text, ...}}
 function M.rows()
    return dofile(shell.build .. "/gen/gradlist.lua")
 end
 
---- The manual's text for a row.
+--- Returns the manual's text for a row.
 ---@param row table
 ---@return string
 function M.doc(row)
@@ -21,7 +21,7 @@ function M.doc(row)
    return M.manual[row.path]
 end
 
---- Whether a parameter of one of the types occurs in the row.
+--- Returns whether the row has a parameter of one of the types.
 ---@param row table
 ---@param ... string  types as the schemas write them
 ---@return boolean
@@ -36,7 +36,7 @@ end
 
 -- Examples ----------------------------------------------------------------------------------
 
--- What becomes of the sizes of an example's tensors; by default they stay.
+-- Returns the sizes of an example's tensors unchanged, the default.
 local function as_written(...)
    return {...}
 end
@@ -53,7 +53,7 @@ local function uniform(from, to)
    end
 end
 
--- Symmetric positive definite matrices (..., n, n), n being the last of the numbers.
+-- Returns symmetric positive definite matrices (..., n, n), where n is the last of the numbers.
 local function positive_definite(...)
    local sizes = {...}
    sizes[#sizes + 1] = sizes[#sizes]
@@ -72,7 +72,7 @@ local names = {
 }
 local environment = setmetatable(names, {__index = _G})
 
---- A value with each tensor in it, however deep in tables, replaced by fn(tensor).
+--- Replaces each tensor in a value, at any depth in tables, by fn(tensor).
 ---@param value any
 ---@param fn fun(x: Tensor): Tensor
 ---@return any
@@ -84,7 +84,7 @@ function M.map(value, fn)
    return copy
 end
 
---- The tensors in a value, in order.
+--- Returns the tensors in a value, in order.
 ---@param value any
 ---@return Tensor[]
 function M.tensors(value)
@@ -106,7 +106,7 @@ function M.tensors(value)
    return list
 end
 
---- Leaves with the same values, dtypes, strides and requires_grad, and memory of their own.
+--- Returns new leaves with the same values, dtypes, strides and requires_grad.
 ---@param args table
 ---@return table
 function M.fresh(args)
@@ -116,9 +116,9 @@ function M.fresh(args)
    end)
 end
 
---- Evaluates an example: the same random arguments each time.
+--- Evaluates an example; the random arguments are the same each time.
 ---@param text string
----@param sizes? fun(...: integer): integer[]  what the sizes of tensors become
+---@param sizes? fun(...: integer): integer[]  changes the sizes of tensors
 ---@return table args  packed, with n
 function M.arguments(text, sizes)
    torch.manual_seed(42)
@@ -132,7 +132,7 @@ end
 
 -- Calls -------------------------------------------------------------------------------------
 
---- The row's function, in torch or in a table below it.
+--- Returns the row's function, in torch or in a table below it.
 ---@param row table
 ---@return function
 function M.find(row)
@@ -143,9 +143,9 @@ function M.find(row)
    return value
 end
 
---- Calls the operator as a function where it is one, else as a method, and packs the results.
---- Random operators draw the same numbers each time. What an operator writes over (its name ends in
---- an underscore) is copied first.
+--- Calls the operator as a function if there is one, otherwise as a method, and packs the results.
+--- Random operators draw the same numbers each time. A tensor that an operator overwrites (its name
+--- ends in an underscore) is copied first.
 ---@param row table
 ---@param args table  packed
 ---@return table results  packed
@@ -157,7 +157,7 @@ function M.call(row, args)
    return table.pack(M.find(row)(self, table.unpack(args, 2, args.n)))
 end
 
---- The same by a method's name.
+--- Calls a method of the first argument in the same way.
 ---@param row table
 ---@param name string
 ---@param args table

@@ -1,9 +1,9 @@
 /*
-** test.h - the harness of the specs in C: spec/embed, which sees tlua.h alone,
-** and spec/core, for what that header does not show. Each .c file there is a
-** program, linked with libtlua.a; a test is a function without arguments, run
-** by RUN, that states what holds with CHECK. The last line says how many
-** passed; the exit status is 0 if all did.
+** test.h - the harness of the specs in C: spec/embed, which includes only tlua.h,
+** and spec/core, for internal functions. Each .c file there is a program, linked
+** with libtlua.a; a test is a function without arguments, run by RUN, that checks
+** facts with CHECK. The last line says how many passed; the exit status is 0 if all
+** did.
 */
 #ifndef TEST_H
 #define TEST_H
@@ -17,11 +17,11 @@
 
 static int test_passed, test_failed, test_faults;
 
-/* States a fact; the first few violations of a test are shown. */
+/* Checks a fact; the first few violations of a test are printed. */
 #define CHECK(fact) test_fact((fact), __FILE__, __LINE__, #fact)
-/* What must not happen has happened. */
+/* Reports a failure unconditionally. */
 #define FAIL(what) test_fact(false, __FILE__, __LINE__, what)
-/* For facts in a loop: says where it was violated. */
+/* Checks a fact in a loop; a violation is printed with its index. */
 #define CHECK_AT(i, fact)                                          \
   do {                                                             \
     if (!(fact)) {                                                 \
@@ -29,7 +29,7 @@ static int test_passed, test_failed, test_faults;
       test_fact(false, __FILE__, __LINE__, #fact);                 \
     }                                                              \
   } while (0)
-/* The last failure is of this kind and its message contains this. */
+/* Checks that the last failure is of this kind and its message contains this text. */
 #define CHECK_ERROR(kind, part) test_error((kind), (part), __FILE__, __LINE__)
 #define RUN(test) test_run(#test, test)
 
@@ -44,7 +44,8 @@ static inline void test_error(tl_ErrorKind kind, const char *part, const char *f
            (int)tl_error_kind(), tl_error());
 }
 
-/* Under qemu-user (make test-arm), which cannot start threads in a forked child. */
+/* Returns whether it runs in qemu-user (make test-arm), which cannot start threads in a forked
+** child. */
 static inline bool test_emulated(void) { return getenv("SPEC_EMULATED") != NULL; }
 
 static inline void test_run(const char *name, void (*test)(void)) {
@@ -63,7 +64,7 @@ static inline int test_end(void) {
   return test_failed != 0;
 }
 
-/* A small generator for random cases, the same on every run. */
+/* A small random generator for test cases, the same on every run. */
 static unsigned long long test_state = 88172645463325252ull;
 
 static inline long long test_random(long long below) {

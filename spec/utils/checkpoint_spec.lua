@@ -3,7 +3,7 @@ local sorted = require "spec.support.sorted"
 local nn = torch.nn
 local checkpoint = torch.utils.checkpoint
 
--- Gradients of a loss by a parameter and by the input, with `run` in place of the call.
+-- Returns the gradients of a loss with respect to a parameter and the input; `run` makes the call.
 local function gradients(run)
    torch.manual_seed(3)
    local block = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
@@ -62,8 +62,7 @@ describe("torch.utils.checkpoint", function()
       assert.matches("stack overflow", select(2, pcall(torch.no_grad, endless, x)))
       assert.is_true(torch.is_grad_enabled())
 
-      -- A checkpoint that, when the backward pass recomputes it, makes another checkpoint, without
-      -- end.
+      -- Makes a checkpoint whose recomputation makes another one, endlessly.
       local function again(a)
          if torch.is_grad_enabled() then return checkpoint(again, a) end
          return a * 2

@@ -1,4 +1,4 @@
--- torch.compile, torch.compiler and torch.jit, which compile nothing yet.
+-- Tests torch.compile, torch.compiler and torch.jit, which compile nothing yet.
 local torch = require "tlua"
 
 describe("torch.compile", function()

@@ -1,4 +1,4 @@
--- FlopCounterMode: numbers are those of PyTorch 2.15's for the same modules.
+-- Tests FlopCounterMode: the numbers are PyTorch 2.15's for the same modules.
 local torch = require "tlua"
 local nn, F = torch.nn, torch.nn.functional
 local FlopCounterMode = torch.utils.flop_counter.FlopCounterMode

@@ -1,4 +1,5 @@
--- Metrics beside scikit-learn's; the values are in spec/fixtures/metrics.lua, by metrics.py there.
+-- Tests metrics against scikit-learn's; the values are in spec/fixtures/metrics.lua, written by
+-- metrics.py there.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local metrics = torch.utils.metrics
@@ -19,7 +20,7 @@ end
 target, binary = torch.tensor(target), torch.tensor(binary)
 scores, rounded = torch.tensor(scores, {dtype = "float64"}), torch.tensor(rounded)
 
--- What a metric gives for all of it, in three batches of unequal sizes, the second time after reset.
+-- Returns a metric over all data, in three batches of different sizes; the second time after reset.
 local function stream(metric, predictions, targets)
    for _ = 1, 2 do
       metric:reset()

@@ -1,4 +1,4 @@
--- What programs show people: progress, confusion, near misses.
+-- Tests output for people: progress, confusion matrices, suggestions.
 local torch = require "tlua"
 local suggest = torch.utils.suggest
 

@@ -1,4 +1,4 @@
--- torch.testing. Messages and the limits of what is close are those of PyTorch 2.
+-- Tests torch.testing. Messages and tolerances are PyTorch 2's.
 
 local torch = require "tlua"
 

@@ -1,28 +1,28 @@
--- Run by wrong_arguments_spec.lua, as a program: `tlua wrong_arguments.lua OPERATORS SEED`. Calls every
--- function of torch that is no operator (the paths of those are lines of the first file) with wrong
--- arguments, and prints what is wrong with the errors, then the number of them.
+-- Run by wrong_arguments_spec.lua, as a program: `tlua wrong_arguments.lua OPERATORS SEED`. Calls
+-- every function of torch that is not an operator (operators are listed in the first file) with
+-- wrong arguments, and prints problems with the error messages, then their number.
 
 local torch = require "tlua"
 local lazy = require "tlua.lazy"
 
-local calls <const> = 12 -- with random arguments, after the ones below
+local calls <const> = 12 -- with random arguments, after the fixed ones
 local memory_limit <const> = 256 << 20
-local seconds <const> = 5 -- of the processor, for a call; far above what any takes
+local seconds <const> = 5 -- processor time for a call; far more than any call takes
 local seed <const> = math.tointeger(arg[2])
 
 local operators = {}
 for path in io.lines(arg[1]) do operators[path] = true end
 
--- These wait for somebody else, have an argument that is the message, or are called by classes that
--- derive from them.
+-- These functions wait for others, take the message as an argument, or are called by derived
+-- classes.
 local passed_over <const> = {
    ["torch.distributed.FileStore"] = true, ["torch.distributed.TCPStore"] = true,
    ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true,
    ["torch.optim.Optimizer"] = true,
 }
 
--- Functions that are others by a second name, or share their checks, and what their messages begin
--- with: the last part of the path, or a pattern of the whole, and the other name.
+-- Functions that are aliases of others, or share their checks: the last part of the path, or a
+-- pattern for the whole path, and the name in their messages.
 local others <const> = {
    gradgradcheck = "gradcheck", all_gather_single = "all_gather_into_tensor",
    reduce_scatter_single = "reduce_scatter_tensor", async_save = "save", isend = "send",
@@ -95,7 +95,7 @@ local function callable(value)
    return type(meta) == "table" and meta.__call ~= nil
 end
 
--- Calls fn(path, value) for what can be called below a table: functions and classes.
+-- Calls fn(path, value) for each function and class below a table.
 local function walk(path, t, fn, seen)
    if seen[t] then return end
    seen[t] = true
@@ -112,8 +112,8 @@ end
 
 local here <const> = "^" .. arg[0]:gsub("%p", "%%%0") .. ":%d+: (.*)"
 
--- Whether a message names what was called. A function in C may be an operator by another name, and is
--- then called as the table calls it.
+-- Returns whether a message names the called function. A function in C may be an operator under
+-- another name, and then its message uses the table's name.
 local function names(path, value, text)
    local name = path:match "[%w_]+$"
    local head = text:match "^([%w_.]+):"
@@ -131,8 +131,8 @@ local function has_released(list)
    return false
 end
 
--- What is wrong with the message of an error of a function, or nil. That a tensor was released some
--- operator may say that the function calls; that a process group is missing, whatever asks first.
+-- Returns the problem with an error message of a function, or nil. Released tensors may be reported
+-- by an operator that the function calls; a missing process group by whichever function asks first.
 local function fault(path, value, list, message)
    if type(message) ~= "string" then return "is no text" end
    local text = message:match(here)
@@ -153,7 +153,7 @@ local errors, told = 0, {}
 
 local function call(path, value, list)
    local begin = os.clock()
-   -- by pcall itself, so that no name of a variable stands for the function's
+   -- called by pcall itself, so that no variable's name appears as the function's
    local results = table.pack(pcall(value, table.unpack(list, 1, list.n)))
    local what
    if results[1] then
@@ -175,7 +175,7 @@ end
 
 walk("torch", torch, function(path, value)
    if operators[path] or passed_over[path] then return end
-   local number = 0 -- the path's: what one function is given does not depend on others
+   local number = 0 -- depends only on the path: one function's arguments do not depend on others
    for i = 1, #path do number = number * 31 + path:byte(i) end
    math.randomseed(seed, number)
    for _, list in ipairs(first) do call(path, value, list) end

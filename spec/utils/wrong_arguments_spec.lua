@@ -1,12 +1,13 @@
--- Errors about wrong arguments of all public functions that are no operators, which
--- spec/ops/names_spec.lua and fuzz_spec.lua have.
+-- Tests errors about wrong arguments of all public functions that are not operators;
+-- spec/ops/names_spec.lua and fuzz_spec.lua test operators.
 
 local shell = require "spec.support.shell"
 local table_of = require "spec.support.table"
 
 local here <const> = shell.ok("pwd"):match "[^\n]+"
 
--- What the program that calls them says; it runs in a folder of its own, since some write files.
+-- Returns the output of the program that calls them; it runs in a separate folder, since some
+-- functions write files.
 local function calls(seed)
    return shell.with_folder(function(folder)
       local operators = {}

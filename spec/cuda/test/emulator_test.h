@@ -1,6 +1,6 @@
 /*
-** emulator_test.h - what the emulator's own tests share: a device for launch(), and calls
-** that must succeed.
+** emulator_test.h - shared by the emulator's own tests: a device for launch(), and calls that must
+** succeed.
 */
 #ifndef EMULATOR_TEST_H
 #define EMULATOR_TEST_H
@@ -8,13 +8,13 @@
 #include "spec/cuda/inside.h"
 #include "spec/support/test.h"
 
-/* A stream of device 0, which launch() takes. */
+/* Returns a stream of device 0, for launch(). */
 const tlk_Context *context();
 cudaStream_t stream();
-/* What the last call of the runtime that failed has returned. */
+/* Returns the error of the last failed call of the runtime. */
 cudaError_t last_failure();
 
-/* Elements on device 0, each of them 0. */
+/* Elements on device 0, initially 0. */
 template <class T> struct Device {
   T *data;
   size_t n;
@@ -36,10 +36,10 @@ template <class T> struct Device {
   }
 };
 
-/* The parts of the test; not 0 if something failed. */
+/* The parts of the test; each returns 0 if everything passed. */
 int test_threads();
 int test_runtime();
-/* Runs what must not go well. */
+/* Runs a kernel that must be reported as wrong. */
 int do_wrong(const char *name);
 
 #endif

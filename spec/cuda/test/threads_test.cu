@@ -69,7 +69,7 @@ static void barriers_count() {
   for (int got : out.read()) CHECK(got == 34 * 10000 + 1000 + 10);
 }
 
-/* Each thread goes on to the next stage only when its neighbour has been there. */
+/* Each thread advances to the next stage only when its neighbour has reached it. */
 __global__ void relay(int *out, int stages) {
   int *stage = dynamic_shared<int>();
   unsigned next = (threadIdx.x + 1) % blockDim.x;
@@ -161,7 +161,7 @@ static void lanes_exchange_values() {
   }
 }
 
-/* Two halves of a warp, each by itself; and lanes that have gone. */
+/* Two halves of a warp, each separately; and lanes that have exited. */
 __global__ void part_of_a_warp(int *out) {
   unsigned low = 0x0000ffffu, high = 0xffff0000u;
   int lane = (int)threadIdx.x % WARP;
@@ -199,7 +199,7 @@ static void the_value_of_a_lane_outside_the_mask_is_garbage() {
 
 /* ---- atomics ------------------------------------------------------------------------------- */
 
-/* The last block to come sums what all have written. */
+/* The last block to finish sums the values that all blocks have written. */
 __global__ void sum_by_the_last(const float *in, float *parts, unsigned *ticket, float *out) {
   __shared__ bool last;
   __shared__ float sums[WARP];
@@ -269,7 +269,7 @@ static void functions_of_numbers() {
 
 /* ---- large loops ----------------------------------------------------------------------- */
 
-/* A loop over float32 elements that lie together. */
+/* Returns a loop over contiguous float32 elements. */
 static tli_Iter loop_of(int ndim, int64_t inner, int64_t outer) {
   tli_Iter it = {};
   it.ndim = ndim;
@@ -283,7 +283,7 @@ static tli_Iter loop_of(int ndim, int64_t inner, int64_t outer) {
   return it;
 }
 
-/* Whether the parts of a loop have all elements and begin where 16 bytes do. */
+/* Returns whether the parts of a loop cover all elements and begin at multiples of 16 bytes. */
 static bool is_cut_well(const tli_Iter &it) {
   int64_t all = 0;
   char *next = it.args[0].data;

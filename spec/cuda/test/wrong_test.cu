@@ -1,5 +1,5 @@
 /*
-** wrong_test.cu - kernels that are wrong, by the names that emulator_spec.lua has for them.
+** wrong_test.cu - kernels with errors, under the names that emulator_spec.lua uses.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "spec/cuda/test/emulator_test.h"
@@ -58,7 +58,7 @@ __global__ void without_barrier(int *out) {
   out[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
-/* What threads read is overwritten by the next round's fast ones. */
+/* Fast threads overwrite in the next round the values that others still read. */
 __global__ void without_second_barrier(int *out) {
   int *shared = dynamic_shared<int>(), sum = 0;
   for (int round = 0; round < 4; round++) {
@@ -69,7 +69,7 @@ __global__ void without_second_barrier(int *out) {
   out[threadIdx.x] = sum;
 }
 
-/* Threads of a warp do not go in step. */
+/* Threads of a warp do not run in lockstep. */
 __global__ void without_warp_barrier(int *out) {
   int *shared = dynamic_shared<int>();
   shared[threadIdx.x] = 0;
@@ -78,7 +78,7 @@ __global__ void without_warp_barrier(int *out) {
   out[threadIdx.x] = shared[(threadIdx.x + 5) % blockDim.x];
 }
 
-/* How many of a number of launches show it. */
+/* Returns how many of several launches show the error. */
 static int shown(void (*kernel)(int *), int (*expected)(int)) {
   Device<int> out(64);
   int wrong = 0;
