@@ -1,10 +1,10 @@
--- torch.func beside PyTorch's; the values are in spec/fixtures/func.lua, which func.py has written.
+-- Tests torch.func against PyTorch's; the values are in spec/fixtures/func.lua, written by func.py.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F, fn = torch.nn.functional, torch.func
 local rows = dofile "spec/fixtures/func.lua"
 
--- The formula of func.py.
+-- Returns the input of func.py.
 local function values(shape, shift)
    local n = 1
    for _, size in ipairs(shape) do n = n * size end
@@ -140,7 +140,7 @@ describe("torch.func", function()
       assert.same({{2, 0}, {0, 2}}, J.twice.a:tolist())
    end)
 
-   -- PyTorch's: all have a grad_fn there, and w.grad is 6.
+   -- As in PyTorch: all results have a grad_fn there, and w.grad is 6.
    it("records what is made of a tensor outside that collects gradients", function()
       local w, a = torch.tensor(2.0):requires_grad_(), torch.tensor {1.0, 2.0}
       local function f(b) return (b * b * w):sum() end

@@ -1,4 +1,4 @@
--- torch.func.vmap: its options, and every operator of the table on a batch of its examples.
+-- Tests torch.func.vmap: its options, and every operator of the table on a batch of its examples.
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 local vmap = torch.func.vmap
@@ -68,7 +68,7 @@ describe("vmap", function()
       assert.close(x:matmul(x:t()), outer, 1e-6)
    end)
 
-   -- How often vmap calls a function of one example of x.
+   -- Returns how often vmap calls a function of one example of x.
    local function calls_of(fn, options)
       local calls = 0
       vmap(function(...)
@@ -85,7 +85,7 @@ describe("vmap", function()
       assert.equal(1, calls_of(function(a) return a[1] * a:sum() + a.shape[1] end))
       assert.equal(1, calls_of(function(a) return torch.cat({a, x[1]}):softmax(1) end))
       assert.equal(1, calls_of(function(a) return torch.trapezoid(a) end))
-      local scale, sum = torch.mul, torch.sum -- taken before
+      local scale, sum = torch.mul, torch.sum -- captured before vmap changes them
       assert.equal(1, calls_of(function(a) return sum(scale(a, 2)) end))
    end)
 
@@ -108,7 +108,7 @@ describe("vmap", function()
       end))
       assert.same({2, 0, 0}, shared:tolist())
       assert.equal(3, calls_of(function(a)
-         pcall(torch.matmul, a, torch.ones(7)) -- an error that is caught changes nothing
+         pcall(torch.matmul, a, torch.ones(7)) -- a caught error has no lasting effect
          torch.add(shared, 1, {out = shared})
          return a
       end))
@@ -196,7 +196,7 @@ describe("vmap", function()
       end
    end)
 
-   -- Layers whose parameters differ between examples, as those of per-sample gradients do.
+   -- Layers whose parameters differ between examples, as for per-sample gradients.
    local F = torch.nn.functional
    local function random(...) return torch.randn(...):double() end
    local layers = {
@@ -242,7 +242,7 @@ describe("vmap", function()
          for _, average in ipairs(p:key_averages()) do
             if average.key == "select" then selects = average.count end
          end
-         assert.equal(0, selects) -- which take single examples
+         assert.equal(0, selects) -- select would take single examples
          assert.close(layer(a[1], w[1], b[1]), vmap(layer, {in_dims = {false, 1, 1}})(a[1], w, b)[1], 1e-12)
       end)
    end
@@ -344,7 +344,7 @@ describe("vmap", function()
    end)
 end)
 
--- Whether some node of a graph prints so; its leaves are tensors.
+-- Returns whether a graph has a node that prints as `name`; its leaves are tensors.
 local function has_node(node, name)
    if torch.is_tensor(node) then return false end
    if tostring(node) == name then return true end
@@ -364,7 +364,7 @@ describe("vmap's rules", function()
    local images, matrix, vector, place = maps[1], square[1], vectors[1], distinct[1]
    local means, spreads = randn {4}, randn {4}:abs() + 1
 
-   -- Functions of examples; what they share is an upvalue. Results of a loop would have been stacked.
+   -- Functions of examples; shared tensors are upvalues. A loop's results would have been stacked.
    local cases = {
       {"einsum of both", function(a, b) return torch.einsum("ij,jk->ik", a, b) end, square, other},
       {"einsum with a shared matrix",
@@ -475,14 +475,15 @@ describe("vmap's rules", function()
    end)
 end)
 
--- The same arguments, floating-point numbers a bit smaller.
+-- Returns the same arguments with slightly smaller floating-point numbers.
 local function smaller(args)
    return table_of.map(args, function(t)
       return t:is_floating_point() and (t:detach() * 0.9) or t
    end)
 end
 
--- Both arguments as a batch of two, and the dimensions to map, in the same structure.
+-- Stacks both arguments as a batch of two, and returns the dimensions to map, in the same
+-- structure.
 local function batch(first, second)
    if torch.is_tensor(first) then return torch.stack {first:detach(), second:detach()}, 1 end
    if type(first) ~= "table" then return first, false end
@@ -498,8 +499,8 @@ local function only_tensors(results)
    return results.n > 0
 end
 
--- What is wrong with an operator on a batch; nil if nothing is. The second result is whether there
--- was something to compare.
+-- Returns the failure of an operator on a batch, or nil. The second result tells whether there was
+-- anything to compare.
 local function check(row, text)
    local args = table_of.arguments(text)
    local less = smaller(args)
@@ -523,7 +524,7 @@ local function check(row, text)
    return not ok and (type(fault) == "table" and fault.message or fault) or nil, true
 end
 
--- Memory beneath a view is its own affair; a build may lack other devices.
+-- as_strided depends on the memory behind a view; a build may lack other devices.
 local elsewhere = {as_strided = true, cuda = true, sim = true}
 
 describe("vmap of every operator", function()

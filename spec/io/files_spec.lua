@@ -16,7 +16,7 @@ local function read()
    return file:read("a")
 end
 
--- A file with that header and data.
+-- Returns a file's content with that header and data.
 local function file_of(header, data)
    return string.pack("<I8", #header) .. header .. (data or "")
 end
@@ -367,7 +367,8 @@ describe("torch.io.write and crc32", function()
 end)
 
 describe("torch.load of a damaged file", function()
-   -- The message of the load; nil if it succeeded. It must begin with the file's name.
+   -- Returns the error message of loading, which must begin with the file's name; nil if it
+   -- succeeded.
    local function refusal()
       local ok, message = pcall(torch.load, path)
       if ok then return nil end

@@ -1,4 +1,4 @@
--- Files of others, made by spec/fixtures/formats/make.py.
+-- Tests files of other programs, made by spec/fixtures/formats/make.py.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -18,7 +18,7 @@ local function load_text(ending, text, options)
    return table.unpack(results, 1, results.n)
 end
 
--- A zip file's text with 0 for every checksum, which is how PyTorch says that it wrote none.
+-- Sets every checksum in a zip file's text to 0, as PyTorch does if it writes none.
 local function without_checksums(text)
    for _, entry in pairs(require "tlua.io.zip".open(torch.io.bytes(text))) do
       text = text:gsub(("<I4"):pack(entry.crc):gsub("%W", "%%%0"), "\0\0\0\0")
@@ -172,7 +172,7 @@ describe("torch.load of images", function()
    it("reads JPEG files of three channels", function() check("color.jpg", 1) end)
    it("reads gray JPEG files", function() check("gray.jpg", 1) end)
 
-   -- Libraries whose names contain one of these words are not there: dlopen finds none.
+   -- A dlopen that finds no library whose name contains one of these words.
    local hidden <const> = [[
       #define _GNU_SOURCE
       #include <dlfcn.h>
@@ -250,7 +250,7 @@ describe("a large safetensors file", function()
    end)
 end)
 
--- More of them: SPEC_MUTATIONS=10000 for so many of each kind.
+-- SPEC_MUTATIONS=10000 runs that many mutations of each kind.
 describe("a damaged file", function()
    local seed = 7
    local function random(n) -- the same bytes in every run
@@ -258,7 +258,7 @@ describe("a damaged file", function()
       return (seed >> 33) % n
    end
 
-   -- A byte changed, at times several, a piece left out, or the end.
+   -- Changes one or several bytes, removes a piece, or truncates the text.
    local function mutated(text)
       for _ = 1, random(8) == 0 and 8 or 1 do
          local at = random(#text) + 1
@@ -277,7 +277,7 @@ describe("a damaged file", function()
       return csv:read()
    end
 
-   -- By the ending that it is loaded by: the file's text, and what loads it.
+   -- Returns, for each ending, a file's text and the function that loads it.
    local function kinds()
       local own, packed = path .. ".safetensors", path .. ".npz"
       torch.save({a = torch.arange(0, 6):view(2, 3), b = {1, "x", torch.ones(2):bfloat16()}}, own)

@@ -1,5 +1,5 @@
--- Checkpoints that are made to do harm, each built here: a file may neither run code, nor take more
--- time or memory than its size explains, nor bring a raw error of Lua.
+-- Tests malicious checkpoints, each built here: a file must not run code, nor take more time or
+-- memory than its size explains, nor raise a raw error of Lua.
 
 local torch = require "tlua"
 local pickle = require "tlua.io.pickle"
@@ -9,10 +9,11 @@ local zip = require "tlua.io.zip"
 
 local function bytes_of(text) return torch.frombuffer(text, {dtype = "uint8"}) end
 
--- A storage of ones, as the archive would give it.
+-- Returns a storage of ones in place of the archive's.
 local function ones(_, dtype, n) return torch.ones({n}, {dtype = dtype}) end
 
--- The result of a pickle, or nil and the file's fault; errors of any other kind are raised.
+-- Returns the result of a pickle, or nil and the error in the file; errors of any other kind are
+-- raised.
 local function run(text, storage)
    return source.protect(pickle.run, bytes_of("\x80\2" .. text), storage or ones)
 end
@@ -23,7 +24,7 @@ local function refused(message, text, storage)
    assert.matches(message, why, 1, true)
 end
 
--- The number of instructions of Lua's machine, in thousands, that a call takes.
+-- Returns the number of Lua instructions that a call takes, in thousands.
 local function work_of(fn)
    local count = 0
    debug.sethook(function() count = count + 1 end, "", 1000)
@@ -118,26 +119,26 @@ describe("a pickle that is made to do harm", function()
          refused(message, "]" .. inner .. "K\1\x86\x85a.")
          refused(message, ordered .. "]K\1" .. inner .. "\x86a\x85R.")
       end
-      refused("fills a list that is none", ")K\1a.") -- a tuple cannot be filled
+      refused("fills a list that is none", ")K\1a.") -- a tuple cannot be appended to
       refused("fills a dict that is none", "]K\1K\2s.")
       refused("fills a list that is none", storage .. "K\1a.")
    end)
 
    it("may copy a list only as often as its length allows", function()
-      -- a long list that OrderedDict is made of again and again: three bytes for each copy
+      -- a long list from which an OrderedDict is made repeatedly: three bytes for each copy
       local entries <const> = 3000
       local function bomb(copies)
          return ordered .. "q\0](" .. ("K\1K\1\x86"):rep(entries) .. "eq\1" .. ("h\0h\1\x85R0"):rep(copies)
             .. "N."
       end
-      assert.is_nil(select(2, run(bomb(3)))) -- as many as there are bytes
+      assert.is_nil(select(2, run(bomb(3)))) -- within the limit set by the number of bytes
       local used = collectgarbage "count"
       local work = work_of(function()
          refused("the pickle copies more than its", bomb(20000))
       end)
       assert.truthy(work < 20000, work) -- 20,000 copies of 3,000 entries take more than 300,000
       assert.truthy(collectgarbage "count" - used < 50000)
-      -- and bytes that a text becomes
+      -- the same with bytes made from a text
       local text = ("x"):rep(5000)
       refused("the pickle copies more than its", "c_codecs\nencode\nq\0X" .. ("<s4"):pack(text) .. "q\1N\x86q\2"
          .. ("h\0h\2R0"):rep(10) .. "N.")
@@ -155,7 +156,7 @@ describe("a pickle that is made to do harm", function()
          end
          local few, many = work(20000), work(160000)
          assert.truthy(many < 2 * few + 0.01, piece)
-         assert.truthy(many < 1, piece) -- thousands of instructions for a byte
+         assert.truthy(many < 1, piece) -- thousands of instructions for each byte
       end
    end)
 
@@ -245,7 +246,7 @@ describe("a checkpoint's archive", function()
    end)
 end)
 
--- Longer: SPEC_MUTATIONS=10000.
+-- SPEC_MUTATIONS=10000 runs longer.
 describe("a pickle of random steps", function()
    it("gives data or a message, and nothing worse", function()
       local seed = 11

@@ -1,5 +1,5 @@
--- Files that torch.save writes for PyTorch: Python's own library reads them (unpickle.py), and
--- PyTorch where there is one, which PYTHON names; and what torch.load makes of PyTorch's.
+-- Tests files that torch.save writes for PyTorch: Python's own library reads them (unpickle.py),
+-- and PyTorch if PYTHON names a Python that has it; and tests torch.load with PyTorch's files.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -12,14 +12,15 @@ after_each(function() os.remove(path) end)
 local plain_python = shell.python "import zipfile, pickletools"
 local pytorch = shell.python "import torch"
 
--- The lines that unpickle.py prints of an object.
+-- Returns the lines that unpickle.py prints for an object.
 local function unpickled(object)
    torch.save(object, path)
    local text = shell.ok(("%s spec/fixtures/formats/unpickle.py %s"):format(plain_python, shell.quote(path)))
    return text:match "^(.*)\n(%d+) storages\n$"
 end
 
--- What a line of Python prints of the file, as d, which PyTorch reads with weights_only=True.
+-- Returns the output of a line of Python about the file, as d, which PyTorch reads with
+-- weights_only=True.
 local function in_pytorch(code)
    return shell.ok(("%s -c %s %s"):format(pytorch, shell.quote("import sys, torch\n"
       .. "d = torch.load(sys.argv[1], weights_only=True)\n" .. code), shell.quote(path)))
@@ -85,7 +86,7 @@ describe("torch.save to a .pt file", function()
       loaded[1][3] = 7
       assert.equal(7, loaded[2][1]:item())
       assert.equal(loaded[2], loaded[3])
-      -- over one memory, but of two dtypes
+      -- sharing memory, but with two dtypes
       local bytes = torch.io.bytes(("<ff"):pack(1, 2))
       text = unpickled {torch.frombuffer(bytes, {dtype = "float32"}), bytes}
       assert.matches("T(FloatStorage, 0, 0, (2,), (1,), False) [1.0, 2.0], T(ByteStorage, 1, 0, (8,)", text, 1, true)

@@ -1,4 +1,5 @@
--- How torch.save replaces a file: what it may be, what is kept of it, and what a failure leaves.
+-- Tests how torch.save replaces a file: permitted kinds of files, preserved properties, and the
+-- state after a failure.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
@@ -11,7 +12,7 @@ after_each(function() shell.ok("rm -rf " .. quote(folder)) end)
 
 local function path(name) return folder .. "/" .. name end
 
--- The names in the folder, hidden ones too.
+-- Returns the names in the folder, including hidden ones.
 local function names()
    local found = {}
    for name in shell.ok("ls -A " .. quote(folder)):gmatch("[^\n]+") do found[#found + 1] = name end
@@ -51,7 +52,7 @@ describe("torch.save over a file", function()
       if shell.ok("id -u") ~= "0\n" then return pending("needs root") end
       save("x", 1)
       if select(2, shell.run("chown 12345:54321 " .. quote(path "x"))) ~= 0 then
-         return pending "needs a root that knows other users" -- in a container it may not
+         return pending "needs a root that knows other users" -- a container may forbid it
       end
       assert.is_true(save("x", 2))
       assert.equal("12345:54321", stat("%u:%g", "x"))
@@ -60,7 +61,7 @@ describe("torch.save over a file", function()
    it("replaces what a link leads to, not the link", function()
       shell.ok(("cd %s; mkdir a b; ln -s ../b/file a/link; ln -s a/link link; ln -s %s/b/file absolute")
          :format(quote(folder), quote(folder)))
-      assert.is_true(save("link", 1)) -- there is no file yet
+      assert.is_true(save("link", 1)) -- the link's target does not exist yet
       assert.is_true(save("link", 2))
       assert.equal(2, torch.load(path "b/file")[1]:item())
       assert.is_true(save("absolute", 3))
@@ -162,8 +163,8 @@ describe("a failure of torch.save", function()
    end)
 
    it("by a signal leaves nothing, where files without names can be had", function()
-      -- Some file systems have none, such as older ones of containers. What a failure leaves where
-      -- there are none is core/replace_test's business.
+      -- Some file systems, such as older ones of containers, lack unnamed files. core/replace_test
+      -- tests the state after a failure on those.
       do
          local file <close> = assert(torch.io.replace(path "try"))
          file:write "1"

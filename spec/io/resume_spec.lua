@@ -1,4 +1,4 @@
--- A training that is saved in the middle of an epoch and goes on in another process.
+-- Tests a training that is saved in the middle of an epoch and continues in another process.
 
 local shell = require "spec.support.shell"
 
@@ -69,7 +69,7 @@ describe("a training that is resumed", function()
    end
 end)
 
--- Longer: SPEC_KILLS=200.
+-- SPEC_KILLS=200 runs longer.
 describe("a process that is killed while it saves", function()
    it("leaves the old file or the new one", function()
       shell.with_folder(function(folder)
@@ -99,7 +99,7 @@ describe("a process that is killed while it saves", function()
             last = math.max(last, saved.n)
          end
          assert.truthy(last > 1)
-         -- What they left, of which each is whole, the next save takes away.
+         -- The next save removes the complete temporary files that killed processes have left.
          for name in shell.ok("ls -A " .. shell.quote(folder)):gmatch "[^\n]+" do
             if name ~= "save.lua" and name ~= "saved" then
                assert.matches("^%.tlua%-[%w-]+%.tmp$", name)

@@ -1,5 +1,5 @@
--- Checkpoints of a training that PyTorch begins and tlua goes on with, and the other way round; the
--- same programs are in spec/fixtures/formats/training.py.
+-- Tests trainings that PyTorch begins and tlua continues, and the reverse; the same programs are in
+-- spec/fixtures/formats/training.py.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -7,7 +7,7 @@ local shell = require "spec.support.shell"
 local optim, nn = torch.optim, torch.nn
 local script <const> = "spec/fixtures/formats/training.py"
 
--- The options as in training.py.
+-- The options of training.py.
 local optimizers <const> = {
    SGD = {"SGD", {lr = 0.05, momentum = 0.9, dampening = 0.1}},
    Nesterov = {"SGD", {lr = 0.05, momentum = 0.9, nesterov = true}},
@@ -28,8 +28,8 @@ local names <const> = {}
 for name in pairs(optimizers) do names[#names + 1] = name end
 table.sort(names)
 
--- The model and the optimizer as training.py makes them; `plain`: without the options, which a
--- checkpoint brings.
+-- Makes the model and the optimizer of training.py; `plain`: without the options, which are in a
+-- checkpoint.
 local function make(name, plain)
    local model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
    do
@@ -70,7 +70,7 @@ local function assert_same_weights(expected, model, what)
    assert.equal(4, count)
 end
 
--- Goes on in tlua from a checkpoint of PyTorch's.
+-- Continues in tlua from a checkpoint of PyTorch.
 local function check_begun(path, name)
    local checkpoint = torch.load(path)
    assert.equal(3, checkpoint.epoch)

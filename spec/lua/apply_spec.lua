@@ -1,4 +1,4 @@
--- apply_ and map_: a function of Lua for each element, whatever that function does.
+-- Tests apply_ and map_: a Lua function for each element, whatever that function does.
 
 local torch = require "tlua"
 

@@ -1,6 +1,6 @@
 /*
-** callback_test.c - hooks and derivatives written in Lua, whose graphs outlive
-** their state, are freed by other threads, or come to another state.
+** callback_test.c - tests hooks and derivatives written in Lua whose graphs outlive their state,
+** are freed by other threads, or reach another state.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -33,7 +33,7 @@ static void run(lua_State *L, const char *code) {
   FAIL("no error");
 }
 
-/* The result of `make`; the caller's. */
+/* Returns the result of `make`, which the caller owns. */
 static tl_Tensor *result_of(lua_State *L) {
   run(L, make);
   tl_Tensor *y = tl_lua_to(L, -1);
@@ -83,7 +83,7 @@ static void another_thread_frees_a_graph(void) {
     tl_Tensor *y = result_of(L);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, release, y) == 0);
-    run(L, make); /* forgets what was let go of meanwhile */
+    run(L, make); /* frees callbacks that were dropped meanwhile */
     lua_settop(L, 0);
     pthread_join(thread, NULL);
   }
@@ -91,7 +91,7 @@ static void another_thread_frees_a_graph(void) {
   lua_close(L);
 }
 
-/* What a graph held of Lua is garbage once the graph is gone. */
+/* Lua values that a graph kept alive are garbage once the graph is freed. */
 static void lua_forgets(void) {
   lua_State *L = new_state();
   run(L, "weak = setmetatable({}, {__mode = 'k'})\n"
@@ -113,7 +113,7 @@ static void lua_forgets(void) {
   lua_close(L);
 }
 
-/* The mode is the thread's: a state that closes with it on must not leave it. */
+/* The mode belongs to the thread: a state that is closed in that mode must turn it off. */
 static void anomaly_mode_ends_with_its_state(void) {
   lua_State *L = new_state();
   run(L, "torch.autograd.set_detect_anomaly(true)");

@@ -1,4 +1,4 @@
--- Names that stand for values: dtypes, devices and numbers, and errors that say what is unknown.
+-- Tests names of constants: dtypes, devices and numbers, and the errors for unknown ones.
 
 local torch = require "tlua"
 
@@ -95,7 +95,7 @@ describe("torch.device", function()
       for _ = 1, 1000 do _ = x.device end
       local after = collectgarbage "count"
       collectgarbage "restart"
-      assert.is_true(after - before < 4) -- kilobytes; a value for each would be 40
+      assert.is_true(after - before < 4) -- in KB; a value for each would need 40
    end)
 
    it("has no methods of strings and says so", function()

@@ -1,4 +1,4 @@
--- Values beside them are PyTorch 2's and NumPy's.
+-- Expected values are PyTorch 2's and NumPy's.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"

@@ -1,4 +1,4 @@
--- Modes and torch.scope belong to the Lua thread that set them.
+-- Tests that modes and torch.scope belong to the Lua thread that set them.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -9,7 +9,7 @@ local function records()
    return (x * 2).requires_grad
 end
 
--- A coroutine that opens a scope, says what it sees, and goes on so after each resume.
+-- Returns a coroutine that opens a scope, and yields the modes that it sees at each resume.
 local function in_scope(open)
    return coroutine.create(function()
       local _ <close> = open()
@@ -81,8 +81,8 @@ describe("a mode set in a coroutine", function()
       assert.is_true(resume(plain))
    end)
 
-   -- Each of two coroutines sets a mode and is suspended; then the first resumes the second, and
-   -- that one, without another call of the library, a third: through each way of resuming.
+   -- Two coroutines each set a mode and are suspended; then the first resumes the second, which
+   -- resumes a third without calling the library: for each way of resuming.
    local ways = {
       resume = resume,
       wrap = function(co)
@@ -173,7 +173,7 @@ describe("a mode set in a coroutine", function()
       w:register_hook(function()
          seen[#seen + 1] = records()
          seen[#seen + 1] = resume(coroutine.create(records))
-         resume(in_scope(torch.enable_grad)) -- left suspended
+         resume(in_scope(torch.enable_grad)) -- stays suspended
          seen[#seen + 1] = records()
       end)
       resume(coroutine.create(function()
@@ -256,7 +256,7 @@ describe("anomaly mode", function()
             local base = torch.ones(4, {requires_grad = true}) * 1
             local view = base:view(2, 2)
             base:mul_(2)
-            assert(view.grad_fn ~= nil) -- makes a node
+            assert(view.grad_fn ~= nil) -- creates a node
          end
       end)
    end)
@@ -290,7 +290,7 @@ describe("torch.scope", function()
       end)
       resume(a)
       resume(b)
-      resume(b) -- ends its own
+      resume(b) -- ends its own scope
       assert.equal(2, kept:sum():item())
       resume(a)
       assert.equal("tensor(released)", tostring(kept))

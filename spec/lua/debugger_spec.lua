@@ -1,14 +1,14 @@
--- Debuggers written in Lua, as MobDebug is: a hook for calls, lines and returns of the main thread,
--- in which a coroutine talks to the debugger over a socket. They stop wherever the program's
--- Lua runs, also where the engine has called it. A stub that works as MobDebug does shows it
--- everywhere, and MobDebug where it is installed.
+-- Tests debuggers written in Lua, such as MobDebug: they set a hook for calls, lines and returns of
+-- the main thread, in which a coroutine talks to the debugger over a socket. They must be able to
+-- stop wherever the program's Lua runs, including code that the engine has called. A stub that
+-- works like MobDebug is always tested, and MobDebug itself if it is installed.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 
-local seconds <const> = 60 -- until a side that does not answer has failed
+local seconds <const> = 60 -- time limit for a side that does not answer
 
--- What the debugged program loads: sets breakpoints from arg, and obeys at each stop.
+-- The debugged program's side: sets breakpoints from arg, and obeys commands at each stop.
 local stub <const> = [[
 local socket = assert(torch._connect("127.0.0.1", math.tointeger(os.getenv "DEBUG_PORT"), 30))
 local breakpoints, stepping = {}, false
@@ -22,7 +22,7 @@ local function command()
 end
 local function say(text) assert(socket:send(text .. "\n")) end
 
--- Names that the stopped function sees -> values.
+-- Returns a table from names that the stopped function sees to their values.
 local function seen(level)
    local names = setmetatable({}, {__index = _G})
    local fn = debug.getinfo(level, "f").func
@@ -119,7 +119,7 @@ end
 local function connect(pipe, socket)
    local pending = ""
    local program_side = {}
-   -- The next line that the program sends; nil when it is over.
+   -- Returns the next line that the program sends; nil at its end.
    function program_side.hear()
       while not pending:find "\n" do
          local more = socket:take(seconds)
@@ -131,7 +131,7 @@ local function connect(pipe, socket)
       pending = rest
       return line
    end
-   -- As many bytes, after a line that told how many follow.
+   -- Reads n bytes, after a line that has announced them.
    function program_side.hear_bytes(n)
       while #pending < n do pending = pending .. assert(socket:take(seconds)) end
       local text = pending:sub(1, n)
@@ -151,7 +151,8 @@ local function connect(pipe, socket)
    return program_side
 end
 
--- Runs the program under the debugger that is this process; `debugger`: what the program loads.
+-- Runs the program with this process as its debugger; `debugger`: the module that the program
+-- loads.
 local function debugged(debugger, lines, fn)
    shell.with_folder(function(folder)
       shell.write(folder .. "/program.lua", program)
@@ -180,7 +181,7 @@ describe("a debugger in Lua", function()
          end
          assert.same({at["forward"], at["forward hook"], at["function forward"], at["tensor hook"],
             at["function backward"], at["accumulated"], at["module hook"]}, stops)
-         assert.equal(alone, program_side.output()) -- the same bits
+         assert.equal(alone, program_side.output()) -- the results are bitwise equal
       end)
    end)
 
@@ -191,7 +192,7 @@ describe("a debugger in Lua", function()
          assert.equal("Net", program_side.ask "EVAL torch.type(self)")
          assert.matches("program.lua:" .. at["forward"], program_side.ask "STACK", 1, true)
          local stop = program_side.ask "STEP"
-         assert.matches("^" .. at["forward hook"], stop) -- steps into what forward calls
+         assert.matches("^" .. at["forward hook"], stop) -- steps into functions that forward calls
          assert.equal("4", program_side.ask "EVAL output:size(1)")
          assert.equal(at["tensor hook"], math.tointeger(program_side.ask "GO":match "^%d+"))
          assert.equal("1.0", program_side.ask "EVAL grad:max():item()")
@@ -214,7 +215,7 @@ describe("a debugger in Lua", function()
             assert.equal("200 OK", program_side.ask(command))
             return program_side.hear()
          end
-         -- The results of a chunk, each as text: {"12.0"}.
+         -- Returns the results of a chunk, each as text: {"12.0"}.
          local function eval(chunk)
             local size = program_side.ask("EXEC " .. chunk):match "^200 OK (%d+)$"
             return load(program_side.hear_bytes(math.tointeger(size)))()
@@ -242,7 +243,7 @@ describe("a debugger in Lua", function()
          assert.matches("program.lua " .. at["module hook"], go "RUN")
          assert.equal("200 OK", program_side.ask "RUN")
          assert.is_nil(program_side.hear())
-         assert.equal(alone, program_side.output()) -- the same bits
+         assert.equal(alone, program_side.output()) -- the results are bitwise equal
       end)
    end)
 end)

@@ -1,12 +1,12 @@
--- What scripts do to Lua's globals does not reach the library, and what they leave in its strings
--- neither.
+-- Tests that changes of scripts to Lua's globals, and to its string methods, do not affect the
+-- library.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
 
 local tlua = shell.start()
 
--- Runs a script of its own, with a file's path as argument, and returns what it prints.
+-- Runs a script, with a file's path as argument, and returns its output.
 local function run(script)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/script.lua", script)

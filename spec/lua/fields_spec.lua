@@ -1,4 +1,4 @@
--- Names that do not exist are errors that suggest those that do.
+-- Tests that nonexistent names are errors that suggest existing ones.
 
 local torch = require "tlua"
 
@@ -30,7 +30,7 @@ end)
 
 describe("a value that is no tensor", function()
    it("is told from one, with a tensor's metatable, too", function()
-      local file = assert(io.tmpfile()) -- as large as a tensor's handle
+      local file = assert(io.tmpfile()) -- its size is that of a tensor's handle
       local metatable = debug.getmetatable(file)
       assert.is_false(torch.is_tensor(file))
       assert.raises("expected a Tensor", "got userdata", function() x.add(file, 1) end)

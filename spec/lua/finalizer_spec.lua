@@ -1,13 +1,13 @@
--- Finalizers run wherever Lua allocates, also in the midst of a call of the library: what they
--- release, or change, must not be what the call is reading.
+-- Tests finalizers, which run wherever Lua allocates, even in the middle of a library call: they
+-- may release or change the tensors that the call is reading.
 
 local torch = require "tlua"
 
--- How often a call is repeated, which takes a cycle of the collector for almost each allocation.
--- What goes wrong may do so once in a hundred calls: for a search, with a sanitizer, many more.
+-- How often a call is repeated; each takes a cycle of the collector for almost every allocation.
+-- Errors may occur once in a hundred calls, so a search, with a sanitizer, needs many more.
 local asked <const> = tonumber(os.getenv "SPEC_TIMES")
 local many <const>, few <const> = asked or 60, asked or 5
--- Those of many allocations.
+-- Calls with many allocations.
 local long_calls <const> = {jacobians = true, ["saving and loading"] = true, ["NumPy's files"] = true,
    vmap = true, checkpoint = true, collating = true}
 
@@ -67,7 +67,7 @@ local Rows = torch.class("SpecRows", torch.data.Dataset)
 function Rows:__len() return 6 end
 function Rows:get(i) return {self.x, i} end
 
--- One tensor through all of a loader's ways to make a batch.
+-- Passes a tensor through all of a loader's ways to make a batch.
 local function collate(x)
    local set = Rows()
    set.x = x
@@ -227,7 +227,7 @@ describe("a collection for lack of memory", function()
 end)
 
 describe("a collection in the midst of an operator", function()
-   -- Calls fn where there is no memory for what it makes, and gives its results as pcall does.
+   -- Calls fn without memory for its results, and returns the results of pcall.
    local function without_memory(fn, finalizer)
       setmetatable({}, {__gc = finalizer})
       torch.set_memory_limit(torch.memory_stats().used + 100000)
@@ -251,7 +251,7 @@ describe("a collection in the midst of an operator", function()
       for _, message in ipairs(refusals) do
          assert.matches("an operator has called in its midst", message)
       end
-      x.data = torch.ones(1) -- now it can
+      x.data = torch.ones(1) -- now there is memory
       assert.same({1}, x:tolist())
    end)
 

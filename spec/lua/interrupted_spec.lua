@@ -1,5 +1,6 @@
--- Scopes that a debug hook interrupts, as Ctrl-C does in the interactive mode, at every event in
--- turn, the call of their closing among them: what that mode does around a line puts all modes back.
+-- Tests scopes that a debug hook interrupts, like Ctrl-C in the interactive mode, at every event in
+-- turn, including the call of their closing: the interactive mode must restore all modes after the
+-- line.
 
 local torch = require "tlua"
 local repl = require "tlua.repl"
@@ -122,7 +123,7 @@ describe("after a line that was interrupted, all modes are as before:", function
 
    for name, fn in require "spec.support.sorted"(scopes) do
       it(name, function()
-         fn() -- what is loaded at the first use is loaded
+         fn() -- loads modules in advance that are loaded on first use
          local total = interrupted_at(math.huge, fn)
          assert.is_true(total > 3)
          local step = math.max(1, total // 700)

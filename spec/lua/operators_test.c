@@ -1,7 +1,7 @@
 /*
-** operators_test.c - every operator of the table, with its examples, forward
-** and backward twice, in memory that ends at the n-th allocation, for every n:
-** an error says so, nothing is lost, and the call works again.
+** operators_test.c - tests every operator of the table, with its examples, forward and backward
+** twice, with memory that runs out at the n-th allocation, for every n: the error must say so,
+** nothing may leak, and the call must work again.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -62,7 +62,7 @@ static void note(const char *name, int64_t n, const char *what) {
   FAIL("an operator that lacks memory");
 }
 
-/* One call with an end of memory; whether it went well or failed as it should. */
+/* Makes one call that runs out of memory, and checks that it succeeds or fails as it should. */
 static void fail_from(lua_State *L, const char *name, int64_t i, int64_t n) {
   tli_alloc_fail_from(n);
   int status = call(L, "run", i, 0);

@@ -1,4 +1,4 @@
--- Names that PyTorch has in several places, and small questions that its programs ask.
+-- Tests names that PyTorch has in several places, and small queries.
 local torch = require "tlua"
 local nn = torch.nn
 

@@ -1,4 +1,4 @@
--- tlua.scope: changes that last as long as a function runs, or until a scope ends.
+-- Tests tlua.scope: changes that last while a function runs, or until a scope ends.
 
 local torch = require "tlua"
 local scopes = require "tlua.scope"

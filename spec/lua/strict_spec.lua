@@ -1,11 +1,12 @@
--- Public tables: an unknown name is an error, at the line that reads it, with the nearest name.
+-- Tests public tables: an unknown name is an error at the line that reads it, with the closest
+-- name.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 
 local lists <const> = {[torch.cuda.default_generators] = true, [torch.sim.default_generators] = true}
 
--- Every table of names that is reached from torch, by its path. Classes, objects and lists of
+-- Returns every table of names reachable from torch, by its path. Classes, objects and lists of
 -- values are not tables of names; neither are metatables and tables whose fields are settings.
 local function namespaces()
    local found, seen = {}, {}
@@ -22,7 +23,7 @@ local function namespaces()
          end
       end
    end
-   visit("torch.data", torch.data) -- which is torch.utils.data, too
+   visit("torch.data", torch.data) -- it is also torch.utils.data
    visit("torch", torch)
    return found
 end

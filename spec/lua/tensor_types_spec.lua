@@ -1,4 +1,4 @@
--- PyTorch's legacy constructors, and what torch.isinstance knows besides classes.
+-- Tests PyTorch's legacy constructors, and their use in torch.isinstance.
 
 local torch = require "tlua"
 

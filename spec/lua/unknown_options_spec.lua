@@ -1,4 +1,4 @@
--- Methods are called with an option that none of them has. PyTorch raises a TypeError for each.
+-- Tests methods called with an unknown option. PyTorch raises a TypeError for each.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -6,7 +6,7 @@ local nn = torch.nn
 local function model() return nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)) end
 local function nothing() end
 
--- Method -> the arguments before the option.
+-- Maps methods to the arguments before the option.
 local of_modules <const> = {
    modules = {}, children = {}, named_children = {}, parameters = {}, named_parameters = {},
    buffers = {}, named_buffers = {}, named_modules = {}, train = {true}, eval = {}, evaluate = {},
@@ -123,7 +123,7 @@ describe("a module's mode", function()
    it("is refused at the call where it was assigned in evaluation mode", function()
       for i = 1, 3 do
          local m = model():eval()
-         m.training = ({1, "eval"})[i] -- nil, at last
+         m.training = ({1, "eval"})[i] -- nil at the third step
          assert.raises("nn.Sequential: training: expected true or false, got", "m:train(mode)", function()
             m(torch.ones(2, 2))
          end)

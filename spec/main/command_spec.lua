@@ -1,4 +1,4 @@
--- The command line, as `lua` has it.
+-- Tests the command line, which is like that of `lua`.
 
 local session = require "spec.main.session"
 local shell = require "spec.support.shell"

@@ -1,9 +1,9 @@
--- What Tab completes.
+-- Tests completion by Tab.
 
 local torch = require "tlua"
 local complete = require "tlua.repl.complete"
 
--- The words for a text among these globals.
+-- Returns the completions of a text for these globals.
 local function words(text, env)
    return complete.words(text, env or _G)
 end

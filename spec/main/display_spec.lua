@@ -1,6 +1,6 @@
--- How the interactive mode shows values.
+-- Tests how the interactive mode shows values.
 
-require "tlua" -- brings the modules of the library
+require "tlua" -- loads the library's modules
 local display = require "tlua.repl.display"
 
 local function show(value, width)

@@ -1,4 +1,4 @@
--- `tlua doctor`.
+-- Tests `tlua doctor`.
 
 local session = require "spec.main.session"
 local shell = require "spec.support.shell"
@@ -77,7 +77,7 @@ describe("tlua doctor", function()
 
    it("says of what is missing what it would give and how to get it", function()
       shell.with_folder(function(folder)
-         -- libraries that are none: nothing can be loaded from here
+         -- files that are not libraries, so that loading them fails
          for _, name in ipairs {"libnccl.so.2", "libnccl.so"} do
             shell.write(folder .. "/" .. name, "no library")
          end

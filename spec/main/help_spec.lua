@@ -1,5 +1,5 @@
--- What `help` finds. The comments in the library's sources come from the command, so these specs
--- hold in a program that it runs.
+-- Tests `help`. The command has the comments of the library's sources, so these specs run in one of
+-- its programs.
 
 local torch = require "tlua"
 local help = require "tlua.repl.help"
@@ -161,7 +161,7 @@ describe("where the manual has nothing, help", function()
       for prefix, members in pairs {["torch."] = torch, ["Tensor."] = torch.Tensor, ["autograd."] = torch.autograd,
                                     ["cuda."] = torch.cuda, ["sim."] = torch.sim, ["io."] = torch.io} do
          for name, value in next, members do
-            -- record is how Function is made; names that begin with _ are between the binding and lua/tlua
+            -- record makes Function; names that begin with _ are internal
             if type(value) == "function" and not name:find("^_") and name ~= "record" then
                count = count + 1
                if not manual.help(value) then missing[#missing + 1] = prefix .. name end

@@ -1,10 +1,11 @@
--- Ctrl-C in a script, here as the signal that the terminal sends for it.
+-- Tests Ctrl-C in a script, sent as the signal that the terminal sends.
 
 local session = require "spec.main.session"
 
--- Sends SIGINT `times` times, each when the program has computed for a quarter of a second more, which
--- on a busy machine may take long: so it is in the midst of what is to be interrupted, and has taken
--- the signal before. With `waits`, and where the system does not tell, when some time has passed.
+-- Sends SIGINT `times` times, each after the program has computed for another quarter of a second
+-- of processor time, which may take long on a busy machine: so it is inside the code to interrupt,
+-- and has handled the previous signal. With `waits`, or if the system does not report processor
+-- time, it waits for some time instead.
 local sender <const> = [[
    pid=$1 times=$2 waits=$3
    used() { # of processors, in ticks
@@ -27,7 +28,7 @@ local sender <const> = [[
 local function interrupted(program, times, waits)
    local text = ("%q"):format(("set -- $PID %d %s\n%s"):format(times or 1, waits or false, sender))
    return session.script(([[
-      local pid = io.popen("echo $PPID"):read("n") -- the shell's parent
+      local pid = io.popen("echo $PPID"):read("n") -- the process id of the shell's parent
       os.execute("( PID=" .. pid .. "\n" .. %s .. ") >/dev/null 2>&1 &")
       %s]]):format((text:gsub("\\\n", "\\n")), program))
 end
@@ -73,8 +74,8 @@ describe("SIGINT", function()
       assert.matches("^false\t[^\n]*interrupted!?\n0%.?0?\n$", result.out)
    end)
 
-   -- Each takes many seconds if let. Time of processors, which other programs
-   -- do not lengthen.
+   -- Each call would take many seconds. Processor time is measured, which other programs do not
+   -- lengthen.
    it("ends an operator that takes long, wherever it is", function()
       local calls = {
          "local x = torch.ones(3500, 3500, {dtype = 'int64'}) return x:matmul(x)",

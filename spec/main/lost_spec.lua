@@ -1,14 +1,15 @@
--- A file that becomes shorter while its bytes are a tensor.
+-- Tests a file that is truncated while its bytes are a tensor.
 
 local session = require "spec.main.session"
 
--- One thread: where another one reads what is gone, the error is the main coroutine's.
+-- Uses one thread: if another thread reads the missing pages, the error is raised in the main
+-- coroutine.
 local head <const> = [[
 torch.set_num_threads(1)
 local path = os.tmpname()
 torch.save({a = torch.ones(1 << 20), b = torch.ones(1 << 20)}, path)
 local t = torch.load(path, {mmap = true})
-local function cut(bytes) -- in place, as writing to the file anew would
+local function cut(bytes) -- truncates in place, like opening the file for writing
    local file = io.open(path, "rb")
    local text = file:read(bytes)
    file:close()
@@ -34,7 +35,7 @@ describe("a mapped file that was cut", function()
       assert.matches("^false\t[^\n]*script.lua:%d+: a file has become shorter while it was mapped",
          lines[1])
       assert.matches("^1.0\tfalse\t[^\n]*a file has become shorter", lines[2])
-      assert.matches("^true\t%d", lines[3]) -- zeros are there by now
+      assert.matches("^true\t%d", lines[3]) -- the missing pages read as zeros by now
    end)
 
    it("is an error within a coroutine, and ends a program that does not catch it", function()

@@ -1,6 +1,6 @@
 /*
-** pty.c - a person at a terminal: runs a command under a pseudo-terminal, waits
-** for what it shows and types what a script says.
+** pty.c - simulates a person at a terminal: runs a command under a pseudo-terminal, waits for its
+** output and types the lines of a script.
 **
 **   pty SCRIPT COMMAND [ARGUMENT...]
 **
@@ -8,9 +8,9 @@
 **                    ! TEXT   type TEXT; \n \t \\ and \ooo (octal) as in C
 **                    ~        wait until keys are read one by one (an editor is
 **                             at work), not line by line
-** Waiting goes on where the last match ended. After the last line the end of
-** the command is awaited. All that was shown goes to stdout; the exit status is
-** the command's, 128 + n if signal n ended it, 99 if something did not come in
+** The search continues after the last match. After the last line, pty waits for
+** the command to end. All output goes to stdout; the exit status is the
+** command's, 128 + n if signal n ended it, 99 if expected output did not come in
 ** time.
 */
 #define _DEFAULT_SOURCE
@@ -27,17 +27,17 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 120000, SHOWN = 1 << 20 }; /* others may have the processors */
+enum { PATIENCE_MS = 120000, SHOWN = 1 << 20 }; /* other programs may use the processors */
 
-static char shown[SHOWN + 1]; /* everything so far */
+static char shown[SHOWN + 1]; /* the output so far */
 static size_t length, matched;
 
-/* Takes in what comes next. False at the end or when nothing comes. */
+/* Reads further output. Returns false at the end or on a timeout. */
 static bool take(int terminal) {
   struct pollfd wait = {.fd = terminal, .events = POLLIN};
   if (poll(&wait, 1, PATIENCE_MS) <= 0 || length == SHOWN) return false;
   ssize_t n = read(terminal, shown + length, SHOWN - length);
-  if (n <= 0) return false; /* EIO: the command has closed its side */
+  if (n <= 0) return false; /* EIO: the command has closed the terminal */
   size_t end = length + (size_t)n;
   for (size_t i = length; i < end; i++)
     if (shown[i] != '\0') shown[length++] = shown[i]; /* NULs are padding for slow terminals */
@@ -56,7 +56,7 @@ static bool await(int terminal, const char *text) {
   }
 }
 
-/* The mode of the terminal can be asked for at this end, too. */
+/* The terminal's mode can be queried from this end, too. */
 static bool await_editor(int terminal) {
   enum { STEP_MS = 5 };
   for (int waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {
@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
   pid_t child = forkpty(&terminal, NULL, NULL, &size);
   if (child < 0) return 2;
   if (child == 0) {
-    signal(SIGINT, SIG_DFL); /* ignored, perhaps, in background jobs */
+    signal(SIGINT, SIG_DFL); /* background jobs may ignore it */
     execvp(argv[2], argv + 2);
     _exit(127);
   }
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
   if (!good) kill(child, SIGKILL);
   while (take(terminal)) continue;
   int status;
-  kill(child, SIGHUP); /* if it still waits for something */
+  kill(child, SIGHUP); /* in case it still waits for input */
   waitpid(child, &status, 0);
   fwrite(shown, 1, length, stdout);
   if (!good) return 99;

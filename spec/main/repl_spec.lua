@@ -1,4 +1,4 @@
--- The interactive mode, with its lines from a pipe.
+-- Tests the interactive mode, with its lines from a pipe.
 
 local session = require "spec.main.session"
 local ask = session.ask

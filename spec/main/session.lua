@@ -1,4 +1,4 @@
--- Sessions with the command, for the specs beside this file: piped or at a terminal.
+-- Sessions with the command, for the specs beside this file, through a pipe or at a terminal.
 
 local shell = require "spec.support.shell"
 
@@ -6,7 +6,7 @@ local M = {}
 
 local tlua = shell.quote(shell.tlua)
 
--- The user's own settings and history stay out of the specs, and theirs out of the user's.
+-- Keeps the user's settings and history out of the specs, and the specs' out of the user's.
 local clean <const> = "env -u LUA_INIT -u LUA_INIT_5_4 -u LUA_PATH -u LUA_PATH_5_4 " ..
    "-u INPUTRC -u EDITRC LC_ALL=C.UTF-8 TERM=vt100 "
 
@@ -41,7 +41,8 @@ function M.script(text, arguments)
    end)
 end
 
---- What the interactive mode answers to lines from a pipe, without its banner and prompts.
+--- Returns the answers of the interactive mode to lines from a pipe, without its banner and
+--- prompts.
 ---@param input string
 ---@param env? string
 ---@return string out
@@ -58,7 +59,7 @@ local function build_pty()
    if pty then return pty end
    local folder = shell.ok("mktemp -d"):match("[^\n]+")
    local function remove() os.execute("rm -rf " .. shell.quote(folder)) end
-   M.cleaner = setmetatable({}, {__gc = remove}) -- when the specs have run
+   M.cleaner = setmetatable({}, {__gc = remove}) -- removed after the specs have run
    local command = ("%s -o %s spec/main/pty.c"):format(os.getenv("CC") or "cc",
       shell.quote(folder .. "/pty"))
    local output, status = shell.run(command)
@@ -69,10 +70,10 @@ local function build_pty()
 end
 
 
---- A session at a terminal. The lines say what to wait for and what to type, as spec/main/pty.c
---- describes; `libraries` is a folder searched for shared libraries before all others, `state`
---- the folder that the history goes to, `env` has NAME=VALUE words. With `plain`, nothing waits for an
---- editor.
+--- Runs a session at a terminal. The lines say what to wait for and what to type, as described in
+--- spec/main/pty.c. `libraries` is a folder searched for shared libraries before all others,
+--- `state` the folder of the history, and `env` has NAME=VALUE words. With `plain`, the session
+--- does not wait for an editor.
 ---@param lines string[]
 ---@param options? {libraries: string?, state: string?, plain: boolean?, arguments: string?, env: string?}
 ---@return string shown

@@ -1,9 +1,10 @@
--- Starting: scripts are started by shells, in loops, by impatient people. `make bench` shows the
--- time; here is what it depends on: nothing is opened, loaded or begun that nobody has asked for.
+-- Tests starting, which should be fast: scripts are started by shells, in loops, by impatient
+-- people. `make bench` shows the time; here the causes are tested: nothing is opened, loaded or
+-- started that the program does not use.
 
 local shell = require "spec.support.shell"
 
--- Of the program itself: its libraries but the system's own, its threads and its Lua modules.
+-- Prints the program's libraries except the system's own, its threads and its Lua modules.
 local look <const> = [[
 local libraries, known = {}, {}
 for line in io.lines "/proc/self/maps" do
@@ -12,7 +13,7 @@ for line in io.lines "/proc/self/maps" do
       known[name] = true
       local own = name == "libc" or name == "libm" or name == "libmvec" or name:find "^ld%-" or
          name == "libdl" or name == "libpthread" or name == "librt" or -- before glibc 2.34
-         name:find "^liblua" or -- where there is no archive of it
+         name:find "^liblua" or -- if Lua has no static library
          (os.getenv "LD_PRELOAD" or ""):find(name, 1, true)
       local sanitizer = name:find "san$" or name == "libgcc_s" or name:find "^libstdc"
       if not own and not sanitizer then
@@ -29,7 +30,7 @@ print(("libraries: %s; threads: %s; modules: %s"):format(table.concat(libraries,
    io.open "/proc/self/status":read "a":match "Threads:%s*(%d+)", table.concat(modules, " ")))
 ]]
 
--- On Linux, in a process of its own; programs that watch it bring libraries along.
+-- Runs on Linux, in a separate process; programs that watch it load additional libraries.
 local function starts(name, expected, code)
    it(name, function()
       local maps = io.open "/proc/self/maps"

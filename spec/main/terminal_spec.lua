@@ -1,11 +1,11 @@
--- The interactive mode at a terminal: editing, history, completion, Ctrl-C. Each session says
--- what to wait for (?) and what to type (!), see pty.c. What was typed comes back as echo, so
--- sessions wait for results that differ from what makes them.
+-- Tests the interactive mode at a terminal: editing, history, completion, Ctrl-C. Each session says
+-- what to wait for (?) and what to type (!), see pty.c. Typed text is echoed, so sessions wait for
+-- results that differ from their input.
 
 local session = require "spec.main.session"
 local shell = require "spec.support.shell"
 
--- Where the dynamic linker finds a library; nil if it does not.
+-- Returns the path at which the dynamic linker finds a library; nil if it does not.
 local function find_library(name)
    local program = ("package.loadlib(%q, '*') for line in io.lines('/proc/self/maps') do " ..
       "local path = line:match('(/%%S*%s%%S*)') if path then print(path) break end end"):
@@ -25,7 +25,8 @@ local function plays(lines, options)
    return shown
 end
 
--- Every session ends so. ~ waits until the editor reads: before, Ctrl-D is no key.
+-- Appends the end of every session. ~ waits until the editor reads: before that Ctrl-D is not a
+-- key.
 local function closing(lines)
    table.insert(lines, "? > ")
    table.insert(lines, "~")

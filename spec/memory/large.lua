@@ -1,4 +1,4 @@
--- 20,000 sums of 1 MB tensors, 20 GB in all.
+-- Computes 20,000 sums of 1 MB tensors, 20 GB in all.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,6 +1,6 @@
--- measure.lua - how much resident memory a program has come to need. For the scripts beside this
--- file, which pacer_spec.lua runs with `tlua` and with plain `lua5.4`, and spec/embed/memory.c in
--- a host's own Lua state: each fails if it needs more than it may. Where the system does not tell, such
+-- measure.lua - measures a program's peak of resident memory, for the scripts beside this file.
+-- pacer_spec.lua runs them with `tlua` and with plain `lua5.4`, and spec/embed/memory.c in a host's
+-- own Lua state: each fails if it needs more than its limit. If the system does not report memory,
 -- as in some sandboxes, they only run.
 
 local measure = {}

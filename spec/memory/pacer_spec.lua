@@ -1,10 +1,10 @@
--- Lua's collector keeps up with tensors that it cannot see, in each of its modes: `tlua`, which
--- sets none, the lua5.4 command (generational) and a host's state (spec/embed/memory.c,
--- incremental). Figures are of resident memory, each in a process of its own.
+-- Tests that Lua's collector keeps up with tensors that it cannot see, in each of its modes:
+-- `tlua`, which sets none, the lua5.4 command (generational) and a host's state
+-- (spec/embed/memory.c, incremental). Each measures the resident memory of a separate process.
 
 local shell = require "spec.support.shell"
 
--- Sanitizers hold freed memory back.
+-- Sanitizers delay the release of freed memory.
 local sanitized = shell.build:find("asan") or shell.build:find("tsan")
 
 local hosts = {
@@ -31,7 +31,7 @@ for name, command in pairs(hosts) do
 end
 
 describe("the digits example", function()
-   -- LUA_INIT makes any program say at its end what it has come to need.
+   -- LUA_INIT makes any program print its peak memory at its end.
    local function peak(epochs)
       return shell.with_folder(function(folder)
          local output = shell.ok(("env LUA_INIT=%s %s examples/digits.lua --epochs %d --save %s/w"):
@@ -42,9 +42,9 @@ describe("the digits example", function()
 
    it("needs no more for more epochs", function()
       if sanitized then return pending("a sanitizer holds freed memory back") end
-      -- When the collector comes moves the peak by up to 4 MB, longer runs see more of the upper
-      -- end. 132 steps more that each left a batch of images behind (16 kB) would not show; the
-      -- activations of one layer (512 kB) are seven times what may be.
+      -- The timing of collections changes the peak by up to 4 MB, and longer runs tend to the upper
+      -- end. A leak of a batch of images (16 kB) in each of 132 further steps would not be noticed;
+      -- a leak of one layer's activations (512 kB) would be seven times the limit.
       local short, long = peak(2), peak(8)
       if not short then return pending "the system does not tell the largest resident size" end
       assert(long - short <= 9000, ("%d kB for 2 epochs, %d kB for 8"):format(short, long))

@@ -1,4 +1,4 @@
--- For LUA_INIT: the last line of output tells the largest resident size.
+-- For LUA_INIT: the last line of output is the peak of resident memory.
 
 rawset(_G, "PEAK", setmetatable({}, {__gc = function()
    local file <close> = io.open("/proc/self/status")

@@ -1,8 +1,8 @@
--- Memory that a program gives back itself, and that nothing keeps by accident.
+-- Tests memory that a program releases explicitly, and that nothing keeps by accident.
 
 local torch = require "tlua"
 
--- Several times: what a finalizer lets go of is for the next collection.
+-- Collects several times: objects released by a finalizer are freed by the next collection.
 local function used()
    for _ = 1, 4 do
       collectgarbage()
@@ -11,16 +11,16 @@ local function used()
    return torch.memory_stats().used
 end
 
--- Bytes that fn leaves behind.
+-- Returns the bytes that fn leaves allocated.
 local function leaves(fn)
-   fn() -- what is made once and kept
+   fn() -- creates objects that are made once and kept
    local before = used()
    fn()
    return used() - before
 end
 
--- Whether of 3000 tables that fn was given most are gone in the end, although their tensors are
--- small.
+-- Returns whether most of the 3000 tables that fn was given are collected in the end, although
+-- their tensors are small.
 local function few_stay(fn)
    local tokens = setmetatable({}, {__mode = "k"})
    for _ = 1, 3000 do

@@ -1,4 +1,4 @@
--- Losses that nobody differentiates: what a graph has saved goes with the loss.
+-- Losses that are never differentiated: the tensors that a graph has saved are freed with the loss.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

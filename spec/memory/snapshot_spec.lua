@@ -1,4 +1,4 @@
--- What memory is used for: figures, peaks, the lines that made what is alive, leaks.
+-- Tests memory reports: statistics, peaks, the lines that allocated live tensors, leaks.
 
 local torch = require "tlua"
 

@@ -1,4 +1,4 @@
--- A collector that the program has stopped stays stopped, whatever piles up.
+-- A collector that the program has stopped stays stopped, however much memory is allocated.
 
 local torch = require "tlua"
 

@@ -1,4 +1,4 @@
--- 500 training steps with 8 MB of activations each: a graph's memory goes with the graph.
+-- Makes 500 training steps with 8 MB of activations each: a graph's memory is freed with the graph.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,4 +1,4 @@
--- nn.attention: which implementation scaled_dot_product_attention uses.
+-- Tests nn.attention: the choice of scaled_dot_product_attention's implementation.
 local torch = require "tlua"
 local nn = torch.nn
 local F, attention = nn.functional, nn.attention

@@ -262,13 +262,13 @@ describe("a module in itself", function()
       assert.equal(1, #list)
       assert.same({[1] = inner}, {dict.a})
       assert.same({1, 1}, outer(torch.ones(2)):tolist())
-      outer:add(inner) -- once more is fine
+      outer:add(inner) -- adding it again is allowed
       assert.equal(2, #outer)
    end)
 
    it("is told of where a field has come to hold it", function()
       local circle = nn.Sequential(nn.ReLU(), nn.Tanh())
-      circle[2] = circle -- Lua tells nobody
+      circle[2] = circle -- Lua does not report assignments of existing keys
       assert.raises("nn.Sequential contains itself", function() circle:apply(print) end)
       assert.equal("Sequential(\n  (1): ReLU()\n  (2): Sequential(...)\n)", tostring(circle))
       assert.same({}, circle:parameters())

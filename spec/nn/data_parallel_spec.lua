@@ -1,4 +1,4 @@
--- nn.DataParallel over two simulated devices. Reference: the same module on the whole batch.
+-- Tests nn.DataParallel over two simulated devices. Reference: the same module on the whole batch.
 
 local torch = require "tlua"
 local nn = torch.nn

@@ -171,7 +171,7 @@ end)
 
 describe("nn.RotaryEmbedding", function()
    local function leaf(...) return torch.randn({...}, {dtype = "float64"}) end
-   -- Feature f of position p, both from 1, by the definition.
+   -- Rotates a row's features at position p, both counted from 1, by the definition.
    local function turned(row, p, dim, base, interleaved)
       local out = {}
       for i, value in ipairs(row) do out[i] = value end
@@ -524,7 +524,7 @@ describe("TripletMarginWithDistanceLoss", function()
 end)
 
 describe("LinearCrossEntropyLoss", function()
-   -- Loss and gradients, and what a layer followed by cross_entropy gives.
+   -- Compares loss and gradients with those of a layer followed by cross_entropy.
    local function both(options, dims, target)
       local loss = nn.LinearCrossEntropyLoss(3, 5, options):double()
       local x = torch.randn(dims, {dtype = "float64", requires_grad = true})

@@ -1,4 +1,4 @@
--- Models on the meta device: they are built, called and stepped without memory, and get it by
+-- Tests models on the meta device: they are built, called and stepped without memory, and get it by
 -- to_empty or by load_state_dict with assign.
 
 local problem = require "spec.support.optim"
@@ -8,11 +8,11 @@ local nn = torch.nn
 
 local meta <const> = {device = "meta"}
 
--- The layers and inputs of spec/fixtures/nn.lua, by the shapes of which PyTorch's results are.
+-- The layers and inputs of spec/fixtures/nn.lua; results must have the shapes of PyTorch's.
 local layers <const> = dofile "spec/fixtures/nn.lua"
 local recurrent <const> = dofile "spec/fixtures/rnn.lua"
 
--- "f 2,3" numbers, "c5 2,3" classes, "m 4,4" a mask.
+-- Makes an input from a text: "f 2,3" numbers, "c5 2,3" classes, "m 4,4" a mask.
 local function input(text)
    local kind, sizes = text:match "^%s*(%a)%d* (.*)$"
    local shape = {}
@@ -110,7 +110,7 @@ describe("on the meta device", function()
    end)
 end)
 
--- A decoder of Llama's kind.
+-- A decoder like Llama's.
 local Block, Base = torch.class("MetaSpecBlock", nn.Module)
 
 function Block:__init(o)
@@ -166,7 +166,7 @@ describe("a model of 70 billion parameters", function()
       local model = torch.default_device("meta", llama, size)
       local n = 0
       for _, p in ipairs(model:parameters()) do n = n + p:numel() end
-      assert.equal(70553706496, n) -- as Llama 3 70B has
+      assert.equal(70553706496, n) -- the parameters of Llama 3 70B
       local logits = model(torch.empty(1, 4096, {dtype = "int64", device = "meta"}))
       assert.same({1, 4096, 128256}, logits.shape)
       assert.equal("bfloat16", logits.dtype)

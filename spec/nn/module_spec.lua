@@ -1,7 +1,7 @@
 local torch = require "tlua"
 local nn = torch.nn
 
--- Two linear layers, a parameter and two buffers.
+-- A module with two linear layers, a parameter and two buffers.
 local Net = torch.class("Net", nn.Module)
 
 function Net:__init()
@@ -138,8 +138,7 @@ describe("nn.Module", function()
       assert.equal(4, #net:parameters())
       assert.equal(3, #net:modules())
       assert.equal(2, #net:children())
-      -- A parameter has the name under which it is met first: a module's own come before its
-      -- children's.
+      -- A parameter's name is its first path: a module's own parameters come before its children's.
       assert.same({"scale", "tied", "first.weight", "first.bias"},
          names(net:named_parameters()))
    end)

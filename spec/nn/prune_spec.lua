@@ -1,4 +1,4 @@
--- Pruning, and layers folded into one, beside PyTorch's; the values are in nn_utils.lua.
+-- Tests pruning and fused layers against PyTorch; the values are in nn_utils.lua.
 local torch = require "tlua"
 local nn = torch.nn
 local utils = nn.utils

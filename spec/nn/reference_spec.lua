@@ -1,5 +1,5 @@
--- Every layer and loss against PyTorch, in float64: shapes, results, gradients of parameters and of
--- the first input. The values are in spec/fixtures/nn.lua, which nn.py there has written.
+-- Tests every layer and loss against PyTorch, in float64: shapes, results, gradients of parameters
+-- and of the first input. The values are in spec/fixtures/nn.lua, written by nn.py there.
 local torch = require "tlua"
 local nn = torch.nn
 local rows = dofile "spec/fixtures/nn.lua"
@@ -34,7 +34,7 @@ local function input(text, which)
    return torch.tensor(list, {dtype = dtype}):view(shape)
 end
 
--- A number that tells one tensor from almost any other.
+-- Returns a number that differs for almost any two tensors.
 local function projection(tensor, step)
    local sum = 0
    for k, value in ipairs(tensor:detach():double():reshape(-1):tolist()) do

@@ -1,4 +1,4 @@
--- Weights that are computed from others: parametrizations, and the hooks that were before them.
+-- Tests weights that are computed from others: parametrizations, and the older hooks.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local nn = torch.nn
@@ -6,7 +6,7 @@ local utils = nn.utils
 local P, parametrizations = utils.parametrize, utils.parametrizations
 local rows = dofile "spec/fixtures/nn_utils.lua"
 
--- The formulas of nn_utils.py.
+-- Fills a tensor by the formulas of nn_utils.py.
 local function fill(tensor, shift)
    local values = {}
    for k = 1, tensor:numel() do values[k] = 0.5 * math.cos(0.61 * (k - 1) + (shift or 0)) end
@@ -375,7 +375,7 @@ describe("a state with the names of weight_norm's hook", function()
       local state = old:state_dict()
       assert.truthy(state["1.weight_g"] and state["3.weight_v"])
       new:load_state_dict(state)
-      assert.truthy(state["1.weight_g"] and state["3.weight_v"]) -- the caller's table is as it was
+      assert.truthy(state["1.weight_g"] and state["3.weight_v"]) -- the caller's table is unchanged
       local x = torch.randn(5, 3)
       assert.close(old(x), new(x), 1e-6)
       new:load_state_dict(old:state_dict {names = "pytorch"}, {names = "pytorch"})

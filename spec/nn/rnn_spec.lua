@@ -1,4 +1,4 @@
--- Recurrent layers and cells, packed sequences, and the operators that they are made of.
+-- Tests recurrent layers and cells, packed sequences, and the operators behind them.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local nn = torch.nn
@@ -7,7 +7,7 @@ local rows = dofile "spec/fixtures/rnn.lua"
 
 local f64 <const> = {dtype = "float64"}
 
--- The formulas of rnn.py.
+-- Returns a list of n numbers; the formulas are those of rnn.py.
 local function sequence(n, fn)
    local list = {}
    for k = 0, n - 1 do list[k + 1] = fn(k) end
@@ -67,7 +67,7 @@ local function states_for(module, row, dtype)
    return states
 end
 
--- The results of a layer or cell, the state of an LSTM as two.
+-- Returns the results of a layer or cell, with the state of an LSTM as two.
 local function results_of(module, input, state)
    local output, h, c = module(input, state)
    if type(h) == "table" then h, c = table.unpack(h) end
@@ -83,8 +83,8 @@ local function weighted_sum(outputs)
    return total
 end
 
--- PyTorch's values are of float64. In float32 numbers around 1, some hundred of them in a sum, are
--- off by some roundings of 6e-8.
+-- PyTorch's values are float64. In float32, sums of some hundred numbers around 1 have an error of
+-- several roundings of 6e-8.
 local function matches_pytorch(dtype, limit)
    for _, row in ipairs(rows) do
       local kind = row.lengths and "packed " .. table.concat(row.lengths, " ")
@@ -120,7 +120,7 @@ describe("a recurrent layer in float32 matches PyTorch:", function()
    matches_pytorch("float32", 1e-5)
 end)
 
--- The kinds of networks, by their classes and options.
+-- The kinds of networks: classes and options.
 local kinds <const> = {
    {"RNN"}, {"RNN", {nonlinearity = "relu"}}, {"GRU"}, {"LSTM"}, {"LSTM", {proj_size = 3}},
    {"GRU", {bidirectional = true, num_layers = 2}}, {"LSTM", {bidirectional = true, num_layers = 2, bias = false}},
@@ -140,7 +140,7 @@ local function title(kind)
    return "nn." .. kind[1] .. (#list > 0 and " with " .. table.concat(list, ", ") or "")
 end
 
--- What a layer does, step by step and sample by sample, in plain operators.
+-- Computes a layer step by step and sample by sample, by plain operators.
 local function by_steps(layer, x, h, c)
    local w, u, b, v, p = layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0,
       layer.weight_hr_l0
@@ -167,13 +167,13 @@ local function by_steps(layer, x, h, c)
 end
 
 describe("a recurrent layer agrees with its formula, for every dtype:", function()
-   -- Relative to 1. Half types are computed in float32, and rounded at the end.
+   -- Relative to 1. Half-precision types are computed in float32, and rounded at the end.
    local tolerance <const> = {float64 = 1e-12, float32 = 2e-6, float16 = 2e-3, bfloat16 = 1.6e-2}
    for i = 1, 5 do
       for dtype, limit in sorted(tolerance) do
          it(title(kinds[i]) .. " in " .. dtype, function()
             torch.manual_seed(i)
-            -- Sizes that are no multiples of any vector's.
+            -- The sizes are not multiples of any vector's length.
             local layer = nn[kinds[i][1]](7, 19, options_with(kinds[i], {dtype = dtype}))
             local x = torch.randn(9, 5, 7, {dtype = dtype})
             local output, h, c = results_of(layer, x)
@@ -202,7 +202,7 @@ describe("gradients of a recurrent layer", function()
          inputs[#inputs + 1] = torch.randn(2, 1, 1, f64):requires_grad_()
          local function run() return results_of(layer, inputs[#inputs]) end
          assert.gradcheck(run, inputs)
-         -- Of several layers it would take long, and they are put together by other operators.
+         -- For several layers this would take long; other operators combine the layers.
          if not options.num_layers then
             assert.is_true(torch.autograd.gradgradcheck(run, inputs))
          end
@@ -223,7 +223,7 @@ describe("gradients of a recurrent layer", function()
       end
    end)
 
-   -- What is computed from other inputs, or given twice, counts once for each place.
+   -- An input that depends on other inputs, or is given twice, counts separately in each place.
    it("go to inputs that hang together", function()
       torch.manual_seed(5)
       local w, u = torch.randn(3, 3, f64):requires_grad_(), torch.randn(3, 3, f64):requires_grad_()
@@ -683,7 +683,7 @@ describe("pad_sequence", function()
    end)
 end)
 
--- Sizes at which samples are shared out, at which they are too few and columns are, and neither.
+-- Sizes at which samples are divided among threads, at which columns are, and at which neither are.
 describe("a recurrent layer has the same bits", function()
    local sizes = {{20, 37, 50, 61}, {3, 1, 70, 300}, {4, 3, 30, 260}, {2, 5, 3, 4}}
 

@@ -1,4 +1,4 @@
--- Hooks of state_dict and load_state_dict, and states that are no tensors.
+-- Tests hooks of state_dict and load_state_dict, and states that are not tensors.
 local torch = require "tlua"
 local nn = torch.nn
 

@@ -2,7 +2,7 @@ local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local utils = torch.nn.utils
 
--- Two parameters with the gradients {3, 0} and {4}.
+-- Returns two parameters with the gradients {3, 0} and {4}.
 local function parameters()
    local a = torch.nn.Parameter(torch.zeros(2))
    local b = torch.nn.Parameter(torch.zeros(1))

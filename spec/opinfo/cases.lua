@@ -1,14 +1,15 @@
--- cases.lua - what modules.py writes, as it is run: a module with given weights, 20 steps of an optimizer, the
--- rates of a schedule. Each check returns nil, or what differs.
+-- cases.lua - runs the cases written by modules.py: a module with given weights, 20 steps of an
+-- optimizer, the rates of a schedule. Each check returns nil, or a difference.
 --
--- Arguments without a default go by position, what Python gives by keyword goes into the table of options.
+-- Arguments without a default are passed by position; Python's keyword arguments go into the table
+-- of options.
 
 local torch = require "tlua"
 local values = require "spec.opinfo.values"
 
 local nn, F <const> = torch.nn, torch.nn.functional
 
--- What stands in a case for a module, a function, a packed sequence.
+-- Represents a module, a function or a packed sequence in a case.
 local Made <const> = {}
 local function made(kind)
    return function(name, a, k) return setmetatable({kind = kind, name = name, a = a, k = k}, Made) end
@@ -197,7 +198,7 @@ local function fault_of(check, case)
    if ok then return fault or "no error" end
 end
 
--- One case, or a list of them, from its text.
+-- Reads one case, or a list of cases, from its text.
 local function read(text, name)
    return assert(load("return " .. text, name, "t", ENVIRONMENT))()
 end

@@ -1,6 +1,7 @@
--- What differs from PyTorch 2.15 on purpose. A row holds for calls of `ops` (all operators if nil) whose
--- fault, tag, dtype and, where PyTorch refuses, message match the patterns given; the first row counts.
--- Rows with `device` are about what differs between the CPU and another device.
+-- Intended differences from PyTorch 2.15. A row applies to calls of `ops` (all operators if nil)
+-- whose fault, tag, dtype and, if PyTorch refuses them, message match the given patterns; the first
+-- matching row is used. Rows with `device` are about differences between the CPU and another
+-- device.
 
 local DTYPES <const> = "dtypes, or mixes of them, that PyTorch's kernels refuse"
 local EMPTY <const> = "empty, 0-d or strided input that PyTorch refuses"
@@ -23,7 +24,7 @@ local POOLS <const> = [[nn.functional.adaptive_avg_pool1d nn.functional.adaptive
    nn.functional.adaptive_max_pool3d]]
 
 return {
-   -- what tlua takes and PyTorch does not
+   -- calls that tlua accepts and PyTorch refuses
    {fault = "^no error", refused = "not implemented for", why = DTYPES},
    {fault = "^no error", refused = "must be Tensor, not", why = "a number where PyTorch wants a tensor"},
    {ops = "linspace logspace", fault = "^no error", refused = "combination", why = "a whole float as a count"},
@@ -41,7 +42,7 @@ return {
    {fault = "^no error", refused = "view size is not compatible", why = EMPTY},
    {fault = "^no error", refused = "contiguous", why = EMPTY},
 
-   -- what it refuses
+   -- calls that tlua refuses
    {fault = "expected a Tensor, got [%-%d]", why = "numbers alone are left to Lua"},
    {fault = "lie in one place of memory", why = "no write to elements that share memory"},
    {ops = "addbmm", fault = "does not fit self", why = "no change of shape in place"},

@@ -1,20 +1,20 @@
--- modules.lua FOLDER [name...]: makes the modules, optimizers and schedules that modules.py has written to FOLDER,
--- with the same weights, and compares results, gradients, buffers and 20 steps with PyTorch's. Prints what
--- differs, which public names are missing, and as the last line the totals. With the name "names" it looks at
--- the names alone.
+-- modules.lua FOLDER [name...]: makes the modules, optimizers and schedules that modules.py has
+-- written to FOLDER, with the same weights, and compares results, gradients, buffers and 20 steps
+-- with PyTorch's. Prints differences, missing public names, and as the last line the totals. With
+-- the name "names" it checks only the names.
 
 local torch = require "tlua"
 local cases_of = require "spec.opinfo.cases"
 
 local folder, wanted = arg[1], {table.unpack(arg, 2)}
 
--- Public in PyTorch, with no meaning here.
+-- Names that are public in PyTorch, but have no meaning here.
 local OTHER <const> = {
    factory_kwargs = "a helper of theirs",
    Tensor = "an import", Module = "an import", Optimizer = "an import", LRScheduler = "an import",
 }
 
--- Names that wait for a part that does not exist yet, or belong to PyTorch's own machinery.
+-- Names that belong to a part that does not exist yet, or to PyTorch's internals.
 local LATER <const> = {
    {"complex", "complex numbers"}, {"^is_conj", "complex numbers"}, {"^is_neg$", "complex numbers"},
    {"^conj", "complex numbers"}, {"^resolve_", "complex numbers"}, {"^real$", "complex numbers"},
@@ -45,7 +45,7 @@ local function is_wanted(name)
    return #wanted == 0
 end
 
--- The number of classes and of cases in a folder, and of both those that differ.
+-- Returns the numbers of classes and cases in a folder, and of those that differ.
 local function run(kind, check)
    local classes, cases, bad_classes, bad_cases = 0, 0, 0, 0
    local pipe <close> = assert(io.popen(("ls '%s/%s'"):format(folder, kind)))
@@ -73,7 +73,7 @@ local function run(kind, check)
    return ("%s: %d of %d differ (%d of %d cases)"):format(kind, bad_classes, classes, bad_cases, cases)
 end
 
--- Whether a place has a name: public tables and tensors raise where they have none.
+-- Returns whether a place has a name; public tables and tensors raise an error for missing names.
 local function has(place, name)
    local ok, value = pcall(function() return place[name] end)
    return ok and value ~= nil
@@ -89,7 +89,7 @@ local function place_of(row)
    return place
 end
 
--- Why a name is not wanted here, or who owns it.
+-- Returns the reason why a name is not needed here, or the part that it belongs to.
 local function reason_of(name)
    if OTHER[name] then return OTHER[name] end
    for _, row in ipairs(LATER) do

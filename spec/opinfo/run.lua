@@ -1,10 +1,10 @@
--- run.lua FOLDER [operator...]: makes the calls that calls.py has written to FOLDER and compares what
--- comes of them with PyTorch's results. Prints what differs, a row for each family of operators, what
--- differs on purpose (known.lua), and as the last line the totals. Every operator has a process of its
--- own, so that a crash is counted and hides no other.
+-- run.lua FOLDER [operator...]: makes the calls that calls.py has written to FOLDER and compares
+-- the results with PyTorch's. Prints the differences, a row for each family of operators, intended
+-- differences (known.lua), and as the last line the totals. Every operator runs in a separate
+-- process, so that a crash affects only that operator.
 --
--- With TLUA_SPEC_DEVICE=sim each call is made on the CPU and on that device instead, and the two are
--- compared: the same bits of results and gradients, or the same message.
+-- With TLUA_SPEC_DEVICE=sim each call is made on the CPU and on that device instead, and both are
+-- compared: results and gradients must be bitwise equal, or the messages must be.
 
 local torch = require "tlua"
 
@@ -26,7 +26,7 @@ local function show_call(call)
    return (call.form == "f" and "torch." or "x:") .. name .. "(" .. table.concat(parts, ", ") .. ")"
 end
 
--- Vectors that are determined up to their signs, and only those of values.
+-- Compares vectors that are determined only up to their signs.
 local function without_signs(r, along)
    local k = r[2].shape[r[2]:dim()]
    r[1], r[3] = r[1]:narrow(-1, 1, k):abs(), r[3]:narrow(along, 1, k):abs()
@@ -38,7 +38,7 @@ local SIGNLESS <const> = {
    ["linalg.eigh"] = function(r) r[2] = r[2]:abs() end,
 }
 
--- Positions along call.ties of other, but equal elements.
+-- Returns whether positions along call.ties differ only among equal elements.
 local function only_tied(call, arguments, results, which)
    local ok, same = pcall(function()
       local x, positions = arguments[1]:detach(), results[which]
@@ -54,7 +54,7 @@ end
 
 ---- calls ---------------------------------------------------------------------------
 
--- Functions whose first arguments the database has in the other order.
+-- Functions whose first arguments are in reverse order in the database.
 local SWAPPED <const> = {
    einsum = true, where = true,
    ["nn.functional.embedding"] = true, ["nn.functional.embedding_bag"] = true,
@@ -73,7 +73,7 @@ local OPERATORS <const> = {
 
 local probe = torch.zeros(2, 2)
 
--- What makes the call; nil: tlua has no such operator.
+-- Returns the function that makes the call; nil if tlua has no such operator.
 local function callable(call)
    local of_module = call.name:find(".", 1, true)
    local name = call.name .. (call.form == "i" and not of_module and "_" or "")
@@ -94,7 +94,7 @@ local function callable(call)
    end
 end
 
--- All results in one list; those inside tables too.
+-- Appends all results to one list, including those in tables.
 local function flatten(list, from, count, into)
    for i = from, count do
       if type(list[i]) == "table" then
@@ -143,7 +143,7 @@ local function compare_gradients(call, leaves, results)
    end
 end
 
--- What a call ends with is called as there.
+-- Compares the names of the results' nodes with PyTorch's.
 local function compare_nodes(call, results)
    for i, want in ipairs(call.nodes or {}) do
       local node = is_tensor(results[i]) and results[i].grad_fn
@@ -162,14 +162,14 @@ local function compare_results(call, arguments, results)
       local given = call.tag == "first64" and TOLERANCE[call.dtype] and call.dtype or nil
       local fault, at = compare(results[i], call.r[i], call.x and call.x[i], call.random, given)
       if fault == "value" and call.ties and only_tied(call, arguments, results, i) then
-         call.g = nil -- leads to other elements
+         call.g = nil -- the gradient belongs to other elements
       elseif fault then
          return fault, call.r[i], results[i], at
       end
    end
 end
 
--- The arguments as they are passed, their number, and those that require gradients.
+-- Returns the arguments as they are passed, their number, and those that require gradients.
 local function arguments_of(call)
    local leaves, count, options = {}, call.a.n, {}
    local arguments = built(call.a, leaves)
@@ -187,12 +187,13 @@ local function arguments_of(call)
    return arguments, count, leaves
 end
 
--- A message without where the call was.
+-- Returns a message without the location of the call.
 local function in_short(message)
    return (tostring(message):gsub("\n.*", ""):gsub("^%S+:%d+: ", ""))
 end
 
--- What differs, what was expected, what came and which element; nil: nothing.
+-- Returns the kind of difference, the expected and the actual value, and the element; nil if there
+-- is no difference.
 local function check(call)
    local f = callable(call)
    if not f then return "missing" end
@@ -216,13 +217,13 @@ end
 
 ---- two devices ---------------------------------------------------------------------
 
--- The text where it does not say which device a tensor is on; that may have broken lines.
+-- Removes the device of a tensor from a text, and line breaks, which it may affect.
 local function without_device(text)
    return (text:gsub(",%s+device='%w+:0'", ""):gsub(" on %w+:0", ""):gsub("%s+", " "))
 end
 
--- What a call gives where tensors are made on a device: its results and the gradients of their sum,
--- or a message.
+-- Returns the result of a call with tensors made on a device: its results and the gradients of
+-- their sum, or a message.
 local function outcome(call, f, on)
    torch.set_default_device(on)
    torch.manual_seed(1)
@@ -240,7 +241,7 @@ local function outcome(call, f, on)
    return values
 end
 
--- A value as text that tells all of it; without its elements where they are undefined.
+-- Returns a complete text of a value; without its elements if they are undefined.
 local function bits(v, undefined)
    if not is_tensor(v) then
       return math.type(v) == "float" and ("%a"):format(v) or without_device(tostring(v))
@@ -298,7 +299,8 @@ local function reason_of(call, fault)
    end
 end
 
--- A line for each call that differs: where, the fault, why it may, the call, both results.
+-- Prints a line for each call that differs: location, fault, reason if it is intended, the call,
+-- both results.
 local function run_operator(path)
    torch.set_num_threads(1)
    torch.manual_seed(1)
@@ -324,7 +326,8 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- The number of calls in a file, its faults, a list of fields each, and the forms that were called.
+-- Returns the number of calls in a file, its faults, each a list of fields, and the overloads that
+-- were called.
 local function run_apart(path)
    local pipe <close> = assert(io.popen(("%s spec/opinfo/run.lua --operator %s"):format(
       quote(arg[-1]), quote(path))))
@@ -345,7 +348,7 @@ local function run_apart(path)
    return calls, faults, forms
 end
 
--- The faults in short: alike ones once.
+-- Prints the faults briefly; equal ones once.
 local function report(name, faults)
    local seen, order = {}, {}
    for _, f in ipairs(faults) do
@@ -367,11 +370,11 @@ local function sorted_keys(t)
    return keys
 end
 
-local totals = {} -- of each family: operators, calls, differ, known
-local forms = { -- of each form: operators that have it, those that differ, those that do on purpose
+local totals = {} -- for each family: operators, calls, differences, known differences
+local forms = { -- for each overload: operators that have it, that differ, that differ on purpose
    f = {"functions", 0, 0, 0}, m = {"methods", 0, 0, 0}, i = {"in place", 0, 0, 0},
 }
-local reasons = {} -- how often each of known.lua's holds
+local reasons = {} -- how often each row of known.lua applied
 local missing = {} -- operators that tlua lacks
 
 local function run_file(path)

@@ -1,10 +1,10 @@
--- values.lua - what the runners here share: tensors as Python wrote them, how values look, and when two are
--- the same.
+-- values.lua - shared by the runners here: tensors written by Python, formatting of values, and
+-- comparison.
 
 local torch = require "tlua"
 
--- How far an element may be off: relative to itself, absolutely, and relative to the largest
--- element. The three are added.
+-- Tolerance for an element: relative to itself, absolute, and relative to the largest element. The
+-- three are added.
 local TOLERANCE <const> = {
    float32 = {1e-5, 1e-5, 2e-6}, float64 = {1e-7, 1e-8, 1e-10},
    float16 = {2e-3, 1e-3, 1e-3}, bfloat16 = {1.6e-2, 1e-3, 8e-3},
@@ -12,7 +12,7 @@ local TOLERANCE <const> = {
 
 ---- tensors -----------------------------------------------------------------------
 
--- The class of T's results: they describe a tensor that is not built yet.
+-- The class of T's results, which describe a tensor that is not built yet.
 local Written = {}
 
 local function T(dtype, sizes, strides, values, grad)
@@ -28,7 +28,7 @@ local function is_tensor(v)
    return type(v) == "userdata" and v ~= torch.newaxis
 end
 
--- Tensors with strides lie in a larger one, from its second element on.
+-- Builds a tensor with strides inside a larger one, from its second element on.
 local function build_strided(t)
    local last = 0
    for d, size in ipairs(t.sizes) do last = last + (size - 1) * t.strides[d] end
@@ -60,7 +60,8 @@ local function build(t)
    return t.grad and x:requires_grad_() or x
 end
 
--- v with every written tensor built; those that require gradients are gathered in `leaves`.
+-- Returns v with every written tensor built; those that require gradients are collected in
+-- `leaves`.
 local function built(v, leaves)
    if is_written(v) then
       local x = build(v)
@@ -108,7 +109,7 @@ local function largest(values)
    return most
 end
 
--- Whether v is w, near w, or as near to `exact` as w is.
+-- Returns whether v equals w, is close to w, or is as close to `exact` as w is.
 local function near(v, w, exact, tolerance, most)
    if v == w or v ~= v and w ~= w then return true end
    local function within(target, room)
@@ -119,8 +120,8 @@ local function near(v, w, exact, tolerance, most)
    return within(w, 0) or exact and within(exact, 1.5 * math.abs(w - exact)) or false
 end
 
--- What differs between the result v, the wanted and the exact one; nil: nothing.
--- The tolerance is that of the dtype `given`, if there is one.
+-- Returns the difference between the result v and the expected one, or nil. The tolerance is that
+-- of the dtype `given`, if set.
 local function compare_tensors(v, want, exact, random, given)
    if not is_tensor(v) then return "no tensor" end
    if table.concat(v.shape, ",") ~= table.concat(want.sizes, ",") then return "shape" end

@@ -1,10 +1,11 @@
--- How far results are from the true ones, where a plain loop would be far off.
+-- Tests the accuracy of results where a plain loop would be inaccurate.
 
 local device = require "spec.support.device"
 local torch = require "tlua"
 local F = torch.nn.functional
 
--- Values in float64, by formulas that lose nothing near 0; math's functions come from the C library.
+-- Reference values in float64, by formulas that are accurate near 0; math's functions come from the
+-- C library.
 local exp, log, sqrt, abs = math.exp, math.log, math.sqrt, math.abs
 
 local function expm1(x)
@@ -12,7 +13,7 @@ local function expm1(x)
    return exp(x) - 1
 end
 
--- log(1 + x), from how 1 + x was rounded (Kahan).
+-- Returns log(1 + x), corrected for the rounding of 1 + x (Kahan).
 local function log1p(x)
    local u = 1 + x
    return u == 1 and x or log(u) * x / (u - 1)
@@ -46,14 +47,15 @@ local functions = {
    {"reciprocal", function(x) return 1 / x end, 1e-10, 1e10},
 }
 
--- The distance of the numbers of float32 around x.
+-- Returns the distance of float32 numbers around x.
 local function unit(x)
    local exponent = x == 0 and -149 or math.floor(log(abs(x), 2))
    return 2.0 ^ math.max(exponent - 23, -149)
 end
 
--- What CUDA promises, which for some is more (CUDA C++ Programming Guide, "Mathematical Functions"),
--- to the nearest of float32: half a unit from the truth.
+-- The errors documented for CUDA, which for some functions are larger (CUDA C++ Programming Guide,
+-- "Mathematical Functions"); otherwise results must be the nearest float32: half a unit from the
+-- true value.
 local promised <const> = {tan = 4, sinh = 3, asinh = 3, acosh = 4, atanh = 3, sigmoid = 4}
 local function limit(name)
    return device.name == "cuda" and (promised[name] or 2) + 0.5 or 2

@@ -1,11 +1,11 @@
--- Scaled dot product attention against its formula, written out.
+-- Tests scaled dot product attention against its formula.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
 local attention = F.scaled_dot_product_attention
 
--- mask, if any, is added.
+-- Computes the formula; the mask, if any, is added.
 local function formula(q, k, v, mask, scale)
    local scores = q:matmul(k:transpose(-1, -2)) * (scale or q:size(-1) ^ -0.5)
    if mask then scores = scores + mask end
@@ -14,8 +14,8 @@ end
 
 local function random(...) return torch.randn({...}, {dtype = "float64"}) end
 
--- Asserts that the result and all gradients are those of the formula. `added` stands for what
--- the options hide.
+-- Asserts that the result and all gradients equal the formula's. `added` stands for the positions
+-- hidden by the options.
 local function agrees(inputs, mask, options, added)
    local wanted = {}
    for i, x in ipairs(inputs) do wanted[i] = x:requires_grad_() end
@@ -41,7 +41,7 @@ describe("_scaled_dot_product_flash_attention", function()
 
    local function numbers(n, by, fn, ...) return torch[fn](torch.arange(n) * by):view(...) end
 
-   -- by PyTorch 2.15: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+   -- values by PyTorch 2.15: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
    it("gives results, logarithms and gradients", function()
       local q, k, v = numbers(12, 0.37, "sin", 1, 2, 3, 2), numbers(8, 0.53, "cos", 1, 2, 2, 2),
          numbers(8, 0.71, "sin", 1, 2, 2, 2)
@@ -237,19 +237,19 @@ describe("scaled_dot_product_attention", function()
          local expected = {torch.autograd.grad(formula(table.unpack(wide)), wide, {grad_outputs = g:double()})}
          for i, grad in ipairs {torch.autograd.grad(result, narrow, {grad_outputs = g})} do
             assert.equal(dtype, grad.dtype)
-            -- delta is made of a rounded result; no more than that and a rounding at the end
+            -- delta is computed from a rounded result; the error is that plus a rounding at the end
             assert.close(expected[i], grad:double(), 4 * unit * expected[i]:abs():max():item())
          end
       end
    end)
 
-   -- Of these sizes cuDNN does the work on a GPU that has it: it rounds weights to the half type.
+   -- For these sizes a GPU with cuDNN uses cuDNN, which rounds weights to the half-precision type.
    it("has results and gradients of half types, in rows that are multiples of 16 bytes", function()
       for dtype, unit in sorted {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
          for _, causal in ipairs {false, true} do
             for _, kv_heads in ipairs {4, 2} do
                local narrow, wide, whole = {}, {}, {}
-               -- (batch, rows, heads, size), as a projection gives them
+               -- (batch, rows, heads, size), as returned by a projection
                for i, x in ipairs {random(2, 72, 4, 16), random(2, 72, kv_heads, 16),
                                    random(2, 72, kv_heads, 24)} do
                   narrow[i] = x:to(dtype):requires_grad_()
@@ -308,7 +308,7 @@ describe("scaled_dot_product_attention", function()
    end)
 
    describe("with dropout", function()
-      -- The generator's bits for weights; a row takes whole blocks of four.
+      -- Returns the generator's bits for weights; a row uses whole blocks of four.
       local function bits(p, ...)
          local shape = {...}
          local n = shape[#shape]
@@ -366,7 +366,7 @@ describe("scaled_dot_product_attention", function()
       end)
    end)
 
-   -- Every pair of: heads shared or not, how keys are hidden, weights dropped or not; odd sizes, more
+   -- Every combination of shared or separate heads, hidden keys, and dropout; odd sizes, more
    -- queries than keys and fewer.
    describe("with several of its options", function()
       local hidden = {
@@ -385,7 +385,8 @@ describe("scaled_dot_product_attention", function()
             return seen
          end,
       }
-      -- What is added to the scores; of a causal mask, and of truths, 0 or -inf.
+      -- Returns the numbers added to the scores; for a causal mask, and for a boolean one, 0 or
+      -- -inf.
       local function added_by(mask, options, l, n)
          if options then
             local later = torch.ones(l, n):triu(1):gt(0)

@@ -1,6 +1,6 @@
--- Multiplies bfloat16 matrices of small integers, and convolves images of them: their sums are exact
--- in float32, so that each result is known to the bit. Attention is compared with its formula. Prints
--- the instruction set, the number of results and the names of those that differed.
+-- Multiplies bfloat16 matrices of small integers, and convolves images of them: their sums are
+-- exact in float32, so each result is known to the bit. Attention is compared with its formula.
+-- Prints the instruction set, the number of results and the names of those that differ.
 
 local torch = require "tlua"
 torch.manual_seed(1)
@@ -29,7 +29,7 @@ for _, size in ipairs {{1, 1, 1}, {1, 33, 5}, {7, 1, 3}, {16, 32, 16}, {17, 31, 
          "addmm", m, k, n, i)
    end
    compare(torch.nn.functional.linear(a, bt:t(), bias), exact(a, b) + bias:double(), "linear", m, k, n)
-   local far = integers(m, 2 * k)[{{}, {1, k}}] -- its rows lie further apart than they are long
+   local far = integers(m, 2 * k)[{{}, {1, k}}] -- its rows are further apart than their length
    compare(far:matmul(b), exact(far, b), "rows with gaps", m, k, n)
 end
 
@@ -38,7 +38,7 @@ compare(a:bmm(b), exact(a, b), "bmm")
 local bt = b:narrow(2, 1, 20)
 compare(a:transpose(2, 3):bmm(bt), exact(a:transpose(2, 3), bt), "bmm of a transpose")
 
--- NaN and infinity reach their own row alone.
+-- NaN and infinity affect only their own row.
 a, b = integers(18, 40):abs() + 1, integers(40, 20):abs() + 1
 a[{2, 40}] = 0 / 0
 a[{18, 1}] = math.huge
@@ -73,8 +73,8 @@ for _, case in ipairs {{2, 1, 16, 16, 9, 11, {3, 3}, 1, 1, 1}, {1, 2, 20, 17, 8,
    end
 end
 -- Attention: batch, heads, heads of keys, queries, keys, size, size of values; causal, masked. The
--- weights may be rounded to bfloat16 before they are multiplied, so that results are within a few
--- units of the largest.
+-- weights may be rounded to bfloat16 before they are multiplied, so results may differ by a few
+-- units of the largest one.
 local function formula(q, k, v, mask)
    local scores = q:matmul(k:transpose(-2, -1)) / math.sqrt(q:size(-1))
    if mask then scores = scores + mask end
