@@ -111,6 +111,42 @@ describe("a meta tensor", function()
       assert.same(expected, torch.rand(2, {generator = generator}):tolist())
    end)
 
+   it("takes values through a mask, as many as they are", function()
+      local function mask(...) return torch.zeros({...}, {device = "meta", dtype = "bool"}) end
+      local x = torch.empty(4, 3, meta)
+      x[mask(4)] = torch.empty(2, 3, meta)
+      x[mask(4)] = torch.empty(3, meta)
+      x[mask(4, 3)] = torch.empty(5, meta)
+      x[{{}, mask(3)}] = torch.empty(4, 2, meta)
+      x[mask(4)] = 1
+      x[mask(4, 3)] = torch.empty({}, meta)
+      assert.same({4, 3}, x.shape)
+      assert.raises("index_put: values", function() x[mask(4)] = torch.empty(9, 3, meta) end)
+      assert.raises("index_put: values", function() x[mask(4)] = torch.empty(2, 2, meta) end)
+      assert.raises("index: mask of shape [3]", function() x[mask(3)] = torch.empty(2, 3, meta) end)
+      assert.raises("a meta tensor has no values", function() return x[mask(4)] end)
+   end)
+
+   it("gives ctc_loss, whatever tells the lengths", function()
+      local ctc = torch.nn.functional.ctc_loss
+      local long = {device = "meta", dtype = "int64"}
+      local x = torch.empty(5, 2, 4, {device = "meta", requires_grad = true})
+      for _, lengths in ipairs {{{5, 5}, {3, 2}}, {torch.tensor {5, 5}, torch.tensor {3, 2}},
+                                {torch.empty(2, long), torch.empty(2, long)}} do
+         for _, targets in ipairs {torch.empty(2, 3, long), torch.empty(5, long)} do
+            local loss = ctc(x, targets, lengths[1], lengths[2])
+            assert.same({}, loss.shape)
+            local grad = torch.autograd.grad(loss, x)
+            assert.same({5, 2, 4}, grad.shape)
+            assert.equal(torch.device "meta", grad.device)
+            assert.same({2}, ctc(x, targets, lengths[1], lengths[2], {reduction = "none"}).shape)
+         end
+      end
+      assert.raises("ctc_loss: input_lengths[1]: expected 0 to 5, got 6", function()
+         ctc(x, torch.empty(2, 3, long), {6, 5}, {3, 2})
+      end)
+   end)
+
    it("is differentiated twice", function()
       local x = torch.empty(2, 3, {device = "meta", requires_grad = true})
       local grad = torch.autograd.grad((x ^ 3):sum(), {x}, {create_graph = true})

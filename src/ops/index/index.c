@@ -703,12 +703,68 @@ static tl_Tensor *bring_values(const tl_Tensor *self, tl_Tensor *values) {
                        tli_device_str(device), tli_device_str(tli_device(values)));
 }
 
+static bool is_mask(const tl_Tensor *index) {
+  return index && index->dtype == TL_BOOL && index->ndim > 0;
+}
+
+/* Returns how many elements a mask without values has to select so that `values` fit, if it can.
+** `end` is the first dimension of self after those of the mask. */
+static int64_t selected_by(const tl_Tensor *mask, const tl_Tensor *self, tl_Tensors indices,
+                           int end, const tl_Tensor *values) {
+  int used = 0;
+  for (int64_t i = 0; i < indices.n; i++) used += indices.v[i] != NULL;
+  int at = values->ndim - (self->ndim - end) - 1;
+  int64_t n = used == 1 && at >= 0 ? values->sizes[at] : 1;
+  return n < mask->numel ? n : mask->numel;
+}
+
+/* Replaces the masks of meta tensors by as many positions as `values` are for, in a list that is
+** then `owned`. */
+static bool assume_masks(const tl_Tensor *self, tl_Tensors *indices, const tl_Tensor *values,
+                         tl_Tensors *owned) {
+  tl_Tensors list = tli_tensors_new(TL_MAX_DIMS);
+  bool ok = list.v != NULL;
+  int d = 0;
+  list.n = 0;
+  for (int64_t i = 0; ok && i < indices->n; i++) {
+    tl_Tensor *index = indices->v[i];
+    int rank = is_mask(index) ? index->ndim : 1;
+    if (d + rank > self->ndim) { /* the caller says what is wrong */
+      list.n = TL_MAX_DIMS;
+      tli_tensors_free(&list);
+      return true;
+    }
+    if (is_mask(index)) {
+      ok = check_mask_fits(index, self, d);
+      int64_t n = ok ? selected_by(index, self, *indices, d + rank, values) : 0;
+      for (int k = 0; ok && k < rank; k++)
+        ok = (list.v[list.n++] = tli_empty(TL_I64, tli_device(self), 1, &n)) != NULL;
+    } else {
+      list.v[list.n++] = index ? tli_retain(index) : NULL;
+    }
+    d += rank;
+  }
+  int64_t used = list.n;
+  list.n = TL_MAX_DIMS;
+  if (!ok) {
+    tli_tensors_free(&list);
+    return false;
+  }
+  *owned = list;
+  *indices = (tl_Tensors){used, list.v};
+  return true;
+}
+
 bool tlo_index_put_(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
-  tl_Tensors owned;
+  tl_Tensors owned, assumed = {0, NULL};
   TL_TRY(bring_indices(self, &indices, &owned));
   tl_Tensor *there = bring_values(self, values);
-  bool ok = there && put(self, indices, there, accumulate);
+  bool ok = there != NULL;
+  if (ok && !tli_has_values(self) && !fills(self, indices, there, accumulate))
+    ok = assume_masks(self, &indices, there, &assumed);
+  ok = ok && put(self, indices, there, accumulate);
   tli_release(there);
+  tli_tensors_free(&assumed);
   tli_tensors_free(&owned);
   return ok;
 }

@@ -70,11 +70,14 @@ static bool bad_lengths(const char *what, int64_t i, int64_t length, int64_t mos
                   what, i + 1, most, length);
 }
 
+/* Sets *sum to the sum of the lengths; -1 for those of a meta tensor. */
 static bool check_lengths(const char *what, const tl_Tensor *lengths, int64_t n, int64_t most,
                           int64_t *sum) {
   if (lengths->numel != n || lengths->ndim > 1)
     return tli_fail(TL_ESHAPE, "ctc_loss: %s: expected %" PRId64 " numbers, got %s", what, n,
                     tli_sizes_str(lengths));
+  *sum = -1;
+  if (!tli_has_values(lengths)) return true;
   const int64_t *v = tli_data(lengths);
   *sum = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -84,8 +87,12 @@ static bool check_lengths(const char *what, const tl_Tensor *lengths, int64_t n,
   return true;
 }
 
-/* Converts concatenated targets to rows of `longest` labels. */
-static tl_Tensor *target_rows(const tl_Tensor *list, const int64_t *lengths, int64_t n) {
+/* Converts concatenated targets to rows of `longest` labels. Where a meta tensor does not tell the
+** lengths, rows are as long as they can be. */
+static tl_Tensor *target_rows(const tl_Tensor *list, const tl_Tensor *label_counts, int64_t n) {
+  if (!tli_has_values(list) || !tli_has_values(label_counts))
+    return tli_empty(TL_I64, (tl_Device){TL_META, 0}, 2, (int64_t[]){n, list->numel});
+  const int64_t *lengths = tli_data(label_counts);
   int64_t longest = 0;
   for (int64_t i = 0; i < n; i++)
     if (lengths[i] > longest) longest = lengths[i];
@@ -100,8 +107,9 @@ static tl_Tensor *target_rows(const tl_Tensor *list, const int64_t *lengths, int
   return rows;
 }
 
-static bool check_targets(const tl_Tensor *rows, const int64_t *lengths, int64_t classes) {
-  const int64_t *v = tli_data(rows);
+static bool check_targets(const tl_Tensor *rows, const tl_Tensor *label_counts, int64_t classes) {
+  if (!tli_has_values(rows) || !tli_has_values(label_counts)) return true;
+  const int64_t *v = tli_data(rows), *lengths = tli_data(label_counts);
   for (int64_t i = 0; i < rows->sizes[0]; i++, v += rows->sizes[1])
     for (int64_t k = 0; k < lengths[i]; k++)
       if (v[k] < 1 || v[k] > classes)
@@ -112,7 +120,8 @@ static bool check_targets(const tl_Tensor *rows, const int64_t *lengths, int64_t
   return true;
 }
 
-/* Converts integers to row-major int64 on the CPU, where they are checked. */
+/* Converts integers to row-major int64 on the CPU, where they are checked. Those of a meta tensor
+** stay there. */
 static tl_Tensor *chain_integers(tli_Chain *c, const char *what, tl_Tensor *t) {
   if (c->failed) return NULL;
   if (tli_dtype_category((tl_DType)t->dtype) != TLI_INT) {
@@ -121,7 +130,7 @@ static tl_Tensor *chain_integers(tli_Chain *c, const char *what, tl_Tensor *t) {
     c->failed = true;
     return NULL;
   }
-  tl_Tensor *here = TLI_STEP(c, tli_moved(t, TLI_CPU, false));
+  tl_Tensor *here = TLI_STEP(c, tli_has_values(t) ? tli_moved(t, TLI_CPU, false) : tli_retain(t));
   return TLI_STEP(c, tli_contiguous_as(here, TL_I64));
 }
 
@@ -148,7 +157,7 @@ static bool read_arguments(tli_Chain *c, tl_Tensor *log_probs, tl_Tensor *target
   if ((*blank = tli_position("ctc_loss", *blank, classes)) < 0) return false;
   TL_TRY(check_lengths("input_lengths", a->input_lengths, n, a->log_probs->sizes[0], &frames));
   TL_TRY(check_lengths("target_lengths", a->target_lengths, n, most, &total));
-  if (targets->ndim == 1 && total != targets->numel)
+  if (targets->ndim == 1 && total >= 0 && total != targets->numel)
     return tli_fail(TL_ESHAPE,
                     "ctc_loss: targets: expected %" PRId64
                     " labels, the sum of target_lengths, got %s",
@@ -158,9 +167,8 @@ static bool read_arguments(tli_Chain *c, tl_Tensor *log_probs, tl_Tensor *target
                     "ctc_loss: targets: expected (N, S) with N = %" PRId64
                     ", or one dimension, got %s",
                     n, tli_sizes_str(targets));
-  const int64_t *lengths = tli_data(a->target_lengths);
-  if (targets->ndim == 1) rows = TLI_STEP(c, target_rows(rows, lengths, n));
-  if (c->failed || !check_targets(rows, lengths, classes)) return false;
+  if (targets->ndim == 1) rows = TLI_STEP(c, target_rows(rows, a->target_lengths, n));
+  if (c->failed || !check_targets(rows, a->target_lengths, classes)) return false;
   tl_Device device = tli_device(log_probs);
   a->targets = TLI_STEP(c, tli_moved(rows, device, false));
   a->input_lengths = TLI_STEP(c, tli_moved(a->input_lengths, device, false));
