@@ -5,6 +5,7 @@ local shell = require "spec.support.shell"
 
 package.path = "src/docs/?.lua;" .. package.path
 local annotations = require "annotations"
+local examples = require "spec.support.examples"
 local declarations = require "declarations"
 local site = require "site"
 local types = require "tlua.repl.types"
@@ -185,25 +186,40 @@ describe("the site", function()
       end)
       assert.equal("", table.concat(missing, "\n"))
    end)
+end)
 
-   it("shows examples that print what is written beside them", function()
-      need()
-      local tlua, ran = shell.start(true), 0
-      each(function(declared)
-         local block = {}
-         for _, line in ipairs(declared.text or {}) do
-            if line:find "^%s%s" then block[#block + 1] = line end
-         end
-         local text, expected = table.concat(block, "\n"), {}
-         for shown in text:gmatch "%-%-> ([^\n]+)" do expected[#expected + 1] = shown end
-         if #expected > 0 then
-            ran = ran + 1
-            shell.write(folder .. "/example.lua", text .. "\n")
-            local output = shell.ok(("cd %s && %s example.lua"):format(folder, tlua))
-            assert.equal(table.concat(expected, "\n") .. "\n", output, declared.path)
-         end
-      end)
-      assert.is_true(ran >= 5, ran .. " examples")
+-- Examples ----------------------------------------------------------------------------------------
+
+describe("examples", function()
+   local programs, expected, paths, wide = {}, {}, {}, {}
+   local seen = {}
+   each(function(declared)
+      local program, prints = examples.of(declared.text)
+      if not program or seen[program] then return end
+      seen[program] = true
+      local i = #programs + 1
+      programs[i], expected[i], paths[i] = program, prints, declared.path
+      for line in program:gmatch "[^\n]+" do
+         if utf8.len(line) > 80 then wide[#wide + 1] = declared.path .. ": " .. line end
+      end
+   end)
+
+   it("print what is written beside them", function()
+      for i, output in ipairs(examples.run(programs)) do
+         assert.equal(expected[i], output, paths[i])
+      end
+      assert.is_true(#programs >= 5, #programs .. " examples")
+   end)
+
+   it("fit a terminal of 80 columns", function()
+      assert.equal("", table.concat(wide, "\n"))
+   end)
+
+   it("are shown by help with their line breaks", function()
+      local shown = require "tlua.repl.manual".help
+      for _, name in ipairs {"sum", "nn.Linear", "data.DataLoader", "nn.functional.gelu"} do
+         assert.matches("\n    [^\n]+\n    %-%-> ", shown(name), nil, name)
+      end
    end)
 end)
 

@@ -136,7 +136,8 @@ local function of_operator(path, forms)
    for i, form in ipairs(forms) do
       for _, call in ipairs(form.calls) do calls[#calls + 1] = call end
       if i > 1 then text[#text + 1] = "" end
-      for line in (form.text .. "\n"):gmatch "([^\n]*)\n" do text[#text + 1] = line end
+      local told = form.text .. form.example .. "\n"
+      for line in told:gmatch "([^\n]*)\n" do text[#text + 1] = line end
    end
    return {
       path = path, kind = "function", calls = calls, text = trim(text), params = first.params,

@@ -71,6 +71,11 @@ local function entry_text(op)
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
 end
 
+-- An operator's example as help shows it, below the text.
+local function example_text(op)
+   return op.example and "\n\n    " .. op.example:gsub("\n", "\n    ") or ""
+end
+
 -- Returns the parameters of an annotated function as in a call: `options` of the type {dtype?:
 -- string, device?: string} becomes {dtype, device}.
 local function call_params(params, options)
@@ -96,7 +101,8 @@ local function binding_functions(types)
       if result then results[#results + 1] = result end
       if name then
          local method = separator == ":"
-         local call = (method and "x:" or owner .. ".") .. name .. "(" .. call_params(params, options) .. ")"
+         local call = ("%s%s(%s)"):format(method and "x:" or owner .. ".", name,
+            call_params(params, options))
          local gives = #results > 0 and "\n  -> " .. table.concat(results, ", ") or ""
          list[#list + 1] = {
             path = (method and "torch" or owner) .. "." .. name,
@@ -123,7 +129,7 @@ local function merge(all)
             texts[name] = {}
             order[#order + 1] = name
          end
-         table.insert(texts[name], entry_text(op))
+         table.insert(texts[name], entry_text(op) .. example_text(op))
       end
    end
    table.sort(order)
@@ -174,11 +180,11 @@ local function operator_row(op)
    end)
    local quote = function(text) return ("%q"):format(text) end
    return ([[{calls = %s, text = %q, params = %s, returns = %s, family = %q, file = %q, line = %d,
-       func = %s, method = %s, inplace = %s, creation = %s, alias = %s}]]):format(
+       func = %s, method = %s, inplace = %s, creation = %s, alias = %s, example = %q}]]):format(
       list_text(usages(op), quote), notes_of(op), params, results, op.family,
       "src/ops/" .. op.file:match "([^/]+/[^/]+)$", op.line, tostring(op.func ~= false),
       tostring(op.method), tostring((op.inplace or op.inplace_form) and true or false),
-      tostring(op.creation or false), list_text(op.alias or {}, quote))
+      tostring(op.creation or false), list_text(op.alias or {}, quote), example_text(op))
 end
 
 --- Returns operators.lua: {["torch.add"] = {declaration, ...}, ...}, with a declaration for each

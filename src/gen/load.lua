@@ -1,5 +1,7 @@
 -- load.lua - reads the operator table: every src/ops/FAMILY/*.lua is a list of entries. Entries are
--- data; `fields` lists the allowed fields of an entry, and anything else is refused.
+-- data; `fields` lists the allowed fields of an entry, and anything else is refused. Below an entry,
+-- example(name, text) gives the manual a short program with its output after `--> `, which a spec
+-- runs.
 
 local schema = require "schema"
 
@@ -129,13 +131,36 @@ local function enter(family, entry, line)
    return op
 end
 
+-- The line of the statement of an entry's file that is being read: an entry may be made by a
+-- function of that file.
+local function line_in_file()
+   local level, info = 2
+   repeat
+      level = level + 1
+      info = debug.getinfo(level, "Sl")
+   until info.what == "main"
+   return info.currentline
+end
+
+local function last_named(ops, name)
+   for i = #ops, 1, -1 do
+      if ops[i].lua == name and not ops[i].internal then return ops[i] end
+   end
+end
+
 local function load_family(path)
    local folder, name = path:match("([%w_]+)/([%w_]+)%.lua$")
    local family = {name = name, file = ("src/ops/%s/%s.lua"):format(folder, name), ops = {}}
    local env = setmetatable({}, {__index = _G})
    function env.op(entry)
-      local line = debug.getinfo(2, "l").currentline
-      family.ops[#family.ops + 1] = enter(family, entry, line)
+      family.ops[#family.ops + 1] = enter(family, entry, line_in_file())
+   end
+   function env.example(called, text)
+      local op = last_named(family.ops, called)
+      if not op or op.example then
+         error(("%s: example of %s: expected one below its entry"):format(family.file, called), 0)
+      end
+      op.example = text:gsub("^\n", ""):gsub("^   ", ""):gsub("\n   ", "\n"):gsub("%s+$", "")
    end
    assert(loadfile(path, "t", env))()
    return family

@@ -145,7 +145,7 @@ local function class_text(class, module)
    local computed = declared.is_twin and operator(declared.see)
    return join {
       call_text(class.__name, declared.params), comments.layout(declared.text),
-      computed and computed:match "\n\n(.*)$" or "",
+      computed and computed:match "\n\n(.*)$":gsub("\n\n    .*$", "") or "",
       not is_optimizer and comments.table(declared.tags.param) or "", fields_text(declared.fields),
       forward_text(class) or "", is_optimizer and optimizer_methods or methods_text(declared) or "",
       declared.see and ('See also help "%s".'):format(declared.see:gsub("^torch%.", "")),

@@ -18,6 +18,12 @@ op {[[scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tenso
                 "T(2, 2, 3, 4), T(2, 2, 5, 4), T(2, 2, 5, 4), T(2, 1, 3, 5)",
                 "T(2, 4, 3), T(2, 4, 3), T(2, 4, 3), nil, 0, true, {scale = 0.7}",
                 "T(1, 4, 3, 2), T(1, 2, 3, 2), T(1, 2, 3, 2), {enable_gqa = true}"}}
+example("scaled_dot_product_attention", [[
+   local q = torch.zeros(1, 1, 2, 4) -- (batch, heads, length, features)
+   local v = torch.tensor {{{{1.0}, {3.0}}}}
+   local F = torch.nn.functional
+   print(F.scaled_dot_product_attention(q, q, v, {is_causal = true}):flatten())
+   --> tensor([1., 2.])]])
 
 -- Tensors are (batch, heads, positions, features); the mask is (batch or 1, heads or 1, L or 1, S).
 -- From norm the derivative recomputes the weights; seed, block and state (tli_Stretch) give the

@@ -11,6 +11,11 @@ F {"softmax(Tensor self, dim dim=nil, dtype dtype=nil) -> Tensor",
    also = true, composite = true,
    autocast = {gpu = "float32"},
    examples = {"T(3, 4), 2", "T(2, 3, 4), 1", "T(2, 3, 4), 2", "T(), 1"}}
+example("softmax", [=[
+   local x = torch.tensor {{0.0, 0.0}, {0.0, math.log(3)}}
+   print(torch.softmax(x, 2)) -- each row sums to 1
+   --> tensor([[0.5000, 0.5000],
+   -->         [0.2500, 0.7500]])]=])
 op {"softmax_along(Tensor self, dim dim) -> Tensor", name = "softmax", internal = true,
     grad = {self = "softmax_backward(grad, result, dim)"}}
 op {"softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor", internal = true,
@@ -22,6 +27,9 @@ F {"log_softmax(Tensor self, dim dim=nil, dtype dtype=nil) -> Tensor",
    also = true, composite = true,
    autocast = {gpu = "float32"},
    examples = {"T(3, 4), 2", "T(2, 3, 4), 1", "T(2, 3, 4), 2", "T(), 1"}}
+example("log_softmax", [[
+   print(torch.log_softmax(torch.tensor {0.0, 0.0}, 1))
+   --> tensor([-0.6931, -0.6931])]])
 op {"log_softmax_along(Tensor self, dim dim) -> Tensor", name = "log_softmax", internal = true,
     grad = {self = "log_softmax_backward(grad, result, dim)"}}
 op {"log_softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor", internal = true,

@@ -6,6 +6,12 @@ op {"copy_(Tensor self, Tensor src, bool non_blocking=false) -> self", any_devic
     non_blocking a copy between a device and pinned memory may go on when this returns.]],
     func = false,
     grad = {self = "zeros_like(grad)", src = "grad"}, examples = {"T(3), T(3)", "T(2, 3), T(3)"}}
+example("copy_", [=[
+   local x = torch.zeros(2, 2)
+   x[{1}]:copy_(torch.tensor {1, 2}) -- converts and broadcasts
+   print(x)
+   --> tensor([[1., 2.],
+   -->         [0., 0.]])]=])
 op {"resize_(Tensor self, int[] size...) -> self",
     doc = [[Gives self another shape, row-major, or leaves it as it is if it has that shape; the
     storage grows if it must, with undefined new contents. Not for tensors that require a
@@ -29,6 +35,10 @@ op {[[to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false,
     composite = true, func = false, out = false,
     examples = {"T(3), 'float64'", "T(3), 'float64', false, true",
                 "T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}
+example("to", [[
+   local x = torch.tensor {1.7, -1.7}
+   print(x:to(torch.int64), x:to("cpu", torch.float64))
+   --> tensor([ 1, -1])	tensor([ 1.7000, -1.7000], dtype=torch.float64)]])
 op {[[to.device(Tensor self, device device, dtype dtype=nil, bool non_blocking=false,
       bool copy=false, *, string memory_format=nil) -> Tensor]],
     node = "ToCopy",
@@ -83,4 +93,8 @@ end
 op {"detach(Tensor self) -> Tensor",
     doc = "A view of the same memory that has no history and requires no gradient.",
     composite = true, out = false, nondiff = "it cuts the graph"}
+example("detach", [[
+   local x = torch.ones(2, {requires_grad = true})
+   print((x * 2).requires_grad, (x * 2):detach().requires_grad)
+   --> true	false]])
 

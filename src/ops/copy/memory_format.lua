@@ -6,6 +6,12 @@ op {"is_contiguous(Tensor self, *, string memory_format='contiguous_format') -> 
     composite = true, func = false, nondiff = "no numbers"}
 op {"clone(Tensor self) -> Tensor", doc = "A copy with memory of its own; gradients pass through.",
     grad = {self = "grad"}, out = false, examples = {"T(3, 4)", "T(4, 3):t()", "T()"}}
+example("clone", [[
+   local x = torch.zeros(2)
+   local y = x:clone()
+   y[1] = 5
+   print(x, y)
+   --> tensor([0., 0.])	tensor([5., 0.])]])
 op {"clone.format(Tensor self, *, string memory_format) -> Tensor",
     doc = "A copy in that order (see is_contiguous); torch.preserve_format is self's own.",
     composite = true, out = false,
@@ -14,6 +20,10 @@ op {"clone.format(Tensor self, *, string memory_format) -> Tensor",
 op {"contiguous(Tensor self) -> Tensor",
     doc = "self if its memory is row-major, else a row-major copy.",
     composite = true, out = false, examples = {"T(4, 3):t()"}}
+example("contiguous", [[
+   local x = torch.zeros(2, 3):t()
+   print(x:is_contiguous(), x:contiguous():is_contiguous())
+   --> false	true]])
 op {"contiguous.format(Tensor self, *, string memory_format) -> Tensor",
     doc = "self if its memory has that order (see is_contiguous), else a copy that has.",
     composite = true, out = false, examples = {"T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}

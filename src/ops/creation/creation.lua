@@ -13,20 +13,42 @@ create {"empty(int[] size..., " .. options .. format .. ") -> Tensor",
     doc = [[A tensor of that shape (numbers, or one table) with undefined contents; float32 unless
     dtype is given.]],
     composite = true}
+example("empty", [[
+   local x = torch.empty(2, 3) -- memory that is not initialised
+   print(table.unpack(x.shape))
+   --> 2	3]])
 create {"zeros(int[] size..., " .. options .. ") -> Tensor",
     doc = "A tensor of zeros; float32 unless dtype is given.",
     composite = true}
+example("zeros", [=[
+   print(torch.zeros(2, 3))
+   --> tensor([[0., 0., 0.],
+   -->         [0., 0., 0.]])
+   print(torch.zeros({2}, {dtype = torch.int64}))
+   --> tensor([0, 0])]=])
 create {"ones(int[] size..., " .. options .. ") -> Tensor",
     doc = "A tensor of ones; float32 unless dtype is given.",
     composite = true}
+example("ones", [[
+   print(torch.ones(3), torch.ones(2, {dtype = torch.bool}))
+   --> tensor([1., 1., 1.])	tensor([True, True])]])
 create {"full(int[] size, Number fill_value, " .. options .. ") -> Tensor",
     doc = [[A tensor filled with a number, whose dtype is the number's own (int64, float32, bool)
     unless given.]],
     composite = true}
+example("full", [=[
+   print(torch.full({2, 2}, 7))
+   --> tensor([[7, 7],
+   -->         [7, 7]])]=])
 create {"arange(Number start, Number end_=nil, Number step=1, " .. options .. ") -> Tensor",
     doc = [[start, start + step, ... without end: ceil((end - start) / step) numbers. With one
     number that is the end and the start is 0. int64 if all are integers, else float32.]],
     composite = true}
+example("arange", [[
+   print(torch.arange(5), torch.arange(1, 10, 3)) -- excludes its end
+   --> tensor([0, 1, 2, 3, 4])	tensor([1, 4, 7])
+   print(torch.arange(0, 1, 0.25))
+   --> tensor([0.0000, 0.2500, 0.5000, 0.7500])]])
 create {"range(Number start, Number end_, Number step=1, " .. options .. ") -> Tensor",
     doc = [[start, start + step, ... with the end included if a step lands on it; float32 unless
     dtype is given.]],
@@ -35,14 +57,24 @@ create {"linspace(Number start, Number end_, int steps, " .. options .. ") -> Te
     doc = [[`steps` evenly spaced numbers from start to end, both included; float32 unless dtype is
     given.]],
     composite = true}
+example("linspace", [[
+   print(torch.linspace(0, 1, 5)) -- includes its end
+   --> tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])]])
 create {"logspace(Number start, Number end_, int steps, Number base=10.0, " .. options
       .. ") -> Tensor",
     doc = "base to the powers of linspace(start, end, steps).", composite = true}
+example("logspace", [[
+   print(torch.logspace(0, 3, 4))
+   --> tensor([   1.,   10.,  100., 1000.])]])
 create {"scalar_tensor(Number s, " .. options .. ") -> Tensor",
     doc = "A tensor of no dimensions with that number; float32 unless dtype is given.",
     composite = true}
 create {"eye(int n, int m=nil, " .. options .. ") -> Tensor",
     doc = "An (n, m) matrix, m = n if left out, with ones on the diagonal.", composite = true}
+example("eye", [=[
+   print(torch.eye(2, 3))
+   --> tensor([[1., 0., 0.],
+   -->         [0., 1., 0.]])]=])
 
 for _, row in ipairs {
    {"empty", "", "undefined contents"}, {"zeros", "", "zeros"}, {"ones", "", "ones"},
@@ -59,12 +91,25 @@ for _, row in ipairs {
          .. " of another shape, with self's dtype and device unless given.",
        composite = true, creation = true, func = false, nondiff = "it makes new values"}
 end
+example("zeros_like", [[
+   local x = torch.tensor {1, 2}
+   print(torch.zeros_like(x), torch.zeros_like(x, {dtype = torch.float32}))
+   --> tensor([0, 0])	tensor([0., 0.])]])
+example("ones_like", [[
+   print(torch.ones_like(torch.tensor {1.5, 2.5}))
+   --> tensor([1., 1.])]])
+example("full_like", [[
+   print(torch.full_like(torch.tensor {1, 2}, 9))
+   --> tensor([9, 9])]])
 
 -- Whole contents ----------------------------------------------------------------------------------
 
 op {"fill_(Tensor self, Number value) -> self", doc = "Sets every element to a number.",
     overlap = true,
     grad = {self = "zeros_like(grad)"}, examples = {"T(3), 2.5"}}
+example("fill_", [[
+   print(torch.empty(2):fill_(3))
+   --> tensor([3., 3.])]])
 op {"fill_.tensor(Tensor self, Tensor value) -> self",
     doc = "The same with the number in a tensor of no dimensions.",
     composite = true, nondiff = "see fill"}
@@ -77,6 +122,9 @@ op {"fill.tensor(Tensor self, Tensor value) -> Tensor",
     examples = {"T(3), T()", "T(2, 2), torch.tensor(7)"}}
 op {"zero_(Tensor self) -> self", doc = "Sets every element to zero.", overlap = true,
     grad = {self = "zeros_like(grad)"}, examples = {"T(3)"}}
+example("zero_", [[
+   print(torch.ones(2):zero_())
+   --> tensor([0., 0.])]])
 op {"fill_diagonal_(Tensor self, Number fill_value, bool wrap=false) -> self",
     doc = [[Sets the main diagonal of a matrix, or of a tensor whose sizes are all the same, to a
     number; with wrap the diagonal of a high matrix begins again after each row that it leaves

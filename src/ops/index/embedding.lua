@@ -12,6 +12,12 @@ F {[[embedding(Tensor input, Tensor weight, index padding_idx=nil, float max_nor
    place; scale_grad_by_freq divides gradients by how often a row was used. Gradients are dense,
    sparse or not.]],
    composite = true, examples = {"I(5, 3), T(5, 2)", "I(5, 2, 3), T(5, 4)", "I(5), T(5, 4)"}}
+example("embedding", [=[
+   local vectors = torch.tensor {{0.0, 0.0}, {1.0, 2.0}, {3.0, 4.0}}
+   local words = torch.tensor {3, 1} -- rows count from 1
+   print(torch.nn.functional.embedding(words, vectors))
+   --> tensor([[3., 4.],
+   -->         [0., 0.]])]=])
 op {"embedding_rows(Tensor weight, Tensor index, index padding_idx, bool scale_grad) -> Tensor",
     name = "embedding", internal = true,
     grad = {weight = "embedding_backward(grad, index, sizes(weight), padding_idx, scale_grad)"}}

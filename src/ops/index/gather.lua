@@ -9,6 +9,11 @@ op {"gather(Tensor self, dim dim, Tensor index) -> Tensor",
     grad = {self = "gather_backward(grad, sizes(self), dim, index)"},
     examples = {"T(3, 4), 1, I(3, 2, 4)", "T(3, 4), 2, I(4, 3, 6)", "T(4, 3):t(), -1, I(4, 2, 2)",
                 "T(), 1, I(1)"}}
+example("gather", [[
+   local scores = torch.tensor {{0.1, 0.9}, {0.8, 0.2}}
+   local labels = torch.tensor {2, 1}
+   print(scores:gather(2, labels:unsqueeze(2)):flatten())
+   --> tensor([0.9000, 0.8000])]])
 op {"gather_backward(Tensor grad_output, int[] size, dim dim, Tensor index) -> Tensor",
     internal = true,
     grad = {grad_output = "gather(grad, dim, index)"}}
@@ -26,6 +31,11 @@ writes {"scatter(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
     grad = {self = "scatter_value(grad, dim, index, 0)", src = "gather(grad, dim, index)"},
     examples = {"T(3, 4), 1, I(3, 1, 4), T(1, 4)",
                 "T(3, 4), 2, torch.tensor{{1, 3}, {4, 2}}, T(2, 2)"}}
+example("scatter", [=[
+   local x = torch.zeros(2, 3)
+   print(x:scatter(2, torch.tensor {{3}, {1}}, 1)) -- one-hot rows
+   --> tensor([[0., 0., 1.],
+   -->         [1., 0., 0.]])]=])
 writes {"scatter.value(Tensor self, dim dim, Tensor index, Number value) -> Tensor",
     doc = "The same with one number for all positions.",
     grad = {self = "scatter_value(grad, dim, index, 0)"},
@@ -46,6 +56,11 @@ writes {"scatter_add(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
     autocast = {gpu = "widest"},
     examples = {"T(3, 4), 1, I(3, 5, 4), T(5, 4)", "T(3, 4), 2, I(4, 2, 6), T(2, 6)",
                 "T(), 1, I(1), T()"}}
+example("scatter_add", [[
+   local sums = torch.zeros(3)
+   local group = torch.tensor {1, 3, 1}
+   print(sums:scatter_add(1, group, torch.tensor {10.0, 20.0, 30.0}))
+   --> tensor([40.,  0., 20.])]])
 writes {[[scatter_reduce(Tensor self, dim dim, Tensor index, Tensor src, string reduce, *,
       bool include_self=true) -> Tensor]],
     doc = [[Joins the elements of src that go to one position along dim, by reduce = "sum", "prod",
@@ -57,6 +72,10 @@ writes {[[scatter_reduce(Tensor self, dim dim, Tensor index, Tensor src, string 
                 "T(3, 4), 2, I(4, 3, 6), T(3, 6), 'amax'",
                 "T(3, 4), 1, I(3, 5, 4), T(5, 4), 'amin', {include_self = false}",
                 "T(3, 4), 1, I(3, 5, 4), T(5, 4), 'mean', {include_self = false}"}}
+example("scatter_reduce", [[
+   local group, value = torch.tensor {1, 2, 1}, torch.tensor {5.0, 6.0, 7.0}
+   print(torch.zeros(2):scatter_reduce(1, group, value, "amax"))
+   --> tensor([7., 6.])]])
 op {[[scatter_reduce_backward(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
       string reduce, bool include_self, Tensor result) -> (Tensor self, Tensor src)]],
     internal = true, composite = true}

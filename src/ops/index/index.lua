@@ -6,6 +6,11 @@ op {"index_select(Tensor self, dim dim, Tensor index) -> Tensor",
     grad = {self = "index_positions_backward(grad, index, sizes(self), dim, 1)"},
     examples = {"T(3, 4), 1, I(3, 5)", "T(3, 4), 2, I(4, 2)", "T(2, 3, 4), -2, I(3, 3)",
                 "T(5), 1, I(5, 0)"}}
+example("index_select", [=[
+   local x = torch.tensor {{1, 2}, {3, 4}, {5, 6}}
+   print(x:index_select(1, torch.tensor {3, 1}))
+   --> tensor([[5, 6],
+   -->         [1, 2]])]=])
 op {"take(Tensor self, Tensor index) -> Tensor",
     doc = [[The elements at those positions of self read row by row; negative ones count from the
     end.]],
@@ -15,6 +20,10 @@ op {"take_along_dim(Tensor self, Tensor indices, dim dim=nil) -> Tensor",
     flattened.]],
     composite = true,
     examples = {"T(3, 4), I(4, 3, 2), 2", "T(3, 4), I(4, 1, 2), 2", "T(3, 4), I(12, 5)"}}
+example("take_along_dim", [=[
+   local x = torch.tensor {{30, 10, 20}}
+   print(x:take_along_dim(x:argsort(2), 2))
+   --> tensor([[10, 20, 30]])]=])
 op {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
     doc = [[Positions in a tensor of that shape read row by row, as positions in its dimensions: a
     list with one tensor for each.]],
@@ -48,6 +57,10 @@ writes {"index_add(Tensor self, dim dim, Tensor index, Tensor source, *, Number 
     doc = "Adds alpha times the positions of source along dim to those of self that index lists.",
     grad = {self = "grad", source = "scaled(index_select(grad, dim, index), alpha)"},
     examples = {"T(3, 4), 1, I(3, 5), T(5, 4)", "T(3, 4), 2, I(4, 2), T(3, 2), {alpha = 2}"}}
+example("index_add", [[
+   local x = torch.zeros(3)
+   print(x:index_add(1, torch.tensor {1, 1, 3}, torch.tensor {1.0, 2.0, 3.0}))
+   --> tensor([3., 0., 3.])]])
 writes {"index_copy(Tensor self, dim dim, Tensor index, Tensor source) -> Tensor",
     doc = "Copies the positions of source along dim to those of self that index lists.",
     grad = {self = "index_fill(grad, dim, index, 0)", source = "index_select(grad, dim, index)"},
@@ -93,6 +106,12 @@ op {"index_put_(Tensor self, Tensor[] indices, Tensor values, bool accumulate=fa
     doc = "The same over self.", composite = true, nondiff = "see index_put",
     any_device = {indices = true, values = true},
     waits = "the true elements of masks are counted"}
+example("index_put_", [=[
+   local x = torch.zeros(2, 2)
+   x:index_put_({torch.tensor {1, 2}, torch.tensor {2, 1}}, torch.tensor(5.0))
+   print(x)
+   --> tensor([[0., 5.],
+   -->         [5., 0.]])]=])
 op {[[put_positions(Tensor self, Tensor index, Tensor values, dim first, int count, bool accumulate)
       -> Tensor]],
     name = "index_put",

@@ -5,12 +5,20 @@ op {"masked_select(Tensor self, Tensor mask) -> Tensor",
     doc = "The elements where mask (bool, broadcast with self) is true, in one dimension.",
     composite = true, waits = "the result's shape depends on the data",
     examples = {"T(3, 4), M(3, 4)", "T(3, 4), M(4)", "T(4), M(3, 4)"}}
+example("masked_select", [[
+   local x = torch.tensor {1, 5, 3}
+   print(x:masked_select(x:gt(2)), x[x:gt(2)])
+   --> tensor([5, 3])	tensor([5, 3])]])
 
 op {"masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor",
     doc = [[self with value, a number or a tensor of no dimensions, where mask (bool, broadcast with
     self) is true.]],
     composite = true,
     examples = {"T(3, 4), M(3, 4), 2.5", "T(3, 4), M(4), T()", "T(4), M(3, 4), 0"}}
+example("masked_fill", [[
+   local x = torch.tensor {1.0, 2.0, 3.0}
+   print(x:masked_fill(x:gt(2), -torch.inf))
+   --> tensor([1., 2., -inf])]])
 op {"masked_fill_(Tensor self, Tensor mask, Operand value) -> self", doc = "The same over self.",
     composite = true,
     func = false, nondiff = "see masked_fill"}

@@ -9,6 +9,11 @@ op {"nonzero(Tensor self, *, bool as_tuple=false) -> Tensor",
     doc = "The positions of the elements that are not zero, one row (n, dim) each.",
     nondiff = "positions", waits = "the result's shape depends on the data",
     examples = {"M(3, 4)", "M()"}}
+example("nonzero", [=[
+   local x = torch.tensor {{0, 5}, {7, 0}}
+   print(x:nonzero()) -- the positions of an element in a row
+   --> tensor([[1, 2],
+   -->         [2, 1]])]=])
 op {"argwhere(Tensor self) -> Tensor", doc = "The same as nonzero.", expr = "nonzero(self)",
     out = false,
     nondiff = "positions", waits = "the result's shape depends on the data", examples = {"M(3, 4)"}}

@@ -10,3 +10,7 @@ F {"one_hot(Tensor self, int num_classes=-1) -> Tensor",
    holds, else 0; int64.]],
    also = true, method = false, composite = true, nondiff = "integers",
    waits = "without num_classes the largest class is read", examples = {"I(4, 3)", "I(4, 2, 3), 5"}}
+example("one_hot", [=[
+   print(torch.nn.functional.one_hot(torch.tensor {1, 3}, 3)) -- classes from 1
+   --> tensor([[1, 0, 0],
+   -->         [0, 0, 1]])]=])

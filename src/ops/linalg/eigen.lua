@@ -19,3 +19,7 @@ linalg {"eigh(Tensor A, string UPLO='L') -> (Tensor eigenvalues, Tensor eigenvec
     grad = {A = "eigh_backward(grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors)"},
     autocast = {cpu = "float32"},
     examples = {"SPD(3)"}, gradcheck = false}
+example("eigh", [[
+   local values = torch.linalg.eigh(torch.tensor {{2.0, 1.0}, {1.0, 2.0}})
+   print(values:round())
+   --> tensor([1., 3.])]])

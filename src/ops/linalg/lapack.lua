@@ -34,6 +34,9 @@ anywhere {"slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", node = "Linalg
 anywhere {"det(Tensor A) -> Tensor", node = "LinalgDet",
     doc = "The determinant of square matrices.",
     grad = {A = "det_backward(grad, A, result)"}, examples = {"SPD(3)", "SPD(2, 3)"}}
+example("det", [[
+   print(torch.linalg.det(torch.tensor {{1.0, 2.0}, {3.0, 4.0}}):round())
+   --> tensor(-2.)]])
 anywhere {"solve_info(Tensor A, Tensor B) -> (Tensor solution, Tensor info)",
     name = "solve", node = "LinalgSolveEx", internal = true,
     grad = {A = [[neg(matmul(solve_square(transpose(A, -2, -1), grad_solution),

@@ -26,6 +26,10 @@ by_lapack {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
     composite = true,
            autocast = {cpu = "float32"},
            examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}, gradcheck = false}
+example("cholesky", [=[
+   print(torch.linalg.cholesky(torch.tensor {{4.0, 2.0}, {2.0, 5.0}}))
+   --> tensor([[2., 0.],
+   -->         [1., 2.]])]=])
 by_lapack {"cholesky_solve(Tensor B, Tensor L_, *, bool upper=false) -> Tensor",
     doc = "X with A X = B, from A's Cholesky factor L (..., n, n) and B (..., n, k).",
     composite = true, gradcheck = false,
@@ -37,6 +41,11 @@ by_lapack {"inv(Tensor A) -> Tensor",
     doc = "The inverse of square matrices; an error if one is singular.", composite = true,
     autocast = {cpu = "float32"},
     examples = {"SPD(3)", "SPD(2, 3)"}}
+example("inv", [=[
+   local a = torch.tensor {{2.0, 0.0}, {0.0, 4.0}}
+   print(torch.linalg.inv(a):round {decimals = 4})
+   --> tensor([[0.5000, 0.0000],
+   -->         [0.0000, 0.2500]])]=])
 by_lapack {"slogdet_backward(Tensor grad, Tensor A) -> Tensor", internal = true, composite = true}
 by_lapack {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal = true,
     composite = true}
@@ -47,6 +56,10 @@ by_lapack {"solve(Tensor A, Tensor B, *, bool left=true) -> Tensor",
     composite = true,
            autocast = {cpu = "float32"},
            examples = {"SPD(3), T(3, 2)", "SPD(2, 3), T(2, 3, 1)", "SPD(3), T(3)"}}
+example("solve", [[
+   local a = torch.tensor {{2.0, 0.0}, {1.0, 1.0}}
+   print(torch.linalg.solve(a, torch.tensor {4.0, 5.0}):round())
+   --> tensor([2., 3.])]])
 by_lapack {"solve_square(Tensor A, Tensor B) -> Tensor", name = "solve", internal = true,
     composite = true}
 by_lapack {[[solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=true,
@@ -117,6 +130,13 @@ by_lapack {"svd(Tensor A, bool full_matrices=true) -> (Tensor U, Tensor S, Tenso
     those beyond k. NaN is an error.]],
     composite = true,
            autocast = {cpu = "float32"}, examples = {"T(3, 4), false"}, gradcheck = false}
+example("svd", [=[
+   local u, s, vh = torch.linalg.svd(torch.tensor {{3.0, 0.0}, {0.0, 2.0}})
+   print(s:round())
+   --> tensor([3., 2.])
+   print((u * s):matmul(vh):round()) -- u diag(s) vh is the matrix
+   --> tensor([[3., 0.],
+   -->         [0., 2.]])]=])
 by_lapack {[[svd_backward(Tensor gU, Tensor gS, Tensor gVh, Tensor U, Tensor S, Tensor Vh)
       -> Tensor]], internal = true,
     composite = true}

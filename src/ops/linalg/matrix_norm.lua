@@ -43,6 +43,9 @@ linalg {[[linalg_norm(Tensor A, Number ord=nil, dim[] dim=nil, bool keepdim=fals
     composite = true, waits = "singular values are computed on the CPU",
     autocast = {gpu = "float32"},
     examples = {"T(3, 4)", "T(3, 4), 2, 1", "T(3, 4), nil, {1, 2}", "T(3, 4), 2, {1, 2}"}}
+example("norm", [[
+   print(torch.linalg.norm(torch.tensor {3.0, 4.0}):item())
+   --> 5.0]])
 linalg {[[linalg_norm.name(Tensor A, string ord, dim[] dim=nil, bool keepdim=false, *,
       dtype dtype=nil) -> Tensor]],
     name = "norm",

@@ -29,6 +29,11 @@ linalg {"lstsq(Tensor A, Tensor B, float rcond=nil, *, string driver='gelsy') ->
     composite = true, nograd = {singular_values = true},
     autocast = {cpu = "float32"},
     examples = {"T(4, 3), T(4, 2)", "T(4, 2), T(4)"}}
+example("lstsq", [[
+   local a = torch.tensor {{1.0, 0.0}, {1.0, 1.0}, {1.0, 2.0}} -- y = c + m t
+   local y = torch.tensor {{1.0}, {3.0}, {5.0}}
+   print((torch.linalg.lstsq(a, y)):flatten():round())
+   --> tensor([1., 2.])]])
 linalg {[[lstsq_backward(Tensor gX, Tensor gR, Tensor A, Tensor B, Tensor X)
       -> (Tensor gA, Tensor gB)]],
     internal = true, composite = true}

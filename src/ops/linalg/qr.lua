@@ -15,6 +15,11 @@ linalg {"qr(Tensor A, string mode='reduced') -> (Tensor Q, Tensor R)", node = "L
     grad = {A = "qr_backward(grad_Q, grad_R, Q, R, mode)"},
     autocast = {cpu = "float32"},
     examples = {"T(4, 3)", "SPD(3)", "T(3, 4)"}}
+example("qr", [=[
+   local q, r = torch.linalg.qr(torch.tensor {{3.0, 1.0}, {4.0, 2.0}})
+   print(q:matmul(r):round())
+   --> tensor([[3., 1.],
+   -->         [4., 2.]])]=])
 linalg {"householder_columns(Tensor A, Tensor tau) -> Tensor",
     name = "householder_product", internal = true, nondiff = "householder_product has a derivative"}
 op {"geqrf(Tensor self) -> (Tensor a, Tensor tau)", host = "LAPACK", device_lapack = true,

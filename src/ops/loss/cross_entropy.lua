@@ -17,6 +17,10 @@ F {"nll_loss(Tensor input, Tensor target, Tensor weight=nil, int ignore_index=-1
    examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), P(4):detach()",
                "T(2, 3, 5), I(3, 2, 5), nil, 2, 'sum'", "T(4), I(4)",
                "T(3, 4), I(4, 3), P(4):detach(), 1, 'none'"}}
+example("nll_loss", [[
+   local log_probabilities = torch.tensor {{0.25, 0.75}}:log()
+   print(torch.nn.functional.nll_loss(log_probabilities, torch.tensor {2}))
+   --> tensor(0.2877)]])
 F {"cross_entropy(Tensor input, Tensor target, Tensor weight=nil, int ignore_index=-100, "
      .. reduced
       .. ", float label_smoothing=0.0) -> Tensor",
@@ -29,6 +33,12 @@ F {"cross_entropy(Tensor input, Tensor target, Tensor weight=nil, int ignore_ind
                "T(2, 3, 5), I(3, 2, 5), nil, 2, 'sum'", "T(4), I(4)",
                "T(3, 4), P(3, 4)", "T(3, 4), I(4, 3), P(4):detach(), -100, 'mean', 0.1",
                "T(3, 4), P(3, 4), P(4), -100, 'none', 0.1"}}
+example("cross_entropy", [[
+   local logits = torch.tensor {{0.0, 0.0}, {0.0, math.log(3)}}
+   local labels = torch.tensor {1, 2} -- classes count from 1
+   local F = torch.nn.functional
+   print(F.cross_entropy(logits, labels, {reduction = "none"}))
+   --> tensor([0.6931, 0.2877])]])
 op {[[class_loss(Tensor input, Tensor target, Tensor weight, int ignore_index, bool logits)
       -> (Tensor loss, Tensor weights, Tensor norm)]],
     name = "nll_loss", internal = true, nograd = {weights = true, norm = true},

@@ -16,10 +16,18 @@ F {"mse_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
    expr = "reduced(square(input - target), reduction)",
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'", "T(2, 3), T(3), 'none'"}}
+example("mse_loss", [[
+   local F = torch.nn.functional
+   print(F.mse_loss(torch.tensor {1.0, 3.0}, torch.tensor {0.0, 1.0}):item())
+   --> 2.5]])
 F {"l1_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor", doc = "|input - target|.",
    expr = "reduced(abs(input - target), reduction)",
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'"}}
+example("l1_loss", [[
+   local F = torch.nn.functional
+   print(F.l1_loss(torch.tensor {1.0, 3.0}, torch.tensor {0.0, 1.0}):item())
+   --> 1.5]])
 op {"huber(Tensor self, Number delta) -> Tensor",
     name = "huber_loss", internal = true, pointwise = {types = "floating"},
     grad = {self = "grad * clamp_both(self, -delta, delta)"}}
@@ -28,12 +36,22 @@ F {"huber_loss(Tensor input, Tensor target, " .. reduced .. ", Number delta=1.0)
    doc = "With d = |input - target|: d^2 / 2 up to delta, delta * (d - delta / 2) beyond.",
    composite = true,
    autocast = "float32", examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5"}}
+example("huber_loss", [[
+   local F = torch.nn.functional
+   local x, y = torch.tensor {0.5, 3.0}, torch.zeros(2)
+   print(F.huber_loss(x, y, {reduction = "none", delta = 2}))
+   --> tensor([0.1250, 4.0000])]])
 F {"smooth_l1_loss(Tensor input, Tensor target, " .. reduced .. ", Number beta=1.0) -> Tensor",
    node = "SmoothL1Loss",
    doc = "With d = |input - target|: d^2 / (2 beta) up to beta, d - beta / 2 beyond.",
    composite = true,
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5", "T(3), T(3), 'none', 0"}}
+example("smooth_l1_loss", [[
+   local F = torch.nn.functional
+   local x, y = torch.tensor {0.5, 3.0}, torch.zeros(2)
+   print(F.smooth_l1_loss(x, y, {reduction = "none"}))
+   --> tensor([0.1250, 2.5000])]])
 F {[[poisson_nll_loss(Tensor input, Tensor target, bool log_input=true, bool full=false, float
    eps=1e-08, ]]
       .. reduced .. ") -> Tensor",
@@ -63,6 +81,11 @@ F {"binary_cross_entropy(Tensor input, Tensor target, Tensor weight=nil, " .. re
    autocast = {cpu = "float32", gpu = "refused"},
    examples = {"U(3, 4):abs() * 0.8 + 0.1, U(3, 4):abs()",
                "U(3):abs() * 0.8 + 0.1, U(3):abs(), P(3), 'sum'"}}
+example("binary_cross_entropy", [[
+   local F = torch.nn.functional
+   local p, target = torch.tensor {0.5, 0.9}, torch.tensor {1.0, 1.0}
+   print(F.binary_cross_entropy(p, target, {reduction = "none"}))
+   --> tensor([0.6931, 0.1054])]])
 op {"bce(Tensor self, Tensor target) -> Tensor",
     name = "binary_cross_entropy", internal = true, pointwise = {types = "floating"},
     grad = {self = "bce_backward(grad, self, target)",
@@ -77,12 +100,22 @@ F {"binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor weight=
    composite = true,
    autocast = "float32",
    examples = {"T(3, 4), U(3, 4):abs()", "T(3, 4), U(3, 4):abs(), P(3, 4), 'sum', P(4)"}}
+example("binary_cross_entropy_with_logits", [[
+   local F = torch.nn.functional
+   local logits, target = torch.tensor {0.0, 3.0}, torch.tensor {1.0, 1.0}
+   print(F.binary_cross_entropy_with_logits(logits, target))
+   --> tensor(0.3709)]])
 F {"kl_div(Tensor input, Tensor target, " .. reduced .. ", bool log_target=false) -> Tensor",
    doc = [[target * (log(target) - input): input holds logarithms, target too with log_target.
    reduction = 'batchmean' divides the sum by the first size.]],
    also = true, composite = true,
    autocast = "float32",
    examples = {"T(3, 4), P(3, 4)", "T(3, 4), T(3, 4), 'batchmean', true", "T(3), P(3), 'sum'"}}
+example("kl_div", [[
+   local F = torch.nn.functional
+   local p, q = torch.tensor {{0.5, 0.5}}, torch.tensor {{0.25, 0.75}}
+   print(F.kl_div(q:log(), p, {reduction = "batchmean"}))
+   --> tensor(0.1438)]])
 
 F {"multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor weight=nil, " .. reduced
      .. ") -> Tensor",
@@ -115,6 +148,10 @@ F {"cosine_similarity(Tensor x1, Tensor x2, dim dim=1, float eps=1e-08) -> Tenso
    composite = true,
    autocast = {gpu = "float32"},
    examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4), 2", "T(4), T(4), 1"}}
+example("cosine_similarity", [[
+   local a, b = torch.tensor {{1.0, 0.0}}, torch.tensor {{1.0, 1.0}}
+   print(torch.nn.functional.cosine_similarity(a, b))
+   --> tensor([0.7071])]])
 F {[[pairwise_distance(Tensor x1, Tensor x2, Number p=2.0, float eps=1e-06, bool keepdim=false)
       -> Tensor]],
    doc = "The p-norm of x1 - x2 + eps over the last dimension.", also = true,

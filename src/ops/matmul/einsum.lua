@@ -12,3 +12,9 @@ op {"einsum(string equation, Tensor[] operands...) -> Tensor", doc = equation, c
                 "'...ij->...ji', {T(2, 3, 4)}", "'i,j', {T(2), T(3)}",
                 "'ij,j,k->ik', {T(2, 3), T(3), T(2)}",
                 "'ij,kj->ik', T(2, 3), T(4, 3)"}}
+example("einsum", [[
+   local a, b = torch.ones(2, 3), torch.ones(3, 4)
+   print(table.unpack(torch.einsum("ij,jk->ik", a, b).shape))
+   --> 2	4
+   print(torch.einsum("ij->", a):item())
+   --> 6.0]])

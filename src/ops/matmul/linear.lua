@@ -12,6 +12,10 @@ F {"linear(Tensor input, Tensor weight, Tensor bias=nil) -> Tensor",
    autocast = "lower",
    examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3)", "T(3), T(2, 3), T(2)",
                "T(2, 3), T(3)", "T(0, 3), T(2, 3)"}}
+example("linear", [=[
+   local x, weight = torch.tensor {{1.0, 2.0}}, torch.tensor {{3.0, 4.0}}
+   print(torch.nn.functional.linear(x, weight, torch.tensor {0.5}))
+   --> tensor([[11.5000]])]=])
 F {"bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor bias=nil) -> Tensor", also = true,
    doc = [[For each output k: input1 (..., in1) times weight[k] (in1, in2) times input2 (..., in2),
    plus bias[k]; weight is (out, in1, in2), the result (..., out).]],

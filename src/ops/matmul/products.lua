@@ -21,12 +21,20 @@ op {"inner(Tensor self, Tensor other) -> Tensor",
 op {"kron(Tensor self, Tensor other) -> Tensor",
     doc = "The Kronecker product: other times each element of self, side by side.",
     composite = true, examples = {"T(2, 2), T(3, 1)", "T(2), T(2, 3)"}}
+example("kron", [=[
+   print(torch.eye(2):kron(torch.tensor {1.0, 2.0}))
+   --> tensor([[1., 2., 0., 0.],
+   -->         [0., 0., 1., 2.]])]=])
 op {"cross(Tensor self, Tensor other, dim dim=nil) -> Tensor",
     node = "LinalgCross",
     doc = "The cross product of vectors of 3 along dim, by default the first dimension of size 3.",
     composite = true,
     autocast = {gpu = "widest"},
     examples = {"T(3), T(3)", "T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), 1"}}
+example("cross", [[
+   local x, y = torch.tensor {1.0, 0.0, 0.0}, torch.tensor {0.0, 1.0, 0.0}
+   print(torch.cross(x, y))
+   --> tensor([0., 0., 1.])]])
 op {"cross.linalg(Tensor input, Tensor other, *, dim dim=-1) -> Tensor", module = "linalg",
     method = false,
     node = "LinalgCross",
@@ -49,6 +57,10 @@ op {"tensordot(Tensor self, Tensor other, int dims=2) -> Tensor",
     composite = true, out = false,
     autocast = {cpu = "lower", gpu = "widest"},
     examples = {"T(2, 3, 4), T(3, 4, 2)", "T(2, 3), T(3, 2), 1", "T(2), T(3), 0"}}
+example("tensordot", [[
+   local a, b = torch.ones(2, 3, 4), torch.ones(3, 4, 5)
+   print(table.unpack(torch.tensordot(a, b, 2).shape))
+   --> 2	5]])
 op {"tensordot.dims(Tensor self, Tensor other, dim[] dims_self, dim[] dims_other) -> Tensor",
     doc = [[Sums of products over dimensions of self and those of other that are listed beside
     them.]],
@@ -73,6 +85,11 @@ op {[[cdist(Tensor x1, Tensor x2, float p=2,
     autocast = "float32",
     examples = {"T(3, 2), T(4, 2)", "T(2, 3, 2), T(4, 2), 1",
                 "T(3, 2), T(4, 2), 2, 'use_mm_for_euclid_dist'"}}
+example("cdist", [=[
+   local a = torch.tensor {{0.0, 0.0}, {3.0, 4.0}}
+   print(torch.cdist(a, torch.tensor {{0.0, 0.0}}))
+   --> tensor([[0.],
+   -->         [5.]])]=])
 op {"pdist(Tensor self, float p=2) -> Tensor",
     node = "Pdist",
     doc = [[The p-norm of the difference of each pair of rows of a matrix, (1, 2), (1, 3) ... (2, 3)

@@ -13,6 +13,11 @@ F {[[layer_norm(Tensor input, int[] normalized_shape, Tensor weight=nil, Tensor 
    autocast = {gpu = "float32"},
    examples = {"T(3, 4), 4, T(4), T(4)", "T(2, 3, 4), {3, 4}, T(3, 4)", "T(2, 3, 4), 4",
                "T(2, 4), 4, nil, T(4)"}}
+example("layer_norm", [=[
+   local x = torch.tensor {{1.0, 3.0}, {10.0, 30.0}}
+   print(torch.nn.functional.layer_norm(x, {2}))
+   --> tensor([[-1.0000,  1.0000],
+   -->         [-1.0000,  1.0000]])]=])
 op {[[layer_norm_core(Tensor input, int dims, Tensor weight, Tensor bias, float eps)
       -> (Tensor result, Tensor mean, Tensor rstd)]],
     name = "layer_norm", node = "NativeLayerNorm", internal = true,

@@ -18,6 +18,11 @@ F {[[batch_norm(Tensor input, Tensor running_mean=nil, Tensor running_var=nil, T
                "T(2, 3, 4), T(3):detach(), P(3):detach(), T(3), T(3)",
                "T(2, 3, 2, 2), nil, nil, nil, nil, true",
                "T(3, 2, 2), T(2):detach(), P(2):detach()"}}
+example("batch_norm", [[
+   local x = torch.tensor {{1.0}, {3.0}} -- (batch, channels)
+   local options = {training = true}
+   print(torch.nn.functional.batch_norm(x, nil, nil, options):flatten())
+   --> tensor([-1.0000,  1.0000])]])
 op {[[batch_norm_core(Tensor input, Tensor weight, Tensor bias, Tensor running_mean,
       Tensor running_var, bool training, float momentum, float eps)
       -> (Tensor result, Tensor mean, Tensor rstd)]],
@@ -63,6 +68,9 @@ F {"normalize(Tensor input, Number p=2.0, dim[] dim=1, float eps=1e-12) -> Tenso
    expr = "input / clamp_min(norm(input, p, dim, true), eps)",
    autocast = {gpu = "float32"},
    examples = {"T(3, 4)", "T(3, 4), 1, 1", "T(2, 3, 4), 3, {2, 3}"}}
+example("normalize", [=[
+   print(torch.nn.functional.normalize(torch.tensor {{3.0, 4.0}}))
+   --> tensor([[0.6000, 0.8000]])]=])
 op {"renorm(Tensor self, float p, dim dim, float maxnorm) -> Tensor",
     node = "Renorm",
     doc = [[self with each position along dim scaled down, where its p-norm is larger than maxnorm,

@@ -35,6 +35,9 @@ F {"relu(Tensor self) -> Tensor", doc = "The larger of self and 0, elementwise."
    pointwise = {types = "number", bool = false}, inplace = true,
    grad = {self = "threshold_backward(grad, result, 0)"},
    examples = {"T(3, 4)", "T(4, 3):t()", "T()", "T(0, 2)"}}
+example("relu", [[
+   print(torch.relu(torch.tensor {-1.0, 0.0, 2.0}))
+   --> tensor([0., 0., 2.])]])
 F {"threshold(Tensor self, Number threshold, Number value) -> Tensor",
    doc = "self where it is larger than threshold, else value.", also = true, method = false,
    pointwise = {types = "number", bool = false, truncates = true}, inplace = true,
@@ -56,9 +59,15 @@ activation("hardtanh", {"min_val=-1.0", "max_val=1.0"},
 activation("leaky_relu", {"negative_slope=0.01"},
    {doc = "self where it is positive, else negative_slope * self.",
    examples = {"T(3, 4)", "T(3, 4), 0.2", "T(4, 3):t()"}})
+example("leaky_relu", [[
+   print(torch.nn.functional.leaky_relu(torch.tensor {-1.0, 2.0}, 0.1))
+   --> tensor([-0.1000,  2.0000])]])
 activation("elu", {"alpha=1.0"}, {doc = "self where it is positive, else alpha * (exp(self) - 1).",
    second = "keep_where(grad * elu_backward(grad_output, self, alpha), le(self, 0))",
    examples = {"T(3, 4)", "T(3, 4), 0.7"}})
+example("elu", [[
+   print(torch.nn.functional.elu(torch.tensor {-1.0, 2.0}))
+   --> tensor([-0.6321,  2.0000])]])
 activation("celu", {"alpha=1.0"}, {node = "Celu",
    doc = "self where it is positive, else alpha * (exp(self / alpha) - 1).", also = true,
    second = "keep_where(grad * celu_backward(grad_output, self, alpha) / alpha, le(self, 0))",
@@ -91,6 +100,9 @@ F {"gelu(Tensor self, string approximate='none') -> Tensor",
    doc = [[self * Phi(self), Phi being the normal distribution's; approximate = 'tanh' uses a
    formula with tanh.]],
    method = false, composite = true, examples = {"T(3, 4)", "T(3, 4), 'tanh'", "T(0)"}}
+example("gelu", [[
+   print(torch.nn.functional.gelu(torch.tensor {-1.0, 0.0, 1.0}))
+   --> tensor([-0.1587,  0.0000,  0.8413])]])
 op {"gelu_erf(Tensor self) -> Tensor",
     name = "gelu", internal = true, pointwise = {types = "floating", kernel = "gelu"},
     grad = {self = "gelu_backward(grad, self)"}}
@@ -113,6 +125,9 @@ op {"gelu_tanh_second(Tensor self) -> Tensor",
 activation("silu", {}, {doc = "self * sigmoid(self).",
    second = [[grad * grad_output * sigmoid(self) * (1 - sigmoid(self)) * (2 + self * (1 - 2 *
    sigmoid(self)))]]})
+example("silu", [[
+   print(torch.nn.functional.silu(torch.tensor {-1.0, 0.0, 1.0}))
+   --> tensor([-0.2689,  0.0000,  0.7311])]])
 activation("mish", {}, {doc = "self * tanh(log(1 + exp(self))).",
    second = "grad * grad_output * mish_second(self)"})
 op {"mish_second(Tensor self) -> Tensor",
@@ -124,6 +139,9 @@ activation("softplus", {"beta=1.0", "threshold=20.0"}, {inplace = false,
    second = [[keep_where(grad * grad_output * sigmoid(self * beta) * (1 - sigmoid(self * beta)) *
    beta, le(self * beta, threshold))]],
    examples = {"T(3, 4)", "T(3, 4) * 4, 2, 3"}})
+example("softplus", [[
+   print(torch.nn.functional.softplus(torch.tensor {0.0, 30.0}))
+   --> tensor([ 0.6931, 30.0000])]])
 F {"softsign(Tensor self) -> Tensor", node = "Div", doc = "self / (1 + |self|).", method = false,
    pointwise = {types = "floating"},
    grad = {self = "grad / square(abs(self) + 1)"}, examples = {"T(3, 4)"}}
@@ -145,3 +163,6 @@ activation("logsigmoid", {}, {node = "LogSigmoid", doc = "log(sigmoid(self)), wi
 F {"glu(Tensor self, dim dim=-1) -> Tensor",
    node = "Glu", doc = "self cut in two halves a, b along dim: a * sigmoid(b).",
    method = false, composite = true, examples = {"T(3, 4)", "T(4, 3), 1"}}
+example("glu", [[
+   print(torch.nn.functional.glu(torch.tensor {1.0, 2.0, 0.0, 0.0}))
+   --> tensor([0.5000, 1.0000])]])

@@ -20,12 +20,24 @@ op {"add(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     grad = {self = "grad", other = "scaled(grad, alpha)"},
     examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(4), T(3, 1), {alpha = 2.5}", "T(2, 3), 1.5",
                 "T(), T(2)"}}
+example("add", [=[
+   local x = torch.tensor {1.0, 2.0}
+   print(x + 10)
+   --> tensor([11., 12.])
+   print(x + torch.tensor {{1.0}, {2.0}}) -- broadcast to (2, 2)
+   --> tensor([[2., 3.],
+   -->         [3., 4.]])
+   print(x:add(torch.ones(2), {alpha = 0.5})) -- x + 0.5 * other
+   --> tensor([1.5000, 2.5000])]=])
 
 op {"sub(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     doc = "self - alpha * other, elementwise. Bool tensors are refused.",
     pointwise = {types = "number", bool = false}, inplace = true, alias = {"subtract"},
     grad = {self = "grad", other = "neg(scaled(grad, alpha))"},
     examples = {"T(3, 4), T(3, 4)", "T(4), T(3, 1), {alpha = 2.5}", "T(2, 3), 1.5"}}
+example("sub", [[
+   print(torch.tensor({5, 7}) - torch.tensor {1, 2}, 1 - torch.tensor {5, 7})
+   --> tensor([4, 5])	tensor([-4, -6])]])
 
 op {"rsub(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     node = "Rsub", doc = "other - alpha * self, elementwise.",
@@ -36,6 +48,11 @@ op {"mul(Tensor self, Operand other) -> Tensor",
     pointwise = {types = "number"}, inplace = true, alias = {"multiply"},
     grad = {self = "grad * other", other = "grad * self"},
     examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(2, 3), 1.5", "T(), T(2)"}}
+example("mul", [=[
+   local x = torch.tensor {{1, 2}, {3, 4}}
+   print(x * x) -- elementwise; x:matmul(x) is the product of matrices
+   --> tensor([[ 1,  4],
+   -->         [ 9, 16]])]=])
 
 op {"div(Tensor self, Operand other, *, string rounding_mode=nil) -> Tensor", node = "Div",
     doc = [[self / other, elementwise. Without rounding_mode integers give float32; rounding_mode
@@ -44,6 +61,12 @@ op {"div(Tensor self, Operand other, *, string rounding_mode=nil) -> Tensor", no
     composite = true, inplace = true, alias = {"divide"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)", "T(2, 3), 1.5",
                 "T(3), P(3), {rounding_mode = 'floor'}"}}
+example("div", [[
+   local x = torch.tensor {7, -7}
+   print(x / 2, x:div(2, {rounding_mode = "floor"}))
+   --> tensor([ 3.5000, -3.5000])	tensor([ 3, -4])
+   print(x:div(2, {rounding_mode = "trunc"}))
+   --> tensor([ 3, -3])]])
 
 op {"true_divide(Tensor self, Operand other) -> Tensor", node = "Div",
     doc = "self / other, elementwise; integers give float32.",
@@ -60,18 +83,27 @@ op {"floor_divide(Tensor self, Operand other) -> Tensor",
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "zeros_like(grad)", other = "zeros_like(grad)"},
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
+example("floor_divide", [[
+   print(torch.tensor({7, -7}) // 2)
+   --> tensor([ 3, -4])]])
 
 op {"remainder(Tensor self, Operand other) -> Tensor",
     doc = "self - other * floor(self / other): the sign is other's. Lua's `%`.",
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "grad", other = "neg(grad * floor_divide(self, other))"},
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
+example("remainder", [[
+   print(torch.tensor({7, -7}) % 3) -- the divisor's sign, as in Lua
+   --> tensor([1, 2])]])
 
 op {"fmod(Tensor self, Operand other) -> Tensor",
     doc = "self - other * trunc(self / other): the sign is self's, as C's fmod.",
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "grad", other = "neg(grad * div_trunc(self, other))"},
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
+example("fmod", [[
+   print(torch.tensor({7, -7}):fmod(3)) -- the dividend's sign, as in C
+   --> tensor([ 1, -1])]])
 
 op {"pow(Operand self, Operand exponent) -> Tensor",
     doc = [[self to the power exponent, elementwise; either may be a number. Anything, NaN too, to
@@ -82,6 +114,10 @@ op {"pow(Operand self, Operand exponent) -> Tensor",
     autocast = {gpu = "float32"},
     examples = {"P(3, 4), T(3, 4)", "T(3, 4), 2", "P(3), 0.5", "2.5, T(3)", "T(2, 3), 0",
                 "P(3, 1), T(4)"}}
+example("pow", [[
+   local x = torch.tensor {1.0, 2.0, 3.0}
+   print(x ^ 2, 2 ^ x)
+   --> tensor([1., 4., 9.])	tensor([2., 4., 8.])]])
 
 op {"cube(Tensor self) -> Tensor", name = "pow", internal = true, pointwise = {types = "number"}}
 op {"pow_backward_self(Tensor grad, Tensor self, Tensor exponent) -> Tensor", internal = true,
@@ -92,6 +128,9 @@ op {"pow_backward_exponent(Tensor grad, Tensor self, Tensor exponent, Tensor res
 op {"float_power(Tensor self, Operand exponent) -> Tensor",
     doc = "self to the power exponent, computed in float64.",
     expr = "pow(to_dtype(self, 'float64'), exponent)", examples = {"P(3, 4), T(3, 4)", "P(3), 2"}}
+example("float_power", [[
+   print(torch.tensor({1, 2, 3}):float_power(0.5))
+   --> tensor([1.0000, 1.4142, 1.7321], dtype=torch.float64)]])
 op {"float_power_(Tensor self, Operand exponent) -> self",
     doc = "The same over self, which must be float64.",
     composite = true, func = false, nondiff = "see pow_", examples = {"P(3, 4), T(3, 4)"}}
@@ -105,6 +144,10 @@ op {"addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> 
             tensor2 = "scaled(grad * tensor1, value)"},
     autocast = {gpu = "widest"},
     examples = {"T(3, 4), T(3, 1), T(4), {value = 0.7}", "T(2), T(2), T(2)"}}
+example("addcmul", [[
+   local a, b = torch.tensor {1.0, 1.0}, torch.tensor {2.0, 3.0}
+   print(a:addcmul(b, b, {value = 0.5})) -- a + 0.5 * b * b
+   --> tensor([3.0000, 5.5000])]])
 
 op {"addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
     doc = "self + value * tensor1 / tensor2, elementwise; floating only.",
@@ -113,38 +156,67 @@ op {"addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> 
             tensor2 = "neg(scaled(grad * tensor1 / (tensor2 * tensor2), value))"},
     autocast = {gpu = "widest"},
     examples = {"T(3, 4), T(3, 1), P(4), {value = 0.7}", "T(2), T(2), P(2)"}}
+example("addcdiv", [[
+   local a, b = torch.tensor {1.0, 1.0}, torch.tensor {2.0, 4.0}
+   print(a:addcdiv(b + 4, b, {value = 0.5})) -- a + 0.5 * (b + 4) / b
+   --> tensor([2.5000, 2.0000])]])
 
 op {"lerp(Tensor self, Tensor end_, Operand weight) -> Tensor",
     doc = "self + weight * (end - self), elementwise; floating only.",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad * (1 - weight)", end_ = "grad * weight", weight = "grad * (end_ - self)"},
     examples = {"T(3, 4), T(3, 4), 0.3", "T(3, 4), T(4), U(3, 1)"}}
+example("lerp", [[
+   local from, to = torch.tensor {0.0, 10.0}, torch.tensor {10.0, 20.0}
+   print(from:lerp(to, 0.25))
+   --> tensor([ 2.5000, 12.5000])]])
 
 unary("neg", {doc = "-self, elementwise. Bool tensors are refused.", alias = {"negative"},
    pointwise = {types = "number", bool = false}, grad = {self = "neg(grad)"}})
+example("neg", [[
+   print(-torch.tensor {-2, 3})
+   --> tensor([ 2, -3])]])
 op {"positive(Tensor self) -> Tensor", doc = "self itself; bool tensors are refused.",
     composite = true,
     examples = {"T(3)"}, out = false}
 unary("abs", {doc = "Absolute value, elementwise.", pointwise = {types = "number"},
    alias = {"absolute"},
    grad = {self = "grad * sgn(self)"}})
+example("abs", [[
+   print(torch.tensor({-2, 3}):abs())
+   --> tensor([2, 3])]])
 unary("sign", {doc = "-1, 0 or 1 by sign; NaN gives 0 as in PyTorch.",
    pointwise = {types = "number"},
    grad = {self = "zeros_like(grad)"}})
+example("sign", [[
+   print(torch.tensor({-3.0, 0.0, 2.0}):sign())
+   --> tensor([-1.,  0.,  1.])]])
 unary("sgn", {doc = "The same as sign for real tensors; 0 for NaN.",
    pointwise = {types = "number", kernel = "sign"},
    grad = {self = "zeros_like(grad)"}})
 unary("square", {node = "Pow", doc = "self * self, elementwise.", pointwise = {types = "number"},
    grad = {self = "grad * 2 * self"},
    autocast = {gpu = "float32"}})
+example("square", [[
+   print(torch.tensor({-2, 3}):square())
+   --> tensor([4, 9])]])
 unary("reciprocal", {doc = "1 / self, elementwise; integers give float32.",
    grad = {self = "neg(grad * result * result)"},
    autocast = {gpu = "float32"}, examples = {"P(3, 4)"}})
+example("reciprocal", [[
+   print(torch.tensor({2.0, 4.0}):reciprocal())
+   --> tensor([0.5000, 0.2500])]])
 unary("sqrt", {doc = "Square root, elementwise; NaN for negative numbers.",
    grad = {self = "grad / (2 * result)"}, examples = {"P(3, 4)", "P()"}})
+example("sqrt", [[
+   print(torch.tensor({4.0, 9.0, -1.0}):sqrt())
+   --> tensor([2., 3., nan])]])
 unary("rsqrt", {doc = "1 / sqrt(self), elementwise.",
    grad = {self = "grad * -0.5 * result:pow(3)"},
    autocast = {gpu = "float32"}, examples = {"P(3, 4)"}})
+example("rsqrt", [[
+   print(torch.tensor({4.0, 16.0}):rsqrt())
+   --> tensor([0.5000, 0.2500])]])
 
 -- Rounding ----------------------------------------------------------------------------------------
 
@@ -154,13 +226,32 @@ for _, row in ipairs {{"ceil", "The smallest integer not below, elementwise."},
    unary(row[1], {doc = row[2], pointwise = {types = "number"}, grad = {self = "zeros_like(grad)"},
       alias = row[1] == "trunc" and {"fix"} or nil})
 end
+example("floor", [[
+   print(torch.tensor({1.5, -1.5}):floor())
+   --> tensor([ 1., -2.])]])
+example("ceil", [[
+   print(torch.tensor({1.5, -1.5}):ceil())
+   --> tensor([ 2., -1.])]])
+example("trunc", [[
+   print(torch.tensor({1.5, -1.5}):trunc())
+   --> tensor([ 1., -1.])]])
 op {"round(Tensor self, *, int decimals=0) -> Tensor",
     doc = "Rounded to `decimals` decimals, halves to even, elementwise.",
     pointwise = {types = "number"}, inplace = true, grad = {self = "zeros_like(grad)"},
     examples = {"T(3, 4)", "T(3), {decimals = 2}"}}
+example("round", [[
+   local x = torch.tensor {0.5, 1.5, 2.567}
+   print(x:round(), x:round {decimals = 1}) -- halves go to the even number
+   --> tensor([0., 2., 3.])	tensor([0.5000, 1.5000, 2.6000])]])
 unary("frac", {doc = "self - trunc(self), elementwise; floating only.", grad = {self = "grad"}})
+example("frac", [[
+   print(torch.tensor({1.5, -1.25}):frac())
+   --> tensor([ 0.5000, -0.2500])]])
 
 unary("cos", {doc = "Cosine of radians.", grad = {self = "neg(grad * sin(self))"}})
+example("cos", [[
+   print(torch.tensor({0.0, math.pi}):cos())
+   --> tensor([ 1., -1.])]])
 unary("acos", {doc = "Arc cosine, in radians.", alias = {"arccos"},
    grad = {self = "neg(grad * rsqrt(1 - self * self))"},
    autocast = {gpu = "float32"}, examples = {"U(3, 4)"}})
@@ -169,11 +260,17 @@ op {"hypot(Tensor self, Operand other) -> Tensor",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad * self / result", other = "grad * other / result"},
     examples = {"P(3, 4), P(4)"}}
+example("hypot", [[
+   print(torch.tensor({3.0}):hypot(torch.tensor {4.0}))
+   --> tensor([5.])]])
 op {"copysign(Tensor self, Operand other) -> Tensor",
     doc = "The magnitude of self with the sign of other.",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad * (sgn(self) * sgn(result))", other = "zeros_like(grad)"},
     examples = {"T(3, 4), T(4)"}}
+example("copysign", [[
+   print(torch.tensor({1.0, -2.0}):copysign(-1))
+   --> tensor([-1., -2.])]])
 op {"nextafter(Tensor self, Operand other) -> Tensor",
     doc = "The next representable number after self towards other.", method = true,
     pointwise = {types = "floating"}, inplace = true,
@@ -191,12 +288,21 @@ op {"heaviside(Tensor self, Operand values) -> Tensor",
     doc = "0 where self < 0 or NaN, 1 where self > 0, values where self is 0.",
     pointwise = {types = "number"}, inplace = true, nondiff = "a step function",
     examples = {"T(3, 4), T(4)"}}
+example("heaviside", [[
+   print(torch.tensor({-1.0, 0.0, 2.0}):heaviside(torch.tensor(0.5)))
+   --> tensor([0.0000, 0.5000, 1.0000])]])
 op {"gcd(Tensor self, Operand other) -> Tensor", doc = "Greatest common divisor of integers.",
     pointwise = {types = "integer", bool = false}, inplace = true,
     examples = {"I(30, 4), I(30, 3, 4)", "I(30, 4), 12"}}
+example("gcd", [[
+   print(torch.tensor({12, 18}):gcd(torch.tensor {8, 27}))
+   --> tensor([4, 9])]])
 op {"lcm(Tensor self, Operand other) -> Tensor", doc = "Least common multiple of integers.",
     pointwise = {types = "integer", bool = false}, inplace = true,
     examples = {"I(30, 4), I(30, 3, 4)", "I(30, 4), 12"}}
+example("lcm", [[
+   print(torch.tensor({4, 6}):lcm(torch.tensor {6, 9}))
+   --> tensor([12, 18])]])
 
 -- Bounds ------------------------------------------------------------------------------------------
 
@@ -206,12 +312,18 @@ op {"maximum(Tensor self, Operand other) -> Tensor",
     grad = {self = "share_where(grad, gt(self, other), eq(self, other))",
             other = "share_where(grad, gt(other, self), eq(self, other))"},
     examples = {"T(3, 4), T(4)"}}
+example("maximum", [[
+   print(torch.tensor({1, 5}):maximum(torch.tensor {3, 4}))
+   --> tensor([3, 5])]])
 op {"minimum(Tensor self, Operand other) -> Tensor",
     doc = "The smaller of both, elementwise; NaN if either is. Equal elements share the gradient.",
     pointwise = {types = "number"},
     grad = {self = "share_where(grad, lt(self, other), eq(self, other))",
             other = "share_where(grad, lt(other, self), eq(self, other))"},
     examples = {"T(3, 4), T(4)"}}
+example("minimum", [[
+   print(torch.tensor({1, 5}):minimum(torch.tensor {3, 4}))
+   --> tensor([1, 4])]])
 op {"share_where(Tensor grad, Tensor whole, Tensor half) -> Tensor", internal = true,
     composite = true}
 op {"fmax(Tensor self, Operand other) -> Tensor",
@@ -235,6 +347,10 @@ op {"clamp(Tensor self, Operand min=nil, Operand max=nil) -> Tensor",
     composite = true, inplace = true, alias = {"clip"},
     examples = {"T(3, 4), -0.5, 0.5", "T(3, 4), T(4) - 1, T(4) + 1", "T(3), nil, 0.2",
                 "T(3), {min = 0}"}}
+example("clamp", [[
+   local x = torch.tensor {-2.0, 0.5, 3.0}
+   print(x:clamp(-1, 1), x:clamp {min = 0})
+   --> tensor([-1.0000,  0.5000,  1.0000])	tensor([0.0000, 0.5000, 3.0000])]])
 op {"clamp_min(Tensor self, Operand min) -> Tensor", doc = "self, but at least min.",
     pointwise = {types = "number", kernel = "maximum"}, inplace = true,
     grad = {self = "keep_where(grad, ge(self, min))", min = "keep_where(grad, lt(self, min))"},
@@ -252,3 +368,7 @@ op {"nan_to_num(Tensor self, Number nan=0.0, Number posinf=nil, Number neginf=ni
     doc = [[NaN and infinities replaced: NaN by nan, infinities by posinf and neginf or the dtype's
     extremes.]],
     node = "NanToNum", composite = true, inplace = true, examples = {"T(3, 4)"}}
+example("nan_to_num", [[
+   local x = torch.tensor {torch.nan, torch.inf, 1.0}
+   print(x:nan_to_num {nan = 0, posinf = 100})
+   --> tensor([  0., 100.,   1.])]])

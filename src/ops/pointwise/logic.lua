@@ -19,6 +19,12 @@ op {"where(Tensor condition, Operand self, Operand other) -> Tensor",
     doc = "self where condition is true, else other; all broadcast.",
     composite = true,
     examples = {"M(3, 4), T(3, 4), T(4)", "M(3), T(2, 3), 0.5", "M(2, 1), 1.5, T(3)"}}
+example("where", [[
+   local x = torch.tensor {-1.0, 2.0, -3.0}
+   print(torch.where(x:gt(0), x, 0))
+   --> tensor([0., 2., 0.])
+   print(torch.where(x:lt(0))[1]) -- positions count from 1
+   --> tensor([1, 3])]])
 op {"where_self(Tensor self, Tensor condition, Operand other) -> Tensor",
     name = "where",
     doc = "x:where(condition, other): self where condition is true, else other; all broadcast.",
@@ -37,25 +43,58 @@ op {"select_where(Tensor condition, Tensor self, Tensor other) -> Tensor",
 -- Comparison and logic ----------------------------------------------------------------------------
 
 comparison("eq", "==")
+example("eq", [[
+   local a, b = torch.tensor {1, 2}, torch.tensor {1, 3}
+   print(a:eq(b), a == b) -- == asks whether both are one tensor
+   --> tensor([ True, False])	false]])
 comparison("ne", "~=", {"not_equal"})
+example("ne", [[
+   print(torch.tensor({1, 2}):ne(2))
+   --> tensor([ True, False])]])
 comparison("lt", "<", {"less"})
+example("lt", [[
+   print(torch.tensor({1, 2, 3}):lt(2))
+   --> tensor([ True, False, False])]])
 comparison("le", "<=", {"less_equal"})
+example("le", [[
+   print(torch.tensor({1, 2, 3}):le(2))
+   --> tensor([ True,  True, False])]])
 comparison("gt", ">", {"greater"})
+example("gt", [[
+   local x = torch.tensor {1, 5, 3}
+   print(x:gt(2), x[x:gt(2)])
+   --> tensor([False,  True,  True])	tensor([5, 3])]])
 comparison("ge", ">=", {"greater_equal"})
+example("ge", [[
+   print(torch.tensor({1, 2, 3}):ge(2))
+   --> tensor([False,  True,  True])]])
 
 for _, row in ipairs {{"and", "both are"}, {"or", "at least one is"}, {"xor", "exactly one is"}} do
    op {"logical_" .. row[1] .. "(Tensor self, Operand other) -> Tensor",
        doc = "Whether " .. row[2] .. " not zero, elementwise, as a bool tensor.",
        pointwise = {types = "number", out = "bool"}, inplace = true, examples = {"M(3, 4), M(4)"}}
 end
+example("logical_and", [[
+   local x = torch.tensor {1, 5, 9}
+   print(x:gt(2):logical_and(x:lt(8)), x:gt(2) & x:lt(8))
+   --> tensor([False,  True, False])	tensor([False,  True, False])]])
+example("logical_or", [[
+   print(torch.tensor({true, false}):logical_or(torch.tensor {false, false}))
+   --> tensor([ True, False])]])
 op {"logical_not(Tensor self) -> Tensor", doc = "Whether an element is zero, as a bool tensor.",
     pointwise = {types = "number", out = "bool"}, inplace = true, examples = {"M(3)"}}
+example("logical_not", [[
+   print(torch.tensor({true, false}):logical_not())
+   --> tensor([False,  True])]])
 
 for _, row in ipairs {{"and", "and"}, {"or", "or"}, {"xor", "exclusive or"}} do
    op {"bitwise_" .. row[1] .. "(Tensor self, Operand other) -> Tensor",
        doc = "Bitwise " .. row[2] .. " of integers; of bool tensors the logical one.",
        pointwise = {types = "integer"}, inplace = true, examples = {"M(3), M(3)"}}
 end
+example("bitwise_and", [[
+   print(torch.tensor({6, 12}) & torch.tensor {3, 10})
+   --> tensor([2, 8])]])
 op {"bitwise_not(Tensor self) -> Tensor",
     doc = "All bits of integers inverted; of bool tensors logical_not.",
     composite = true, inplace = true, nondiff = "integers", examples = {"M(3)"}}
@@ -64,14 +103,26 @@ op {"bitwise_invert(Tensor self) -> Tensor",
 op {"bitwise_left_shift(Tensor self, Operand other) -> Tensor", doc = "self << other of integers.",
     pointwise = {types = "integer", bool = false}, inplace = true,
     examples = {"I(30, 4), I(5, 3, 4)", "I(30, 4), 2"}}
+example("bitwise_left_shift", [[
+   print(torch.tensor({1, 3}) << 2)
+   --> tensor([ 4, 12])]])
 op {"bitwise_right_shift(Tensor self, Operand other) -> Tensor",
     doc = "self >> other of integers; the sign is kept.",
     pointwise = {types = "integer", bool = false}, inplace = true,
     examples = {"I(30, 4), I(5, 3, 4)", "I(30, 4), 2"}}
 
 predicate("isnan", "Whether an element is NaN.")
+example("isnan", [[
+   print(torch.tensor({1.0, torch.nan}):isnan())
+   --> tensor([False,  True])]])
 predicate("isinf", "Whether an element is infinite, of either sign.")
+example("isinf", [[
+   print(torch.tensor({1.0, -torch.inf}):isinf())
+   --> tensor([False,  True])]])
 predicate("isfinite", "Whether an element is neither infinite nor NaN.")
+example("isfinite", [[
+   print(torch.tensor({1.0, torch.inf, torch.nan}):isfinite())
+   --> tensor([ True, False, False])]])
 predicate("isposinf", "Whether an element is +infinity.")
 predicate("isneginf", "Whether an element is -infinity.")
 predicate("signbit", "Whether the sign bit is set; true for -0.0.")
@@ -83,10 +134,18 @@ op {[[isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, boo
     doc = [[Whether |self - other| <= atol + rtol * |other|, elementwise; equal infinities are
     close.]],
     composite = true, nondiff = "a bool result", examples = {"T(3), T(3)"}}
+example("isclose", [[
+   local a = torch.tensor {1.0, 2.0}
+   print(a:isclose(torch.tensor {1.0 + 1e-7, 2.1}))
+   --> tensor([ True, False])]])
 op {[[allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=false)
       -> bool]],
     doc = "Whether isclose holds everywhere.", composite = true, nondiff = "a boolean",
     waits = "the result is for the host", examples = {"T(3), T(3)"}}
+example("allclose", [[
+   local a = torch.tensor {1.0, 2.0}
+   print(a:allclose(a + 1e-6), a:allclose(a + 0.1))
+   --> true	false]])
 op {"is_same_size(Tensor self, Tensor other) -> bool", doc = "Whether both have the same shape.",
     composite = true, nondiff = "a boolean", examples = {"T(3), T(2)"}}
 op {"is_nonzero(Tensor self) -> bool", doc = "Whether the one element of self is not zero.",
@@ -98,3 +157,7 @@ op {"equal(Tensor self, Tensor other) -> bool",
     doc = "Whether both have the same shape and the same elements.",
     composite = true, nondiff = "a boolean", waits = "the result is for the host",
     examples = {"T(3), T(3)"}}
+example("equal", [[
+   local a = torch.tensor {1, 2}
+   print(a:equal(torch.tensor {1, 2}), a == torch.tensor {1, 2})
+   --> true	false]])

@@ -12,30 +12,56 @@ end
 
 unary("exp", {doc = "e to the power self, elementwise.", grad = {self = "grad * result"},
    autocast = {gpu = "float32"}})
+example("exp", [[
+   print(torch.tensor({0.0, 1.0}):exp())
+   --> tensor([1.0000, 2.7183])]])
 unary("exp2", {doc = "2 to the power self, elementwise.",
    grad = {self = "grad * result * 0.6931471805599453"}})
 unary("expm1", {doc = "exp(self) - 1, accurate near 0.", grad = {self = "grad * (result + 1)"},
    autocast = {gpu = "float32"}})
+example("expm1", [[
+   local x = torch.tensor {1e-10}
+   print(x:expm1(), x:exp() - 1)
+   --> tensor([1.0000e-10])	tensor([0.])]])
 unary("log", {doc = "Natural logarithm, elementwise.", grad = {self = "grad / self"},
    autocast = {gpu = "float32"},
    examples = {"P(3, 4)", "P()"}})
+example("log", [[
+   print(torch.tensor({1.0, 2.0, 0.0}):log())
+   --> tensor([0.0000, 0.6931,   -inf])]])
 unary("log2", {doc = "Logarithm to base 2.", grad = {self = "grad / (self * 0.6931471805599453)"},
    autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
+example("log2", [[
+   print(torch.tensor({1.0, 8.0}):log2())
+   --> tensor([0., 3.])]])
 unary("log10", {doc = "Logarithm to base 10.", grad = {self = "grad / (self * 2.302585092994046)"},
    autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
+example("log10", [[
+   print(torch.tensor({1.0, 1000.0}):log10())
+   --> tensor([0., 3.])]])
 unary("log1p", {node = "Log1P",
     doc = "log(1 + self), accurate near 0.", grad = {self = "grad / (self + 1)"},
    autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
+example("log1p", [[
+   local x = torch.tensor {1e-10}
+   print(x:log1p(), (x + 1):log()) -- 1 + 1e-10 is 1 in float32
+   --> tensor([1.0000e-10])	tensor([0.])]])
 
 -- Trigonometry ------------------------------------------------------------------------------------
 
 unary("sin", {doc = "Sine of radians.", grad = {self = "grad * cos(self)"}})
+example("sin", [[
+   print(torch.tensor({0.0, math.pi / 2}):sin())
+   --> tensor([0., 1.])]])
 unary("tan", {doc = "Tangent of radians.", grad = {self = "grad * (1 + result * result)"},
    autocast = {gpu = "float32"},
    examples = {"U(3, 4)"}})
+example("tan", [[
+   print(torch.tensor({0.0, 1.0}):tan())
+   --> tensor([0.0000, 1.5574])]])
 unary("asin", {doc = "Arc sine, in radians.", alias = {"arcsin"},
    grad = {self = "grad * rsqrt(1 - self * self)"},
    autocast = {gpu = "float32"}, examples = {"U(3, 4)"}})
@@ -46,6 +72,9 @@ unary("sinh", {doc = "Hyperbolic sine.", grad = {self = "grad * cosh(self)"},
 unary("cosh", {doc = "Hyperbolic cosine.", grad = {self = "grad * sinh(self)"},
    autocast = {gpu = "float32"}})
 unary("tanh", {doc = "Hyperbolic tangent.", grad = {self = "grad * (1 - result * result)"}})
+example("tanh", [[
+   print(torch.tensor({-1.0, 0.0, 1.0}):tanh())
+   --> tensor([-0.7616,  0.0000,  0.7616])]])
 unary("asinh", {doc = "Inverse hyperbolic sine.", alias = {"arcsinh"},
    grad = {self = "grad * rsqrt(self * self + 1)"}})
 unary("acosh", {doc = "Inverse hyperbolic cosine; NaN below 1.", alias = {"arccosh"},
@@ -59,10 +88,17 @@ op {"atan2(Tensor self, Operand other) -> Tensor",
             other = "neg(grad * self / (self * self + other * other))"},
     autocast = {gpu = "widest"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)"}}
+example("atan2", [[
+   local y, x = torch.tensor {1.0, -1.0}, torch.tensor {1.0, -1.0}
+   print(y:atan2(x)) -- the angle keeps its quadrant
+   --> tensor([ 0.7854, -2.3562])]])
 op {"deg2rad(Tensor self) -> Tensor", node = "Deg2Rad",
     doc = "Degrees to radians.", expr = "self * (pi / 180)",
     inplace = true,
     examples = {"T(3)"}}
+example("deg2rad", [[
+   print(torch.tensor({180.0, 90.0}):deg2rad())
+   --> tensor([3.1416, 1.5708])]])
 op {"rad2deg(Tensor self) -> Tensor", node = "Rad2Deg",
     doc = "Radians to degrees.", expr = "self * (180 / pi)",
     inplace = true,
@@ -72,6 +108,9 @@ op {"rad2deg(Tensor self) -> Tensor", node = "Rad2Deg",
 
 unary("erf", {doc = "The error function.",
    grad = {self = "grad * 1.1283791670955126 * exp(neg(self * self))"}})
+example("erf", [[
+   print(torch.tensor({0.0, 0.5, 1.0}):erf())
+   --> tensor([0.0000, 0.5205, 0.8427])]])
 unary("erfc", {doc = "1 - erf(self), accurate for large self.",
    grad = {self = "grad * -1.1283791670955126 * exp(neg(self * self))"}})
 unary("erfinv", {doc = "The inverse of erf, on (-1, 1).",
@@ -139,21 +178,35 @@ unary("sinc_second", {name = "sinc_backward", internal = true, inplace = false,
    nondiff = "third derivative of sinc"})
 unary("sigmoid", {doc = "1 / (1 + exp(-self)).", alias = {"expit"},
    grad = {self = "grad * result * (1 - result)"}})
+example("sigmoid", [[
+   print(torch.tensor({-1.0, 0.0, 1.0}):sigmoid())
+   --> tensor([0.2689, 0.5000, 0.7311])]])
 op {"logit(Tensor self, float eps=nil) -> Tensor",
     doc = "log(p / (1 - p)); with eps self is first clamped to [eps, 1 - eps].",
     node = "Logit", composite = true, inplace = true,
     examples = {"U(3, 4):abs() * 0.5 + 0.2", "T(3), 0.1"}}
+example("logit", [[
+   print(torch.tensor({0.5, 0.9}):logit())
+   --> tensor([0.0000, 2.1972])]])
 op {"xlogy(Operand self, Operand other) -> Tensor",
     doc = "self * log(other); 0 where self is 0, NaN where other is.",
     pointwise = {types = "floating"}, inplace = true, method = true,
     grad = {self = "grad * masked_log(self, other)", other = "grad * self / other"},
     examples = {"P(3, 4), P(4)", "T(3), 2"}}
+example("xlogy", [[
+   local x = torch.tensor {0.0, 1.0}
+   print(x:xlogy(torch.tensor {0.0, math.exp(1)})) -- 0 * log(0) is 0
+   --> tensor([0., 1.])]])
 op {"masked_log(Tensor self, Tensor other) -> Tensor", internal = true, composite = true}
 op {"logaddexp(Tensor self, Operand other) -> Tensor",
     doc = "log(exp(self) + exp(other)), without overflow.",
     pointwise = {types = "floating"},
     grad = {self = "grad * sigmoid(self - other)", other = "grad * sigmoid(other - self)"},
     examples = {"T(3, 4), T(4)"}}
+example("logaddexp", [[
+   local x = torch.tensor {-1000.0}
+   print(x:logaddexp(x)) -- log(2) - 1000
+   --> tensor([-999.3068])]])
 op {"logaddexp2(Tensor self, Operand other) -> Tensor",
     doc = "log2(2^self + 2^other), without overflow.",
     pointwise = {types = "floating"},

@@ -84,6 +84,20 @@ for n = 1, 3 do
       doc = "The norm of each window: (sum of x^norm_type)^(1/norm_type); windows as of avg_pool.",
       composite = true, examples = examples(n, {"X:abs() + 0.5, 2, 2", "X:abs() + 0.5, 3, 2, 1"})}
 end
+example("max_pool2d", [=[
+   local x = torch.arange(16, {dtype = torch.float32}):view(1, 1, 4, 4)
+   print(torch.nn.functional.max_pool2d(x, 2):squeeze())
+   --> tensor([[ 5.,  7.],
+   -->         [13., 15.]])]=])
+example("avg_pool2d", [=[
+   local x = torch.arange(16, {dtype = torch.float32}):view(1, 1, 4, 4)
+   print(torch.nn.functional.avg_pool2d(x, 2):squeeze())
+   --> tensor([[ 2.5000,  4.5000],
+   -->         [10.5000, 12.5000]])]=])
+example("adaptive_avg_pool2d", [[
+   local x = torch.ones(8, 64, 7, 7)
+   print(table.unpack(torch.nn.functional.adaptive_avg_pool2d(x, 1).shape))
+   --> 8	64	1	1]])
 
 op {[[max_windows(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation,
       bool ceil_mode, int n, bool want_indices) -> (Tensor values, Tensor indices)]],

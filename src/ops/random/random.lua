@@ -13,15 +13,35 @@ end
 
 create {"rand(int[] size..., " .. options .. ") -> Tensor",
     doc = "Numbers drawn uniformly from [0, 1); float32 unless dtype is given."}
+example("rand", [[
+   torch.manual_seed(0)
+   local x = torch.rand(2, 3) -- uniform in [0, 1)
+   print(x:ge(0):all():item(), x:lt(1):all():item())
+   --> true	true]])
 create {"randn(int[] size..., " .. options .. ") -> Tensor",
     doc = [[Numbers drawn from the normal distribution of mean 0 and variance 1; float32 unless
     dtype is given.]]}
+example("randn", [[
+   torch.manual_seed(0)
+   local x = torch.randn(10000) -- standard normal
+   print(x:mean():abs():item() < 0.05, math.abs(x:std():item() - 1) < 0.05)
+   --> true	true]])
 create {"randint(int low, int high, int[] size, " .. options .. ") -> Tensor",
     doc = "Integers drawn uniformly from low to high - 1; int64 unless dtype is given."}
+example("randint", [[
+   torch.manual_seed(0)
+   local x = torch.randint(1, 7, {1000}) -- low included, high excluded
+   print(x:min():item(), x:max():item(), x.dtype)
+   --> 1	6	int64]])
 create {"randint.high(int high, int[] size, " .. options .. ") -> Tensor",
     doc = "The same with low = 0."}
 create {"randperm(int n, " .. options .. ") -> Tensor",
     doc = "The positions 1 to n in random order; int64 unless dtype is given."}
+example("randperm", [[
+   torch.manual_seed(0)
+   local order = torch.randperm(4) -- the positions 1 to 4
+   print((order:sort()))
+   --> tensor([1, 2, 3, 4])]])
 create {"rand_like(Tensor self, " .. options .. format .. ") -> Tensor",
     doc = "As rand, with self's shape, and its dtype, device and order of memory unless given."}
 create {"randn_like(Tensor self, " .. options .. format .. ") -> Tensor",
@@ -34,6 +54,11 @@ create {"randint_like.high(Tensor self, int high, " .. options .. format .. ") -
 op {"normal(Tensor mean, Tensor std, " .. given .. ") -> Tensor",
     doc = "Numbers drawn from normal distributions, each with its own mean and standard deviation.",
     composite = true, nondiff = "random numbers"}
+example("normal", [[
+   torch.manual_seed(0)
+   local x = torch.normal(5.0, 0.1, {1000})
+   print(math.abs(x:mean():item() - 5) < 0.02)
+   --> true]])
 op {"normal.mean(Tensor mean, float std=1, " .. given .. ") -> Tensor",
     doc = "The same with one standard deviation.", composite = true, nondiff = "random numbers"}
 op {"normal.std(float mean, Tensor std, " .. given .. ") -> Tensor",
@@ -75,6 +100,10 @@ op {"bernoulli(Tensor self, " .. given .. ") -> Tensor",
     doc = "1 with the probability that self holds, else 0, in self's dtype.",
     grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers",
     examples = {"U(3):abs()"}}
+example("bernoulli", [[
+   torch.manual_seed(0)
+   print(torch.bernoulli(torch.tensor {0.0, 1.0}))
+   --> tensor([0., 1.])]])
 op {"bernoulli.p(Tensor self, float p, " .. given .. ") -> Tensor",
     doc = [[1 with probability p, else 0, in self's shape and dtype; what self holds, NaN too, does
     not matter.]],

@@ -5,6 +5,10 @@ local dims = "dim[] dim=nil, bool keepdim=false"
 op {"mean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     doc = "The mean over dim (all dimensions if left out) of a floating tensor; NaN of nothing.",
     composite = true, examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true"}}
+example("mean", [[
+   local x = torch.tensor {{1.0, 2.0}, {3.0, 6.0}}
+   print(x:mean():item(), x:mean(1))
+   --> 3.0	tensor([2., 4.])]])
 op {"nanmean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     doc = "The mean over dim of the elements that are not NaN; NaN if there are none.",
     composite = true, node = "Div", examples = {"T(3, 4)", "T(3, 4), 2"}}
@@ -24,6 +28,10 @@ op {[[var(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true
     correction (unbiased = false: correction 0).]],
     composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
+example("var", [[
+   local x = torch.tensor {1.0, 2.0, 3.0, 4.0}
+   print(x:var():item(), x:var {correction = 0}:item())
+   --> 1.6666666269302	1.25]])
 unbiased("var", "The same with correction 1 (true) or 0 (false).")
 op {"variance(Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor",
     name = "var", internal = true,
@@ -41,11 +49,18 @@ op {[[std(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true
     node = "Std", doc = "The standard deviation: the square root of var.",
     composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
+example("std", [[
+   print(torch.tensor({{1.0, 3.0}, {2.0, 2.0}}):std(2))
+   --> tensor([1.4142, 0.0000])]])
 unbiased("std", "The same with correction 1 (true) or 0 (false).", "Std")
 op {"logsumexp(Tensor self, dim[] dim, bool keepdim=false) -> Tensor",
     node = "Logsumexp", doc = "log(sum(exp(self))) over dim, without overflow.",
     composite = true,
     autocast = {gpu = "float32"}, examples = {"T(3, 4), 2", "T(3, 4), {1, 2}, true"}}
+example("logsumexp", [[
+   local x = torch.tensor {1000.0, 1000.0} -- exp(1000) itself overflows
+   print(x:logsumexp(1))
+   --> tensor(1000.6932)]])
 op {[[norm(Tensor self, Number p=2, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil)
       -> Tensor]],
     doc = [[The p-norm over dim, or of all elements: sum(|x|^p)^(1/p); the largest magnitude for
@@ -53,6 +68,10 @@ op {[[norm(Tensor self, Number p=2, dim[] dim=nil, bool keepdim=false, *, dtype 
     composite = true,
     autocast = {gpu = "float32"},
     examples = {"T(3, 4)", "T(3, 4), 1, 2", "T(3, 4), 3, {1}, true", "T(3, 4), math.huge"}}
+example("norm", [[
+   local x = torch.tensor {{3.0, 4.0}, {6.0, 8.0}}
+   print(x:norm(2, 2), x:norm(1):item())
+   --> tensor([ 5., 10.])	21.0]])
 op {[[norm.name(Tensor self, string p, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil)
       -> Tensor]],
     doc = [["fro": the 2-norm over dim, or of all elements; "nuc": the sum of singular values of

@@ -30,6 +30,9 @@ op {"trace(Tensor self) -> Tensor", node = "Trace",
     doc = "The sum of the diagonal of a matrix.", composite = true,
     autocast = {cpu = "float32"},
     examples = {"T(3, 4)", "T(0, 2)"}}
+example("trace", [[
+   print(torch.tensor({{1, 2}, {3, 4}}):trace():item())
+   --> 5]])
 
 op {"cov(Tensor self, *, Number correction=1, Tensor fweights=nil, Tensor aweights=nil) -> Tensor",
     doc = [[The covariance matrix of variables, which are self's rows; columns are observations, of
@@ -48,11 +51,18 @@ op {"bincount(Tensor self, Tensor weights=nil, int minlength=0) -> Tensor",
     the weights where it does.]],
     composite = true, waits = "the result's size depends on the data",
     nondiff = "counts", examples = {"I(4, 10)", "I(4, 10), P(10), 6"}}
+example("bincount", [[
+   local labels = torch.tensor {1, 3, 3, 4}
+   print(labels:bincount()) -- the first count is that of the value 0
+   --> tensor([1, 0, 2, 1])]])
 op {"histc(Tensor self, int bins=100, Number min=0, Number max=0) -> Tensor",
     doc = [[How many elements fall into each of `bins` equal parts of [min, max], which is that of
     the elements if both are equal; in self's dtype. NaN and what lies outside do not count.]],
     composite = true, waits = "its range is read",
     nondiff = "counts", examples = {"T(20), 5", "T(20), 4, -1, 1"}}
+example("histc", [[
+   print(torch.tensor({0.5, 1.5, 1.6, 3.0}):histc(3, 0, 3))
+   --> tensor([1., 2., 1.])]])
 local options = "*, float[] range=nil, Tensor weight=nil, bool density=false"
 local histogram = " -> (Tensor hist, Tensor bin_edges)"
 op {"histogram(Tensor self, int bins, " .. options .. ")" .. histogram,

@@ -11,9 +11,16 @@ end
 scan("cumsum", {doc = "Running sums along dim. Integers and bool sum to int64.",
    grad = {self = "flip(cumsum(flip(grad, dim), dim), dim)"},
    autocast = {gpu = "float32"}})
+example("cumsum", [=[
+   print(torch.tensor({{1, 2}, {3, 4}}):cumsum(1))
+   --> tensor([[1, 2],
+   -->         [4, 6]])]=])
 scan("cumprod", {doc = "Running products along dim. Integers multiply in int64.",
    grad = {self = "cumprod_backward(grad, self, result, dim)"},
    autocast = {gpu = "float32"}})
+example("cumprod", [[
+   print(torch.tensor({1, 2, 3, 4}):cumprod(1))
+   --> tensor([ 1,  2,  6, 24])]])
 op {"cumprod_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor", internal = true,
     composite = true, waits = "without zeros it is a division"}
 op {"logcumsumexp(Tensor self, dim dim) -> Tensor",
@@ -29,15 +36,24 @@ for _, row in ipairs {{"cummax", "largest"}, {"cummin", "smallest"}} do
        scan = {}, grad = {self = "scatter_add(zeros_like(self), dim, indices, grad_values)"},
        examples = {"T(3, 4), 1", "T(3, 4), 2"}}
 end
+example("cummax", [[
+   print(torch.tensor({1, 3, 2}):cummax(1))
+   --> tensor([1, 3, 3])	tensor([1, 2, 2])]])
 
 op {"diff(Tensor self, int n=1, dim dim=-1, Tensor prepend=nil, Tensor append=nil) -> Tensor",
     doc = [[Differences of neighbours along dim, taken n times; prepend and append are joined to
     self's ends before. Of bool tensors: whether neighbours differ.]],
     composite = true, examples = {"T(5)", "T(3, 4), 2, 1", "T(3, 4), 1, 2, T(3, 1), T(3, 2)"}}
+example("diff", [[
+   print(torch.tensor({1, 4, 9}):diff())
+   --> tensor([3, 5])]])
 op {"trapezoid(Tensor y, Tensor x, *, dim dim=-1) -> Tensor",
     doc = "The integral of y along dim by the trapezoidal rule, at the points x.",
     composite = true, method = false, alias = {"trapz"},
     examples = {"T(3, 4), T(4)", "T(3, 4), T(3, 4), {dim = 1}"}}
+example("trapezoid", [[
+   print(torch.trapezoid(torch.tensor {0.0, 1.0, 2.0}):item())
+   --> 2.0]])
 op {"trapezoid.dx(Tensor y, *, Number dx=1, dim dim=-1) -> Tensor",
     doc = "The same at points dx apart.", composite = true, method = false, alias = {"trapz"},
     examples = {"T(3, 4)", "T(3, 4), {dx = 0.5, dim = 1}"}}

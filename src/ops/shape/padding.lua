@@ -18,6 +18,11 @@ op {"pad(Tensor input, int[] pad, string mode='constant', Number value=nil) -> T
                 "T(1, 2, 3, 3, 3), {2, 1, 1, 2, 0, 1}, 'reflect'", "T(3, 4), {2, 5}, 'replicate'",
                 "T(2, 3, 4), {1, 2, 3, 0}, 'replicate'", "T(2, 3, 4), {4, 2}, 'circular'",
                 "T(1, 2, 3, 4), {1, -1, 3, 2}, 'circular'"}}
+example("pad", [=[
+   local x = torch.tensor {{1, 2}, {3, 4}}
+   print(torch.nn.functional.pad(x, {1, 0})) -- before and after each row
+   --> tensor([[0, 1, 2],
+   -->         [0, 3, 4]])]=])
 
 op {"constant_pad(Tensor self, int[] pad, Number value) -> Tensor",
     name = "pad", node = "ConstantPadNd", internal = true,

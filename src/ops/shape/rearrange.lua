@@ -7,7 +7,14 @@ local function op_list(name, doc, alias)
 end
 
 op_list("hstack", "The tensors one after the other along dimension 2, vectors along dimension 1.")
+example("hstack", [[
+   print(torch.hstack {torch.tensor {1, 2}, torch.tensor {3}})
+   --> tensor([1, 2, 3])]])
 op_list("vstack", "The tensors one below the other, vectors as rows.", {"row_stack"})
+example("vstack", [=[
+   print(torch.vstack {torch.tensor {1, 2}, torch.tensor {3, 4}})
+   --> tensor([[1, 2],
+   -->         [3, 4]])]=])
 op_list("dstack", "The tensors one behind the other along dimension 3.")
 op_list("column_stack", "The tensors one beside the other, vectors as columns.")
 
@@ -30,16 +37,35 @@ op {"meshgrid(Tensor[] tensors..., *, string indexing='ij') -> Tensor[]",
     doc = [[Coordinates of a grid: vectors expanded over one dimension each, in their order; with
     indexing = "xy" the first two dimensions are swapped.]],
     composite = true, examples = {"{T(2), T(3)}", "{T(2), T(3), T(2)}, {indexing = 'xy'}"}}
+example("meshgrid", [=[
+   local y, x = table.unpack(torch.meshgrid(torch.arange(2), torch.arange(3)))
+   print(y)
+   --> tensor([[0, 0, 0],
+   -->         [1, 1, 1]])
+   print(x)
+   --> tensor([[0, 1, 2],
+   -->         [0, 1, 2]])]=])
 
 op {"cartesian_prod(Tensor[] tensors...) -> Tensor",
     doc = [[All ways to choose one element of each vector, one row each; one vector alone is the
     result.]],
     composite = true, out = false, examples = {"T(2), T(3)", "{T(2), T(1), T(2)}", "T(2)"}}
+example("cartesian_prod", [=[
+   print(torch.cartesian_prod {torch.tensor {1, 2}, torch.tensor {3, 4}})
+   --> tensor([[1, 3],
+   -->         [1, 4],
+   -->         [2, 3],
+   -->         [2, 4]])]=])
 op {"combinations(Tensor self, int r=2, bool with_replacement=false) -> Tensor",
     node = "Index",
     doc = [[All ways to choose r elements of a vector, in its order, one row each; maybe the same
     one again.]],
     composite = true, out = false, examples = {"T(4)", "T(3), 2, true"}}
+example("combinations", [=[
+   print(torch.tensor({1, 2, 3}):combinations(2))
+   --> tensor([[1, 2],
+   -->         [1, 3],
+   -->         [2, 3]])]=])
 
 op {"fliplr(Tensor self) -> Tensor", doc = "The order of columns (dimension 2) reversed; a copy.",
     composite = true,
@@ -52,10 +78,18 @@ op {"rot90(Tensor self, int k=1, dim[] dims={0,1}) -> Tensor",
     second.]],
     node = "Rot90", composite = true,
     examples = {"T(2, 3)", "T(2, 3), 2", "T(2, 3, 2), -1, {2, 3}"}}
+example("rot90", [=[
+   print(torch.tensor({{1, 2}, {3, 4}}):rot90())
+   --> tensor([[2, 4],
+   -->         [1, 3]])]=])
 
 op {"diag(Tensor self, int diagonal=0) -> Tensor",
     doc = "Of a vector: the matrix with it on a diagonal. Of a matrix: a copy of its diagonal.",
     composite = true, examples = {"T(3)", "T(3), 1", "T(3, 4), -1"}}
+example("diag", [=[
+   print(torch.tensor({1, 2}):diag())
+   --> tensor([[1, 0],
+   -->         [0, 2]])]=])
 op {"diag_embed(Tensor self, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor",
     doc = [[Matrices in dim1 and dim2 with self's last dimension on their diagonals, zero
     elsewhere.]],
@@ -78,6 +112,9 @@ end
 op {"repeat_interleave(Tensor self, int repeats, dim dim=nil) -> Tensor",
     doc = "Each position along dim repeated; self is flattened without dim.",
     composite = true, examples = {"T(3), 2", "T(2, 3), 2, 2", "T(2, 2), 3"}}
+example("repeat_interleave", [[
+   print(torch.tensor({1, 2}):repeat_interleave(2))
+   --> tensor([1, 1, 2, 2])]])
 op {[[repeat_interleave.each(Tensor self, Tensor repeats, dim dim=nil, *, int output_size=nil)
       -> Tensor]],
     doc = "The same with a number of repetitions for each position.",
@@ -93,6 +130,10 @@ op {"tensor_split(Tensor self, int sections, dim dim=0) -> Tensor[]",
     doc = [[`sections` views along dim, the first ones longer by one where the size cannot be
     divided.]],
     composite = true, examples = {"T(7), 3", "T(2, 5), 2, 2"}}
+example("tensor_split", [[
+   local parts = torch.arange(5):tensor_split(2)
+   print(parts[1], parts[2])
+   --> tensor([0, 1, 2])	tensor([3, 4])]])
 op {"tensor_split.positions(Tensor self, int[] positions, dim dim=0) -> Tensor[]",
     doc = "Views along dim that end at the given positions, and the rest.",
     composite = true, examples = {"T(7), {2, 5}", "T(2, 5), {1, 3}, 2"}}

@@ -24,12 +24,19 @@ op {"select(Tensor self, dim dim, index index) -> Tensor",
     doc = "One position along a dimension, which disappears; a view.",
     view = true, grad = {self = "select_backward(grad, sizes(self), dim, index)"},
     examples = {"T(3, 4), 2, 3", "T(3, 4), -1, -2"}}
+example("select", [[
+   local x = torch.tensor {{1, 2}, {3, 4}}
+   print(x:select(2, -1), x[{{}, -1}])
+   --> tensor([2, 4])	tensor([2, 4])]])
 op {"select_backward(Tensor grad, int[] size, dim dim, index index) -> Tensor", internal = true,
     grad = {grad = "select(grad, dim, index)"}}
 op {"narrow(Tensor self, dim dim, index start, int length) -> Tensor",
     doc = "`length` positions from `start` on along a dimension; a view.",
     composite = true, out = false,
     examples = {"T(3, 4), 2, 2, 3", "T(3), 1, -2, 2", "T(3), 1, 1, 0"}}
+example("narrow", [[
+   print(torch.arange(5):narrow(1, 2, 3)) -- from position 2, three elements
+   --> tensor([1, 2, 3])]])
 op {"narrow.tensor(Tensor self, dim dim, Tensor start, int length) -> Tensor",
     doc = "The same with the position in a tensor of no dimensions.",
     composite = true, out = false, any_device = {start = true}, waits = "start is read",
@@ -62,6 +69,11 @@ op {"unfold(Tensor self, dim dimension, int size, int step) -> Tensor",
     view = true, func = false,
     grad = {self = "unfold_backward(grad, sizes(self), dimension, size, step)"},
     examples = {"T(7), 1, 3, 2", "T(3, 5), 2, 2, 1"}}
+example("unfold", [=[
+   local x = torch.arange(5)
+   print(x:unfold(1, 3, 2)) -- windows of three, two apart
+   --> tensor([[0, 1, 2],
+   -->         [2, 3, 4]])]=])
 op {"unfold_backward(Tensor grad, int[] input_size, dim dimension, int size, int step) -> Tensor",
     internal = true,
     grad = {grad = "unfold(grad, dimension, size, step)"}}
@@ -70,6 +82,9 @@ op {"diagonal(Tensor self, int offset=0, dim dim1=0, dim dim2=1) -> Tensor",
     above. A view.]],
     view = true, grad = {self = "diagonal_backward(grad, sizes(self), offset, dim1, dim2)"},
     examples = {"T(3, 4)", "T(3, 4), 1", "T(2, 3, 4), -1, 2, 3"}}
+example("diagonal", [[
+   print(torch.tensor({{1, 2}, {3, 4}}):diagonal())
+   --> tensor([1, 4])]])
 op {"diagonal_backward(Tensor grad, int[] size, int offset, dim dim1, dim dim2) -> Tensor",
     internal = true,
     grad = {grad = "diagonal(grad, offset, dim1, dim2)"}}

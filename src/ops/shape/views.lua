@@ -5,6 +5,13 @@ op {"view(Tensor self, int[] size...) -> Tensor",
     memory's order does not allow it: then use reshape.]],
     view = true, func = false, grad = {self = "reshape(grad, sizes(self))"},
     examples = {"T(3, 4), 4, 3", "T(3, 4), -1", "T(2, 3, 4), 6, -1"}}
+example("view", [=[
+   local x = torch.zeros(2, 3)
+   local y = x:view(3, 2) -- shares x's memory
+   y[{1, 1}] = 5
+   print(x)
+   --> tensor([[5., 0., 0.],
+   -->         [0., 0., 0.]])]=])
 op {"view.dtype(Tensor self, dtype dtype) -> Tensor",
     doc = "The same bytes as another dtype of the same size.", composite = true, func = false,
     out = false,
@@ -14,6 +21,11 @@ op {"reshape(Tensor self, int[] shape...) -> Tensor",
     doc = [[The same elements in another shape; a view if possible, else a copy. One size may be
     -1.]],
     composite = true, out = false, examples = {"T(4, 3):t(), 2, 6", "T(3, 4), -1"}}
+example("reshape", [=[
+   local x = torch.arange(6)
+   print(x:reshape(2, -1))
+   --> tensor([[0, 1, 2],
+   -->         [3, 4, 5]])]=])
 op {"view_as(Tensor self, Tensor other) -> Tensor", doc = "self:view with other's shape.",
     expr = "view(self, sizes(other))", func = false, out = false, examples = {"T(3, 4), T(12)"}}
 op {"reshape_as(Tensor self, Tensor other) -> Tensor", doc = "self:reshape with other's shape.",
@@ -22,22 +34,41 @@ op {"flatten(Tensor self, dim start_dim=0, dim end_dim=-1) -> Tensor",
     doc = "Dimensions start_dim to end_dim made one; a view if possible.", composite = true,
     out = false,
     examples = {"T(2, 3, 4)", "T(2, 3, 4), 2", "T(2, 3, 4), 1, 2", "T()"}}
+example("flatten", [[
+   local x = torch.zeros(8, 3, 4)
+   print(table.unpack(x:flatten(2).shape)) -- from dimension 2 on
+   --> 8	12]])
 op {"unflatten(Tensor self, dim dim, int[] sizes) -> Tensor",
     doc = "One dimension split into several, one of which may be -1.", composite = true,
     out = false,
     examples = {"T(2, 12), 2, {3, -1}"}}
+example("unflatten", [[
+   print(table.unpack(torch.zeros(8, 12):unflatten(2, {3, -1}).shape))
+   --> 8	3	4]])
 op {"ravel(Tensor self) -> Tensor", doc = "All elements in one dimension.",
     expr = "reshape(self, -1)", node = "View", out = false,
     examples = {"T(2, 3)"}}
+example("ravel", [[
+   print(torch.tensor({{1, 2}, {3, 4}}):ravel())
+   --> tensor([1, 2, 3, 4])]])
 op {"expand(Tensor self, int[] size...) -> Tensor",
     doc = [[self with its dimensions of size 1 repeated, without a copy; -1 keeps a size; new ones
     come in front.]],
     view = true, func = false, grad = {self = "sum_to_size(grad, sizes(self))"},
     examples = {"T(3, 1), 3, 4", "T(3), 2, -1", "T(), 2, 2"}}
+example("expand", [=[
+   local x = torch.tensor {{1}, {2}}
+   print(x:expand(-1, 3)) -- a view: no memory is copied
+   --> tensor([[1, 1, 1],
+   -->         [2, 2, 2]])]=])
 op {"expand_as(Tensor self, Tensor other) -> Tensor", doc = "self expanded to other's shape.",
     composite = true, func = false, out = false, examples = {"T(3, 1), T(3, 4)"}}
 op {"broadcast_to(Tensor self, int[] size...) -> Tensor", doc = "The same as expand.",
     composite = true, out = false, examples = {"T(3, 1), {3, 4}"}}
+example("broadcast_to", [=[
+   print(torch.tensor({1, 2}):broadcast_to({2, 2}))
+   --> tensor([[1, 2],
+   -->         [1, 2]])]=])
 op {"sum_to_size(Tensor self, int[] size...) -> Tensor",
     doc = "Sums self over the dimensions that were broadcast, so that the result has that shape.",
     composite = true, func = false, out = false, examples = {"T(3, 4), 3, 1", "T(2, 3, 4), 4"}}
@@ -45,24 +76,51 @@ op {"permute(Tensor self, dim[] dims...) -> Tensor",
     doc = "The dimensions in another order; a view.",
     view = true, grad = {self = "permute_back(grad, dims)"},
     examples = {"T(2, 3, 4), 3, 1, 2", "T(2, 3), {-1, 1}"}}
+example("permute", [[
+   print(table.unpack(torch.zeros(2, 3, 5):permute(3, 1, 2).shape))
+   --> 5	2	3]])
 op {"permute_back(Tensor self, dim[] dims) -> Tensor", internal = true, composite = true}
 op {"transpose(Tensor self, dim dim0, dim dim1) -> Tensor", doc = "Two dimensions swapped; a view.",
     view = true, alias = {"swapaxes", "swapdims"}, grad = {self = "transpose(grad, dim0, dim1)"},
     examples = {"T(2, 3, 4), 1, 3", "T(2, 3), -1, -2"}}
+example("transpose", [=[
+   print(torch.tensor({{1, 2, 3}, {4, 5, 6}}):transpose(1, 2))
+   --> tensor([[1, 4],
+   -->         [2, 5],
+   -->         [3, 6]])]=])
 op {"t(Tensor self) -> Tensor",
     node = "T", doc = "The transpose of a matrix; tensors of fewer dimensions as they are.",
     composite = true, out = false, examples = {"T(2, 3)", "T(3)"}}
+example("t", [=[
+   print(torch.tensor({{1, 2}, {3, 4}}):t())
+   --> tensor([[1, 3],
+   -->         [2, 4]])]=])
 op {"adjoint(Tensor self) -> Tensor", doc = "Matrices transposed; all numbers are real.",
     expr = "transpose(self, -2, -1)", out = false, examples = {"T(2, 3)", "T(2, 3, 4)"}}
 op {"movedim(Tensor self, dim[] source, dim[] destination) -> Tensor",
     doc = "Moves dimensions to other positions; the others keep their order.", composite = true,
     out = false,
     alias = {"moveaxis"}, examples = {"T(2, 3, 4), 1, 3", "T(2, 3, 4), {1, 2}, {3, 1}"}}
+example("movedim", [[
+   print(table.unpack(torch.zeros(2, 3, 5):movedim(1, 3).shape))
+   --> 3	5	2]])
 op {"squeeze(Tensor self, dim[] dim=nil) -> Tensor",
     doc = "Without the dimensions of size 1, or without those among dim that have size 1; a view.",
     view = true, grad = {self = "reshape(grad, sizes(self))"},
     examples = {"T(3, 1, 2, 1)", "T(3, 1, 2, 1), 2", "T(3, 1), 1", "T(1, 3, 1), {1, 3}"}}
+example("squeeze", [[
+   local x = torch.zeros(1, 3, 1)
+   print(table.unpack(x:squeeze().shape))
+   --> 3
+   print(table.unpack(x:squeeze(1).shape))
+   --> 3	1]])
 op {"unsqueeze(Tensor self, dim dim) -> Tensor",
     doc = "A new dimension of size 1 at that position; a view.",
     view = true, grad = {self = "reshape(grad, sizes(self))"},
     examples = {"T(3, 2), 2", "T(3), -1", "T(), 1"}}
+example("unsqueeze", [[
+   local x = torch.zeros(3)
+   print(table.unpack(x:unsqueeze(1).shape))
+   --> 1	3
+   print(table.unpack(x:unsqueeze(-1).shape))
+   --> 3	1]])

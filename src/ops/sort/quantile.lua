@@ -17,3 +17,6 @@ for _, row in ipairs {{"quantile", "; NaN where there is one"},
        composite = true, autocast = {cpu = "float32"},
        examples = {"T(3, 5), torch.tensor({0.1, 0.5}, {dtype = 'float64'}), 2"}}
 end
+example("quantile", [[
+   print(torch.tensor({1.0, 2.0, 3.0, 4.0}):quantile(0.5):item())
+   --> 2.5]])

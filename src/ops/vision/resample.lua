@@ -32,6 +32,11 @@ F {[[interpolate(Tensor input, int[] size=nil, float[] scale_factor=nil, string 
       "T(1, 1, 5, 6), {2, 4}, nil, 'bicubic', true, false, true",
       "T(1, 1, 8, 3), {3, 5}, nil, 'lanczos', false, false, true",
    }}
+example("interpolate", [=[
+   local x = torch.tensor {{{{1.0, 2.0}}}}
+   print(torch.nn.functional.interpolate(x, {scale_factor = 2}):squeeze())
+   --> tensor([[1., 1., 2., 2.],
+   -->         [1., 1., 2., 2.]])]=])
 
 -- Resamples along one dimension to the size that the result has there, and the transpose of that.
 local axis = [[(Tensor self, int dim, int[] size, int mode, float step, bool exact, bool

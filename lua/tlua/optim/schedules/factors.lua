@@ -40,7 +40,8 @@ end
 
 --- Multiplies the rate by gamma every step_size epochs.
 ---
----     local optimizer = torch.optim.SGD({torch.zeros(1):requires_grad_()}, {lr = 1})
+---     local weight = torch.zeros(1):requires_grad_()
+---     local optimizer = torch.optim.SGD({weight}, {lr = 1})
 ---     local schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
 ---     for _ = 1, 4 do
 ---        optimizer:step()

@@ -1,0 +1,65 @@
+-- examples.lua - the programs in declarations: indented lines of a text, which print what stands
+-- after `--> ` in them.
+
+local shell = require "spec.support.shell"
+
+local M = {}
+
+-- Runs every example of a file of examples in an environment of its own, and writes the output of
+-- each after its number.
+local runner <const> = [[
+local out = assert(io.open("output.txt", "w"))
+for number, text in ipairs(dofile "examples.lua") do
+   local printed = {}
+   local env = setmetatable({print = function(...)
+      local values = table.pack(...)
+      for i = 1, values.n do values[i] = tostring(values[i]) end
+      printed[#printed + 1] = table.concat(values, "\t")
+   end}, {__index = _G})
+   local fn, message = load(text, "=example", "t", env)
+   local worked = fn ~= nil
+   if fn then worked, message = xpcall(fn, tostring) end
+   if not worked then printed[#printed + 1] = "error: " .. message end
+   out:write("=", number, "\n", table.concat(printed, "\n"), "\n")
+end
+out:close()
+]]
+
+--- Returns the example in a declaration's text, and what it should print; nil if it has none.
+---@param lines? string[]
+---@return string? program
+---@return string? expected
+function M.of(lines)
+   local block, expected = {}, {}
+   for _, line in ipairs(lines or {}) do
+      if line:find "^%s%s" then
+         block[#block + 1] = line
+         expected[#expected + 1] = line:match "^%s*%-%-> (.*)$" or line:match "^%s*%-%->$" and ""
+      end
+   end
+   if #expected == 0 then return nil end
+   return table.concat(block, "\n") .. "\n", table.concat(expected, "\n")
+end
+
+--- Runs programs in one process, in a folder that is removed afterwards.
+---@param programs string[]
+---@return string[] outputs  without blanks at the ends of lines
+function M.run(programs)
+   local outputs = {}
+   shell.with_folder(function(folder)
+      local quoted = {}
+      for i, text in ipairs(programs) do quoted[i] = ("%q"):format(text) end
+      shell.write(folder .. "/examples.lua", "return {" .. table.concat(quoted, ",\n") .. "}\n")
+      shell.write(folder .. "/run.lua", runner)
+      shell.ok(("cd %s && %s run.lua"):format(shell.quote(folder), shell.start(true)))
+      local text = "\n" .. shell.read(folder .. "/output.txt"):gsub("[ \t]+\n", "\n")
+      for i = 1, #programs do
+         local from = select(2, text:find("\n=" .. i .. "\n", 1, true))
+         local to = text:find("\n=" .. i + 1 .. "\n", from, true) or #text
+         outputs[i] = text:sub(from + 1, to - 1)
+      end
+   end)
+   return outputs
+end
+
+return M
