@@ -1,5 +1,5 @@
 -- load.lua - reads the operator table: every src/ops/FAMILY/*.lua is a list of entries. Entries are
--- data; `fields` lists the allowed fields of an entry, and anything else is refused. Below an entry,
+-- data; `fields` lists the allowed fields of an entry; anything else is refused. Below an entry,
 -- example(name, text) gives the manual a short program with its output after `--> `, which a spec
 -- runs.
 
