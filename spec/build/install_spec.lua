@@ -76,8 +76,22 @@ describe("make install", function()
       assert.equal("5\t1640.0\n", output)
    end)
 
+   it("installs the static library where it is asked for, without debug information", function()
+      assert.are_not.equal(0, (select(2, shell.run("test -e " .. prefix .. "/lib/libtlua.a"))))
+      shell.with_folder(function(folder)
+         shell.ok(("make install STATIC=1 BUILD=%s PREFIX=%s"):format(shell.build, folder))
+         assert.equal("0\n", shell.ok(("readelf -S %s/lib/libtlua.a | grep -c debug_info || true"):format(folder)))
+         shell.ok(("%s -I%s/include -o %s/host examples/embed/host.c $(pkg-config --cflags lua5.4) " ..
+            "%s/lib/libtlua.a $(pkg-config --libs lua5.4) -lm -ldl -lpthread"):format(
+               shell.cc or "cc", folder, folder, folder))
+         assert.equal(expected, shell.ok(("%s/host examples/embed/script.lua"):format(folder)))
+         shell.ok(("make uninstall BUILD=%s PREFIX=%s && rm %s/host"):format(shell.build, folder, folder))
+         assert.equal("", files(folder))
+      end)
+   end)
+
    it("keeps what debuggers want to know out of what it installs, and apart by install-debug", function()
-      local sections = shell.ok(("cd %s && readelf -S lib/libtlua.a lib/libtlua.so.0 bin/tlua | " ..
+      local sections = shell.ok(("cd %s && readelf -S lib/libtlua.so.0 bin/tlua | " ..
          "grep -c debug_info || true"):format(prefix))
       assert.equal("0\n", sections)
       shell.with_folder(function(folder)

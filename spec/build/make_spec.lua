@@ -135,11 +135,22 @@ describe("make", function()
          "tlua.nn chunk==tlua:nn/init.lua", "tlua.nn.Linear chunk==tlua:nn/Linear.lua",
          "tlua.nn.Linear=" .. small_tree.sources["lua/tlua/nn/Linear.lua"],
          "tlua.nn=" .. small_tree.sources["lua/tlua/nn/init.lua"],
+         "tlua.odd chunk==tlua:odd.lua",
+         "tlua.odd=" .. small_tree.sources["lua/tlua/odd.lua"],
          "tlua.port.signatures chunk==tlua:signatures.lua",
          "tlua.port.signatures=" .. "return {}\n",
          "tlua=" .. small_tree.sources["lua/tlua/init.lua"],
       }
       assert.equal(table.concat(expected, "|"), shell.ok("lua5.4 " .. script))
+   end)
+
+   it("measures sizes, and fails above their limits", function()
+      local output = make("size")
+      assert.matches(" 0%.0 MB  text of the library", output)
+      for _, limit in ipairs {"MOST_TEXT=0.0001", "MOST_INSTALLED=0.0001"} do
+         local _, status = shell.run(("cd %s && make size %s"):format(tree, limit))
+         assert.are_not.equal(0, status, limit)
+      end
    end)
 
    it("lists its targets", function()

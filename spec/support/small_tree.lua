@@ -5,6 +5,18 @@ local shell = require "spec.support.shell"
 
 local small_tree = {}
 
+-- Lua whose packing has corners: all bytes, runs, copies from near and far, of many lengths.
+local function odd_text()
+   local bytes = {}
+   for byte = 0, 255 do bytes[#bytes + 1] = string.char(byte) end
+   local all = table.concat(bytes)
+   local parts = {"--[==[", all, ("a"):rep(10000), ("abc"):rep(3000), all}
+   for length = 2, 40 do parts[#parts + 1] = all:sub(length, 2 * length) .. length end
+   for i = 1, 3000 do parts[#parts + 1] = ("%d "):format(i * i * i % 9973) end
+   parts[#parts + 1] = all .. "]==] return 3"
+   return table.concat(parts)
+end
+
 --- The files by path.
 small_tree.sources = {
    ["src/tlua.h"] = [[
@@ -30,14 +42,16 @@ int tl_answer(void) { return tli_core_answer(); }
    ["src/lua/open.c"] = [[
 #include <lauxlib.h>
 #include <string.h>
-#include "embed.h"
+#include "lua/embed.h"
 #include "ops.h"
 #include "tlua.h"
 TL_API int luaopen_tlua(lua_State *L);
 int luaopen_tlua(lua_State *L) {
   lua_newtable(L);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    lua_pushlstring(L, e->data, e->size);
+    luaL_Buffer text;
+    tli_embedded_text(e, luaL_buffinitsize(L, &text, e->size));
+    luaL_pushresultsize(&text, e->size);
     lua_setfield(L, -2, e->module);
     lua_pushfstring(L, "%s chunk", e->module);
     lua_pushstring(L, e->chunk);
@@ -83,6 +97,7 @@ end
    ["lua/tlua/nn/Linear.lua"] = "\nreturn 2\n\n",
    ["lua/tlua/types.lua"] = "---@meta\n",
    ["lua/tlua/empty.lua"] = "",
+   ["lua/tlua/odd.lua"] = odd_text(),
 }
 
 --- Writes them, with our Makefile, into a folder.
@@ -94,8 +109,8 @@ function small_tree.write(folder)
    end
    shell.ok("cp Makefile LICENSE " .. folder .. " && mkdir " .. folder .. "/.ci && cp .ci/deps " ..
       folder .. "/.ci")
-   shell.ok("cp src/gen/embed.lua src/gen/host.c " .. folder .. "/src/gen")
-   shell.ok("cp src/lua/embed.h " .. folder .. "/src/lua")
+   shell.ok("cp src/gen/embed.lua src/gen/pack.lua src/gen/host.c " .. folder .. "/src/gen")
+   shell.ok("cp src/lua/embed.h src/lua/embed.c " .. folder .. "/src/lua")
 end
 
 return small_tree

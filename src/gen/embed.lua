@@ -1,26 +1,30 @@
--- embed.lua OUT.c ROOT FILE...: writes Lua sources as C string literals, with the table that
--- src/lua/embed.h declares. A FILE below ROOT becomes the module of that name in `tlua`, and an
+-- embed.lua OUT.c ROOT FILE...: writes Lua sources, packed, as C string literals, with the tables
+-- that src/lua/embed.h declares. A FILE below ROOT becomes the module of that name in `tlua`, and an
 -- init.lua the module of its folder; MODULE=FILE names the module explicitly. Files that contain
 -- only annotations for editors (`---@meta`) are left out.
 
-local escapes = {
-   ["\n"] = "\\n", ["\t"] = "\\t", ["\r"] = "\\r", ['"'] = '\\"', ["\\"] = "\\\\",
-   ["?"] = "\\?", -- avoids trigraphs
-}
+package.path = (arg[0]:match("^(.*)/[^/]*$") or ".") .. "/?.lua;" .. package.path
+local pack = require "pack"
 
-local function escape(text)
-   return (text:gsub('[%c"\\?\128-\255]', function(c)
-      return escapes[c] or ("\\%03o"):format(c:byte())
-   end))
+-- Returns bytes as C literals of 64 each. "?" is escaped, since two of them may begin a trigraph.
+local function literal(bytes)
+   local lines = {}
+   for at = 1, #bytes, 64 do
+      lines[#lines + 1] = '  "' .. bytes:sub(at, at + 63):gsub('[^ !#->@-[%]-~]', function(c)
+         return ("\\%03o"):format(c:byte())
+      end) .. '"'
+   end
+   return table.concat(lines, "\n")
 end
 
--- Writes one literal for each source line, so that the C file reads like the source.
-local function literal(text)
+-- Returns the definition of one code's table.
+local function code(name, entries)
    local lines = {}
-   for line in text:gmatch("[^\n]*\n?") do
-      if line ~= "" then lines[#lines + 1] = '  "' .. escape(line) .. '"' end
+   for at = 1, #entries, 16 do
+      lines[#lines + 1] = "  " .. table.concat(entries, ",", at, at + 15)
    end
-   return #lines > 0 and table.concat(lines, "\n") or '  ""'
+   return ("\nconst uint16_t %s[1 << TLI_CODE_BITS] = {\n%s};\n"):format(
+      name, table.concat(lines, ",\n"))
 end
 
 -- Returns the module's name and its chunk's name for an argument as described above.
@@ -56,16 +60,22 @@ local function collect(root, arguments)
 end
 
 local function write(path, entries)
+   local texts = {}
+   for i, entry in ipairs(entries) do texts[i] = entry.text end
+   local packed, symbols, distances = pack.pack(texts)
    local out <close> = assert(io.open(path, "wb"))
-   out:write("/* Written by src/gen/embed.lua. */\n", '#include "lua/embed.h"\n')
+   out:write("/* Written by src/gen/embed.lua. */\n", '#include "lua/embed.h"\n\n')
+   out:write(("_Static_assert(TLI_CODE_BITS == %d && TLI_MIN_COPY == %d, \"as in pack.lua\");\n")
+      :format(pack.CODE_BITS, pack.MIN_COPY))
+   out:write(code("tli_symbol_code", symbols), code("tli_distance_code", distances))
    for i, entry in ipairs(entries) do
-      out:write(("\n/* %s */\nstatic const char text_%d[] =\n%s;\n"):format(
-         entry.module, i, literal(entry.text)))
+      out:write(("\n/* %s */\nstatic const char packed_%d[] =\n%s;\n"):format(
+         entry.module, i, literal(packed[i] .. "\0\0\0")))
    end
    out:write("\nconst tli_Embedded tli_embedded[] = {\n")
    for i, entry in ipairs(entries) do
-      out:write(('  {"%s", "%s", text_%d, sizeof text_%d - 1},\n'):format(
-         entry.module, entry.chunk, i, i))
+      out:write(('  {"%s", "%s", packed_%d, %d},\n'):format(
+         entry.module, entry.chunk, i, #entry.text))
    end
    out:write(("  {NULL, NULL, NULL, 0},\n};\n\nconst size_t tli_embedded_count = %d;\n"):format(
       #entries))

@@ -1,18 +1,22 @@
 /*
-** embed.h - the Lua sources that are part of the library, as written by src/gen/embed.lua. The text
-** is not copied: it lives as long as the library.
+** embed.h - the Lua sources that are part of the library, packed, as written by src/gen/embed.lua;
+** src/gen/pack.lua describes their form.
 */
 #ifndef TLI_EMBED_H
 #define TLI_EMBED_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct tli_Embedded {
   const char *module; /* the name for `require`: "tlua.nn.modules.Linear" */
   const char *chunk;  /* the chunk name: "=tlua:nn/modules/Linear.lua" */
-  const char *data;   /* source text, also ended by '\0' */
-  size_t size;        /* without the terminating '\0' */
+  const char *packed; /* for tli_embedded_text */
+  size_t size;        /* of the source text, in bytes */
 } tli_Embedded;
+
+/* Writes the source text of a module, e->size bytes without an end mark, to `text`. */
+void tli_embedded_text(const tli_Embedded *e, char *text);
 
 struct lua_State;
 
@@ -24,5 +28,11 @@ void tli_open_environment(struct lua_State *L);
 /* Sorted by module name; ended by an entry of NULLs. */
 extern const tli_Embedded tli_embedded[];
 extern const size_t tli_embedded_count; /* not counting that entry */
+
+/* The codes of packed text: the entry for the next CODE_BITS bits is 16 times the symbol that
+** they begin with, plus the length of its code. */
+enum { TLI_CODE_BITS = 11, TLI_MIN_COPY = 4 };
+extern const uint16_t tli_symbol_code[1 << TLI_CODE_BITS];
+extern const uint16_t tli_distance_code[1 << TLI_CODE_BITS];
 
 #endif

@@ -8,6 +8,7 @@
 ** when the library was opened: a script that assigns to `type` or `table.insert` does not affect
 ** nn.
 */
+#include <stdlib.h>
 #include <string.h>
 
 #include "lua/args/batched.h"
@@ -120,7 +121,12 @@ static const tli_Embedded *find_embedded(const char *module) {
 
 /* Loads an embedded file; the module's function is then on the stack. */
 static void load_embedded(lua_State *L, const tli_Embedded *e) {
-  if (luaL_loadbufferx(L, e->data, e->size, e->chunk, "t") != LUA_OK) lua_error(L);
+  char *text = (char *)malloc(e->size + 1);
+  if (text == NULL) luaL_error(L, "%s: out of memory", e->module);
+  tli_embedded_text(e, text);
+  int status = luaL_loadbufferx(L, text, e->size, e->chunk, "t");
+  free(text);
+  if (status != LUA_OK) lua_error(L);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key);
   lua_setupvalue(L, -2, 1);
 }

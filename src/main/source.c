@@ -14,7 +14,9 @@ static int source(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
     if (strcmp(name, e->module) != 0 && strcmp(name, e->chunk) != 0) continue;
-    lua_pushlstring(L, e->data, e->size);
+    luaL_Buffer text;
+    tli_embedded_text(e, luaL_buffinitsize(L, &text, e->size));
+    luaL_pushresultsize(&text, e->size);
     return 1;
   }
   lua_pushnil(L);

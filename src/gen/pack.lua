@@ -1,0 +1,214 @@
+-- pack.lua: packs texts by LZ77 with Huffman codes that all of them share, so that a short text
+-- pays for no table of its own. src/lua/embed.c unpacks them.
+--
+-- A packed text is a sequence of codes; bytes are filled from their highest bit. A symbol below
+-- 256 is a byte of the text. The others stand for a copy of earlier text: 256 plus the bucket of
+-- its length less MIN_COPY, the low bits of that number, then, in the second code, the bucket of
+-- its distance less 1, and the low bits of that one. Buckets 0 and 1 hold one number each; bucket
+-- 2 e + h holds the numbers of e + 1 bits whose second highest bit is h, with e - 1 low bits.
+local pack = {}
+
+pack.MIN_COPY = 4
+pack.CODE_BITS = 11 -- of the longest code
+
+local MAX_COPY <const> = 4096 -- bounds the work in runs of one byte
+local CANDIDATES <const> = 24 -- earlier places that a search looks at
+local LONG <const> = 32 -- a copy for which no longer one is looked for
+
+-- ---- copies ----
+
+-- The longest copy of earlier text at a place: its length and distance. `place` is the last
+-- earlier place with the same first bytes, links[place] the one before.
+local function longest(bytes, at, place, links)
+   local best, distance = pack.MIN_COPY - 1, nil
+   local last = math.min(#bytes - at + 1, MAX_COPY)
+   for _ = 1, CANDIDATES do
+      if not place or best >= last then break end
+      if bytes[place + best] == bytes[at + best] then
+         local n = 0
+         while n < last and bytes[place + n] == bytes[at + n] do n = n + 1 end
+         if n > best then best, distance = n, at - place end
+      end
+      place = links[place]
+   end
+   return best, distance
+end
+
+-- The first bytes at each place of a text, as one number; places at the end, where there are too
+-- few, have none.
+local function keys_of(bytes)
+   local keys, key = {}, 0
+   for at = 1, #bytes do
+      key = key >> 8 | bytes[at] << 8 * (pack.MIN_COPY - 1)
+      keys[at - pack.MIN_COPY + 1] = key
+   end
+   return keys
+end
+
+-- A text as steps: a byte, or the length of a copy + 256 and, next, its distance.
+local function parse(text)
+   local bytes, steps, heads, links = {}, {}, {}, {}
+   local size = #text
+   for at = 1, size do bytes[at] = text:byte(at) end
+   local keys = keys_of(bytes)
+   local function enter(at)
+      local key = keys[at]
+      if key then links[at], heads[key] = heads[key], at end
+   end
+   local at, length, distance = 1, nil, nil
+   while at <= size do
+      if not length then length, distance = longest(bytes, at, heads[keys[at] or 0], links) end
+      enter(at)
+      local next_length, next_distance
+      if distance and length < LONG then -- perhaps a longer copy begins at the next byte
+         next_length, next_distance = longest(bytes, at + 1, heads[keys[at + 1] or 0], links)
+      end
+      if distance and not (next_distance and next_length > length) then
+         steps[#steps + 1], steps[#steps + 2] = 256 + length, distance
+         for i = at + 1, at + length - 1 do enter(i) end
+         at, length = at + length, nil
+      else
+         steps[#steps + 1] = bytes[at]
+         at, length, distance = at + 1, next_length, next_distance
+      end
+   end
+   return steps
+end
+
+-- ---- codes ----
+
+-- The bucket of a number, and how many of its low bits follow.
+local function bucket_of(number)
+   if number < 2 then return number, 0 end
+   local e = 1
+   while number >> e + 1 > 0 do e = e + 1 end
+   return 2 * e + (number >> e - 1 & 1), e - 1
+end
+
+-- The lengths in bits of a Huffman code for symbols of these counts.
+local function huffman_lengths(counts)
+   local nodes, lengths = {}, {}
+   for symbol, count in pairs(counts) do nodes[#nodes + 1] = {count = count, symbol = symbol} end
+   if #nodes == 1 then return {[nodes[1].symbol] = 1} end
+   local function by_count(a, b)
+      if a.count ~= b.count then return a.count < b.count end
+      return a.symbol < b.symbol
+   end
+   while #nodes > 1 do
+      table.sort(nodes, by_count)
+      local a, b = table.remove(nodes, 1), table.remove(nodes, 1)
+      nodes[#nodes + 1] = {count = a.count + b.count, symbol = math.min(a.symbol, b.symbol), a, b}
+   end
+   local function descend(node, depth)
+      if not node[1] then
+         lengths[node.symbol] = depth
+      else
+         descend(node[1], depth + 1)
+         descend(node[2], depth + 1)
+      end
+   end
+   if nodes[1] then descend(nodes[1], 0) end
+   return lengths
+end
+
+-- The same with no length above CODE_BITS: counts are made more equal until that holds.
+local function bounded_lengths(counts)
+   local lengths = huffman_lengths(counts)
+   for _, length in pairs(lengths) do
+      if length > pack.CODE_BITS then
+         local flatter = {}
+         for symbol, count in pairs(counts) do flatter[symbol] = (count + 1) // 2 end
+         return bounded_lengths(flatter)
+      end
+   end
+   return lengths
+end
+
+-- The canonical code for these counts, as the bits and the length of each symbol; and the table by
+-- which it is read: entry i, from 0, is 16 times the symbol that the CODE_BITS bits i begin with,
+-- plus the length of its code.
+local function make_code(counts)
+   local lengths = bounded_lengths(counts)
+   local symbols, bits, entries = {}, {}, {}
+   for symbol in pairs(lengths) do symbols[#symbols + 1] = symbol end
+   table.sort(symbols, function(a, b)
+      if lengths[a] ~= lengths[b] then return lengths[a] < lengths[b] end
+      return a < b
+   end)
+   for _, symbol in ipairs(symbols) do
+      local length = lengths[symbol]
+      bits[symbol] = #entries >> pack.CODE_BITS - length
+      for _ = 1, 1 << pack.CODE_BITS - length do entries[#entries + 1] = symbol * 16 + length end
+   end
+   for i = #entries + 1, 1 << pack.CODE_BITS do entries[i] = 0 end
+   return {bits = bits, lengths = lengths}, entries
+end
+
+-- ---- bits ----
+
+local function counts_of(parsed)
+   local symbols, distances = {}, {}
+   for _, steps in ipairs(parsed) do
+      local at = 1
+      while at <= #steps do
+         local step = steps[at]
+         if step >= 256 then
+            step = 256 + bucket_of(step - 256 - pack.MIN_COPY)
+            at = at + 1
+            local bucket = bucket_of(steps[at] - 1)
+            distances[bucket] = (distances[bucket] or 0) + 1
+         end
+         symbols[step] = (symbols[step] or 0) + 1
+         at = at + 1
+      end
+   end
+   return symbols, distances
+end
+
+local function encode(steps, symbol_code, distance_code)
+   local packed, held, count = {}, 0, 0
+   local function write(number, bits)
+      held, count = held << bits | number & (1 << bits) - 1, count + bits
+      while count >= 8 do
+         count = count - 8
+         packed[#packed + 1] = string.char(held >> count & 255)
+         held = held & (1 << count) - 1
+      end
+   end
+   local function write_number(code, base, number)
+      local bucket, low_bits = bucket_of(number)
+      write(code.bits[base + bucket], code.lengths[base + bucket])
+      write(number, low_bits)
+   end
+   local at = 1
+   while at <= #steps do
+      local step = steps[at]
+      if step < 256 then
+         write(symbol_code.bits[step], symbol_code.lengths[step])
+      else
+         write_number(symbol_code, 256, step - 256 - pack.MIN_COPY)
+         at = at + 1
+         write_number(distance_code, 0, steps[at] - 1)
+      end
+      at = at + 1
+   end
+   if count > 0 then write(0, 8 - count) end
+   return table.concat(packed)
+end
+
+--- Packs texts. The reader looks at up to 3 bytes behind a packed text, whatever they hold.
+---@param texts string[]
+---@return string[] packed
+---@return integer[] symbols    the table by which the first code is read, of 2^CODE_BITS entries
+---@return integer[] distances  the same of the second code
+function pack.pack(texts)
+   local packed = {}
+   for i, text in ipairs(texts) do packed[i] = parse(text) end
+   local symbol_counts, distance_counts = counts_of(packed)
+   local symbol_code, symbols = make_code(symbol_counts)
+   local distance_code, distances = make_code(distance_counts)
+   for i, steps in ipairs(packed) do packed[i] = encode(steps, symbol_code, distance_code) end
+   return packed, symbols, distances
+end
+
+return pack

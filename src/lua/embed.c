@@ -1,0 +1,55 @@
+/*
+** embed.c - unpacks the Lua sources that are part of the library; src/gen/pack.lua packs them and
+** tells of the form. What it reads is the library's own, so nothing is checked.
+*/
+#include "lua/embed.h"
+
+#include <string.h>
+
+/* A place among packed bits. */
+typedef struct Reader {
+  const unsigned char *data;
+  size_t at; /* in bits */
+} Reader;
+
+/* The next bits, of which at least 25 count, from the highest bit down. */
+static uint32_t peek(const Reader *r) {
+  const unsigned char *p = r->data + (r->at >> 3);
+  uint32_t word = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+  return word << (r->at & 7);
+}
+
+static uint32_t read_symbol(Reader *r, const uint16_t *code) {
+  uint32_t entry = code[peek(r) >> (32 - TLI_CODE_BITS)];
+  r->at += entry & 15;
+  return entry >> 4;
+}
+
+/* The number of a bucket whose low bits follow. */
+static uint32_t read_number(Reader *r, uint32_t bucket) {
+  if (bucket < 2) return bucket;
+  uint32_t low_bits = (bucket >> 1) - 1, high = (2 | (bucket & 1)) << low_bits;
+  if (low_bits == 0) return high;
+  uint32_t low = peek(r) >> (32 - low_bits);
+  r->at += low_bits;
+  return high | low;
+}
+
+void tli_embedded_text(const tli_Embedded *e, char *text) {
+  Reader r = {(const unsigned char *)e->packed, 0};
+  for (size_t made = 0; made < e->size;) {
+    uint32_t symbol = read_symbol(&r, tli_symbol_code);
+    if (symbol < 256) {
+      text[made++] = (char)symbol;
+      continue;
+    }
+    size_t length = read_number(&r, symbol - 256) + TLI_MIN_COPY;
+    size_t distance = read_number(&r, read_symbol(&r, tli_distance_code)) + 1;
+    if (distance >= length) {
+      memcpy(text + made, text + made - distance, length);
+      made += length;
+    } else { /* the copy is a part of what it copies */
+      for (size_t end = made + length; made < end; made++) text[made] = text[made - distance];
+    }
+  }
+}
