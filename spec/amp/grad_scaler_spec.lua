@@ -265,3 +265,43 @@ describe("GradScaler", function()
       end)
    end)
 end)
+
+-- The states are PyTorch 2.15's after the same losses.
+describe("the state of a GradScaler", function()
+   local scales <const> = {8, 16, 16, 8, 8, 4, 4, 8}
+   local trackers <const> = {1, 0, 1, 0, 1, 0, 1, 0}
+   local losses <const> = {1, 1, 1, math.huge, 1, 0 / 0, 1, 1}
+   local function state(scale, tracker)
+      return {scale = scale, growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2,
+         _growth_tracker = tracker}
+   end
+
+   it("is PyTorch's after good and bad steps", function()
+      local p = torch.ones(1, {requires_grad = true})
+      local optimizer = optim.SGD({p}, {lr = 0.1})
+      local scaler = torch.amp.GradScaler("cpu", {init_scale = 8, growth_interval = 2})
+      assert.same(state(8.0, 0), scaler:state_dict())
+      for i, loss in ipairs(losses) do
+         optimizer:zero_grad()
+         scaler:scale((p * loss):sum()):backward()
+         scaler:step(optimizer)
+         scaler:update()
+         assert.same(state(scales[i], trackers[i]), scaler:state_dict())
+      end
+      assert.close({0.4}, p, 1e-6)
+      local other = torch.amp.GradScaler "cpu"
+      other:load_state_dict(scaler:state_dict())
+      assert.same(scaler:state_dict(), other:state_dict())
+      assert.equal(8, other:get_scale())
+   end)
+
+   it("is empty for a scaler that is not enabled", function()
+      assert.same({}, torch.amp.GradScaler("cpu", {enabled = false}):state_dict())
+   end)
+
+   it("is not changed by options that scale has not got", function()
+      assert.raises("amp.GradScaler.scale: outputs: expected one tensor or table", function()
+         torch.amp.GradScaler():scale(torch.ones(1), {factor = 2})
+      end)
+   end)
+end)

@@ -529,3 +529,29 @@ describe("pin_memory", function()
       end
    end)
 end)
+
+describe("workers", function()
+   it("have the program's default device and dtype", function()
+      local device, dtype = torch.get_default_device(), torch.get_default_dtype()
+      local _ <close> = setmetatable({}, {__close = function()
+         torch.set_default_device(device)
+         torch.set_default_dtype(dtype)
+      end})
+      torch.set_default_device "sim"
+      torch.set_default_dtype "float64"
+      local seen = program [[
+         local Places = torch.class("Places", data.Dataset)
+         function Places.__len() return 2 end
+         function Places.get()
+            local x = torch.ones(1)
+            return tostring(x.device) .. " " .. x.dtype
+         end
+         local seen = {}
+         for batch in data.DataLoader(Places(), {num_workers = 1}):iter() do
+            seen[#seen + 1] = batch[1]
+         end
+         return seen
+      ]]
+      assert.same({"sim:0 float64", "sim:0 float64"}, seen)
+   end)
+end)

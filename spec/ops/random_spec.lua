@@ -279,3 +279,40 @@ describe("arguments", function()
       assert.close({0, 0}, x.grad, 0)
    end)
 end)
+
+describe("a generator's offset", function()
+   local function generator()
+      local g = torch.Generator()
+      g:manual_seed(4)
+      return g
+   end
+
+   it("counts the numbers drawn, in whole blocks of four", function()
+      local g = generator()
+      assert.equal(0, g:get_offset())
+      torch.rand(8, {generator = g})
+      assert.equal(8, g:get_offset())
+      torch.rand(1, {generator = g})
+      assert.equal(12, g:get_offset())
+   end)
+
+   it("goes to any place of the stream", function()
+      local g = generator()
+      torch.rand(8, {generator = g})
+      local expected = torch.rand(5, {generator = g})
+      local other = generator()
+      other:set_offset(8)
+      assert.is_true(torch.equal(expected, torch.rand(5, {generator = other})))
+      other:set_offset(0)
+      assert.is_true(torch.equal(torch.rand(3, {generator = generator()}),
+         torch.rand(3, {generator = other})))
+   end)
+
+   it("refuses what is no multiple of four", function()
+      for _, wrong in ipairs {-4, 3, 1.5, "8"} do
+         assert.raises("set_offset: offset: expected a multiple of 4", function()
+            generator():set_offset(wrong)
+         end)
+      end
+   end)
+end)

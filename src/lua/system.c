@@ -25,6 +25,7 @@ static int torch_set_num_threads(lua_State *L) {
 }
 
 static int torch_get_num_threads(lua_State *L) {
+  tli_only(L, 0, "get_num_threads");
   lua_pushinteger(L, tl_get_num_threads());
   return 1;
 }
@@ -270,6 +271,7 @@ static int torch_result_type(lua_State *L) {
 }
 
 static int torch_get_default_dtype(lua_State *L) {
+  tli_only(L, 0, "get_default_dtype");
   tli_enter(L, tli_state(L));
   lua_pushstring(L, tl_dtype_name(tli_default_dtype()));
   return 1;
@@ -285,6 +287,7 @@ static int torch_set_default_dtype(lua_State *L) {
 }
 
 static int torch_get_default_device(lua_State *L) {
+  tli_only(L, 0, "get_default_device");
   tli_enter(L, tli_state(L));
   return tli_push_device(L, tli_default_device());
 }

@@ -83,7 +83,10 @@ end
 --- Multiplies a loss, or a table of losses, by the scale.
 ---@param outputs Tensor|table
 ---@return Tensor|table
-function GradScaler:scale(outputs)
+function GradScaler:scale(outputs, ...)
+   if select("#", ...) > 0 then
+      args.refuse("amp.GradScaler.scale", "outputs", "one tensor or table", (...))
+   end
    if not self.enabled then return outputs end
    return scale_all(self, outputs)
 end

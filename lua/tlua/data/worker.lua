@@ -43,12 +43,13 @@ end
 ---@param worker any  the worker's description
 ---@param id integer  from 0
 ---@param source table  of fetch.lua, and worker_init_fn, num_workers, pin_device, default_dtype,
---- libraries
+--- default_device, libraries
 ---@param base integer  the seed of the first epoch
 return function(stopped, worker, id, source, base)
    explain_globals()
    restrict(source.libraries)
    torch.set_default_dtype(source.default_dtype)
+   torch.set_default_device(source.default_device)
    source.stopped = function() return stopped(worker) end
    get_worker_info.info = {
       id = id, num_workers = source.num_workers, seed = base + id, dataset = source.dataset,

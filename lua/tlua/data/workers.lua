@@ -40,7 +40,8 @@ function M.start(loader, base)
       dataset = loader.dataset, collate_fn = loader.collate_fn, batch_size = loader.batch_size,
       drop_last = loader.drop_last, worker_init_fn = loader.worker_init_fn,
       num_workers = loader.num_workers, pin_device = loader.pin_device,
-      default_dtype = torch.get_default_dtype(), libraries = libraries(),
+      default_dtype = torch.get_default_dtype(),
+      default_device = tostring(torch.get_default_device()), libraries = libraries(),
       is_pipe = loader.is_pipe, world_size = loader.world_size, rank = loader.rank,
    }
    local crew = setmetatable({

@@ -7,6 +7,7 @@
 -- from right to left, after it has made the values from left to right. So if one line assigns
 -- several modules, parameters or buffers to one module, and makes nothing in between, they are
 -- listed in the order in which they were made. Fields with integer keys are listed by their keys.
+-- The rounds of a loop are several statements of one line: the loop's variables differ.
 
 local M = {}
 
@@ -31,13 +32,31 @@ end
 --- this, since they always assign from the same line.
 function M.begin() last.module = nil end
 
+-- The local variables of the function that made the last assignment, weakly, and their number.
+local locals, nlocals = setmetatable({}, {__mode = "v"}), 0
+
+-- Whether the local variables of the function at a level are what they were at the last assignment.
+-- None changes while one statement assigns.
+local function same_locals(level)
+   local same, n = true, 0
+   while true do
+      local name, value = debug.getlocal(level + 1, n + 1)
+      if not name or name == "(temporary)" then break end
+      n = n + 1
+      same = same and rawequal(locals[n], value)
+      locals[n] = value
+   end
+   same, nlocals = same and n == nlocals, n
+   return same
+end
+
 -- A host program may lack Lua's debug library; fields are then listed in the order of assignment.
 local function same_line(module)
    if not debug then return false end
    local where = debug.getinfo(4, "lf") -- the caller of __newindex
    if not where then return false end
-   local same = last.module == module and last.count == count and last.line == where.currentline
-      and last.func == where.func
+   local same = same_locals(4) and last.module == module and last.count == count
+      and last.line == where.currentline and last.func == where.func
    last.module, last.count, last.line, last.func = module, count, where.currentline, where.func
    return same
 end

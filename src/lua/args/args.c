@@ -309,6 +309,13 @@ void tli_args_end(tli_Args *a) {
   }
 }
 
+void tli_only(lua_State *L, int n, const char *name) {
+  for (int i = n + 1; i <= lua_gettop(L); i++)
+    if (!lua_isnil(L, i))
+      tli_error(L, "%s: expected no further argument, got %s", name,
+                tli_describe(L, tli_state(L), i));
+}
+
 int tli_args_raise(tli_Args *a) { return tli_raise_call(a->L, a->signature); }
 
 /* ---- parameters ---- */

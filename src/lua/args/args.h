@@ -154,6 +154,10 @@ int tli_call_form(lua_State *L, const tli_Form *forms, int n);
 ** "nil". The text is in a thread-local buffer. */
 const char *tli_describe(lua_State *L, const tli_State *S, int index);
 
+/* Raises an error if there are more than n arguments, other than nil; for functions that have no
+** signature. */
+void tli_only(lua_State *L, int n, const char *name);
+
 /* Pushing results. */
 int tli_push_scalar(lua_State *L, tl_Scalar s);
 int tli_push_ints(lua_State *L, tl_Ints ints);

@@ -555,13 +555,13 @@ static int tensor_requires_grad_(lua_State *L) {
 }
 
 static int tensor_detach_(lua_State *L) {
-  if (!tli_forget_history(tli_check_tensor(L, 1, "detach_"))) return tli_raise(L);
+  if (!tli_forget_history(tli_sole_tensor(L, "detach_"))) return tli_raise(L);
   lua_settop(L, 1);
   return 1;
 }
 
 static int tensor_retain_grad(lua_State *L) {
-  return tli_retain_grad(tli_check_tensor(L, 1, "retain_grad")) ? 0 : tli_raise(L);
+  return tli_retain_grad(tli_sole_tensor(L, "retain_grad")) ? 0 : tli_raise(L);
 }
 
 const luaL_Reg tli_autograd_methods[] = {

@@ -344,6 +344,7 @@ static int torch_set_autocast_cache_enabled(lua_State *L) {
 }
 
 static int torch_is_autocast_cache_enabled(lua_State *L) {
+  tli_only(L, 0, "is_autocast_cache_enabled");
   tli_State *S = tli_state(L);
   tli_enter(L, S);
   lua_pushboolean(L, !S->casts || S->cast_cache);
@@ -351,6 +352,7 @@ static int torch_is_autocast_cache_enabled(lua_State *L) {
 }
 
 static int torch_clear_autocast_cache(lua_State *L) {
+  tli_only(L, 0, "clear_autocast_cache");
   tli_autocast_forget(tli_state(L));
   return 0;
 }

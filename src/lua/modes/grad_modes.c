@@ -157,12 +157,14 @@ static int torch_inference_mode(lua_State *L) {
 }
 
 static int torch_is_grad_enabled(lua_State *L) {
+  tli_only(L, 0, "is_grad_enabled");
   tli_enter(L, tli_state(L));
   lua_pushboolean(L, tli_grad_mode());
   return 1;
 }
 
 static int torch_is_inference_mode_enabled(lua_State *L) {
+  tli_only(L, 0, "is_inference_mode_enabled");
   tli_enter(L, tli_state(L));
   lua_pushboolean(L, tli_inference_mode());
   return 1;

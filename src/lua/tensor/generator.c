@@ -89,11 +89,13 @@ static int torch_manual_seed(lua_State *L) {
 }
 
 static int torch_initial_seed(lua_State *L) {
+  tli_only(L, 0, "initial_seed");
   lua_pushinteger(L, (lua_Integer)tli_state(L)->generator.seed);
   return 1;
 }
 
 static int torch_seed(lua_State *L) {
+  tli_only(L, 0, "seed");
   uint64_t seed = new_seed(L);
   tli_generator_seed_all(&tli_state(L)->generator, seed);
   lua_pushinteger(L, (lua_Integer)seed);

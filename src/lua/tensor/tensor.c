@@ -418,7 +418,7 @@ const tli_Property tli_tensor_properties[] = {{"shape", get_shape, NULL},
 /* ---- methods that are not operators ---- */
 
 static int tensor_dim(lua_State *L) {
-  lua_pushinteger(L, tli_check_tensor(L, 1, "dim")->ndim);
+  lua_pushinteger(L, tli_sole_tensor(L, "dim")->ndim);
   return 1;
 }
 
@@ -442,47 +442,47 @@ static int tensor_size(lua_State *L) { return geometry(L, "size", false); }
 static int tensor_stride(lua_State *L) { return geometry(L, "stride", true); }
 
 static int tensor_numel(lua_State *L) {
-  lua_pushinteger(L, tli_check_tensor(L, 1, "numel")->numel);
+  lua_pushinteger(L, tli_sole_tensor(L, "numel")->numel);
   return 1;
 }
 
 static int tensor_element_size(lua_State *L) {
-  tl_Tensor *t = tli_check_tensor(L, 1, "element_size");
+  tl_Tensor *t = tli_sole_tensor(L, "element_size");
   lua_pushinteger(L, (lua_Integer)tl_dtype_size((tl_DType)t->dtype));
   return 1;
 }
 
 static int tensor_is_floating_point(lua_State *L) {
-  lua_pushboolean(L, tli_is_float((tl_DType)tli_check_tensor(L, 1, "is_floating_point")->dtype));
+  lua_pushboolean(L, tli_is_float((tl_DType)tli_sole_tensor(L, "is_floating_point")->dtype));
   return 1;
 }
 
 /* Returns the device's index; -1 for the CPU, as in PyTorch. */
 static int tensor_get_device(lua_State *L) {
-  tl_Device device = tli_device(tli_check_tensor(L, 1, "get_device"));
+  tl_Device device = tli_device(tli_sole_tensor(L, "get_device"));
   lua_pushinteger(L, device.type == TL_CPU ? -1 : device.index);
   return 1;
 }
 
 /* Always false, since no dtype is complex. */
 static int tensor_is_complex(lua_State *L) {
-  tli_check_tensor(L, 1, "is_complex");
+  tli_sole_tensor(L, "is_complex");
   lua_pushboolean(L, false);
   return 1;
 }
 
 static int tensor_storage_offset(lua_State *L) {
-  lua_pushinteger(L, tli_check_tensor(L, 1, "storage_offset")->offset);
+  lua_pushinteger(L, tli_sole_tensor(L, "storage_offset")->offset);
   return 1;
 }
 
 static int tensor_data_ptr(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)(intptr_t)tl_tensor_data(tli_check_tensor(L, 1, "data_ptr")));
+  lua_pushinteger(L, (lua_Integer)(intptr_t)tl_tensor_data(tli_sole_tensor(L, "data_ptr")));
   return 1;
 }
 
 static int tensor_item(lua_State *L) {
-  tl_Tensor *t = tli_check_tensor(L, 1, "item");
+  tl_Tensor *t = tli_sole_tensor(L, "item");
   if (t->numel != 1)
     return tli_error(L, "item: expected a Tensor with one element, got shape %s", tli_sizes_str(t));
   tl_Scalar s;
@@ -518,6 +518,7 @@ tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what) {
 }
 
 static int tensor_tolist(lua_State *L) {
+  tli_sole_tensor(L, "tolist");
   lua_settop(L, 1);
   push_nested(L, tli_push_alias(L, 1, "tolist"), 0, 0);
   tli_release_box(L, 2);
@@ -526,7 +527,7 @@ static int tensor_tolist(lua_State *L) {
 
 /* Returns the same as tolist, since there are no NumPy arrays. */
 static int tensor_numpy(lua_State *L) {
-  const tl_Tensor *t = tli_check_tensor(L, 1, "numpy");
+  const tl_Tensor *t = tli_sole_tensor(L, "numpy");
   if (tli_device(t).type != TL_CPU)
     return tli_error(L, "numpy: the tensor is on %s; use x:cpu():numpy()",
                      tli_device_str(tli_device(t)));
@@ -556,7 +557,7 @@ static int iterate(lua_State *L) {
 }
 
 static int tensor_iter(lua_State *L) {
-  tl_Tensor *t = tli_check_tensor(L, 1, "iter");
+  tl_Tensor *t = tli_sole_tensor(L, "iter");
   if (t->ndim == 0) return tli_error(L, "iter: a 0-d Tensor has no rows");
   lua_pushvalue(L, lua_upvalueindex(TLI_UP_STATE));
   lua_pushvalue(L, lua_upvalueindex(TLI_UP_META));

@@ -3,16 +3,10 @@
 */
 #include "ops/common.h"
 
-/* Returns the default dim, which depends on the number of dimensions as in PyTorch. */
-static int64_t implicit_dim(const tl_Tensor *self) {
-  return self->ndim == 0 || self->ndim == 1 || self->ndim == 3 ? 0 : 1;
-}
-
 typedef tl_Tensor *(*AlongFn)(tl_Tensor *self, int64_t dim);
 
 static tl_Tensor *softmax_of(AlongFn fn, const char *op, tl_Tensor *self, int64_t dim,
                              tl_DType dtype) {
-  if (dim == TLI_NOINT) dim = implicit_dim(self);
   if (dtype == TL_NODTYPE || dtype == (tl_DType)self->dtype) dtype = (tl_DType)self->dtype;
   if (!tli_is_float(dtype))
     return tli_fail_null(TL_EDTYPE, "%s: expected a floating tensor or dtype, got %s", op,
@@ -24,13 +18,13 @@ static tl_Tensor *softmax_of(AlongFn fn, const char *op, tl_Tensor *self, int64_
 }
 
 tl_Tensor *tlo_softmax(tl_Tensor *self, int64_t dim, tl_DType dtype) {
-  if (dtype == TL_NODTYPE && dim != TLI_NOINT && tli_is_float((tl_DType)self->dtype))
+  if (dtype == TL_NODTYPE && tli_is_float((tl_DType)self->dtype))
     return tlo_softmax_along(self, dim);
   return softmax_of(tlo_softmax_along, "softmax", self, dim, dtype);
 }
 
 tl_Tensor *tlo_log_softmax(tl_Tensor *self, int64_t dim, tl_DType dtype) {
-  if (dtype == TL_NODTYPE && dim != TLI_NOINT && tli_is_float((tl_DType)self->dtype))
+  if (dtype == TL_NODTYPE && tli_is_float((tl_DType)self->dtype))
     return tlo_log_softmax_along(self, dim);
   return softmax_of(tlo_log_softmax_along, "log_softmax", self, dim, dtype);
 }

@@ -5,7 +5,7 @@ local function F(entry)
    op(entry)
 end
 
-F {"softmax(Tensor self, dim dim=nil, dtype dtype=nil) -> Tensor",
+F {"softmax(Tensor self, dim dim, dtype dtype=nil) -> Tensor",
    doc = [[exp(self) / sum(exp(self)) along dim, without overflow; with dtype, of self converted to
    it.]],
    also = true, composite = true,
@@ -22,7 +22,7 @@ op {"softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor", in
     grad = {grad_output = "softmax_backward(grad, output, dim)",
             output = [[grad * grad_output - grad * sum(grad_output * output, dim, true) -
             grad_output * sum(grad * output, dim, true)]]}}
-F {"log_softmax(Tensor self, dim dim=nil, dtype dtype=nil) -> Tensor",
+F {"log_softmax(Tensor self, dim dim, dtype dtype=nil) -> Tensor",
    doc = "log(softmax(self, dim)), more exact than the two by themselves.",
    also = true, composite = true,
    autocast = {gpu = "float32"},
@@ -35,7 +35,7 @@ op {"log_softmax_along(Tensor self, dim dim) -> Tensor", name = "log_softmax", i
 op {"log_softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor", internal = true,
     grad = {grad_output = "grad - sum(grad * exp(output), dim, true)",
             output = "neg(grad * exp(output) * sum(grad_output, dim, true))"}}
-F {"softmin(Tensor self, dim dim=nil, dtype dtype=nil) -> Tensor", doc = "softmax of -self.",
+F {"softmin(Tensor self, dim dim, dtype dtype=nil) -> Tensor", doc = "softmax of -self.",
    method = false, expr = "softmax(neg(self), dim, dtype)",
    autocast = {gpu = "float32"}, examples = {"T(3, 4), 2"}}
 F {[[gumbel_softmax(Tensor logits, float tau=1.0, bool hard=false, float eps=1e-10, dim dim=-1, *,

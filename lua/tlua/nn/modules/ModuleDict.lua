@@ -67,6 +67,9 @@ function ModuleDict:items()
    return self:named_children()
 end
 
+-- pairs goes through what items goes through.
+function ModuleDict:__pairs() return self:items() end
+
 --- Returns the names, in the order in which they were set.
 ---@return string[]
 function ModuleDict:keys()

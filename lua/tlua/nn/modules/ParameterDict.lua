@@ -77,6 +77,9 @@ function ParameterDict:items()
    return self:named_parameters()
 end
 
+-- pairs goes through what items goes through.
+function ParameterDict:__pairs() return self:items() end
+
 --- Returns the names, in the order in which they were first set.
 ---@return string[]
 function ParameterDict:keys()

@@ -88,6 +88,19 @@ function M.define(cls, make, admit, what)
       end
    end)
 
+   -- pairs goes through the items, and then through children that have names.
+   function cls:__pairs()
+      local keys, i = {}, 0
+      for position = 1, #self do keys[position] = position end
+      for name in self:named_children() do
+         if not math.tointeger(name) then keys[#keys + 1] = name end
+      end
+      return function()
+         i = i + 1
+         if keys[i] ~= nil then return keys[i], self[keys[i]] end
+      end
+   end
+
    function cls:__newindex(key, value)
       local position = type(key) == "number" and (math.tointeger(key) or 0)
       if not position then return set(self, key, value) end

@@ -1,0 +1,49 @@
+-- Functions without options refuse what they are given beyond their arguments, so that an option
+-- of another function does not pass for theirs.
+
+local torch = require "tlua"
+
+local other <const> = {keepdim = true}
+
+describe("methods of tensors without arguments", function()
+   for _, name in ipairs {"dim", "ndimension", "numel", "nelement", "element_size",
+                          "is_floating_point", "get_device", "is_complex", "storage_offset",
+                          "data_ptr", "item", "tolist", "numpy", "iter", "detach_"} do
+      it("such as " .. name, function()
+         local x = torch.ones(1)
+         assert.raises("expected no further argument, got table", function()
+            x[name](x, other)
+         end)
+         x[name](x, nil)
+      end)
+   end
+end)
+
+describe("functions of torch without arguments", function()
+   for _, name in ipairs {"is_grad_enabled", "is_inference_mode_enabled", "get_num_threads",
+                          "get_default_dtype", "get_default_device", "initial_seed",
+                          "is_autocast_cache_enabled", "clear_autocast_cache"} do
+      it("such as " .. name, function()
+         assert.raises(name .. ": expected no further argument, got table", function()
+            torch[name](other)
+         end)
+         torch[name]()
+      end)
+   end
+end)
+
+describe("softmax and its relatives", function()
+   it("need a dim: one that is missing or nil is an error, as in PyTorch", function()
+      local F, x = torch.nn.functional, torch.ones(2, 3)
+      for _, call in ipairs {
+         function() return torch.softmax(x) end, function() return torch.softmax(x, nil) end,
+         function() return x:softmax() end, function() return torch.log_softmax(x, nil) end,
+         function() return F.softmax(x) end, function() return F.log_softmax(x) end,
+         function() return F.softmin(x, nil) end,
+      } do
+         assert.raises("dim", "missing", call)
+      end
+      assert.close(torch.full({2, 3}, 0.5), F.softmax(x, 1))
+      assert.close(torch.full({2, 3}, 1 / 3), F.softmax(x, {dim = -1}), 1e-6)
+   end)
+end)
