@@ -13,6 +13,19 @@ local class = require "tlua.class"
 local scopes = require "tlua.scope"
 local Fused = require "tlua.optim.Fused"
 
+--- Multiplies a loss, so that small gradients in float16 do not become 0; `step` divides gradients
+--- by the scale, and leaves the step out where one is infinite or NaN.
+---
+---     local w = torch.ones(1):requires_grad_()
+---     local optimizer = torch.optim.SGD({w}, {lr = 0.5})
+---     local scaler = torch.GradScaler("cpu", {init_scale = 1024})
+---     scaler:scale(w:sum()):backward()
+---     print(w.grad)
+---     --> tensor([1024.])
+---     scaler:step(optimizer)
+---     scaler:update()
+---     print(w:detach())
+---     --> tensor([0.5000])
 ---@class amp.GradScaler
 ---@field get_growth_factor fun(self): number  the factor by which the scale grows
 ---@field set_growth_factor fun(self, value: number)  a number above 1

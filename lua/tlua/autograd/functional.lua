@@ -76,6 +76,11 @@ end
 
 --- Returns all first derivatives: for each input a tensor of the output's shape followed by the
 --- input's.
+---
+---     local square = function(x) return x * x end
+---     print(torch.autograd.functional.jacobian(square, torch.tensor {1.0, 2.0}))
+---     --> tensor([[2., 0.],
+---     -->         [0., 4.]])
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param options? {create_graph: boolean}
@@ -103,6 +108,11 @@ end
 
 --- Returns all second derivatives of a function with one number as result: a tensor of the input's
 --- shape twice, or for a list of inputs a list of lists.
+---
+---     local cubes = function(x) return (x ^ 3):sum() end
+---     print(torch.autograd.functional.hessian(cubes, torch.tensor {1.0, 2.0}))
+---     --> tensor([[ 6.,  0.],
+---     -->         [ 0., 12.]])
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param options? {create_graph: boolean}

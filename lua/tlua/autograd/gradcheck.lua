@@ -145,6 +145,10 @@ end
 --- Checks the derivatives of fn's results with respect to the inputs that require a gradient. A
 --- mismatch raises an error that describes it, or, with `raise_exception = false`, returns false
 --- and the message.
+---
+---     local x = torch.randn(3, {dtype = torch.float64}):requires_grad_()
+---     print(torch.autograd.gradcheck(torch.sin, {x}))
+---     --> true
 ---@param fn function
 ---@param inputs Tensor|any[]
 ---@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean}

@@ -6,6 +6,10 @@ local class = require "tlua.class"
 local Dataset = require "tlua.data.Dataset"
 local items = require "tlua.data.items"
 
+---     local a = torch.data.TensorDataset(torch.arange(2))
+---     local b = torch.data.TensorDataset(torch.arange(3))
+---     print(#torch.data.ConcatDataset {a, b}, #(a + b))
+---     --> 5	5
 ---@class data.ConcatDataset: data.Dataset
 ---@field datasets data.Dataset[]
 ---@overload fun(datasets: data.Dataset[]): data.ConcatDataset

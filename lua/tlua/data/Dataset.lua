@@ -15,6 +15,13 @@ local torch = require "tlua"
 local class = require "tlua.class"
 local indexing = require "tlua.data.indexing"
 
+---     local Squares, parent = torch.class("Squares", torch.data.Dataset)
+---     function Squares:__len() return 4 end
+---     function Squares:get(i) return torch.tensor(i), torch.tensor(i * i) end
+---     for x, y in torch.data.DataLoader(Squares(), {batch_size = 4}):iter() do
+---        print(x, y)
+---     end
+---     --> tensor([1, 2, 3, 4])	tensor([ 1,  4,  9, 16])
 ---@class data.Dataset
 ---@field get fun(self, i: integer): any ...
 ---@field get_items? fun(self, positions: Tensor): any ...

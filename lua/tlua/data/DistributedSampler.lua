@@ -13,6 +13,12 @@ local signature = args.signature [[data.DistributedSampler(dataset: any, num_rep
 --- and so on of this order. All processes get the same number of positions: so some positions come
 --- twice, or with drop_last not at all. By default, rank and num_replicas are those of the default
 --- process group.
+---
+---     local options = {num_replicas = 2, rank = 1, shuffle = false}
+---     local sampler = torch.data.DistributedSampler({"a", "b", "c", "d"}, options)
+---     for i in sampler:iter() do print(i) end -- each rank has its share
+---     --> 2
+---     --> 4
 ---@class data.DistributedSampler: data.Sampler
 ---@overload fun(dataset: data.Dataset, options?: table): data.DistributedSampler
 local DistributedSampler = class.class("data.DistributedSampler", Sampler)

@@ -6,6 +6,10 @@ local class = require "tlua.class"
 local Dataset = require "tlua.data.Dataset"
 local items = require "tlua.data.items"
 
+---     local a = torch.data.TensorDataset(torch.arange(2))
+---     local b = torch.data.TensorDataset(torch.arange(2) * 10)
+---     print(#torch.data.StackDataset(a, b))
+---     --> 2
 ---@class data.StackDataset: data.Dataset
 ---@field datasets data.Dataset[]|table<string, data.Dataset>
 ---@overload fun(...: data.Dataset): data.StackDataset

@@ -6,6 +6,10 @@ local class = require "tlua.class"
 local Dataset = require "tlua.data.Dataset"
 local items = require "tlua.data.items"
 
+---     local set = torch.data.TensorDataset(torch.arange(4) * 10)
+---     local part = torch.data.Subset(set, {4, 1})
+---     print(#part, part:get(1))
+---     --> 2	tensor(30)
 ---@class data.Subset: data.Dataset
 ---@field dataset data.Dataset
 ---@field indices Tensor  (n), int64

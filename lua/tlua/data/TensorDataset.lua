@@ -5,6 +5,10 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Dataset = require "tlua.data.Dataset"
 
+---     local set = torch.data.TensorDataset(torch.arange(4), torch.arange(4) * 10)
+---     local x, y = set:get(2) -- positions count from 1
+---     print(#set, x:item(), y:item())
+---     --> 4	1	10
 ---@class data.TensorDataset: data.Dataset
 ---@field tensors Tensor[]
 ---@overload fun(...: Tensor): data.TensorDataset

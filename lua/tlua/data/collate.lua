@@ -46,6 +46,14 @@ end
 
 --- Makes a batch of items, each of which is a list of values. It combines the values at the same
 --- place of all items, and returns one result for each place.
+---
+---     local items = {{torch.tensor {1, 2}, 5}, {torch.tensor {3, 4}, 6}}
+---     local x, y = torch.data.default_collate(items)
+---     print(x)
+---     --> tensor([[1, 2],
+---     -->         [3, 4]])
+---     print(y)
+---     --> tensor([5, 6])
 ---@param items any[][]
 ---@return any ...
 function M.default_collate(items)

@@ -35,6 +35,11 @@ local function to_counts(lengths, n)
 end
 
 --- Splits a dataset into parts at random.
+---
+---     local set = torch.data.TensorDataset(torch.arange(10))
+---     local train, test = torch.data.random_split(set, {8, 2})
+---     print(#train, #test)
+---     --> 8	2
 ---@param dataset data.Dataset
 ---@param lengths number[]  counts, or shares
 ---@param options? {generator: Generator}

@@ -36,6 +36,12 @@ local function check_count(name, what, value)
 end
 
 --- Returns the positions of all items in order.
+---
+---     local sampler = torch.data.SequentialSampler {"a", "b", "c"}
+---     for i in sampler:iter() do print(i) end
+---     --> 1
+---     --> 2
+---     --> 3
 ---@class data.SequentialSampler: data.Sampler
 ---@overload fun(dataset: data.Dataset): data.SequentialSampler
 M.SequentialSampler = class.class("data.SequentialSampler", Sampler)
@@ -57,6 +63,12 @@ local take_random = args.signature [[data.RandomSampler(dataset: any, replacemen
 
 --- Returns the positions of all items, or of num_samples items, in random order. With `replacement`
 --- each position is drawn from all items, so positions may repeat.
+---
+---     torch.manual_seed(0)
+---     local sampler, sum = torch.data.RandomSampler {"a", "b", "c"}, 0
+---     for i in sampler:iter() do sum = sum + i end -- each position once
+---     print(#sampler, sum)
+---     --> 3	6
 ---@class data.RandomSampler: data.Sampler
 ---@overload fun(dataset: data.Dataset, options?: table): data.RandomSampler
 M.RandomSampler = class.class("data.RandomSampler", Sampler)
@@ -84,6 +96,11 @@ function M.RandomSampler:indices()
 end
 
 --- Returns the given positions in random order.
+---
+---     local sampler, sum = torch.data.SubsetRandomSampler {2, 5, 7}, 0
+---     for i in sampler:iter() do sum = sum + i end
+---     print(#sampler, sum)
+---     --> 3	14
 ---@class data.SubsetRandomSampler: data.Sampler
 ---@overload fun(indices: Tensor|integer[], generator?): data.SubsetRandomSampler
 M.SubsetRandomSampler = class.class("data.SubsetRandomSampler", Sampler)
@@ -114,6 +131,13 @@ function M.SubsetRandomSampler:indices()
 end
 
 --- Returns num_samples positions, each drawn with a probability proportional to its weight.
+---
+---     local sampler = torch.data.WeightedRandomSampler({0, 1, 0}, 4)
+---     for i in sampler:iter() do print(i) end
+---     --> 2
+---     --> 2
+---     --> 2
+---     --> 2
 ---@class data.WeightedRandomSampler: data.Sampler
 ---@overload fun(weights, num_samples: integer, options?): data.WeightedRandomSampler
 M.WeightedRandomSampler = class.class("data.WeightedRandomSampler", Sampler)
@@ -140,6 +164,13 @@ function M.WeightedRandomSampler:indices()
 end
 
 --- Groups the positions of another sampler into lists of batch_size.
+---
+---     local order = torch.data.SequentialSampler {"a", "b", "c"}
+---     for batch in torch.data.BatchSampler(order, 2, false):iter() do
+---        print(batch)
+---     end
+---     --> tensor([1, 2])
+---     --> tensor([3])
 ---@class data.BatchSampler: data.Sampler
 ---@overload fun(sampler: data.Sampler, batch_size: integer, drop_last?): data.BatchSampler
 M.BatchSampler = class.class("data.BatchSampler", Sampler)

@@ -222,6 +222,16 @@ end
 --- (group.WORLD:traffic()). "gloo", the name in PyTorch's programs, means "shm", or "mpi" if mpirun
 --- has started ranks on several machines. A call that gets no answer within `timeout` seconds (1800
 --- by default; 60 under `tlua run`) raises an error.
+---
+---     -- `tlua run -n 4 train.lua` sets the ranks; here is a group of one.
+---     local store = torch.distributed.HashStore()
+---     local options = {store = store, rank = 0, world_size = 1}
+---     torch.distributed.init_process_group("shm", options)
+---     local x = torch.ones(2)
+---     torch.distributed.all_reduce(x) -- the sum over all ranks
+---     print(torch.distributed.get_world_size(), x)
+---     --> 1	tensor([1., 1.])
+---     torch.distributed.destroy_process_group()
 ---@param options? table  backend, init_method, rank, world_size, timeout, store, device_id
 function M.init_process_group(...)
    local a = take_init(...)

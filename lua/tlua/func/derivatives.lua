@@ -176,6 +176,10 @@ local take_grad, take_grad_and_value = taker "grad", taker "grad_and_value"
 --- Returns a function that computes the gradient of fn's result, a single number, with respect to
 --- an argument. For a list of positions it returns the list of gradients. With `has_aux` it also
 --- returns fn's last result.
+---
+---     local slope = torch.func.grad(function(x) return x ^ 3 end)
+---     print(slope(torch.tensor(2.0)))
+---     --> tensor(12.)
 ---@param fn fun(...): Tensor
 ---@param options? {argnums: integer|integer[], has_aux: boolean}  argnums: 1 by default
 ---@return fun(...): Tensor|table, any
@@ -189,6 +193,10 @@ function M.grad(...)
 end
 
 --- Returns a function that computes the gradient, like `grad`, and also returns fn's result.
+---
+---     local both = torch.func.grad_and_value(function(x) return x ^ 3 end)
+---     print(both(torch.tensor(2.0)))
+---     --> tensor(12.)	tensor(8.)
 ---@param fn fun(...): Tensor
 ---@param options? {argnums: integer|integer[], has_aux: boolean}
 ---@return fun(...): Tensor|table, Tensor, any
@@ -252,6 +260,11 @@ end
 --- Returns fn's result, and a function that computes vector-Jacobian products: it maps a vector
 --- with the shape of the result to one gradient for each argument. With `{has_aux = true}` after
 --- the arguments, fn's last result is returned as the third value.
+---
+---     local square = function(x) return x * x end
+---     local y, pull = torch.func.vjp(square, torch.tensor {1.0, 2.0})
+---     print(y, pull(torch.tensor {1.0, 1.0}))
+---     --> tensor([1., 4.])	tensor([2., 4.])
 ---@param fn fun(...): any
 ---@param ... Tensor|table  fn's arguments
 ---@return any output  a list if fn has several results
@@ -417,6 +430,11 @@ end
 --- Returns a function that computes the Jacobian of fn's result with respect to an argument, row by
 --- row. The Jacobian has the shape of the result followed by that of the argument. It is best if
 --- there are fewer results than inputs.
+---
+---     local jacobian = torch.func.jacrev(function(x) return x * x end)
+---     print(jacobian(torch.tensor {1.0, 2.0}))
+---     --> tensor([[2., 0.],
+---     -->         [0., 4.]])
 ---@param fn fun(...): any
 ---@param options? {argnums: integer|integer[], has_aux: boolean}
 ---@return fun(...): any
@@ -450,6 +468,11 @@ end
 
 --- Returns a function that computes the same Jacobian as `jacrev`, column by column. It is best if
 --- there are fewer inputs than results.
+---
+---     local jacobian = torch.func.jacfwd(function(x) return x * x end)
+---     print(jacobian(torch.tensor {1.0, 2.0}))
+---     --> tensor([[2., 0.],
+---     -->         [0., 4.]])
 ---@param fn fun(...): any
 ---@param options? {argnums: integer|integer[], has_aux: boolean}
 ---@return fun(...): any
@@ -483,6 +506,11 @@ end
 
 --- Returns a function that computes the Hessian of fn's result. The Hessian has the shape of the
 --- result followed twice by that of the argument.
+---
+---     local hessian = torch.func.hessian(function(x) return (x ^ 3):sum() end)
+---     print(hessian(torch.tensor {1.0, 2.0}))
+---     --> tensor([[ 6.,  0.],
+---     -->         [ 0., 12.]])
 ---@param fn fun(...): any
 ---@param options? {argnums: integer|integer[]}
 ---@return fun(...): any

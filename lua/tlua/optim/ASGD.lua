@@ -6,6 +6,12 @@ local torch = require "tlua"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+---     local w = torch.tensor({1.0}):requires_grad_()
+---     local optimizer = torch.optim.ASGD({w}, {lr = 0.5, lambd = 0})
+---     w:sum():backward()
+---     optimizer:step()
+---     print(w:detach())
+---     --> tensor([0.5000])
 ---@class optim.ASGD: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.ASGD
 local ASGD, parent = class.class("optim.ASGD", Fused)

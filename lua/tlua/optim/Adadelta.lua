@@ -6,6 +6,12 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+---     local w = torch.tensor({1.0}):requires_grad_()
+---     local optimizer = torch.optim.Adadelta({w}, {eps = 1e-4})
+---     w:sum():backward()
+---     optimizer:step()
+---     print(w:detach())
+---     --> tensor([0.9684])
 ---@class optim.Adadelta: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adadelta
 local Adadelta, parent = class.class("optim.Adadelta", Fused)

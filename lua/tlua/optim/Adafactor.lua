@@ -7,6 +7,12 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
 
+---     local w = torch.ones(4, 3):requires_grad_()
+---     local optimizer = torch.optim.Adafactor({w}, {lr = 0.01})
+---     w:sum():backward()
+---     optimizer:step()
+---     print(w:lt(1):all():item())
+---     --> true
 ---@class optim.Adafactor: optim.Optimizer
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adafactor
 local Adafactor, parent = class.class("optim.Adafactor", Optimizer)

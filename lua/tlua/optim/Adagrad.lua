@@ -5,6 +5,12 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+---     local w = torch.tensor({1.0}):requires_grad_()
+---     local optimizer = torch.optim.Adagrad({w}, {lr = 0.5})
+---     w:sum():backward()
+---     optimizer:step()
+---     print(w:detach())
+---     --> tensor([0.5000])
 ---@class optim.Adagrad: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adagrad
 local Adagrad, parent = class.class("optim.Adagrad", Fused)

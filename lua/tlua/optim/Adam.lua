@@ -5,6 +5,14 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+---     local w = torch.tensor({1.0}):requires_grad_()
+---     local optimizer = torch.optim.Adam({w}, {lr = 0.1})
+---     optimizer:zero_grad()
+---     local loss = (w * w):sum()
+---     loss:backward()
+---     optimizer:step()
+---     print(w:detach()) -- the first step has the length lr
+---     --> tensor([0.9000])
 ---@class optim.Adam: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adam
 local Adam, parent = class.class("optim.Adam", Fused)

@@ -12,6 +12,16 @@ local json = require "tlua.utils.json"
 local Optimizer = require "tlua.optim.Optimizer"
 local strong_wolfe = require "tlua.optim.strong_wolfe"
 
+---     local w = torch.tensor({3.0}):requires_grad_()
+---     local optimizer = torch.optim.LBFGS({w}, {line_search_fn = "strong_wolfe"})
+---     optimizer:step(function() -- evaluates the model as often as it needs
+---        optimizer:zero_grad()
+---        local loss = ((w - 1) ^ 2):sum()
+---        loss:backward()
+---        return loss
+---     end)
+---     print(w:detach():round {decimals = 3})
+---     --> tensor([1.])
 ---@class optim.LBFGS: optim.Optimizer
 ---@overload fun(params: Tensor[], options?: table): optim.LBFGS
 local LBFGS, parent = class.class("optim.LBFGS", Optimizer)

@@ -5,6 +5,12 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+---     local w = torch.tensor({1.0}):requires_grad_()
+---     local optimizer = torch.optim.Lion({w}, {lr = 0.25})
+---     w:sum():backward()
+---     optimizer:step()
+---     print(w:detach())
+---     --> tensor([0.7500])
 ---@class optim.Lion: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Lion
 local Lion, parent = class.class("optim.Lion", Fused)

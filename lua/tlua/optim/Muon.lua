@@ -8,6 +8,12 @@ local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
 local parts = require "tlua.optim.parts"
 
+---     local model = torch.nn.Linear(4, 3, {bias = false}) -- for matrices only
+---     local optimizer = torch.optim.Muon(model:parameters(), {lr = 0.02})
+---     model(torch.ones(2, 4)):sum():backward()
+---     optimizer:step()
+---     print(optimizer.param_groups[1].lr)
+---     --> 0.02
 ---@class optim.Muon: optim.Optimizer
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Muon
 local Muon, parent = class.class("optim.Muon", Optimizer)

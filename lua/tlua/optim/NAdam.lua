@@ -5,6 +5,12 @@ local checks = require "tlua.optim.checks"
 local Adam = require "tlua.optim.Adam"
 local Fused = require "tlua.optim.Fused"
 
+---     local w = torch.tensor({1.0}):requires_grad_()
+---     local optimizer = torch.optim.NAdam({w}, {lr = 0.1})
+---     w:sum():backward()
+---     optimizer:step()
+---     print(w:lt(1):item())
+---     --> true
 ---@class optim.NAdam: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.NAdam
 local NAdam, parent = class.class("optim.NAdam", Fused)

@@ -5,6 +5,12 @@ local class = require "tlua.class"
 local Adam = require "tlua.optim.Adam"
 local Fused = require "tlua.optim.Fused"
 
+---     local w = torch.tensor({1.0}):requires_grad_()
+---     local optimizer = torch.optim.RAdam({w}, {lr = 0.5})
+---     w:sum():backward()
+---     optimizer:step()
+---     print(w:detach())
+---     --> tensor([0.5000])
 ---@class optim.RAdam: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.RAdam
 local RAdam, parent = class.class("optim.RAdam", Fused)

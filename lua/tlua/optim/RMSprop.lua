@@ -5,6 +5,12 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+---     local w = torch.tensor({1.0}):requires_grad_()
+---     local optimizer = torch.optim.RMSprop({w}, {lr = 0.05})
+---     w:sum():backward()
+---     optimizer:step()
+---     print(w:detach())
+---     --> tensor([0.5000])
 ---@class optim.RMSprop: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.RMSprop
 local RMSprop, parent = class.class("optim.RMSprop", Fused)

@@ -6,6 +6,12 @@ local torch = require "tlua"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+---     local w = torch.tensor({1.0}):requires_grad_()
+---     local optimizer = torch.optim.Rprop({w}, {lr = 0.25})
+---     w:sum():backward()
+---     optimizer:step()
+---     print(w:detach())
+---     --> tensor([0.7500])
 ---@class optim.Rprop: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Rprop
 local Rprop, parent = class.class("optim.Rprop", Fused)

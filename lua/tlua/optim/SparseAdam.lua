@@ -7,6 +7,13 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
 
+---     local layer = torch.nn.Embedding(3, 1)
+---     local before = layer.weight:detach():clone()
+---     local optimizer = torch.optim.SparseAdam(layer:parameters(), {lr = 0.1})
+---     layer(torch.tensor {2}):sum():backward()
+---     optimizer:step()
+---     print((layer.weight:detach() - before):ne(0):flatten()) -- row 2 alone
+---     --> tensor([False,  True, False])
 ---@class optim.SparseAdam: optim.Optimizer
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.SparseAdam
 local SparseAdam, parent = class.class("optim.SparseAdam", Optimizer)

@@ -311,6 +311,17 @@ local function methods_of(class, path)
    return list
 end
 
+-- Splits a text into its words and the example at its end: code that shows its output.
+local function without_example(lines)
+   local first, shows = nil, false
+   for i, line in ipairs(lines) do
+      first = first or line:find "^%s%s" and i
+      shows = shows or first ~= nil and line:find "^%s+%-%-> " ~= nil
+   end
+   if not shows then return lines, nil end
+   return trim(table.move(lines, 1, first - 1, 1, {})), table.move(lines, first, #lines, 1, {})
+end
+
 --- Returns the declaration of a class. Its text is the comment above the line that makes it, or its
 --- file's heading, and the comment of its constructor; it is empty where there is none.
 ---@param path string
@@ -339,7 +350,7 @@ function M.of_class(path, class, module)
    local signature = M.signature(make)
    local params = optimizer_params(class) or signature and parameters_of(signature, arguments)
       or M.parameters(arguments)
-   local text = trim(about)
+   local text, example = without_example(trim(about))
    local file_class = chunk:match "([%w_]+)$" == name:match "[^.]+$"
       or chunk:match "([%w_]+)%.lua$" == name:match "[^.]+$"
    if #text == 0 and file_class then text = M.heading(lines) end
@@ -369,6 +380,10 @@ function M.of_class(path, class, module)
    if #trim(making) > 0 then
       if #text > 0 then text[#text + 1] = "" end
       table.move(making, 1, #making, #text + 1, text)
+   end
+   if example then
+      if #text > 0 then text[#text + 1] = "" end
+      table.move(example, 1, #example, #text + 1, text)
    end
    return {
       path = path, name = name, kind = "class", text = text, params = params, returns = {},

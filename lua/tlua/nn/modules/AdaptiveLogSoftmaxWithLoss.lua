@@ -16,6 +16,12 @@ local signature = args.signature(name .. [[(in_features: count, n_classes: count
    cutoffs: integers, div_value: number = 4, head_bias: boolean = false, device: device?,
    dtype: string?)]])
 
+---     local layer = torch.nn.AdaptiveLogSoftmaxWithLoss(8, 100, {10, 50})
+---     local output, loss = layer(torch.zeros(4, 8), torch.tensor {1, 20, 60, 100})
+---     print(table.unpack(output.shape))
+---     --> 4
+---     print(loss:dim())
+---     --> 0
 ---@class nn.AdaptiveLogSoftmaxWithLoss: nn.Module
 ---@field head nn.Linear  of the frequent classes and, after them, of the clusters
 ---@field tail nn.ModuleList  two matrices for each cluster

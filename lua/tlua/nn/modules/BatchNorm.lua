@@ -107,6 +107,13 @@ local M = {}
 
 --- Batch normalisation of (N, C) or (N, C, L). Training mode uses the batch's own mean and variance
 --- and keeps their running means, which evaluation mode uses.
+---
+---     local layer = torch.nn.BatchNorm1d(1)
+---     print(layer(torch.tensor {{1.0}, {3.0}}):detach():flatten())
+---     --> tensor([-1.0000,  1.0000])
+---     layer:eval() -- uses the running statistics: 0.9 * old + 0.1 * batch's
+---     print(layer.running_mean, layer.running_var)
+---     --> tensor([0.2000])	tensor([1.1000])
 ---@class nn.BatchNorm1d: nn.Module
 ---@field weight Tensor?  (num_features)
 ---@field bias Tensor?  (num_features)
@@ -116,26 +123,46 @@ local M = {}
 M.BatchNorm1d = define("BatchNorm1d", 1, batch_forward, true, true)
 
 --- Batch normalisation of (N, C, H, W); otherwise like BatchNorm1d.
+---
+---     local layer = torch.nn.BatchNorm2d(8)
+---     print(table.unpack(layer(torch.randn(4, 8, 5, 5)).shape))
+---     --> 4	8	5	5
 ---@class nn.BatchNorm2d: nn.BatchNorm1d
 ---@overload fun(num_features: integer, options?: table): nn.BatchNorm2d
 M.BatchNorm2d = define("BatchNorm2d", 2, batch_forward, true, true)
 
 --- Batch normalisation of (N, C, D, H, W); otherwise like BatchNorm1d.
+---
+---     local layer = torch.nn.BatchNorm3d(8)
+---     print(table.unpack(layer(torch.randn(4, 8, 2, 5, 5)).shape))
+---     --> 4	8	2	5	5
 ---@class nn.BatchNorm3d: nn.BatchNorm1d
 ---@overload fun(num_features: integer, options?: table): nn.BatchNorm3d
 M.BatchNorm3d = define("BatchNorm3d", 3, batch_forward, true, true)
 
 --- Normalisation of each sample's channels, (N, C, L) or (C, L).
+---
+---     local layer = torch.nn.InstanceNorm1d(1)
+---     print(layer(torch.tensor {{{1.0, 3.0}}}):flatten())
+---     --> tensor([-1.0000,  1.0000])
 ---@class nn.InstanceNorm1d: nn.BatchNorm1d
 ---@overload fun(num_features: integer, options?: table): nn.InstanceNorm1d
 M.InstanceNorm1d = define("InstanceNorm1d", 1, instance_forward, false, false)
 
 --- Normalisation of each sample's channels, (N, C, H, W) or (C, H, W).
+---
+---     local layer = torch.nn.InstanceNorm2d(8)
+---     print(table.unpack(layer(torch.randn(4, 8, 5, 5)).shape))
+---     --> 4	8	5	5
 ---@class nn.InstanceNorm2d: nn.BatchNorm1d
 ---@overload fun(num_features: integer, options?: table): nn.InstanceNorm2d
 M.InstanceNorm2d = define("InstanceNorm2d", 2, instance_forward, false, false)
 
 --- Normalisation of each sample's channels, (N, C, D, H, W) or (C, D, H, W).
+---
+---     local layer = torch.nn.InstanceNorm3d(8)
+---     print(table.unpack(layer(torch.randn(4, 8, 2, 5, 5)).shape))
+---     --> 4	8	2	5	5
 ---@class nn.InstanceNorm3d: nn.BatchNorm1d
 ---@overload fun(num_features: integer, options?: table): nn.InstanceNorm3d
 M.InstanceNorm3d = define("InstanceNorm3d", 3, instance_forward, false, false)

@@ -11,6 +11,9 @@ local Parameter = require "tlua.nn.Parameter"
 local signature = args.signature [[nn.Bilinear(in1_features: count, in2_features: count,
    out_features: count, bias: boolean = true, device: device?, dtype: string?)]]
 
+---     local layer = torch.nn.Bilinear(2, 3, 4)
+---     print(table.unpack(layer(torch.zeros(5, 2), torch.zeros(5, 3)).shape))
+---     --> 5	4
 ---@class nn.Bilinear: nn.Module
 ---@field weight Tensor  (out_features, in1_features, in2_features)
 ---@field bias Tensor?  (out_features)

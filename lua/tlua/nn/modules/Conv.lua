@@ -131,6 +131,10 @@ local M = {reset_parameters = reset_parameters, extra_repr = extra_repr}
 
 --- Convolution over (N, C, L). `kernel_size`, `stride`, `padding`, `dilation` are a number or a
 --- list of one per dimension; padding may also be "same" or "valid".
+---
+---     local layer = torch.nn.Conv1d(4, 8, 3, {padding = 1})
+---     print(table.unpack(layer(torch.zeros(2, 4, 10)).shape))
+---     --> 2	8	10
 ---@class nn.Conv1d: nn.Module
 ---@field weight Tensor  (out_channels, in_channels / groups, *kernel_size)
 ---@field bias Tensor?  (out_channels)
@@ -138,11 +142,21 @@ local M = {reset_parameters = reset_parameters, extra_repr = extra_repr}
 M.Conv1d = define("Conv1d", 1)
 
 --- Convolution over (N, C, H, W); otherwise like Conv1d.
+---
+---     local layer = torch.nn.Conv2d(3, 16, 3, {stride = 2, padding = 1})
+---     print(table.unpack(layer(torch.zeros(2, 3, 32, 32)).shape))
+---     --> 2	16	16	16
+---     print(table.unpack(layer.weight.shape))
+---     --> 16	3	3	3
 ---@class nn.Conv2d: nn.Conv1d
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.Conv2d
 M.Conv2d = define("Conv2d", 2)
 
 --- Convolution over (N, C, D, H, W); otherwise like Conv1d.
+---
+---     local layer = torch.nn.Conv3d(1, 4, 3)
+---     print(table.unpack(layer(torch.zeros(2, 1, 8, 8, 8)).shape))
+---     --> 2	4	6	6	6
 ---@class nn.Conv3d: nn.Conv1d
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.Conv3d
 M.Conv3d = define("Conv3d", 3)

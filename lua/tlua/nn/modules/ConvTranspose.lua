@@ -84,6 +84,10 @@ local M = {}
 --- Transposed convolution over (N, C, L). With a stride above 1
 --- several output sizes are possible; `forward` takes the wanted sizes as a second argument or as
 --- the option output_size.
+---
+---     local layer = torch.nn.ConvTranspose1d(4, 2, 2, {stride = 2})
+---     print(table.unpack(layer(torch.zeros(1, 4, 5)).shape))
+---     --> 1	2	10
 ---@class nn.ConvTranspose1d: nn.Module
 ---@field weight Tensor  (in_channels, out_channels / groups, *kernel_size)
 ---@field bias Tensor?  (out_channels)
@@ -91,11 +95,19 @@ local M = {}
 M.ConvTranspose1d = define("ConvTranspose1d", 1)
 
 --- Transposed convolution over (N, C, H, W); otherwise like ConvTranspose1d.
+---
+---     local layer = torch.nn.ConvTranspose2d(16, 3, 2, {stride = 2})
+---     print(table.unpack(layer(torch.zeros(2, 16, 8, 8)).shape))
+---     --> 2	3	16	16
 ---@class nn.ConvTranspose2d: nn.ConvTranspose1d
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.ConvTranspose2d
 M.ConvTranspose2d = define("ConvTranspose2d", 2)
 
 --- Transposed convolution over (N, C, D, H, W); otherwise like ConvTranspose1d.
+---
+---     local layer = torch.nn.ConvTranspose3d(2, 1, 2, {stride = 2})
+---     print(table.unpack(layer(torch.zeros(1, 2, 3, 3, 3)).shape))
+---     --> 1	1	6	6	6
 ---@class nn.ConvTranspose3d: nn.ConvTranspose1d
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.ConvTranspose3d
 M.ConvTranspose3d = define("ConvTranspose3d", 3)

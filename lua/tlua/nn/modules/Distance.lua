@@ -5,11 +5,18 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
+---     local layer = torch.nn.CosineSimilarity()
+---     print(layer(torch.tensor {{1.0, 0.0}}, torch.tensor {{1.0, 1.0}}))
+---     --> tensor([0.7071])
 M.CosineSimilarity = define("CosineSimilarity", "dim: dim = 2, eps: number = 1e-8",
    function(self, first, second)
       return F.cosine_similarity(first, second, self.dim, self.eps)
    end)
 
+---     local layer = torch.nn.PairwiseDistance()
+---     local d = layer(torch.tensor {{0.0, 0.0}}, torch.tensor {{3.0, 4.0}})
+---     print(d:round {decimals = 3})
+---     --> tensor([5.])
 M.PairwiseDistance = define("PairwiseDistance",
    "p: number = 2, eps: number = 1e-6, keepdim: boolean = false",
    function(self, first, second)

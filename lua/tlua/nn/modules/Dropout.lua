@@ -7,6 +7,33 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
+--- Zeroes elements with probability p while training, and multiplies the others by 1 / (1 - p).
+---
+---     torch.manual_seed(0)
+---     local layer = torch.nn.Dropout(0.5)
+---     print(layer(torch.ones(100)):unique())
+---     --> tensor([0., 2.])
+---     print(layer:eval()(torch.ones(3)))
+---     --> tensor([1., 1., 1.])
+---@class nn.Dropout: nn.Module
+
+--- Zeroes whole channels of (N, C, ...) with probability p while training.
+---
+---     torch.manual_seed(0)
+---     local y = torch.nn.Dropout2d(0.5)(torch.ones(1, 50, 2, 2))
+---     print(y:amax({3, 4}):eq(y:amin({3, 4})):all():item()) -- a channel is equal
+---     --> true
+---@class nn.Dropout1d: nn.Module
+---@class nn.Dropout2d: nn.Module
+---@class nn.Dropout3d: nn.Module
+
+--- Drops elements, or whole channels, so that SELU's outputs keep their mean and variance.
+---
+---     print(torch.nn.AlphaDropout(0.5):eval()(torch.ones(3)))
+---     --> tensor([1., 1., 1.])
+---@class nn.AlphaDropout: nn.Module
+---@class nn.FeatureAlphaDropout: nn.Module
+
 -- Dropout1d to Dropout3d drop whole channels of (N, C, ...). AlphaDropout and, for whole channels,
 -- FeatureAlphaDropout keep the mean and the variance of SELU's outputs.
 for name, drop in pairs {

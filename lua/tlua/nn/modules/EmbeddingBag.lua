@@ -18,6 +18,10 @@ local take_call = args.signature [[nn.EmbeddingBag.forward(input: tensor, offset
 
 local modes = {sum = true, mean = true, max = true}
 
+---     local layer = torch.nn.EmbeddingBag(10, 3, {mode = "sum"})
+---     local bags = torch.tensor {{1, 2}, {4, 10}} -- a bag of two words in a row
+---     print(table.unpack(layer(bags).shape))
+---     --> 2	3
 ---@class nn.EmbeddingBag: nn.Module
 ---@field weight Tensor  (num_embeddings, embedding_dim)
 ---@overload fun(num_embeddings: integer, embedding_dim: integer, options?): nn.EmbeddingBag

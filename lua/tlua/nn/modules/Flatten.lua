@@ -7,6 +7,8 @@ local Module = require "tlua.nn.modules.Module"
 
 local signature = args.signature "nn.Flatten(start_dim: dim = 2, end_dim: dim = -1)"
 
+---     print(table.unpack(torch.nn.Flatten()(torch.zeros(8, 3, 4)).shape))
+---     --> 8	12
 ---@class nn.Flatten: nn.Module
 ---@overload fun(start_dim?: integer, end_dim?: integer): nn.Flatten
 local Flatten, parent = class.class("nn.Flatten", Module)

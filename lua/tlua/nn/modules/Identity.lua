@@ -3,6 +3,8 @@
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 
+---     print(torch.nn.Identity()(torch.tensor {1, 2}))
+---     --> tensor([1, 2])
 ---@class nn.Identity: nn.Module
 ---@overload fun(...): nn.Identity
 local Identity, parent = class.class("nn.Identity", Module)

@@ -8,6 +8,10 @@ local AffineNorm = require "tlua.nn.modules.AffineNorm"
 local signature = args.signature [[nn.LayerNorm(normalized_shape: integers, eps: number = 1e-5,
    elementwise_affine: boolean = true, bias: boolean = true, device: device?, dtype: string?)]]
 
+---     local layer = torch.nn.LayerNorm(2)
+---     print(layer(torch.tensor {{1.0, 3.0}, {10.0, 30.0}}):detach())
+---     --> tensor([[-1.0000,  1.0000],
+---     -->         [-1.0000,  1.0000]])
 ---@class nn.LayerNorm: nn.AffineNorm
 ---@field weight Tensor?  normalized_shape
 ---@field bias Tensor?  normalized_shape

@@ -90,6 +90,11 @@ end
 --- nn.Linear whose in_features is the size of the last dimension of its first input. Until then
 --- its weight has no shape; a state that is loaded sets it, too. After the first call the module is
 --- an nn.Linear.
+---
+---     local layer = torch.nn.LazyLinear(2)
+---     layer(torch.zeros(8, 5)) -- the first input decides in_features
+---     print(layer)
+---     --> Linear(in_features=5, out_features=2, bias=true)
 ---@class nn.LazyLinear: nn.Linear
 define("Linear", Linear, [[out_features: count, bias: boolean = true, device: device?,
    dtype: string?]], {
@@ -126,6 +131,11 @@ end
 --- A convolution whose in_channels is the number of channels of its first input, (N, C, ...) or
 --- (C, ...). The first input's channels must be a multiple of `groups`. After the first call the
 --- module is the ordinary convolution.
+---
+---     local layer = torch.nn.LazyConv2d(8, 3)
+---     layer(torch.zeros(1, 3, 9, 9))
+---     print(table.unpack(layer.weight.shape))
+---     --> 8	3	3	3
 ---@class nn.LazyConv1d: nn.Conv1d
 ---@class nn.LazyConv2d: nn.Conv2d
 ---@class nn.LazyConv3d: nn.Conv3d
@@ -156,6 +166,11 @@ end
 
 --- A normalisation whose num_features is the number of channels of its first input. After the
 --- first call the module is the ordinary normalisation.
+---
+---     local layer = torch.nn.LazyBatchNorm1d()
+---     layer(torch.randn(4, 6))
+---     print(layer.num_features)
+---     --> 6
 ---@class nn.LazyBatchNorm1d: nn.BatchNorm1d
 ---@class nn.LazyBatchNorm2d: nn.BatchNorm2d
 ---@class nn.LazyBatchNorm3d: nn.BatchNorm3d

@@ -4,6 +4,9 @@
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define
 
+---     local layer = torch.nn.LocalResponseNorm(2)
+---     print(table.unpack(layer(torch.ones(1, 4, 5)).shape))
+---     --> 1	4	5
 ---@class nn.LocalResponseNorm: nn.Module
 ---@overload fun(size: integer, options?: table): nn.LocalResponseNorm
 return define("LocalResponseNorm",

@@ -6,6 +6,16 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
+--- Puts elements back where MaxPool with return_indices found them; the others become 0.
+---
+---     local pool = torch.nn.MaxPool1d(2, {return_indices = true})
+---     local y, indices = pool(torch.tensor {{{1.0, 5.0, 7.0, 3.0}}})
+---     print(torch.nn.MaxUnpool1d(2)(y, indices))
+---     --> tensor([[[0., 5., 7., 0.]]])
+---@class nn.MaxUnpool1d: nn.Module
+---@class nn.MaxUnpool2d: nn.Module
+---@class nn.MaxUnpool3d: nn.Module
+
 for n = 1, 3 do
    local unpool = ("max_unpool%dd"):format(n)
    local name = ("MaxUnpool%dd"):format(n)

@@ -7,6 +7,10 @@ local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 local order = require "tlua.nn.order"
 
+---     local heads = torch.nn.ModuleDict {a = torch.nn.Linear(2, 1)}
+---     heads.b = torch.nn.Linear(2, 3)
+---     print(heads.b)
+---     --> Linear(in_features=2, out_features=3, bias=true)
 ---@class nn.ModuleDict: nn.Module
 ---@overload fun(modules?: table<string, nn.Module>): nn.ModuleDict
 local ModuleDict, parent = class.class("nn.ModuleDict", Module)

@@ -8,6 +8,12 @@ local Module = require "tlua.nn.modules.Module"
 local slicing = require "tlua.nn.modules.slicing"
 local Sequential = require "tlua.nn.modules.Sequential"
 
+---     local layers = torch.nn.ModuleList {torch.nn.Linear(2, 2)}
+---     layers:append(torch.nn.Linear(2, 2))
+---     local count = 0
+---     for _, layer in ipairs(layers) do count = count + layer.weight:numel() end
+---     print(#layers, count)
+---     --> 2	8
 ---@class nn.ModuleList: nn.Module
 ---@overload fun(modules?: nn.Module[]): nn.ModuleList
 local ModuleList, parent = class.class("nn.ModuleList", Module)

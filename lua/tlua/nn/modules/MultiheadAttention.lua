@@ -19,6 +19,13 @@ local take_call = args.signature [[nn.MultiheadAttention.forward(query: tensor, 
    value: tensor, key_padding_mask: tensor?, need_weights: boolean = true, attn_mask: tensor?,
    average_attn_weights: boolean = true, is_causal: boolean = false)]]
 
+---     local attention = torch.nn.MultiheadAttention(8, 2, {batch_first = true})
+---     local x = torch.zeros(3, 5, 8) -- (batch, length, features)
+---     local y, weights = attention(x, x, x)
+---     print(table.unpack(y.shape))
+---     --> 3	5	8
+---     print(table.unpack(weights.shape))
+---     --> 3	5	5
 ---@class nn.MultiheadAttention: nn.Module
 ---@overload fun(embed_dim: integer, num_heads: integer, options?): nn.MultiheadAttention
 local MultiheadAttention, parent = class.class("nn.MultiheadAttention", Module)

@@ -10,6 +10,9 @@ local Parameter = require "tlua.nn.Parameter"
 local signature = args.signature [[nn.PReLU(num_parameters: count = 1, init: number = 0.25,
    device: device?, dtype: string?)]]
 
+---     local layer = torch.nn.PReLU() -- the slope is learnt
+---     print(layer(torch.tensor {-1.0, 2.0}):detach())
+---     --> tensor([-0.2500,  2.0000])
 ---@class nn.PReLU: nn.Module
 ---@field weight Tensor  (num_parameters)
 ---@overload fun(num_parameters?: integer, options?: table): nn.PReLU

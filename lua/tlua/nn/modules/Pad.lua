@@ -10,6 +10,11 @@ local M = {}
 --- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with zeros. padding is
 --- one number for all ends, or a list: before and after the last dimension, then before and after
 --- the one before. Negative numbers crop.
+---
+---     local layer = torch.nn.ZeroPad2d {1, 0, 0, 1} -- left, right, top, bottom
+---     print(layer(torch.tensor {{{1, 2}}}):squeeze(1))
+---     --> tensor([[0, 1, 2],
+---     -->         [0, 0, 0]])
 ---@class nn.ZeroPad1d: nn.Module
 ---@class nn.ZeroPad2d: nn.Module
 ---@class nn.ZeroPad3d: nn.Module
@@ -17,6 +22,9 @@ local M = {}
 --- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with the number `value`.
 --- padding is one number for all ends, or a list: before and after the last dimension, then
 --- before and after the one before. Negative numbers crop.
+---
+---     print(torch.nn.ConstantPad1d(1, 9)(torch.tensor {{1, 2}}))
+---     --> tensor([[9, 1, 2, 9]])
 ---@class nn.ConstantPad1d: nn.Module
 ---@class nn.ConstantPad2d: nn.Module
 ---@class nn.ConstantPad3d: nn.Module
@@ -25,6 +33,9 @@ local M = {}
 --- input, without repeating the edge. padding is one number for all ends, or a list: before and
 --- after the last dimension, then before and after the one before. Each must be smaller than its
 --- dimension.
+---
+---     print(torch.nn.ReflectionPad1d(2)(torch.tensor {{1.0, 2.0, 3.0}}))
+---     --> tensor([[3., 2., 1., 2., 3., 2., 1.]])
 ---@class nn.ReflectionPad1d: nn.Module
 ---@class nn.ReflectionPad2d: nn.Module
 ---@class nn.ReflectionPad3d: nn.Module
@@ -32,6 +43,9 @@ local M = {}
 --- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with copies of the edge.
 --- padding is one number for all ends, or a list: before and after the last dimension, then
 --- before and after the one before. Negative numbers crop.
+---
+---     print(torch.nn.ReplicationPad1d(2)(torch.tensor {{1.0, 2.0, 3.0}}))
+---     --> tensor([[1., 1., 1., 2., 3., 3., 3.]])
 ---@class nn.ReplicationPad1d: nn.Module
 ---@class nn.ReplicationPad2d: nn.Module
 ---@class nn.ReplicationPad3d: nn.Module
@@ -39,6 +53,9 @@ local M = {}
 --- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with the other end of
 --- the input. padding is one number for all ends, or a list: before and after the last dimension,
 --- then before and after the one before. Negative numbers crop.
+---
+---     print(torch.nn.CircularPad1d(1)(torch.tensor {{1.0, 2.0, 3.0}}))
+---     --> tensor([[3., 1., 2., 3., 1.]])
 ---@class nn.CircularPad1d: nn.Module
 ---@class nn.CircularPad2d: nn.Module
 ---@class nn.CircularPad3d: nn.Module

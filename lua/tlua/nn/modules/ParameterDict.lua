@@ -8,6 +8,9 @@ local Module = require "tlua.nn.modules.Module"
 local Parameter = require "tlua.nn.Parameter"
 local order = require "tlua.nn.order"
 
+---     local parameters = torch.nn.ParameterDict {scale = torch.ones(2)}
+---     print(parameters.scale.requires_grad)
+---     --> true
 ---@class nn.ParameterDict: nn.Module
 ---@overload fun(parameters?: table<string, Tensor>): nn.ParameterDict
 local ParameterDict, parent = class.class("nn.ParameterDict", Module)

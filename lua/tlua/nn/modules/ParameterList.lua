@@ -7,6 +7,9 @@ local Module = require "tlua.nn.modules.Module"
 local slicing = require "tlua.nn.modules.slicing"
 local Parameter = require "tlua.nn.Parameter"
 
+---     local list = torch.nn.ParameterList {torch.zeros(2), torch.zeros(3)}
+---     print(#list, list[2].requires_grad)
+---     --> 2	true
 ---@class nn.ParameterList: nn.Module
 ---@overload fun(parameters?: Tensor[]): nn.ParameterList
 local ParameterList, parent = class.class("nn.ParameterList", Module)

@@ -5,6 +5,55 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
+--- Takes the largest element of each window of (N, C, ...); stride is kernel_size unless given.
+--- With return_indices, forward also returns the positions within the plane, as MaxUnpool takes
+--- them.
+---
+---     local layer = torch.nn.MaxPool2d(2)
+---     print(layer(torch.arange(16.0):view(1, 1, 4, 4)):squeeze())
+---     --> tensor([[ 5.,  7.],
+---     -->         [13., 15.]])
+---@class nn.MaxPool1d: nn.Module
+---@class nn.MaxPool2d: nn.Module
+---@class nn.MaxPool3d: nn.Module
+
+--- Takes the mean of each window of (N, C, ...); stride is kernel_size unless it is given.
+---
+---     local layer = torch.nn.AvgPool2d(2)
+---     print(layer(torch.arange(16.0):view(1, 1, 4, 4)):squeeze())
+---     --> tensor([[ 2.5000,  4.5000],
+---     -->         [10.5000, 12.5000]])
+---@class nn.AvgPool1d: nn.Module
+---@class nn.AvgPool2d: nn.Module
+---@class nn.AvgPool3d: nn.Module
+
+--- Takes the mean of windows whose sizes give output_size, for any size of (N, C, ...).
+---
+---     local layer = torch.nn.AdaptiveAvgPool2d(1)
+---     print(table.unpack(layer(torch.zeros(8, 64, 7, 7)).shape))
+---     --> 8	64	1	1
+---@class nn.AdaptiveAvgPool1d: nn.Module
+---@class nn.AdaptiveAvgPool2d: nn.Module
+---@class nn.AdaptiveAvgPool3d: nn.Module
+
+--- Takes the largest element of windows whose sizes give output_size.
+---
+---     local layer = torch.nn.AdaptiveMaxPool1d(2)
+---     print(layer(torch.tensor {{1.0, 5.0, 2.0, 3.0}}))
+---     --> tensor([[5., 3.]])
+---@class nn.AdaptiveMaxPool1d: nn.Module
+---@class nn.AdaptiveMaxPool2d: nn.Module
+---@class nn.AdaptiveMaxPool3d: nn.Module
+
+--- Takes the norm of order norm_type of each window of (N, C, ...).
+---
+---     local layer = torch.nn.LPPool1d(2, 2)
+---     print(layer(torch.tensor {{3.0, 4.0, 6.0, 8.0}}):round {decimals = 3})
+---     --> tensor([[ 5., 10.]])
+---@class nn.LPPool1d: nn.Module
+---@class nn.LPPool2d: nn.Module
+---@class nn.LPPool3d: nn.Module
+
 local max_options = [[kernel_size: integers, stride: integers?, padding: integers = 0,
    dilation: integers = 1, return_indices: boolean = false, ceil_mode: boolean = false]]
 

@@ -8,6 +8,9 @@ local AffineNorm = require "tlua.nn.modules.AffineNorm"
 local signature = args.signature [[nn.RMSNorm(normalized_shape: integers, eps: number?,
    elementwise_affine: boolean = true, device: device?, dtype: string?)]]
 
+---     local layer = torch.nn.RMSNorm(2)
+---     print(layer(torch.tensor {{3.0, 4.0}}):detach())
+---     --> tensor([[0.8485, 1.1314]])
 ---@class nn.RMSNorm: nn.AffineNorm
 ---@field weight Tensor?  normalized_shape
 ---@overload fun(normalized_shape: integer|integer[], options?: table): nn.RMSNorm

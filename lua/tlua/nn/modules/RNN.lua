@@ -255,6 +255,13 @@ end
 local M = {RNNBase = RNNBase}
 
 --- h' = tanh(W x + U h + b), or relu: `rnn(input, h0?)` returns the outputs and the last h.
+---
+---     local rnn = torch.nn.RNN(4, 8, {batch_first = true})
+---     local output, h = rnn(torch.zeros(2, 5, 4)) -- (batch, steps, features)
+---     print(table.unpack(output.shape))
+---     --> 2	5	8
+---     print(table.unpack(h.shape)) -- (layers, batch, hidden)
+---     --> 1	2	8
 ---@class nn.RNN: nn.RNNBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.RNN
 M.RNN = define("RNN", "nonlinearity: string = 'tanh', ", function(a)
@@ -263,11 +270,26 @@ end)
 
 --- Long short-term memory: `local output, state = lstm(input, state?)`. Both the initial and the
 --- last state are the table {h, c}: `local h, c = table.unpack(state)`.
+---
+---     local lstm = torch.nn.LSTM(4, 8)
+---     local output, state = lstm(torch.zeros(5, 2, 4)) -- (steps, batch, features)
+---     output, state = lstm(torch.zeros(5, 2, 4), state) -- goes on from there
+---     print(table.unpack(output.shape))
+---     --> 5	2	8
+---     print(#state, table.unpack(state[2].shape)) -- state is {h, c}
+---     --> 2	1	2	8
 ---@class nn.LSTM: nn.RNNBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.LSTM
 M.LSTM = define("LSTM", nil, function() return "LSTM" end)
 
 --- Gated recurrent units: `gru(input, h0?)` returns the outputs and the last h.
+---
+---     local gru = torch.nn.GRU(4, 8, {num_layers = 2, bidirectional = true})
+---     local output, h = gru(torch.zeros(5, 2, 4))
+---     print(table.unpack(output.shape))
+---     --> 5	2	16
+---     print(table.unpack(h.shape))
+---     --> 4	2	8
 ---@class nn.GRU: nn.RNNBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.GRU
 M.GRU = define("GRU", nil, function() return "GRU" end)

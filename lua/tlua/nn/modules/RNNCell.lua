@@ -99,6 +99,11 @@ local M = {RNNCellBase = RNNCellBase}
 
 --- One step of an RNN: `cell(input, h?)` takes an input of shape (N, input_size) and a state of
 --- shape (N, hidden_size), or both without N, and returns the next state. h is zeros by default.
+---
+---     local cell = torch.nn.RNNCell(4, 8)
+---     local h = cell(torch.zeros(2, 4))
+---     print(table.unpack(cell(torch.zeros(2, 4), h).shape))
+---     --> 2	8
 ---@class nn.RNNCell: nn.RNNCellBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.RNNCell
 M.RNNCell = define("RNNCell", 1, 1, "nonlinearity: string = 'tanh', ", function(self)
@@ -107,11 +112,21 @@ end)
 
 --- Makes one step of an LSTM: `h, c = cell(input, {h, c})`. It returns two results, like an
 --- unpacked tuple in PyTorch. The previous states are one table, zeros by default.
+---
+---     local cell = torch.nn.LSTMCell(4, 8)
+---     local h, c = cell(torch.zeros(2, 4))
+---     h, c = cell(torch.zeros(2, 4), {h, c})
+---     print(table.unpack(h.shape))
+---     --> 2	8
 ---@class nn.LSTMCell: nn.RNNCellBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.LSTMCell
 M.LSTMCell = define("LSTMCell", 4, 2, "", function() return "lstm_cell" end)
 
 --- Makes one step of a GRU: `cell(input, h?)`, otherwise like RNNCell.
+---
+---     local cell = torch.nn.GRUCell(4, 8)
+---     print(table.unpack(cell(torch.zeros(2, 4)).shape))
+---     --> 2	8
 ---@class nn.GRUCell: nn.RNNCellBase
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.GRUCell
 M.GRUCell = define("GRUCell", 3, 1, "", function() return "gru_cell" end)

@@ -8,6 +8,12 @@ local fuses = require "tlua.nn.modules.Linear".activation
 local Module = require "tlua.nn.modules.Module"
 local slicing = require "tlua.nn.modules.slicing"
 
+---     local model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
+---     model:append(torch.nn.Linear(8, 2))
+---     print(table.unpack(model(torch.zeros(5, 4)).shape))
+---     --> 5	2
+---     print(#model, model[-1])
+---     --> 3	Linear(in_features=8, out_features=2, bias=true)
 ---@class nn.Sequential: nn.Module
 ---@overload fun(...: nn.Module): nn.Sequential
 local Sequential, parent = class.class("nn.Sequential", Module)

@@ -76,6 +76,10 @@ local take_encoder_layer = args.signature(
 --- network, each with a residual connection and layer normalisation ("Attention Is All You Need",
 --- Vaswani et al., 2017). Sequences are (S, N, d_model), with batch_first (N, S, d_model), or
 --- (S, d_model).
+---
+---     local layer = torch.nn.TransformerEncoderLayer(8, 2, {batch_first = true})
+---     print(table.unpack(layer(torch.zeros(3, 5, 8)).shape))
+---     --> 3	5	8
 ---@class nn.TransformerEncoderLayer: nn.Module
 ---@overload fun(d_model: integer, nhead: integer, options?): nn.TransformerEncoderLayer
 local EncoderLayer = class.class("nn.TransformerEncoderLayer", Layer)
@@ -109,6 +113,11 @@ local take_decoder_layer = args.signature(
 
 --- A layer of a Transformer's decoder: attention of the target to itself, attention to the
 --- encoder's result, then a feed-forward network. Shapes are those of nn.TransformerEncoderLayer.
+---
+---     local layer = torch.nn.TransformerDecoderLayer(8, 2, {batch_first = true})
+---     local target, memory = torch.zeros(3, 4, 8), torch.zeros(3, 5, 8)
+---     print(table.unpack(layer(target, memory).shape))
+---     --> 3	4	8
 ---@class nn.TransformerDecoderLayer: nn.Module
 ---@overload fun(d_model: integer, nhead: integer, options?): nn.TransformerDecoderLayer
 local DecoderLayer = class.class("nn.TransformerDecoderLayer", Layer)
@@ -170,6 +179,10 @@ local take_encoder = args.signature [[nn.TransformerEncoder(encoder_layer: any,
 local take_encoder_call = args.signature [[nn.TransformerEncoder.forward(src: tensor, mask: tensor?,
    src_key_padding_mask: tensor?, is_causal: boolean?)]]
 
+---     local layer = torch.nn.TransformerEncoderLayer(8, 2, {batch_first = true})
+---     local encoder = torch.nn.TransformerEncoder(layer, 3)
+---     print(table.unpack(encoder(torch.zeros(3, 5, 8)).shape))
+---     --> 3	5	8
 ---@class nn.TransformerEncoder: nn.Module
 ---@overload fun(encoder_layer: nn.Module, num_layers: integer, norm?): nn.TransformerEncoder
 local Encoder = class.class("nn.TransformerEncoder", Module)
@@ -205,6 +218,12 @@ local take_decoder_call = args.signature("nn.TransformerDecoder.forward"
    .. decoder_call:gsub("boolean = false", "boolean?", 1))
 
 --- A stack of num_layers copies of a decoder layer, with a last normalisation if `norm` is given.
+---
+---     local layer = torch.nn.TransformerDecoderLayer(8, 2, {batch_first = true})
+---     local decoder = torch.nn.TransformerDecoder(layer, 2)
+---     local target, memory = torch.zeros(3, 4, 8), torch.zeros(3, 5, 8)
+---     print(table.unpack(decoder(target, memory).shape))
+---     --> 3	4	8
 ---@class nn.TransformerDecoder: nn.Module
 ---@overload fun(decoder_layer: nn.Module, num_layers: integer, norm?): nn.TransformerDecoder
 local Decoder = class.class("nn.TransformerDecoder", Module)
@@ -243,6 +262,12 @@ local take_transformer_call = args.signature [[nn.Transformer.forward(src: tenso
    tgt_key_padding_mask: tensor?, memory_key_padding_mask: tensor?, src_is_causal: boolean?,
    tgt_is_causal: boolean?, memory_is_causal: boolean = false)]]
 
+---     local model = torch.nn.Transformer {
+---        d_model = 8, nhead = 2, num_encoder_layers = 1, num_decoder_layers = 1,
+---     }
+---     local source, target = torch.zeros(5, 3, 8), torch.zeros(4, 3, 8)
+---     print(table.unpack(model(source, target).shape))
+---     --> 4	3	8
 ---@class nn.Transformer: nn.Module
 ---@overload fun(d_model?: integer, nhead?: integer, options?: table): nn.Transformer
 local Transformer = class.class("nn.Transformer", Module)

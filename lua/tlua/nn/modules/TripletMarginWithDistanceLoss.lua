@@ -64,6 +64,12 @@ end
 local name <const> = "nn.TripletMarginWithDistanceLoss"
 local signature = args.signature(name .. "(" .. options .. ")")
 
+---     local loss = torch.nn.TripletMarginWithDistanceLoss {
+---        distance_function = function(a, b) return (a - b):abs():sum(2) end,
+---     }
+---     local anchor, far = torch.tensor {{0.0, 0.0}}, torch.tensor {{1.0, 1.5}}
+---     print(loss(anchor, torch.tensor {{1.0, 1.0}}, far))
+---     --> tensor(0.5000)
 ---@class nn.TripletMarginWithDistanceLoss: nn.Module
 ---@overload fun(options?: table): nn.TripletMarginWithDistanceLoss
 local Loss, parent = class.class(name, Module)

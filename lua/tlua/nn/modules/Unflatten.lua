@@ -7,6 +7,9 @@ local Module = require "tlua.nn.modules.Module"
 
 local signature = args.signature "nn.Unflatten(dim: dim, unflattened_size: integers)"
 
+---     local layer = torch.nn.Unflatten(2, {3, 4})
+---     print(table.unpack(layer(torch.zeros(8, 12)).shape))
+---     --> 8	3	4
 ---@class nn.Unflatten: nn.Module
 ---@overload fun(dim: integer, unflattened_size: integer[]): nn.Unflatten
 local Unflatten, parent = class.class("nn.Unflatten", Module)

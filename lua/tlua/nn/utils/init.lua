@@ -119,6 +119,10 @@ function M.clip_grad_value_(...)
 end
 
 --- Returns all elements of the parameters in one row.
+---
+---     local layer = torch.nn.Linear(2, 3)
+---     print(torch.nn.utils.parameters_to_vector(layer:parameters()):numel())
+---     --> 9
 ---@param parameters Tensor[]
 ---@return Tensor  (n)
 function M.parameters_to_vector(parameters)

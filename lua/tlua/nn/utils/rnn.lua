@@ -209,6 +209,11 @@ local take_pad_list = args.signature(title .. [[pad_sequence(sequences: any,
 
 --- Pads sequences (length, ...) to the longest and stacks them: (T, B, ...), or (B, T, ...) with
 --- `batch_first`.
+---
+---     local a, b = torch.tensor {1, 2, 3}, torch.tensor {4}
+---     print(torch.nn.utils.rnn.pad_sequence({a, b}, {batch_first = true}))
+---     --> tensor([[1, 2, 3],
+---     -->         [4, 0, 0]])
 ---@param sequences Tensor[]
 ---@param batch_first? boolean  false by default
 ---@param padding_value? number  0 by default

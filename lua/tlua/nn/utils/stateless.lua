@@ -87,6 +87,12 @@ end
 
 --- Calls a module with other parameters and buffers, without changing its own. Paths that are not
 --- given use the module's own tensors.
+---
+---     local layer = torch.nn.Linear(1, 1)
+---     local weight, bias = torch.tensor {{2.0}}, torch.tensor {1.0}
+---     local parameters = {weight = weight, bias = bias}
+---     print(torch.func.functional_call(layer, parameters, torch.tensor {{3.0}}))
+---     --> tensor([[7.]])
 ---@param module nn.Module
 ---@param parameters table<string, Tensor>|table<string, Tensor>[]  by path
 ---@param args? any|any[]  an argument, or the list of them

@@ -53,7 +53,19 @@ function Compound:load_state_dict(state)
    for i, schedule in ipairs(self.schedulers) do schedule:load_state_dict(state.schedulers[i]) end
 end
 
--- Runs schedulers one after another: schedulers[i + 1] takes over at epoch milestones[i].
+--- Runs schedulers one after another: schedulers[i + 1] takes over at epoch milestones[i].
+---
+---     local schedules = torch.optim.lr_scheduler
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local warm = schedules.ConstantLR(optimizer, 0.5, 2)
+---     local decay = schedules.ExponentialLR(optimizer, 0.5)
+---     local schedule = schedules.SequentialLR(optimizer, {warm, decay}, {2})
+---     for _ = 1, 3 do
+---        optimizer:step()
+---        schedule:step()
+---     end
+---     print(schedule:get_last_lr()[1])
+---     --> 0.5
 local SequentialLR = class.class("optim.lr_scheduler.SequentialLR", Compound)
 
 -- Returns the number of the schedule whose turn it is at an epoch.
@@ -122,7 +134,17 @@ end
 
 M.SequentialLR = SequentialLR
 
--- Runs several schedulers at once; each acts on the rate that the one before has set.
+--- Runs several schedulers at once; each acts on the rate that the one before has set.
+---
+---     local schedules = torch.optim.lr_scheduler
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local half = schedules.ExponentialLR(optimizer, 0.5)
+---     local tenth = schedules.ExponentialLR(optimizer, 0.1)
+---     local schedule = schedules.ChainedScheduler {half, tenth}
+---     optimizer:step()
+---     schedule:step()
+---     print(("%.3f"):format(optimizer.param_groups[1].lr))
+---     --> 0.050
 local ChainedScheduler = class.class("optim.lr_scheduler.ChainedScheduler", Compound)
 
 local take_chained = args.signature [[optim.lr_scheduler.ChainedScheduler(schedulers: table,

@@ -55,6 +55,15 @@ end
 --- `scale_fn(x)` scales each cycle's height in place of `mode`; scale_mode says what x is: "cycle",
 --- its number from 1, or "iterations", the number of steps. With cycle_momentum the momentum, or
 --- the first of betas, moves in the opposite direction.
+---
+---     local weight = torch.zeros(1)
+---     local optimizer = torch.optim.SGD({weight}, {lr = 1, momentum = 0.9})
+---     local options = {step_size_up = 2}
+---     local schedule = torch.optim.lr_scheduler.CyclicLR(optimizer, 0, 1, options)
+---     optimizer:step()
+---     schedule:step()
+---     print(schedule:get_last_lr()[1])
+---     --> 0.5
 M.CyclicLR = LRScheduler.define("CyclicLR", [[base_lr: number|numbers, max_lr: number|numbers,
    step_size_up: number = 2000, step_size_down: number?, mode: string = 'triangular',
    gamma: number = 1, scale_fn: callable?, scale_mode: string = 'cycle',
@@ -152,6 +161,19 @@ end
 --- times steps_per_epoch (Smith's one cycle); call `step` after every batch. With three_phase it
 --- falls to the first rate as fast as it has risen, and then further. With cycle_momentum the
 --- momentum, or the first of betas, moves in the opposite direction.
+---
+---     local weight = torch.zeros(1)
+---     local optimizer = torch.optim.SGD({weight}, {lr = 1, momentum = 0.9})
+---     local cycle = torch.optim.lr_scheduler.OneCycleLR
+---     local schedule = cycle(optimizer, 1, {total_steps = 10})
+---     print(("%.3f"):format(schedule:get_last_lr()[1])) -- max_lr / 25
+---     --> 0.040
+---     for _ = 1, 2 do
+---        optimizer:step()
+---        schedule:step() -- after every batch
+---     end
+---     print(("%.3f"):format(schedule:get_last_lr()[1]))
+---     --> 1.000
 M.OneCycleLR = LRScheduler.define("OneCycleLR", [[max_lr: number|numbers, total_steps: count?,
    epochs: count?, steps_per_epoch: count?, pct_start: number = 0.3,
    anneal_strategy: string = 'cos', cycle_momentum: boolean = true,
@@ -175,6 +197,17 @@ M.OneCycleLR = LRScheduler.define("OneCycleLR", [[max_lr: number|numbers, total_
 --- Lowers the rate along half cosines. The first lasts T_0 epochs, and each further one T_mult
 --- times as long as the one before (SGDR). `step(epoch)` goes to any epoch, which may be a
 --- fraction.
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local warm = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts
+---     local schedule = warm(optimizer, 2)
+---     for _ = 1, 2 do
+---        optimizer:step()
+---        schedule:step()
+---        print(("%.2f"):format(schedule:get_last_lr()[1])) -- begins anew after 2
+---     end
+---     --> 0.50
+---     --> 1.00
 local Restarts = LRScheduler.define("CosineAnnealingWarmRestarts",
    "T_0: count, T_mult: count = 1, eta_min: number = 0", function(self, _, base)
       local share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2

@@ -22,11 +22,29 @@ local function check_lambdas(self) self:check_lists("lr_lambda") end
 
 --- Multiplies the first rate by lr_lambda(epoch). lr_lambda may be a list with a function for each
 --- group.
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local factor = function(epoch) return 1 / (1 + epoch) end
+---     local schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+---     optimizer:step()
+---     schedule:step()
+---     print(schedule:get_last_lr()[1])
+---     --> 0.5
 define("LambdaLR", "lr_lambda: table|callable", function(self, _, base, g)
    return base * of_group(self.lr_lambda, g)(self.last_epoch)
 end, check_lambdas)
 
 --- Multiplies the previous rate by lr_lambda(epoch).
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local multiply = torch.optim.lr_scheduler.MultiplicativeLR
+---     local schedule = multiply(optimizer, function() return 0.5 end)
+---     for _ = 1, 2 do
+---        optimizer:step()
+---        schedule:step()
+---     end
+---     print(schedule:get_last_lr()[1])
+---     --> 0.25
 define("MultiplicativeLR", "lr_lambda: table|callable", function(self, lr, _, g)
    if self.is_initial then return lr end
    return lr * of_group(self.lr_lambda, g)(self.last_epoch)
@@ -57,6 +75,16 @@ end, function(self, name)
 end)
 
 --- Multiplies the rate by gamma at each epoch in the list.
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local schedules = torch.optim.lr_scheduler
+---     local schedule = schedules.MultiStepLR(optimizer, {2, 3}, 0.5)
+---     for _ = 1, 3 do
+---        optimizer:step()
+---        schedule:step()
+---     end
+---     print(schedule:get_last_lr()[1])
+---     --> 0.25
 define("MultiStepLR", "milestones: numbers, gamma: number = 0.1", function(self, lr)
    for _, milestone in ipairs(self.milestones) do
       if milestone == self.last_epoch then lr = lr * self.gamma end
@@ -87,11 +115,32 @@ end
 checked.methods(M.MultiStepLR, "load_state_dict(state_dict: table)")
 
 --- Multiplies the rate by gamma at every epoch.
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+---     for _ = 1, 3 do
+---        optimizer:step()
+---        schedule:step()
+---     end
+---     print(schedule:get_last_lr()[1])
+---     --> 0.125
 define("ExponentialLR", "gamma: number", function(self, lr)
    return self.is_initial and lr or lr * self.gamma
 end)
 
 --- Multiplies the rate by `factor` for the first total_iters epochs.
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, 0.25, 2)
+---     for _ = 1, 2 do
+---        print(schedule:get_last_lr()[1])
+---        optimizer:step()
+---        schedule:step()
+---     end
+---     --> 0.25
+---     --> 0.25
+---     print(schedule:get_last_lr()[1])
+---     --> 1.0
 define("ConstantLR", "factor: number = 0.3333333333333333, total_iters: count = 5",
    function(self, lr)
       if self.last_epoch == 0 then return lr * self.factor end
@@ -100,6 +149,17 @@ define("ConstantLR", "factor: number = 0.3333333333333333, total_iters: count = 
 
 --- Scales the rate by a factor that goes linearly from start_factor to end_factor over total_iters
 --- epochs.
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 0.5)
+---     print(schedule:get_last_lr()[1])
+---     --> 0.5
+---     for _ = 1, 5 do
+---        optimizer:step()
+---        schedule:step()
+---     end
+---     print(("%.3f"):format(schedule:get_last_lr()[1]))
+---     --> 1.000
 define("LinearLR", [[start_factor: number = 0.3333333333333333, end_factor: number = 1,
    total_iters: count = 5]], function(self, lr)
    local t, n = self.last_epoch, self.total_iters
@@ -116,6 +176,13 @@ end, function(self, name)
 end)
 
 --- Scales the rate by (1 - epoch / total_iters) ^ power.
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local schedule = torch.optim.lr_scheduler.PolynomialLR(optimizer, 4)
+---     optimizer:step()
+---     schedule:step()
+---     print(schedule:get_last_lr()[1])
+---     --> 0.75
 define("PolynomialLR", "total_iters: count = 5, power: number = 1", function(self, lr)
    local t, n = self.last_epoch, self.total_iters
    if self.is_initial or t > n then return lr end
@@ -123,6 +190,15 @@ define("PolynomialLR", "total_iters: count = 5, power: number = 1", function(sel
 end)
 
 --- Moves the rate from its first value to eta_min along half a cosine over T_max epochs, then back.
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+---     for _ = 1, 5 do
+---        optimizer:step()
+---        schedule:step()
+---     end
+---     print(("%.3f"):format(schedule:get_last_lr()[1])) -- half way
+---     --> 0.500
 define("CosineAnnealingLR", "T_max: count, eta_min: number = 0", function(self, lr, base)
    local t, n, least = self.last_epoch, self.T_max, self.eta_min
    if self.is_initial then return lr end

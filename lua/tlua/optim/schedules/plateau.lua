@@ -11,6 +11,13 @@ local name <const> = "optim.lr_scheduler.ReduceLROnPlateau"
 --- `patience` epochs; `step(metric)` is called after each epoch. An improvement is a change by more
 --- than `threshold`, which threshold_mode makes relative or absolute. After a reduction, `cooldown`
 --- epochs are not counted.
+---
+---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
+---     local plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
+---     local schedule = plateau(optimizer, {patience = 1})
+---     for _, loss in ipairs {3.0, 3.0, 3.0} do schedule:step(loss) end
+---     print(optimizer.param_groups[1].lr)
+---     --> 0.1
 ---@class optim.lr_scheduler.ReduceLROnPlateau: optim.LRScheduler
 local Plateau = class.class(name, LRScheduler)
 
