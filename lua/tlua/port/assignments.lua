@@ -1,6 +1,8 @@
 -- assignments.lua - translates Python's assignments and deletions to lines of Lua.
 
+local subscripts = require "tlua.port.subscripts"
 local types = require "tlua.port.types"
+local walk = require "tlua.port.walk"
 local Porter = require "tlua.port.Porter"
 
 local is = types.is
@@ -32,7 +34,27 @@ local function target_text(P, target)
    if target._ == "Attribute" then
       return P:field(P:emit(target.value, "prefix"), target.attr)
    end
-   return (P:emit(target))
+   local text = P:emit(target)
+   if text:find "^py%.from_end%(" then
+      P:note(target, "an assignment to an item of a call's result: give the result a name")
+   end
+   return text
+end
+
+-- Returns whether a target of an assignment uses a variable that an earlier target sets, as in
+-- `i, xs[i] = 1, 9`: Python assigns from left to right, and Lua has found all places before.
+local function is_in_sequence(targets)
+   local set, found = {}, false
+   for _, target in ipairs(targets) do
+      if target._ == "Name" then
+         set[target.id] = true
+      else
+         walk.each(target, function(child)
+            if child._ == "Name" and set[child.id] then found = true end
+         end)
+      end
+   end
+   return found
 end
 
 -- Translates first, *rest = list
@@ -111,7 +133,18 @@ local function assign_tuple(P, stmt, target, value)
       end
    end
    local left, right = table.concat(names, ", "), table.concat(texts, ", ")
-   if count == #names then
+   if is_in_sequence(target.elts) then
+      P:flush_pre()
+      local values = {}
+      for i in ipairs(names) do values[i] = P:fresh "value" end
+      P:line(("local %s = %s"):format(table.concat(values, ", "), right))
+      local is_new = {}
+      for _, name in ipairs(new) do is_new[name] = true end
+      for i, name in ipairs(names) do
+         P:line(("%s%s = %s"):format(is_new[name] and "local " or "", name, values[i]))
+         is_new[name] = nil
+      end
+   elseif count == #names then
       P:put(("local %s = %s"):format(left, right))
    else
       P:flush_pre()
@@ -178,9 +211,15 @@ local function assign_one(P, stmt, target, value)
    local name = target_text(P, target)
    if comprehension and new and e.hoisted then return P:flush_pre() end
    if e.statement and e.t == "" then return end
-   if target._ == "Subscript" and target.slice._ == "Slice"
-         and is(target.value.ty, "list") then
-      P:note(stmt, "an assignment to a slice of a list")
+   if target._ == "Subscript" and target.slice._ == "Slice" then
+      local holder = target.value.ty
+      local by_list = is(e.ty, "list tuple") and not is(holder, "tensor")
+      if is(holder, "list") or not holder and by_list then
+         return P:put(subscripts.set_slice(P, target, text))
+      elseif not is(holder, "tensor") then
+         P:note(stmt, ("`%s` is taken for a tensor; py.set_slice assigns to a part of a list")
+            :format(P:emit(target.value)))
+      end
    end
    P:put(("%s%s = %s"):format(new and "local " or "", name, text))
 end
@@ -255,7 +294,12 @@ function M.Delete(P, stmt)
             end
          elseif is(e.ty, "list") then
             P:put(("table.remove(%s, %s)"):format(object,
-               require "tlua.port.subscripts".moved(P, target.slice, 1)))
+               subscripts.position(P, object, target.slice)))
+         elseif not e.ty and subscripts.literal(target.slice) then
+            P:note(stmt, ("`%s` is taken for a list; an item of a table by key is set to nil")
+               :format(object))
+            P:put(("table.remove(%s, %s)"):format(object,
+               subscripts.position(P, object, target.slice)))
          else
             P:put(P:emit(target) .. " = nil")
          end

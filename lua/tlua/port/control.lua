@@ -63,22 +63,40 @@ function M.Return(P, stmt)
    P:trailing(stmt.last)
 end
 
+-- Leaves pcall's function with a word for the line after it, see leave_after.
+local function leave_pcall(P, word)
+   P:line((P.last_in_block and "return %q" or "do return %q end"):format(word))
+end
+
 function M.Break(P, stmt)
    if P.inside_pcall then
-      P:note(stmt, "break within try: a function cannot leave the loop around it")
+      leave_pcall(P, "break")
+   else
+      P:line(P.loop and P.loop.flag and ("%s = true break"):format(P.loop.flag) or "break")
    end
-   P:line(P.loop and P.loop.flag and ("%s = true break"):format(P.loop.flag) or "break")
    P:trailing(stmt.last)
 end
 
 function M.Continue(P, stmt)
    if P.inside_pcall then
-      P:note(stmt, "continue within try: a function cannot go on with the loop around it")
-      P:line(P.last_in_block and "return" or "do return end")
-      return
+      leave_pcall(P, "continue")
+   else
+      P:line "goto continue"
    end
-   P:line "goto continue"
    P:trailing(stmt.last)
+end
+
+-- Does after pcall what a break or continue within its function has asked for.
+local function leave_after(P, stmt, ok, message)
+   for _, kind in ipairs {"Break", "Continue"} do
+      if walk.has(stmt.body, kind) then
+         P:line(("if %s and %s == %q then"):format(ok, message, kind:lower()))
+         P.level, P.last_in_block = P.level + 1, true
+         M[kind](P, {last = stmt.last})
+         P.level = P.level - 1
+         P:line "end"
+      end
+   end
 end
 
 -- Returns the name that isinstance(x, torch.Tensor) tests, because its type is known in each
@@ -268,13 +286,18 @@ function M.Try(P, stmt)
    local ok, message = P:fresh "ok", P:fresh "message"
    local returns = walk.has(stmt.body, "Return")
    local always = returns and stmt.body[#stmt.body]._ == "Return"
+   local leaves = walk.has(stmt.body, "Break") or walk.has(stmt.body, "Continue")
+   if leaves and returns then
+      P:note(stmt, "return beside break or continue within try: tell them apart after pcall")
+      leaves = false
+   end
    local handlers = stmt.handlers
    P:flush_pre()
    local ignores = #handlers == 1 and #handlers[1].body == 1 and handlers[1].body[1]._ == "Pass"
       and not always and #(stmt.orelse or {}) == 0
    if ignores then handlers = {} end
    P:line(always and ("local results = table.pack(pcall(function()") or
-      ignores and "pcall(function()" or
+      ignores and not leaves and "pcall(function()" or
       ("local %s, %s = pcall(function()"):format(ok, message))
    local outer = P.inside_pcall
    P.inside_pcall = not always
@@ -310,7 +333,7 @@ function M.Try(P, stmt)
       P:block(handler.body, always)
       P.caught = caught
       if stmt.orelse and #stmt.orelse > 0 and not always then
-         P:line "else"
+         P:line(leaves and ("elseif %s == nil then"):format(message) or "else")
          P:block(stmt.orelse)
       end
       if not always then P:line "end" end
@@ -321,6 +344,7 @@ function M.Try(P, stmt)
          P:line(("if not %s then error(%s, 0) end"):format(ok, message))
       end
    end
+   if leaves then leave_after(P, stmt, ok, message) end
 end
 
 return M

@@ -319,6 +319,9 @@ local function first_true(P, node)
       if is(e.ty, "int pos float num str list tuple dict set") and not e.ty.maybe then
          result = either(P, e, result)
       else
+         if not e.ty or e.ty.k == "mixed" then
+            P:note(node, ("`%s or ...`: 0, \"\" and empty tables count as true in Lua"):format(e.t))
+         end
          result = {t = P:text(e, "or") .. " or " .. P:text(result, "or"), p = prec["or"]}
       end
    end

@@ -55,7 +55,9 @@ local function range_head(P, target, call, body)
    local stop_at = #arguments > 1 and subscripts.literal(last)
    local negative = #arguments > 1 and start and start < 0
       or (by or 1) < 0 and stop_at and stop_at < -1
-   P:set_type(name, negative and types.negative or types.int)
+   local low = #arguments == 1 and 0 or not step and start
+      or by and by < 0 and stop_at and stop_at + 1 or by and by > 0 and start
+   P:set_type(name, negative and types.negative or low and types.at_least(low) or types.int)
    if step and not by then
       return ("for %s in %s(%s, %s, %s) do"):format(P:name(name), P:py "range", first,
          P:emit(last), P:emit(step))

@@ -110,7 +110,11 @@ function list.append(P, node, object, e)
    return prefix(("table.insert(%s, %s)"):format(object, text), types.none)
 end
 
-function list.appendleft(P, node, object)
+function list.appendleft(P, node, object, e)
+   if e.ty and e.ty.limited then
+      return prefix(("%s(%s, %s)"):format(P:py "appendleft", object, (item(P, node.args[1]))),
+         types.none)
+   end
    return prefix(("table.insert(%s, 1, %s)"):format(object, (item(P, node.args[1]))), types.none)
 end
 

@@ -96,6 +96,25 @@ local function tensor_range(P, slice)
    return "{" .. table.concat(parts, ", ") .. "}"
 end
 
+-- Returns whether an integer expression may be below 0, where Python counts from the end: a
+-- difference may, unless its variable is known not to be that small.
+local function may_be_negative(P, node)
+   if node._ ~= "BinOp" then
+      local ty = node._ == "Name" and P:inline(node).ty
+      return ty and ty.neg or false
+   end
+   if node.op._ == "Add" then
+      return may_be_negative(P, node.left) or may_be_negative(P, node.right)
+   end
+   if node.op._ ~= "Sub" then return false end
+   local by, left = literal(node.right), node.left
+   local ty = P:inline(left).ty
+   if not by then return true end
+   if by <= 0 then return may_be_negative(P, left) end
+   if ty and ty.low then return ty.low < by end
+   return not (by == 1 and left._ ~= "Name") -- len(x) - 1
+end
+
 -- Tensors -----------------------------------------------------------------------------------------
 
 -- Translates one index of a tensor: an integer, a range, a mask, positions, nil or "...".
@@ -119,7 +138,7 @@ local function tensor_index(P, node)
    elseif is(e.ty, "list tuple") then
       P:note(node, ("`%s` as positions: they count from 1"):format(e.t))
       return e.t
-   elseif e.ty and e.ty.neg then
+   elseif e.ty and e.ty.neg or is(e.ty, "int num") and may_be_negative(P, node) then
       return ("%s(%s)"):format(P:py "position", e.t)
    elseif is(e.ty, "int pos num") then
       return (M.moved(P, node, 1))
@@ -161,19 +180,44 @@ local function list_slice(P, object, slice, ty)
    return ("%s(%s)"):format(P:py "slice", table.concat(parts, ", "))
 end
 
-local function list_item(P, object, node)
+--- Returns the position in a list that an index of Python means.
+---@param P port.Porter
+---@param object string  the list
+---@param node table
+---@return string
+function M.position(P, object, node)
    local value = literal(node)
    if value and value < 0 or is_negative(node) then
       local back = value and -value - 1
-      if back == 0 then return ("%s[#%s]"):format(object, object) end
-      if back then return ("%s[#%s - %d]"):format(object, object, back) end
-      return ("%s[#%s + 1 - %s]"):format(object, object, (P:emit(node.operand, "mul")))
+      if back == 0 then return "#" .. object end
+      if back then return ("#%s - %d"):format(object, back) end
+      return ("#%s + 1 - %s"):format(object, (P:emit(node.operand, "mul")))
    end
    local e = not value and P:inline(node)
-   if e and e.ty and e.ty.neg then
-      return ("%s[%s(%s, #%s)]"):format(object, P:py "position", e.t, object)
+   if e and (e.ty and e.ty.neg or is(e.ty, "int num") and may_be_negative(P, node)) then
+      return ("%s(%s, #%s)"):format(P:py "position", e.t, object)
    end
-   return ("%s[%s]"):format(object, (M.moved(P, node, 1)))
+   return (M.moved(P, node, 1))
+end
+
+local function list_item(P, object, node)
+   local value = literal(node)
+   if value and value < 0 and object:find "[%(]" then -- a call runs once
+      return ("%s(%s, %d)"):format(P:py "from_end", object, -value)
+   end
+   return ("%s[%s]"):format(object, M.position(P, object, node))
+end
+
+--- Translates an assignment to a part of a list.
+---@param P port.Porter
+---@param target table  a Subscript with a Slice
+---@param text string  the values
+---@return string
+function M.set_slice(P, target, text)
+   local first, last, step = bounds(P, target.slice)
+   if step then P:note(target, "an assignment to a slice of a list with a step") end
+   return ("%s(%s, %s, %s, %s)"):format(P:py "set_slice", (P:emit(target.value, "prefix")),
+      first or "1", last or "-1", text)
 end
 
 --- Selects one of several results: `f(x)[0]` becomes the first of them.

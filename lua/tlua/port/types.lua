@@ -1,6 +1,6 @@
 -- types.lua - the types that the porter infers for Python values. A type is a table with `k`:
 --
---    tensor (bool: a mask; pos: positions)   int (neg: it may be negative)
+--    tensor (bool: a mask; pos: positions)   int (neg: it may be negative; low: it is at least that)
 --    pos (an integer that counts from 1)  float  num
 --    bool  str  none  list (e: items)  tuple (es: items; multi: Lua holds it as several values)
 --    dict (v: values)  set  file  loader  optimizer  device  dtype  args  iter
@@ -18,6 +18,7 @@ M.mask = {k = "tensor", bool = true}
 M.positions = {k = "tensor", pos = true}
 M.negative = {k = "int", neg = true}
 
+function M.at_least(n) return {k = "int", low = n} end
 function M.list_of(e) return {k = "list", e = e} end
 function M.dict_of(v) return {k = "dict", v = v} end
 function M.tuple_of(es, multi) return {k = "tuple", es = es, multi = multi} end
@@ -45,6 +46,9 @@ function M.join(a, b)
    if b.k == "none" then return setmetatable({maybe = true}, {__index = a}) end
    if numbers[a.k] and numbers[b.k] then
       if a.k == "int" and b.neg then return b end
+      if a.k == "int" and b.k == "int" and not a.neg then
+         return a.low and b.low and M.at_least(math.min(a.low, b.low)) or M.int
+      end
       return numbers[a.k] >= numbers[b.k] and a or b
    end
    if a.k ~= b.k then return {k = "mixed"} end

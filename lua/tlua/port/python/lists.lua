@@ -46,7 +46,23 @@ function M.rep(list, n)
 end
 
 function M.extend(list, more)
-   for item in each(more) do list[#list + 1] = item end
+   for item in each(more) do M.append(list, item) end
+end
+
+--- Returns the item at a position from the end: 1 is the last one.
+function M.from_end(list, position) return list[#list + 1 - position] end
+
+--- Replaces the items from the first to the last position, which mean what they mean for slice, by
+--- any number of others.
+function M.set_slice(list, first, last, items)
+   local n, new = #list, M.list(items)
+   if first < 0 then first = n + 1 + first end
+   if last < 0 then last = n + 1 + last end
+   first = math.max(1, math.min(first, n + 1))
+   last = math.max(first - 1, math.min(last, n))
+   table.move(list, last + 1, n, #new + 1, new)
+   for i = n, first, -1 do list[i] = nil end
+   table.move(new, 1, #new, first, list)
 end
 
 function M.reversed(list)
@@ -215,10 +231,20 @@ function M.deque(list, maxlen)
    return result
 end
 
-function M.append(list, item)
+local function limit_of(list)
    local meta = getmetatable(list)
-   if meta and meta.maxlen and #list >= meta.maxlen then table.remove(list, 1) end
+   return type(meta) == "table" and meta.maxlen or math.huge
+end
+
+function M.append(list, item)
    list[#list + 1] = item
+   if #list > limit_of(list) then table.remove(list, 1) end
+end
+
+--- Adds an item in front of a list; a deque that is full loses its last one.
+function M.appendleft(list, item)
+   table.insert(list, 1, item)
+   if #list > limit_of(list) then table.remove(list) end
 end
 
 --- Returns whether two values are equal; tables are compared by their items.
