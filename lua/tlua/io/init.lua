@@ -45,7 +45,7 @@ end
 ---@param object any  of these
 ---@param path string
 ---@param options? {metadata: table<string, string>, compress: boolean}  compress: of .npz, as
---- as numpy.savez_compressed does
+--- numpy.savez_compressed does
 function M.save(...)
    local a = take_save(...)
    check_path("save", a.path)
