@@ -31,7 +31,7 @@ typedef struct Pass {
   int nends;
   int32_t *heap; /* heap of ready nodes by sequence number */
   int32_t nheap, heap_room;
-  tli_StandIn *running; /* borrowed; the stream of the running node; NULL: the caller's streams */
+  tli_StreamGuard *running; /* borrowed; the running node's stream; NULL: the caller's streams */
 } Pass;
 
 static _Thread_local Pass *current; /* borrowed; the innermost pass */
@@ -81,7 +81,7 @@ static int32_t heap_pop(Pass *p) {
 
 /* Returns the caller's stream of a device. */
 static tl_Stream *callers_stream(const Pass *p, tl_Device device) {
-  const tli_StandIn *s = p->running;
+  const tli_StreamGuard *s = p->running;
   return s && tli_same_device(s->device, device) ? s->before : tli_stream(device);
 }
 
@@ -188,10 +188,10 @@ static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor
     tli_release(grad);
     return false;
   }
-  tli_StandIn there;
-  tli_stand_in(&there, device, stream);
+  tli_StreamGuard there;
+  tli_stream_guard(&there, device, stream);
   bool ok = receive(p, from, to, output, grad);
-  tli_stand_in_end(&there);
+  tli_stream_guard_end(&there);
   return ok;
 }
 
@@ -296,9 +296,9 @@ static void drop(tli_Node *n) {
   tli_hooks_free(hooks);
 }
 
-/* Computes the gradients of a node's inputs, new references, from the node's own gradients, which it
-** releases. Releases saved tensors and hooks, too, unless they are retained. out[] is empty before,
-** and after a failure. */
+/* Computes the gradients of a node's inputs, new references, from the node's own gradients, which
+** it releases. Releases saved tensors and hooks, too, unless they are retained. out[] is empty
+** before, and after a failure. */
 static bool derive(Pass *p, tli_Slot *s, tl_Tensor **out) {
   tli_Node *n = s->node;
   bool any, came_finite = true;
@@ -365,12 +365,12 @@ static bool run_on_stream(Pass *p, tli_Slot *s) {
   if (info == NULL || !info->defined || info->stream == NULL ||
       info->stream == tli_stream(info->device))
     return run_node(p, s);
-  tli_StandIn there;
-  tli_stand_in(&there, info->device, info->stream);
+  tli_StreamGuard there;
+  tli_stream_guard(&there, info->device, info->stream);
   p->running = &there;
   bool ok = run_node(p, s);
   p->running = NULL;
-  tli_stand_in_end(&there);
+  tli_stream_guard_end(&there);
   return ok;
 }
 

@@ -373,8 +373,8 @@ local function emit_choice(list)
    local number = form_of_number(list)
    local short = "  if (lua_type(L, 2) == LUA_TNUMBER) return bind_%s(L);\n"
    short = number and short:format(number) or ""
-   return ("static int bind_%s(lua_State *L) {\n  static const tli_Form forms[] = {%s};\n"
-      .. "%s  return tli_call_form(L, forms, %d);\n}"):format(
+   return ("static int bind_%s(lua_State *L) {\n  static const tli_Overload forms[] = {%s};\n"
+      .. "%s  return tli_call_overload(L, forms, %d);\n}"):format(
          cname, table.concat(forms, ", "), short, #list), cname
 end
 

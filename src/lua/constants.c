@@ -23,9 +23,9 @@ static const struct {
 
 const char *tli_dtype_hint(const char *word) {
   static _Thread_local char text[200];
-  tli_Near near = TLI_NEAR(word);
-  for (int d = 0; d < TL_NDTYPES; d++) tli_near_try(&near, tl_dtype_name((tl_DType)d));
-  if (near.name) return tli_near_hint(&near, text, sizeof text);
+  tli_Suggestion best = TLI_SUGGESTION(word);
+  for (int d = 0; d < TL_NDTYPES; d++) tli_suggestion_try(&best, tl_dtype_name((tl_DType)d));
+  if (best.name) return tli_suggestion_text(&best, text, sizeof text);
   snprintf(text, sizeof text, "; the dtypes are ");
   for (int d = 0; d < TL_NDTYPES; d++) {
     size_t used = strlen(text);

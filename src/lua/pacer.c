@@ -105,19 +105,20 @@ void tli_pacer_note(tli_State *S, const tl_Tensor *tensor) {
 }
 
 /* Calls `work` inside an operator and restores the operator's state. */
-static void amid(lua_State *L, tli_State *S, void (*work)(lua_State *L, tli_State *S)) {
-  bool outer = tli_set_amid(true);
+static void run_inside_operator(lua_State *L, tli_State *S,
+                                void (*work)(lua_State *L, tli_State *S)) {
+  bool outer = tli_set_inside_operator(true);
   lua_State *calling = tli_calling;
   const char *op = tli_operator();
   work(L, S);
   tli_calling = calling; /* a finalizer's error did not restore it */
   tli_set_operator(op);
-  tli_set_amid(outer);
+  tli_set_inside_operator(outer);
 }
 
 void tli_pacer_collect(lua_State *L, tli_State *S) {
   if (S->pacer.collecting) return;
-  amid(L, S, full);
+  run_inside_operator(L, S, full);
   tl_memory_trim();
 }
 
@@ -131,7 +132,7 @@ static bool collect_garbage(bool lacking) {
   if (lacking)
     tli_pacer_collect(L, S);
   else if (lua_gc(L, LUA_GCISRUNNING, 0))
-    amid(L, S, lua_gc(L, LUA_GCCOUNT, 0) < OFTEN_HEAP_KB ? full : young);
+    run_inside_operator(L, S, lua_gc(L, LUA_GCCOUNT, 0) < OFTEN_HEAP_KB ? full : young);
   tli_enter(L, S); /* finalizers may have run coroutines with other modes */
   tli_set_grad_mode(grad);
   tli_set_inference_mode(inference);

@@ -20,7 +20,7 @@
 #include "core/error.h"
 #include "core/platform/platform.h"
 #include "core/platform/parallel.h"
-#include "main/lost.h"
+#include "main/truncated.h"
 #include "main/terminal.h"
 #include "tlua.h"
 
@@ -39,7 +39,7 @@ static void (*at_end)(lua_State *L);
 static volatile sig_atomic_t ending;
 
 /* Whether a mapped file was truncated and the error is not raised yet. */
-static volatile sig_atomic_t lost;
+static volatile sig_atomic_t truncated;
 
 static void take_back(void) {
   tl_interrupt_clear();
@@ -69,8 +69,8 @@ static void raise_interrupted(lua_State *L, lua_Debug *ar) {
   (void)ar;
   lua_sethook(L, NULL, 0, 0);
   if (terminations) tli_interrupt_end(L);
-  if (lost) {
-    lost = 0;
+  if (truncated) {
+    truncated = 0;
     const char *path = tli_file_shrunk_path();
     raise_here(L,
                lua_pushfstring(L,
@@ -142,8 +142,8 @@ static void on_termination(void) {
 }
 
 /* If this thread itself has read the missing page, no coroutine is running Lua code. */
-static void on_lost(bool here) {
-  lost = 1;
+static void on_truncated(bool here) {
+  truncated = 1;
   stop_state(main_state);
   if (here) stop_coroutines(main_state);
 }
@@ -154,13 +154,13 @@ int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler) {
   main_state = L;
   presses = 0;
   struck = 0;
-  lost = 0;
+  truncated = 0;
   take_back();
   tli_InterruptFn before = tli_terminal_catch(SIGINT, on_interrupt), ends_before = NULL;
   if (at_end) ends_before = tli_terminal_catch(SIGTERM, on_termination);
-  tli_LostFn lost_before = tli_lost_catch(on_lost);
+  tli_TruncatedFn truncated_before = tli_truncated_catch(on_truncated);
   int status = lua_pcall(L, nargs, nresults, handler);
-  tli_lost_catch(lost_before);
+  tli_truncated_catch(truncated_before);
   tli_terminal_catch(SIGTERM, ends_before);
   tli_terminal_catch(SIGINT, before);
   presses = 0;

@@ -255,7 +255,7 @@ bool tli_check_range(const char *op, const char *argument, tl_Tensor *t, double 
   tl_Device device = tli_device(t);
   tl_Tensor *in = tli_contiguous_as(t, t->dtype == TL_F32 ? TL_F32 : TL_F64);
   bool ok = in && TLI_RUN(device, check_range, .in = tli_array(in), .n = in->numel, .low = low,
-                          .high = high, .blame = tli_blame(device, op, argument));
+                          .high = high, .source = tli_fault_source(device, op, argument));
   tli_release(in);
   return ok;
 }

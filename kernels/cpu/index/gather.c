@@ -44,7 +44,7 @@ bool tlk_check_index(const struct tlk_check_index *call) {
   tli_parallel_pieces(call->n, 4 * TLK_GRAIN, check_range, &c);
   return tlk_no_fault(call->cx, &c.first,
                       (tlk_Fault){.kind = call->wrap ? TLK_FAULT_WRAPPED : TLK_FAULT_POSITION,
-                                  .blame = call->blame,
+                                  .source = call->source,
                                   .size = call->size});
 }
 
@@ -119,7 +119,7 @@ bool tlk_gather(const struct tlk_gather *call) {
   tli_parallel_pieces(w.blocks.count * w.stretches, tlk_max(1, TLK_GRAIN / work), gather_tasks, &w);
   return tlk_no_fault(
       call->cx, &w.first,
-      (tlk_Fault){.kind = TLK_FAULT_POSITION, .blame = call->blame, .size = call->index.n});
+      (tlk_Fault){.kind = TLK_FAULT_POSITION, .source = call->source, .size = call->index.n});
 }
 
 static void scatter_tasks(void *context, int64_t begin, int64_t end) {

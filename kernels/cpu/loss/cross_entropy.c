@@ -144,7 +144,7 @@ bool tlk_class_loss(const struct tlk_class_loss *call) {
   for_strips(&call->classes, l.strips, loss_tasks, turned_loss_tasks, &l);
   return tlk_no_fault(
       call->cx, &l.first,
-      (tlk_Fault){.kind = TLK_FAULT_LABEL, .blame = call->blame, .size = call->classes.classes});
+      (tlk_Fault){.kind = TLK_FAULT_LABEL, .source = call->source, .size = call->classes.classes});
 }
 
 /* ---- its gradient ---- */

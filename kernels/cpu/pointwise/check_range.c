@@ -46,7 +46,7 @@ bool tlk_check_range(const struct tlk_check_range *call) {
   if (!atomic_load(&c.first.found)) return true;
   return tlk_fault(call->cx,
                    &(tlk_Fault){.kind = TLK_FAULT_RANGE,
-                                .blame = call->blame,
+                                .source = call->source,
                                 .number = element(&call->in, atomic_load(&c.first.position)),
                                 .low = call->low,
                                 .high = call->high});

@@ -306,7 +306,7 @@ bool tlk_pointwise(const struct tlk_pointwise *call) {
   if (gives[call->kernel] == GIVES_BOOL) p.want[0] = TL_BOOL;
   TL_TRY(run(&p));
   if (atomic_load_explicit(&p.failed, memory_order_relaxed))
-    return tlk_fault(call->cx, &(tlk_Fault){.kind = TLK_FAULT_DIVISION, .blame = call->blame});
+    return tlk_fault(call->cx, &(tlk_Fault){.kind = TLK_FAULT_DIVISION, .source = call->source});
   return true;
 }
 

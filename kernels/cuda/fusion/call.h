@@ -41,7 +41,7 @@ typedef struct fusion_Call {
   fusion_Number number[FUSION_OPERANDS];
   fusion_Number params[FUSION_STEPS * FUSION_PARAMS];
   cuda_Word word;
-  tlk_Blame blame[FUSION_STEPS];
+  tlk_FaultSource source[FUSION_STEPS];
 } fusion_Call;
 
 #endif

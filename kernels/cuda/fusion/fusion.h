@@ -42,7 +42,7 @@ typedef struct fusion_Step {
   /* The numbers of a pointwise kernel; the bytes that fill writes; for dropout the scale, the
   ** limit below which words keep an element, the first block and the generator's state. */
   fusion_Number params[FUSION_PARAMS];
-  tlk_Blame blame; /* used by kernels that may find faults */
+  tlk_FaultSource source; /* used by kernels that may find faults */
 } fusion_Step;
 
 /* A chain as one loop; dimension 0 is the innermost. */

@@ -187,7 +187,7 @@ static void describe_dropout(fusion_Step *step, const struct tlk_dropout *call) 
 static void describe_pointwise(fusion_Step *step, const struct tlk_pointwise *call) {
   step->kernel = (int)call->kernel;
   step->compute = call->compute;
-  step->blame = call->blame;
+  step->source = call->source;
   for (int i = 0; i < FUSION_PARAMS; i++)
     step->params[i] = number_as(&call->params[i], call->compute);
 }

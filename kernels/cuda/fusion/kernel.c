@@ -117,7 +117,7 @@ static void fill_call(const tlk_Context *cx, const fusion_Plan *plan, fusion_Cal
   }
   for (int s = 0; s < plan->nsteps; s++) {
     memcpy(&c->params[s * FUSION_PARAMS], plan->steps[s].params, sizeof plan->steps[s].params);
-    c->blame[s] = plan->steps[s].blame;
+    c->source[s] = plan->steps[s].source;
   }
 }
 

@@ -28,7 +28,7 @@ __device__ __forceinline__ void offsets(const fusion_Call &c, uint32_t i,
 DEVICE void note_division(const fusion_Call &c, int step) {
   tlk_Fault fault = {};
   fault.kind = TLK_FAULT_DIVISION;
-  fault.blame = c.blame[step];
+  fault.source = c.source[step];
   note_fault(c.word, fault);
 }
 

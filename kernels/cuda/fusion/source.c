@@ -22,7 +22,7 @@
   X(fused, "kernels/fused.h", "kernels/fused.h")                          \
   X(shared, "core/kernel/host_device.h", "src/core/kernel/host_device.h") \
   X(random, "core/kernel/random.h", "src/core/kernel/random.h")           \
-  X(blame, "core/kernel/fault.h", "src/core/kernel/fault.h")              \
+  X(fault_source, "core/kernel/fault.h", "src/core/kernel/fault.h")       \
   X(fault, "kernels/cuda/fault.h", "kernels/cuda/fault.h")                \
   X(drop, "kernels/cuda/random/drop.h", "kernels/cuda/random/drop.h")     \
   X(element, "kernels/cuda/element.cuh", "kernels/cuda/element.cuh")      \

@@ -11,13 +11,13 @@
 
 static __global__ void __launch_bounds__(GATHER_THREADS)
     check_kernel(const int64_t *index, int64_t n, int64_t size, bool wrap, cuda_Word word,
-                 tlk_Blame blame) {
+                 tlk_FaultSource source) {
   for (int64_t i = thread_index(); i < n; i += thread_count()) {
     int64_t at = index[i];
     if ((at >= 1 && at <= size) || (wrap && at <= -1 && at >= -size)) continue;
     tlk_Fault fault = {};
     fault.kind = wrap ? TLK_FAULT_WRAPPED : TLK_FAULT_POSITION;
-    fault.blame = blame;
+    fault.source = source;
     fault.value = at;
     fault.size = size;
     note_fault(word, fault);
@@ -28,7 +28,7 @@ static __global__ void __launch_bounds__(GATHER_THREADS)
 bool tlk_check_index(const struct tlk_check_index *call) {
   unsigned grid = blocks_for(call->cx, call->n, GATHER_THREADS);
   return launch(call->cx, check_kernel, dim3(grid), GATHER_THREADS, 0, call->index, call->n,
-                call->size, call->wrap, cuda_word(call->cx), call->blame);
+                call->size, call->wrap, cuda_word(call->cx), call->source);
 }
 
 /* ---- the loop over all elements of all lines ------------------------------------------------- */
@@ -60,7 +60,7 @@ struct Positions {
 template <class U>
 __global__ void __launch_bounds__(GATHER_THREADS)
     gather_kernel(const __grid_constant__ Strided<3> s, Positions p, cuda_Word word,
-                  tlk_Blame blame) {
+                  tlk_FaultSource source) {
   enum { K = 4 }; /* units in flight */
   uint32_t step = (uint32_t)thread_count();
   for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += K * step) {
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(GATHER_THREADS)
       if (at[k] >= 1 && at[k] <= p.n) continue;
       tlk_Fault fault = {};
       fault.kind = TLK_FAULT_POSITION;
-      fault.blame = blame;
+      fault.source = source;
       fault.value = at[k];
       fault.size = p.n;
       note_fault(word, fault);
@@ -122,6 +122,6 @@ bool tlk_gather(const struct tlk_gather *call) {
   return for_parts<3>(it, [&](const Strided<3> &s) {
     unsigned grid = blocks_for(call->cx, s.numel, GATHER_THREADS * 4, 32);
     return launch(call->cx, kernel, dim3(grid), GATHER_THREADS, 0, s, p, cuda_word(call->cx),
-                  call->blame);
+                  call->source);
   });
 }

@@ -29,7 +29,7 @@ template <class T> struct ClassLoss {
   T *loss, *weights;
   double *norm;
   cuda_Word word;
-  tlk_Blame blame;
+  tlk_FaultSource source;
 
   __device__ __forceinline__ A start() const { return A{0, -(T)INFINITY}; }
   template <int K>
@@ -61,7 +61,7 @@ template <class T> struct ClassLoss {
     } else if (label != k.ignore) {
       tlk_Fault fault = {};
       fault.kind = TLK_FAULT_LABEL;
-      fault.blame = blame;
+      fault.source = source;
       fault.value = label;
       fault.size = k.classes;
       note_fault(word, fault);
@@ -85,7 +85,7 @@ template <class T> bool run_loss(const struct tlk_class_loss *call) {
                      (T *)call->weights,
                      (double *)call->norm,
                      cuda_word(call->cx),
-                     call->blame};
+                     call->source};
   int64_t samples = k.outer * k.inner;
   if (k.logits) return reduce_lines(call->cx, source_of(call->in), k.outer, k.classes, k.inner, op);
   return launch(call->cx, finish_loss_kernel<T>, dim3(blocks_for(call->cx, samples, LINE_THREADS)),

@@ -7,13 +7,14 @@
 
 template <class T>
 static __global__ void __launch_bounds__(CHECK_THREADS)
-    range_kernel(const T *in, int64_t n, double low, double high, cuda_Word word, tlk_Blame blame) {
+    range_kernel(const T *in, int64_t n, double low, double high, cuda_Word word,
+                 tlk_FaultSource source) {
   for (int64_t i = thread_index(); i < n; i += thread_count()) {
     double x = (double)in[i];
     if (x >= low && x <= high) continue; /* NaN is out of range */
     tlk_Fault fault = {};
     fault.kind = TLK_FAULT_RANGE;
-    fault.blame = blame;
+    fault.source = source;
     fault.number = x;
     fault.low = low;
     fault.high = high;
@@ -25,7 +26,7 @@ static __global__ void __launch_bounds__(CHECK_THREADS)
 template <class T> static bool run(const struct tlk_check_range *call) {
   unsigned grid = blocks_for(call->cx, call->n, CHECK_THREADS * 4);
   return launch(call->cx, range_kernel<T>, dim3(grid), CHECK_THREADS, 0, (const T *)call->in.data,
-                call->n, call->low, call->high, cuda_word(call->cx), call->blame);
+                call->n, call->low, call->high, cuda_word(call->cx), call->source);
 }
 
 bool tlk_check_range(const struct tlk_check_range *call) {

@@ -19,12 +19,12 @@ template <class C> struct Numbers { C p[TLK_PARAMS]; };
 /* Computes f(x, p) of one element. A division by zero returns 0 and is recorded as a fault. */
 template <class F>
 __device__ __forceinline__ auto apply(const typename F::C *x, const Numbers<typename F::C> &numbers,
-                                      const cuda_Word &word, const tlk_Blame &blame) {
+                                      const cuda_Word &word, const tlk_FaultSource &source) {
   typedef decltype(F::of(x, numbers.p)) Result;
   if (F::divides && x[F::inputs - 1] == 0) {
     tlk_Fault fault = {};
     fault.kind = TLK_FAULT_DIVISION;
-    fault.blame = blame;
+    fault.source = source;
     note_fault(word, fault);
     return Result(0);
   }
@@ -34,7 +34,7 @@ __device__ __forceinline__ auto apply(const typename F::C *x, const Numbers<type
 template <class F>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     any_kernel(const __grid_constant__ Strided<F::inputs + 1> s, Numbers<typename F::C> numbers,
-               cuda_Word word, tlk_Blame blame) {
+               cuda_Word word, tlk_FaultSource source) {
   typedef typename F::C C;
   uint32_t step = (uint32_t)thread_count();
   for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += step) {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 #pragma unroll
     for (int k = 0; k < F::inputs; k++)
       x[k] = load_any<C>(s.source(k + 1, offset[k + 1]), s.dtype[k + 1]);
-    store_any<C>(s.data[0] + offset[0], s.dtype[0], (C)apply<F>(x, numbers, word, blame));
+    store_any<C>(s.data[0] + offset[0], s.dtype[0], (C)apply<F>(x, numbers, word, source));
   }
 }
 
@@ -96,7 +96,7 @@ template <> inline bool stored_as<any8>(int dtype) {
 template <class F, class S, class R>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     rows_kernel(const __grid_constant__ Strided<F::inputs + 1> s, unsigned steady,
-                Numbers<typename F::C> numbers, cuda_Word word, tlk_Blame blame) {
+                Numbers<typename F::C> numbers, cuda_Word word, tlk_FaultSource source) {
   typedef typename F::C C;
   enum { N = Width<C>::of };
   uint32_t step = (uint32_t)thread_count(), vectors = s.numel / N;
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
       C x[F::inputs];
 #pragma unroll
       for (int k = 0; k < F::inputs; k++) x[k] = read_as<C>(in[k].at[e], s.dtype[k + 1]);
-      out.at[e] = Write<R>::as((C)apply<F>(x, numbers, word, blame), s.dtype[0]);
+      out.at[e] = Write<R>::as((C)apply<F>(x, numbers, word, source), s.dtype[0]);
     }
     *reinterpret_cast<Vector<R, N> *>(s.data[0] + offset[0]) = out;
   }
@@ -162,7 +162,7 @@ static bool try_rows(const struct tlk_pointwise *call, const Numbers<typename F:
   return for_parts<F::inputs + 1>(it, [&](const Strided<F::inputs + 1> &s) {
     unsigned grid = blocks_for(call->cx, s.numel / N, POINTWISE_THREADS, 16);
     return launch(call->cx, rows_kernel<F, S, R>, dim3(grid), POINTWISE_THREADS, 0, s, steady,
-                  numbers, cuda_word(call->cx), call->blame);
+                  numbers, cuda_word(call->cx), call->source);
   });
 }
 
@@ -171,7 +171,7 @@ static bool run_any(const struct tlk_pointwise *call, const Numbers<typename F::
   return for_parts<F::inputs + 1>(call->it, [&](const Strided<F::inputs + 1> &s) {
     unsigned grid = blocks_for(call->cx, s.numel, POINTWISE_THREADS, 16);
     return launch(call->cx, any_kernel<F>, dim3(grid), POINTWISE_THREADS, 0, s, numbers,
-                  cuda_word(call->cx), call->blame);
+                  cuda_word(call->cx), call->source);
   });
 }
 

@@ -110,11 +110,11 @@ const tlk_Context *tli_context_of(tl_Device device) {
 
 tl_Stream *tli_stream(tl_Device device) { return tli_context(device)->stream; }
 
-static _Thread_local tli_StandIn *stand_ins; /* borrowed; innermost first */
+static _Thread_local tli_StreamGuard *guards; /* borrowed; innermost first */
 
-static tl_Stream *stood_in(const tli_StandIn *s, tl_Device device, tl_Stream *stream) {
+static tl_Stream *guarded_stream(const tli_StreamGuard *s, tl_Device device, tl_Stream *stream) {
   if (s == NULL) return stream;
-  stream = stood_in(s->outer, device, stream);
+  stream = guarded_stream(s->outer, device, stream);
   return tli_same_device(s->device, device) && s->before == stream ? s->stream : stream;
 }
 
@@ -125,18 +125,18 @@ static void set_stream(tl_Device device, tl_Stream *stream) {
 }
 
 void tli_set_stream(tl_Device device, tl_Stream *stream) {
-  if (stand_ins && stream == NULL) stream = tli_backend(device)->device->default_stream(device);
-  set_stream(device, stood_in(stand_ins, device, stream));
+  if (guards && stream == NULL) stream = tli_backend(device)->device->default_stream(device);
+  set_stream(device, guarded_stream(guards, device, stream));
 }
 
-void tli_stand_in(tli_StandIn *s, tl_Device device, tl_Stream *stream) {
-  *s = (tli_StandIn){device, tli_stream(device), stream, stand_ins};
-  stand_ins = s;
+void tli_stream_guard(tli_StreamGuard *s, tl_Device device, tl_Stream *stream) {
+  *s = (tli_StreamGuard){device, tli_stream(device), stream, guards};
+  guards = s;
   set_stream(device, stream);
 }
 
-void tli_stand_in_end(const tli_StandIn *s) {
-  stand_ins = s->outer;
+void tli_stream_guard_end(const tli_StreamGuard *s) {
+  guards = s->outer;
   set_stream(s->device, s->before);
 }
 

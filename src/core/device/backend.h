@@ -59,13 +59,13 @@ tl_Stream *tli_stream(tl_Device device);
 void tli_set_stream(tl_Device device, tl_Stream *stream);
 /* Overrides the current stream for a while, also if the calling thread's modes are loaded
 ** meanwhile: they then refer to the stream that was current before. Overrides can be nested. */
-typedef struct tli_StandIn {
+typedef struct tli_StreamGuard {
   tl_Device device;
   tl_Stream *before, *stream;
-  struct tli_StandIn *outer;
-} tli_StandIn;
-void tli_stand_in(tli_StandIn *s, tl_Device device, tl_Stream *stream);
-void tli_stand_in_end(const tli_StandIn *s);
+  struct tli_StreamGuard *outer;
+} tli_StreamGuard;
+void tli_stream_guard(tli_StreamGuard *s, tl_Device device, tl_Stream *stream);
+void tli_stream_guard_end(const tli_StreamGuard *s);
 /* Work queued on `next` from now on runs after the work that `first` has so far. */
 bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) TL_MUSTCHECK;
 /* The device of new tensors of the calling thread, if none is given. */

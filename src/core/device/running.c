@@ -11,30 +11,30 @@
 
 const char *(*_Atomic tli_call_site)(void);
 
-static _Thread_local const char *running, *blamed;
+static _Thread_local const char *running, *fault_argument;
 
 void tli_set_operator(const char *op) { running = op; }
 const char *tli_operator(void) { return running; }
 
-static _Thread_local bool amid_operator;
+static _Thread_local bool inside_operator;
 
-bool tli_set_amid(bool amid) {
-  bool before = amid_operator;
-  amid_operator = amid;
+bool tli_set_inside_operator(bool inside) {
+  bool before = inside_operator;
+  inside_operator = inside;
   return before;
 }
 
 bool tli_may_reshape(const char *op) {
-  return !amid_operator ||
+  return !inside_operator ||
          tli_fail(TL_EARG,
                   "%s: a finalizer or a hook that an operator has called in its midst "
                   "cannot give a tensor other memory, sizes or strides",
                   op);
 }
 
-const char *tli_set_blamed(const char *argument) {
-  const char *previous = blamed;
-  blamed = argument;
+const char *tli_set_fault_argument(const char *argument) {
+  const char *previous = fault_argument;
+  fault_argument = argument;
   return previous;
 }
 
@@ -44,10 +44,10 @@ static const char *last_part(const char *name) {
   return dot ? dot + 1 : name;
 }
 
-tlk_Blame tli_blame_late(const char *op, const char *argument) {
+tlk_FaultSource tli_fault_source_late(const char *op, const char *argument) {
   const char *(*site)(void) = tli_call_site;
-  return (tlk_Blame){running ? last_part(running) : op, blamed ? blamed : argument,
-                     site ? site() : NULL};
+  return (tlk_FaultSource){running ? last_part(running) : op,
+                           fault_argument ? fault_argument : argument, site ? site() : NULL};
 }
 
 bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault) {
@@ -93,7 +93,7 @@ static void describe(const tlk_Fault *f, char *out, size_t size) {
 bool tli_fault_fail(const tlk_Fault *f) {
   char what[160];
   describe(f, what, sizeof what);
-  const char *op = f->blame.op, *argument = f->blame.argument, *site = f->blame.site;
+  const char *op = f->source.op, *argument = f->source.argument, *site = f->source.site;
   tli_fail(kind_of(f->kind), "%s%s%s%s%s%s%s%s", op ? op : "", op ? ": " : "",
            argument ? argument : "", argument ? ": " : "", what, site ? " (called at " : "",
            site ? site : "", site ? ")" : "");

@@ -2,8 +2,8 @@
 ** fault.h - faults: errors that a kernel finds in the data, and the call they are attributed
 ** to. It is C, C++ and NVRTC's subset, which has no system headers.
 */
-#ifndef TLI_BLAME_H
-#define TLI_BLAME_H
+#ifndef TLI_FAULT_H
+#define TLI_FAULT_H
 
 #ifndef __CUDACC_RTC__
 #include <stdint.h>
@@ -11,9 +11,9 @@
 
 /* The call that a fault is attributed to, for its message. The strings are static; site is
 ** "script.lua:12", or NULL if it is known otherwise. */
-typedef struct tlk_Blame {
+typedef struct tlk_FaultSource {
   const char *op, *argument, *site;
-} tlk_Blame;
+} tlk_FaultSource;
 
 /* The kinds of faults. */
 typedef enum tlk_FaultKind {
@@ -28,7 +28,7 @@ typedef enum tlk_FaultKind {
 
 typedef struct tlk_Fault {
   tlk_FaultKind kind;
-  tlk_Blame blame;
+  tlk_FaultSource source;
   int64_t value, size;
   double number, low, high;
 } tlk_Fault;

@@ -66,7 +66,7 @@ struct tlk_pointwise {
   tlk_Pointwise kernel;
   tl_DType compute;
   tl_Scalar params[TLK_PARAMS];
-  tlk_Blame blame;
+  tlk_FaultSource source;
 };
 
 /* args[0], ... = kernel(inputs), outputs first, for any dtypes and strides; computed in
@@ -337,7 +337,7 @@ struct tlk_class_loss {
   tlk_Array loss;
   void *weights, *norm;
   tlk_Array in;
-  tlk_Blame blame;
+  tlk_FaultSource source;
 };
 
 /* The gradient of in; `in` and norm are read only for logits. */
@@ -376,7 +376,7 @@ struct tlk_check_index {
   const int64_t *index;
   int64_t n, size;
   bool wrap;
-  tlk_Blame blame;
+  tlk_FaultSource source;
 };
 
 /* Finds a fault unless all n elements of in, float32 or float64, are in [low, high]; NaN is
@@ -386,7 +386,7 @@ struct tlk_check_range {
   tlk_Array in;
   int64_t n;
   double low, high;
-  tlk_Blame blame;
+  tlk_FaultSource source;
 };
 
 /* Operands are out, index (int64), in: out = in at the position in index. A position out of
@@ -394,7 +394,7 @@ struct tlk_check_range {
 struct tlk_gather {
   const tlk_Context *cx;
   tlk_IndexCall index;
-  tlk_Blame blame;
+  tlk_FaultSource source;
 };
 
 /* Operands are out, index (int64), in; out is the indexed one. Combines out at the position in

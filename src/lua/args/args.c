@@ -153,26 +153,27 @@ static int distance(const char *a, const char *b) {
   return row[nb];
 }
 
-void tli_near_try(tli_Near *near, const char *name) {
-  int d = distance(near->word, name);
-  if (d >= near->distance || d >= (int)strlen(near->word)) return;
-  near->distance = d;
-  near->name = name;
+void tli_suggestion_try(tli_Suggestion *best, const char *name) {
+  int d = distance(best->word, name);
+  if (d >= best->distance || d >= (int)strlen(best->word)) return;
+  best->distance = d;
+  best->name = name;
 }
 
-const char *tli_near_hint(const tli_Near *near, char *out, size_t size) {
+const char *tli_suggestion_text(const tli_Suggestion *best, char *out, size_t size) {
   out[0] = '\0';
-  if (near->name) snprintf(out, size, "; did you mean '%s'?", near->name);
+  if (best->name) snprintf(out, size, "; did you mean '%s'?", best->name);
   return out;
 }
 
 static void fail_unknown_option(tli_Args *a, const char *name) {
-  tli_Near near = TLI_NEAR(name);
+  tli_Suggestion best = TLI_SUGGESTION(name);
   char hint[80];
-  for (int i = 0; i < a->signature->nparams; i++) tli_near_try(&near, a->signature->params[i].name);
-  if (near.name)
+  for (int i = 0; i < a->signature->nparams; i++)
+    tli_suggestion_try(&best, a->signature->params[i].name);
+  if (best.name)
     tli_fail(TL_EARG, "%s: unknown option '%.40s'%s", a->signature->name, name,
-             tli_near_hint(&near, hint, sizeof hint));
+             tli_suggestion_text(&best, hint, sizeof hint));
   else
     tli_fail(TL_EARG, "%s: unknown option '%.40s'; usage: %s", a->signature->name, name,
              a->signature->text);

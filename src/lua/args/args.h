@@ -143,12 +143,12 @@ static inline bool tli_begins_list(const tli_Param *p, int type) {
 /* Returns the index of the parameter of that name; -1 if there is none. */
 int tli_find_param(const tli_Signature *sig, const char *name);
 
-typedef struct tli_Form {
+typedef struct tli_Overload {
   const tli_Signature *signature;
   lua_CFunction fn;
-} tli_Form;
+} tli_Overload;
 /* Calls the first form that fits the arguments; raises an error if none fits. */
-int tli_call_form(lua_State *L, const tli_Form *forms, int n);
+int tli_call_overload(lua_State *L, const tli_Overload *forms, int n);
 
 /* Describes the value at a stack index for messages: "Tensor[2, 3] float32", "string 'x'",
 ** "nil". The text is in a thread-local buffer. */

@@ -107,15 +107,15 @@ static const char *hint_of(const char *word, bool dtypes, bool devices) {
 
 /* Raises an error if a form takes the word at a stack index for a dtype or device, and it is
 ** neither. `param` is the parameter's position, or -1 for the option `name`. */
-static void check_word(lua_State *L, const tli_Form *forms, int n, int param, const char *name,
-                       int index) {
+static void check_word(lua_State *L, const tli_Overload *overloads, int n, int param,
+                       const char *name, int index) {
   bool dtypes = false, devices = false, others = false;
   tl_Device device;
   const char *word = tli_to_word(L, index);
   if (word == NULL || tli_to_dtype(L, index) != TL_NODTYPE || tli_to_device(L, index, &device))
     return;
   for (int i = 0; i < n; i++) {
-    const tli_Signature *sig = forms[i].signature;
+    const tli_Signature *sig = overloads[i].signature;
     int at = name ? tli_find_param(sig, name) : param;
     if (at < 0 || at >= sig->nparams) continue;
     dtypes = dtypes || sig->params[at].kind == TLI_A_DTYPE;
@@ -124,39 +124,39 @@ static void check_word(lua_State *L, const tli_Form *forms, int n, int param, co
   }
   if (others || !(dtypes || devices)) return;
   const char *what = dtypes && devices ? "dtype or device" : dtypes ? "dtype" : "device";
-  tli_error(L, "%s: %s: unknown '%.60s'%s", forms[0].signature->name, what, word,
+  tli_error(L, "%s: %s: unknown '%.60s'%s", overloads[0].signature->name, what, word,
             hint_of(word, dtypes, devices));
 }
 
 /* Raises an error for an option that no form has. */
-static void check_option(lua_State *L, const tli_Form *forms, int n, const char *name) {
+static void check_option(lua_State *L, const tli_Overload *overloads, int n, const char *name) {
   char hint[80];
-  tli_Near near = TLI_NEAR(name);
+  tli_Suggestion best = TLI_SUGGESTION(name);
   for (int i = 0; i < n; i++) {
-    const tli_Signature *sig = forms[i].signature;
+    const tli_Signature *sig = overloads[i].signature;
     if (tli_find_param(sig, name) >= 0) return;
-    for (int k = 0; k < sig->nparams; k++) tli_near_try(&near, sig->params[k].name);
+    for (int k = 0; k < sig->nparams; k++) tli_suggestion_try(&best, sig->params[k].name);
   }
-  tli_near_hint(&near, hint, sizeof hint);
-  tli_error(L, "%s: unknown option '%.40s'%s; usage: %s", forms[0].signature->name, name, hint,
-            forms[0].signature->text);
+  tli_suggestion_text(&best, hint, sizeof hint);
+  tli_error(L, "%s: unknown option '%.40s'%s; usage: %s", overloads[0].signature->name, name, hint,
+            overloads[0].signature->text);
 }
 
 /* Raises an error if one argument is wrong in every form. */
-static void check_each(lua_State *L, const tli_Form *forms, int n, int top) {
+static void check_each(lua_State *L, const tli_Overload *overloads, int n, int top) {
   bool options = tli_last_argument(L, top) == TLI_LAST_OPTIONS;
-  for (int at = 1; at <= top - options; at++) check_word(L, forms, n, at - 1, NULL, at);
+  for (int at = 1; at <= top - options; at++) check_word(L, overloads, n, at - 1, NULL, at);
   if (!options) return;
   for (lua_pushnil(L); lua_next(L, top); lua_pop(L, 1)) {
     const char *name = tli_to_word(L, -2);
     if (name == NULL) continue;
-    check_option(L, forms, n, name);
-    check_word(L, forms, n, -1, name, lua_gettop(L));
+    check_option(L, overloads, n, name);
+    check_word(L, overloads, n, -1, name, lua_gettop(L));
   }
 }
 
-static int no_form(lua_State *L, const tli_Form *forms, int n) {
-  check_each(L, forms, n, lua_gettop(L));
+static int no_overload(lua_State *L, const tli_Overload *overloads, int n) {
+  check_each(L, overloads, n, lua_gettop(L));
   char got[400] = "";
   int top = lua_gettop(L);
   for (int i = 1; i <= top && strlen(got) < 300; i++) {
@@ -168,16 +168,17 @@ static int no_form(lua_State *L, const tli_Form *forms, int n) {
   for (int i = 0; i < n && strlen(usage) < 400; i++) {
     size_t used = strlen(usage);
     snprintf(usage + used, sizeof usage - used, "%s%s", i > 0 ? " or " : "",
-             forms[i].signature->text);
+             overloads[i].signature->text);
   }
-  return tli_error(L, "%s: no form takes (%s); usage: %s", forms[0].signature->name, got, usage);
+  return tli_error(L, "%s: no form takes (%s); usage: %s", overloads[0].signature->name, got,
+                   usage);
 }
 
-int tli_call_form(lua_State *L, const tli_Form *forms, int n) {
+int tli_call_overload(lua_State *L, const tli_Overload *overloads, int n) {
   int top = lua_gettop(L);
   const tli_State *S = tli_state(L);
   tli_Last last = tli_last_argument(L, top);
   for (int i = 0; i < n; i++)
-    if (fits(L, S, forms[i].signature, top, last)) return forms[i].fn(L);
-  return no_form(L, forms, n);
+    if (fits(L, S, overloads[i].signature, top, last)) return overloads[i].fn(L);
+  return no_overload(L, overloads, n);
 }

@@ -109,7 +109,7 @@ static void unmask(tli_State *S, int current) {
 static bool call_in_operator(lua_State *L, tli_State *S, Pair *pair, PackCall *call) {
   const char *op = tli_operator();
   bool grad = tli_grad_mode(), inference = tli_inference_mode(), collecting = S->pacer.collecting;
-  bool amid = tli_set_amid(true);
+  bool inside = tli_set_inside_operator(true);
   int scopes = S->scopes, slot = mask(S);
   S->scopes = 0;
   S->pacer.collecting = true;
@@ -117,7 +117,7 @@ static bool call_in_operator(lua_State *L, tli_State *S, Pair *pair, PackCall *c
   bool ok = tli_callback_call_in(L, pair->functions, call_pack, call);
   S->packing--;
   S->pacer.collecting = collecting;
-  tli_set_amid(amid);
+  tli_set_inside_operator(inside);
   S->scopes += scopes;
   unmask(S, slot);
   tli_set_grad_mode(grad);

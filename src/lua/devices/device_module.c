@@ -47,14 +47,14 @@ void tli_device_options(lua_State *L, tl_DeviceType type, const char *name,
       tli_error(L, "%s: expected options by name, got the key %s", tli_device_name(type, name),
                 tli_describe(L, tli_state(L), 2));
     bool known = false;
-    tli_Near near = TLI_NEAR(key);
+    tli_Suggestion best = TLI_SUGGESTION(key);
     for (int i = 0; i < n && !known; i++) {
       known = strcmp(options[i], key) == 0;
-      tli_near_try(&near, options[i]);
+      tli_suggestion_try(&best, options[i]);
     }
     if (!known)
       tli_error(L, "%s: unknown option '%.40s'%s", tli_device_name(type, name), key,
-                tli_near_hint(&near, hint, sizeof hint));
+                tli_suggestion_text(&best, hint, sizeof hint));
   }
   for (int i = 0; i < n; i++) lua_getfield(L, 1, options[i]);
   lua_remove(L, 1);
@@ -272,8 +272,8 @@ static int device_library_version(lua_State *L) {
   return 1;
 }
 
-/* _architectures() returns those for which kernels are compiled, such as "80 90 compute_80"; nil without a
-** device. */
+/* _architectures() returns those for which kernels are compiled, such as "80 90 compute_80"; nil
+** without a device. */
 static int device_architectures(lua_State *L) {
   if (tli_device_count(tli_kind(L)) == 0) return 0;
   const tl_Backend *backend = tli_backend_open((tl_Device){(int8_t)tli_kind(L), 0});

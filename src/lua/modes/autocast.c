@@ -245,10 +245,10 @@ static void read_option(lua_State *L, const char *key, int value, Options *o) {
   } else if (strcmp(key, "cache_enabled") == 0) {
     o->cache = check_boolean(L, NAME, key, value);
   } else {
-    tli_Near near = TLI_NEAR(key);
+    tli_Suggestion best = TLI_SUGGESTION(key);
     char hint[64];
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) tli_near_try(&near, known[i]);
-    tli_error(L, NAME ": unknown option %s%s", key, tli_near_hint(&near, hint, sizeof hint));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) tli_suggestion_try(&best, known[i]);
+    tli_error(L, NAME ": unknown option %s%s", key, tli_suggestion_text(&best, hint, sizeof hint));
   }
 }
 

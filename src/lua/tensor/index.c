@@ -55,12 +55,12 @@ static void check_unnamed(lua_State *L, int at, int n) {
     if (!lua_next(L, at)) return;
   }
   const char *name = lua_tostring(L, -2);
-  tli_Near near = TLI_NEAR(name);
-  tli_near_try(&near, "first");
-  tli_near_try(&near, "last");
-  tli_near_try(&near, "step");
+  tli_Suggestion best = TLI_SUGGESTION(name);
+  tli_suggestion_try(&best, "first");
+  tli_suggestion_try(&best, "last");
+  tli_suggestion_try(&best, "step");
   tli_error(L, "index: unknown option '%.40s'%s%s; a range is {first, last, step}, without names",
-            name, near.name ? ": did you mean a range's " : "", near.name ? near.name : "");
+            name, best.name ? ": did you mean a range's " : "", best.name ? best.name : "");
 }
 
 /* Reads a range {first, last, step} on top of the stack. */

@@ -196,11 +196,12 @@ static const tli_Property *find_property(lua_State *L) {
 }
 
 /* Adds the names in the table at an upvalue as suggestions. */
-static void try_names(lua_State *L, tli_Near *near, int upvalue) {
+static void try_names(lua_State *L, tli_Suggestion *best, int upvalue) {
   lua_pushnil(L);
   while (lua_next(L, lua_upvalueindex(upvalue))) {
     lua_pop(L, 1);
-    tli_near_try(near, lua_tostring(L, -1)); /* all keys are strings, which the table keeps alive */
+    tli_suggestion_try(best,
+                       lua_tostring(L, -1)); /* all keys are strings, which the table keeps alive */
   }
 }
 
@@ -212,11 +213,11 @@ static int unknown_field(lua_State *L) {
     lua_pushnil(L);
     return 1;
   }
-  tli_Near near = TLI_NEAR(name);
-  try_names(L, &near, UP_METHODS);
-  try_names(L, &near, UP_PROPERTIES);
+  tli_Suggestion best = TLI_SUGGESTION(name);
+  try_names(L, &best, UP_METHODS);
+  try_names(L, &best, UP_PROPERTIES);
   return tli_error(L, "Tensor has no field '%.40s'%s", name,
-                   tli_near_hint(&near, hint, sizeof hint));
+                   tli_suggestion_text(&best, hint, sizeof hint));
 }
 
 static int meta_index(lua_State *L) {
@@ -236,10 +237,10 @@ static int meta_newindex(lua_State *L) {
   if (p == NULL) {
     const char *name = lua_tostring(L, 2);
     char hint[80];
-    tli_Near near = TLI_NEAR(name);
-    try_names(L, &near, UP_PROPERTIES);
+    tli_Suggestion best = TLI_SUGGESTION(name);
+    try_names(L, &best, UP_PROPERTIES);
     return tli_error(L, "Tensor has no field '%.40s' that can be set%s", name,
-                     tli_near_hint(&near, hint, sizeof hint));
+                     tli_suggestion_text(&best, hint, sizeof hint));
   }
   if (p->set == NULL) return tli_error(L, "the field '%s' of a Tensor is read-only", p->name);
   return p->set(L, tli_state(L), tli_check_tensor(L, 1, p->name), 3);

@@ -37,13 +37,13 @@ tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype);
 void tli_print_tensor(lua_State *L, int index);
 
 /* The most similar of the tried names: "; did you mean 'shape'?", or "". */
-typedef struct tli_Near {
+typedef struct tli_Suggestion {
   const char *word, *name;
   int distance;
-} tli_Near;
-#define TLI_NEAR(word) ((tli_Near){(word), NULL, 3})
-void tli_near_try(tli_Near *near, const char *name);
-const char *tli_near_hint(const tli_Near *near, char *out, size_t size);
+} tli_Suggestion;
+#define TLI_SUGGESTION(word) ((tli_Suggestion){(word), NULL, 3})
+void tli_suggestion_try(tli_Suggestion *best, const char *name);
+const char *tli_suggestion_text(const tli_Suggestion *best, char *out, size_t size);
 /* Returns "; did you mean 'int16'?", or else "; the dtypes are ...". The text is in a
 ** thread-local buffer. */
 const char *tli_dtype_hint(const char *word);

@@ -408,7 +408,7 @@ static int wrap_coroutine(lua_State *L) {
 }
 
 /* Replaces a function in the table on top of the stack. */
-static void stand_in(lua_State *L, Worker *w, const char *name, lua_CFunction fn) {
+static void replace_function(lua_State *L, Worker *w, const char *name, lua_CFunction fn) {
   lua_pushlightuserdata(L, w);
   lua_getfield(L, -2, name);
   lua_pushnil(L);
@@ -421,8 +421,8 @@ static int open_state(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, 1);
   luaL_openlibs(L);
   lua_getglobal(L, "coroutine");
-  stand_in(L, w, "resume", run_coroutine);
-  stand_in(L, w, "wrap", wrap_coroutine);
+  replace_function(L, w, "resume", run_coroutine);
+  replace_function(L, w, "wrap", wrap_coroutine);
   lua_getglobal(L, "os");
   lua_pushcfunction(L, worker_exit);
   lua_setfield(L, -2, "exit");

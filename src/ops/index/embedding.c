@@ -87,9 +87,9 @@ static bool limit_rows(const char *op, tl_Tensor *weight, tl_Tensor *input, doub
   tli_Chain c = {0};
   int64_t last = -1;
   tl_Tensor *used = TLI_STEP(&c, tlo_reshape(input, (tl_Ints){1, &input->numel}));
-  const char *outer = tli_set_blamed("input");
+  const char *outer = tli_set_fault_argument("input");
   tl_Tensor *rows = TLI_STEP(&c, tlo_index_select(weight, 0, used));
-  tli_set_blamed(outer);
+  tli_set_fault_argument(outer);
   if (c.failed) tli_fail_about("embedding: input");
   tl_Tensor *norm =
       TLI_STEP(&c, tlo_norm(rows, tli_float(norm_type), (tl_Ints){1, &last}, true, TL_NODTYPE));
@@ -112,9 +112,9 @@ tl_Tensor *tlo_embedding(tl_Tensor *input, tl_Tensor *weight, int64_t padding_id
   (void)sparse;
   TL_TRY_NULL(check_table("embedding", input, weight, padding_idx));
   if (!isnan(max_norm)) TL_TRY_NULL(limit_rows("embedding", weight, input, max_norm, norm_type));
-  const char *outer = tli_set_blamed("input");
+  const char *outer = tli_set_fault_argument("input");
   tl_Tensor *rows = tlo_embedding_rows(weight, input, padding_idx, scale_grad_by_freq);
-  tli_set_blamed(outer);
+  tli_set_fault_argument(outer);
   if (rows == NULL) tli_fail_about("embedding: input");
   return rows;
 }

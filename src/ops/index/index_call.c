@@ -13,7 +13,7 @@ bool tli_check_index(const char *op, const char *argument, const tl_Tensor *inde
   if (index->numel == 0) return true;
   tl_Device device = tli_device(index);
   return TLI_RUN(device, check_index, .index = tli_data(index), .n = index->numel, .size = size,
-                 .wrap = wrap, .blame = tli_blame(device, op, argument));
+                 .wrap = wrap, .source = tli_fault_source(device, op, argument));
 }
 
 tl_Tensor *tli_wrap_index(const char *op, const char *argument, tl_Tensor *index, int64_t size) {
@@ -52,7 +52,7 @@ bool tli_gather(const char *op, const tli_Operand operands[3], int ndim, const i
   tl_Device device = tli_device(operands[0].tensor);
   struct tlk_gather call;
   call.cx = tli_context(device);
-  call.blame = tli_blame(device, op, "index");
+  call.source = tli_fault_source(device, op, "index");
   lines_of(&call.index, operands, ndim, sizes, count, n);
   return call.index.it.numel == 0 || count == 0 || tli_backend(device)->gather(&call);
 }

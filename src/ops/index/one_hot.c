@@ -28,9 +28,9 @@ tl_Tensor *tlo_one_hot(tl_Tensor *self, int64_t num_classes) {
   tl_Tensor *out = TLI_STEP(&c, tli_empty(TL_I64, tli_device(self), self->ndim + 1, sizes));
   if (c.failed || !tli_fill(out, tli_int(0))) c.failed = true;
   tl_Tensor *at = chain_unsqueeze(&c, self, -1);
-  const char *outer = tli_set_blamed("self");
+  const char *outer = tli_set_fault_argument("self");
   if (!c.failed && !tli_op_scatter_value_(out, -1, at, tli_int(1)))
     c.failed = !tli_fail_about("one_hot: self");
-  tli_set_blamed(outer);
+  tli_set_fault_argument(outer);
   return tli_chain_end(&c, out);
 }

@@ -50,7 +50,7 @@ bool tli_op_class_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight, i
     tlk_Classes k = classes_of(input->sizes, input->ndim, o.target, o.weight, ignore_index, logits);
     if (!TLI_RUN(tli_device(input), class_loss, .classes = k, .loss = tli_array(loss),
                  .weights = tli_data(out[1]), .norm = tli_data(out[2]), .in = tli_array(o.input),
-                 .blame = tli_blame(tli_device(input), NULL, "target")))
+                 .source = tli_fault_source(tli_device(input), NULL, "target")))
       c.failed = true;
   }
   out[0] = TLI_STEP(&c, tli_contiguous_as(loss, (tl_DType)input->dtype));
@@ -96,7 +96,7 @@ bool tli_op_class_total(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
     c.failed =
         (n > 0 && !TLI_RUN(device, class_loss, .classes = k, .loss = tli_array(each),
                            .weights = weights, .norm = tli_data(out[2]), .in = tli_array(o.input),
-                           .blame = tli_blame(device, NULL, "target"))) ||
+                           .source = tli_fault_source(device, NULL, "target"))) ||
         !sum_of(sum, tli_data(each), n) || !sum_of(out[1], weights, n) ||
         (mean && !fill_quotient(sum, sum, out[1]));
   }
@@ -373,9 +373,9 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   }
   bool single = batched(&c, &input, &target);
   tl_Tensor *labels = chain_unsqueeze(&c, target, 1);
-  const char *outer = tli_set_blamed("target");
+  const char *outer = tli_set_fault_argument("target");
   tl_Tensor *margins = chain_margins(&c, input, labels, margin);
-  tli_set_blamed(outer);
+  tli_set_fault_argument(outer);
   if (c.failed) tli_fail_about("multi_margin_loss: target");
   if (p == 2) margins = chain_mul(&c, margins, margins);
   tl_Tensor *loss = chain_sum(&c, margins, 1, false);
@@ -424,9 +424,9 @@ tl_Tensor *tlo_multilabel_margin_loss(tl_Tensor *input, tl_Tensor *target, const
   tl_Tensor *number = TLI_STEP(&c, tlo_to_dtype(counts, (tl_DType)input->dtype));
   tl_Tensor *zeros =
       TLI_STEP(&c, tlo_zeros_like(input, (tl_DType)input->dtype, tli_device(input), NULL));
-  const char *outer = tli_set_blamed("target");
+  const char *outer = tli_set_fault_argument("target");
   tl_Tensor *labelled = TLI_STEP(&c, tlo_scatter_add(zeros, 1, labels, number)); /* (N, C) */
-  tli_set_blamed(outer);
+  tli_set_fault_argument(outer);
   if (c.failed) tli_fail_about("multilabel_margin_loss: target");
   tl_Tensor *other = TLI_STEP(&c, tlo_logical_not(labelled));
   tl_Tensor *own = chain_unsqueeze(&c, TLI_STEP(&c, tlo_gather(input, 1, labels)), 2);

@@ -62,9 +62,9 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
   call.compute = tli_dtype_compute(dtype);
   /* only integers can fail, by a division by zero */
   if (tli_is_float(dtype))
-    memset(&call.blame, 0, sizeof call.blame);
+    memset(&call.source, 0, sizeof call.source);
   else
-    call.blame = tli_blame(device, spec->name, NULL);
+    call.source = tli_fault_source(device, spec->name, NULL);
   /* kernels that ignore parameters may still copy all of them */
   memset(call.params, 0, sizeof call.params);
   for (int i = 0; i < spec->nparams && params; i++) call.params[i] = params[i];

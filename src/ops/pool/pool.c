@@ -345,7 +345,7 @@ static bool gather_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indices
   int64_t m = product(indices->sizes, indices->ndim - n, indices->ndim);
   struct tlk_gather call = {.cx = tli_context(tli_device(self)),
                             .index = {.count = m, .n = plane},
-                            .blame = tli_blame(tli_device(self), "max_unpool", "indices")};
+                            .source = tli_fault_source(tli_device(self), "max_unpool", "indices")};
   plane_lines(&call.index, (tl_Tensor *[]){result, indices, self}, (int64_t[]){m, m, plane},
               planes);
   return tli_backend(tli_device(self))->gather(&call);

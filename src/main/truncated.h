@@ -1,17 +1,17 @@
 /*
-** lost.h - handles files that are truncated while they are mapped: the system sends SIGBUS to a
-** thread that reads beyond the new end.
+** truncated.h - handles files that are truncated while they are mapped: the system sends SIGBUS to
+** a thread that reads beyond the new end.
 */
-#ifndef TLI_LOST_H
-#define TLI_LOST_H
+#ifndef TLI_TRUNCATED_H
+#define TLI_TRUNCATED_H
 
 #include <stdbool.h>
 
-typedef void (*tli_LostFn)(bool here);
+typedef void (*tli_TruncatedFn)(bool here);
 
 /* Sets a function that is called when the end of a mapped file was found to be missing and reads as
 ** zeros instead. A signal handler calls it in the thread that has set it; `here`: this thread has
 ** read it. Returns the previous function. NULL: the process ends. */
-tli_LostFn tli_lost_catch(tli_LostFn fn);
+tli_TruncatedFn tli_truncated_catch(tli_TruncatedFn fn);
 
 #endif

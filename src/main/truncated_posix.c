@@ -1,12 +1,12 @@
 /*
-** lost_posix.c - implements lost.h by SIGBUS. A SIGBUS with another cause ends the process as
-** usual.
+** truncated_posix.c - implements truncated.h by SIGBUS. A SIGBUS with another cause ends the process
+** as usual.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 
-#include "main/lost.h"
+#include "main/truncated.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@
 #include "core/platform/platform.h"
 
 /* Written before the handler is installed, read by the handler. */
-static tli_LostFn volatile current;
+static tli_TruncatedFn volatile current;
 static pthread_t catching_thread;
 static struct sigaction before; /* while `current` is set: the previous action */
 
@@ -28,7 +28,7 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
   (void)context;
   int error = errno;
   bool here = pthread_equal(pthread_self(), catching_thread);
-  tli_LostFn fn = current;
+  tli_TruncatedFn fn = current;
   if (here && info->si_code <= 0 && info->si_pid == getpid()) { /* of several one may be left */
     if (atomic_exchange(&elsewhere, false) && fn) fn(false);
   } else if (info->si_code > 0 && tli_file_shrunk(info->si_addr)) {
@@ -45,8 +45,8 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
   errno = error;
 }
 
-tli_LostFn tli_lost_catch(tli_LostFn fn) {
-  tli_LostFn was = current;
+tli_TruncatedFn tli_truncated_catch(tli_TruncatedFn fn) {
+  tli_TruncatedFn was = current;
   catching_thread = pthread_self();
   current = fn;
   if (fn && was == NULL) {
