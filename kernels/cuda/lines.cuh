@@ -387,7 +387,7 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- choosing a kernel ------------------------------------------------------------------- */
 
-/* How many threads, and blocks, keep the device busy. */
+/* Return the number of threads, and of blocks, that keep the device busy. */
 static inline int64_t busy_threads(const tlk_Context *cx) {
   return (int64_t)cuda_multiprocessors(cx->device.index) * 2048;
 }

@@ -43,7 +43,7 @@ local function begin(main)
    return round
 end
 
--- It bypasses the class's __newindex, because other branches can also end a branch's iteration.
+-- rawset bypasses the class's __newindex, because other branches can also end a branch's iteration.
 rawset(Branch, "iter", function(self)
    local main, id = self.main_datapipe, self.instance_id
    local round = rounds[main]

@@ -147,3 +147,27 @@ describe("the table of places for changes in src/README.md", function()
       assert.truthy(seen > 60)
    end)
 end)
+
+describe("comments", function()
+   local read = require("spec.support.comments").read
+
+   -- Fragments without a subject, and pronouns whose noun is not in the comment.
+   local headless <const> = {
+      "^%s*What ", "^%s*Who ", "^%s*Whose ", "^%s*Whom ", "^%s*Which ", "^%s*Where ", "^%s*That ",
+      "^%s*Whoever ", "^%s*Whatever ", "^%s*Of ", "^%s*And ", "^%s*But ", "^%s*Or ", "^%s*Also ",
+      "^%s*Too ", "^%s*So ", "^%s*Not ", "^%s*Then ", "^%s*Ditto", "^%s*Likewise", "^%s*They ",
+      "whoever", "whatever it", "what there is", "none the less", "thereof", "hears? of",
+   }
+
+   it("begin with a subject or a verb, not with a word such as What, Which, Of or And", function()
+      local found = {}
+      for _, comment in ipairs(read {"src", "kernels", "lua", "spec", "rocks"}) do
+         for _, pattern in ipairs(headless) do
+            if comment.text:find(pattern) then
+               found[#found + 1] = ("%s:%d: %s"):format(comment.path, comment.line, comment.text)
+            end
+         end
+      end
+      assert.same({}, found)
+   end)
+end)

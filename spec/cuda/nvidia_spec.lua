@@ -3,7 +3,7 @@
 
 local shell = require "spec.support.shell"
 
--- Its devices are identified by their answers.
+-- This NVML's devices are identified by their answers.
 local nvml <const> = [[
 #include <string.h>
 typedef struct { unsigned gpu, memory; } Rates;

@@ -28,7 +28,7 @@ local OPERATORS = {
    function(a, b) return torch.cat {a:narrow(1, 1, 8), b:narrow(1, 9, 8)} end,
 }
 
--- The same functions in place.
+-- In-place versions of these functions.
 local CHANGES = {
    function(a, b) a:add_(b):clamp_(-9, 9) end,
    function(a, b) a:mul_(b):clamp_(-9, 9) end,

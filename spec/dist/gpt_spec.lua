@@ -3,7 +3,8 @@
 
 local ranks = require "spec.dist.ranks"
 
--- Defines the model: its embedding, blocks and head; `stage(model, first, last)` is a part of it.
+-- Defines the model: its embedding, blocks and head; `stage(model, first, last)` returns some
+-- blocks.
 local setting = [==[
    local nn, F = torch.nn, torch.nn.functional
    local tp, pipe, fsdp = dist.tensor.parallel, dist.pipelining, dist.fsdp

@@ -24,7 +24,7 @@ typedef struct tli_Slot {
   };
 } tli_Slot;
 
-/* Where the slot of a node or leaf is. */
+/* The position of a node's or leaf's slot. */
 typedef struct tli_Place {
   const void *key; /* the node or the leaf */
   int32_t slot;    /* its number + 1; 0 in an entry that is new */

@@ -12,7 +12,7 @@
 #include "core/platform/share.h"
 #include "dist/group.h"
 
-/* What a rank is doing, for messages. */
+/* The current work of a rank, for messages. */
 typedef struct tli_Status {
   int64_t number; /* number of its collective, from 1; 0: none yet */
   int64_t pass;   /* the training pass that it is in */

@@ -111,7 +111,7 @@ local function huffman_lengths(counts)
    return lengths
 end
 
--- The same with no length above CODE_BITS: counts are made more equal until that holds.
+-- Returns lengths of at most CODE_BITS: it makes the counts more equal until that holds.
 local function bounded_lengths(counts)
    local lengths = huffman_lengths(counts)
    for _, length in pairs(lengths) do

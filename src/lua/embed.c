@@ -48,7 +48,7 @@ void tli_embedded_text(const tli_Embedded *e, char *text) {
     if (distance >= length) {
       memcpy(text + made, text + made - distance, length);
       made += length;
-    } else { /* the copy is a part of what it copies */
+    } else { /* the source overlaps the bytes being written */
       for (size_t end = made + length; made < end; made++) text[made] = text[made - distance];
     }
   }

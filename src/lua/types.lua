@@ -115,7 +115,7 @@ function torch.BoolStorage(given) end
 ---@return torch.UntypedStorage
 function Tensor:untyped_storage() end
 
---- The same memory as a list of elements of x's dtype.
+--- Returns x's memory as a list of elements of its dtype.
 ---@return torch.TypedStorage
 function Tensor:storage() end
 

@@ -14,7 +14,7 @@
 #define POSITIONS 64
 /* Rows of a product that a thread processes at a time. */
 #define ROWS 96
-/* The same for long rows of at least LONG_ROW elements, if the product writes more than it
+/* Like CHANNELS, for long rows of at least LONG_ROW elements, if the product writes more than it
 ** reads. Such rows are written in parallel, and the processor prefetches only a limited number
 ** of streams. */
 #define ROWS_WRITTEN 24

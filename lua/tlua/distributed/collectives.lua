@@ -19,7 +19,7 @@ M.ReduceOp = {
 }
 
 -- Returns a function that parses a collective's arguments. It returns them by name, and the group,
--- which is nil if this rank is outside of it.
+-- which is nil if this rank is outside the group.
 local function taker(name, list)
    local take = args.signature(("%s(%s, group: object?, async_op: boolean = false)"):format(name,
       list))

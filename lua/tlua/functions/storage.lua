@@ -38,7 +38,7 @@ end
 ---@return torch.UntypedStorage
 function M.untyped_storage(tensor) return of(tensor, true) end
 
---- The same memory as a list of elements of the tensor's dtype.
+--- Returns the tensor's memory as a list of elements of its dtype.
 ---@param tensor Tensor
 ---@return torch.TypedStorage
 function M.storage(tensor) return of(tensor, false) end
@@ -94,16 +94,16 @@ M.BoolStorage = of_dtype("BoolStorage", "bool")
 
 -- Questions -----------------------------------------------------------------------------------
 
---- How many bytes the storage has.
+--- Returns the storage's size in bytes.
 ---@return integer
 function UntypedStorage:nbytes() return self._elements.nbytes end
 
---- How many elements the storage has, which are bytes of an untyped one.
+--- Returns the number of elements in the storage; an untyped one counts bytes.
 ---@return integer
 function UntypedStorage:size() return self._elements:numel() end
 UntypedStorage.__len = UntypedStorage.size
 
---- How many bytes an element has.
+--- Returns the size of an element in bytes.
 ---@return integer
 function UntypedStorage:element_size() return self._elements:element_size() end
 

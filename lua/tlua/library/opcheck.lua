@@ -1,4 +1,4 @@
--- opcheck.lua - torch.library.opcheck: whether a custom operator does what it is registered for.
+-- opcheck.lua - torch.library.opcheck: tests whether a custom operator is registered correctly.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -71,7 +71,7 @@ function tests.test_autograd_registration(op, given)
    end
 end
 
--- What is registered for the meta device gives the kernel's shapes, dtypes and strides.
+-- The function registered for the meta device returns the kernel's shapes, dtypes and strides.
 function tests.test_faketensor(op, given)
    local real = torch.no_grad(call, op, copies(given))
    local fake = torch.no_grad(call, op, copies(given, "meta"))

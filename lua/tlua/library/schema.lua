@@ -36,7 +36,7 @@ local function is_integer(value) return math.type(value) == "integer" end
 local function is_number(value) return type(value) == "number" end
 local function is_of(kind) return function(value) return type(value) == kind end end
 
--- Type -> its name in messages, and whether a value is of it.
+-- Type -> its name in messages, and a function that tells whether a value has the type.
 local types <const> = {
    Tensor = {"a tensor", is_tensor},
    ["Tensor[]"] = {"a list of tensors", is_list_of(is_tensor)},

@@ -139,7 +139,7 @@ typedef enum tl_MemoryAction {
   TL_MEMORY_SNAPSHOT /* recorded by the engine */
 } tl_MemoryAction;
 
-/* Which threads must not make unsafe calls while a stream captures: cudaStreamCaptureMode. */
+/* cudaStreamCaptureMode: the threads that must not make unsafe calls while a stream captures. */
 typedef enum tl_CaptureMode {
   TL_CAPTURE_GLOBAL,
   TL_CAPTURE_THREAD_LOCAL,

@@ -26,7 +26,7 @@
 /* A stream of a device: work queued on it runs in order. */
 typedef struct tl_Stream tl_Stream;
 
-/* Where a kernel runs. */
+/* The device and stream on which a kernel runs. */
 typedef struct tlk_Context {
   tl_Device device;
   tl_Stream *stream; /* NULL on the CPU */

@@ -34,7 +34,7 @@ static inline size_t MAP_NAME(home)(const MAP_STRUCT *map, const void *key) {
   return (size_t)((uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (map->size - 1);
 }
 
-/* Where the key is, or the free place where it would be; of a map with places. */
+/* Returns the key's place, or the free place where it would go; the map must have places. */
 static inline MAP_ENTRY *MAP_NAME(place)(const MAP_STRUCT *map, const void *key) {
   size_t i = MAP_NAME(home)(map, key);
   while (map->places[i].key && map->places[i].key != key) i = (i + 1) & (map->size - 1);

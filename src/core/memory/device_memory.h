@@ -19,7 +19,7 @@ extern bool (*_Atomic tli_collect_garbage)(bool lacking);
 /* Whether this thread's last failure came after such an attempt, so that trying again is
 ** futile. */
 bool tli_device_exhausted(void);
-/* How often tli_device_alloc has failed. */
+/* Returns the number of failures of tli_device_alloc. */
 int64_t tli_device_ooms(tl_Device device);
 void tli_device_reset_ooms(tl_Device device);
 

@@ -634,8 +634,8 @@ void tli_profile_add(tli_Invitation *v, const char *thread, tli_SpanKind kind, c
 /* ---- activities of devices ---------------------------------------------------------------- */
 
 /* One session at a time receives them. */
-static tli_Mutex telling = TLI_MUTEX_INIT;
-TLI_FORK_SAFE(telling)
+static tli_Mutex receiver_lock = TLI_MUTEX_INIT;
+TLI_FORK_SAFE(receiver_lock)
 static tli_Invitation *watcher; /* guarded, owned reference; NULL: none */
 /* guarded: tli_now_ns minus the device's clock, in ns */
 static int64_t clock_ahead[TL_NDEVICETYPES];
@@ -644,11 +644,11 @@ static void note_activity(const tl_Activity *a) {
   char stream[48];
   snprintf(stream, sizeof stream, "%s stream %lld", tli_device_str(a->device),
            (long long)a->stream_id);
-  tli_mutex_lock(&telling);
+  tli_mutex_lock(&receiver_lock);
   tli_Invitation *v = watcher;
   int64_t ahead = clock_ahead[a->device.type];
   if (v) atomic_fetch_add(&v->refs, 1);
-  tli_mutex_unlock(&telling);
+  tli_mutex_unlock(&receiver_lock);
   tli_profile_add(v, stream, TLI_SPAN_KERNEL, a->name, a->begin + ahead, a->end + ahead);
   tli_invitation_release(v);
 }
@@ -656,30 +656,30 @@ static void note_activity(const tl_Activity *a) {
 static void watch_device(tli_Profile *p, tl_Device device) {
   const tl_DeviceApi *api = tli_backend(device)->device;
   if (api->activities == NULL || p->watches[device.type] || p->invitation == NULL) return;
-  tli_mutex_lock(&telling);
+  tli_mutex_lock(&receiver_lock);
   bool free = watcher == NULL;
   if (free) {
     watcher = p->invitation;
     atomic_fetch_add(&watcher->refs, 1);
   }
   bool ours = watcher == p->invitation;
-  tli_mutex_unlock(&telling);
+  tli_mutex_unlock(&receiver_lock);
   int64_t now = 0;
   if (!ours || !api->activities(note_activity, &now)) return;
   p->watches[device.type] = true;
-  tli_mutex_lock(&telling);
+  tli_mutex_lock(&receiver_lock);
   clock_ahead[device.type] = tli_now_ns() - now;
-  tli_mutex_unlock(&telling);
+  tli_mutex_unlock(&receiver_lock);
 }
 
 static void watch_no_more(tli_Profile *p) {
   int64_t now;
   for (int type = 0; type < TL_NDEVICETYPES; type++)
     if (p->watches[type]) tli_backend((tl_Device){(int8_t)type, 0})->device->activities(NULL, &now);
-  tli_mutex_lock(&telling);
+  tli_mutex_lock(&receiver_lock);
   tli_Invitation *v = watcher == p->invitation ? watcher : NULL;
   if (v) watcher = NULL;
-  tli_mutex_unlock(&telling);
+  tli_mutex_unlock(&receiver_lock);
   tli_invitation_release(v);
 }
 

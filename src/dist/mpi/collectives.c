@@ -13,7 +13,7 @@
 #define PIECE ((int64_t)1 << 30)
 #define ELEMENTS ((int64_t)1 << 26)
 
-/* What every rank announces before a call. */
+/* The data that every rank announces before a call. */
 typedef struct Said {
   uint64_t hash;
   int64_t bytes; /* size of the part that this rank sends to all */

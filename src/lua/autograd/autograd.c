@@ -23,7 +23,7 @@ static tl_Tensor **new_list(tli_Args *a, int64_t n) {
   return v;
 }
 
-/* Where gradients begin, or are asked for. Borrowed. */
+/* The tensors where a backward pass begins, or whose gradients it returns. Borrowed. */
 typedef struct Ends {
   int64_t n;
   tl_Tensor **tensors; /* NULL entries: the edge of the same place */

@@ -107,7 +107,7 @@ static int meta_div(lua_State *L) { return reversible(L, "div", tlo_true_divide,
 METAMETHODS(X)
 #undef X
 
-/* Of these operators autocast affects only pow, which then is torch.pow. */
+/* Autocast affects only pow among these operators, by calling torch.pow. */
 static int meta_pow(lua_State *L) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);

@@ -91,7 +91,7 @@ void tli_open_parcels(lua_State *L); /* values as strings, for other processes *
 /* Pushes the environment of the embedded Lua files. */
 void tli_push_environment(lua_State *L);
 
-/* Its address is torch.newaxis. */
+/* The address of this variable is torch.newaxis. */
 extern const char tli_newaxis;
 
 #endif

@@ -11,7 +11,7 @@ static bool check_probability(const char *op, double p) {
   return tli_fail(TL_EARG, "%s: p: expected a probability from 0 to 1, got %g", op, p);
 }
 
-/* `drops` becomes false if self stays unchanged, whatever its dtype. */
+/* `drops` becomes false if self stays unchanged, for any dtype. */
 static bool check(const char *op, const tl_Tensor *self, double p, bool training, bool *drops) {
   *drops = training && p != 0;
   TL_TRY(check_probability(op, p));

@@ -71,7 +71,7 @@ function ModuleDict:items()
    return self:named_children()
 end
 
--- pairs goes through what items goes through.
+-- pairs(dict) iterates like items().
 function ModuleDict:__pairs() return self:items() end
 
 --- Returns the names, in the order in which they were set.

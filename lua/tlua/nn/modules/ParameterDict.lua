@@ -80,7 +80,7 @@ function ParameterDict:items()
    return self:named_parameters()
 end
 
--- pairs goes through what items goes through.
+-- pairs(dict) iterates like items().
 function ParameterDict:__pairs() return self:items() end
 
 --- Returns the names, in the order in which they were first set.
