@@ -41,7 +41,7 @@ describe("the lists of autocast", function()
       assert.is_true(compared > 220)
    end)
 
-   it("leave out nothing that PyTorch's lists for the CPU have, of what there is", function()
+   it("contain all operators of PyTorch's lists for the CPU that tlua has", function()
       for _, row in ipairs(operators.rows()) do
          if row.autocast_cpu and row.examples[1] then
             local known = expected.cpu[row.form] or row.form:find "^cholesky" or row.form:find "several$"
@@ -71,7 +71,7 @@ describe("the lists of autocast", function()
       end
    end)
 
-   it("round a covariance once it is there, not what it is made of", function()
+   it("round a covariance after it was computed, not its inputs", function()
       local x = torch.tensor {{1000.0, 1001, 1002}, {5, 3, 1}}
       local exact = torch.cov(x)
       local low = autocast(function() return torch.cov(x) end)
@@ -91,7 +91,7 @@ describe("the lists of autocast", function()
       assert.is_true(compared >= 70, compared)
    end)
 
-   it("hold on the simulated GPU, metamethods included", function()
+   it("apply on the simulated GPU, including metamethods", function()
       local x, w = torch.rand(3, 4, {device = "sim"}) + 0.5, torch.rand(5, 4, {device = "sim"})
       torch.autocast({device = "sim", dtype = "bfloat16"}, function()
          local y = F.linear(x, w)
@@ -112,7 +112,7 @@ describe("the lists of autocast", function()
       assert.equal("float32", F.linear(x, w).dtype)
    end)
 
-   it("let float64, integers, forms in place and out= alone", function()
+   it("do not affect float64, integers, in-place versions and out=", function()
       local a, b = torch.ones(2, 2), torch.ones(2, 2)
       autocast(function()
          assert.equal("float64", torch.mm(a:double(), b:double()).dtype)
@@ -124,7 +124,7 @@ describe("the lists of autocast", function()
       end)
    end)
 
-   it("work with values that lower precision gives", function()
+   it("include functions that read values of lower precision", function()
       torch.manual_seed(2)
       local a, b = torch.randn(4, 6), torch.randn(6, 3)
       local low = torch.mm(a:bfloat16(), b:bfloat16())
@@ -184,7 +184,7 @@ describe("a scope of autocast", function()
       end)
    end)
 
-   it("refuses what it cannot do, at the user's line, and changes nothing", function()
+   it("refuses unsupported settings, at the user's line, and changes nothing", function()
       for message, call in pairs {
          ["dtype: expected \"bfloat16\" or \"float16\", got string 'float64'"] =
             function() torch.autocast({device = "cpu", dtype = "float64"}, print) end,
@@ -280,7 +280,7 @@ describe("gradients under autocast", function()
       end)
    end)
 
-   it("are there although the parameter was cast before without recording", function()
+   it("are computed although the parameter was cast before without recording", function()
       local w = torch.ones(2, 2, {requires_grad = true})
       autocast(function()
          torch.no_grad(function() used(w) end)
@@ -301,7 +301,7 @@ describe("gradients under autocast", function()
       assert.equal(8, w.grad:sum():item())
    end)
 
-   it("are the same of a checkpoint, which casts again as it did before", function()
+   it("are the same with a checkpoint, which casts again as before", function()
       local x = torch.randn(5, 3)
       local function gradients(call)
          local net = model()
@@ -359,7 +359,7 @@ describe("a Function under autocast", function()
       assert.is_false(torch.is_autocast_enabled())
    end)
 
-   it("with cast_inputs gets these and runs without", function()
+   it("with cast_inputs receives cast tensors and runs with autocast off", function()
       local D = doubling("Wide", {cast_inputs = "float32"})
       local x = torch.ones(2, 2, {requires_grad = true})
       local half = x:bfloat16()
@@ -374,7 +374,7 @@ describe("a Function under autocast", function()
       assert.same({"bfloat16", false}, D.seen)
    end)
 
-   it("has it with PyTorch's custom_fwd and custom_bwd, too", function()
+   it("can use PyTorch's custom_fwd and custom_bwd", function()
       local D = doubling "Custom"
       D.forward = torch.amp.custom_fwd(D.forward, {device_type = "cpu", cast_inputs = "float16"})
       D.backward = torch.amp.custom_bwd(D.backward, {device_type = "cpu"})

@@ -220,7 +220,7 @@ describe("GradScaler", function()
          end)
       end)
 
-      it("what else makes no sense", function()
+      it("other calls that make no sense", function()
          assert.raises("update: no gradients were looked at", function() scaler:update() end)
          assert.raises("closures are not supported", function() scaler:step(sgd, print) end)
          assert.raises("step: optimizer: expected an optimizer, got 3", function()

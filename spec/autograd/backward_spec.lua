@@ -54,7 +54,7 @@ describe("backward", function()
       assert.close({1, 1}, b.grad)
    end)
 
-   it("does not take the caller's gradient for its own", function()
+   it("does not overwrite or keep the caller's gradient", function()
       local x = leaf {1, 2}
       local gradient = torch.tensor({5, 6}, {dtype = "float64"})
       local y = x + 0
@@ -109,7 +109,7 @@ describe("backward", function()
       assert.close({{0, 10, 0}, {100, 0, 0}}, x.grad)
    end)
 
-   it("does nothing to tensors that require no gradient", function()
+   it("ignores tensors that require no gradient", function()
       local x, k = leaf {1, 2}, torch.tensor({3, 4}, {dtype = "float64"});
       (x * k):sum():backward()
       assert.is_nil(k.grad)
@@ -177,7 +177,7 @@ describe("a graph", function()
       assert.close({4, 8}, x.grad)
    end)
 
-   it("may be run through again where nothing was saved", function()
+   it("can be run through again if it saved nothing", function()
       local x = leaf {1, 2}
       local y = x + 1
       y:sum():backward()
@@ -200,7 +200,7 @@ describe("a graph", function()
 end)
 
 describe("backward refuses", function()
-   it("what requires no gradient", function()
+   it("a tensor that requires no gradient", function()
       local x = torch.ones(1)
       assert.raises("backward", "requires no gradient", function() x:backward() end)
       assert.raises("output 2", function()
@@ -296,7 +296,7 @@ describe("requires_grad_", function()
 end)
 
 describe("setting grad", function()
-   it("takes what fits", function()
+   it("accepts a gradient that fits", function()
       local x = leaf {1, 2}
       x.grad = torch.tensor({5, 6}, {dtype = "float64"});
       (x * 2):sum():backward()
@@ -307,7 +307,7 @@ describe("setting grad", function()
       assert.raises("own", function() x.grad = x end)
    end)
 
-   it("is refused where the tensor would come to own itself", function()
+   it("is refused if the tensor would own itself", function()
       local a, b, c = torch.zeros(2), torch.zeros(2), torch.zeros(2)
       a.grad, b.grad = b, c
       assert.raises("grad", "leads back", function() b.grad = a end)

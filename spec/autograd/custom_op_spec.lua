@@ -155,7 +155,7 @@ describe("torch.library.custom_op", function()
       assert.equal(2, torch.no_grad(op, {x}):item())
    end)
 
-   it("names what does not fit", function()
+   it("names the argument that does not fit", function()
       assert.raises("custom_op", 'such as "mylib::scale"', function()
          library.custom_op("scale", print)
       end)

@@ -13,7 +13,7 @@ local function used()
 end
 
 describe("an error in a hook", function()
-   it("is raised by backward, as it is", function()
+   it("is raised by backward, unchanged", function()
       local h = leaf {1, 2} * 2
       h:register_hook(function() error({text = "mine"}) end)
       local ok, object = pcall(function() h:sum():backward() end)
@@ -69,7 +69,7 @@ describe("an error in a hook", function()
       assert.is_true(used() <= before + 4 * big)
    end)
 
-   it("gives what was accumulated before and nothing else", function()
+   it("keeps only the gradients that were accumulated before", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       local h = a * 2
       h:register_hook(function() error "oops" end)
@@ -116,7 +116,7 @@ describe("a pass that fails", function()
 end)
 
 describe("anomaly mode", function()
-   it("names operator and line of what gave NaN", function()
+   it("names the operator and the line that produced NaN", function()
       local x = leaf {-1, 4}
       local y, line
       torch.autograd.detect_anomaly(function()

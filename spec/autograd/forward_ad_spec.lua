@@ -14,7 +14,7 @@ describe("forward_ad", function()
    local x, v = double {0.5, 2}, double {3, -1}
    local slope = double {3 * 2 * 0.5, -1 * 2 * 2} -- the derivative of x^2 along v
 
-   it("gives the tangent of what was made of duals", function()
+   it("returns the tangent of a result of dual tensors", function()
       local primal, tangent = fwd.dual_level(function()
          return fwd.unpack_dual(fwd.make_dual(x, v) ^ 2)
       end)
@@ -50,7 +50,7 @@ describe("forward_ad", function()
       assert.close({4 * 0.5 * 3 * 2, 4 * 2 * -1 * 3}, w.grad, 1e-12)
    end)
 
-   it("ends with its level, and says what is wrong", function()
+   it("ends with its level, and reports mistakes", function()
       local dual
       fwd.dual_level(function() dual = fwd.make_dual(x, v) end)
       assert.is_nil((select(2, fwd.unpack_dual(dual * 2))))
@@ -103,7 +103,7 @@ describe("a Function", function()
       assert.is_true(torch.autograd.gradgradcheck(cube, {own}))
    end)
 
-   it("is told where its jvp returns another shape than the result has", function()
+   it("raises an error if its jvp returns another shape than the result's", function()
       local Wrong = torch.class("spec.Wrong", torch.autograd.Function)
       function Wrong.forward(_, a) return a * 2 end
       local function push()
@@ -123,7 +123,7 @@ describe("a Function", function()
       assert.close({0, 0, 0}, push(), 0)
    end)
 
-   it("is asked for its jvp by func.jvp and forward_ad", function()
+   it("computes its jvp for func.jvp and forward_ad", function()
       calls.jvp = 0
       local _, tangent = func.jvp(cube, x, double {1, 10, 100})
       assert.close({6, 240, 600}, tangent, 1e-12)

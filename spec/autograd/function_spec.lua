@@ -37,7 +37,7 @@ function MulAdd.backward(ctx, grad, text, sum)
 end
 
 describe("a Function", function()
-   it("has the derivative it gives", function()
+   it("uses the derivative that it defines", function()
       local x = leaf {0, 1}
       local y = Exp:apply(x)
       assert.equal("Exp", y.grad_fn.name)
@@ -75,7 +75,7 @@ describe("a Function", function()
       assert.is_nil(b.grad)
    end)
 
-   it("records nothing where nothing is to be recorded", function()
+   it("records no node if no input requires a gradient", function()
       local y = Exp:apply(torch.zeros(2))
       assert.is_false(y.requires_grad)
       assert.is_false(torch.no_grad(function() return Exp:apply(leaf {1}) end).requires_grad)
@@ -168,7 +168,7 @@ describe("a Function", function()
       assert.close({{2}, {2}}, b.grad)
    end)
 
-   it("notices changes of what it saved", function()
+   it("detects changes of tensors that it saved", function()
       local x = leaf {1, 2}
       local y = Exp:apply(x)
       y:add_(1)
@@ -182,7 +182,7 @@ describe("a Function", function()
       assert.raises("Exp", "already been freed", function() y:sum():backward() end)
    end)
 
-   it("may run a pass of its own", function()
+   it("may run a backward pass of its own", function()
       -- computes forward again with recording, like activation checkpointing
       local Again = torch.class("Again", torch.autograd.Function)
       function Again.forward(ctx, fn, x)
@@ -303,7 +303,7 @@ describe("a Function that changes its argument in place", function()
       assert.raises("mul", "changed in place", function() before:sum():backward() end)
    end)
 
-   it("refuses a leaf, what is no argument or no result, and a view among several", function()
+   it("refuses leaves, tensors that are not both argument and result, and views", function()
       assert.raises("Double: a leaf that requires a gradient cannot be changed in place",
          function() Double:apply(leaf {1, 2}) end)
       local function of(forward)
@@ -328,7 +328,7 @@ describe("a Function that changes its argument in place", function()
 end)
 
 describe("a Function's mistakes", function()
-   it("name it where what it saves cannot be kept", function()
+   it("raise errors with its name if it saves a value that cannot be saved", function()
       local Times = torch.class("Times", torch.autograd.Function)
       function Times.forward(ctx, a, b)
          ctx:save_for_backward(a)

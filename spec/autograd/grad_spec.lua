@@ -69,7 +69,7 @@ describe("autograd.grad", function()
       assert.close({20 + 2, 200 + 4}, dx)
    end)
 
-   it("runs nothing but what leads to the inputs", function()
+   it("runs only the part of the graph that leads to the inputs", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       local left, right = {n = 0}, {n = 0}
       local y = (counting:apply(a, left) * counting:apply(b, right)):sum()
@@ -103,7 +103,7 @@ describe("autograd.grad", function()
       assert.raises("already been freed", function() torch.autograd.grad(y, x) end)
    end)
 
-   it("refuses an input that nothing depends on", function()
+   it("refuses an input on which nothing depends", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       local h = b * 2
       assert.raises("input 2", "allow_unused", function()
@@ -122,7 +122,7 @@ describe("autograd.grad", function()
       end)
    end)
 
-   it("refuses what is no tensor", function()
+   it("refuses values that are not tensors", function()
       local x = leaf {1, 2}
       assert.raises("inputs", function() torch.autograd.grad((x * 2):sum()) end)
       assert.raises("inputs", function() torch.autograd.grad((x * 2):sum(), {}) end)
@@ -208,7 +208,7 @@ describe("higher derivatives", function()
       x.grad = nil -- breaks the cycle of x and its gradient
    end)
 
-   it("go on from a gradient that was already there", function()
+   it("are added to a gradient that already exists", function()
       local x = leaf {1, 2}
       local g = constant {1, 1}
       x.grad = g;

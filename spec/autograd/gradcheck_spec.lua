@@ -28,7 +28,7 @@ describe("torch.autograd.gradcheck", function()
       assert.is_true(gradcheck(function(x) return x:t() end, {float64({2, 3})}))
    end)
 
-   it("names what is wrong", function()
+   it("names the mistake", function()
       local x = torch.tensor({2.0, 1.0}, {dtype = "float64", requires_grad = true})
       assert.raises("gradcheck: output 1, input 1", "element 1 of the output by element 1",
          "is 13.2", "by differences 12", function() gradcheck(cube(1.1), x) end)
@@ -117,7 +117,7 @@ describe("torch.autograd.functional", function()
       assert.close({4 - 2, 2}, select(2, functional.vhp(fn, x, v)):tolist())
    end)
 
-   it("says what it expects", function()
+   it("names the arguments that it expects", function()
       assert.raises("one that returns one number", function()
          functional.hessian(function(t) return t end, x)
       end)

@@ -17,7 +17,7 @@ describe("a hook", function()
       assert.close({18, 36}, x.grad)
    end)
 
-   it("may replace it", function()
+   it("may replace the gradient", function()
       local x = leaf {1, 2}
       local h = x * 3
       h:register_hook(function(grad) return grad * 10 end)
@@ -98,7 +98,7 @@ describe("a hook", function()
       assert.same({1, 3}, {first, second})
    end)
 
-   it("that gives its leaf data of another shape is told so", function()
+   it("raises an error if it gives its leaf data of another shape", function()
       for _, shape in ipairs {{4}, {2, 1}, {3, 2}, {2, 2, 2}, {}} do
          local x = leaf {1, 2}
          x:register_hook(function() x.data = torch.ones(shape) end)
@@ -293,7 +293,7 @@ describe("autograd.queue_callback", function()
       assert.same({"hook", "end 2.0", "hook", "hook", "end 3.0"}, log)
    end)
 
-   it("runs what one of them queues in its turn", function()
+   it("runs callbacks that a callback queues", function()
       local x = torch.tensor({1.0}, {requires_grad = true})
       local n = 0
       local function again()

@@ -28,7 +28,7 @@ describe("an in-place operator", function()
       assert.close({2, 4}, w.grad)
    end)
 
-   it("knows what it has overwritten", function()
+   it("saves the value that it overwrites, for its derivative", function()
       local x, w = leaf {2, 3}, leaf {5, 7}
       local h = x * 1
       h:mul_(w)
@@ -108,7 +108,7 @@ describe("an in-place operator", function()
       assert.close({8 + 20, 16 + 20}, x.grad)
    end)
 
-   it("records nothing under no_grad but counts", function()
+   it("records nothing under no_grad but counts as a new version", function()
       local x = leaf {1, 2}
       local h = x * 2
       torch.no_grad(function() h:add_(1) end)
@@ -140,7 +140,7 @@ describe("an in-place operator whose operand depends on its tensor", function()
 
    local w = torch.ones(1 << 12, {requires_grad = true})
 
-   it("makes no circle through what was saved", function()
+   it("makes no cycle through saved tensors", function()
       assert.equal(0, used_by(function()
          local h = w * 2
          h:add_(h * w)
@@ -213,7 +213,7 @@ describe("an illegal in-place change", function()
       assert.close({6, 8}, x.grad)
    end)
 
-   it("does no harm where the value is not needed", function()
+   it("is allowed if the saved value is not needed", function()
       local x = leaf {1, 2}
       local h = x * 2
       local y = h + 1

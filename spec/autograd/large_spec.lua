@@ -28,7 +28,7 @@ describe("a chain of a million operators", function()
       y:release()
    end)
 
-   it("is freed along what it has saved", function()
+   it("is freed although its nodes are linked only by saved tensors", function()
       local x = leaf(1)
       local y = x
       for _ = 1, million // 3 do y = y * y end
@@ -71,7 +71,7 @@ describe("a chain of a million gradients of gradients", function()
 end)
 
 describe("a wide graph", function()
-   it("is walked in time that grows with its size", function()
+   it("is traversed in time that grows with its size", function()
       local x = leaf(1)
       local all = {}
       for i = 1, 20000 do all[i] = x * i end

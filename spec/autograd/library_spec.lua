@@ -108,7 +108,7 @@ describe("schemas", function()
       end)
    end)
 
-   it("are refused where they cannot be read", function()
+   it("raise errors if they cannot be parsed", function()
       assert.raises("library.define: schema", "expected", function()
          library.define("spec_library::bad", "Tensor x")
       end)

@@ -272,7 +272,7 @@ describe("saved_tensors_hooks", function()
       assert.close({6}, x.grad)
    end)
 
-   it("lets go of what was packed with the graph", function()
+   it("releases packed values with the graph", function()
       local x = leaf {1}
       local kept = setmetatable({}, {__mode = "v"})
       local y = graph.saved_tensors_hooks(function(t)

@@ -53,7 +53,7 @@ end)
 
 describe(".ci/deps", function()
    -- All commands that it looks for exist, so that nothing is installed here.
-   it("is silent where all is there", function()
+   it("is silent if nothing is missing", function()
       shell.with_folder(function(folder)
          for name in ([[cc make pkg-config lua5.4 luarocks g++ mpirun.openmpi mpirun.mpich python3
             apt-get]]):gmatch "%S+" do
@@ -66,7 +66,7 @@ describe(".ci/deps", function()
       end)
    end)
 
-   it("lists what is missing where there is no apt-get", function()
+   it("lists missing packages if there is no apt-get", function()
       shell.with_folder(function(folder)
          shell.ok(("for f in sh id grep; do ln -s $(command -v $f) %s; done"):format(folder))
          local output = shell.ok(("PATH=%s .ci/deps build lint"):format(folder))

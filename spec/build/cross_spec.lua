@@ -69,7 +69,7 @@ describe("a processor of 32 bits", function()
 end)
 
 describe("Lua's version", function()
-   it("is named where the headers are of another one", function()
+   it("is named if the headers are of another version", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/lua.h", "#define LUA_VERSION_NUM 501\n")
          shell.write(folder .. "/lauxlib.h", "")

@@ -112,7 +112,7 @@ describe("make", function()
       assert.equal("42\n", shell.ok(tree .. "/nopc/tlua"))
    end)
 
-   it("says what to do where lua.h is missing", function()
+   it("explains what to install if lua.h is missing", function()
       local output, status = shell.run("cd " .. tree .. " && make BUILD=none LUA_CFLAGS=")
       assert.are_not.equal(0, status)
       assert.truthy(output:find("make deps", 1, true))
@@ -161,7 +161,7 @@ describe("make", function()
       end
    end)
 
-   it("says what was found", function()
+   it("lists the libraries that it found", function()
       local config = make("config")
       for _, word in ipairs {"compiler", "lua.h", "liblua", "isas", "version"} do
          assert.truthy(config:find(word, 1, true), word)

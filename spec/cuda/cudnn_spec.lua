@@ -62,7 +62,7 @@ describe("cuDNN is asked for recurrent layers", function()
          end]])
    end)
 
-   it("for no more than is wanted", function()
+   it("for no more gradients than needed", function()
       assert.same({1, 0, 0}, asked "torch.no_grad(function() nn.LSTM(3, 4)(torch.randn(3, 2, 3)) end)")
       assert.same({1, 1, 0}, asked [[
          local layer = nn.LSTM(3, 4)
@@ -102,7 +102,7 @@ describe("a recurrent layer that cuDNN has computed", function()
       end
    end)
 
-   it("has its gradient twice where the graph is kept", function()
+   it("can be differentiated twice if the graph is kept", function()
       assert.equal("true\n", run("", [[
          local x = torch.randn(3, 2, 3):requires_grad_()
          local layer = nn.LSTM(3, 4)
@@ -111,7 +111,7 @@ describe("a recurrent layer that cuDNN has computed", function()
          print(apart(once, twice) < 1e-5)]]))
    end)
 
-   it("is in TF32 only where that is allowed", function()
+   it("uses TF32 only if that is allowed", function()
       assert.equal("true\ttrue\n", run("", [[
          local layer = nn.RNN(1, 1, {nonlinearity = "relu", bias = false})
          torch.no_grad(function() layer.weight_ih_l0:fill_(1) end)

@@ -12,7 +12,7 @@ local function run(settings, program)
 end
 
 describe("on a GPU", function()
-   it("a device that is not there is named, with those that are", function()
+   it("an error about a missing device lists the existing ones", function()
       assert.raises("zeros: device cuda:7: expected cuda:0 to cuda:1",
          function() torch.zeros(2, {device = "cuda:7"}) end)
       assert.raises("to: device cuda:2: expected cuda:0 to cuda:1",
@@ -29,7 +29,7 @@ describe("on a GPU", function()
          function() return x:matmul(torch.ones(4, 3, {device = "cuda:1"})) end)
    end)
 
-   it("a position out of range is told at the next wait, with operator and line", function()
+   it("a position out of range is reported at the next wait, with operator and line", function()
       local x, bad = torch.ones(3, 4, on), torch.tensor({1, 9}, on)
       local line = debug.getinfo(1, "l").currentline + 1
       x:index_select(1, bad)
@@ -40,7 +40,7 @@ describe("on a GPU", function()
       assert.equal(12, x:sum():item())
    end)
 
-   it("a capture that is left open ends with its graph", function()
+   it("a capture that was not ended is closed with its graph", function()
       local x, s = torch.ones(3, 4, on), cuda.Stream()
       assert.raises("cuda.synchronize: cuda: waiting for the device: not possible while a graph is captured",
          function()
@@ -57,7 +57,7 @@ describe("on a GPU", function()
       assert.equal(12, x:sum():item())
    end)
 
-   it("a lack of memory tells figures, and its history the line", function()
+   it("an error for lack of memory has figures, and its history the line", function()
       -- the statistics are those of our allocator, whichever one the other specs use
       local output = run("TLUA_CUDA_ALLOCATOR=native TLUA_EMULATED_MEMORY=67108864", [[
          torch.cuda.memory._record_memory_history()
@@ -73,7 +73,7 @@ describe("on a GPU", function()
       assert.matches("\noom\t67108864\tones\t3\n4194304%.?0?\t1\n$", output)
    end)
 
-   it("of a kind that the build has no kernels for is named, with what helps", function()
+   it("an error for a GPU without kernels in this build names it and a remedy", function()
       local output = run("TLUA_EMULATED_FOREIGN=1", [[
          print(pcall(function() return torch.ones(8, {device = "cuda"}) + 1 end))]])
       assert.matches("^false\t.*cuda:0 has compute capability 9%.0, and this build has kernels " ..
@@ -124,7 +124,7 @@ describe("on a GPU", function()
       assert.equal("2097121\n", output)
    end)
 
-   it("a driver that dies is an error of each call, and the program ends as usual", function()
+   it("a driver that dies makes each call an error, and the program ends as usual", function()
       for _, at in ipairs {3, 10, 30, 60, 100, 200} do
          local output = run("TLUA_EMULATED_DEAD_AT=" .. at, [[
             local s, x

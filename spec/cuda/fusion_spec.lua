@@ -74,7 +74,7 @@ describe("a chain of elementwise operators in a graph", function()
       run(folder, "between", "TLUA_EMULATED_LAZY=1")
    end))
 
-   it("is compiled once, and again where its file is damaged", with_cache(function(folder)
+   it("is compiled once, and again if its file is damaged", with_cache(function(folder)
       assert.equal(1, run(folder, "known"))
       local file = shell.ok(("echo %s/*.cubin"):format(folder)):match "[^\n]+"
       local code = shell.read(file)
@@ -101,7 +101,7 @@ describe("a chain of elementwise operators in a graph", function()
       assert.truthy(#shell.read(own) > 0)
    end))
 
-   it("is left alone where it is not wanted, or cannot be compiled", with_cache(function(folder)
+   it("is not compiled if that is turned off, or if compilation fails", with_cache(function(folder)
       assert.equal(0, run(folder, "off"))
       assert.equal(0, run(folder, "known", "TLUA_EMULATED_COMPILER=0"))
       assert.equal(0, run(folder, "known", "TLUA_EMULATED_COMPILER=2"))

@@ -30,7 +30,7 @@ describe("cuda.ExternalStream", function()
       assert.is_true(driver:query())
    end)
 
-   it("is refused what is no handle", function()
+   it("refuses values that are not handles", function()
       assert.raises("cuda.ExternalStream: stream_ptr: expected a stream's handle, as an integer or " ..
          "light userdata, got string 'x'", function() cuda.ExternalStream "x" end)
       assert.raises("cuda.ExternalStream: stream_ptr: expected a stream's handle", "got nil",
@@ -45,7 +45,7 @@ describe("cuda.get_arch_list", function()
       assert.equal("", (shell.run "grep -rl __CUDA_ARCH__ kernels src"))
    end)
 
-   it("tells what the kernels are compiled for", function()
+   it("lists the architectures for which kernels are compiled", function()
       local list = cuda.get_arch_list()
       assert.is_true(#list >= 2)
       local ptx = table.remove(list)

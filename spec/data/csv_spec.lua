@@ -117,7 +117,7 @@ describe("data.CSV", function()
       end
    end)
 
-   it("says what is wrong, in which line and column", function()
+   it("names the mistake with its line and column", function()
       local rows = csv('a,b\n1,2\nx,"4"\n', {dtypes = {a = "int64"}})
       assert.raises("data.CSV: " .. path .. ": ",
          'line 3: column 1 ("a"): expected a value of int64, got "x"', function() rows:read() end)

@@ -74,7 +74,7 @@ describe("a dataset", function()
       assert.same({4, 5}, list)
    end)
 
-   it("of one's own does so, too, and keeps its fields and methods", function()
+   it("defined by the user works likewise, and keeps its fields and methods", function()
       local Squares = torch.class("IndexedSquares", data.Dataset)
       function Squares:__init(n) self.n = n end
       function Squares:__len() return self.n end
@@ -93,7 +93,7 @@ describe("a dataset", function()
       assert.equal(3, both[3]:item())
    end)
 
-   it("without positions shows the right loop, and is added, too", function()
+   it("without positions shows the right loop in its error, and can be added", function()
       local Count = torch.class("Count", data.IterableDataset)
       function Count:iter()
          local i = 0
@@ -112,7 +112,7 @@ describe("a loop over a loader", function()
    local loader = torch.data.DataLoader(
       torch.data.TensorDataset(torch.tensor {1, 2, 3}, torch.tensor {4, 5, 6}), {batch_size = 2})
 
-   it("that is written otherwise is an error that shows the right one", function()
+   it("raises an error that shows the right loop if it is written otherwise", function()
       local right = "write for x, y in loader:iter() do, or for i, x, y in loader:enumerate() do"
       local function never() error "never" end
       assert.raises(right, function() for _ in ipairs(loader) do never() end end)
@@ -286,7 +286,7 @@ describe("data.DataLoader", function()
       assert.equal(1, #collect(loader:iter()))
    end)
 
-   it("says what it expects", function()
+   it("names the arguments that it expects", function()
       local dataset = numbers(3)
       assert.raises("unknown option batchsize; did you mean batch_size?", function()
          data.DataLoader(dataset, {batchsize = 3})

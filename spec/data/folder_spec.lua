@@ -77,7 +77,7 @@ describe("data.ImageFolder", function()
       assert.same({"two\n", 1}, {folder:get(1)})
    end)
 
-   it("says what is missing", function()
+   it("names missing files and folders", function()
       assert.raises("data.DatasetFolder: " .. root .. "/none: No such file", function()
          torch.data.ImageFolder(root .. "/none")
       end)

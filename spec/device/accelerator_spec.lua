@@ -14,7 +14,7 @@ local function on(device, fn)
 end
 
 describe("torch.accelerator", function()
-   it("is CUDA where there is a device of it", function()
+   it("is CUDA if there is a CUDA device", function()
       on("cpu", function()
          local there = torch.cuda.is_available()
          assert.equal(there, accelerator.is_available())
@@ -28,7 +28,7 @@ describe("torch.accelerator", function()
       end)
    end)
 
-   it("is the simulated device where that is the default", function()
+   it("is the simulated device if that is the default", function()
       on("sim", function()
          assert.is_true(accelerator.is_available())
          assert.equal(torch.device "sim", accelerator.current_accelerator())

@@ -4,7 +4,7 @@ local torch = require "tlua"
 local sim = torch.sim
 
 describe("an event", function()
-   it("that was not recorded is nothing to wait for", function()
+   it("may be waited for without having been recorded", function()
       local e = sim.Event()
       assert.is_true(e:query())
       e:wait()

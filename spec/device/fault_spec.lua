@@ -61,7 +61,7 @@ describe("a fault of a device", function()
       end)
    end)
 
-   it("in a coroutine that is gone since names that line", function()
+   it("in a coroutine that has ended names the line of the call", function()
       local line
       coroutine.wrap(function()
          line = debug.getinfo(1, "l").currentline + 1

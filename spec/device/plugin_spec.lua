@@ -17,7 +17,7 @@ end
 local plugin = shell.read((os.getenv "TLUA_BUILD" or "build") .. "/tlua_sim.so")
 
 describe("a plugin", function()
-   it("that is cut short is refused", function()
+   it("is refused if its file is truncated", function()
       for _, bytes in ipairs {64, 1000, 4095, 4096, 4097, 20000} do
          assert.matches("tlua_sim.so is cut short", tried_with(plugin:sub(1, bytes)), 1, true)
       end
@@ -31,7 +31,7 @@ describe("a plugin", function()
       end
    end)
 
-   it("that is no library is refused", function()
+   it("is refused if it is not a library", function()
       assert.matches("tlua_sim.so: file too short", tried_with "", 1, true)
       assert.matches("tlua_sim.so: ", tried_with(("no library\n"):rep(1000)), 1, true)
    end)

@@ -64,7 +64,7 @@ describe("a snapshot of a device's memory", function()
       assert.equal(debug.getinfo(make, "S").linedefined, block.frames[2].line)
    end)
 
-   it("tells what has happened, in order", function()
+   it("lists events in order", function()
       memory._record_memory_history("all", {clear_history = true})
       local x = torch.ones(5000, {device = kind})
       local address = x:data_ptr()
@@ -92,7 +92,7 @@ describe("a snapshot of a device's memory", function()
       assert.equal("ones", block_at(snapshot, x:data_ptr()).frames[1].name)
    end)
 
-   it("refuses what it does not know", function()
+   it("refuses unknown arguments", function()
       assert.raises(kind .. ".memory._record_memory_history: enabled: expected " ..
          '"all", "state", true or false, got "some"',
          function() memory._record_memory_history("some") end)

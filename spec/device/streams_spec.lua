@@ -16,7 +16,7 @@ describe("the devices of a kind", function()
       assert.is_true(sim.get_device_properties().total_memory > 0)
    end)
 
-   it("are none, without an error, where there is no plugin", function()
+   it("are an empty list, without an error, if there is no plugin", function()
       local run = io.popen(("TLUA_PLUGINS=/nowhere %s -e 'print(torch.sim.is_available(), " ..
          "torch.sim.device_count(), torch.sim.empty_cache())' 2>&1"):format(shell.start()))
       local text = run:read "a"
@@ -169,7 +169,7 @@ describe("a stream", function()
       sim.configure {seed = 1}
    end)
 
-   it("is refused where it does not belong", function()
+   it("is refused on another device", function()
       assert.raises("sim.stream: stream: expected a Stream", "got 1", function() sim.stream(1, print) end)
       assert.raises("sim.Stream: unknown option 'prioritie'; did you mean 'priority'?",
          function() sim.Stream {prioritie = 1} end)

@@ -31,7 +31,7 @@ describe("operands", function()
       names("condition on sim:0 and other on cpu", function() return torch.where(a:gt(1), 0, b) end)
    end)
 
-   it("of no dimensions on the CPU go with any device, where numbers do", function()
+   it("of no dimensions on the CPU can be combined with any device, like numbers", function()
       assert.close({{2, 4}, {6, 8}}, (single * a):cpu())
       assert.close({{2, 4}, {6, 8}}, (a * single):cpu())
       assert.equal(torch.device "sim:0", (single + a).device)

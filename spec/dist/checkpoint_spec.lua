@@ -135,7 +135,7 @@ describe("distributed.checkpoint", function()
       end)
    end)
 
-   it("leaves what was there where a rank cannot write", function()
+   it("leaves the old files if a rank cannot write", function()
       shell.with_folder(function(folder)
          local id = folder .. "/c"
          ranks.ok(2, with(writer .. [==[
@@ -175,7 +175,7 @@ describe("distributed.checkpoint", function()
       end
    end)
 
-   it("leaves what was there where a thread of async_save cannot write", function()
+   it("leaves the old files if a thread of async_save cannot write", function()
       shell.with_folder(function(folder)
          local id = folder .. "/c"
          ranks.ok(2, with(writer .. [==[
@@ -190,7 +190,7 @@ describe("distributed.checkpoint", function()
       end)
    end)
 
-   it("is the one before where a rank dies while it saves", function()
+   it("is the previous one if a rank dies while it saves", function()
       shell.with_folder(function(folder)
          local id = folder .. "/c"
          local output, status = ranks.run(2, with(writer .. [==[
@@ -207,7 +207,7 @@ describe("distributed.checkpoint", function()
       end)
    end)
 
-   it("refuses what does not fit, on every rank, and changes nothing", function()
+   it("refuses state that does not fit, on every rank, and changes nothing", function()
       shell.with_folder(function(folder)
          ranks.ok(2, with(writer .. [==[
             local other = dist.fsdp.fully_shard(nn.Sequential(nn.Linear(6, 9)))

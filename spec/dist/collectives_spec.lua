@@ -93,7 +93,7 @@ describe("all_reduce", function()
       ]])
    end)
 
-   it("refuses what does not fit, by name", function()
+   it("refuses tensors that do not fit, by name", function()
       ranks.ok(2, [[
          refused("all_reduce: op: expected floating-point tensors for 'avg', got int64",
             dist.all_reduce, torch.tensor {1}, "avg")

@@ -192,7 +192,7 @@ describe("common memory", function()
       ]==])
    end)
 
-   it("is there for no rank where ranks ask for different sizes, and not for few bytes", function()
+   it("is not used by any rank if ranks ask for different sizes, nor for few bytes", function()
       run(2, [==[
          check(nil, common(n + 5000 * rank))
          check(nil, common(1000))

@@ -229,7 +229,7 @@ describe("MixtureOfExperts", function()
       end
    end)
 
-   it("has experts without positions, and a loss of 1 where the load is even", function()
+   it("has experts without positions, and a loss of 1 if the load is even", function()
       run(2, [==[
          local layer = build(4, 1, 1)
          torch.no_grad(function()

@@ -78,7 +78,7 @@ describe("calls that differ", function()
       end
    end)
 
-   it("differ by shape where details are asked for", function()
+   it("differ by shape if details are turned on", function()
       local code = "local t = torch.ones(6):view(rank + 2, 3 - rank)\n%s"
       ranks.ok(2, code:format "dist.all_reduce(t)")
       ranks.ok(2, code:format [[

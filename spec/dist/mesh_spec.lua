@@ -25,7 +25,7 @@ describe("init_device_mesh", function()
       ]==])
    end)
 
-   it("refuses what does not fit, on every rank", function()
+   it("refuses sizes that do not fit, on every rank", function()
       ranks.ok(2, [==[
          local init = dist.init_device_mesh
          refused("mesh_shape: (3) has 3 ranks, but the world has 2", init, "cpu", {3})
@@ -132,7 +132,7 @@ describe("ZeroRedundancyOptimizer", function()
       ]==])
    end)
 
-   it("takes parameters later, and refuses what does not fit", function()
+   it("takes parameters later, and refuses those that do not fit", function()
       run(2, [==[
          local one, many = build(), build()
          local alone = torch.optim.SGD(one[1]:parameters(), {lr = 0.1})

@@ -136,7 +136,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
 end
 
 describe("the back end mpi", function()
-   it("tells who was not started by mpirun", function()
+   it("names the ranks that mpirun did not start", function()
       local output, status = shell.run(("env -u PMIX_RANK %s -e %s"):format(ranks.tlua,
          shell.quote "torch.distributed.init_process_group {backend = 'mpi'}"))
       assert.equal(1, status)

@@ -181,7 +181,7 @@ describe("ranks that srun has started", function()
       assert.matches("rank 1 of 2 has 3", output)
    end)
 
-   it("meet in a file where there is one host, and at MASTER_ADDR where that is given", function()
+   it("meet in a file if there is one host, and at MASTER_ADDR if that is set", function()
       local output = on(slurm(0, "nowhere", "SLURM_NNODES=1"), slurm(1, "nowhere", "SLURM_NNODES=1"))
       assert.matches("rank 1 of 2 has 3", output)
       output = on(slurm(0, "nowhere[1-2]", "MASTER_ADDR=127.0.0.1"),
@@ -247,7 +247,7 @@ describe("machines", function()
       if not there then return pending "no network namespaces" end
    end)
 
-   it("that come and go meet there, too", function()
+   it("that join and leave also meet there", function()
       local there = with_hosts(function(first, second)
          local run = "env TLUA_SECRET=0123456789abcdef $TLUA run -n 1 --nnodes 1:2 --max-restarts 20 " ..
             "--timeout 120 --rdzv 10.77.0.1:29500 program.lua"

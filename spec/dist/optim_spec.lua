@@ -118,7 +118,7 @@ describe("optimizers of split parameters", function()
       end
    end)
 
-   it("are refused where they need more than a rank has", function()
+   it("are refused if they need more than a rank's part", function()
       run(2, [==[
          for _, how in ipairs {"fully_shard", "parallel layers"} do
             for _, name in ipairs {"Adafactor", "SparseAdam", "LBFGS"} do

@@ -142,7 +142,7 @@ describe("a pipeline", function()
       end
    end)
 
-   it("says nothing of shapes where all stages know theirs", function()
+   it("exchanges no shapes if all stages know theirs", function()
       run(2, [==[
          local stage = pipe.PipelineStage(build(size)[rank + 1], rank, size, {input_args = torch.empty(2, 6)})
          train(build(size), {stage}, pipe.Schedule1F1B(stage, 4, {loss_fn = F.mse_loss}), 2)
@@ -198,7 +198,7 @@ describe("a pipeline", function()
       ]==])
    end)
 
-   it("refuses what does not fit, on every rank", function()
+   it("refuses arguments that do not fit, on every rank", function()
       run(2, [==[
          local model = build(2)
          local Stage = pipe.PipelineStage

@@ -135,7 +135,7 @@ describe("distributed.plan", function()
       end)
    end)
 
-   it("refuses what it does not know", function()
+   it("refuses unknown arguments", function()
       local m = model(64, 8192, 48, 1536)
       local function refused(text, fn, ...)
          local given = table.pack(...)

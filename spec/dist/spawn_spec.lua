@@ -134,12 +134,12 @@ describe("names of PyTorch's programs", function()
    local torch = require "tlua"
    local dist = torch.distributed
 
-   it("find the sampler where PyTorch has it, too", function()
+   it("include the sampler at PyTorch's place", function()
       assert.equal(torch.data.DistributedSampler, torch.utils.data.distributed.DistributedSampler)
       assert.equal(torch.data.RandomSampler, torch.utils.data.sampler.RandomSampler)
    end)
 
-   it("tell what is there instead", function()
+   it("raise errors that name the replacement", function()
       assert.raises("torch.distributed.launch: it is a command here: `tlua run -n 4 script.lua`", function()
          return dist.launch
       end)

@@ -113,7 +113,7 @@ describe("a store's secret", function()
       store:close()
    end)
 
-   it("is needed where other machines reach the store", function()
+   it("is required if other machines can reach the store", function()
       assert.raises("a store that other machines can reach needs a secret: set TLUA_SECRET", function()
          dist.TCPStore("", 0, {is_master = true})
       end)
@@ -155,7 +155,7 @@ end
 describe("other users of the machine", function()
    local connect = [[-e 'torch.distributed.TCPStore("127.0.0.1", PORT, {timeout = 5})' 2>&1]]
 
-   it("are refused where there is no secret", function()
+   it("are refused if there is no secret", function()
       if not has_other() then return pending "needs root, and setpriv" end
       local run = shell.run
       local theirs = ("env -u TLUA_SECRET %s -e %s"):format(ranks.tlua, shell.quote [[
@@ -296,7 +296,7 @@ describe("a file and an address", function()
       ]], {alone = true, env = "SPEC_PORT=" .. ranks.free_port()})
    end)
 
-   it("are found by what mpirun tells a process", function()
+   it("are taken from the variables that mpirun sets", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", [[
             local dist = torch.distributed

@@ -338,7 +338,7 @@ describe("DTensor", function()
       ]==])
    end)
 
-   it("refuses what does not fit", function()
+   it("refuses arguments that do not fit", function()
       run(2, [==[
          local T, mesh = dist.tensor, dist.init_device_mesh("cpu", {2})
          local w = torch.ones(4, 5)

@@ -207,7 +207,7 @@ describe("torch.func", function()
       assert.same({2, 0}, {tangents[1]:item(), tangents[2]:item()})
    end)
 
-   it("gives zeros where nothing depends on an argument", function()
+   it("returns zeros if nothing depends on an argument", function()
       assert.same({0, 0}, fn.grad(function() return two end)(torch.ones(2)):tolist())
       assert.same({{0, 0}}, fn.jacfwd(function() return torch.ones(1) end)(torch.ones(2)):tolist())
    end)

@@ -131,7 +131,7 @@ describe("vmap", function()
       assert.close(x * 2, outer, 0)
    end)
 
-   it("may yield, and be left where it has", function()
+   it("may yield, and may be left unfinished", function()
       local co = coroutine.wrap(function()
          vmap(function(a)
             coroutine.yield(1)

@@ -148,7 +148,7 @@ describe("torch.save and torch.load", function()
 end)
 
 describe("torch.save", function()
-   it("says what cannot be saved, and where it is", function()
+   it("names a value that cannot be saved, and its place", function()
       local function refused(text, object)
          assert.raises(text, path, function() torch.save(object, path) end)
       end

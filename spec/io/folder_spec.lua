@@ -7,7 +7,7 @@ before_each(function() root = shell.ok("mktemp -d"):match "[^\n]+" end)
 after_each(function() shell.ok("rm -rf " .. shell.quote(root)) end)
 
 describe("io.make_folder", function()
-   it("makes a folder and those that it lies in, and tells its absolute path", function()
+   it("makes a folder and its parents, and returns its absolute path", function()
       local path = root .. "/a b/it's/c"
       assert.equal(shell.ok("realpath " .. root):match "[^\n]+" .. "/a b/it's/c",
          torch.io.make_folder(path .. "/"))

@@ -41,7 +41,7 @@ describe("torch.load of NumPy's files", function()
       assert.same({1, 2}, arrays.fortran:stride())
    end)
 
-   it("refuses arrays of objects, and says what is wrong with a file", function()
+   it("refuses arrays of objects, and names the mistake in a file", function()
       assert.raises("object.npy: elements of type '|O' cannot be read", function()
          torch.load(folder .. "object.npy")
       end)
@@ -211,7 +211,7 @@ describe("torch.load of images", function()
       end)
    end)
 
-   it("says what it cannot read", function()
+   it("names the unsupported feature of an image", function()
       local ok, message = load_text(".png", "no image at all")
       assert.is_false(ok)
       assert.matches("neither a PNG nor a JPEG file", message)
@@ -296,7 +296,7 @@ describe("a damaged file", function()
       return list
    end
 
-   it("of any kind is refused with its name, and nothing worse", function()
+   it("of any kind is refused with its name, and does no harm", function()
       local count = tonumber(os.getenv "SPEC_MUTATIONS") or 100
       local used = torch.memory_stats().used
       local read, refused = 0, 0
@@ -333,7 +333,7 @@ describe("torch.save", function()
       end
    end)
 
-   it("refuses endings that tell no format, and names those that do", function()
+   it("refuses endings that are not of a format, and lists those that are", function()
       for _, ending in ipairs {".model", ".safetensor", ".tmp", ".csv", ".pt.zip"} do
          local name = path .. ending
          assert.raises("save: " .. name .. ": no format has the ending ." .. ending:match "%w+$",
@@ -441,7 +441,7 @@ describe("torch.save for NumPy", function()
       end
    end)
 
-   it("says what it cannot write, and leaves the old file", function()
+   it("names a value that it cannot write, and keeps the old file", function()
       name = path .. ".npy"
       torch.save(torch.ones(2), name)
       local cases = {

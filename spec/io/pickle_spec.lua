@@ -67,7 +67,7 @@ describe("a pickle", function()
       refused("a tensor of int64 requires a gradient", tensor:gsub("Float", "Long"):format "\x88" .. ".")
    end)
 
-   it("tells what kind a table was where its keys do not", function()
+   it("records what kind a table was if its keys do not show it", function()
       local writer = require "tlua.io.pickle_writer"
       for _, text in ipairs {"}(K\1X\1\0\0\0aK\2X\1\0\0\0bu.", "].", "}.", "](K\1K\2e."} do
          local value = run(text)
@@ -193,7 +193,7 @@ describe("a pickle that is made to do harm", function()
       refused("a storage has no length", (storage:gsub("K\4t", "J\xff\xff\xff\xfft")) .. ".")
    end)
 
-   it("that ends early or takes too much is refused", function()
+   it("is refused if it ends early or takes too much memory", function()
       for _, text in ipairs {"", "a.", "s.", "u.", "t.", "R.", "Q.", "0.", "h\0.", "q\0.", ".", "(.", "](a.",
          "(q\0.", "K", "X\255\255\255\255", "\x8d" .. ("<i8"):pack(-1), "\x8a\x09123456789.", "c\n\n.",
          "c" .. ("x"):rep(300), "}(K\1u.", "}NK\1s.", "\x01.", "K\1\x86."} do
@@ -219,7 +219,7 @@ describe("a checkpoint's archive", function()
       archive:finish()
    end
 
-   it("that is packed, and so may be a thousand times as large, is refused", function()
+   it("is refused if it is compressed, since it may expand a thousand times", function()
       write({{"a/data.pkl", "\x80\2" .. ("]0"):rep(500000) .. "N."}}, true)
       assert.truthy(#shell.read(path) < 10000)
       assert.raises(path .. ": data.pkl is packed; expected files that are stored", function()
@@ -227,7 +227,7 @@ describe("a checkpoint's archive", function()
       end)
    end)
 
-   it("that describes a storage in two ways is refused", function()
+   it("is refused if it describes a storage in two ways", function()
       local other = storage:gsub("Float", "Half")
       local tensor = "(%sK\0K\1\x85K\1\x85\x89NtR"
       write {{"a/data.pkl", "\x80\2]" .. rebuild .. tensor:format(storage) .. "a" .. rebuild
@@ -235,7 +235,7 @@ describe("a checkpoint's archive", function()
       assert.raises("the storage 0 is described in two ways", function() torch.load(path) end)
    end)
 
-   it("that lacks a storage, or has a shorter one, is refused", function()
+   it("is refused if a storage is missing or too short", function()
       local text = "\x80\2" .. rebuild .. "(" .. storage .. "K\0K\1\x85K\1\x85\x89NtR."
       write {{"a/data.pkl", text}}
       assert.raises(path .. ": the storage 0 is missing", function() torch.load(path) end)

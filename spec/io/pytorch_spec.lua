@@ -101,7 +101,7 @@ describe("torch.save to a .pt file", function()
       assert.equal(before, shell.read(path))
    end)
 
-   it("says what cannot be saved, and where it is, and leaves the old file", function()
+   it("names a value that cannot be saved, and its place, and keeps the old file", function()
       torch.save({1}, path)
       local function refused(message, object)
          assert.raises("save: " .. path .. ": " .. message, function() torch.save(object, path) end)

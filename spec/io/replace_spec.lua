@@ -135,7 +135,7 @@ describe("a failure of torch.save", function()
       assert.same({"script.lua", "x"}, names())
    end)
 
-   it("in Lua does so too", function()
+   it("leaves the old file, too, if it is an error in Lua", function()
       save("x", 1)
       local ok = pcall(function()
          local file <close> = assert(torch.io.replace(path "x"))
@@ -162,7 +162,7 @@ describe("a failure of torch.save", function()
       assert.raises("io.replace: expected a path, got nothing", function() torch.io.replace() end)
    end)
 
-   it("by a signal leaves nothing, where files without names can be had", function()
+   it("leaves nothing if it is a signal and files without names are supported", function()
       -- Some file systems, such as older ones of containers, lack unnamed files. core/replace_test
       -- tests the state after a failure on those.
       do

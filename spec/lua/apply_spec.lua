@@ -126,7 +126,7 @@ describe("apply_", function()
       assert.raises("apply_", function() loss:backward() end)
    end)
 
-   it("says what is wrong with a function's result", function()
+   it("names a wrong result of the function", function()
       local x = torch.zeros(3, {dtype = "int8"})
       assert.raises("apply_: the function must return a number, got string '7'",
          function() x:apply_(function() return "7" end) end)

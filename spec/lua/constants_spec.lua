@@ -153,7 +153,7 @@ describe("torch.device", function()
       assert.equal(1, program())
    end)
 
-   it("refuses what is no device", function()
+   it("refuses values that are not devices", function()
       assert.raises([[device: type: expected a device such as "cpu" or "cuda:0", got string 'mps'; ]]
          .. "the devices are cpu, cuda", function() device "mps" end)
       assert.raises("device: type: expected a device", "got nothing", function() device() end)
@@ -171,7 +171,7 @@ end)
 describe("an argument that is a dtype or a device", function()
    local x = torch.ones(2)
 
-   it("is named where it is unknown", function()
+   it("is named in the error if it is unknown", function()
       assert.raises("to: dtype or device: unknown 'uint16'; did you mean 'int16'?",
          function() x:to "uint16" end)
       assert.raises("to: dtype or device: unknown 'quux'; the dtypes are float32, float64",
@@ -208,7 +208,7 @@ describe("an unknown option", function()
          function() torch.optim.Adam({torch.ones(1)}, {quux = true}) end)
    end)
 
-   it("is refused with a list where a method reads its options by itself", function()
+   it("is refused with a list if a method reads its options by itself", function()
       local net = torch.nn.Linear(1, 1)
       local optimizer = torch.optim.SGD(net:parameters(), {lr = 0.1})
       local dataset = torch.data.TensorDataset(torch.zeros(2, 1))
@@ -236,7 +236,7 @@ describe("an unknown option", function()
       assert.is_nil(net.b)
    end)
 
-   it("is no option where an optional table is the last argument and no parameter has such a name",
+   it("is not an option if an optional table is the last argument and no parameter has the name",
       function()
          local path = os.tmpname()
          torch.save({x = torch.zeros(1)}, path, {author = "me"})

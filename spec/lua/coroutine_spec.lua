@@ -275,7 +275,7 @@ describe("anomaly mode", function()
 end)
 
 describe("torch.scope", function()
-   it("of a coroutine ends no other's", function()
+   it("in a coroutine ends no other coroutine's scope", function()
       local kept
       local a = coroutine.create(function()
          torch.scope(function()

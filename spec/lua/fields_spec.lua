@@ -12,7 +12,7 @@ describe("an unknown field of a tensor", function()
       assert.raises("no field 'nothing_like_it'", function() return x.nothing_like_it end)
    end)
 
-   it("is nil where programs look for metamethods", function()
+   it("is nil if programs look for metamethods", function()
       assert.is_nil(x.__pairs)
    end)
 end)

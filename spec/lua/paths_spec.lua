@@ -62,7 +62,7 @@ describe("torch.random.fork_rng", function()
       assert.equal(torch.manual_seed, torch.random.manual_seed)
    end)
 
-   it("refuses what is no option", function()
+   it("refuses unknown options", function()
       assert.raises("random.fork_rng", "unknown option enable", function()
          torch.random.fork_rng({enable = false}, print)
       end)

@@ -100,7 +100,7 @@ describe("storages of one dtype", function()
       assert.raises("FloatStorage: size", "-1", function() torch.FloatStorage(-1) end)
    end)
 
-   it("are told by isinstance and is_storage", function()
+   it("are recognised by isinstance and is_storage", function()
       local x = torch.ones(2)
       local typed, untyped = x:storage(), x:untyped_storage()
       assert.is_true(torch.is_storage(typed))

@@ -122,7 +122,7 @@ describe("a public table", function()
       assert.equal(torch.nn.Linear, rawget(torch.nn, "Linear"))
    end)
 
-   it("shows what is not loaded yet to pairs", function()
+   it("includes fields that are not loaded yet in pairs", function()
       local program = [[
          local torch = require "tlua"
          local names = {}
@@ -165,7 +165,7 @@ describe("torch.has", function()
       end
    end)
 
-   it("refuses what is no name", function()
+   it("refuses values that are not names", function()
       assert.raises('has: name: expected a name such as "nn.Linear", got nil', function() torch.has() end)
       assert.raises('has: name: expected a name such as "nn.Linear", got ""', function() torch.has "" end)
    end)

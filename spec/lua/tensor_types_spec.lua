@@ -37,7 +37,7 @@ describe("torch.Tensor", function()
          function() return torch.Tensor.addd end)
    end)
 
-   it("refuses what is no size", function()
+   it("refuses values that are not sizes", function()
       assert.raises("Tensor: data: expected sizes, a table of data or a tensor, got 2.5",
          function() torch.Tensor(2.5) end)
       assert.raises("Tensor: size[2]: expected an integer of at least 0, got -1",
@@ -90,7 +90,7 @@ describe("torch.isinstance", function()
       assert.is_false(isinstance(nn.ReLU(), {nn.Linear, nn.Conv2d}))
    end)
 
-   it("refuses what is no class", function()
+   it("refuses values that are not classes", function()
       assert.raises("isinstance: class: expected a class, torch.Tensor, or a list of them, got nil",
          function() isinstance(nn.ReLU(), nil) end)
       assert.raises("isinstance: class:", 'got "Tensor"', function() isinstance(torch.ones(1), "Tensor") end)

@@ -86,7 +86,7 @@ describe("completion", function()
       assert.same({"list..i.jay"}, words("list..i.j", env))
    end)
 
-   it("has nothing for what is no path", function()
+   it("returns nothing for text that is not a path", function()
       for text in ("3 3x . : a.b. x[1. nothing. nothing[1]."):gmatch("%S+") do
          assert.same({}, words(text, {a = {b = 5}}), text)
       end

@@ -121,7 +121,7 @@ describe("help", function()
       end
    end)
 
-   it("knows nothing of what is not there", function()
+   it("returns nothing for unknown names", function()
       for _, name in ipairs {"", ".", "a.b.c", "torch", "torch.add.x", "nn.Linear.y"} do
          assert.is_nil(manual.help(name), name)
       end
@@ -147,7 +147,7 @@ describe("where the manual has nothing, help", function()
       assert.matches("A function in C", help.text(print))
    end)
 
-   it("says what a value is", function()
+   it("describes the value itself", function()
       assert.matches("a float32 tensor of shape %(2, 3%)", help.text(torch.ones(2, 3)))
       assert.matches("a table", help.text({}))
       assert.matches("nil", help.text(nil))

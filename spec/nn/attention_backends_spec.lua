@@ -109,7 +109,7 @@ describe("nn.attention.sdpa_kernel", function()
       end)
    end)
 
-   it("names what is no implementation", function()
+   it("names unknown implementations", function()
       assert.raises("sdpa_kernel", "backends: expected one of SDPBackend's", "got none", function()
          attention.sdpa_kernel(nil, print)
       end)

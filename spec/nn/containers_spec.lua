@@ -77,7 +77,7 @@ describe("nn.Sequential", function()
       assert.is_true(block[-1] == block[2])
    end)
 
-   it("refuses what is no module", function()
+   it("refuses values that are not modules", function()
       assert.raises("nn.Sequential: module 2: expected a module, got a function", function()
          nn.Sequential(nn.ReLU(), print)
       end)
@@ -266,7 +266,7 @@ describe("a module in itself", function()
       assert.equal(2, #outer)
    end)
 
-   it("is told of where a field has come to hold it", function()
+   it("raises an error that names the field that holds it", function()
       local circle = nn.Sequential(nn.ReLU(), nn.Tanh())
       circle[2] = circle -- Lua does not report assignments of existing keys
       assert.raises("nn.Sequential contains itself", function() circle:apply(print) end)

@@ -50,7 +50,7 @@ describe("nn.DataParallel", function()
       assert.same({"sim:0 sim:0 1"}, seen)
    end)
 
-   it("refuses what does not fit", function()
+   it("refuses arguments that do not fit", function()
       assert.raises("expected its parameters on sim:0, but 1.weight is on cpu", function()
          nn.DataParallel(build():to "cpu", devices)
       end)

@@ -226,7 +226,7 @@ describe("nn.RotaryEmbedding", function()
       assert.equal("bfloat16", rope(x).dtype)
    end)
 
-   it("says what is wrong with its arguments", function()
+   it("names the wrong argument in its errors", function()
       assert.raises("nn.RotaryEmbedding: dim: expected an even number", "got 3", function()
          nn.RotaryEmbedding(3)
       end)
@@ -558,7 +558,7 @@ describe("LinearCrossEntropyLoss", function()
       for i, value in ipairs(expected) do assert.close(value, found[i], 1e-12) end
    end)
 
-   it("says what it cannot take", function()
+   it("names arguments that it does not support", function()
       local loss = nn.LinearCrossEntropyLoss(3, 4, {ignore_index = 2})
       assert.raises("ignore_index: expected none where targets are probabilities", function()
          loss(torch.randn(2, 3), torch.full({2, 4}, 0.25))

@@ -153,7 +153,7 @@ describe("parametrize", function()
       assert.is_false(P.is_parametrized(layer))
    end)
 
-   it("says what is parametrized", function()
+   it("lists the parametrized tensors", function()
       P.register_parametrization(layer, "weight", Double())
       assert.is_true(P.is_parametrized(layer))
       assert.is_true(P.is_parametrized(layer, "weight"))
@@ -189,7 +189,7 @@ describe("parametrize", function()
       assert.close(target, layer.weight, 1e-6)
    end)
 
-   it("refuses what cannot be", function()
+   it("refuses tensors that cannot be parametrized", function()
       local Wrong = torch.class("Wrong", nn.Module)
       function Wrong:forward(x) return x:sum(1) end
       assert.raises("register_parametrization: the result: expected a float64 tensor of shape (3, 3)",

@@ -32,7 +32,7 @@ describe("load_state_dict with assign", function()
          return n end)())
    end)
 
-   it("keeps tied parameters tied, and refuses what does not fit", function()
+   it("keeps tied parameters tied, and refuses tensors that do not fit", function()
       local net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
       net[2].weight = net[1].weight
       net:load_state_dict(net:clone():state_dict(), {assign = true})

@@ -31,7 +31,7 @@ describe("functional_call", function()
       assert.same({0, 0}, model[2].running_mean:tolist())
    end)
 
-   it("says what else than tables of tensors it was given", function()
+   it("names arguments that are not tables of tensors", function()
       local x = torch.ones(1, 2)
       for message, parameters in sorted {
          ["parameters[1]: expected a table of tensors by path, got a float32 tensor of shape (2, 2)"]
@@ -103,7 +103,7 @@ describe("functional_call", function()
       assert.close(7, output:item(), 1e-6)
    end)
 
-   it("names what is not known, missing or given twice", function()
+   it("names parameters that are unknown, missing or given twice", function()
       local x = torch.ones(1, 2)
       assert.raises("functional_call: nn.Sequential has no 1.wieght", function()
          utils.functional_call(model, {["1.wieght"] = x}, x)

@@ -82,7 +82,7 @@ describe("_scaled_dot_product_flash_attention", function()
       assert.close((backward(g, q, k, v, out, norm)), of_q, 1e-6)
    end)
 
-   it("refuses what does not fit, and records nothing", function()
+   it("refuses arguments that do not fit, and records nothing", function()
       local q, k = torch.randn(1, 4, 5, 3), torch.randn(1, 3, 5, 3)
       assert.error_matches(function() forward(q, k, k) end,
          "query %[1, 4, 5, 3%], key %[1, 3, 5, 3%] and value %[1, 3, 5, 3%] do not fit")
@@ -436,7 +436,7 @@ describe("scaled_dot_product_attention", function()
       end
    end)
 
-   it("names what does not fit", function()
+   it("names the argument that does not fit", function()
       local name = "scaled_dot_product_attention"
       assert.raises(name, "exclude each other", function() attention(q, k, v, random(3, 6), 0, true) end)
       assert.raises(name, "one floating dtype", function() attention(q, k:float(), v) end)

@@ -158,7 +158,7 @@ describe("copy_", function()
       assert.close({0, 0, 1, 2, 3}, y, 0)
    end)
 
-   it("refuses what does not fit", function()
+   it("refuses tensors that do not fit", function()
       assert.raises("copy_", "[3]", "[2]", function() torch.zeros(2):copy_(torch.zeros(3)) end)
    end)
 
@@ -213,7 +213,7 @@ describe("contiguous", function()
 end)
 
 describe("resize_", function()
-   it("keeps what is there and grows", function()
+   it("keeps the present elements and grows", function()
       local x = torch.arange(4)
       x:resize_(2, 4)
       assert.same({2, 4}, x.shape)

@@ -26,7 +26,7 @@ describe("gather and scatter", function()
       end
    end)
 
-   it("let the last one of several stay", function()
+   it("let the last one of several elements win", function()
       local x = torch.zeros(3)
       x:scatter_(1, torch.tensor {2, 2, 1, 2}, torch.tensor {1.0, 2, 3, 4})
       assert.close({3, 4, 0}, x:tolist(), 0)
@@ -284,7 +284,7 @@ describe("index_reduce", function()
 end)
 
 describe("nonzero_static", function()
-   it("has as many rows as it is told", function()
+   it("has as many rows as its argument demands", function()
       local x = torch.tensor {{0, 1}, {1, 1}}
       assert.same({{1, 2}, {2, 1}, {2, 2}}, x:nonzero_static({size = 3}):tolist())
       assert.same({{1, 2}, {2, 1}}, x:nonzero_static({size = 2}):tolist())

@@ -394,7 +394,7 @@ describe("Householder's reflections", function()
       assert.same({2}, tau.shape)
    end)
 
-   it("are identities without any, and say what does not fit", function()
+   it("are identities if there are none, and errors name the argument that does not fit", function()
       local q = linalg.householder_product(random(2, 3, 2), torch.zeros(2, 0, {dtype = "float64"}))
       assert.same({{{1, 0}, {0, 1}, {0, 0}}, {{1, 0}, {0, 1}, {0, 0}}}, q:tolist())
       assert.raises("linalg.householder_product: expected reflectors (..., m, n) with m >= n", "[2, 3]",
@@ -417,7 +417,7 @@ describe("ormqr", function()
       end
    end)
 
-   it("says what does not fit", function()
+   it("names the argument that does not fit", function()
       assert.raises("ormqr: expected reflectors (..., m, n), scales (..., min(m, n)) and other (..., m, k)",
          "float64 of shape [3, 2]", function() torch.ormqr(random(4, 3), random(3), random(3, 2)) end)
       assert.raises("other (..., k, m)", function() torch.ormqr(random(4, 3), random(3), random(4, 2), false) end)
@@ -546,7 +546,7 @@ describe("svd_lowrank and pca_lowrank", function()
       assert.close(u[{{}, {1, 3}}]:matmul(vh[{{1, 3}}]), a.grad, 1e-9)
    end)
 
-   it("refuse what does not fit", function()
+   it("refuse arguments that do not fit", function()
       assert.raises("svd_lowrank: q: expected 0 to 3", "got 6", function() torch.svd_lowrank(random(5, 3)) end)
       assert.raises("pca_lowrank: A: expected matrices", function() torch.pca_lowrank(random(5)) end)
       assert.raises("svd_lowrank: A: expected matrices", "float16", function()

@@ -98,7 +98,7 @@ describe("matmul", function()
       end
    end)
 
-   it("says what does not fit", function()
+   it("names the argument that does not fit", function()
       assert.raises("matmul", "[2, 3]", "[2, 3]", function()
          torch.zeros(2, 3):matmul(torch.zeros(2, 3))
       end)
@@ -194,7 +194,7 @@ describe("einsum", function()
       assert.close(a:matmul(b):sum({1, 2}), torch.einsum("...ij,...jk->ik", a, b), 1e-13)
    end)
 
-   it("says what is wrong with an equation", function()
+   it("names the mistake in an equation", function()
       local m = torch.zeros(2, 3)
       assert.raises("einsum", "no operand", '"k"', function() torch.einsum("ij->k", m) end)
       assert.raises("einsum", "fewer operands", function() torch.einsum("ij", m, m) end)

@@ -166,7 +166,7 @@ describe("memory formats", function()
       end
    end)
 
-   it("are told by is_contiguous", function()
+   it("are recognised by is_contiguous", function()
       local t = inputs()
       assert.is_false(t.x:is_contiguous())
       assert.is_true(t.x:is_contiguous(last))

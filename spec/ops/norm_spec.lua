@@ -183,7 +183,7 @@ describe("dropout", function()
       assert.close(1, y:var():item(), 2e-2)
    end)
 
-   it("refuses what is no probability", function()
+   it("refuses values that are not probabilities", function()
       assert.raises("dropout", "p", "0 to 1", "1.5", function() F.dropout(torch.ones(2), 1.5) end)
    end)
 end)

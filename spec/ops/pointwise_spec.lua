@@ -251,7 +251,7 @@ describe("where", function()
       assert.raises("where", "bool", "float32", function() torch.where(torch.ones(2), 1, 2) end)
    end)
 
-   it("keeps what is not chosen out of the gradient", function()
+   it("passes no gradient to elements that are not chosen", function()
       local x = leaf {0, 4}
       local safe = torch.where(x:gt(0), x, 1)
       assert.close({0, 0.25}, torch.autograd.grad(torch.where(x:gt(0), safe:sqrt(), 0):sum(), x), 0)

@@ -350,7 +350,7 @@ describe("histogramdd", function()
       assert.same({0, 0.5, 1}, edges[1]:tolist())
    end)
 
-   it("says what does not fit", function()
+   it("names the argument that does not fit", function()
       for message, call in pairs {
          ["input: expected points (..., n) of float32 or float64"] = {points:long(), 2},
          ["bins: expected 2, one for each coordinate, got 1"] = {points, {2}},

@@ -306,7 +306,7 @@ describe("_fused_step_", function()
       return a.params, a.grads, a.states, a.clocks, a.rule, a.options, a.more
    end
 
-   it("says what is wrong, before anything changes", function()
+   it("names the wrong argument before it changes anything", function()
       local wrong = {
          ["rule: there is none of the name 'adamm'"] = function(a) a.rule = "adamm" end,
          ["grads: expected 1 of them, got 2"] = function(a) a.grads[2] = torch.zeros(2) end,
@@ -429,7 +429,7 @@ describe("scaling of lists", function()
       end)
    end)
 
-   it("finds what is not finite", function()
+   it("finds values that are not finite", function()
       local unscale = torch._amp_foreach_non_finite_check_and_unscale_
       for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
          for _, odd in ipairs {math.huge, -math.huge, 0 / 0} do

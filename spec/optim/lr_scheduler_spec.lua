@@ -149,7 +149,7 @@ describe("torch.optim.lr_scheduler", function()
       assert.close({1, 0.1, 0.5, 0.5, 1, 0.5}, rates(optimizer, schedule, 6))
    end)
 
-   it("says what it expects", function()
+   it("names the arguments that it expects", function()
       assert.raises("optimizer: expected an optimizer", function() schedules.StepLR(3, 1) end)
       assert.raises("unknown option gama; did you mean gamma?", function()
          schedules.StepLR(sgd(), 1, {gama = 2})

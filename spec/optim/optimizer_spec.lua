@@ -96,7 +96,7 @@ describe("optim.Optimizer", function()
       assert.same({5, 7}, {groups[1].lr, groups[2].lr})
    end)
 
-   it("says what is wrong with its arguments", function()
+   it("names the wrong argument in its errors", function()
       local a = parameter(1)
       assert.raises("unknown option learning_rate", function()
          optim.SGD({a}, {learning_rate = 1})

@@ -260,7 +260,7 @@ describe("tlua port", function()
       end)
    end)
 
-   it("says what to install where there is no Python", function()
+   it("explains how to install Python if it is missing", function()
       local output, status = shell.run(("TLUA_PYTHON=/none %s port %s"):format(tlua,
          shell.quote "spec/support/dlpack.py"))
       assert.equal(1, status)

@@ -318,7 +318,7 @@ describe("a schedule", function()
       assert.same({3 + 4, 7 + 8}, seen)
    end)
 
-   it("refuses what makes no sense", function()
+   it("refuses arguments that make no sense", function()
       assert.raises("wait: expected an integer of at least 0, got -1", function()
          profiler.schedule {wait = -1, active = 1}
       end)

@@ -65,7 +65,7 @@ describe("arguments declared by a signature", function()
 end)
 
 describe("values in messages", function()
-   it("are told by kind", function()
+   it("are described by kind", function()
       local texts = {}
       for i, value in ipairs {1, "x", true, print, {}, torch.nn.ReLU(), torch.ones(2, 3)} do
          texts[i] = args.describe(value)

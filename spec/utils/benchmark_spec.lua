@@ -62,7 +62,7 @@ describe("a timer", function()
       assert.equal(before, torch.get_num_threads())
    end)
 
-   it("says what is wrong with its code", function()
+   it("reports mistakes in its code", function()
       assert.raises("utils.benchmark.Timer: stmt: ", function() benchmark.Timer {stmt = "x ="} end)
       assert.raises("unknown option stm; did you mean stmt?", function()
          benchmark.Timer {stm = "x"}

@@ -93,7 +93,7 @@ describe("torch.class", function()
       assert.is_nil(next(seen))
    end)
 
-   it("says what it expects", function()
+   it("names the arguments that it expects", function()
       assert.raises("class: name: expected a string", function() torch.class(3) end)
       assert.raises("parent: expected a class", function() torch.class("A", {}) end)
    end)

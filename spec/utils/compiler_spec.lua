@@ -37,7 +37,7 @@ describe("torch.compiler", function()
 end)
 
 describe("torch.jit", function()
-   it("takes marks, and says what to use instead of compiling", function()
+   it("accepts marks, and raises errors that name a replacement for compiling", function()
       assert.is_false(torch.jit.is_scripting())
       assert.equal(print, torch.jit.ignore(print))
       assert.raises("jit.script", "use the module as it is", function() torch.jit.script(print) end)

@@ -28,7 +28,7 @@ describe("json.decode", function()
          json.decode '"\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e4\\uD83D\\uDE00\127"')
    end)
 
-   it("refuses what is no JSON, and tells where", function()
+   it("refuses text that is not JSON, and gives the position", function()
       for text, message in pairs {
          [""] = "at byte 1: the text ends too early",
          ["[1,]"] = "at byte 4: expected a value",

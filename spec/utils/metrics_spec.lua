@@ -90,7 +90,7 @@ describe("metrics", function()
       assert.is_true(one_sided ~= one_sided)
    end)
 
-   it("refuse what does not fit", function()
+   it("refuse arguments that do not fit", function()
       assert.raises("utils.metrics.Accuracy: targets: expected one for each prediction", function()
          metrics.Accuracy():update(torch.ones(3), torch.ones(2))
       end)

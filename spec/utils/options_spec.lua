@@ -30,7 +30,7 @@ describe("torch.utils.options", function()
       assert.equal("-x", parser():pparse({"--", "-x"}).file)
    end)
 
-   it("says what is wrong", function()
+   it("names the mistake", function()
       local function fails(text, ...)
          local result, message = parser():pparse {...}
          assert.is_nil(result)

@@ -29,7 +29,7 @@ end
 local function is_even(x) return x % 2 == 0 end
 
 describe("data.datapipes.iter", function()
-   it("has PyTorch's names", function()
+   it("has the names of PyTorch's pipes", function()
       for name in ([[Batcher Collator Concater Demultiplexer FileLister FileOpener Filter Forker Grouper
             IterableWrapper Mapper Multiplexer Sampler ShardingFilter Shuffler StreamReader UnBatcher
             Zipper]]):gmatch "%w+" do
@@ -53,7 +53,7 @@ describe("data.datapipes.iter", function()
    end)
 
    describe("IterableWrapper", function()
-      it("gives what a list, a tensor, an object or a function gives", function()
+      it("iterates over a list, a tensor, an object or a function", function()
          assert.same({1, 2, 3}, list(W {1, 2, 3}))
          assert.same({{1, 2}, {3}}, list(W {{1, 2}, {3}}))
          assert.same({}, list(W {}))
@@ -69,7 +69,7 @@ describe("data.datapipes.iter", function()
          end)))
       end)
 
-      it("copies what it gives, unless told not to", function()
+      it("copies its items, unless that is turned off", function()
          local function change(row)
             row[1] = row[1] + 1
             row.x:add_(1)
@@ -84,7 +84,7 @@ describe("data.datapipes.iter", function()
          assert.same({2, 2}, {rows[1][1], rows[1].x:item()})
       end)
 
-      it("refuses what cannot be iterated", function()
+      it("refuses values that cannot be iterated", function()
          assert.raises("iter.IterableWrapper: iterable: expected a list, a tensor", "got 5", function() W(5) end)
          assert.raises("iter.IterableWrapper: iterable: expected a function that gives the next item", "got nil",
             function() W(function() end):iter() end)
@@ -121,7 +121,7 @@ describe("data.datapipes.iter", function()
          assert.same({{b = 3}}, list(W {{a = 1, b = 2}}:map(function(b, a) return a + b end, {"b", "a"})))
       end)
 
-      it("refuses what does not fit", function()
+      it("refuses arguments that do not fit", function()
          assert.raises("iter.Mapper: fn: expected a function, got 5", function() W {1}:map(5) end)
          assert.raises("iter.Mapper: datapipe: expected an iterable dataset, got 5", function()
             iter.Mapper(5, print)
@@ -146,7 +146,7 @@ describe("data.datapipes.iter", function()
    end)
 
    describe("filter", function()
-      it("keeps what the function takes", function()
+      it("keeps the items for which the function returns true", function()
          assert.same({2, 4, 6}, list(W(range(1, 6)):filter(is_even)))
          local function large(x) return x > 5 end
          assert.same({{2, 6}}, list(W {{1, 5}, {2, 6}}:filter(large, 2)))
@@ -290,7 +290,7 @@ describe("data.datapipes.iter", function()
    end)
 
    describe("concat, mux and zip", function()
-      it("make one pipe of several", function()
+      it("combine several pipes into one", function()
          local concat = W(range(1, 3)):concat(W {}, W(range(1, 5)))
          assert.same({1, 2, 3, 1, 2, 3, 4, 5}, list(concat))
          assert.equal(8, #concat)
@@ -305,7 +305,7 @@ describe("data.datapipes.iter", function()
          assert.same({{1, 2}, {1, 2}}, list(W {1}:zip(W {2}):mux(W {1}:zip(W {2}))))
       end)
 
-      it("take pipes", function()
+      it("take pipes as arguments", function()
          assert.raises("iter.Concater: pipe 2: expected an iterable dataset, got 5", function()
             W {1}:concat(5)
          end)
@@ -591,7 +591,7 @@ describe("pipes of files", function()
       assert.equal("closed file", io.type(files[1]))
    end)
 
-   it("that are not there are errors", function()
+   it("raise errors if they do not exist", function()
       assert.raises("iter.FileOpener: " .. folder .. "/none", function()
          W {folder .. "/none"}:open_files():iter()()
       end)

@@ -57,14 +57,14 @@ describe("a pipe", function()
       assert.is_nil(first())
    end)
 
-   it("that is read by two names its source", function()
+   it("names its source in the error if two readers iterate it", function()
       local source = W {1, 2}
       assert.raises("iter.IterableWrapper: this iteration ended", function()
          source:zip(source):iter()()
       end)
    end)
 
-   it("of one's own has the forms, is reset, and may use its parent's iter", function()
+   it("can be defined by the user, is reset, and may use its parent's iter", function()
       local resets = 0
       local Counter = counter()
       function Counter.reset() resets = resets + 1 end
@@ -101,7 +101,7 @@ describe("a pipe", function()
       assert.raises("Shaky: this iteration ended", function() first() end)
    end)
 
-   it("has an iter that returns a function", function()
+   it("can have an iter that returns a function", function()
       local Wrong = torch.class("Wrong", data.IterDataPipe)
       function Wrong.iter() return 5 end
       assert.raises("Wrong: iter: expected a function that gives the next item, got 5", function()
@@ -112,7 +112,7 @@ describe("a pipe", function()
       end)
    end)
 
-   it("leaves nothing behind when a loop is left", function()
+   it("leaves nothing behind after a break out of the loop", function()
       local there = setmetatable({}, {__mode = "k"})
       do
          local function mark(x)

@@ -119,7 +119,7 @@ describe("a run on a server", function()
       end)
    end
 
-   it("that ends by an error has failed", function()
+   it("has failed if it ends with an error", function()
       with_server("whole", function(_, log)
          local ok = pcall(function()
             local run <close> = mlflow.start_run() -- luacheck: ignore 211
@@ -131,7 +131,7 @@ describe("a run on a server", function()
       end)
    end)
 
-   it("raises what the server says is wrong", function()
+   it("raises the server's error message", function()
       with_server("refuse", function()
          local run = mlflow.start_run()
          assert.raises("mlflow: no such thing", function() run:log_param("a", 1) end)
@@ -168,7 +168,7 @@ describe("a run on a server", function()
 end)
 
 describe("a run in a folder", function()
-   it("is written as MLflow's file store has it", function()
+   it("is written like those of MLflow's file store", function()
       shell.with_folder(function(folder)
          mlflow.set_tracking_uri("file://" .. folder .. "/a'b")
          mlflow.set_experiment "it's"
@@ -241,7 +241,7 @@ describe("an answer", function()
       assert.equal("abcd", failure(head .. "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n"))
    end)
 
-   it("that has no end is given up", function()
+   it("is given up if it does not end", function()
       assert.matches("the answer is too long$", failure(head, "X-Header: abcdefghijklmnop\r\n"))
       assert.matches("a damaged answer$", failure(head, "abcdefghijklmnop"))
       assert.matches("the answer is too long$", failure(head .. "\r\n", "abcdefghijklmnop"))
@@ -249,7 +249,7 @@ describe("an answer", function()
          "10\r\nabcdefghijklmnop\r\n"))
    end)
 
-   it("whose length is none is damaged", function()
+   it("is damaged if its length is not a number", function()
       for _, length in ipairs {"-5", "1.5", "1e2", "nan", "99999999999999999999", "x"} do
          assert.matches("a damaged answer$", failure(head .. "Content-Length: " .. length .. "\r\n\r\nabc"))
       end
@@ -261,7 +261,7 @@ describe("an answer", function()
 end)
 
 describe("mistakes", function()
-   it("are errors", function()
+   it("raise errors", function()
       local function uri(text) return function() mlflow.set_tracking_uri(text) end end
       assert.raises("mlflow: https is not spoken here", uri "https://host:5000")
       assert.raises("mlflow: expected http://host:port, file:///folder or a folder, got",

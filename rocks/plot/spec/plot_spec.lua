@@ -20,7 +20,7 @@ local function saved(figure, name)
 end
 
 describe("PNG", function()
-   it("has the bytes that others write", function()
+   it("has the same bytes as other encoders write", function()
       local header = "89504e470d0a1a0a0000000d49484452"
       assert.equal(header .. "0000000200000002080000000057dd52f80000001149444154"
          .. "7801010600f9ff0000ff008040054201c079e909c40000000049454e44ae426082",
@@ -74,7 +74,7 @@ describe("plot.curves", function()
       assert.matches("\27[38;2;", plot.curves({a = {1, 2}}):text(true), 1, true)
    end)
 
-   it("leaves out what cannot be drawn", function()
+   it("leaves out points that cannot be drawn", function()
       local gap = plot.curves({1, 0 / 0, 3, 1 / 0}, {columns = 20}):text(false)
       assert.matches("3.0 ┤", gap, 1, true)
       local log = plot.curves({0, 1e-3, 1, 1000}, {log_y = true}):text(false)
@@ -105,7 +105,7 @@ describe("plot.curves", function()
       assert.matches("\3\3\3", file, 1, true)
    end)
 
-   it("refuses what is no number and what it does not know", function()
+   it("refuses values that are not numbers and unknown options", function()
       assert.raises("utils.plot.curves: values, value 2: expected a number, got \"x\"", function()
          plot.curves {1, "x"}
       end)

@@ -33,7 +33,7 @@ describe("checksums", function()
       assert.equal(0, wire.crc32c "")
    end)
 
-   it("are masked as TensorFlow's records have them", function()
+   it("are masked as in TensorFlow's records", function()
       local c = 0xe3069283
       local rotated = (c >> 15 | c << 17) & 0xffffffff
       assert.equal((rotated + 0xa282ead8) & 0xffffffff, wire.masked_crc "123456789")
@@ -259,7 +259,7 @@ describe("a SummaryWriter", function()
       end)
    end)
 
-   it("refuses what it cannot write", function()
+   it("refuses values that it cannot write", function()
       written(function(writer)
          assert.raises("add_scalar: tag: expected a name, got 3", function()
             writer:add_scalar(3, 1)

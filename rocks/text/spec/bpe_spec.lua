@@ -82,7 +82,7 @@ describe("text.BPE", function()
       assert.same({"I", "'m", " ", " here", ",", "\n\n", " you", "'re", "42"}, words)
    end)
 
-   it("says what is wrong with files and arguments", function()
+   it("names wrong files and arguments in its errors", function()
       shell.with_folder(function(folder)
          local path = folder .. "/file"
          assert.is_nil((BPE.load(path, path)))

@@ -18,7 +18,7 @@ describe("Torch7's containers", function()
       assert.equal("nn.MulConstant", torch.type(both:get(2)))
    end)
 
-   it("give each module, or one, an element each", function()
+   it("give an element each to every module, or to one module", function()
       local out = nn.ParallelTable(nn.AddConstant(1), nn.MulConstant(2)) {x, x}
       assert.same({2.0, 3.0, 4.0, 5.0}, values(out[1]))
       assert.same({2.0, 4.0, 6.0, 8.0}, values(out[2]))
@@ -32,7 +32,7 @@ describe("Torch7's containers", function()
       end)
    end)
 
-   it("print as trees, own their modules' parameters and can be learnt", function()
+   it("print as trees, own their modules' parameters and can be trained", function()
       local model = nn.Sequential(nn.ConcatTable(nn.Linear(2, 1), nn.Linear(2, 1)), nn.CAddTable())
       assert.equal([[
 Sequential(
@@ -137,7 +137,7 @@ describe("Torch7's small layers", function()
 end)
 
 describe("Torch7's methods", function()
-   it("flatten parameters and gradients into two vectors that go on living", function()
+   it("flatten parameters and gradients into two vectors that the modules share", function()
       torch.manual_seed(1)
       local model = nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1))
       local x = torch.randn(5, 3)
@@ -173,7 +173,7 @@ describe("Torch7's methods", function()
       end)
    end)
 
-   it("let a class define updateOutput, and drop what it keeps", function()
+   it("call updateOutput of a class, and drop the values that a module caches", function()
       local Twice = torch.class("Twice", nn.Module)
       function Twice:updateOutput(x)
          self.output = x * 2
