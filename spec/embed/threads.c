@@ -152,11 +152,54 @@ static __attribute__((unused)) void children_of_a_busy_process(void) {
   lua_close(L);
 }
 
+static const char open_loop[] =
+    "local torch = require 'tlua'\n"
+    "local x = torch.arange(1, 101):view(100, 1)\n"
+    "local data = torch.data.TensorDataset(x)\n"
+    "batches = torch.data.DataLoader(data, {num_workers = 2}):iter()\n"
+    "batches()\n"
+    "function count()\n"
+    "  local n = 0\n"
+    "  for _ in torch.data.DataLoader(data, {num_workers = 2}):iter() do n = n + 1 end\n"
+    "  return n\n"
+    "end\n";
+
+static const char in_child[] =
+    "local ok, message = pcall(batches)\n"
+    "assert(not ok and message:find 'the process that has forked this one', message)\n"
+    "batches = nil\n"
+    "collectgarbage()\n"
+    "assert(count() == 100)\n";
+
+/* A loop over data whose workers are in the parent fails in a child instead of waiting for them,
+** and a new one works. */
+static __attribute__((unused)) void a_childs_loop_over_data(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  CHECK(tl_lua_open(L));
+  CHECK(luaL_dostring(L, open_loop) == LUA_OK);
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(120);
+    bool ok = luaL_dostring(L, in_child) == LUA_OK;
+    if (!ok) printf("# %s\n", lua_tostring(L, -1));
+    lua_close(L);
+    fflush(stdout);
+    _exit(ok ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK(luaL_dostring(L, "for _ in batches do end assert(count() == 100)") == LUA_OK);
+  lua_close(L);
+}
+
 int main(void) {
   RUN(a_hosts_own_job_system); /* must run first, before any operator */
   RUN(states_on_threads_of_their_own);
 #ifndef __SANITIZE_ADDRESS__ /* the sanitizer's allocator keeps its locks locked in a child */
   if (!test_emulated()) RUN(children_of_a_busy_process);
+  RUN(a_childs_loop_over_data);
 #endif
   return test_end();
 }

@@ -31,10 +31,10 @@ end
 
 -- Makes a folder that no other user can access, since its file is loaded as code.
 local function private_folder()
-   local pipe <close> = io.popen "umask 077 && mktemp -d 2>&1"
+   local pipe <close>, why = io.popen "umask 077 && mktemp -d 2>&1"
    local path = pipe and pipe:read "l"
    if not path or path:sub(1, 1) ~= "/" then
-      torch.raise("spawn: no folder for temporary files: " .. tostring(path))
+      torch.raise("spawn: no folder for temporary files: " .. (path or why or "mktemp gave none"))
    end
    return path
 end

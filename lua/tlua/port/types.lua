@@ -1,6 +1,6 @@
 -- types.lua - the types that the porter infers for Python values. A type is a table with `k`:
 --
---    tensor (bool: a mask; pos: positions)   int (neg: it may be negative; low: it is at least that)
+--    tensor (bool: a mask; pos: positions)   int (neg: perhaps negative; low: its least value)
 --    pos (an integer that counts from 1)  float  num
 --    bool  str  none  list (e: items)  tuple (es: items; multi: Lua holds it as several values)
 --    dict (v: values)  set  file  loader  optimizer  device  dtype  args  iter

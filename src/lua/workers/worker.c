@@ -50,6 +50,7 @@ typedef struct Queue {
 /* The worker threads of one state. */
 typedef struct tli_Crew {
   int refs, running; /* protected by the lock */
+  int forks;         /* value of `forks` in the process that has its threads */
   tli_Mutex lock;
   tli_Condition left;
 } tli_Crew;
@@ -75,10 +76,23 @@ typedef struct Box {
 
 /* ---- crews ---- */
 
+static atomic_int forks; /* how many forks have led to this process */
+
+static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
+
+/* Whether the crew's threads belong to a process that has forked this one. Its locks may then be
+** held for ever, so the crew is left alone. */
+static bool is_parents(const tli_Crew *crew) {
+  return crew->forks != atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
 static tli_Crew *crew_new(void) {
+  static atomic_bool watched;
+  if (!atomic_exchange(&watched, true)) tli_at_fork(NULL, NULL, count_fork);
   tli_Crew *crew = (tli_Crew *)calloc(1, sizeof *crew);
   if (crew == NULL) return NULL;
   crew->refs = 1;
+  crew->forks = atomic_load_explicit(&forks, memory_order_relaxed);
   tli_mutex_init(&crew->lock);
   tli_condition_init(&crew->left);
   return crew;
@@ -101,7 +115,7 @@ static void crew_count(tli_Crew *crew, int refs, int running) {
 }
 
 void tli_crew_dismiss(tli_Crew *crew) {
-  if (crew == NULL) return;
+  if (crew == NULL || is_parents(crew)) return;
   int64_t end = tli_now_ns() + LAST_WAIT_NS;
   tli_mutex_lock(&crew->lock);
   for (int64_t left; crew->running > 0 && (left = end - tli_now_ns()) > 0;)
@@ -522,6 +536,9 @@ static Pool *check_pool(lua_State *L, const char *name) {
     tli_error(L, "%s: expected a pool of workers, got %s", name,
               tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
   if (box->pool == NULL) tli_error(L, "%s: the workers were stopped", name);
+  if (is_parents(box->pool->crew))
+    tli_error(L, "%s: the workers belong to the process that has forked this one; start others",
+              name);
   return box->pool;
 }
 
@@ -573,7 +590,7 @@ static int workers_start(lua_State *L) {
   lua_pushvalue(L, -1);
   lua_setiuservalue(L, 3, 1);
   lua_insert(L, 4);
-  if (S->crew == NULL) S->crew = crew_new();
+  if (S->crew == NULL || is_parents(S->crew)) S->crew = crew_new();
   if (S->crew == NULL) return tli_error(L, "%s: not enough memory", name);
   tli_Parcel *first = tli_parcel_pack(L, name, 5, 4, true);
   box->pool = pool_new(S->crew, (int)n, first);
@@ -668,7 +685,7 @@ static int pool_stop_(lua_State *L) {
   Box *box = (Box *)luaL_checkudata(L, 1, POOL);
   Pool *p = box->pool;
   box->pool = NULL;
-  if (p == NULL) return 0;
+  if (p == NULL || is_parents(p->crew)) return 0;
   pool_stop(p);
   pool_release(p);
   return 0;
@@ -678,7 +695,7 @@ static int pool_stop_(lua_State *L) {
 static int workers_running(lua_State *L) {
   tli_Crew *crew = tli_state(L)->crew;
   int running = 0;
-  if (crew) {
+  if (crew && !is_parents(crew)) {
     tli_mutex_lock(&crew->lock);
     running = crew->running;
     tli_mutex_unlock(&crew->lock);
