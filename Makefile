@@ -7,6 +7,16 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # STATIC=1 installs libtlua.a beside the shared library, which programs link otherwise.
 STATIC ?= 0
+# PROFILE=infer builds a small static library that runs trained models and nothing else: OPS names
+# its operators (src/profiles/infer.mk), ISA its instruction set, as in ISA=v4.
+PROFILE ?=
+ISA ?=
+ifneq ($(PROFILE),)
+include src/profiles/$(PROFILE).mk
+BUILD ?= build/$(PROFILE)
+CFLAGS ?= -Os -g
+KERNEL_CFLAGS ?= -O2 $(if $(findstring clang,$(CC)),,-fvect-cost-model=dynamic) -fno-math-errno -fno-trapping-math
+endif
 # Where everything that is built goes; another folder for another variant.
 BUILD ?= build
 # Optimisation and debugging; what the sources rely on is added below.
@@ -134,6 +144,11 @@ ISA_FLAGS_v3 += $(unaligned)
 ISA_FLAGS_v4 += $(unaligned)
 endif
 
+# A profile has one set: loops of 32 bytes where a processor of the last ten years is expected.
+ifneq ($(PROFILE),)
+override ISAS := $(or $(ISA),$(filter v3,$(ISAS)),$(firstword $(ISAS)))
+endif
+
 # ---- flags -----------------------------------------------------------------------
 
 # clang counts changes of sign as conversions, gcc does not; enums have no sign of their own.
@@ -148,6 +163,11 @@ TL_CFLAGS := -std=gnu11 $(if $(WINDOWS)$(WASM),,-fPIC -pthread) -fvisibility=hid
 # TLI_DEBUG: assertions, and no block is kept for reuse.
 TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) $(if $(SANITIZE),-DTLI_DEBUG) \
   $(if $(WINDOWS),-D__USE_MINGW_ANSI_STDIO=1) $(CPPFLAGS)
+ifneq ($(PROFILE),)
+TL_CFLAGS += -ffunction-sections -fdata-sections
+TL_CPPFLAGS += -DTLI_INFER
+override LDFLAGS += -Wl,--gc-sections
+endif
 TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS)$(WASM),,-pthread) $(LDFLAGS)
 TL_LIBS := $(if $(WINDOWS)$(WASM),,-ldl -lpthread) -lm $(LDLIBS)
 # nodelete: a Lua state that closes unloads modules in C, whose threads go on.
@@ -182,6 +202,16 @@ MAIN_SRC := $(filter-out $(of_other),$(sort $(wildcard src/main/*.c)))
 ISA_SRC := $(sort $(wildcard kernels/cpu/isa/*.c kernels/cpu/*/isa/*.c))
 BUILT_IN_SRC := $(filter-out $(ISA_SRC),$(sort $(wildcard kernels/meta/*.c kernels/cpu/*.c kernels/cpu/*/*.c)))
 LUA_SRC := $(sort $(wildcard lua/tlua/*.lua lua/tlua/*/*.lua lua/tlua/*/*/*.lua))
+BUILT_IN_SRC := $(filter-out kernels/cpu/left_out.c,$(BUILT_IN_SRC))
+ifeq ($(PROFILE),)
+LIB_SRC := $(filter-out src/lua/left_out.c,$(LIB_SRC))
+else
+LIB_SRC := $(filter-out src/dist/% src/lua/dist.c,$(LIB_SRC))
+ISA_SRC := $(filter kernels/cpu/isa/% $(foreach f,$(BASE_FAMILIES) $(KERNEL_FAMILIES),kernels/cpu/$f/%),$(ISA_SRC))
+BUILT_IN_SRC := kernels/cpu/backend.c kernels/cpu/left_out.c $(filter kernels/meta/% \
+  $(foreach f,$(BASE_FAMILIES) $(KERNEL_FAMILIES),kernels/cpu/$f/%),$(BUILT_IN_SRC))
+LUA_SRC := $(filter-out $(INFER_LUA_NOT:%=lua/tlua/%.lua),$(filter $(INFER_LUA:%=lua/tlua/%.lua),$(LUA_SRC)))
+endif
 SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
 GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
   $(addprefix src/,tlua.h $(addprefix core/kernel/,iter.h fault.h parts.h kernel.h lapack.h) $(addprefix core/device/,api.h backend.h host.h))
@@ -248,9 +278,9 @@ endif
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
   registers traffic host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs deps config help \
-  install install-debug uninstall size clean
+  install install-debug uninstall size infer clean
 
-all: $(TLUA) $(LIBRARIES) $(PLUGINS) ## build ./tlua and the libraries (default)
+all: $(if $(PROFILE),$(STATIC_LIB) $(BUILD)/digits,$(TLUA) $(LIBRARIES) $(PLUGINS)) ## build ./tlua and the libraries (default)
 demo: ## install what is missing, build, train on real digits
 test: ## install what is missing, build, run all specs
 cross: ## build for another machine: TARGET=aarch64-linux-gnu, x86_64-w64-mingw32 ...
@@ -281,6 +311,7 @@ config: ## what was found on this machine
 install: ## copy to PREFIX (/usr/local), below DESTDIR
 install-debug: ## the same, and what debuggers want to know, in files of their own
 uninstall: ## remove what install has copied
+infer: ## a small library for trained models: PROFILE=infer OPS='conv2d relu'
 size: ## how large the library and an installation are
 clean: ## remove everything that was built
 help: ## this list
@@ -385,7 +416,7 @@ $(OBJ)/flags.txt: FORCE
 $(OBJ)/files.txt: FORCE
 	$(call update,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ) $(LUA_SRC))
 $(GEN)/files.txt: FORCE
-	$(call update,$(SCHEMAS) $(GENERATOR))
+	$(call update,$(SCHEMAS) $(GENERATOR) $(if $(PROFILE),$(OPS)))
 # The instruction sets that are linked, the best one first, for the choice at run time.
 reverse = $(if $(1),$(call reverse,$(wordlist 2,$(words $(1)),$(1))) $(firstword $(1)))
 $(GEN)/isas.h: FORCE
@@ -396,15 +427,15 @@ $(OBJ)/kernels/cpu/backend.o: $(GEN)/isas.h
 # that it has run, and the files' own times what must be compiled again.
 $(GEN)/stamp: $(SCHEMAS) $(GENERATOR) $(GEN)/files.txt $(if $(LUA),,$(BUILD)/host)
 	$(call say,GEN,$(GEN))
-	$(Q)mkdir -p $(GEN) && $(or $(LUA),$(BUILD)/host) src/gen/main.lua $(GEN)
+	$(Q)mkdir -p $(GEN) && $(or $(LUA),$(BUILD)/host) src/gen/main.lua $(GEN) $(if $(PROFILE),'$(strip $(OPS))')
 	@touch $@
 $(GEN_SRC) $(GEN_OTHER): $(GEN)/stamp
 	@test -f $@
 
 $(GEN)/embed.c: $(LUA_SRC) $(GEN)/manual.lua $(GEN)/signatures.lua src/gen/embed.lua src/gen/pack.lua $(OBJ)/files.txt
 	$(call say,GEN,$@)
-	$(Q)$(or $(LUA),$(BUILD)/host) src/gen/embed.lua $@ lua/tlua $(LUA_SRC) tlua.manual=$(GEN)/manual.lua \
-	  tlua.port.signatures=$(GEN)/signatures.lua
+	$(Q)$(or $(LUA),$(BUILD)/host) src/gen/embed.lua $@ lua/tlua $(LUA_SRC) $(if $(PROFILE),\
+	  tlua.left_out=$(GEN)/left_out.lua,tlua.manual=$(GEN)/manual.lua tlua.port.signatures=$(GEN)/signatures.lua)
 
 # Runs the generators where no interpreter is installed.
 $(BUILD)/host: src/gen/host.c
@@ -538,6 +569,12 @@ $(TLUA): $(MAIN_OBJ) $(LIB_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) $(PROGRAM_FLAGS) -o $@ $(MAIN_OBJ) $(LIB_OBJ) $(LUA_LIBS) $(TL_LIBS)
 
+# The example of a profile: a program in C with everything that it needs.
+$(BUILD)/digits: examples/infer/digits.c $(STATIC_LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) -Isrc $(LUA_CFLAGS) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(call whole,$(STATIC_LIB)) \
+	  $(filter-out -Wl$(comma)--whole-archive -Wl$(comma)--no-whole-archive,$(LUA_LIBS)) $(TL_LIBS)
+
 ifeq ($(and $(strip $(LUA_CFLAGS)),$(strip $(LUA_LIBS))),)
 $(OBJ)/flags.txt: need-lua
 need-lua:
@@ -596,7 +633,7 @@ SPEC_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL TLUA='$(TLUA)' TLUA_BUILD='$(
 SPEC_ARGS :=
 check: all $(EMBED_BIN) $(CORE_BIN) $(LUA_BIN)
 	@$(SPEC_ENV) $(or $(LUA),$(BUILD)/host) spec/support/run.lua --jobs $(JOBS) \
-	  $(if $(FILTER),--filter '$(FILTER)') $(if $(SPEC),,--exclude spec/cuda) $(SPEC_ARGS) $(SPEC)
+	  $(if $(FILTER),--filter '$(FILTER)') $(if $(SPEC),,--exclude spec/cuda --exclude spec/profiles) $(SPEC_ARGS) $(SPEC)
 
 # Warnings and numbers that differ between compilers are those of the C side. For the
 # least instruction set, which no other run has. Wrong calls are the same with any compiler.
@@ -827,6 +864,10 @@ PACKAGES ?= $(patsubst rocks/%/,%,$(sort $(wildcard rocks/*/)))
 LUA_DIR ?= $(PREFIX)/share/lua/5.4
 install install-debug uninstall: export AT_LUA_DIR = $(DESTDIR)$(LUA_DIR)
 
+ifneq ($(PROFILE),)
+install install-debug:
+	@echo 'install: with PROFILE=$(PROFILE) there is $(STATIC_LIB), to be linked with src/tlua.h' >&2; exit 1
+else
 strip_with := $(if $(CROSS),--strip-program='$(STRIP)')
 install: all $(REFERENCE)
 	@mkdir -p "$$AT_PREFIX/bin" "$$AT_PREFIX/include" "$$AT_PREFIX/share/tlua/types" "$$AT_PREFIX/share/doc/tlua" \
@@ -849,14 +890,17 @@ install: all $(REFERENCE)
 	  install -m 644 $(BUILD)/docs/* "$$AT_PREFIX/share/doc/tlua/html/"; }
 	@printf '%s\n' "$$PC_TEXT" >"$$AT_PCDIR/tlua.pc"
 	@test -n "$$BARE_DESTDIR" || test "$$(id -u)" != 0 || ldconfig 2>/dev/null || true
+endif
 
 # Symbols for debuggers go to a folder .debug beside each program and library, where gdb looks.
 keep_debug = mkdir -p "$(2)/.debug" && $(OBJCOPY) --only-keep-debug $(1) "$(2)/.debug/$(3).debug" && \
   $(OBJCOPY) --add-gnu-debuglink="$(2)/.debug/$(3).debug" "$(2)/$(3)"
+ifeq ($(PROFILE),)
 install-debug: install
 	$(call keep_debug,$(TLUA),$$AT_PREFIX/bin,tlua)
 	$(call keep_debug,$(SHARED_LIB),$$AT_LIBDIR,$(SONAME))
 	@$(foreach plugin,$(PLUGINS),$(call keep_debug,$(plugin),$$AT_LIBDIR/tlua,$(notdir $(plugin))) &&) true
+endif
 
 # Figures for the record, in millions of bytes, with limits that fail; the library is that of this
 # build, with all its instruction sets.
@@ -864,7 +908,7 @@ SIZED := $(abspath $(BUILD)/size)
 MOST_TEXT := 7
 MOST_INSTALLED := 18
 MOST_CUDA := 30
-within = awk '{printf "%5.1f MB  $(1), at most $(2)\n", $$1 / 1e6; exit $$1 > $(2) * 1e6}'
+within = awk '{printf "%6.2f MB  $(1), at most $(2)\n", $$1 / 1e6; exit $$1 > $(2) * 1e6}'
 size: all
 	@rm -rf '$(SIZED)'
 	@+$(MAKE) --no-print-directory -o all install DESTDIR= PREFIX='$(SIZED)' LIBDIR='$(SIZED)/lib' >/dev/null
@@ -875,6 +919,15 @@ size: all
 	@du -sk '$(SIZED)' | awk '{print $$1 * 1024}' | $(call within,an installation without the GPU plugin,$(MOST_INSTALLED))
 	@rm -rf '$(SIZED)'
 	@size $(SHARED_LIB) | sed -n 2p | $(call within,text of the library ($(ISAS)),$(MOST_TEXT))
+
+# A library that runs trained models alone, and the size of a program that does so with Lua and
+# all; in CI, since its spec needs it.
+MOST_INFER := 1.5
+infer:
+	@+$(MAKE) --no-print-directory PROFILE=infer BUILD=$(BUILD)/infer CUDA=0 all
+	@$(STRIP) -o $(BUILD)/infer/digits.stripped $(BUILD)/infer/digits
+	@wc -c <$(BUILD)/infer/digits.stripped | $(call within,a program that reads digits,$(MOST_INFER))
+	@+$(MAKE) --no-print-directory CUDA=0 SPEC=spec/profiles check
 
 # Prints LIBDIR as LUA_CDIR sees it: by "..", so that the folder above both can be moved, or, where
 # LUA_CDIR is not below it, as it is.

@@ -81,7 +81,10 @@ end)
 
 lazy.load(torch.io, function() return lazy.modules("tlua.io", {kinds = "as_dict as_list"}) end)
 
-lazy.load(torch.distributed, function() return require "tlua.distributed" end)
+lazy.load(torch.distributed, function()
+   lazy.check("tlua.distributed", "torch.distributed")
+   return require "tlua.distributed"
+end)
 
 for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
    lazy.load(torch[kind], function()

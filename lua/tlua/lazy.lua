@@ -34,6 +34,14 @@ function M.is_there(module)
    return is_embedded(module) or require "tlua.packages".has(module)
 end
 
+--- Raises, at the user's line, if a module is neither part of the library nor of an installed
+--- package.
+---@param module string
+---@param title string  the public name that the program has used, such as "torch.text"
+function M.check(module, title)
+   if not is_embedded(module) then require "tlua.packages".check(module, title) end
+end
+
 -- Returns a metatable's fields that load on first use; calls the function that lists them the first
 -- time.
 local function fields_of(meta)
@@ -75,8 +83,7 @@ function M.index(target, name)
    local module = fields_of(meta)[name]
    if not module then return require "tlua.names".refuse(target, name) end
    if not is_embedded(module) then
-      require "tlua.packages".check(module,
-         ("%s.%s"):format(require "tlua.names".title_of(target), name))
+      M.check(module, ("%s.%s"):format(require "tlua.names".title_of(target), name))
    end
    local value = load_field(module, name)
    rawset(target, name, value)

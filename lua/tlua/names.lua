@@ -62,8 +62,12 @@ function M.refuse(target, key)
    local raise = require "tlua".raise
    local title = M.title_of(target)
    if type(key) ~= "string" then raise(("%s: no field %s"):format(title, tostring(key))) end
+   if require "tlua"._is_embedded "tlua.left_out" and require "tlua.left_out"[key] then
+      raise(key .. ": not in this build (PROFILE=infer); add it to OPS")
+   end
    local unsupported = getmetatable(target).unsupported
-   local why = unsupported and require(unsupported)[key]
+   local reasons = unsupported and lazy.is_there(unsupported) and require(unsupported)
+   local why = reasons and reasons[key]
    if why then raise(("%s.%s: %s"):format(title, key, why)) end
    local other = elsewhere(key)
    local near = not other and nearest(target, key)

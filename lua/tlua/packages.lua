@@ -96,11 +96,17 @@ function M.has(module)
    return not M.of(module) or package and package.loaded[module] ~= nil or M.find(module) ~= nil
 end
 
---- Raises, at the user's line, if a module belongs to a package that is not installed.
+--- Raises, at the user's line, if a module that is not embedded belongs to no package, because this
+--- build has left it out, or to one that is not installed.
 ---@param module string
 ---@param title string  the public name that the program has used, such as "torch.text"
 function M.check(module, title)
-   if not M.has(module) then torch.raise(("%s: %s"):format(title, M.advice(M.of(module)))) end
+   local package = M.of(module)
+   if not package then
+      torch.raise(("%s: %s is not in this build (PROFILE=infer)"):format(title, module))
+   elseif not M.has(module) then
+      torch.raise(("%s: %s"):format(title, M.advice(package)))
+   end
 end
 
 return M

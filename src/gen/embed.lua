@@ -1,6 +1,6 @@
 -- embed.lua OUT.c ROOT FILE...: writes Lua sources, packed, as C string literals, with the tables
--- that src/lua/embed.h declares. A FILE below ROOT becomes the module of that name in `tlua`, and an
--- init.lua the module of its folder; MODULE=FILE names the module explicitly. Files that contain
+-- that src/lua/embed.h declares. A FILE below ROOT becomes the module of that name in `tlua`, an
+-- init.lua that of its folder; MODULE=FILE names the module explicitly. Files that contain
 -- only annotations for editors (`---@meta`) are left out.
 
 package.path = (arg[0]:match("^(.*)/[^/]*$") or ".") .. "/?.lua;" .. package.path

@@ -338,7 +338,7 @@ local function group(family)
       list.ops[#list] = op
    end
    for _, op in ipairs(family.ops) do
-      if not op.internal then
+      if not op.internal and not op.left_out then
          add(full_name(op, op.lua), op, op.cname)
          if op.inplace then add(full_name(op, op.lua .. "_"), op, op.cname .. "_") end
       end
@@ -416,7 +416,7 @@ function M.family(family)
    }
    local rows = {}
    for _, op in ipairs(family.ops) do
-      if not op.internal then
+      if not op.internal and not op.left_out then
          if op.composite and not op.flops and not op.inplace_form then
             out[#out + 1] = profile.wrapper(op, "tlo")
          end

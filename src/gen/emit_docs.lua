@@ -17,6 +17,24 @@ local function visible(all)
    return list
 end
 
+--- Returns the Lua module of the names that a build leaves out: name -> true.
+function M.left_out(all)
+   local names = {}
+   for _, op in ipairs(visible(all)) do
+      if op.left_out then
+         for _, name in ipairs {op.lua, table.unpack(op.alias or {})} do
+            names[#names + 1] = name
+            if op.inplace then names[#names + 1] = name .. "_" end
+         end
+      end
+   end
+   return ([[
+local names = {}
+for name in ("%s"):gmatch "%%S+" do names[name] = true end
+return names
+]]):format(table.concat(names, " "))
+end
+
 -- Returns the tables below torch that have the function; false stands for torch itself.
 local function modules_of(op)
    if op.also then return {false, op.module} end

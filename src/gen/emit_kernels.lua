@@ -28,9 +28,29 @@ function M.hash(text)
    return hash
 end
 
-local function kernel_list(macro, rows)
+-- Returns the kernels that C sources name.
+local function named(sources, prefix)
+   local names = {}
+   for name in sources:gmatch("TLK_" .. prefix .. "([%l%d_]+)") do names[name] = true end
+   return names
+end
+
+-- A kernel that the build leaves out has loops of no compute type.
+local no_types = [[
+#define TLK_IN_f32_NONE(...)
+#define TLK_IN_f64_NONE(...)
+#define TLK_IN_i32_NONE(...)
+#define TLK_IN_i64_NONE(...)
+]]
+
+local function kernel_list(macro, rows, kept)
    local out = {("#define %s(X)"):format(macro)}
-   for _, row in ipairs(rows) do out[#out + 1] = "  X(" .. row .. ")" end
+   for _, row in ipairs(rows) do
+      if kept and not kept[row:match "^[%w_]+"] then
+         row = row:gsub("NUMBER", "NONE"):gsub("FLOATING", "NONE"):gsub("INTEGER", "NONE")
+      end
+      out[#out + 1] = "  X(" .. row .. ")"
+   end
    return table.concat(out, " \\\n") .. "\n"
 end
 
@@ -39,10 +59,15 @@ end
 function M.header(all, shared)
    local lists = {pointwise = {}, reduction = {}, scan = {}}
    local seen = {}
+   local kept = all.inference and {
+      pointwise = named(all.sources, ""), reduction = named(all.sources, "reduction_"),
+      scan = named(all.sources, "scan_"),
+   }
    for _, op in ipairs(all.ops) do
       for kind, rows in pairs(lists) do
          local entry = op[kind]
          local name = entry and (entry.kernel or op.cname)
+         if entry and kept and not op.left_out then kept[kind][name] = true end
          if entry and not seen[kind .. name] then
             seen[kind .. name] = true
             if kind == "pointwise" then
@@ -57,11 +82,12 @@ function M.header(all, shared)
    local out = {
       "/* Generated from src/ops; not to be edited. */",
       "#ifndef TLK_KERNELS_H\n#define TLK_KERNELS_H\n",
+      kept and no_types,
    }
    for _, kind in ipairs {"pointwise", "reduction", "scan"} do
       local macro = "TLK_" .. kind:upper() .. "S"
       out[#out + 1] = titles[kind]
-      out[#out + 1] = kernel_list(macro, lists[kind])
+      out[#out + 1] = kernel_list(macro, lists[kind], kept and kept[kind])
       local enum = cdecl.map(lists[kind], function(row)
          local name = row:match("^[%w_]+")
          return ("  TLK_%s%s,"):format(kind == "pointwise" and "" or kind .. "_", name)

@@ -259,7 +259,29 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
+-- The functions of an operator that the build leaves out fail with its name. Those of a composition
+-- are weak, since its C may be there.
+local function emit_left_out(op)
+   local functions = {{M.prototype(op), op.results.kind == "tensor" and "NULL" or "false"}}
+   if op.inplace_form then functions = {{inplace_prototype(op):gsub("_%(", "("), "false"}} end
+   if op.inplace then functions[#functions + 1] = {inplace_prototype(op), "false"} end
+   return join(map(functions, function(f)
+      return fill([[
+__attribute__((weak)) $prototype {
+  $unused
+?out|  (void)out;
+  tli_left_out("$name");
+  return $failed;
+}]], {
+         prototype = f[1], failed = f[2], name = op.internal and op.cname or op.lua,
+         unused = map(names(op), function(name) return ("(void)%s;"):format(name) end),
+         out = f[1]:find "%*%*?out%)$",
+      })
+   end), "\n")
+end
+
 local function emit_op(op, all)
+   if op.left_out then return emit_left_out(op) end
    local parts = {("#line %d \"%s\""):format(op.line, op.file)}
    local function add(text) parts[#parts + 1] = text end
    if op.composite or op.expr then
@@ -273,7 +295,7 @@ local function emit_op(op, all)
    end
    local rules = payload.rules_of(op)
    local edges = payload.edges_of(op, rules)
-   local recorded = op.grad ~= nil or (op.inplace_form and not op.nondiff)
+   local recorded = not all.inference and (op.grad ~= nil or (op.inplace_form and not op.nondiff))
    local fields, byname = payload.fields_of(op, rules)
    if op.pointwise then add(emit_pointwise_spec(op)) end
    if op.host then add(emit_host(op)) end
@@ -291,7 +313,8 @@ end
 function M.family(family, all)
    local out = {"/* Generated from " .. family.file .. "; not to be edited. */",
                 '#include "core/observe/profile.h"\n#include "ops.h"\n#include "ops/common.h"\n'
-                   .. "#include <math.h>\n"}
+                   .. "#include <math.h>\n"
+                   .. (all.inference and '#include "ops/left_out.h"\n' or "")}
    for _, op in ipairs(family.ops) do
       out[#out + 1] = emit_op(op, all)
    end

@@ -4,7 +4,7 @@
 local cdecl = require "cdecl"
 local fill = require "template"
 
-local M = {}
+local M = {off = false} -- off: no operator is profiled
 
 local function fail(op, why)
    error(("%s:%d: operator %s: flops: %s"):format(op.file, op.line, op.cname, why), 0)
@@ -68,6 +68,7 @@ end
 ---@param inplace? boolean  of the in-place form
 ---@return string
 function M.wrapper(op, inner, inplace)
+   if M.off then return nil end
    local in_place = inplace and not op.inplace_form
    local suffix = in_place and "_" or ""
    local args, kind = cdecl.names(op), op.results.kind
@@ -99,7 +100,8 @@ end
 --- Returns a call of an operator whose C code is written by hand, with a span around it.
 ---@return string
 function M.call(op, args)
-   if op.flops then return ("tlo_%s(%s)"):format(op.cname, args) end -- it opens a span itself
+   local opens_span = op.flops ~= nil -- by itself
+   if opens_span or M.off then return ("tlo_%s(%s)"):format(op.cname, args) end
    local call = ("%s(%s)"):format(op.cname, args)
    return ("(tli_profiling() ? profiled_%s : tlo_%s)"):format(call, call)
 end
@@ -110,6 +112,7 @@ end
 ---@param inplace? boolean
 ---@return string
 function M.hooked(op, text, inplace)
+   if M.off then return text end
    local in_place = inplace and not op.inplace_form
    local name = op.cname .. (in_place and "_" or "")
    local head = in_place and cdecl.inplace_prototype(op) or cdecl.prototype(op)

@@ -192,6 +192,34 @@ local function inherit_waits(all, op)
    end
 end
 
+-- Keeps an operator, and those of its expression.
+local function keep(all, op)
+   if not op.left_out then return end
+   op.left_out = false
+   for name in (op.expr or ""):gmatch("([%w_]+)%(") do
+      if all.byname[name] then keep(all, all.byname[name]) end
+   end
+end
+
+--- Marks as left out all operators but those of these names, and all recording for derivatives.
+---@param all table  as load() returns it
+---@param names string  separated by blanks: names in Lua, aliases, or names in C
+function M.keep_only(all, names)
+   local forms = {}
+   for _, op in ipairs(all.ops) do
+      op.left_out = true
+      for _, name in ipairs {op.cname, op.lua, table.unpack(op.alias or {})} do
+         forms[name] = forms[name] or {}
+         table.insert(forms[name], op)
+      end
+   end
+   for name in names:gmatch("%S+") do
+      if not forms[name] then error("OPS: there is no operator " .. name, 0) end
+      for _, op in ipairs(forms[name]) do keep(all, op) end
+   end
+   all.inference = true
+end
+
 --- Loads all families.
 ---@param paths string[]
 ---@return table  {families = {...}, ops = {...}, byname = {cname = op}}

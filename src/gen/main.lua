@@ -9,6 +9,7 @@ local ops = require "emit_ops"
 local kernels = require "emit_kernels"
 local bind = require "emit_bind"
 local docs = require "emit_docs"
+local profile = require "emit_profile"
 local signatures = require "emit_signatures"
 
 local function read(path)
@@ -35,6 +36,16 @@ local function families(directory)
    return paths
 end
 
+-- Returns the text of all C files in the folders of these folders.
+local function sources(folders)
+   local texts = {}
+   for _, folder in ipairs(folders) do
+      local list <close> = assert(io.popen("ls " .. folder .. "/*/*.c"))
+      for path in list:lines() do texts[#texts + 1] = read(path) end
+   end
+   return table.concat(texts)
+end
+
 -- The headers on which host and plugins must agree, apart from the kernels themselves.
 local shared = {"tlua.h", "core/kernel/iter.h", "core/kernel/fault.h", "core/kernel/parts.h",
    "core/kernel/kernel.h", "core/kernel/lapack.h", "core/device/api.h", "core/device/backend.h",
@@ -46,8 +57,13 @@ local function shared_text()
    return table.concat(texts)
 end
 
-local function main(out)
+local function main(out, names)
    local all = load.load(families(here .. "/../ops"))
+   if names then
+      load.keep_only(all, names)
+      profile.off = true
+      all.sources = sources {here .. "/../ops", here .. "/../../kernels/cpu"}
+   end
    all.types = read(here .. "/../lua/types.lua") .. read(here .. "/../lua/types_devices.lua")
    os.execute(("mkdir -p '%s'"):format(out))
    write(out .. "/ops.h", ops.header(all))
@@ -57,10 +73,11 @@ local function main(out)
       write(("%s/bind_%s.c"):format(out, family.name), bind.family(family, all))
    end
    write(out .. "/bind.h", bind.header(all))
+   if names then write(out .. "/left_out.lua", docs.left_out(all)) end
    write(out .. "/manual.lua", docs.manual(all))
    write(out .. "/signatures.lua", signatures.signatures(all))
    write(out .. "/operators.lua", docs.operators(all))
    write(out .. "/gradlist.lua", docs.gradlist(all))
 end
 
-main(arg[1] or error("usage: lua src/gen/main.lua OUTDIR"))
+main(arg[1] or error("usage: lua src/gen/main.lua OUTDIR [OPERATORS]"), arg[2])

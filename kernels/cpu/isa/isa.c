@@ -12,42 +12,49 @@
 #include "kernels/cpu/vision/resample.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[];
-extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[];
-extern const tlk_Loop TLK_ISA_NAME(tlk_loops_f32)[];
-extern const tlk_Loop TLK_ISA_NAME(tlk_loops_f64)[];
-extern const tlk_Loop TLK_ISA_NAME(tlk_fixed_i32)[];
-extern const tlk_Loop TLK_ISA_NAME(tlk_fixed_i64)[];
-extern const tlk_Loop TLK_ISA_NAME(tlk_fixed_f32)[];
-extern const tlk_Loop TLK_ISA_NAME(tlk_fixed_f64)[];
-extern const tlk_Loop TLK_ISA_NAME(tlk_fused_f32)[], TLK_ISA_NAME(tlk_fused_f64)[];
-extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i32)[];
-extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i64)[];
-extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f32)[];
-extern const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f64)[];
-extern const tlk_Reducer TLK_ISA_NAME(tlk_best)[2][TLK_NCOMPUTE];
-extern const tlk_Reducer TLK_ISA_NAME(tlk_moments)[2];
-extern const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i32)[];
-extern const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i64)[];
-extern const tlk_Scanner TLK_ISA_NAME(tlk_scanners_f32)[];
-extern const tlk_Scanner TLK_ISA_NAME(tlk_scanners_f64)[];
-extern const tlk_Softmax TLK_ISA_NAME(tlk_softmax)[2];
-extern const tlk_Norm TLK_ISA_NAME(tlk_norm)[2];
-extern const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
-extern const tlk_Move TLK_ISA_NAME(tlk_move)[4];
-extern tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, uint64_t, int,
-                                         tl_Scalar, tl_Scalar, void *);
-extern const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
-extern const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_loops);
-extern const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_loops)[2];
-extern const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
-extern const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32), TLK_ISA_NAME(tlk_tile_f64);
-extern const tlk_AttentionLoops TLK_ISA_NAME(tlk_attention_f32), TLK_ISA_NAME(tlk_attention_f64);
-extern const tlk_WinogradLoops TLK_ISA_NAME(tlk_winograd_loops);
-extern const tlk_ChannelLoops TLK_ISA_NAME(tlk_channel_loops)[2];
-extern const tlk_ClassLoops TLK_ISA_NAME(tlk_class_loops)[2];
-extern const tlk_OptimLoops TLK_ISA_NAME(tlk_optim_loops)[2];
-extern const tlk_RnnLoops TLK_ISA_NAME(tlk_rnn_loops)[2];
+/* Families of which a build has no loops (PROFILE=infer) have no rows. */
+#ifdef TLI_INFER
+#define ROW extern __attribute__((weak))
+#else
+#define ROW extern
+#endif
+
+ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[];
+ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[];
+ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_f32)[];
+ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_f64)[];
+ROW const tlk_Loop TLK_ISA_NAME(tlk_fixed_i32)[];
+ROW const tlk_Loop TLK_ISA_NAME(tlk_fixed_i64)[];
+ROW const tlk_Loop TLK_ISA_NAME(tlk_fixed_f32)[];
+ROW const tlk_Loop TLK_ISA_NAME(tlk_fixed_f64)[];
+ROW const tlk_Loop TLK_ISA_NAME(tlk_fused_f32)[], TLK_ISA_NAME(tlk_fused_f64)[];
+ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i32)[];
+ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i64)[];
+ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f32)[];
+ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f64)[];
+ROW const tlk_Reducer TLK_ISA_NAME(tlk_best)[2][TLK_NCOMPUTE];
+ROW const tlk_Reducer TLK_ISA_NAME(tlk_moments)[2];
+ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i32)[];
+ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i64)[];
+ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_f32)[];
+ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_f64)[];
+ROW const tlk_Softmax TLK_ISA_NAME(tlk_softmax)[2];
+ROW const tlk_Norm TLK_ISA_NAME(tlk_norm)[2];
+ROW const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
+ROW const tlk_Move TLK_ISA_NAME(tlk_move)[4];
+ROW tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, uint64_t, int,
+                                      tl_Scalar, tl_Scalar, void *);
+ROW const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
+ROW const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_loops);
+ROW const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_loops)[2];
+ROW const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
+ROW const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32), TLK_ISA_NAME(tlk_tile_f64);
+ROW const tlk_AttentionLoops TLK_ISA_NAME(tlk_attention_f32), TLK_ISA_NAME(tlk_attention_f64);
+ROW const tlk_WinogradLoops TLK_ISA_NAME(tlk_winograd_loops);
+ROW const tlk_ChannelLoops TLK_ISA_NAME(tlk_channel_loops)[2];
+ROW const tlk_ClassLoops TLK_ISA_NAME(tlk_class_loops)[2];
+ROW const tlk_OptimLoops TLK_ISA_NAME(tlk_optim_loops)[2];
+ROW const tlk_RnnLoops TLK_ISA_NAME(tlk_rnn_loops)[2];
 
 extern const tlk_Isa TLK_ISA_NAME(tlk_isa);
 const tlk_Isa TLK_ISA_NAME(tlk_isa) = {

@@ -12,7 +12,7 @@ for name in ([[sigmoid tanh relu softmax log_softmax one_hot dropout embedding l
    pairwise_distance pixel_shuffle pixel_unshuffle channel_shuffle logsigmoid threshold_ relu_
    celu_ selu_ rrelu_ dropout_ prelu celu selu rrelu hardshrink bilinear pdist
    scaled_dot_product_attention]]):gmatch "[%w_]+" do
-   if rawget(F, name) == nil then F[name] = torch[name] end
+   if rawget(F, name) == nil then F[name] = rawget(torch, name) end
 end
 
 -- Maps files in modules/ to the functions that they define in Lua.

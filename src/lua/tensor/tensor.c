@@ -213,6 +213,14 @@ static int unknown_field(lua_State *L) {
     lua_pushnil(L);
     return 1;
   }
+#ifdef TLI_INFER
+  tli_push_environment(L);
+  lua_getfield(L, -1, "require");
+  lua_pushliteral(L, "tlua.left_out");
+  lua_call(L, 1, 1);
+  if (lua_getfield(L, -1, name) != LUA_TNIL)
+    return tli_error(L, "%s: not in this build (PROFILE=infer); add it to OPS", name);
+#endif
   tli_Suggestion best = TLI_SUGGESTION(name);
   try_names(L, &best, UP_METHODS);
   try_names(L, &best, UP_PROPERTIES);

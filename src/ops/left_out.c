@@ -1,0 +1,8 @@
+/* left_out.c - see left_out.h. */
+#include "ops/left_out.h"
+
+#include "core/error.h"
+
+void tli_left_out(const char *name) {
+  (void)tli_fail(TL_EARG, "%s: not in this build (PROFILE=infer); add it to OPS", name);
+}
