@@ -60,7 +60,7 @@ local function group(title, members, example)
    return setmetatable({}, {
       __index = lazy.strict(members, "torch." .. title),
       __newindex = function(_, name)
-         torch.raise(("%s.%s: cannot be set; what can is a field further down, such as %s")
+         torch.raise(("%s.%s: cannot be set, but its fields can, such as %s")
             :format(title, tostring(name), example))
       end,
       __pairs = function() return pairs(members) end,

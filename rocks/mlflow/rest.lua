@@ -29,7 +29,7 @@ function Rest:call(method, path, content)
    end
    local ok, value = pcall(json.decode, answer.body)
    if not ok or type(value) ~= "table" then
-      error(self.uri .. ": what answers there is no MLflow server", 0)
+      error(self.uri .. ": the answer is not from an MLflow server", 0)
    end
    return value
 end

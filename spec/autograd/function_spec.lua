@@ -317,7 +317,7 @@ describe("a Function that changes its argument in place", function()
          ctx:mark_dirty(y)
          return y
       end))
-      assert.raises("mark_dirty: what forward has changed in place must be among its results",
+      assert.raises("mark_dirty: tensors that forward changed in place must be among its results",
          of(function(ctx, x) ctx:mark_dirty(x) return x:clone() end))
       assert.raises("F: a view that was changed in place must be the only result, got 2 results",
          of(function(ctx, x) ctx:mark_dirty(x) return x, x:clone() end))

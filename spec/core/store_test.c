@@ -396,7 +396,7 @@ static void shared_memory_is_opened_by_its_exact_name(void) {
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     snprintf(wrong, sizeof wrong, forms[i], (long)getpid());
     CHECK(!tli_share_open(&other, wrong, 4096));
-    CHECK_ERROR(TL_EARG, "is no name of one");
+    CHECK_ERROR(TL_EARG, "is not the name of a block");
   }
   /* an open file of the right form and length */
   snprintf(wrong, sizeof wrong, "/proc/%ld/fd/%d", (long)getpid(), fileno(file));

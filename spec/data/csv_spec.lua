@@ -159,7 +159,7 @@ describe("data.CSV", function()
       end
       assert.raises("No such file", function() torch.data.CSV(path .. ".none") end)
       local rows = torch.data.CSV(path)
-      assert.raises("column 2 (\"b\") is no number, but text, as in \"x\"", function() rows:tensor() end)
+      assert.raises("column 2 (\"b\") is not a number, but text, as in \"x\"", function() rows:tensor() end)
    end)
 
    it("refuses a packed file that would fill the memory", function()

@@ -259,7 +259,7 @@ describe("distributed.checkpoint", function()
                file = assert(io.open(path, "wb"))
                file:write(json.encode(index))
                file:close()
-               refused("index.json: what it says of w describes no tensor and its parts", function()
+               refused("index.json: its entry w describes no tensor and its parts", function()
                   dcp.load(state(), {checkpoint_id = ID})
                end)
             end
@@ -391,7 +391,7 @@ describe("distributed.checkpoint", function()
             check(true, ours[1].state[1].exp_avg:equal(parts.state["1.weight"].exp_avg))
             local set = dcp.set_optimizer_state_dict
             refused("optimizers: expected an optimizer or a list of them, got 3", set, model, 3, parts)
-            refused("optimizers: parameter 1 of optimizer 1 is none of the model's", set, build(1), ours,
+            refused("optimizers: parameter 1 of optimizer 1 is not one of the model's", set, build(1), ours,
                parts)
             refused("optim_state_dict: expected what get_optimizer_state_dict gives", set, model, ours, {})
             table.remove(expected.param_groups[1].params)

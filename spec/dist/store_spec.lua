@@ -171,7 +171,7 @@ describe("other users of the machine", function()
             (connect:gsub("PORT", "io.open('port'):read 'n'"):gsub("'port'", '"port"'):gsub("'n'", '"n"')),
             as_other(ranks.tlua),
             (connect:gsub("PORT", "io.open('port'):read 'n'"):gsub("'port'", '"port"'):gsub("'n'", '"n"'))))
-         assert.matches("who answers there is another user, and there is no secret.-status 1.-status 0", output)
+         assert.matches("the store there belongs to another user, and there is no secret.-status 1.-status 0", output)
       end)
    end)
 

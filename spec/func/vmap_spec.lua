@@ -321,7 +321,7 @@ describe("vmap", function()
 
    it("refuses wrong arguments", function()
       local function id(a) return a end
-      assert.raises("sizes of what is mapped differ: 2 in argument 1, 3 in argument 2", function()
+      assert.raises("the mapped sizes differ: 2 in argument 1, 3 in argument 2", function()
          vmap(id)(x, torch.ones(3))
       end)
       assert.raises("in_dims: expected a dimension of argument 1", "got 3", function()

@@ -83,16 +83,16 @@ describe("a pickle that is made to do harm", function()
       refused("the class os.system is refused", "cos\nsystem\nX\4\0\0\0echo\x85R.")
       refused("the class builtins.eval is refused", "X\x08\0\0\0builtinsX\4\0\0\0eval\x93X\1\0\0\0001\x85R.")
       refused("the class string.format is refused", "cstring\nformat\n)R.")
-      refused("calls what is no class", "X\1\0\0\0x)R.")
-      refused("calls what is no class", "})R.")
-      refused("names a class that is no text", "K\1K\2\x93.")
-      refused("calls what is no class", ordered .. "]R.") -- with a list
+      refused("calls a value that is not a class", "X\1\0\0\0x)R.")
+      refused("calls a value that is not a class", "})R.")
+      refused("name of a class is not text", "K\1K\2\x93.")
+      refused("calls a value that is not a class", ordered .. "]R.") -- with a list
    end)
 
    it("cannot pose with a dictionary as a class, a function or a storage", function()
       local function posing(key, value) return "}X" .. ("<s4"):pack(key) .. value .. "s" end
       local text = "X\1\0\0\0x"
-      refused("calls what is no class", posing("call", text) .. ")R.")
+      refused("calls a value that is not a class", posing("call", text) .. ")R.")
       refused("puts a class or a storage where data are expected", posing("call", ordered) .. ")R.")
       refused("a storage of an unknown kind", "(X\7\0\0\0storage" .. posing("dtype", "X\7\0\0\0float32")
          .. "X\1\0\0\0000X\3\0\0\0cpuK\4tQ.")
@@ -102,7 +102,7 @@ describe("a pickle that is made to do harm", function()
       end
       refused("a tensor has no storage", rebuild .. "(X\1\0\0\0xK\0))\x89NtR.")
       refused("a tensor has no storage", rebuild .. ")R.")
-      refused("a parameter is no tensor", "ctorch._utils\n_rebuild_parameter\n(}\x88NtR.")
+      refused("a parameter is not a tensor", "ctorch._utils\n_rebuild_parameter\n(}\x88NtR.")
    end)
 
    it("lets no class, function or storage into the result", function()

@@ -245,9 +245,9 @@ describe("a module in itself", function()
    it("is refused where it is put in, and nothing has changed", function()
       local inner = nn.Sequential(nn.ReLU())
       local outer = nn.Sequential(nn.Sequential(inner))
-      assert.raises("nn.Sequential: 2: expected a module that it is no part of, got the module "
+      assert.raises("nn.Sequential: 2: expected a module that does not contain it, got the module "
          .. "itself", function() inner:add(inner) end)
-      local circle = "expected a module that it is no part of, got an instance of nn.Sequential "
+      local circle = "expected a module that does not contain it, got an instance of nn.Sequential "
          .. "that contains it"
       assert.raises(circle, function() inner:add(outer) end)
       assert.raises(circle, function() inner:insert(1, outer) end)

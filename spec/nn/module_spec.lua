@@ -163,7 +163,7 @@ describe("nn.Module", function()
       assert.is_true(deep:get_submodule("2.1") == deep[2][1])
       assert.raises("Net has no third", function() net:get_submodule("third") end)
       assert.raises("first has no wait", function() net:get_submodule("first.wait") end)
-      assert.raises("is no module", function() net:get_submodule("scale") end)
+      assert.raises("is not a module", function() net:get_submodule("scale") end)
    end)
 
    it("is called like a function and gives all results", function()

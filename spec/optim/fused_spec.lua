@@ -308,7 +308,7 @@ describe("_fused_step_", function()
 
    it("names the wrong argument before it changes anything", function()
       local wrong = {
-         ["rule: there is none of the name 'adamm'"] = function(a) a.rule = "adamm" end,
+         ["rule: there is no 'adamm'"] = function(a) a.rule = "adamm" end,
          ["grads: expected 1 of them, got 2"] = function(a) a.grads[2] = torch.zeros(2) end,
          ["states: expected 2 of them, got 1"] = function(a) a.states[2] = nil end,
          ["clocks: expected 1 of them, got 0"] = function(a) a.clocks = {} end,

@@ -72,7 +72,8 @@ static Peer prove(const tli_Store *s, const unsigned char *challenge, int64_t de
 }
 
 static const char another_user[] =
-    "who answers there is another user, and there is no secret: set TLUA_SECRET for all processes";
+    "the store there belongs to another user, and there is no secret: set TLUA_SECRET for all "
+    "processes";
 
 /* Decides whether to accept a store without a secret. */
 static Peer accept_open(const tli_Store *s, char *how, size_t size) {
@@ -133,7 +134,7 @@ static bool open_socket(tli_Store *s, int64_t timeout) {
     tli_word_wait(&none, 0, 10000000);
   }
   return tli_fail(TL_EARG,
-                  "%s:%d: who answers there is no store of this version of tlua (%s): does "
+                  "%s:%d: the answer there is not from a store of this version of tlua (%s): does "
                   "another program have the port?",
                   s->host, s->port, how);
 }

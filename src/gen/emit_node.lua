@@ -110,7 +110,7 @@ local function emit_rule(compiler, rule)
    else
       local value = compiler:compile(rule.tree)
       if value.type ~= "Tensor" then
-         compiler:fail("the derivative of %s is no tensor", target.name)
+         compiler:fail("the derivative of %s is not a tensor", target.name)
       end
       compiler:emit("out[%d] = tli_retain(%s);", target.edge, value.c)
    end

@@ -137,7 +137,7 @@ local function dirty_positions(cls, inputs, results, marked)
          torch.raise(("%s: mark_dirty: expected arguments of forward, got another tensor"):format(
             cls.__name))
       elseif not next(positions(results, {tensor})) then
-         torch.raise(("%s: mark_dirty: what forward has changed in place must be among its results")
+         torch.raise(("%s: mark_dirty: tensors that forward changed in place must be among its results")
             :format(cls.__name))
       end
    end

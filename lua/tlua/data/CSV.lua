@@ -276,7 +276,7 @@ function CSV:tensor()
    local piece, list = self:read(), {}
    for i, column in ipairs(self.names) do
       if self.dtypes[column] == "string" then
-         fail(self, ("column %d is no number, but text, as in %q"):format(i,
+         fail(self, ("column %d is not a number, but text, as in %q"):format(i,
             tostring(piece[column][1])))
       end
       list[i] = piece[column]

@@ -27,7 +27,7 @@ end
 ---@return fun(self: table) refuse  raises the error
 function M.refuse(cls, loop)
    local function refuse(self)
-      torch.raise(("%s has no numbered fields, and is no iterator: write %s"):format(
+      torch.raise(("%s has no numbered fields, and is not an iterator: write %s"):format(
          torch.type(self), loop))
    end
    M.define(cls, refuse)

@@ -14,7 +14,7 @@ end
 local function module_of(name)
    local kind = kind_of()
    if not kind then
-      torch.raise(("accelerator.%s: there is no accelerator; ask torch.accelerator.is_available()")
+      torch.raise(("accelerator.%s: there is no accelerator; see torch.accelerator.is_available()")
          :format(name))
    end
    return torch[kind]

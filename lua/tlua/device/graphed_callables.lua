@@ -156,7 +156,7 @@ return function(kind)
       end
       function Graphed.backward(ctx, ...)
          if ctx.call ~= c.calls then
-            torch.raise(("%s: backward of call %d, but call %d has overwritten what it needs")
+            torch.raise(("%s: backward of call %d, but call %d has overwritten its saved tensors")
                :format(title, ctx.call, c.calls))
          end
          local at = 0

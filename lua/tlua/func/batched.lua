@@ -118,7 +118,7 @@ end
 local function same(results, k)
    for i = 2, #results do
       if results[i][k] ~= results[1][k] then
-         torch.raise "func.vmap: a result depends on the example, and is no tensor"
+         torch.raise "func.vmap: a result depends on the example, and is not a tensor"
       end
    end
    return results[1][k]
@@ -285,7 +285,9 @@ function methods.size(self, dim)
    local shape = self.shape
    if dim == nil then return table.unpack(shape) end
    local size = shape[dim < 0 and #shape + 1 + dim or dim]
-   if not size then torch.raise(("size: dim: %d is none of %d dimensions"):format(dim, #shape)) end
+   if not size then
+      torch.raise(("size: dim: %d is not one of %d dimensions"):format(dim, #shape))
+   end
    return size
 end
 

@@ -36,7 +36,7 @@ local function plan(value, dims, path, found)
       if is_mapped(leaf, dim) then
          local n = leaf:size(check_dim(at, dim, leaf))
          if found.size and found.size ~= n then
-            torch.raise(("func.vmap: sizes of what is mapped differ: %d in %s, %d in %s"):format(
+            torch.raise(("func.vmap: the mapped sizes differ: %d in %s, %d in %s"):format(
                found.size, found.path, n, at))
          end
          found.size, found.path = n, found.path or at

@@ -88,7 +88,7 @@ function M.read(bytes)
    for i = 1, count do infos[i] = read_info(s) end
    local alignment = metadata["general.alignment"] or 32
    if math.type(alignment) ~= "integer" or alignment < 1 then
-      source.fail "general.alignment is no size"
+      source.fail "general.alignment is not a size"
    end
    local data = (s.at - 1 + alignment - 1) // alignment * alignment + 1
    for _, info in ipairs(infos) do tensors[info.name] = read_tensor(s, info, data) end

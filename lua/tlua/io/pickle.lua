@@ -165,14 +165,14 @@ function Machine:call()
    local list, class = self:pop(), self:pop()
    local kind = self.kind[list]
    if getmetatable(class) ~= Special or not class.call or kind ~= "tuple" and kind ~= "inner" then
-      source.fail "the pickle calls what is no class"
+      source.fail "the pickle calls a value that is not a class"
    end
    self:push(class.call(self, table.unpack(list, 1, math.min(self.length[list], 8))))
 end
 
 function Machine:find(module, name)
    if type(module) ~= "string" or type(name) ~= "string" then
-      source.fail "the pickle names a class that is no text"
+      source.fail "the pickle's name of a class is not text"
    end
    self:push(rebuild.find(module, name))
 end

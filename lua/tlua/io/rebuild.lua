@@ -103,7 +103,7 @@ known["torch._utils _rebuild_tensor_v2"] = function(m, storage, offset, size, st
 end
 
 known["torch._utils _rebuild_parameter"] = function(_, data, requires_grad)
-   if not torch.is_tensor(data) then source.fail "a parameter is no tensor" end
+   if not torch.is_tensor(data) then source.fail "a parameter is not a tensor" end
    if requires_grad == true and not data:is_floating_point() then
       source.fail("a parameter of %s requires a gradient", data.dtype)
    end

@@ -83,7 +83,7 @@ local function check_entry(name, entry, data_size)
    local dtype = dtype_of(entry.dtype)
    if not dtype then return nil, ("unknown dtype %s"):format(tostring(entry.dtype)) end
    local shape, offsets = entry.shape, entry.data_offsets
-   if not is_count_list(shape) then return nil, "shape is no list of sizes" end
+   if not is_count_list(shape) then return nil, "shape is not a list of sizes" end
    if #shape > max_dims then
       return nil, ("%d dimensions, expected at most %d"):format(#shape, max_dims)
    end
@@ -126,9 +126,9 @@ end
 ---@return table<string, string>|string metadata  or an error message
 function M.parse(text, data_size)
    local header, message = json.decode(text)
-   if header == nil then return nil, "the header is no JSON: " .. message end
+   if header == nil then return nil, "the header is not JSON: " .. message end
    if type(header) ~= "table" or json.is_array(header) or header == json.null then
-      return nil, "the header is no JSON object"
+      return nil, "the header is not a JSON object"
    end
    local metadata, why = check_metadata(header.__metadata__)
    if not metadata then return nil, why end

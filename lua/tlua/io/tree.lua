@@ -205,7 +205,7 @@ end
 ---@return string? message  an error message, if any
 function M.rebuild(structure, tensors)
    local node, message = json.decode(structure)
-   if node == nil then return nil, "the structure is no JSON: " .. message end
+   if node == nil then return nil, "the structure is not JSON: " .. message end
    local ok, object = pcall(rebuild_value, node, tensors)
    if ok then return object end
    if type(object) == "table" and object.tree then return nil, object.tree end

@@ -78,7 +78,7 @@ function str.endswith(P, node, object)
 end
 
 function str.format(P, node, object)
-   P:note(node, "format of a text that is no literal: py.formatted fills its fields")
+   P:note(node, "format of a string that is not a literal: py.formatted fills its fields")
    return prefix(("%s(%s, %s)"):format(P:py "formatted", object, arguments(P, node)), types.str)
 end
 

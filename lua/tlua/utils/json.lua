@@ -212,7 +212,7 @@ end
 local function write_object(object, depth)
    local keys = {}
    for key in pairs(object) do
-      if type(key) ~= "string" then torch.raise("json.encode: a key that is no string") end
+      if type(key) ~= "string" then torch.raise("json.encode: a key that is not a string") end
       keys[#keys + 1] = key
    end
    table.sort(keys)

@@ -263,7 +263,7 @@ bool tli_capture_end(tli_Capture *c) {
   c->graph = api_of(c->device)->capture_end(c->stream);
   bool lost = c->graph && c->lost;
   if (c->graph == NULL || lost) tli_capture_reset(c);
-  if (lost) return tli_fail(TL_EMEM, "out of memory for the list of what the graph uses");
+  if (lost) return tli_fail(TL_EMEM, "out of memory for the list of the graph's memory");
   return c->graph != NULL;
 }
 

@@ -87,7 +87,8 @@ static bool leads_to_memory(const char *name) {
 
 bool tli_share_open(tli_Share *share, const char *name, size_t bytes) {
   share->data = NULL;
-  if (!is_name(name)) return tli_fail(TL_EARG, "shared memory: '%.60s' is no name of one", name);
+  if (!is_name(name))
+    return tli_fail(TL_EARG, "shared memory: '%.60s' is not the name of a block", name);
   int file = leads_to_memory(name) ? open(name, O_RDWR | O_CLOEXEC) : -1;
   if (file < 0)
     return tli_fail(TL_EIO,

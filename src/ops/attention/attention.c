@@ -131,7 +131,7 @@ static bool check_mask(const tl_Tensor *mask, const Lead *lead, int64_t queries,
   sizes[lead->n] = queries;
   sizes[lead->n + 1] = keys;
   if (mask == NULL || tli_expandable(mask->ndim, mask->sizes, lead->n + 2, sizes)) return true;
-  return tli_fail(TL_ESHAPE, "%s: attn_mask: expected what broadcasts to %s, got %s", op,
+  return tli_fail(TL_ESHAPE, "%s: attn_mask: expected a shape that broadcasts to %s, got %s", op,
                   tli_shape_str(lead->n + 2, sizes), tli_sizes_str(mask));
 }
 

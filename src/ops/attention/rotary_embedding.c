@@ -31,8 +31,8 @@ static bool check_angles(const tl_Tensor *input, const tl_Tensor *cos, const tl_
     return true;
   sizes[last] = input->sizes[last] / 2;
   return tli_fail(TL_ESHAPE,
-                  "%s: cos: expected what broadcasts to %s, with as many or fewer in the last "
-                  "dimension, for input %s, got %s",
+                  "%s: cos: expected a shape that broadcasts to %s, with as many or fewer in the "
+                  "last dimension, for input %s, got %s",
                   op, tli_shape_str(input->ndim, sizes), tli_sizes_str(input), tli_sizes_str(cos));
 }
 

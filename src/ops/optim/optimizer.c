@@ -55,7 +55,7 @@ static bool find_rule(const char *name, tlk_OptimRule *rule) {
       *rule = (tlk_OptimRule)r;
       return true;
     }
-  return tli_fail(TL_EARG, OP ": rule: there is none of the name '%s'", name);
+  return tli_fail(TL_EARG, OP ": rule: there is no '%s'", name);
 }
 
 static bool check_count(const char *list, int64_t n, int64_t expected) {

@@ -168,7 +168,7 @@ static bool check(tl_Tensor *const *t, const char *const *names, int n) {
 
 static bool check_bias(const char *name, const tl_Tensor *bias, int ndim, const int64_t *sizes) {
   if (bias == NULL || tli_expandable(bias->ndim, bias->sizes, ndim, sizes)) return true;
-  return tli_fail(TL_ESHAPE, "%s: %s: expected what broadcasts to %s, got %s", op, name,
+  return tli_fail(TL_ESHAPE, "%s: %s: expected a shape that broadcasts to %s, got %s", op, name,
                   tli_shape_str(ndim, sizes), tli_sizes_str(bias));
 }
 

@@ -84,7 +84,7 @@ function M.read_index(folder)
    end
    for name, entry in pairs(index.tensors) do
       if not is_entry(entry) then
-         return nil, ("%s: what it says of %s describes no tensor and its parts"):format(path, name)
+         return nil, ("%s: its entry %s describes no tensor and its parts"):format(path, name)
       end
    end
    local values, bad = tree.rebuild(index.values, {})

@@ -145,7 +145,7 @@ local function check_optimizers(title, optimizers, model)
       end
       for position, p in optimizer:each() do
          if not names[p] then
-            torch.raise(("%s: optimizers: parameter %d of optimizer %d is none of the model's")
+            torch.raise(("%s: optimizers: parameter %d of optimizer %d is not one of the model's")
                :format(title, position, i))
          end
       end

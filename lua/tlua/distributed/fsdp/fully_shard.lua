@@ -561,7 +561,7 @@ function M.fully_shard(...)
    end
    local group, replicas = group_of(a.mesh)
    if group == groups.GroupMember.NON_GROUP_MEMBER or group == nil then
-      torch.raise "fully_shard: mesh: this rank is not of it"
+      torch.raise "fully_shard: mesh: this rank is not in it"
    end
    for path, p in module:named_parameters() do
       if p.grad_fn or not p.is_leaf then

@@ -85,7 +85,7 @@ function Zero:__init(params, options)
       torch.raise(name .. ": optimizer_class: expected a class of torch.optim, got " ..
          args.describe(kind))
    end
-   if not group then torch.raise(name .. ": process_group: this rank is not of it") end
+   if not group then torch.raise(name .. ": process_group: this rank is not in it") end
    if kind.needs_all then
       torch.raise(name .. ": optimizer_class: a step of LBFGS needs all parameters, of which " ..
          "each rank has a part; expected an optimizer that steps each parameter by itself")

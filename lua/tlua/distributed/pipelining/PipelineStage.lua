@@ -67,7 +67,7 @@ function Stage:__init(...)
       args.refuse(name, "submodule", "a module", a.submodule)
    end
    local group = groups.resolve(name, a.group)
-   if not group then torch.raise(name .. ": group: this rank is not of it") end
+   if not group then torch.raise(name .. ": group: this rank is not in it") end
    local ranks = #group.ranks
    if a.num_stages < 1 or a.num_stages % ranks ~= 0 then
       args.refuse(name, "num_stages", ("a multiple of the group's %d ranks"):format(ranks),

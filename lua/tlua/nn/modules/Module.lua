@@ -98,7 +98,7 @@ function Module:_admit(name, value)
    if type(value) ~= "table" or not class.isinstance(value, Module) or not has(value, self, {}) then
       return
    end
-   torch.raise(("%s: %s: expected a module that it is no part of, got %s"):format(
+   torch.raise(("%s: %s: expected a module that does not contain it, got %s"):format(
       torch.type(self), tostring(name), value == self and "the module itself"
       or ("an instance of %s that contains it"):format(torch.type(value))))
 end
@@ -394,7 +394,7 @@ end
 function Module:get_submodule(path)
    local module = descend(self, path)
    if not is_module(module) then
-      torch.raise(("%s: %s is no module"):format(torch.type(self), path))
+      torch.raise(("%s: %s is not a module"):format(torch.type(self), path))
    end
    return module
 end
@@ -405,7 +405,7 @@ end
 function Module:get_parameter(path)
    local parameter = descend(self, path)
    if not is_parameter(parameter) then
-      torch.raise(("%s: %s is no parameter"):format(torch.type(self), path))
+      torch.raise(("%s: %s is not a parameter"):format(torch.type(self), path))
    end
    return parameter
 end
@@ -419,7 +419,7 @@ function Module:get_buffer(path)
    for _, own in own_buffers(owner) do
       if rawequal(own, buffer) then return buffer end
    end
-   torch.raise(("%s: %s is no buffer"):format(torch.type(self), path))
+   torch.raise(("%s: %s is not a buffer"):format(torch.type(self), path))
 end
 
 --- Replaces the module at a path.
