@@ -11,7 +11,7 @@
 typedef struct tlk_Blocks {
   const tli_Iter *it;
   int64_t sizes[2];
-  int64_t cols, rows;   /* of a whole block */
+  int64_t cols, rows;   /* the sizes of a whole block */
   int64_t across, down; /* blocks along dimensions 0 and 1 */
   int64_t count;
 } tlk_Blocks;

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define BINS 448 /* of all sizes, eight for each power of two */
+#define BINS 448 /* number of size classes, eight for each power of two */
 /* a large block is split if at least this many bytes remain */
 #define SPLIT_LEAST (TLK_SMALL_BLOCK + 1)
 

@@ -32,7 +32,7 @@
 typedef struct tlk_BlockSource {
   void *self;
   const tl_Host *host; /* borrowed; told of the memory's events and of failures */
-  const char *name;    /* of the plugin, for messages */
+  const char *name;    /* the plugin's name, for messages */
   tl_Device device;
   int64_t granule[2]; /* in bytes, for large and for small blocks */
   int64_t least;      /* in bytes: this much is mapped for a large block of less than its half */

@@ -92,7 +92,7 @@ typedef struct sim_Range {
 
 struct tl_Graph {
   struct sim_Device *device;
-  uint64_t number;   /* of the capture */
+  uint64_t number;   /* the capture's number */
   uint64_t pool;     /* number of the pool that it holds */
   uint64_t launched; /* bit mask of the streams that it was launched on */
   tl_Stream *origin;
@@ -105,7 +105,7 @@ struct tl_Graph {
 typedef struct sim_Device {
   int index;
   char *base;           /* the device's address space as the host sees it */
-  int64_t bytes;        /* of the address space */
+  int64_t bytes;        /* size of the address space */
   int64_t shift;        /* distance from the host's address of a byte to the kernels' address */
   int64_t total, limit; /* bytes of memory, and of those the most that set_memory_limit allows */
   sim_Range *ranges;    /* owned */

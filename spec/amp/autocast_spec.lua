@@ -148,7 +148,7 @@ describe("a scope of autocast", function()
       assert.equal("float32", low())
       pcall(autocast, error, "out")
       assert.equal("float32", low())
-      assert.equal("bfloat16", autocast(nn.Linear(1, 1), torch.ones(1, 1)).dtype) -- what can be called
+      assert.equal("bfloat16", autocast(nn.Linear(1, 1), torch.ones(1, 1)).dtype)  -- callable
    end)
 
    it("is nested, and disabled inside", function()

@@ -32,8 +32,8 @@ namespace emulated {
 enum {
   WARP_LANES = 32,
   MOST_THREADS = 1024,           /* threads of a block */
-  SHARED_BYTES = 48 * 1024,      /* of a block by default */
-  MOST_SHARED_BYTES = 227 * 1024 /* of a block at most */
+  SHARED_BYTES = 48 * 1024,      /* shared memory of a block by default */
+  MOST_SHARED_BYTES = 227 * 1024 /* shared memory of a block at most */
 };
 
 /* A byte for garbage: as a number it is neither zero nor NaN, but far out of any range. */
@@ -91,7 +91,7 @@ struct Kernel {
     size_t offset, bytes; /* in the block of thread-local variables */
   };
   std::vector<Shared> shared, others; /* its own, and those of all other functions */
-  size_t shared_bytes = 0;            /* of the kernel's own variables */
+  size_t shared_bytes = 0;            /* bytes of the kernel's own variables */
   int most_dynamic = SHARED_BYTES;    /* set by cudaFuncSetAttribute */
 };
 Kernel &kernel_of(const void *function);

@@ -186,7 +186,7 @@ describe("torch.linalg", function()
    end)
 
    it("pinv fulfils Penrose's conditions", function()
-      local a = random(4, 2):matmul(random(2, 3)) -- of rank 2
+      local a = random(4, 2):matmul(random(2, 3)) -- a has rank 2
       local p = linalg.pinv(a)
       assert.close(a, a:matmul(p):matmul(a), 1e-10)
       assert.close(p, p:matmul(a):matmul(p), 1e-10)

@@ -36,7 +36,7 @@ typedef enum State { NEW, CHALLENGED, KNOWN } State;
 /* An answer that is being sent: a header with a short value, then a long value. */
 typedef struct Output {
   char head[sizeof(tli_StoreAnswer) + TLI_CHALLENGE];
-  size_t bytes, sent; /* of both; sent < bytes: sending is incomplete */
+  size_t bytes, sent; /* sizes of both; sent < bytes: sending is incomplete */
   size_t head_bytes;
   tli_Value *value; /* owned reference, or NULL */
 } Output;
@@ -47,8 +47,8 @@ typedef struct Client {
   bool gone;
   bool parts;       /* is closed once its answer is sent */
   bool waits;       /* waits for a key */
-  int64_t deadline; /* of the wait */
-  int64_t version;  /* of the table, when the key was last looked up */
+  int64_t deadline; /* when the wait ends */
+  int64_t version;  /* the table's version when the key was last looked up */
   int64_t since;    /* time of its arrival, or of its last progress in reading an answer */
   unsigned char challenge[TLI_CHALLENGE];
   char *data;               /* owned: bytes of the next requests, */

@@ -12,7 +12,7 @@ local fields = {
    pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=}: the forward is an
                             -- elementwise kernel
    reduction = "table",     -- {types=}: declares a kernel of the reduce family
-   scan = "table",          -- likewise for scans
+   scan = "table",          -- the same for scans
    view = "boolean",        -- the result shares self's storage
    composite = "boolean",   -- C code that calls operators; records nothing itself
    expr = "string",         -- a composition written as an expression
@@ -43,7 +43,7 @@ local fields = {
                             -- a pointwise operator counts one for each element by default
    waits = "string",        -- why the host waits for the device in every call: a graph cannot
                             -- capture it
-   host = "string",         -- what only the CPU implements: inputs and results are transferred; it
+   host = "string",         -- only the CPU implements this: inputs and results are transferred; it
                             -- waits
    device_lapack = "boolean", -- with host: its C code also runs on devices with LAPACK's routines
    nondiff = "string",      -- why there is no derivative, if the result is floating-point

@@ -9,7 +9,7 @@
 local pack = {}
 
 pack.MIN_COPY = 4
-pack.CODE_BITS = 11 -- of the longest code
+pack.CODE_BITS = 11 -- bits of the longest code
 
 local MAX_COPY <const> = 4096 -- bounds the work in runs of one byte
 local CANDIDATES <const> = 24 -- earlier places that a search looks at

@@ -12,7 +12,7 @@ typedef struct tli_Embedded {
   const char *module; /* the name for `require`: "tlua.nn.modules.Linear" */
   const char *chunk;  /* the chunk name: "=tlua:nn/modules/Linear.lua" */
   const char *packed; /* for tli_embedded_text */
-  size_t size;        /* of the source text, in bytes */
+  size_t size;        /* size of the source text, in bytes */
 } tli_Embedded;
 
 /* Writes the source text of a module, e->size bytes without an end mark, to `text`. */

@@ -63,7 +63,7 @@ typedef struct tlk_AttentionPlan {
   const tlk_AttentionLoops *loops;
   tl_DType compute;
   int64_t size;          /* bytes of an element of the compute type */
-  int64_t queries, keys; /* of a whole block */
+  int64_t queries, keys; /* the sizes of a whole block */
   int64_t query_blocks, key_blocks;
   int64_t width, value_width; /* row sizes of query and key, and of value, in whole vectors */
   uint64_t seed, block;       /* the first random block of dropout */

@@ -12,7 +12,7 @@
 /* One channel of an image: `phases` planes of `pitch` elements. Element i of dimension d is in
 ** phase (i + before) % step at position (i + before) / step. */
 typedef struct tlk_ConvLayout {
-  int64_t sizes[3]; /* of the image */
+  int64_t sizes[3]; /* the image's sizes */
   int64_t before[3], step[3], phases[3], pitch[3];
   int64_t channel; /* number of elements */
 } tlk_ConvLayout;

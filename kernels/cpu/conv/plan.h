@@ -20,7 +20,7 @@ typedef struct tlk_ConvJob {
   int64_t *offsets; /* owned (taps) */
   void *weights;    /* owned (groups, tiles, taps, height) */
   int64_t count[3]; /* results along each dimension */
-  int64_t pitch[3]; /* of the scratch image */
+  int64_t pitch[3]; /* the scratch image's pitches */
   int64_t at;       /* the grid's first element in the result's plane */
   int64_t steps[3]; /* distances of the grid's results in elements */
 } tlk_ConvJob;

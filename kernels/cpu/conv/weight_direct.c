@@ -26,7 +26,7 @@ typedef struct Dots {
   const tlk_ConvLoops *loops;
   int64_t size;
   tlk_ConvLayout layout;
-  int64_t channels, rows, taps; /* of a group */
+  int64_t channels, rows, taps; /* the sizes of a group */
   int64_t height, width;        /* rows and taps of a tile */
   int64_t row_tiles, tap_tiles;
   int64_t positions;          /* rounded up to vectors */

@@ -21,7 +21,7 @@ typedef struct Outer {
   const tlk_TileLoops *loops;
   int64_t size; /* bytes of an element */
   tlk_ConvLayout layout;
-  int64_t channels, rows, taps; /* of a group */
+  int64_t channels, rows, taps; /* the sizes of a group */
   int64_t tiles, height;        /* tiles of a group's rows, and rows of each tile */
   int64_t blocks, block;        /* blocks of taps, and taps of each block */
   int64_t positions;            /* positions of an image */

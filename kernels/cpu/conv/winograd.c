@@ -143,7 +143,7 @@ typedef struct Sums {
   int64_t channels, rows;
   int64_t height, tiles; /* result channels of a panel, and number of panels */
   int64_t terms, blocks; /* input channels that are summed together, and number of such blocks */
-  int64_t sizes[2], first[2]; /* of the images, and of the first window */
+  int64_t sizes[2], first[2]; /* the images' sizes; the first window's position */
   tlk_Segments segments;
   int64_t together; /* segments of a chunk */
   int64_t group;

@@ -12,9 +12,9 @@
 ** right, then each column from top to bottom. */
 typedef struct tlk_Segments {
   int64_t sizes[2];     /* height and width of an image */
-  int64_t tiles;        /* of a segment */
+  int64_t tiles;        /* number of tiles of a segment */
   int64_t across, down; /* segments of an image in each direction */
-  int64_t count;        /* of all images */
+  int64_t count;        /* number of segments of all images */
 } tlk_Segments;
 
 /* A segment's image, and its first row and column in elements. */

@@ -21,7 +21,7 @@ enum { TLK_TILE = 4, TLK_PATCH = 6, TLK_POINTS = TLK_PATCH * TLK_PATCH };
 /* Distances are counted in floats. Transformed values are in TLK_POINTS planes that are `plane`
 ** apart; in a plane, those of neighbouring tiles or channels are `step` apart. */
 typedef struct tlk_WinogradLoops {
-  int lanes; /* of a vector */
+  int lanes; /* number of floats of a vector */
   /* Transforms n adjacent patches, TLK_TILE elements apart, of an image whose rows are `row`
   ** apart. */
   void (*patches)(int64_t n, const float *in, int64_t row, float *out, int64_t step, int64_t plane);

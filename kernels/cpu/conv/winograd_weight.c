@@ -29,7 +29,7 @@ typedef struct Outer {
   const tlk_Conv *conv;
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
-  int64_t channels, rows; /* of a group */
+  int64_t channels, rows; /* the sizes of a group */
   /* channels of a panel, number of panels, and blocks of input channels */
   int64_t height, tiles, blocks;
   tlk_Planes images, grads; /* the first image of the group */

@@ -110,7 +110,7 @@ typedef struct Batch {
   One one;
   bool rows;     /* divides rows; otherwise columns */
   int64_t step;  /* rows or columns in one step */
-  int64_t steps; /* of a product */
+  int64_t steps; /* number of steps of a product */
   bool pieces;   /* each step is one call, because BLAS sums different sizes differently */
   atomic_bool stopped;
 } Batch;

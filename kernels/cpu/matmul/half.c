@@ -25,8 +25,8 @@ enum { DOT_M = 512, DOT_N = 512, DOT_K = 512, DOT_LEAST = 64 };
 typedef struct Half {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
-  tl_DType out;             /* of c and of what the epilogue has */
-  int64_t size;             /* of their elements */
+  tl_DType out;             /* the dtype of c and of the epilogue's arrays */
+  int64_t size;             /* bytes of an element of that dtype */
   const tlk_DotLoops *dots; /* NULL: factors are converted to float32 */
   int64_t m, n, k;          /* rows and columns of a tile, and terms of a piece of its sums */
   int64_t down, across;     /* tiles of a product */

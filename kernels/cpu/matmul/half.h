@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/matmul/epilogue.h"
 
-/* c = alpha a b + beta c of a batch, and what comes after it unless `after` is NULL. No size is 0.
+/* c = alpha a b + beta c of a batch, then the epilogue unless `after` is NULL. No size is 0.
 ** c, and the arrays of `after`, are of g's dtype or of float32, as `out` says. */
 bool tlk_half_gemm(const tlk_Gemm *g, tl_DType out, const tlk_Epilogue *after) TL_MUSTCHECK;
 

@@ -21,7 +21,7 @@
 /* One set for float, one for double. */
 typedef struct tlk_TileLoops {
   int lanes;   /* elements of a vector, a power of two */
-  int rows;    /* of a tile */
+  int rows;    /* rows of a tile */
   int vectors; /* the most vectors of columns in a tile */
   /* Computes out[r][c], whose rows are out_step elements apart, as the sum over t < n of
   ** in[r][offsets[t]] * panel[t * pitch + c], for `vectors` vectors of columns; adds it to out

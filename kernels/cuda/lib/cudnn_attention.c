@@ -36,7 +36,7 @@ enum {
 typedef struct AttentionKey {
   int64_t kind, backward, dtype, causal;
   int64_t batch, heads, kv_heads, queries, keys, size, value_size;
-  int64_t strides[FIRST_VIRTUAL][3]; /* of the tensors that are passed as rows */
+  int64_t strides[FIRST_VIRTUAL][3]; /* strides of the tensors that are passed as rows */
 } AttentionKey;
 _Static_assert(sizeof(AttentionKey) <= CUDNN_KEY, "");
 

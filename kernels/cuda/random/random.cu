@@ -48,7 +48,7 @@ template <class T, class Word> struct Floats {
   typedef T C;
   enum { per_block = 16 / sizeof(Word) };
   tlk_Distribution distribution;
-  int bits; /* of a uniform number */
+  int bits; /* random bits of a uniform number */
   T a, b;
   uint64_t below; /* for Bernoulli numbers: words below this limit give 1 */
 

@@ -206,7 +206,7 @@ function DDP:_arrived(i)
       pass = begin(self)
       gather_static(self, pass, gather)
    end
-   if pass.ready[i] then return end -- of a nested backward pass: .grad is the view and has the sum
+   if pass.ready[i] then return end -- in a nested backward pass .grad is the view and has the sum
    local static = rawget(self, "static")
    if static and static.is_unused[i] then refuse_change(self, i, "got a gradient") end
    pass.ready[i] = true

@@ -5,7 +5,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local package_of = require "tlua.multiprocessing.package_of"
 
-local M = {_run = package_of.run} -- of the processes, as only the library's files have its modules
+local M = {_run = package_of.run} -- for the processes, as only the library's files have its modules
 
 -- Puts a text in single quotes for the shell.
 local function quote(text)

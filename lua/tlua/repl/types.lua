@@ -1,4 +1,4 @@
--- types.lua - LuaLS types and tags, taken apart: what stands in a doc comment after `---@param`.
+-- types.lua - LuaLS types and tags, parsed: the text of a doc comment after `---@param`.
 
 local M = {}
 
@@ -28,7 +28,7 @@ function M.split(text)
    return text, ""
 end
 
--- Pieces between commas that stand in no bracket.
+-- Returns the pieces between commas that are not in brackets.
 local function pieces(text)
    local list, depth, from = {}, 0, 1
    for i = 1, #text do

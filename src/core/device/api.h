@@ -8,7 +8,7 @@
 
 #include "core/kernel/kernel.h"
 
-#define TL_MAX_DEVICES 32 /* of each kind */
+#define TL_MAX_DEVICES 32 /* the most devices of each kind */
 
 /* An event, and a graph: work recorded for replay. */
 typedef struct tl_Event tl_Event;
@@ -16,7 +16,7 @@ typedef struct tl_Graph tl_Graph;
 
 /* Copies bytes from one place to another. */
 struct tlk_transfer {
-  const tlk_Context *cx; /* of the device; for two devices, of the receiving one */
+  const tlk_Context *cx; /* the device's context; for two devices, the receiver's */
   tl_Device to, from;    /* the CPU and a device, or two devices of one kind */
   void *dst;
   const void *src;

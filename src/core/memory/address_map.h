@@ -25,8 +25,8 @@
 
 typedef struct MAP_STRUCT {
   MAP_ENTRY *places; /* owned; a free one has the key NULL */
-  size_t size;       /* of the places: a power of two, or 0 */
-  size_t n;          /* of the entries */
+  size_t size;       /* number of places: a power of two, or 0 */
+  size_t n;          /* number of entries */
 } MAP_STRUCT;
 
 /* Addresses of blocks end in zeros; the product's upper half depends on all their bits. */

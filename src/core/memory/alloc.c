@@ -71,7 +71,7 @@ typedef struct Thread {
 
 /* The header of a slab, whose alignment is its size, so that a block's address gives its slab. */
 typedef struct Slab {
-  struct Slab *next; /* of the same class */
+  struct Slab *next; /* the next slab of the same class */
   uint32_t total;    /* blocks that fit */
   uint32_t cut;      /* blocks that have been handed out at least once */
   uint32_t idle;     /* blocks found free while trimming */

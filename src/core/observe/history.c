@@ -12,7 +12,7 @@
 #include "core/platform/platform.h"
 #include "core/tensor/tensor.h"
 
-#define NBUCKETS 1024  /* of the table of stacks */
+#define NBUCKETS 1024  /* buckets of the table of stacks */
 #define MOST_TEXT 4096 /* the most bytes of a stack */
 
 /* The stack that allocated a block. */

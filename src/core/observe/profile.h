@@ -41,10 +41,10 @@ typedef struct tli_ProfileEvent {
   int64_t device_begin; /* ns since the session began; -1: no work on a device */
   int64_t device_time;  /* ns */
   double flops;         /* without descendants; 0: there is no formula */
-  uint64_t sequence;    /* of the node that it created, or whose derivative it computes; 0: none */
+  uint64_t sequence;    /* of the node that it created or whose derivative it computes; 0: none */
   int32_t parent;       /* index, -1: none */
   int32_t name, shapes, stack; /* texts; -1: not recorded */
-  float inner_flops;           /* of the descendants */
+  float inner_flops;           /* operations of the descendants */
   uint16_t thread;             /* 0: the session's own */
   uint8_t kind;                /* tli_SpanKind */
   bool open;

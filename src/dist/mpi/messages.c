@@ -10,7 +10,7 @@
 
 typedef struct Head {
   int64_t bytes;
-  uint64_t hash; /* of the dtype */
+  uint64_t hash; /* hash of the dtype */
   int32_t tag;   /* tag of the bytes */
 } Head;
 

@@ -49,7 +49,7 @@ typedef struct tli_Mpi {
   ** processes if the exit status is not 0. */
   int (*start)(int *rank, int *size);
   int (*most_tag)(void);
-  void (*host_name)(char *name, int size); /* of this machine */
+  void (*host_name)(char *name, int size); /* gives this machine's name */
   void (*library)(char *name, int size);   /* as "Open MPI v4.1.4" */
   void (*error)(int code, char *text, int size);
   /* Copies the bytes of process 0 to all processes; waits. */

@@ -25,7 +25,7 @@
 typedef struct tli_ShmRank {
   _Alignas(64) _Atomic uint64_t step; /* number of rounds that it has published */
   struct {
-    uint64_t hash; /* of the call that the round belongs to */
+    uint64_t hash; /* hash of the call that the round belongs to */
     int64_t most;  /* bytes of the largest part that it moves; or the mark of shared memory */
   } round[2];
   _Alignas(64) atomic_uint wake_count; /* incremented by every change that the rank may wait for */
@@ -49,7 +49,7 @@ typedef struct tli_Ring { /* a ring buffer of bytes from one rank to another */
 
 typedef struct tli_MessageHead {
   int64_t bytes, tag;
-  uint64_t hash; /* of the dtype */
+  uint64_t hash; /* hash of the dtype */
 } tli_MessageHead;
 
 /* A message that no call has received yet. */

@@ -26,7 +26,7 @@ typedef struct Plan {
   Labels output;
   bool has_output;
   int nellipsis;         /* the most dimensions that the ellipsis stands for */
-  int ndim;              /* of the common order */
+  int ndim;              /* dimensions of the common order */
   int at[LETTERS];       /* a letter's dimension in the common order; -1: not used */
   int last[TL_MAX_DIMS]; /* the last operand that has a dimension; noperands: the result has it */
 } Plan;

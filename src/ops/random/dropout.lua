@@ -19,7 +19,7 @@ drop {"dropout(Tensor self, float p=0.5, bool training=true" .. random, also = t
 example("dropout", [[
    torch.manual_seed(0)
    local x = torch.nn.functional.dropout(torch.ones(1000), 0.5)
-   print(x:unique()) -- what stays is scaled by 1 / (1 - p)
+   print(x:unique()) -- the remaining elements are scaled by 1 / (1 - p)
    --> tensor([0., 2.])]])
 drop {"alpha_dropout(Tensor self, float p=0.5, bool training=false" .. random, also = true,
       doc = [[dropout that keeps mean 0 and variance 1 of selu's results: what is dropped gets
