@@ -23,6 +23,38 @@ describe("forward_ad", function()
       assert.is_false(primal.requires_grad or tangent.requires_grad)
    end)
 
+   -- PyTorch 2.15 gives the same for the same calls.
+   it("keeps tangents under no_grad, and ends gradients there", function()
+      local w = double({3, 3}, {requires_grad = true})
+      local _ <close> = fwd.dual_level()
+      local dual = fwd.make_dual(x, v)
+      local y = torch.no_grad(function() return dual * w / 2 end)
+      local primal, tangent = fwd.unpack_dual(y)
+      assert.close(x * 1.5, primal, 1e-12)
+      assert.close(v * 1.5, tangent, 1e-12)
+      assert.is_false(primal.requires_grad or tangent.requires_grad)
+      local plain = torch.no_grad(function() return w * 2 end) -- of no dual
+      assert.is_false(plain.requires_grad)
+      torch.no_grad(function() double({1}, {requires_grad = true}):add_(1) end) -- not refused
+      local u = double({2, 2}, {requires_grad = true})
+      local z = y * u + (dual * w - torch.no_grad(function() return dual * w end))
+      local _, mixed = fwd.unpack_dual(z)
+      assert.close(v * 3, mixed, 1e-12)
+      local by_w, by_u = torch.autograd.grad(z:sum(), {w, u}, {allow_unused = true})
+      assert.close(x, by_w, 1e-12)
+      assert.close(x * 1.5, by_u, 1e-12)
+   end)
+
+   it("keeps the graph of a block under no_grad for later tangents", function()
+      local _ <close> = fwd.dual_level()
+      local w = double({3, 3}, {requires_grad = true})
+      local y = torch.no_grad(function() return (fwd.make_dual(x, v) ^ 2):sin() end);
+      (y * w):sum():backward()
+      assert.close((x ^ 2):sin(), w.grad, 1e-12)
+      local _, tangent = fwd.unpack_dual(y)
+      assert.close((x ^ 2):cos() * slope, tangent, 1e-12)
+   end)
+
    it("adds the tangents of several duals, and leaves others out", function()
       local _ <close> = fwd.dual_level()
       local a, b = fwd.make_dual(x, v), fwd.make_dual(v, x)

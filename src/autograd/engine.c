@@ -588,6 +588,7 @@ bool tli_backward(const tli_Backward *call) {
   Pass p = {.outer = current, .call = call, .retain = call->retain_graph || call->create_graph};
   p.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
   current = &p;
+  bool level = tli_set_dual_level(false); /* derivatives are recorded with create_graph alone */
   bool inference = tli_set_inference_mode(false);
   bool grad = tli_set_grad_mode(call->create_graph);
   tli_Span span = {0, -1};
@@ -598,6 +599,7 @@ bool tli_backward(const tli_Backward *call) {
   if (tli_profiling()) tli_span_close(span, 0);
   tli_set_grad_mode(grad);
   tli_set_inference_mode(inference);
+  tli_set_dual_level(level);
   for (int i = 0; !ok && wants_results && i < call->ninputs; i++) {
     tli_release(call->results[i]);
     call->results[i] = NULL;

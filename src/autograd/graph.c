@@ -103,6 +103,12 @@ static bool note_finite(tli_Node *n, int i, tl_Tensor *input) {
 bool tli_node_connect(tli_Node *n, int i, tl_Tensor *input) {
   if (n->where && input && tli_is_float((tl_DType)input->dtype)) TL_TRY(note_finite(n, i, input));
   if (!tli_requires_grad(input)) return true;
+  bool dual = tli_is_dual(input);
+  if (tli_tangents_only()) {
+    n->cut = true;
+    if (!dual) return true;
+  }
+  n->dual = n->dual || dual;
   bool ok = true;
   tli_Node *from = tli_grad_fn(input, &ok);
   if (!ok) return false;

@@ -55,6 +55,8 @@ struct tli_Node {
   int ninputs; /* number of edges */
   int noutputs;
   bool dropped; /* saved tensors are released */
+  bool dual;    /* made from duals of forward-mode derivatives */
+  bool cut;     /* recorded for a tangent although recording was off: see tli_set_dual_level */
   union {
     uint64_t sequence; /* later nodes have higher numbers */
     tli_Node *next;    /* after the last release: the next node to be freed */
@@ -75,6 +77,7 @@ typedef struct tli_Autograd {
   int output;              /* index of this tensor among the results of `node` */
   unsigned view_version;   /* for a view: the base's `history` when `node` was made */
   unsigned history;        /* for a base: counts changes of `node` by in-place operators */
+  bool dual;               /* the tensor is itself a dual */
   tl_Tensor *grad;         /* owned */
   struct tli_Hooks *hooks; /* owned; for a leaf */
   struct tli_Hook *keeper; /* owned; for other tensors: stores .grad, see tli_retain_grad */
@@ -93,6 +96,25 @@ typedef struct tli_Saved {
 /* Whether operators of this thread record. */
 bool tli_grad_mode(void);
 bool tli_set_grad_mode(bool enabled); /* returns the previous mode */
+
+/* Forward-mode derivatives rest on recorded graphs, and go on where recording is off. While a level
+** of them is open in this thread, operators record what is made from duals also then; such nodes
+** are `cut`, so backward passes end there, except those in a pass for tangents. Both functions
+** return the previous setting. */
+bool tli_set_dual_level(bool open);
+bool tli_set_tangent_pass(bool on);
+bool tli_tangent_pass(void);
+/* Whether operators record for tangents alone: a level is open, and recording is off. */
+bool tli_tangents_only(void);
+/* Makes t a dual. */
+bool tli_make_dual(tl_Tensor *t) TL_MUSTCHECK;
+/* Whether t was made from duals. */
+static inline bool tli_is_dual(const tl_Tensor *t) {
+  for (; t; t = t->base)
+    if (t->autograd && (t->autograd->dual || (t->autograd->node && t->autograd->node->dual)))
+      return true;
+  return false;
+}
 
 /* Whether a view requires a gradient; its base may have been changed in place since the view
 ** was made. */

@@ -17,7 +17,37 @@ bool tli_set_grad_mode(bool enabled) {
   return previous;
 }
 
+static _Thread_local bool dual_level, tangent_pass;
+
+bool tli_set_dual_level(bool open) {
+  bool previous = dual_level;
+  dual_level = open;
+  return previous;
+}
+
+bool tli_set_tangent_pass(bool on) {
+  bool previous = tangent_pass;
+  tangent_pass = on;
+  return previous;
+}
+
+bool tli_tangent_pass(void) { return tangent_pass; }
+
+bool tli_tangents_only(void) { return dual_level && grad_off && !tli_inference_mode(); }
+
+bool tli_make_dual(tl_Tensor *t) {
+  tli_Autograd *a = tli_autograd(t);
+  TL_TRY(a);
+  a->dual = true;
+  return true;
+}
+
 bool tli_recording(tl_Tensor *const *inputs, int64_t n) {
+  if (tli_tangents_only()) {
+    for (int64_t i = 0; i < n; i++)
+      if (tli_is_dual(inputs[i])) return true;
+    return false;
+  }
   if (!tli_grad_mode()) return false;
   for (int64_t i = 0; i < n; i++)
     if (tli_requires_grad(inputs[i])) return true;

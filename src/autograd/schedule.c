@@ -65,6 +65,9 @@ typedef struct Walk {
   int32_t depth, room;
 } Walk;
 
+/* Whether the pass does not follow the node's edges. */
+static bool ends_at(const tli_Node *node) { return node->cut && !tli_tangent_pass(); }
+
 /* Visits a slot for the first time. A node's edges are followed later. */
 static bool enter(Walk *w, int32_t at) {
   tli_Plan *p = w->plan;
@@ -72,7 +75,7 @@ static bool enter(Walk *w, int32_t at) {
   s->seen = true;
   s->wanted = w->all || s->captures >= 0;
   if (s->node == NULL) return true;
-  s->runs = w->all;
+  s->runs = w->all && !ends_at(s->node);
   s->targets = p->ntargets;
   for (int i = 0; i < s->node->ninputs; i++) {
     TL_TRY(GROW(p->targets, p->target_room, p->ntargets));
@@ -96,7 +99,7 @@ static bool step(Walk *w) {
   tli_Plan *p = w->plan;
   Frame *top = &w->stack[w->depth - 1];
   const tli_Node *node = p->slots[top->slot].node;
-  if (top->edge == node->ninputs) {
+  if (top->edge == node->ninputs || ends_at(node)) {
     w->depth--;
     if (w->depth > 0) want(p, w->stack[w->depth - 1].slot, top->slot);
     return true;

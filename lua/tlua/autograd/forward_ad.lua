@@ -9,7 +9,8 @@
 --    end
 --
 -- It uses reverse mode, like torch.func.jvp: operations on a dual are recorded, and unpack_dual
--- computes the derivative of v^T J by v. So operations under no_grad drop the tangent.
+-- computes the derivative of v^T J by v. Under no_grad, too, operations on duals are recorded, in
+-- nodes that only unpack_dual goes through: tangents stay, and gradients end there, as in PyTorch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,12 +30,14 @@ local level -- {duals, tangents}; nil: no level is open
 function M.dual_level(fn, ...)
    scopes.check_function("forward_ad.dual_level", fn)
    if level then torch.raise "forward_ad.dual_level: another level is open; levels do not nest" end
-   local mode
+   local mode, before
    return scopes.run(function()
       level = {duals = {}, tangents = {}}
+      before = torch.autograd._dual_level(true)
       mode = recording()
    end, function(fault)
       level = nil
+      torch.autograd._dual_level(before)
       if mode then getmetatable(mode).__close(mode, fault) end
    end, fn, ...)
 end
@@ -59,6 +62,7 @@ function M.make_dual(tensor, tangent)
       args.refuse("forward_ad.make_dual", "tangent", args.describe(tensor), tangent)
    end
    local dual = tensor.requires_grad and tensor:view_as(tensor) or recording.leaf(tensor)
+   torch.autograd._make_dual(dual)
    local n = #level.duals + 1
    level.duals[n], level.tangents[n] = dual, tangent
    return dual
@@ -68,9 +72,13 @@ end
 -- the tangents of these duals.
 local function pulled(tensor, seed)
    local _ <close> = pushforward()
-   local grads = table.pack(torch.autograd.grad({tensor}, level.duals, {
+   local before = torch.autograd._tangent_pass(true)
+   local grads = table.pack(pcall(torch.autograd.grad, {tensor}, level.duals, {
       grad_outputs = {seed}, create_graph = true, allow_unused = true,
    }))
+   torch.autograd._tangent_pass(before)
+   if not grads[1] then error(grads[2], 0) end
+   table.remove(grads, 1)
    local outputs, tangents = {}, {}
    for i, tangent in ipairs(level.tangents) do
       if grads[i] and grads[i].requires_grad then

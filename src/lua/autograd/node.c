@@ -204,6 +204,25 @@ static int autograd_gradient_edge(lua_State *L) {
   return 1;
 }
 
+/* ---- forward-mode derivatives ---- */
+
+/* _dual_level(open) returns the previous setting. */
+static int autograd_dual_level(lua_State *L) {
+  lua_pushboolean(L, tli_set_dual_level(lua_toboolean(L, 1)));
+  return 1;
+}
+
+/* _tangent_pass(on) returns the previous setting. */
+static int autograd_tangent_pass(lua_State *L) {
+  lua_pushboolean(L, tli_set_tangent_pass(lua_toboolean(L, 1)));
+  return 1;
+}
+
+/* _make_dual(tensor) */
+static int autograd_make_dual(lua_State *L) {
+  return tli_make_dual(tli_check_tensor(L, 1, "make_dual")) ? 0 : tli_raise(L);
+}
+
 void tli_open_nodes(lua_State *L) {
   static const luaL_Reg node[] = {{"__gc", node_gc},
                                   {"__eq", node_eq},
@@ -215,6 +234,9 @@ void tli_open_nodes(lua_State *L) {
                                   {"__len", edge_len},     {NULL, NULL}};
   static const luaL_Reg functions[] = {{"_get_gradient_edge", autograd_get_gradient_edge},
                                        {"_gradient_edge", autograd_gradient_edge},
+                                       {"_dual_level", autograd_dual_level},
+                                       {"_tangent_pass", autograd_tangent_pass},
+                                       {"_make_dual", autograd_make_dual},
                                        {NULL, NULL}};
   tli_open_class(L, NODE, node);
   tli_open_class(L, EDGE, edge);
