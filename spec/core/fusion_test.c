@@ -106,7 +106,7 @@ static void what_overlaps_otherwise_does_not_fit(void) {
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
   before = plan;
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), F(1004)))); /* reads a neighbour's */
-  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000))));    /* it overwrites an input */
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000))));    /* overwrites an input */
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), operand(1000, TL_I32, 4))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 99, F(2000), F(3000))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 0), F(3000))));

@@ -141,7 +141,7 @@ static void callers_at_the_same_time(void) {
 
 /* A forked process starts its own threads. */
 static void after_a_fork(void) {
-#ifndef __SANITIZE_THREAD__ /* it does not allow threads after a fork */
+#ifndef __SANITIZE_THREAD__ /* the sanitizer does not allow threads after a fork */
   if (test_emulated()) return;
   CHECK(tl_set_num_threads(3));
   cover(N, 10);

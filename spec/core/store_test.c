@@ -177,7 +177,7 @@ static void mirror(void *context) {
   memcpy(say.bytes, heard + TLI_CHALLENGE, TLI_SHA256_BYTES);
   CHECK(tli_socket_send(socket, &say, sizeof say, end));
   char none;
-  if (tli_socket_receive(socket, &none, 1, end)) CHECK(false); /* it goes */
+  if (tli_socket_receive(socket, &none, 1, end)) CHECK(false); /* the connection ends */
   tli_error_clear();
   tli_socket_close(socket);
   tli_socket_close(o->listener);

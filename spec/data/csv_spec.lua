@@ -163,7 +163,7 @@ describe("data.CSV", function()
    end)
 
    it("refuses a packed file that would fill the memory", function()
-      -- it expands 1000 times
+      -- the file expands 1000 times
       shell.ok("head -c 300000000 /dev/zero | gzip -c > " .. shell.quote(path .. ".csv.gz"))
       assert.raises("become more than 268435456; unpack them before", function()
          torch.data.CSV(path .. ".csv.gz")

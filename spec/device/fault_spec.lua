@@ -12,7 +12,7 @@ local function fault_of(fn)
    local ok, message = pcall(sim.synchronize)
    assert.is_false(ok)
    assert.matches(("%%(called at .*fault_spec%%.lua:%d%%)$"):format(line), message)
-   assert.is_true(pcall(sim.synchronize)) -- it is reported once
+   assert.is_true(pcall(sim.synchronize)) -- a fault is reported once
    return message
 end
 

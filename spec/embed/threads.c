@@ -113,7 +113,7 @@ static void *keep_busy(void *failures) {
 
 /* Runs in a child: uses its parent's state and a new one, with threads. */
 static bool child_works(lua_State *L) {
-#ifdef __SANITIZE_THREAD__ /* it does not allow threads after a fork */
+#ifdef __SANITIZE_THREAD__ /* the sanitizer does not allow threads after a fork */
   if (!tl_set_num_threads(1)) return false;
 #endif
   for (int i = 0; i < 3; i++)

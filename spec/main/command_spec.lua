@@ -266,7 +266,7 @@ describe("a file that reaches the limit of its size", function()
             folder, shell.start(), folder, folder))
          assert.equal(0, status)
          assert.matches("^false\t[^\n]*save: [^\n]*x.safetensors: File too large\n", out)
-         assert.matches("\nnil\t%a+\t%d+\n$", out) -- for programs that it starts all is as ever
+         assert.matches("\nnil\t%a+\t%d+\n$", out) -- programs that it starts are not affected
       end)
    end)
 end)

@@ -63,7 +63,7 @@ local function build_pty()
    local command = ("%s -o %s spec/main/pty.c"):format(os.getenv("CC") or "cc",
       shell.quote(folder .. "/pty"))
    local output, status = shell.run(command)
-   if status ~= 0 then output, status = shell.run(command .. " -lutil") end -- older systems
+   if status ~= 0 then output, status = shell.run(command .. " -lutil") end -- for older systems
    assert(status == 0, output)
    pty = folder .. "/pty"
    return pty

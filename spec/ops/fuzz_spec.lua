@@ -222,7 +222,7 @@ local function entrances(row)
    return list
 end
 
--- Fails of a call, as text; nil if it behaved.
+-- Returns a description of a call's fault, or nil if there was none.
 local function fault_of(row, fn, args)
    local text = describe_value(args, args.n)
    local start = os.clock()

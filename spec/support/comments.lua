@@ -62,6 +62,7 @@ end
 -- Tells whether a comment has prose: two words or more that are not addressed to a tool.
 local function has_prose(text)
    if text:find "^%s*clang%-format" or text:find "^%s*luacheck:" then return false end
+   if text:find "^>" then return false end -- the output of an example
    local ruler = text:find "^%-+%s" or text:find "^%s*%-%-" or text:find "%-%-%-%-%s*$"
    if ruler then return false end
    local words = 0

@@ -172,7 +172,7 @@ static bool apply_copy_slices(tli_Node *node, tl_Tensor *const *grads, tl_Tensor
 static void drop_copy_slices(tli_Node *node) {
   tli_Node *op = ((CopySlices *)node)->op;
   bool only = atomic_load_explicit(&op->refs, memory_order_acquire) == 1;
-  if (op->type->drop == NULL) node->dropped = false; /* it may run again */
+  if (op->type->drop == NULL) node->dropped = false; /* the node may run again */
   if (!only || op->dropped || op->type->drop == NULL) return;
   op->dropped = true;
   op->type->drop(op);

@@ -58,7 +58,7 @@ struct tli_Work {
   bool finished;
   tli_Invitation *invitation; /* owned; joins the caller's profile; may be NULL */
   int64_t begun;              /* tli_now_ns */
-  bool counted;               /* the thread makes it and holds a reference */
+  bool counted;               /* the thread makes the call and holds a reference */
   int nevents;
   struct tl_Event *events[TLI_MOST_EVENTS]; /* owned: mark the copies to the host */
   tl_Device event_devices[TLI_MOST_EVENTS];
@@ -135,7 +135,7 @@ struct tli_Group {
   int64_t pass;   /* see tli_group_next_pass */
   /* held by the thread that makes a call: a caller or the group's thread */
   tli_Mutex engine;
-  bool by_thread; /* the group's thread holds it */
+  bool by_thread; /* the group's thread holds the lock */
   /* Callers that wait for the group's thread. If there are none, callers compute, and the
   ** thread leaves them the processor. */
   atomic_int callers;

@@ -15,7 +15,7 @@
 typedef struct Field {
   const char *at;
   int64_t n;
-  bool doubled; /* it contains doubled quotes */
+  bool doubled; /* the field contains doubled quotes */
 } Field;
 
 static bool fail_at(const tli_Csv *c, int column, const char *what) {

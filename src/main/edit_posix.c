@@ -125,7 +125,7 @@ static int read_byte(void) {
   }
   if (interrupted == 1) {
     interrupted = 2;                   /* shown */
-    if (lib.file) fputs("^C", stdout); /* otherwise the terminal echoes it */
+    if (lib.file) fputs("^C", stdout); /* otherwise the terminal echoes ^C */
     fflush(stdout);
   }
   return '\n';

@@ -39,7 +39,7 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
       pthread_kill(catching_thread, signo);
     }
   } else {
-    sigaction(signo, &before, NULL); /* it recurs at once, or is sent once more */
+    sigaction(signo, &before, NULL); /* the signal recurs at once, or is sent once more */
     if (info->si_code <= 0) raise(signo);
   }
   errno = error;

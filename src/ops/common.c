@@ -186,7 +186,7 @@ bool tli_same_device_all(const char *op, tl_Tensor *const *ts, int n) {
   if (tli_only_cpu()) return true;
   for (int i = 0; i < n; i++) {
     tl_Device device = tli_device(ts[i]);
-    /* it can be combined with any device */
+    /* a CPU scalar can be combined with any device */
     if (device.type == TL_CPU && ts[i]->ndim == 0) continue;
     if (first < 0) first = i;
     if (!tli_same_device(tli_device(ts[first]), device))

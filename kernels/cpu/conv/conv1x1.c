@@ -35,7 +35,7 @@ typedef struct Single {
   int64_t size, rows, blocks; /* size: bytes of an element; rows of a block, and number of blocks */
   const char *in, *weight, *bias;
   char *out;
-  atomic_bool failed; /* the user interrupted it */
+  atomic_bool failed; /* the user interrupted the call */
 } Single;
 
 #define FILL(s, type)                                                       \

@@ -19,7 +19,7 @@
 enum { TLK_DOT_LINES = 16, TLK_DOT_TERMS = 32 };
 
 typedef struct tlk_DotLoops {
-  const char *isa; /* as TLUA_ISA calls it */
+  const char *isa; /* the name of the set in TLUA_ISA */
   /* The left side from a (m, k), whose rows lie lda elements apart, or from its transpose. */
   void (*pack_left)(bool trans, int64_t m, int64_t k, const void *a, int64_t lda, void *to);
   /* The right side from b (k, n), whose rows lie ldb elements apart, or from its transpose. */

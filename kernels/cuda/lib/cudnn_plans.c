@@ -227,7 +227,7 @@ bool cuda_dnn_run(const cuda_DnnWork *work, bool *done) {
   if (!cuda_host->setting(TL_CUDNN_ENABLED)) return true;
   if (!cuda_enter(device)) return false;
   cudnnHandle_t handle = cuda_dnn_enter(device);
-  if (handle == NULL) return true; /* our own kernels compute it */
+  if (handle == NULL) return true; /* our own kernels compute the result */
   bool ok = with_handle(work, handle, done);
   cuda_dnn_leave(device);
   return ok;

@@ -97,7 +97,7 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
-   keep("awaits", nil) -- number of failed backward passes when the next one was expected
+   keep("awaits", nil) -- while a backward pass is expected: the number of failed ones before
    local params, names = {}, {}
    for path, parameter in a.module:named_parameters() do
       if parameter.requires_grad then

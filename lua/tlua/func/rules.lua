@@ -52,7 +52,7 @@ define([[abs absolute neg negative positive exp exp2 expm1 log log2 log10 log1p 
    mul_ div_ pow_ clamp_ clamp_min_ clamp_max_ relu_ sigmoid_ tanh_ exp_ log_ sqrt_ neg_ abs_
    masked_fill_ addcmul_ addcdiv_ lerp_ zero_ fill_]], pointwise)
 
--- With a condition alone it returns positions.
+-- With a condition alone `where` returns positions.
 define("where", function(c)
    local second = c.signature[2]
    if not second or c.a[second.name] == nil then return nil end

@@ -193,7 +193,7 @@ end
 ---@return torch.UntypedStorage
 function UntypedStorage:clone() return adopt(getmetatable(self), self._elements:clone()) end
 
---- The storage, copied to a device unless it is there.
+--- Returns the storage, copied to the device unless it is on it already.
 ---@param device string|torch.device
 ---@return torch.UntypedStorage
 function UntypedStorage:to(device)

@@ -98,8 +98,8 @@ function M.signature(fn)
    end
 end
 
--- Parameters of a signature: types and defaults are its own, words those of the doc comment. Those
--- that a function takes by itself come before.
+-- Returns a signature's parameters with their types and defaults, described by the doc comment.
+-- Parameters that are only in the doc comment come first.
 local function parameters_of(signature, tags)
    local words, list = {}, {}
    for _, tag in ipairs(M.parameters(tags)) do

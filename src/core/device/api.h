@@ -130,7 +130,7 @@ typedef struct tl_BlockInfo {
 typedef enum tl_MemoryAction {
   TL_MEMORY_ALLOC,
   TL_MEMORY_FREE_REQUESTED,
-  TL_MEMORY_FREE_COMPLETED, /* it can be reused */
+  TL_MEMORY_FREE_COMPLETED, /* the block can be reused */
   TL_MEMORY_SEGMENT_ALLOC,
   TL_MEMORY_SEGMENT_FREE,
   TL_MEMORY_SEGMENT_MAP, /* for segments that grow and shrink */
@@ -353,7 +353,7 @@ enum {
   TL_SDP_FLASH = 2,
   TL_SDP_EFFICIENT = 4,
   TL_SDP_CUDNN = 8,
-  TL_SDP_MATH_FIRST = 16, /* math is preferred if it is allowed */
+  TL_SDP_MATH_FIRST = 16, /* the math kernels are preferred if they are allowed */
 };
 
 #endif

@@ -14,7 +14,7 @@ typedef struct tli_Generator {
   atomic_int refs; /* 0: a part of something that outlives its users */
   uint64_t seed;
   uint64_t offset; /* the next unused block of four 32-bit numbers */
-  bool own;        /* for a device: it was seeded separately */
+  bool own;        /* a device's generator was seeded separately */
   /* for the default generator: those of the devices (tli_generator_of) */
   struct tli_Generator *family;
 } tli_Generator;

@@ -36,7 +36,7 @@ static inline tlk_FaultSource tli_fault_source(tl_Device device, const char *op,
   return device.type == TL_CPU ? (tlk_FaultSource){op, argument, NULL}
                                : tli_fault_source_late(op, argument);
 }
-/* Records the failure that a fault is; returns false. */
+/* Records a fault as the failure of the call; returns false. */
 bool tli_fault_fail(const tlk_Fault *fault);
 
 #endif

@@ -112,7 +112,7 @@ typedef struct tlk_Pool {
 ** i is the sum over first[i] <= t < first[i + 1] of weights[t] times element at[t]. */
 typedef struct tlk_Resample {
   int64_t outer, in, out, inner;
-  int64_t terms; /* terms of every sum; 0: it varies */
+  int64_t terms; /* number of terms of every sum; 0: the number varies */
   const int32_t *first, *at;
   const double *weights;
 } tlk_Resample;

@@ -248,7 +248,7 @@ bool tli_library_whole(const char *path) {
   static const unsigned char ours[] = {0x7f, 'E', 'L', 'F', sizeof(void *) == 8 ? 2 : 1};
   ElfW(Ehdr) header;
   FILE *file = fopen(path, "rb");
-  if (file == NULL) return true; /* opening it will report the reason */
+  if (file == NULL) return true; /* opening the library will report the reason */
   bool elf = fread(&header, sizeof header, 1, file) == 1 &&
              memcmp(header.e_ident, ours, sizeof ours) == 0 &&
              header.e_phentsize == sizeof(ElfW(Phdr));

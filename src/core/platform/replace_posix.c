@@ -124,7 +124,7 @@ static int open_nameless(const char *target, mode_t mode) {
   if (fd < 0) return fd;
   (void)tli_scratch_hold(fd); /* no other process can lock it before it has a name */
   if (access(link, F_OK) == 0) return fd;
-  close(fd); /* it cannot be given a name */
+  close(fd); /* the file cannot be given a name */
 #else
   (void)target;
   (void)mode;

@@ -17,7 +17,7 @@
 /* Memory that is registered with NCCL. */
 typedef struct tli_NcclBuffer {
   tl_Tensor *tensor; /* owned */
-  void *handle;      /* NULL: NCCL does not use it */
+  void *handle;      /* NULL: NCCL does not use the buffer */
 } tli_NcclBuffer;
 
 typedef struct tli_Nccl {

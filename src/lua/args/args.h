@@ -102,7 +102,7 @@ tl_DType tli_arg_dtype(tli_Args *a, int i, tl_DType otherwise);
 tl_Device tli_arg_device(tli_Args *a, int i, tl_Device otherwise);
 tli_Generator *tli_arg_generator(tli_Args *a, int i);
 
-/* Records the failure that parameter i is not the expected value. */
+/* Records an error: parameter i is not the expected value. */
 void tli_args_fail(tli_Args *a, int i, const char *expected);
 
 /* Call this after the operator has failed: returns whether to call it again, since memory was

@@ -1,4 +1,4 @@
--- Windows as columns (im2col), and back.
+-- unfold and fold: copy windows to columns (im2col), and sum columns into windows.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

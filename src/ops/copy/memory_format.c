@@ -95,7 +95,7 @@ tl_Tensor *tli_follow(tl_Tensor *steals, const tl_Tensor *input) {
   tli_Format format = tli_format_of(input);
   if (format == TLI_ROW_MAJOR || tli_format_of(steals) == format) return steals;
   if (tli_lies(steals, format)) {
-    set_strides(steals, format); /* it has one channel, or one element for each */
+    set_strides(steals, format); /* the tensor has one channel, or one element for each */
     return steals;
   }
   tl_Tensor *laid = tlo_laid_out(steals, format);

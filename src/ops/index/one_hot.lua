@@ -1,4 +1,4 @@
--- Labels as rows with a single 1.
+-- Converts labels to rows with a single 1.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

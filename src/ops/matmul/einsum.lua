@@ -1,4 +1,4 @@
--- Sums of products after an equation.
+-- Sums of products that an equation describes.
 
 local equation = [[Sums of products after an equation such as "ij,jk->ik": a letter for each
     dimension of each operand, and those of the result. Letters that the result lacks are summed

@@ -340,7 +340,7 @@ static tl_Tensor *chain_per_channel(tli_Chain *c, tl_Tensor *t, const int64_t si
   int64_t narrow[] = {sizes[0], sizes[1], 1}, all = sizes[0] * sizes[1] * sizes[2];
   tl_Tensor *shaped = chain_reshape(c, t, 3, narrow);
   tl_Tensor *wide = TLI_STEP(c, tlo_expand(shaped, (tl_Ints){3, sizes}));
-  tl_Tensor *rows = TLI_STEP(c, tlo_to_row_major(wide)); /* kernels read it contiguously */
+  tl_Tensor *rows = TLI_STEP(c, tlo_to_row_major(wide)); /* kernels need contiguous rows */
   return chain_reshape(c, rows, 1, &all);
 }
 

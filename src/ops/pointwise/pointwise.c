@@ -56,7 +56,7 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
   tl_Tensor *args[TLI_ITER_MAX] = {out};
   for (int i = 0; i < ninputs; i++) args[i + 1] = in[i];
   tl_Device device = tli_device(out);
-  struct tlk_pointwise call; /* large, so it is not cleared as a whole */
+  struct tlk_pointwise call; /* large, so only the used fields are set */
   call.cx = tli_context(device);
   call.kernel = kernel;
   call.compute = tli_dtype_compute(dtype);
@@ -245,7 +245,7 @@ bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
 bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) {
   const tl_Tensor *out = operands[0];
   tl_Device device = tli_device(out);
-  struct tlk_fused call; /* large, so it is not cleared as a whole */
+  struct tlk_fused call; /* large, so only the used fields are set */
   if (out->numel == 0) return true;
   call.cx = tli_context(device);
   call.kernel = kernel;

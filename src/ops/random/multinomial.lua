@@ -1,4 +1,4 @@
--- Indices drawn with probabilities proportional to weights.
+-- Draws random indices with probabilities proportional to weights.
 
 local given = "*, Generator generator=nil"
 op {"multinomial(Tensor self, int num_samples, bool replacement=false, " .. given .. ") -> Tensor",

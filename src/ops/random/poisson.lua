@@ -1,4 +1,4 @@
--- Numbers of Poisson distributions.
+-- Random numbers from Poisson distributions.
 
 op {"poisson(Tensor self, *, Generator generator=nil) -> Tensor",
     doc = [[Numbers drawn from the Poisson distributions whose rates, of at least 0, self holds, in

@@ -1,4 +1,4 @@
--- Trading channels for resolution, and permuting channels.
+-- Rearranges channels into pixels, pixels into channels, and channels among themselves.
 
 local function F(entry)
    entry.module, entry.method, entry.composite = "nn.functional", false, true
