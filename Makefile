@@ -15,7 +15,7 @@ ifneq ($(PROFILE),)
 include src/profiles/$(PROFILE).mk
 BUILD ?= build/$(PROFILE)
 CFLAGS ?= -Os -g
-KERNEL_CFLAGS ?= -O2 $(if $(findstring clang,$(CC)),,-fvect-cost-model=dynamic) -fno-math-errno -fno-trapping-math
+KERNEL_CFLAGS ?= -O2 $(ALL_VECTORS) -fno-math-errno -fno-trapping-math
 endif
 # Where everything that is built goes; another folder for another variant.
 BUILD ?= build
@@ -121,6 +121,8 @@ LUA_LIBS := $(if $(lua_archive),$(call whole,$(lua_archive)),$(if $(CROSS)$(LUA_
 endif
 
 accepts = $(shell echo | $(CC) $(1) -x c -E - >/dev/null 2>&1 && echo $(1))
+# clang preprocesses with options that it does not know, and warns of them when it compiles.
+compiles = $(shell echo | $(CC) -Werror $(1) -x c -c -o /dev/null - >/dev/null 2>&1 && echo $(1))
 
 # Loops in a folder called isa are built once for each of these. ISAS=native builds them
 # once, for the processor that compiles, and ISAS=base for the least that CC knows.
@@ -146,6 +148,7 @@ endif
 
 # A profile has one set: loops of 32 bytes where a processor of the last ten years is expected.
 ifneq ($(PROFILE),)
+ALL_VECTORS := $(call compiles,-fvect-cost-model=dynamic)
 override ISAS := $(or $(ISA),$(filter v3,$(ISAS)),$(firstword $(ISAS)))
 endif
 
@@ -183,7 +186,7 @@ endif
 KERNEL_FRAMES := $(if $(WINDOWS)$(WASM)$(SANITIZE),,-fno-exceptions -fno-asynchronous-unwind-tables -fno-unwind-tables)
 # gcc unrolls a row's sixteen accumulators into scalars before it makes vectors of them: 5 times the
 # code for integers, which then takes up to 8 times as long.
-FEWER_UNROLLED := $(call accepts,--param max-completely-peel-times=4)
+FEWER_UNROLLED := $(call compiles,--param max-completely-peel-times=4)
 COMPILE = $(CC) $(TL_CPPFLAGS) $(TL_CFLAGS) -MMD -MP
 
 # ---- files -----------------------------------------------------------------------
