@@ -52,7 +52,7 @@ describe("the lists of autocast", function()
       end
    end)
 
-   it("cast what PyTorch's cast in some of their calls", function()
+   it("cast in the calls in which PyTorch's cast", function()
       for _, i in ipairs {1, 2} do
          local dtype = ({"float32", "bfloat16"})[i]
          autocast(function()

@@ -174,7 +174,7 @@ describe("GradScaler", function()
       assert.same({}, scaler:state_dict())
    end)
 
-   it("takes a scale, and tells its settings", function()
+   it("takes a scale, and returns its settings", function()
       local scaler = torch.amp.GradScaler()
       assert.equal(65536, scaler:get_scale())
       scaler:scale(torch.ones(1))

@@ -165,7 +165,7 @@ describe("set_deterministic_debug_mode", function()
    end)
 
    -- https://docs.pytorch.org/docs/stable/deterministic.html specifies the values
-   it("gives undefined memory contents, where that is not turned off", function()
+   it("gives undefined memory contents, unless that is turned off", function()
       local settings = torch.utils.deterministic
       torch.use_deterministic_algorithms(true)
       for _, t in ipairs {torch.empty(3, 2), torch.empty_like(torch.zeros(6)),

@@ -125,7 +125,7 @@ describe("a Function", function()
    local x = double {1, 2, -1}
    local function cube(a) return Cube:apply(a, 2) end
 
-   it("has a context of its own with setup_context", function()
+   it("has a separate context with setup_context", function()
       local own = x:clone():requires_grad_()
       local y = cube(own)
       assert.close({2, 16, -2}, y, 0)
@@ -197,7 +197,7 @@ describe("a Function", function()
       assert.close({6, 24, 6}, func.vmap(func.grad(cube))(x), 0)
    end)
 
-   it("refuses a second derivative where it is once_differentiable", function()
+   it("refuses a second derivative if it is once_differentiable", function()
       local Once = torch.class("spec.Once", torch.autograd.Function)
       function Once.forward(ctx, a)
          ctx:save_for_backward(a)
@@ -238,7 +238,7 @@ describe("autograd.grad with is_grads_batched", function()
       assert.close({2, 2}, again, 0)
    end)
 
-   it("frees the graph after the last example, unless it is to stay", function()
+   it("frees the graph after the last example, unless it is retained", function()
       local y = x ^ 2
       local options = {grad_outputs = torch.eye(2):double(), is_grads_batched = true,
          retain_graph = true}

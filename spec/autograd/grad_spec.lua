@@ -59,7 +59,7 @@ describe("autograd.grad", function()
       assert.close({2, 4}, b)
    end)
 
-   it("weighs outputs by grad_outputs, ones where there is none", function()
+   it("weighs outputs by grad_outputs, which are ones by default", function()
       local x = leaf {1, 2}
       local a, b = x * 2, (x * x):sum()
       local dx = torch.autograd.grad({a, b}, x, {grad_outputs = {constant {10, 100}, nil}})

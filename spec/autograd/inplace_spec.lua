@@ -54,7 +54,7 @@ describe("an in-place operator", function()
       assert.close({3, 2 + 6 + 4, 3}, x.grad)
    end)
 
-   it("uses its result where the derivative does", function()
+   it("saves its result if the derivative needs it", function()
       local x = leaf {0.5, 1}
       local h = x * 1
       h:exp_()
@@ -72,7 +72,7 @@ describe("an in-place operator", function()
       assert.close({4 * 2 * 5, 4 * 3 * 7}, dxw)
    end)
 
-   it("is differentiable twice by what it has overwritten", function()
+   it("is differentiable twice by the value that it has overwritten", function()
       local x, w = leaf {2, 3}, leaf {5, 7}
       local h = x * x
       h:mul_(w)
@@ -258,7 +258,7 @@ describe("in place is refused", function()
 end)
 
 describe("an update under no_grad", function()
-   it("is what an optimizer does", function()
+   it("works as in an optimizer", function()
       local w = leaf {1, 2}
       for _ = 1, 3 do
          local loss = (w * w):sum()

@@ -74,7 +74,7 @@ describe("no_grad", function()
       assert.is_true(torch.is_grad_enabled())
    end)
 
-   it("takes what can be called", function()
+   it("takes callable values", function()
       local callable = setmetatable({}, {__call = function(_, n) return n + 1 end})
       assert.equal(3, torch.no_grad(callable, 2))
       assert.raises("no_grad", "function", function() torch.no_grad(5) end)

@@ -10,7 +10,7 @@ end
 local function same(x) return x end
 
 describe("saved_tensors_hooks", function()
-   it("gives pack what a node saves, and unpack what pack has returned", function()
+   it("calls pack with a saved tensor, and unpack with pack's result", function()
       local packed, unpacked = {}, {}
       local a, b = leaf {1, 2}, leaf {3, 4}
       local y = graph.saved_tensors_hooks(function(t)
@@ -132,7 +132,7 @@ describe("saved_tensors_hooks", function()
       assert.is_true(torch.is_grad_enabled())
    end)
 
-   it("refuses what cannot be", function()
+   it("refuses impossible arguments", function()
       local x = leaf {1, 2}
       local function with(pack, unpack)
          return function()

@@ -22,7 +22,7 @@ describe(".ci/run", function()
       return output:match("([^\n]*)\n$")
    end
 
-   it("sums up what its steps have counted", function()
+   it("sums up the counts of its steps", function()
       local output, status = run {
          test = "echo 10 passed, 0 failed, 2 skipped", lint = "echo 3 passed, 0 failed",
          clang = "echo 4 passed, 0 failed",

@@ -122,7 +122,7 @@ describe("make cross", function()
       assert.equal(0, status, output)
    end
 
-   it("asks what for", function()
+   it("asks for a TARGET and gives an example", function()
       local output, status = make("cross")
       assert.not_equal(0, status)
       assert.matches("TARGET=aarch64-linux-gnu", output, 1, true)

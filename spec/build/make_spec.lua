@@ -38,7 +38,7 @@ describe("make", function()
       assert.equal("", make())
    end)
 
-   it("compiles again what includes a header that changed", function()
+   it("compiles files again if a header that they include has changed", function()
       make()
       change("src/core/answer.h", "int tli_core_answer(void); /* changed */\n")
       local said = make()

@@ -55,7 +55,7 @@ describe("tlua.packages", function()
       assert.matches("^%S*packages_spec%.lua:%d+: ", message)
    end)
 
-   it("tells a module that a package has not got from a package that is missing", function()
+   it("distinguishes a missing module of a package from a missing package", function()
       assert.raises("the package text has no such module", function() require "tlua.text.Unknown" end)
    end)
 end)

@@ -22,7 +22,7 @@ describe("README.md", function()
       end)
    end)
 
-   it("shows what the first lines in the REPL print", function()
+   it("shows the output of the first lines in the REPL", function()
       local typed, printed = blocks("")[1], blocks("")[2]
       local lines = {}
       for line in typed:gmatch("> ([^\n]+)") do lines[#lines + 1] = line end

@@ -204,7 +204,7 @@ describe("examples", function()
       end
    end)
 
-   it("print what is written beside them", function()
+   it("print the output written beside them", function()
       for i, output in ipairs(examples.run(programs)) do
          assert.equal(expected[i], output, paths[i])
       end
@@ -230,7 +230,7 @@ describe("tlua help", function()
       assert.matches("^nn%.Linear%(in_features", shell.ok(tlua .. " help nn.Linear"))
    end)
 
-   it("says how the reference is installed where it is not found", function()
+   it("explains how to install the reference if it is not found", function()
       shell.with_folder(function(folder)
          shell.ok(("cp %s %s/tlua"):format(shell.build .. "/tlua", folder))
          local output, status = shell.run(folder .. "/tlua help --web")

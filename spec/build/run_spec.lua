@@ -129,7 +129,7 @@ describe("assert.close", function()
       assert.not_close({}, {1})
    end)
 
-   it("tells tables apart that are no lists", function()
+   it("compares tables that are not lists by key", function()
       assert.truthy(message({a = 1}, {b = 1}):find("value[a] is missing", 1, true))
       assert.truthy(message({}, {b = 1}):find("value[b] is not expected", 1, true))
    end)

@@ -33,7 +33,7 @@ describe("the emulator", function()
       assert.equal(0, status, output)
    end)
 
-   it("names kernel, block and threads where a barrier is not reached by all", function()
+   it("names kernel, block and threads if some threads miss a barrier", function()
       aborted("barrier_of_half", "kernel barrier_of_half%(int%*%), block %(0, [01], 0%): a barrier " ..
          "is not reached by all who must", "and 47 more wait in __syncthreads, [^\n]*wrong_test.cu:%d+",
          "and 15 more ended")
@@ -63,7 +63,7 @@ describe("the emulator", function()
       end
    end)
 
-   it("lets the address sanitizer see what passes an end", function()
+   it("lets the address sanitizer detect accesses beyond an end", function()
       local function seen(name, kind)
          local output, status = wrong(sanitized, name)
          assert.not_equal(0, status)

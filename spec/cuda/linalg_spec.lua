@@ -132,7 +132,7 @@ describe("linear algebra on a GPU", function()
       end
    end)
 
-   it("leaves to LAPACK on the host what rotations do not decompose", function()
+   it("calls LAPACK on the host for matrices that rotations do not decompose", function()
       local output = shell.ok(("TLUA_EMULATED_SOLVER=stuck %s -e %s 2>/dev/null"):format(shell.start(),
          shell.quote [[
             torch.manual_seed(1)

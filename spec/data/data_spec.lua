@@ -269,7 +269,7 @@ describe("data.DataLoader", function()
       end)
    end)
 
-   it("takes samplers of one's own", function()
+   it("takes the user's samplers", function()
       local Odd = torch.class("Odd", data.Sampler)
       function Odd:__len() return 3 end
       function Odd:iter()

@@ -66,7 +66,7 @@ describe("data.ImageFolder", function()
       end
    end)
 
-   it("takes a loader of one's own and says which files count", function()
+   it("takes a user's loader, and a function that selects files", function()
       shell.ok(("mkdir -p %s/a && echo one >%s/a/x.txt && echo two >%s/a/y.md"):format(root, root, root))
       local texts = torch.data.ImageFolder(root, {
          loader = function(path) return shell.read(path) end,

@@ -99,7 +99,7 @@ describe("data.DataLoader with workers", function()
       end)
    end)
 
-   it("says where a batch is nil, which would end the loop", function()
+   it("names the place of a nil batch, which would end the loop", function()
       local function go(dataset, options)
          for _ in torch.data.DataLoader(dataset, options):iter() do end
       end
@@ -242,7 +242,7 @@ describe("data.DataLoader with workers", function()
          fails_with 'setmetatable({}, {__tostring = function() return "told by itself" end})', 1, true)
    end)
 
-   it("has threads and deterministic mode of its own", function()
+   it("has separate threads and a separate deterministic mode", function()
       local threads = torch.get_num_threads()
       local sum = program [[
          local items, sum = {}, 0
@@ -379,7 +379,7 @@ describe("data.DataLoader with workers", function()
       assert.same({21, 21, 21}, sums)
    end)
 
-   it("lets an abandoned loop of persistent workers go", function()
+   it("ends an abandoned loop of persistent workers", function()
       local loader = torch.data.DataLoader(torch.arange(1, 9),
          {num_workers = 2, persistent_workers = true})
       local old = loader:iter()

@@ -28,7 +28,7 @@ describe("torch.backends", function()
       end
    end)
 
-   it("has what is kept on disk and what graphs fuse turned on at first", function()
+   it("turns on the disk cache and fusion in graphs by default", function()
       for _, of in ipairs {torch.backends.cache, torch.backends.cuda.fusion} do
          assert.is_true(of.enabled)
          of.enabled = false

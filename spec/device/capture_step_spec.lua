@@ -180,7 +180,7 @@ describe("a captured step", function()
       assert.same(run(false), run(true))
    end)
 
-   it("names what cannot be captured, and leaves training as it was", function()
+   it("names operations that cannot be captured, and leaves training unchanged", function()
       local net = model()
       local sgd = makers.SGD(net:parameters())
       local wait = true
@@ -270,7 +270,7 @@ describe("make_graphed_callables", function()
       assert.same({24, 96, 216}, x.grad:tolist())
    end)
 
-   it("leaves a module alone in the other mode, and refuses what is unlike the sample", function()
+   it("captures no other mode, and refuses arguments unlike the sample", function()
       local net = nn.Linear(3, 2):to(kind)
       sim.make_graphed_callables(net, {torch.zeros(4, 3):to(kind)})
       assert.raises(kind .. ".make_graphed_callables: argument 1: expected one like the sample",
@@ -282,7 +282,7 @@ describe("make_graphed_callables", function()
       end)
    end)
 
-   it("refuses what is on another device, and parameters that have moved", function()
+   it("refuses tensors on another device, and parameters that have moved", function()
       assert.raises("make_graphed_callables: sample_args 1: expected a tensor of " .. kind, function()
          sim.make_graphed_callables(nn.Linear(2, 2):to(kind), {torch.ones(1, 2):cpu()})
       end)

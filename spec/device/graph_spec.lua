@@ -12,7 +12,7 @@ local function ones(...) return torch.ones(..., {device = kind}) end
 local function named(text) return kind .. "." .. text end
 
 describe("a graph", function()
-   it("records what a function does and runs it at each replay", function()
+   it("records a function's work and runs it at each replay", function()
       local g, x = sim.Graph(), ones(4)
       local y, name = sim.graph(g, function(by) return (x * by + 1):sum(), "sum" end, 2)
       assert.equal("sum", name)
@@ -130,7 +130,7 @@ describe("a graph", function()
       assert.raises(named "graph: fn: expected a function, got nil", function() sim.graph(sim.Graph()) end)
    end)
 
-   it("leaves alone what was released while it was captured", function()
+   it("does not write to memory that was released during the capture", function()
       local g, x, before = sim.Graph(), ones(64), ones(64)
       sim.graph(g, function()
          before:release()
@@ -195,7 +195,7 @@ describe("a graph", function()
 end)
 
 describe("random numbers in a graph", function()
-   it("begin where they do although the graph has used other memory before", function()
+   it("are the same although the graph has used other memory before", function()
       local x, g, y = ones(64), sim.CUDAGraph(), nil
       sim.graph(g, function()
          local temporary = {}
@@ -373,7 +373,7 @@ describe("streams in a graph", function()
       assert.equal(20, x:sum():item())
    end)
 
-   it("cannot wait for what was recorded elsewhere; the capture goes on", function()
+   it("cannot wait for an event that was recorded elsewhere; the capture continues", function()
       local g, x, side = sim.Graph(), ones(10), sim.Stream()
       local before, within = sim.Event(), sim.Event()
       before:record(side)

@@ -158,7 +158,7 @@ describe("pinned memory", function()
       assert.equal(4, since "num_host_free")
    end)
 
-   it("is what pin_memory copies to", function()
+   it("is the target of pin_memory's copies", function()
       local x = torch.arange(10)
       local pinned = x:pin_memory("sim")
       assert.is_false(x:is_pinned())

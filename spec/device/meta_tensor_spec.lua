@@ -267,7 +267,7 @@ describe("torch.default_device", function()
       assert.equal(torch.device "meta", co())
    end)
 
-   it("names what is wrong", function()
+   it("names the mistake", function()
       assert.raises("default_device: device: expected a device such as \"meta\" or \"cuda:0\", got nothing",
          function() torch.default_device() end)
       assert.raises("got string 'mete'", function() torch.default_device "mete" end)

@@ -102,7 +102,7 @@ describe("an optimizer on a device", function()
       assert.close(after {"cpu", "cpu", "cpu", "cpu"}, after {"cpu", "sim:0", "sim:1", "cpu"}, 0)
    end)
 
-   it("takes over a state with clocks where they belong", function()
+   it("loads a state and moves clocks to their device", function()
       local _, first, params = problem.run("NAdam", "{lr = 0.1}", here)
       local copies = {}
       for i, p in ipairs(params) do copies[i] = p:detach():to("sim"):requires_grad_() end

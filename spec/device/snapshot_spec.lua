@@ -137,7 +137,7 @@ describe("a pickle", function()
       assert.equal("}q\0(X\1\0\0\0aq\1\x89X\1\0\0\0bq\2\x89u", body {a = false, b = false})
    end)
 
-   it("names what occurs twice", function()
+   it("names duplicates", function()
       assert.equal("\x80\2]q\0(X\1\0\0\0aq\1h\1e.", pickle.encode(json.as_array {"a", "a"}))
       local inner = json.as_array {}
       assert.equal("\x80\2]q\0(]q\1(eh\1e.", pickle.encode(json.as_array {inner, inner}))

@@ -58,7 +58,7 @@ describe("an index", function()
       assert.close({1, 2, 3}, there:cpu())
    end)
 
-   it("takes a value of another device where that is copied or single", function()
+   it("takes a value of another device if it is copied or a single number", function()
       local x = on("sim:0", {{1.0, 2}, {3, 4}})
       x[1] = on("cpu", {5.0, 6})
       x[{2, {}}] = on("sim:1", {7.0, 8})

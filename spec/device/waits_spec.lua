@@ -118,7 +118,7 @@ describe("on the simulated device", function()
 end)
 
 describe("the manual", function()
-   it("tells which operators wait, and why", function()
+   it("lists the operators that wait, with the reason", function()
       local text = "Waits for the device: the result's shape depends on the data."
       for _, row in ipairs(table_of.rows()) do
          if row.form == "nonzero" then

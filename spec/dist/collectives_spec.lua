@@ -170,7 +170,7 @@ describe("what moves without arithmetic", function()
       ]])
    end)
 
-   it("gather_single and all_gather_coalesced fill what is given", function()
+   it("gather_single and all_gather_coalesced fill the given tensors", function()
       ranks.ok(3, [[
          local whole = rank == 1 and torch.zeros(6, 2) or nil
          dist.gather_single(torch.full({2, 2}, rank + 0.0), whole, 1)

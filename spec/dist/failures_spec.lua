@@ -166,7 +166,7 @@ describe("init_process_group", function()
       ]], {alone = true})
    end)
 
-   it("refuses what cannot be", function()
+   it("refuses impossible arguments", function()
       ranks.ok(1, [[
          local function init(options) return function() dist.init_process_group(options) end end
          refused("rank: expected 0 to 1, got 5", init {rank = 5, world_size = 2})

@@ -139,7 +139,7 @@ describe("where the manual has nothing, help", function()
       assert.equal('The manual has nothing on "zzzzzzzz".', help.text("zzzzzzzz"))
    end)
 
-   it("says where a function comes from", function()
+   it("prints the file and line of a function", function()
       local here = debug.getinfo(1, "Sl")
       assert.equal(("A function with 2 parameters, from %s line %d; it is not in the manual."):
          format(here.short_src, here.currentline + 3),

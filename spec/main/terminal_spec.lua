@@ -45,7 +45,7 @@ local function common(options_for)
          "? > ", "! x\\n", "? {2, 3}"}, options_for())
    end)
 
-   it("interrupts what runs, and goes on", function()
+   it("interrupts the running line, and continues", function()
       plays(closing {"? > ", '! print("o".."n") while true do end\\n', "? on\r", "! \\003",
          "? interrupted!", "? > ", "! 6*7\\n", "? 42"}, options_for())
    end)

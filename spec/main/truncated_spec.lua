@@ -57,7 +57,7 @@ describe("a mapped file that was cut", function()
       assert.equal(0, result.status)
    end)
 
-   it("is named where its elements are written", function()
+   it("is named in the error if its elements are written", function()
       local result = session.script(head .. [[
          local copy = io.open(path .. ".copy", "wb")
          copy:setvbuf "no" -- so that the system itself reads the elements

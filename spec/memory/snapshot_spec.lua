@@ -78,7 +78,7 @@ describe("memory_snapshot", function()
 end)
 
 describe("leaks", function()
-   it("names the line whose tensors stay", function()
+   it("names the line whose tensors are kept", function()
       local list = {}
       local function body()
          local _ = torch.randn(100)

@@ -102,7 +102,7 @@ describe("nn.attention.sdpa_kernel", function()
       assert.is_true(torch.backends.cuda.flash_sdp_enabled())
    end)
 
-   it("raises where no implementation is left, as for cuDNN's on the processor", function()
+   it("raises an error if no implementation is left, as for cuDNN's on the CPU", function()
       assert.raises("scaled_dot_product_attention", "no backend for", function()
          attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION, F.scaled_dot_product_attention, q:cpu(), k:cpu(),
             v:cpu(), {enable_gqa = true})

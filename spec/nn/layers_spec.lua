@@ -18,7 +18,7 @@ describe("constructors of layers", function()
       end)
    end)
 
-   it("say what they expect", function()
+   it("name the arguments that they expect", function()
       assert.raises("nn.Linear: out_features is missing", function() nn.Linear(3) end)
       assert.raises("nn.Linear: in_features: expected an integer of at least 0, got -1", function()
          nn.Linear(-1, 3)
@@ -441,7 +441,7 @@ describe("batch norm", function()
 end)
 
 describe("a module whose buffer has a history", function()
-   it("is cast only where its dtype differs", function()
+   it("is cast only if its dtype differs", function()
       local loss = nn.BCELoss {weight = torch.ones(2, {requires_grad = true}) * 2}
       loss:to("float32")
       assert.same({2.0, 2.0}, loss.weight:tolist())

@@ -248,7 +248,7 @@ describe("Module:to", function()
       assert.equal("float64", layer:to "float64".weight.dtype)
    end)
 
-   it("names to_empty where there is no data to move, and moves nothing", function()
+   it("names to_empty if there is no data to move, and moves nothing", function()
       local model = nn.Sequential(nn.Linear(2, 2, {device = "cpu"}), nn.Linear(2, 2, meta))
       assert.raises("to: 2.weight of nn.Sequential is on the meta device and has no data to copy; "
          .. "to_empty{device = \"sim\"}", function() model:to "sim" end)

@@ -404,7 +404,7 @@ describe("a module", function()
       assert.same({"nn.Linear", "nn.Linear", "Net"}, seen)
    end)
 
-   it("is copied with parameters of its own, what is shared inside staying shared", function()
+   it("is copied with new parameters, which are shared as in the original", function()
       local net = Net()
       net.tied = net.second.weight
       local copy = net:clone()

@@ -616,7 +616,7 @@ describe("packed sequences", function()
       end
    end)
 
-   it("are refused where they do not fit", function()
+   it("are refused if they do not fit", function()
       local x = torch.randn(4, 2, 3)
       local pack <const> = "nn.utils.rnn.pack_padded_sequence: "
       assert.raises(pack .. "lengths: expected 1 to 4, got 5", function() R.pack_padded_sequence(x, {5, 3}) end)

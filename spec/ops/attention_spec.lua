@@ -185,7 +185,7 @@ describe("scaled_dot_product_attention", function()
       end
    end)
 
-   it("reads and writes what lies apart in memory as it is", function()
+   it("reads and writes tensors with gaps in memory without copies", function()
       local packed = random(2, 9, 3, 4, 5):requires_grad_() -- (N, L, query key value, heads, E)
       local parts = {}
       for i, part in ipairs(packed:unbind(3)) do parts[i] = part:transpose(2, 3) end
@@ -273,7 +273,7 @@ describe("scaled_dot_product_attention", function()
       end
    end)
 
-   it("lets NaN through to whoever sees it", function()
+   it("gives NaN only to queries that attend to a NaN", function()
       local nan = 0 / 0
       local one = k:clone()
       one[1][1][2][1] = nan

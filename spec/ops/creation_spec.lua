@@ -170,7 +170,7 @@ describe("copy_", function()
 end)
 
 describe("to", function()
-   it("gives the tensor itself where nothing changes", function()
+   it("returns the tensor itself if nothing changes", function()
       local x = torch.zeros(2, {device = "cpu"})
       assert.equal(x, x:to("float32"))
       assert.equal(x, x:to("cpu"))

@@ -103,7 +103,7 @@ describe("linear_cross_entropy", function()
       end) < logits / 2)
    end)
 
-   it("names what is wrong", function()
+   it("names the mistake", function()
       local x, w, b, y = inputs "float32"
       assert.raises("linear_cross_entropy: input: expected (N, in) for linear_weight (C, in), got "
          .. "[13, 5] and [5, 7]", function() F.linear_cross_entropy(x, w:t(), y) end)

@@ -156,7 +156,7 @@ describe("addmm and its like", function()
       assert.close(torch.tensor {5, 13}, torch.addmv(v, m, v, o), 0)
    end)
 
-   it("scale self where there is nothing to add", function()
+   it("scale self if there is nothing to add", function()
       local x = torch.ones(2, 2)
       assert.close({{3, 3}, {3, 3}},
          torch.addmm(x, torch.zeros(2, 0), torch.zeros(0, 2), {beta = 3}), 0)

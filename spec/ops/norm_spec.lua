@@ -170,7 +170,7 @@ describe("dropout", function()
       assert.close({0, 18}, sums:unique():tolist(), 0)
    end)
 
-   it("passes gradients to what is left only", function()
+   it("passes gradients only to the remaining elements", function()
       local x = torch.ones(1000, {requires_grad = true})
       local y = F.dropout(x, 0.5)
       y:sum():backward()

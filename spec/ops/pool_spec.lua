@@ -26,7 +26,7 @@ describe("lp_pool", function()
       assert.close(16 ^ (1 / 3), cube[{1, 1, 3}]:item(), 1e-6)
    end)
 
-   it("has gradient 0 where the sum is 0", function()
+   it("has gradient 0 if the sum is 0", function()
       local x = torch.tensor({{{2.0, -2, 1}}}, {requires_grad = true})
       F.lp_pool1d(x, 1, 2, 1):sum():backward()
       assert.close({{{0, 1, 1}}}, x.grad, 1e-6)

@@ -308,7 +308,7 @@ describe("a generator's offset", function()
          torch.rand(3, {generator = other})))
    end)
 
-   it("refuses what is no multiple of four", function()
+   it("refuses sizes that are not multiples of four", function()
       for _, wrong in ipairs {-4, 3, 1.5, "8"} do
          assert.raises("set_offset: offset: expected a multiple of 4", function()
             generator():set_offset(wrong)

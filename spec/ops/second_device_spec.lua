@@ -166,7 +166,7 @@ describe("a model on another device", function()
       return model, optimizer
    end
 
-   it("learns what it learns on the CPU, to the bit", function()
+   it("learns the same bits as on the CPU", function()
       for _, name in ipairs {"SGD", "Adam", "AdamW", "RMSprop"} do
          local expected, actual = trained("cpu", name), trained("sim", name)
          local state = actual:state_dict()

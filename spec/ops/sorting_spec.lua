@@ -125,7 +125,7 @@ describe("sets", function()
       assert.is_true(torch.equal(x, slices:index_select(2, back)))
    end)
 
-   it("leave out what was not asked for", function()
+   it("omit data that was not requested", function()
       local x = torch.tensor {3, 1, 3}
       assert.are.equal(1, select("#", x:unique()))
       local _, counts = x:unique(true, false, true)

@@ -27,7 +27,7 @@ describe("a gradient of zeros", function()
       assert.equal("float16", F.group_norm(half, 2, torch.ones(4), torch.ones(4)).dtype)
    end)
 
-   it("is there for the grid where the nearest element is taken", function()
+   it("exists for the grid if the nearest element is taken", function()
       for _, shape in ipairs {{1, 2, 3, 3}, {0, 2, 3, 3}} do
          local x, grid = leaf(table.unpack(shape)), leaf(shape[1], 4, 5, 2)
          local y = F.grid_sample(x, grid, {mode = "nearest", align_corners = false})
@@ -55,7 +55,7 @@ describe("a gradient of zeros", function()
 end)
 
 describe("a number for all elements", function()
-   it("may be written where they share memory", function()
+   it("may be written if they share memory", function()
       local x = torch.zeros(1)
       local wide = x:expand(3)
       wide:fill_(2)

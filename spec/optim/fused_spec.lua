@@ -80,7 +80,7 @@ describe("a step", function()
       end
    end)
 
-   it("returns what its closure does, then the norm", function()
+   it("returns its closure's results, then the norm", function()
       local p = torch.ones(2, {requires_grad = true})
       local sgd = optim.SGD({p}, {lr = 1})
       local seen = {}
@@ -360,7 +360,7 @@ describe("_fused_step_", function()
       assert.raises("changed", function() loss:backward() end)
    end)
 
-   it("takes the parameters' own gradients where it is given none", function()
+   it("uses the parameters' own gradients if none are given", function()
       local p = torch.tensor({1.0, 2.0}, {requires_grad = true})
       p.grad = torch.tensor({4.0, 8.0})
       local _ <close> = torch.no_grad()

@@ -59,7 +59,7 @@ describe("optim.swa_utils.AveragedModel", function()
       assert.close({1, 4, 16}, list)
    end)
 
-   it("is a model of its own", function()
+   it("is an independent model", function()
       local model = Model(2.0)
       local averaged = swa.AveragedModel(model)
       assert.close({6, 6}, averaged(torch.full({2}, 3)))

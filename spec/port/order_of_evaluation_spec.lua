@@ -22,7 +22,7 @@ describe("a translation", function()
       return
    end
 
-   it("assigns to targets one after the other where they use each other", function()
+   it("assigns to targets one after the other if they use each other", function()
       same [==[
 xs = [0, 0, 0]
 i = 0

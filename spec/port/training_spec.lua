@@ -249,7 +249,7 @@ describe("tlua port", function()
       return
    end
 
-   it("tells a syntax error with file and line, and writes nothing", function()
+   it("reports a syntax error with file and line, and writes nothing", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/bad.py", "x = 1\nfor\n")
          local output, status = shell.run(("cd %s && %s port bad.py -o bad.lua"):format(

@@ -59,7 +59,7 @@ describe("a profile", function()
       assert.equal(3, row(prof, "Optimizer.step#Adam").count)
    end)
 
-   it("tells bytes, operations and shapes", function()
+   it("records bytes, operations and shapes", function()
       local a, b = torch.randn(6, 3), torch.randn(3, 5)
       local prof = profiler.profile({record_shapes = true, profile_memory = true,
          with_flops = true}, function()
@@ -75,7 +75,7 @@ describe("a profile", function()
 
    -- with the counts of torch.utils.flop_counter: each gradient of a convolution counts like the
    -- convolution, attention as its two products
-   it("tells operations of a convolution's gradients and of attention", function()
+   it("counts operations of a convolution's gradients and of attention", function()
       local x = torch.randn(1, 2, 6, 6):requires_grad_()
       local w = torch.randn(3, 2, 3, 3):requires_grad_()
       local q, k, v = torch.randn(1, 2, 5, 4), torch.randn(1, 2, 7, 4), torch.randn(1, 2, 7, 3)
@@ -91,7 +91,7 @@ describe("a profile", function()
    end)
 
    -- rows * gates * (inputs + outputs), twice; 5 steps of 3 samples
-   it("tells operations of recurrent layers and their gradients", function()
+   it("counts operations of recurrent layers and their gradients", function()
       local function flops(name, net, x, expected)
          local prof = profiler.profile({with_flops = true}, function() net(x):sum():backward() end)
          assert.equal(expected.forward, row(prof, name).flops)
@@ -127,7 +127,7 @@ describe("a profile", function()
       assert.equal(3 * scores + values, flops())
    end)
 
-   it("counts operations once where a gradient is made of operators that count", function()
+   it("counts operations once if a gradient consists of operators that count", function()
       local q = torch.randn(1, 2, 5, 4):requires_grad_()
       local prof = profiler.profile({with_flops = true}, function()
          local y = nn.functional.scaled_dot_product_attention(q, q, q)

@@ -90,7 +90,7 @@ describe("a loader's workers", function()
       end)
    end)
 
-   it("change nothing of who waits for them", function()
+   it("do not change the shares of a thread that waits for them", function()
       local figures = require("tlua.profiler.summary").figures
       local prof = profiler.profile({}, function() load_all(2) end)
       local f = figures(prof.session)

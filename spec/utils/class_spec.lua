@@ -84,7 +84,7 @@ describe("torch.class", function()
       assert.equal("class my.Shape", tostring(Shape))
    end)
 
-   it("goes when nobody has it any more, though its parent stays", function()
+   it("is freed with its last reference, though its parent stays", function()
       local parent = torch.class("Parent")
       local seen = setmetatable({}, {__mode = "k"})
       seen[torch.class("Child", parent)] = true

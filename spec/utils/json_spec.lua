@@ -79,7 +79,7 @@ describe("json.encode", function()
          json.encode {c = json.null, b = json.as_array {}, a = {}})
    end)
 
-   it("refuses what JSON cannot say", function()
+   it("refuses values that JSON cannot represent", function()
       for _, value in ipairs {0 / 0, math.huge, print, {[1.5] = 1}, "\255", {a = 1, [true] = 2}} do
          assert.has_error(function() json.encode(value) end)
       end

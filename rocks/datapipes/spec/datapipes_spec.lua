@@ -329,7 +329,7 @@ describe("data.datapipes.iter", function()
          assert.equal(3, #a)
       end)
 
-      it("lets none get further ahead than the buffer", function()
+      it("keeps every branch within the buffer's distance", function()
          local a, b = W(range(1, 5)):fork(2, 2)
          local next_a, next_b = a:iter(), b:iter()
          assert.same({1, 2}, {next_a(), (next_a())})

@@ -486,7 +486,7 @@ describe("a DataLoader of pipes", function()
       assert.equal(2, data.default_convert(data.DataChunk {1, 2})[2]:item())
    end)
 
-   it("tells which worker's pipe failed", function()
+   it("names the worker whose pipe failed", function()
       assert.equal("true\n", run [[
          local loader = data.DataLoader(W {1, 2}:map(function() end), {num_workers = 1})
          local ok, message = pcall(function() for _ in loader:iter() do end end)

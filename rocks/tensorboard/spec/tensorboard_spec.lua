@@ -204,7 +204,7 @@ describe("a SummaryWriter", function()
       end)
    end)
 
-   it("tells when something happened", function()
+   it("records the time of events", function()
       local before = torch.io.time()
       local _, events = written(function(writer)
          for i = 1, 100 do writer:add_scalar("x", i, i) end
