@@ -59,7 +59,7 @@ bool cuda_device_captures(int device);
 /* Returns false with a message while the stream takes part in a capture. */
 bool cuda_may_wait(const tl_Stream *stream, const char *what);
 /* Until the end of the block, lets the calling thread make calls that captures forbid, of this
-** thread or, where they are global, of any other: allocating, querying events, creating and
+** thread or, if they are global, of any other: allocating, querying events, creating and
 ** destroying handles and graphs. Such a call without it fails and invalidates the captures.
 ** It stands among a block's declarations, after cuda_enter. */
 #define CUDA_RELAXED                                            \

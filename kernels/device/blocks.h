@@ -7,7 +7,7 @@
 ** Memory is divided into arenas, which belong to one stream, pool and kind of size. An arena is a
 ** range of address space; its granules are mapped to memory on demand, at any position. So a small
 ** block in an unlucky place keeps one granule mapped instead of the whole range. Another arena is
-** made where no range of address space is long enough.
+** made if no range of address space is long enough.
 **
 ** A block belongs to its arena's stream. Once freed, it may be handed out again immediately,
 ** because its next use is queued later on that stream. A block that other streams use as well

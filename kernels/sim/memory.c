@@ -17,7 +17,7 @@
 #define ARENA \
   (20 << 20)    /* the least address space of an arena, and memory of one for blocks
                           ** of between 1 and 10 MiB */
-#define REACH 8 /* the address space is this many times the memory, where there is room */
+#define REACH 8 /* the address space is this many times the memory, if there is room */
 
 /* ---- the address space -------------------------------------------------------------- */
 

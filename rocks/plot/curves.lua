@@ -36,7 +36,7 @@ local function range(series, which, logarithmic)
 end
 
 -- Calls visit(line number, x, y, first) for all points that can be drawn, in shares of the frame;
--- `first` where no line leads to the point.
+-- `first` if no line leads to the point.
 local function each_point(series, x_axis, y_axis, visit)
    for i, line in ipairs(series) do
       local first = true

@@ -8,7 +8,7 @@ local nn, F = torch.nn, torch.nn.functional
 
 local function autocast(...) return torch.autocast("cpu", ...) end
 
--- PyTorch's names of these operators, where they differ; and our operators that PyTorch composes
+-- PyTorch's names of these operators, if they differ; and our operators that PyTorch composes
 -- from others on its lists.
 local names_of_lists <const> = {vecdot = "linalg_vecdot", multi_dot = "linalg_multi_dot",
    vector_norm = "linalg_vector_norm", matrix_norm = "linalg_matrix_norm", grid_sample = "grid_sampler"}

@@ -137,7 +137,7 @@ adam = torch.optim.Adam(net.parameters())]]},
    "adam.zero_grad(); F.cross_entropy(net(x), y).backward(); adam.step()")
 
 -- Optimizer steps: for that model, and for one with many large parameters. PyTorch uses its fused
--- optimizers where it has them.
+-- optimizers if it has them.
 
 group = {name = "optim"}
 

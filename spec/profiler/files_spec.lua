@@ -185,9 +185,9 @@ describe("a page", function()
       end)
    end)
 
-   -- Uses a small replacement for the browser's document, which records what was drawn in which
+   -- Uses a small replacement for the browser's document, which records the shapes drawn in each
    -- colour.
-   it("draws memory by category, and cached memory where that leaves room or somebody asks", function()
+   it("draws memory by category, and cached memory if there is room or on request", function()
       if not shell.has "node" then return pending "no node" end
       local document <const> = [[
          let colours = new Set(), handlers = {};

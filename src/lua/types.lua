@@ -405,7 +405,7 @@ function torch.get_autocast_dtype(device) end
 ---@param enabled boolean
 function torch.set_autocast_enabled(device, enabled) end
 
---- Sets what torch.autocast casts to on a kind of device where it is not told.
+--- Sets the dtype to which torch.autocast casts by default on a kind of device.
 ---@param device string|torch.device
 ---@param dtype "bfloat16"|"float16"
 function torch.set_autocast_dtype(device, dtype) end

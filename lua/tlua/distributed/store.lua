@@ -102,7 +102,7 @@ function M.TCPStore:__init(...)
    self.host, self.port, self.timeout = a.host_name, self.raw:port(), a.timeout
 end
 
---- Ends the connection and, where it is served here, the store.
+--- Ends the connection, and the store if this process serves it.
 function Store:close()
    self.raw:close()
 end

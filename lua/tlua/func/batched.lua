@@ -399,7 +399,7 @@ function M.enter(n, mapped)
    torch._batching(depth, M.handle, Batched)
 end
 
---- Ends it; after an error also where it has begun by half, or has ended by half.
+--- Ends the call of vmap, also after an error while it began or ended.
 ---@param level integer
 ---@param undo boolean  whether to restore arguments that were written to
 function M.leave(level, undo)

@@ -164,7 +164,7 @@ local function in_dim(a, k)
    return a.in_dims
 end
 
--- Calls the function once; nil where it has to be called for each example.
+-- Calls the function once; returns nil if it has to be called for each example.
 local function at_once(a, given, found)
    local get, set = random_states()
    local first, level = get(), batched.depth() + 1

@@ -323,7 +323,7 @@ local function without_example(lines)
 end
 
 --- Returns the declaration of a class. Its text is the comment above the line that makes it, or its
---- file's heading, and the comment of its constructor; it is empty where there is none.
+--- file's heading, and the comment of its constructor; it is empty if there are none.
 ---@param path string
 ---@param class table
 ---@param module? string  that it was loaded from, if that is known

@@ -13,7 +13,7 @@ typedef struct tli_Capture tli_Capture;
 
 /* Returns an empty graph; NULL if memory is exhausted. */
 tli_Capture *tli_capture_new(void) TL_MUSTCHECK;
-/* Ends an open capture and releases what was captured. */
+/* Ends an open capture and releases the captured work. */
 void tli_capture_reset(tli_Capture *c);
 void tli_capture_free(tli_Capture *c);
 

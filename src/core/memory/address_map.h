@@ -48,7 +48,7 @@ static inline MAP_ENTRY *MAP_NAME(find)(const MAP_STRUCT *map, const void *key) 
   return entry->key ? entry : NULL;
 }
 
-/* Makes room for one more entry; false, with the map as it was, where there is no memory. */
+/* Makes room for one more entry; returns false, and leaves the map unchanged, without memory. */
 __attribute__((unused)) static bool MAP_NAME(reserve)(MAP_STRUCT *map) {
   if (2 * (map->n + 1) <= map->size) return true;
   MAP_STRUCT larger = {NULL, map->size ? 2 * map->size : 64, map->n};

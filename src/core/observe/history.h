@@ -45,7 +45,7 @@ typedef struct tli_Recording {
   bool other_stacks; /* records the stack of each free */
   int64_t most;      /* the most events; older ones are dropped */
 } tli_Recording;
-/* Sets what is recorded for a kind of device; `clear` drops earlier records. */
+/* Sets the recorded data for a kind of device; `clear` drops earlier records. */
 void tli_history_record(tl_DeviceType type, const tli_Recording *recording, bool clear);
 
 /* Called by the engine and by plugins (tl_Host). */

@@ -31,7 +31,7 @@ typedef struct tli_MpiGroup {
 static inline tli_MpiGroup *tli_mpi_group(tli_Group *g) { return (tli_MpiGroup *)(void *)g; }
 
 /* Returns the table of the MPI that has started this process and loads its plugin on first use
-** (open.c). Returns NULL with a message that says what is missing. rank and size refer to all
+** (open.c). Returns NULL with a message that names the missing part. rank and size refer to all
 ** its processes. */
 const tli_Mpi *tli_mpi_open(int *rank, int *size) TL_MUSTCHECK;
 /* Returns false with a message if there is no MPI; does not initialise it. */

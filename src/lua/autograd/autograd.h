@@ -18,7 +18,7 @@ void tli_saved_hooks_load(tli_State *S, int mode);
 /* The state closes. */
 void tli_saved_hooks_close(tli_State *S);
 
-/* Pushes an empty value for a node, which then owns what is put into it. */
+/* Pushes an empty value for a node, which then owns the stored value. */
 tli_Node **tli_push_node_box(lua_State *L);
 /* Returns the gradient edge at an index, borrowed; NULL for other values. */
 const struct tli_Edge *tli_to_edge(lua_State *L, int index);
