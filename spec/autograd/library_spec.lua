@@ -191,6 +191,15 @@ describe("opcheck", function()
       end)
    end)
 
+   it("takes an operator's name, and nothing else", function()
+      local op = custom(function(x) return x * 2 end, like)
+      assert.equal("SUCCESS", library.opcheck(op.name, {torch.ones(1)}).test_schema)
+      assert.raises("library.opcheck: no operator spec_library::none", function()
+         library.opcheck("spec_library::none", {torch.ones(1)})
+      end)
+      assert.raises("library.opcheck: name", function() library.opcheck({}, {torch.ones(1)}) end)
+   end)
+
    it("names the tests that there are", function()
       assert.raises("no test test_aot_dispatch_dynamic", "test_schema", function()
          library.opcheck(custom(function(x) return x * 2 end), {torch.ones(1)},

@@ -2,8 +2,14 @@
 -- device.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 
 local M = {}
+
+local function check_dtype(name, dtype)
+   if dtype == "bfloat16" or dtype == "float16" then return dtype end
+   args.refuse(name, "dtype", '"bfloat16" or "float16"', dtype)
+end
 
 --- torch.get_autocast_dtype "cpu"
 ---@return string
@@ -15,11 +21,15 @@ function M.get_autocast_gpu_dtype() return torch.get_autocast_dtype "cuda" end
 
 --- torch.set_autocast_dtype("cpu", dtype)
 ---@param dtype "bfloat16"|"float16"
-function M.set_autocast_cpu_dtype(dtype) torch.set_autocast_dtype("cpu", dtype) end
+function M.set_autocast_cpu_dtype(dtype)
+   torch.set_autocast_dtype("cpu", check_dtype("set_autocast_cpu_dtype", dtype))
+end
 
 --- torch.set_autocast_dtype("cuda", dtype)
 ---@param dtype "bfloat16"|"float16"
-function M.set_autocast_gpu_dtype(dtype) torch.set_autocast_dtype("cuda", dtype) end
+function M.set_autocast_gpu_dtype(dtype)
+   torch.set_autocast_dtype("cuda", check_dtype("set_autocast_gpu_dtype", dtype))
+end
 
 --- torch.is_autocast_enabled "cpu"
 ---@return boolean
@@ -27,6 +37,11 @@ function M.is_autocast_cpu_enabled() return torch.is_autocast_enabled "cpu" end
 
 --- torch.set_autocast_enabled("cpu", enabled)
 ---@param enabled boolean
-function M.set_autocast_cpu_enabled(enabled) torch.set_autocast_enabled("cpu", enabled) end
+function M.set_autocast_cpu_enabled(enabled)
+   if type(enabled) ~= "boolean" then
+      args.refuse("set_autocast_cpu_enabled", "enabled", "true or false", enabled)
+   end
+   torch.set_autocast_enabled("cpu", enabled)
+end
 
 return M

@@ -53,7 +53,11 @@ local function title(self) return self.__name:gsub("^torch%.", "") end
 local function make(kind, dtype, name, given)
    if given == nil then given = 0 end
    if type(given) == "table" and not getmetatable(given) then
-      return adopt(kind, torch.tensor(given, {dtype = dtype, device = "cpu"}):flatten())
+      local ok, made = pcall(torch.tensor, given, {dtype = dtype, device = "cpu"})
+      if not ok then
+         torch.raise(("%s: %s"):format(name, tostring(made):gsub("^.-tensor: ", "")))
+      end
+      return adopt(kind, made:flatten())
    end
    if math.type(given) ~= "integer" or given < 0 then
       args.refuse(name, "size", "an integer of at least 0, or a list of elements", given)

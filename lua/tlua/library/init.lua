@@ -87,6 +87,8 @@ local function find(who, op)
    torch.raise(("%s: no operator %s%s"):format(who, op, suggest.hint(op, known)))
 end
 
+M._find = find
+
 local function enter(space, name, op)
    if not namespaces[space] then views[space] = new_namespace(space) end
    namespaces[space][name] = op

@@ -125,7 +125,7 @@ end
 ---@param options? {kwargs: table, test_utils: string|string[], raise_exception: boolean}
 ---@return table<string, string> results  by test "SUCCESS" or, without raise_exception, the message
 return function(op, given, options)
-   options = options or {}
+   op, options = torch.library._find("library.opcheck", op), options or {}
    args.check_options("library.opcheck", options, "kwargs", "test_utils", "raise_exception")
    if torch.is_tensor(given) or type(given) ~= "table" then
       args.refuse("library.opcheck", "args", "a list of arguments", given)
