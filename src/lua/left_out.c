@@ -1,5 +1,5 @@
 /*
-** left_out.c - rooms of the binding that a build leaves out (PROFILE=infer): their tables are there,
+** left_out.c - parts of the binding that a build leaves out (PROFILE=infer): their tables exist,
 ** so that a name in them is refused with a message.
 */
 #include "lua/tensor/value.h"

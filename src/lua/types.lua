@@ -592,7 +592,7 @@ function torch.get_deterministic_debug_mode() end
 ---@return table
 function torch.config() end
 
----Raises an error at the line of the user's that called the library; for modules in Lua.
+---Raises an error at the user's line that called the library; for modules in Lua.
 ---@param message string
 function torch.raise(message) end
 

@@ -363,7 +363,7 @@ function M.of_class(path, class, module)
    end
    local methods, by_field = methods_of(class, path), {}
    local owner = class
-   while owner do -- the nearest class that declares a field has the word
+   while owner do -- the nearest class that declares a field wins
       local of_owner = owner == class and above or find_definition(owner.__name) or {}
       for _, field in ipairs(M.fields(select(2, comments.take(of_owner)))) do
          by_field[field.name] = by_field[field.name] or field

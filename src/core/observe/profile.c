@@ -398,7 +398,7 @@ static int64_t cached_bytes(tl_Device device) {
   return s.reserved_bytes[TL_POOL_ALL].current - s.allocated_bytes[TL_POOL_ALL].current;
 }
 
-/* Small storages rarely change it, so it is queried for only a few of them. */
+/* Small storages rarely change the cached bytes, so these are queried for only a few of them. */
 static int64_t cached_on(tli_Profile *p, const tl_Storage *s) {
   int64_t *known = &p->cached[s->device.type][s->device.index];
   if (s->bytes >= CACHED_LEAST || p->memory.n % 64 == 1) *known = cached_bytes(s->device);
