@@ -74,8 +74,8 @@ function TypedStorage:__init()
    torch.raise "TypedStorage: expected x:storage(), or torch.FloatStorage(size) and the like"
 end
 
--- Returns a value such as torch.FloatStorage: a constructor that takes a size or a list, and a class
--- for isinstance.
+-- Returns a value such as torch.FloatStorage: a constructor that takes a size or a list, and a
+-- class for isinstance.
 local function of_dtype(name, dtype)
    return setmetatable({}, {
       __call = function(_, given) return make(TypedStorage, dtype, name, given) end,

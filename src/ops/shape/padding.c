@@ -101,8 +101,8 @@ static bool check_room(Mode mode, int d, int64_t size, int64_t more) {
                   most, (int64_t)d, size, more);
 }
 
-/* Maps each position i, which may be outside of the `size` elements, to the element that the padding
-** repeats there, counted from 0. */
+/* Maps each position i, which may be outside of the `size` elements, to the element that the
+** padding repeats there, counted from 0. */
 static tl_Tensor *chain_source(tli_Chain *c, Mode mode, tl_Tensor *i, int64_t size) {
   tl_Tensor *last = TLI_STEP(c, tli_number(tli_int(size - 1)));
   tl_Tensor *first = TLI_STEP(c, tli_number(tli_int(0)));
