@@ -233,10 +233,10 @@ describe("torch.load", function()
    end)
 
    it("refuses headers that are no JSON object", function()
-      refused(file_of(""), "no JSON")
-      refused(file_of("[]"), "no JSON object")
-      refused(file_of("null"), "no JSON object")
-      refused(file_of('{"a":1'), "no JSON")
+      refused(file_of(""), "not JSON")
+      refused(file_of("[]"), "not a JSON object")
+      refused(file_of("null"), "not a JSON object")
+      refused(file_of('{"a":1'), "not JSON")
       refused(file_of(("["):rep(100000)), "nested too deeply")
       refused(file_of('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},'
          .. '"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'), "comes twice")
@@ -250,10 +250,10 @@ describe("torch.load", function()
       entry('{"dtype":"F32","shape":[2]}', "no pair of offsets")
       entry('{"dtype":"F31","shape":[2],"data_offsets":[0,8]}', "unknown dtype F31")
       entry('{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}', "unknown field")
-      entry('{"dtype":"F32","shape":2,"data_offsets":[0,8]}', "no list of sizes")
-      entry('{"dtype":"F32","shape":{},"data_offsets":[0,8]}', "no list of sizes")
-      entry('{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}', "no list of sizes")
-      entry('{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}', "no list of sizes")
+      entry('{"dtype":"F32","shape":2,"data_offsets":[0,8]}', "not a list of sizes")
+      entry('{"dtype":"F32","shape":{},"data_offsets":[0,8]}', "not a list of sizes")
+      entry('{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}', "not a list of sizes")
+      entry('{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}', "not a list of sizes")
       entry('{"dtype":"F32","shape":[3],"data_offsets":[0,8]}', "takes 12 bytes")
       entry('{"dtype":"F32","shape":[2],"data_offsets":[0,9]}', "outside of the file's 8 bytes")
       entry('{"dtype":"F32","shape":[2],"data_offsets":[8,0]}', "outside of the file's")
@@ -288,7 +288,7 @@ describe("torch.load", function()
          local quoted = text:gsub('"', '\\"')
          refused(file_of('{"__metadata__":{"tlua.structure":"' .. quoted .. '"}}'), ...)
       end
-      structure("{", "no JSON")
+      structure("{", "not JSON")
       structure('{"a":{"$tensor":"b"}}', "names a tensor b that is not there")
       structure('{"a":{"$tensor":{}}}', "that is not there")
       structure('{"a":{"$code":"os.exit()"}}', "unknown mark $code")
@@ -378,8 +378,8 @@ describe("torch.load of a damaged file", function()
 
    it("names it, whatever is wrong", function()
       for header, part in pairs {
-         [''] = "no JSON", ['null'] = "no JSON object", ['[]'] = "no JSON object", ['7'] = "no JSON object",
-         ['{'] = "no JSON", ['{"a":1}'] = "expected an object", ['{"a":null}'] = '"a"',
+         [''] = "not JSON", ['null'] = "not a JSON object", ['[]'] = "not a JSON object", ['7'] = "not a JSON object",
+         ['{'] = "not JSON", ['{"a":1}'] = "expected an object", ['{"a":null}'] = '"a"',
          ['{"__metadata__":null}'] = "__metadata__", ['{"__metadata__":[]}'] = "__metadata__",
          ['{"__metadata__":{"a":1}}'] = "expected a string",
          ['{"a":{"dtype":null,"shape":[0],"data_offsets":[0,0]}}'] = "unknown dtype",
