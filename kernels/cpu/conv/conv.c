@@ -32,6 +32,19 @@ static bool winograd(const tlk_Conv *c, Which which, void *to, const void *a, co
   return tlk_winograd_sums(c, which == INPUT, to, a, b, bias, finite);
 }
 
+/* Computes the convolution or, if `backward`, the gradient of its input. */
+static bool sums(const tlk_Conv *c, bool backward, void *out, const void *in, const void *weight,
+                 const void *bias) {
+  tlk_ConvPlan p = {.conv = c, .in = in, .bias = bias, .out = out};
+  bool ok = tlk_conv_plan(&p, backward, weight);
+  if (ok && p.tile)
+    tlk_conv_run_gemm(&p);
+  else if (ok)
+    tlk_conv_run_direct(&p);
+  tlk_conv_plan_free(&p);
+  return ok && !p.failed;
+}
+
 /* Runs on arrays of one compute dtype; `to` is the output. */
 static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                    const void *bias) {
@@ -44,7 +57,7 @@ static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, cons
     TL_TRY(winograd(c, which, to, a, b, bias, &finite));
     if (finite) return true;
   }
-  if (which != WEIGHT) return tlk_conv_sums(c, which == INPUT, to, a, b, bias);
+  if (which != WEIGHT) return sums(c, which == INPUT, to, a, b, bias);
   bool many =
       tlk_conv_many(c, c->channels_out / c->groups, c->batch * tlk_conv_product(c->windows.out));
   return many ? tlk_conv_weight_gemm(c, to, a, b) : tlk_conv_weight_direct(c, to, a, b);

@@ -40,15 +40,6 @@ static bool job_alloc(const tlk_ConvPlan *p, tlk_ConvJob *j, int64_t taps) {
   return j->offsets && j->weights;
 }
 
-static void plan_free(tlk_ConvPlan *p) {
-  for (int64_t i = 0; p->jobs && i < p->njobs; i++) {
-    tlk_ConvJob *j = &p->jobs[i];
-    tli_free(j->offsets, (size_t)j->taps * sizeof *j->offsets);
-    tli_free(j->weights, weights_bytes(p, j->taps));
-  }
-  tli_free(p->jobs, (size_t)p->njobs * sizeof *p->jobs);
-}
-
 /* ---- weights ---- */
 
 typedef struct Packing {
@@ -218,25 +209,24 @@ static bool plan_backward(tlk_ConvPlan *p, const char *weight) {
   return ok;
 }
 
-bool tlk_conv_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
-                   const void *weight, const void *bias) {
-  bool wide = conv->dtype == TL_F64;
-  int64_t rows = (backward ? conv->channels_in : conv->channels_out) / conv->groups;
-  int64_t terms = (backward ? conv->channels_out : conv->channels_in) / conv->groups *
-                  tlk_conv_product(conv->windows.kernel) /
-                  (backward ? tlk_conv_product(conv->windows.stride) : 1);
-  tlk_ConvPlan p = {.conv = conv,
-                    .lanes = tlk_isa()->conv[wide],
-                    .tile = tlk_conv_many(conv, rows, terms) ? tlk_isa()->tile[wide] : NULL,
-                    .size = wide ? 8 : 4,
-                    .in = in,
-                    .bias = bias,
-                    .out = out};
-  bool ok = backward ? plan_backward(&p, weight) : plan_forward(&p, weight);
-  if (ok && p.tile)
-    tlk_conv_run_gemm(&p);
-  else if (ok)
-    tlk_conv_run_direct(&p);
-  plan_free(&p);
-  return ok && !p.failed;
+bool tlk_conv_plan(tlk_ConvPlan *p, bool backward, const void *weight) {
+  const tlk_Conv *c = p->conv;
+  bool wide = c->dtype == TL_F64;
+  int64_t rows = (backward ? c->channels_in : c->channels_out) / c->groups;
+  int64_t terms = (backward ? c->channels_out : c->channels_in) / c->groups *
+                  tlk_conv_product(c->windows.kernel) /
+                  (backward ? tlk_conv_product(c->windows.stride) : 1);
+  p->lanes = tlk_isa()->conv[wide];
+  p->tile = tlk_conv_many(c, rows, terms) ? tlk_isa()->tile[wide] : NULL;
+  p->size = wide ? 8 : 4;
+  return backward ? plan_backward(p, weight) : plan_forward(p, weight);
+}
+
+void tlk_conv_plan_free(tlk_ConvPlan *p) {
+  for (int64_t i = 0; p->jobs && i < p->njobs; i++) {
+    tlk_ConvJob *j = &p->jobs[i];
+    tli_free(j->offsets, (size_t)j->taps * sizeof *j->offsets);
+    tli_free(j->weights, weights_bytes(p, j->taps));
+  }
+  tli_free(p->jobs, (size_t)p->njobs * sizeof *p->jobs);
 }

@@ -28,8 +28,8 @@ typedef struct tlk_ConvJob {
 typedef struct tlk_ConvPlan {
   const tlk_Conv *conv;
   const tlk_ConvLoops *lanes;
-  const tlk_TileLoops *tile;
-  int64_t size; /* bytes of an element */
+  const tlk_TileLoops *tile; /* NULL for few channels */
+  int64_t size;              /* bytes of an element */
   tlk_ConvLayout layout;
   int64_t channels;      /* channels of a group in the scratch image */
   int64_t rows;          /* channels of a group in the result */
@@ -43,10 +43,16 @@ typedef struct tlk_ConvPlan {
   atomic_bool failed;
 } tlk_ConvPlan;
 
-/* Computes the convolution or, if `backward`, the gradient of its input. */
-bool tlk_conv_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
-                   const void *weight, const void *bias);
-/* Compute the gradient of its weight, for few channels and for many. */
+/* Plans the convolution or, if `backward`, the gradient of its input, from p's conv and arrays,
+** and packs the weights. The plan must be freed also after a failure. */
+bool tlk_conv_plan(tlk_ConvPlan *p, bool backward, const void *weight);
+void tlk_conv_plan_free(tlk_ConvPlan *p);
+
+/* Run a plan that has no tile, and one that has. Both set `failed` if memory is exhausted. */
+void tlk_conv_run_direct(tlk_ConvPlan *p);
+void tlk_conv_run_gemm(tlk_ConvPlan *p);
+
+/* Compute the gradient of the weight, for few channels and for many. */
 bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
@@ -66,10 +72,6 @@ bool tlk_conv_dot1x1_sums(const tlk_Conv *conv, bool backward, void *out, const 
                           const void *weight, const void *bias);
 bool tlk_conv_dot1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
-
-/* Both set `failed` if memory is exhausted. */
-void tlk_conv_run_direct(tlk_ConvPlan *p);
-void tlk_conv_run_gemm(tlk_ConvPlan *p);
 
 /* Whether this number of channels fills vectors well enough, for sums of so many terms. */
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms);

@@ -8,7 +8,7 @@
 #include "kernels/cpu/matmul/tile.h"
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/cpu/pool/pool.h"
-#include "kernels/cpu/rnn/rnn.h"
+#include "kernels/cpu/rnn/layer.h"
 #include "kernels/cpu/vision/resample.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 

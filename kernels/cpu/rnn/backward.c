@@ -8,7 +8,7 @@
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/rnn/rnn.h"
+#include "kernels/cpu/rnn/layer.h"
 
 typedef struct Backward {
   tlk_RnnLayer layer;

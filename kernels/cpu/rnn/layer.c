@@ -5,7 +5,7 @@
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/rnn/rnn.h"
+#include "kernels/cpu/rnn/layer.h"
 #include "kernels/cpu/upcast.h"
 
 const tlk_RnnLayout tlk_rnn_layouts[] = {

@@ -10,7 +10,7 @@
 #include "core/platform/parallel.h"
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/matmul/packed.h"
-#include "kernels/cpu/rnn/rnn.h"
+#include "kernels/cpu/rnn/layer.h"
 
 typedef struct Forward {
   tlk_RnnLayer layer;

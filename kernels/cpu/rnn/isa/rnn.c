@@ -1,7 +1,7 @@
 /*
 ** rnn.c - the gates of recurrent layers and their derivatives, each in one pass.
 */
-#include "kernels/cpu/rnn/rnn.h"
+#include "kernels/cpu/rnn/layer.h"
 
 #include "kernels/math.h"
 

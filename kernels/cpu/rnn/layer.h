@@ -1,13 +1,13 @@
 /*
-** rnn.h - code that the forward and backward pass of a recurrent layer share. Both compute in
+** layer.h - code that the forward and backward pass of a recurrent layer share. Both compute in
 ** float or double; arrays of half types are converted as a whole.
 **
 ** A row of gates belongs to one step of one sample. For GRU it is: new, reset, update, and the
 ** state's part of new. So the gates that the input contributes to, and those that the state
 ** contributes to, are adjacent columns.
 */
-#ifndef TLK_RNN_H
-#define TLK_RNN_H
+#ifndef TLK_LAYER_H
+#define TLK_LAYER_H
 
 #include "kernels/cpu/matmul/packed.h"
 #include "kernels/cpu/cpu.h"
