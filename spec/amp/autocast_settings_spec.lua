@@ -1,4 +1,5 @@
--- torch.set_autocast_enabled and its relatives. The values are PyTorch's for the same calls.
+-- Tests torch.set_autocast_enabled and the related functions. The values are PyTorch's for the same
+-- calls.
 
 local torch = require "tlua"
 

@@ -8,8 +8,8 @@ local nn, F = torch.nn, torch.nn.functional
 
 local function autocast(...) return torch.autocast("cpu", ...) end
 
--- PyTorch's names of these operators, if they differ; and our operators that PyTorch composes
--- from others on its lists.
+-- PyTorch's names of operators, where they differ from ours, and operators of ours that PyTorch
+-- composes from operators on its lists.
 local names_of_lists <const> = {vecdot = "linalg_vecdot", multi_dot = "linalg_multi_dot",
    vector_norm = "linalg_vector_norm", matrix_norm = "linalg_matrix_norm", grid_sample = "grid_sampler"}
 
@@ -107,7 +107,8 @@ describe("the lists of autocast", function()
          assert.raises("binary_cross_entropy: not safe under autocast", function()
             F.binary_cross_entropy(y:sigmoid(), y)
          end)
-         assert.equal("float32", torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype) -- the CPU's
+         -- the CPU's autocast is not enabled
+         assert.equal("float32", torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype)
       end)
       assert.equal("float32", F.linear(x, w).dtype)
    end)
@@ -243,7 +244,7 @@ describe("gradients under autocast", function()
       local w = torch.ones(8, 8, {device = "sim", requires_grad = true})
       local x = torch.ones(1, 8, {device = "sim", dtype = "bfloat16"})
       local function blocks() return torch.sim.memory_stats()["allocation.all.allocated"] end
-      local function second(options) -- number of blocks that the second use takes
+      local function second(options) -- number of blocks that the second call of used() allocates
          return torch.autocast("sim", options, function()
             torch.autocast("sim", F.linear, x, w)
             local before = blocks()

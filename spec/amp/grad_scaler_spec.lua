@@ -25,7 +25,7 @@ local function parameter(device)
    return torch.tensor({1.0, 2.0, -1.0}):to(device):requires_grad_()
 end
 
--- Compares a run with a row of the fixture; `folded`: step() clips, too.
+-- Compares a run with a row of the fixture; with `folded`, step() also clips the gradients.
 local function follow(row, device, capturable, folded)
    local p = parameter(device)
    local optimizer = makers[row.optimizer]({p}, capturable)

@@ -1,4 +1,5 @@
--- Passes that fail half-way: no leak, no wrong state, and the rest can go on.
+-- Tests backward passes that fail half-way: nothing leaks, the state stays correct, and later
+-- passes work.
 
 local torch = require "tlua"
 

@@ -33,9 +33,11 @@ describe("forward_ad", function()
       assert.close(x * 1.5, primal, 1e-12)
       assert.close(v * 1.5, tangent, 1e-12)
       assert.is_false(primal.requires_grad or tangent.requires_grad)
-      local plain = torch.no_grad(function() return w * 2 end) -- of no dual
+      -- w is no dual, so under no_grad its product is not recorded
+      local plain = torch.no_grad(function() return w * 2 end)
       assert.is_false(plain.requires_grad)
-      torch.no_grad(function() double({1}, {requires_grad = true}):add_(1) end) -- not refused
+      -- allowed under no_grad
+      torch.no_grad(function() double({1}, {requires_grad = true}):add_(1) end)
       local u = double({2, 2}, {requires_grad = true})
       local z = y * u + (dual * w - torch.no_grad(function() return dual * w end))
       local _, mixed = fwd.unpack_dual(z)

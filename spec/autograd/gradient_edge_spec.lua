@@ -8,7 +8,7 @@ local function leaf(data)
    return torch.tensor(data, {dtype = "float64", requires_grad = true})
 end
 
--- x, h = x * x and y = sum(h * h * x).
+-- Returns x, h = x * x and y = sum(h * h * x).
 local function chain()
    local x = leaf {1, 2}
    local h = x * x

@@ -2,10 +2,10 @@
 
 local torch = require "tlua"
 
--- Graphs are on the host. A device would only add a queue of a million calls.
+-- Graphs are on the host: a device would only add a queue of a million calls.
 torch.set_default_device("cpu")
 
--- With a sanitizer the stack overflows at fewer levels, too.
+-- With a sanitizer, the stack overflows at a smaller depth.
 local million <const> = os.getenv "SPEC_SANITIZED" == "1" and 100000 or 1000000
 
 local function leaf(data)

@@ -34,7 +34,8 @@ describe("no_grad", function()
             close(scopes[k])
          end
       end
-      do local _ = torch.no_grad() end -- never closed: it stays, and nothing points to it
+      -- this scope is never closed, so no_grad stays on, and nothing refers to the scope
+      do local _ = torch.no_grad() end
       collectgarbage()
       local after <close> = torch.enable_grad()
       assert.is_true(torch.is_grad_enabled())
@@ -134,7 +135,7 @@ describe("inference_mode", function()
       assert.raises("inference mode", function() y:add_(1) end)
       assert.raises("inference mode", function() y:requires_grad_() end)
       assert.raises("inference mode", function() y[1] = 0 end)
-      assert.is_true((y + x).requires_grad) -- no tensor is saved
+      assert.is_true((y + x).requires_grad) -- addition saves no tensor
       assert.is_true((y:clone() * x).requires_grad)
       torch.inference_mode(function() y:add_(1) end)
       assert.close({3, 5}, y)

@@ -340,7 +340,7 @@ end
 describe("random programs of views and in-place changes", function()
    it("have the gradient that differences show", function()
       local state = 12345
-      local function random(low, high) -- a generator that is the same on every machine
+      local function random(low, high) -- random numbers that are the same on every machine
          state = (state * 1103515245 + 12345) & 0x7fffffff
          return low + (state >> 8) % (high - low + 1)
       end
@@ -386,7 +386,7 @@ describe("random programs of views and in-place changes", function()
          local at = x:clone():requires_grad_()
          local s = slope(at) -- the slope may be constant
          local actual = s.requires_grad and torch.autograd.grad(s, at, {allow_unused = true})
-         -- rounding errors of the slope's value are 1e5 times as large in its differences
+         -- differences of the slope amplify rounding errors 1e5 times
          assert.close(expected, actual or torch.zeros_like(x), 1e-6 + 1e-9 * s:item())
       end
    end)

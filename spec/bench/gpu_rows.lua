@@ -3,7 +3,7 @@
 
 local rows = {}
 
-local group -- the group of the rows that follow
+local group -- the group to which the next rows are added
 
 local function row(name, setup, lua, python, bytes)
    if type(setup) == "string" then setup = {setup, setup} end

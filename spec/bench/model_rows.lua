@@ -188,7 +188,8 @@ each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))]]},
 
 group = "data"
 
--- A dataset whose items take the given number of seconds: of processor time, or of waiting.
+-- Returns the source of a dataset whose items each take that many seconds of processor time or,
+-- with `waits`, of sleep.
 local function dataset(n, seconds, waits)
    local lua = waits and "torch.distributed._sleep(%g)"
       or "local begin = torch.io.clock()\n   while torch.io.clock() - begin < %g do end"
@@ -231,8 +232,9 @@ epoch("2 workers, 20000 small items, batches of 64", lua, python, 64)
 lua, python = dataset(320, 200e-6)
 epoch("2 workers, 320 items of 200 us, batches of 16", lua, python, 16)
 
--- A loader beside training: steps that take as long as a batch's items, 3.2 ms each. Items and
--- steps that wait, as for a device, need no processor, while the others need three.
+-- Adds the row of a loader that runs beside training steps, each of which takes as long as a
+-- batch's items: 3.2 ms each. Items and steps that sleep, as if they waited for a device, need no
+-- processor; the others need three.
 local function behind(name, steps, waits)
    local set, python_set = dataset(16 * steps, 200e-6, waits)
    local step = waits and "torch.distributed._sleep(3.2e-3)"

@@ -69,7 +69,7 @@ local function measure()
    local function backward() value:backward() end
    local function before(net) return function() value = loss(net) end end
    local scope = ddp:no_sync()
-   -- as in training, where a pass has evicted the buffers from the caches
+   -- evicts the buffers from the caches, as a training pass does
    time("gpt_exchange", 20, function()
       for _, bucket in ipairs(ddp.buckets) do dist.all_reduce(bucket:buffer(), "avg") end
    end, dist, function() loss(ddp):backward() end, true)

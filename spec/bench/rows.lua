@@ -206,7 +206,7 @@ for _, size in ipairs {{"1K", 32}, {"64K", 256}, {"4M", 2048}} do
        "at, line, column = b.t(), torch.randn(%d), torch.randn(%d, 1)"):format(
          n, n, n, n, n, n, n, n),
    }
-   -- moved: bytes for each element
+   -- `moved`: the bytes that the row moves for each element
    local function at(name, lua, python, moved)
       row(name .. ", " .. size[1], setup, lua, python, size[1] == "4M" and moved and moved * n * n)
    end
@@ -277,7 +277,7 @@ row("layer_norm 4096x1024", wide, "local r = F.layer_norm(a, {1024})",
    "r = F.layer_norm(a, (1024,))")
 row("layer_norm, forward and backward", wide, "F.layer_norm(x, {1024}, w, b):backward(g)",
    "F.layer_norm(x, (1024,), w, b).backward(g)")
--- Operators that are one pass here and compositions in PyTorch.
+-- Operators that make one pass here, and are compositions in PyTorch.
 local two = {wide[1] .. [[
 
 local r, y = torch.randn(4096, 1024, {requires_grad = true}), torch.randn(4096, 1024)
@@ -488,7 +488,7 @@ row("interpolate x2, bilinear", images,
 
 group = {name = "rnn"}
 
--- Class, layers of 128, steps, batch.
+-- Each row: class, layers of width 128, steps, batch size.
 for _, s in ipairs {{"LSTM", 2, 64, 16}, {"GRU", 2, 64, 16}, {"RNN", 2, 64, 16}, {"LSTM", 1, 100, 1}} do
    local setup = {
       ("local net, x = nn.%s(128, 128, %d), torch.randn(%d, %d, 128) "):format(s[1], s[2], s[3], s[4]) ..

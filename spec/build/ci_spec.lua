@@ -3,7 +3,7 @@
 local shell = require "spec.support.shell"
 
 describe(".ci/run", function()
-   -- Returns its output and status if `make TARGET` runs these shell commands.
+   -- Returns the output and status of .ci/run if `make TARGET` runs these shell commands.
    local function run(commands)
       return shell.with_folder(function(folder)
          shell.ok(("mkdir %s/.ci %s/bin && cp .ci/run %s/.ci"):format(folder, folder, folder))

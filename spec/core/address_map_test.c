@@ -5,7 +5,7 @@
 
 enum { KEYS = 700 };
 
-static int64_t held, blocks; /* bytes and blocks that the map has allocated */
+static int64_t held, blocks; /* bytes and blocks that the map has allocated at present */
 static bool empty_handed;
 
 static void *get(size_t bytes) {
@@ -79,7 +79,7 @@ static void test_adding_and_removing_at_random(void) {
     test_Map map = {0};
     bool there[KEYS] = {false};
     for (int step = 0; step < 20000; step++) {
-      /* alternates between a nearly full and a nearly empty map */
+      /* the map alternates between nearly full and nearly empty */
       int i = (int)test_random(KEYS);
       bool add = test_random(4) != 0;
       if (step / 3000 % 2 == 1) add = !add;

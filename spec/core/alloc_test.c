@@ -42,7 +42,7 @@ static void every_size(void) {
   tli_free(NULL, 100);
 }
 
-/* Waste is bounded: by a quarter, or by the alignment. */
+/* Rounding wastes at most a quarter of the size, or the alignment. */
 static void rounding_is_small(void) {
   int64_t before = tl_memory_used();
   for (size_t bytes = 1; bytes < 3000000; bytes += bytes / 7 + 1) {
@@ -111,7 +111,7 @@ static void trim_gives_back(void) {
     if (block[i] != middle) tli_free(block[i], 200);
   if (caching()) CHECK(tl_memory_cached() > 10 << 20);
   tl_memory_trim();
-  CHECK(tl_memory_cached() <= before + (128 << 10)); /* the slab of the block in use */
+  CHECK(tl_memory_cached() <= before + (128 << 10)); /* the slab of `middle` stays in use */
   memset(middle, 1, 200);
   for (int i = 0; i < 1000; i++) block[i] = tli_alloc(200);
   for (int i = 0; i < 1000; i++) CHECK_AT(i, block[i] != middle);
@@ -237,7 +237,8 @@ static void *take_and_leave(void *context) {
   return NULL;
 }
 
-/* An ended thread's blocks are not lost: a thousand threads need no more memory than one. */
+/* Memory of ended threads is reused: a thousand threads, one after another, need no more than
+** one. */
 static void ended_threads_leave_nothing(void) {
   tl_memory_trim();
   int64_t most = 0;

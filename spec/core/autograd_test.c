@@ -41,8 +41,8 @@ static bool half(void *context, tl_Tensor *grad, tl_Tensor **out) {
   return *out != NULL;
 }
 
-/* Tests broadcasting, views, in-place changes of views, saved results, hooks, retained gradients, a
-** first pass that is recorded and a second one. */
+/* Runs broadcasting, views, in-place changes of views, saved results, hooks, retained gradients, a
+** recorded first pass and a second pass. */
 static bool step_in(Bag *bag, int *hooks) {
   tl_Tensor *x = leaf(bag, 2, 2, (int64_t[]){3, 4}),
             *w = x ? leaf(bag, 3, 1, (int64_t[]){4}) : NULL;
@@ -87,7 +87,7 @@ static bool step(int *hooks) {
   return ok;
 }
 
-/* The first runs fill caches, such as those of threads. */
+/* The first runs fill caches such as those of threads, so their allocations are not compared. */
 static void memory_may_run_out_anywhere(void) {
   int hooks = 0;
   CHECK(step(&hooks) && hooks == 2);

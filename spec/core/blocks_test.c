@@ -21,9 +21,10 @@ enum { STREAMS = 4, MIB = 1 << 20, GRANULE = 2 * MIB, MEMORY = 256 * MIB };
 typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
   int64_t reach, mapped, reserved, marks, waits;
-  int64_t freed[2]; /* bytes of blocks that became free: of no pool, of one */
-  int64_t fail_at;  /* calls until one fails; 0: none does */
-  uintptr_t next;   /* address space */
+  /* bytes of blocks that became free: in the general pool, and in a pool of a graph */
+  int64_t freed[2];
+  int64_t fail_at; /* calls until one fails; 0: no call fails */
+  uintptr_t next;  /* address space */
 } World;
 
 typedef struct Point {
@@ -103,7 +104,7 @@ static void freed(void *self, char *data, int64_t bytes, int stream, uint64_t po
   w->freed[pool > 0] += bytes;
 }
 
-/* Opens blocks whose arenas have at least `reach` bytes of address space. */
+/* Creates an allocator whose arenas have at least `reach` bytes of address space. */
 static void open_with(tlk_Blocks *b, World *w, int64_t reach) {
   static const tl_Host host = {.fail = failed, .memory_event = no_note};
   tlk_BlockSource source = {.self = w,
@@ -145,7 +146,8 @@ typedef struct Held {
   int64_t bytes;
   int stream;
   bool used;
-  uint64_t others, until[STREAMS]; /* once freed: the work that those streams must have done */
+  /* once freed: the streams that used the bytes, and the work that each must finish */
+  uint64_t others, until[STREAMS];
 } Held;
 
 typedef struct Model {
@@ -170,7 +172,7 @@ static bool still_busy(const Model *m, const Held *h) {
   return false;
 }
 
-/* Checks that nobody else may write the bytes: no user, and no stream that is still busy with
+/* Checks that nobody may write the bytes: no block in use has them, and no stream still works on
 ** them. */
 static void check_free(const Model *m, const char *data, int64_t bytes) {
   for (int i = 0; i < m->n; i++) {
@@ -212,7 +214,7 @@ static void model_free(Model *m, int i) {
   memcpy(h->until, m->world.given, sizeof h->until);
 }
 
-/* Returns an element in use, or -1 if there is none near a random position. */
+/* Returns an element in use near a random position, or -1 if there is none. */
 static int any_used(Model *m) {
   for (int tries = 0; m->n > 0 && tries < 4; tries++) {
     int i = (int)(draw(m) % (uint64_t)m->n);
@@ -268,7 +270,7 @@ static void a_freed_block_is_handed_out_at_once(void) {
   w.given[1]++;
   tlk_blocks_free(&b, first);
   CHECK(tlk_blocks_alloc(&b, 5000, 1, 0) == first);
-  CHECK(tlk_blocks_alloc(&b, 5000, 2, 0) != first); /* another stream's is another block */
+  CHECK(tlk_blocks_alloc(&b, 5000, 2, 0) != first); /* another stream gets another block */
   CHECK(b.stats.num_device_alloc == 2 && w.mapped == 2 * GRANULE && w.waits == 0);
   tlk_blocks_free(&b, first);
   tlk_blocks_free(&b, b.arenas->first->data);
@@ -304,7 +306,8 @@ static void holes_are_given_back(void) {
   for (int i = 0; i < N; i++) data[i] = tlk_blocks_alloc(&b, 4 * MIB, 0, 0);
   for (int i = 0; i < N; i += 2) tlk_blocks_free(&b, data[i]);
   CHECK(w.mapped == N * 4 * MIB);
-  void *large = tlk_blocks_alloc(&b, 180 * MIB, 0, 0); /* more than is left beside the holes */
+  /* more than the free space beside the holes */
+  void *large = tlk_blocks_alloc(&b, 180 * MIB, 0, 0);
   CHECK(large != NULL && b.stats.num_alloc_retries == 1);
   CHECK(w.mapped == 180 * MIB + N / 2 * 4 * MIB);
   CHECK(tlk_blocks_alloc(&b, 80 * MIB, 0, 0) == NULL);
@@ -328,9 +331,10 @@ static void pools_live_as_long_as_their_holders(void) {
   tlk_blocks_capture(&b, -1);
   tlk_blocks_free(&b, general);
   tlk_blocks_let_go(&b, 7, 0);
-  CHECK(tlk_blocks_trim(&b) && w.mapped == 4 * MIB); /* the pool's stays, for a replay */
+  /* the pool's memory stays mapped for a replay */
+  CHECK(tlk_blocks_trim(&b) && w.mapped == 4 * MIB);
   w.given[3] = 9;
-  tlk_blocks_let_go(&b, 7, 1 << 3); /* a launch is on its way */
+  tlk_blocks_let_go(&b, 7, 1 << 3); /* a launch of the graph is in flight */
   void *other = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
   CHECK(other != data);
   w.done[3] = 9;
@@ -375,12 +379,13 @@ static void short_address_space_is_prolonged_by_arenas(void) {
   World w;
   tlk_Blocks b;
   open_with(&b, &w, 2 * GRANULE);
-  void *first = tlk_blocks_alloc(&b, 3 * MIB, 0, 0); /* both granules of the first arena */
+  void *first = tlk_blocks_alloc(&b, 3 * MIB, 0, 0); /* uses both granules of the first arena */
   void *second = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
   void *large = tlk_blocks_alloc(&b, 25 * MIB, 0, 0);
   CHECK(w.reserved == (4 + 4 + 26) * MIB && w.mapped == w.reserved);
   CHECK(b.stats.segment[TL_POOL_ALL].current == 3);
-  CHECK(tlk_blocks_alloc(&b, MEMORY - 20 * MIB, 0, 0) == NULL); /* memory is short, not addresses */
+  /* memory is exhausted, address space is not */
+  CHECK(tlk_blocks_alloc(&b, MEMORY - 20 * MIB, 0, 0) == NULL);
   tlk_blocks_free(&b, second);
   CHECK(w.freed[0] == 4 * MIB && w.freed[1] == 0);
   CHECK(tlk_blocks_alloc(&b, 3 * MIB, 0, 0) == second);
@@ -399,12 +404,13 @@ static void blocks_below_half_of_the_least_share_it(void) {
   CHECK(w.mapped == 20 * MIB && b.stats.active_bytes[TL_POOL_ALL].current == 4 * MIB);
   void *second = tlk_blocks_alloc(&b, 9 * MIB, 0, 0);
   CHECK(w.mapped == 20 * MIB && second == (char *)first + 4 * MIB);
-  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0); /* is not below the half */
+  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0); /* not below half of an arena */
   CHECK(w.mapped == 32 * MIB);
   tlk_blocks_free(&b, first);
-  CHECK(tlk_blocks_trim(&b) && w.mapped == 22 * MIB); /* all but the granules of second */
+  /* unmaps all granules except those of `second` */
+  CHECK(tlk_blocks_trim(&b) && w.mapped == 22 * MIB);
   void *third = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
-  CHECK(third && w.mapped == 30 * MIB); /* large leaves a range of 8 MiB */
+  CHECK(third && w.mapped == 30 * MIB); /* `large` leaves a free range of 8 MiB */
   tlk_blocks_free(&b, third);
   tlk_blocks_free(&b, second);
   tlk_blocks_free(&b, large);

@@ -1,6 +1,7 @@
 /*
-** cache_test.c - tests disk_cache.h: entries are found again, and nothing else is.
-*/
+** cache_test.c - tests disk_cache.h: a stored entry is found again, and no other file is mistaken
+** for an entry.
+** */
 #include "core/device/disk_cache.h"
 
 #include <sys/resource.h>
@@ -174,7 +175,7 @@ static void what_others_may_write_is_not_read(void) {
   CHECK(chown(folder, 0, (gid_t)-1) == 0 && store("plan", "new", "data"));
 }
 
-/* A signal would end the process. */
+/* The limit of file sizes would end the process by a signal, which is ignored here. */
 static void a_limit_or_a_full_disk_is_no_error(void) {
   static char large[40000];
   struct rlimit before, low = {20000, 20000};
@@ -190,8 +191,8 @@ static void a_limit_or_a_full_disk_is_no_error(void) {
 
 enum { WRITERS = 4, ROUNDS = 200 };
 
-/* Several processes store data under one key; each finds complete data of one of them, or
-** nothing. */
+/* Several processes store data under one key; a reader finds the complete data of one of them, or
+** no entry. */
 static void processes_store_under_one_key(void) {
   static char data[WRITERS][3000];
   empty();
@@ -216,7 +217,7 @@ static void processes_store_under_one_key(void) {
     CHECK(wait(&status) > 0 && status == 0);
   }
   char path[128];
-  only_entry(path, sizeof path); /* and there is no other file */
+  only_entry(path, sizeof path); /* and the folder has no other file */
 }
 
 /* A sparse file takes no room on the disk. */

@@ -157,8 +157,8 @@ static void store(const Memory *m, const Described *t) {
   if (to) EACH(t) to[place(t, b, h, r, c)] = t->values[at(t, b, h, r, c)];
 }
 
-/* Returns an operand's element for an element of a larger tensor: dimensions of 1 are broadcast,
-** and of fewer heads each serves several adjacent ones. */
+/* Returns the element of an operand that belongs to an element of a larger tensor. Dimensions of
+** size 1 are broadcast; if the operand has fewer heads, each serves several adjacent heads. */
 static float element(const Described *t, const float *x, const int64_t *whole, int64_t b, int64_t h,
                      int64_t r, int64_t c) {
   const int64_t *d = dims(t);
@@ -242,7 +242,7 @@ static bool compute_reduction(const Memory *m, const Described *o) {
   return true;
 }
 
-/* Swaps the last two dimensions of the same memory. */
+/* Gives the same memory a shape with the last two dimensions swapped. */
 static bool compute_reshape(const Memory *m, const Described *o) {
   Described *x = part(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
   Described *y = part(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
@@ -351,7 +351,7 @@ static int64_t number_of(const Described *how, cudnnBackendAttributeName_t name,
   return f->n == 2 ? ((const int64_t *)f->values)[i] : -1;
 }
 
-/* Calls `take` for each element x of a window y, with the share that it has in its average. */
+/* Calls `take` for each element x that window y averages, with the weight of x in the average. */
 static bool each_share(const Described *how, const Described *x, const Described *y,
                        void (*take)(void *context, int64_t x, int64_t y, double share),
                        void *context) {

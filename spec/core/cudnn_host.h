@@ -39,7 +39,7 @@ static bool capturing;
 bool cuda_device_captures(int device) { return capturing || device < 0; }
 int cuda_relax(void) { return 0; }
 void cuda_unrelax(const int *mode) { (void)mode; }
-static char some_room[64]; /* scratch memory that work may have */
+static char some_room[64]; /* the scratch memory that kernels may use */
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes) {
   (void)cx;
   return bytes <= (int64_t)sizeof some_room ? some_room : NULL;
@@ -103,8 +103,8 @@ static inline cudnnStatus_t stand_in_stream(cudnnHandle_t handle, cudaStream_t s
   return handle && !stream ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Engines are compiled for a driver; a library whose functions all succeed is sufficient
-** (cudnn_spec.lua makes it). */
+/* cuDNN compiles engines only if a driver is present; a library whose functions all succeed is
+** sufficient (cudnn_spec.lua builds it). */
 static inline bool has_driver(void) {
   return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL;
 }

@@ -197,8 +197,8 @@ static tlk_Pool average(int64_t size, int64_t kernel, int64_t stride, int64_t pa
                     .include_pad = include};
 }
 
-/* Average pooling between the blocks of a DenseNet and inside those of an Inception network, and in
-** three dimensions. */
+/* Tests average pooling between the blocks of a DenseNet, inside those of an Inception network, and
+** in three dimensions. */
 static void averages_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   for (int i = 0; i < 12; i++) {
@@ -287,7 +287,7 @@ static void graphs_compute_averages_and_their_gradients(void) {
 
 /* ---- how plans are kept ------------------------------------------------------------------------- */
 
-/* A library with one engine for everything, whose plans need 48 bytes. */
+/* A library that has one engine for every graph; its plans need 48 bytes. */
 static int executed;
 static bool was_zero;
 

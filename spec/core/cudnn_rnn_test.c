@@ -129,7 +129,8 @@ static void parameters_lie_as_ours_do(void) { each_layer(check_params); }
 
 /* ---- passes ------------------------------------------------------------------------------------- */
 
-/* Sizes of memory need a device, for parts that do not depend on the layer. */
+/* The functions that return sizes of memory need a device, even for sizes that do not depend on
+** it. */
 static cudnnStatus_t (*sizes_of)(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t,
                                  cudnnRNNDataDescriptor_t, size_t *, size_t *);
 static cudnnStatus_t sizes_without_device(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn,
@@ -139,7 +140,8 @@ static cudnnStatus_t sizes_without_device(cudnnHandle_t handle, cudnnRNNDescript
   return *work > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Arguments are checked first; then the call fails for lack of a driver. */
+/* cuDNN checks the arguments first; a call with valid ones then fails, because there is no
+** driver. */
 static bool gets_to_the_device(Layer *l) {
   bool yes = l->status / 1000 * 1000 == CUDNN_STATUS_EXECUTION_FAILED;
   l->status = CUDNN_STATUS_SUCCESS;
@@ -194,7 +196,8 @@ static void layers_that_are_left_to_our_kernels(void) {
   CHECK(!covers(0, &other));
   other = r, other.bias_hh = NULL;
   CHECK(!covers(0, &other));
-  other = r, other.weight_hr = params[WEIGHT_HR]; /* a projection to the same size */
+  /* a projection whose output has the hidden size */
+  other = r, other.weight_hr = params[WEIGHT_HR];
   CHECK(!covers(0, &other));
   other = r, other.steps = (int64_t)1 << 31;
   CHECK(!covers(0, &other));
@@ -208,7 +211,7 @@ static void layers_that_are_left_to_our_kernels(void) {
   CHECK(covers(0, &r));
 }
 
-/* Reserves of odd size are cuDNN's: our own never have one, whatever the layer. */
+/* Reserves of odd size are cuDNN's; our own kernels' reserves never have an odd size. */
 static void reserves_can_be_told_apart(void) {
   for (int mode = 0; mode < 4; mode++)
     for (int rows = 1; rows < 8; rows += 2) {

@@ -3,7 +3,8 @@
 
 local shell = require "spec.support.shell"
 
--- Handles are asked for by these; the address of a function by name.
+-- cuDNN asks the driver for handles by these functions, and for the address of a function by its
+-- name.
 local driver <const> = [[
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -112,7 +112,7 @@ static void windows_that_leave_elements_unread(void) {
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-/* Rows of (batch, n, heads, size) as a projection gives them, seen as (batch, heads, n, size). */
+/* Rows of a projection's result (batch, n, heads, size), viewed as (batch, heads, n, size). */
 static tlk_HeadRows rows_of(int64_t n, int64_t heads, int64_t size) {
   return (tlk_HeadRows){(void *)(uintptr_t)4096, n * heads * size, size, heads * size};
 }
@@ -126,7 +126,8 @@ static tlk_Attention attention(tl_DType dtype, int64_t queries, int64_t keys, in
   return a;
 }
 
-/* Returns the number of plans; -1 if the graph was refused, -2 if we do not ask cuDNN. */
+/* Returns the number of plans; -1 if cuDNN refused the graph, -2 if the plugin would not use
+** cuDNN. */
 static int attention_plans(const tlk_Attention *a, bool backward) {
   tlk_HeadRows out = rows_of(a->queries, a->heads, a->value_size);
   AttentionCall c;
@@ -329,8 +330,8 @@ static void graphs_compute_attention_and_its_gradients(void) {
 
 /* ---- plans on disk ---------------------------------------------------------------------------------- */
 
-/* A library whose engines are numbers. It offers three for everything, of which it ranks the first
-** highest, while the second is the fastest. A plan contains "plan" and its engine's number. */
+/* A library whose engines are numbers. It offers three engines for every graph: it ranks the first
+** highest, but the second is the fastest. A plan contains "plan" and its engine's number. */
 typedef struct Piece {
   cudnnBackendDescriptorType_t type;
   int engine;
@@ -407,7 +408,7 @@ static const cuda_Cudnn pieces = {.cudnnCreate = stand_in_handle,
                                   .cudnnBackendGetAttribute = piece_get,
                                   .cudnnBackendExecute = piece_run};
 
-/* The library ignores the graph. */
+/* Builds no graph, because the library ignores it. */
 static cudnnBackendDescriptor_t no_graph(cuda_DnnGraph *g, const void *key) {
   (void)key;
   return cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -504,7 +505,7 @@ static void check_refusals(void) {
 }
 static void what_is_no_plan_or_cannot_be_said_is_found_anew(void) { with_pieces(check_refusals); }
 
-/* A capture measures nothing, and an unmeasured plan is not stored as a measured one. */
+/* A capture measures no plans, and does not store its plan as a measured one. */
 static void check_captures(void) {
   int asks, runs;
   CHECK(program(2, false, &asks, &runs) == 0); /* opens the handle */

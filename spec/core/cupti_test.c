@@ -28,7 +28,7 @@ static void *stand_in_symbol(void *library, const char *name);
 
 static CUpti_BuffersCallbackRequestFunc wanted;
 static CUpti_BuffersCallbackCompleteFunc filled;
-static int enabled, flushed, refuse = -1; /* refuse: the kind that cannot be enabled */
+static int enabled, flushed, refuse = -1; /* refuse: the kind of record that cannot be enabled */
 static uint8_t *buffer;
 static size_t used, room;
 
@@ -159,7 +159,7 @@ static void records_are_told_when_it_ends(void) {
   c.start = 2600, c.end = 2700, c.deviceId = 0, c.streamId = 14;
   put(&c, sizeof c);
   Other other = {.kind = CUPTI_ACTIVITY_KIND_DEVICE};
-  put(&other, sizeof other); /* a record to be ignored */
+  put(&other, sizeof other); /* adds a record to be ignored */
   Fill f = {.kind = CUPTI_ACTIVITY_KIND_MEMSET};
   f.start = 2800, f.end = 2900, f.deviceId = 0, f.streamId = 7;
   put(&f, sizeof f);
@@ -181,7 +181,7 @@ static void nothing_is_told_after_the_end_or_where_it_is_refused(void) {
   put_kernel("late", 4000, 4100);
   flush(0);
   CHECK(told_n == 0);
-  refuse = CUPTI_ACTIVITY_KIND_MEMSET; /* as if another profiler were attached */
+  refuse = CUPTI_ACTIVITY_KIND_MEMSET; /* fails as if another profiler were attached */
   CHECK(!cuda_activities(note, &now));
   CHECK(enabled == 0);
   refuse = -1;

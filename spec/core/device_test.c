@@ -25,7 +25,7 @@ static tl_Tensor *ones(void) {
   return tli_upload(TL_F32, sim, 1, &size, values);
 }
 
-/* Runs fn in a child, whose stderr goes to `said`; gives its status. */
+/* Runs fn in a child process, whose stderr goes to the file `said`; returns the child's status. */
 static int in_child(void (*fn)(void), char *said, size_t room) {
   int ends[2], status = -1;
   if (pipe(ends) != 0) return -1;
@@ -73,7 +73,7 @@ enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 256, MORE = 100 };
 /* The states of the device's thread and of the other thread. */
 static atomic_bool working, grown;
 
-/* The host's job system, called within the large copy: it holds the device's thread until the other
+/* A host's job system, which the large copy calls: it holds the device's thread until the other
 ** thread has allocated. */
 static void hold(int tasks, void (*task)(void *context, int i), void *context, void *unused) {
   (void)unused;
@@ -96,13 +96,13 @@ static void *grow(void *unused) {
   return NULL;
 }
 
-/* While this thread waits for one device, work that is meanwhile queued on the other device is
-** done, too, between the many copies. */
+/* While this thread waits for the many copies of one device, work that another thread queues on the
+** other device is also done. */
 static void wait_meanwhile(void) {
   static float values[LARGE];
   int64_t size = LARGE, few = 1;
   pthread_t thread;
-  alarm(600); /* against waiting forever */
+  alarm(600); /* ends a test that would wait forever */
   tl_set_parallel_run(hold, NULL);
   tl_Tensor *t = tli_upload(TL_F32, sim, 1, &size, values);
   tl_Tensor *from = tli_upload(TL_F32, sim, 1, &size, values);
@@ -131,7 +131,7 @@ static tl_Event *event;
 
 static void ask_after_fork(void) {
   bool done = false, refused = false;
-  alarm(600); /* against waiting for a thread that does not exist */
+  alarm(600); /* ends a test that waits for a thread that does not exist */
   for (int i = 0; i < 100 && !refused; i++)
     refused = !tli_backend(sim)->device->event_query(event, &done);
   fprintf(stderr, refused ? "refused" : "not refused");

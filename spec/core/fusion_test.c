@@ -96,7 +96,7 @@ static void what_steps_have_in_common_is_one_operand(void) {
   CHECK(!plan.operands[2].loaded && plan.operands[2].written);
   fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 8000), 4000);
   CHECK(plan.operands[2].dead && !plan.operands[3].dead);
-  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 12000), 3999); /* a part of the array */
+  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 12000), 3999); /* frees a part of the array */
   CHECK(!plan.operands[3].dead);
   CHECK(fusion_width(&plan) == 4);
 }
@@ -105,8 +105,9 @@ static void what_overlaps_otherwise_does_not_fit(void) {
   fusion_Plan plan = {0}, before;
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
   before = plan;
-  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), F(1004)))); /* reads a neighbour's */
-  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000))));    /* overwrites an input */
+  /* reads a neighbour of the element that step 1 writes */
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), F(1004))));
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000)))); /* overwrites an input */
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), operand(1000, TL_I32, 4))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 99, F(2000), F(3000))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 0), F(3000))));
@@ -116,7 +117,8 @@ static void what_overlaps_otherwise_does_not_fit(void) {
   CHECK(plan.noperands == 4);
 }
 
-/* Freed memory may be used differently as long as it is not read. */
+/* Memory that a capture has freed may be reused with other dtypes or sizes as long as its old
+** contents are not read. */
 static void freed_memory_is_used_again(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
@@ -134,7 +136,7 @@ static void freed_memory_is_used_again(void) {
   CHECK(!same.operands[1].dead && same.noperands == 2);
 }
 
-/* 6 x 4 x 5, once as 120 elements, once with a broadcast row of 20. */
+/* A shape of 6 x 4 x 5, once as 120 elements, once with a broadcast row of 20. */
 static void shapes_meet_in_their_parts(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 120, F(1000), F(0))));
@@ -167,7 +169,7 @@ static void shapes_meet_in_their_parts(void) {
   CHECK(flat.ndim == 1 && flat.sizes[0] == 120 && flat.operands[0].strides[0] == 4);
 }
 
-/* Every elementwise kernel, in every type for which it is defined. */
+/* Tests every elementwise kernel, in every type for which it is defined. */
 static void all_kernels_are_taken(void) {
   static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
   for (int t = 0; t < 4; t++)
@@ -179,7 +181,8 @@ static void all_kernels_are_taken(void) {
     }
 }
 
-/* X(halves or pairs): the position of the second of two outputs, and the distance of elements. */
+/* X(halves or pairs): for each layout, the position of the second of two outputs, and the stride of
+** elements. */
 static void parts_of_one_tensor_do_not_overlap(void) {
   static const int64_t second[] = {40, 4}, step[] = {4, 8};
   for (int i = 0; i < 2; i++) {
@@ -228,8 +231,8 @@ static int count_of(const char *text, const char *part) {
   return n;
 }
 
-/* x * y, its relu, and that plus x: two arrays are read once each, and only the last result is
-** written. */
+/* Fuses x * y, its relu, and that plus x: each of two arrays is read once, and only the last result
+** is written. */
 static void each_array_is_read_once_and_what_was_freed_is_not_written(void) {
   fusion_Plan plan = {0};
   char source[FUSION_SOURCE];
@@ -257,7 +260,7 @@ static bool compiles(const fusion_Plan *plan) {
   return elf;
 }
 
-/* Every kernel in every type for which it is defined, in chains of `FUSION_STEPS / 2`. */
+/* Compiles every kernel in every type for which it is defined, in chains of `FUSION_STEPS / 2`. */
 static void nvrtc_compiles_every_kernel(void) {
   static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
   static const struct {
@@ -293,7 +296,7 @@ static void nvrtc_compiles_every_kernel(void) {
   }
 }
 
-/* Kernels with several outputs, and dropout between them. */
+/* Compiles kernels with several outputs, with dropout between them. */
 static void nvrtc_compiles_fused_kernels_and_dropout(void) {
   static const uint64_t state[2];
   static const int8_t nargs[] = {

@@ -50,7 +50,8 @@ static void check_rounding(const Format *f) {
     double low = decode(h, f->m, f->bias);
     double high = h + 1 < infinity ? decode(h + 1, f->m, f->bias)
                                    : low + (low - decode(h - 1, f->m, f->bias));
-    float tie = (float)((low + high) / 2); /* the mean is exact: it needs one bit more */
+    /* float represents the midpoint exactly: it needs one bit more */
+    float tie = (float)((low + high) / 2);
     for (unsigned sign = 0; sign <= 0x8000u; sign += 0x8000u) {
       float s = sign ? -1.0f : 1.0f;
       CHECK_AT(h, f->narrow(s * tie) == (sign | (h + (h & 1))));

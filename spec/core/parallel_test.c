@@ -95,7 +95,7 @@ static void nested_loops_run_serially(void) {
 
 static int host_tasks;
 
-/* A host that runs the tasks in reverse order. */
+/* A host's job system that runs the tasks in reverse order. */
 static void host_run(int tasks, void (*task)(void *context, int i), void *context, void *user) {
   *(int *)user = tasks;
   for (int i = tasks - 1; i >= 0; i--) task(context, i);
@@ -109,7 +109,7 @@ static void a_host_may_run_the_tasks(void) {
   tl_set_parallel_run(NULL, NULL);
 }
 
-/* Many short jobs, whose threads may be awake, asleep, or in between. */
+/* Runs many short jobs, so that threads are awake, asleep, or in between. */
 static void short_jobs(void) {
   CHECK(tl_set_num_threads(4));
   for (int i = 0; i < 3000; i++) {
@@ -181,7 +181,7 @@ static void an_interruption_ends_a_loop(void) {
     CHECK(count.calls >= 1 && count.calls <= threads);
     CHECK(!tli_parallel_try(N, 10, count_range, &count) && !tli_go_on());
     CHECK(count.calls <= threads);
-    CHECK(tli_parallel_try(10, 10, count_range, &count)); /* too short to be stopped */
+    CHECK(tli_parallel_try(10, 10, count_range, &count)); /* too short to be interrupted */
     tl_interrupt_clear();
     CHECK(tli_go_on());
   }

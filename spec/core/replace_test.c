@@ -141,7 +141,7 @@ static void nothing_else_goes(void) {
   CHECK(contains("file", "newer") && access(in_folder(".tlua-1-2-5.tmp"), F_OK) != 0);
 }
 
-/* From here on the library remembers that there are no unnamed files. */
+/* From here on the library knows that the file system has no unnamed files. */
 static void names_from_the_start(void) {
 #ifdef __linux__
   no_links = true;

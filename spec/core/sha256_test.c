@@ -32,7 +32,8 @@ static bool has_mac(const void *key, size_t key_bytes, const void *data, size_t 
   return strcmp(text, expected) == 0;
 }
 
-/* The examples of the standard (one and two blocks), the empty message, and a million letters a. */
+/* Tests the examples of the standard (one and two blocks), the empty message, and a million letters
+** a. */
 static void hashes_are_those_of_the_standard(void) {
   CHECK(has_hash("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
   CHECK(has_hash("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56,
@@ -49,7 +50,7 @@ static void hashes_are_those_of_the_standard(void) {
   CHECK(strcmp(text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0") == 0);
 }
 
-/* The position of the padding must not matter: all lengths around a block, in one part and in
+/* The position of the padding must not matter: tests all lengths around a block, in one part and in
 ** two. */
 static void parts_are_the_whole(void) {
   char data[200];
@@ -67,7 +68,7 @@ static void parts_are_the_whole(void) {
   }
 }
 
-/* RFC 4231, test cases 1, 2, 3, 6 (a key longer than a block) and 7. */
+/* Tests RFC 4231's cases 1, 2, 3, 6 (a key longer than a block) and 7. */
 static void codes_are_those_of_the_rfc(void) {
   char key[131], data[50];
   memset(key, 0x0b, 20);

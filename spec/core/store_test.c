@@ -137,7 +137,7 @@ static void who_does_not_is_told(void) {
   CHECK_ERROR(TL_EARG, "the store there has no secret, and this process has one");
   CHECK(connect_with(closed, "short") == NULL);
   CHECK_ERROR(TL_EARG, "expected a secret of 16 to 511 characters, got 5");
-  tli_Store *store = connect_with(closed, secret); /* after all these attempts */
+  tli_Store *store = connect_with(closed, secret); /* after the failed attempts to connect */
   check_works(store);
   tli_store_close(store);
   tli_store_server_stop(closed);
@@ -155,8 +155,8 @@ static void other_machines_need_a_secret(void) {
   }
 }
 
-/* A program that replaces a store without knowing the secret, and sends back what it has
-** received. */
+/* A program that takes a store's place without knowing the secret, and sends back everything that
+** it receives. */
 static void mirror(void *context) {
   Other *o = context;
   CHECK(tli_socket_wait(o->listener, tli_now_ns() + LONG));
@@ -177,7 +177,7 @@ static void mirror(void *context) {
   memcpy(say.bytes, heard + TLI_CHALLENGE, TLI_SHA256_BYTES);
   CHECK(tli_socket_send(socket, &say, sizeof say, end));
   char none;
-  if (tli_socket_receive(socket, &none, 1, end)) CHECK(false); /* the connection ends */
+  if (tli_socket_receive(socket, &none, 1, end)) CHECK(false); /* the store ends the connection */
   tli_error_clear();
   tli_socket_close(socket);
   tli_socket_close(o->listener);
@@ -232,7 +232,7 @@ static void who_has_proved_nothing_may_ask_nothing(void) {
   tli_store_server_stop(server);
 }
 
-/* Silent connections use up neither the job's places nor its files. */
+/* Silent connections use up neither the job's places nor the process's file descriptors. */
 static void the_silent_do_not_keep_others_out(void) {
   struct rlimit before, few;
   CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -240,7 +240,7 @@ static void the_silent_do_not_keep_others_out(void) {
   few.rlim_cur = 200;
   CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
   tli_StoreServer *server = serve(secret);
-  CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0); /* limits for this program's own connections */
+  CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0); /* the limit that this program had before */
   int silent[400];
   for (int i = 0; i < 400; i++) silent[i] = knock(server);
   tli_Store *store = connect_with(server, secret);
@@ -265,7 +265,7 @@ static int greeted(const tli_StoreServer *server) {
   return socket;
 }
 
-/* Such clients once delayed the server by five seconds each. */
+/* Clients that do not read once delayed the server by five seconds each. */
 static void who_does_not_read_holds_nobody_up(void) {
   tli_StoreServer *server = serve(NULL);
   tli_Store *store = connect_with(server, NULL);
@@ -310,7 +310,7 @@ static void who_asks_without_end_waits_for_its_turn(void) {
     many[i] = (tli_StoreRequest){TLI_STORE_MAGIC, TLI_STORE_COUNT, 0, 0, 0};
   int greedy = greeted(server), waiting = greeted(server);
   pour(greedy, many, N * sizeof *many);
-  /* too many requests behind a waiting one end the connection */
+  /* the store closes a connection with too many requests behind a waiting one */
   many[0] = (tli_StoreRequest){TLI_STORE_MAGIC, TLI_STORE_WAIT, 0, 0, LONG};
   pour(waiting, many, N * sizeof *many);
   CHECK(is_closed(waiting));
@@ -356,7 +356,7 @@ static void a_secret_is_read_from_a_private_file_alone(void) {
   CHECK(unlink(link_path) == 0 && chmod(path, 0640) == 0);
   CHECK(!tli_secret_read(path, read));
   CHECK_ERROR(TL_EIO, "expected mode 600, got 640");
-  CHECK(tli_private_file_write(path, "short\n", 6)); /* private again */
+  CHECK(tli_private_file_write(path, "short\n", 6)); /* makes the file private again */
   CHECK(!tli_secret_read(path, read));
   CHECK_ERROR(TL_EARG, "expected a secret of 16 to 511 characters, got 5");
   CHECK(!tli_secret_read(folder, read));
@@ -370,7 +370,7 @@ static void a_secret_is_read_from_a_private_file_alone(void) {
   rmdir(folder);
 }
 
-/* A name is accepted only if a rank of this user has made the memory. */
+/* A name is accepted only if a rank of the same user has made the memory. */
 static void shared_memory_is_opened_by_its_exact_name(void) {
   tli_Share share, other;
   char name[TLI_SHARE_NAME], path[100], wrong[200];

@@ -31,7 +31,7 @@ function M.compare(name, eager, replayed)
    end
 end
 
---- Copies of tensors, of the same layout.
+--- Returns copies of tensors, with the same layouts.
 ---@param list torch.Tensor[]
 ---@return torch.Tensor[]
 function M.clones(list)

@@ -8,7 +8,8 @@ local shell = require "spec.support.shell"
 local cuda = torch.cuda
 local on <const> = {device = "cuda"}
 
--- Captures a function with other work in its middle; the graph must give the function's result.
+-- Captures a function and does other work in the middle of the capture; the graph must give the
+-- function's result.
 local function beside(work)
    local x, g = torch.ones(100, on), cuda.Graph()
    local y = cuda.graph(g, function()

@@ -59,7 +59,8 @@ __attribute__((destructor)) static void tell_what_is_left(void) {
   if (tells()) fprintf(stderr, "cuDNN: %d descriptors are left\n", atomic_load(&descriptors));
 }
 
-/* Returns whether the present call is the n-th since the named file was written with n. */
+/* Returns whether this call is the n-th since the file that TLUA_EMULATED_CUDNN_FAIL names was
+** written with n. */
 static bool is_the_one(void) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static int which, calls;
@@ -76,7 +77,7 @@ static bool is_the_one(void) {
   return yes;
 }
 
-/* Returns whether a call is to fail; logs it in either case. */
+/* Returns whether this call must fail; logs the call in either case. */
 static bool fails(const char *call) {
   bool fail = is_the_one();
   if (tells()) fprintf(stderr, "%s%s\n", call, fail ? " fails" : "");
@@ -221,7 +222,7 @@ cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t handle, cudnnRNNDescripto
 
 static bool is_aligned(const void *p, size_t bytes) { return p && (uintptr_t)p % bytes == 0; }
 
-/* Describes (1, rows, columns), or a missing array. */
+/* Describes an array (1, rows, columns), or a missing one. */
 static void tell_shape(cudnnTensorDescriptor_t d, const RnnShape *s, bool there, int rows,
                        int columns) {
   *d = (struct cudnnTensorStruct){s->type, 3, {1, rows, columns}, {rows * columns, columns, 1}};
@@ -278,7 +279,8 @@ typedef struct Told {
   cudnnRNNDescriptor_t rnn;
   const int32_t *device_lengths;
   cudnnRNNDataDescriptor_t x, y;
-  cudnnTensorDescriptor_t h, c; /* of h and c; for the weights' gradient there is no c */
+  /* the states h and c; the pass for the weights' gradient has no c */
+  cudnnTensorDescriptor_t h, c;
   size_t weight_bytes, work_bytes, reserve_bytes;
   const void *weights, *work, *reserve;
   bool trains, states_of_cells;

@@ -62,7 +62,7 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 typedef struct Matrix {
   const RnnShape *s;
-  char *data, *bias; /* bias: NULL if there is none */
+  char *data, *bias; /* bias is NULL if the layer has none */
   int rows, columns;
 } Matrix;
 
@@ -102,7 +102,7 @@ static void apply_transposed(const Matrix *m, const double *v, double *to) {
 typedef struct Record {
   double *gates[4]; /* after their activations; for GRU the last is R h + d of h~ */
   double *cell, *cell_before, *unprojected;
-  double *grads[4], *grad_state; /* gradients of the sums; for GRU also of h~'s R h + d */
+  double *grads[4], *grad_state; /* gradients of the gates' sums; for GRU also of R h + d in h~ */
   double *before, *grad_out;
 } Record;
 
@@ -298,7 +298,7 @@ static void add_grad(const RnnJob *j, double *reserve, int id) {
   const RnnShape *s = &j->shape;
   Matrix m = linear(j, id);
   for (int k = 0; k < m.rows; k++)
-    for (int i = -1; i < m.columns; i++) { /* -1 stands for the bias */
+    for (int i = -1; i < m.columns; i++) { /* -1 is the bias */
       double sum = 0;
       for (int t = 0; t < j->steps; t++)
         for (int n = 0; n < j->batch; n++) {

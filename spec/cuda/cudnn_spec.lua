@@ -36,7 +36,8 @@ local function run(settings, program)
    return shell.ok(("%s %s -e %s"):format(settings, shell.start(), shell.quote(prelude .. program)))
 end
 
--- Returns how often a program calls cuDNN: forward, backward to the data and to the weights.
+-- Returns how often a program calls each of cuDNN's passes: forward, backward for the data and for
+-- the weights.
 local function asked(program, settings)
    local text = run("TLUA_EMULATED_CUDNN=1 " .. (settings or ""), program)
    assert.matches("cuDNN: 0 descriptors are left\n", text)
@@ -172,7 +173,8 @@ describe("a recurrent layer that cuDNN has computed", function()
 end)
 
 describe("where a call of cuDNN fails", function()
-   -- If the forward pass fails our kernels take over; but only cuDNN can read its reserve.
+   -- If cuDNN's forward pass fails, our kernels are used; a reserve of cuDNN can be read only by
+   -- cuDNN.
    it("the result is the same, or an error that names the call; nothing is left behind", function()
       shell.with_folder(function(folder)
          local path = folder .. "/which"

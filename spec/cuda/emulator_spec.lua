@@ -6,7 +6,7 @@ local shell = require "spec.support.shell"
 local plain = shell.build .. "/emulated/emulator_test"
 local sanitized = shell.build .. "/asan/emulated/emulator_test"
 
--- Returns the output and status of a program that makes an error.
+-- Returns the output and status of a program that has an error on purpose.
 local function wrong(program, name, seed)
    return shell.run(("TLUA_EMULATED_SEED=%d %s %s"):format(seed or 1, program, name))
 end

@@ -6,7 +6,7 @@ local shell = require "spec.support.shell"
 local cuda = torch.cuda
 local on <const> = {device = "cuda"}
 
--- Runs a program with settings of the emulator; its output.
+-- Returns the output of a program, run with settings of the emulator.
 local function run(settings, program)
    return shell.ok(("%s %s -e %s"):format(settings, shell.start(), shell.quote(program)))
 end
@@ -58,7 +58,8 @@ describe("on a GPU", function()
    end)
 
    it("an error for lack of memory has figures, and its history the line", function()
-      -- the statistics are those of our allocator, whichever one the other specs use
+      -- the statistics are those of our own allocator, which may not be the one that other specs
+      -- use
       local output = run("TLUA_CUDA_ALLOCATOR=native TLUA_EMULATED_MEMORY=67108864", [[
          torch.cuda.memory._record_memory_history()
          local kept = torch.ones(1 << 22, {device = "cuda"})

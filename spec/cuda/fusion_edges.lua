@@ -95,7 +95,7 @@ function M.holding()
    collectgarbage()
    g:replay()
    bits.compare("what is held", {eager[1], table.unpack(kept[1])}, {result, table.unpack(kept[2])})
-   -- results that are garbage are not needed
+   -- garbage results need not be written
    local other = x:clone()
    do
       local h = cuda.Graph()
@@ -108,7 +108,7 @@ function M.holding()
       h:replay()
       bits.compare("what others have", {copy, other * 2 + 1}, {between, first})
    end
-   -- an input of the chain is released in the middle
+   -- releases an input of the chain in the middle
    g = cuda.Graph()
    result = cuda.graph(g, function()
       local b = other + other:sum(1, true)
@@ -118,7 +118,7 @@ function M.holding()
    end)
    g:replay()
    bits.compare("an input that goes", {(other + other:sum(1, true)) * 7}, {result})
-   -- a finalizer computes while a chain is launched
+   -- a finalizer runs operators while a chain is launched
    local made
    g = cuda.Graph()
    result = cuda.graph(g, function()
@@ -187,7 +187,7 @@ end
 
 function M.captures()
    local x = random(40)
-   -- abandoned half way
+   -- a capture that is abandoned half way
    local live = cuda.memory_allocated()
    for i = 1, 5 do
       local ok, message = pcall(cuda.graph, cuda.Graph(), function()
@@ -203,19 +203,19 @@ function M.captures()
    local fed = x:clone()
    local g = cuda.Graph()
    local result = cuda.graph(g, function() return ((fed * 2 + 1):exp() - fed) end)
-   for i = 1, 3 do -- with new input each time
+   for i = 1, 3 do -- replays with new input each time
       fed:copy_(x * i)
       g:replay()
       bits.compare("replay " .. i, {(x * i * 2 + 1):exp() - x * i}, {result})
    end
-   -- under autocast, whose casts of weights are kept from call to call
+   -- runs under autocast, which caches casts of weights from call to call
    local w = random(8, 8):requires_grad_()
    same("autocast", {random(4, 8), random(4, 8)}, function(a, b)
       local _ <close> = torch.autocast("cuda", {dtype = "bfloat16"})
       local y = F.linear(a * 2, w) * b + F.linear(b, w)
       return {y, (F.gelu(y) * 0.5):float() - a}
    end)
-   -- work moves between streams
+   -- moves work between streams
    local side = cuda.Stream()
    same("two streams", {x}, function(a)
       local here, b = cuda.current_stream(), a * 2 + 1
@@ -224,7 +224,7 @@ function M.captures()
          local t = b * 3 - 1
          return t:relu() + b
       end)
-      local d = b:exp() - 1 -- at the same time on the first stream
+      local d = b:exp() - 1 -- runs concurrently on the first stream
       b:record_stream(side)
       local event = cuda.Event()
       event:record(side)
@@ -244,7 +244,7 @@ function M.threads()
          local i = item[1]
          local x = (t.arange(100):float() * i / 10):to "cuda"
          local g, y = device.Graph(), nil
-         device.stream(own, function() -- cuda.graph would wait for the device
+         device.stream(own, function() -- not cuda.graph, which would wait for the device
             own:wait_stream(device.default_stream())
             g:capture_begin(nil, "thread_local")
             local a = ((x + 1):sqrt() * i - x):tanh()

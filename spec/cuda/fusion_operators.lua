@@ -32,7 +32,8 @@ torch.manual_seed(1)
 
 -- Dropout ---------------------------------------------------------------------------------------------------
 
--- The number of elements is not a multiple of a vector, so that the remainder also needs words.
+-- The number of elements is no multiple of a vector's, so that the remainder also needs random
+-- words.
 for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
    local first, second = case("dropout, " .. dtype, 1, {random(dtype, 1003), random(dtype, 1003)}, function(x, y)
       return {F.dropout(x * 2, 0.3) + y, F.dropout(y, 0.6)}
@@ -82,7 +83,7 @@ case("the gradient of swiglu of halves", 1, {random(nil, 6, 20):requires_grad_()
 for _, dtype in ipairs {"float32", "float64", "float16"} do
    for _, interleaved in ipairs {true, false} do
       local angles = random(dtype == "float64" and dtype or nil, 5, 1, 4)
-      -- the second time the kernel of `q * 0.5 + k` exists already
+      -- the kernel of `q * 0.5 + k` is already compiled the second time
       case(("rotations, %s, %s"):format(dtype, interleaved), interleaved and 2 or 1,
          {random(dtype, 2, 5, 3, 8), random(dtype, 2, 5, 3, 8), angles:cos(), angles:sin()}, function(q, k, cos, sin)
             q, k = F.rotary_embedding(q, cos, sin, interleaved), F.rotary_embedding(k, cos, sin, interleaved)

@@ -12,7 +12,8 @@ local what, first, last = arg[1], tonumber(arg[2]), tonumber(arg[3])
 local FLOATING <const> = {"float32", "float64", "float16", "bfloat16"}
 local INTEGER <const> = {"int64", "int32", "int16", "int8", "uint8"}
 
--- Functions that make a tensor from two of the same dtype: of floating-point ones, and of any.
+-- Functions of two tensors of the same dtype that return a tensor: first those for floating dtypes,
+-- then those for any dtype.
 local of_floating <const> = {
    function(a, b) return a / b end,
    function(a) return a:exp() end,
@@ -47,7 +48,7 @@ local in_place <const> = {
 local sizes <const> = {{1}, {7}, {128}, {1001}, {3, 5}, {9, 16}, {4, 3, 6}, {33, 31}}
 local function input(draw, dtype, shape)
    local values = torch.randn(shape, {dtype = "float64", device = "cpu"}) * 3
-   if draw(2) == 1 and #shape > 0 then -- adds edge cases
+   if draw(2) == 1 and #shape > 0 then -- adds unusual shapes
       local flat = values:view(-1)
       flat[1] = 0 / 0
       if flat:numel() > 3 then flat[2], flat[3] = math.huge, -math.huge end
@@ -55,10 +56,10 @@ local function input(draw, dtype, shape)
    if not dtype:find "float" then values = values:nan_to_num(0, 7, -7) end
    values = values:to(dtype):to "cuda"
    local layout = draw(4)
-   if layout == 1 then -- one element after an aligned address
+   if layout == 1 then -- starts one element after an aligned address
       local room = torch.empty(values:numel() + 1, {dtype = dtype, device = "cuda"})
       return room:narrow(1, 2, values:numel()):view(shape):copy_(values)
-   elseif layout == 2 then -- every second element
+   elseif layout == 2 then -- takes every second element
       return torch.stack({values, values}, -1):select(-1, 1)
    elseif layout == 3 and #shape > 1 then -- a broadcast row
       return values:select(1, 1):expand(shape), true
@@ -82,7 +83,7 @@ local function chain(number)
          if not fixed[a] then steps[i] = function(list) change(list[a], list[b]:to(list[a].dtype)) end end
       elseif kind == 2 then
          local to = draw(2) == 1 and FLOATING[draw(#FLOATING)] or INTEGER[draw(#INTEGER)]
-         -- conversions out of an integer's range differ between processors
+         -- conversions of numbers outside an integer's range differ between processors
          steps[i] = function(list)
             local x = list[a]
             if x.dtype:find "float" and not to:find "float" then x = x:nan_to_num(0, 100, 0):clamp(0, 100) end
@@ -115,7 +116,7 @@ end
 
 local function clones(list)
    local copies = {}
-   for i, x in ipairs(list) do -- equal layouts only
+   for i, x in ipairs(list) do -- compares only equal layouts
       if x:dim() > 1 and x:stride(1) == 0 then
          copies[i] = x:select(1, 1):clone():expand(x.shape)
       elseif x:storage_offset() > 1 then

@@ -46,7 +46,7 @@ struct Settings {
       legacy;
 };
 extern Settings settings;
-/* Changes one by its name; false if there is none such. */
+/* Changes a setting by its name; returns false if no setting has that name. */
 bool configure(const char *key, int64_t value);
 /* Returns the next number of a series determined by the seed. */
 uint64_t draw();
@@ -90,9 +90,10 @@ struct Kernel {
   struct Shared {
     size_t offset, bytes; /* in the block of thread-local variables */
   };
-  std::vector<Shared> shared, others; /* its own, and those of all other functions */
-  size_t shared_bytes = 0;            /* bytes of the kernel's own variables */
-  int most_dynamic = SHARED_BYTES;    /* set by cudaFuncSetAttribute */
+  /* the shared variables of the kernel, and those of all other functions */
+  std::vector<Shared> shared, others;
+  size_t shared_bytes = 0;         /* bytes of the kernel's own variables */
+  int most_dynamic = SHARED_BYTES; /* set by cudaFuncSetAttribute */
 };
 Kernel &kernel_of(const void *function);
 /* Returns the plugin's thread-local variables of the calling thread. */
@@ -121,9 +122,9 @@ struct Range {
 };
 /* Keyed by the address of the first byte. */
 extern std::map<char *, Range> &ranges;
-extern std::map<int, size_t> &memory_used; /* by device */
+extern std::map<int, size_t> &memory_used; /* the bytes in use, by device */
 
-/* Returns the owner of all the bytes. */
+/* Returns the range that contains all the bytes, and its owner. */
 Range owner_of(const void *data, size_t bytes);
 
 /* ---- streams (stream.cc) ---- */

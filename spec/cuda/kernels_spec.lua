@@ -81,8 +81,8 @@ local spacing <const> = {float64 = 2.0 ^ -52, float32 = 2.0 ^ -23, float16 = 2.0
                          bfloat16 = 2.0 ^ -7}
 local steps <const> = {float64 = 512, float32 = 32, float16 = 2, bfloat16 = 2}
 
--- Gradients that involve the inverse of an input matrix are scaled by its condition number: some
--- hundreds for the random ones here.
+-- Gradients that involve the inverse of an input matrix are scaled by its condition number, which
+-- is some hundreds for these random matrices.
 local condition <const> = 128
 local inverts <const> = {}
 for name in ([[cholesky cholesky_inverse cholesky_solve det inv inv_ex inverse ldl_solve logdet lstsq lu
@@ -116,7 +116,7 @@ local function arguments(text, variant, device)
    end)
 end
 
--- A device reports a fault when it is waited for, and of several positions out of range any one.
+-- A device reports a fault at the next wait; of several positions out of range it may report any.
 local function message_of(fault)
    fault = tostring(fault):gsub("\nstack traceback.*", ""):gsub("%s*%(called at [^)]*%)", "")
    fault = fault:gsub("^.-: ", "", 1):gsub("cuda:0", "cpu"):gsub("^cuda%.synchronize: ", "")
@@ -152,7 +152,7 @@ local function compare(expected, actual, factor)
    end
 end
 
--- Returns a call's results, or false and the error, which a device reports when it is waited for.
+-- Returns a call's results, or false and the error. A device reports its error at the next wait.
 local function attempt(device, fn, ...)
    local results = table.pack(pcall(fn, ...))
    if device ~= "cpu" then
@@ -189,11 +189,11 @@ local function gradients(args, results)
    return table.pack(torch.autograd.grad(outputs, inputs, {grad_outputs = given, allow_unused = true}))
 end
 
-local compared -- number of the running variant's examples with results on both sides
-local derived  -- number of these with gradients
+local compared -- number of examples of the current variant that gave results on both devices
+local derived  -- number of those whose gradients were compared
 
--- Returns a description of the difference between two devices, or nil. The arguments are, for each,
--- whether it succeeded, and the results or the error.
+-- Returns a description of the difference between two devices, or nil. For each device the
+-- arguments are whether the call succeeded, and its results or its error.
 local function differ(factor, ok, expected, fine, actual)
    if ok ~= fine then
       return ok and "fails: " .. tostring(actual) or "does not fail: " .. tostring(expected)

@@ -12,7 +12,7 @@
 #include "kernels/cuda/plugin.h"
 #include "spec/cuda/library.h"
 
-/* The calls of all kernels begin in the same way. */
+/* All kernels' call structs begin with the same members. */
 _Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
@@ -79,8 +79,8 @@ TLK_KERNELS(X)
 /* ---- products ------------------------------------------------------------------------------- */
 
 /* cuBLAS's order of summation depends on the shape, so products of the same numbers in other shapes
-** may differ by rounding errors. Here the sums of the first terms and of the rest are added:
-** returns the number of the first terms. */
+** may differ by rounding errors. To imitate that, a product is the sum of two partial sums. Returns
+** the number of terms in the first one. */
 static int64_t terms_of(const tlk_Gemm *g) {
   uint64_t shape = (uint64_t)(g->m * 3 + g->n * 5 + g->k * 7 + g->lda * 11 + g->ldb * 13);
   int64_t k = g->k, ways[] = {k, k / 2, 1, k - 1};
@@ -100,7 +100,7 @@ static bool run_product(const void *data) {
   return cuda_host->cpu->gemm(&first) && (g->k == 0 || cuda_host->cpu->gemm(&rest));
 }
 
-/* Implements the function of kernels/cuda/lib. */
+/* Replaces the function of kernels/cuda/lib. */
 bool cuda_lib_gemm(const struct tlk_gemm *call) {
   return put(call->cx, run_product, false, call, sizeof *call);
 }

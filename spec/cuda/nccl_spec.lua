@@ -108,7 +108,8 @@ describe("groups by nccl", function()
          dist.all_gather(list, torch.ones({2 * rank + 1}, {device = "cuda"}) * (rank + 1))
          check({1}, list[1])
          check({2, 2, 2}, list[2])
-         local own = rank == 0 and {"", " in place"} or {" in place", ""} -- sent from its input
+         -- a rank sends from its input, and receives in place
+         local own = rank == 0 and {"", " in place"} or {" in place", ""}
          called(("Broadcast 4 uint8 0%s on stream 1"):format(own[1]),
             ("Broadcast 12 uint8 1%s on stream 1"):format(own[2]), "Group of 2")
          local out = torch.zeros({2}, {device = "cuda"})
@@ -242,7 +243,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   -- Two ranks that both send first would deadlock: no send ends before it is received.
+   -- Two ranks that both send first would deadlock, because a send ends only when it is received.
    by("run pipelines: what a stage sends and receives at a time is one bracket, in one order on all ranks", function()
       for _, case in ipairs {{2, "ScheduleGPipe", 1}, {3, "Schedule1F1B", 1}, {2, "ScheduleInterleaved1F1B", 2},
          {4, "Schedule1F1B", 1}, {3, "ScheduleInterleavedZeroBubble", 1}, {2, "ScheduleInterleavedZeroBubble", 2}} do
@@ -321,7 +322,7 @@ describe("groups by nccl", function()
          if rank == 2 then
             store:wait {"late0", "late1"}
             refused("did not come within 3 s", function()
-               for _ = 1, 2 do -- the first rank may find files of the others
+               for _ = 1, 2 do -- the first rank may still find files of the other ranks
                   dist.all_reduce(t, {group = group})
                   t:sum():item()
                end
@@ -378,7 +379,7 @@ describe("groups by nccl", function()
       assert.matches("told", output)
       on(1, [[
          local ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1):to "cuda")
-         ddp(gpu {{1, 2}}):sum():backward() -- continues without registered memory
+         ddp(gpu {{1, 2}}):sum():backward() -- works without registered memory
       ]], {env = "TLUA_NCCL_FAIL=Register"})
    end)
 
@@ -398,7 +399,7 @@ describe("groups by nccl", function()
             gpu({1}, {dtype = "int32"}), "bxor")
          refused("all_reduce: nccl reduces no int16", dist.all_reduce, gpu({1}, {dtype = "int16"}))
          local t = gpu({1}, {dtype = "int16"})
-         dist.broadcast(t, 0) -- is sent as bytes; the group still works
+         dist.broadcast(t, 0) -- sent as bytes; the group still works
          check({1}, t)
       ]])
    end)

@@ -3,7 +3,7 @@
 
 local shell = require "spec.support.shell"
 
--- This NVML's devices are identified by their answers.
+-- A replacement for NVML; each of its devices gives other answers, so that they can be told apart.
 local nvml <const> = [[
 #include <string.h>
 typedef struct { unsigned gpu, memory; } Rates;
@@ -28,7 +28,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, Process *p) {
 }
 ]]
 
--- Replaces Nsight: NVTX 3 gives it tables whose entries it fills in.
+-- Replaces Nsight: NVTX 3 passes it tables, and it fills in their entries.
 local injection <const> = [[
 #include <stdint.h>
 #include <stdio.h>

@@ -40,7 +40,7 @@ static bool tells(void) {
   return value && strcmp(value, "0") != 0;
 }
 
-/* Returns whether rotations never converge. */
+/* Returns whether Jacobi rotations must fail to converge. */
 static bool is_stuck(void) {
   const char *value = getenv("TLUA_EMULATED_SOLVER");
   return value && strcmp(value, "stuck") == 0;
@@ -77,7 +77,7 @@ typedef struct Job {
   void (*run)(const struct Job *job, int64_t i, void *a, void *b);
   tl_DType dtype;
   int m, n, k, nrhs, batch; /* batch 0: no arrays of pointers */
-  int64_t step_a, step_b;   /* distance of matrices in bytes if there are no pointers */
+  int64_t step_a, step_b;   /* bytes between matrices if there are no arrays of pointers */
   bool vectors, upper, left, transpose, unit;
   char job;
   int ld_a, ld_b;
@@ -115,7 +115,7 @@ static bool put(cudaStream_t stream, const Job *job) {
   return tlk_emulated_put(stream, run, job, sizeof *job) == cudaSuccess;
 }
 
-/* Convert a result to a status of cuSOLVER or cuBLAS. */
+/* Converts a result to a status of cuSOLVER or cuBLAS. */
 #define SOLVED(ok) ((ok) ? CUSOLVER_STATUS_SUCCESS : CUSOLVER_STATUS_INVALID_VALUE)
 #define MULTIPLIED(ok) ((ok) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE)
 
@@ -213,7 +213,7 @@ static void run_gesvdj(const Job *j, int64_t i, void *a, void *b) {
   j->info[i] = j->n + 1;
 }
 
-/* By columns: x^T op(a)^T = b^T, as row-major matrices for the CPU. */
+/* Solves with columns as rows: x^T op(a)^T = b^T, in row-major matrices for the CPU. */
 static void run_trsm(const Job *j, int64_t i, void *a, void *b) {
   (void)i;
   check(cpu()->trsm(here(), j->dtype, !j->left, !j->upper, j->transpose, j->unit, 1, j->n, j->m, a,

@@ -104,8 +104,9 @@ do
    row("AdamW step, clipped", 8 * 4 * n, function() adam:step {max_norm = 1.0} end, 4)
 end
 
--- Chains that a graph has captured as one kernel each. Intermediate results are not kept, but a
--- script releases them only when garbage is collected. Values that a gradient needs are kept.
+-- Chains that a graph has captured, each as one kernel. The kernels need not store intermediate
+-- results, but a script releases these only when garbage is collected. Values that a gradient needs
+-- are stored.
 local F = torch.nn.functional
 local function chain(name, arrays, size, fn)
    local g = torch.cuda.Graph()

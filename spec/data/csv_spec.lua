@@ -45,7 +45,7 @@ describe("data.CSV", function()
 
    it("gives pieces of batch_size rows", function()
       local rows = csv("x\n1\n2\n3\n4\n5\n\n", {batch_size = 2})
-      for _ = 1, 2 do -- from the start each time
+      for _ = 1, 2 do -- each pass starts at the beginning of the file
          local sizes = {}
          for piece in rows:iter() do sizes[#sizes + 1] = piece.x:tolist() end
          assert.same({{1, 2}, {3, 4}, {5}}, sizes)
@@ -76,7 +76,8 @@ describe("data.CSV", function()
    end)
 
    it("reads numbers to the last bit", function()
-      -- hard cases: between two doubles, of many digits, at both ends of the range
+      -- difficult numbers: half-way between two doubles, with many digits, and at both ends of the
+      -- range
       local texts = {"0.1", "123456789012345678", "9007199254740993", "1.7976931348623157e308",
          "5e-324", "2.2250738585072011e-308", "1e23", "8.5e22", "-0.0", "+3", ".5", "7.", "1E5",
          "0.000000000000000000000000000012345678901234567890123", "1e400", "1e-400",
@@ -163,7 +164,7 @@ describe("data.CSV", function()
    end)
 
    it("refuses a packed file that would fill the memory", function()
-      -- the file expands 1000 times
+      -- a file that decompresses to 1000 times its size
       shell.ok("head -c 300000000 /dev/zero | gzip -c > " .. shell.quote(path .. ".csv.gz"))
       assert.raises("become more than 268435456; unpack them before", function()
          torch.data.CSV(path .. ".csv.gz")

@@ -1,5 +1,5 @@
--- Tests DataLoader with num_workers. Programs are texts, so that a worker gets only the program's
--- own values, and not those of the running specs.
+-- Tests DataLoader with num_workers. Each program is a string, so that a worker receives only the
+-- program's values, not those of the running specs.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"

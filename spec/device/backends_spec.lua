@@ -10,7 +10,8 @@ describe("torch.backends", function()
       assert.is_true(matmul.allow_fp16_reduced_precision_reduction)
       assert.is_true(matmul.allow_bf16_reduced_precision_reduction)
       assert.is_true(cudnn.enabled)
-      assert.equal(device.name ~= "cuda", cudnn.allow_tf32) -- see spec/support/assert.lua
+      -- spec/support/assert.lua turns TF32 off on cuda
+      assert.equal(device.name ~= "cuda", cudnn.allow_tf32)
       assert.is_false(cudnn.benchmark)
       assert.is_false(cudnn.deterministic)
       assert.equal(10, cudnn.benchmark_limit)

@@ -17,8 +17,8 @@ local makers = {
    SGD = function(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end,
 }
 
--- Makes n steps on different inputs; returns the losses' bits and the final parameters. `folded`:
--- the scaler's step clips, too.
+-- Makes n steps on different inputs; returns the losses' bits and the final parameters. With
+-- `folded`, the scaler's step also clips.
 local function train(n, captured, make, scaled, folded)
    local net = model()
    local optimizer = make(net:parameters())
@@ -75,7 +75,8 @@ describe("a captured step", function()
          assert.equal(text(eager), text(replayed))
          assert.same(eager.parameters, replayed.parameters)
          assert.equal(eager.scale, replayed.scale)
-         assert.is_true(eager.losses[20] ~= eager.losses[20]) -- a NaN: this step was skipped
+         -- a NaN loss, because this step was skipped
+         assert.is_true(eager.losses[20] ~= eager.losses[20])
       end)
 
       it("has those of separate calls where one step unscales and clips: " .. name, function()
@@ -86,7 +87,7 @@ describe("a captured step", function()
       end)
    end
 
-   -- only sim counts waits
+   -- only sim counts the waits
    local counting = sim.waits and it or function() end
    counting("waits for nothing once it is captured", function()
       local _, step = train(4, true, makers.AdamW, true)

@@ -28,7 +28,8 @@ describe("a training step whose n-th call of the device fails", function()
       end
 
       step()
-      -- If memory is exhausted, garbage is collected and the call is repeated: that step succeeds.
+      -- If memory is exhausted, garbage is collected and the call is repeated, so such a step
+      -- succeeds.
       local used, failures, last = nil, 0, 0
       for n = 1, 600 do
          sim.configure {fail_at = n}
@@ -46,7 +47,7 @@ describe("a training step whose n-th call of the device fails", function()
          assert.equal(used, now, "after failure " .. n)
       end
       assert.is_true(failures >= 8, failures)
-      assert.is_true(last < 550, last) -- the step has fewer calls than that
+      assert.is_true(last < 550, last) -- the step makes fewer calls than this
    end)
 
    it("leaves streams, events and graphs usable", function()

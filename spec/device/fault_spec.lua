@@ -4,7 +4,7 @@
 local torch = require "tlua"
 local sim = torch.sim
 
--- Runs fn, whose call is at its first line, and gives the message of the next wait.
+-- Runs fn, whose call is on its first line, and returns the message of the next wait.
 local function fault_of(fn)
    sim.synchronize()
    local line = debug.getinfo(fn, "S").linedefined

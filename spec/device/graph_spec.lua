@@ -8,7 +8,7 @@ local sim = torch[kind]
 
 local function ones(...) return torch.ones(..., {device = kind}) end
 
--- Returns a message with the prefix of this kind of device.
+-- Returns the message with the prefix of this kind of device.
 local function named(text) return kind .. "." .. text end
 
 describe("a graph", function()
@@ -185,7 +185,7 @@ describe("a graph", function()
       local s = sim.Stream()
       sim.stream(s, function() g:replay() end)
       g:reset()
-      local other = ones(1 << 20):mul_(50) -- at x's address, unless the replay may still read it
+      local other = ones(1 << 20):mul_(50) -- at x's address, unless a replay may still read x
       sim.current_stream():wait_stream(s)
       assert.equal(2 << 20, sum:sum():item())
       assert.equal(50 << 20, other:sum():item())
@@ -332,7 +332,7 @@ describe("streams in a graph", function()
             side:wait_event(fork)
             assert.is_true(sim.is_current_stream_capturing())
             b = a + 1
-            sim.stream(third, function() -- a fork of a fork
+            sim.stream(third, function() -- a third stream, which waits for the second one
                third:wait_stream(side)
                c = b * 10
             end)

@@ -35,7 +35,7 @@ describe("memory of a device", function()
       loss:backward()
       collectgarbage()
       collectgarbage()
-      assert.equal(12, math.floor(used())) -- x, w and its gradient; and the loss
+      assert.equal(12, math.floor(used())) -- x, w, w's gradient, and the loss
       local peak = (sim.max_memory_allocated() - base) / MIB
       assert.is_true(peak >= 20 and peak <= 28, peak)
       sim.reset_peak_memory_stats()
@@ -43,7 +43,7 @@ describe("memory of a device", function()
       x:release()
    end)
 
-   -- In a separate process, so that earlier results do not count.
+   -- This runs in a separate process, so that earlier results do not count.
    it("is in PyTorch's bytes what the classic demonstration takes", function()
       local output = shell.ok(shell.start() .. [[ -e '
          local function row() print(torch.sim.memory_allocated() / (96 << 20)) end
@@ -58,7 +58,7 @@ describe("memory of a device", function()
          loss:backward() row()
          w.grad = nil row()
          assert(torch.sim.max_memory_allocated() <= 5 * (96 << 20)) ']])
-      local small = 512 / (96 << 20) -- the loss's share
+      local small = 512 / (96 << 20) -- the bytes of the loss, as a share
       local expected = {2, 4, 3 + small, 3 + small, 2 + small}
       local i = 0
       for units in output:gmatch "%S+" do
@@ -85,7 +85,8 @@ describe("memory of a device", function()
       local base = settle()
       local x = torch.ones(MB, {device = "sim"})
       local s = sim.memory_stats()
-      assert.equal(base + 4 * MB + 256, s["allocated_bytes.all.current"]) -- multiples of 512
+      -- allocations are rounded up to multiples of 512
+      assert.equal(base + 4 * MB + 256, s["allocated_bytes.all.current"])
       assert.equal(sim.max_memory_allocated(), s["allocated_bytes.all.peak"])
       assert.is_true(s["allocation.all.allocated"] > s["allocation.all.freed"])
       assert.equal(torch.device "sim:0", x.device)
@@ -95,7 +96,7 @@ describe("memory of a device", function()
       local base = settle()
       local _, total = sim.mem_get_info()
       sim.configure {memory = sim.memory_reserved() + 40 * MB}
-      for _ = 1, 100 do torch.ones(MB, {device = "sim"}) end -- garbage makes room
+      for _ = 1, 100 do torch.ones(MB, {device = "sim"}) end -- collecting garbage makes room
       local small = torch.ones(MB * 4, {device = "sim"}) -- 16 MB
       small:release()
       local other = torch.ones(MB * 8, {device = "sim"}) -- the cached block of 16 MB is too small
@@ -133,7 +134,7 @@ describe("pinned memory", function()
       a:release()
       assert.equal(2048, since "active_bytes.current")
       assert.equal(4096, since "allocated_bytes.current")
-      local c = torch.zeros(257):pin_memory("sim") -- a block of the same size
+      local c = torch.zeros(257):pin_memory("sim") -- needs a block of the same size
       assert.equal(place, c:data_ptr())
       assert.equal(0, c:sum():item())
       assert.equal(2, since "num_host_alloc")
@@ -141,7 +142,7 @@ describe("pinned memory", function()
       local late = torch.ones(300):pin_memory("sim")
       local there = late:to("sim", {non_blocking = true})
       local from = late:data_ptr()
-      late:release() -- the copy may still be pending
+      late:release() -- a copy from it may still be pending
       local other = torch.full({300}, 7.0):pin_memory("sim")
       assert.equal(300, there:sum():item())
       sim.synchronize()
@@ -202,7 +203,7 @@ describe("pinned memory", function()
       sim.synchronize()
       assert.equal(500, there:sum():item())
       there = torch.zeros(100, {dtype = "float64"}):pin_memory("sim")
-      there:copy_(x, true) -- the host converts, so the data must have arrived
+      there:copy_(x, true) -- the host converts the dtype, so it waits until the data has arrived
       assert.equal(500, there:sum():item())
       assert.equal(500, x:to("cpu", "float64", true):sum():item())
    end)

@@ -71,13 +71,15 @@ local function gradients(args, results)
    return grads
 end
 
--- Returns the failure of an example, or nil, and whether it asked for values.
+-- Returns a description of the failure of an example, or nil; and whether the example asked for
+-- values.
 local function check(row, text, form)
    local args = table_of.map(table_of.arguments(text), form)
    local there = table_of.map(args, on_meta)
    local fits, expected = pcall(table_of.call, row, args)
    local ok, actual = pcall(table_of.call, row, there)
-   if not fits then -- The operator refuses these strides, so it must refuse them on meta, too.
+   -- The operator refuses these strides on the CPU, so it must refuse them on meta.
+   if not fits then
       return (ok or actual ~= expected) and ("%s instead of %s"):format(actual, expected)
    end
    if not ok then

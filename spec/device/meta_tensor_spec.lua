@@ -280,7 +280,7 @@ end)
 describe("random programs", function()
    local PROGRAMS <const>, STEPS <const> = 300, 20
 
-   -- Functions that make a tensor from two; b broadcasts to a.
+   -- Functions that make a tensor from two tensors; b broadcasts to a's shape.
    local operators <const> = {
       function(a, b) return a + b end,
       function(a) return a:transpose(1, -1) end,

@@ -2,7 +2,8 @@
 
 local shell = require "spec.support.shell"
 
--- Returns the output of making a tensor on the device if the plugin has these bytes.
+-- Returns the output of a program that makes a tensor on the device, with a plugin file that has
+-- these bytes.
 local function tried_with(bytes)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/tlua_sim.so", bytes)

@@ -16,7 +16,7 @@ local SEEDS = tonumber(os.getenv "TLUA_SIM_SEEDS") or 1
 local FIRST = tonumber(os.getenv "TLUA_SIM_FIRST") or 1
 local SLOTS, STEPS = 5, 25
 
--- Functions that make a tensor from two; all values stay finite.
+-- Functions that make a tensor from two tensors; all values stay finite.
 local OPERATORS = {
    function(a, b) return (a + b):clamp(-9, 9) end,
    function(a, b) return (a * b):clamp(-9, 9) end,
@@ -36,7 +36,8 @@ local CHANGES = {
    function(a) a:narrow(1, 3, 5):fill_(1.25) end,
 }
 
--- Steps: {stream = 1 to 4, operator or change, from = {slot, slot}, to = slot}.
+-- Returns the program's steps: {stream = 1 to 4, operator or change, from = {slot, slot}, to =
+-- slot}.
 local function program(number)
    local draw, steps = numbers(number), {}
    for i = 1, STEPS do
@@ -83,7 +84,7 @@ local function on_devices(steps, careless)
       end
    end
 
-   -- Waits before a stream reads or writes a slot's tensor.
+   -- Inserts the waits that are needed before a stream reads or writes a slot's tensor.
    local function before(slot, stream, writes, by_event)
       wait(stream, slot.writer, by_event)
       if writes then
@@ -122,7 +123,7 @@ local function on_devices(steps, careless)
                            sender = streams[(step.stream - 1) // 2 * 2 + 1]}
          to.tensor:release() -- released immediately, so that the device may reuse the memory
       else
-         -- on one of the two streams of the tensor's device
+         -- runs on one of the two streams of the tensor's device
          local stream = streams[(step.stream - 1) % 2 + 1 + (to.tensor.device == torch.device "sim:1" and 2 or 0)]
          local b = sim.stream(stream, function()
             local value = read(slots[from[2]], stream, by_event)

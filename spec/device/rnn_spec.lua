@@ -15,8 +15,8 @@ local kinds <const> = {
    {"LSTM", {bidirectional = true, bias = false}},
    {"LSTM", {proj_size = 3, num_layers = 2}},
 }
--- Relative to the largest number of a result. Half-precision types are rounded after each step on a
--- GPU.
+-- Tolerances relative to the largest number of a result. Half-precision types are rounded after
+-- each step on a GPU.
 local tolerance <const> = {float64 = 1e-13, float32 = 2e-6, float16 = 2e-3, bfloat16 = 1.6e-2}
 
 -- Returns all results and gradients of a layer on one device, in float64.

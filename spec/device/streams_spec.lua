@@ -1,4 +1,4 @@
--- Tests devices and streams: which are current, and which waits for which. All on the simulated
+-- Tests devices and streams: the current ones, and waits between streams. All run on the simulated
 -- device.
 
 local torch = require "tlua"
@@ -146,7 +146,7 @@ describe("a stream", function()
       local y = sim.stream(s, function() return x * 2 end)
       local waits = sim.waits()
       assert.is_false(s:query())
-      assert.equal(waits, sim.waits()) -- no wait so far
+      assert.equal(waits, sim.waits()) -- the host has not waited so far
       s:synchronize()
       assert.equal(waits + 1, sim.waits())
       assert.is_true(s:query())
@@ -161,7 +161,7 @@ describe("a stream", function()
          local x = torch.zeros(64, on(0))
          sim.synchronize()
          for _ = 1, 5 do x:add_(1) end
-         local y = sim.stream(s, function() return x + 0 end) -- lacks a necessary wait
+         local y = sim.stream(s, function() return x + 0 end) -- this read lacks a necessary wait
          if sim.stream(s, function() return y:sum():item() end) ~= 5 * 64 then wrong = wrong + 1 end
          sim.synchronize()
       end
@@ -181,7 +181,7 @@ describe("a stream", function()
 end)
 
 describe("memory that another stream uses", function()
-   -- After its release the tensor would be overwritten at once in the order of its own stream.
+   -- A released tensor would be overwritten at once in the order of its own stream.
    local function use(record)
       local wrong = 0
       for seed = 1, 20 do

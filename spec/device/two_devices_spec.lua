@@ -1,4 +1,4 @@
--- Tests tensors of several devices in one program: allowed combinations, and errors.
+-- Tests tensors of several devices in one program: allowed combinations, and errors for the others.
 
 local torch = require "tlua"
 local nn = torch.nn

@@ -74,7 +74,8 @@ local reader = [==[
       for path, tensor in pairs(alone:state_dict()) do near(full[path], tensor, limit, path) end
    end
    compare(1e-5)
-   for _ = 1, 2 do step(model, adam) step(alone, other) end -- as if nothing had happened
+   -- trains on as if no checkpoint had been saved
+   for _ = 1, 2 do step(model, adam) step(alone, other) end
    compare(1e-4)
 ]==]
 
@@ -167,7 +168,7 @@ describe("distributed.checkpoint", function()
                   {checkpoint_id = ID})
                future:result()
                check(true, future:done())
-               future:result() -- a second call does nothing
+               future:result() -- a second call of result() does nothing
             ]==], kind, id))
             ranks.ok(2, with(reader, "tp", id))
             ranks.ok(1, with(reader, nil, id), {alone = true})
@@ -331,7 +332,7 @@ describe("distributed.checkpoint", function()
       end
    end)
 
-   -- The reference is the optimizers of one process, and their next step.
+   -- The reference values are the state of the same optimizers in one process, and their next step.
    it("gives and takes whole states of optimizers, by the paths of parameters", function()
       for _, kind in ipairs {"both", "ddp"} do
          ranks.ok(4, code(("local KIND = %q "):format(kind) .. [==[

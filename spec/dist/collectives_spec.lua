@@ -261,7 +261,7 @@ describe("async_op", function()
             works[i] = dist.all_reduce(tensors[i], {async_op = true})
          end
          local last = torch.ones(1)
-         dist.all_reduce(last) -- after all other calls
+         dist.all_reduce(last) -- made after all other calls
          for i = 1, 20 do
             assert(works[i]:wait())
             assert(works[i]:is_completed() and works[i]:is_success())
@@ -312,7 +312,8 @@ describe("groups", function()
          check(2, #two)
          check(rank == 2 and dist.GroupMember.NON_GROUP_MEMBER or two[rank == 1 and 2 or 1], some)
          check(({{0, 3}, {1}, {}, {0, 3}})[rank + 1], dist.get_process_group_ranks(some))
-         check(rank == 2 and 3 or 4, dist.get_pg_count()) -- the world, its half, `own`, `some`
+         -- groups: the world, its half, `own`, `some`
+         check(rank == 2 and 3 or 4, dist.get_pg_count())
          dist.destroy_process_group(some)
          check("off", dist.get_debug_level())
          dist.destroy_process_group(own)
@@ -322,7 +323,7 @@ describe("groups", function()
          dist.destroy_process_group()
          check(false, dist.is_initialized())
          refused("all_reduce: there is no process group", dist.all_reduce, t)
-         dist.init_process_group {backend = BACKEND} -- joins again
+         dist.init_process_group {backend = BACKEND} -- initialises the process group again
          dist.barrier()
       ]])
    end)
@@ -335,7 +336,8 @@ describe("groups", function()
          local t = torch.tensor {rank + 0.0}
          dist.broadcast(t, 3 - (rank == 1 and 2 or 0), {group = a})
          check({rank == 1 and 1.0 or 3.0}, t)
-         -- splits a part: ranks are numbered within it, and other ranks need not call
+         -- Splits a group that is a part of the world: ranks are numbered within it, and other
+         -- ranks need not call.
          if rank ~= 1 then
             local b = dist.split_group(a, {{0, 2}})
             if rank == 0 then
@@ -386,7 +388,8 @@ describe("groups", function()
 end)
 
 describe("torch.distributed.nn", function()
-   -- Gradients computed by hand: data sent to a rank returns with that rank's weights.
+   -- Gradients computed by hand: the gradient of data sent to a rank returns with that rank's
+   -- weights.
    it("lets gradients through lists and to one rank", function()
       ranks.ok(3, [[
          local nn = dist.nn
@@ -412,7 +415,7 @@ describe("torch.distributed.nn", function()
          check({2.0 + rank}, part)
          ;(part * (rank + 4)):sum():backward()
          for r = 0, 2 do check(rank == 1 and {r + 4.0} or {0.0}, parts[r + 1].grad) end
-         -- rank r gives rank s r + 1 times the number s
+         -- rank r sends to rank s the number s, r + 1 times
          local inputs, outputs = {}, {}
          for s = 0, 2 do
             inputs[s + 1] = torch.full({rank + 1}, s + 0.0):requires_grad_()
@@ -467,7 +470,7 @@ describe("tensors of the simulated device", function()
          local x = torch.ones(3, {device = "sim"})
          for _ = 1, 10 do
             x = x * 2
-            dist.all_reduce(x) -- doubles the gradient as well
+            dist.all_reduce(x) -- all_reduce doubles the gradient as well
          end
          check("sim:0", x.device)
          check({4.0 ^ 10, 4.0 ^ 10, 4.0 ^ 10}, x:cpu())

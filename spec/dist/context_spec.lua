@@ -1,4 +1,4 @@
--- Tests sequences and experts that are split over ranks. Reference values: one process.
+-- Tests sequences and experts that are split over ranks. Reference values are those of one process.
 
 local ranks = require "spec.dist.ranks"
 
@@ -35,7 +35,7 @@ describe("context_parallel", function()
                near(all[1], expected)
                for i = 1, 3 do near(all[i + 1], whole[i].grad, 1e-5, "gradient " .. i) end
             end
-            -- the original function is restored
+            -- attention is the original function again
             local q = torch.randn(1, 3, 2)
             near(F.scaled_dot_product_attention(q, q, q, {attn_mask = torch.zeros(3, 3)}),
                F.scaled_dot_product_attention(q, q, q))
@@ -192,7 +192,7 @@ describe("MixtureOfExperts", function()
          run(n, [==[
             for k = 1, 2 do
                local layer = build(4, k, 3)
-               -- all experts, as drawn by every rank
+               -- the weights of all experts, which every rank draws
                torch.manual_seed(3)
                local router, all = nn.Linear(6, 4, {bias = false}), {}
                for i = 1, 4 do
@@ -204,8 +204,8 @@ describe("MixtureOfExperts", function()
                local x, g = torch.randn(12, 6):requires_grad_(), torch.randn(12, 6)
                local expected = plain(router, all, x, k)
                ;(expected * g):sum():backward()
-               -- ranks have different numbers of positions: the first has those that the others
-               -- lack
+               -- ranks have different numbers of positions: the first rank has those that the other
+               -- ranks lack
                local each = 12 // size
                local from, many = rank * each + 1, each
                if size > 1 and rank == 0 then many = each - 1 end

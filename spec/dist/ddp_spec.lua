@@ -3,7 +3,7 @@
 
 local ranks = require "spec.dist.ranks"
 
--- A model of some layers, a batch of 8, its gradients in one process, and each rank's part.
+-- Defines a model of some layers, a batch of 8, its gradients in one process, and each rank's part.
 local setting = [==[
    local nn = torch.nn
    local DDP = nn.parallel.DistributedDataParallel
@@ -226,7 +226,7 @@ describe("DistributedDataParallel", function()
          end
          local got, exact = gradient(2, 3)
          near({got}, {exact}, 1e-3)
-         -- each step of rank 1 leaves out a part, but adds it later
+         -- rank 1 skips a part in each step, but adds it later
          local one, whole = gradient(1, 2)
          local many = gradient(1, 60)
          assert((many - whole):norm():item() < 0.3 * (one - whole):norm():item())
@@ -247,7 +247,8 @@ describe("DistributedDataParallel", function()
             end
             return "done"
          end))
-         -- both: -1; then rank 1 alone, with its gradient halved, twice; rank 0 gets its weights
+         -- after both ranks' step: -1; then rank 1 steps alone twice, with its gradient halved;
+         -- rank 0 receives its weights
          check({{-2.0, -2.0}}, model.module.weight)
       ]==])
    end)
@@ -291,7 +292,8 @@ describe("DistributedDataParallel", function()
                local value = torch.autocast({device = "cpu", dtype = "bfloat16"}, function()
                   return loss(model, a, b)
                end)
-               if step == 3 and rank == 0 then value = value * (1 / 0) end -- on one rank only
+               -- makes a loss infinite on one rank only
+               if step == 3 and rank == 0 then value = value * (1 / 0) end
                scaler:scale(value):backward()
                scaler:step(sgd)
                scaler:update()
@@ -300,7 +302,7 @@ describe("DistributedDataParallel", function()
          end
          local model = DDP(build(1))
          local scale = train(model, mine(x), mine(y))
-         -- both have skipped that step: 2^10 * 2 (two good steps), / 2, * 2 and one more
+         -- both ranks have skipped that step: 2^10 * 2 (two good steps), / 2, * 2 and one more
          check(2.0 ^ 11, scale)
          same_everywhere(model:parameters())
          for _, p in ipairs(model:parameters()) do assert(p:isfinite():all():item()) end
@@ -355,7 +357,7 @@ describe("DistributedDataParallel", function()
          averager:average_parameters(model:parameters())
          near(model:parameters(), list)
          same_everywhere(model:parameters())
-         -- compares with an optimizer that does both
+         -- compares with an optimizer that divides and clips in its step
          local function both()
             local net = DDP(build(1))
             net:register_comm_hook(hooks.PostLocalSGDState {start_localSGD_iter = 1},
@@ -435,7 +437,7 @@ describe("DistributedDataParallel", function()
                y:sum():backward()
             end
             pass()
-            fails = true -- fails on all ranks, so they stay in step
+            fails = true -- the hook fails on all ranks, so they stay in step
             refused("on purpose", pass)
             fails = false
             pass()

@@ -1,5 +1,5 @@
--- Tests ranks that are killed at random moments: training ends with the bits of an undisturbed one,
--- and leaves nothing behind. SPEC_KILLS is the number of kills (up to 3).
+-- Tests ranks that are killed at random moments: the result has the bits of an undisturbed
+-- training, and leaves nothing behind. SPEC_KILLS is the number of kills (up to 3).
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"

@@ -1,4 +1,5 @@
--- Tests ranks that do not do what others expect: all of them get errors, in time.
+-- Tests ranks that fail, end early or make other calls than the rest: all ranks get errors, in
+-- time.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -13,7 +14,7 @@ describe("a rank that has ended", function()
          if rank == 1 then os.exit(0) end
          refused("rank 1 has ended and is missing in all_reduce number 2 of float32 [10] at ",
             dist.all_reduce, t)
-         refused("rank 1 has ended", dist.barrier) -- from now on
+         refused("rank 1 has ended", dist.barrier) -- every later call fails likewise
          print "told"
       ]])
       assert.equal(2, select(2, output:gsub("told", "")), output)
@@ -143,7 +144,7 @@ describe("init_process_group", function()
 
    it("refuses two ranks of one number", function()
       local output = ranks.run(2, [[
-         -- both are there before the timeout begins
+         -- both ranks have arrived before the timeout begins
          local me = math.tointeger(tonumber(os.getenv "RANK"))
          io.open(FOLDER .. "/" .. me, "w"):close()
          while not io.open(FOLDER .. "/" .. 1 - me) do dist._sleep(0.01) end

@@ -73,7 +73,7 @@ describe("fully_shard", function()
          local alone = build(16, 2)
          reset(alone, 3)
          local filled = shard(torch.default_device("meta", build, 16, 2))
-         reset(filled, 3) -- changes nothing, since there is no memory yet
+         reset(filled, 3) -- changes nothing, because the module has no memory yet
          check(true, filled:parameters()[1].is_meta)
          filled:to_empty {device = "cpu"}
          for _, model in ipairs {filled, shard(build(16, 2))} do
@@ -91,7 +91,7 @@ describe("fully_shard", function()
          end
          local linear = fully_shard(nn.Linear(4, 4))
          linear:unshard()
-         reset(linear, 5 + rank) -- while it is gathered
+         reset(linear, 5 + rank) -- resets parameters while they are gathered
          local other = nn.Linear(4, 4)
          reset(other, 5)
          near(full(linear.weight), other.weight, 0)
@@ -152,12 +152,12 @@ describe("fully_shard", function()
          local before = torch.memory_allocated()
          local model = build(w, blocks)
          local total, block = bytes(model), bytes(model[2])
-         -- memory of activations and kernels
+         -- the peak without the parameters: memory of activations and kernels
          local beside = peak_of(model, 3) - before - 4 * total
          model = nil
          collectgarbage() collectgarbage()
          local sharded = shard(build(w, blocks))
-         peak_of(sharded, 1) -- so that the groups have their buffers
+         peak_of(sharded, 1) -- a first step, so that the groups have their buffers
          sharded:zero_grad()
          collectgarbage() collectgarbage()
          local held = 0
@@ -165,8 +165,8 @@ describe("fully_shard", function()
          assert(held <= total // 4 + 64)
          local groups = torch.memory_allocated() - before - held
          local peak = peak_of(sharded, 3) - before - groups
-         -- Inputs and outputs of each block's two gates, in both directions, belong to Lua and may
-         -- wait for the collector.
+         -- The gates at both ends of each block, in both directions, keep inputs and outputs that
+         -- belong to Lua and may wait for the collector.
          local gates = 2 * 4 * (blocks + 1) * part * w * 4
          -- 4 kinds of total / 4; blocks with gradients
          local limit = total + 2 * 2 * block + beside + gates
@@ -255,7 +255,7 @@ describe("fully_shard", function()
          check(nil, model[2]:unshard())
          near(weight, whole, 0)
          model[2]:reshard()
-         model[2]:unshard(true) -- and the module itself waits
+         model[2]:unshard(true) -- the module itself waits likewise
          near(model(mine(x)), alone(mine(x)))
          fsdp.register_fsdp_forward_method(model[2], "twice")
          fsdp.register_fsdp_forward_method(alone[2], "twice")
@@ -273,7 +273,8 @@ describe("fully_shard", function()
       run(2, [==[
          local alone, model = build(8, 2), shard(build(8, 2))
          loss(alone, x, y):backward()
-         model[2]:set_gradient_divide_factor(0.5) -- for 2 ranks: four times the average
+         -- with 2 ranks a factor of 0.5 gives four times the average
+         model[2]:set_gradient_divide_factor(0.5)
          model[3]:set_all_reduce_hook(function(t) check(1, t:dim()) t:mul_(-3) end)
          loss(model, mine(x), mine(y)):backward()
          for k, factor in ipairs {1, 4, -3, 1} do
@@ -309,7 +310,7 @@ describe("fully_shard", function()
          loss(model, mine(x), mine(y)):backward()
          for _ = 1, 3 do loss(alone, x, y):backward() end
          near_model(model, alone, 3e-6)
-         model:zero_grad() alone:zero_grad() -- nothing is left
+         model:zero_grad() alone:zero_grad() -- no gradient is left
          model[2]:set_gradient_divide_factor(1)
          loss(model, mine(x), mine(y)):backward()
          loss(alone, x, y):backward()
@@ -563,7 +564,7 @@ describe("fully_shard", function()
             penalized():backward()
          end)
          model:zero_grad()
-         model(data):sum():backward() -- everything works again
+         model(data):sum():backward() -- all calls work again
          check({2.0, 2.0, 2.0, 2.0}, full(model.weight, model.weight.grad)[1])
       ]==])
    end)

@@ -47,7 +47,8 @@ describe("tlua run", function()
    it("tells which was the first of several that have ended between two of its looks", function()
       local major, minor = shell.ok "uname -sr":match "^Linux (%d+)%.(%d+)"
       if not major or major * 1000 + minor < 5003 then
-         return pending "needs Linux 5.3" -- pidfds, which report a process's end, need it
+         -- pidfds, which report the end of a process, need Linux 5.3
+         return pending "needs Linux 5.3"
       end
       local output, status = alone(2, [[
          local function stat(pid) -- returns a process's state and its parent
@@ -236,7 +237,8 @@ describe("tlua run", function()
          shell.ok(("cd %s && cc -shared -fPIC -o jump.so jump.c -ldl"):format(folder))
          shell.write(folder .. "/a.lua", [[
             local dist, data = torch.distributed, torch.data
-            assert(math.abs(torch.io.time() - torch.io.time()) > 3e7) -- the clock does jump
+            -- checks that the clock really jumps
+            assert(math.abs(torch.io.time() - torch.io.time()) > 3e7)
             dist.init_process_group()
             for _ = 1, 50 do dist.all_reduce(torch.ones(1)) end
             local set, n = data.TensorDataset(torch.arange(64)), 0
@@ -262,7 +264,7 @@ describe("tlua run", function()
          local output, status = shell.run("ulimit -Sn 40; " .. run)
          assert.equal(0, status, output)
          assert.equal(12, select(2, output:gsub("limit 40", "")), output)
-         -- Thirty files are too few: the launcher raises an error and does not hang.
+         -- Thirty open files are too few: the launcher raises an error and does not hang.
          output, status = shell.run("ulimit -n 30; " .. run)
          assert.equal(1, status, output)
          assert.matches("run: a process could not be started: Too many open files", output, nil, true)

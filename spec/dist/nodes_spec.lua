@@ -4,7 +4,7 @@
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
 
--- Counts steps, from where the last world has left off, until there is a file "enough".
+-- A program that counts steps, from the last world's count on, until there is a file "enough".
 local program = [[
 local dist = torch.distributed
 dist.init_process_group()
@@ -32,8 +32,8 @@ end
 print "done"
 ]]
 
--- Shell functions that control launchers: `start` one with a name, `await` a line that it has
--- written since the last `forget`, `kill` it.
+-- Shell functions that control launchers: `start` starts one with a name, `await` waits for a line
+-- that it has written since the last `forget`, `kill` kills it.
 local driver = [[
 start() { name=$1; shift; : >$name.out; (exec "$@" >>$name.out 2>&1) & eval "pid_$name=\$!"; }
 # What came before is no answer; a world may begin with fewer machines than will be there, where
@@ -131,7 +131,7 @@ local function with_hosts(work)
          ("-n %s addr add 10.77.0.1/24 dev eth0"):format(a), ("-n %s addr add 10.77.0.2/24 dev eth0"):format(b),
          ("-n %s link set eth0 up"):format(a), ("-n %s link set eth0 up"):format(b),
          ("-n %s link set lo up"):format(a), ("-n %s link set lo up"):format(b),
-         ("netns exec %s true"):format(a), -- this mounts file systems
+         ("netns exec %s true"):format(a), -- this command mounts file systems
       } do if not ip(command) then return false end end
       return true
    end

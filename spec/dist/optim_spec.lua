@@ -122,7 +122,8 @@ describe("optimizers of split parameters", function()
       run(2, [==[
          for _, how in ipairs {"fully_shard", "parallel layers"} do
             for _, name in ipairs {"Adafactor", "SparseAdam", "LBFGS"} do
-               local rows = how == "parallel layers" and name == "SparseAdam" -- which takes a part of them
+               -- SparseAdam with parallel layers takes a part of the rows
+               local rows = how == "parallel layers" and name == "SparseAdam"
                local text = ("optim.%s: parameter %d: it is split over ranks, by fully_shard or tensor"):format(name,
                   rows and 3 or 1)
                refused(text, optim[name], split(how, build(true)):parameters())

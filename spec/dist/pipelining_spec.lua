@@ -268,7 +268,7 @@ end)
 
 describe("the orders of schedules", function()
    -- Calls fn(plan, ranks, stages of each rank, parts) for every schedule and all of these numbers
-   -- that it takes.
+   -- that the schedule supports.
    local function for_all_plans(numbers_of_ranks, numbers_of_parts, fn)
       local pipe = torch.distributed.pipelining
       for _, n_ranks in ipairs(numbers_of_ranks) do
@@ -338,9 +338,9 @@ describe("the orders of schedules", function()
       for_all_plans({1, 2, 3, 4, 8}, {1, 2, 3, 5, 8, 16}, simulate)
    end)
 
-   -- Simulates ranks that run one batch of messages after another; a batch ends when the other side
-   -- of each of its messages has begun, too. Returns the numbers of batches and of messages of all
-   -- ranks.
+   -- Simulates ranks that run their batches of messages one after another; a batch ends when the
+   -- other side of each of its messages has begun as well. Returns the numbers of batches and of
+   -- messages of all ranks.
    local function exchange(plan, n_ranks, here, n)
       local lists, batches, stages, owners = {}, {}, n_ranks * here, {}
       for r = 0, n_ranks - 1 do
@@ -405,9 +405,10 @@ describe("the orders of schedules", function()
       assert.truthy(batches <= 2 * (16 + 1))
    end)
 
-   -- A part takes 1 forward and 2 backward. The papers' idle times are (p - 1) (F + B) for 1F1B,
-   -- divided by the stages of a rank if they are interleaved, in either order; (p - 1) (F + I - W)
-   -- for ZB-H1; and none for ZB-V once a rank has begun. DualPipeV's is at most (p - 1) (F + B + B
+   -- A micro-batch takes time 1 forward and 2 backward. The papers' idle times are (p - 1) (F + B)
+   -- for 1F1B, divided by the stages of a rank if they are interleaved, in either order; (p - 1) (F
+   -- + I - W) for ZB-H1; and none for ZB-V once a rank has begun. DualPipeV's is at most (p - 1) (F
+   -- + B + B
    -- - 3 W), where F and B of a pair end together; here the next rank has F's result earlier: (p -
    -- 1) W.
    it("take as long as their papers say", function()
@@ -462,7 +463,7 @@ describe("the orders of schedules", function()
    it("let no rank of ZB-V hold more parts than the first of 1F1B", function()
       for p = 1, 6 do
          for rank = 0, p - 1 do
-            local held, most = 0, 0 -- in halves: each rank has two stages, each half as large
+            local held, most = 0, 0 -- stages of half the size: each rank has two of them
             for _, a in ipairs(torch.distributed.pipelining.ScheduleZBVZeroBubble.plan(rank, p, 2, 4 * p)) do
                held = held + (a[1] == "F" and 1 or a[1] == "W" and -1 or 0)
                most = math.max(most, held)

@@ -90,7 +90,7 @@ describe("distributed.plan", function()
       end
       assert.equal(12, lines)
       assert.matches("layouts, of which %d+ fit the memory", tostring(found))
-      -- less memory takes more time; too little has no layout
+      -- with less memory a step takes longer; with too little there is no layout
       local small = dist.plan(m, {devices = 512, memory = 8e9})
       assert.is_true(small.rows[1].seconds > found.rows[1].seconds)
       assert.equal(0, #dist.plan(m, {devices = 512, memory = 1e8}).rows)

@@ -35,8 +35,8 @@ function near(a, b, limit, what)
    local off = (a - b):abs():max():item()
    if not (off <= (limit or LIMIT)) then error((what or "value") .. " is off by " .. off, 2) end
 end
--- Prints "told", and ends no sooner than the others: mpirun ends all ranks with the first one, and
--- "has ended" is another error than the expected one.
+-- Prints "told", and waits for the other ranks before it ends: mpirun ends all ranks with the first
+-- one, and "has ended" is another error than the expected one.
 function told()
    print "told"
    io.stdout:flush()
@@ -59,14 +59,15 @@ dist.init_process_group {backend = BACKEND, timeout = TIMEOUT}
 local rank, size = dist.get_rank(), dist.get_world_size()
 ]]
 
--- Does the same for a file that others run: the code's first line is line 1 of its own file.
+-- Writes `head` to a file that all programs run, so that the first line of a program is line 1 of
+-- its own file.
 local function write_head(folder, text)
    text = text .. "FOLDER = " .. ("%q"):format(folder) .. "\n"
    shell.write(folder .. "/head.lua", (("\n" .. text):gsub("\nlocal ", "\n")))
 end
 
--- How long ranks wait for others, which may have to wait for a processor. A spec that tests the
--- timeout gives a shorter one to a group or a call that begins when all are there.
+-- Seconds that ranks wait for other ranks, which may have to wait for a processor. A spec that
+-- tests the timeout gives a shorter one to a group or a call that begins when all are there.
 local patience <const> = 120
 
 --- Runs code on n ranks that have joined, or, with `alone`, that have not.
@@ -163,7 +164,7 @@ for i = 1, CODES do
 end
 ]]
 
--- The command lines of `mpirun` for a number of processes that may exceed the machine's cores.
+-- The command lines of `mpirun`, which allow more processes than the machine has cores.
 local mpirun = {
    openmpi = "mpirun.openmpi --allow-run-as-root --oversubscribe -q -x SPEC_DIST_BACKEND -n %d",
    mpich = "mpirun.mpich -n %d",

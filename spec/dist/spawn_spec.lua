@@ -3,7 +3,7 @@
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
 
--- Runs a script that spawns.
+-- Runs a script that calls spawn.
 local function script(code)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/a.lua", code)
@@ -36,7 +36,7 @@ describe("spawn", function()
       assert.equal(0, status, output)
       assert.matches("[0] rank 0 of 2: 33 63, float64\n", output, 1, true) -- (10 t + 1) (1 + 2)
       assert.matches("[1] rank 1 of 2: 33 63, float64\n", output, 1, true)
-      assert.matches("over\n$", output) -- and no folder is left
+      assert.matches("over\n$", output) -- the ranks' folder is removed
       assert.equal(1, select(2, output:gsub('"gloo" is the back end "shm" here', "")), output)
    end)
 

@@ -52,7 +52,7 @@ describe("TCPStore", function()
 
    -- The cases are from PyTorch's documentation of compare_set.
    it("sets a key that has the value that is expected", function()
-      assert.equal("first", store:compare_set("c", "first", "second")) -- the key does not exist
+      assert.equal("first", store:compare_set("c", "first", "second")) -- the key does not exist yet
       assert.is_false(store:check({"c"}))
       assert.equal("first", store:compare_set("c", "", "first"))
       assert.equal("first", other:compare_set("c", "", "second"))
@@ -163,7 +163,8 @@ describe("other users of the machine", function()
          print(s.port) io.stdout:flush() io.read()]])
       shell.with_folder(function(folder)
          shell.ok("chmod 755 " .. folder)
-         -- root's processes may do anything; a user must not be served by another user's process
+         -- Processes of root may do anything; but a user must not be served by another user's
+         -- process.
          local output = run(([[cd %s; mkfifo hold; (%s <hold >port) & exec 3>hold
             until [ -s port ]; do sleep 0.01; done
             setpriv --reuid=12346 --regid=12346 --clear-groups %s %s; echo "status $?"
@@ -234,7 +235,7 @@ describe("destroy_process_group", function()
          dist.destroy_process_group()
          watch:add("left", 1)
          while watch:add("left", 0) < 2 do dist._sleep(0.01) end
-         check(1, watch:num_keys()) -- only "left" itself
+         check(1, watch:num_keys()) -- the only key is "left"
       ]], {alone = true})
    end)
 end)
@@ -288,7 +289,7 @@ describe("a file and an address", function()
             dist.destroy_process_group()
          end
          meet("file://" .. FOLDER .. "/meet")
-         meet("file://" .. FOLDER .. "/meet") -- again under the same name
+         meet("file://" .. FOLDER .. "/meet") -- meets again under the same name
          local port = tonumber(os.getenv "SPEC_PORT")
          meet("tcp://127.0.0.1:" .. port)
          meet(("tcp://127.0.0.1:%d?rank=%d&world_size=2"):format(port, rank))

@@ -1,4 +1,4 @@
--- Tests tensor parallelism. Reference values: the same layers in one process.
+-- Tests tensor parallelism. Reference values are those of the same layers in one process.
 
 local ranks = require "spec.dist.ranks"
 
@@ -134,7 +134,7 @@ describe("parallelize_module", function()
          end
          local losses = tp.cross_entropy(model(tokens), targets, mesh, {reduction = "none"})
          near(losses, F.cross_entropy(alone(tokens), targets, {reduction = "none"}))
-         -- by columns, with whole results everywhere
+         -- splits columns, with whole results on every rank
          local by_columns = tp.parallelize_module(build(), mesh, {
             ["*"] = tp.ColwiseParallel {output_layouts = Replicate()}})
          near(by_columns(tokens), alone(tokens))
@@ -175,7 +175,8 @@ describe("parallelize_module", function()
             local _ <close> = tp.loss_parallel()
             near(nn.CrossEntropyLoss()(mine(logits), target), plain(logits, target))
             local even = torch.randint(-32, 33, {4, 6}):float() / 16
-            for _, shift in ipairs {0, 1 << 19} do -- which changes nothing, and these sums are exact
+            -- a shift changes no result, and these sums are exact
+            for _, shift in ipairs {0, 1 << 19} do
                near(F.cross_entropy(mine(even + shift), target), plain(even, target), 1e-6)
             end
             refused("label_smoothing: expected 0 within loss_parallel, got 0.5", F.cross_entropy,
@@ -251,7 +252,7 @@ describe("parallelize_module", function()
    end)
 end)
 
--- Reference values: the tensor before it was split, and results computed from it in one process.
+-- The reference is the tensor before it was split, and results computed from it in one process.
 describe("DTensor", function()
    it("gives each rank its part, and the whole", function()
       run(4, [==[
@@ -259,7 +260,7 @@ describe("DTensor", function()
          local mesh = dist.init_device_mesh("cpu", {2, 2})
          local i, j = table.unpack(mesh:get_coordinate())
          local w = torch.arange(32):float():view(4, 8)
-         local given = w + (rank == 0 and 0 or 100) -- the first rank's tensor is used
+         local given = w + (rank == 0 and 0 or 100) -- rank 0's tensor is distributed
          local cases = { -- placements, this rank's part
             {{Replicate(), Replicate()}, w},
             {{Shard(1), Replicate()}, w:narrow(1, 2 * i + 1, 2)},
@@ -322,13 +323,13 @@ describe("DTensor", function()
             ;(x:matmul(d:full_tensor():t()):tanh() * v):sum():backward()
             near(d.grad:to_local(), mine(w.grad, dim))
             near(d.grad:full_tensor(), w.grad)
-            -- rows, so each rank has a part of the results
+            -- split by rows, so each rank has a part of the results
             d:to_local().grad = nil
             local rows = d:redistribute {placements = {Shard(1)}}:to_local()
             local y = T.DTensor.from_local(x:matmul(rows:t()), mesh, {Shard(2)})
             ;(y:full_tensor():tanh() * v):sum():backward()
             near(d.grad:full_tensor(), w.grad)
-            -- columns, so results are partial sums
+            -- split by columns, so results are partial sums
             d:to_local().grad = nil
             local columns = d:redistribute {placements = {Shard(2)}}:to_local()
             y = T.DTensor.from_local(mine(x, 2):matmul(columns:t()), mesh, {T.Partial()})

@@ -35,7 +35,7 @@ struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 };
 
-/* With pointers of 64 bits the size determines the fields' positions. */
+/* If pointers have 64 bits, the size of the struct determines the positions of its fields. */
 _Static_assert(sizeof(void *) != 8 || sizeof(DLTensor) == 48, "DLPack's layout");
 
 static void handing_out_shares_the_memory(void) {
@@ -153,7 +153,7 @@ static void empty_and_zero_dimensional_tensors(void) {
 }
 
 static void every_dtype_comes_back(void) {
-  /* code and bits from DLPack's list */
+  /* the codes and bits of DLPack's list */
   static const struct {
     tl_DType dtype;
     int code, bits;
@@ -217,7 +217,7 @@ static void what_does_not_fit_is_refused(void) {
   int64_t wide[2] = {INT64_MAX, 1}, wider[2] = {1, INT64_MAX / 16};
   dl.strides = wide;
   refuse(dl, TL_EARG, "from_dlpack: strides [9223372036854775807, 1]");
-  dl.strides = wider; /* fewer than 2^63 bytes, but beyond the end of memory */
+  dl.strides = wider; /* fewer than 2^63 bytes, but past the end of the address space */
   dl.data = (void *)(UINTPTR_MAX - 1023);
   dl.byte_offset = 0;
   refuse(dl, TL_EARG, "got an address so close to the last one");

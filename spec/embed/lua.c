@@ -1,7 +1,7 @@
 /*
-** lua.c - tests tlua in a host's Lua state: passing values, errors, and states and tensors that end
-** in any order.
-*/
+** lua.c - tests tlua in a host's Lua state: passing values, errors, and states and tensors that are
+** freed in any order.
+** */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -64,7 +64,8 @@ static void a_hosts_script_has_workers(void) {
          "for x in data.DataLoader(squared, {batch_size = 40, num_workers = 1}):iter() do\n"
          "   assert(x:sum():item() == 22140)\n"
          "end\n"
-         "left = data.DataLoader(set, {num_workers = 2}):iter()\n" /* closed with the state */
+         /* closing the state closes the loader */
+         "left = data.DataLoader(set, {num_workers = 2}):iter()\n"
          "left()");
   lua_close(L);
 }
@@ -265,7 +266,7 @@ static void a_host_can_pay_for_garbage_per_frame(void) {
   bool done = false;
   for (int frame = 0; frame < 10000 && !done; frame++) done = tl_gc_step(L, 100);
   CHECK(done);
-  CHECK(!lua_gc(L, LUA_GCISRUNNING)); /* still stopped by the host */
+  CHECK(!lua_gc(L, LUA_GCISRUNNING)); /* the collector is still stopped, as the host has set it */
   lua_close(L);
 }
 
@@ -307,7 +308,7 @@ static void missing_libraries_are_named(void) {
   CHECK(!tl_lua_open(L));
   CHECK_ERROR(TL_EINTERNAL, "(string, table, utf8)");
   CHECK(lua_gettop(L) == 0);
-  open_libraries(L, needed); /* with the libraries it can be opened */
+  open_libraries(L, needed); /* with the missing libraries, opening succeeds */
   CHECK(tl_lua_open(L));
   lua_close(L);
 }

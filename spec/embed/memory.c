@@ -54,7 +54,7 @@ static void losses_leave_nothing(void) { script_runs("spec/memory/saved.lua"); }
 static void cycles_of_hooks_go(void) { script_runs("spec/memory/cycles.lua"); }
 static void a_stopped_collector_stays_stopped(void) { script_runs("spec/memory/stopped.lua"); }
 
-/* A game collects garbage when it has time. */
+/* A host such as a game stops the collector and runs it in steps when it has time. */
 static void a_stopped_host_pays_by_steps(void) {
   lua_State *L = new_state();
   lua_gc(L, LUA_GCSTOP);

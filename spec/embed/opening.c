@@ -43,7 +43,7 @@ static lua_State *new_state(Memory *m) {
   return L;
 }
 
-/* Returns the number of allocations while opening the library. */
+/* Returns the number of allocations that opening the library makes. */
 static long allocations(void) {
   Memory m;
   lua_State *L = new_state(&m);

@@ -15,7 +15,7 @@
 
 enum { THREADS = 4, FORKS = 40 };
 
-/* A regression that must find the weights 2 and -3; returns its final loss. */
+/* A script: a regression that must find the weights 2 and -3; returns its final loss. */
 static const char *training = "local nn, optim = torch.nn, torch.optim\n"
                               "local x = torch.randn(64, 2)\n"
                               "local y = x:matmul(torch.tensor {{2.0}, {-3.0}})\n"
@@ -79,7 +79,8 @@ static void a_hosts_own_job_system(void) {
 static atomic_bool stop;
 static atomic_int rounds;
 
-/* Code that takes each of the library's locks: small and large blocks, hooks, callbacks. */
+/* A script that takes each of the library's locks: those for small and large blocks, hooks and
+** callbacks. */
 static const char *busy = "local x = torch.randn(40, 50, {requires_grad = true})\n"
                           "local large = torch.ones(300, 400)\n"
                           "local F = torch.class('F', torch.autograd.Function)\n"
@@ -111,7 +112,7 @@ static void *keep_busy(void *failures) {
   return NULL;
 }
 
-/* Runs in a child: uses its parent's state and a new one, with threads. */
+/* Runs in a child process: uses its parent's state and a new one, with threads. */
 static bool child_works(lua_State *L) {
 #ifdef __SANITIZE_THREAD__ /* the sanitizer does not allow threads after a fork */
   if (!tl_set_num_threads(1)) return false;
@@ -171,8 +172,8 @@ static const char in_child[] =
     "collectgarbage()\n"
     "assert(count() == 100)\n";
 
-/* A loop over data whose workers are in the parent fails in a child instead of waiting for them,
-** and a new one works. */
+/* A loader's loop whose workers are in the parent fails in a child instead of waiting for them; a
+** new loop works. */
 static __attribute__((unused)) void a_childs_loop_over_data(void) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);

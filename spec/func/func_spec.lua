@@ -140,7 +140,7 @@ describe("torch.func", function()
       assert.same({{2, 0}, {0, 2}}, J.twice.a:tolist())
    end)
 
-   -- As in PyTorch: all results have a grad_fn there, and w.grad is 6.
+   -- As in PyTorch, all results have a grad_fn, and w.grad is 6.
    it("records what is made of a tensor outside that collects gradients", function()
       local w, a = torch.tensor(2.0):requires_grad_(), torch.tensor {1.0, 2.0}
       local function f(b) return (b * b * w):sum() end

@@ -85,7 +85,7 @@ describe("vmap", function()
       assert.equal(1, calls_of(function(a) return a[1] * a:sum() + a.shape[1] end))
       assert.equal(1, calls_of(function(a) return torch.cat({a, x[1]}):softmax(1) end))
       assert.equal(1, calls_of(function(a) return torch.trapezoid(a) end))
-      local scale, sum = torch.mul, torch.sum -- captured before vmap changes them
+      local scale, sum = torch.mul, torch.sum -- references kept before vmap replaces the functions
       assert.equal(1, calls_of(function(a) return sum(scale(a, 2)) end))
    end)
 
@@ -482,8 +482,8 @@ local function smaller(args)
    end)
 end
 
--- Stacks both arguments as a batch of two, and returns the dimensions to map, in the same
--- structure.
+-- Makes a batch of two from the arguments of two calls; returns it and the dimensions to map, in
+-- the same structure.
 local function batch(first, second)
    if torch.is_tensor(first) then return torch.stack {first:detach(), second:detach()}, 1 end
    if type(first) ~= "table" then return first, false end
@@ -524,7 +524,8 @@ local function check(row, text)
    return not ok and (type(fault) == "table" and fault.message or fault) or nil, true
 end
 
--- as_strided depends on the memory behind a view; a build may lack other devices.
+-- as_strided depends on the memory behind a view; devices of the other entries may be missing in a
+-- build.
 local elsewhere = {as_strided = true, cuda = true, sim = true}
 
 describe("vmap of every operator", function()

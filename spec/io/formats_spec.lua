@@ -9,7 +9,7 @@ local path
 before_each(function() path = os.tmpname() end)
 after_each(function() os.remove(path) end)
 
--- Loads a text as a file whose name ends so.
+-- Loads a text as a file whose name has that ending.
 local function load_text(ending, text, options)
    local name = path .. ending
    shell.write(name, text)
@@ -18,7 +18,7 @@ local function load_text(ending, text, options)
    return table.unpack(results, 1, results.n)
 end
 
--- Sets every checksum in a zip file's text to 0, as PyTorch does if it writes none.
+-- Sets every checksum in a zip file's text to 0, as PyTorch does if it computes no checksums.
 local function without_checksums(text)
    for _, entry in pairs(require "tlua.io.zip".open(torch.io.bytes(text))) do
       text = text:gsub(("<I4"):pack(entry.crc):gsub("%W", "%%%0"), "\0\0\0\0")
@@ -172,7 +172,7 @@ describe("torch.load of images", function()
    it("reads JPEG files of three channels", function() check("color.jpg", 1) end)
    it("reads gray JPEG files", function() check("gray.jpg", 1) end)
 
-   -- A dlopen that finds no library whose name contains one of these words.
+   -- Defines a dlopen that finds no library whose name contains one of these words.
    local hidden <const> = [[
       #define _GNU_SOURCE
       #include <dlfcn.h>
@@ -253,7 +253,7 @@ end)
 -- SPEC_MUTATIONS=10000 runs that many mutations of each kind.
 describe("a damaged file", function()
    local seed = 7
-   local function random(n) -- the same bytes in every run
+   local function random(n) -- random numbers that are the same in every run
       seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger
       return (seed >> 33) % n
    end

@@ -86,7 +86,7 @@ describe("a pickle that is made to do harm", function()
       refused("calls a value that is not a class", "X\1\0\0\0x)R.")
       refused("calls a value that is not a class", "})R.")
       refused("name of a class is not text", "K\1K\2\x93.")
-      refused("calls a value that is not a class", ordered .. "]R.") -- with a list
+      refused("calls a value that is not a class", ordered .. "]R.") -- the argument is a list
    end)
 
    it("cannot pose with a dictionary as a class, a function or a storage", function()
@@ -131,14 +131,15 @@ describe("a pickle that is made to do harm", function()
          return ordered .. "q\0](" .. ("K\1K\1\x86"):rep(entries) .. "eq\1" .. ("h\0h\1\x85R0"):rep(copies)
             .. "N."
       end
-      assert.is_nil(select(2, run(bomb(3)))) -- within the limit set by the number of bytes
+      -- within the limit, which depends on the number of bytes
+      assert.is_nil(select(2, run(bomb(3))))
       local used = collectgarbage "count"
       local work = work_of(function()
          refused("the pickle copies more than its", bomb(20000))
       end)
       assert.truthy(work < 20000, work) -- 20,000 copies of 3,000 entries take more than 300,000
       assert.truthy(collectgarbage "count" - used < 50000)
-      -- the same with bytes made from a text
+      -- does the same with bytes made from a text
       local text = ("x"):rep(5000)
       refused("the pickle copies more than its", "c_codecs\nencode\nq\0X" .. ("<s4"):pack(text) .. "q\1N\x86q\2"
          .. ("h\0h\2R0"):rep(10) .. "N.")
@@ -156,7 +157,7 @@ describe("a pickle that is made to do harm", function()
          end
          local few, many = work(20000), work(160000)
          assert.truthy(many < 2 * few + 0.01, piece)
-         assert.truthy(many < 1, piece) -- thousands of instructions for each byte
+         assert.truthy(many < 1, piece) -- thousands of Lua instructions for each byte
       end
    end)
 
@@ -246,11 +247,11 @@ describe("a checkpoint's archive", function()
    end)
 end)
 
--- SPEC_MUTATIONS=10000 runs longer.
+-- SPEC_MUTATIONS=10000 runs more of them.
 describe("a pickle of random steps", function()
    it("gives data or a message, and nothing worse", function()
       local seed = 11
-      local function random(n) -- the same in every run
+      local function random(n) -- random numbers that are the same in every run
          seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger
          return (seed >> 33) % n
       end

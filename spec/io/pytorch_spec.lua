@@ -76,7 +76,7 @@ describe("torch.save to a .pt file", function()
       local x = torch.arange(0, 1000):float()
       local a, b = x:narrow(1, 11, 4), x:narrow(1, 13, 2)
       local text, storages = unpickled {a, b, b, x:narrow(1, 901, 1)}
-      assert.equal("2", storages) -- elements 11 to 14, and 901
+      assert.equal("2", storages) -- the storages hold elements 11 to 14, and 901
       assert.equal("[T(FloatStorage, 0, 0, (4,), (1,), False) [10.0, 11.0, 12.0, 13.0], "
          .. "T(FloatStorage, 0, 2, (2,), (1,), False) [12.0, 13.0], "
          .. "T(FloatStorage, 0, 2, (2,), (1,), False) [12.0, 13.0], "
@@ -86,7 +86,7 @@ describe("torch.save to a .pt file", function()
       loaded[1][3] = 7
       assert.equal(7, loaded[2][1]:item())
       assert.equal(loaded[2], loaded[3])
-      -- sharing memory, but with two dtypes
+      -- two tensors that share memory but have two dtypes
       local bytes = torch.io.bytes(("<ff"):pack(1, 2))
       text = unpickled {torch.frombuffer(bytes, {dtype = "float32"}), bytes}
       assert.matches("T(FloatStorage, 0, 0, (2,), (1,), False) [1.0, 2.0], T(ByteStorage, 1, 0, (8,)", text, 1, true)

@@ -23,7 +23,7 @@ local function stat(format, name)
    return shell.ok(("stat -c %s %s"):format(format, quote(path(name)))):match("[^\n]+")
 end
 
--- Saves a tensor of that value and looks whether it arrived.
+-- Saves a tensor of that value and checks that the file has it.
 local function save(name, value)
    torch.save(torch.tensor {value}, path(name))
    return torch.load(path(name))[1]:item() == value
@@ -52,7 +52,7 @@ describe("torch.save over a file", function()
       if shell.ok("id -u") ~= "0\n" then return pending("needs root") end
       save("x", 1)
       if select(2, shell.run("chown 12345:54321 " .. quote(path "x"))) ~= 0 then
-         return pending "needs a root that knows other users" -- a container may forbid it
+         return pending "needs a root that knows other users" -- a container may forbid chown
       end
       assert.is_true(save("x", 2))
       assert.equal("12345:54321", stat("%u:%g", "x"))

@@ -2,7 +2,7 @@
 
 local shell = require "spec.support.shell"
 
--- Trains from step `first` to `last`, saving at the end, or before the end of a longer training.
+-- Trains from step `first` to `last`; saves at the end, or in the middle of a longer training.
 local program <const> = [[
 local torch = require "tlua"
 local nn, optim, data = torch.nn, torch.optim, torch.data
@@ -34,7 +34,8 @@ while step < last do
    for x, y in loader:iter() do
       adam:zero_grad()
       scaler:scale(nn.functional.mse_loss(model(x):squeeze(2), y)):backward()
-      if step % 11 == 9 then model[1].weight.grad:fill_(math.huge) end -- which leaves out a step
+      -- the scaler skips a step with an infinite gradient
+      if step % 11 == 9 then model[1].weight.grad:fill_(math.huge) end
       scaler:step(adam)
       scaler:update()
       schedule:step()
@@ -69,7 +70,7 @@ describe("a training that is resumed", function()
    end
 end)
 
--- SPEC_KILLS=200 runs longer.
+-- SPEC_KILLS=200 kills more processes.
 describe("a process that is killed while it saves", function()
    it("leaves the old file or the new one", function()
       shell.with_folder(function(folder)
@@ -86,7 +87,8 @@ describe("a process that is killed while it saves", function()
          local rounds = tonumber(os.getenv "SPEC_KILLS") or 4
          for round = 1, rounds do
             local seconds = rounds > 4 and round * 0.0618 % 0.5 or round / 5
-            -- the time begins when it saves, which on a busy machine is some time after its start
+            -- the time starts with the first save, which on a busy machine is long after the
+            -- process starts
             shell.run(([[%s %s %s %s & saver=$!
                until [ -e %s ] || ! kill -0 $saver; do sleep 0.01; done
                sleep %.4f; kill -9 $saver; wait $saver; rm -f %s]]):format(shell.start(), script, file, begun,

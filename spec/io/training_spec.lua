@@ -28,8 +28,8 @@ local names <const> = {}
 for name in pairs(optimizers) do names[#names + 1] = name end
 table.sort(names)
 
--- Makes the model and the optimizer of training.py; `plain`: without the options, which are in a
--- checkpoint.
+-- Makes the model and the optimizer of training.py; with `plain`, without options, because a
+-- checkpoint has them.
 local function make(name, plain)
    local model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
    do

@@ -1,4 +1,5 @@
--- Tests apply_ and map_: a Lua function for each element, whatever that function does.
+-- Tests apply_ and map_, which call a Lua function for each element: it may raise errors, yield, or
+-- change the tensor.
 
 local torch = require "tlua"
 

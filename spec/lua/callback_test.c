@@ -83,7 +83,7 @@ static void another_thread_frees_a_graph(void) {
     tl_Tensor *y = result_of(L);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, release, y) == 0);
-    run(L, make); /* frees callbacks that were dropped meanwhile */
+    run(L, make); /* making another one frees the callbacks that were dropped meanwhile */
     lua_settop(L, 0);
     pthread_join(thread, NULL);
   }

@@ -95,7 +95,7 @@ describe("torch.device", function()
       for _ = 1, 1000 do _ = x.device end
       local after = collectgarbage "count"
       collectgarbage "restart"
-      assert.is_true(after - before < 4) -- in KB; a value for each would need 40
+      assert.is_true(after - before < 4) -- KB; it would be 40 if each name had a value of its own
    end)
 
    it("has no methods of strings and says so", function()

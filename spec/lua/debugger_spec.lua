@@ -105,7 +105,7 @@ y:sum():backward()
 print(("%.17g %.17g"):format(x.grad:sum():item(), net.linear.weight.grad:sum():item()))
 ]]
 
--- Marks of lines in the program -> their numbers.
+-- Returns a table from marks in the program to the numbers of their lines.
 local function lines_of(text)
    local lines, n = {}, 0
    for line in text:gmatch "([^\n]*)\n" do
@@ -151,7 +151,7 @@ local function connect(pipe, socket)
    return program_side
 end
 
--- Runs the program with this process as its debugger; `debugger`: the module that the program
+-- Runs the program with this process as its debugger; `debugger` is the module that the program
 -- loads.
 local function debugged(debugger, lines, fn)
    shell.with_folder(function(folder)
@@ -199,7 +199,8 @@ describe("a debugger in Lua", function()
          local stack = program_side.ask "STACK"
          assert.matches("program.lua:" .. at["tensor hook"], stack, 1, true)
          assert.matches("backward", stack, 1, true)
-         assert.equal("false", program_side.ask "EVAL pcall(error, 'mine')") -- an error harms nothing
+         -- an error in an evaluated expression changes nothing
+         assert.equal("false", program_side.ask "EVAL pcall(error, 'mine')")
          assert.is_nil(program_side.ask "GO")
          assert.equal(alone, program_side.output())
       end)
@@ -226,7 +227,8 @@ describe("a debugger in Lua", function()
          end
          assert.equal("202 Paused program.lua " .. at["forward"], go "RUN")
          assert.same({"12", '"Net"'}, eval "return x:sum():item(), torch.type(self)")
-         assert.matches("nn/modules/Module.lua", go "STEP") -- into the layer that forward calls
+         -- steps into the layer that forward calls
+         assert.matches("nn/modules/Module.lua", go "STEP")
          assert.matches("program.lua " .. at["forward hook"], go "RUN")
          assert.same({"4"}, eval "return output:size(1)")
          local size = program_side.ask "EXEC return no.such":match "^401 Error in %a+ (%d+)$"
@@ -236,7 +238,7 @@ describe("a debugger in Lua", function()
          assert.same({"1"}, eval "return grad:max():item()")
          local stack = program_side.ask "STACK"
          assert.matches('"backward"', stack, 1, true)
-         assert.matches("grad_fn=<TwiceBackward>", stack, 1, true) -- the main chunk's y
+         assert.matches("grad_fn=<TwiceBackward>", stack, 1, true) -- y of the main chunk
          assert.matches("program.lua " .. at["function backward"], go "RUN")
          assert.same({"3"}, eval "return grad:max():item()")
          assert.equal("200 OK", program_side.ask("DELB program.lua " .. at["accumulated"]))

@@ -1,8 +1,8 @@
 /*
-** fault_test.c - tests a training step in which the n-th allocation fails, or all of them from
-** there on, for every n: the step must succeed anyway or raise a Lua error that names the request;
-** afterwards everything must be freed and the next step must work.
-*/
+** fault_test.c - tests a training step in which the n-th allocation fails, or the n-th and all
+** later ones, for every n: the step must succeed anyway or raise a Lua error that names the
+** request; afterwards everything must be freed and the next step must work.
+** */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -43,7 +43,7 @@ static lua_State *new_state(void) {
   return L;
 }
 
-/* Runs one step; LUA_OK or the error, which is left on the stack. */
+/* Runs one step; returns LUA_OK, or the status of an error, which is left on the stack. */
 static int step(lua_State *L) {
   lua_settop(L, 0);
   lua_getglobal(L, "step");

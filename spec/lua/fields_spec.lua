@@ -30,7 +30,7 @@ end)
 
 describe("a value that is no tensor", function()
    it("is told from one, with a tensor's metatable, too", function()
-      local file = assert(io.tmpfile()) -- its size is that of a tensor's handle
+      local file = assert(io.tmpfile()) -- a userdata of the same size as a tensor's
       local metatable = debug.getmetatable(file)
       assert.is_false(torch.is_tensor(file))
       assert.raises("expected a Tensor", "got userdata", function() x.add(file, 1) end)

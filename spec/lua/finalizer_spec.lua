@@ -3,11 +3,12 @@
 
 local torch = require "tlua"
 
--- How often a call is repeated; each takes a cycle of the collector for almost every allocation.
--- Errors may occur once in a hundred calls, so a search, with a sanitizer, needs many more.
+-- The number of times that a call is repeated; each one takes a cycle of the collector for almost
+-- every allocation. Errors may occur once in a hundred calls, so a search, with a sanitizer, needs
+-- many more.
 local asked <const> = tonumber(os.getenv "SPEC_TIMES")
 local many <const>, few <const> = asked or 60, asked or 5
--- Calls with many allocations.
+-- Calls that make many allocations.
 local long_calls <const> = {jacobians = true, ["saving and loading"] = true, ["NumPy's files"] = true,
    vmap = true, checkpoint = true, collating = true}
 
@@ -22,7 +23,8 @@ local function under_fire(make, fn, disturb, times)
          arm()
       end})
    end
-   local mode = collectgarbage("incremental", 1, 10000, 0) -- a cycle at almost each allocation
+   -- makes the collector run a cycle at almost each allocation
+   local mode = collectgarbage("incremental", 1, 10000, 0)
    arm()
    for _ = 1, times or few do
       current = nil
@@ -67,7 +69,7 @@ local Rows = torch.class("SpecRows", torch.data.Dataset)
 function Rows:__len() return 6 end
 function Rows:get(i) return {self.x, i} end
 
--- Passes a tensor through all of a loader's ways to make a batch.
+-- Makes a batch of a tensor in each way that a loader knows.
 local function collate(x)
    local set = Rows()
    set.x = x
@@ -227,7 +229,7 @@ describe("a collection for lack of memory", function()
 end)
 
 describe("a collection in the midst of an operator", function()
-   -- Calls fn without memory for its results, and returns the results of pcall.
+   -- Calls fn while memory for its results is missing, and returns the results of pcall.
    local function without_memory(fn, finalizer)
       setmetatable({}, {__gc = finalizer})
       torch.set_memory_limit(torch.memory_stats().used + 100000)
@@ -251,7 +253,7 @@ describe("a collection in the midst of an operator", function()
       for _, message in ipairs(refusals) do
          assert.matches("an operator has called in its midst", message)
       end
-      x.data = torch.ones(1) -- now there is memory
+      x.data = torch.ones(1) -- now memory is available
       assert.same({1}, x:tolist())
    end)
 

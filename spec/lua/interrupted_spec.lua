@@ -100,7 +100,7 @@ local scopes = {
    end,
 }
 
--- Runs fn, and raises at an event. Returns how many there were.
+-- Runs fn, and raises an error at the given event. Returns the number of events.
 local function interrupted_at(event, fn)
    local count = 0
    local function strike()

@@ -1,5 +1,5 @@
--- Functions without options refuse what they are given beyond their arguments, so that an option
--- of another function does not pass for theirs.
+-- Tests that functions without options refuse further arguments, so that an option of another
+-- function is not silently ignored.
 
 local torch = require "tlua"
 

@@ -114,7 +114,7 @@ describe("a tensor", function()
 end)
 
 describe("torch.vander", function()
-   it("has decreasing powers, unless increasing", function() -- values: PyTorch 2.15
+   it("has decreasing powers, unless increasing", function() -- the values are PyTorch 2.15's
       local x = torch.tensor {1, 2, 3, 5}
       assert.same({{1, 1, 1, 1}, {8, 4, 2, 1}, {27, 9, 3, 1}, {125, 25, 5, 1}}, torch.vander(x):tolist())
       assert.same({{1, 1, 1}, {4, 2, 1}, {9, 3, 1}, {25, 5, 1}}, torch.vander(x, {N = 3}):tolist())

@@ -1,4 +1,4 @@
--- Storages. The values are PyTorch's for the same calls, with positions from 1.
+-- Tests storages. The values are PyTorch's for the same calls, with positions from 1.
 
 local torch = require "tlua"
 

@@ -6,7 +6,7 @@ local nn = torch.nn
 local function model() return nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)) end
 local function nothing() end
 
--- Maps methods to the arguments before the option.
+-- Maps methods to the arguments that come before the option.
 local of_modules <const> = {
    modules = {}, children = {}, named_children = {}, parameters = {}, named_parameters = {},
    buffers = {}, named_buffers = {}, named_modules = {}, train = {true}, eval = {}, evaluate = {},

@@ -77,7 +77,7 @@ describe("tlua doctor", function()
 
    it("says of what is missing what it would give and how to get it", function()
       shell.with_folder(function(folder)
-         -- files that are not libraries, so that loading them fails
+         -- creates files that are not libraries, so that loading them fails
          for _, name in ipairs {"libnccl.so.2", "libnccl.so"} do
             shell.write(folder .. "/" .. name, "no library")
          end

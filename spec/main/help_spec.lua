@@ -162,7 +162,7 @@ describe("where the manual has nothing, help", function()
       for prefix, members in pairs {["torch."] = torch, ["Tensor."] = torch.Tensor, ["autograd."] = torch.autograd,
                                     ["cuda."] = torch.cuda, ["sim."] = torch.sim, ["io."] = torch.io} do
          for name, value in next, members do
-            -- record makes Function; names that begin with _ are internal
+            -- skips Function, which `record` makes, and names that begin with _, which are internal
             if type(value) == "function" and not name:find("^_") and name ~= "record" then
                count = count + 1
                if not manual.help(value) then missing[#missing + 1] = prefix .. name end

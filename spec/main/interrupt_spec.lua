@@ -3,9 +3,9 @@
 local session = require "spec.main.session"
 
 -- Sends SIGINT `times` times, each after the program has computed for another quarter of a second
--- of processor time, which may take long on a busy machine: so it is inside the code to interrupt,
--- and has handled the previous signal. With `waits`, or if the system does not report processor
--- time, it waits for some time instead.
+-- of processor time, which may take long on a busy machine: by then the program is inside the code
+-- to interrupt, and has handled the previous signal. With `waits`, or if the system does not report
+-- processor time, it waits for some time instead.
 local sender <const> = [[
    pid=$1 times=$2 waits=$3
    used() { # of processors, in ticks
@@ -24,7 +24,7 @@ local sender <const> = [[
       times=$(( times - 1 ))
    done]]
 
--- Runs the program, which begins in line 3 and which SIGINT comes to so often.
+-- Runs the program, which begins in line 3 of a script, and sends it SIGINT `times` times.
 local function interrupted(program, times, waits)
    local text = ("%q"):format(("set -- $PID %d %s\n%s"):format(times or 1, waits or false, sender))
    return session.script(([[
@@ -74,8 +74,8 @@ describe("SIGINT", function()
       assert.matches("^false\t[^\n]*interrupted!?\n0%.?0?\n$", result.out)
    end)
 
-   -- Each call would take many seconds. Processor time is measured, which other programs do not
-   -- lengthen.
+   -- Each call would take many seconds. The test measures processor time, which does not depend on
+   -- other programs.
    it("ends an operator that takes long, wherever it is", function()
       local calls = {
          "local x = torch.ones(3500, 3500, {dtype = 'int64'}) return x:matmul(x)",

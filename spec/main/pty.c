@@ -56,7 +56,7 @@ static bool await(int terminal, const char *text) {
   }
 }
 
-/* The terminal's mode can be queried from this end, too. */
+/* This end of the terminal can query the mode as well. */
 static bool await_editor(int terminal) {
   enum { STEP_MS = 5 };
   for (int waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
   if (!good) kill(child, SIGKILL);
   while (take(terminal)) continue;
   int status;
-  kill(child, SIGHUP); /* in case it still waits for input */
+  kill(child, SIGHUP); /* ends a command that still waits for input */
   waitpid(child, &status, 0);
   fwrite(shown, 1, length, stdout);
   if (!good) return 99;

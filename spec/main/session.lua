@@ -1,4 +1,4 @@
--- Sessions with the command, for the specs beside this file, through a pipe or at a terminal.
+-- Runs sessions with the command, through a pipe or at a terminal, for the specs beside this file.
 
 local shell = require "spec.support.shell"
 
@@ -6,7 +6,7 @@ local M = {}
 
 local tlua = shell.quote(shell.tlua)
 
--- Keeps the user's settings and history out of the specs, and the specs' out of the user's.
+-- Separates the user's settings and history from those of the specs.
 local clean <const> = "env -u LUA_INIT -u LUA_INIT_5_4 -u LUA_PATH -u LUA_PATH_5_4 " ..
    "-u INPUTRC -u EDITRC LC_ALL=C.UTF-8 TERM=vt100 "
 

@@ -1,6 +1,6 @@
--- Tests starting, which should be fast: scripts are started by shells, in loops, by impatient
--- people. `make bench` shows the time; here the causes are tested: nothing is opened, loaded or
--- started that the program does not use.
+-- Tests that the command starts fast: shells start scripts in loops, and people wait for them.
+-- `make bench` shows the time; here the causes are tested: nothing is opened, loaded or started
+-- that the program does not use.
 
 local shell = require "spec.support.shell"
 
@@ -13,7 +13,7 @@ for line in io.lines "/proc/self/maps" do
       known[name] = true
       local own = name == "libc" or name == "libm" or name == "libmvec" or name:find "^ld%-" or
          name == "libdl" or name == "libpthread" or name == "librt" or -- before glibc 2.34
-         name:find "^liblua" or -- if Lua has no static library
+         name:find "^liblua" or -- liblua is loaded if Lua has no static library
          (os.getenv "LD_PRELOAD" or ""):find(name, 1, true)
       local sanitizer = name:find "san$" or name == "libgcc_s" or name:find "^libstdc"
       if not own and not sanitizer then

@@ -1,4 +1,4 @@
--- Hooks and functions that refer to the tensor that they are attached to, 4 MB each time.
+-- Makes hooks and functions that refer to the tensor that they are attached to, 4 MB each time.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,4 +1,4 @@
--- For LUA_INIT: the last line of output is the peak of resident memory.
+-- Run by LUA_INIT: prints the peak of resident memory as the last line of output.
 
 rawset(_G, "PEAK", setmetatable({}, {__gc = function()
    local file <close> = io.open("/proc/self/status")

@@ -1,4 +1,5 @@
--- Tests memory that a program releases explicitly, and that nothing keeps by accident.
+-- Tests memory that a program releases explicitly, and that the library keeps no objects by
+-- accident.
 
 local torch = require "tlua"
 
@@ -13,13 +14,13 @@ end
 
 -- Returns the bytes that fn leaves allocated.
 local function leaves(fn)
-   fn() -- creates objects that are made once and kept
+   fn() -- creates the objects that are made once and kept
    local before = used()
    fn()
    return used() - before
 end
 
--- Returns whether most of the 3000 tables that fn was given are collected in the end, although
+-- Returns whether most of the 3000 tables that were passed to fn are finally collected, although
 -- their tensors are small.
 local function few_stay(fn)
    local tokens = setmetatable({}, {__mode = "k"})

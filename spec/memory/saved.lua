@@ -1,4 +1,5 @@
--- Losses that are never differentiated: the tensors that a graph has saved are freed with the loss.
+-- Computes losses that are never differentiated: the tensors that a graph has saved are freed with
+-- the loss.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,4 +1,4 @@
--- Two million sums of 8x8 tensors. Lua sees 16 bytes each.
+-- Computes two million sums of 8x8 tensors. Lua sees 16 bytes each.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,4 +1,5 @@
--- A collector that the program has stopped stays stopped, however much memory is allocated.
+-- Checks that a collector that the program has stopped stays stopped, however much memory is
+-- allocated.
 
 local torch = require "tlua"
 

@@ -1,4 +1,5 @@
--- Tests nn.DataParallel over two simulated devices. Reference: the same module on the whole batch.
+-- Tests nn.DataParallel over two simulated devices. The reference is the same module on the whole
+-- batch.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -12,7 +13,7 @@ describe("nn.DataParallel", function()
    local devices = {"sim:0", "sim:1"}
 
    it("gives the outputs and gradients of the whole batch on one device", function()
-      local x = torch.randn({5, 4}, {device = "cpu"}) -- parts of 3 and 2
+      local x = torch.randn({5, 4}, {device = "cpu"}) -- split into parts of 3 and 2
       local alone, model = build():to "cpu", nn.DataParallel(build():to "sim:0", devices)
       local expected, got = alone(x), model(x:to "sim:0")
       assert.equal(torch.device "sim:0", got.device)

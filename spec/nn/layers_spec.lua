@@ -77,7 +77,7 @@ end)
 describe("nn.BatchNorm", function()
    it("keeps running statistics while training and uses them afterwards", function()
       local norm = nn.BatchNorm1d(1, {momentum = 0.5})
-      norm(torch.tensor {{1.0}, {3.0}}) -- mean 2, unbiased variance 2
+      norm(torch.tensor {{1.0}, {3.0}}) -- the mean is 2, and so is the unbiased variance
       assert.close({1}, norm.running_mean:tolist())
       assert.close({1.5}, norm.running_var:tolist())
       assert.equal(1, norm.num_batches_tracked:item())
@@ -171,7 +171,7 @@ end)
 
 describe("nn.RotaryEmbedding", function()
    local function leaf(...) return torch.randn({...}, {dtype = "float64"}) end
-   -- Rotates a row's features at position p, both counted from 1, by the definition.
+   -- Rotates a row's features at position p by the definition; positions and features count from 1.
    local function turned(row, p, dim, base, interleaved)
       local out = {}
       for i, value in ipairs(row) do out[i] = value end
@@ -451,7 +451,8 @@ end)
 describe("CrossMapLRN2d", function()
    it("divides by the squares of the channels around, as Torch7's", function()
       local x = torch.tensor {1.0, 2, 3, 4}:view(1, 4, 1, 1)
-      local y = nn.CrossMapLRN2d(3, 3, 1, 1)(x):flatten():tolist() -- k + sum of squares
+      -- the denominator's base is k + the sum of squares
+      local y = nn.CrossMapLRN2d(3, 3, 1, 1)(x):flatten():tolist()
       for i, square_sum in ipairs {1 + 4, 1 + 4 + 9, 4 + 9 + 16, 9 + 16} do
          assert.close(i / (1 + square_sum), y[i], 1e-7)
       end

@@ -49,7 +49,7 @@ describe("on the meta device", function()
          for name, x in module:named_parameters() do assert.equal(torch.device "meta", x.device, name) end
          for name, x in module:named_buffers() do assert.equal(torch.device "meta", x.device, name) end
          local reads = row[1]:find "CTCLoss" and "ctc_loss" or row[1]:find "AdaptiveLogSoftmax" and "item"
-         if reads then -- its labels
+         if reads then -- the labels of the loss
             assert.raises(reads .. ": a meta tensor has no values", function() module(table.unpack(inputs)) end)
             return
          end
@@ -110,7 +110,7 @@ describe("on the meta device", function()
    end)
 end)
 
--- A decoder like Llama's.
+-- A decoder block like those of Llama.
 local Block, Base = torch.class("MetaSpecBlock", nn.Module)
 
 function Block:__init(o)
@@ -166,7 +166,7 @@ describe("a model of 70 billion parameters", function()
       local model = torch.default_device("meta", llama, size)
       local n = 0
       for _, p in ipairs(model:parameters()) do n = n + p:numel() end
-      assert.equal(70553706496, n) -- the parameters of Llama 3 70B
+      assert.equal(70553706496, n) -- the number of parameters of Llama 3 70B
       local logits = model(torch.empty(1, 4096, {dtype = "int64", device = "meta"}))
       assert.same({1, 4096, 128256}, logits.shape)
       assert.equal("bfloat16", logits.dtype)

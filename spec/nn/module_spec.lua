@@ -238,7 +238,8 @@ describe("the mode of a module", function()
          assert.raises("nn.Dropout: training: expected true or false, got", function() layer(x) end)
       end
       local net = nn.Sequential(nn.Dropout(0.5)):eval()
-      net[1].training = nil -- as `net[1].training = was_trainig` does
+      -- nil is also the value of a misspelt field, as in `net[1].training = was_trainig`
+      net[1].training = nil
       assert.raises("training: expected true or false, got nil", function() net(x) end)
       net:train()
       assert.is_true(net[1].training)

@@ -1,4 +1,4 @@
--- The order in which children of a module are listed, and what pairs goes through.
+-- Tests the order in which a module lists its children, and the keys that pairs visits.
 
 local torch = require "tlua"
 local nn = torch.nn

@@ -67,7 +67,7 @@ local function weighted_sum(outputs)
    return total
 end
 
--- Both compute in float64, in another order of summation.
+-- Both libraries compute in float64, but add in different orders.
 local usual_tolerance <const> = 1e-9
 
 describe("a layer matches PyTorch:", function()

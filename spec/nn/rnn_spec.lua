@@ -7,7 +7,7 @@ local rows = dofile "spec/fixtures/rnn.lua"
 
 local f64 <const> = {dtype = "float64"}
 
--- Returns a list of n numbers; the formulas are those of rnn.py.
+-- Returns a list of n numbers, made by the formulas of rnn.py.
 local function sequence(n, fn)
    local list = {}
    for k = 0, n - 1 do list[k + 1] = fn(k) end
@@ -167,7 +167,8 @@ local function by_steps(layer, x, h, c)
 end
 
 describe("a recurrent layer agrees with its formula, for every dtype:", function()
-   -- Relative to 1. Half-precision types are computed in float32, and rounded at the end.
+   -- Tolerances relative to 1. Half-precision types are computed in float32, and rounded at the
+   -- end.
    local tolerance <const> = {float64 = 1e-12, float32 = 2e-6, float16 = 2e-3, bfloat16 = 1.6e-2}
    for i = 1, 5 do
       for dtype, limit in sorted(tolerance) do
@@ -202,7 +203,7 @@ describe("gradients of a recurrent layer", function()
          inputs[#inputs + 1] = torch.randn(2, 1, 1, f64):requires_grad_()
          local function run() return results_of(layer, inputs[#inputs]) end
          assert.gradcheck(run, inputs)
-         -- For several layers this would take long; other operators combine the layers.
+         -- This would take long for several layers; other operators combine the layers.
          if not options.num_layers then
             assert.is_true(torch.autograd.gradgradcheck(run, inputs))
          end
@@ -223,7 +224,8 @@ describe("gradients of a recurrent layer", function()
       end
    end)
 
-   -- An input that depends on other inputs, or is given twice, counts separately in each place.
+   -- An input that depends on other inputs, or is passed twice, gets a gradient for each place
+   -- separately.
    it("go to inputs that hang together", function()
       torch.manual_seed(5)
       local w, u = torch.randn(3, 3, f64):requires_grad_(), torch.randn(3, 3, f64):requires_grad_()
@@ -476,14 +478,14 @@ describe("recurrent layers refuse", function()
       refuses(expected .. "a table of 0 with nil first", function() layer(x, {}) end)
       refuses(expected .. "3" .. usage, function() layer(x, 3) end)
       refuses("nn.LSTM: c0: expected shape (1, 2, 4), got a table", function() layer(x, {h, {c}}) end)
-      refuses(expected, function() -- as if the state were two results
+      refuses(expected, function() -- the error is raised as if the state were two results
          local _, first, second = layer(x)
          layer(x, {first, second})
       end)
       usage = "; h, c = cell(input, {h, c}) returns two tensors and takes a table of them"
       expected = "nn.LSTMCell: hx: expected {h, c}, a table of two tensors, got "
       refuses(expected .. "a float32 tensor of shape (2, 4)" .. usage, function()
-         local state = cell(x[1]) -- as if the state were one result
+         local state = cell(x[1]) -- the error is raised as if the state were one result
          cell(x[1], state)
       end)
       refuses(expected .. "2 arguments" .. usage, function() cell(x[1], h[1], c[1]) end)

@@ -95,7 +95,7 @@ return {
    {ops = "nn.functional.hinge_embedding_loss", fault = "^dtype", why = MIXED},
    {ops = "__rdiv__ trapezoid trapz", fault = "^dtype", why = FIRST},
 
-   -- names of nodes
+   -- differences in the names of nodes
    {ops = "__rdiv__ __rsub__ vdot unsafe_chunk unsafe_split linalg.vecdot", fault = "^node: ",
     why = "a name of an operator whose node has that one's"},
    {ops = "linalg.slogdet linalg.lstsq linalg.householder_product normal __getitem__ sum_to_size chain_matmul "
@@ -112,7 +112,7 @@ return {
       einsum gradient kron matmul trapezoid trapz]], fault = "^node: ",
     why = "it is made of other operators than in PyTorch, and ends with another one"},
 
-   -- on another device
+   -- differences on another device
    {device = true, fault = "^order of checks", why = "a device looks at positions after everything else was checked"},
    {device = true, ops = "linspace logspace", fault = "^message",
     why = "a tensor as a number is read, for which a device would have to be waited for"},

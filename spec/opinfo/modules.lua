@@ -8,7 +8,7 @@ local cases_of = require "spec.opinfo.cases"
 
 local folder, wanted = arg[1], {table.unpack(arg, 2)}
 
--- Names that are public in PyTorch, but have no meaning here.
+-- Names that are public in PyTorch, but have no meaning in tlua.
 local OTHER <const> = {
    factory_kwargs = "a helper of theirs",
    Tensor = "an import", Module = "an import", Optimizer = "an import", LRScheduler = "an import",
@@ -73,7 +73,8 @@ local function run(kind, check)
    return ("%s: %d of %d differ (%d of %d cases)"):format(kind, bad_classes, classes, bad_cases, cases)
 end
 
--- Returns whether a place has a name; public tables and tensors raise an error for missing names.
+-- Returns whether a table or tensor has a name; public tables and tensors raise an error for
+-- missing names.
 local function has(place, name)
    local ok, value = pcall(function() return place[name] end)
    return ok and value ~= nil

@@ -162,7 +162,7 @@ local function compare_results(call, arguments, results)
       local given = call.tag == "first64" and TOLERANCE[call.dtype] and call.dtype or nil
       local fault, at = compare(results[i], call.r[i], call.x and call.x[i], call.random, given)
       if fault == "value" and call.ties and only_tied(call, arguments, results, i) then
-         call.g = nil -- the gradient belongs to other elements
+         call.g = nil -- the gradient belongs to other elements of equal value
       elseif fault then
          return fault, call.r[i], results[i], at
       end
@@ -187,7 +187,7 @@ local function arguments_of(call)
    return arguments, count, leaves
 end
 
--- Returns a message without the location of the call.
+-- Returns a message without its prefix, the location of the call.
 local function in_short(message)
    return (tostring(message):gsub("\n.*", ""):gsub("^%S+:%d+: ", ""))
 end
@@ -217,13 +217,13 @@ end
 
 ---- two devices ---------------------------------------------------------------------
 
--- Removes the device of a tensor from a text, and line breaks, which it may affect.
+-- Removes the device of a tensor from a text, and line breaks, which depend on the device's length.
 local function without_device(text)
    return (text:gsub(",%s+device='%w+:0'", ""):gsub(" on %w+:0", ""):gsub("%s+", " "))
 end
 
--- Returns the result of a call with tensors made on a device: its results and the gradients of
--- their sum, or a message.
+-- Returns the outcome of a call with tensors on a device: its results and the gradients of their
+-- sum, or an error message.
 local function outcome(call, f, on)
    torch.set_default_device(on)
    torch.manual_seed(1)
@@ -348,7 +348,7 @@ local function run_apart(path)
    return calls, faults, forms
 end
 
--- Prints the faults briefly; equal ones once.
+-- Prints the faults briefly, and equal ones once.
 local function report(name, faults)
    local seen, order = {}, {}
    for _, f in ipairs(faults) do
@@ -374,7 +374,7 @@ local totals = {} -- for each family: operators, calls, differences, known diffe
 local forms = { -- for each overload: operators that have it, that differ, that differ on purpose
    f = {"functions", 0, 0, 0}, m = {"methods", 0, 0, 0}, i = {"in place", 0, 0, 0},
 }
-local reasons = {} -- how often each row of known.lua applied
+local reasons = {} -- the number of times that each row of known.lua applied
 local missing = {} -- operators that tlua lacks
 
 local function run_file(path)

@@ -7,8 +7,8 @@ local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 local families = dofile "spec/fixtures/functional.lua"
 
--- Relative to the larger of 1 and the number. PyTorch has some constants in float32 even when it
--- computes in float64; the numbers are sums of rounded elements.
+-- Tolerances relative to the larger of 1 and the number. PyTorch has some constants in float32 even
+-- when it computes in float64; the numbers are sums of rounded elements.
 local tolerance <const> = {float64 = 1e-7, float32 = 2e-4}
 
 -- Inputs and sums, as in functional.py ---------------------------------------------------------
@@ -122,7 +122,7 @@ local function call(row, fn)
    end
    local chunk = assert(load("local torch, F, x, y, z, w = ... return " .. row[1], "=call"))
    local results = table.pack(pcall(chunk, torch, F, table.unpack(inputs)))
-   if not row[3] and results[1] then -- a device reports errors when it is waited for
+   if not row[3] and results[1] then -- a device reports errors at the next wait
       results = table.pack(pcall(function() return torch.zeros(1):item() end))
    end
    return inputs, results

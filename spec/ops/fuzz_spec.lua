@@ -208,7 +208,7 @@ local function call(fn, args)
    fn(table.unpack(args, 1, args.n))
 end
 
--- Returns the functions and methods of the row.
+-- Returns the functions and methods that call the row's operator.
 local function entrances(row)
    local list = {}
    if row.func then list[#list + 1] = table_of.find(row) end
@@ -244,7 +244,7 @@ local function used()
    device.synchronize()
    collectgarbage()
    collectgarbage()
-   device.synchronize() -- collected memory may have waited for a copy
+   device.synchronize() -- memory that was just collected may have waited for a copy
    return torch.memory_stats().used
 end
 

@@ -9,7 +9,7 @@ local function random(...)
    return torch.randn({...}, {dtype = "float64"})
 end
 
-local function spread(n) -- symmetric, with distinct eigenvalues 1, 2, ... n
+local function spread(n) -- Returns a symmetric matrix with distinct eigenvalues 1, 2, ... n.
    local q = linalg.qr(random(n, n))
    return q:matmul(torch.diag(torch.range(1, n, {dtype = "float64"}))):matmul(q:t())
 end

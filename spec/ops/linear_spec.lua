@@ -59,7 +59,7 @@ describe("the pass of a product with", function()
       it(case.name .. " has the bits of the operators one by one", function()
          for _, dtype in ipairs {"float32", "float64"} do
             for i = 0, #sizes do
-               local s = sizes[i] or {500, 390, 130} -- in blocks
+               local s = sizes[i] or {500, 390, 130} -- large enough to be computed in blocks
                local x, w, b = normal(dtype, s[1], s[2]), normal(dtype, s[3], s[2]), normal(dtype, s[3])
                assert.is_true(torch.equal(case.after(F.linear(x, w) + b), case.fused(x, w, b)))
                assert.is_true(torch.equal(case.after(F.linear(x, w)), case.fused(x, w)))

@@ -174,7 +174,7 @@ describe("memory formats", function()
       assert.is_false(t.x[1]:is_contiguous(last))
       assert.is_true(t.v:is_contiguous(last3))
       assert.is_false(t.v:is_contiguous(last))
-      for _, sizes in ipairs {{2, 1, 4, 4}, {2, 3, 1, 1}} do -- these fit both orders at once
+      for _, sizes in ipairs {{2, 1, 4, 4}, {2, 3, 1, 1}} do -- tensors that fit both orders
          local y = torch.randn(sizes)
          assert.is_true(y:is_contiguous() and y:is_contiguous(last))
       end
@@ -203,7 +203,7 @@ describe("memory formats", function()
       assert.close(torch.full_like(c, 2), c.grad, 0)
    end)
 
-   -- x, weight, bias and the call of the convolution.
+   -- The inputs x, weight and bias, and the convolution's call.
    local convolutions <const> = {
       {{2, 3, 5, 6}, {4, 3, 3, 2}, 4, function(x, w, b) return F.conv2d(x, w, b, {2, 1}, 1) end},
       {{2, 4, 5, 6}, {6, 2, 3, 3}, 6, function(x, w, b) return F.conv2d(x, w, b, 1, {0, 1}, 1, 2) end},

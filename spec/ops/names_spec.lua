@@ -7,7 +7,7 @@ local table_of = require "spec.support.table"
 local F <const> = torch.nn.functional
 local rows <const> = table_of.rows()
 
--- Returns values that an argument of that kind must not have, or not always.
+-- Returns values that the operator refuses, at least in some arguments.
 local function wrong_tensors(x)
    local function ones(...) return torch.ones({...}, {dtype = x.dtype}) end
    return {
@@ -40,7 +40,7 @@ function wrong.table(value)
    return list
 end
 
--- "file:12: torch.op: argument: text" -> {"op", "argument"}
+-- Splits "file:12: torch.op: argument: text" into the list of its heads: {"op", "argument"}.
 local function heads_of(message)
    local heads, rest = {}, message:gsub("^.-:%d+: ", ""):gsub("^torch%.", "")
    while true do
@@ -50,7 +50,7 @@ local function heads_of(message)
    end
 end
 
--- x[...] and index_put share their messages about the indices.
+-- x[...] and index_put use the same messages about indices.
 local shared <const> = {index_put = {index = true}}
 
 -- Returns the parameters of all overloads of an operator.
@@ -77,7 +77,7 @@ local function fault_in(row, message)
    end
 end
 
--- For methods a wrong first argument would call something else.
+-- With a wrong first argument, a method call would call another function.
 local function first_of(row) return row.func and 1 or 2 end
 
 local function check(row, text, faults)
@@ -183,7 +183,7 @@ describe("grad_fn", function()
    end
 
    it("has the name of an operator that users know", function()
-      -- shared by x[...], by conv1d to conv_transpose3d, and by torch.special's polynomials
+      -- the heads of x[...], of conv1d to conv_transpose3d, and of torch.special's polynomials
       local known = {index = true, convolution = true, orthogonal_polynomial = true}
       for _, row in ipairs(rows) do
          known[row.name] = true

@@ -362,7 +362,7 @@ end)
 
 describe("polygamma", function()
    local zeta3 <const>, pi4 <const> = 1.2020569031595942854, math.pi ^ 4
-   -- order, point, value: closed forms at 1 and 1/2, and from there by recurrence
+   -- order, point, value: closed forms at 1 and 1/2; the other values follow by recurrence
    local known = {
       {2, 1, -2 * zeta3}, {2, 0.5, -14 * zeta3}, {2, -0.5, 16 - 14 * zeta3}, {2, 0, -inf}, {2, -3, -inf},
       {3, 1, pi4 / 15}, {3, 0.5, pi4}, {3, -0.5, pi4 + 96}, {3, -1, inf}, {4, 2, 24 - 24 * 1.0369277551433699263},
@@ -449,7 +449,7 @@ describe("PyTorch's corners", function()
       assert.close({0.0, 1, 1}, gradients(function(a) return torch.nextafter(a, y:detach()) end, x), 0)
    end)
 
-   -- The order of values of one sign is that of their bits.
+   -- Numbers of one sign are ordered like their bit patterns.
    for _, dtype in ipairs {"float16", "bfloat16"} do
       it("nextafter goes to the next of all " .. dtype .. " values", function()
          local infinity = torch.tensor({inf}, {dtype = dtype}):view("int16"):item()

@@ -1,4 +1,4 @@
--- torch.poisson against the distribution's closed form.
+-- Tests torch.poisson against the distribution's closed form.
 
 local torch = require "tlua"
 
@@ -26,7 +26,7 @@ describe("torch.poisson", function()
          torch.manual_seed(5)
          local x = torch.full({40000}, rate, {dtype = "float64"}):poisson()
          assert.is_true(distance(x, rate) < 1.95)
-         assert.is_true(distance(x, rate * 1.2 + 0.05) > 1.95) -- another rate is noticed
+         assert.is_true(distance(x, rate * 1.2 + 0.05) > 1.95) -- the check detects another rate
       end)
    end
 

@@ -40,7 +40,7 @@ describe("avg_pool", function()
       assert.same({{{{-1, -3, -4, -1}, {-3, -4, -1, -2}, {-4, -1, -2, -4}}}},
          F.avg_pool2d(-x, {2, 3}, 2, {ceil_mode = true, count_include_pad = false}):tolist())
       assert.same({{1, -2}}, F.avg_pool1d(torch.tensor {{1, 2, 4, -8}}, 2):tolist())
-      for n = 1, 64 do -- a mean that is a whole number is exact
+      for n = 1, 64 do -- an average that is a whole number is exact
          assert.equal(-3, F.avg_pool1d(torch.full({1, n}, -3), n):item())
       end
    end)

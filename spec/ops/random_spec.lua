@@ -90,7 +90,7 @@ describe("distributions", function()
    end
 
    -- Returns the Kolmogorov-Smirnov distance between a sample's distribution and the true one.
-   -- Times the root of n, it exceeds 1.95 for one in a thousand samples.
+   -- Multiplied by the root of n, it exceeds 1.95 for one in a thousand samples.
    local function distance(x, cdf)
       local values, worst = x:double():flatten():sort():tolist(), 0
       for i, value in ipairs(values) do

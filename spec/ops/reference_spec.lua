@@ -5,8 +5,8 @@ local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local rows = dofile "spec/fixtures/ops.lua"
 
--- Relative to the larger of 1 and the value. The fixture has nine digits; a half-precision result
--- may differ in its last place, and PyTorch rounds some of them twice.
+-- Tolerances relative to the larger of 1 and the value. The fixture has nine digits; a
+-- half-precision result may differ in its last place, and PyTorch rounds some of them twice.
 local tolerance <const> = {float32 = 1e-5, float64 = 1e-8, float16 = 4e-3, bfloat16 = 7e-2}
 
 local layouts = {

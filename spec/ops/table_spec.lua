@@ -26,7 +26,8 @@ local exceptions = {
 -- Operators whose results are on a device that a build may lack: see spec/ops/device_spec.lua.
 local elsewhere <const> = {cuda = true, sim = true}
 
--- Relative to the larger of 1 and the value. An operator may round every intermediate result.
+-- Tolerances relative to the larger of 1 and the value. An operator may round every intermediate
+-- result.
 local tolerance <const> = {float32 = 2e-5, float16 = 1e-2, bfloat16 = 6e-2}
 
 local function floating(x) return x:is_floating_point() end
@@ -350,7 +351,7 @@ local function check_example(row, text, faults)
          if fault then
             faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault)
          end
-         if not ok then break end -- the other aspects would fail in the same way
+         if not ok then break end -- further aspects would fail in the same way
       end
    end
 end

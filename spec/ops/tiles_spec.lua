@@ -1,10 +1,10 @@
--- Products, convolutions and transposed copies use register tiles: tests sizes around theirs.
+-- Tests products, convolutions and transposed copies at sizes around those of register tiles.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
--- float64 sums are far more accurate than float32 sums.
+-- Sums in float64 are far more accurate than those in float32.
 local limits = {float32 = 2e-5, float64 = 1e-13}
 
 local function normal(dtype, ...) return torch.randn(..., {dtype = dtype}) end
@@ -33,7 +33,8 @@ describe("products", function()
    end)
 
    it("of one element with another do not depend on those beside", function()
-      local here = {device = "cpu"} -- cuBLAS's order of summation depends on the shape
+      -- on the CPU, since cuBLAS's order of summation depends on the shape
+      local here = {device = "cpu"}
       local a, b = torch.randn(100, 150, here), torch.randn(150, 90, here)
       local whole = a:matmul(b)
       for _, n in ipairs {2, 5, 17, 64, 89} do

@@ -1,5 +1,6 @@
--- Large float32 convolutions use Winograd's transforms of tiles (kernels/cpu/conv/winograd.c);
--- those in this file are large enough. Expected values are products of columns in float64.
+-- Tests Winograd's transforms of tiles (kernels/cpu/conv/winograd.c), which large float32
+-- convolutions use; those in this file are large enough. Expected values are products of columns in
+-- float64.
 
 local torch = require "tlua"
 local F = torch.nn.functional
@@ -48,7 +49,7 @@ describe("convolution in tiles", function()
    it("agrees with products of columns, with odd sizes and any padding", function()
       compare(1, 40, 41, 50, 40, 1, 1)
       compare(1, 64, 34, 33, 40, 0, 1)
-      compare(3, 17, 5, 150, 70, 1, 1) -- more tiles than a segment has
+      compare(3, 17, 5, 150, 70, 1, 1) -- a segment does not hold all tiles
       compare(2, 48, 22, 25, 50, 4, 1)
       compare(3, 32, 21, 22, 64, {2, 0}, 1)
       compare(2, 96, 25, 26, 66, 1, 2)
@@ -70,7 +71,7 @@ describe("convolution in tiles", function()
    end)
 
    -- Measured: at most 9e-6 of the standard deviation of the result, 9e-7 in the root of the mean
-   -- square, where sums in order give 2e-6 and 2e-7.
+   -- square, while plain sums have errors of 2e-6 and 2e-7.
    it("keeps its accuracy with 512 channels", function()
       if not sanitized then compare(8, 512, 7, 7, 512, 1, 1) end
    end)

@@ -74,7 +74,7 @@ describe("a step", function()
             end
             local expected, norms = after(false)
             local values, found = after(true)
-            assert.close(expected, values, 1e-6) -- the factor is rounded once less
+            assert.close(expected, values, 1e-6) -- the factor is rounded one time fewer
             for t = 1, 3 do assert.close(norms[t], found[t], 1e-6) end
          end
       end
@@ -162,7 +162,7 @@ describe("a step", function()
             for i, p in ipairs(params) do
                p.grad = problem.gradient(i, p.shape, t, {dtype = p.dtype})
                alone[i].grad = p.grad
-               -- a parameter whose step count is behind the others
+               -- this parameter's step count is behind those of the others
                if i == 7 and t == 1 then p.grad, alone[i].grad = nil, nil end
                others[i]:step()
             end

@@ -2,7 +2,7 @@
 
 local port = require "spec.support.port"
 
--- The name of the construct, the Python text, the Lua text.
+-- Each row: the name of the construct, the Python text, the Lua text.
 local rows = {
    {"an assignment", "x = 1\ny = x + 2", "local x = 1\nlocal y = x + 2"},
    {"numbers as they are written", "x = 1e-3\ny = 0x1F\nz = 1_000",

@@ -1,5 +1,5 @@
--- Tests `tlua port` where Lua's next likeness of a line means something else: programs print the same
--- in Python and after translation, or a note says what is left to do.
+-- Tests `tlua port` on lines whose nearest equivalent in Lua has another meaning: programs print
+-- the same in Python and after translation, or a note says what is left to do.
 
 local port = require "spec.support.port"
 

@@ -31,7 +31,7 @@ describe("a trace", function()
          end
          local n = 0
          for i, event in prof:events() do
-            if event.kind == "kernel" then break end -- events of devices are last
+            if event.kind == "kernel" then break end -- events of devices come last
             n = i
             assert.equal(event.name, spans[i].name)
             assert.equal(("%.3f"):format(event.start), ("%.3f"):format(spans[i].ts))
@@ -48,8 +48,8 @@ describe("a trace", function()
    end)
 end)
 
--- The fields that readers of the Trace Event Format (chrome://tracing, Perfetto, TensorBoard)
--- require for each kind of event, by the format's description.
+-- The fields that each kind of event must have for readers of the Trace Event Format
+-- (chrome://tracing, Perfetto, TensorBoard), by the format's description.
 local asked <const> = {
    X = {name = "string", cat = "string", ts = "number", dur = "number", args = "table"},
    M = {name = "string", args = "table"},
@@ -119,7 +119,7 @@ describe("a trace for its readers", function()
                table.insert(tracks[e.tid], e)
             end
          end
-         assert.is_table(tracks[2]) -- the worker's events
+         assert.is_table(tracks[2]) -- the track of the worker has events
          for _, track in pairs(tracks) do
             table.sort(track, function(a, b)
                if a.ts ~= b.ts then return a.ts < b.ts end
@@ -253,7 +253,7 @@ describe("a disk that fills up", function()
             assert.is_false(ok)
             assert.matches(method .. ": " .. path .. ": No space left on device", message, 1, true)
             assert.equal("old", shell.read(path))
-            assert.equal("old\n", shell.ok("ls " .. folder)) -- no incomplete file
+            assert.equal("old\n", shell.ok("ls " .. folder)) -- no incomplete file is left
          end
          assert.equal(2000, prof:key_averages():row("add").count)
       end)
@@ -291,9 +291,9 @@ describe("the memory timeline", function()
       end
       local parameters = (8 * 4 + 8) * 4
       assert.equal(parameters, most[1])
-      assert.is_true(most[2] >= 2 * parameters) -- Adam's two averages
+      assert.is_true(most[2] >= 2 * parameters) -- includes Adam's two averages
       assert.equal(parameters, most[3])
-      assert.is_true(most[4] >= 3 * 8 * 4) -- the tensors saved by tanh
+      assert.is_true(most[4] >= 3 * 8 * 4) -- includes the tensors saved by tanh
    end)
 end)
 
@@ -334,12 +334,14 @@ describe("tlua --profile", function()
       end)
    end)
 
-   -- Runs a program in a shell that ends in the same way: with 128 plus the signal's number.
+   -- Runs a program that a signal ends, in a shell whose status shows it: with 128 plus the
+   -- signal's number.
    local function ended_by(signal, text, html)
       return shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", ([[
             local pid = io.open("/proc/self/stat"):read "n"
-            local function ended() io.popen("kill -%s " .. pid):close() end -- os.execute ignores SIGINT
+            -- the child ignores SIGINT if os.execute starts it
+            local function ended() io.popen("kill -%s " .. pid):close() end
             local x = torch.ones(2, 2)
             x = x:mm(x)
             %s

@@ -73,8 +73,8 @@ describe("a profile", function()
       assert.equal(2 * (2 * 4 * 6 * 6) * (3 * 3 * 3), row(prof, "convolution").flops)
    end)
 
-   -- with the counts of torch.utils.flop_counter: each gradient of a convolution counts like the
-   -- convolution, attention as its two products
+   -- with the counts of torch.utils.flop_counter: each gradient of a convolution costs as much as
+   -- the convolution, and attention as much as its two products
    it("counts operations of a convolution's gradients and of attention", function()
       local x = torch.randn(1, 2, 6, 6):requires_grad_()
       local w = torch.randn(3, 2, 3, 3):requires_grad_()
@@ -106,7 +106,7 @@ describe("a profile", function()
          backward = (ih + 2 * hh) * 3 / 4})
       flops("rnn_tanh_layer", nn.RNN(4, 6), x, {forward = (ih + hh) / 4,
          backward = (ih + 2 * hh) / 4})
-      local half, hr = 2 * 15 * (4 * 6) * 2, 2 * 15 * 6 * 2 -- a state of 2 out of 6
+      local half, hr = 2 * 15 * (4 * 6) * 2, 2 * 15 * 6 * 2 -- a projection to 2 of 6 features
       flops("lstm_layer", nn.LSTM(4, 6, {proj_size = 2}), x,
          {forward = ih + half + hr, backward = ih + 2 * half + 2 * hr})
    end)
@@ -176,7 +176,8 @@ describe("a profile", function()
          end
          local _ <close> = profiler.record_function "rest"
       end)
-      assert.equal(3, row(prof, "DataLoader.next").count) -- two batches and the end
+      -- two batches, and the call that finds the end
+      assert.equal(3, row(prof, "DataLoader.next").count)
       assert.equal(2, row(prof, "part").count)
       assert.equal(1, row(prof, "rest").count)
       assert.is_true(row(prof, "collector: young step").count >= 2)
@@ -355,7 +356,7 @@ describe("the summary", function()
       local set = torch.class("Slow", torch.data.Dataset)
       function set:__len() return 4 end
       function set:get(_)
-         local stop = torch.io.clock() + 0.1 -- most of the time even on a busy machine
+         local stop = torch.io.clock() + 0.1 -- spends most of the time here, even on a busy machine
          while torch.io.clock() < stop do end
          return torch.zeros(1)
       end
@@ -368,7 +369,7 @@ describe("the summary", function()
    end)
 
    it("tells workers that are too few from workers that are being started", function()
-      -- of 100: the program waits for `waits`, its worker works for `works`
+      -- times of 100: the program waits for `waits`, its worker works for `works`
       local function text_of(waits, works)
          local session = {}
          function session:state() -- luacheck: ignore 212
@@ -414,7 +415,8 @@ describe("the summary", function()
       assert.matches("what keeps growing", text_of(6, 3 << 20))
       assert.matches("60 %% of the time goes to the collector, and nothing keeps growing",
          text_of(6, 1000))
-      assert.is_nil(text_of(1, 3 << 20):find "=>") -- a single one is not significant
+      -- a single collection is no reason for advice
+      assert.is_nil(text_of(1, 3 << 20):find "=>")
       local asked = text_of(6, 1000, "collector: collectgarbage")
       assert.matches("calls collectgarbage itself, 6 times, which takes 60 %% of the time", asked)
       assert.is_nil(asked:find "keeps growing")

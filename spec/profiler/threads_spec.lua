@@ -53,7 +53,7 @@ describe("a loader's workers", function()
             if event.kind == "operator" then operators = operators + 1 end
          end
       end
-      assert.equal(4, jobs) -- one for each batch of 3
+      assert.equal(4, jobs) -- one job for each batch of 3
       assert.is_true(operators >= 4)
       assert.equal(4, prof:key_averages():row("DataLoader.fetch").count)
    end)
@@ -123,7 +123,7 @@ describe("a process group", function()
          assert(own.all_gather_object == 1 and own.all_gather == 2)
          assert(own.broadcast_object_list == 1 and own.broadcast == 2)
          assert(others.all_reduce == 1)
-         -- a rank's waiting does not count as Lua's time
+         -- the time that a rank waits does not count as Lua's time
          local figures, calls = require("tlua.profiler.summary").figures(prof.session), 0
          for _, event in prof:events() do
             if not event.thread and event.name:find "^distributed%." then
@@ -145,7 +145,7 @@ describe("the memory timeline", function()
          for _ = 1, 3 do
             local t = torch.empty(size / 4)
             t:release()
-            torch.empty(2048) -- triggers another sample
+            torch.empty(2048) -- an allocation that triggers another sample
          end
       end)
       local timeline = require "tlua.profiler.timeline"

@@ -1,5 +1,5 @@
--- infer_spec.lua - the program in C of `make infer`, which reads digits with a small library, and
--- the library's messages about parts that it leaves out.
+-- Tests the C program of `make infer`, which recognises digits with a small library, and the
+-- library's messages about parts that it leaves out.
 
 local shell = require "spec.support.shell"
 

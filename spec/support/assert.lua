@@ -153,8 +153,8 @@ local function fail(state, message)
    return false
 end
 
--- |actual - expected| <= tol * max(1, |expected|) for each element; NaN equals NaN. A tensor's
--- The shape must equal the other's or the list's, but a dtype only another tensor's.
+-- |actual - expected| <= tol * max(1, |expected|) for each element; NaN equals NaN. Shapes must be
+-- equal, and so must dtypes if both values are tensors.
 register("close", function(state, arguments)
    local tol = arguments[3] or 1e-6
    assert(type(tol) == "number", "close: the third argument is the tolerance")
@@ -162,7 +162,7 @@ register("close", function(state, arguments)
    return message == nil or fail(state, message)
 end)
 
--- The error's line must be in fn, where the user's mistake is. Returns the message.
+-- The error must be raised at a line of fn, where the user's mistake is. Returns the message.
 register("raises", function(state, arguments)
    local fn = arguments[arguments.n]
    assert(type(fn) == "function", "raises: the last argument is a function")

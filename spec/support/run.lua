@@ -84,8 +84,8 @@ local build = os.getenv("TLUA_BUILD") or "build"
 local timeout = os.getenv("SPEC_TIMEOUT") or "1800"
 local within -- whether there is a common time limit
 
--- Variables set by a cluster's job, by mpirun or by a person's language must not reach the programs
--- of specs.
+-- Unsets variables that a cluster's job, mpirun or a person's language has set, so that they do not
+-- reach the programs of specs.
 local clean <const> = [[
 unset LUA_INIT LUA_INIT_5_4 LUA_INIT_5_5 LANGUAGE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
    GROUP_RANK MASTER_ADDR MASTER_PORT PMIX_RANK PMIX_NAMESPACE \
@@ -135,7 +135,7 @@ local function judge_busted(output, status, filtered)
    return passed, failed, skipped
 end
 
--- A C program prints "ok ..." and "not ok ..." lines, or nothing.
+-- Judges a C program, which prints lines "ok ..." and "not ok ...", or nothing.
 local function judge_program(output, status)
    local _, passed = ("\n" .. output):gsub("\nok ", "")
    local _, failed = ("\n" .. output):gsub("\nnot ok ", "")

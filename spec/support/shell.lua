@@ -6,7 +6,8 @@ local shell = {}
 shell.tlua = os.getenv("TLUA") or "./tlua"
 shell.build = os.getenv("TLUA_BUILD") or "build"
 
---- Returns the command that starts the program, wrapped like this run, for example in an emulator.
+--- Returns the command that starts the program, wrapped like this process, for example in an
+--- emulator.
 ---@param anywhere? boolean  from another folder, too
 ---@return string
 function shell.start(anywhere)
@@ -30,7 +31,7 @@ function shell.run(command)
    local text = pipe:read("a")
    pipe:close()
    local output, status = text:match("^(.*)=(%d+)\n$")
-   if not output then return text, -1 end -- the command line has ended the shell
+   if not output then return text, -1 end -- the command line has ended the shell itself
    return output, tonumber(status)
 end
 

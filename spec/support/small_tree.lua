@@ -5,7 +5,8 @@ local shell = require "spec.support.shell"
 
 local small_tree = {}
 
--- Lua whose packing has corners: all bytes, runs, copies from near and far, of many lengths.
+-- Returns Lua text that is hard to pack: all bytes, runs, copies from near and far, of many
+-- lengths.
 local function odd_text()
    local bytes = {}
    for byte = 0, 255 do bytes[#bytes + 1] = string.char(byte) end
@@ -25,7 +26,7 @@ small_tree.sources = {
 TL_API int tl_answer(void);
 ]],
    ["src/core/answer.h"] = "int tli_core_answer(void);\n",
-   ["src/core/kernel/iter.h"] = "", -- the generator reads these eight
+   ["src/core/kernel/iter.h"] = "", -- the generator reads the next eight files
    ["src/core/kernel/fault.h"] = "",
    ["src/core/kernel/kernel.h"] = "",
    ["src/core/kernel/parts.h"] = "",
@@ -73,7 +74,8 @@ int main(void) { return printf("%d\n", tl_answer()) < 0; }
 int CAT(tlk_add_, TLK_ISA)(int a);
 int CAT(tlk_add_, TLK_ISA)(int a) { return a + 1; }
 ]],
-   ["src/dist/mpi/plugin.c"] = "extern int tli_mpi;\nint tli_mpi = 1;\n", -- built where an MPI is
+   -- built if there is an MPI
+   ["src/dist/mpi/plugin.c"] = "extern int tli_mpi;\nint tli_mpi = 1;\n",
    ["src/dist/mpi/table.h"] = "",
    ["src/ops/pointwise/pointwise.lua"] = "return {}\n",
    -- Like the real generator, it does not rewrite a file whose text is unchanged.
@@ -100,7 +102,7 @@ end
    ["lua/tlua/odd.lua"] = odd_text(),
 }
 
---- Writes them, with our Makefile, into a folder.
+--- Writes the files, with our Makefile, into a folder.
 ---@param folder string
 function small_tree.write(folder)
    for path, text in pairs(small_tree.sources) do

@@ -1,7 +1,7 @@
 -- sorted.lua - iterates over pairs in a fixed order. The order of pairs differs from run to run,
 -- and so would the random numbers that a loop draws, so that a failure could not be reproduced.
 
---- Iterates over a table as pairs does, by the alphabet of its keys: strings, numbers, booleans.
+--- Iterates over a table like pairs, but in alphabetical order of keys: strings, numbers, booleans.
 ---@param t table
 ---@return fun(): any, any
 return function(t)

@@ -157,7 +157,7 @@ function M.call(row, args)
    return table.pack(M.find(row)(self, table.unpack(args, 2, args.n)))
 end
 
---- Calls a method of the first argument in the same way.
+--- Calls the operator in the same way, as a method of its first argument.
 ---@param row table
 ---@param name string
 ---@param args table

@@ -1,4 +1,4 @@
--- torch.utils.benchmark.
+-- Tests torch.utils.benchmark.
 
 local torch = require "tlua"
 local benchmark = torch.utils.benchmark

@@ -5,7 +5,7 @@ local sorted = require "spec.support.sorted"
 local metrics = torch.utils.metrics
 local expected = dofile "spec/fixtures/metrics.lua"
 
--- The formulas of metrics.py; classes count from 1.
+-- The formulas of metrics.py for labels and scores; classes count from 1.
 local N, C = 40, 5
 local target, scores, binary, rounded = {}, {}, {}, {}
 for k = 0, N - 1 do

@@ -13,8 +13,8 @@ local seed <const> = math.tointeger(arg[2])
 local operators = {}
 for path in io.lines(arg[1]) do operators[path] = true end
 
--- These functions wait for others, take the message as an argument, or are called by derived
--- classes.
+-- Functions that are not called: they wait for others, take the message as an argument, or are
+-- called by derived classes.
 local passed_over <const> = {
    ["torch.distributed.FileStore"] = true, ["torch.distributed.TCPStore"] = true,
    ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true,

@@ -6,8 +6,8 @@ local table_of = require "spec.support.table"
 
 local here <const> = shell.ok("pwd"):match "[^\n]+"
 
--- Returns the output of the program that calls them; it runs in a separate folder, since some
--- functions write files.
+-- Returns the output of wrong_arguments.lua, which calls them; it runs in a separate folder, since
+-- some functions write files.
 local function calls(seed)
    return shell.with_folder(function(folder)
       local operators = {}

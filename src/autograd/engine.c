@@ -331,7 +331,7 @@ static bool give_captured(const Pass *p, const tli_Slot *s, tl_Tensor *const *gr
 static bool run_node(Pass *p, tli_Slot *s) {
   const tli_Node *n = s->node;
   if (tli_interrupted()) return tli_fail(TL_EINTERRUPT, "backward: interrupted");
-  TL_TRY(tli_slot_open(s)); /* no gradient may have arrived */
+  TL_TRY(tli_slot_open(s)); /* possibly no gradient has arrived */
   TL_TRY(run_hooks(n, tli_slot_grads(s)));
   TL_TRY(give_captured(p, s, tli_slot_grads(s)));
   TL_TRY(capture(p, s, tli_slot_grads(s)));
@@ -490,7 +490,7 @@ static bool start(Pass *p) {
   return true;
 }
 
-/* Gives input i, on which the outputs do not depend, zeros. */
+/* Sets the gradient of input i to zeros, because the outputs do not depend on it. */
 static bool fill_unused(Pass *p, int i) {
   const tli_Backward *call = p->call;
   tli_Info info;
@@ -588,7 +588,7 @@ bool tli_backward(const tli_Backward *call) {
   Pass p = {.outer = current, .call = call, .retain = call->retain_graph || call->create_graph};
   p.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
   current = &p;
-  bool level = tli_set_dual_level(false); /* derivatives are recorded with create_graph alone */
+  bool level = tli_set_dual_level(false); /* derivatives are recorded only with create_graph */
   bool inference = tli_set_inference_mode(false);
   bool grad = tli_set_grad_mode(call->create_graph);
   tli_Span span = {0, -1};

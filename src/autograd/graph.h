@@ -97,16 +97,16 @@ typedef struct tli_Saved {
 bool tli_grad_mode(void);
 bool tli_set_grad_mode(bool enabled); /* returns the previous mode */
 
-/* Forward-mode derivatives rest on recorded graphs, and go on where recording is off. While a level
-** of them is open in this thread, operators record what is made from duals also then; such nodes
-** are `cut`, so backward passes end there, except those in a pass for tangents. Both functions
+/* Forward-mode derivatives use recorded graphs, even while recording is off. While a level of them
+** is open in this thread, operators with dual inputs always record; a node recorded while recording
+** is off is `cut`: backward passes end there, except those in a pass for tangents. Both functions
 ** return the previous setting. */
 bool tli_set_dual_level(bool open);
 bool tli_set_tangent_pass(bool on);
 bool tli_tangent_pass(void);
 /* Whether operators record for tangents alone: a level is open, and recording is off. */
 bool tli_tangents_only(void);
-/* Makes t a dual. */
+/* Marks t as a dual. */
 bool tli_make_dual(tl_Tensor *t) TL_MUSTCHECK;
 /* Whether t was made from duals. */
 static inline bool tli_is_dual(const tl_Tensor *t) {
@@ -186,16 +186,16 @@ void tli_saved_drop(tli_Saved *s);
 /* Call it before an in-place operator `op` writes to self. Refuses a leaf that requires a
 ** gradient while recording, a view of one, and memory that overlaps itself. */
 bool tli_inplace_check(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
-/* The same for an operator that makes all elements equal. They may share memory unless the
-** change is recorded. */
+/* Like tli_inplace_check, for an operator that makes all elements equal. They may share memory
+** unless the change is recorded. */
 bool tli_inplace_check_fill(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
 /* Call it after the operator has written. Increments the version. If `node` is not NULL (its
 ** edge 0 is self's old history), it becomes self's history; for a view, the base's history
 ** changes and self's is rebuilt from it. Sets the node's info of self, since in-place operators
 ** do not call tli_node_output. */
 bool tli_inplace_done(const char *op, tl_Tensor *self, tli_Node *node) TL_MUSTCHECK;
-/* The same for result k of a node, without a new version. A view must be the only result; its
-** old history is behind edge 0. */
+/* Like tli_inplace_done, for result k of a node, but the version does not change. A view must be
+** the only result; its old history is behind edge 0. */
 bool tli_inplace_result(const char *op, tl_Tensor *self, tli_Node *node, int k) TL_MUSTCHECK;
 /* Gives self the geometry, the memory and the history of `view`, and a new version; the data
 ** does not change. Refuses a leaf like tli_inplace_check. */
@@ -219,7 +219,7 @@ void tli_edge_release(tli_Edge *edge);
 /* ---- the engine ---- */
 
 typedef struct tli_Backward {
-  tl_Tensor *const *roots;    /* NULL entries: the edge of the same place in root_edges */
+  tl_Tensor *const *roots;    /* if an entry is NULL, root_edges has the edge */
   const tli_Edge *root_edges; /* NULL: every root is a tensor */
   /* one for each root; NULL, or NULL entries: ones, for roots with 1 element */
   tl_Tensor *const *grads;

@@ -187,7 +187,7 @@ const tli_NodeType *tli_node_type(const tli_Node *n) {
   return n->type == &copy_slices ? ((const CopySlices *)n)->op->type : n->type;
 }
 
-/* Returns the node that represents in `base`'s history that `op` has changed `view`. */
+/* Returns the node for base's history that represents the change of `view` by `op`. */
 static tli_Node *copy_slices_new(tl_Tensor *base, const tl_Tensor *view, tli_Node *op) {
   tli_Node *n = tli_node_new(&copy_slices, sizeof(CopySlices), op->ninputs, 1);
   TL_TRY_NULL(n);

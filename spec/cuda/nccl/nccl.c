@@ -43,11 +43,12 @@ struct ncclComm {
   int rank, size, refs;
   char id[128];
   bool joining;
-  int polls; /* of the operation in progress; 0: none */
+  int polls; /* polls of the operation in progress; 0: no operation */
   atomic_bool aborted;
   ncclResult_t failed;
-  unsigned seq_out[2][MOST_RANKS], seq_in[2][MOST_RANKS]; /* of collectives, of messages */
-  struct Job *job;                                        /* owned: begun, not on the stream yet */
+  /* numbers of the next collective and of the next message, for each rank */
+  unsigned seq_out[2][MOST_RANKS], seq_in[2][MOST_RANKS];
+  struct Job *job; /* owned: begun, but not yet on the stream */
 };
 
 typedef struct Job {
@@ -133,7 +134,7 @@ static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   return n == bytes;
 }
 
-/* NCCL buffers no messages: a send ends when the other rank has received it. */
+/* NCCL buffers no messages: a send is complete when the other rank has received it. */
 static bool taken(const struct ncclComm *c, const Step *s) {
   char path[500];
   path_of(path, c, s, c->rank, s->peer, s->number, s->bytes);
@@ -270,7 +271,7 @@ static void end(void *data) {
   free(j);
 }
 
-/* The emulator is in the plugin that has loaded this library. */
+/* Launches the job by the emulator, which is in the plugin that has loaded this library. */
 static bool launch(Job *j) {
   char path[500];
   int (*exchange)(cudaStream_t, void (*)(void *), int (*)(void *), void (*)(void *), void *);

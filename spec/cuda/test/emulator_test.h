@@ -39,7 +39,7 @@ template <class T> struct Device {
 /* The parts of the test; each returns 0 if everything passed. */
 int test_threads();
 int test_runtime();
-/* Runs a kernel that must be reported as wrong. */
+/* Runs a kernel that the emulator must report as wrong. */
 int do_wrong(const char *name);
 
 #endif

@@ -11,7 +11,7 @@
 #include "core/device/api.h"
 
 typedef struct tli_Generator {
-  atomic_int refs; /* 0: a part of something that outlives its users */
+  atomic_int refs; /* 0: part of an object that outlives its users */
   uint64_t seed;
   uint64_t offset; /* the next unused block of four 32-bit numbers */
   bool own;        /* a device's generator was seeded separately */

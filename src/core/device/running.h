@@ -1,8 +1,8 @@
 /*
-** running.h - the operator that the calling thread runs: its name, the argument that it is busy
-** with and the line of the script that called it, for messages and for faults that a device
-** reports later.
-*/
+** running.h - the operator that the calling thread runs: its name, the argument being processed,
+** and the line of the script that called it, for messages and for faults that a device reports
+** later.
+** */
 #ifndef TLI_RUNNING_H
 #define TLI_RUNNING_H
 

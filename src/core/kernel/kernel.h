@@ -414,8 +414,8 @@ struct tlk_count_nonzero {
   int64_t *count;
 };
 
-/* Lists their positions in the given shape, from 1, in order: out (count, ndim); ndim 0 means a
-** shape of one element. */
+/* Lists the positions of the elements that are not zero, in the given shape, from 1, in order: out
+** (count, ndim); ndim 0 means a shape of one element. */
 struct tlk_nonzero {
   const tlk_Context *cx;
   int64_t *out;
@@ -499,7 +499,7 @@ struct tlk_conv {
   const void *in, *weight, *bias;
 };
 
-/* The gradients of its input and weight. */
+/* The gradients of a convolution's input and weight. */
 struct tlk_conv_input {
   const tlk_Context *cx;
   tlk_Conv conv;

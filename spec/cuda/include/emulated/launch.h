@@ -13,7 +13,7 @@ template <class T> struct Same { typedef T type; };
 /* The most bytes of a kernel's arguments. */
 enum { MOST_ARGUMENTS = 32764 };
 
-/* Queues a kernel on a stream; `thread` runs one thread. */
+/* Queues a kernel on a stream; `thread` is the function that runs one thread. */
 cudaError_t put_kernel(const void *kernel, dim3 blocks, dim3 threads, size_t shared,
                        cudaStream_t stream, std::function<void()> thread);
 

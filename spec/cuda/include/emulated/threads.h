@@ -17,7 +17,7 @@ struct Place {
 /* The position of the running CUDA thread; only one runs at a time in the process. */
 extern Place place;
 
-/* A line of source: threads report where they wait. */
+/* A source line: a thread names the line at which it waits. */
 struct Line {
   const char *file;
   int line;
