@@ -121,7 +121,7 @@ static bool run(Call *c, const char *name) {
   if (c->outer == 0 || c->n == 0 || c->inner == 0) return true;
   c->isa = tlk_isa();
   c->compute = tli_dtype_compute(c->dtype);
-  c->kernel = &c->isa->softmax[c->compute == TL_F64];
+  c->kernel = c->isa->softmax[c->compute == TL_F64];
   c->width = tlk_min(c->inner, TLK_SOFTMAX_COLS);
   c->strips = tlk_ceil_div(c->inner, c->width);
   c->batch = c->inner == 1 ? tlk_max(1, tlk_min(TLK_SOFTMAX_COLS, GRAIN / 4 / c->n)) : 1;

@@ -33,28 +33,28 @@ ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i64)[];
 ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f32)[];
 ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f64)[];
 ROW const tlk_Reducer TLK_ISA_NAME(tlk_best)[2][TLK_NCOMPUTE];
-ROW const tlk_Reducer TLK_ISA_NAME(tlk_moments)[2];
+ROW const tlk_Reducer TLK_ISA_NAME(tlk_moments_f32), TLK_ISA_NAME(tlk_moments_f64);
 ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i32)[];
 ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i64)[];
 ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_f32)[];
 ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_f64)[];
-ROW const tlk_Softmax TLK_ISA_NAME(tlk_softmax)[2];
-ROW const tlk_Norm TLK_ISA_NAME(tlk_norm)[2];
+ROW const tlk_Softmax TLK_ISA_NAME(tlk_softmax_f32), TLK_ISA_NAME(tlk_softmax_f64);
+ROW const tlk_Norm TLK_ISA_NAME(tlk_norm_f32), TLK_ISA_NAME(tlk_norm_f64);
 ROW const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
 ROW const tlk_Move TLK_ISA_NAME(tlk_move)[4];
 ROW tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, uint64_t, int,
                                       tl_Scalar, tl_Scalar, void *);
 ROW const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
 ROW const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_loops);
-ROW const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_loops)[2];
+ROW const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_f32), TLK_ISA_NAME(tlk_resample_f64);
 ROW const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
 ROW const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32), TLK_ISA_NAME(tlk_tile_f64);
 ROW const tlk_AttentionLoops TLK_ISA_NAME(tlk_attention_f32), TLK_ISA_NAME(tlk_attention_f64);
 ROW const tlk_WinogradLoops TLK_ISA_NAME(tlk_winograd_loops);
-ROW const tlk_ChannelLoops TLK_ISA_NAME(tlk_channel_loops)[2];
-ROW const tlk_ClassLoops TLK_ISA_NAME(tlk_class_loops)[2];
+ROW const tlk_ChannelLoops TLK_ISA_NAME(tlk_channels_f32), TLK_ISA_NAME(tlk_channels_f64);
+ROW const tlk_ClassLoops TLK_ISA_NAME(tlk_classes_f32), TLK_ISA_NAME(tlk_classes_f64);
 ROW const tlk_OptimLoops TLK_ISA_NAME(tlk_optim_loops)[2];
-ROW const tlk_RnnLoops TLK_ISA_NAME(tlk_rnn_loops)[2];
+ROW const tlk_RnnLoops TLK_ISA_NAME(tlk_rnn_f32), TLK_ISA_NAME(tlk_rnn_f64);
 
 extern const tlk_Isa TLK_ISA_NAME(tlk_isa);
 const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
@@ -77,25 +77,25 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
                  [TLK_C_F32] = TLK_ISA_NAME(tlk_reducers_f32),
                  [TLK_C_F64] = TLK_ISA_NAME(tlk_reducers_f64)},
     .best = TLK_ISA_NAME(tlk_best),
-    .moments = TLK_ISA_NAME(tlk_moments),
+    .moments = {&TLK_ISA_NAME(tlk_moments_f32), &TLK_ISA_NAME(tlk_moments_f64)},
     .scanners = {[TLK_C_I32] = TLK_ISA_NAME(tlk_scanners_i32),
                  [TLK_C_I64] = TLK_ISA_NAME(tlk_scanners_i64),
                  [TLK_C_F32] = TLK_ISA_NAME(tlk_scanners_f32),
                  [TLK_C_F64] = TLK_ISA_NAME(tlk_scanners_f64)},
-    .softmax = TLK_ISA_NAME(tlk_softmax),
-    .norm = TLK_ISA_NAME(tlk_norm),
+    .softmax = {&TLK_ISA_NAME(tlk_softmax_f32), &TLK_ISA_NAME(tlk_softmax_f64)},
+    .norm = {&TLK_ISA_NAME(tlk_norm_f32), &TLK_ISA_NAME(tlk_norm_f64)},
     .convert = TLK_ISA_NAME(tlk_convert),
     .move = TLK_ISA_NAME(tlk_move),
     .random = TLK_ISA_NAME(tlk_random),
     .index = &TLK_ISA_NAME(tlk_index_loops),
     .pool = &TLK_ISA_NAME(tlk_pool_loops),
-    .resample = TLK_ISA_NAME(tlk_resample_loops),
+    .resample = {&TLK_ISA_NAME(tlk_resample_f32), &TLK_ISA_NAME(tlk_resample_f64)},
     .conv = {&TLK_ISA_NAME(tlk_conv_f32), &TLK_ISA_NAME(tlk_conv_f64)},
     .tile = {&TLK_ISA_NAME(tlk_tile_f32), &TLK_ISA_NAME(tlk_tile_f64)},
     .attention = {&TLK_ISA_NAME(tlk_attention_f32), &TLK_ISA_NAME(tlk_attention_f64)},
     .winograd = &TLK_ISA_NAME(tlk_winograd_loops),
-    .channels = TLK_ISA_NAME(tlk_channel_loops),
-    .classes = TLK_ISA_NAME(tlk_class_loops),
+    .channels = {&TLK_ISA_NAME(tlk_channels_f32), &TLK_ISA_NAME(tlk_channels_f64)},
+    .classes = {&TLK_ISA_NAME(tlk_classes_f32), &TLK_ISA_NAME(tlk_classes_f64)},
     .optim = TLK_ISA_NAME(tlk_optim_loops),
-    .rnn = TLK_ISA_NAME(tlk_rnn_loops),
+    .rnn = {&TLK_ISA_NAME(tlk_rnn_f32), &TLK_ISA_NAME(tlk_rnn_f64)},
 };

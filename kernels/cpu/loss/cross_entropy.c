@@ -134,7 +134,7 @@ static void for_strips(const tlk_Classes *k, int64_t strips, tli_RangeFn whole, 
 
 bool tlk_class_loss(const struct tlk_class_loss *call) {
   Loss l = {.call = &call->classes,
-            .loops = &tlk_isa()->classes[call->in.dtype == TL_F64],
+            .loops = tlk_isa()->classes[call->in.dtype == TL_F64],
             .size = call->in.dtype == TL_F64 ? 8 : 4,
             .in = call->in.data,
             .loss = call->loss.data,
@@ -224,7 +224,7 @@ static void turned_back_tasks(void *context, int64_t begin, int64_t end) {
 
 bool tlk_class_loss_backward(const struct tlk_class_loss_backward *call) {
   Back b = {.call = &call->classes,
-            .loops = &tlk_isa()->classes[call->grad_in.dtype == TL_F64],
+            .loops = tlk_isa()->classes[call->grad_in.dtype == TL_F64],
             .size = call->grad_in.dtype == TL_F64 ? 8 : 4,
             .in = call->in,
             .norm = call->norm,

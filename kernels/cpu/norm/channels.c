@@ -139,7 +139,7 @@ static bool prepare(Work *w, int64_t outer, int64_t channels, int64_t inner, tl_
   if (inner > 1) inner /= w->columns.each;
   if (inner == 1 && channels > 0) outer = tlk_ceil_div(w->elements, channels);
   int64_t unit = inner == 1 ? channels : inner;
-  w->loops = &tlk_isa()->channels[dtype == TL_F64];
+  w->loops = tlk_isa()->channels[dtype == TL_F64];
   w->outer = outer;
   w->channels = channels;
   w->inner = inner;
@@ -259,7 +259,7 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
     const void *given[4] = {call->mean, call->scale, call->shift, call->factor}, *all[4];
     for (int i = 0; i < 4; i++)
       all[i] = spread(room ? room + (size_t)i * bytes : NULL, given[i], &columns, size);
-    Affine a = {&tlk_isa()->channels[x.dtype == TL_F64],
+    Affine a = {tlk_isa()->channels[x.dtype == TL_F64],
                 to.data,
                 x.data,
                 y.data,

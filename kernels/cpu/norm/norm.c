@@ -162,7 +162,7 @@ static bool prepare(Call *c, tlk_Array weight, tlk_Array bias, char **buffer, si
   c->isa = tlk_isa();
   c->compute = tli_dtype_compute(c->dtype);
   c->convert = c->compute != c->dtype;
-  c->kernel = &c->isa->norm[c->compute == TL_F64];
+  c->kernel = c->isa->norm[c->compute == TL_F64];
   c->weight = weight.data;
   c->bias = bias.data;
   *buffer = NULL;

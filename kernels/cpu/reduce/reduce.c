@@ -280,7 +280,7 @@ bool tlk_moments(const struct tlk_moments *call) {
   const tlk_Isa *isa = tlk_isa();
   tl_DType compute = call->in.dtype == TL_F64 ? TL_F64 : TL_F32;
   Plan p = {.isa = isa,
-            .r = &isa->moments[compute == TL_F64],
+            .r = isa->moments[compute == TL_F64],
             .compute = compute,
             .out = call->mean,
             .out2 = call->deviation,

@@ -29,7 +29,7 @@ tlk_RnnStep tlk_rnn_step(const tlk_Rnn *r, int64_t t, int64_t end) {
 tlk_RnnLayer tlk_rnn_layer(const tlk_Rnn *rnn, void *reserve) {
   tlk_RnnLayer layer = {.rnn = *rnn,
                         .layout = &tlk_rnn_layouts[rnn->mode],
-                        .loops = &tlk_isa()->rnn[rnn->dtype == TL_F64],
+                        .loops = tlk_isa()->rnn[rnn->dtype == TL_F64],
                         .size = rnn->dtype == TL_F64 ? 8 : 4};
   if (reserve == NULL || layer.layout->width == 1) return layer;
   int64_t column = rnn->rows * rnn->hidden * layer.size;

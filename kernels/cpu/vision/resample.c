@@ -44,7 +44,7 @@ bool tlk_resample(const struct tlk_resample *call) {
   if (!wide && narrow == NULL) return false;
   for (int64_t i = 0; i < n && narrow; i++) narrow[i] = (float)call->resample.weights[i];
   Run s = {.r = &call->resample,
-           .loops = &tlk_isa()->resample[wide],
+           .loops = tlk_isa()->resample[wide],
            .size = wide ? 8 : 4,
            .weights = wide ? (const char *)call->resample.weights : (const char *)narrow,
            .in = call->in.data,

@@ -1,0 +1,6 @@
+/* softmax_f32.c - softmax in float. */
+typedef float real;
+#include "kernels/cpu/attention/softmax_loops.h"
+
+extern const tlk_Softmax TLK_ISA_NAME(tlk_softmax_f32);
+const tlk_Softmax TLK_ISA_NAME(tlk_softmax_f32) = SOFTMAX_LOOPS;

@@ -1,0 +1,6 @@
+/* cross_entropy_f32.c - log-sum-exp and its gradient in float. */
+typedef float real;
+#include "kernels/cpu/loss/cross_entropy_loops.h"
+
+extern const tlk_ClassLoops TLK_ISA_NAME(tlk_classes_f32);
+const tlk_ClassLoops TLK_ISA_NAME(tlk_classes_f32) = CROSS_ENTROPY_LOOPS;

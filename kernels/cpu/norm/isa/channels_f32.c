@@ -1,0 +1,6 @@
+/* channels_f32.c - sums over channels, and scaling, in float. */
+typedef float real;
+#include "kernels/cpu/norm/channels_loops.h"
+
+extern const tlk_ChannelLoops TLK_ISA_NAME(tlk_channels_f32);
+const tlk_ChannelLoops TLK_ISA_NAME(tlk_channels_f32) = CHANNELS_LOOPS;

@@ -1,0 +1,6 @@
+/* moments_f32.c - mean and squared deviations in float. */
+typedef float real;
+#include "kernels/cpu/reduce/moments_loops.h"
+
+extern const tlk_Reducer TLK_ISA_NAME(tlk_moments_f32);
+const tlk_Reducer TLK_ISA_NAME(tlk_moments_f32) = MOMENTS_LOOPS;

@@ -1,0 +1,111 @@
+/*
+** moments_loops.h - mean and sum of squared deviations: moments_<type>.c defines `real` and
+** includes this file. Within a piece that stays in the cache, deviations are taken from the piece's
+** own mean, in a second pass; pieces are merged in double by the formula of Chan, Golub and LeVeque.
+** So nothing cancels even if the mean is large.
+*/
+#include "kernels/cpu/cpu.h"
+#include "kernels/math.h"
+
+#define PIECE 2048 /* elements of a row that are processed together */
+#define STRIP 64   /* columns that are processed together */
+#define ROWS 32    /* rows of a strip that are processed together */
+#define LANES 16   /* partial sums of a row */
+
+static inline void join_one(tlk_Moments *a, tlk_Moments b) {
+  if (a->count == 0) {
+    *a = b;
+    return;
+  }
+  double count = a->count + b.count;
+  double apart = b.mean - a->mean;
+  double share = b.count / count;
+  a->mean += apart * share;
+  a->deviation += b.deviation + apart * apart * a->count * share;
+  a->count = count;
+}
+
+static void start(int64_t n, void *acc, const tl_Scalar *params) {
+  (void)params;
+  tlk_Moments *m = acc;
+  for (int64_t i = 0; i < n; i++) m[i] = (tlk_Moments){0, 0, 0};
+}
+
+static void join(int64_t n, void *acc, const void *other) {
+  for (int64_t i = 0; i < n; i++) join_one((tlk_Moments *)acc + i, ((const tlk_Moments *)other)[i]);
+}
+
+typedef real Term(real x, real m);
+
+static real plain(real x, real m) {
+  (void)m;
+  return x;
+}
+static real square(real x, real m) { return (x - m) * (x - m); }
+
+/* Sums a term, which is a constant at each inlined call, over a row: four elements at a time in
+** the row's type, then in double. */
+static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n, const real *x,
+                                                           real m) {
+  double lane[LANES] = {0};
+  int64_t i = 0;
+  for (; i + 4 * LANES <= n; i += 4 * LANES)
+    for (int k = 0; k < LANES; k++) {
+      const real *at = x + i + k;
+      lane[k] +=
+          (term(at[0], m) + term(at[LANES], m)) + (term(at[2 * LANES], m) + term(at[3 * LANES], m));
+    }
+  for (; i + LANES <= n; i += LANES)
+    for (int k = 0; k < LANES; k++) lane[k] += term(x[i + k], m);
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int k = 0; k < half; k++) lane[k] += lane[k + half];
+  double total = lane[0];
+  for (; i < n; i++) total += term(x[i], m);
+  return total;
+}
+
+static void row(int64_t n, const void *x_, void *acc, const tl_Scalar *params) {
+  (void)params;
+  const real *x = x_;
+  for (int64_t at = 0; at < n; at += PIECE, x += PIECE) {
+    int64_t piece = n - at < PIECE ? n - at : PIECE;
+    double count = (double)piece;
+    double mean = sum_of(plain, piece, x, 0) / count;
+    /* the mean is rounded by `rest`, whose effect is subtracted again */
+    real near = (real)mean;
+    double rest = mean - (double)near;
+    double deviation = sum_of(square, piece, x, near) - count * rest * rest;
+    join_one(acc, (tlk_Moments){count, mean, deviation});
+  }
+}
+
+static void strip(int64_t rows, int64_t cols, int64_t stride, const real *x, tlk_Moments *acc) {
+  double mean[STRIP], deviation[STRIP];
+  for (int64_t c = 0; c < cols; c++) mean[c] = deviation[c] = 0;
+  for (int64_t r = 0; r < rows; r++) {
+    TLK_IVDEP
+    for (int64_t c = 0; c < cols; c++) mean[c] += (double)x[r * stride + c];
+  }
+  for (int64_t c = 0; c < cols; c++) mean[c] /= (double)rows;
+  for (int64_t r = 0; r < rows; r++) {
+    TLK_IVDEP
+    for (int64_t c = 0; c < cols; c++) {
+      double apart = (double)x[r * stride + c] - mean[c];
+      deviation[c] += apart * apart;
+    }
+  }
+  for (int64_t c = 0; c < cols; c++)
+    join_one(&acc[c], (tlk_Moments){(double)rows, mean[c], deviation[c]});
+}
+
+static void columns(int64_t rows, int64_t cols, int64_t stride, const void *x, void *acc,
+                    const tl_Scalar *params) {
+  (void)params;
+  for (int64_t r = 0; r < rows; r += ROWS)
+    for (int64_t c = 0; c < cols; c += STRIP)
+      strip(rows - r < ROWS ? rows - r : ROWS, cols - c < STRIP ? cols - c : STRIP, stride,
+            (const real *)x + r * stride + c, (tlk_Moments *)acc + c);
+}
+
+#define MOMENTS_LOOPS \
+  { sizeof(tlk_Moments), false, start, row, columns, join, NULL }

@@ -1,0 +1,6 @@
+/* gates_f32.c - the gates of recurrent layers in float. */
+typedef float real;
+#include "kernels/cpu/rnn/gates_loops.h"
+
+extern const tlk_RnnLoops TLK_ISA_NAME(tlk_rnn_f32);
+const tlk_RnnLoops TLK_ISA_NAME(tlk_rnn_f32) = GATES_LOOPS;
