@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local library = torch.library
+local cpu = {device = "cpu"} -- whatever device the specs run on
 
 local count = 0
 -- A namespace for one test.
@@ -18,12 +19,12 @@ describe("torch.library.Library", function()
       assert.equal("scale", lib:define "scale(Tensor x, float by=2) -> Tensor")
       local op = torch.ops[ns].scale
       assert.raises(ns .. "::scale: no kernel for cpu; there is none", function()
-         op(torch.ones(1))
+         op(torch.ones(1, cpu))
       end)
       lib:impl("scale", function(x, by) return x * by end, "CPU")
-      assert.same({2, 2}, op(torch.ones(2)):tolist())
-      assert.same({3, 3}, op(torch.ones(2), 3):tolist())
-      assert.same({4, 4}, op(torch.ones(2), {by = 4}):tolist())
+      assert.same({2, 2}, op(torch.ones(2, cpu)):tolist())
+      assert.same({3, 3}, op(torch.ones(2, cpu), 3):tolist())
+      assert.same({4, 4}, op(torch.ones(2, cpu), {by = 4}):tolist())
       lib:impl(ns .. "::scale", function(x) return torch.empty_like(x) end, "Meta")
       assert.same({2}, op(torch.ones(2, {device = "meta"})).shape)
    end)
@@ -33,7 +34,7 @@ describe("torch.library.Library", function()
       local lib = library.Library(ns, "FRAGMENT")
       lib:define "inc(Tensor(a!) x, int n) -> ()"
       lib:impl("inc", function(x, n) x:add_(n) end, "CompositeExplicitAutograd")
-      local x = torch.zeros(1)
+      local x = torch.zeros(1, cpu)
       torch.ops[ns].inc(x, 3)
       assert.equal(3, x:item())
       lib:define "quiet(Tensor x) -> ()"
