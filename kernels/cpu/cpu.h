@@ -150,7 +150,7 @@ typedef struct tlk_Isa {
   const tlk_Loop *fixed[TLK_NCOMPUTE];
   const tlk_Loop *fused[2];                  /* by tlk_Fused; for float, for double */
   const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* by tlk_Reduction */
-  const tlk_Reducer (*best)[TLK_NCOMPUTE];   /* [0]: smallest, [1]: largest */
+  const tlk_Reducer *best[TLK_NCOMPUTE];     /* [0]: smallest, [1]: largest */
   const tlk_Reducer *moments[2];             /* for float, for double */
   const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* by tlk_Scan */
   const tlk_Softmax *softmax[2];             /* for float, for double */
@@ -158,17 +158,17 @@ typedef struct tlk_Isa {
   const tlk_Convert (*convert)[TL_NDTYPES];  /* [from][to] */
   const tlk_Move *move;                      /* by log2 of the element's size */
   tlk_RandomFn random;
-  const struct tlk_IndexLoops *index;            /* gather.h */
-  const struct tlk_PoolLoops *pool;              /* pool.h */
-  const struct tlk_ResampleLoops *resample[2];   /* resample.h: for float, for double */
-  const struct tlk_ConvLoops *conv[2];           /* conv.h: for float, for double */
-  const struct tlk_TileLoops *tile[2];           /* tile.h: for float, for double */
-  const struct tlk_AttentionLoops *attention[2]; /* attention.h: for float, for double */
-  const struct tlk_WinogradLoops *winograd;      /* winograd_loops.h: for float */
-  const struct tlk_ChannelLoops *channels[2];    /* channels.h: for float, for double */
-  const struct tlk_ClassLoops *classes[2];       /* cross_entropy.h: for float, for double */
-  const struct tlk_OptimLoops *optim;            /* optim.h: for float, for double */
-  const struct tlk_RnnLoops *rnn[2];             /* layer.h: for float, for double */
+  const struct tlk_IndexLoops *index;             /* gather.h */
+  const struct tlk_PoolLoops *pool[TLK_NCOMPUTE]; /* pool.h */
+  const struct tlk_ResampleLoops *resample[2];    /* resample.h: for float, for double */
+  const struct tlk_ConvLoops *conv[2];            /* conv.h: for float, for double */
+  const struct tlk_TileLoops *tile[2];            /* tile.h: for float, for double */
+  const struct tlk_AttentionLoops *attention[2];  /* attention.h: for float, for double */
+  const struct tlk_WinogradLoops *winograd;       /* winograd_loops.h: for float */
+  const struct tlk_ChannelLoops *channels[2];     /* channels.h: for float, for double */
+  const struct tlk_ClassLoops *classes[2];        /* cross_entropy.h: for float, for double */
+  const struct tlk_OptimLoops *optim;             /* optim.h: for float, for double */
+  const struct tlk_RnnLoops *rnn[2];              /* layer.h: for float, for double */
 } tlk_Isa;
 
 /* Returns the instruction set in use. */

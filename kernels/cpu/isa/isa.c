@@ -32,7 +32,8 @@ ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i32)[];
 ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_i64)[];
 ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f32)[];
 ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f64)[];
-ROW const tlk_Reducer TLK_ISA_NAME(tlk_best)[2][TLK_NCOMPUTE];
+ROW const tlk_Reducer TLK_ISA_NAME(tlk_best_i32)[2], TLK_ISA_NAME(tlk_best_i64)[2];
+ROW const tlk_Reducer TLK_ISA_NAME(tlk_best_f32)[2], TLK_ISA_NAME(tlk_best_f64)[2];
 ROW const tlk_Reducer TLK_ISA_NAME(tlk_moments_f32), TLK_ISA_NAME(tlk_moments_f64);
 ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i32)[];
 ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i64)[];
@@ -45,7 +46,8 @@ ROW const tlk_Move TLK_ISA_NAME(tlk_move)[4];
 ROW tl_DType TLK_ISA_NAME(tlk_random)(tlk_Distribution, tl_DType, uint64_t, uint64_t, int,
                                       tl_Scalar, tl_Scalar, void *);
 ROW const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
-ROW const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_loops);
+ROW const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_i32), TLK_ISA_NAME(tlk_pool_i64);
+ROW const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_f32), TLK_ISA_NAME(tlk_pool_f64);
 ROW const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_f32), TLK_ISA_NAME(tlk_resample_f64);
 ROW const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
 ROW const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32), TLK_ISA_NAME(tlk_tile_f64);
@@ -76,7 +78,10 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
                  [TLK_C_I64] = TLK_ISA_NAME(tlk_reducers_i64),
                  [TLK_C_F32] = TLK_ISA_NAME(tlk_reducers_f32),
                  [TLK_C_F64] = TLK_ISA_NAME(tlk_reducers_f64)},
-    .best = TLK_ISA_NAME(tlk_best),
+    .best = {[TLK_C_I32] = TLK_ISA_NAME(tlk_best_i32),
+             [TLK_C_I64] = TLK_ISA_NAME(tlk_best_i64),
+             [TLK_C_F32] = TLK_ISA_NAME(tlk_best_f32),
+             [TLK_C_F64] = TLK_ISA_NAME(tlk_best_f64)},
     .moments = {&TLK_ISA_NAME(tlk_moments_f32), &TLK_ISA_NAME(tlk_moments_f64)},
     .scanners = {[TLK_C_I32] = TLK_ISA_NAME(tlk_scanners_i32),
                  [TLK_C_I64] = TLK_ISA_NAME(tlk_scanners_i64),
@@ -88,7 +93,10 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
     .move = TLK_ISA_NAME(tlk_move),
     .random = TLK_ISA_NAME(tlk_random),
     .index = &TLK_ISA_NAME(tlk_index_loops),
-    .pool = &TLK_ISA_NAME(tlk_pool_loops),
+    .pool = {[TLK_C_I32] = &TLK_ISA_NAME(tlk_pool_i32),
+             [TLK_C_I64] = &TLK_ISA_NAME(tlk_pool_i64),
+             [TLK_C_F32] = &TLK_ISA_NAME(tlk_pool_f32),
+             [TLK_C_F64] = &TLK_ISA_NAME(tlk_pool_f64)},
     .resample = {&TLK_ISA_NAME(tlk_resample_f32), &TLK_ISA_NAME(tlk_resample_f64)},
     .conv = {&TLK_ISA_NAME(tlk_conv_f32), &TLK_ISA_NAME(tlk_conv_f64)},
     .tile = {&TLK_ISA_NAME(tlk_tile_f32), &TLK_ISA_NAME(tlk_tile_f64)},

@@ -98,16 +98,16 @@ typedef struct Work {
 } Work;
 
 static void pool_plane(const Work *w, int64_t plane, void *scratch) {
-  const tlk_PoolLoops *loops = tlk_isa()->pool;
+  const tlk_PoolLoops *loops = tlk_isa()->pool[tlk_compute_index(w->dtype)];
   int64_t size = (int64_t)tl_dtype_size(w->dtype);
   char *in = w->in + plane * w->in_size * size, *out = w->out + plane * w->out_size * size;
   int64_t *indices = w->indices ? w->indices + plane * w->out_size : NULL;
   if (w->kind == MAX)
-    loops->max[tlk_compute_index(w->dtype)](w->spans, in, out, indices, scratch);
+    loops->max(w->spans, in, out, indices, scratch);
   else if (w->kind == AVERAGE)
-    loops->average[w->dtype == TL_F64](w->spans, in, out, scratch);
+    loops->average(w->spans, in, out, scratch);
   else
-    loops->spread[w->dtype == TL_F64](w->spans, out, in, scratch);
+    loops->spread(w->spans, out, in, scratch);
 }
 
 static void pool_planes(void *context, int64_t begin, int64_t end) {

@@ -17,13 +17,13 @@ typedef struct tlk_Spans {
 } tlk_Spans;
 
 /* `scratch` has room for a row of the input: elements and, for maxima, an int32 each. */
+/* The loops of one compute type. */
 typedef struct tlk_PoolLoops {
   /* indices may be NULL. */
-  void (*max[TLK_NCOMPUTE])(const tlk_Spans *s, const void *in, void *out, int64_t *indices,
-                            void *scratch);
-  /* [0]: float, [1]: double */
-  void (*average[2])(const tlk_Spans *s, const void *in, void *out, void *scratch);
-  void (*spread[2])(const tlk_Spans *s, const void *out, void *in, void *scratch);
+  void (*max)(const tlk_Spans *s, const void *in, void *out, int64_t *indices, void *scratch);
+  /* NULL for integers */
+  void (*average)(const tlk_Spans *s, const void *in, void *out, void *scratch);
+  void (*spread)(const tlk_Spans *s, const void *out, void *in, void *scratch);
 } tlk_PoolLoops;
 
 #endif

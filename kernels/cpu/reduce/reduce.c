@@ -252,7 +252,7 @@ bool tlk_reduce_index(const struct tlk_reduce_index *call) {
   const tlk_Isa *isa = tlk_isa();
   tl_DType compute = tli_dtype_compute(call->in.dtype);
   Plan p = {.isa = isa,
-            .r = &isa->best[call->largest][tlk_compute_index(compute)],
+            .r = &isa->best[tlk_compute_index(compute)][call->largest],
             .compute = compute,
             .out = call->values,
             .out2 = {call->indices, TL_I64},

@@ -1,0 +1,36 @@
+/*
+** lapack_call.h - a call of a LAPACK routine for the matrices of a batch, in either precision.
+*/
+#ifndef TLK_LAPACK_CALL_H
+#define TLK_LAPACK_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The arguments of a routine; each uses some of them. The matrices of a batch are contiguous. */
+typedef struct tlk_LapackCall {
+  bool vectors, left, upper, transpose, unit;
+  char job;
+  int m, n, k, nrhs;
+  const void *in; /* read-only operands: factors, tau */
+  void *a, *b, *s, *u, *vt;
+  const int *pivots_in;
+  int *pivots, *rank, *info;
+  double rcond;
+} tlk_LapackCall;
+
+/* Processes matrices from begin to end. Returns false if memory is exhausted. */
+typedef bool (*tlk_LapackRoutine)(const tlk_LapackCall *c, int64_t begin, int64_t end);
+
+/* The routines in one precision. */
+typedef struct tlk_LapackRoutines {
+  bool (*open)(void); /* finds them in the library that blas.c opened */
+  tlk_LapackRoutine potrf, getrf, getrs, geqrf, orgqr, gesdd, syevd, gelsd, sytrf, sytrs, trsm;
+} tlk_LapackRoutines;
+
+extern const tlk_LapackRoutines tlk_lapack_f32, tlk_lapack_f64;
+
+static inline int least(int a, int b) { return a < b ? a : b; }
+static inline int most(int a, int b) { return a > b ? a : b; }
+
+#endif

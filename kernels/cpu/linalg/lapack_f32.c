@@ -1,0 +1,6 @@
+/* lapack_f32.c - LAPACK in float. */
+typedef float real;
+#define P "s"
+#include "kernels/cpu/linalg/lapack_routines.h"
+
+const tlk_LapackRoutines tlk_lapack_f32 = LAPACK_ROUTINES;

@@ -1,0 +1,6 @@
+/* lapack_f64.c - LAPACK in double. */
+typedef double real;
+#define P "d"
+#include "kernels/cpu/linalg/lapack_routines.h"
+
+const tlk_LapackRoutines tlk_lapack_f64 = LAPACK_ROUTINES;

@@ -1,0 +1,8 @@
+/* sort_large_pairs.c - sorting pairs whose key and position have a number each. */
+#include "kernels/cpu/sort/sort.h"
+
+typedef tlk_LargePair Item;
+#define KEY(item) ((item).key)
+#define LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
+#define SORT tlk_sort_large_pairs
+#include "kernels/cpu/sort/sort_items.h"
