@@ -79,7 +79,9 @@ lazy.load(autograd, function()
    })
 end)
 
-lazy.load(torch.io, function() return lazy.modules("tlua.io", {kinds = "as_dict as_list"}) end)
+lazy.load(torch.io, function()
+   return lazy.modules("tlua.io", {kinds = "as_dict as_list", image = "encode_jpeg encode_png"})
+end)
 
 lazy.load(torch.distributed, function()
    lazy.check("tlua.distributed", "torch.distributed")

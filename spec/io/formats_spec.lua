@@ -324,7 +324,7 @@ end)
 
 describe("torch.save", function()
    it("refuses names that torch.load would take for another format", function()
-      for _, ending in ipairs {".gguf", ".JPG", "-idx1-ubyte", ".npy.gz"} do
+      for _, ending in ipairs {".gguf", "-idx1-ubyte", ".npy.gz"} do
          local name = path .. ending
          assert.raises("save: " .. name .. ": the name tells another format", function()
             torch.save(torch.ones(1), name)

@@ -246,3 +246,98 @@ describe("torch.save to a .png file", function()
       os.remove(name)
    end)
 end)
+
+describe("torch.save to a .jpg file", function()
+   -- A smooth picture, which a lossy format keeps well.
+   local function picture(channels, height, width)
+      local rows = torch.linspace(20, 200, height):view(1, height, 1)
+      local columns = torch.linspace(0, 50, width):view(1, 1, width)
+      local shift = torch.arange(0, channels):view(channels, 1, 1) * 2
+      return (rows + columns + shift):to "uint8"
+   end
+
+   local function needs_library()
+      local ok, message = pcall(torch.io.encode_jpeg, picture(3, 8, 8))
+      return not ok and message:find("needs lib", 1, true) and message
+   end
+
+   it("writes images that torch.load reads", function()
+      if needs_library() then return pending(needs_library()) end
+      for _, ending in ipairs {".jpg", ".jpeg", ".JPG"} do
+         local name = path .. ending
+         for _, channels in ipairs {1, 3} do
+            local image = picture(channels, 37, 53)
+            torch.save(image, name)
+            local loaded = torch.load(name)
+            assert.same({channels, 37, 53}, loaded.shape)
+            assert.is_true((loaded:int() - image:int()):abs():max():item() <= 4)
+         end
+         torch.save(picture(1, 9, 7):squeeze(1), name)
+         assert.same({1, 9, 7}, torch.load(name).shape)
+         os.remove(name)
+      end
+   end)
+
+   it("keeps more at a higher quality, and is larger", function()
+      if needs_library() then return pending(needs_library()) end
+      torch.manual_seed(1)
+      local image = torch.randint(0, 256, {3, 64, 64}):to "uint8"
+      local function error_at(quality)
+         local name = path .. ".jpg"
+         torch.save(image, name, {quality = quality})
+         local distance = (torch.load(name):float() - image:float()):abs():mean():item()
+         os.remove(name)
+         return distance, torch.io.encode_jpeg(image, quality):numel()
+      end
+      local low, small = error_at(10)
+      local high, large = error_at(95)
+      assert.is_true(high < low and large > 2 * small)
+      local default = torch.io.encode_jpeg(image)
+      assert.is_true(torch.equal(default, torch.io.encode_jpeg(image, {quality = 75})))
+   end)
+
+   it("takes images that are not contiguous, or channels last", function()
+      if needs_library() then return pending(needs_library()) end
+      local image = picture(3, 16, 24)
+      local bytes = torch.io.encode_jpeg(image)
+      local last = image:permute({2, 3, 1}):contiguous():permute({3, 1, 2})
+      assert.is_true(torch.equal(bytes, torch.io.encode_jpeg(last)))
+      assert.equal("\xFF\xD8\xFF", torch.io.text(bytes, 1, 3))
+   end)
+
+   it("refuses other images and qualities", function()
+      local name = path .. ".jpg"
+      local image = torch.zeros(3, 4, 4, {dtype = "uint8"})
+      local function refused(message, object, options)
+         assert.raises("save: " .. name .. ": " .. message,
+            function() torch.save(object, name, options) end)
+      end
+      refused("a JPEG file takes an image of shape (1 or 3 channels, height, width), got",
+         torch.zeros(4, 2, 2, {dtype = "uint8"}))
+      refused("a JPEG file takes an image of shape (1 or 3 channels, height, width), got",
+         torch.zeros(3, 0, 2, {dtype = "uint8"}))
+      refused("a JPEG file takes uint8 from 0 to 255, got float32", torch.ones(3, 2, 2))
+      refused("a JPEG file takes a tensor, got a table", {})
+      refused("quality: expected an integer from 1 to 100, got 0", image, {quality = 0})
+      refused("quality: expected an integer from 1 to 100, got 101", image, {quality = 101})
+      refused("a JPEG file takes at most 65535 pixels a side",
+         torch.zeros(1, 1, 65536, {dtype = "uint8"}))
+      assert.raises("quality: only .jpg files have one",
+         function() torch.save(image, path .. ".png", {quality = 9}) end)
+      assert.raises("io.encode_jpeg: a JPEG file takes a tensor, got 2",
+         function() torch.io.encode_jpeg(2) end)
+      assert.is_nil(io.open(name))
+   end)
+end)
+
+describe("torch.io.encode_png", function()
+   it("returns a file's bytes, which decode_image reads", function()
+      local image = torch.arange(0, 24):view(2, 3, 4):to "uint8"
+      local bytes = torch.io.encode_png(image)
+      local decoded, message = torch.io.decode_image(bytes)
+      if not decoded and message:find("needs lib", 1, true) then return pending(message) end
+      assert.is_true(torch.equal(image, decoded))
+      assert.raises("io.encode_png: a PNG file takes uint8",
+         function() torch.io.encode_png(torch.ones(3, 2, 2)) end)
+   end)
+end)

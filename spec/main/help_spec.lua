@@ -81,8 +81,8 @@ describe("help", function()
 
    it("keeps what goes on below a tag with the tag", function()
       local text = manual.help(torch.save)
-      assert.matches("\n  options?         {metadata: table<string, string>, compress: boolean}\n"
-         .. "                   compress: of .npz, as numpy.savez_compressed does", text, 1, true)
+      assert.matches("\n  options?         {metadata: table<string, string>, compress: boolean, quality:\n"
+         .. "                   integer} compress: of .npz, as numpy.savez_compressed does;", text, 1, true)
       assert.is_nil(text:find("\nnumpy.savez_compressed", 1, true))
       text = manual.help(torch.nn.MultiheadAttention)
       assert.matches("\n   batch_first = false, device?, dtype?)\n\nAttention with several heads: each", text, 1, true)

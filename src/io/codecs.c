@@ -271,6 +271,11 @@ static struct {
              int);
   int (*end)(void *);
   char *(*error)(void *);
+  bool writes; /* also has the functions that compress */
+  void *(*write_begin)(void);
+  int (*write)(void *, const unsigned char *, int width, int pitch, int height, int format,
+               unsigned char **out, unsigned long *size, int sampling, int quality, int flags);
+  void (*free)(unsigned char *);
 } jpeg = {.once = TLI_ONCE_INIT};
 
 static void open_jpeg(void) {
@@ -279,9 +284,12 @@ static void open_jpeg(void) {
                find(library, "tjDecompressHeader3", &jpeg.header) &&
                find(library, "tjDecompress2", &jpeg.run) && find(library, "tjDestroy", &jpeg.end) &&
                find(library, "tjGetErrorStr2", &jpeg.error);
+  jpeg.writes = jpeg.there && find(library, "tjInitCompress", &jpeg.write_begin) &&
+                find(library, "tjCompress2", &jpeg.write) && find(library, "tjFree", &jpeg.free);
 }
 
 enum { TJ_RGB = 0, TJ_GRAY = 6, TJ_COLORSPACE_GRAY = 2, TJ_ACCURATE = 4096 };
+enum { TJ_SAMPLE_420 = 2, TJ_SAMPLE_GRAY = 3 };
 
 static unsigned char *read_jpeg(const void *data, size_t n, int64_t most, int *width, int *height,
                                 int *channels) {
@@ -311,6 +319,31 @@ static unsigned char *read_jpeg(const void *data, size_t n, int64_t most, int *w
   }
   jpeg.end(handle);
   return pixels;
+}
+
+unsigned char *tli_write_jpeg(const unsigned char *pixels, int width, int height, int channels,
+                              int quality, size_t *bytes) {
+  tli_once(&jpeg.once, open_jpeg);
+  if (!jpeg.writes)
+    return tli_fail_null(TL_EIO,
+                         "a JPEG file needs libturbojpeg, which was not found; see `tlua doctor`");
+  void *handle = jpeg.write_begin();
+  if (handle == NULL) return tli_fail_null(TL_EMEM, "JPEG: the library cannot begin");
+  bool gray = channels == 1;
+  unsigned char *made = NULL, *file = NULL; /* the library's block, and its copy for free() */
+  unsigned long size = 0;
+  if (jpeg.write(handle, pixels, width, 0, height, gray ? TJ_GRAY : TJ_RGB, &made, &size,
+                 gray ? TJ_SAMPLE_GRAY : TJ_SAMPLE_420, quality, TJ_ACCURATE) != 0) {
+    (void)tli_fail(TL_EIO, "JPEG: %s", jpeg.error(handle));
+  } else if ((file = (unsigned char *)malloc(size)) == NULL) {
+    (void)tli_fail(TL_EMEM, "out of memory for an image");
+  } else {
+    memcpy(file, made, size);
+    *bytes = size;
+  }
+  jpeg.free(made);
+  jpeg.end(handle);
+  return file;
 }
 
 unsigned char *tli_read_image(const void *data, size_t n, int64_t most, int *width, int *height,

@@ -116,8 +116,14 @@ function formats.png.write(a)
    return function(file) return select(2, file:write(content)) end
 end
 
+function formats.jpeg.write(a)
+   local content, message = require "tlua.io.image".jpeg(a.object, a.quality or 75)
+   if not content then refuse(a, message) end
+   return function(file) return select(2, torch.io.write(file, content)) end
+end
+
 local writes <const> = ".safetensors, .st or no ending; .pt, .pth, .bin, .ckpt and .tar for "
-   .. "PyTorch; .npy and .npz for NumPy; .png"
+   .. "PyTorch; .npy and .npz for NumPy; .png; .jpg"
 
 --- Returns the format in which torch.save writes to a path. Raises if the ending names no format
 --- that can be written.

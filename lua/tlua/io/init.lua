@@ -1,7 +1,7 @@
 -- init.lua - torch.save and torch.load. The ending of a file's name gives its format. Without an
 -- ending it is safetensors: nested tables of tensors and plain data (checkpoints) store their
 -- structure in the file's metadata. Other formats are PyTorch's .pt and .pth, NumPy's .npy and
--- .npz, .png, and for reading only .jpg, .gguf and the IDX files of MNIST, also compressed as .gz.
+-- .npz, .png and .jpg, and for reading only .gguf and the IDX files of MNIST, also compressed as .gz.
 -- Loading runs no code, and the error for a damaged file names the file.
 
 local torch = require "tlua"
@@ -17,7 +17,7 @@ local values = require "tlua.io.values"
 local M = {}
 
 local take_save = args.signature [[save(object: any, path: string, metadata: names?,
-   compress: boolean = false)]]
+   compress: boolean = false, quality: integer?)]]
 local take_load = args.signature [[load(path: string, device: device|object|callable?,
    metadata: boolean = false, mmap: boolean?, map_location: any?, weights_only: boolean = true)]]
 
@@ -37,15 +37,16 @@ end
 --- string keys and tensors is an OrderedDict; torch.io.as_dict(t) and torch.io.as_list(t) mark a
 --- table for which that guess is wrong. For modules and optimizers, save state_dict{names =
 --- "pytorch"}, in which positions count from 0 as in PyTorch.
---- * `.npy` takes one tensor, `.npz` a table of them, `.png` an image of uint8, (channels, height,
----   width).
+--- * `.npy` takes one tensor, `.npz` a table of them, `.png`, `.jpg` and `.jpeg` an image of uint8,
+---   (channels, height, width).
 ---
 --- Any other ending is an error, and so is a tensor without values: one on the meta device, or one
 --- that was released. The old file stays intact until the new one is complete.
 ---@param object any  of these
 ---@param path string
----@param options? {metadata: table<string, string>, compress: boolean}  compress: of .npz, as
---- numpy.savez_compressed does
+---@param options? {metadata: table<string, string>, compress: boolean, quality: integer}
+--- compress: of .npz, as numpy.savez_compressed does; quality: of a .jpg, from 1 to 100, 75 by
+--- default
 function M.save(...)
    local a = take_save(...)
    check_path("save", a.path)
@@ -57,6 +58,9 @@ function M.save(...)
    if a.metadata and not format.metadata then
       torch.raise(("save: %s: metadata: only .safetensors files have a place for them"):format(
          a.path))
+   end
+   if a.quality and name ~= "jpeg" then
+      torch.raise(("save: %s: quality: only .jpg files have one"):format(a.path))
    end
    local missing = values.missing(a.object)
    if missing then torch.raise(("save: %s: %s"):format(a.path, missing)) end

@@ -274,6 +274,20 @@ static int io_decode_image(lua_State *L) {
   return 1;
 }
 
+/* _jpeg(pixels, quality) -> the bytes of a JPEG file, or nil and a message. The pixels are uint8,
+** (height, width, channels), contiguous, with 1 or 3 channels; tlua.io.image checks them. */
+static int io_jpeg(lua_State *L) {
+  tli_Box *box = tli_push_box(L);
+  tl_Tensor *t = check_bytes(L, "io.encode_jpeg");
+  int quality = (int)luaL_checkinteger(L, 2);
+  size_t n;
+  unsigned char *file = tli_write_jpeg((const unsigned char *)tli_data(t), (int)t->sizes[1],
+                                       (int)t->sizes[0], (int)t->sizes[2], quality, &n);
+  if (file == NULL) return give_up(L);
+  int64_t size = (int64_t)n;
+  return give(L, box, file, 1, &size, free_block, NULL);
+}
+
 /* Returns the path at index 1. */
 static const char *check_path(lua_State *L, const char *name) {
   const char *path = tli_to_word(L, 1);
@@ -462,6 +476,7 @@ const luaL_Reg tli_bytes_functions[] = {{"map", io_map},
                                         {"deflate", io_deflate},
                                         {"dequantize", io_dequantize},
                                         {"decode_image", io_decode_image},
+                                        {"_jpeg", io_jpeg},
                                         {"folder", io_folder},
                                         {"make_folder", io_make_folder},
                                         {"csv", io_csv},
