@@ -142,8 +142,35 @@ for i in range(5):
 ]==]
    end)
 
+   it("tests the truth of values of any type", function()
+      same [==[
+def either(x, d):
+    return x or d
+
+def test(x):
+    if x:
+        return "yes"
+    return "no"
+
+class Thing:
+    pass
+
+class Box:
+    def __init__(self, n):
+        self.n = n
+    def __len__(self):
+        return self.n
+
+for value in (0, 1, 0.0, "", "a", False):
+    print(test(value), either(value, 7))
+print(len(either([], [1, 2])), len(either([5], [1, 2])))
+print(test([]), test([0]), test({}), test({"a": 0}), test(set()), test(()))
+print(test(Thing()), test(Box(0)), test(Box(2)))
+print("no" if not either(0, 0) else "yes")
+]==]
+   end)
+
    it("has a note where the type that decides is unknown", function()
-      assert.is_true(noted("def f(x, d):\n    return x or d\n", "`x or ...`"))
       assert.is_true(noted("def f(xs):\n    del xs[0]\n", "`xs` is taken for a list"))
       assert.is_true(noted("def f(xs, v):\n    xs[1:3] = v\n", "`xs` is taken for a tensor"))
       assert.is_true(noted("def f(xs):\n    while (n := len(xs)) > 3:\n        print(n)\n",

@@ -260,10 +260,8 @@ function Porter:condition(node)
    local text, p = truth_text(self, e)
    if text then return {t = text, p = p, ty = types.bool} end
    if e.ty and e.ty.k == "lib" then return e end
-   if kind == "Call" and e.ty == nil then return e end
    if not e.ty or e.ty.k == "mixed" then
-      self:note(node, ("the truth of `%s`: 0, \"\" and empty tables count as true in Lua")
-         :format(e.t))
+      return {t = ("%s(%s)"):format(self:py "truth", e.t), p = prec.prefix, ty = types.bool}
    end
    return e
 end
@@ -295,7 +293,7 @@ end
 -- tested.
 local function either(P, e, rest)
    local test, p = truth_text(P, e)
-   if e.t:find "^[%a_][%w_.]*$" then
+   if test and e.t:find "^[%a_][%w_.]*$" then
       return {t = ("%s and %s or %s"):format(P:text({t = test, p = p}, "and"), e.t,
          P:text(rest, "or")), p = prec["or"]}
    end
@@ -316,12 +314,10 @@ local function first_true(P, node)
    local result = list[#list]
    for i = #list - 1, 1, -1 do
       local e = list[i]
-      if is(e.ty, "int pos float num str list tuple dict set") and not e.ty.maybe then
+      local known = is(e.ty, "int pos float num str list tuple dict set") and not e.ty.maybe
+      if known or not e.ty or e.ty.k == "mixed" then
          result = either(P, e, result)
       else
-         if not e.ty or e.ty.k == "mixed" then
-            P:note(node, ("`%s or ...`: 0, \"\" and empty tables count as true in Lua"):format(e.t))
-         end
          result = {t = P:text(e, "or") .. " or " .. P:text(result, "or"), p = prec["or"]}
       end
    end

@@ -64,12 +64,24 @@ function M.choose(condition, yes, no)
    return no()
 end
 
+--- Returns the truth of a value in Python, where 0, "" and whatever is empty are false.
+function M.truth(value)
+   if torch.is_tensor(value) then
+      local item = value:item()
+      return item ~= 0 and item ~= false
+   end
+   if type(value) ~= "table" then
+      return value ~= nil and value ~= false and value ~= 0 and value ~= ""
+   end
+   local meta = getmetatable(value)
+   if type(meta) == "table" and meta.__len then return #value > 0 end
+   return meta and torch.type(value) ~= "table" or next(value) ~= nil -- an object is true
+end
+
 --- Implements `value or rest()` with Python's truth values.
 function M.either(value, rest)
-   local empty = value == nil or value == false or value == 0 or value == ""
-      or type(value) == "table" and getmetatable(value) == nil and next(value) == nil
-   if empty then return rest() end
-   return value
+   if M.truth(value) then return value end
+   return rest()
 end
 
 --- Converts a position that counts from 0, or from the end if negative, to Lua's. With n it is from
