@@ -95,7 +95,7 @@ local types = {
       return type(value) == "table" and value or nil
    end},
    object = {"an object", function(value)
-      return type(value) == "table" and getmetatable(value) ~= nil and value or nil
+      return type(value) == "table" and getmetatable(value) and value or nil
    end},
    integer = {"an integer", to_integer},
    dim = {"an integer", to_integer}, -- a dimension, counted from 1

@@ -102,6 +102,8 @@ local function is_of(object, cls)
    if type(meta) == "table" and meta.holds then return meta.holds(object) end
    if cls == torch.device then
       return is_device(object)
+   elseif cls == torch.Size then
+      return torch._is_size(object)
    elseif cls ~= nil and cls == package.loaded["tlua.nn.Parameter"] then
       return torch.is_tensor(object) and object.is_parameter
    elseif type(cls) == "table" and meta == nil and #cls > 0 then
@@ -115,7 +117,7 @@ local function is_of(object, cls)
 end
 
 --- Tells whether an object is an instance of a class or of a subclass, or of any class in a list.
---- torch.Tensor, torch.FloatTensor, nn.Parameter and torch.device are accepted, too.
+--- torch.Tensor, torch.FloatTensor, nn.Parameter, torch.device and torch.Size are accepted, too.
 ---@param object any
 ---@param cls table|function
 ---@return boolean
@@ -149,6 +151,7 @@ function M.type(object)
    local info = type(meta) == "table" and getmetatable(meta)
    if type(info) == "table" and info.ancestors then return meta.__name end
    if torch.is_tensor(object) then return "Tensor" end
+   if torch._is_size(object) then return "torch.Size" end
    return is_device(object) and "torch.device" or type(object)
 end
 

@@ -47,7 +47,7 @@ end
 ---@param options? {recursive: boolean, reason: string}
 ---@return T fn
 function M.disable(fn, options)
-   if type(fn) == "table" and getmetatable(fn) == nil and options == nil then fn = nil end
+   if type(fn) == "table" and not getmetatable(fn) and options == nil then fn = nil end
    if fn ~= nil and not args.is_callable(fn) then
       args.refuse("compiler.disable", "fn", "a module or a function", fn)
    end

@@ -127,7 +127,7 @@ end
 -- Returns whether a value is a table of names, rather than an object, a class, a metatable or a
 -- list.
 local function is_namespace(value)
-   return type(value) == "table" and getmetatable(value) == nil and type(next(value)) == "string"
+   return type(value) == "table" and not getmetatable(value) and type(next(value)) == "string"
       and rawget(value, "__index") == nil and rawget(value, "__name") == nil
 end
 

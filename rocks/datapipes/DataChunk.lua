@@ -11,7 +11,7 @@ local DataChunk = class.class("data.DataChunk")
 ---@param items any[]
 function DataChunk:__init(items)
    local is_list = type(items) == "table"
-      and (getmetatable(items) == nil or getmetatable(items) == DataChunk)
+      and (not getmetatable(items) or getmetatable(items) == DataChunk)
    if not is_list then args.refuse("data.DataChunk", "items", "a list", items) end
    table.move(items, 1, #items, 1, self)
 end

@@ -160,7 +160,7 @@ local function collate_batch(batch)
       "batches, which batch makes", batch) end
    local list = {}
    for i, item in ipairs(batch) do
-      local is_list = type(item) == "table" and getmetatable(item) == nil and #item > 0
+      local is_list = type(item) == "table" and not getmetatable(item) and #item > 0
       list[i] = is_list and item or {item}
    end
    return collate.default_collate(list)
@@ -195,7 +195,7 @@ end
 function M.Collator:__init(...)
    local a = collator_signature(...)
    local fn = a.collate_fn or a.conversion or collate_batch
-   if fn == a.conversion and type(fn) == "table" and getmetatable(fn) == nil then
+   if fn == a.conversion and type(fn) == "table" and not getmetatable(fn) then
       for name, convert in pairs(fn) do
          if type(convert) ~= "function" then
             args.refuse(collator, ("conversion.%s"):format(name), "a function",

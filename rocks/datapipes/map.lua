@@ -13,7 +13,7 @@ local RandomPipe = require "tlua.datapipes.RandomPipe"
 local M = {}
 
 local function check_source(who, what, source)
-   local is_object = type(source) == "table" and getmetatable(source) ~= nil
+   local is_object = type(source) == "table" and getmetatable(source)
    if not (is_object and items.is_dataset(source)) then
       args.refuse(who, what, "a dataset with positions", source)
    end
@@ -42,7 +42,7 @@ SequenceWrapper.leaves = {sequence = true}
 ---@param deepcopy? boolean  whether to copy it and its contents first; true by default
 function SequenceWrapper:__init(...)
    local a = wrapper_signature(...)
-   local plain = type(a.sequence) == "table" and getmetatable(a.sequence) == nil
+   local plain = type(a.sequence) == "table" and not getmetatable(a.sequence)
    if not plain and not items.is_dataset(a.sequence) then
       args.refuse("data.datapipes.map.SequenceWrapper", "sequence",
          "a table, a tensor or a dataset", a.sequence)
@@ -60,7 +60,7 @@ function SequenceWrapper:get(i)
    if not self.count then
       check_position(self, i)
       local sequence = self.sequence
-      if torch.is_tensor(sequence) or getmetatable(sequence) == nil then return sequence[i] end
+      if torch.is_tensor(sequence) or not getmetatable(sequence) then return sequence[i] end
       return sequence:get(i)
    end
    if self.sequence[i] == nil then

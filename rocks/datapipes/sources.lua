@@ -26,7 +26,7 @@ local IterableWrapper = M.IterableWrapper
 IterableWrapper.leaves = {iterable = true}
 
 local function has_iter(value)
-   return type(value) == "table" and getmetatable(value) ~= nil and value.iter ~= nil
+   return type(value) == "table" and getmetatable(value) and value.iter ~= nil
 end
 
 --- Wraps a list, whose items may be tables (each is one value; `map(table.unpack)` unpacks it), the
@@ -39,7 +39,7 @@ function IterableWrapper:__init(...)
    local a = wrapper_signature(...)
    local iterable = a.iterable
    if not (type(iterable) == "function" or has_iter(iterable) or items.is_dataset(iterable)
-      and (torch.is_tensor(iterable) or getmetatable(iterable) == nil)) then
+      and (torch.is_tensor(iterable) or not getmetatable(iterable))) then
       args.refuse("data.datapipes.iter.IterableWrapper", "iterable",
          "a list, a tensor, an object with a method iter or a function that returns an iterator",
          iterable)
@@ -112,7 +112,7 @@ local lister <const> = "data.datapipes.iter.FileLister"
 function FileLister:__init(...)
    local a = lister_signature(...)
    local root = type(a.root) == "string" and {a.root} or a.root
-   if type(root) == "table" and getmetatable(root) == nil then
+   if type(root) == "table" and not getmetatable(root) then
       for i, path in ipairs(root) do
          if type(path) ~= "string" then
             args.refuse(lister, ("root[%d]"):format(i), "a path", path)

@@ -11,7 +11,7 @@ local class = require "tlua.class"
 local M = {}
 
 local function is_list(kind)
-   return type(kind) == "table" and getmetatable(kind) == nil and #kind > 0
+   return type(kind) == "table" and not getmetatable(kind) and #kind > 0
 end
 
 local function is_type(kind)

@@ -24,6 +24,38 @@ describe("a ported PyTorch program", function()
       return
    end
 
+   it("prints, compares and cuts shapes", function()
+      assert.equal([==[
+torch.Size([4, 5]) torch.Size([4, 5]) 4 5 5 torch.Size([4]) torch.Size([5])
+equal 2 4
+torch.Size([4, 5]) shape: torch.Size([4, 5]) torch.Size([4, 5])
+torch.Size([4, 5, 1]) torch.Size([4, 5, 3]) 20 torch.Size([4, 5])
+]==], run [==[
+import torch
+x = torch.zeros(4, 5)
+print(x.shape, x.size(), x.shape[0], x.shape[-1], x.size(-1), x.shape[:-1], x.shape[1:])
+b, *rest = x.shape
+if x.shape == torch.Size([4, 5]) and x.shape == (4, 5) and x.shape != (4, 6):
+    print("equal", len(x.shape), b)
+print(f"{x.shape}", "shape: {}".format(x.shape), "%s" % (x.shape,))
+y = x.view(*x.shape[:-1], 5, 1)
+print(y.shape, x.shape + (3,), x.shape.numel(), torch.Tensor(x.shape).shape)
+assert x.shape == y.squeeze(-1).shape
+]==])
+   end)
+
+   it("tests the truth of tensors, shapes and modules", function()
+      assert.equal("no yes no no yes yes\n", run [==[
+import torch
+def test(x):
+    if x:
+        return "yes"
+    return "no"
+print(test(torch.zeros(1)), test(torch.ones(1, 1)), test(torch.tensor(2) > 3),
+      test(torch.zeros([]).shape), test(torch.zeros(2, 0).shape), test(torch.nn.Linear(1, 1)))
+]==])
+   end)
+
    it("trains an MLP classifier from a DataLoader", function()
       assert.is_true(loss_of [==[
 import argparse

@@ -265,6 +265,7 @@ static int open_module(lua_State *L) {
   tli_state_open(L);
   lua_createtable(L, 0, 1024);
   tli_open_tensor(L);
+  tli_open_size(L);
   tli_open_batched(L);
   tli_open_autograd(L);
   tli_open_system(L);

@@ -386,7 +386,9 @@ static int torch_broadcast_shapes(lua_State *L) {
     }
     if (n > ndim) ndim = n;
   }
-  return tli_push_ints(L, (tl_Ints){ndim, all + TL_MAX_DIMS - ndim});
+  tli_push_ints(L, (tl_Ints){ndim, all + TL_MAX_DIMS - ndim});
+  tli_set_size(L);
+  return 1;
 }
 
 /* ---- the library itself ---- */

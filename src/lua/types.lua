@@ -51,7 +51,7 @@ function Tensor:dim() end
 ---@return integer
 function Tensor:ndimension() end
 
---- Returns the sizes as a table, or the size of one dimension.
+--- Returns the sizes as a torch.Size, or the size of one dimension.
 ---@param dim? integer
 ---@return integer|integer[]
 function Tensor:size(dim) end
@@ -290,6 +290,19 @@ function torch.can_cast(from, to) end
 ---@param b torch.Tensor|number
 ---@return string
 function torch.result_type(a, b) end
+
+--- Copies a list of integers as the kind of list that x.shape and x:size() are. As in PyTorch, ==
+--- compares the sizes, also with a plain list, and print shows them; negative positions count from
+--- the end, and position 0 is an error. `numel` multiplies the sizes.
+---
+---     local x = torch.zeros(2, 3)
+---     print(x.shape == torch.Size {2, 3}, x.shape[-1], x.shape:numel())
+---     --> true	3	6
+---     print(x.shape)
+---     --> torch.Size([2, 3])
+---@param sizes integer[]
+---@return integer[]
+function torch.Size(sizes) end
 
 --- Returns the shape to which shapes broadcast.
 ---@param ... integer[]

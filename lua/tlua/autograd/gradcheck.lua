@@ -17,7 +17,7 @@ end
 -- Returns the results of fn that carry a gradient, by their place among all results.
 local function outputs_of(fn, inputs)
    local results = table.pack(fn(table.unpack(inputs, 1, inputs.n)))
-   if results.n == 1 and type(results[1]) == "table" and getmetatable(results[1]) == nil then
+   if results.n == 1 and type(results[1]) == "table" and not getmetatable(results[1]) then
       results = table.pack(table.unpack(results[1]))
    end
    local outputs = {}

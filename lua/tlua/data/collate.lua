@@ -12,7 +12,7 @@ local collate
 local function is_plain(value)
    if type(value) ~= "table" then return false end
    local meta = getmetatable(value)
-   return meta == nil or meta.__name == "data.DataChunk"
+   return not meta or meta.__name == "data.DataChunk"
 end
 
 -- Turns a list of tables of values by name into one table of batches by name.

@@ -13,7 +13,7 @@ function M.is_dataset(dataset)
    if type(dataset) ~= "table" and type(dataset) ~= "userdata" then return false end
    if torch.is_tensor(dataset) then return dataset:dim() > 0 end
    if type(dataset) == "userdata" then return false end
-   if getmetatable(dataset) ~= nil then return dataset.get ~= nil end
+   if getmetatable(dataset) then return dataset.get ~= nil end
    return #dataset > 0 or next(dataset) == nil -- a table that has only other keys has no positions
 end
 
@@ -30,9 +30,9 @@ end
 ---@param i integer
 ---@return any ...
 function M.get(dataset, i)
-   if type(dataset) == "table" and getmetatable(dataset) ~= nil then return dataset:get(i) end
+   if type(dataset) == "table" and getmetatable(dataset) then return dataset:get(i) end
    local item = dataset[i]
-   if type(item) == "table" and getmetatable(item) == nil and #item > 0 then
+   if type(item) == "table" and not getmetatable(item) and #item > 0 then
       return table.unpack(item)
    end
    return item

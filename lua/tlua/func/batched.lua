@@ -61,7 +61,7 @@ local function by_name(signature, ...)
    local given, named = table.pack(...), {}
    local n, options = given.n, nil
    local last = given[n]
-   if type(last) == "table" and getmetatable(last) == nil and #last == 0
+   if type(last) == "table" and not getmetatable(last) and #last == 0
       and type(next(last)) == "string" then
       options = last
       n = n - 1
@@ -317,7 +317,7 @@ local function index(self, key)
       return torch.index_select(self, 1, key:unsqueeze(1)):select(1, 1)
    end
    local parts, tensors = {{}}, 0
-   for _, part in ipairs(getmetatable(key) == nil and type(key) == "table" and key or {key}) do
+   for _, part in ipairs(not getmetatable(key) and type(key) == "table" and key or {key}) do
       if is_tensor(part) and not M.is(part) and part.dtype:find "^int" then
          tensors = tensors + 1
       elseif math.type(part) ~= "integer" and (type(part) ~= "table" or getmetatable(part)) then

@@ -22,7 +22,7 @@ end
 ---@param value any
 ---@return boolean
 function M.is_node(value)
-   return type(value) == "table" and getmetatable(value) == nil
+   return type(value) == "table" and not getmetatable(value)
 end
 
 --- Raises where a node holds itself, so that the structure has no end.

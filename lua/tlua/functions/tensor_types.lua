@@ -1,6 +1,7 @@
 -- tensor_types.lua - PyTorch's legacy constructors: torch.Tensor(2, 3), torch.FloatTensor {1, 2},
--- torch.cuda.LongTensor(4). Numbers are sizes, and the elements are then uninitialized; a table is
--- data. torch.isinstance(x, torch.FloatTensor) tells whether x is such a tensor.
+-- torch.cuda.LongTensor(4). Numbers or a torch.Size are sizes, and the elements are then
+-- uninitialized; any other table is data. torch.isinstance(x, torch.FloatTensor) tells whether x is
+-- such a tensor.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -37,6 +38,7 @@ local function construct(name, dtype, kind, ...)
    local options = {dtype = dtype or torch.get_default_dtype(), device = kind}
    if n == 0 then return make(name, "empty", {0}, options) end
    if n == 1 and torch.is_tensor(first) then return alias(name, first, dtype, kind) end
+   if n == 1 and torch._is_size(first) then return make(name, "empty", first, options) end
    if n == 1 and type(first) == "table" then return make(name, "tensor", first, options) end
    local sizes = {...}
    for i = 1, n do

@@ -39,11 +39,12 @@ end
 ---@return "dict"|"list"|"tuple"|nil
 function M.of(value)
    local meta = getmetatable(value)
-   if meta ~= nil then return known[meta] end
+   if meta then return known[meta] end
    return M.looks_like_list(value) and "list" or "dict"
 end
 
 local function marked(name, value, meta)
+   if require "tlua"._is_size(value) then value = table.move(value, 1, #value, 1, {}) end
    local old = type(value) == "table" and getmetatable(value)
    if type(value) ~= "table" or old and not known[old] then
       require "tlua.args".refuse(name, "value", "a table without a metatable", value)

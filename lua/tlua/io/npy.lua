@@ -136,7 +136,7 @@ end
 ---@param compress? boolean
 ---@return string? failure
 function M.write_all(file, arrays, compress)
-   if type(arrays) ~= "table" or getmetatable(arrays) ~= nil then
+   if type(arrays) ~= "table" or getmetatable(arrays) then
       return "expected a table of tensors, got " .. torch.type(arrays)
    end
    local names = {}

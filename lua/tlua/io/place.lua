@@ -49,7 +49,7 @@ end
 ---@return (fun(storage: Tensor, location: string): Tensor)?
 function M.of(title, where)
    if where == nil then return nil end
-   if type(where) == "table" and getmetatable(where) == nil then
+   if type(where) == "table" and not getmetatable(where) then
       local devices = {}
       for location, device in pairs(where) do
          if type(location) == "number" or type(location) == "boolean" then

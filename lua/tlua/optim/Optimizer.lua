@@ -115,7 +115,7 @@ end
 local function parameter_list(self, list)
    if torch.is_tensor(list) then list = {list} end
    local name = torch.type(self)
-   if type(list) ~= "table" or getmetatable(list) ~= nil then
+   if type(list) ~= "table" or getmetatable(list) then
       args.refuse(name, "params", expected_parameters, list)
    end
    local parameters, names = {}, {}
@@ -140,7 +140,7 @@ end
 function Optimizer:__init(params, given, defaults, check)
    local name = torch.type(self)
    given = given or {}
-   if type(given) ~= "table" or getmetatable(given) ~= nil then
+   if type(given) ~= "table" or getmetatable(given) then
       args.refuse(name, "options", "a table", given)
    end
    self.defaults, self.check_options = defaults, check
@@ -149,7 +149,7 @@ function Optimizer:__init(params, given, defaults, check)
    self:check_group(self.defaults)
 
    if torch.is_tensor(params) then params = {params} end
-   if type(params) ~= "table" or getmetatable(params) ~= nil then
+   if type(params) ~= "table" or getmetatable(params) then
       args.refuse(name, "params", expected_parameters, params)
    end
    if #params == 0 and params.params == nil then

@@ -168,7 +168,7 @@ M.AveragedModel = AveragedModel
 
 -- Calls fn with each batch of a data loader, a list, or an iterator.
 local function each_batch(loader, fn)
-   if type(loader) == "table" and getmetatable(loader) == nil then
+   if type(loader) == "table" and not getmetatable(loader) then
       for _, batch in ipairs(loader) do fn(batch) end
    elseif type(loader) == "table" then
       for batch in loader:iter() do fn(batch) end

@@ -322,6 +322,7 @@ local function torch_type(path, form)
    if path:find "^torch%.optim%.%u" then return types.optimizer end
    if path:find "DataLoader$" then return types.loader end
    if path == "torch.device" then return types.device end
+   if path == "torch.Size" then return types.list_of(types.int) end
    if path == "torch.load" or path:find "Dataset$" then return nil end
    if path:find "^torch%.utils" or path:find "^torch%.data" or path:find "^torch%.distributed" then
       return nil

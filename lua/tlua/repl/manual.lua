@@ -195,7 +195,7 @@ local function by_name(name)
    local value, module = M.resolve(name)
    if is_class(value) then return class_text(value, module) end
    if type(value) == "function" then return function_text(name, value) end
-   if type(value) ~= "table" or value == torch or getmetatable(value) ~= nil
+   if type(value) ~= "table" or value == torch or getmetatable(value)
       and next(lazy.fields(value)) == nil and not module then
       return nil
    end

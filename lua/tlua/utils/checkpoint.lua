@@ -94,7 +94,7 @@ local option_names <const> = {
 -- if it is a table whose keys are all names of options.
 local function split_options(given)
    local last = given[given.n]
-   local options = type(last) == "table" and getmetatable(last) == nil and next(last) ~= nil
+   local options = type(last) == "table" and not getmetatable(last) and next(last) ~= nil
    for name in pairs(options and last or {}) do options = options and option_names[name] end
    local a = take_options(options and last or {})
    if a.context_fn then

@@ -285,9 +285,15 @@ static int push_dims(lua_State *L, const tl_Tensor *t, const int64_t *of) {
   return tli_push_ints(L, (tl_Ints){t->ndim, v});
 }
 
+static int push_size(lua_State *L, const tl_Tensor *t) {
+  push_dims(L, t, t->sizes);
+  tli_set_size(L);
+  return 1;
+}
+
 static int get_shape(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
-  return push_dims(L, t, t->sizes);
+  return push_size(L, t);
 }
 
 static int get_dtype(lua_State *L, tli_State *S, tl_Tensor *t) {
@@ -435,7 +441,7 @@ static int tensor_dim(lua_State *L) {
 static int geometry(lua_State *L, const char *name, bool strides) {
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   const int64_t *v = strides ? t->strides : t->sizes;
-  if (lua_isnoneornil(L, 2)) return push_dims(L, t, v);
+  if (lua_isnoneornil(L, 2)) return strides ? push_dims(L, t, v) : push_size(L, t);
   int64_t dim;
   if (!tli_to_position(L, 2, &dim))
     return tli_error(L, "%s: dim: expected a dimension from 1 to %d, got %s", name, (int)t->ndim,

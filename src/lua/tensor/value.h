@@ -66,8 +66,14 @@ extern const luaL_Reg tli_storage_functions[];       /* storage.c: part of torch
 extern const luaL_Reg tli_bytes_functions[];         /* bytes.c: part of torch.io */
 extern const luaL_Reg tli_device_methods[];          /* devices/device_module.c */
 
+/* Makes the list on top of the stack a torch.Size (size.c). */
+void tli_set_size(lua_State *L);
+/* Whether the value at an index is a torch.Size. */
+bool tli_is_size(lua_State *L, int index);
+
 /* Each function adds its part to the module table on top of the stack. */
 void tli_open_tensor(lua_State *L);
+void tli_open_size(lua_State *L);
 void tli_open_autograd(lua_State *L);
 void tli_open_system(lua_State *L);     /* threads, memory, printing, dtypes */
 void tli_open_generators(lua_State *L); /* random numbers */

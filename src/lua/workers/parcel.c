@@ -347,7 +347,9 @@ static void write_table(Packer *k, int index, const Place *place) {
     return;
   }
   number(k, index);
-  if (lua_getmetatable(L, index)) {
+  if (tli_is_size(L, index)) {
+    write_tag(k, SIZE);
+  } else if (lua_getmetatable(L, index)) {
     write_tag(k, WITH_META);
     Place at = {place, "metatable", ""};
     write_value(k, lua_gettop(L), &at);

@@ -30,6 +30,7 @@ typedef enum Tag {
   AGAIN = 'R',       /* number */
   TABLE = '{',       /* keys and values, END */
   WITH_META = 'M',   /* metatable, keys and values, END */
+  SIZE = 'Z',        /* torch.Size: keys and values, END */
   BEFORE = 'b',      /* a value that is only read, then the value itself */
   CLASS = 'C',       /* name, parent or nil, keys and values, END */
   KNOWN_CLASS = 'B', /* its number in the first parcel */

@@ -183,6 +183,12 @@ static void read_value(Reader *r) {
     count_value(r);
     read_entries(r, true);
     break;
+  case SIZE:
+    lua_newtable(L);
+    count_value(r);
+    read_entries(r, true);
+    tli_set_size(L);
+    break;
   case WITH_META:
     lua_newtable(L);
     count_value(r);

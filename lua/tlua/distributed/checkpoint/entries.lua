@@ -39,7 +39,7 @@ local function walk(title, value, path, visit, owner, key, open)
       or torch.type(value) == "torch.device" then
       return visit("plain", path, value, owner, key)
    end
-   if kind ~= "table" or getmetatable(value) ~= nil then
+   if kind ~= "table" or getmetatable(value) then
       refuse(title, path, ("%s cannot be saved"):format(torch.type(value)))
    end
    if open[value] then refuse(title, path, "the table contains itself") end

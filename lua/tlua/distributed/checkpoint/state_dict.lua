@@ -130,7 +130,7 @@ local take_set_optimizer = args.signature [[set_optimizer_state_dict(model: any,
 -- Returns a list of optimizers, and the paths of their parameters in the model.
 local function check_optimizers(title, optimizers, model)
    local list = class.isinstance(optimizers, Optimizer) and {optimizers} or optimizers
-   if type(list) ~= "table" or getmetatable(list) ~= nil or #list == 0 then
+   if type(list) ~= "table" or getmetatable(list) or #list == 0 then
       args.refuse(title, "optimizers", "an optimizer or a list of them", optimizers)
    end
    local names = {}

@@ -193,7 +193,7 @@ local function lead(gate, unit, values)
    local function look(value)
       if torch.is_tensor(value) then
          if value.requires_grad then found[#found + 1] = value end
-      elseif type(value) == "table" and getmetatable(value) == nil then
+      elseif type(value) == "table" and not getmetatable(value) then
          for _, item in pairs(value) do look(item) end
       end
    end
@@ -203,7 +203,7 @@ local function lead(gate, unit, values)
    for i, tensor in ipairs(found) do new[tensor] = led[i] end
    local function put(value)
       if torch.is_tensor(value) then return new[value] or value end
-      if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
+      if type(value) ~= "table" or getmetatable(value) then return value end
       local copy = {}
       for key, item in pairs(value) do copy[key] = put(item) end
       return copy
@@ -220,7 +220,7 @@ local function cast(value, dtype)
    if torch.is_tensor(value) then
       return value:is_floating_point() and value:to(dtype) or value
    end
-   if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
+   if type(value) ~= "table" or getmetatable(value) then return value end
    local copy = {}
    for key, item in pairs(value) do copy[key] = cast(item, dtype) end
    return copy
@@ -465,7 +465,7 @@ end
 
 local function set_prefetch(module, field, modules)
    local name, list = ("set_modules_to_%s"):format(field), {}
-   if type(modules) ~= "table" or getmetatable(modules) ~= nil then
+   if type(modules) ~= "table" or getmetatable(modules) then
       args.refuse(name, "modules", "a list of modules", modules)
    end
    for i, other in ipairs(modules) do

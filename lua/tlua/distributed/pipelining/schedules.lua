@@ -194,7 +194,7 @@ end
 local function take_options(self, ...)
    local given = table.pack(...)
    local last = given[given.n]
-   if type(last) ~= "table" or getmetatable(last) ~= nil then return {}, ... end
+   if type(last) ~= "table" or getmetatable(last) then return {}, ... end
    args.check_options(self.name .. ".step", last, "target", "losses")
    return last, table.unpack(given, 1, given.n - 1)
 end

@@ -329,7 +329,7 @@ function M.parallelize_module(module, mesh, plan)
       plan:apply(module, "module", group)
       return module
    end
-   if type(plan) ~= "table" or getmetatable(plan) ~= nil then
+   if type(plan) ~= "table" or getmetatable(plan) then
       args.refuse("parallelize_module", "plan", "a style, or a table from paths to styles", plan)
    end
    local found, items = find(module, plan), {}

@@ -92,7 +92,7 @@ local take = args.signature "nn.attention.sdpa_kernel(set_priority: boolean = fa
 ---@param ... any
 ---@return any ...  fn's results, or a scope to be closed
 function M.sdpa_kernel(backends, options, fn, ...)
-   if type(options) == "table" and getmetatable(options) == nil then
+   if type(options) == "table" and not getmetatable(options) then
       local set = set_of(backends, take(options).set_priority)
       return run(set, fn, ...)
    end

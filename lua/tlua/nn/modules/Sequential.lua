@@ -43,7 +43,7 @@ end
 function Sequential:__init(...)
    parent.__init(self)
    local list = table.pack(...)
-   if list.n == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then
+   if list.n == 1 and type(list[1]) == "table" and not getmetatable(list[1]) then
       slicing.check(torch.type(self), "modules", list[1])
       list = {n = #list[1], table.unpack(list[1])}
    end

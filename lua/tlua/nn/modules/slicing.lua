@@ -57,7 +57,7 @@ end
 function M.check(who, what, list)
    if type(list) ~= "table" or class.isinstance(list, Module) and not list._is_list then
       args.refuse(who, what, "a list of " .. what, list)
-   elseif getmetatable(list) == nil then
+   elseif not getmetatable(list) then
       local n = #list
       for key in pairs(list) do
          if math.type(key) ~= "integer" or key < 1 or key > n then

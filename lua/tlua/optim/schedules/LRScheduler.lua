@@ -108,7 +108,7 @@ end
 local function copy_plain(value)
    local kind = type(value)
    if kind == "number" or kind == "boolean" or kind == "string" then return value end
-   if kind ~= "table" or getmetatable(value) ~= nil then return nil end
+   if kind ~= "table" or getmetatable(value) then return nil end
    local copied = {}
    for key, item in pairs(value) do
       copied[key] = copy_plain(item)
@@ -138,7 +138,7 @@ end
 ---@param value any
 ---@param g integer
 function LRScheduler.of_group(value, g)
-   if type(value) == "table" and getmetatable(value) == nil then return value[g] end
+   if type(value) == "table" and not getmetatable(value) then return value[g] end
    return value
 end
 
@@ -148,7 +148,7 @@ function LRScheduler:check_lists(...)
    local groups = #self.optimizer.param_groups
    for _, name in ipairs {...} do
       local value = self[name]
-      if type(value) == "table" and getmetatable(value) == nil and #value ~= groups then
+      if type(value) == "table" and not getmetatable(value) and #value ~= groups then
          torch.raise(("%s: %s: expected one for each of %d groups, got %d of them"):format(
             torch.type(self), name, groups, #value))
       end

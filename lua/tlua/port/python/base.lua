@@ -47,7 +47,8 @@ function M.show(value)
    if kind == "number" then return number_text(value) end
    if kind == "boolean" then return value and "True" or "False" end
    if kind == "nil" then return "None" end
-   if kind == "table" and getmetatable(value) == nil then return table_text(value) end
+   local plain = kind == "table" and not getmetatable(value) and not torch._is_size(value)
+   if plain then return table_text(value) end
    return tostring(value)
 end
 
@@ -65,7 +66,7 @@ function M.iterator(thing)
    if kind ~= "table" then
       error(("for: expected something to iterate over, got %s"):format(torch.type(thing)), 3)
    end
-   if meta == M.set_class or meta == nil and #thing == 0 and next(thing) ~= nil then
+   if meta == M.set_class or not meta and #thing == 0 and next(thing) ~= nil then
       local key
       return function()
          key = next(thing, key)

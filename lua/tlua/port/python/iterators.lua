@@ -14,7 +14,7 @@ function M.tuples(thing)
    local next_item = each(thing)
    return function()
       local first, second = next_item()
-      if second == nil and type(first) == "table" and getmetatable(first) == nil then
+      if second == nil and type(first) == "table" and not getmetatable(first) then
          return table.unpack(first)
       end
       return first, second

@@ -29,13 +29,14 @@ function M.slice(list, first, last, step)
    for i = step > 0 and math.max(first, 1) or first, step > 0 and math.min(last, n) or last, step do
       result[#result + 1] = list[i]
    end
-   return result
+   return torch._is_size(list) and torch.Size(result) or result
 end
 
-function M.concat(...)
-   local result = {}
+--- Returns the items of several lists; a torch.Size if the first list is one.
+function M.concat(first, ...)
+   local result = table.move(first, 1, #first, 1, {})
    for _, list in ipairs {...} do table.move(list, 1, #list, #result + 1, result) end
-   return result
+   return torch._is_size(first) and torch.Size(result) or result
 end
 
 --- list * n.
@@ -150,7 +151,7 @@ extreme("min", less)
 -- Returns whether a value is false in Python.
 local function is_false(value)
    return not value or value == 0 or value == ""
-      or type(value) == "table" and getmetatable(value) == nil and next(value) == nil
+      or type(value) == "table" and not getmetatable(value) and next(value) == nil
 end
 
 function M.any(thing)
@@ -162,7 +163,7 @@ end
 
 function M.all(thing)
    -- Items are read by position, so a false item does not end the loop.
-   if type(thing) == "table" and getmetatable(thing) == nil then
+   if type(thing) == "table" and not getmetatable(thing) then
       for i = 1, #thing do
          if is_false(thing[i]) then return false end
       end
@@ -264,7 +265,7 @@ end
 --- Implements `item in thing`: an item of a list, a key of a dict or set, or a part of a text.
 function M.contains(thing, item)
    if type(thing) == "string" then return thing:find(item, 1, true) ~= nil end
-   if type(thing) == "table" and getmetatable(thing) == nil and #thing == 0 then
+   if type(thing) == "table" and not getmetatable(thing) and #thing == 0 then
       return thing[item] ~= nil
    end
    if getmetatable(thing) == M.set_class then return thing[item] == true end
