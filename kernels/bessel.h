@@ -108,7 +108,7 @@ TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope
     double factor = chebyshev || family == 8 ? 2 : family == 11 ? 2 * k + 1 : laguerre ? -1 : 1;
     double constant = laguerre ? 2 * k + 1 : 0;
     int back = chebyshev ? 1 : family == 8 ? 2 * k : k, divisor = family > 9 ? k + 1 : 1;
-    if (k == 0 && chebyshev) { /* the four kinds differ only here */
+    if (k == 0 && chebyshev) { /* only this step depends on which of the four kinds it is */
       factor = family % 4 == 0 ? 1 : 2;
       constant = family % 4 == 2 ? -1 : family % 4 == 3 ? 1 : 0;
     }

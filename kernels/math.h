@@ -30,7 +30,8 @@
 
 #ifdef __CUDACC__
 #define TLM_FN static __device__ __forceinline__
-#define TLM_LONG_FN static __device__ __noinline__ /* one copy for all kernels of a file */
+/* keeps one copy of the function for all kernels of a file */
+#define TLM_LONG_FN static __device__ __noinline__
 #else
 #define TLM_FN static inline
 #define TLM_LONG_FN static inline
@@ -252,7 +253,7 @@ TLM_FLOATING2(remainder, 0, TLM_REMAINDER_BODY(T, fmod(a, b)))
 TLM_FLOATING2(floor_divide, 0, TLM_FLOOR_DIVIDE_BODY(T, fmod(a, b)))
 
 TLM_FLOATING2(pow, 0, return pow(a, b);)
-/* Exponentiation by squaring; a negative exponent gives 0, except for the bases 1 and -1. */
+/* Exponentiates by squaring; a negative exponent gives 0, except for the bases 1 and -1. */
 TLM_INTEGER2(pow, 0, {
   T inverse = a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
   U result = 1;
@@ -654,7 +655,7 @@ TLM_FLOATING_REDUCTION(sum_power, 1, W, W, 0, tlm_power(fabs(x), p[0]), a + b, a
 TLM_FLOATING_REDUCTION(amax_abs, 0, T, T, 0, fabs(x), TLM_LARGER(a, b), a)
 TLM_FLOATING_REDUCTION(amin_abs, 0, T, T, (T)INFINITY, fabs(x), TLM_SMALLER(a, b), a)
 
-/* Second derivatives. */
+/* The second derivatives of activations. */
 TLM_FLOATING1(gelu_tanh_second, 0, {
   T inner = (T)TLM_GELU_BETA * (x + (T)0.044715 * x * x * x);
   T slope = (T)TLM_GELU_BETA * (1 + (T)(3 * 0.044715) * x * x);

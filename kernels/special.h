@@ -43,9 +43,9 @@ TLM_LONG_FN double tlm_sinc_second(double u) {
 
 /* ---- inverse error function ------------------------------------------------------ */
 
-/* An approximation with error 2e-3, then two steps of Halley's method, each of which triples
-** the number of correct digits. The step uses erf near 0 and erfc near 1, where 1 - |y| is
-** exact and small. */
+/* Computes the inverse of erf: an approximation with error 2e-3, then two steps of Halley's method,
+** each of which triples the number of correct digits. The step uses erf near 0 and erfc near 1,
+** where 1 - |y| is exact and small. */
 TLM_LONG_FN double tlm_erfinv(double y) {
   double m = fabs(y);
   double l = log((1 - m) * (1 + m));
@@ -128,7 +128,7 @@ TLM_LONG_FN double tlm_higher_gamma(int n, double x) {
   for (int k = 2; k <= n && k <= 171; k++) factorial *= k;
   double sign = n & 1 ? 1 : -1;
   if (x <= 0 && x == low) return sign * (double)INFINITY;
-  if (x > 0 && isinf(x)) return (double)NAN; /* PyTorch computes 0 * inf here */
+  if (x > 0 && isinf(x)) return (double)NAN; /* gives NaN, since PyTorch computes 0 * inf */
   if (x > 0 || isnan(x)) return sign * factorial * tlm_zeta(s, x);
   /* adds the poles on either side first, since they may cancel */
   double poles = tlm_zeta(s, x - low) + sign * tlm_zeta(s, near);
@@ -270,7 +270,7 @@ TLM_LONG_FN double tlm_gamma_share(double a, double x, bool lower) {
     for (double n = a + 1; term > 1e-17 * sum; n += 1) sum += term *= x / n;
     return lower ? factor * sum : 1 - factor * sum;
   }
-  /* Lentz's method */
+  /* uses Lentz's method */
   double b = x + 1 - a;
   double c = 1e300;
   double d = 1 / b;

@@ -145,18 +145,18 @@ typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t se
 
 typedef struct tlk_Isa {
   const char *name;
-  const tlk_Loop *loops[TLK_NCOMPUTE]; /* by tlk_Pointwise; NULL where not defined */
+  const tlk_Loop *loops[TLK_NCOMPUTE]; /* indexed by tlk_Pointwise; NULL where not defined */
   /* loops whose inputs except the first are one element each; NULL for kernels of one input */
   const tlk_Loop *fixed[TLK_NCOMPUTE];
-  const tlk_Loop *fused[2];                  /* by tlk_Fused; for float, for double */
-  const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* by tlk_Reduction */
+  const tlk_Loop *fused[2];                  /* indexed by tlk_Fused; for float, for double */
+  const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* indexed by tlk_Reduction */
   const tlk_Reducer *best[TLK_NCOMPUTE];     /* [0]: smallest, [1]: largest */
   const tlk_Reducer *moments[2];             /* for float, for double */
-  const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* by tlk_Scan */
+  const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* indexed by tlk_Scan */
   const tlk_Softmax *softmax[2];             /* for float, for double */
   const tlk_Norm *norm[2];                   /* for float, for double */
-  const tlk_Convert (*convert)[TL_NDTYPES];  /* [from][to] */
-  const tlk_Move *move;                      /* by log2 of the element's size */
+  const tlk_Convert (*convert)[TL_NDTYPES];  /* indexed by source dtype and target dtype */
+  const tlk_Move *move;                      /* indexed by log2 of the element's size */
   tlk_RandomFn random;
   const struct tlk_IndexLoops *index;             /* gather.h */
   const struct tlk_PoolLoops *pool[TLK_NCOMPUTE]; /* pool.h */

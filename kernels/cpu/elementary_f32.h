@@ -66,7 +66,7 @@ TLK_F32_FN float tlk_expf(float x) {
   return tlk_scale(1 + p.r * (1 + p.r * p.q), p.n);
 }
 
-/* For |x| < TLK_EXP_LIMIT, where the result is a normal number. */
+/* These are for |x| < TLK_EXP_LIMIT, where the result is a normal number. */
 #define TLK_EXP_LIMIT 87.0f
 TLK_F32_FN float tlk_expf_fast(float x) {
   tlk_Power p = tlk_exp_parts_fast(x);
@@ -131,7 +131,7 @@ TLK_F32_FN float tlk_log_join(tlk_Split s) {
 }
 TLK_F32_FN float tlk_logf(float x) { return tlk_log_edges(x, tlk_log_join(tlk_split(x))); }
 
-/* Normal numbers have these bits or more, and less than infinity's. */
+/* The bits of a positive normal number are at least these, and less than infinity's. */
 #define TLK_BITS_NORMAL 0x00800000u
 #define TLK_BITS_INFINITY 0x7f800000u
 TLK_F32_FN float tlk_logf_fast(float x) { return tlk_log_join(tlk_split_fast(x)); }

@@ -1,6 +1,6 @@
 /*
-** left_out.c - kernels that a build leaves out (PROFILE=infer has those of some families): these
-** weak functions fail with a message and give way to the kernels that are there.
+** left_out.c - kernels that a build leaves out (PROFILE=infer has only some families): these weak
+** functions fail with a message, and a build's own kernels take their place.
 */
 #include "core/error.h"
 #include "kernels/cpu/cpu.h"

@@ -56,7 +56,7 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
 #if defined(__clang__)
 #define TLK_VECTOR TLK_IVDEP
 #else
-/* stops gcc from unrolling a loop into sixteen scalar lines */
+/* keeps gcc from unrolling a row of TLK_LANES into sixteen scalar statements */
 #define TLK_VECTOR _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
 #endif
 

@@ -14,13 +14,13 @@ typedef struct Capture {
   struct Capture *next;
   unsigned long long id; /* the driver's id */
   uint64_t pool;
-  tl_Stream *stream; /* the stream that began it */
+  tl_Stream *stream; /* the stream that began the capture */
 } Capture;
 
 struct tl_Graph {
   int device;
   uint64_t pool;
-  uint64_t launched; /* bit mask of the streams it was launched on */
+  uint64_t launched; /* bit mask of the streams that the graph was launched on */
   cudaGraphExec_t exec;
 };
 
@@ -41,7 +41,7 @@ static uint64_t pool_of(unsigned long long id) {
 
 bool cuda_capture_is_open(uint64_t number) { return pool_of(number) != 0; }
 
-/* CUDA 13 tells of a graph's edges as well. */
+/* The function of CUDA 13 also returns the edges of the graph. */
 static cudaError_t capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                                 unsigned long long *id) {
 #if CUDART_VERSION >= 13000
@@ -186,7 +186,8 @@ bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream) {
   return true;
 }
 
-/* A launch in flight still completes: the driver keeps the resources it needs. */
+/* Frees a graph. A launch in flight still completes: the driver keeps the resources that it
+** needs. */
 void cuda_graph_free(tl_Graph *graph) {
   if (cuda_enter(graph->device)) {
     CUDA_RELAXED;

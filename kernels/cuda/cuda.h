@@ -23,7 +23,7 @@ extern "C" {
 
 struct tl_Stream {
   int device, id, priority;
-  bool shared; /* foreign code knows its handle and may queue work in between */
+  bool shared; /* other libraries know the stream's handle and may queue work at any time */
   cudaStream_t handle;
 };
 
@@ -46,7 +46,7 @@ cuda_Word cuda_word(const tlk_Context *cx);
 /* Reports the fault that the device's kernels recorded: returns false with its message. Call it
 ** after a wait. */
 bool cuda_report(int device);
-/* Device properties that decide how kernels are launched. */
+/* Return properties of a device that decide how kernels are launched. */
 int cuda_multiprocessors(int device);
 /* The most dynamic shared memory that a block may be given (allow_shared in cuda.cuh). */
 int64_t cuda_shared_bytes(int device);
@@ -60,8 +60,8 @@ void cuda_device_kind(int device, cuda_DeviceKind *out);
 
 /* ---- memory (memory.c) ----------------------------------------------------------- */
 
-/* Memory for the calls that the context's stream gets next. It may be freed immediately,
-** because its next use is queued later on that stream. Returns NULL with a message on failure. */
+/* Allocates memory for the next calls on the context's stream. It may be freed immediately, because
+** its next use is queued later on that stream. Returns NULL with a message on failure. */
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes);
 void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 

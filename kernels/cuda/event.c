@@ -10,7 +10,7 @@
 struct tl_Event {
   int device;
   int flags;
-  cudaEvent_t handle; /* owned; NULL until it is recorded */
+  cudaEvent_t handle; /* owned; NULL until the event is recorded */
   uint64_t capture;   /* number of the capture that recorded it last; 0: none */
 };
 

@@ -1,6 +1,6 @@
 /*
 ** memory.c - device memory: connects the allocator of kernels/device to the driver's virtual-memory
-** calls. Also pinned host memory.
+** calls. It also allocates pinned host memory.
 **
 ** TLUA_CUDA_ALLOCATOR=driver makes every allocation a call of cudaMalloc or cudaFree. That is
 ** slow, but tools that watch each block, such as compute-sanitizer, need it. The same happens
@@ -66,7 +66,7 @@ typedef struct Memory {
   bool open, by_driver;
   int device;
   tlk_Blocks blocks;
-  cudaEvent_t spare[64]; /* events that can be reused for marks */
+  cudaEvent_t spare[64]; /* events that can be used again as marks */
   int nspare;
 } Memory;
 
@@ -112,7 +112,7 @@ static bool map_granule(const Memory *m, char *at, int64_t granule) {
   return error == CUDA_SUCCESS;
 }
 
-/* Allows access to the device itself and to its peers. */
+/* Allows the device and its peers to access the range. */
 static bool give_access(const Memory *m, char *at, int64_t bytes) {
   CUmemAccessDesc access[CUDA_MAX_DEVICES];
   size_t n = 0;

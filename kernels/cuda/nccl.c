@@ -50,12 +50,12 @@ static struct {
 #undef X
 } lib;
 static int version;
-static char missing[300]; /* why the library is not available */
+static char missing[300]; /* the reason why the library is not available */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 struct tl_Comm {
   int device;
-  ncclComm_t handle;    /* NULL after it was aborted or destroyed */
+  ncclComm_t handle;    /* NULL after the communicator was aborted or destroyed */
   pthread_mutex_t lock; /* serialises an abort, which may come from any thread, with closing */
 };
 
@@ -223,8 +223,8 @@ static bool put(ncclComm_t comm, cudaStream_t stream, const tl_CommStep *s) {
   return false;
 }
 
-/* Always closes a group that was opened: an open group would hold back all later calls of the
-** thread to NCCL. */
+/* Queues steps in a group, which it always closes: an open group would hold back all later calls of
+** the thread to NCCL. */
 static bool nccl_run(tl_Comm *c, tl_Stream *stream, const tl_CommStep *steps, int n) {
   if (!is_open(c) || !cuda_enter(c->device) || !fusion_settle(stream)) return false;
   if (n == 1) return put(c->handle, stream->handle, steps);

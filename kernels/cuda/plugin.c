@@ -14,9 +14,9 @@
 
 typedef struct Device {
   pthread_mutex_t lock;
-  atomic_bool open; /* streams and the fault word are created on first use */
+  atomic_bool open; /* whether streams and the fault word, which are created on first use, exist */
   cuda_Word word;
-  cudaStream_t aside; /* the stream on which the fault word is cleared */
+  cudaStream_t aside; /* a separate stream, on which the fault word is cleared */
   int multiprocessors, shared_bytes;
   _Atomic int64_t waits;
   atomic_bool failed;
@@ -41,8 +41,8 @@ bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
   return cuda_host->fail(kind, "cuda: %s", text);
 }
 
-/* Whether every later call of the process fails after this error: hardware faults (214) and
-** kernel failures (700 to 719, except those about peers and registered memory). */
+/* Whether all later calls of the process fail after this error: hardware faults (214) and kernel
+** failures (700 to 719, except those about peers and registered memory). */
 static bool is_final(cudaError_t error) {
   int number = (int)error;
   return number == 214 || number == 700 || number == 702 || number == 710 ||
@@ -55,7 +55,7 @@ static int attribute(int device, enum cudaDeviceAttr which) {
   return value;
 }
 
-/* Reports that this build has no code for the device. */
+/* Reports that this build contains no code for the device's architecture. */
 static bool no_image(int device) {
   int major = attribute(device, cudaDevAttrComputeCapabilityMajor);
   int minor = attribute(device, cudaDevAttrComputeCapabilityMinor);
@@ -294,7 +294,7 @@ static const tl_DeviceApi api = {
 };
 
 #ifndef TLK_EMULATED /* the emulation in spec/cuda defines these */
-/* Defines weak fallbacks for kernels that this build lacks. */
+/* Defines weak functions that fail in place of kernels that this build lacks. */
 #define X(name, operands)                                                       \
   __attribute__((weak)) bool tlk_##name(const struct tlk_##name *call) {        \
     (void)call;                                                                 \
@@ -358,7 +358,7 @@ static const tl_Plugin plugin = {.hash = TL_PLUGIN_HASH, .backend = &backend};
 
 static void in_child(void) { atomic_store(&forked, true); }
 
-/* Says why there is no device and how to solve that. */
+/* Reports why there is no device, and how to mend that. */
 static bool no_device(cudaError_t error) {
   switch (error) {
   case cudaErrorInsufficientDriver:

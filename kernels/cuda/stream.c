@@ -10,7 +10,7 @@
 #include "kernels/cuda/plugin.h"
 
 /* All stream numbers fit into a mask of 64 bits. */
-#define POOL 24 /* streams of one priority */
+#define POOL 24 /* streams of each priority */
 #define OTHERS 15
 #define FIRST_OTHER (1 + 2 * POOL)
 
@@ -93,8 +93,8 @@ tl_Stream *cuda_stream_of(tl_Device device, void *handle) {
   return stream;
 }
 
-/* Since foreign code may use the handle, no more calls stay pending for fusion
-** (fusion/chain.c). */
+/* Returns the driver's handle of a stream. Since foreign code may use it, no more calls on the
+** stream wait for fusion (fusion/chain.c). */
 void *cuda_stream_handle(const tl_Stream *stream) {
   ((tl_Stream *)(uintptr_t)stream)->shared = true;
   (void)!fusion_settle(stream); /* a failure is reported when the graph's capture ends */

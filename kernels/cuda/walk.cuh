@@ -24,7 +24,7 @@
 #include "kernels/cuda/lines.cuh"
 
 #define WALK_THREADS 512 /* the largest number of threads of a block */
-#define WALK_BLOCK 128   /* the block's size where fewer threads are enough */
+#define WALK_BLOCK 128   /* the block's size if fewer threads are enough */
 
 /* Lines of (outer, n, inner) along n. If inner is 1, a team of threads shares each line;
 ** otherwise a block has `team` threads for neighbouring lines, and its other threads split

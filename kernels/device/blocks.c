@@ -144,7 +144,7 @@ static tlk_Block *block_at(const tlk_Blocks *b, const void *data) {
 
 static bool make_room(tlk_Blocks *b) { return placed_reserve(&b->placed) || no_memory(b); }
 
-/* There is room. */
+/* Registers a block in use; the caller has made room for it. */
 static void enter(tlk_Blocks *b, tlk_Block *block) {
   placed_add(&b->placed, block->data)->block = block;
 }
@@ -278,7 +278,7 @@ static tlk_Block *grow(tlk_Blocks *b, tlk_Arena *a, int64_t bytes) {
   return NULL;
 }
 
-/* Whether enough memory could be mapped in one piece. */
+/* Whether the arena has an unmapped range with room for so much memory. */
 static bool has_room(const tlk_Blocks *b, const tlk_Arena *a, int64_t bytes) {
   const tlk_Block *range = a->unmapped;
   while (range && range->bytes < round_up(bytes, granule_of(b, a))) range = range->next;

@@ -31,12 +31,12 @@
 /* The functions that the allocator calls; each gets `self` as its first argument. */
 typedef struct tlk_BlockSource {
   void *self;
-  const tl_Host *host; /* borrowed; told of the memory's events and of failures */
+  const tl_Host *host; /* borrowed; receives the memory's events, and failures */
   const char *name;    /* the plugin's name, for messages */
   tl_Device device;
   int64_t granule[2]; /* in bytes, for large and for small blocks */
-  int64_t least;      /* in bytes: this much is mapped for a large block of less than its half */
-  int64_t reach;      /* the least address space of an arena in bytes, a multiple of both */
+  int64_t least; /* in bytes: the least that is mapped for a large block of less than half of it */
+  int64_t reach; /* the least address space of an arena in bytes, a multiple of both granules */
   /* Reserves address space; returns NULL with a message on failure. */
   char *(*reserve)(void *self, int64_t bytes);
   void (*unreserve)(void *self, char *at, int64_t bytes);
@@ -48,10 +48,10 @@ typedef struct tlk_BlockSource {
   void *(*mark)(void *self, int stream);
   bool (*passed)(void *self, void *mark);
   void (*drop)(void *self, void *mark);
-  /* Waits until all streams are idle; returns false with a message on failure. It may let go of
-  ** the callers' lock while it waits, but not after the last stream was found idle. */
+  /* Waits until all streams are idle; returns false with a message on failure. It may release the
+  ** caller's lock while it waits, but not after it has found the last stream idle. */
   bool (*wait)(void *self);
-  /* NULL, or is called when a block of the pool becomes free, before it is handed out again. */
+  /* Called when a block of the pool becomes free, before the block is reused; may be NULL. */
   void (*freed)(void *self, char *data, int64_t bytes, int stream, uint64_t pool);
 } tlk_BlockSource;
 
@@ -59,7 +59,7 @@ typedef struct tlk_Block tlk_Block;
 typedef struct tlk_Arena tlk_Arena;
 typedef struct tlk_BlockPool tlk_BlockPool;
 
-/* A block in use or pending. */
+/* A block that is in use or pending. */
 typedef struct tlk_Placed {
   const void *key; /* its address */
   tlk_Block *block;

@@ -10,7 +10,8 @@
 
 /* ---- capturing --------------------------------------------------------------------- */
 
-/* Counts each command, so that the end of the capture knows which work was not joined. */
+/* Records a command and counts it, so that the end of the capture can find work that was not
+** joined. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size) {
   tl_Graph *graph = stream->recording;

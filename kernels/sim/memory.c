@@ -115,14 +115,14 @@ static void unreserve(void *self, char *data, int64_t bytes) {
   free(range);
 }
 
-/* All bytes can be accessed at all times, and the allocator keeps to the limit. */
+/* Maps nothing: all bytes can be accessed at all times, and the allocator enforces the limit. */
 static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
   (void)self, (void)at, (void)bytes, (void)granule;
   return true;
 }
 
-/* Another stream may get the addresses, so freed blocks there are overwritten at once. The
-** allocator has waited: queues have no other command for this memory. */
+/* Unmaps nothing, but overwrites freed blocks of the range at once, since another stream may get
+** the addresses. The allocator has waited: queues have no other command for this memory. */
 static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
   (void)at, (void)bytes, (void)granule;
   sim_locked_poison_now(self);
@@ -157,7 +157,7 @@ static bool is_busy(const sim_Device *d) {
   return false;
 }
 
-/* Other threads may queue commands during a wait. */
+/* Waits for all streams. Other threads may queue commands meanwhile. */
 static bool wait_for_all(void *self) {
   do {
     if (!sim_locked_finish_device(self)) return false;

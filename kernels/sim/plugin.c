@@ -213,7 +213,7 @@ static const tl_DeviceApi api = {
     .configure = configure,
 };
 
-/* Every kernel is queued as a copy of its call. */
+/* Queues every kernel as a copy of its call. */
 enum { FLAT, ITER };
 #define X(name, operands)                                                              \
   static bool run_##name(const void *call) { return sim_host->cpu->name(call); }       \

@@ -23,7 +23,7 @@ typedef struct Request {
 
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, worked = PTHREAD_COND_INITIALIZER;
 static bool started;
-static Request *current; /* one at a time; NULL: the thread sleeps */
+static Request *current; /* the request being served; NULL: the thread sleeps */
 
 /* ---- queues ----------------------------------------------------------------------- */
 
@@ -75,7 +75,7 @@ sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *w
   return command;
 }
 
-/* Limits the length of queues that no host waits for. */
+/* Runs commands of a stream whose queue is full. */
 static bool relieve(tl_Stream *stream) {
   return stream->queue.length <= MOST_QUEUED ||
          sim_locked_drain(stream, stream->put - MOST_QUEUED / 2);
@@ -110,9 +110,11 @@ static int64_t nanoseconds(void) {
 
 static double seconds(void) { return (double)nanoseconds() * 1e-9; }
 
-static void (*told)(const tl_Activity *activity); /* guarded; NULL: nobody listens */
+/* guarded: receives activities; NULL: none are reported */
+static void (*told)(const tl_Activity *activity);
 
-/* While the lock is held, no command is running whose activity is not yet reported. */
+/* Starts or stops reports. While the lock is held, no command is running whose activity is not yet
+** reported. */
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now) {
   sim_lock();
   told = note;

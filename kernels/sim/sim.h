@@ -68,7 +68,7 @@ struct tl_Stream {
   tl_Graph *recording; /* borrowed; NULL: it takes part in no capture */
 };
 
-/* For each stream, how many of its commands in a capture come before some point. */
+/* For each stream, the number of its commands in a capture that come before some point. */
 typedef uint64_t sim_Clock[SIM_STREAMS];
 
 struct tl_Event {
@@ -76,11 +76,11 @@ struct tl_Event {
   tl_Device device;
   uint64_t recorded, reached; /* tickets */
   tl_Stream *stream;          /* the stream that recorded it last */
-  double time;                /* seconds, when it was last reached */
+  double time;                /* the time in seconds at which the event was last reached */
   bool timing;
   uint64_t capture;    /* number of the capture that recorded it last; 0: none */
   sim_Command *record; /* borrowed; its record in that capture, while the capture is open */
-  sim_Clock clock;     /* the commands that come before the record */
+  sim_Clock clock;     /* the commands that come before that record */
 };
 
 /* A part of a device's address space that an arena of its blocks occupies. */
@@ -107,11 +107,11 @@ typedef struct sim_Device {
   char *base;           /* the device's address space as the host sees it */
   int64_t bytes;        /* size of the address space */
   int64_t shift;        /* distance from the host's address of a byte to the kernels' address */
-  int64_t total, limit; /* bytes of memory, and of those the most that set_memory_limit allows */
+  int64_t total, limit; /* bytes of memory, and the limit that set_memory_limit has set */
   sim_Range *ranges;    /* owned */
   tlk_Blocks blocks;
   tl_Stream streams[SIM_STREAMS];
-  int next_stream[2];  /* of normal priority, and of high priority */
+  int next_stream[2];  /* the next stream to hand out, of normal priority and of high priority */
   tlk_Fault fault;     /* the device's fault word */
   tl_ErrorKind failed; /* the error of a kernel that failed */
   char failure[256];

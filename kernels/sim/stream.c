@@ -11,7 +11,7 @@
 
 tl_Stream *sim_default_stream(tl_Device device) { return &sim_device(device.index)->streams[0]; }
 
-/* The priority does not affect the order of work, which is random. */
+/* Hands out a stream. The priority does not affect the order of work, which is random. */
 tl_Stream *sim_stream(tl_Device device, int priority) {
   sim_lock();
   sim_Device *d = sim_device(device.index);
@@ -39,7 +39,7 @@ bool sim_stream_sync(tl_Stream *stream) {
   return ok;
 }
 
-/* Runs a command now and then, so repeated queries end. */
+/* Returns whether the stream is idle. Runs a command now and then, so that repeated queries end. */
 bool sim_stream_query(tl_Stream *stream, bool *done) {
   sim_lock();
   bool ok = sim_locked_may_go("query") && sim_locked_not_recording(stream, "asking a stream");

@@ -1,7 +1,7 @@
 /*
 ** cache_test.c - tests disk_cache.h: a stored entry is found again, and no other file is mistaken
 ** for an entry.
-** */
+*/
 #include "core/device/disk_cache.h"
 
 #include <sys/resource.h>

@@ -1,7 +1,7 @@
 /*
 ** lua.c - tests tlua in a host's Lua state: passing values, errors, and states and tensors that are
 ** freed in any order.
-** */
+*/
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>

@@ -2,7 +2,7 @@
 ** fault_test.c - tests a training step in which the n-th allocation fails, or the n-th and all
 ** later ones, for every n: the step must succeed anyway or raise a Lua error that names the
 ** request; afterwards everything must be freed and the next step must work.
-** */
+*/
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>

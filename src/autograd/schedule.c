@@ -1,7 +1,7 @@
 /*
 ** schedule.c - a depth-first walk over the graph with a stack of its own. Invariant: slots are
 ** referred to by number, because the array may move during the walk.
-** */
+*/
 #include "autograd/schedule.h"
 
 #include <string.h>

@@ -82,7 +82,7 @@ static bool add_keys(const Call *c, const Work *w, const tlk_AttentionBlock *blo
   return true;
 }
 
-/* Divides by the sums of exponentials. */
+/* Divides the weighted sums by the sums of exponentials. */
 static void finish(const Call *c, const Work *w, const tlk_AttentionBlock *block) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;

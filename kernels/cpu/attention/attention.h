@@ -46,7 +46,7 @@ typedef struct tlk_AttentionLoops {
   ** at block + c * step; keys are rounded up to four. */
   void (*keep)(int64_t keys, int64_t cols, uint64_t seed, uint64_t block, uint64_t step, double p,
                void *out);
-  /* x += y, x *= y, x *= factor, and the sum of x * y. */
+  /* Compute x += y, x *= y, x *= factor, and the sum of x * y. */
   void (*add)(int64_t n, void *x, const void *y);
   void (*multiply)(int64_t n, void *x, const void *y);
   void (*scale)(int64_t n, void *x, double factor);
@@ -59,7 +59,7 @@ typedef struct tlk_AttentionPlan {
   const tlk_Attention *a;
   const tlk_Isa *isa;
   const tlk_TileLoops *tile;
-  const tlk_DotLoops *dots; /* NULL unless products are computed by them */
+  const tlk_DotLoops *dots; /* NULL if the processor has no instructions for bfloat16 products */
   const tlk_AttentionLoops *loops;
   tl_DType compute;
   int64_t size;          /* bytes of an element of the compute type */
@@ -102,7 +102,7 @@ bool tlk_attention_keys(const tlk_AttentionPlan *p, int64_t j, tlk_AttentionBloc
 tlk_Matrix tlk_attention_numbers(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
                                  int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
                                  void *buffer);
-/* Returns such rows as products read them. */
+/* Returns such rows in the form that products read. */
 tlk_Matrix tlk_attention_rows(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
                               int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
                               void *buffer);

@@ -41,7 +41,7 @@ typedef struct Work {
   tlk_Matrix turned_query, turned_grad;
 } Work;
 
-/* The rows of a sum that products may write. */
+/* Returns the number of rows of a sum that products may write. */
 static int64_t whole_rows(int64_t n) { return tlk_ceil_div(n, TLK_DOT_LINES) * TLK_DOT_LINES; }
 
 static int64_t lay_out(const Call *call, Work *w, void *memory) {

@@ -127,13 +127,13 @@ static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t 
   } while (t < terms);
 }
 
-/* The longest side of a factor, in whole blocks of dot.h. */
+/* Returns the longest side of a factor, in whole blocks of dot.h. */
 static int64_t longest(const tlk_AttentionPlan *p) {
   int64_t side = tlk_max(tlk_max(p->width, p->value_width), TLK_ATTENTION_KEYS);
   return whole(side, TLK_DOT_TERMS);
 }
 
-/* The bytes of a factor: one of its sides is a block's queries or keys. */
+/* Returns the bytes of a factor, one side of which is a block's queries or keys. */
 static int64_t factor_bytes(const tlk_AttentionPlan *p) {
   return TLK_ATTENTION_KEYS * longest(p) * 2;
 }

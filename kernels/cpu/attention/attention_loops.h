@@ -41,7 +41,7 @@ static void largest_of(int64_t keys, int64_t cols, const real *scores, real *lar
 static void softmax(int64_t keys, int64_t cols, void *scores, void *largest_, void *sum_,
                     void *factor_) {
   real *x = scores, *largest = largest_, *sum = sum_, *factor = factor_;
-  /* sums of this block alone, so that errors grow only with the number of blocks */
+  /* sums of this block only, so that errors grow only with the number of blocks */
   real block[TLK_ATTENTION_QUERIES] = {0};
   memcpy(factor, largest, (size_t)cols * sizeof(real));
   largest_of(keys, cols, x, largest);

@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* One set for float, one for double. */
+/* There is one set for float, one for double. */
 typedef struct tlk_ConvLoops {
   int lanes;   /* elements of a vector */
   int rows;    /* channels of a tile */
@@ -23,8 +23,8 @@ typedef struct tlk_ConvLoops {
               int vectors, bool add, void *out);
   int dot_rows, dot_taps;
   /* Adds to sums[row][tap] the sum over images and positions of grad[row][position] *
-  ** in[offsets[tap] + position]. n positions (a multiple of lanes) of each image are used;
-  ** images are in_step and grad_step apart, rows of grad are row_step apart. */
+  ** in[offsets[tap] + position]. Of each image n positions are used, a multiple of lanes; images
+  ** are in_step and grad_step apart, rows of grad are row_step apart. */
   void (*dots)(int64_t images, int64_t n, const int64_t *offsets, const void *in, int64_t in_step,
                const void *grad, int64_t grad_step, int64_t row_step, void *sums);
   /* Like dots for one row. */

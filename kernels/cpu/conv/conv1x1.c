@@ -14,9 +14,9 @@
 #define POSITIONS 64
 /* Rows of a product that a thread processes at a time. */
 #define ROWS 96
-/* Like CHANNELS, for long rows of at least LONG_ROW elements, if the product writes more than it
-** reads. Such rows are written in parallel, and the processor prefetches only a limited number
-** of streams. */
+/* The limit in place of CHANNELS for rows of at least LONG_ROW elements, if the product writes more
+** than it reads. Such rows are written in parallel, and the processor prefetches only a limited
+** number of streams. */
 #define ROWS_WRITTEN 24
 #define LONG_ROW 512
 
@@ -101,8 +101,8 @@ bool tlk_conv1x1_sums(const tlk_Conv *c, bool backward, void *out, const void *i
 /* The most bytes in a row of a panel. */
 #define PANEL_BYTES 256
 
-/* The larger of images and windows' gradients is read in place as rows; the smaller one is
-** transposed. `flipped` means that the images are the rows. */
+/* The gradient of a weight multiplies images with the windows' gradients. The larger array is read
+** in place as rows; the smaller one is transposed. `flipped` means that the images are the rows. */
 typedef struct Weight {
   const tlk_Conv *conv;
   const tlk_TileLoops *loops;

@@ -130,9 +130,9 @@ static bool plan_forward(tlk_ConvPlan *p, const char *weight) {
 
 /* ---- the input's gradient ---- */
 
-/* The gradient of the input has one grid for each residue of the position modulo the strides,
-** with the taps that reach that residue. Returns whether a tap does, and in `back` how many
-** windows earlier it reads. */
+/* The gradient of the input has one grid for each residue of the position modulo the strides, with
+** the taps that reach that residue. Returns whether a tap reaches the residue; `back` receives the
+** number of windows by which the tap's window is earlier. */
 static bool tap_reaches(const tlk_Windows *w, const int64_t residue[3], const int64_t tap[3],
                         int64_t back[3]) {
   for (int d = 0; d < 3; d++) {
@@ -161,7 +161,8 @@ static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t re
   }
 }
 
-/* Fills in the weights of a job whose grid is known; `used` is scratch for a whole kernel. */
+/* Fills in the weights of a job whose grid is known; `used` is scratch memory for a whole
+** kernel. */
 static bool residue_weights(tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t residue[3],
                             const int64_t first[3], const char *weight, int64_t *used) {
   const tlk_Windows *w = &p->conv->windows;

@@ -13,8 +13,8 @@
 #include "kernels/cpu/conv/padded_image.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* A grid of results. Each result is the sum over the taps of a weight times the element of the
-** scratch image at `offsets[tap]` after the result's position. */
+/* A grid of results. Each result is a sum over the taps: the tap's weight times the element of the
+** scratch image that lies offsets[tap] elements after the result's position. */
 typedef struct tlk_ConvJob {
   int64_t taps;
   int64_t *offsets; /* owned (taps) */
@@ -58,22 +58,22 @@ bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void 
 bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
                           const void *grad_out);
 
-/* Whether the convolution is a matrix product that is worth computing as one; and functions
-** that do so. */
+/* Whether the convolution is a matrix product that is worth computing as one; and functions that
+** compute it so. */
 bool tlk_conv1x1(const tlk_Conv *conv);
 bool tlk_conv1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                       const void *weight, const void *bias);
 bool tlk_conv1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                         const void *grad_out);
 
-/* The same for bfloat16, where the processor has instructions for it. */
+/* Like the three functions above, for bfloat16, if the processor has instructions for it. */
 bool tlk_conv_dot1x1(const tlk_Conv *conv);
 bool tlk_conv_dot1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                           const void *weight, const void *bias);
 bool tlk_conv_dot1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 
-/* Whether this number of channels fills vectors well enough, for sums of so many terms. */
+/* Whether so many channels fill vectors well enough, for sums of so many terms. */
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms);
 double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel);
 

@@ -57,7 +57,8 @@ static void dots_layout(Dots *d) {
   d->grad_step = d->row_tiles * d->height * d->positions;
 }
 
-/* The last tile is filled up with copies of the last tap, whose sums are discarded. */
+/* Computes the offsets of the tiles' taps. The last tile is filled up with copies of the last tap,
+** whose sums are discarded. */
 static void fill_offsets(Dots *d) {
   const tlk_Windows *w = &d->conv->windows;
   int64_t kernel = tlk_conv_product(w->kernel);
@@ -111,7 +112,7 @@ static void add_tile(const Dots *d, int64_t row, int64_t tap, const double *sums
     }
 }
 
-/* Computes rows of tiles; as many images are processed together as gradients fit into the
+/* Computes rows of tiles; processes together as many images as have gradients that fit into the
 ** cache. */
 static void dot_tiles(void *context, int64_t begin, int64_t end) {
   const Dots *d = context;

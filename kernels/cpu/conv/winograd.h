@@ -24,8 +24,8 @@ typedef struct tlk_Segment {
 
 tlk_Segments tlk_segments(const int64_t sizes[2], int64_t images);
 tlk_Segment tlk_segment(const tlk_Segments *s, int64_t index);
-/* Returns how many segments from `index` on, at most n, are below one another in one image, so
-** that one step transforms them. */
+/* Returns the number of segments from `index` on, at most n, that are below one another in one
+** image, so that one step can transform them. */
 int64_t tlk_segments_below(const tlk_Segments *s, int64_t index, int64_t n);
 /* Returns the number of segments, at most `most`, that make the best chunk: the tiles of a
 ** chunk are rounded up to groups of `rows`, which should add as few as possible. */
@@ -52,9 +52,9 @@ void tlk_winograd_patches(const tlk_Segments *s, int64_t index, int64_t n, const
 
 /* Whether the method supports this convolution and it is large enough to gain. */
 bool tlk_winograd_fits(const tlk_Conv *conv);
-/* The convolution or the gradient of its input, and the gradient of its weight. If a result is
-** not finite, `finite` is false and the results must not be used: a transform mixes the
-** elements of a tile, so one Inf or NaN would spread over all of them. */
+/* Compute the convolution or the gradient of its input, and the gradient of its weight. If a result
+** is not finite, `finite` is false and the results must not be used: a transform mixes the elements
+** of a tile, so one Inf or NaN would spread over all of them. */
 bool tlk_winograd_sums(const tlk_Conv *conv, bool backward, float *out, const float *in,
                        const float *weight, const float *bias, bool *finite);
 bool tlk_winograd_weight(const tlk_Conv *conv, float *grad_weight, const float *in,

@@ -1,5 +1,5 @@
 /*
-** gather.c - gather, scatter, and binary search. How work is shared never depends on the number
+** gather.c - gather, scatter, and binary search. The division of work does not depend on the number
 ** of threads: one thread computes each element of a result, in the order of the index.
 */
 #include "kernels/cpu/index/gather.h"
@@ -76,8 +76,8 @@ static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
   return t;
 }
 
-/* The least number of lines in a block of adjacent lines: enough that a row of the index is one
-** contiguous read, few enough that the source stays in the second-level cache. */
+/* The least number of adjacent lines in a block. It is large enough that a row of the index is one
+** contiguous read, and small enough that the source stays in the second-level cache. */
 #define ABREAST 64
 
 static int64_t least_cols(const tlk_IndexCall *call) {
@@ -86,7 +86,7 @@ static int64_t least_cols(const tlk_IndexCall *call) {
   return abreast ? ABREAST : 16;
 }
 
-/* Returns how many stretches of so many elements make a task. */
+/* Returns the number of stretches, each of so many elements, that make a task. */
 static int64_t per_task(int64_t elements) { return tlk_max(1, TASK / tlk_max(1, elements)); }
 
 static void gather_tasks(void *context, int64_t begin, int64_t end) {
@@ -237,7 +237,7 @@ static void write_parts(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Counts all parts, in memory that the caller frees. */
+/* Counts the nonzero elements of all parts, in memory that the caller frees. */
 static bool count_all(Nonzero *z) {
   int64_t parts = tlk_ceil_div(z->n, PART);
   z->counts = tli_alloc((size_t)parts * sizeof *z->counts);

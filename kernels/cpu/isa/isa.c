@@ -12,7 +12,7 @@
 #include "kernels/cpu/vision/resample.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* Families of which a build has no loops (PROFILE=infer) have no rows. */
+/* A build without some families' kernels (PROFILE=infer) has no rows for them. */
 #ifdef TLI_INFER
 #define ROW extern __attribute__((weak))
 #else

@@ -61,7 +61,7 @@ typedef struct Loss {
   const tlk_Classes *call;
   const tlk_ClassLoops *loops;
   int64_t size;   /* bytes of an element */
-  int64_t strips; /* strips along inner */
+  int64_t strips; /* strips of the dimension `inner` */
   const char *in;
   char *loss, *weights;
   double *norm;
@@ -123,7 +123,7 @@ static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Runs `whole` on strips of so many elements, or `turned` on transposed samples. */
+/* Runs `whole` on strips of at most so many elements, or `turned` on transposed samples. */
 static void for_strips(const tlk_Classes *k, int64_t strips, tli_RangeFn whole, tli_RangeFn turned,
                        void *context) {
   int64_t each = k->classes * (is_turned(k) ? SAMPLES : tlk_min(k->inner, TLK_CLASS_COLS));

@@ -1,6 +1,6 @@
 /*
 ** cross_entropy.h - inner loops of the cross-entropy of labels, see class_loss in
-** core/kernel/kernel.h. One set for float, one for double.
+** core/kernel/kernel.h. There is one set for float and one for double.
 */
 #ifndef TLK_CROSS_ENTROPY_H
 #define TLK_CROSS_ENTROPY_H
@@ -14,7 +14,7 @@ typedef struct tlk_ClassLoops {
   double (*row_norm)(int64_t classes, const void *x);
   /* out = exp(x - norm) * factor */
   void (*row_back)(int64_t classes, const void *x, double norm, double factor, void *out);
-  /* The same for `cols` columns; rows are `step` elements apart. */
+  /* Like row_norm and row_back, for `cols` columns; rows are `step` elements apart. */
   void (*strip_norm)(int64_t classes, int64_t cols, int64_t step, const void *x, double *norm);
   void (*strip_back)(int64_t classes, int64_t cols, int64_t step, const void *x, const double *norm,
                      const void *factor, void *out);

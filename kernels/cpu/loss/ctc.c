@@ -96,7 +96,8 @@ static void step_back(const Work *w, int64_t sample, int64_t t, int64_t states, 
   }
 }
 
-/* through[class]: log of the total probability of alignments that emit the class in frame t. */
+/* Computes the gradient of one frame. through[class] is the log of the total probability of
+** alignments that emit the class in frame t. */
 static void frame_gradient(const Work *w, int64_t sample, int64_t t, int64_t states,
                            const double *beta, double *through) {
   const tlk_Ctc *c = w->call;

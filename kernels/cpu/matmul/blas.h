@@ -28,7 +28,7 @@ const tlk_Blas *tlk_blas(void);
 /* Returns another function of the same library by its symbol ("dgetrf_"), or NULL. */
 void *tlk_blas_symbol(const char *name);
 
-/* Returns "OpenBLAS 0.3.21 ... Haswell ...", or why there is none. */
+/* Returns a text such as "OpenBLAS 0.3.21 ... Haswell ...", or the reason why there is no BLAS. */
 const char *tlk_blas_config(void);
 
 #endif

@@ -3,7 +3,7 @@
 ** and chosen at run time.
 **
 ** AMX's registers are 8 KB that a process must ask the kernel for, once, before it uses them. Linux
-** refuses where a thread has an alternate signal stack too small for them
+** refuses if a thread has an alternate signal stack too small for them
 ** (Documentation/arch/x86/xstate.rst).
 */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
@@ -33,26 +33,28 @@
 
 /* ---- packing --------------------------------------------------------------------- */
 
-/* The first n of 32 elements at p, if n is less than 32, and zeros. */
+/* Returns the first n of 32 elements at p, if n is less than 32, and zeros for the others. */
 static ALWAYS AVX512 __m512i load_terms(const uint16_t *p, int64_t n) {
   if (n >= TERMS) return _mm512_loadu_si512(p);
   return _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
 }
 
-/* The first n of 16 elements at p, if n is less than 16, and zeros, each in 32 bits. */
+/* Returns the first n of 16 elements at p, if n is less than 16, and zeros for the others, each in
+** 32 bits. */
 static ALWAYS AVX512 __m512i load_lines(const uint16_t *p, int64_t n) {
   __mmask16 mask = (__mmask16)(n >= LINES ? 0xffffu : (1u << n) - 1);
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, p));
 }
 
-/* A block from lines that lie `step` elements apart, their terms beside each other. */
+/* Reads a block from lines that are `step` elements apart; the terms of a line are contiguous. */
 static ALWAYS AVX512 void read_lines(const uint16_t *from, int64_t step, int64_t lines,
                                      int64_t terms, __m512i z[LINES]) {
   for (int i = 0; i < LINES; i++)
     z[i] = i < lines ? load_terms(from + i * step, terms) : _mm512_setzero_si512();
 }
 
-/* A block from terms that lie `step` elements apart, their lines beside each other. */
+/* Reads a block from terms that are `step` elements apart; the lines' elements of a term are
+** contiguous. */
 static ALWAYS AVX512 void read_terms(const uint16_t *from, int64_t step, int64_t lines,
                                      int64_t terms, __m512i z[LINES]) {
   for (int i = 0; i < LINES; i++) {
@@ -88,8 +90,9 @@ static ALWAYS AVX512 void transpose(__m512i z[LINES]) {
   memcpy(z, t, sizeof t);
 }
 
-/* One block. `by_term`: the source's rows are terms, not lines; `turn`: pairs of terms go below
-** one another, as in the right side. All three flags are constants where this is inlined. */
+/* Packs one block. With `by_term` the source's rows are terms, not lines; with `turn` pairs of
+** terms go below one another, as in the right side. All three flags are constants where this is
+** inlined. */
 static ALWAYS AVX512 void pack_block(bool by_term, bool turn, const uint16_t *from, int64_t step,
                                      int64_t lines, int64_t terms, uint16_t *to) {
   __m512i z[LINES];
@@ -101,7 +104,7 @@ static ALWAYS AVX512 void pack_block(bool by_term, bool turn, const uint16_t *fr
   for (int i = 0; i < LINES; i++) _mm512_storeu_si512(to + i * TERMS, z[i]);
 }
 
-/* All blocks; the source is read along its rows. */
+/* Packs all blocks, and reads the source along its rows. */
 static ALWAYS AVX512 void pack(bool by_term, bool turn, int64_t lines, int64_t k,
                                const uint16_t *from, int64_t step, uint16_t *to) {
   int64_t blocks = tlk_ceil_div(k, TERMS);
@@ -200,9 +203,9 @@ static const struct {
            .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
            .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
 
-/* Up to 2 x 2 blocks of c in tiles 0 to 3, the left side's in 4 and 5, the right side's in 6
-** and 7. `down` and `across` say whether there are two; they are constants where this is
-** inlined. */
+/* Computes up to 2 x 2 blocks of c in tiles 0 to 3; blocks of the left side are in tiles 4 and 5,
+** those of the right side in 6 and 7. `down` and `across` say whether there are two; they are
+** constants where this is inlined. */
 static ALWAYS AMX void amx_tile(bool down, bool across, int64_t blocks, const uint16_t *left,
                                 const uint16_t *right, bool add, float *c, int64_t ldc) {
   int64_t step = ldc * (int64_t)sizeof *c, line = blocks * BLOCK;
@@ -260,7 +263,7 @@ static const tlk_DotLoops amx_loops = {"x86-64-v4+amx", pack_left, pack_right, a
 
 /* Bits of leaf 7 (Intel's manual, volume 2, CPUID). */
 enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
-/* arch_prctl's request for a part of a thread's state, and the number of that part. */
+/* arch_prctl's request for a part of a thread's state, and that part's number */
 enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 
 static const tlk_DotLoops *amx_if_possible(void) {
@@ -288,7 +291,8 @@ static bool bf16_is_fast(void) {
   return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx;
 }
 
-/* TLUA_ISA=x86-64-v4 chooses that set alone, x86-64-v4+bf16 and x86-64-v4+amx add these loops. */
+/* Chooses the loops: TLUA_ISA=x86-64-v4 allows none of them, x86-64-v4+bf16 and x86-64-v4+amx name
+** one set. */
 static const tlk_DotLoops *choose(void) {
   const char *wish = getenv("TLUA_ISA"), *extra = wish ? strchr(wish, '+') : NULL;
   if (strstr(tlk_isa()->name, "x86-64-") == NULL || !__builtin_cpu_supports("avx512bw") ||

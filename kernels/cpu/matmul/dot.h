@@ -15,23 +15,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Rows or columns, and terms, of a block. */
+/* The rows or columns of a block, and its terms. */
 enum { TLK_DOT_LINES = 16, TLK_DOT_TERMS = 32 };
 
 typedef struct tlk_DotLoops {
   const char *isa; /* the name of the set in TLUA_ISA */
-  /* The left side from a (m, k), whose rows lie lda elements apart, or from its transpose. */
+  /* Packs the left side from a (m, k), whose rows are lda elements apart, or from its transpose. */
   void (*pack_left)(bool trans, int64_t m, int64_t k, const void *a, int64_t lda, void *to);
-  /* The right side from b (k, n), whose rows lie ldb elements apart, or from its transpose. */
+  /* Packs the right side from b (k, n), whose rows are ldb elements apart, or from its
+  ** transpose. */
   void (*pack_right)(bool trans, int64_t k, int64_t n, const void *b, int64_t ldb, void *to);
-  /* c = left * right, or c += left * right if `add`, of whole blocks: m and n are multiples of
-  ** TLK_DOT_LINES, k of TLK_DOT_TERMS. An element's terms are summed in the same order for any
-  ** m and n. */
+  /* c = left * right, or c += left * right if `add`, for whole blocks: m and n are multiples of
+  ** TLK_DOT_LINES, k of TLK_DOT_TERMS. An element's terms are summed in the same order for any m
+  ** and n. */
   void (*multiply)(int64_t m, int64_t n, int64_t k, const void *left, const void *right, bool add,
                    float *c, int64_t ldc);
 } tlk_DotLoops;
 
-/* The best that this processor and TLUA_ISA allow; NULL if there is none. */
+/* Returns the best loops that this processor and TLUA_ISA allow; NULL if there are none. */
 const tlk_DotLoops *tlk_dot_loops(void);
 
 #endif

@@ -8,7 +8,7 @@
 #include "kernels/cpu/cpu.h"
 
 typedef struct tlk_Epilogue {
-  const void *bias; /* for column 0 on; NULL: none */
+  const void *bias; /* begins with the bias of column 0; NULL: none */
   tlk_Activation activation;
   void *inner; /* receives the activation's argument, with c's row stride; may be NULL */
 } tlk_Epilogue;

@@ -20,11 +20,11 @@
 #include "kernels/cpu/matmul/half.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* With fewer multiplications in a product with a vector, which is bound by memory, another
-** thread does not pay. */
+/* With fewer multiplications, another thread does not pay in a product with a vector, which memory
+** limits. */
 #define SMALL_VECTOR (256 * 1024)
-/* Rows or columns that BLAS multiplies with a vector at a time, and the largest size that it
-** accepts: its sizes are ints. */
+/* The number of rows or columns that BLAS multiplies with a vector in one call, and the largest
+** size that BLAS accepts, since its sizes are ints. */
 #define PIECE 256
 #define BLAS_MAX (1 << 30)
 
@@ -75,7 +75,7 @@ DEFINE_PLAIN(64)
                         (type)tli_to_double(g->alpha), matrix, (int)ld, vector, (int)step,      \
                         (type)beta, c, left ? (int)g->ldc : 1);                                 \
   }                                                                                             \
-  /* Divides sizes that exceed BLAS's ints. */                                                  \
+  /* Splits sizes that exceed the ints of BLAS. */                                              \
   static bool vector_##x(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_,          \
                          const void *b_, void *c) {                                             \
     const type *a = a_, *b = b_;                                                                \

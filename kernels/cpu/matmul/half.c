@@ -1,8 +1,8 @@
 /*
-** half.c - products of the half types, tile by tile of c. The factors of a tile are packed for the
-** loops of dot.h where the processor has them, and otherwise converted to float32; its sums are
-** float32 in both cases. Threads share out the tiles; the terms of a sum are taken in the same
-** order by any number of threads.
+** half.c - products of the half types, one tile of c after another. The factors of a tile are
+** packed for the loops of dot.h if the processor supports these, and otherwise converted to
+** float32; sums are float32 in both cases. Threads share the tiles; the order in which the terms of
+** a sum are added does not depend on the number of threads.
 */
 #include "kernels/cpu/matmul/half.h"
 
@@ -16,8 +16,8 @@
 #include "kernels/cpu/matmul/dot.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* Rows and columns of a tile of c, and terms of a piece of its sums. Each packed element serves
-** as many products as the tile has columns or rows, so a tile takes up most of the second-level
+/* Rows and columns of a tile of c, and terms of a piece of its sums. Each packed element is used as
+** often as the tile has columns or rows, so tiles are large: one fills most of the second-level
 ** cache; with many threads it may be as small as DOT_LEAST. */
 enum { TILE_M = 256, TILE_N = 1024, TILE_K = 512 };
 enum { DOT_M = 512, DOT_N = 512, DOT_K = 512, DOT_LEAST = 64 };
@@ -39,12 +39,12 @@ typedef struct Tiles {
   float *inner; /* owned; NULL unless the epilogue asks for it */
 } Tiles;
 
-/* A tile of c: its position, its size, and how many elements apart its rows lie in Tiles. */
+/* A tile of c: its position, its size, and the distance of its rows in Tiles, in elements. */
 typedef struct Place {
   int64_t i, j, m, n, ldc;
 } Place;
 
-/* Up to a multiple of the rows or columns of a block. */
+/* Rounds n up to whole blocks of rows or columns. */
 static int64_t whole_lines(int64_t n) { return tlk_ceil_div(n, TLK_DOT_LINES) * TLK_DOT_LINES; }
 static int64_t whole_terms(int64_t n) { return tlk_ceil_div(n, TLK_DOT_TERMS) * TLK_DOT_TERMS; }
 
@@ -72,7 +72,7 @@ static bool tiles_new(const Half *h, Tiles *t) {
   return false;
 }
 
-/* Rows of a matrix, whose elements lie beside each other in each row. */
+/* Converts rows of a matrix whose elements are contiguous in each row. */
 static void convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const void *src,
                     int64_t lds, int64_t rows, int64_t cols) {
   tlk_Convert run = tlk_isa()->convert[from][to];
@@ -113,7 +113,7 @@ static bool multiply_converted(const Half *h, const Tiles *t, const Place *at, i
   return tlk_tiled_gemm(&tile, NULL, t->a, t->b, t->c) || tli_fail(TL_EINTERRUPT, "interrupted!");
 }
 
-/* t->c = alpha t->c + beta c */
+/* Computes t->c = alpha t->c + beta c. */
 static void combine(const Half *h, const Tiles *t, const Place *at, const char *c) {
   const tlk_Gemm *g = h->g;
   float alpha = (float)tli_to_double(g->alpha), beta = (float)tli_to_double(g->beta);
@@ -129,7 +129,7 @@ static void combine(const Half *h, const Tiles *t, const Place *at, const char *
   }
 }
 
-/* The bias and the activation of a tile, in float32. */
+/* Applies the bias and the activation to a tile, in float32. */
 static void finish_tile(const Half *h, const Tiles *t, const Place *at) {
   const tlk_Epilogue *after = h->after;
   int64_t ldc = h->g->ldc;
@@ -160,7 +160,7 @@ static bool run_tile(const Half *h, const Tiles *t, const Place *at, const char 
   return true;
 }
 
-/* Tiles from begin to end, counted through all products. */
+/* Computes tiles begin to end, counted through all products. */
 static void run_tiles(void *context, int64_t begin, int64_t end) {
   Half *h = context;
   const tlk_Gemm *g = h->g;
@@ -182,7 +182,7 @@ static void run_tiles(void *context, int64_t begin, int64_t end) {
   tiles_free(h, &t);
 }
 
-/* The largest tiles that leave one for each thread. */
+/* Chooses the largest tiles that still give one to each thread. */
 static void cut_for_dots(Half *h) {
   const tlk_Gemm *g = h->g;
   int64_t threads = tl_get_num_threads();

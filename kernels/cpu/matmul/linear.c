@@ -11,7 +11,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/epilogue.h"
 
-/* Sums op(a)'s rows. */
+/* Computes the sums of op(a)'s rows. */
 static bool sum_rows(const struct tlk_linear *call) {
   const tlk_Gemm *g = &call->gemm;
   return tlk_reduce(&(struct tlk_reduce){.cx = call->cx,

@@ -11,7 +11,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-#define MOST_COLUMN_BYTES 256 /* bytes in a row of a panel */
+#define MOST_COLUMN_BYTES 256 /* the most bytes in a row of a panel */
 
 bool tlk_pack(tlk_Packed *p, tl_DType dtype, bool trans, int64_t k, int64_t n, const void *b,
               int64_t ldb) {

@@ -25,8 +25,8 @@ bool tlk_pack(tlk_Packed *p, tl_DType dtype, bool trans, int64_t k, int64_t n, c
 /* Releases the panels; a zeroed struct is allowed. */
 void tlk_packed_free(tlk_Packed *p);
 
-/* Computes the columns of panels begin to end of c (rows, n) = a (rows, k) times the matrix;
-** adds to c if `add`. Rows are a_step and c_step elements apart; a_step may be 0. */
+/* Computes c (rows, n) = a (rows, k) times the matrix, in the columns of panels begin to end; adds
+** to c if `add`. Rows are a_step and c_step elements apart; a_step may be 0. */
 void tlk_packed_product(const tlk_Packed *p, int64_t begin, int64_t end, int64_t rows,
                         const void *a, int64_t a_step, bool add, void *c, int64_t c_step);
 

@@ -9,16 +9,16 @@
 
 #include "core/device/backend.h"
 
-/* An upper limit of the rows of all instruction sets' tiles. */
+/* No instruction set's tile has more rows than this. */
 #define TLK_TILE_ROWS 8
-/* Terms of a sum between two additions to the result. So many terms of a panel stay in the
+/* Terms of a sum between two additions to the result. That many terms of a panel stay in the
 ** first-level cache, and long sums keep their accuracy. */
 #define TLK_TILE_DEPTH 128
 
-/* Multiplications of one product that are worth a thread. */
+/* The least number of multiplications of one product that are worth a thread. */
 #define TLK_PRODUCT_GRAIN (64 * 64 * 64)
 
-/* One set for float, one for double. */
+/* There is one set for float, one for double. */
 typedef struct tlk_TileLoops {
   int lanes;   /* elements of a vector, a power of two */
   int rows;    /* rows of a tile */

@@ -28,11 +28,11 @@
 #define PANEL_BYTES 256
 /* Rows of b that are this far apart, or a multiple of it, evict one another from the cache. */
 #define CLOSE_BYTES 512
-/* Packing b pays with more rows of a than FEW ... */
+/* Packing b pays if a has more rows than FEW ... */
 #define FEW 64
-/* ... or more than VERY_FEW if rows of b evict one another. */
+/* ... or more than VERY_FEW, if rows of b evict one another. */
 #define VERY_FEW 12
-/* Packing a pays with more panels than PANELS; if a is transposed, with more than one. */
+/* Packing a pays if there are more panels than PANELS; if a is transposed, more than one. */
 #define PANELS 4
 #define PANELS_TRANSPOSED 1
 
@@ -109,7 +109,7 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   int64_t size = p->size, row = p->depth * size;
   const char *a = p->a + (g->trans_a ? at * g->lda + begin : begin * g->lda + at) * size;
   if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? 1 : g->lda};
-  if (g->trans_a) /* packs few terms at a time, whose rows are then read from end to end */
+  if (g->trans_a) /* packs few terms at a time, so that rows of a are read from end to end */
     for (int64_t t = 0; t < n; t += 16)
       tlk_isa()->move[size == 8 ? 3 : 2](p->rows + t * size, row, size, a + t * g->lda * size, size,
                                          g->lda * size, rows, tlk_min(16, n - t));
@@ -119,7 +119,8 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   return (Rows){p->rows, rows, p->depth};
 }
 
-/* Stores or adds sums where the loop cannot write c directly: alpha, beta or the width differ. */
+/* Stores or adds sums that the loop cannot write to c directly, because of alpha, beta or the
+** width. */
 static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first, const char *sums,
                        char *c) {
   double alpha = p->alpha, beta = first ? p->beta : 1;
@@ -208,7 +209,7 @@ bool tlk_tiled_gemm(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a,
                     void *c) {
   bool wide = g->dtype == TL_F64;
   const tlk_TileLoops *f = tlk_isa()->tile[wide];
-  Product p; /* most of its offsets stay uninitialised */
+  Product p; /* not initialised, because most of the offsets are not used */
   p.g = g, p.after = after, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
   p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;

@@ -44,8 +44,8 @@ bool tlk_batch_norm(const struct tlk_batch_norm *call) {
   return ok;
 }
 
-/* grad_in = (grad_out - mean of grad_out - normal * mean of grad_out * normal) * rstd * weight,
-** with normal = (in - mean) * rstd. `room` is for three numbers for each channel. */
+/* Computes grad_in = (grad_out - mean of grad_out - normal * mean of grad_out * normal) * rstd *
+** weight, with normal = (in - mean) * rstd. `room` is for three numbers for each channel. */
 static bool spread_back(const struct tlk_batch_norm_backward *b, char *room, int64_t size) {
   double n = (double)(b->outer * b->inner);
   char *scale = room, *slope = scale + b->channels * size, *shift = slope + b->channels * size;

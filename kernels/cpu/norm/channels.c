@@ -11,7 +11,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/upcast.h"
 
-/* The approximate number of elements of a part. */
+/* The approximate number of elements in a part. */
 #define PART 65536
 
 /* Processing runs shorter than this one by one is slow. If a row of all channels is short
@@ -47,9 +47,9 @@ static const void *spread(char *to, const void *from, const Columns *s, int64_t 
 
 typedef struct Work {
   const tlk_ChannelLoops *loops;
-  /* the sizes used for summing: each column counts as a channel with one element */
+  /* the sizes for the sums, in which each column counts as a channel with one element */
   int64_t outer, channels, inner;
-  int64_t elements; /* total number */
+  int64_t elements; /* the number of elements of the array */
   Columns columns;
   int64_t size;         /* bytes of an element */
   int64_t parts, share; /* number and length of the parts of outer */
@@ -252,7 +252,8 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
   tlk_Array to = tlk_upcast(call->out, n, false);
   Columns columns = columns_of(call->outer, call->channels, call->inner);
   int64_t channels = call->channels * columns.each, size = x.dtype == TL_F64 ? 8 : 4;
-  size_t bytes = columns.each > 1 ? (size_t)(channels * size) : 0; /* for one array of values */
+  /* the bytes of one array of values */
+  size_t bytes = columns.each > 1 ? (size_t)(channels * size) : 0;
   char *room = bytes ? tli_alloc(4 * bytes) : NULL;
   bool ok = x.data && to.data && (call->other.data == NULL || y.data) && (room || bytes == 0);
   if (ok) {

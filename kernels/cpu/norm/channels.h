@@ -1,7 +1,7 @@
 /*
 ** channels.h - inner loops over the channels of (outer, channels, inner): runs of one channel
-** or, if inner is 1, rows of all channels. One set for float, one for double; the channels'
-** values have the same type.
+** or, if inner is 1, rows of all channels. There is one set for float, one for double; the
+** channels' values have the same type.
 */
 #ifndef TLK_CHANNELS_H
 #define TLK_CHANNELS_H

@@ -66,7 +66,7 @@ static void add(const Call *c, int64_t n, void *out, const void *a, const void *
 
 /* ---- forward -------------------------------------------------------------------- */
 
-/* Returns row r of the data to normalise, in the compute type. buffer: 2 rows. */
+/* Returns row r of the data to normalise, in the compute type. `buffer` has room for 2 rows. */
 static const char *input_row(const Call *c, int64_t r, char *buffer) {
   int64_t at = r * c->n * (int64_t)tl_dtype_size(c->dtype);
   const char *in = fetch(c, c->in + at, c->n, buffer);
@@ -104,7 +104,8 @@ static void run_forward(void *context, int64_t begin, int64_t end) {
 
 enum { AT_ONCE = 4 }; /* rows that are processed together */
 
-/* Processes rows [first, first + rows), rows <= AT_ONCE. buffers: 3 x AT_ONCE rows. */
+/* Processes rows [first, first + rows), rows <= AT_ONCE. `buffers` has room for 3 x AT_ONCE
+** rows. */
 static void back_rows(const Call *c, int64_t first, int64_t rows, double *sums, char *buffers) {
   int64_t size = (int64_t)tl_dtype_size(c->dtype), wide = (int64_t)tl_dtype_size(c->compute);
   int64_t at = first * c->n * size, room = AT_ONCE * c->n * wide;

@@ -8,7 +8,8 @@
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"
 
-/* Both process parts of TLK_LIST_PART elements, numbered over all tensors. */
+/* Reductions and scaling both process parts of TLK_LIST_PART elements, numbered over all
+** tensors. */
 typedef struct List {
   const tlk_Isa *isa;
   tl_DType dtype, compute;
@@ -48,7 +49,7 @@ static char *part(const List *l, const void *data, int64_t k) {
 
 /* ---- reductions ------------------------------------------------------------------- */
 
-/* Returns an accumulator as a double. Those of minima and maxima have the compute type, all
+/* Returns an accumulator as a double. Accumulators of minima and maxima have the compute type, all
 ** others are doubles. */
 static double accumulated(tlk_Reduction kernel, tl_DType compute, const void *acc) {
   bool extreme = kernel == TLK_reduction_amax_abs || kernel == TLK_reduction_amin_abs;

@@ -38,7 +38,7 @@ static void span(const tlk_Pool *p, int d, int64_t o, int64_t *begin, int64_t *e
   if (!p->include_pad) *covered = *end - *begin;
 }
 
-/* Computes 1 / the divisor of the sum of window (a, b, c). */
+/* Computes 1 / divisor for the sum of window (a, b, c). */
 static void fill_shares(const tlk_Pool *p, int64_t *const covered[3], double *share) {
   const int64_t *out = p->windows.out;
   for (int64_t a = 0; a < out[0]; a++)
@@ -90,7 +90,7 @@ typedef enum Kind { MAX, AVERAGE, SPREAD } Kind;
 typedef struct Work {
   const tlk_Spans *spans;
   Kind kind;
-  tl_DType dtype; /* a compute type */
+  tl_DType dtype; /* the compute type */
   int64_t in_size, out_size;
   char *in, *out;
   int64_t *indices;

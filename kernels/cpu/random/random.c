@@ -8,7 +8,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-#define LEAST 16 /* the least number of blocks: fewer take as long */
+#define LEAST 16 /* the least number of blocks for a thread: fewer take as long */
 
 typedef struct Draw {
   tlk_Distribution distribution;

@@ -15,7 +15,7 @@
 #include "kernels/cpu/cpu.h"
 
 #define STRIP 512    /* the most columns of a strip, and the most rows of a batch */
-#define FEW_TASKS 64 /* with fewer tasks than this, n is divided */
+#define FEW_TASKS 64 /* with fewer tasks than this, n is divided into segments */
 #define SHORT_ROW 32 /* rows up to this length are transposed and reduced together */
 #define NARROW 32    /* with fewer columns than this, several rows are reduced as one */
 

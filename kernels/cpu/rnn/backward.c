@@ -15,11 +15,12 @@ typedef struct Backward {
   const struct tlk_rnn_backward *data;
   char *memory; /* owned: begins with a row of zeros; all arrays below are in it */
   size_t bytes;
-  char *grad_gates;      /* (rows, width) */
-  char *grad_states;     /* (batch, output): of the previous states; initially of the last states */
-  char *grad_cells;      /* (batch, hidden), for LSTM */
-  char *grad_outs;       /* (rows, output): after the projection */
-  char *grad_hidden;     /* (batch, hidden): before the projection */
+  char *grad_gates; /* (rows, width) */
+  /* (batch, output): gradients of the previous states; initially of the last states */
+  char *grad_states;
+  char *grad_cells;      /* (batch, hidden): gradients of the previous cells, for LSTM */
+  char *grad_outs;       /* (rows, output): gradients of the outputs after the projection */
+  char *grad_hidden;     /* (batch, hidden): gradients of the outputs before the projection */
   tlk_Packed weight, hr; /* owned */
 } Backward;
 
@@ -96,7 +97,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
     if (s.end <= begin) continue;
     if (r->weight_hr) project_back(b, &s, begin);
     gates_back(b, &s, begin);
-    /* nothing else needs the first state's gradient */
+    /* grad_h0 alone needs the gradient of the first state */
     if (k == 0 && b->data->grad_h0 == NULL) return;
     char *grads = row(b, b->grad_gates, s.first + begin, width);
     tlk_rnn_multiply(&b->weight, s.end - begin, row(b, grads, column, r->hidden), width,
@@ -106,7 +107,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
 
 /* ---- sums over all rows ----------------------------------------------------------- */
 
-/* Computes c = op(a) b, or adds it to c. */
+/* Computes c = op(a) b, or adds the product to c. */
 static bool product(const tlk_Rnn *r, bool trans_a, int64_t m, int64_t n, int64_t k, const void *a,
                     int64_t lda, const void *b, int64_t ldb, bool add, void *c, int64_t ldc) {
   struct tlk_gemm call = {.gemm = {.dtype = r->dtype,

@@ -51,9 +51,9 @@ typedef struct tlk_RnnLayout {
   int64_t width;
   tlk_RnnPart state;    /* the columns that weight_hh produces */
   int inputs;           /* number of parts that weight_ih produces */
-  tlk_RnnPart input[2]; /* the second part does not begin a row of the weight */
+  tlk_RnnPart input[2]; /* the parts of weight_ih */
 } tlk_RnnLayout;
-extern const tlk_RnnLayout tlk_rnn_layouts[]; /* by tlk_RnnMode */
+extern const tlk_RnnLayout tlk_rnn_layouts[]; /* indexed by tlk_RnnMode */
 
 /* A layer and its memory, in the compute type. */
 typedef struct tlk_RnnLayer {
@@ -79,7 +79,7 @@ static inline int64_t tlk_rnn_count(const tlk_Rnn *r, int64_t t) {
 ** the last step. */
 typedef struct tlk_RnnStep {
   int64_t end;
-  int64_t first, before; /* the row of sample 0 in this step and in the step that it comes from */
+  int64_t first, before; /* the row of sample 0 in this step and in the step that it continues */
   int64_t joins, stays;
 } tlk_RnnStep;
 tlk_RnnStep tlk_rnn_step(const tlk_Rnn *r, int64_t t, int64_t end);

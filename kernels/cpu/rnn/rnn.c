@@ -14,10 +14,10 @@
 
 typedef struct Forward {
   tlk_RnnLayer layer;
-  const char *in, *h0, *c0; /* h0, c0: NULL for zeros */
+  const char *in, *h0, *c0; /* h0 and c0 are NULL for zeros */
   char *out, *hn, *cn;
   bool keeps; /* the backward pass will need the activations */
-  /* owned: begins with zeros, as many as a row of gates has; all arrays below are in it */
+  /* owned: begins with a row of zeros as long as a row of gates; all arrays below are in it */
   char *memory;
   size_t bytes;
   char *bias, *scratch;  /* bias: one number for each column of a row of gates */

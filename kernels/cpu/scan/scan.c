@@ -13,7 +13,7 @@
 #define TURNED 32
 #define TURNED_LONG 16
 #define PAGE 4096
-#define FEW 8 /* fewer rows than this are processed one by one */
+#define FEW 8 /* with fewer rows than this, rows are processed one by one */
 
 typedef struct Plan {
   const tlk_Isa *isa;
@@ -50,7 +50,7 @@ static void carry(const Plan *p, const Strip *s, int64_t rows, tl_DType dtype, c
     copy(buffer, size, size * s->cols, outside, p->s0 * size, p->s1 * size, s->cols, rows);
 }
 
-/* Scans `rows` elements of each line, beginning at position `at`, through buffers of TLK_CHUNK
+/* Scans `rows` elements of each line, beginning with element `at`, through buffers of TLK_CHUNK
 ** elements. */
 static void run_buffered(const Plan *p, Strip *s, int64_t at, int64_t rows) {
   _Alignas(64) char buffer[TLK_CHUNK * 8], raw[TLK_CHUNK * 8];

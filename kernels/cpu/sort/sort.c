@@ -66,8 +66,9 @@ static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   default: break;     \
   }
 
-/* The keys of a row's items are (key ^ mask) - base, counted from the smallest key or down from
-** the largest; they need `bits` bits. Integers seldom need all bits of their type. */
+/* The keys of a row's items are stored as (key ^ mask) - base: the distance from the smallest key
+** or, in descending order, from the largest. They need `bits` bits. Integers seldom need all bits
+** of their type. */
 typedef struct Span {
   uint64_t mask, base;
   int bits;
@@ -171,7 +172,7 @@ static inline int64_t place_of(const Sorted *s, int64_t i) {
   return s->wide ? (int64_t)s->wide[i].place : (int64_t)(uint32_t)s->items[i];
 }
 
-/* `memory` has room for two lists of items. */
+/* Returns the sorted items of a row. `memory` has room for two lists of items. */
 static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
   Make m = {memory, row_data(w, row), w->in.dtype, {0}};
   m.span = span_of(m.data, m.dtype, w->n, w->flip);
@@ -228,7 +229,7 @@ static void give_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) indices[i] = place_of(s, i) + 1;
 }
 
-/* Returns false if the user interrupted it; so do the other functions on rows. */
+/* Sorts a row. Returns false if the user interrupted it, like the other functions on rows. */
 static bool sort_row(const Work *w, int64_t row, void *memory) {
   Sorted s = sorted_row(w, row, memory);
   if (!s.items && !s.wide) return false;
@@ -242,7 +243,7 @@ typedef bool (*RowFn)(const Work *w, int64_t row, void *memory);
 typedef struct Rows {
   Work *work;
   RowFn fn;
-  size_t bytes; /* bytes of memory that fn needs */
+  size_t bytes; /* bytes of memory that fn needs for a row */
 } Rows;
 
 static void run_rows(void *context, int64_t begin, int64_t end) {
@@ -293,7 +294,7 @@ bool tlk_sort(const struct tlk_sort *call) {
 #define SELECT_BITS 11
 #define SELECT_BINS (1 << SELECT_BITS)
 
-/* Returns the key of rank `rank` among n keys, and how many are smaller. Finds one digit at a
+/* Returns the key of rank `rank` among n keys, and the number of smaller keys. Finds one digit at a
 ** time, from the highest, among the keys that share the digits found so far. Overwrites `keys`. */
 static uint64_t select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, int64_t *smaller) {
   int64_t counts[SELECT_BINS];
@@ -394,7 +395,7 @@ static bool rank_row(const Work *w, int64_t row, void *memory) {
   uint64_t *keys = memory, nan = nan_key(w->in.dtype);
   int64_t rank = w->rank, smaller, nans = 0;
   make_keys(keys, row_data(w, row), w->in.dtype, w->n, false);
-  if (rank < 0) { /* the median */
+  if (rank < 0) { /* a negative rank asks for the median */
     for (int64_t i = 0; nan != 0 && i < w->n; i++) nans += keys[i] == nan;
     if (nans > 0 && (!w->skip_nan || nans == w->n)) {
       give(w, row, 0, find_key(w, row, nan, 0));

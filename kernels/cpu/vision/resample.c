@@ -16,7 +16,7 @@ typedef struct Run {
   char *out;
 } Run;
 
-/* Computes lines of the last dimension. */
+/* Computes the lines [begin, end) of the last dimension. */
 static void run_lines(void *context, int64_t begin, int64_t end) {
   const Run *s = context;
   const tlk_Resample *r = s->r;
@@ -25,7 +25,7 @@ static void run_lines(void *context, int64_t begin, int64_t end) {
                    s->out + i * r->out * s->size);
 }
 
-/* Computes rows, counted through the outer dimensions. */
+/* Computes the rows [begin, end), counted through the outer dimensions. */
 static void run_rows(void *context, int64_t begin, int64_t end) {
   const Run *s = context;
   const tlk_Resample *r = s->r;

@@ -13,7 +13,7 @@
 
 #define THREADS 256
 #define WARPS (THREADS / WARP)
-/* The least number of blocks of a multiprocessor; doubles need more registers. */
+/* The least number of blocks that a multiprocessor must hold; doubles need more registers. */
 #define BLOCKS(S) (sizeof(S) == 8 ? 1 : 3)
 
 template <class S> struct Sum { typedef float type; };
@@ -62,13 +62,13 @@ DEVICE double kept(const tlk_Attention &a, int64_t batch, int64_t head, int64_t 
   return (double)(j & 2 ? high : low) < keep * 4294967296.0 ? 1 / keep : 0;
 }
 
-/* Returns a query's score of a key from their dot product, or -inf if the query does not see
+/* Returns the score of a query and a key from their dot product, or -inf if the query does not see
 ** the key. */
 template <class C>
 __device__ __forceinline__ C score(const tlk_Attention &a, C product, int64_t batch, int64_t head,
                                    int64_t i, int64_t j) {
   if (i >= a.queries || j >= a.keys || (a.causal && j > i)) return -(C)INFINITY;
-  C s = a.size == 0 ? C(0) : product * (C)a.scale; /* the scale of empty rows is infinite */
+  C s = a.size == 0 ? C(0) : product * (C)a.scale; /* empty rows have an infinite scale */
   const tlk_HeadPairs &m = a.mask;
   if (m.array.data == NULL) return s;
   int64_t at = batch * m.batch + head * m.head + i * m.query + j * m.key;

@@ -33,7 +33,7 @@ struct Softmax {
 };
 
 struct SoftmaxBackward {
-  enum { inputs = 2, twice = true }; /* the result's gradient, and the result */
+  enum { inputs = 2, twice = true }; /* inputs: the result's gradient, and the result */
   bool log_too;
 
   template <class W> __device__ __forceinline__ void run(W &w, int64_t) const {

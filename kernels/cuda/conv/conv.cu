@@ -8,7 +8,8 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
 
-#define SCRATCH_MOST ((int64_t)256 << 20) /* bytes for the windows of a few samples */
+/* the most bytes for windows; a chunk has as many samples as fit */
+#define SCRATCH_MOST ((int64_t)256 << 20)
 #define THREADS 256
 
 static int64_t volume(const int64_t *sizes) { return sizes[0] * sizes[1] * sizes[2]; }
@@ -359,7 +360,7 @@ static bool weight_in_float(const struct tlk_conv_weight *call) {
 
 /* ---- channels last --------------------------------------------------------------------------- */
 
-/* Copies (count, channels, elements) between channels-first and channels-last order. */
+/* Copies (count, channels, elements) from channels-first to channels-last order, or back. */
 static bool relay(const tlk_Context *cx, int dtype, int64_t count, int64_t channels,
                   int64_t elements, void *to, const void *from, bool into_rows) {
   const int64_t size = dtype_bytes(dtype), whole = channels * elements * size;

@@ -11,7 +11,7 @@
 
 template <class U>
 __global__ void __launch_bounds__(COPY_THREADS) move_kernel(const __grid_constant__ Strided<2> s) {
-  enum { K = 4 }; /* units in flight */
+  enum { K = 4 }; /* units that a thread has in flight */
   uint32_t step = (uint32_t)thread_count();
   for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += K * step) {
     U x[K];

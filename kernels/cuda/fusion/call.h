@@ -8,12 +8,12 @@
 #include "kernels/cuda/fault.h"
 
 enum {
-  FUSION_STEPS = 16,    /* calls of one chain */
-  FUSION_OPERANDS = 16, /* arrays and numbers that the steps work on */
+  FUSION_STEPS = 16,    /* the most calls of one chain */
+  FUSION_OPERANDS = 16, /* the most arrays and numbers that the steps work on */
   FUSION_DIMS = 6,
-  FUSION_OUTPUTS = 2, /* outputs of one step */
+  FUSION_OUTPUTS = 2, /* the most outputs of one step */
   FUSION_INPUTS = 5,
-  FUSION_PARAMS = 4, /* numbers of one step */
+  FUSION_PARAMS = 4, /* the most numbers of one step */
   FUSION_THREADS = 256
 };
 
@@ -25,14 +25,15 @@ typedef union fusion_Number {
   int32_t i32;
 } fusion_Number;
 
-/* Divides by a dimension's size with a multiplication, as Divider of cuda.cuh does. */
+/* A dimension's size, by which offsets are divided by a multiplication, as in Divider of
+** cuda.cuh. */
 typedef struct fusion_Size {
   uint32_t divisor, factor, shift;
 } fusion_Size;
 
 typedef struct fusion_Call {
   uint32_t numel;
-  uint32_t zero; /* is 0, but the compiler does not know that; see seal in element.cuh */
+  uint32_t zero; /* always 0, but the compiler does not know that; see seal in element.cuh */
   int32_t ndim;
   fusion_Size sizes[FUSION_DIMS];
   int64_t strides[FUSION_DIMS][FUSION_OPERANDS]; /* bytes */

@@ -11,7 +11,7 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* A copy of a call, for the case that it has to be launched by itself. */
+/* A copy of a call, which is needed if the call must be launched by itself. */
 typedef struct Call {
   fusion_Kind kind;
   union {
@@ -175,7 +175,8 @@ static bool take(const tlk_Context *cx, uint64_t capture, fusion_Kind kind, cons
   return c != NULL;
 }
 
-/* A call that does not fit the pending chain launches it and begins a new chain. */
+/* Adds the call to the pending chain if it fits; otherwise launches the chain and begins a new one
+** with the call. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken) {
   const tlk_Context *cx = ((const struct tlk_copy *)call)->cx;
   uint64_t capture = cuda_capture(cx->stream);

@@ -57,11 +57,12 @@ typedef struct fusion_Plan {
 /* ---- grouping.c: what goes together ---- */
 
 /* Adds a call to a plan, which may be empty. Returns false and leaves the plan unchanged if the
-** call does not fit: its shape differs, memory overlaps in another way, there are too many
-** operands, or its random numbers are the same at each replay. `call` is a tlk_pointwise,
-** tlk_fused, tlk_copy, tlk_fill or tlk_dropout, as `kind` says. */
+** call does not fit: its shape differs, its memory overlaps that of the plan, but is not the same
+** elements in the same order, there are too many operands, or its random numbers are the same at
+** each replay. `call` is a tlk_pointwise, tlk_fused, tlk_copy, tlk_fill or tlk_dropout, as `kind`
+** says. */
 bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
-/* Notes that these bytes are not read any more before they are overwritten. */
+/* Notes that the chain's values of these bytes are not read any more. */
 void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes);
 /* Whether some step reads an earlier step's result that the kernel would still have to store. */
 bool fusion_keeps(const fusion_Plan *plan);
@@ -77,7 +78,7 @@ int fusion_width(const fusion_Plan *plan);
 /* Writes the source of a merged plan's kernel, named fusion_chain; returns false if `out` is
 ** too small. */
 bool fusion_write(const fusion_Plan *plan, char out[FUSION_SOURCE]);
-/* Lists the names and texts of the files that the source includes; returns how many there are. */
+/* Lists the names and texts of the files that the source includes; returns their number. */
 int fusion_headers(const char *const **names, const char *const **texts);
 
 /* ---- kernel.c: compiling and launching ---- */
@@ -92,7 +93,7 @@ bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done);
 /* Adds the call to its stream's pending chain if the stream captures and the call fits;
 ** otherwise launches the pending chain first. Returns false with a message on failure. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken);
-/* The same for an activation's gradient; the caller still has to sum the bias's gradient. */
+/* Does the same for an activation's gradient; the caller still has to sum the bias's gradient. */
 bool fusion_take_activation(const struct tlk_activation_backward *call, bool *taken);
 /* Launches the stream's pending chain. Call it before anything else is queued. */
 bool fusion_settle(const tl_Stream *stream);

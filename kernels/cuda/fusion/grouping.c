@@ -19,7 +19,7 @@ static int64_t bytes_of(tl_DType dtype) {
 
 /* ---- shapes ------------------------------------------------------------------------------- */
 
-/* Common refinement of two shapes: its sizes, and for each of its dimensions, the dimension of
+/* The common refinement of two shapes: its sizes and, for each of its dimensions, the dimension of
 ** either shape that it is a part of and its stride in elements of that dimension. */
 typedef struct Common {
   int ndim;
@@ -83,8 +83,8 @@ static bool same(const fusion_Operand *a, const fusion_Operand *b, int ndim) {
   return memcmp(a->strides, b->strides, (size_t)ndim * sizeof *a->strides) == 0;
 }
 
-/* Returns how many bytes the strides smaller than `step` span, or 0 if another stride is no
-** multiple of `step`. */
+/* Returns the number of bytes that the strides smaller than `step` span, or 0 if another stride is
+** no multiple of `step`. */
 static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int64_t step) {
   int64_t span = bytes_of(o->dtype);
   for (int d = 0; d < plan->ndim; d++) {
@@ -94,8 +94,8 @@ static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int6
   return span;
 }
 
-/* Whether two operands use disjoint parts of each `step` bytes, as the halves of rows and the
-** elements of pairs do. */
+/* Whether two operands use disjoint parts of every `step` bytes, as the two halves of rows or the
+** two elements of pairs do. */
 static bool alternate(const fusion_Operand *a, const fusion_Operand *b, const fusion_Plan *plan,
                       int64_t step) {
   int64_t span_a = span_below(a, plan, step), span_b = span_below(b, plan, step);
@@ -219,7 +219,7 @@ static tli_IterArg flat(const tlk_Array *array) {
       .data = array->data, .dtype = array->dtype, .strides = {bytes_of(array->dtype)}};
 }
 
-/* The loop of dropout: the operands are out, in and the residual. */
+/* Returns the loop of a dropout; its operands are out, in and the residual. */
 static tli_Iter loop_of_dropout(const struct tlk_dropout *call) {
   tli_Iter it = {.nargs = 2, .ndim = 1, .numel = call->n, .sizes = {call->n}};
   it.args[0] = flat(&call->out);
@@ -271,7 +271,7 @@ static bool add_loop(fusion_Plan *plan, const tli_Iter *it, fusion_Step *step) {
   return m == 1 || step->out[0] != step->out[1];
 }
 
-/* All calls with a loop have it at the same offset. */
+/* In all calls that have a loop, it is at the same offset. */
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");

@@ -179,8 +179,9 @@ static bool is_read_later(const fusion_Plan *plan, int step, int made) {
   return false;
 }
 
-/* In the generated text, the operands are x0, x1 ..., a step's inputs in the compute type are
-** i0, i1 ..., and its numbers are p0, p1 .... The functions below print expressions of these. */
+/* In the generated text, the operands are x0, x1 ..., a step's inputs in the compute type are i0,
+** i1 ..., and its numbers are p0, p1 .... The functions below print expressions with these
+** names. */
 
 static void say_inputs(Text *t, const fusion_Step *s) {
   for (int k = 0; k < s->inputs; k++) say(t, "%si%d", k ? ", " : "", k);

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-/* Returns one loop over all elements of all lines; the indexed operand has stride 0 along a
+/* Returns one loop over all elements of all lines; the indexed operand has stride 0 along the
 ** line. */
 tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed);
 

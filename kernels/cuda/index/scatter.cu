@@ -39,7 +39,7 @@ template <class T> __device__ __forceinline__ T joined(tlk_Join join, T a, T b) 
 template <class T>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     lines_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line) {
-  enum { K = 4 }; /* elements in flight */
+  enum { K = 4 }; /* elements that a thread has in flight */
   for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += (uint32_t)thread_count()) {
     int64_t offset[3];
     s.offsets(i, offset);
@@ -99,8 +99,8 @@ __device__ __forceinline__ bool decides(const Item *items, int64_t all, int64_t 
   return beside < 0 || beside >= all || items[beside].key() != key;
 }
 
-/* For an index that all lines share: blockIdx.y selects items, and the threads along x select
-** lines. */
+/* Combines the items of an index that all lines share: blockIdx.y selects items, and the threads
+** along x select lines. */
 template <class T, class Item>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     shared_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line,
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* For few lines, or lines that have their own index: one thread for each item. After this many
+/* Each item has a thread, if there are few lines or each line has its own index. After this many
 ** items, all threads of a warp process the rest of a run. */
 #define SHORT_RUN 16
 
@@ -235,7 +235,8 @@ bool by_sorting(const tlk_Context *cx, const tli_Iter &it, const Line &line, boo
   int bits = 1;
   while (bits < 63 && none >> bits != 0) bits++;
   if (items == NULL || spare == NULL) return false;
-  tli_Iter one = it; /* a shared index is that of the first line */
+  /* a shared index is that of the first line, so the loop covers only one line */
+  tli_Iter one = it;
   if (shared) one.numel = 1;
   bool ok = for_parts<3>(one, [&](const Strided<3> &s) {
     unsigned grid = blocks_for(cx, all, SCATTER_THREADS, 16);

@@ -18,12 +18,12 @@
 
 /* NVIDIA recommends this for Hopper; algorithms may use less */
 #define WORKSPACE ((int64_t)32 << 20)
-#define PLANS 2048 /* a device's plans, before its table is emptied */
+#define PLANS 2048 /* the most plans of a device; a full table is emptied */
 
 typedef struct Key {
   int8_t dtype, trans_a, trans_b, precision;
   int8_t align_a, align_b, align_c, reads_c; /* log2 of alignments; reads_c: beta is not 0 */
-  int64_t wide;                              /* whether the result is float32 */
+  int64_t wide;                              /* 1 if the result is float32 */
   int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
 } Key;
 

@@ -227,7 +227,7 @@ char *cuda_plan_text(const cuda_Cudnn *lib, const cuda_Plan *plan, size_t *bytes
   return text;
 }
 
-/* Fills `configs` with the configurations of a heuristic mode and returns how many there are. */
+/* Fills `configs` with the configurations of a heuristic mode and returns their number. */
 static int configs_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph,
                       cudnnBackendDescriptor_t device, cudnnBackendHeurMode_t mode,
                       cudnnBackendDescriptor_t *configs) {

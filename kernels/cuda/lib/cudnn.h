@@ -96,14 +96,14 @@ cudnnDataType_t cuda_dnn_type(tl_DType dtype);
 /* Returns the first of the three window dimensions that cuDNN has to be given: 1 if dimension 0
 ** is trivial. */
 int cuda_dnn_first(const tlk_Windows *w);
-/* Combines operations into a graph. */
+/* Combines n operations into a graph. */
 cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, int n,
                                      const cudnnBackendDescriptor_t *operations);
 void cuda_dnn_free(cuda_DnnGraph *g);
 
 /* ---- plans ---- */
 
-/* Conditions for plans. */
+/* The conditions that plans must meet. */
 typedef struct cuda_Wanted {
   uint32_t avoid;
   int64_t workspace; /* the largest workspace in bytes */
@@ -115,9 +115,9 @@ typedef struct cuda_Plan {
   int64_t workspace;
 } cuda_Plan;
 
-/* Creates plans for a graph, the most promising first, and returns their number. They are for
-** the handle's device, or for the device that a device property descriptor describes; the
-** latter needs no GPU. */
+/* Creates plans for a graph, the most promising first, and returns their number. They are for the
+** handle's device, or for the device that a device property descriptor describes; with a
+** descriptor, no GPU is needed. */
 int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
                cudnnHandle_t handle, const cuda_Wanted *wanted, cuda_Plan *out);
 /* Serialises a plan as text for this version of cuDNN, in a block that cuda_host->free

@@ -60,7 +60,8 @@ static cudnnBackendDescriptor_t tensor(Maker *m, int64_t id, cudnnDataType_t typ
   return cuda_dnn_strided(m->g, id, type, 4, sizes, strides ? strides : packed, 16, kind);
 }
 
-/* Adds the tensor of an array's rows; if `turned`, as (batch, heads, size, rows). */
+/* Adds the tensor of an array's rows; if `turned`, it is transposed to (batch, heads, size,
+** rows). */
 static cudnnBackendDescriptor_t rows(Maker *m, int which, int64_t heads, int64_t n, int64_t size,
                                      bool turned) {
   const int64_t *s = m->key->strides[which];
@@ -96,7 +97,7 @@ static void add(Maker *m, cudnnBackendDescriptor_t operation) {
   m->operations[m->n++] = operation;
 }
 
-/* Adds an operation y = f(x), f(x, b), or t ? x : b. */
+/* Adds an operation: y = f(x), y = f(x, b), or y = t ? x : b. */
 static void pointwise(Maker *m, cudnnPointwiseMode_t mode, cudnnDataType_t compute, int64_t axis,
                       cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
                       cudnnBackendDescriptor_t t, cudnnBackendDescriptor_t y) {

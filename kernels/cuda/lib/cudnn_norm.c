@@ -2,12 +2,11 @@
 ** cudnn_norm.c - training batch norm by cuDNN, forward and backward, for channels-last data: a
 ** kernel compiled for the sizes keeps the elements in registers or shared memory while it sums.
 **
-** cuDNN is not used for these; our own kernels compute them: * channels-first data: cuDNN's
-** engines copy the tensor to channels-last and back; * evaluation: 9.19 has no engine for it,
-** and ours needs one pass; * updating running statistics: cuDNN needs separate memory for the
-** new ones, ours are in place; * layers without weight and bias, float64, tensors of 2^31
-** elements and more, channels or
-**   addresses that are no multiples of 16 bytes: there are no engines;
+** Our own kernels, not cuDNN, compute these cases: * channels-first data: cuDNN's engines copy the
+** tensor to channels-last and back; * evaluation: 9.19 has no engine for it, and ours needs one
+** pass; * updating running statistics: cuDNN needs separate memory for the new ones, ours are in
+** place; * layers without weight and bias, float64, tensors of 2^31 elements and more, channels or
+** addresses that are no multiples of 16 bytes: there are no engines;
 ** * deterministic results: the notes on its engines do not promise them; * more than MOST_SIZES
 ** different sizes in one program: compiling each takes half a second.
 **

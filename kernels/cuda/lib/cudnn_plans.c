@@ -17,14 +17,14 @@
 
 typedef struct Entry {
   bool used, none;
-  bool unmeasured; /* a capture did not allow its plans to be timed */
+  bool unmeasured; /* the plans could not be timed, because a capture does not allow that */
   bool in_graph;   /* a captured graph runs this plan, whose kernels must stay loaded */
   size_t bytes;
   _Alignas(8) unsigned char key[CUDNN_KEY];
   cuda_Plan plan;
 } Entry;
 
-/* Guarded by the lock on the device's handle. */
+/* A device's plans. The lock on the device's handle guards them. */
 typedef struct Table {
   Entry entries[2 * PLANS];
   int filled;
@@ -117,8 +117,8 @@ static void keep_on_disk(const cuda_DnnWork *work, const cuda_Wanted *wanted,
   cuda_host->free(text, bytes);
 }
 
-/* Finds the best plan; returns false if there is none. *sure: a later search would find nothing
-** better. */
+/* Finds the best plan; returns false if there is none. *sure tells whether a later search would
+** find no better plan. */
 static bool find(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Wanted *wanted,
                  cuda_Plan *out, bool *sure) {
   cuda_DnnGraph g = {.lib = cuda_cudnn(), .handle = handle};
@@ -227,7 +227,7 @@ bool cuda_dnn_run(const cuda_DnnWork *work, bool *done) {
   if (!cuda_host->setting(TL_CUDNN_ENABLED)) return true;
   if (!cuda_enter(device)) return false;
   cudnnHandle_t handle = cuda_dnn_enter(device);
-  if (handle == NULL) return true; /* our own kernels compute the result */
+  if (handle == NULL) return true; /* without a handle our own kernels compute the result */
   bool ok = with_handle(work, handle, done);
   cuda_dnn_leave(device);
   return ok;

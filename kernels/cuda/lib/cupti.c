@@ -53,7 +53,8 @@ static struct {
 } lib;
 
 static bool usable;
-static _Atomic(void (*)(const tl_Activity *)) told; /* NULL: nobody listens */
+/* the function that receives activities; NULL: none */
+static _Atomic(void (*)(const tl_Activity *)) told;
 
 /* ---- records ------------------------------------------------------------------------- */
 
@@ -67,7 +68,7 @@ static void tell(const char *name, uint32_t device, uint32_t stream, uint64_t be
                       .end = (int64_t)end});
 }
 
-/* "void scale<float>(float*)" for "_Z5scaleIfEvPT_". */
+/* Reports a kernel by its readable name: "void scale<float>(float*)" for "_Z5scaleIfEvPT_". */
 static void tell_kernel(const Kernel *k) {
   int status = -1;
   const char *name = k->name ? k->name : "kernel";
@@ -104,7 +105,7 @@ static void tell_record(const CUpti_Activity *record) {
 static void CUPTIAPI buffer_wanted(uint8_t **buffer, size_t *size, size_t *most) {
   *buffer = malloc(BUFFER); /* malloc aligns to more than the 8 bytes that CUPTI requires */
   *size = *buffer ? BUFFER : 0;
-  *most = 0; /* as many records as fit */
+  *most = 0; /* 0: a buffer may have as many records as fit */
 }
 
 static void CUPTIAPI buffer_filled(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
@@ -126,7 +127,7 @@ static void CUPTIAPI buffer_filled(CUcontext context, uint32_t stream, uint8_t *
 #define MAJOR 12
 #endif
 
-/* Loads the library from the system's path or from where CUDA's installers put it. */
+/* Loads the library from the system's path or from a folder where CUDA's installers put it. */
 static void *open_library(void) {
   static const char *const places[] = {
       "libcupti.so." TEXT(MAJOR), "/usr/local/cuda/lib64/libcupti.so." TEXT(MAJOR),

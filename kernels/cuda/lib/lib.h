@@ -18,27 +18,27 @@ bool cuda_lib_gemm(const struct tlk_gemm *call);
 /* Multiplies matrices of a half type into the float32 matrix `out` instead of c. */
 bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out);
 
-/* Convolutions without empty arrays; the bias is not added. *done stays false if cuDNN is
+/* Compute convolutions without empty arrays; the bias is not added. *done stays false if cuDNN is
 ** absent or cannot compute this one. */
 bool cuda_lib_conv(const struct tlk_conv *call, bool *done);
 bool cuda_lib_conv_input(const struct tlk_conv_input *call, bool *done);
 bool cuda_lib_conv_weight(const struct tlk_conv_weight *call, bool *done);
 
-/* Attention of half types. *done stays false if cuDNN is absent or cannot compute it. */
+/* Compute attention of half types. *done stays false if cuDNN is absent or cannot compute it. */
 bool cuda_lib_attention(const struct tlk_attention *call, bool *done);
 bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool *done);
 
-/* Training batch norm of channels-last data (inner is 1). The deviation is not written. *done
-** stays false if cuDNN is absent or cannot compute it. */
+/* Compute training batch norm of channels-last data (inner is 1). The deviation is not written.
+** *done stays false if cuDNN is absent or cannot compute it. */
 bool cuda_lib_batch_norm(const struct tlk_batch_norm *call, bool *done);
 bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bool *done);
 
-/* Average pooling of at least one plane, except global pooling. *done stays false if cuDNN is
-** absent or cannot compute it. */
+/* Compute average pooling of at least one plane, except global pooling. *done stays false if cuDNN
+** is absent or cannot compute it. */
 bool cuda_lib_avg_pool(const struct tlk_avg_pool *call, bool *done);
 bool cuda_lib_avg_pool_backward(const struct tlk_avg_pool_backward *call, bool *done);
 
-/* Compiling kernels at run time. Returns the compiler's name and version, or NULL if there is
+/* Compiles kernels at run time: returns the compiler's name and version, or NULL if there is
 ** none. */
 const char *cuda_lib_compiler(void);
 /* Compiles for a compute capability; the caller releases *code with free(). Fails without a
@@ -47,11 +47,11 @@ bool cuda_lib_compile(const char *source, int major, int minor, void **code, siz
 /* Loads a kernel by name from compiled code; it stays loaded. Returns NULL without a message on
 ** failure. */
 void *cuda_lib_load(const void *code, size_t bytes, const char *name);
-/* Launches a kernel with one argument on the context's stream. */
+/* Launches a kernel that has one argument on the context's stream. */
 bool cuda_lib_launch(const tlk_Context *cx, void *kernel, unsigned blocks, unsigned threads,
                      const void *argument, size_t bytes);
 
-/* Returns 91900 for version 9.19.0, or 0 without cuDNN. */
+/* Returns cuDNN's version, 91900 for 9.19.0, or 0 without cuDNN. */
 int64_t cuda_lib_cudnn_version(void);
 
 #ifdef __cplusplus

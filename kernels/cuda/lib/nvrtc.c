@@ -38,7 +38,7 @@ static struct {
 static char version[64]; /* "" if there is no compiler */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
-/* NULL for a runtime that cannot load compiled code. */
+/* Opens NVRTC's library; returns NULL if there is none or the runtime cannot load compiled code. */
 static void *open_file(void) {
   static const char *const files[] = {TLI_FILES_NVRTC, NULL};
   void *library = NULL;

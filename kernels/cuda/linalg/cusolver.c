@@ -71,7 +71,7 @@ static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 /* Batched routines are used up to this size; above it, one call for each matrix is faster. */
 enum { SMALL = 256 };
-enum { JACOBI = 32 }; /* the largest matrix of batched Jacobi rotations */
+enum { JACOBI = 32 }; /* the largest matrix for batched Jacobi rotations */
 #define BLAS_WORKSPACE ((int64_t)4 << 20)
 
 typedef struct Handles {
@@ -86,7 +86,7 @@ static Handles handles[CUDA_MAX_DEVICES];
 
 /* ---- the libraries --------------------------------------------------------------------- */
 
-#ifdef TLK_EMULATED /* spec/cuda implements these */
+#ifdef TLK_EMULATED /* the emulation in spec/cuda defines these functions */
 
 static void take(void) {
 #define X(name) lib.name = name;
@@ -143,7 +143,7 @@ int64_t cuda_cusolver_version(void) {
 static bool status_ok(int status, const char *call) {
   if (status == 0) return true;
   size_t name = strcspn(call, "(");
-  const int alloc_failed = 2; /* cuSOLVER's number; cuBLAS uses 3 */
+  const int alloc_failed = 2; /* cuSOLVER's status for a failed allocation; cuBLAS's is 3 */
   bool memory = status == alloc_failed || (status == 3 && strncmp(call, "cublas", 6) == 0);
   return cuda_fail(memory ? TL_EMEM : TL_EDEVICE, "%.*s: status %d", (int)name, call, status);
 }
@@ -225,7 +225,8 @@ typedef struct Triangle {
   bool left, upper, transpose, unit;
 } Triangle;
 
-/* cuBLAS is column-major: it sees row-major b as b^T, and op(a) x = b as x^T op(a)^T = b^T. */
+/* Returns the side of op(a) for cuBLAS, which is column-major: it sees row-major b as b^T, and
+** op(a) x = b as x^T op(a)^T = b^T. */
 static cublasSideMode_t side_of(Triangle t) {
   return t.left ? CUBLAS_SIDE_RIGHT : CUBLAS_SIDE_LEFT;
 }
@@ -336,7 +337,7 @@ static cublasDiagType_t diag_of(Triangle t) {
           cusolverDn##P##syevd(h, job, part, n, a + i * nn, n, w + i * n, work, size, info + i));  \
     return work && ok;                                                                             \
   }                                                                                                \
-  /* u (m, uc) and v (n, vc), as columns. */                                                       \
+  /* Computes the singular values, and the vectors as the columns of u (m, uc) and v (n, vc). */   \
   static bool svd_##P(Session *s, char job, int64_t batch, int m, int n, T *a, T *sv, T *u, T *v,  \
                       int *info) {                                                                 \
     cusolverDnHandle_t h = s->h->solver;                                                           \
@@ -444,7 +445,7 @@ static const tlk_Lapack table = {.potrf = potrf,
 
 const tlk_Lapack *cuda_lapack(void) { return ready() ? &table : NULL; }
 
-#else /* built without cuSOLVER's headers */
+#else /* this build has no headers of cuSOLVER */
 
 int64_t cuda_cusolver_version(void) { return 0; }
 const tlk_Lapack *cuda_lapack(void) { return NULL; }

@@ -8,7 +8,7 @@ namespace {
 
 #define CTC_THREADS 256
 
-/* One sample of the batch. */
+/* The view of one sample of the batch. */
 template <class T> struct Sample {
   const tlk_Ctc &c;
   const T *log_probs;
@@ -105,7 +105,8 @@ template <class T> struct Gradient {
   T *grad;
   double factor, loss;
 
-  /* `through`: log of the total probability of alignments that emit class k in frame t. */
+  /* Stores the gradient of class k. `through` is the log of the total probability of alignments
+  ** that emit k in frame t. */
   __device__ __forceinline__ void put(const Sample<T> &x, int64_t t, int64_t k,
                                       double through) const {
     double log = x.log_prob(t, k), share = through == -INFINITY ? 0 : exp(through + loss - log);
@@ -138,7 +139,7 @@ __device__ __forceinline__ void frame_gradient(const Sample<T> &x, int64_t t,
   if (threadIdx.x == 0) gradient.put(x, t, x.c.blank - 1, blank);
 }
 
-/* `memory` holds four numbers for each state of each sample. */
+/* Computes one sample in each block. `memory` holds four numbers for each state of each sample. */
 template <class T>
 __global__ void __launch_bounds__(CTC_THREADS, 2)
     ctc_backward_kernel(const __grid_constant__ tlk_Ctc c, const T *log_probs, const T *alpha,

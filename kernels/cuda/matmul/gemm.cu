@@ -19,7 +19,8 @@ template <class T> struct Product {
   T *c;
 };
 
-/* blockIdx.x counts tiles, `across` of them in a row; blockIdx.y counts matrices of the batch. */
+/* Multiplies matrices. blockIdx.x counts tiles, `across` of them in a row; blockIdx.y counts
+** matrices of the batch. */
 template <class T>
 __global__ void __launch_bounds__(TILE *TILE)
     product_kernel(Product<T> g, int64_t across, int64_t first) {
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(TILE *TILE)
   *c = (T)((uint64_t)sum * g.alpha + old);
 }
 
-/* Computes c *= beta for products that add nothing. */
+/* Computes c *= beta, for products with k == 0. */
 template <class S>
 __global__ void scale_kernel(S *c, int64_t batch, int64_t m, int64_t n, int64_t ldc, int64_t stride,
                              double beta) {

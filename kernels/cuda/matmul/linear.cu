@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- launchers ------------------------------------------------------------------------------- */
 
-/* Sums in (outer, n, inner) along n into out (outer, inner). */
+/* Sums an array (outer, n, inner) along n into out (outer, inner). */
 static bool sum(const tlk_Context *cx, void *out, const void *in, tl_DType dtype, int64_t outer,
                 int64_t n, int64_t inner) {
   struct tlk_reduce call = {};

@@ -81,7 +81,7 @@ template <class C> struct Affine {
   char *out;
   const char *in, *other;
   const C *mean, *scale, *shift, *factor;
-  bool along; /* channels are along the innermost dimension */
+  bool along; /* whether channels are along the innermost dimension */
 };
 
 template <class C, int K>

@@ -6,7 +6,7 @@
 
 namespace {
 
-/* Reads one statistic of row i; `put` below stores one if it is wanted. */
+/* Reads one statistic of row i; `put` below stores one if the caller wants it. */
 template <class C> __device__ __forceinline__ C statistic(const Result &a, int64_t i) {
   return a.dtype == TL_F64 ? (C) reinterpret_cast<const double *>(a.data)[i]
                            : (C) reinterpret_cast<const float *>(a.data)[i];
@@ -89,7 +89,8 @@ template <int N> struct LayerNorm {
   }
 };
 
-/* With h = (x - mean) rstd and u = grad * weight: rstd (u - mean of u - h * mean of u h). */
+/* Computes, with h = (x - mean) rstd and u = grad * weight, rstd (u - mean of u - h * mean of u
+** h). */
 struct LayerNormInput {
   enum { inputs = 2, twice = true }; /* grad, x */
   Result mean, rstd;

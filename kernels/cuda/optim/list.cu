@@ -166,7 +166,7 @@ DEVICE double number_of(const tlk_Array &a) {
                            : (double)*static_cast<const float *>(a.data);
 }
 
-/* Runs in one block. */
+/* Computes the clipping factor, in one block. */
 __global__ void __launch_bounds__(THREADS) clip_kernel(struct tlk_list_clip call) {
   __shared__ double shared[WARP];
   bool largest = call.power == (double)INFINITY;

@@ -36,7 +36,7 @@ enum {
 TLK_OPTIM_FAMILIES(X)
 #undef X
 
-/* Each parameter has a thread. */
+/* Computes the coefficients; each parameter has a thread. */
 template <int family, int nclocks> __global__ void coefs_kernel(struct tlk_optim_coefs call) {
   int i = threadIdx.x;
   if (i >= call.count || (call.found_inf && *call.found_inf != 0)) return;

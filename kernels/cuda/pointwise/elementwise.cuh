@@ -48,7 +48,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* Elements that a thread processes at a time: 16 bytes of the most important types. */
+/* The number of elements that a thread processes at a time: 16 bytes of the most important
+** types. */
 template <class C> struct Width {
   enum { of = sizeof(C) == 8 ? 2 : 4 };
 };

@@ -1,5 +1,5 @@
 /*
-** pointwise.cu - the elementwise kernels' entry in the table.
+** pointwise.cu - the function of elementwise kernels in the device's table.
 */
 #include "kernels/cuda/pointwise/pointwise.h"
 

@@ -9,8 +9,8 @@ namespace {
 
 /* ---- positions of windows ---- */
 
-/* The elements of window o along dimension d: begin, begin + step ... before end; `covered` is
-** how many an average divides by. */
+/* The elements of window o along dimension d: begin, begin + step ... before end; `covered` is the
+** number that an average divides by. */
 struct Span {
   int64_t begin, end, covered;
 };

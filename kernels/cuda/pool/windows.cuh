@@ -12,7 +12,7 @@
 struct Places {
   int64_t sizes[3];
   Divider by[3];
-  bool large; /* 2^31 elements or more */
+  bool large; /* whether there are 2^31 elements or more */
 
   /* Stores the last three coordinates in in[], and returns the index over the leading
   ** dimensions. */

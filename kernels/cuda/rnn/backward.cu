@@ -19,7 +19,7 @@ template <class S, class C> struct Backward {
   int64_t hidden, output;
   RnnReserve<C> kept;
   const S *out, *h0, *c0, *grad_out;
-  C *grad_states, *grad_cells; /* (batch, output), (batch, hidden) */
+  C *grad_states, *grad_cells; /* (batch, output) and (batch, hidden) */
   C *grad_hidden; /* (batch, hidden): gradients before the projection; NULL without projection */
   S *grad_gates;  /* (rows, width) */
   S *step_gates;  /* (batch, width): the gates' gradients of one step */
@@ -151,7 +151,8 @@ template <class S, class C> bool run_steps(const struct tlk_rnn_backward *call, 
         return false;
     }
     if (!launch(call->cx, gates_kernel<S, C>, dim3(grid), RNN_THREADS, 0, b)) return false;
-    if (k == 0 && call->grad_h0 == NULL) break; /* nothing else needs the product */
+    /* only grad_h0 needs this product at the first step */
+    if (k == 0 && call->grad_h0 == NULL) break;
     RnnProduct<S> p(call->cx, r.dtype, r.batch, r.output, taken);
     p.a(step_gates + l.state.column * r.hidden, width).b((const S *)r.weight_hh, r.output);
     if (!p.into_wide(b.grad_states, r.output, true)) return false;

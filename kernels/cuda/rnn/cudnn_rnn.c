@@ -214,7 +214,7 @@ static bool add_copy(Copies *c, void *to, const void *from, size_t bytes) {
   return true;
 }
 
-/* Fails unless the descriptor says (1, rows, columns), row-major. */
+/* Fails unless the descriptor describes a row-major array (1, rows, columns). */
 static void check_shape(Layer *l, cudnnTensorDescriptor_t d, const void *data, int64_t rows,
                         int64_t columns) {
   cudnnDataType_t type;
@@ -231,7 +231,7 @@ static bool copy_params(Layer *l, const tlk_Context *cx, void *space, void *cons
                         bool back) {
   const tlk_Rnn *r = l->r;
   const int gates = (int)tlk_rnn_gates(r->mode), last = r->weight_hr ? 9 : 2 * gates;
-  Copies copies[2] = {{.cx = cx}, {.cx = cx}}; /* for matrices and for biases */
+  Copies copies[2] = {{.cx = cx}, {.cx = cx}}; /* pending copies of matrices, and of biases */
   for (int i = 0; i < last; i++) {
     bool state = i >= gates, projection = i == 8;
     int64_t gate = projection ? 0 : i % gates, rows = projection ? r->output : r->hidden;
@@ -274,9 +274,9 @@ int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *r) {
   return bytes;
 }
 
-/* Arrays of the forward pass besides those of the call. */
+/* Arrays that the forward pass uses besides those of the call. */
 typedef struct Forward {
-  void *weights, *work, *x, *y; /* x, y: flipped sequences */
+  void *weights, *work, *x, *y; /* x, y: the sequences in reverse order */
 } Forward;
 
 static void place_forward(Forward *f, const Layer *l, Arena *a) {

@@ -17,8 +17,8 @@ int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *rnn);
 /* Whether a reserve was filled by cuDNN: its size is then odd; ours is even. */
 static inline bool cuda_dnn_rnn_kept(int64_t kept) { return kept % 2 != 0; }
 
-/* *done stays false if cuDNN is absent, disabled, or does not support this layer; the results
-** must then be computed again. */
+/* Runs the forward pass. *done stays false if cuDNN is absent, disabled, or does not support this
+** layer; the results must then be computed again. */
 bool cuda_dnn_rnn(const struct tlk_rnn *call, bool *done);
 /* Runs the backward pass on a reserve that cuDNN filled. */
 bool cuda_dnn_rnn_backward(const struct tlk_rnn_backward *call);

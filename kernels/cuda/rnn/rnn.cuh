@@ -47,7 +47,7 @@ static inline RnnStep rnn_step(const tlk_Rnn &r, int64_t t) {
   return {r.offsets, t, r.steps, r.batch, r.reverse};
 }
 
-/* Rows of weight_ih that produce adjacent columns of a row of gates. */
+/* A part of weight_ih: rows that produce adjacent columns of a row of gates. */
 struct RnnPart {
   int64_t row, rows, column;
 };

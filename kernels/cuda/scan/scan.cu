@@ -1,5 +1,5 @@
 /*
-** scan.cu - the entry of scans in the table.
+** scan.cu - the function of scans in the device's table.
 */
 #include "kernels/cuda/scan/scan.h"
 

@@ -275,7 +275,7 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
 #define SCAN_PICKS_cummin true
 
 #define SCAN_MEMBER __device__ __forceinline__ static
-/* Joining two accumulators is the scan's step in the accumulator's type. */
+/* The accumulators of two ranges are joined by the scan's own step, in the accumulator's type. */
 #define SCAN_JOIN(name, s, type)                                                  \
   SCAN_MEMBER type join(type a, type b) { return tlm_##name##_##s##_next(a, b); } \
   SCAN_MEMBER bool picks(type a, type b) { return tlm_##name##_##s##_picks(a, b); }

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/cuda.cuh"
 
-/* `inf` is infinity's bit pattern. */
+/* Returns the key of a floating-point number from its bits; `inf` is infinity's bit pattern. */
 template <class U> __device__ __forceinline__ uint64_t float_key(U bits, U inf) {
   const U sign = (U)((U)1 << (8 * sizeof(U) - 1));
   U size = (U)(bits & (U)~sign);
@@ -36,7 +36,7 @@ static __device__ __noinline__ uint64_t key_at(const void *data, int dtype, int6
 
 static inline int key_bits(int dtype) { return (int)dtype_bytes(dtype) * 8; }
 static inline uint64_t key_mask(int dtype) { return UINT64_MAX >> (64 - key_bits(dtype)); }
-/* Returns the key of NaN, or 0 for integers, which is never compared with. */
+/* Returns the key of NaN, or 0 for integers, for which it is not used. */
 static inline uint64_t nan_key(int dtype) {
   bool floating = dtype == TL_F32 || dtype == TL_F64 || dtype == TL_F16 || dtype == TL_BF16;
   return floating ? key_mask(dtype) : 0;

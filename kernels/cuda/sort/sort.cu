@@ -70,7 +70,8 @@ __device__ __forceinline__ int64_t first_of(const Item *items, int64_t n, uint64
   return low;
 }
 
-/* Each row has a thread; see select_rank in core/kernel/kernel.h. */
+/* Finds the k-th item of each row; each row has a thread. See select_rank in
+** core/kernel/kernel.h. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 4)
     ranked_kernel(const __grid_constant__ Keys in, const __grid_constant__ Picked out, int64_t rank,

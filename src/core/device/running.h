@@ -2,7 +2,7 @@
 ** running.h - the operator that the calling thread runs: its name, the argument being processed,
 ** and the line of the script that called it, for messages and for faults that a device reports
 ** later.
-** */
+*/
 #ifndef TLI_RUNNING_H
 #define TLI_RUNNING_H
 

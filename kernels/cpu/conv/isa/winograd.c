@@ -149,7 +149,7 @@ static void kernels(int64_t n, const float *in, int64_t in_step, bool turned, fl
   }
 }
 
-/* Returns sum + 0 if v is finite, and NaN if it is not. */
+/* Returns sum if v is finite, and NaN if it is not. */
 static inline Vec watch(Vec sum, Vec v) { return sum + v * 0; }
 
 static bool all_zero(Vec sum) {

@@ -72,8 +72,8 @@ static inline Wide fours(const char *src, int64_t ss0) {
   return v;
 }
 
-/* Transposes four vectors of `fours`, for columns 0, 1, 2 and 3 and their followers, to four
-** rows. */
+/* Transposes four vectors of `fours`, for columns 0, 1, 2 and 3 and every fourth column after each,
+** to four rows. */
 static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   Wide low01 = WIDE(unpacklo_ps)(in[0], in[1]), low23 = WIDE(unpacklo_ps)(in[2], in[3]);
   Wide high01 = WIDE(unpackhi_ps)(in[0], in[1]), high23 = WIDE(unpackhi_ps)(in[2], in[3]);
@@ -137,7 +137,7 @@ TURN_PART(32)
     uint##bits##_t *out = (uint##bits##_t *)(void *)dst;                                           \
     for (int64_t c = 0; c < cols; c++) out[c] = value;                                             \
   }                                                                                                \
-  /* Elements are contiguous along c in dst and along r in src. */                                 \
+  /* Transposes a piece whose elements are contiguous along c in dst and along r in src. */        \
   static void transpose_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols, \
                                int64_t rows) {                                                     \
     const int64_t side = SIDE_##bits, size = bits / 8;                                             \
