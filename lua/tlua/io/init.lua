@@ -1,8 +1,8 @@
 -- init.lua - torch.save and torch.load. The ending of a file's name gives its format. Without an
 -- ending it is safetensors: nested tables of tensors and plain data (checkpoints) store their
 -- structure in the file's metadata. Other formats are PyTorch's .pt and .pth, NumPy's .npy and
--- .npz, .png and .jpg, and for reading only .gguf and the IDX files of MNIST, also compressed as .gz.
--- Loading runs no code, and the error for a damaged file names the file.
+-- .npz, .png and .jpg, and for reading only .gguf and the IDX files of MNIST, also compressed as
+-- .gz. Loading runs no code, and the error for a damaged file names the file.
 
 local torch = require "tlua"
 local args = require "tlua.args"
