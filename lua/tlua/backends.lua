@@ -83,6 +83,7 @@ function M.set_float32_matmul_precision(precision)
       precision)
 end
 
+--- Returns the precision that set_float32_matmul_precision has set; "highest" at first.
 ---@return "highest"|"high"|"medium"
 function M.get_float32_matmul_precision()
    return precisions[torch._setting "matmul_precision"]
@@ -102,11 +103,13 @@ function M.use_deterministic_algorithms(...)
    torch._setting("deterministic", not a.mode and 0 or a.warn_only and 1 or 2)
 end
 
+--- Returns whether use_deterministic_algorithms has been turned on.
 ---@return boolean
 function M.are_deterministic_algorithms_enabled()
    return torch._setting "deterministic" ~= 0
 end
 
+--- Returns whether operators without a deterministic form only warn.
 ---@return boolean
 function M.is_deterministic_algorithms_warn_only_enabled()
    return torch._setting "deterministic" == 1
@@ -201,6 +204,8 @@ end
 of_cuda.matmul = settings("backends.cuda.matmul", matmul)
 of_cuda.fusion = settings("backends.cuda.fusion", fusion)
 
+--- Settings of the libraries and kernels that GPUs use, as fields.
+---
 --- torch.backends.cuda.matmul, torch.backends.cuda.fusion, torch.backends.cudnn and
 --- torch.backends.cache have settings as fields. cudnn.allow_tf32 applies to convolutions and
 --- recurrent layers; with cudnn.deterministic, recurrent layers use our own kernels. The cache is a
@@ -210,6 +215,7 @@ of_cuda.fusion = settings("backends.cuda.fusion", fusion)
 --- functions for flash, mem_efficient and cudnn choose implementations of attention, like
 --- nn.attention.sdpa_kernel, but permanently; backends.cuda.sdp_kernel{enable_math = false} is a
 --- deprecated name of the latter.
+---@names torch.backends
 M.backends = group("backends", {
    cuda = group("backends.cuda", of_cuda, "backends.cuda.fusion.enabled"),
    cudnn = settings("backends.cudnn", cudnn, {flags = cudnn_flags}),

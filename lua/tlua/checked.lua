@@ -8,11 +8,16 @@ local M = {}
 
 local origins = setmetatable({}, {__mode = "k"}) -- the checking function -> the method
 
---- Returns the method behind a function made by `methods`, for readers of its source; returns any
---- other function itself.
+--- Returns the function behind one that only calls it, for readers of its source: a method behind
+--- a function made by `methods`, or the one given to `wraps`. Returns any other function itself.
 ---@param fn function
 ---@return function
 function M.origin(fn) return origins[fn] or fn end
+
+--- Notes that a function only calls another one, which has the doc comment.
+---@param fn function
+---@param inner function
+function M.wraps(fn, inner) origins[fn] = inner end
 
 -- Returns a table's values for several keys.
 local function values(given, keys, i)

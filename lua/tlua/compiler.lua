@@ -54,7 +54,10 @@ function M.disable(fn, options)
    return fn == nil and as_it_is or fn
 end
 
--- Functions that mark another function for a compiler; they return it unchanged.
+--- Returns the function unchanged: there is no compiler for which it could be marked.
+---@names compiler.allow_in_graph compiler.assume_constant_result compiler.nested_compile_region
+---@param fn function
+---@return function fn
 for _, name in ipairs {"allow_in_graph", "assume_constant_result", "nested_compile_region"} do
    M[name] = function(fn)
       if not args.is_callable(fn) then

@@ -5,7 +5,8 @@
 local torch = ...
 local lazy = require "tlua.lazy"
 
--- Possible values of `memory_format`.
+--- A value of `memory_format`: the order in which a tensor's elements lie in memory.
+---@names torch.contiguous_format torch.preserve_format torch.channels_last torch.channels_last_3d
 for name in ("contiguous_format preserve_format channels_last channels_last_3d"):gmatch "%S+" do
    torch[name] = name
 end

@@ -15,7 +15,10 @@ function M.is_scripting() return false end
 ---@return boolean
 function M.is_tracing() return false end
 
--- Functions that mark another function return it unchanged.
+--- Returns the function unchanged: there is no compiler for which it could be marked.
+---@names jit.ignore jit.unused jit.export jit.script_if_tracing
+---@param fn function
+---@return function fn
 for _, name in ipairs {"ignore", "unused", "export", "script_if_tracing"} do
    M[name] = function(fn)
       if not args.is_callable(fn) then args.refuse("jit." .. name, "fn", "a function", fn) end
@@ -33,6 +36,10 @@ local instead <const> = {
    load = "make the module and load its weights with m:load_state_dict(torch.load(path))",
 }
 
+--- Raises an error with a replacement: there is no TorchScript.
+---@names jit.script jit.trace jit.trace_module jit.freeze jit.optimize_for_inference jit.save
+---@names jit.load
+---@param ... any
 for name, advice in pairs(instead) do
    M[name] = function()
       torch.raise(("jit.%s: there is no TorchScript; %s"):format(name, advice))

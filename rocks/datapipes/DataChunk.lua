@@ -4,7 +4,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 
 ---@class data.DataChunk
----@field [integer] any
+---@field [integer] any  the items
 ---@overload fun(items: any[]): data.DataChunk
 local DataChunk = class.class("data.DataChunk")
 
@@ -30,7 +30,7 @@ end
 --- items.
 DataChunk.raw_iterator = DataChunk.iter
 
---- "[1, 2, 3]".
+--- Returns the items as text, such as "[1, 2, 3]".
 ---@param indent? string  put before the text
 ---@return string
 function DataChunk:as_str(indent)

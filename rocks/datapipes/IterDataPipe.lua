@@ -24,22 +24,6 @@ local IterableDataset = require "tlua.data.IterableDataset"
 ---@class data.IterDataPipe: data.IterableDataset
 ---@field functions table<string, function>  the functional forms
 ---@field type any  the declared type of items, for validation; see torch.data.runtime_validation
----@field batch fun(self, batch_size: integer, drop_last?, wrapper_class?): data.IterDataPipe
----@field collate fun(self, conversion?, collate_fn?): data.IterDataPipe
----@field concat fun(self, ...: data.IterDataPipe): data.IterDataPipe
----@field demux fun(self, num_instances: integer, classifier_fn, ...): data.IterDataPipe ...
----@field filter fun(self, filter_fn: function, input_col?): data.IterDataPipe
----@field fork fun(self, num_instances: integer, ...): data.IterDataPipe ...
----@field groupby fun(self, group_key_fn: function, options?: table): data.IterDataPipe
----@field list_files fun(self, masks?, options?: table): data.IterDataPipe
----@field map fun(self, fn: function, input_col?, output_col?): data.IterDataPipe
----@field mux fun(self, ...: data.IterDataPipe): data.IterDataPipe
----@field open_files fun(self, mode?: string, length?: integer): data.IterDataPipe
----@field read_from_stream fun(self, chunk?: integer): data.IterDataPipe
----@field sharding_filter fun(self, sharding_group_filter?: integer): data.IterDataPipe
----@field shuffle fun(self, options?: table): data.IterDataPipe
----@field unbatch fun(self, unbatch_level?: integer): data.IterDataPipe
----@field zip fun(self, ...: data.IterDataPipe): data.IterDataPipe
 local IterDataPipe = class.class("data.IterDataPipe", IterableDataset)
 
 -- Wraps this class and derived classes: they allow one iteration at a time, and check
@@ -79,6 +63,16 @@ function IterDataPipe:reinforce_type(expected)
    return self
 end
 
+--- Makes the pipe that the name tells, such as datapipes.iter.Batcher for `batch`, which reads this
+--- one. The arguments are those of its class after the pipe.
+---@names data.IterDataPipe:batch data.IterDataPipe:collate data.IterDataPipe:concat
+---@names data.IterDataPipe:demux data.IterDataPipe:filter data.IterDataPipe:fork
+---@names data.IterDataPipe:groupby data.IterDataPipe:list_files data.IterDataPipe:map
+---@names data.IterDataPipe:mux data.IterDataPipe:open_files data.IterDataPipe:read_from_stream
+---@names data.IterDataPipe:sharding_filter data.IterDataPipe:shuffle data.IterDataPipe:unbatch
+---@names data.IterDataPipe:zip
+---@param ... any  the further arguments of the class
+---@return data.IterDataPipe
 forms.install(IterDataPipe, "tlua.datapipes.iter", {
    batch = "Batcher", collate = "Collator", concat = "Concater", demux = "Demultiplexer",
    filter = "Filter", fork = "Forker", groupby = "Grouper", list_files = "FileLister",

@@ -13,13 +13,14 @@ local Dataset = require "tlua.data.Dataset"
 
 ---@class data.MapDataPipe: data.Dataset
 ---@field functions table<string, function>  the functional forms
----@field batch fun(self, batch_size: integer, drop_last?, wrapper_class?): data.MapDataPipe
----@field concat fun(self, ...: data.MapDataPipe): data.MapDataPipe
----@field map fun(self, fn: function): data.MapDataPipe
----@field shuffle fun(self, options?: table): data.IterDataPipe
----@field zip fun(self, ...: data.MapDataPipe): data.MapDataPipe
 local MapDataPipe = class.class("data.MapDataPipe", Dataset)
 
+--- Makes the pipe that the name tells, such as datapipes.map.Batcher for `batch`, which reads this
+--- one. The arguments are those of its class after the pipe.
+---@names data.MapDataPipe:batch data.MapDataPipe:concat data.MapDataPipe:map
+---@names data.MapDataPipe:shuffle data.MapDataPipe:zip
+---@param ... any  the further arguments of the class
+---@return data.MapDataPipe
 forms.install(MapDataPipe, "tlua.datapipes.map", {
    batch = "Batcher", concat = "Concater", map = "Mapper", shuffle = "Shuffler", zip = "Zipper",
 })

@@ -49,7 +49,7 @@ rawset(Branch, "iter", function(self)
    local round = rounds[main]
    if not round or round.taken[id] then round = begin(main) end
    round.taken[id] = 0
-   return guard.items(main, function() return main:take(round, id) end,
+   return guard.items(main, function() return main:_take(round, id) end,
       function() return rounds[main] == round end)
 end)
 
@@ -120,6 +120,8 @@ function Forker:__init(...)
    for name, value in pairs(a) do self[name] = value end
 end
 
+--- Returns the number of items of the pipe, which each of the pipes has.
+---@return integer
 function Forker:length() return rows.length(self.datapipe) end
 
 -- Returns the number of items that the slowest branch has taken.
@@ -145,7 +147,7 @@ local function item_at(self, round, at)
 end
 
 -- Returns the next item for a branch.
-function Forker:take(round, id)
+function Forker:_take(round, id)
    local at = round.taken[id] + 1
    local item = item_at(self, round, at)
    if item == nil then return nil end
@@ -185,6 +187,7 @@ function Demultiplexer:__init(...)
    for name, value in pairs(a) do self[name] = value end
 end
 
+--- Raises an error: how many items each of the pipes gets is not known beforehand.
 function Demultiplexer:length() torch.raise(demux .. " has no length") end
 
 -- Returns the number of the pipe for an item; nil for none.
@@ -213,7 +216,8 @@ local function pop(queue)
    return item
 end
 
-function Demultiplexer:take(round, id)
+-- Returns the next item for a branch.
+function Demultiplexer:_take(round, id)
    local queue = round.buffer[id]
    if queue and queue.first <= queue.last then
       round.used = round.used - 1

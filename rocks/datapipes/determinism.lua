@@ -53,6 +53,7 @@ end
 --- Makes it an error to construct pipes that are marked `non_deterministic`, while `fn` runs or,
 --- without fn, until the returned scope is closed: `local _ <close> =
 --- torch.data.guaranteed_datapipes_determinism()`.
+---@names data.guaranteed_datapipes_determinism
 ---@param fn? function
 ---@return any ...
 M.guaranteed_datapipes_determinism =

@@ -98,6 +98,7 @@ function M.Sampler:__len() return rows.length(self.sampler) end
 -- ShardingFilter ----------------------------------------------------------------------------------
 
 --- The levels of sharding: processes first, then their workers; or, by default, a single level.
+---@names data.datapipes.iter.SHARDING_PRIORITIES
 M.SHARDING_PRIORITIES = {DEFAULT = 1, DISTRIBUTED = 2, MULTIPROCESSING = 3}
 
 local sharding_signature = args.signature [[data.datapipes.iter.ShardingFilter(source_datapipe: any,

@@ -44,6 +44,7 @@ end
 
 --- Disables the checks for iterations that begin while `fn` runs or, without fn, before the
 --- returned scope is closed: `local _ <close> = torch.data.runtime_validation_disabled()`.
+---@names data.runtime_validation_disabled
 ---@param fn? function
 ---@return any ...
 M.runtime_validation_disabled =

@@ -6,11 +6,11 @@ local class = require "tlua.class"
 local files = require "tlua.mlflow.files"
 
 ---@class utils.mlflow.Run
----@field run_id string
----@field experiment_id string
----@field run_name string
+---@field run_id string  the server's name of it
+---@field experiment_id string  of the experiment that has the run
+---@field run_name string  the name shown
 ---@field artifact_uri string  where files of the run lie
----@field status "RUNNING"|"FINISHED"|"FAILED"|"KILLED"
+---@field status "RUNNING"|"FINISHED"|"FAILED"|"KILLED"  "RUNNING", "FINISHED" or "FAILED"
 local Run = class.class("utils.mlflow.Run")
 
 local FALLBACK <const> = "mlruns"
@@ -109,6 +109,7 @@ function Run:log_params(params)
    ask(self, "log", self, {params = sorted(params, "log_params", text)})
 end
 
+--- Logs a parameter of the run, which cannot change afterwards.
 ---@param key string
 ---@param value any
 function Run:log_param(key, value)
@@ -120,9 +121,9 @@ end
 --- Logs metrics as points of curves.
 ---@param metrics table<string, number|Tensor>
 ---@param step? integer
-function Run:log_metrics(metrics, step) self:points("log_metrics", metrics, step) end
+function Run:log_metrics(metrics, step) self:_points("log_metrics", metrics, step) end
 
-function Run:points(who, metrics, step)
+function Run:_points(who, metrics, step)
    check_open(self, who)
    if step ~= nil and math.tointeger(step) == nil then
       args.refuse(who, "step", "an integer", step)
@@ -134,19 +135,22 @@ function Run:points(who, metrics, step)
    ask(self, "log", self, {metrics = list})
 end
 
+--- Logs a point of a curve.
 ---@param key string
 ---@param value number|Tensor
 ---@param step? integer
 function Run:log_metric(key, value, step)
-   self:points("log_metric", {[check_key("log_metric", key)] = number("log_metric", value)}, step)
+   self:_points("log_metric", {[check_key("log_metric", key)] = number("log_metric", value)}, step)
 end
 
+--- Sets tags of the run.
 ---@param tags table<string, any>
 function Run:set_tags(tags)
    check_open(self, "set_tags")
    ask(self, "log", self, {tags = sorted(tags, "set_tags", text)})
 end
 
+--- Sets a tag of the run.
 ---@param key string
 ---@param value any
 function Run:set_tag(key, value) self:set_tags {[check_key("set_tag", key)] = value} end

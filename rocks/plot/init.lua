@@ -14,6 +14,7 @@ local replace_file = require "tlua.io.replace"
 
 local M = {}
 
+--- A drawing made of characters, for a terminal, which can also be saved as an image.
 ---@class utils.plot.Figure
 local Figure = class.class("utils.plot.Figure")
 

@@ -11,7 +11,7 @@ local json = require "tlua.utils.json"
 local unicode = require "tlua.text.unicode"
 
 ---@class text.BPE
----@field vocab_size integer
+---@field vocab_size integer  the number of tokens
 local BPE = class.class("text.BPE")
 
 -- Words -----------------------------------------------------------------------------------------

@@ -128,6 +128,10 @@ local function offset_of(self, input)
    return self.numInputDims and input:dim() > self.numInputDims and 1 or 0
 end
 
+--- Sets the number of dimensions of an input without batch dimension; returns the module.
+---@names nn.Squeeze:setNumInputDims nn.Unsqueeze:setNumInputDims nn.Transpose:setNumInputDims
+---@param n integer
+---@return nn.Module
 local function set_input_dims(self, n)
    self.numInputDims = n
    return self
@@ -150,6 +154,7 @@ end)
 
 --- Transpose({d1, d2}, ...): swaps pairs of dimensions, one pair after another.
 ---@class nn.Transpose: nn.Module
+---@field permutations integer[][]  the pairs of dimensions
 ---@overload fun(...: integer[]): nn.Transpose
 local Transpose = class.class("nn.Transpose", Module)
 M.Transpose = Transpose

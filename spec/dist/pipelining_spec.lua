@@ -273,17 +273,17 @@ describe("the orders of schedules", function()
       local pipe = torch.distributed.pipelining
       for _, n_ranks in ipairs(numbers_of_ranks) do
          for _, n in ipairs(numbers_of_parts) do
-            fn(pipe.ScheduleGPipe.plan, n_ranks, 1, n)
-            fn(pipe.Schedule1F1B.plan, n_ranks, 1, n)
+            fn(pipe.ScheduleGPipe._plan, n_ranks, 1, n)
+            fn(pipe.Schedule1F1B._plan, n_ranks, 1, n)
             for _, here in ipairs {1, 2, 3} do
                if n <= n_ranks or n % n_ranks == 0 then
-                  fn(pipe.ScheduleInterleaved1F1B.plan, n_ranks, here, n)
+                  fn(pipe.ScheduleInterleaved1F1B._plan, n_ranks, here, n)
                end
-               fn(pipe.ScheduleInterleavedZeroBubble.plan, n_ranks, here, n)
-               fn(pipe.ScheduleLoopedBFS.plan, n_ranks, here, n)
+               fn(pipe.ScheduleInterleavedZeroBubble._plan, n_ranks, here, n)
+               fn(pipe.ScheduleLoopedBFS._plan, n_ranks, here, n)
             end
-            fn(pipe.ScheduleZBVZeroBubble.plan, n_ranks, 2, n)
-            if n >= 2 * n_ranks then fn(pipe.ScheduleDualPipeV.plan, n_ranks, 2, n) end
+            fn(pipe.ScheduleZBVZeroBubble._plan, n_ranks, 2, n)
+            if n >= 2 * n_ranks then fn(pipe.ScheduleDualPipeV._plan, n_ranks, 2, n) end
          end
       end
    end
@@ -400,7 +400,7 @@ describe("the orders of schedules", function()
    it("let no ranks wait for each other in a circle, where none ends a message alone", function()
       for_all_plans({2, 3, 4, 8}, {1, 2, 3, 8, 16}, exchange)
       -- two ranks: except for the first and the last ones, each batch sends and receives
-      local batches, messages = exchange(torch.distributed.pipelining.Schedule1F1B.plan, 2, 1, 16)
+      local batches, messages = exchange(torch.distributed.pipelining.Schedule1F1B._plan, 2, 1, 16)
       assert.equal(4 * 16, messages)
       assert.truthy(batches <= 2 * (16 + 1))
    end)
@@ -415,21 +415,21 @@ describe("the orders of schedules", function()
       local pipe = torch.distributed.pipelining
       for _, p in ipairs {2, 4, 8} do
          for _, n in ipairs {2 * p, 4 * p} do
-            assert.equal(3 * n + 3 * (p - 1), simulate(pipe.ScheduleGPipe.plan, p, 1, n))
-            assert.equal(3 * n + 3 * (p - 1), simulate(pipe.Schedule1F1B.plan, p, 1, n))
+            assert.equal(3 * n + 3 * (p - 1), simulate(pipe.ScheduleGPipe._plan, p, 1, n))
+            assert.equal(3 * n + 3 * (p - 1), simulate(pipe.Schedule1F1B._plan, p, 1, n))
             for _, here in ipairs {2, 3} do
                assert.equal(3 * n * here + 3 * (p - 1),
-                  simulate(pipe.ScheduleInterleaved1F1B.plan, p, here, n))
+                  simulate(pipe.ScheduleInterleaved1F1B._plan, p, here, n))
             end
             assert.equal(3 * n + p - 1,
-               simulate(pipe.ScheduleInterleavedZeroBubble.plan, p, 1, n))
+               simulate(pipe.ScheduleInterleavedZeroBubble._plan, p, 1, n))
             for _, here in ipairs {2, 3} do
                assert.equal(3 * n * here + 3 * (p - 1),
-                  simulate(pipe.ScheduleLoopedBFS.plan, p, here, n))
+                  simulate(pipe.ScheduleLoopedBFS._plan, p, here, n))
             end
-            local time, idle = simulate(pipe.ScheduleZBVZeroBubble.plan, p, 2, n)
+            local time, idle = simulate(pipe.ScheduleZBVZeroBubble._plan, p, 2, n)
             assert.same({6 * n + p - 1, 0}, {time, idle})
-            time, idle = simulate(pipe.ScheduleDualPipeV.plan, p, 2, n)
+            time, idle = simulate(pipe.ScheduleDualPipeV._plan, p, 2, n)
             assert.same({6 * n + p - 1, p - 1}, {time, idle})
          end
       end
@@ -452,7 +452,7 @@ describe("the orders of schedules", function()
          for rank = 0, 1 do
             local parts = {}
             local n = name == "ScheduleLoopedBFS" and 2 or 4
-            for i, a in ipairs(torch.distributed.pipelining[name].plan(rank, 2, 2, n)) do
+            for i, a in ipairs(torch.distributed.pipelining[name]._plan(rank, 2, 2, n)) do
                parts[i] = ("%s%d.%d"):format(a[1], a[2], a[3])
             end
             assert.equal(orders[rank + 1], table.concat(parts, " "))
@@ -464,7 +464,7 @@ describe("the orders of schedules", function()
       for p = 1, 6 do
          for rank = 0, p - 1 do
             local held, most = 0, 0 -- stages of half the size: each rank has two of them
-            for _, a in ipairs(torch.distributed.pipelining.ScheduleZBVZeroBubble.plan(rank, p, 2, 4 * p)) do
+            for _, a in ipairs(torch.distributed.pipelining.ScheduleZBVZeroBubble._plan(rank, p, 2, 4 * p)) do
                held = held + (a[1] == "F" and 1 or a[1] == "W" and -1 or 0)
                most = math.max(most, held)
             end
@@ -477,7 +477,7 @@ describe("the orders of schedules", function()
       for p = 1, 6 do
          for rank = 0, p - 1 do
             local held, most = 0, 0
-            local plan = torch.distributed.pipelining.ScheduleInterleavedZeroBubble.plan
+            local plan = torch.distributed.pipelining.ScheduleInterleavedZeroBubble._plan
             for _, a in ipairs(plan(rank, p, 1, 4 * p)) do
                held = held + (a[1] == "F" and 1 or a[1] == "W" and -1 or 0)
                most = math.max(most, held)
@@ -490,7 +490,7 @@ describe("the orders of schedules", function()
    it("let a rank of 1F1B hold no more parts than there are stages after it", function()
       for rank = 0, 3 do
          local held, most = 0, 0
-         for _, a in ipairs(torch.distributed.pipelining.Schedule1F1B.plan(rank, 4, 1, 16)) do
+         for _, a in ipairs(torch.distributed.pipelining.Schedule1F1B._plan(rank, 4, 1, 16)) do
             held = held + (a[1] == "F" and 1 or -1)
             most = math.max(most, held)
          end

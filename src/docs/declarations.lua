@@ -7,6 +7,7 @@
 --     fields =, methods =, parent =, aliases =, family =, file =, line =}
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local comments = require "tlua.repl.comments"
 local names = require "names"
 local of_lua = require "tlua.repl.declarations"
@@ -106,7 +107,7 @@ local function annotated(path, found)
    for line in (read(path) .. "\n"):gmatch "([^\n]*)\n" do lines[#lines + 1] = line end
    for i, line in ipairs(lines) do
       local owner, separator, name = line:match "^function ([%w_.]-)([.:])([%w_]+)%(.*%) end$"
-      local constant = not name and line:match "^(torch%.[%w_.]+) = "
+      local constant = not name and line:match "^(torch[%w_.]*) = "
       local class = line:match "^%-%-%-@class ([%w_.]+)"
       if name or constant or class then
          local last = i
@@ -169,27 +170,40 @@ end
 
 -- All ---------------------------------------------------------------------------------------------
 
-local function of_module(entry)
+local function of_module(entry, binding)
    local lines = entry.module and source_lines(entry.module)
+   local declared = binding[entry.path] or of_lua.of_named(entry.path, nil, "module")
    return {
       path = entry.path, kind = "module", calls = {}, params = {}, returns = {},
-      text = lines and of_lua.heading(lines) or {}, module = entry.module,
+      text = declared and declared.text or lines and of_lua.heading(lines) or {},
+      module = entry.module,
    }
+end
+
+-- Returns the declaration of a value that a comment names, or of a module with a metatable.
+local function of_value(entry, binding)
+   local is_function = args.is_callable(entry.value) and not entry.module
+   local kind, owner = is_function and "function" or "constant", entry.path:match "^(.*)%."
+   local declared = of_lua.of_named(entry.path, nil, kind)
+      or entry.kind == "constant" and of_lua.of_named(owner, nil, kind) -- a table of constants
+   if declared then declared.path = entry.path end
+   if declared then return in_repository(declared) end
+   return entry.module and of_module(entry, binding) or nil
 end
 
 local function declare(entry, context)
    local path = entry.path
    local binding = context.binding
-   if entry.kind == "module" or path == "torch.Tensor" then return of_module(entry) end
+   if entry.kind == "module" or path == "torch.Tensor" then return of_module(entry, binding) end
    if entry.kind == "class" then return of_class(entry, context) end
    local twin = path:gsub("^torch%.sim%.", "torch.cuda.")
    local known = binding[path] or binding[twin]
       or binding[twin:gsub("^torch%.cuda%.memory%.", "torch.cuda."):gsub("%.random%.", ".")]
+   for _, alias in ipairs(entry.aliases) do known = known or binding[alias] end
    if entry.kind ~= "function" then
-      return known or entry.kind == "constant" and {
-         path = path, kind = "constant", calls = {}, params = {}, returns = {}, text = {},
-         value = tostring(entry.value),
-      } or nil
+      local declared = known or of_value(entry, binding)
+      if declared and entry.kind == "constant" then declared.value = tostring(entry.value) end
+      return declared
    end
    local operator = operator_for(path, context.operators, context.aliases)
    if operator then

@@ -2,6 +2,36 @@
 -- operators. The generator takes the manual's text on these functions from here. This file is not
 -- run. Devices are in types_devices.lua.
 
+-- Modules ---------------------------------------------------------------------------------------
+
+--- The library: tensors, operators on them, and the modules below as fields. `local torch = require
+--- "tlua"` loads it.
+torch = {}
+
+--- The methods of tensors: `x:sum(1)` is `torch.sum(x, 1)`.
+torch.Tensor = {}
+
+--- Gradients: torch.autograd.grad, Function, derivatives of functions, and checks of them.
+torch.autograd = {}
+
+--- Several processes that train together: groups of ranks, collectives, and what is built on them.
+torch.distributed = {}
+
+--- Files of tensors and arrays: safetensors, NumPy's and PyTorch's, CSV and others.
+torch.io = {}
+
+--- Linear algebra: decompositions, solvers and norms.
+torch.linalg = {}
+
+--- Layers and losses as functions, without parameters of their own.
+torch.nn.functional = {}
+
+--- Special functions of mathematics.
+torch.special = {}
+
+--- Threads with interpreters of their own, which data loaders use.
+torch.workers = {}
+
 -- Tensors ---------------------------------------------------------------------------------------
 
 --- Makes a tensor from a number, a boolean or nested tables of them; a tensor is copied without
@@ -182,49 +212,76 @@ function Tensor:map_(other, fn) end
 --- error. `local x <close> = ...` does it at the end of the block.
 function Tensor:release() end
 
+--- Returns the dtype's name, or the tensor converted to another dtype.
+---@param dtype? string
+---@return string|torch.Tensor
+function Tensor:type(dtype) end
+
 -- Dtypes ----------------------------------------------------------------------------------------
 
 ---Each constant is the dtype's name: torch.float32 == "float32" == x.dtype.
 ---@type string
 torch.float32 = "float32"
+---The dtype of 64-bit floating point.
 ---@type string
 torch.float64 = "float64"
+---The dtype of 16-bit floating point.
 ---@type string
 torch.float16 = "float16"
+---The dtype of 16-bit floating point with the exponent of float32.
 ---@type string
 torch.bfloat16 = "bfloat16"
+---The dtype of 8-bit signed integers.
 ---@type string
 torch.int8 = "int8"
+---The dtype of 16-bit signed integers.
 ---@type string
 torch.int16 = "int16"
+---The dtype of 32-bit signed integers.
 ---@type string
 torch.int32 = "int32"
+---The dtype of 64-bit signed integers.
 ---@type string
 torch.int64 = "int64"
+---The dtype of 8-bit unsigned integers.
 ---@type string
 torch.uint8 = "uint8"
+---The dtype of booleans, a byte each.
 ---@type string
 torch.bool = "bool"
+---Another name of float32.
 ---@type string
 torch.float = "float32"
+---Another name of float64.
 ---@type string
 torch.double = "float64"
+---Another name of float16.
 ---@type string
 torch.half = "float16"
+---Another name of int16.
 ---@type string
 torch.short = "int16"
+---Another name of int32.
 ---@type string
 torch.int = "int32"
+---Another name of int64.
 ---@type string
 torch.long = "int64"
+--- In an index, a new dimension of size 1: `x[{torch.newaxis, 1}]`.
+---@type lightuserdata
+torch.newaxis = nil
+
 ---The only layout.
 ---@type string
 torch.strided = "strided"
 
+---Infinity.
 ---@type number
 torch.inf = math.huge
+---The value of an undefined result, such as 0 / 0; it equals nothing, not even itself.
 ---@type number
 torch.nan = 0 / 0
+---The ratio of a circle's circumference to its diameter.
 ---@type number
 torch.pi = math.pi
 ---Euler's number.
@@ -233,6 +290,17 @@ torch.e = 2.718281828459045
 ---tlua's version.
 ---@type string
 torch.__version__ = ""
+
+--- Records a call whose derivative is a Lua function; torch.autograd.Function is the usual way to
+--- do so. Tables of tensors have a field `n`, their count.
+---@param name string  of the node in graphs and messages
+---@param inputs table
+---@param outputs table  which get the node as their grad_fn
+---@param constant table  the positions of outputs without gradient
+---@param saved table  what backward gets, with checks of versions
+---@param backward fun(saved: table, ...: torch.Tensor?): torch.Tensor? ...
+---@param dirty? table  inputs that the call has changed in place
+function torch.autograd.record(name, inputs, outputs, constant, saved, backward, dirty) end
 
 --- Returns the dtype of new floating-point tensors; "float32" unless set otherwise.
 ---@return string
@@ -449,7 +517,7 @@ function torch.is_inference_mode_enabled() end
 ---@return any ...
 function torch.autograd.detect_anomaly(fn, ...) end
 
----Turns anomaly mode on or off.
+---Turns anomaly mode on or off: see autograd.detect_anomaly.
 ---@param mode boolean
 function torch.autograd.set_detect_anomaly(mode) end
 
@@ -491,12 +559,12 @@ function torch.set_rng_state(state) end
 ---@field seed fun(self): integer  starts them anew from a seed of the system's
 ---@field initial_seed fun(self): integer  the generator's seed
 ---@field get_state fun(self): table  plain data for set_state
----@field set_state fun(self, state: table): torch.Generator
+---@field set_state fun(self, state: table): torch.Generator  continues from a state of get_state
 
 --- A collective call or message in progress, started with async_op = true.
 ---@class distributed.Work
 ---@field wait fun(self, timeout?: number)  waits until it has ended; raises if it has failed
----@field is_completed fun(self): boolean
+---@field is_completed fun(self): boolean  whether it has ended
 
 --- Makes a separate random number generator for the option `generator`. It has the field `device`
 --- and the methods manual_seed, seed, initial_seed, get_state, set_state, clone_state, get_offset
@@ -598,7 +666,8 @@ function torch.get_printoptions() end
 ---@param mode "default"|"warn"|"error"|integer
 function torch.set_deterministic_debug_mode(mode) end
 
----@return integer mode  0, 1 or 2
+--- Returns the mode that set_deterministic_debug_mode has set: 0, 1 or 2.
+---@return integer mode
 function torch.get_deterministic_debug_mode() end
 
 --- Returns the configuration of the build, and the libraries found at run time.

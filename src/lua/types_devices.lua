@@ -1,6 +1,12 @@
 -- types_devices.lua - annotations of the binding's functions for devices, streams, events and
 -- graphs; see types.lua.
 
+-- Modules ---------------------------------------------------------------------------------------
+
+--- NVIDIA's GPUs: devices, streams, events, graphs and memory. The plugin with the kernels is loaded
+--- when it is first needed; is_available() tells whether there is a GPU.
+torch.cuda = {}
+
 -- Devices ---------------------------------------------------------------------------------------
 
 --- A device as a value, such as x.device. There is one value for each name, so that == compares
@@ -28,7 +34,9 @@ function torch.device(type, index) end
 --- Captured work of a device, which can be replayed.
 ---@class torch.Graph
 
-torch.sim = torch.cuda -- the same functions, for the simulated device
+--- The simulated device, with the functions of torch.cuda: it finds mistakes that only a GPU would
+--- show, on any machine.
+torch.sim = torch.cuda
 
 --- Returns whether a device of this kind is available.
 ---@return boolean
@@ -325,7 +333,8 @@ function torch.cuda.ipc_collect() end
 ---@param debug_mode "default"|"warn"|"error"|integer  or 0, 1, 2
 function torch.cuda.set_sync_debug_mode(debug_mode) end
 
----@return integer mode 0, 1 or 2
+--- Returns the mode that set_sync_debug_mode has set: 0, 1 or 2.
+---@return integer mode
 function torch.cuda.get_sync_debug_mode() end
 
 --- Returns the percentage of recent time in which a kernel was running. This function and the next
@@ -381,9 +390,11 @@ function torch.cuda.nvtx.range_pop() end
 ---@return integer range_id
 function torch.cuda.nvtx.range_start(msg) end
 
+--- Ends a range that range_start has begun.
 ---@param range_id integer
 function torch.cuda.nvtx.range_end(range_id) end
 
+--- Marks a point in time, with a name, in the trace of a tool such as Nsight Systems.
 ---@param msg string
 function torch.cuda.nvtx.mark(msg) end
 

@@ -311,11 +311,20 @@ function GradScaler:get_scale()
    return self.scale_number and self.scale_number:item() or self._init_scale
 end
 
+--- Returns whether the scaler does anything: the option `enabled`.
 ---@return boolean
 function GradScaler:is_enabled() return self.enabled end
 
 for _, name in ipairs {"growth_factor", "backoff_factor", "growth_interval"} do
+   --- Returns the scaler's option of that name.
+   ---@names torch.GradScaler:get_growth_factor torch.GradScaler:get_backoff_factor
+   ---@names torch.GradScaler:get_growth_interval
+   ---@return number
    GradScaler["get_" .. name] = function(self) return self[name] end
+   --- Changes the scaler's option of that name.
+   ---@names torch.GradScaler:set_growth_factor torch.GradScaler:set_backoff_factor
+   ---@names torch.GradScaler:set_growth_interval
+   ---@param value number
    GradScaler["set_" .. name] = function(self, value)
       if type(value) ~= "number" then
          args.refuse("amp.GradScaler.set_" .. name, "value", "a number", value)

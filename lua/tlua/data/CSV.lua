@@ -19,7 +19,7 @@ local signature = args.signature [[data.CSV(path: string, delimiter: string?, qu
    batch_size: integer = 65536, header: any = true, columns: table?, dtypes: any?)]]
 
 ---@class data.CSV: data.IterableDataset
----@field path string
+---@field path string  of the file
 ---@field names (string|integer)[]  the columns that are read, in the file's order
 ---@field dtypes table<string|integer, string>  by name: a dtype or "string"
 ---@overload fun(path: string, options?: table): data.CSV

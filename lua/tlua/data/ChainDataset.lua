@@ -5,7 +5,7 @@ local class = require "tlua.class"
 local IterableDataset = require "tlua.data.IterableDataset"
 
 ---@class data.ChainDataset: data.IterableDataset
----@field datasets data.IterableDataset[]
+---@field datasets data.IterableDataset[]  in the order of reading
 ---@overload fun(datasets: data.IterableDataset[]): data.ChainDataset
 local ChainDataset = class.class("data.ChainDataset", IterableDataset)
 
@@ -43,6 +43,7 @@ function ChainDataset:advance(state)
    return take(self, state, state.next())
 end
 
+--- Returns an iterator over the samples of one dataset after the other.
 ---@return fun(): any ...
 function ChainDataset:iter()
    local state = {k = 1}

@@ -11,7 +11,7 @@ local items = require "tlua.data.items"
 ---     print(#torch.data.ConcatDataset {a, b}, #(a + b))
 ---     --> 5	5
 ---@class data.ConcatDataset: data.Dataset
----@field datasets data.Dataset[]
+---@field datasets data.Dataset[]  in their order
 ---@overload fun(datasets: data.Dataset[]): data.ConcatDataset
 local ConcatDataset, parent = class.class("data.ConcatDataset", Dataset)
 
@@ -36,6 +36,7 @@ function ConcatDataset:__len()
    return self.ends[#self.ends]
 end
 
+--- Returns a sample; the datasets are counted on, one after the other.
 ---@param i integer
 ---@return any ...
 function ConcatDataset:get(i)

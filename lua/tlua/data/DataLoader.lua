@@ -44,8 +44,8 @@ local signature = args.signature [[data.DataLoader(dataset: any, batch_size: int
 ---     --> 2 3	20 30
 ---     --> 4	40
 ---@class data.DataLoader
----@field dataset any
----@field num_workers integer
+---@field dataset any  whose samples it loads
+---@field num_workers integer  the number of its threads; 0 loads in the calling one
 ---@overload fun(dataset: data.Dataset, options?: table): data.DataLoader
 local DataLoader = class.class("data.DataLoader")
 

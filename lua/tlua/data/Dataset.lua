@@ -23,8 +23,8 @@ local indexing = require "tlua.data.indexing"
 ---     end
 ---     --> tensor([1, 2, 3, 4])	tensor([ 1,  4,  9, 16])
 ---@class data.Dataset
----@field get fun(self, i: integer): any ...
----@field get_items? fun(self, positions: Tensor): any ...
+---@field get fun(self, i: integer): any ...  returns the sample with a number, from 1
+---@field get_items? fun(self, positions: Tensor): any ...  returns the rows at several positions
 local Dataset = class.class("data.Dataset")
 
 function Dataset:get()

@@ -14,7 +14,7 @@ local signature = args.signature [[data.DatasetFolder(root: string, loader: call
    is_valid_file: callable?, allow_empty: boolean = false)]]
 
 ---@class data.DatasetFolder: data.Dataset
----@field root string
+---@field root string  the folder
 ---@field classes string[]  sorted
 ---@field class_to_idx table<string, integer>  from 1
 ---@field samples {[1]: string, [2]: integer}[]  path and class
@@ -90,6 +90,7 @@ end
 
 function DatasetFolder:__len() return #self.samples end
 
+--- Returns a loaded sample and its class, counted from 1.
 ---@param i integer
 ---@return any sample
 ---@return any target

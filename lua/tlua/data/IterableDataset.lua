@@ -6,7 +6,7 @@ local class = require "tlua.class"
 local indexing = require "tlua.data.indexing"
 
 ---@class data.IterableDataset
----@field iter fun(self): fun(): any ...
+---@field iter fun(self): fun(): any ...  returns an iterator over the samples
 local IterableDataset = class.class("data.IterableDataset")
 
 indexing.refuse(IterableDataset, "for x in dataset:iter() do")

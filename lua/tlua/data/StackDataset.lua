@@ -11,7 +11,7 @@ local items = require "tlua.data.items"
 ---     print(#torch.data.StackDataset(a, b))
 ---     --> 2
 ---@class data.StackDataset: data.Dataset
----@field datasets data.Dataset[]|table<string, data.Dataset>
+---@field datasets data.Dataset[]|table<string, data.Dataset>  by name or position
 ---@overload fun(...: data.Dataset): data.StackDataset
 ---@overload fun(datasets: table<string, data.Dataset>): data.StackDataset
 local StackDataset, parent = class.class("data.StackDataset", Dataset)
@@ -53,6 +53,7 @@ local function pack(first, ...)
    return {first, ...}
 end
 
+--- Returns a table with a sample of each dataset, or the samples as several values.
 ---@param i integer
 ---@return any ...
 function StackDataset:get(i)

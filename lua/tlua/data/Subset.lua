@@ -11,7 +11,7 @@ local items = require "tlua.data.items"
 ---     print(#part, part:get(1))
 ---     --> 2	tensor(30)
 ---@class data.Subset: data.Dataset
----@field dataset data.Dataset
+---@field dataset data.Dataset  the whole one
 ---@field indices Tensor  (n), int64
 ---@overload fun(dataset: data.Dataset, indices: Tensor|integer[]): data.Subset
 local Subset, parent = class.class("data.Subset", Dataset)
@@ -43,6 +43,7 @@ function Subset:__len()
    return self.indices:size(1)
 end
 
+--- Returns the sample of the whole dataset that the list of indices has at this position.
 ---@param i integer
 ---@return any ...
 function Subset:get(i)

@@ -10,7 +10,7 @@ local Dataset = require "tlua.data.Dataset"
 ---     print(#set, x:item(), y:item())
 ---     --> 4	1	10
 ---@class data.TensorDataset: data.Dataset
----@field tensors Tensor[]
+---@field tensors Tensor[]  all of the same number of rows
 ---@overload fun(...: Tensor): data.TensorDataset
 local TensorDataset, parent = class.class("data.TensorDataset", Dataset)
 
@@ -39,6 +39,7 @@ function TensorDataset:__len()
    return self.tensors[1]:size(1)
 end
 
+--- Returns each tensor's row at a position.
 ---@param i integer
 ---@return Tensor ...
 function TensorDataset:get(i)
@@ -47,6 +48,7 @@ function TensorDataset:get(i)
    return table.unpack(items)
 end
 
+--- Returns the rows at several positions at once, for a batch.
 ---@param positions Tensor  (n), int64
 ---@return Tensor ...  copies of the rows, (n, *)
 function TensorDataset:get_items(positions)

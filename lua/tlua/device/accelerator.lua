@@ -67,7 +67,14 @@ function M.current_stream(device) return module_of "current_stream".current_stre
 ---@param stream torch.Stream
 function M.set_stream(stream) module_of "set_stream".set_stream(stream) end
 
--- Functions for memory, with the names that they have in torch.cuda.
+--- Does for the accelerator what the function of the same name in torch.cuda does. Raises an error
+--- if there is no accelerator.
+---@names accelerator.empty_cache accelerator.memory_stats accelerator.memory_allocated
+---@names accelerator.max_memory_allocated accelerator.memory_reserved
+---@names accelerator.max_memory_reserved accelerator.reset_peak_memory_stats
+---@names accelerator.reset_accumulated_memory_stats
+---@param device? integer|string|torch.device  the current device by default
+---@return any result  of the function in torch.cuda
 for name in ([[empty_cache memory_stats memory_allocated max_memory_allocated memory_reserved
    max_memory_reserved reset_peak_memory_stats reset_accumulated_memory_stats]]):gmatch "%S+" do
    M[name] = function(...) return module_of(name)[name](...) end

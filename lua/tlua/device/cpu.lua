@@ -11,6 +11,7 @@ function M.is_available() return true end
 ---@return integer
 function M.device_count() return 1 end
 
+--- Returns "cpu": there is one device of this kind.
 ---@return string
 function M.current_device() return "cpu" end
 
@@ -20,6 +21,7 @@ function M.set_device() end
 --- Waits for nothing: operators on the CPU are done when they return.
 function M.synchronize() end
 
+--- Returns true: the CPU is always ready.
 ---@return boolean
 function M.is_initialized() return true end
 

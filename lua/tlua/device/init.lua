@@ -92,20 +92,43 @@ local function amp_of(kind)
    local fwd = args.signature(kind ..
       ".amp.custom_fwd(fn: callable, cast_inputs: string?)")
    local bwd = args.signature(kind .. ".amp.custom_bwd(fn: callable)")
+   --- Autocast for this kind of device: torch.autocast with its first argument left out.
+   ---@names cuda.amp.autocast sim.amp.autocast
+   ---@param options? {enabled: boolean, dtype: string, cache_enabled: boolean}
+   ---@param fn? function  runs with autocast; without it the result is a scope
+   ---@return any ...
+   local function autocast(...)
+      local first = ...
+      if type(first) == "table" and not getmetatable(first) then
+         return torch.autocast(kind, ...)
+      end
+      return torch.autocast(kind, {}, ...)
+   end
+
+   --- Makes a torch.GradScaler for this kind of device.
+   ---@names cuda.amp.GradScaler sim.amp.GradScaler
+   ---@param options? {init_scale: number, growth_factor: number, backoff_factor: number,
+   --- growth_interval: integer, enabled: boolean}
+   ---@return amp.GradScaler
+   local function grad_scaler(...) return torch.amp.GradScaler(kind, ...) end
+
+   --- Wraps a Function's forward as torch.amp.custom_fwd does, for this kind of device.
+   ---@param fn function
+   ---@param options? {cast_inputs: string}
+   ---@return function
+   local function custom_fwd(fn, options)
+      local a = fwd(fn, options or {})
+      return torch.amp.custom_fwd(fn, {device_type = kind, cast_inputs = a.cast_inputs})
+   end
+
+   --- Returns a Function's backward unchanged, like torch.amp.custom_bwd.
+   ---@param fn function
+   ---@return function
+   local function custom_bwd(fn) return bwd(fn).fn end
+
    return {
-      autocast = function(...)
-         local first = ...
-         if type(first) == "table" and not getmetatable(first) then
-            return torch.autocast(kind, ...)
-         end
-         return torch.autocast(kind, {}, ...)
-      end,
-      GradScaler = function(...) return torch.amp.GradScaler(kind, ...) end,
-      custom_fwd = function(fn, options)
-         local a = fwd(fn, options or {})
-         return torch.amp.custom_fwd(fn, {device_type = kind, cast_inputs = a.cast_inputs})
-      end,
-      custom_bwd = function(fn) return bwd(fn).fn end,
+      autocast = autocast, GradScaler = grad_scaler, custom_fwd = custom_fwd,
+      custom_bwd = custom_bwd,
    }
 end
 
@@ -193,6 +216,7 @@ end
 --- "sm_90", and the one of their PTX ("compute_80"), from which drivers compile them for GPUs that
 --- are not in the list. The list is empty without a GPU.
 local function arch_list_of(module)
+   --- Returns the architectures for which the plugin's kernels were built, such as "sm_90".
    ---@return string[]
    return function()
       local list = {}
@@ -239,6 +263,27 @@ local function on_use(file, kind)
    end
 end
 
+--- Returns a function that runs a training step, `fn(...)`, captured once and replayed: the first
+--- calls are ordinary steps, the next one captures. Tensors given to later calls are copied into
+--- those of the captured step, whose results are overwritten at each call. Optimizers in the step
+--- need `capturable = true`.
+---@names cuda.capture_step sim.capture_step
+---@param fn fun(...): any ...
+---@param options? {warmup: integer, pool: integer}  the ordinary steps before the capture (3), and
+--- the memory pool of another graph
+---@return fun(...): any ...
+local function capture_step_of(kind) return on_use("tlua.device.capture_step", kind) end
+
+--- Captures the forward and the backward pass of a module or a function, or of several, and returns
+--- callables that replay them among uncaptured operators. Inputs have the shapes, dtypes and
+--- requires_grad of the samples.
+---@names cuda.make_graphed_callables sim.make_graphed_callables
+---@param callables function|nn.Module|table  one, or a list
+---@param sample_args Tensor[]|Tensor[][]  the arguments of one, or a list of them for each
+---@param options? {num_warmup_iters: integer, allow_unused_input: boolean, pool: integer}
+---@return function|function[]
+local function graphed_callables_of(kind) return on_use("tlua.device.graphed_callables", kind) end
+
 --- Returns the functions of torch.cuda or torch.sim that are written in Lua.
 ---@param kind string "cuda" or "sim"
 ---@return table
@@ -261,8 +306,8 @@ return function(kind)
       reset_max_memory_allocated = memory.reset_max_memory_allocated,
       reset_max_memory_cached = memory.reset_max_memory_cached,
       get_allocator_backend = memory.get_allocator_backend,
-      capture_step = on_use("tlua.device.capture_step", kind),
-      make_graphed_callables = on_use("tlua.device.graphed_callables", kind),
+      capture_step = capture_step_of(kind),
+      make_graphed_callables = graphed_callables_of(kind),
    }
    for name, make in pairs(require "tlua.functions.tensor_types".of(kind)) do own[name] = make end
    if kind == "cuda" then add_cuda(module, memory, own) end

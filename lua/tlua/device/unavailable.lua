@@ -4,8 +4,21 @@
 
 local M = {}
 
+--- Returns false: tlua does not support this kind of device.
+---@names mps.is_available mps.is_built mps.is_initialized
+---@names xpu.is_available xpu.is_built xpu.is_initialized
+---@return boolean
 local function no() return false end
+
+--- Returns 0: tlua does not support this kind of device.
+---@names mps.device_count xpu.device_count
+---@return integer
 local function none() return 0 end
+
+--- Does nothing: tlua does not support this kind of device.
+---@names mps.empty_cache mps.manual_seed mps.manual_seed_all
+---@names xpu.empty_cache xpu.manual_seed xpu.manual_seed_all
+---@param ... any
 local function nothing() end
 
 local function unavailable()

@@ -41,9 +41,11 @@ function Bucket:index() return self.number end
 ---@return boolean
 function Bucket:is_last() return self.last == true end
 
+--- Returns each parameter's gradient, a part of the bucket's tensor.
 ---@return Tensor[]
 function Bucket:gradients() return self.views end
 
+--- Returns the parameters of the bucket, in the order of their gradients.
 ---@return Tensor[]
 function Bucket:parameters() return self.owners end
 

@@ -13,6 +13,7 @@ local M = {}
 
 --- The operators that reduce the values of several ranks to one. Functions also accept them by
 --- name: "sum".
+---@names distributed.ReduceOp
 M.ReduceOp = {
    SUM = "sum", AVG = "avg", PRODUCT = "product", MIN = "min", MAX = "max",
    BAND = "band", BOR = "bor", BXOR = "bxor",

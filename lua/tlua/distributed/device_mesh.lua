@@ -20,9 +20,9 @@ local M = {}
 --- along that dimension which contains this rank: `mesh.dp` or `mesh["dp"]`. A list of names gives
 --- the part along several dimensions: `mesh[{"dp", "tp"}]`.
 ---@class distributed.DeviceMesh
----@field device_type string
----@field shape integer[]
----@field mesh_dim_names string[]?
+---@field device_type string  "cpu" or "cuda"
+---@field shape integer[]  the sizes of its dimensions
+---@field mesh_dim_names string[]?  the dimensions' names
 local DeviceMesh = class.class("distributed.DeviceMesh")
 
 -- Looks up a method or a field of a mesh, or else a dimension's name.

@@ -7,19 +7,22 @@ local store = require "tlua.distributed.store"
 
 local M = {}
 
+--- A group of ranks that communicate with one another: the result of torch.distributed.new_group.
 ---@class distributed.ProcessGroup
 ---@field raw userdata  the group in C
 ---@field ranks integer[]  the world ranks of its members
----@field store distributed.Store
+---@field store distributed.Store  by which the ranks found one another
 local ProcessGroup = class.class("distributed.ProcessGroup")
 
 --- new_group returns this on ranks that are outside of the group. Collectives do nothing with it.
+---@names distributed.GroupMember.NON_GROUP_MEMBER
 M.GroupMember = {NON_GROUP_MEMBER = setmetatable({}, {
    __tostring = function() return "GroupMember.NON_GROUP_MEMBER" end,
 })}
 local outside <const> = M.GroupMember.NON_GROUP_MEMBER
 
 --- `group.WORLD` is the group of all ranks, or nil before init_process_group, as in PyTorch.
+---@names distributed.group
 M.group = setmetatable({}, {names = {WORLD = true}})
 
 local joined = 0   -- number of worlds joined so far
@@ -35,7 +38,7 @@ function ProcessGroup:__init(parent, name, members, rank, timeout, backend, call
    self.group_rank = self.position[rank]
    self.store = parent
    self.detail = M.get_debug_level() == "detail"
-   self.raw = torch.distributed._join(parent.raw, parent:key(name), self.group_rank, #members,
+   self.raw = torch.distributed._join(parent.raw, parent:_key(name), self.group_rank, #members,
       members, timeout, self.detail, backend)
 end
 
@@ -43,7 +46,7 @@ end
 -- process that served it, and then so are the keys.
 local function leave(group)
    group.raw:leave()
-   local prefix = group.store:key(group.name) .. "/"
+   local prefix = group.store:_key(group.name) .. "/"
    pcall(function()
       if group.store.raw:add(prefix .. "left", 1) == #group.ranks then
          group.store.raw:clear(prefix)
@@ -163,6 +166,7 @@ local function note_engine(group)
 end
 
 --- Default timeout of calls, in seconds.
+---@names distributed.default_pg_timeout
 M.default_pg_timeout = 1800
 
 local function default_timeout()
@@ -255,6 +259,7 @@ function M.init_process_group(...)
    all = {group}
 end
 
+--- Returns whether init_process_group has been called.
 ---@return boolean
 function M.is_initialized()
    return M.group.WORLD ~= nil
@@ -533,11 +538,13 @@ function M.is_backend_available(backend)
    return torch.distributed._available(engine_of(backend))
 end
 
+--- Returns whether the plugin for MPI and its library can be loaded.
 ---@return boolean
 function M.is_mpi_available()
    return M.is_backend_available "mpi"
 end
 
+--- Returns whether NCCL can be loaded.
 ---@return boolean
 function M.is_nccl_available()
    return M.is_backend_available "nccl"

@@ -17,11 +17,22 @@ local M = {}
 local Store = class.class("distributed.Store")
 M.Store = Store
 
+--- Calls the store with a key, before which a PrefixStore puts its prefix: `set(key, value)` sets
+--- a value; `get(key)` waits for it; `add(key, n)` adds an integer to a count and returns it;
+--- `append(key, value)` adds bytes; `compare_set(key, expected, desired)` sets the key if it has
+--- the expected value, and returns its value; `check(keys)` tells whether all are set;
+--- `delete_key(key)` tells whether there was one.
+---@names distributed.Store:set distributed.Store:get distributed.Store:add
+---@names distributed.Store:append distributed.Store:compare_set distributed.Store:check
+---@names distributed.Store:delete_key
+---@param key string|string[]
+---@param ... string|integer  the values
+---@return any result
 for _, name in ipairs {"set", "get", "add", "append", "compare_set", "check", "delete_key"} do
-   Store[name] = function(self, key, ...) return self.raw[name](self.raw, self:key(key), ...) end
+   Store[name] = function(self, key, ...) return self.raw[name](self.raw, self:_key(key), ...) end
 end
 
-function Store:key(key)
+function Store:_key(key)
    if not self.prefix or type(key) == "nil" then return key end
    if type(key) ~= "table" then return self.prefix .. "/" .. tostring(key) end
    local list = {}
@@ -33,7 +44,7 @@ end
 ---@param keys string|string[]
 ---@param timeout? number  seconds
 function Store:wait(keys, timeout)
-   return self.raw:wait(self:key(keys), timeout)
+   return self.raw:wait(self:_key(keys), timeout)
 end
 
 --- Sets several keys, one after the other.
@@ -190,7 +201,7 @@ function M.PrefixStore:__init(prefix, store)
    if not class.isinstance(store, Store) then
       args.refuse("PrefixStore", "store", "a store", store)
    end
-   self.raw, self.prefix = store.raw, store:key(prefix)
+   self.raw, self.prefix = store.raw, store:_key(prefix)
    self.timeout = store.timeout
 end
 

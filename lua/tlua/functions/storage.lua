@@ -10,8 +10,8 @@ local M = {}
 --- The bytes of a tensor's memory.
 ---@class torch.UntypedStorage
 ---@field dtype string  of the elements; "uint8" for bytes
----@field device torch.device
----@field is_cuda boolean
+---@field device torch.device  where the bytes are
+---@field is_cuda boolean  whether that is a CUDA device
 local UntypedStorage = class.class "torch.UntypedStorage"
 
 --- The elements of a tensor's memory.
@@ -116,6 +116,7 @@ function UntypedStorage:element_size() return self._elements:element_size() end
 ---@return integer
 function UntypedStorage:data_ptr() return self._elements:data_ptr() end
 
+--- Returns whether the storage is in page-locked memory.
 ---@return boolean
 function UntypedStorage:is_pinned() return self._elements:is_pinned() end
 
@@ -208,9 +209,11 @@ function UntypedStorage:to(device)
    return adopt(getmetatable(self), self._elements:to(device))
 end
 
+--- Returns a copy of the storage in the memory of the CPU; itself if it is there.
 ---@return torch.UntypedStorage
 function UntypedStorage:cpu() return self:to "cpu" end
 
+--- Returns a copy of the storage on a CUDA device; itself if it is there.
 ---@return torch.UntypedStorage
 function UntypedStorage:cuda() return self:to "cuda" end
 

@@ -13,6 +13,7 @@ local Function = require "tlua.autograd.Function"
 local schemas = require "tlua.library.schema"
 local spans = require "tlua.profiler.spans"
 
+--- An operator of the user, made by torch.library.custom_op: it is called like a function.
 ---@class library.CustomOp
 ---@field name string  "namespace::operator"
 ---@field default library.CustomOp  the operator itself, as PyTorch's overload

@@ -12,8 +12,8 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 
 ---@class library.Library
----@field ns string
----@field kind "DEF"|"IMPL"|"FRAGMENT"
+---@field ns string  the namespace of its operators
+---@field kind "DEF"|"IMPL"|"FRAGMENT"  "DEF", "IMPL" or "FRAGMENT"
 local Library = class.class("library.Library")
 
 local kinds <const> = {DEF = true, IMPL = true, FRAGMENT = true}

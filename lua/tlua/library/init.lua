@@ -51,6 +51,7 @@ end
 local views = {}
 
 --- Operators by namespace and name: torch.ops.mylib.scale.
+---@names torch.ops
 ---@type table<string, table<string, library.CustomOp>>
 M.ops = setmetatable({}, {
    names = views,

@@ -5,6 +5,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 
+--- The layers of a model with their shapes and sizes; as text, a table.
 ---@class nn.Summary
 ---@field rows table[]  {path, name, shape, parameters, bytes, operations}, in the order of calls
 ---@field parameters integer  of the whole model

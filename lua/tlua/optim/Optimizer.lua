@@ -28,8 +28,8 @@ local zero_grad = require "tlua.autograd.zero_grad"
 ---@field register_load_state_dict_post_hook fun(self, hook: function, options?: table): table
 --- returns a handle; the hook is called with the optimizer after a state was loaded
 ---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}
----@field state table<integer, table>
----@field defaults table<string, any>
+---@field state table<integer, table>  each parameter's state, by its number
+---@field defaults table<string, any>  of the options of groups
 ---@field grad_scale Tensor?  a step divides gradients by it; float32, of one element
 ---@field found_inf Tensor?  if not 0, a step changes nothing; float32, of one element
 ---@field needs_whole boolean?  a step needs the whole of a parameter, not a rank's part
@@ -232,7 +232,7 @@ function Optimizer:step(closure, options)
    end
    parts.check(self)
    if self._hooks or Optimizer._hooks or Optimizer.around then
-      return self:step_with_hooks(closure, options)
+      return self:_step_with_hooks(closure, options)
    end
    return self:make_step(closure, options)
 end
@@ -356,7 +356,7 @@ local function step_with_hooks(self, closure, options)
    return loss, norm
 end
 
-function Optimizer:step_with_hooks(closure, options)
+function Optimizer:_step_with_hooks(closure, options)
    if Optimizer.around then return Optimizer.around(step_with_hooks, self, closure, options) end
    return step_with_hooks(self, closure, options)
 end
@@ -378,6 +378,13 @@ local kinds <const> = {
 --- register_load_state_dict_pre_hook calls `hook(optimizer, dict)` with the state to be loaded, and
 --- a returned table replaces it; ..._post_hook calls `hook(optimizer)` after loading. All return a
 --- handle with the method `remove`.
+---@names optim.Optimizer:register_step_pre_hook optim.Optimizer:register_step_post_hook
+---@names optim.Optimizer:register_state_dict_pre_hook optim.Optimizer:register_state_dict_post_hook
+---@names optim.Optimizer:register_load_state_dict_pre_hook
+---@names optim.Optimizer:register_load_state_dict_post_hook
+---@param hook function
+---@param prepend? {prepend: boolean}  true calls the hook before the existing ones; not of steps
+---@return {remove: fun(self: table)} handle
 for kind, method in pairs(kinds) do
    Optimizer[method] = function(self, hook, prepend)
       return add_hook(self, kind, torch.type(self) .. "." .. method, hook, prepend)

@@ -81,7 +81,7 @@ end
 --- A copy of a model whose parameters are the average of the model's parameters at the calls of
 --- update_parameters. It is called like the model.
 ---@class optim.swa_utils.AveragedModel: nn.Module
----@field module nn.Module
+---@field module nn.Module  the averaged model
 ---@field n_averaged Tensor  how many calls there were; int64, on the CPU
 local AveragedModel = class.class("optim.swa_utils.AveragedModel", Module)
 

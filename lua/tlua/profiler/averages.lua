@@ -8,23 +8,25 @@ local text = require "tlua.profiler.text"
 
 local M = {}
 
+--- Sums of a profile by the names of events, or by modules.
 ---@class profiler.Averages
 ---@field total number  microseconds recorded
 local Averages = class.class("profiler.Averages")
 
+--- The sums of all events with one name.
 ---@class profiler.Row
----@field key string
----@field kind string
----@field count integer
+---@field key string  the events' name
+---@field kind string  such as "operator", "module" or "kernel"
+---@field count integer  the number of events
 ---@field cpu_time_total number  microseconds, including nested events
----@field self_cpu_time_total number
----@field device_time_total number
----@field self_device_time_total number
+---@field self_cpu_time_total number  without nested events
+---@field device_time_total number  microseconds of kernels, including those of nested events
+---@field self_device_time_total number  without nested events
 ---@field cpu_memory_usage integer  bytes allocated less freed
----@field self_cpu_memory_usage integer
----@field flops number
----@field input_shapes? string
----@field stack? string[]
+---@field self_cpu_memory_usage integer  without nested events
+---@field flops number  floating-point operations, as far as they are known
+---@field input_shapes? string  if rows are grouped by shapes
+---@field stack? string[]  if rows are grouped by stacks
 
 local function new_row(key, kind)
    return {

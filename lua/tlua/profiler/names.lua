@@ -5,10 +5,12 @@ local torch = require "tlua"
 local M = {}
 
 --- Values of `activities`: where time is measured.
+---@names profiler.ProfilerActivity
 ---@enum profiler.ProfilerActivity
 M.ProfilerActivity = {CPU = "cpu", CUDA = "cuda", SIM = "sim"}
 
 --- Values that a schedule returns for a step.
+---@names profiler.ProfilerAction
 ---@enum profiler.ProfilerAction
 M.ProfilerAction = {
    NONE = "none", WARMUP = "warmup", RECORD = "record", RECORD_AND_SAVE = "record_and_save",

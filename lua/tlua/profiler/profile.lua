@@ -21,6 +21,7 @@ local signature = args.signature [[profiler.profile(record_shapes: boolean = fal
    with_modules: boolean = false, activities: table?, schedule: callable?,
    on_trace_ready: callable?)]]
 
+--- A profile that is being recorded, or has been: the result of torch.profiler.profile.
 ---@class profiler.Profile
 ---@field session any  the last recorded events; nil if there are none
 ---@field step_num integer  from 0

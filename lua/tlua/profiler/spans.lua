@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 
 local M = {}
 
@@ -39,10 +40,12 @@ end
 ---@param fn function
 ---@return function
 function M.watched(kind, name, fn)
-   return function(...)
+   local function watched(...)
       if not torch._profiling() then return fn(...) end
       return M.call(kind, name, fn, ...)
    end
+   checked.wraps(watched, fn)
+   return watched
 end
 
 --- Names a part of the program in the profile: `record_function(name, fn, ...)` calls fn(...) and

@@ -158,6 +158,58 @@ function M.call(name, params)
    return name .. "(" .. table.concat(M.arguments(params), ", ") .. ")"
 end
 
+local function trim(lines)
+   while lines[1] == "" do table.remove(lines, 1) end
+   while lines[#lines] == "" do lines[#lines] = nil end
+   return lines
+end
+
+-- Definitions by name -----------------------------------------------------------------------------
+
+-- The places where classes are made that their own functions do not tell of, in a row of a table or
+-- a call of define in a module that is loaded: name -> {comment, line, module}.
+local definitions, searched = {}, {}
+
+-- Functions and values that a loop or another function makes: path -> {comment, line, module}. The
+-- comment names them by tags: `---@names jit.ignore jit.unused`.
+local named = {}
+
+local function find_definitions(module)
+   searched[module] = true
+   local lines = source_lines(module) or {}
+   for i, line in ipairs(lines) do
+      local tagged = line:match "^%s*%-%-%-@class ([%w_.]+)"
+      local several = line:match "^%s*%-%-%-@names (.+)$"
+      local last = i
+      while (tagged or several) and (lines[last] or ""):find "^%s*%-%-%-" do last = last + 1 end
+      if tagged and not definitions[tagged] then
+         definitions[tagged] = {comments.above(lines, last), i, module}
+      end
+      for path in (several or ""):gmatch "%S+" do
+         named[path] = {comments.above(lines, last), i, module}
+      end
+      local quoted = line:match 'define%s*%(?"([%w_]+)"' or line:match 'class%("([%w_.]+)"'
+         or line:match '^%s*{"([%w_]+)"'
+      local comment = quoted and not definitions[quoted] and comments.above(lines, i)
+      if comment and #comment > 0 then definitions[quoted] = {comment, i, module} end
+   end
+end
+
+local function search_modules()
+   local modules = {}
+   for module in pairs(package.loaded) do
+      if module:find "^tlua%f[%z.]" and not searched[module] then modules[#modules + 1] = module end
+   end
+   table.sort(modules)
+   for _, module in ipairs(modules) do find_definitions(module) end
+end
+
+local function find_definition(name)
+   search_modules()
+   local found = definitions[name] or definitions[name:match "[^.]+$"]
+   if found then return table.unpack(found) end
+end
+
 -- Functions in Lua --------------------------------------------------------------------------------
 
 local function comment_at(fn)
@@ -167,10 +219,22 @@ local function comment_at(fn)
    return comments.above(lines, info.linedefined), info
 end
 
-local function trim(lines)
-   while lines[1] == "" do table.remove(lines, 1) end
-   while lines[#lines] == "" do lines[#lines] = nil end
-   return lines
+--- Returns the declaration of a function or value that a comment with a tag `names` declares.
+---@param path string
+---@param shown? string  the function's name in the call, if that is not the path
+---@param kind? string  "function" by default
+---@return table?
+function M.of_named(path, shown, kind)
+   search_modules()
+   local found = named[path] or named[path:gsub("^torch%.", "")]
+   if not found then return nil end
+   local text, tags = comments.take(found[1])
+   local params, is_function = M.parameters(tags), kind == nil or kind == "function"
+   return {
+      path = path, kind = kind or "function", text = trim(text), params = params,
+      calls = {is_function and M.call(shown or path, params) or nil}, returns = M.results(tags),
+      chunk = found[3], line = found[2], tags = tags,
+   }
 end
 
 --- Returns the declaration of a function, or nil if it has neither a doc comment nor a signature.
@@ -181,6 +245,10 @@ end
 function M.of_function(path, fn, shown)
    local method = checked.origin(fn)
    local comment, info = comment_at(method)
+   if not comment or #comment == 0 then
+      local declared = M.of_named(path, shown)
+      if declared then return declared end
+   end
    if not comment then return nil end
    local text, tags = comments.take(comment)
    local signature = M.signature(fn)
@@ -205,38 +273,6 @@ local function class_comment(lines, name)
       end
    end
    return {}, nil
-end
-
--- The places where classes are made that their own functions do not tell of, in a row of a table or
--- a call of define in a module that is loaded: name -> {comment, line, module}.
-local definitions, searched = {}, {}
-
-local function find_definitions(module)
-   searched[module] = true
-   local lines = source_lines(module) or {}
-   for i, line in ipairs(lines) do
-      local tagged = line:match "^%s*%-%-%-@class ([%w_.]+)"
-      if tagged and not definitions[tagged] then
-         local last = i
-         while lines[last] and lines[last]:find "^%s*%-%-%-" do last = last + 1 end
-         definitions[tagged] = {comments.above(lines, last), i, module}
-      end
-      local quoted = line:match 'define%s*%(?"([%w_]+)"' or line:match 'class%("([%w_.]+)"'
-         or line:match '^%s*{"([%w_]+)"'
-      local comment = quoted and not definitions[quoted] and comments.above(lines, i)
-      if comment and #comment > 0 then definitions[quoted] = {comment, i, module} end
-   end
-end
-
-local function find_definition(name)
-   local modules = {}
-   for module in pairs(package.loaded) do
-      if module:find "^tlua%." and not searched[module] then modules[#modules + 1] = module end
-   end
-   table.sort(modules)
-   for _, module in ipairs(modules) do find_definitions(module) end
-   local found = definitions[name] or definitions[name:match "[^.]+$"]
-   if found then return table.unpack(found) end
 end
 
 --- Returns the text in the first lines of a file, without the file's name.
@@ -298,10 +334,12 @@ local function methods_of(class, path)
          and not for_the_library[key] then
          local declared = M.of_function(path .. ":" .. key, value, "object:" .. key)
          local parent = getmetatable(class).parent
-         while not declared and parent do -- a method that overrides another keeps its declaration
+         while not (declared and declared.text[1]) and parent do -- an override keeps its text
             local inherited = rawget(parent, key)
-            declared = inherited and M.of_function(path .. ":" .. key, inherited, "object:" .. key)
-            parent = getmetatable(parent).parent
+            local above = inherited and M.of_function(path .. ":" .. key, inherited,
+               "object:" .. key)
+            if declared and above then declared.text = above.text end
+            declared, parent = declared or above, getmetatable(parent).parent
          end
          list[#list + 1] = declared or {path = path .. ":" .. key, missing = true}
          list[#list].kind, list[#list].name = "method", key
@@ -320,6 +358,18 @@ local function without_example(lines)
    end
    if not shows then return lines, nil end
    return trim(table.move(lines, 1, first - 1, 1, {})), table.move(lines, first, #lines, 1, {})
+end
+
+-- Returns the fields that a class declares, and those of the class that its tag names as parent, if
+-- that is a sibling in Lua: nn.BatchNorm2d has the fields of nn.BatchNorm1d.
+local function fields_of(class, tags)
+   local fields, tag = M.fields(tags), tags.class and tags.class[1]
+   local parent, real = tag and tag.text:match "^[%w_.]+", getmetatable(class).parent
+   local above = parent and not (real and real.__name == parent) and find_definition(parent)
+   for _, field in ipairs(above and M.fields(select(2, comments.take(above))) or {}) do
+      fields[#fields + 1] = field
+   end
+   return fields
 end
 
 --- Returns the declaration of a class. Its text is the comment above the line that makes it, or its
@@ -387,7 +437,7 @@ function M.of_class(path, class, module)
    end
    return {
       path = path, name = name, kind = "class", text = text, params = params, returns = {},
-      calls = {M.call(path:gsub("^torch%.", ""), params)}, fields = M.fields(tags),
+      calls = {M.call(path:gsub("^torch%.", ""), params)}, fields = fields_of(class, tags),
       methods = methods, see = computes, is_twin = is_twin, missing = #text == 0,
       chunk = line and chunk or own.source, line = line or own.linedefined, module = module,
       tags = arguments, signature = signature, body = make,

@@ -9,6 +9,13 @@ local class = require "tlua.class"
 
 local M = {}
 
+--- Counts the floating-point operations of the operators that run while it is on.
+---
+---     local counter = torch.utils.flop_counter.FlopCounterMode(function()
+---        return torch.ones(2, 3):matmul(torch.ones(3, 4))
+---     end)
+---     print(counter:get_total_flops())
+---     --> 48
 ---@class utils.flop_counter.FlopCounterMode
 local FlopCounterMode = class.class("utils.flop_counter.FlopCounterMode")
 

@@ -13,8 +13,10 @@ local M = {}
 local max_depth <const> = 64
 
 --- Metatable of tables that are arrays.
+---@names utils.json.array
 M.array = {__name = "json.array"}
---- The value that represents null.
+--- The value that represents null: a field whose value is nil would be none.
+---@names utils.json.null
 M.null = setmetatable({}, {__name = "json.null", __tostring = function() return "null" end})
 
 --- Marks a list as an array: an empty one is written as `[]`.
@@ -25,6 +27,7 @@ function M.as_array(list)
    return setmetatable(list, M.array)
 end
 
+--- Returns whether a table was made by utils.json.as_array, or read from an array.
 ---@param value any
 ---@return boolean
 function M.is_array(value)

@@ -70,6 +70,7 @@ function Accuracy:__init(...)
    Ratio.__init(self)
 end
 
+--- Adds samples.
 ---@param predictions Tensor  scores (N, C), or, if top_k is 1, classes of any shape
 ---@param targets Tensor  classes (N), or of the same shape
 ---@return utils.metrics.Accuracy self
@@ -110,6 +111,7 @@ function Perplexity:__init(...)
    Ratio.__init(self)
 end
 
+--- Adds the tokens of a batch.
 ---@param scores Tensor  (..., C), before softmax
 ---@param targets Tensor  (...)
 ---@return utils.metrics.Perplexity self
@@ -144,6 +146,7 @@ end
 local Mean = class.class("utils.metrics.Mean", Ratio)
 M.Mean = Mean
 
+--- Adds a value with its weight.
 ---@param value Tensor|number  a number, or a tensor of one element
 ---@param weight? number  such as the size of the batch; 1 by default
 ---@return utils.metrics.Mean self
@@ -178,17 +181,30 @@ local function by_class(name, measure)
       self:reset()
    end
 
+   --- Forgets all samples.
+   ---@names utils.metrics.Precision:reset utils.metrics.Recall:reset utils.metrics.F1:reset
+   ---@return table self
    function Class:reset()
       self.confusion = ConfusionMatrix(self.num_classes)
       return self
    end
 
+   --- Adds samples.
+   ---@names utils.metrics.Precision:update utils.metrics.Recall:update
+   ---@names utils.metrics.F1:update
+   ---@param predictions Tensor  classes, or scores of classes in the last dimension
+   ---@param targets Tensor  classes, counted from 1
+   ---@return table self
    function Class:update(predictions, targets)
       check_tensors(title, predictions, targets)
       self.confusion:add(predictions, targets)
       return self
    end
 
+   --- Returns the metric of all samples added so far; NaN before the first.
+   ---@names utils.metrics.Precision:compute utils.metrics.Recall:compute
+   ---@names utils.metrics.F1:compute
+   ---@return number|number[]
    function Class:compute()
       local counts = self.confusion.counts:double()
       local right, predicted, actual = counts:diagonal(), counts:sum(1), counts:sum(2)
@@ -245,6 +261,7 @@ function AUC:reset()
    return self
 end
 
+--- Adds samples.
 ---@param scores Tensor  (N), higher for positives
 ---@param targets Tensor  (N), booleans, or 1 for positives and 0 for negatives
 ---@return utils.metrics.AUC self

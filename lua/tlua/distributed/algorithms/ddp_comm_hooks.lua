@@ -5,6 +5,10 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local groups = require "tlua.distributed.group"
 
+--- Hooks of DistributedDataParallel that average gradients, each in its own way.
+---@names distributed.algorithms.ddp_comm_hooks.default_hooks
+---@names distributed.algorithms.ddp_comm_hooks.powerSGD_hook
+---@names distributed.algorithms.ddp_comm_hooks.post_localSGD_hook
 local M = {default_hooks = {}, powerSGD_hook = {}, post_localSGD_hook = {}}
 
 local function start(group, tensor, op)
@@ -43,9 +47,17 @@ local function compress(name, dtype)
    end
 end
 
---- Averages gradients in float16.
+--- Averages gradients in float16, in half the bytes of float32: for register_comm_hook.
+---@names distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook
+---@param group? distributed.ProcessGroup
+---@param bucket distributed.GradBucket
+---@return distributed.Work
 M.default_hooks.fp16_compress_hook = compress("fp16_compress_hook", "float16")
---- Averages gradients in bfloat16.
+--- Averages gradients in bfloat16, in half the bytes of float32: for register_comm_hook.
+---@names distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook
+---@param group? distributed.ProcessGroup
+---@param bucket distributed.GradBucket
+---@return distributed.Work
 M.default_hooks.bf16_compress_hook = compress("bf16_compress_hook", "bfloat16")
 
 -- Returns a bucket with the same gradients in a narrower dtype.
@@ -74,8 +86,14 @@ local function wrapper(name, dtype)
 end
 
 --- Wraps another hook so that it averages in float16.
+---@names distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_wrapper
+---@param hook function  such as default_hooks.allreduce_hook
+---@return function hook
 M.default_hooks.fp16_compress_wrapper = wrapper("fp16_compress_wrapper", "float16")
 --- Wraps another hook so that it averages in bfloat16.
+---@names distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_wrapper
+---@param hook function  such as default_hooks.allreduce_hook
+---@return function hook
 M.default_hooks.bf16_compress_wrapper = wrapper("bf16_compress_wrapper", "bfloat16")
 
 -- Post-local SGD -----------------------------------------------------------------------------

@@ -6,6 +6,8 @@ local args = require "tlua.args"
 local coalesce = require "tlua.distributed.coalesce"
 local groups = require "tlua.distributed.group"
 
+--- Averagers of models that ranks train apart for some steps.
+---@names distributed.algorithms.model_averaging.averagers
 local M = {averagers = {}}
 
 ---@class distributed.PeriodicModelAverager

@@ -7,8 +7,8 @@ local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
 
 ---@class distributed.optim.PostLocalSGDOptimizer: optim.Optimizer
----@field optim optim.Optimizer
----@field averager distributed.PeriodicModelAverager
+---@field optim optim.Optimizer  the optimizer that makes the steps
+---@field averager distributed.PeriodicModelAverager  averages the parameters after a step
 ---@overload fun(optim: optim.Optimizer, averager: table): distributed.optim.PostLocalSGDOptimizer
 local PostLocal = class.class("distributed.optim.PostLocalSGDOptimizer", Optimizer)
 

@@ -183,6 +183,9 @@ function Zero:local_state(position)
    return at and self.optim:state_of(at)
 end
 
+--- Replaces the state of a parameter that this rank owns.
+---@param position integer  the parameter's number, from 1
+---@param state table  as local_state returns it
 function Zero:set_local_state(position, state)
    self.optim.state[own_position(self, position)] = state
 end

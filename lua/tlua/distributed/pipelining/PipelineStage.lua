@@ -13,11 +13,11 @@ local DDP = require "tlua.distributed.DistributedDataParallel"
 local Module = require "tlua.nn.modules.Module"
 
 ---@class distributed.pipelining.PipelineStage
----@field submodule nn.Module
----@field stage_index integer
----@field num_stages integer
----@field is_first boolean
----@field is_last boolean
+---@field submodule nn.Module  the module that it runs
+---@field stage_index integer  from 0
+---@field num_stages integer  of the whole pipeline
+---@field is_first boolean  whether it gets the input
+---@field is_last boolean  whether its result is the output
 ---@overload fun(submodule: nn.Module, stage_index: integer, num_stages: integer, device?: any,
 ---@     options?: table): distributed.pipelining.PipelineStage
 local Stage = class.class("distributed.pipelining.PipelineStage")

@@ -89,10 +89,10 @@ local function lists_of(self, forward_only)
    local stage, lists = self.stages[1], {}
    local ranks = #stage.group.ranks
    local here, n = stage.num_stages // ranks, self.n_microbatches
-   local all = self.plans and self.plans(ranks, here, n)
+   local all = self._plans and self._plans(ranks, here, n)
    for r = 0, ranks - 1 do
       lists[r + 1] = {}
-      for _, action in ipairs(all and all[r] or self.plan(r, ranks, here, n)) do
+      for _, action in ipairs(all and all[r] or self._plan(r, ranks, here, n)) do
          if not forward_only or action[1] == "F" then table.insert(lists[r + 1], action) end
       end
    end
@@ -366,7 +366,7 @@ end
 
 local function define(name, plan)
    local cls = class.class("distributed.pipelining." .. name, Schedule)
-   cls.plan = plan
+   cls._plan = plan
    local take = args.signature(name .. "(stage: any, " .. options)
    function cls:__init(...)
       local a = take(...)
@@ -420,7 +420,7 @@ local Interleaved = define_interleaved("ScheduleInterleaved1F1B", function(name,
    end
 end)
 
-function Interleaved.plan(rank, ranks, here, n)
+function Interleaved._plan(rank, ranks, here, n)
    local round = math.min(n, ranks) -- parts computed before the next stage
    local function part(i) return i // (round * here) * round + i % round + 1 end
    local function forward(i) return {"F", i // round % here * ranks + rank, part(i)} end
@@ -437,7 +437,7 @@ end
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local LoopedBFS = define_interleaved "ScheduleLoopedBFS"
 
-function LoopedBFS.plan(rank, ranks, here, n)
+function LoopedBFS._plan(rank, ranks, here, n)
    local list = {}
    for i = 0, here - 1 do
       for m = 1, n do list[#list + 1] = {"F", i * ranks + rank, m} end
@@ -546,9 +546,9 @@ local function simulate(ranks, here, n)
    return lists
 end
 
-ZeroBubble.plans = simulate
+ZeroBubble._plans = simulate
 
-function ZeroBubble.plan(rank, ranks, here, n)
+function ZeroBubble._plan(rank, ranks, here, n)
    return simulate(ranks, here, n)[rank]
 end
 
@@ -580,7 +580,7 @@ end
 local ZBV = define_interleaved("ScheduleZBVZeroBubble", defer_all)
 ZBV.splits, ZBV.style = true, "v"
 
-function ZBV.plan(rank, ranks, _, n)
+function ZBV._plan(rank, ranks, _, n)
    local list, add, count = counting(rank, ranks)
    local most = math.max(n, 2 * ranks - 1) -- parts that do not exist are removed at the end
    add("Fa", 2 * (ranks - rank) - 1)
@@ -616,7 +616,7 @@ local DualPipeV = define_interleaved("ScheduleDualPipeV", function(name, a)
 end)
 DualPipeV.splits, DualPipeV.style = true, "v"
 
-function DualPipeV.plan(rank, ranks, _, n)
+function DualPipeV._plan(rank, ranks, _, n)
    local list, add = counting(rank, ranks)
    local after, late = ranks - 1 - rank, {} -- late: {stage, part} whose "W" is deferred
    local function add_late()

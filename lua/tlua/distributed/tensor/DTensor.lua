@@ -16,10 +16,10 @@ local layouts = require "tlua.distributed.tensor.layouts"
 local M = {}
 
 ---@class distributed.tensor.DTensor
----@field device_mesh distributed.DeviceMesh
+---@field device_mesh distributed.DeviceMesh  over which it is distributed
 ---@field placements distributed.tensor.Placement[]  one for each dimension of the mesh
 ---@field shape integer[]  of the whole
----@field grad distributed.tensor.DTensor?
+---@field grad distributed.tensor.DTensor?  its gradient, distributed in the same way
 local DTensor = class.class("distributed.tensor.DTensor")
 M.DTensor = DTensor
 
@@ -215,6 +215,12 @@ end
 local options <const> = [[device_mesh: object, placements: any?, dtype: string?,
    requires_grad: boolean = false)]]
 
+--- Makes a DTensor of a size, distributed over a mesh: each rank makes its part alone.
+---@names distributed.tensor.zeros distributed.tensor.ones distributed.tensor.full
+---@param size integer|integer[]  of the whole tensor
+---@param fill_value? number  of `full` alone
+---@param options? {device_mesh: table, placements: table, dtype: string, requires_grad: boolean}
+---@return distributed.tensor.DTensor
 -- Defines a function that makes a DTensor; make(shape, a) makes a rank's part.
 local function define(name, arguments, make)
    local title <const> = "distributed.tensor." .. name

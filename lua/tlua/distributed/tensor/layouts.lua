@@ -21,9 +21,11 @@ function M.Placement:is_shard(dim)
    return class.isinstance(self, M.Shard) and (dim == nil or dim == self.dim)
 end
 
+--- Returns whether each rank holds the whole tensor.
 ---@return boolean
 function M.Placement:is_replicate() return class.isinstance(self, M.Replicate) end
 
+--- Returns whether each rank holds a part of a sum that is still to be reduced.
 ---@return boolean
 function M.Placement:is_partial() return class.isinstance(self, M.Partial) end
 

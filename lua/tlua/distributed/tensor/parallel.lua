@@ -84,6 +84,7 @@ local function pass(x) return x end
 --- The base of styles. A style says how parallelize_module changes one module.
 ---@class distributed.tensor.ParallelStyle
 ---@field apply fun(self, module: nn.Module, mesh: distributed.DeviceMesh, path: string)
+--- changes a module, for parallelize_module
 M.ParallelStyle = class.class("distributed.tensor.ParallelStyle")
 
 local function expect(style, module, path)

@@ -18,6 +18,7 @@ local scopes = require "tlua.scope"
 local M = {}
 
 --- The names of implementations, as PyTorch has them.
+---@names nn.attention.SDPBackend
 ---@enum nn.attention.SDPBackend
 M.SDPBackend = {
    MATH = "MATH",

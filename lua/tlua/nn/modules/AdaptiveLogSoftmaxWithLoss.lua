@@ -24,6 +24,9 @@ local signature = args.signature(name .. [[(in_features: count, n_classes: count
 ---     --> 0
 ---@class nn.AdaptiveLogSoftmaxWithLoss: nn.Module
 ---@field head nn.Linear  of the frequent classes and, after them, of the clusters
+---@field shortlist_size integer  the number of frequent classes
+---@field n_clusters integer  the number of clusters of the other classes
+---@field head_size integer  shortlist_size + n_clusters
 ---@field tail nn.ModuleList  two matrices for each cluster
 ---@overload fun(in_features: integer, n_classes: integer, cutoffs: integer[], options?)
 local Adaptive, parent = class.class(name, Module)

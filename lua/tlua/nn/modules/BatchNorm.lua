@@ -119,6 +119,7 @@ local M = {}
 ---@field bias Tensor?  (num_features)
 ---@field running_mean Tensor?  (num_features)
 ---@field running_var Tensor?  (num_features)
+---@field num_batches_tracked Tensor?  () the count of batches that were seen while training
 ---@overload fun(num_features: integer, options?: table): nn.BatchNorm1d
 M.BatchNorm1d = define("BatchNorm1d", 1, batch_forward, true, true)
 

@@ -18,7 +18,7 @@ local Lazy = {}
 --- Tells whether parameters or buffers have no shape yet.
 ---@return boolean
 function Lazy:has_uninitialized_params()
-   for _, name in ipairs(self.lazy_names) do
+   for _, name in ipairs(self._lazy_names) do
       if Uninitialized.is_lazy(self[name]) then return true end
    end
    return false
@@ -30,31 +30,30 @@ end
 function Lazy:initialize_parameters(input)
    local name = torch.type(self)
    if not torch.is_tensor(input) then args.refuse(name, "input", "a tensor", input) end
-   local n = self:lazy_size(input)
+   local n = self:_lazy_size(input)
    local waits = self:has_uninitialized_params()
    if waits then
-      self:check_lazy(n)
-      for field, shape in pairs(self:lazy_shapes(n)) do
+      self:_check_lazy(n)
+      for field, shape in pairs(self:_lazy_shapes(n)) do
          if Uninitialized.is_lazy(self[field]) then
             Uninitialized.materialize(self[field], shape)
          end
       end
    end
-   self[self.lazy_field] = n
+   self[self._lazy_field] = n
    if waits then self:reset_parameters() end
 end
 
 function Lazy:forward(input, ...)
    self:initialize_parameters(input)
-   local ordinary = self.ordinary
-   self.lazy_names = nil
+   local ordinary = self._ordinary
+   self._lazy_names = nil
    setmetatable(self, ordinary)
    return ordinary.forward(self, input, ...)
 end
 
---- Raises an error where an input's number of features or channels does not fit the options.
----@param n integer
-function Lazy:check_lazy(n) end -- luacheck: no unused args
+-- Raises an error where an input's number of features or channels does not fit the options.
+function Lazy:_check_lazy(n) end -- luacheck: no unused args
 
 -- Defines nn.Lazy<name> from an ordinary class and its options without the first one. `o` names the
 -- fields that have no shape yet and the missing size, and says how to derive shapes from an input
@@ -64,16 +63,16 @@ local function define(name, Base, options, o)
    local signature = args.signature(("%s(%s)"):format(full_name, options))
    local Class, parent = class.class(full_name, Base)
    for method, fn in pairs(Lazy) do Class[method] = fn end
-   Class.ordinary, Class.lazy_field = Base, o.field
-   Class.lazy_size, Class.lazy_shapes = o.size, o.shapes
-   Class.check_lazy = o.check or Lazy.check_lazy
+   Class._ordinary, Class._lazy_field = Base, o.field
+   Class._lazy_size, Class._lazy_shapes = o.size, o.shapes
+   Class._check_lazy = o.check or Lazy._check_lazy
 
    function Class:__init(...)
       local a = signature(...)
       a[o.field] = 0
       parent.__init(self, a)
       local names = {}
-      for field in pairs(self:lazy_shapes(0)) do
+      for field in pairs(self:_lazy_shapes(0)) do
          if self[field] then
             local buffer = field:find "^running_"
             local make = Uninitialized[buffer and "UninitializedBuffer" or "UninitializedParameter"]
@@ -81,7 +80,7 @@ local function define(name, Base, options, o)
             names[#names + 1] = field
          end
       end
-      self.lazy_names = names
+      self._lazy_names = names
    end
 
    M["Lazy" .. name] = Class
@@ -96,6 +95,7 @@ end
 ---     print(layer)
 ---     --> Linear(in_features=5, out_features=2, bias=true)
 ---@class nn.LazyLinear: nn.Linear
+---@field in_features integer  0 before the first input
 define("Linear", Linear, [[out_features: count, bias: boolean = true, device: device?,
    dtype: string?]], {
    field = "in_features",
@@ -142,6 +142,7 @@ end
 ---@class nn.LazyConvTranspose1d: nn.ConvTranspose1d
 ---@class nn.LazyConvTranspose2d: nn.ConvTranspose2d
 ---@class nn.LazyConvTranspose3d: nn.ConvTranspose3d
+---@field in_channels integer  0 before the first input
 
 for n = 1, 3 do
    define(("Conv%dd"):format(n), Conv[("Conv%dd"):format(n)], [[out_channels: count,
@@ -177,6 +178,7 @@ end
 ---@class nn.LazyInstanceNorm1d: nn.InstanceNorm1d
 ---@class nn.LazyInstanceNorm2d: nn.InstanceNorm2d
 ---@class nn.LazyInstanceNorm3d: nn.InstanceNorm3d
+---@field num_features integer  0 before the first input
 
 for _, kind in ipairs {"BatchNorm", "InstanceNorm"} do
    for n = 1, 3 do

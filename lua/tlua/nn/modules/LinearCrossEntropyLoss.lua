@@ -16,7 +16,7 @@ local signature = args.signature(name .. [[(in_features: count, num_classes: cou
    label_smoothing: number = 0, options: table?)]])
 
 ---@class nn.LinearCrossEntropyLoss: nn.Module
----@field linear nn.Linear
+---@field linear nn.Linear  the layer before the loss
 ---@overload fun(in_features: integer, num_classes: integer, options?: table)
 local Loss, parent = class.class(name, Module)
 

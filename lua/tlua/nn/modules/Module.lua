@@ -22,7 +22,7 @@ local packages = require "tlua.packages"
 ---@field float fun(self): nn.Module  casts floating parameters and buffers to float32
 ---@field double fun(self): nn.Module  casts floating parameters and buffers to float64
 ---@field training boolean  whether it is in training mode; initially true
----@field forward fun(self: nn.Module, ...): any
+---@field forward fun(self: nn.Module, ...): any  computes the result; calling the module calls it
 local Module = class.class("nn.Module")
 
 -- Defaults for fields that instances may set: a list of hooks or false, and whether the module is

@@ -27,6 +27,9 @@ local take_call = args.signature [[nn.MultiheadAttention.forward(query: tensor, 
 ---     print(table.unpack(weights.shape))
 ---     --> 3	5	5
 ---@class nn.MultiheadAttention: nn.Module
+---@field in_proj_weight Tensor?  (3 * embed_dim, embed_dim) of queries, keys and values
+---@field in_proj_bias Tensor?  (3 * embed_dim)
+---@field out_proj nn.Linear  (embed_dim, embed_dim)
 ---@overload fun(embed_dim: integer, num_heads: integer, options?): nn.MultiheadAttention
 local MultiheadAttention, parent = class.class("nn.MultiheadAttention", Module)
 

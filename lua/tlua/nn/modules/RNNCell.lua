@@ -11,6 +11,10 @@ local options <const> = "device: device?, dtype: string?"
 
 -- The base of the cells; the weights have num_chunks * hidden_size rows.
 ---@class nn.RNNCellBase: nn.Module
+---@field weight_ih Tensor  (gates * hidden_size, input_size)
+---@field weight_hh Tensor  (gates * hidden_size, hidden_size)
+---@field bias_ih Tensor?  (gates * hidden_size)
+---@field bias_hh Tensor?  (gates * hidden_size)
 ---@overload fun(input_size: integer, hidden_size: integer, bias: boolean, num_chunks: integer)
 local RNNCellBase, parent = class.class("nn.RNNCellBase", Module)
 

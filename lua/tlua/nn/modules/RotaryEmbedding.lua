@@ -12,8 +12,10 @@ local signature = args.signature [[nn.RotaryEmbedding(dim: count, max_seq_len: c
 
 ---@class nn.RotaryEmbedding: nn.Module
 ---@field dim integer  number of rotated features, the first ones of each head
----@field max_seq_len integer
----@field base number
+---@field max_seq_len integer  the largest number of positions
+---@field base number  of the frequencies, which are base^(-2i / dim)
+---@field angles Tensor  (max_seq_len, dim / 2)
+---@field tables Tensor[]  the angles' cosines and sines
 ---@overload fun(dim: integer, max_seq_len?: integer, base?: number): nn.RotaryEmbedding
 local RotaryEmbedding, parent = class.class("nn.RotaryEmbedding", Module)
 

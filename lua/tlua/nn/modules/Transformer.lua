@@ -81,6 +81,13 @@ local take_encoder_layer = args.signature(
 ---     print(table.unpack(layer(torch.zeros(3, 5, 8)).shape))
 ---     --> 3	5	8
 ---@class nn.TransformerEncoderLayer: nn.Module
+---@field self_attn nn.MultiheadAttention  among the tokens of a sequence
+---@field linear1 nn.Linear  (dim_feedforward, d_model)
+---@field linear2 nn.Linear  (d_model, dim_feedforward)
+---@field norm1 nn.LayerNorm  of the attention
+---@field norm2 nn.LayerNorm  of the feed-forward part
+---@field dropout1 nn.Dropout  of the attention
+---@field dropout2 nn.Dropout  of the feed-forward part
 ---@overload fun(d_model: integer, nhead: integer, options?): nn.TransformerEncoderLayer
 local EncoderLayer = class.class("nn.TransformerEncoderLayer", Layer)
 
@@ -119,6 +126,16 @@ local take_decoder_layer = args.signature(
 ---     print(table.unpack(layer(target, memory).shape))
 ---     --> 3	4	8
 ---@class nn.TransformerDecoderLayer: nn.Module
+---@field self_attn nn.MultiheadAttention  among the tokens of a sequence
+---@field multihead_attn nn.MultiheadAttention  from the sequence to the memory
+---@field linear1 nn.Linear  (dim_feedforward, d_model)
+---@field linear2 nn.Linear  (d_model, dim_feedforward)
+---@field norm1 nn.LayerNorm  of the attention among tokens
+---@field norm2 nn.LayerNorm  of the attention to the memory
+---@field norm3 nn.LayerNorm  of the feed-forward part
+---@field dropout1 nn.Dropout  of the attention among tokens
+---@field dropout2 nn.Dropout  of the attention to the memory
+---@field dropout3 nn.Dropout  of the feed-forward part
 ---@overload fun(d_model: integer, nhead: integer, options?): nn.TransformerDecoderLayer
 local DecoderLayer = class.class("nn.TransformerDecoderLayer", Layer)
 
@@ -269,6 +286,8 @@ local take_transformer_call = args.signature [[nn.Transformer.forward(src: tenso
 ---     print(table.unpack(model(source, target).shape))
 ---     --> 4	3	8
 ---@class nn.Transformer: nn.Module
+---@field encoder nn.Module  an nn.TransformerEncoder, unless custom_encoder is given
+---@field decoder nn.Module  an nn.TransformerDecoder, unless custom_decoder is given
 ---@overload fun(d_model?: integer, nhead?: integer, options?: table): nn.Transformer
 local Transformer = class.class("nn.Transformer", Module)
 

@@ -35,13 +35,19 @@ end
 
 --- Converts the weights of all Conv2d and ConvTranspose2d layers of a model to the layout
 --- `channels_last` or `contiguous_format`.
----@type fun(module: nn.Module, memory_format: string): nn.Module
+---@names nn.utils.convert_conv2d_weight_memory_format
+---@param module nn.Module  the model; its layers are changed
+---@param memory_format string  "channels_last" or "contiguous_format"
+---@return nn.Module module
 M.convert_conv2d_weight_memory_format = converter("nn.utils.convert_conv2d_weight_memory_format",
    4, {"Conv2d", "ConvTranspose2d"})
 
 --- Converts the weights of all Conv3d and ConvTranspose3d layers of a model to the layout
 --- `channels_last_3d` or `contiguous_format`.
----@type fun(module: nn.Module, memory_format: string): nn.Module
+---@names nn.utils.convert_conv3d_weight_memory_format
+---@param module nn.Module  the model; its layers are changed
+---@param memory_format string  "channels_last_3d" or "contiguous_format"
+---@return nn.Module module
 M.convert_conv3d_weight_memory_format = converter("nn.utils.convert_conv3d_weight_memory_format",
    5, {"Conv3d", "ConvTranspose3d"})
 

@@ -68,8 +68,8 @@ end
 --- arguments: `original`, or `original0`, `original1`, ... if the first parametrization takes
 --- several.
 ---@class nn.utils.parametrize.ParametrizationList: nn.ModuleList
----@field original Tensor?
----@field unsafe boolean
+---@field original Tensor?  the parameter that is trained
+---@field unsafe boolean  whether the shape and the dtype may change
 local ParametrizationList = class.class("nn.ParametrizationList", ModuleList)
 M.ParametrizationList = ParametrizationList
 

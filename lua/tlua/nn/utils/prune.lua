@@ -340,6 +340,23 @@ end
 
 -- By function ---------------------------------------------------------------------------------
 
+--- Prunes a parameter of a module by the method that the name tells: its original values become
+--- the parameter `<name>_orig`, and the module computes `<name>` from them and the buffer
+--- `<name>_mask`. The further arguments are those of the method's class, such as
+--- nn.utils.prune.L1Unstructured.
+---
+---     local layer = torch.nn.Linear(2, 1)
+---     layer.weight.data = torch.tensor {{0.5, -2}}
+---     torch.nn.utils.prune.l1_unstructured(layer, "weight", {amount = 1})
+---     print(layer.weight:detach())
+---     --> tensor([[ 0., -2.]])
+---@names nn.utils.prune.identity nn.utils.prune.random_unstructured
+---@names nn.utils.prune.l1_unstructured nn.utils.prune.random_structured
+---@names nn.utils.prune.ln_structured nn.utils.prune.custom_from_mask
+---@param module nn.Module
+---@param parameter string  its name in the module
+---@param ... any  the arguments of the method's class
+---@return nn.Module module
 for name, Class in pairs {
    identity = Identity, random_unstructured = RandomUnstructured,
    l1_unstructured = L1Unstructured, random_structured = RandomStructured,

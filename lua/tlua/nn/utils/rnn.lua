@@ -19,7 +19,7 @@ local M = {}
 ---@field batch_sizes Tensor  (steps), int64 on the CPU
 ---@field sorted_indices? Tensor  where the samples come from, in the packed order
 ---@field unsorted_indices? Tensor  permutation that restores the given order
----@field is_cuda boolean
+---@field is_cuda boolean  whether the data is on a CUDA device
 local PackedSequence = class.class("nn.utils.rnn.PackedSequence")
 M.PackedSequence = PackedSequence
 
@@ -56,6 +56,16 @@ end
 ---@return nn.utils.rnn.PackedSequence
 function PackedSequence:to(...) return with_data(self, self.data:to(...)) end
 
+--- Converts the data as the method of tensors with that name does; returns itself if nothing
+--- changes.
+---@names nn.utils.rnn.PackedSequence:cpu nn.utils.rnn.PackedSequence:cuda
+---@names nn.utils.rnn.PackedSequence:double nn.utils.rnn.PackedSequence:float
+---@names nn.utils.rnn.PackedSequence:half nn.utils.rnn.PackedSequence:bfloat16
+---@names nn.utils.rnn.PackedSequence:long nn.utils.rnn.PackedSequence:int
+---@names nn.utils.rnn.PackedSequence:short nn.utils.rnn.PackedSequence:char
+---@names nn.utils.rnn.PackedSequence:byte nn.utils.rnn.PackedSequence:pin_memory
+---@param ... any  the arguments of the method of tensors
+---@return nn.utils.rnn.PackedSequence
 for name in ([[cpu cuda double float half bfloat16 long int short char byte
    pin_memory]]):gmatch "[%w_]+" do
    PackedSequence[name] = function(self, ...)
@@ -63,6 +73,7 @@ for name in ([[cpu cuda double float half bfloat16 long int short char byte
    end
 end
 
+--- Returns whether the data is in page-locked memory.
 ---@return boolean
 function PackedSequence:is_pinned() return self.data:is_pinned() end
 

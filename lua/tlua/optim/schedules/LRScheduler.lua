@@ -12,8 +12,8 @@ local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
 
 ---@class optim.LRScheduler
----@field optimizer optim.Optimizer
----@field last_epoch integer
+---@field optimizer optim.Optimizer  whose rates it sets
+---@field last_epoch integer  the number of steps so far
 ---@field base_lrs number[]  each group's rate at the beginning
 local LRScheduler = class.class("optim.LRScheduler")
 

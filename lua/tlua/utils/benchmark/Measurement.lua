@@ -7,8 +7,8 @@ local class = require "tlua.class"
 ---@field number_per_run integer  calls in a block
 ---@field raw_times number[]  seconds of each block
 ---@field times number[]  seconds of one call, ascending
----@field median number
----@field mean number
+---@field median number  seconds a run
+---@field mean number  seconds a run
 ---@field iqr number  between the quartiles
 ---@field significant_figures integer  how many digits of the median mean something
 local Measurement = class.class("utils.benchmark.Measurement")
