@@ -86,7 +86,7 @@ describe("on the meta device", function()
    it("every optimizer steps", function()
       local steps = 0
       for _, dtype in ipairs {"float32", "float64"} do
-         for _, row in ipairs(problem.rows[dtype]) do
+         for _, row in ipairs(problem.rows) do
             for _, more in ipairs {{}, {foreach = false}} do
                local params = problem.parameters {dtype = dtype, device = "meta"}
                local options = problem.options(row[2])

@@ -10,7 +10,7 @@ local float64 <const>, float32 <const> = {dtype = "float64"}, {dtype = "float32"
 
 -- Optimizers that step all parameters with one call.
 local fused = {}
-for _, row in ipairs(problem.rows.float64) do
+for _, row in ipairs(problem.rows) do
    if row[1] ~= "Adafactor" then fused[#fused + 1] = row end
 end
 

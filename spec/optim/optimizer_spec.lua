@@ -164,7 +164,7 @@ describe("optim.Optimizer", function()
 
    it("continues from a saved state as if nothing had happened", function()
       local seen = {}
-      for _, row in ipairs(problem.rows.float32) do
+      for _, row in ipairs(problem.rows) do
          local name, text = row[1], row[2]
          local more = name ~= "Adafactor" and #text % 2 == 0 and {capturable = true} or nil
          local params = problem.parameters({})

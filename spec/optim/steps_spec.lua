@@ -4,11 +4,10 @@
 local torch = require "tlua"
 local problem = require "spec.support.optim"
 local sorted = require "spec.support.sorted"
-local rows = problem.rows
 
 for dtype, tolerance in sorted {float64 = 1e-12, float32 = 1e-6} do
    describe("20 steps in " .. dtype .. " match PyTorch:", function()
-      for _, row in ipairs(rows[dtype]) do
+      for _, row in ipairs(problem.rows) do
          it(row[1] .. " " .. row[2], function()
             local found = problem.run(row[1], row[2], {dtype = dtype})
             assert.close({table.unpack(row, 3)}, found, tolerance)
@@ -19,7 +18,7 @@ end
 
 describe("20 steps match PyTorch:", function()
    local sizes = {{4, 3}, {2, 5}}
-   for _, row in ipairs(rows.muon) do
+   for _, row in ipairs(problem.muon) do
       it("Muon " .. row[1], function()
          local params = {problem.parameter(1, sizes[1]), problem.parameter(2, sizes[2])}
          local optimizer = torch.optim.Muon(params, problem.options(row[1]))

@@ -5,8 +5,10 @@ local torch = require "tlua"
 
 local M = {steps = 20}
 
---- The fixture's rows: M.rows.float32, M.rows.float64 ({name, options, values...}), M.rows.muon.
-M.rows = dofile "spec/fixtures/optim_steps.lua"
+local fixture <const> = dofile "spec/fixtures/optim_steps.lua"
+
+--- Rows {name, options, values...}, and those of Muon without a name.
+M.rows, M.muon = fixture.others, fixture.muon
 
 local sizes <const> = {{2, 3}, {}, {2, 3}, {4}}
 
