@@ -682,7 +682,7 @@ COUNTED_SRC := $(sort $(wildcard spec/cuda/counted/*.cu)) \
   $(addprefix kernels/cuda/,attention/softmax.cu copy/copy.cu norm/norm.cu optim/list.cu optim/step.cu)
 uncounted := $(COUNTED_SRC) $(addprefix kernels/cuda/,pointwise/pointwise_f32.cu reduce/reduce_f32.cu)
 COUNTED_OBJ := $(COUNTED_SRC:%=$(COUNTED)/obj/%.o) \
-  $(patsubst %,$(EMULATED)/obj/%.o,$(filter-out $(uncounted),$(EMULATED_SRC)))
+  $(patsubst %,$(EMULATED)/obj/%.o,$(filter-out $(uncounted),$(EMULATED_SRC))) $(DEVICE_OBJ)
 $(COUNTED)/obj/%.cu.o: %.cu $(OBJ)/flags.txt | $(GEN)/stamp
 	$(call say,CXX,"$< (counted)")
 	@mkdir -p $(@D)
