@@ -32,7 +32,7 @@ void tli_report_key(const tli_FailureReport *t, char key[300], const char *what,
 
 /* ---- meeting ------------------------------------------------------------------------- */
 
-/* Names the ranks that have not come, according to the store. */
+/* Names the ranks that have not joined, according to the store. */
 static bool absent(tli_Group *g, tli_FailureReport *t) {
   char list[300] = "", key[300], why[500];
   int at = 0, n = 0;
@@ -49,7 +49,7 @@ static bool absent(tli_Group *g, tli_FailureReport *t) {
                   (double)g->timeout / 1e9, list);
 }
 
-/* Joins through the store, whose waits have a timeout, unlike those of MPI and NCCL. */
+/* Joins through the store, which, unlike MPI and NCCL, has a timeout for waiting. */
 bool tli_report_join(tli_Group *g, tli_FailureReport *t) {
   char key[300];
   int64_t came;
@@ -74,8 +74,8 @@ bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why) {
   return tli_report_failed(t);
 }
 
-/* The store could not be reached. When rank 0 ends, its store ends with it, perhaps before the
-** last data that it has sent arrives. */
+/* Handles a store that cannot be reached. Rank 0's store ends with rank 0, perhaps before the last
+** data that rank 0 has sent arrives. */
 static bool without_store(tli_Group *g, tli_FailureReport *t) {
   int64_t now = tli_now_ns();
   if (t->store_lost_at == 0) t->store_lost_at = now;
@@ -139,7 +139,7 @@ bool tli_report_check(tli_Group *g, tli_FailureReport *t) {
   return read_why(g, t, 0) && answer(g, t, false);
 }
 
-/* Collects the status of each rank in `all`, and the ranks that do not answer in `who`. */
+/* Collects the status of each rank in `all`, and the list of ranks that do not answer in `who`. */
 static void collect(tli_Group *g, tli_FailureReport *t, char *who, size_t room, char *all,
                     size_t size) {
   int64_t deadline = tli_now_ns() + ANSWER;

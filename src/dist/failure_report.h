@@ -1,10 +1,10 @@
 /*
-** failure_report.h - how the ranks of a group coordinate through the store, besides their
-** calls: they publish that they have joined, why the group has failed and, once a call takes
-** too long, what each of them waits for. It is for transports without shared memory.
+** failure_report.h - the reports that the ranks of a group exchange through the store: that they
+** have joined, why the group has failed and, once a call takes too long, which call each rank waits
+** for. Transports without shared memory use them.
 **
-** A rank that has waited for too long asks for a report. The other ranks, which read the store
-** now and then, add what they wait for; a rank that adds nothing is missing.
+** A rank that has waited for too long asks for a report. The other ranks, which read the store now
+** and then, add their own calls; a rank that adds nothing is missing.
 */
 #ifndef TLI_DIST_FAILURE_REPORT_H
 #define TLI_DIST_FAILURE_REPORT_H
@@ -17,8 +17,8 @@ typedef struct tli_FailureReport {
   tli_Status status;
   bool broken;
   char why[1500];
-  bool answered;         /* this rank's status was published because another rank has asked */
-  int64_t store_lost_at; /* when the store was found to have ended; 0: it is alive */
+  bool answered; /* whether this rank has published its status because another rank has asked */
+  int64_t store_lost_at; /* the time when the store was found to have ended; 0: it is alive */
   /* Called once when the group has failed; may be NULL. */
   void (*ended)(tli_Group *g);
 } tli_FailureReport;
@@ -30,17 +30,17 @@ void tli_report_close(tli_FailureReport *t);
 void tli_report_key(const tli_FailureReport *t, char key[300], const char *what, int rank);
 /* Waits for all ranks; an error names the ranks that have not come. */
 bool tli_report_join(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
-/* Returns false with the reason if another rank has reported a failure. Otherwise publishes
-** what this rank waits for if another rank has asked. */
+/* Returns false with the reason if another rank has reported a failure. Otherwise publishes this
+** rank's call if another rank has asked. */
 bool tli_report_check(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
-/* This rank has waited for `timeout` nanoseconds in vain: returns false with a message that
-** says what all ranks are doing. */
+/* Returns false after this rank has waited for `timeout` nanoseconds in vain, with a message that
+** describes the calls of all ranks. */
 bool tli_report_timeout(tli_Group *g, tli_FailureReport *t, tli_Collective kind, int64_t timeout);
-/* Publishes for all ranks why the group has failed, unless another rank has done so; returns
-** false with the reason that all get. */
+/* Publishes for all ranks the reason why the group has failed, unless another rank has published
+** one; returns false with the reason that all ranks get. */
 bool tli_report_publish(tli_Group *g, tli_FailureReport *t, const char *why);
-/* Like tli_report_publish, but over a new connection, so any thread may call it at any time;
-** this rank learns of it at its next look. */
+/* Like tli_report_publish, but over a new connection, so that any thread may call it at any time;
+** this rank finds the failure the next time it reads the store. */
 void tli_report_abort(const tli_FailureReport *t, const char *why);
 /* Ends the group for this rank alone. */
 bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why);

@@ -1,7 +1,7 @@
 /*
-** group.c - joining and leaving a group, and making its calls. The caller makes a call itself
-** if no other call is pending; otherwise a thread of the group makes them one after the other.
-** The transport implements the calls.
+** group.c - joining and leaving a group, and running its calls. The caller runs a call itself if no
+** other call is pending; otherwise a thread of the group runs the calls one after the other. The
+** transport implements the calls.
 */
 #include <string.h>
 
@@ -96,7 +96,7 @@ static void start(tli_Group *g, tli_Work *w) {
   tli_work_end(w, ok);
 }
 
-/* Waits until a message that was begun has ended. */
+/* Waits until a message that has begun is complete. */
 static void await_message(tli_Group *g, tli_Work *w) {
   if (!g->transport->await(g, w)) g->transport->fail(g);
   if (tli_work_error(w)[0] == '\0') g->transport->note(g, &w->status, false);
@@ -125,7 +125,7 @@ static void hold(tli_Group *g, bool by_thread) {
   g->by_thread = by_thread;
 }
 
-/* How long to sleep before checking whether the other ranks are alive. */
+/* The time for which a thread sleeps before it checks again whether the other ranks are alive. */
 #define SLICE INT64_C(20000000)
 
 static bool move(tli_Group *g, bool slept) {
@@ -135,7 +135,7 @@ static bool move(tli_Group *g, bool slept) {
   return moved;
 }
 
-/* Moves messages for a while; new calls wake it as well. `looked`: the time of the last check
+/* Moves messages for a while; new calls wake it as well. `looked` is the time of the last check
 ** whether all ranks are alive. */
 static void attend_messages(tli_Group *g, int64_t *looked) {
   unsigned seen = atomic_load(g->wake_count);
@@ -148,7 +148,7 @@ static void attend_messages(tli_Group *g, int64_t *looked) {
   *looked = tli_now_ns();
 }
 
-/* Does one step; returns false if there was nothing to do. */
+/* Runs one step of a call or of messages; returns false if there was nothing to do. */
 static bool run_once(tli_Group *g, int64_t *looked) {
   tli_Work *w = next_work(g);
   if (w) {
@@ -188,7 +188,7 @@ static bool need_thread(tli_Group *g) {
   return g->has_thread = true;
 }
 
-/* From now on the call belongs to the thread, too. */
+/* Passes the call to the group's thread, which holds a reference from now on. */
 static void hand_over(tli_Group *g, tli_Work *w) {
   w->counted = true;
   w->invitation = tli_profile_invite();
@@ -208,7 +208,7 @@ static bool enqueue(tli_Group *g, tli_Work *w) {
   return true;
 }
 
-/* Lets the device make the call; the thread watches for its end. */
+/* Lets the device run the call; the group's thread watches for its end. */
 static bool launch(tli_Group *g, tli_Work *w) {
   TL_TRY(need_thread(g));
   hand_over(g, w);
@@ -273,7 +273,7 @@ void tli_group_abort(tli_Group *g, const char *why) {
 
 #define DRAIN INT64_C(5000000000)
 
-/* Waits for calls that devices are about to make, since the callers may not have waited. */
+/* Waits for calls that devices have not run yet, since the callers may not have waited. */
 static void drain(tli_Group *g) {
   int64_t deadline = tli_now_ns() + DRAIN;
   atomic_uint none = 0;

@@ -1,7 +1,7 @@
 /*
-** group.h - process groups: ranks that work on the same things at the same time. They are on
-** one machine and share memory, or on several machines with MPI, or have a GPU each and use
-** NCCL. A rank is a process or, with shared memory, also an interpreter on a thread of one.
+** group.h - process groups: ranks that compute together. The ranks share the memory of one machine,
+** or are on one or more machines with MPI, or have a GPU each and use NCCL. A rank is a process or,
+** with shared memory, also an interpreter on a thread of one.
 **
 ** Every rank makes the same calls in the same order. A call that does not return in time, a
 ** rank that has ended, and calls that differ are failures on all ranks; the group cannot be
@@ -15,7 +15,7 @@
 #include "dist/store.h"
 
 #define TLI_MOST_RANKS 4096
-#define TLI_SHM_RANKS 128 /* on one machine */
+#define TLI_SHM_RANKS 128 /* the most ranks on one machine */
 
 /* X(name, text). SEND and RECV are between two ranks; the others, which come before SEND, involve
 ** all ranks. Transports and work.c have a case for each, without a default, so that the compiler
@@ -45,32 +45,33 @@ extern const char *const tli_collective_names[TLI_NCOLLECTIVES];
 typedef struct tli_Group tli_Group;
 typedef struct tli_Work tli_Work;
 
-/* Joins as rank `rank` of `size` once all have come. They meet through a store in which no
-** other group has this name. `backend`: "shm", "mpi", "nccl" (with the calling thread's current
-** CUDA device) or "record". ranks[i] is rank i's name in messages. `timeout`, in nanoseconds,
-** is for joining and for each call. With `detail`, the ranks' shapes must be equal, too. */
+/* Joins as rank `rank` of `size` when all ranks have arrived. They find each other through a store
+** in which no other group has this name. `backend`: "shm", "mpi", "nccl" (with the calling thread's
+** current CUDA device) or "record". ranks[i] is rank i's name in messages. `timeout`, in
+** nanoseconds, is for joining and for each call. With `detail`, the ranks' shapes must be equal,
+** too. */
 tli_Group *tli_group_join(const char *backend, tli_Store *store, const char *name, int rank,
                           int size, const int *ranks, int64_t timeout, bool detail) TL_MUSTCHECK;
 /* Whether there is a back end of this name and the process has what it requires: for "mpi" a
 ** library and a launcher that started the process, for "nccl" a GPU and the library. */
 bool tli_group_available(const char *backend);
-/* Returns this process's rank among those that mpirun or srun has started, their number, and
-** the name of its machine. */
+/* Returns this process's rank among the processes that mpirun or srun has started, the number of
+** these processes, and the name of this machine. */
 bool tli_mpi_rank(int *rank, int *size, char host[256]) TL_MUSTCHECK;
-/* Copies the text of process 0 to all processes. */
+/* Copies process 0's text to all processes. */
 bool tli_mpi_share(char *text, int bytes) TL_MUSTCHECK;
 
-/* Ends a group on all its ranks and tells them the reason: for a rank that fails between calls
-** while others wait for it. The first reason is kept. */
+/* Ends a group on all its ranks with the reason: for a rank that fails between calls while others
+** wait for it. The first reason is kept. */
 void tli_group_abort(tli_Group *g, const char *why);
-/* Leaves the group. Pending calls fail, here and on ranks that wait for them. Accepts NULL. */
+/* Leaves the group. Pending calls fail on this rank and on ranks that wait for it. Accepts NULL. */
 void tli_group_leave(tli_Group *g);
 /* Sets the timeout, in nanoseconds, of future calls. */
 void tli_group_set_timeout(tli_Group *g, int64_t timeout);
 int tli_group_rank(const tli_Group *g);
 int tli_group_size(const tli_Group *g);
 
-/* The traffic of a rank in a group that only records it, for calls of one kind. */
+/* The traffic of a rank, for calls of one kind, in a group that only records its traffic. */
 typedef struct tli_Traffic {
   int64_t calls, bytes;   /* bytes: of the input or the output, whichever is larger */
   int64_t messages, sent; /* messages to other ranks, and their bytes */
@@ -78,8 +79,8 @@ typedef struct tli_Traffic {
 /* Returns false, without a message, if the group does not record its traffic. */
 bool tli_group_traffic(const tli_Group *g, tli_Collective kind, tli_Traffic *out);
 
-/* A call. Tensors may be on any device and have any strides; all have one dtype, also those of
-** different ranks. By kind, with N ranks:
+/* A call. Tensors may be on any device and have any strides; all tensors of all ranks have one
+** dtype. By kind, with N ranks:
 **
 **   BARRIER         no tensors
 **   BROADCAST       out: 1; the root's is copied to all
@@ -105,8 +106,8 @@ typedef struct tli_Call {
   int64_t timeout;    /* nanoseconds; 0: the group's timeout */
 } tli_Call;
 
-/* Makes a call; returns NULL if its arguments are wrong. With `async`, a thread of the group
-** makes it while the caller continues, and the tensors must not change until it was waited for.
+/* Starts a call; returns NULL if its arguments are wrong. With `async`, a thread of the group runs
+** it while the caller continues, and the tensors must not change until tli_work_wait has returned.
 ** Otherwise the call is complete, and tli_work_wait tells whether it succeeded. */
 tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) TL_MUSTCHECK;
 /* Messages that begin between the two calls are sent together if the transport supports that,
@@ -114,24 +115,24 @@ tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) TL_MUS
 bool tli_group_batch(tli_Group *g, bool begins) TL_MUSTCHECK;
 /* Begins another pass of training: ranks that are in different passes make different calls. */
 void tli_group_next_pass(tli_Group *g);
-/* Registers a tensor's memory that is sent often, or removes it if `add` is false; NCCL then
-** works on it in place. The group keeps the tensor meanwhile. Does nothing for other groups. */
+/* Registers a tensor's memory that will be sent often, so that NCCL works on it in place, or ends
+** that if `add` is false. The group keeps a registered tensor. Does nothing for other groups. */
 bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) TL_MUSTCHECK;
 /* Creates a tensor of n zeros on the CPU in memory that the group's ranks share: an all_reduce
 ** of such tensors, or of parts of them, needs no copies. *out is NULL if no such memory is
 ** available, or n is too small or too large for it. This is a collective: every rank calls it
 ** with the same arguments, or all get NULL. */
 bool tli_group_common(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out) TL_MUSTCHECK;
-/* Waits up to `timeout` nanoseconds (0: no limit) for the end of a call, and stores its
-** results. Results on devices are ordered by the devices' current streams; if the device makes
-** the call, the host does not wait. */
+/* Waits up to `timeout` nanoseconds (0: no limit) for the end of a call, and stores its results.
+** Later work on the devices' current streams sees the results; if the device runs the call, the
+** host does not wait. */
 bool tli_work_wait(tli_Work *w, int64_t timeout) TL_MUSTCHECK;
 tli_Collective tli_work_kind(const tli_Work *w);
 /* Whether the call has ended. */
 bool tli_work_done(const tli_Work *w);
 /* Returns the error message, or "". */
 const char *tli_work_error(const tli_Work *w);
-/* After a RECV: the rank that sent the message. */
+/* Returns the rank that sent the message of a finished RECV. */
 int tli_work_source(const tli_Work *w);
 void tli_work_release(tli_Work *w); /* accepts NULL */
 

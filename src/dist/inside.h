@@ -12,10 +12,10 @@
 #include "core/platform/share.h"
 #include "dist/group.h"
 
-/* The current work of a rank, for messages. */
+/* A rank's present call, for messages. */
 typedef struct tli_Status {
-  int64_t number; /* number of its collective, from 1; 0: none yet */
-  int64_t pass;   /* the training pass that it is in */
+  int64_t number; /* number of its collective, from 1; 0: no call yet */
+  int64_t pass;   /* the training pass of the rank */
   int8_t kind, dtype, active, ndim;
   int16_t peer;
   int64_t sizes[TL_MAX_DIMS];
@@ -27,15 +27,15 @@ typedef struct tli_Part {
   int64_t bytes;
 } tli_Part;
 
-/* A tensor of a call, and its copy on the device where the group makes its calls, which is
-** usually the host. */
+/* A tensor of a call, and its copy on the device where the group runs its calls, usually the
+** host. */
 typedef struct tli_Piece {
   tl_Tensor *target, *staged; /* owned */
   bool in, out;
 } tli_Piece;
 
-/* With at least this many bytes, an all_reduce in shared memory pays for its extra barrier; and
-** the most bytes, so that an offset is below 2^40. */
+/* The least bytes with which an all_reduce in shared memory pays for its extra barrier; and the
+** most bytes, so that an offset is below 2^40. */
 #define TLI_COMMON_FROM ((int64_t)256 << 10)
 #define TLI_COMMON_MOST ((int64_t)1 << 39)
 
@@ -45,8 +45,8 @@ enum { TLI_MOST_EVENTS = 4 };
 struct tli_Work {
   atomic_int refs;
   atomic_uint state;
-  size_t bytes;     /* size of this block */
-  tli_Group *group; /* borrowed while it is pending */
+  size_t bytes;     /* bytes of this block */
+  tli_Group *group; /* borrowed while the call is pending */
   tli_Work *next;
   tli_Collective kind;
   tli_Reduction reduce;
@@ -58,14 +58,14 @@ struct tli_Work {
   bool finished;
   tli_Invitation *invitation; /* owned; joins the caller's profile; may be NULL */
   int64_t begun;              /* tli_now_ns */
-  bool counted;               /* the thread makes the call and holds a reference */
+  bool counted;               /* the group's thread runs the call and holds a reference */
   int nevents;
   struct tl_Event *events[TLI_MOST_EVENTS]; /* owned: mark the copies to the host */
   tl_Device event_devices[TLI_MOST_EVENTS];
   struct tl_Event *end;   /* owned: marks the end of a call on a device's stream */
   tl_Device device;       /* the device of `end` */
   struct tl_Stream *from; /* the stream that was current when the call was made */
-  int64_t deadline;       /* set when it starts */
+  int64_t deadline;       /* set when the call starts */
   bool head_done;         /* for a message in shared memory: the header was sent */
   int64_t at;
   int source;
@@ -80,7 +80,7 @@ struct tli_Work {
 ** engine calls the functions from `usable` to `fail`. */
 typedef struct tli_Transport {
   const char *name;
-  size_t bytes; /* size of its group struct, which begins with a tli_Group */
+  size_t bytes; /* bytes of its group struct, which begins with a tli_Group */
   int most;     /* the most ranks */
   int64_t nap;  /* nanoseconds to sleep between two polls of pending messages */
   /* Returns false with a message if the machine or the process lacks a requirement. NULL:
@@ -92,32 +92,34 @@ typedef struct tli_Transport {
   void (*leave)(tli_Group *g);
   /* Returns false with a message if the group has failed. */
   bool (*usable)(tli_Group *g);
-  /* Publishes what this rank is doing, and whether it waits. */
+  /* Publishes this rank's present call, and whether the rank waits. */
   void (*note)(tli_Group *g, const tli_Status *s, bool active);
-  /* Makes a collective from beginning to end. */
+  /* Runs a collective from beginning to end. */
   bool (*collective)(tli_Group *g, tli_Work *w);
   /* Begins a message. One of the next two functions ends it by tli_work_end. */
   void (*post)(tli_Group *g, tli_Work *w);
-  /* Makes progress on pending messages; returns whether there was any. With `slept`, also
-  ** checks for late calls and failed ranks. */
+  /* Makes progress on pending messages; returns whether any progressed. With `slept`, also checks
+  ** for late calls and failed ranks. */
   bool (*move)(tli_Group *g, bool slept);
   /* Waits until a message has ended; returns false with a message if the group has failed. */
   bool (*await)(tli_Group *g, tli_Work *w);
   /* Ends all messages with this thread's error. */
   void (*fail)(tli_Group *g);
-  /* Tells all ranks why the group has failed; may be called while another thread makes a call.
-  ** NULL: there are no other ranks. */
+  /* Publishes for all ranks why the group has failed; may be called while another thread runs a
+  ** call. NULL: there are no other ranks. */
   void (*abort)(tli_Group *g, const char *why);
-  /* For transports that queue calls on a stream of the group's device; NULL for others, which
-  ** have collective, post and await. The caller launches the call, w->end is reached when it is
-  ** complete, and `move` polls that event. */
+  /* Launches the call on a stream of the group's device; w->end is reached when it is complete, and
+  ** `move` polls that event. NULL for transports that do not queue calls; these have collective,
+  ** post and await. */
   bool (*launch)(tli_Group *g, tli_Work *w);
-  /* Collects launches until the batch ends, then makes them together. NULL: they are made one
-  ** by one. */
+  /* Collects launches until the batch ends, then runs them together. NULL: they are run one by
+  ** one. */
   bool (*batch)(tli_Group *g, bool begins);
-  /* Registers memory that is sent often, or removes it if `add` is false. NULL: not supported. */
+  /* Registers memory that will be sent often, or ends that if `add` is false. NULL: not
+  ** supported. */
   bool (*buffer)(tli_Group *g, tl_Tensor *t, bool add);
-  /* See tli_group_common, for more than one rank; the engine is not held. NULL: not supported. */
+  /* Implements tli_group_common for more than one rank; the engine lock is not held. NULL: not
+  ** supported. */
   bool (*common)(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out);
 } tli_Transport;
 
@@ -127,16 +129,16 @@ extern const tli_Transport tli_transport_shm, tli_transport_mpi, tli_transport_n
 struct tli_Group {
   const tli_Transport *transport;
   int rank, size;
-  int *ranks;       /* owned: numbers in the world */
-  tl_Device device; /* where calls are made; tensors of other devices are copied there */
+  int *ranks;       /* owned: the ranks' numbers in the world */
+  tl_Device device; /* the device on which calls run; tensors of other devices are copied to it */
   int64_t timeout;
   bool detail;
-  int64_t number; /* collectives so far */
-  int64_t pass;   /* see tli_group_next_pass */
-  /* held by the thread that makes a call: a caller or the group's thread */
+  int64_t number; /* number of collectives so far */
+  int64_t pass;   /* number of the pass, see tli_group_next_pass */
+  /* held by the thread that runs a call: a caller or the group's thread */
   tli_Mutex engine;
-  bool by_thread; /* the group's thread holds the lock */
-  /* Callers that wait for the group's thread. If there are none, callers compute, and the
+  bool by_thread; /* whether the group's thread holds the lock */
+  /* The number of callers that wait for the group's thread. If it is 0, callers compute, and the
   ** thread leaves them the processor. */
   atomic_int callers;
   /* guards the fields that callers and the thread share */
@@ -146,15 +148,15 @@ struct tli_Group {
   bool has_thread;
   atomic_bool closing;
   atomic_uint ended;
-  /* The word that the thread sleeps on and its number of sleepers: here, or in shared memory
-  ** where other ranks can wake it. */
+  /* The word that the thread sleeps on, and the number of its sleepers: in this struct, or in
+  ** shared memory, where other ranks can wake the thread. */
   atomic_uint *wake_count, *sleepers;
   atomic_uint own_wake_count, own_sleepers;
 };
 
-/* Writes what a rank is doing, as "all_reduce number 3 of float32 [2] at a.lua:1" (status.c). */
+/* Describes a rank's call, as "all_reduce number 3 of float32 [2] at a.lua:1" (status.c). */
 void tli_status_text(const tli_Status *s, const tli_Group *g, char *out, size_t size);
-/* Marks a call as ended; if not `ok`, with tl_error as its error (work.c). */
+/* Marks a call as ended; unless `ok`, tl_error is its error (work.c). */
 void tli_work_end(tli_Work *w, bool ok);
 /* Appends a call to a list (work.c). */
 void tli_work_append(tli_Work **list, tli_Work *w);

@@ -1,7 +1,7 @@
 /*
-** record.c - groups of one process that plays any of many ranks: calls end immediately and
-** record what the rank would send. So one process can show a program's traffic on thousands of
-** ranks.
+** record.c - groups in which one process simulates any of many ranks: calls end immediately and
+** record the messages that the rank would send. So one process can measure a program's traffic on
+** thousands of ranks.
 **
 ** This rank's own data replaces that of other ranks: sums and broadcast data stay as they are,
 ** gathered parts are copies of this rank's part, received messages are zeros. Messages and
@@ -32,8 +32,8 @@ static int64_t bytes_of(const tli_Part *parts, int n) {
   return bytes;
 }
 
-/* Returns the bytes that a rank sends when a part goes round the ring in sections: all sections
-** except the next rank's, or for all_gather except its own. */
+/* Returns the bytes that a rank sends when the ring passes a part on in sections: all sections
+** except that of the next rank or, for all_gather, except its own. */
 static int64_t ring_bytes(int64_t bytes, int size, int rank) {
   int64_t section = (bytes + size - 1) / size, at = section * rank;
   int64_t own = at >= bytes ? 0 : (bytes - at < section ? bytes - at : section);
@@ -49,7 +49,7 @@ static void count(Record *r, const tli_Work *w) {
   t->bytes += in > out ? in : out;
   switch (w->kind) {
   case TLI_BARRIER: t->messages += 2 * others; return;
-  case TLI_ALL_REDUCE: /* reduce_scatter, then all_gather */
+  case TLI_ALL_REDUCE: /* a reduce_scatter, then an all_gather */
     t->messages += 2 * others;
     t->sent += ring_bytes(out, g->size, (g->rank + 1) % g->size) +
                ring_bytes(out, g->size, (g->rank + 2) % g->size);
@@ -66,12 +66,12 @@ static void count(Record *r, const tli_Work *w) {
     t->messages += others;
     t->sent += in - w->in[g->rank].bytes;
     return;
-  case TLI_BROADCAST: /* along the chain that begins at the root */
+  case TLI_BROADCAST: /* the chain begins at the root */
     if ((g->rank + 1) % g->size == w->root) return;
     t->messages += 1;
     t->sent += out;
     return;
-  case TLI_REDUCE: /* along the chain that ends at the root */
+  case TLI_REDUCE: /* the chain ends at the root */
     if (root) return;
     t->messages += 1;
     t->sent += out;
@@ -82,7 +82,7 @@ static void count(Record *r, const tli_Work *w) {
     t->sent += in - w->in[g->rank].bytes;
     return;
   case TLI_RECV: return;
-  default: /* gather, send */
+  default: /* GATHER, SEND */
     if (w->kind == TLI_GATHER && root) return;
     t->messages += 1;
     t->sent += in;

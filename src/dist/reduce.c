@@ -23,12 +23,13 @@ bool tli_reduction_fits(const char *op, tli_Reduction r, tl_DType dtype) {
 
 enum { BLOCK = 2048 };
 
-/* The arithmetic of a category's types; a and b are wide. Integers wrap in uint64_t. */
+/* The arithmetic of floating types; a and b have the wide type. */
 #define FLOAT_SUM(W, a, b) ((a) + (b))
 #define FLOAT_PRODUCT(W, a, b) ((a) * (b))
 #define FLOAT_MIN(W, a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 #define FLOAT_MAX(W, a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
-#define FLOAT_BAND(W, a, b) ((void)(a), (b)) /* refused earlier */
+/* not called, since the operation was refused earlier */
+#define FLOAT_BAND(W, a, b) ((void)(a), (b))
 #define FLOAT_BOR(W, a, b) ((void)(a), (b))  /* refused earlier */
 #define FLOAT_BXOR(W, a, b) ((void)(a), (b)) /* refused earlier */
 #define FLOAT_STORE(name, x) tli_write_##name(x)

@@ -41,7 +41,7 @@ void tli_secret_prove(const char *secret, tli_SecretSide side,
                       const unsigned char challenge[TLI_CHALLENGE],
                       const unsigned char answer[TLI_CHALLENGE],
                       unsigned char proof[TLI_SHA256_BYTES]) {
-  /* distinguishes the sides, so that a proof cannot be sent back as one's own */
+  /* a label for each side, so that a side's own proof cannot be sent back to it */
   enum { LABEL = 16 };
   static const char labels[][LABEL + 1] = {"tlua store asks ", "tlua store gives"};
   unsigned char text[LABEL + 2 * TLI_CHALLENGE];

@@ -9,8 +9,8 @@
 #include "dist/sha256.h"
 
 enum {
-  TLI_SECRET_LEAST = 16, /* in characters */
-  TLI_SECRET_ROOM = 512, /* including the terminating 0 */
+  TLI_SECRET_LEAST = 16, /* the least number of characters */
+  TLI_SECRET_ROOM = 512, /* bytes of a secret, including the terminating 0 */
   TLI_CHALLENGE = 32     /* random bytes of each side */
 };
 
@@ -31,7 +31,7 @@ void tli_secret_prove(const char *secret, tli_SecretSide side,
                       const unsigned char challenge[TLI_CHALLENGE],
                       const unsigned char answer[TLI_CHALLENGE],
                       unsigned char proof[TLI_SHA256_BYTES]);
-/* Compares proofs in a time that does not depend on where they differ. */
+/* Compares two proofs in a time that does not depend on the position of a difference. */
 bool tli_secret_same(const unsigned char a[TLI_SHA256_BYTES],
                      const unsigned char b[TLI_SHA256_BYTES]);
 

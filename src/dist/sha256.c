@@ -48,7 +48,7 @@ static void compress(uint32_t state[8], const unsigned char *block) {
 }
 
 void tli_sha256_begin(tli_Sha256 *s) {
-  /* the same of the square roots of the first 8 primes */
+  /* the first 32 bits of the fractional parts of the square roots of the first 8 primes */
   *s = (tli_Sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
                               0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
 }
@@ -77,7 +77,7 @@ void tli_sha256_end(tli_Sha256 *s, unsigned char out[TLI_SHA256_BYTES]) {
     out[i] = (unsigned char)(s->state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-/* Begins the hash of the key, combined with `pad`, and of what follows. */
+/* Begins the hash of the key, combined with `pad`, and of the text that is added afterwards. */
 static void begin_padded(tli_Sha256 *s, const unsigned char *key, unsigned char pad) {
   unsigned char block[TLI_SHA256_BLOCK];
   for (int i = 0; i < TLI_SHA256_BLOCK; i++) block[i] = key[i] ^ pad;

@@ -1,5 +1,5 @@
 /*
-** status.c - describes what a rank is doing, for messages.
+** status.c - describes a rank's present call, for messages.
 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "dist/inside.h"
 
-/* Appends text, as far as there is room. */
+/* Appends text, as much as there is room for. */
 static void add(char *out, size_t size, const char *format, ...) {
   size_t n = strlen(out);
   va_list values;

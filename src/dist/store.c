@@ -25,16 +25,16 @@ struct tli_Store {
 
 /* ---- meeting --------------------------------------------------------------------- */
 
-/* Time for the greeting, whatever the connection's timeout: a store may be waiting for a
-** processor, and another program may never answer. AGAIN is the delay before another attempt if
-** the other side closes the connection first, as a store does that is ending. */
+/* Time for the greeting, whatever the connection's timeout: a store may be waiting for a processor,
+** and another program may never answer. AGAIN is the delay before another attempt if the other side
+** closes the connection first, as a store that is ending does. */
 #define GREETING INT64_C(3000000000)
 #define LONGEST_GREETING INT64_C(30000000000)
 #define AGAIN INT64_C(500000000)
 
 typedef enum Peer { A_STORE, NO_STORE, GONE, INTERRUPTED, WRONG_SECRET } Peer;
 
-/* Describes a failure to meet. */
+/* Describes why a client and a store did not connect. */
 static Peer no_answer(bool came, int64_t deadline, char *how, size_t size) {
   if (!came && tl_error_kind() == TL_EINTERRUPT) return INTERRUPTED;
   snprintf(how, size, "%s", came ? "it says something else" : tl_error());
@@ -46,7 +46,7 @@ static Peer differ(char *how, size_t size, const char *text) {
   return WRONG_SECRET;
 }
 
-/* Exchanges both sides' proofs. The other side's comes second, so a program that only listens
+/* Exchanges the proofs of both sides. The client's comes first, so a program that only listens
 ** learns nothing. */
 static Peer prove(const tli_Store *s, const unsigned char *challenge, int64_t deadline, char *how,
                   size_t size) {

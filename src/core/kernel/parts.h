@@ -96,7 +96,7 @@ typedef struct tlk_Attention {
   bool causal;
   double scale, dropout;
   uint64_t seed, block;
-  const uint64_t *state; /* see tlk_random; may be NULL */
+  const uint64_t *state; /* the random words' state, see tlk_random; may be NULL */
 } tlk_Attention;
 
 /* Pooling of `planes` planes. */
@@ -117,9 +117,9 @@ typedef struct tlk_Resample {
   const double *weights;
 } tlk_Resample;
 
-/* Lines of elements for gather and scatter. `it` loops over the lines; the kernel says which
-** operands it has. Along a line, operand k's `count` elements are strides[k] bytes apart. The
-** indexed operand has n positions along a line, counted from 1. */
+/* Lines of elements for gather and scatter. `it` loops over the lines; its operands depend on the
+** kernel. Along a line, operand k's `count` elements are strides[k] bytes apart. The indexed
+** operand has n positions along a line, counted from 1. */
 typedef struct tlk_IndexCall {
   tli_Iter it;
   int64_t count;
@@ -132,13 +132,13 @@ typedef struct tlk_IndexCall {
 typedef struct tlk_Classes {
   int64_t outer, classes, inner;
   const int64_t *target; /* (outer, inner) */
-  const void *weight;    /* one for each class, of the data's type; NULL: 1 */
+  const void *weight;    /* the weight of each class, of the data's type; NULL: 1 */
   int64_t ignore;        /* the label to ignore */
   bool logits;           /* the data is logits, otherwise log-probabilities */
 } tlk_Classes;
 
-/* Sequences for connectionist temporal classification: log-probabilities (time, batch,
-** classes), labels, counted from 1, (batch, longest), and the numbers of labels. */
+/* Sequences for connectionist temporal classification: log-probabilities (time, batch, classes),
+** labels (batch, longest), counted from 1, and the number of labels of each sequence. */
 typedef struct tlk_Ctc {
   int64_t time, batch, classes, longest;
   const int64_t *targets, *input_lengths, *target_lengths;
@@ -163,7 +163,7 @@ static inline int64_t tlk_rnn_gates(tlk_RnnMode mode) {
 typedef struct tlk_Rnn {
   tlk_RnnMode mode;
   tl_DType dtype;
-  bool reverse;                  /* from a sample's last step to its first */
+  bool reverse;                  /* processes each sequence from its last step to its first */
   int64_t steps, batch, rows;    /* rows: total over all steps */
   int64_t input, hidden, output; /* output equals hidden unless there is a projection */
   const int64_t *offsets;        /* (steps + 1), or NULL */
@@ -224,7 +224,7 @@ typedef enum tlk_Distribution {
   TLK_INTEGER      /* one of b integers beginning at a; b is unsigned, 0 means 2^64 */
 } tlk_Distribution;
 
-/* Returns how many elements share a block of four random words. */
+/* Returns the number of elements that share a block of four random words. */
 static inline int tlk_per_block(tlk_Distribution d, tl_DType dtype) {
   bool wide = d == TLK_INTEGER || (dtype == TL_F64 && d < TLK_GEOMETRIC);
   return wide ? 2 : 4;

@@ -29,7 +29,7 @@
 #define CACHING 1
 #endif
 
-/* No present address space is larger; prevents arithmetic overflow. */
+/* No present address space is larger; this limit prevents arithmetic overflow. */
 #define REQUEST_MAX ((size_t)1 << (sizeof(size_t) > 4 ? 46 : 31))
 
 #define SMALL_MAX 4096
@@ -61,11 +61,11 @@ typedef struct Magazine {
 } Magazine;
 
 typedef struct Thread {
-  struct Thread *prev, *next; /* in pool.threads */
-  _Atomic int64_t used;       /* written only by its thread */
+  struct Thread *prev, *next; /* neighbours in the list pool.threads */
+  _Atomic int64_t used;       /* bytes; only this thread writes it */
   int64_t calls;
-  int64_t fail_from; /* calls fail from this one on; INT64_MAX: none */
-  int64_t fail_to;   /* up to this one */
+  int64_t fail_from; /* calls fail from this number on; INT64_MAX: no call fails */
+  int64_t fail_to;   /* the last number whose call fails */
   Magazine small[SMALL_CLASSES];
 } Thread;
 
@@ -79,7 +79,7 @@ typedef struct Slab {
 
 /* The header of a larger block in the cache. */
 typedef struct Cached {
-  struct Cached *prev, *next;   /* in its class, newest first */
+  struct Cached *prev, *next;   /* neighbours in the list of the class, newest first */
   struct Cached *newer, *older; /* in the list of all blocks */
   int cls;
 } Cached;
@@ -91,14 +91,14 @@ static struct {
   int64_t held; /* bytes from the system */
   int64_t peak; /* the maximum of `used`, without blocks in magazines */
   Block *chains[SMALL_CLASSES];
-  Slab *slabs[SMALL_CLASSES]; /* the first one is being cut */
+  Slab *slabs[SMALL_CLASSES]; /* of each class; blocks are being cut from the first slab */
   Cached *large[CLASSES];
   Cached *newest, *oldest;
-  int64_t large_bytes; /* in the cache */
+  int64_t large_bytes; /* bytes of the larger blocks in the cache */
 } pool = {.lock = TLI_MUTEX_INIT};
 TLI_FORK_SAFE(pool.lock)
 
-static _Atomic int64_t limit; /* 0: no limit */
+static _Atomic int64_t limit; /* bytes; 0: no limit */
 
 static tli_Once once = TLI_ONCE_INIT;
 static tli_Key key; /* its destructor runs when a thread ends */
@@ -329,7 +329,7 @@ static inline bool quick_put(void *block, size_t bytes) {
   return true;
 }
 
-/* `now` is full: makes it the spare, and gives an earlier spare to the pool. */
+/* Called if `now` is full: makes it the spare, and gives an earlier spare to the pool. */
 static void small_spill(Magazine *m, int cls) {
   if (m->spare) {
     tli_mutex_lock(&pool.lock);
@@ -491,7 +491,7 @@ static void large_put(Thread *thread, int cls, void *block) {
   cache_drop(out);
 }
 
-/* Frees a block in a thread that could not allocate its own record. */
+/* Frees a block for a thread that could not allocate its own record. */
 static void small_put_alone(int cls, Block *block) {
   tli_mutex_lock(&pool.lock);
   pool.gone -= (int64_t)class_size(cls);

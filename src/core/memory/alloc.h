@@ -13,7 +13,7 @@
 /* Returns uninitialised memory aligned to TLI_ALIGN (to 16 for less than 64 bytes); NULL with
 ** TL_EMEM on failure. 0 bytes is a valid request. */
 void *tli_alloc(size_t bytes) TL_MUSTCHECK;
-/* `bytes` must be the requested size. Accepts NULL. */
+/* Frees a block. `bytes` must be the requested size. Accepts NULL. */
 void tli_free(void *block, size_t bytes);
 
 /* Returns the maximum of tl_memory_used since the reset, accurate to some KB: blocks of up to 4

@@ -1,6 +1,5 @@
 /*
-** device_memory.h - a device's memory for tensors: asking for it, and what happens when there is
-** none left.
+** device_memory.h - allocates a device's memory for tensors, and handles its exhaustion.
 */
 #ifndef TLI_DEVICE_MEMORY_H
 #define TLI_DEVICE_MEMORY_H
@@ -16,8 +15,8 @@ void *tli_device_alloc(tl_Device device, int64_t bytes);
 ** false if that is impossible now. If memory is `lacking`, caches are released as well;
 ** otherwise a large heap is collected only in part. Set by the binding; may be NULL. */
 extern bool (*_Atomic tli_collect_garbage)(bool lacking);
-/* Whether this thread's last failure came after such an attempt, so that trying again is
-** futile. */
+/* Whether this thread's last failure came after tli_device_alloc had collected garbage, so that
+** another attempt is futile. */
 bool tli_device_exhausted(void);
 /* Returns the number of failures of tli_device_alloc. */
 int64_t tli_device_ooms(tl_Device device);

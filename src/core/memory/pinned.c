@@ -13,7 +13,7 @@
 
 /* ---- blocks ---------------------------------------------------------------------- */
 
-enum { SMALLEST = 9, LARGEST = 62 }; /* sizes as powers of two */
+enum { SMALLEST = 9, LARGEST = 62 }; /* the logarithms of the least and the largest size */
 
 /* Stored at the beginning of a free block. */
 typedef struct Kept {

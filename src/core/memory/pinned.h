@@ -21,10 +21,10 @@ bool tli_is_pinned(const tl_Tensor *t);
 ** kept until the copy is complete or, if the stream captures, by the graph, even if all other
 ** owners release it. */
 bool tli_pinned_used(tl_Storage *storage, tl_Device device, tl_Stream *stream) TL_MUSTCHECK;
-/* Releases memory of completed copies; the other functions do so as well. */
+/* Releases the memory of completed copies, as the other functions do. */
 void tli_pinned_reap(void);
 
-/* Blocks allocated by the driver, and those of them that are in use. */
+/* Counts blocks allocated by the driver, and blocks in use. */
 typedef struct tli_PinnedStats {
   tl_Stat allocations, allocated_bytes, active_requests, active_bytes;
 } tli_PinnedStats;

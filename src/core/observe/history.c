@@ -1,7 +1,7 @@
 /*
-** history.c - see history.h. Events are in a ring that grows up to its limit; stacks are
-** kept once for each content; who asked for what is alive is a map by address. What
-** there is no memory for is not recorded: nothing here can fail for those who tell.
+** history.c - see history.h. Events are in a ring that grows up to its limit; each distinct stack
+** is stored once; a map by address has the stack that allocated each present block. If memory is
+** exhausted, events are not recorded, and callers see no failure.
 */
 #include "core/observe/history.h"
 
@@ -15,7 +15,7 @@
 #define NBUCKETS 1024  /* buckets of the table of stacks */
 #define MOST_TEXT 4096 /* the most bytes of a stack */
 
-/* The stack that allocated a block. */
+/* The stack that allocated a present block. */
 typedef struct Owner {
   const void *key;  /* the block */
   tli_Stack *stack; /* owned */

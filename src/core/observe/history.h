@@ -13,7 +13,7 @@
 typedef struct tli_Stack {
   atomic_int refs;
   uint64_t hash;
-  struct tli_Stack *next; /* owned; in the same bucket */
+  struct tli_Stack *next; /* owned; the next stack in the same bucket */
   size_t size;
   char text[];
 } tli_Stack;
@@ -30,8 +30,8 @@ typedef struct tli_MemoryEvent {
 
 /* Writes the running call's stack into `text`; returns its size. Set by the binding. */
 extern size_t (*_Atomic tli_call_stack)(char *text, size_t size);
-/* A frame of the same stack, innermost first, without text. `source` is Lua's, valid during the
-** call. The function below returns the number of frames. */
+/* A frame of the running call's stack, without formatting; frames are listed innermost first.
+** `source` is Lua's, valid during the call. The function below returns the number of frames. */
 typedef struct tli_Frame {
   const char *source;
   int line, function; /* the running line, and the line where its function begins */
@@ -40,7 +40,7 @@ extern int (*_Atomic tli_call_frames)(tli_Frame *frames, int most);
 
 typedef struct tli_Recording {
   bool on;
-  bool events;       /* otherwise only the stacks that allocated present blocks */
+  bool events;       /* records events; otherwise only the stacks that allocated present blocks */
   bool alloc_stacks; /* records the stack of each allocation */
   bool other_stacks; /* records the stack of each free */
   int64_t most;      /* the most events; older ones are dropped */
@@ -48,7 +48,7 @@ typedef struct tli_Recording {
 /* Sets the recorded data for a kind of device; `clear` drops earlier records. */
 void tli_history_record(tl_DeviceType type, const tli_Recording *recording, bool clear);
 
-/* Called by the engine and by plugins (tl_Host). */
+/* Records an event. Called by the engine and by plugins (tl_Host). */
 void tli_memory_event(tl_Device device, tl_MemoryAction action, const void *data, int64_t bytes,
                       int64_t stream_id);
 

@@ -1,7 +1,7 @@
 /*
-** live.c - see live.h. A map by address. Its memory comes straight from the system, since
-** the allocator itself asks for it when it has none left; where there is no memory a storage
-** is not noted.
+** live.c - see live.h. Storages are in a map by address. Its memory comes directly from the system,
+** because the allocator lists the largest groups when it is exhausted; if the system has no memory,
+** a storage is not recorded.
 */
 #include "core/observe/live.h"
 

@@ -11,7 +11,7 @@
 void tli_live_record(bool on);
 bool tli_live_recording(void);
 
-/* Called by the engine while tli_profiling(). */
+/* Records that a storage was made, or freed. Called by the engine while tli_profiling(). */
 void tli_live_note(const tl_Storage *storage, bool freed);
 void tli_live_dtype(const tl_Storage *storage, tl_DType dtype);
 

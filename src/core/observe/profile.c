@@ -35,15 +35,16 @@ atomic_int tli_profiles;
 typedef struct List {
   size_t item;
   int64_t n;
-  char **chunks; /* owned, each CHUNK items */
+  char **chunks; /* owned; each chunk has CHUNK items */
   int64_t nchunks, room;
 } List;
 
 typedef struct Text {
   uint64_t hash;
   size_t size;
-  char *text;       /* owned, ended by '\0' */
-  int32_t in_words; /* for a stack's frames: number of its text; -1: none yet */
+  char *text; /* owned, ended by '\0' */
+  /* for the text of a stack's frames: the number of its formatted text; -1: none yet */
+  int32_t in_words;
 } Text;
 
 /* A span's work on a device, between two events. */
@@ -51,30 +52,30 @@ typedef struct DeviceSpan {
   int32_t event;
   tl_Device device;
   tl_Stream *stream;
-  tl_Event *begin, *end; /* owned; NULL */
+  tl_Event *begin, *end; /* owned; NULL if not used */
 } DeviceSpan;
 
 struct tli_Invitation {
   atomic_int refs;
   tli_Mutex lock;
-  tli_Profile *gathered; /* guarded, owned: data of guests; NULL: the session has ended */
+  tli_Profile *gathered; /* guarded, owned: the guests' data; NULL: the session has ended */
 };
 
 struct tli_Profile {
   tli_ProfileOptions options;
-  tli_Invitation *invitation; /* owned reference; NULL: it collects data of guests */
+  tli_Invitation *invitation; /* owned reference; NULL: this record collects the guests' data */
   bool guest;
   uint64_t serial;
   bool active;
   int32_t top;   /* the innermost open event; -1: none */
   int64_t begin; /* tli_now_ns */
   int64_t began, end, dropped, bytes;
-  /* threads: numbers of their names; the first is its own */
+  /* devices: DeviceSpans; threads: numbers of their names, beginning with its own */
   List events, memory, texts, devices, threads;
   int32_t *places; /* owned: hash table of texts; open addressing, -1: empty */
   int64_t nplaces;
-  bool watches[TL_NDEVICETYPES]; /* whether it receives the activities of these devices */
-  /* owned; the beginning of the session on each device */
+  bool watches[TL_NDEVICETYPES]; /* the devices whose activities this record receives */
+  /* owned; marks the session's beginning on each device */
   tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES];
   int64_t zero_at[TL_NDEVICETYPES][TL_MAX_DEVICES];
   int64_t cached[TL_NDEVICETYPES][TL_MAX_DEVICES]; /* cached bytes at the last query */
@@ -191,8 +192,8 @@ static int32_t intern(tli_Profile *p, const char *text, size_t size) {
   return *place = (int32_t)(p->texts.n - 1);
 }
 
-/* The same for a name, which is usually a constant. It compares the text as well, since the
-** address may have been reused. */
+/* Does the same for a name, which is usually a constant, through a cache by address. Compares the
+** text as well, since the address may have been reused. */
 static int32_t name_of(tli_Profile *p, const char *name) {
   size_t slot = (uintptr_t)name / 4 & (CACHE - 1);
   if (p->cache[slot].name == name) {
@@ -238,7 +239,7 @@ static int32_t frames_of(tli_Profile *p, int32_t *key) {
   return used;
 }
 
-/* Formats a stack only if its frames are new. */
+/* Returns the number of the present stack's text, which is formatted only if its frames are new. */
 static int32_t stack_of(tli_Profile *p) {
   int32_t key[1 + 3 * MOST_FRAMES];
   int32_t frames = intern(p, (char *)key, sizeof *key * (size_t)frames_of(p, key));
@@ -262,7 +263,8 @@ static tl_Event *record_event(tl_Device device, tl_Stream *stream) {
   return event;
 }
 
-/* Returns the device on which a span with these inputs works; the CPU if none has a clock. */
+/* Returns the device on which a span with these inputs works; the CPU if no input is on a device
+** with a clock. */
 static tl_Device device_of(const tli_SpanInput *inputs, int n) {
   for (int i = 0; i < n; i++)
     for (int64_t k = 0; k < inputs[i].n; k++)
@@ -280,7 +282,7 @@ static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
   if (api->capture(stream) != 0) return; /* the work is recorded, not run */
   tl_Event **zero = &p->zero[device.type][device.index];
   if (*zero == NULL) {
-    /* The stream is empty, so the event has the host's present time. */
+    /* The stream is empty, so the event gets the host's present time. */
     if (!api->stream_sync(stream) || (*zero = record_event(device, stream)) == NULL) return;
     p->zero_at[device.type][device.index] = tli_now_ns() - p->begin;
     watch_device(p, device);
@@ -398,7 +400,7 @@ static int64_t cached_bytes(tl_Device device) {
   return s.reserved_bytes[TL_POOL_ALL].current - s.allocated_bytes[TL_POOL_ALL].current;
 }
 
-/* Small storages rarely change the cached bytes, so these are queried for only a few of them. */
+/* Small storages rarely change the cached bytes, so only a few of them query these. */
 static int64_t cached_on(tli_Profile *p, const tl_Storage *s) {
   int64_t *known = &p->cached[s->device.type][s->device.index];
   if (s->bytes >= CACHED_LEAST || p->memory.n % 64 == 1) *known = cached_bytes(s->device);
@@ -442,7 +444,7 @@ void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category) {
 
 /* ---- records ----------------------------------------------------------------------- */
 
-/* `thread` NULL: it has no thread of its own. */
+/* Returns a new record. If `thread` is NULL, it has no thread of its own. */
 static tli_Profile *record_new(const tli_ProfileOptions *options, const char *thread) {
   tli_Profile *p = tli_memory_get(16, sizeof *p);
   if (p == NULL) return NULL;
@@ -507,7 +509,7 @@ static void append_memory(tli_Profile *p, const tli_Profile *from, int32_t first
   }
 }
 
-/* Appends another record, as data of other threads than p's own. */
+/* Appends another record, whose events belong to other threads. */
 static void append(tli_Profile *p, const tli_Profile *from) {
   int32_t first = (int32_t)p->events.n;
   int64_t n = from->texts.n + from->threads.n;
@@ -633,10 +635,11 @@ void tli_profile_add(tli_Invitation *v, const char *thread, tli_SpanKind kind, c
 
 /* ---- activities of devices ---------------------------------------------------------------- */
 
-/* One session at a time receives them. */
+/* Guards `watcher`: one session at a time receives the devices' activities. */
 static tli_Mutex receiver_lock = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(receiver_lock)
-static tli_Invitation *watcher; /* guarded, owned reference; NULL: none */
+/* guarded, owned reference: the session that receives activities; NULL: none */
+static tli_Invitation *watcher;
 /* guarded: tli_now_ns minus the device's clock, in ns */
 static int64_t clock_ahead[TL_NDEVICETYPES];
 
@@ -713,8 +716,8 @@ static int by_time(const void *a, const void *b) {
   return x->at < y->at ? -1 : 1;
 }
 
-/* Sorts the memory events of several threads by time. If there is no memory for that, drops
-** those after index `own`. */
+/* Sorts the memory events of several threads by time. If memory is exhausted, drops the events
+** after index `own`. */
 static void sort_memory(tli_Profile *p, int64_t own) {
   int64_t n = p->memory.n;
   size_t bytes = (size_t)n * (sizeof(Moment) + sizeof(tli_ProfileMemory));

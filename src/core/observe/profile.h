@@ -30,22 +30,23 @@ typedef enum tli_SpanKind {
   TLI_SPAN_KERNEL, /* work of a device, as the device reports it; a stream counts as a thread */
   TLI_NSPANS
 } tli_SpanKind;
-extern const char *const tli_span_kinds[TLI_NSPANS + 1]; /* terminated by NULL */
+extern const char *const tli_span_kinds[TLI_NSPANS + 1]; /* names of the kinds, ended by NULL */
 
 typedef struct tli_ProfileEvent {
   int64_t begin;        /* ns since the session began */
   int64_t duration;     /* ns */
-  int64_t inside;       /* ns of the direct children */
+  int64_t inside;       /* ns that the direct children took */
   int64_t bytes;        /* allocated minus freed, including descendants */
-  int64_t own_bytes;    /* the same without descendants */
+  int64_t own_bytes;    /* allocated minus freed, without descendants */
   int64_t device_begin; /* ns since the session began; -1: no work on a device */
   int64_t device_time;  /* ns */
-  double flops;         /* without descendants; 0: there is no formula */
-  uint64_t sequence;    /* of the node that it created or whose derivative it computes; 0: none */
-  int32_t parent;       /* index, -1: none */
+  double flops;         /* operations, without descendants; 0: there is no formula */
+  /* the number of the node that it created or whose derivative it computes; 0: none */
+  uint64_t sequence;
+  int32_t parent;              /* index of the enclosing event, -1: none */
   int32_t name, shapes, stack; /* texts; -1: not recorded */
   float inner_flops;           /* operations of the descendants */
-  uint16_t thread;             /* 0: the session's own */
+  uint16_t thread;             /* 0: the session's own thread */
   uint8_t kind;                /* tli_SpanKind */
   bool open;
 } tli_ProfileEvent;
@@ -55,7 +56,7 @@ typedef struct tli_ProfileMemory {
   int64_t time;        /* ns since the session began */
   const void *storage; /* identifies it while it exists; never dereferenced */
   int64_t bytes;
-  int64_t cached;   /* bytes in the cache of the device's allocator */
+  int64_t cached;   /* bytes in the allocator's cache for the device */
   int32_t event;    /* the innermost open event, -1: none */
   uint8_t category; /* tli_MemoryCategory; unknown when it is allocated or freed */
   tl_Device device;
@@ -95,7 +96,8 @@ typedef struct tli_SpanInput {
   int64_t n;
 } tli_SpanInput;
 
-/* These do nothing in a thread without a session. `name` is copied. */
+/* Opens a span. `name` is copied. The functions on spans do nothing in a thread without a
+** session. */
 tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n);
 /* Ends the span and spans in it that are still open. `flops`, computed by the operator's
 ** formula, is ignored if the inner spans account for as much. */
@@ -104,7 +106,7 @@ void tli_span_close(tli_Span span, double flops);
 bool tli_span_flops(void);
 /* Whether the calling thread has a session. */
 bool tli_profile_here(void);
-/* Says that the innermost open event created, or differentiates, the node with that number. */
+/* Notes that the innermost open event created, or differentiates, the node with that number. */
 void tli_span_node(uint64_t sequence);
 void tli_profile_memory(const tl_Storage *storage, bool freed);
 void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category);
@@ -122,11 +124,11 @@ static inline double tli_flops_size(const tl_Tensor *t, int d) {
 /* ---- other threads ----------------------------------------------------------------- */
 
 typedef struct tli_Invitation tli_Invitation;
-/* Returns a new reference to an invitation to the calling thread's session; NULL if it has
-** none. */
+/* Returns a new reference to an invitation to the calling thread's session; NULL if the thread has
+** no session. */
 tli_Invitation *tli_profile_invite(void);
 void tli_invitation_release(tli_Invitation *invitation); /* accepts NULL */
-/* The calling thread records for the session, under that name, until it leaves. Without an
+/* Makes the calling thread record for the session, under that name, until it leaves. Without an
 ** invitation, after the session's end, or if memory is exhausted, it does not record. */
 void tli_profile_join(tli_Invitation *invitation, const char *thread);
 void tli_profile_leave(void);
@@ -145,16 +147,20 @@ bool tli_profile_active(const tli_Profile *p);
 /* Frees a stopped session. Accepts NULL. */
 void tli_profile_free(tli_Profile *p);
 
-int64_t tli_profile_duration(const tli_Profile *p); /* ns, until now or its end */
-int64_t tli_profile_began(const tli_Profile *p);    /* ns since 1970 */
-int64_t tli_profile_dropped(const tli_Profile *p); /* events dropped because memory was exhausted */
-int64_t tli_profile_bytes(const tli_Profile *p);   /* the session's own memory */
+/* Returns the duration in ns, until now or until the session's end. */
+int64_t tli_profile_duration(const tli_Profile *p);
+int64_t tli_profile_began(const tli_Profile *p); /* ns since 1970 */
+/* Returns the number of events that were dropped because memory was exhausted. */
+int64_t tli_profile_dropped(const tli_Profile *p);
+/* Returns the bytes of the session's own memory. */
+int64_t tli_profile_bytes(const tli_Profile *p);
 int64_t tli_profile_count(const tli_Profile *p);
 const tli_ProfileEvent *tli_profile_event(const tli_Profile *p, int64_t i);
 int64_t tli_profile_memory_count(const tli_Profile *p);
 const tli_ProfileMemory *tli_profile_memory_event(const tli_Profile *p, int64_t i);
 int32_t tli_profile_threads(const tli_Profile *p);
-int32_t tli_profile_thread(const tli_Profile *p, int32_t i); /* its name, as a text number */
+/* Returns the number of the text that names thread i. */
+int32_t tli_profile_thread(const tli_Profile *p, int32_t i);
 /* Returns a text by its number. Shapes are int64_t: for each tensor its number of dimensions
 ** and its sizes; -1 dimensions for an absent tensor. */
 const char *tli_profile_text(const tli_Profile *p, int32_t i, size_t *size);

@@ -36,12 +36,12 @@ bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) TL_MUST
 /* Whether only this user and the system can change what a path refers to: the user owns it, and
 ** not everybody may write. Also true if it does not exist. Always true on Windows. */
 bool tli_folder_own(const char *path);
-/* Returns the bytes of such a file in a block for free(). Returns NULL, without a message, for
-** any other file, for files with more than `most` bytes, and for links. */
+/* Returns the bytes of a file that only this user can change, in a block for free(). Returns NULL,
+** without a message, for any other file, for files with more than `most` bytes, and for links. */
 char *tli_folder_read_own(const char *path, int64_t most, size_t *bytes);
-/* Whether a file of so many bytes may be written under that name: no file, or an ordinary file
-** but no link, has it, and the size is within the process's limit, which would otherwise raise
-** a signal. */
+/* Whether a file of so many bytes may be written under that name. The name must be free or belong
+** to an ordinary file that is no link, and the size must be within the process's limit; a larger
+** file would raise a signal. */
 bool tli_folder_may_write(const char *path, size_t bytes);
 
 #endif

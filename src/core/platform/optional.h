@@ -1,14 +1,14 @@
 /*
-** optional.h - the libraries that tlua uses where they are installed and runs without where they
-** are not: the names of their files, their use, and how to get them. All that open one take the
-** names from here, so that `tlua doctor` looks for the same files. Plugins, which call nothing of
-** the engine, use TLI_FILES_NVRTC and its like. Only cuSOLVER, cuBLAS and CUPTI are opened by the
-** one version that the plugin was built for.
+** optional.h - the libraries that tlua uses if they are installed, and works without otherwise: the
+** names of their files, their use, and how to get them. All code that opens one takes the names
+** from this list, so that `tlua doctor` looks for the same files. Plugins, which cannot call the
+** engine's functions, use macros such as TLI_FILES_NVRTC. cuSOLVER, cuBLAS and CUPTI are not in the
+** list: a plugin opens the version that it was built for.
 */
 #ifndef TLI_OPTIONAL_H
 #define TLI_OPTIONAL_H
 
-/* The names by which each is looked for; the first file that opens is taken. */
+/* The file names of each library; the first file that opens is used. */
 #define TLI_FILES_BLAS                                                              \
   "libopenblas.so.0", "libopenblas.so", "libopenblas.0.dylib", "libopenblas.dylib", \
       "libopenblas.dll", "libcblas.so.3", "libblas.so.3"
@@ -68,14 +68,14 @@ typedef enum tli_OptionalId {
 
 typedef struct tli_Optional {
   const char *name;
-  const char *files[8]; /* up to NULL */
+  const char *files[8]; /* file names, ended by NULL */
   const char *use, *get;
 } tli_Optional;
 
 extern const tli_Optional tli_optional[TLI_NOPTIONAL];
 
-/* Opens the first file that is there, and tells which one that was (file may be NULL); NULL if none
-** is. The caller closes it, or leaves it open for good. */
+/* Opens the first file that exists and stores its name in *file, which may be NULL. Returns NULL if
+** none exists. The caller closes the library, or leaves it open forever. */
 void *tli_optional_open(tli_OptionalId id, const char **file);
 
 #endif

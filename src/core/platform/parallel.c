@@ -29,14 +29,14 @@ typedef void (*RunFn)(int tasks, TaskFn task, void *context, void *user);
 #define SHARES 64 /* the most shares of a job */
 #define CACHE_LINE 64
 
-static atomic_int threads; /* 0: not determined yet */
+static atomic_int threads; /* number of threads; 0: not determined yet */
 static _Atomic(RunFn) host_run;
 static _Atomic(void *) host_user;
 static atomic_int interrupted;
 
 static _Thread_local bool inside;
 static _Thread_local bool serial;
-static _Thread_local int own_threads; /* 0: the process's number */
+static _Thread_local int own_threads; /* this thread's own number; 0: the process's number */
 
 /* ---- number of threads ---- */
 
@@ -54,7 +54,7 @@ int tl_get_num_threads(void) {
   if (own_threads) return own_threads;
   int n = atomic_load_explicit(&threads, memory_order_relaxed);
   if (n > 0) return n;
-  /* the first thread decides, so that no call of tl_set_num_threads is lost */
+  /* the first thread decides, so that no call of tl_set_num_threads is overwritten */
   int chosen = default_threads();
   return atomic_compare_exchange_strong(&threads, &n, chosen) ? chosen : n;
 }
@@ -104,15 +104,15 @@ static void run_range(void *context, int i);
 static struct Pool {
   tli_Mutex owner;    /* held by the caller whose job runs */
   tli_Mutex lock;     /* guards the conditions */
-  tli_Condition work; /* there is a job */
-  tli_Condition done; /* no worker is in a job */
+  tli_Condition work; /* signals that there is a job */
+  tli_Condition done; /* signals that no worker is in a job */
   int workers;        /* number of workers started; changed by the owner */
   Job *job; /* the job and the shares are written only while the pool is closed and empty */
   Share shares[SHARES];
   int nshares;
   atomic_int limit;                       /* workers with a higher number do not take part */
   _Alignas(CACHE_LINE) atomic_uint round; /* counts jobs; idle workers poll it */
-  _Alignas(CACHE_LINE) atomic_bool open;  /* tasks may be left */
+  _Alignas(CACHE_LINE) atomic_bool open;  /* whether tasks may be left */
   atomic_int active;                      /* workers that may access the job */
   atomic_int asleep;                      /* workers that wait for `work` */
 } pool = {
@@ -140,7 +140,7 @@ static inline void relax(void) {
     }                                                 \
   } while (0)
 
-/* Called by the owner. */
+/* Divides the tasks into shares. Called by the owner. */
 static void share_out(int tasks, int sharers) {
   int n = sharers < SHARES ? sharers : SHARES;
   for (int k = 0; k < n; k++) {
@@ -151,7 +151,7 @@ static void share_out(int tasks, int sharers) {
   pool.nshares = n;
 }
 
-/* Thread 0 is the owner. */
+/* Runs tasks of the thread's own share, then of other shares. Thread 0 is the owner. */
 static void take_tasks(int thread) {
   for (int k = 0; k < pool.nshares; k++) {
     Share *share = &pool.shares[(thread + k) % pool.nshares];
@@ -218,7 +218,7 @@ static void start_workers(int wanted) {
     pool.workers++;
 }
 
-/* Runs the job if the pool is free; returns whether it was. */
+/* Runs the job if the pool is free; returns whether the pool was free. */
 static bool run_in_pool(Job *job) {
   if (!tli_mutex_trylock(&pool.owner)) return false;
   if (pool.workers < job->workers) start_workers(job->workers);
@@ -257,7 +257,7 @@ static void run_range(void *context, int i) {
   inside = before;
 }
 
-/* Runs one task for each thread or, if each task has several grains, `pieces`. */
+/* Runs one task for each thread; if each task would have several grains, `pieces` tasks. */
 static void run_pieces(int64_t n, int64_t grain, int pieces, tli_RangeFn fn, void *context) {
   if (n <= 0) return;
   if (n <= grain || inside || serial) {
@@ -290,7 +290,8 @@ void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context
 
 /* ---- interruption ---- */
 
-/* How long a part of a range runs between checks for interruption; it may be twice that. */
+/* The time for which a part of a range runs without a check for interruption; it may be twice
+** that. */
 #define UNASKED_NS 5000000
 
 typedef struct Polled {

@@ -14,13 +14,13 @@ typedef void (*tli_RangeFn)(void *context, int64_t begin, int64_t end);
 ** on them must divide its work by sizes only. */
 void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 
-/* The same with more ranges than threads, if there is enough work: other threads then take over
-** ranges of a thread that starts late or is interrupted. Use it for functions with little
-** setup. */
+/* Like tli_parallel_for, but with more ranges than threads, if there is enough work: other threads
+** then take over ranges of a thread that starts late or is interrupted. Use it for functions with
+** little setup. */
 void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 
-/* The same for long work: after tl_interrupt it ends early, leaves the rest undone, and returns
-** false after tli_fail. */
+/* Like tli_parallel_for, for long work: after tl_interrupt it ends early, leaves the rest undone,
+** and returns false after tli_fail. */
 bool tli_parallel_try(int64_t n, int64_t grain, tli_RangeFn fn, void *context) TL_MUSTCHECK;
 
 /* Whether the calling thread runs a range of tli_parallel_for. */
@@ -30,8 +30,8 @@ bool tli_parallel_inside(void);
 ** themselves one of many (data-loader workers). Returns the previous setting. */
 bool tli_parallel_set_serial(bool serial);
 
-/* From now on the calling thread's operators share their work among n threads, whatever
-** tl_set_num_threads says to others: for threads that stand for a process (data-loader workers). */
+/* From now on the calling thread's operators share their work among n threads, regardless of
+** tl_set_num_threads: for threads that stand for a process (data-loader workers). */
 void tli_own_threads(int n);
 
 /* Whether tl_interrupt was called; long kernels check it now and then. */

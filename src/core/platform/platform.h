@@ -56,7 +56,7 @@ void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t 
 void tli_condition_signal(tli_Condition *condition);
 void tli_condition_broadcast(tli_Condition *condition);
 
-/* Calls fn unless it was called through this `once` before. */
+/* Calls fn unless this `once` has already called it. */
 void tli_once(tli_Once *once, void (*fn)(void));
 
 /* ---- threads ---- */
@@ -107,8 +107,8 @@ int64_t tli_time_ns(void);
 void *tli_memory_get(size_t align, size_t bytes);
 void tli_memory_put(void *block);
 
-/* The same for large blocks, if possible as a separate mapping: aligned to huge pages, and
-** returned to the system immediately by tli_pages_put. */
+/* Like tli_memory_get, for large blocks: if possible a separate mapping, aligned to huge pages,
+** which tli_pages_put returns to the system immediately. */
 void *tli_pages_get(size_t bytes);
 void tli_pages_put(void *block, size_t bytes);
 
@@ -128,7 +128,8 @@ void tli_library_path(const void *address, char *path, size_t size);
 #else
 #define TLI_LIBRARY_SUFFIX ".so"
 #endif
-/* If library is NULL, searches the program and the libraries it is linked with. */
+/* Returns the address of a symbol. If library is NULL, searches the program and the libraries it is
+** linked with. */
 void *tli_library_symbol(void *library, const char *name);
 void tli_library_close(void *library);
 
@@ -151,7 +152,7 @@ bool tli_file_sync(FILE *file);
 bool tli_file_is_terminal(FILE *file);
 /* Keeps child processes from inheriting the file. */
 void tli_file_keep(FILE *file);
-/* value NULL removes the variable. */
+/* Sets a variable; value NULL removes it. */
 void tli_environment_set(const char *name, const char *value);
 /* Writes a name such as "Linux x86_64". */
 void tli_system_name(char *text, size_t size);
@@ -159,7 +160,7 @@ void tli_system_name(char *text, size_t size);
 bool tli_entropy(void *out, size_t bytes) TL_MUSTCHECK;
 /* Returns the effective user id, 0 on systems without users. */
 uint64_t tli_user(void);
-/* Returns how many files this process may have open. */
+/* Returns the number of files that this process may have open. */
 int64_t tli_most_files(void);
 
 #endif

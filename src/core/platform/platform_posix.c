@@ -104,7 +104,8 @@ bool tli_thread_start(void (*fn)(void *context), void *context) {
   *start = (Start){fn, context};
   sigset_t all, before;
   sigfillset(&all);
-  sigdelset(&all, SIGBUS); /* for truncated mapped files; see tli_file_shrunk */
+  /* the handler for truncated mapped files needs it; see tli_file_shrunk */
+  sigdelset(&all, SIGBUS);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = start_detached(start);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -122,7 +123,7 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
   pthread_atfork(before, parent, child);
 }
 
-static tli_ForkLock *locks; /* written before main */
+static tli_ForkLock *locks; /* written only before main starts */
 
 static void lock_all(void) {
   for (const tli_ForkLock *held = locks; held; held = held->next) tli_mutex_lock(held->lock);
@@ -200,7 +201,7 @@ void tli_pages_put(void *block, size_t bytes) {
 
 /* ---- libraries ---- */
 
-#ifdef __EMSCRIPTEN__ /* its dlopen aborts the program unless it is linked for that */
+#ifdef __EMSCRIPTEN__ /* dlopen aborts the program there unless it is linked for that */
 void *tli_library_open(const char *file) {
   (void)file;
   return NULL;
@@ -267,7 +268,7 @@ void tli_library_path(const void *address, char *path, size_t size) {
   Dl_info info;
   path[0] = '\0';
   if (!dladdr(address, &info) || info.dli_fname == NULL) return;
-  if (strchr(info.dli_fname, '/') == NULL) { /* a program that was found through PATH */
+  if (strchr(info.dli_fname, '/') == NULL) { /* the program was found through PATH */
     ssize_t n = readlink("/proc/self/exe", path, size - 1);
     path[n > 0 ? n : 0] = '\0';
   } else {

@@ -85,7 +85,8 @@ bool tli_thread_start(void (*fn)(void *context), void *context) {
   return true;
 }
 
-/* Uses storage of fibers, whose callback runs when a thread ends; that of threads has none. */
+/* Uses the storage of fibers, whose callback runs when a thread ends; the storage of threads has no
+** callback. */
 bool tli_key_make(tli_Key *key, void (*end)(void *value)) {
   *key = FlsAlloc((PFLS_CALLBACK_FUNCTION)end);
   return *key != FLS_OUT_OF_INDEXES;
@@ -151,7 +152,7 @@ void tli_pages_put(void *block, size_t bytes) {
 void *tli_library_open(const char *file) { return LoadLibraryA(file); }
 
 bool tli_library_whole(const char *path) {
-  (void)path; /* the system checks this itself */
+  (void)path; /* the system itself checks that the library is complete */
   return true;
 }
 

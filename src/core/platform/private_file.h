@@ -6,7 +6,7 @@
 
 #include "tlua.h"
 
-/* Why a file was not read. */
+/* The result of reading a file, with the reason if it was not read. */
 typedef enum tli_PrivateFile {
   TLI_PRIVATE_READ,
   TLI_PRIVATE_MISSING,

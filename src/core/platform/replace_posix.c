@@ -6,7 +6,7 @@
 ** saves into the folder removes the temporary file (scratch.h).
 */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* O_TMPFILE, realpath */
+#define _GNU_SOURCE /* for O_TMPFILE and realpath */
 #endif
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct tli_Replace {
   char *target;    /* owned; NULL: `file` is written to directly */
   char *temporary; /* owned; the temporary name, if there is one */
   pid_t process;   /* the process that began; a forked child must not remove the file */
-  bool existed;    /* whether there was a file, and its attributes */
+  bool existed;    /* whether the target existed, and its attributes */
   struct stat older;
 };
 
@@ -122,9 +122,9 @@ static int open_nameless(const char *target, mode_t mode) {
   free(folder);
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   if (fd < 0) return fd;
-  (void)tli_scratch_hold(fd); /* no other process can lock it before it has a name */
+  (void)tli_scratch_hold(fd); /* no other process can lock the file before it has a name */
   if (access(link, F_OK) == 0) return fd;
-  close(fd); /* the file cannot be given a name */
+  close(fd); /* the system does not support naming the file */
 #else
   (void)target;
   (void)mode;
@@ -150,7 +150,8 @@ static int open_named(tli_Replace *r, mode_t mode) {
   return fd;
 }
 
-/* Whether the target does not exist or is a file that may be replaced. */
+/* Examines the target. Returns false with errno set if it cannot be written; *direct becomes true
+** if it is no plain file. */
 static bool look_at_target(tli_Replace *r, bool *direct) {
   if (stat(r->target, &r->older) != 0) return errno == ENOENT;
   r->existed = true;
@@ -233,7 +234,7 @@ static bool adopt(const tli_Replace *r, int fd) {
   return fchmod(fd, mode) == 0;
 }
 
-/* Names an unnamed file: with the final name if that is free. */
+/* Gives an unnamed file a name: the final one if that is free, otherwise a temporary one. */
 static bool name_it(tli_Replace *r) {
   char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fileno(r->file));
@@ -289,7 +290,8 @@ static bool commit(tli_Replace *r, bool *again) {
     *again = !atomic_exchange(&needs_name, true);
     return false;
   }
-  if (r->target && !take_name(r)) return false; /* before the lock is released */
+  /* takes the final name before the lock is released */
+  if (r->target && !take_name(r)) return false;
   if (!close_file(r)) return false;
   return r->target == NULL || finish_folder(r->target);
 }

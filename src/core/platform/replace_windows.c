@@ -58,7 +58,7 @@ static bool runs(unsigned long process, unsigned long long since) {
   bool live = !GetExitCodeProcess(handle, &status) || status == STILL_ACTIVE;
   if (live && GetProcessTimes(handle, &begun, &ended, &kernel, &user)) {
     unsigned long long ticks = (unsigned long long)begun.dwHighDateTime << 32 | begun.dwLowDateTime;
-    /* counted from 1601 in steps of 100 ns */
+    /* the process's start is counted from 1601 in steps of 100 ns */
     live = (ticks - 116444736000000000ull) * 100 <= since;
   }
   CloseHandle(handle);

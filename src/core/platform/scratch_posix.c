@@ -65,7 +65,7 @@ static bool is_ours(const char *name) {
 static bool is_local(int folder) {
 #ifdef __linux__
   static const unsigned long known[] = {
-      0xef53,     /* ext2, ext3, ext4 */
+      0xef53,     /* the number of ext2, ext3 and ext4 */
       0x58465342, /* XFS */
       0x9123683e, /* Btrfs */
       0x2fc12fc1, /* ZFS */

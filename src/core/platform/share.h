@@ -11,12 +11,12 @@
 #include "tlua.h"
 
 typedef struct tli_Share {
-  void *data; /* NULL: closed */
+  void *data; /* NULL: the share is closed */
   size_t bytes;
   int file;
 } tli_Share;
 
-#define TLI_SHARE_NAME 64 /* size of a name */
+#define TLI_SHARE_NAME 64 /* bytes of a name */
 
 /* Creates zeroed memory; other processes open it by the name that is written. It has no entry
 ** in a file system: it disappears with the last process that has it open, however that ends.
@@ -24,9 +24,9 @@ typedef struct tli_Share {
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) TL_MUSTCHECK;
 /* Opens memory while its creator runs, which must belong to the same user. */
 bool tli_share_open(tli_Share *share, const char *name, size_t bytes) TL_MUSTCHECK;
-void tli_share_close(tli_Share *share); /* may be called repeatedly */
-/* From now on it cannot be opened by name, no place in it can be claimed, and it uses no file
-** descriptor. */
+void tli_share_close(tli_Share *share); /* Closes the memory; may be called repeatedly. */
+/* Hides the memory: from now on it cannot be opened by name, no place in it can be claimed, and it
+** uses no file descriptor. */
 void tli_share_hide(tli_Share *share);
 
 /* Claims a place, a number from 0, until the share is closed or the process ends for any

@@ -56,7 +56,7 @@ bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
   return map(share, file, bytes);
 }
 
-/* Whether it is exactly "/proc/<number>/fd/<number>". */
+/* Whether the text is exactly "/proc/<number>/fd/<number>". */
 static bool is_name(const char *name) {
   char again[TLI_SHARE_NAME];
   long process;
@@ -74,8 +74,9 @@ static bool is_share(int file) {
          info.st_nlink == 0 && (info.st_mode & 077) == 0 && fcntl(file, F_GET_SEALS) == SEALS;
 }
 
-/* The name is a link that the system makes. Its destination is checked before it is opened,
-** because opening may have effects, and afterwards, because it may have changed. */
+/* Whether a name leads to memory of this user. The name is a link that the system makes. Its
+** destination is checked before it is opened, because opening may have effects, and afterwards,
+** because it may have changed. */
 static bool leads_to_memory(const char *name) {
   static const char expected[] = "/memfd:tlua (deleted)";
   char to[sizeof expected];

@@ -43,7 +43,7 @@ bool tli_socket_pair(int ends[2]) TL_MUSTCHECK;
 bool tli_socket_wait(int socket, int64_t deadline) TL_MUSTCHECK;
 
 typedef struct tli_Watch {
-  int socket; /* TLI_NOSOCKET: none */
+  int socket; /* TLI_NOSOCKET: the entry is not used */
   bool sends; /* waits until it can send, otherwise until it can receive */
   bool ready;
 } tli_Watch;

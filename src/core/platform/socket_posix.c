@@ -80,7 +80,7 @@ bool tli_socket_is_local(int fd) {
   return getsockname(fd, any, &size) == 0 && is_loopback(any);
 }
 
-enum { PLACE = 48 }; /* room for an address and a port in Linux's format */
+enum { PLACE = 48 }; /* characters for an address and a port in Linux's format */
 
 static void write_place(const Address *a, char out[PLACE]) {
   uint32_t words[4];

@@ -52,7 +52,8 @@ static bool type_to(tl_DType dtype, DLDataType *out) {
   return tli_fail(TL_EDTYPE, "to_dlpack: DLPack has no type for %s", tl_dtype_name(dtype));
 }
 
-/* The importer knows nothing of our streams, so the work must be complete. */
+/* Returns DLPack's device. The importer does not know our streams, so the device's work is
+** completed first. */
 static bool device_to(tl_Device device, DLDevice *out) {
   if (device.type != TL_CPU && device.type != TL_CUDA)
     return tli_fail(TL_EDEVICE, "to_dlpack: DLPack has no type for device %s",
@@ -136,7 +137,8 @@ static bool device_from(DLDevice device, tl_Device *out) {
   return tli_backend_open(*out) != NULL;
 }
 
-/* The stride of a dimension of one element is irrelevant and may be any number. */
+/* Returns the strides. The stride of a dimension with one element is irrelevant and may be any
+** number. */
 static const int64_t *known_strides(const DLTensor *dl, int64_t strides[TL_MAX_DIMS]) {
   if (dl->strides == NULL || dl->shape == NULL || dl->ndim > TL_MAX_DIMS) return NULL;
   for (int d = 0; d < dl->ndim; d++) strides[d] = dl->shape[d] > 1 ? dl->strides[d] : 1;

@@ -90,7 +90,7 @@ int64_t tli_int_min(tl_DType dtype) {
   return sign ? -tli_int_max(dtype) - 1 : 0;
 }
 
-/* Compilers evaluate ldexp for constants. */
+/* Compilers evaluate ldexp of constants at compile time. */
 #define EPSILON(digits) ldexp(1, 1 - (digits))
 
 double tli_float_epsilon(tl_DType dtype) { return EPSILON(tli_dtype_digits[dtype]); }

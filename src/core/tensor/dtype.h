@@ -25,8 +25,8 @@ static inline bool tli_is_unsigned(tl_DType t) {
   return tli_dtype_category(t) == TLI_INT && tli_dtype_digits[t] == 8 * tli_dtype_bytes[t];
 }
 
-/* Returns TL_NODTYPE for an unknown name; also accepts "float", "double", "half", "bfloat16",
-** "int", "long", "short", "byte", "char". */
+/* Returns the dtype of a name, or TL_NODTYPE if it is unknown; also accepts "float", "double",
+** "half", "bfloat16", "int", "long", "short", "byte", "char". */
 tl_DType tli_dtype_from_name(const char *name);
 
 /* Returns the promoted type by PyTorch's table: float16 with bfloat16 gives float32, an
@@ -62,7 +62,8 @@ static inline bool tli_given(tl_Scalar s) { return s.kind != TL_NONE; }
 static inline double tli_to_double(tl_Scalar s) {
   return s.kind == TL_FLOATING ? s.f : (double)s.i;
 }
-/* Truncates towards zero and saturates; NaN gives 0 (C leaves these cases undefined). */
+/* Converts a scalar to an integer: truncates towards zero and saturates; NaN gives 0 (C leaves
+** these cases undefined). */
 int64_t tli_to_int(tl_Scalar s);
 static inline bool tli_to_bool(tl_Scalar s) { return s.kind == TL_FLOATING ? s.f != 0 : s.i != 0; }
 /* Whether a number may be stored in `dtype` without changing category: a float may not be

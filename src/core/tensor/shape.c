@@ -83,7 +83,7 @@ bool tli_overlaps_itself(const tl_Tensor *t) {
   if (tli_contiguous(t) || t->numel <= 1) return false;
   int order[TL_MAX_DIMS];
   int n = by_stride(t, order);
-  int64_t last = 0; /* furthest element that the dimensions so far reach */
+  int64_t last = 0; /* offset of the furthest element that the dimensions so far reach */
   for (int k = 0; k < n; k++) {
     int64_t stride = t->strides[order[k]];
     if (stride <= last) return true;
@@ -116,7 +116,7 @@ int64_t tli_position(const char *op, int64_t index, int64_t size) {
 
 /* ---- broadcasting ---- */
 
-/* Names the first operand that does not fit the ones before it. */
+/* Reports the first operand whose shape does not fit those before it. */
 static bool no_broadcast(const char *op, const tl_Tensor *t, int dim, int ndim,
                          const int64_t *sizes) {
   return tli_fail(TL_ESHAPE,

@@ -13,7 +13,7 @@
 
 _Static_assert(offsetof(tl_Storage, small) % TLI_ALIGN == 0, "inline data must be aligned");
 
-/* The release function of memory that the caller keeps. */
+/* The release function for memory that the caller keeps: it does nothing. */
 static void keep(void *data, void *context) {
   (void)data;
   (void)context;
@@ -34,7 +34,7 @@ static tl_Storage *header_new(tl_Device device, int64_t bytes, size_t behind) {
   return s;
 }
 
-/* Foreign memory may happen to begin where the header's block ends. */
+/* Frees the header. Foreign memory may happen to begin where the header's block ends. */
 static void header_free(tl_Storage *s) {
   bool inside = s->data == s->small && s->release == NULL;
   size_t behind = inside ? (size_t)s->bytes : 0;

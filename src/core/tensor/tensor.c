@@ -23,7 +23,7 @@ bool tli_set_inference_mode(bool enabled) {
   return previous;
 }
 
-/* Steals `storage`; the caller sets the geometry. */
+/* Initialises a tensor. Steals `storage`; the caller sets the geometry. */
 static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
   atomic_init(&t->refs, 1);
   t->dtype = (int8_t)dtype;
@@ -34,7 +34,7 @@ static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
   t->base = NULL;
 }
 
-/* Steals `storage`, also on failure; passes NULL on. */
+/* Returns a new tensor. Steals `storage`, also on failure; passes NULL on. */
 static tl_Tensor *tensor_new(tl_Storage *storage, tl_DType dtype) {
   if (storage == NULL) return NULL;
   if (tli_profiling()) tli_live_dtype(storage, dtype);
@@ -82,7 +82,8 @@ tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *
   return t;
 }
 
-/* Handles row-major tensors whose elements are not larger. */
+/* Returns an uninitialised tensor like a row-major one whose elements are at least as large; NULL
+** for others. */
 static tl_Tensor *empty_same(const tl_Tensor *like, tl_DType dtype) {
   int64_t bytes = like->numel * tli_dtype_bytes[dtype];
   tl_Tensor *t = tensor_new(tli_storage_new(tli_device(like), bytes), dtype);

@@ -46,8 +46,8 @@ typedef struct tli_Ledger {
 /* Returns a ledger with one reference; NULL if memory is exhausted. */
 tli_Ledger *tli_ledger_new(void) TL_MUSTCHECK;
 void tli_ledger_release(tli_Ledger *l); /* accepts NULL */
-/* The ledger of this thread's caller, for tensors that no caller sees, such as those that a
-** graph saves. Borrowed; may be NULL. */
+/* Set and return the ledger of this thread's caller, for tensors that no caller sees, such as those
+** that a graph saves. Borrowed; may be NULL. */
 void tli_set_ledger(tli_Ledger *l);
 tli_Ledger *tli_ledger(void);
 
@@ -63,16 +63,17 @@ typedef struct tl_Storage {
   void *data; /* owned, unless `release` is set or it is `small` */
   void (*release)(void *data, void *context);
   union {
-    void *context;    /* argument of `release` */
-    uint64_t capture; /* on a device, without a ledger: the capture it was allocated in, or 0 */
+    void *context; /* argument of `release` */
+    /* number of the capture in which memory on a device without a ledger was allocated, or 0 */
+    uint64_t capture;
   };
   _Atomic(tli_Ledger *) ledger; /* owned reference; NULL until a binding accounts for it */
   _Alignas(64) char small[];    /* `bytes` of them, or none */
 } tl_Storage;
 
 enum {
-  TLI_REQUIRES_GRAD = 1, /* a leaf whose gradient is wanted */
-  TLI_PARAMETER = 2,     /* nn.Parameter */
+  TLI_REQUIRES_GRAD = 1, /* a leaf that requires a gradient */
+  TLI_PARAMETER = 2,     /* an nn.Parameter */
   TLI_NUMBER = 4,        /* a Lua number as operand: does not change a dtype within its category */
   TLI_CONTIGUOUS = 8,    /* updated by every function that sets sizes or strides */
   TLI_INFERENCE = 16,    /* made in inference mode: its version counter is unreliable */
@@ -173,7 +174,7 @@ tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *
 /* Returns an uninitialised dense tensor with `like`'s sizes, device and order of dimensions in
 ** memory (PyTorch's preserve_format). */
 tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) TL_MUSTCHECK;
-/* The same on the meta device. */
+/* Like tli_empty_like, on the meta device. */
 tl_Tensor *tli_on_meta(const tl_Tensor *like) TL_MUSTCHECK;
 /* Returns a tensor for foreign memory on a device, as tl_tensor_wrap describes. `op` begins
 ** messages. */
@@ -216,7 +217,7 @@ bool tli_overlaps_itself(const tl_Tensor *t);
 /* Converts a dimension that counts from either end to [0, ndim); returns -1 with a message if
 ** it is out of range ("op: argument: ..."). A 0-d tensor has dimension 0. */
 int tli_dim(const char *op, int64_t dim, int ndim);
-/* The same for a position within a size; a size of 0 has none. */
+/* Like tli_dim, for a position within a size; a size of 0 has no positions. */
 int64_t tli_position(const char *op, int64_t index, int64_t size);
 
 /* Writes the common broadcast shape of n tensors; returns false, with a message naming `op`, if

@@ -1,6 +1,6 @@
 /*
-** collectives.c - collectives. They use MPI's own collectives if the tensors' layout allows it,
-** and point-to-point messages otherwise. float16 and bfloat16 are summed as float32.
+** collectives.c - collectives over MPI. They use MPI's own collectives if the tensors' layout
+** allows it, and point-to-point messages otherwise. float16 and bfloat16 are summed as float32.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define PIECE ((int64_t)1 << 30)
 #define ELEMENTS ((int64_t)1 << 26)
 
-/* The data that every rank announces before a call. */
+/* The header of a call, which every rank sends to all before the call. */
 typedef struct Said {
   uint64_t hash;
   int64_t bytes; /* size of the part that this rank sends to all */
@@ -33,7 +33,7 @@ static bool finish_one(tli_MpiGroup *m, tli_Work *w, int code, tli_MpiRequest *q
   return tli_mpi_ok(m->mpi, code) && tli_mpi_finish(m, w, q, 1);
 }
 
-/* A growing array of requests. */
+/* A list of requests that can grow. */
 typedef struct Requests {
   tli_MpiRequest *q; /* owned */
   int n, room, code;
@@ -70,7 +70,7 @@ static bool finish_all(tli_MpiGroup *m, tli_Work *w, Requests *r, bool begun) {
   if (!ok)
     tli_mpi_abandon(m, w);
   else if ((ok = tli_mpi_finish(m, w, r->q, r->n)))
-    free(r->q); /* otherwise MPI may still use them */
+    free(r->q); /* after a failure, MPI may still use the requests */
   return ok;
 }
 
@@ -99,8 +99,8 @@ static int64_t own_bytes(const tli_Work *w) {
   return 0;
 }
 
-/* All ranks announce their calls. Returns what each announced, to be freed. It meets all ranks,
-** like a barrier. */
+/* Exchanges the headers of all ranks' calls; returns them in a block to be freed. It waits for all
+** ranks, like a barrier. */
 static Said *tell(tli_MpiGroup *m, tli_Work *w) {
   const tli_Group *g = &m->base;
   /* the buffer includes the outgoing part, which MPI may read after a failure */
@@ -167,7 +167,7 @@ static bool all_gather(tli_MpiGroup *m, tli_Work *w, const Said *said) {
   const tli_Group *g = &m->base;
   tli_Part in = w->in[0];
   TL_TRY(check_sizes(m, w, said));
-  bool even = true; /* the same on all ranks */
+  bool even = true; /* whether the parts are even, which has the same value on all ranks */
   for (int r = 1; r < g->size; r++) even &= said[r].bytes == said[0].bytes;
   if (even && in.bytes * g->size <= PIECE) {
     bool apart = !together(w->out, g->size) || in.data == w->out[g->rank].data;
@@ -200,8 +200,8 @@ static bool gather(tli_MpiGroup *m, tli_Work *w, const Said *said) {
   return finish_all(m, w, &r, ok);
 }
 
-/* Moves a part from each rank to each rank (all_to_all), or from the root alone (scatter).
-** First all ranks exchange the sizes. */
+/* Moves a part from each rank to each rank (all_to_all), or from the root alone (scatter). The
+** ranks first exchange the sizes. */
 static bool exchange(tli_MpiGroup *m, tli_Work *w, int root) {
   const tli_Group *g = &m->base;
   bool gives = root < 0 || root == g->rank;
@@ -282,7 +282,7 @@ static void narrow(tl_DType dtype, const float *from, void *to, int64_t n) {
   (dtype == TL_F16 ? narrow_F16 : narrow_BF16)(from, to, n);
 }
 
-/* Divides `size` summed values to get the mean. */
+/* Divides values that were summed over `size` ranks, to get the mean. */
 static void divide(tli_MpiType type, void *data, int64_t n, int size) {
   if (type == TLI_MPI_F64)
     for (int64_t i = 0; i < n; i++) ((double *)data)[i] /= size;

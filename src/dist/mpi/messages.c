@@ -87,7 +87,7 @@ void tli_mpi_post(tli_Group *g, tli_Work *w) {
   tli_mutex_unlock(&tli_mpi_lock);
   if (!tli_mpi_ok(m->mpi, code)) {
     tli_mpi_abandon(m, w);
-    tli_work_end(w, false); /* s is not freed, since MPI may still write to it */
+    tli_work_end(w, false); /* the request may still write to s, so s is not freed */
     return;
   }
   while (*at) at = &(*at)->next;
@@ -139,7 +139,7 @@ static Step advance(tli_MpiGroup *m, tli_MpiMessage *s) {
   return all ? ENDED : step;
 }
 
-/* Ends a message that has no request under way, or whose requests are left to MPI for good. */
+/* Ends a message that has no pending request, or whose pending requests MPI keeps forever. */
 static void end(tli_MpiMessage **at, bool ok) {
   tli_MpiMessage *s = *at;
   tli_Work *w = s->work;

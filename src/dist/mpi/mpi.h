@@ -2,13 +2,12 @@
 ** mpi.h - groups whose ranks are processes that mpirun or srun has started, on one machine or
 ** many. MPI itself is behind table.h, in a plugin that is loaded on first use.
 **
-** MPI makes no progress by itself: a thread that waits, the caller or the group's thread, tests
-** its requests again and again. One lock serialises all calls of MPI (MPI_THREAD_SERIALIZED).
+** MPI makes no progress by itself: a thread that waits, the caller or the group's thread, polls its
+** requests. One lock serialises all calls of MPI (MPI_THREAD_SERIALIZED).
 **
-** A call begins with a round in which all ranks announce it, so that calls that differ fail on
-** all of them instead of confusing MPI. Failures are published in the store, which a waiting
-** rank reads now and then. A request that MPI has begun cannot be cancelled: the tensors of a
-** failed call are never released.
+** A call begins with an exchange of headers, so that calls that differ fail on all ranks instead of
+** confusing MPI. Failures are published in the store, which a waiting rank reads now and then. A
+** request that MPI has begun cannot be cancelled: the tensors of a failed call are never released.
 */
 #ifndef TLI_DIST_MPI_H
 #define TLI_DIST_MPI_H
@@ -25,7 +24,7 @@ typedef struct tli_MpiGroup {
   tli_MpiComm *comm; /* owned */
   tli_FailureReport report;
   int next_tag;             /* tag of the next message's bytes */
-  tli_MpiMessage *messages; /* owned list, in order */
+  tli_MpiMessage *messages; /* owned list of messages, in order */
 } tli_MpiGroup;
 
 static inline tli_MpiGroup *tli_mpi_group(tli_Group *g) { return (tli_MpiGroup *)(void *)g; }
@@ -51,7 +50,7 @@ typedef struct tli_MpiPause {
 /* Sleeps between two tests of requests, for increasing times. Returns false with a message if
 ** waiting for `w` is futile. */
 bool tli_mpi_pause(tli_MpiGroup *m, tli_Work *w, tli_MpiPause *p) TL_MUSTCHECK;
-/* Checks for failures and for w's deadline. */
+/* Checks for failures, and for the deadline of w. */
 bool tli_mpi_look(tli_MpiGroup *m, tli_Work *w) TL_MUSTCHECK;
 /* Waits for n requests. On failure, w and its tensors are never released. */
 bool tli_mpi_finish(tli_MpiGroup *m, tli_Work *w, tli_MpiRequest *q, int n) TL_MUSTCHECK;

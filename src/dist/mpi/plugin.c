@@ -15,7 +15,7 @@ struct tli_MpiComm {
 };
 
 static bool started, ours, given_up;
-static MPI_Op least, greatest; /* minimum and maximum of floats; NaN wins */
+static MPI_Op least, greatest; /* the minimum and the maximum of floats; NaN wins */
 
 /* ---- initialising and ending MPI -------------------------------------------------------- */
 

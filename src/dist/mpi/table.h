@@ -49,22 +49,22 @@ typedef struct tli_Mpi {
   ** processes if the exit status is not 0. */
   int (*start)(int *rank, int *size);
   int (*most_tag)(void);
-  void (*host_name)(char *name, int size); /* gives this machine's name */
-  void (*library)(char *name, int size);   /* as "Open MPI v4.1.4" */
+  void (*host_name)(char *name, int size); /* writes this machine's name */
+  void (*library)(char *name, int size);   /* writes a text such as "Open MPI v4.1.4" */
   void (*error)(int code, char *text, int size);
   /* Copies the bytes of process 0 to all processes; waits. */
   int (*share)(void *data, int bytes);
   /* Makes the process exit without waiting for others, because calls are incomplete. */
   void (*give_up)(void);
-  /* Creates a communicator of some of the world's ranks; all of them must call it; waits for
-  ** them. */
+  /* Creates a communicator of some of the world's ranks. All of these ranks must call it; it waits
+  ** for them. */
   int (*comm)(int n, const int *ranks, int tag, tli_MpiComm **out);
   int (*comm_free)(tli_MpiComm *comm);
   int (*broadcast)(tli_MpiComm *c, void *data, int bytes, int root, tli_MpiRequest *r);
   int (*all_gather)(tli_MpiComm *c, const void *in, int bytes, void *out, tli_MpiRequest *r);
   int (*all_to_all)(tli_MpiComm *c, const void *in, int bytes, void *out, tli_MpiRequest *r);
-  /* Reduces in place; root -1 means to all ranks. Where MPI cannot work in place, the root's
-  ** result is in `out`. */
+  /* Reduces in place; root -1 means to all ranks. If MPI cannot work in place, the root's result is
+  ** in `out`. */
   int (*reduce)(tli_MpiComm *c, void *data, int n, tli_MpiType type, tli_MpiOp op, int root,
                 tli_MpiRequest *r);
   int (*reduce_scatter)(tli_MpiComm *c, const void *in, void *out, int n, tli_MpiType type,
@@ -74,7 +74,7 @@ typedef struct tli_Mpi {
   int (*send)(tli_MpiComm *c, bool message, const void *data, int bytes, int to, int tag,
               tli_MpiRequest *r);
   int (*receive)(tli_MpiComm *c, bool message, void *data, int bytes, int from, int tag,
-                 tli_MpiRequest *r); /* from -1: any rank */
+                 tli_MpiRequest *r); /* from -1: from any rank */
   int (*test)(tli_MpiRequest *r, bool *done, int *source);
 } tli_Mpi;
 

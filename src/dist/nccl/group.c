@@ -48,8 +48,8 @@ static void fail(tli_Group *g) {
 
 /* ---- launching ------------------------------------------------------------------------- */
 
-/* Waits until the library has finished the operations that it began, which may be later than
-** its call returns: only then are they on the stream. */
+/* Waits until NCCL has queued the operations that it began, which may be later than its call
+** returns: only then are they on the stream. */
 static bool settle(tli_Nccl *n, int64_t deadline) {
   for (int turns = 0;; turns++) {
     bool busy;
@@ -62,7 +62,7 @@ static bool settle(tli_Nccl *n, int64_t deadline) {
   }
 }
 
-/* Marks the end of a call. A call in a graph capture ends as soon as it is recorded; nobody
+/* Marks the end of a call. A call in a graph capture ends as soon as it is recorded; no thread
 ** waits for it. */
 static bool mark_end(tli_Nccl *n, tli_Work *w, bool captured) {
   const tl_DeviceApi *api = device_of(n);
@@ -94,7 +94,7 @@ static bool launch_steps(tli_Nccl *n) {
   return true;
 }
 
-/* Launches a call. A wrong call is not made and fails alone; a call that could not be launched
+/* Launches a call. A wrong call is not launched, and fails alone; a call that could not be launched
 ** ends the group, since the other ranks wait for it. */
 static bool launch_or_fail(tli_Nccl *n) {
   if (launch_steps(n)) return true;
@@ -102,7 +102,7 @@ static bool launch_or_fail(tli_Nccl *n) {
   return false;
 }
 
-/* Checks that all ranks make the same call: the first rank to come publishes its call in the
+/* Checks that all ranks make the same call: the first rank that arrives publishes its call in the
 ** store. */
 static bool same_call(tli_Nccl *n, const tli_Work *w) {
   tli_Group *g = &n->base;
@@ -198,8 +198,8 @@ static bool move(tli_Group *g, bool slept) {
 
 /* ---- joining ----------------------------------------------------------------------------- */
 
-/* Writes a name of this rank's GPU that is unique on all machines, even if each process sees
-** only its own GPU as the first one. */
+/* Writes a name for this rank's GPU that is unique on all machines, even if the GPU is the first
+** one of each process. */
 static bool name_device(const tli_Nccl *n, char *out, size_t size) {
   tl_DeviceProperties p;
   char host[200];
@@ -210,8 +210,8 @@ static bool name_device(const tli_Nccl *n, char *out, size_t size) {
   return true;
 }
 
-/* A rank that finds its GPU claimed by another rank tells all ranks, before any of them has
-** joined. */
+/* Claims the rank's GPU. If another rank has claimed the same GPU, all ranks fail before any of
+** them has joined. */
 static bool claim(tli_Nccl *n) {
   tli_Group *g = &n->base;
   char gpu[240], what[250], key[300], why[600], text[16];

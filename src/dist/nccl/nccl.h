@@ -2,11 +2,10 @@
 ** nccl.h - groups whose ranks have a GPU each. NCCL itself is behind tl_CommApi
 ** (core/device/api.h), which the GPU's plugin implements.
 **
-** The caller queues a call on the group's stream, after the work so far of the current stream,
-** and does not wait. Waiting for the Work makes the then current stream wait for the call's
-** end. The group's thread monitors the calls: it sees which have ended, errors of NCCL,
-** failures that other ranks publish in the store, and which call is late, since NCCL waits
-** forever.
+** The caller queues a call on the group's stream, after the work so far of the current stream, and
+** does not wait. Waiting for the Work makes the stream that is then current wait for the call's
+** end. The group's thread monitors the calls: it sees which have ended, errors of NCCL, failures
+** that other ranks publish in the store, and which call is late, since NCCL waits forever.
 */
 #ifndef TLI_DIST_NCCL_H
 #define TLI_DIST_NCCL_H
@@ -25,8 +24,8 @@ typedef struct tli_Nccl {
   tli_FailureReport report;
   const tl_CommApi *api;
   tl_Comm *comm;     /* owned */
-  tl_Stream *stream; /* the stream of all its calls */
-  tl_Tensor *one;    /* owned: one element, for barriers */
+  tl_Stream *stream; /* the stream on which all its calls run */
+  tl_Tensor *one;    /* owned: a tensor with one element, for barriers */
   tl_CommStep *steps;
   int nsteps, room;
   int batches;         /* number of open batches */

@@ -87,7 +87,7 @@ static bool reduce_scatter(tli_Nccl *n, const tli_Work *w) {
   tli_Part out = w->out[0];
   if (in_a_row(w->in, n->base.size, out.bytes))
     return reduce(n, w, TL_COMM_REDUCE_SCATTER, 0, w->in[0].data, out.data, out.bytes);
-  for (int r = 0; r < n->base.size; r++) /* each result is written only on its root */
+  for (int r = 0; r < n->base.size; r++) /* only the root's result is written */
     TL_TRY(reduce(n, w, TL_COMM_REDUCE, r, w->in[r].data,
                   r == n->base.rank ? out.data : w->in[r].data, out.bytes));
   return true;

@@ -1,8 +1,8 @@
 /*
-** channel.c - messages from one rank to another, through a ring buffer in shared memory: a
-** header, then the bytes. Messages of several calls progress in parallel, so that two ranks can
-** send to each other at the same time. If a message arrives whose tag no call receives yet,
-** while another message is wanted, it is stored.
+** channel.c - messages from one rank to another, through a ring buffer in shared memory: a header,
+** then the bytes. Messages of several calls progress in parallel, so that two ranks can send to
+** each other at the same time. If a message arrives that no call receives yet, while a call waits
+** for another message, it is stored.
 */
 #include <stdio.h>
 #include <string.h>
@@ -86,7 +86,7 @@ static bool meets(const tli_Work *w, int from, int64_t tag) {
   return (w->root == from || w->root < 0) && w->tag == tag;
 }
 
-/* Removes the first posted call that matches this message from the list and returns it. */
+/* Removes the first posted call that this message matches from the list, and returns it. */
 static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   for (tli_Work **at = &g->posted; *at; at = &(*at)->next) {
     tli_Work *w = *at;
@@ -97,7 +97,7 @@ static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   return NULL;
 }
 
-/* Whether some call waits for this rank, so that messages before its own must be moved. */
+/* Whether a call waits for a message of that rank, so that the messages before it must be moved. */
 static bool wanted(const tli_Shm *g, int from) {
   for (const tli_Work *w = g->posted; w; w = w->next)
     if (w->root == from || w->root < 0) return true;
@@ -136,8 +136,8 @@ static tli_Stash *stash_new(const tli_MessageHead *head) {
   return NULL;
 }
 
-/* Chooses the destination of the next message: a matching call, or a stash if a later message
-** is wanted. */
+/* Chooses the destination of the next message: a matching call, or a stash if a call waits for a
+** later message. */
 static bool place(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   i->at = 0;
@@ -151,7 +151,7 @@ static bool place(tli_Shm *g, int from, tli_Incoming *i) {
   return i->stash != NULL;
 }
 
-/* Delivers a stashed message to a call that was posted meanwhile, or keeps it. */
+/* Passes a complete stashed message to a call that was posted meanwhile, or keeps it. */
 static void stash_ends(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   if (w == NULL) {
@@ -177,7 +177,7 @@ static void message_ends(tli_Shm *g, int from, tli_Incoming *i) {
   i->has_head = false;
 }
 
-/* Ends the group because another rank's data in shared memory is invalid. */
+/* Ends the group because another rank's header in shared memory is invalid. */
 static void damaged(tli_Shm *g, int from) {
   char why[120];
   snprintf(why, sizeof why, "what rank %d sends is damaged", g->base.ranks[from]);
@@ -209,7 +209,7 @@ static bool receive_some(tli_Shm *g, int from) {
   return moved;
 }
 
-/* Delivers a stashed message to a new call. */
+/* Passes a stashed message to a new call. */
 static bool take_kept(tli_Shm *g, tli_Work *w) {
   for (int from = 0; from < g->base.size; from++) {
     for (tli_Stash **at = &g->incoming[from].kept; *at; at = &(*at)->next) {

@@ -10,7 +10,7 @@
 
 #include "dist/shm/shm.h"
 
-/* With at least this many bytes a reduction is divided among ranks, for few and for many ranks. */
+/* With at least MANY ranks, a reduction of at least so many bytes is divided among the ranks. */
 enum { MANY = 4, SHARED_FROM = 16384, SHARED_FROM_FEW = 2 << 20 };
 #define STEP ((int64_t)16 << 10)
 
@@ -27,7 +27,7 @@ static bool differs(tli_Shm *g, int rank) {
   return tli_broken(g);
 }
 
-/* Whether the round of all ranks (who is -1), or of one rank, belongs to the same call. */
+/* Whether all ranks (if who is -1), or one rank, have published a round of the same call. */
 static bool same_call(tli_Shm *g, int who) {
   for (int r = 0; r < g->base.size; r++) {
     if (r == g->base.rank || (who >= 0 && r != who)) continue;
@@ -45,8 +45,7 @@ static char *begin(tli_Shm *g, const tli_Work *w) {
   return tli_slot(g, g->base.rank, g->step + 1);
 }
 
-/* Publishes the round that was written; then waits for all ranks, for one rank, or for none
-** (-2). */
+/* Publishes this rank's round; then waits for all ranks (-1), for one rank, or for none (-2). */
 static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
   tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   uint64_t step = ++g->step;
@@ -75,7 +74,7 @@ static const char *slot_of(const tli_Shm *g, int rank) { return tli_slot(g, rank
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Returns how many bytes of a part follow position `at`, but not more than `room`. */
+/* Returns the number of bytes of a part that follow position `at`, at most `room`. */
 static int64_t piece(tli_Part part, int64_t at, int64_t room) {
   return at >= part.bytes ? 0 : least(part.bytes - at, room);
 }
@@ -107,7 +106,7 @@ static bool broadcast(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
-/* Reduces what all ranks have written into their slots, beginning at `from`. `own` is this
+/* Reduces the data that all ranks have written to their slots, beginning at `from`. `own` is this
 ** rank's data in its tensor, which is closer in the cache. */
 static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const char *own,
                          int64_t from, int64_t bytes) {
@@ -117,7 +116,7 @@ static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const c
                     bytes / tli_dtype_bytes[w->dtype]);
 }
 
-/* Reduces to all ranks, or to the root alone. */
+/* Reduces to all ranks, or only to the root. */
 static bool reduce_whole(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->out[0];
   int64_t at = 0;
@@ -146,7 +145,8 @@ static void reduce_section(const tli_Shm *g, const tli_Work *w, char *own, int64
   }
 }
 
-/* Each rank gives the others their sections, reduces its own, and reads theirs. */
+/* Writes the other ranks' sections to this rank's slot, reduces this rank's section of all slots,
+** and reads the other ranks' results. */
 static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   tli_Part part = w->out[0];
   int size = g->base.size, rank = g->base.rank;
@@ -171,7 +171,8 @@ static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
-/* Compares in one round where the ranks' tensors are; *same: in the same shared memory. */
+/* Compares the ranks' marks in one round; *same tells whether all tensors are in the same shared
+** memory. */
 static bool compare_marks(tli_Shm *g, const tli_Work *w, int64_t mark, bool *same) {
   TL_TRY(begin(g, w));
   TL_TRY(publish(g, w, mark, -1));
@@ -181,7 +182,7 @@ static bool compare_marks(tli_Shm *g, const tli_Work *w, int64_t mark, bool *sam
   return true;
 }
 
-/* Each rank reduces its section of all tensors in place, and writes it to all of them. */
+/* Reduces this rank's section of all tensors in place, and writes the result to all of them. */
 static bool all_reduce_common(tli_Shm *g, const tli_Work *w, tli_CommonPart part) {
   int size = g->base.size, rank = g->base.rank;
   int64_t bytes = w->out[0].bytes, section = (bytes / size + 64) / 64 * 64;
@@ -219,7 +220,7 @@ static bool wrong_size(tli_Shm *g, const tli_Work *w, int from, int64_t came, in
   return tli_broken(g);
 }
 
-/* Gathers every rank's part on all ranks, or on the root alone. */
+/* Gathers every rank's part on all ranks, or only on the root. */
 static bool gather(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->in[0];
   int64_t at = 0, total;
@@ -249,7 +250,7 @@ static int64_t largest(const tli_Part *parts, int n) {
   return most;
 }
 
-/* Each section begins with the size of the whole part. */
+/* The bytes before each section's data, which contain the size of the whole part. */
 enum { LABEL = 64 };
 
 /* Moves a part from each rank to each rank (all_to_all), or from the root alone (scatter). */
@@ -299,7 +300,8 @@ static bool in_place(tli_Collective kind) {
 
 bool tli_shm_collective(tli_Group *group, tli_Work *w) {
   tli_Shm *g = tli_shm(group);
-  if (g->base.size == 1 && in_place(w->kind)) return true; /* its result is complete */
+  /* a single rank's result is already complete */
+  if (g->base.size == 1 && in_place(w->kind)) return true;
   switch (w->kind) {
   case TLI_BARRIER: return barrier(g, w);
   case TLI_BROADCAST: return broadcast(g, w);

@@ -1,9 +1,9 @@
 /*
-** common.c - memory that all ranks of a group have mapped: each has its own tensor in it and
-** can access those of the others. Reductions of such tensors need no copies (collectives.c).
+** common.c - memory that all ranks of a group have mapped: each rank has a tensor in it and can
+** access the other ranks' tensors. Reductions of such tensors need no copies (collectives.c).
 **
-** A tensor keeps its mapping even if the group is left before; it is then ordinary memory.
-** Ranks may free their tensors at different times, so they compare marks before they use them.
+** A tensor keeps its mapping after the rank has left the group; it is then ordinary memory. Ranks
+** may free their tensors at different times, so they compare marks before they use them.
 */
 #include <string.h>
 
@@ -12,10 +12,10 @@
 
 typedef struct tli_Common {
   struct tli_Common *next;
-  tli_Shm *group; /* borrowed; NULL after the group was left */
+  tli_Shm *group; /* borrowed; NULL after the rank has left the group */
   tli_Share share;
-  int64_t number; /* number of this memory in its group, from 1 */
-  int64_t stride; /* bytes of one rank's part */
+  int64_t number; /* number of this memory among those of its group, from 1 */
+  int64_t stride; /* bytes of each rank's part */
 } tli_Common;
 
 /* A mark consists of the memory's number and the tensor's offset in bytes. */
@@ -38,7 +38,7 @@ static void common_free(tli_Common *c) {
   tli_free(c, sizeof *c);
 }
 
-/* Runs when no tensor uses the memory any more. */
+/* Frees the memory when no tensor uses it any more. */
 static void drop(void *data, void *context) {
   (void)data;
   tli_Common *c = context;
@@ -63,7 +63,8 @@ static const char *part_of(const tli_Common *c, int rank) {
   return (const char *)c->share.data + c->stride * rank;
 }
 
-/* The result stays valid: the call holds its tensor, and the tensor holds the memory. */
+/* Returns the part of a tensor in shared memory. It stays valid: the call holds its tensor, and the
+** tensor holds the memory. */
 tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part) {
   tli_CommonPart found = {0};
   tli_mutex_lock(&lock);
@@ -81,7 +82,7 @@ tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part) {
 
 /* ---- creating ----------------------------------------------------------------------- */
 
-/* Makes a call with a few bytes and waits for its end. */
+/* Runs a call with a few bytes and waits for its end. */
 static bool call(tli_Group *g, tli_Collective kind, tli_Reduction reduce, void *data, int64_t n) {
   tl_Tensor *t = tli_wrap("common", TLI_CPU, data, TL_U8, 1, &n, NULL, NULL, NULL);
   TL_TRY(t);
@@ -94,7 +95,7 @@ static bool call(tli_Group *g, tli_Collective kind, tli_Reduction reduce, void *
   return ok;
 }
 
-/* Maps the memory on all ranks, or on none if one rank fails. */
+/* Maps the memory on all ranks, or on no rank if one rank fails. */
 static bool open_share(tli_Group *g, tli_Share *share, size_t bytes) {
   char name[TLI_SHARE_NAME] = "";
   bool made = g->rank == 0 && tli_share_make(share, bytes, name);

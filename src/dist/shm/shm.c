@@ -27,7 +27,7 @@ static void lay_out(tli_Shm *g) {
   g->slots = at;
 }
 
-/* Rank 0 creates the memory and publishes its name in the store. */
+/* Opens the memory, which rank 0 creates; rank 0 publishes its name in the store. */
 static bool open_share(tli_Shm *g, tli_Store *store, const char *name) {
   char key[256], file[TLI_SHARE_NAME];
   snprintf(key, sizeof key, "%s/shm", name);
@@ -63,7 +63,7 @@ static void list_absent(const tli_Shm *g, char *out, size_t size) {
       at += snprintf(out + at, size - (size_t)at, "%s%d", n++ ? ", " : "", g->base.ranks[r]);
 }
 
-/* Waits until all have joined. */
+/* Waits until all ranks have joined. */
 static bool meet(tli_Shm *g) {
   tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   int64_t deadline = tli_now_ns() + g->base.timeout;

@@ -16,19 +16,20 @@
 
 #include "dist/inside.h"
 
-/* Bytes for one round: large enough that ranks that do not run at the same time seldom wait for
-** one another, small enough that the slots of a few ranks stay in the last-level cache. */
+/* Bytes of a slot for one round: large enough that ranks that do not run at the same time seldom
+** wait for one another, small enough that the slots of a few ranks stay in the last-level cache. */
 #define TLI_SLOT ((int64_t)2 << 20)
 #define TLI_RING ((int64_t)128 << 10)
 
 /* The state of one rank, in shared memory. */
 typedef struct tli_ShmRank {
-  _Alignas(64) _Atomic uint64_t step; /* number of rounds that it has published */
+  _Alignas(64) _Atomic uint64_t step; /* number of rounds that the rank has published */
   struct {
     uint64_t hash; /* hash of the call that the round belongs to */
-    int64_t most;  /* bytes of the largest part that it moves; or the mark of shared memory */
+    int64_t most;  /* bytes of the largest part that the call moves; or the mark of shared memory */
   } round[2];
-  _Alignas(64) atomic_uint wake_count; /* incremented by every change that the rank may wait for */
+  /* incremented after every change that the rank may wait for */
+  _Alignas(64) atomic_uint wake_count;
   atomic_uint sleepers;
   _Alignas(64) atomic_uint version; /* version of the status; odd while it is written */
   tli_Status status;
@@ -64,8 +65,8 @@ typedef struct tli_Incoming {
   bool has_head;
   tli_MessageHead head;
   int64_t at;
-  tli_Work *to;     /* borrowed; the call that receives it, or */
-  tli_Stash *stash; /* owned: the stash */
+  tli_Work *to;     /* borrowed; the call that receives it, if any */
+  tli_Stash *stash; /* owned; otherwise the stash that it goes to */
   tli_Stash *kept;  /* owned list, oldest first */
 } tli_Incoming;
 
@@ -77,7 +78,7 @@ typedef struct tli_Shm {
   tli_Ring *rings;
   char *slots;
   uint64_t step, hash;
-  bool checked;    /* the other ranks' calls of this step were compared */
+  bool checked;    /* whether the other ranks' calls of this step were compared */
   int64_t commons; /* number of shared memories created, which is equal on all ranks */
   tli_Work *posted, *sends[TLI_SHM_RANKS]; /* messages in flight, in order */
   tli_Incoming incoming[TLI_SHM_RANKS];
@@ -94,19 +95,19 @@ static inline tli_Ring *tli_ring(const tli_Shm *g, int from, int to) {
 
 /* ---- waiting (wait.c) ---- */
 
-/* Wakes a rank because something has changed that it may wait for. */
+/* Wakes a rank, since a value that it may wait for has changed. */
 void tli_shm_wake(tli_Shm *g, int rank);
 
 typedef struct tli_Wait {
-  uint64_t step;           /* for a round: the number of the others' rounds ... */
-  int who;                 /* ... of one rank, or of all if -1 */
-  const tli_Work *message; /* or a message: waits until it has ended */
+  uint64_t step;           /* waits for a round: until `step` rounds are published ... */
+  int who;                 /* ... by one rank, or by all if -1 */
+  const tli_Work *message; /* or waits for a message to end */
   const tli_Work *work;    /* the call, for its deadline and its name */
 } tli_Wait;
 
 /* Waits, and moves messages meanwhile. Returns false with a message if waiting is futile. */
 bool tli_await(tli_Shm *g, const tli_Wait *wait) TL_MUSTCHECK;
-/* Whether to continue waiting; if `slept`, also checks that the other ranks are alive. */
+/* Returns whether to continue waiting; if `slept`, also checks that the other ranks are alive. */
 bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *wait, bool slept) TL_MUSTCHECK;
 /* Publishes for all ranks why the group has failed; returns false. The first reason is kept. */
 bool tli_break(tli_Shm *g, const char *why);
@@ -117,7 +118,7 @@ void tli_status_set(tli_Shm *g, const tli_Status *s, bool active);
 
 /* ---- shared memory of tensors (common.c) ---- */
 
-/* A part of this rank's tensor in shared memory, and the corresponding parts of the others. */
+/* A part of this rank's tensor in shared memory, and the corresponding parts of the other ranks. */
 typedef struct tli_CommonPart {
   int64_t
       /* identifies the position: ranks with the same mark have corresponding parts; 0: not in
@@ -133,11 +134,11 @@ void tli_commons_leave(const tli_Shm *g);
 
 /* ---- calls ---- */
 
-/* Makes a collective from beginning to end (collectives.c). */
+/* Runs a collective from beginning to end (collectives.c). */
 bool tli_shm_collective(tli_Group *g, tli_Work *w) TL_MUSTCHECK;
 /* Begins a message (channel.c). */
 void tli_message_post(tli_Group *g, tli_Work *w);
-/* Makes progress on messages; returns whether there was any. */
+/* Makes progress on messages; returns whether any progressed. */
 bool tli_messages_move(tli_Shm *g);
 /* Ends all messages with this thread's error. */
 void tli_messages_fail(tli_Group *g);

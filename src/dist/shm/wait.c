@@ -8,8 +8,8 @@
 #include "core/platform/parallel.h"
 #include "dist/shm/shm.h"
 
-/* How many times to poll before sleeping, and how long to sleep before checking whether all
-** ranks are alive. */
+/* The number of polls before a rank sleeps, and the time that it sleeps before it checks whether
+** all ranks are alive. */
 #define TURNS 2000
 #define SLICE INT64_C(20000000)
 
@@ -112,7 +112,7 @@ static void list_lacking(const tli_Shm *g, const tli_Wait *w, char *out, size_t 
   }
 }
 
-/* Lists what each rank is doing. */
+/* Lists the present call of each rank. */
 static void list_all(const tli_Shm *g, const tli_Wait *w, char *out, size_t size) {
   int at = 0;
   out[0] = '\0';
@@ -139,7 +139,7 @@ static bool late(tli_Shm *g, const tli_Wait *w) {
   return tli_broken(g);
 }
 
-/* Returns a rank that is waited for but has ended, or -1. */
+/* Returns a rank that has ended although this rank waits for it, or -1. */
 static int find_dead(const tli_Shm *g, const tli_Wait *w) {
   for (int r = 0; r < g->base.size; r++)
     if (lacks(g, w, r) &&
