@@ -89,8 +89,8 @@ static Peer accept_open(const tli_Store *s, char *how, size_t size) {
       "or TLUA_SECRET=none where all of the network is trusted");
 }
 
-/* Finds out who answers. If it is no store, `how` describes what it sent. The first bytes
-** decide, because other programs may send less than a whole answer. */
+/* Determines whether a store answers; otherwise `how` describes the bytes that came. The first
+** bytes decide, because other programs may send less than a whole answer. */
 static Peer greet(const tli_Store *s, int64_t deadline, char *how, size_t size) {
   tli_StoreRequest r = {.magic = TLI_STORE_MAGIC, .what = TLI_STORE_GREET};
   tli_StoreAnswer a = {0};

@@ -1,10 +1,10 @@
 /*
-** store.h - a small table of keys and values that the processes of a program share and by which
-** they find one another. One of them serves it by TCP, from a thread.
+** store.h - a small table of keys and values. The processes of a program share it, and find one
+** another by it. One of them serves it by TCP, from a thread.
 **
 ** Keys have up to 1000 bytes, values up to 64 MB, all together up to 4 GB. All waits end at a
-** deadline, with an error that names the key. README.md in this folder says what a store
-** guarantees on an open network, and what not.
+** deadline, with an error that names the key. README.md in this folder lists the guarantees of a
+** store on an open network, and their limits.
 */
 #ifndef TLI_STORE_H
 #define TLI_STORE_H
@@ -38,8 +38,7 @@ void tli_store_close(tli_Store *store); /* accepts NULL */
 
 /* Sets a key, and wakes clients that wait for it. */
 bool tli_store_set(tli_Store *s, const char *key, const void *value, size_t size) TL_MUSTCHECK;
-/* Waits for a value and returns it, with a terminating 0, in memory that the caller frees with
-** free. */
+/* Waits for a value and returns it, with a terminating 0, in a block for free(). */
 char *tli_store_get(tli_Store *s, const char *key, size_t *size, int64_t timeout) TL_MUSTCHECK;
 /* Waits until the key has a value. */
 bool tli_store_wait(tli_Store *s, const char *key, int64_t timeout) TL_MUSTCHECK;
@@ -56,7 +55,7 @@ bool tli_store_add(tli_Store *s, const char *key, int64_t amount, int64_t *sum) 
 bool tli_store_check(tli_Store *s, const char *key, bool *there) TL_MUSTCHECK;
 bool tli_store_delete(tli_Store *s, const char *key, bool *was_there) TL_MUSTCHECK;
 bool tli_store_count(tli_Store *s, int64_t *n) TL_MUSTCHECK;
-/* Deletes all keys with that prefix; *n is their number. */
+/* Deletes all keys with that prefix; *n receives their number. */
 bool tli_store_clear(tli_Store *s, const char *prefix, int64_t *n) TL_MUSTCHECK;
 
 /* ---- the protocol (store.c, store_server.c); integers are in the machine's byte order, which
@@ -71,7 +70,7 @@ enum {
   TLI_STORE_DELETE,
   TLI_STORE_COUNT,
   TLI_STORE_APPEND,
-  TLI_STORE_COMPARE, /* its value: the expected one, of `number` bytes, then the desired one */
+  TLI_STORE_COMPARE, /* the value is the expected one, of `number` bytes, then the desired one */
   TLI_STORE_CLEAR,
   /* The first request. The answer's number and status are TLI_STORE_MAGIC; its value is the
   ** server's challenge if there is a secret. The second request is ... */
@@ -84,13 +83,13 @@ enum { TLI_STORE_OK, TLI_STORE_LATE, TLI_STORE_REFUSED, TLI_STORE_STRANGER };
 #define TLI_STORE_KEY 1000u
 #define TLI_STORE_VALUE (64u << 20)
 
-typedef struct tli_StoreRequest { /* followed by the key, then the value */
+typedef struct tli_StoreRequest { /* A request's header; the key and then the value follow. */
   uint32_t magic, what;
   uint32_t key, value; /* sizes in bytes */
   int64_t number; /* a number to add, or a timeout in nanoseconds; see also TLI_STORE_COMPARE */
 } tli_StoreRequest;
 
-typedef struct tli_StoreAnswer { /* followed by the value */
+typedef struct tli_StoreAnswer { /* An answer's header; the value follows. */
   uint32_t status, value;
   int64_t number;
 } tli_StoreAnswer;

@@ -1,9 +1,9 @@
 /*
-** store_server.c - the server of a store: one thread for all connections. No connection can
-** delay the others: sockets never block, only a few requests of a connection are answered in
-** each turn, and a connection that does not read its answer is not served until it does.
-** Everything that strangers can use up has a limit: connections that have not proved the secret
-** get little time, few bytes and few places (see README.md).
+** store_server.c - the server of a store: one thread for all connections. No connection can delay
+** the others: sockets never block, only a few requests of a connection are answered in each turn,
+** and a connection that does not read its answer is not served meanwhile. All resources that
+** strangers use have limits: connections that have not proved the secret get little time, few bytes
+** and few places (see README.md).
 */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,16 +19,17 @@
 #include "dist/store_table.h"
 
 #define SECOND INT64_C(1000000000)
-#define INTRODUCTION (10 * SECOND) /* time to prove the secret */
-#define CROWDED SECOND             /* time to prove the secret while others wait for a place */
-#define STALLED (60 * SECOND)      /* time without reading any of an answer */
-#define BREATH (SECOND / 10)       /* delay before accepting again after files were exhausted */
+#define INTRODUCTION (10 * SECOND) /* the time that a client has to prove the secret */
+#define CROWDED SECOND             /* the time that it has while others wait for a place */
+#define STALLED (60 * SECOND) /* a client may not pause longer than this while it reads an answer */
+/* delay before accepting again after file descriptors were exhausted */
+#define BREATH (SECOND / 10)
 enum {
   CLIENTS = 32768,  /* the most connections */
   STRANGERS = 256,  /* the most connections without a proof */
-  SPARE_FILES = 64, /* files left for the rest of the program */
-  AT_ONCE = 16,     /* requests of a connection in a turn */
-  CHUNK = 65536     /* bytes of a connection in a turn */
+  SPARE_FILES = 64, /* file descriptors left for the rest of the program */
+  AT_ONCE = 16,     /* the most requests of a connection in one turn */
+  CHUNK = 65536     /* the most bytes of a connection in one turn */
 };
 
 typedef enum State { NEW, CHALLENGED, KNOWN } State;
@@ -45,14 +46,14 @@ typedef struct Client {
   int socket;
   State state;
   bool gone;
-  bool parts;       /* is closed once its answer is sent */
-  bool waits;       /* waits for a key */
-  int64_t deadline; /* when the wait ends */
+  bool parts;       /* the connection is closed once its answer is sent */
+  bool waits;       /* its request waits for a key */
+  int64_t deadline; /* the time when the wait ends */
   int64_t version;  /* the table's version when the key was last looked up */
-  int64_t since;    /* time of its arrival, or of its last progress in reading an answer */
+  int64_t since;    /* the time of its arrival, or of the last progress in reading an answer */
   unsigned char challenge[TLI_CHALLENGE];
-  char *data;               /* owned: bytes of the next requests, */
-  size_t begin, size, room; /* starting at `begin`, in `room` bytes */
+  char *data;               /* owned: a buffer with bytes of the next requests, */
+  size_t begin, size, room; /* `size` of them from `begin` on, in `room` bytes */
   Output out;
 } Client;
 
@@ -63,7 +64,7 @@ struct tli_StoreServer {
   atomic_uint ended;
   bool has_secret, trusts;
   char secret[TLI_SECRET_ROOM];
-  Client **clients; /* owned; the fields from here on belong to the thread */
+  Client **clients; /* owned; only the thread uses the fields from here on */
   int n, room, most, most_strangers;
   int64_t pause;         /* no connections are accepted before this time */
   bool more;             /* some requests were left for the next turn */
@@ -159,7 +160,7 @@ static bool put(tli_StoreServer *s, const tli_StoreRequest *r, const char *key, 
   return tli_table_put(s->table, key, r->key, v);
 }
 
-/* Whether the request has to wait longer. */
+/* Whether the request must wait longer. */
 static bool waits_for(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
                       int64_t now) {
   int64_t version = tli_table_version(s->table);
@@ -218,8 +219,8 @@ static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, co
 
 /* ---- authentication ------------------------------------------------------------------ */
 
-/* Without a secret, all users of this machine can reach the port; those that the system can
-** tell apart are refused. */
+/* Answers the first request. Without a secret, all users of this machine can reach the port; those
+** that the system can tell apart are refused. */
 static void greet(tli_StoreServer *s, Client *c) {
   if (!s->has_secret && !s->trusts && tli_socket_is_foreign(c->socket)) {
     c->parts = true;
@@ -252,7 +253,7 @@ static void judge(tli_StoreServer *s, Client *c, const char *value) {
 
 /* ---- serving --------------------------------------------------------------------- */
 
-/* Answers the first request in the buffer; returns false if it has to wait. */
+/* Answers the first request in the buffer; returns false if it must wait. */
 static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int64_t now) {
   const char *key = c->data + c->begin + sizeof *r, *value = key + r->key;
   switch (r->what) {
@@ -334,8 +335,8 @@ static bool make_room(tli_StoreServer *s, Client *c, size_t bytes) {
   return true;
 }
 
-/* Receives some bytes: from a stranger no more than its two requests, and from others no more
-** than one request beyond one that waits. */
+/* Receives bytes. A stranger may send only its two requests; other clients may send one request
+** beyond the one that waits. */
 static void receive(tli_StoreServer *s, Client *c) {
   enum { STRANGER_BYTES = 512 };
   tli_StoreRequest r;
@@ -384,8 +385,8 @@ static bool keep(tli_StoreServer *s, int socket, int64_t now) {
   return true;
 }
 
-/* Counts connections that have not proved the secret; *oldest is the arrival time of the first
-** one. */
+/* Counts connections that have not proved the secret; *oldest receives the arrival time of the
+** first one. */
 static int count_strangers(const tli_StoreServer *s, int64_t *oldest) {
   int n = 0;
   *oldest = INT64_MAX;
@@ -418,8 +419,8 @@ static void accept_all(tli_StoreServer *s, int64_t now) {
   }
 }
 
-/* Returns when a connection is closed if it makes no progress; earlier if new connections wait
-** for a place. */
+/* Returns the time when a connection is closed if it makes no progress; it is earlier if new
+** connections wait for a place. */
 static int64_t end_of(const Client *c, bool crowded) {
   if (c->state != KNOWN) return c->since + (crowded ? CROWDED : INTRODUCTION);
   return is_sending(c) ? c->since + STALLED : INT64_MAX;
@@ -441,7 +442,7 @@ static void drop_gone(tli_StoreServer *s, bool crowded, int64_t now) {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Waits until there is something to do. */
+/* Waits until a connection can be served or accepted. */
 static void wait_for_some(tli_StoreServer *s, tli_Watch *w) {
   int64_t now = tli_now_ns(), oldest, deadline = s->more ? now : INT64_MAX;
   int strangers = count_strangers(s, &oldest);
@@ -471,7 +472,7 @@ static void turn(tli_StoreServer *s, tli_Watch *w) {
       receive(s, s->clients[i]);
   }
   s->more = false;
-  /* one connection's request may end another's wait, so all are served until there is no answer */
+  /* one connection's request may end another's wait, so all are served until none has an answer */
   bool served = true;
   for (int pass = 0; served && pass < 4; pass++) {
     served = false;

@@ -9,7 +9,7 @@
 #include "core/error.h"
 
 enum { BUCKETS = 4096 };
-#define MOST ((int64_t)4 << 30) /* bytes of all keys, values and incomplete requests */
+#define MOST ((int64_t)4 << 30) /* the most bytes of all keys, values and incomplete requests */
 
 typedef struct Entry {
   struct Entry *next;
@@ -56,7 +56,7 @@ void tli_value_release(tli_StoreTable *t, tli_Value *v) {
   free(v);
 }
 
-/* FNV-1a hash. */
+/* Finds a key by its FNV-1a hash: returns the link to its entry. */
 static Entry **find(tli_StoreTable *t, const char *key, uint32_t size) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (uint32_t i = 0; i < size; i++) hash = (hash ^ (unsigned char)key[i]) * 0x100000001b3u;

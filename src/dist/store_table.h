@@ -22,7 +22,7 @@ void tli_table_free(tli_StoreTable *t); /* accepts NULL; no value may be in use 
 tli_Value *tli_value_new(tli_StoreTable *t, uint32_t size) TL_MUSTCHECK;
 void tli_value_release(tli_StoreTable *t, tli_Value *v); /* accepts NULL */
 
-/* Reserves bytes of the server's other memory; returns false if there is no room. */
+/* Reserves bytes for the server's other memory; returns false if there is no room. */
 bool tli_table_reserve(tli_StoreTable *t, int64_t bytes) TL_MUSTCHECK;
 void tli_table_return(tli_StoreTable *t, int64_t bytes);
 

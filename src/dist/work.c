@@ -26,7 +26,7 @@ static bool in_place(tli_Collective kind) {
   return kind == TLI_BROADCAST || kind == TLI_ALL_REDUCE || kind == TLI_REDUCE;
 }
 
-/* Returns how many tensors a call of that kind takes from this rank. */
+/* Computes the numbers of tensors that a call of that kind takes from this rank. */
 static void counts(const tli_Group *g, const tli_Call *c, int *in, int *out) {
   bool root = tli_group_rank(g) == c->root;
   int n = tli_group_size(g);
@@ -71,7 +71,7 @@ static bool check_written(const tli_Call *c) {
   return true;
 }
 
-/* Checks sizes that this rank alone can judge. */
+/* Checks the sizes that this rank can check without the others. */
 static bool check_sizes(const tli_Group *g, const tli_Call *c) {
   if (c->kind != TLI_REDUCE_SCATTER) return true;
   for (int r = 0; r < tli_group_size(g); r++)
@@ -137,7 +137,8 @@ static bool stage(tli_Work *w, tli_Piece *p, tl_Tensor *t, bool in, bool out) {
   return true;
 }
 
-/* Records an event on the device's current stream, whose work so far has to be waited for. */
+/* Records an event on the device's current stream, so that the call waits for the stream's work so
+** far. */
 static bool mark(tli_Work *w, tl_Device device) {
   for (int i = 0; i < w->nevents; i++)
     if (tli_same_device(w->event_devices[i], device)) return true;
@@ -188,8 +189,8 @@ static void let_go(tli_Work *w) {
   w->npieces = 0;
 }
 
-/* Lets the current stream wait for a call that the device makes. Memory allocated on another
-** stream must not be reused before that. */
+/* Makes the current stream wait for a call that the device runs. Memory allocated on another stream
+** must not be reused before that. */
 static bool follow(tli_Work *w) {
   const tl_DeviceApi *api = tli_backend(w->device)->device;
   tl_Stream *now = tli_stream(w->device);
@@ -201,7 +202,7 @@ static bool follow(tli_Work *w) {
   return true;
 }
 
-/* Releases the tensors, even if Lua has not collected the Work yet. */
+/* Ends a call and releases its tensors, even if Lua has not collected the Work yet. */
 static bool finish(tli_Work *w) {
   if (w->finished) return true;
   w->finished = true;
@@ -321,7 +322,7 @@ bool tli_work_done(const tli_Work *w) {
   bool done = atomic_load(&w->state) != TLI_PENDING;
   if (done || w->end == NULL) return done;
   if (tli_backend(w->device)->device->event_query(w->end, &done)) return done;
-  tli_error_clear(); /* the waiting thread gets the error */
+  tli_error_clear(); /* the thread that waits for the call gets the error */
   return false;
 }
 
@@ -346,7 +347,7 @@ static bool sleep_to_end(tli_Work *w, int64_t timeout) {
   return true;
 }
 
-/* While a call is pending, its group stays alive. */
+/* Waits for the end of a call. While the call is pending, its group stays alive. */
 static bool await_end(tli_Work *w, int64_t timeout) {
   if (atomic_load(&w->state) != TLI_PENDING) return true;
   atomic_fetch_add(&w->group->callers, 1);

@@ -25,8 +25,8 @@ local function name_of(p)
    return reserved[p.name] and p.name .. "_" or p.name
 end
 
--- Returns the annotations of a form's parameters; its keyword arguments become one table at the
--- end.
+-- Returns the annotations of an overload's parameters; its keyword arguments become one table at
+-- the end.
 local function arranged(params, skip_self, creation)
    local list, named = {}, {}
    for i, p in ipairs(params) do
@@ -116,7 +116,7 @@ local function add_class(out, class)
       out[#out + 1] = ("---@field %s %s%s"):format(field.name, field.type,
          field.text ~= "" and "  " .. field.text or "")
    end
-   if class.is_value then -- not in a public table
+   if class.is_value then -- the class is in no public table
       table.insert(out, first, "do")
       out[#out + 1] = "local value = {}\n"
       for _, method in ipairs(class.methods) do

@@ -52,7 +52,7 @@ local function unread(signature, tags, fn)
    local function check(name)
       local is_read = signature.by_name[name] or formal[name]
          or body:find("%f[%w_]" .. name .. "%f[^%w_]")
-         or name == "fn" and body:find("...)", 1, true) -- forwarded to the body of a scope
+         or name == "fn" and body:find("...)", 1, true) -- `fn` is forwarded to the body of a scope
       if not is_read then list[#list + 1] = name end
    end
    for _, tag in ipairs(of_lua.parameters(tags)) do
@@ -147,8 +147,8 @@ local function of_operator(path, forms)
    }
 end
 
--- Returns the operator for another of its names: an alias, the in-place form, or its twin
--- elsewhere.
+-- Returns the operator that another name stands for: an alias, the in-place form, or the same
+-- function in another table.
 local function operator_for(path, operators, aliases)
    for _, name in ipairs {path, (path:gsub("_$", "")), (path:gsub("^torch%.Tensor%.", "torch.")),
       (path:gsub("^torch%.Tensor%.", "torch."):gsub("_$", "")),

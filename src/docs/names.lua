@@ -1,5 +1,5 @@
 -- names.lua - walks the public names that are reachable from `torch`. Names that begin with an
--- underscore are private. A value is met first by its shortest path; its other paths are aliases.
+-- underscore are private. The shortest path to a value is its name; its other paths are aliases.
 
 local lazy = require "tlua.lazy"
 
@@ -40,7 +40,7 @@ local function kind_of(value)
    return kind == "function" and kind or "constant"
 end
 
--- Only values of these kinds have aliases: equal constants are indistinguishable.
+-- Only values of these kinds can have aliases: equal constants are indistinguishable.
 local has_identity = {class = true, ["function"] = true, module = true, object = true}
 
 --- Returns all public names, the shortest first.

@@ -25,8 +25,8 @@ function M.lua_name(param)
    return (param.name:gsub("_$", ""))
 end
 
--- Returns a default as a user writes it, with positions counted from 1: add(self, other, {alpha =
--- 1}).
+-- Returns a default as users write it, with positions counted from 1, as in add(self, other, {alpha
+-- = 1}).
 local function lua_default(param)
    local text = param.default
    if text == nil or text == "nil" then return nil end
@@ -40,7 +40,7 @@ local function lua_default(param)
 end
 M.lua_default = lua_default
 
---- Returns the call as help and messages show it; with `inplace`, that of the in-place form.
+--- Returns the call as help and messages show it; with `inplace`, the call of the in-place form.
 function M.usage(op, name, inplace)
    local positional, named = {}, {}
    for _, p in ipairs(op.params) do
@@ -156,14 +156,14 @@ local function call_args(op, last)
    return table.concat(list, ", ")
 end
 
--- The other operators open their spans themselves.
+-- Returns the call of an operator in C. Operators without formulas open their spans themselves.
 local function call_c(op, args)
    if op.composite and not op.inplace_form then return profile.call(op, args) end
    return ("tlo_%s(%s)"):format(op.cname, args)
 end
 
--- Returns whether PyTorch has a single node for one of our compositions; the last node then gets
--- its name.
+-- Returns whether PyTorch has a single node where we have a composition; the last node of the
+-- composition then gets that name.
 local function titled(op) return (op.composite or op.expr) and op.node ~= nil end
 
 local function count_nodes(op, line)
@@ -322,8 +322,8 @@ local function emit_binding(op, name, cname, inplace)
    return table.concat(out, "\n")
 end
 
--- Returns the Lua names and the overloads of each, in the order of the table; names that are only
--- methods are separate.
+-- Returns the names in Lua and the overloads of each, in the order of the table; names that are
+-- only methods are separate.
 local function group(family)
    local names, forms = {}, {}
    local function add(name, op, cname)

@@ -89,13 +89,13 @@ local function entry_text(op)
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
 end
 
--- An operator's example as help shows it, below the text.
+-- Returns an operator's example as help shows it, below the text.
 local function example_text(op)
    return op.example and "\n\n    " .. op.example:gsub("\n", "\n    ") or ""
 end
 
--- Returns the parameters of an annotated function as in a call: `options` of the type {dtype?:
--- string, device?: string} becomes {dtype, device}.
+-- Returns the parameters of an annotated function as a call shows them: `options` of the type
+-- {dtype?: string, device?: string} becomes {dtype, device}.
 local function call_params(params, options)
    local names = {}
    for name in (options:match "^{(.*)}" or ""):gmatch "([%a_][%w_]*)%??:%s" do

@@ -35,7 +35,7 @@ local function named(sources, prefix)
    return names
 end
 
--- A kernel that the build leaves out has loops of no compute type.
+-- The lists of a kernel that the build leaves out: no compute type has a loop.
 local no_types = [[
 #define TLK_IN_f32_NONE(...)
 #define TLK_IN_f64_NONE(...)

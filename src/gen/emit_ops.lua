@@ -109,8 +109,7 @@ static $prototype {
    })
 end
 
--- For an operator that is written as an in-place operation: copies the input and writes to the
--- copy.
+-- The function of an operator whose C code works in place: copies the input and writes to the copy.
 local native = [[
 tl_Tensor *made_ = tli_clone_for("$name", $self);
 if (made_ && !tli_op_${op}_($args)) tli_release(made_), made_ = NULL;]]
@@ -259,8 +258,8 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- The functions of an operator that the build leaves out fail with its name. Those of a composition
--- are weak, since its C may be there.
+-- Writes the functions of an operator that the build leaves out: they fail with its name. Those of
+-- a composition are weak, since its C may be in the build.
 local function emit_left_out(op)
    local functions = {{M.prototype(op), op.results.kind == "tensor" and "NULL" or "false"}}
    if op.inplace_form then functions = {{inplace_prototype(op):gsub("_%(", "("), "false"}} end

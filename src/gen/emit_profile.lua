@@ -4,7 +4,7 @@
 local cdecl = require "cdecl"
 local fill = require "template"
 
-local M = {off = false} -- off: no operator is profiled
+local M = {off = false} -- off: the build profiles no operator
 
 local function fail(op, why)
    error(("%s:%d: operator %s: flops: %s"):format(op.file, op.line, op.cname, why), 0)
@@ -100,7 +100,7 @@ end
 --- Returns a call of an operator whose C code is written by hand, with a span around it.
 ---@return string
 function M.call(op, args)
-   local opens_span = op.flops ~= nil -- by itself
+   local opens_span = op.flops ~= nil -- Operators without a formula open their span themselves.
    if opens_span or M.off then return ("tlo_%s(%s)"):format(op.cname, args) end
    local call = ("%s(%s)"):format(op.cname, args)
    return ("(tli_profiling() ? profiled_%s : tlo_%s)"):format(call, call)

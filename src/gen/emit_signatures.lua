@@ -41,7 +41,7 @@ local function add(rows, path, text)
    table.insert(rows[path], text)
 end
 
--- Adds those of the binding's own functions whose annotations declare a dimension or a result type.
+-- Adds the binding's own functions whose annotations declare a dimension or a result type.
 local function add_binding(rows, types)
    local result
    for line in types:gmatch "([^\n]*)\n" do

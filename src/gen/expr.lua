@@ -105,7 +105,7 @@ function Parser:suffixed()
    return left
 end
 
--- Precedence as in Lua: left and right binding powers.
+-- Precedence as in Lua: the left and right binding powers of each sign.
 local powers = {["+"] = {3, 4}, ["-"] = {3, 4}, ["*"] = {5, 6}, ["/"] = {5, 6}, ["^"] = {9, 8}}
 
 function Parser:expression(limit)

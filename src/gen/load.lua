@@ -9,14 +9,16 @@ local M = {}
 
 local fields = {
    doc = "string",          -- description: shapes, dtypes, errors; required unless internal
-   pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=}: the forward is an
+   -- {types=, out=, kernel=, bool=, truncates=, check=}: the forward pass is an
+   pointwise = "table",
                             -- elementwise kernel
    reduction = "table",     -- {types=}: declares a kernel of the reduce family
-   scan = "table",          -- the same for scans
+   scan = "table",          -- {types=}: declares a kernel of the scan family
    view = "boolean",        -- the result shares self's storage
-   composite = "boolean",   -- C code that calls operators; records nothing itself
+   composite = "boolean",   -- C code that calls operators, which record its history
    expr = "string",         -- a composition written as an expression
-   inplace = "any",         -- true: op_ writes its result over self; "native": it is the C function
+   -- true: op_ writes its result over self; "native": the C function works in place
+   inplace = "any",
    out = "boolean",         -- false: no out= form
    grad = "table",          -- input -> derivative expression, or "a, b" -> one with several results
    materialize = "boolean", -- false: the derivative accepts undefined gradients as nil
@@ -28,17 +30,18 @@ local fields = {
    also = "boolean",        -- with module: also in torch
    method = "boolean",      -- false: no method; default: a method if the first parameter is self
    func = "boolean",        -- false: method only
-   creation = "boolean",    -- takes requires_grad
+   creation = "boolean",    -- takes the option requires_grad
    internal = "boolean",    -- C only
    overlap = "boolean",     -- in-place: elements may share memory, since all become equal
-   alias = "table",         -- further Lua names
+   alias = "table",         -- further names in Lua
    examples = "table",      -- argument lists for the gradient check and the fuzzer
    autocast = "any",        -- torch.autocast casts tensors to: "lower" (its own dtype),
                             -- "float32", "widest" (of the given ones), "refused"; or {cpu =, gpu =}
                             -- if PyTorch's lists differ, and `when`, a condition in C; "result":
                             -- casts the result to autocast's dtype, for functions that end in a
                             -- matrix product
-   any_device = "table",    -- tensors, by name = true, that need not lie where the others do
+   -- tensors, by name = true, that may be on another device than the others
+   any_device = "table",
    flops = "string",        -- number of floating-point operations of a call, see emit_profile.lua;
                             -- a pointwise operator counts one for each element by default
    waits = "string",        -- why the host waits for the device in every call: a graph cannot
@@ -131,8 +134,8 @@ local function enter(family, entry, line)
    return op
 end
 
--- The line of the statement of an entry's file that is being read: an entry may be made by a
--- function of that file.
+-- Returns the line of the statement of an entry's file that is being read: an entry may be made by
+-- a function of that file.
 local function line_in_file()
    local level, info = 2
    repeat
@@ -192,7 +195,7 @@ local function inherit_waits(all, op)
    end
 end
 
--- Keeps an operator, and those of its expression.
+-- Keeps an operator, and the operators of its expression.
 local function keep(all, op)
    if not op.left_out then return end
    op.left_out = false
@@ -201,7 +204,8 @@ local function keep(all, op)
    end
 end
 
---- Marks as left out all operators but those of these names, and all recording for derivatives.
+--- Marks all operators except those of these names as left out, and drops all recording for
+--- derivatives.
 ---@param all table  as load() returns it
 ---@param names string  separated by blanks: names in Lua, aliases, or names in C
 function M.keep_only(all, names)

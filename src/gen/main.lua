@@ -36,7 +36,7 @@ local function families(directory)
    return paths
 end
 
--- Returns the text of all C files in the folders of these folders.
+-- Returns the text of all C files in the subfolders of these folders.
 local function sources(folders)
    local texts = {}
    for _, folder in ipairs(folders) do

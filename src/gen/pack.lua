@@ -1,24 +1,25 @@
--- pack.lua: packs texts by LZ77 with Huffman codes that all of them share, so that a short text
--- pays for no table of its own. src/lua/embed.c unpacks them.
+-- pack.lua: packs texts by LZ77 with Huffman codes that all texts share, so that a short text needs
+-- no table of its own. src/lua/embed.c unpacks them.
 --
--- A packed text is a sequence of codes; bytes are filled from their highest bit. A symbol below
--- 256 is a byte of the text. The others stand for a copy of earlier text: 256 plus the bucket of
--- its length less MIN_COPY, the low bits of that number, then, in the second code, the bucket of
--- its distance less 1, and the low bits of that one. Buckets 0 and 1 hold one number each; bucket
--- 2 e + h holds the numbers of e + 1 bits whose second highest bit is h, with e - 1 low bits.
+-- A packed text is a sequence of codes; bytes are filled from their highest bit. A symbol below 256
+-- is a byte of the text. A larger symbol stands for a copy of earlier text: it is 256 plus the
+-- bucket of the copy's length less MIN_COPY. The low bits of that number follow; then, in the
+-- second code, the bucket of the copy's distance less 1, and the low bits of that number. Buckets 0
+-- and 1 hold one number each; bucket 2 e + h holds the numbers of e + 1 bits whose second highest
+-- bit is h, with e - 1 low bits.
 local pack = {}
 
 pack.MIN_COPY = 4
 pack.CODE_BITS = 11 -- bits of the longest code
 
-local MAX_COPY <const> = 4096 -- bounds the work in runs of one byte
-local CANDIDATES <const> = 24 -- earlier places that a search looks at
-local LONG <const> = 32 -- a copy for which no longer one is looked for
+local MAX_COPY <const> = 4096 -- the longest copy; it bounds the work in runs of one byte
+local CANDIDATES <const> = 24 -- earlier places that a search tries
+local LONG <const> = 32 -- the search stops at a copy of this length
 
 -- ---- copies ----
 
--- The longest copy of earlier text at a place: its length and distance. `place` is the last
--- earlier place with the same first bytes, links[place] the one before.
+-- Returns the length and the distance of the longest copy of earlier text at a place. `place` is
+-- the last earlier place with the same first bytes, links[place] the one before that.
 local function longest(bytes, at, place, links)
    local best, distance = pack.MIN_COPY - 1, nil
    local last = math.min(#bytes - at + 1, MAX_COPY)
@@ -34,8 +35,8 @@ local function longest(bytes, at, place, links)
    return best, distance
 end
 
--- The first bytes at each place of a text, as one number; places at the end, where there are too
--- few, have none.
+-- Returns the first bytes at each place of a text, as one number; places at the end, with too few
+-- bytes, have none.
 local function keys_of(bytes)
    local keys, key = {}, 0
    for at = 1, #bytes do
@@ -45,7 +46,7 @@ local function keys_of(bytes)
    return keys
 end
 
--- A text as steps: a byte, or the length of a copy + 256 and, next, its distance.
+-- Returns a text as steps: a byte, or the length of a copy + 256 followed by its distance.
 local function parse(text)
    local bytes, steps, heads, links = {}, {}, {}, {}
    local size = #text
@@ -60,7 +61,7 @@ local function parse(text)
       if not length then length, distance = longest(bytes, at, heads[keys[at] or 0], links) end
       enter(at)
       local next_length, next_distance
-      if distance and length < LONG then -- perhaps a longer copy begins at the next byte
+      if distance and length < LONG then -- tries whether a longer copy begins at the next byte
          next_length, next_distance = longest(bytes, at + 1, heads[keys[at + 1] or 0], links)
       end
       if distance and not (next_distance and next_length > length) then
@@ -77,7 +78,7 @@ end
 
 -- ---- codes ----
 
--- The bucket of a number, and how many of its low bits follow.
+-- Returns the bucket of a number, and the number of its low bits that follow.
 local function bucket_of(number)
    if number < 2 then return number, 0 end
    local e = 1
@@ -85,7 +86,7 @@ local function bucket_of(number)
    return 2 * e + (number >> e - 1 & 1), e - 1
 end
 
--- The lengths in bits of a Huffman code for symbols of these counts.
+-- Returns the lengths in bits of a Huffman code for symbols with these counts.
 local function huffman_lengths(counts)
    local nodes, lengths = {}, {}
    for symbol, count in pairs(counts) do nodes[#nodes + 1] = {count = count, symbol = symbol} end
@@ -111,7 +112,7 @@ local function huffman_lengths(counts)
    return lengths
 end
 
--- Returns lengths of at most CODE_BITS: it makes the counts more equal until that holds.
+-- Returns lengths of at most CODE_BITS: makes the counts more equal until that is so.
 local function bounded_lengths(counts)
    local lengths = huffman_lengths(counts)
    for _, length in pairs(lengths) do
@@ -124,9 +125,9 @@ local function bounded_lengths(counts)
    return lengths
 end
 
--- The canonical code for these counts, as the bits and the length of each symbol; and the table by
--- which it is read: entry i, from 0, is 16 times the symbol that the CODE_BITS bits i begin with,
--- plus the length of its code.
+-- Returns the canonical code for these counts, as the bits and the length of each symbol; and the
+-- table by which it is read. Entry i of the table, from 0, is 16 times the symbol that the
+-- CODE_BITS bits i begin with, plus the length of its code.
 local function make_code(counts)
    local lengths = bounded_lengths(counts)
    local symbols, bits, entries = {}, {}, {}
@@ -196,7 +197,7 @@ local function encode(steps, symbol_code, distance_code)
    return table.concat(packed)
 end
 
---- Packs texts. The reader looks at up to 3 bytes behind a packed text, whatever they hold.
+--- Packs texts. The reader reads up to 3 bytes behind a packed text and ignores their values.
 ---@param texts string[]
 ---@return string[] packed
 ---@return integer[] symbols    the table by which the first code is read, of 2^CODE_BITS entries

@@ -42,8 +42,8 @@ function M.edges_of(op, rules)
    return edges
 end
 
---- The properties of a parameter that a formula may use: each one's type, the field that keeps it,
---- and its C expression.
+--- The properties of a parameter that a formula may use: their types, the fields that store them,
+--- and their C expressions.
 M.builtins = {
    sizes = {
       type = "int[]", field = "tli_IntsBuf", list = true, c = "(tl_Ints){%s->ndim, %s->sizes}",

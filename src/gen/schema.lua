@@ -20,7 +20,8 @@ M.types = {
    dim = {c = "int64_t ", none = "TLI_NOINT", kind = "DIM", lua = "integer"},
    index = {c = "int64_t ", none = "TLI_NOINT", kind = "INDEX", lua = "integer"},
    bool = {c = "bool ", none = "false", kind = "BOOL", lua = "boolean"},
-   ["true"] = {c = "bool ", none = "false", kind = "TRUE", lua = "true"}, -- selects an overload
+   -- accepted only as true: selects an overload
+   ["true"] = {c = "bool ", none = "false", kind = "TRUE", lua = "true"},
    float = {c = "double ", none = "NAN", kind = "FLOAT", lua = "number"},
    ["int[]"] = {c = "tl_Ints ", none = "TLI_NOINTS", kind = "INTS", lua = "integer[]"},
    ["float[]"] = {c = "tl_Floats ", none = "TLI_NOFLOATS", kind = "FLOATS", lua = "number[]"},

@@ -1,8 +1,8 @@
 -- template.lua - C templates: fill(text, values) returns the text with its holes filled in.
 --
 --    $name, ${name}   the value, a string or a number
---    $name alone on a line: a list gives a line for each item, indented as the hole is
---    ?name|line       the line is there only if the value is true, and no empty list
+--    $name alone on a line: a list gives a line for each item, indented like the hole
+--    ?name|line       the line appears only if the value is true, and no empty list
 
 local function lines_of(text)
    return (text .. "\n"):gmatch("(.-)\n")

@@ -37,7 +37,7 @@ static struct {
   int (*begin)(Stream *, int bits, const char *version, int size);
   int (*run)(Stream *, int flush);
   int (*end)(Stream *);
-  bool packs; /* also has the functions that compress */
+  bool packs; /* whether it also has the functions that compress */
   int (*pack_begin)(Stream *, int level, int method, int bits, int memory, int strategy,
                     const char *version, int size);
   int (*pack)(Stream *, int flush);
@@ -54,8 +54,8 @@ static void open_zlib(void) {
 
 enum { STREAM_END = 1, BUFFER_ERROR = -5, PIECE = 1 << 30 };
 
-/* Initial limit for the uncompressed size of n bytes: deflate compresses up to 1000 times, but
-** realistic text hardly 20 times. */
+/* The initial limit for the uncompressed size of n bytes: deflate compresses up to 1000 times, but
+** real data rarely 20 times. */
 enum { MOST_TIMES = 100, ALWAYS_FINE = 1 << 28 };
 
 /* Enlarges *block, of `room` bytes, which a stream of n bytes has filled. */
@@ -151,7 +151,8 @@ void *tli_deflate(const void *const data[2], const size_t n[2], size_t *bytes) {
   tli_once(&zlib.once, open_zlib);
   if (!zlib.packs)
     return tli_fail_null(TL_EIO, "needs zlib, which was not found; see `tlua doctor`");
-  size_t all = n[0] + n[1], room = all + (all >> 12) + (all >> 14) + 128; /* never more */
+  /* the result is never larger */
+  size_t all = n[0] + n[1], room = all + (all >> 12) + (all >> 14) + 128;
   unsigned char *block = (unsigned char *)malloc(room);
   if (block == NULL) return tli_fail_null(TL_EMEM, "out of memory for %zu packed bytes", room);
   Stream s;
@@ -243,7 +244,8 @@ static unsigned char *read_png(const void *data, size_t n, int64_t most, int *wi
   if (!png.begin(&image, data, n)) return tli_fail_null(TL_EIO, "PNG: %s", image.message);
   unsigned char *pixels = NULL;
   if (fits(image.width, image.height, most)) {
-    image.format &= PNG_ALPHA | PNG_COLOR; /* converts to 8 bits each, without a palette */
+    /* converts to 8 bits for each channel, without a palette */
+    image.format &= PNG_ALPHA | PNG_COLOR;
     *channels = 1 + (image.format & PNG_COLOR ? 2 : 0) + (image.format & PNG_ALPHA ? 1 : 0);
     *width = (int)image.width;
     *height = (int)image.height;

@@ -9,20 +9,20 @@
 
 typedef enum tli_Deflated { TLI_DEFLATE_RAW, TLI_DEFLATE_GZIP } tli_Deflated;
 
-/* Decompresses into a block for free(). `expected` is the exact number of bytes, or, if only a head
-** is wanted, the most bytes from the beginning; -1: as many as there are. NULL after tli_fail. */
+/* Decompresses into a block for free(). `expected` is the exact number of bytes; with `head`, the
+** most bytes from the beginning; -1: all. Returns NULL after tli_fail. */
 void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expected, bool head,
                   size_t *bytes) TL_MUSTCHECK;
 
-/* Packs two blocks as one, raw, to a block for free(). NULL after tli_fail. */
+/* Packs two blocks as one, in raw format, into a block for free(). Returns NULL after tli_fail. */
 void *tli_deflate(const void *const data[2], const size_t n[2], size_t *bytes) TL_MUSTCHECK;
 
 /* Continues the CRC-32 checksum of zip files and PNG with further data; `crc` is that of the data
 ** before (0: none). */
 uint32_t tli_crc32(uint32_t crc, const void *data, size_t n);
 
-/* Returns the pixels of a PNG or JPEG file in memory, (height, width, channels), for free(). An
-** image of more than `most` pixels is refused. NULL after tli_fail. */
+/* Returns the pixels of a PNG or JPEG file in memory, (height, width, channels), for free().
+** Refuses an image of more than `most` pixels. Returns NULL after tli_fail. */
 unsigned char *tli_read_image(const void *data, size_t n, int64_t most, int *width, int *height,
                               int *channels) TL_MUSTCHECK;
 

@@ -15,7 +15,7 @@
 typedef struct Field {
   const char *at;
   int64_t n;
-  bool doubled; /* the field contains doubled quotes */
+  bool doubled; /* whether the field contains doubled quotes */
 } Field;
 
 static bool fail_at(const tli_Csv *c, int column, const char *what) {
@@ -80,7 +80,7 @@ static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
 
 /* The parts of a decimal number. */
 typedef struct Decimal {
-  uint64_t digits; /* the first 19 that are not leading zeros */
+  uint64_t digits; /* the first 19 digits that are not leading zeros */
   int64_t exponent;
   int count; /* number of digits without leading zeros */
   bool negative, any;
@@ -241,7 +241,7 @@ static bool wrong_count(const tli_Csv *c, int64_t got) {
                   c->columns, got > c->columns ? "at least " : "", got);
 }
 
-/* Reads the row at p; where the next one begins, or NULL. */
+/* Reads the row at p; returns the beginning of the next row, or NULL. */
 static const char *read_row(tli_Csv *c, const char *p, int64_t row) {
   const char *end = c->data + c->bytes;
   int64_t lines = 1;

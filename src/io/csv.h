@@ -14,11 +14,11 @@ enum { TLI_CSV_SKIP = -1, TLI_CSV_TEXT = -2 };
 /* The position of a field's bytes. */
 typedef struct tli_CsvText {
   int64_t first;  /* from 0 */
-  int64_t length; /* if negative: ~length bytes, which contain doubled quotes */
+  int64_t length; /* if negative, ~length bytes, which contain doubled quotes */
 } tli_CsvText;
 
 typedef struct tli_CsvColumn {
-  int type;   /* tl_DType, or one of the above */
+  int type;   /* a tl_DType, or TLI_CSV_SKIP or TLI_CSV_TEXT */
   void *data; /* room for `rows` elements; for TLI_CSV_TEXT they are tli_CsvText */
 } tli_CsvColumn;
 
@@ -29,7 +29,7 @@ typedef struct tli_Csv {
   int columns;
   const tli_CsvColumn *column;
   int64_t at;   /* start of the next row; advanced by reading */
-  int64_t line; /* line number of the next row, from 1; advanced */
+  int64_t line; /* line number of the next row, from 1; advanced by reading */
 } tli_Csv;
 
 /* Reads up to `rows` rows. Returns their number, which is smaller only at the end of the data, or

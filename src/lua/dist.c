@@ -116,7 +116,7 @@ static int push_string(lua_State *L) {
   return 1;
 }
 
-/* Pushes a value as a string and frees it. */
+/* Pushes a value of a store as a string and frees it. */
 static int push_value(lua_State *L, char *value, size_t size) {
   lua_pushlightuserdata(L, value);
   lua_pushcfunction(L, push_string); /* protected: running out of memory must not leak the value */
@@ -148,7 +148,7 @@ static int store_compare_set(lua_State *L) {
   return value ? push_value(L, value, size) : tli_raise_as(L, "compare_set");
 }
 
-/* store:set_timeout(seconds) */
+/* store:set_timeout(seconds) sets the time after which the store's calls fail. */
 static int store_set_timeout(lua_State *L) {
   Store *s = check_store(L, 1, "set_timeout");
   luaL_checkany(L, 2);
@@ -168,7 +168,7 @@ static int store_add(lua_State *L) {
   return 1;
 }
 
-/* Calls a function for a key, or for each of a list. */
+/* Calls a function for a key, or for each key in a list. */
 static int each_key(lua_State *L, const char *name,
                     bool (*fn)(lua_State *L, Store *s, const char *key)) {
   Store *s = check_store(L, 1, name);
@@ -286,10 +286,10 @@ static int dist_private_write(lua_State *L) {
 /* ---- groups -------------------------------------------------------------------------- */
 
 typedef struct Group {
-  tli_Group *group; /* owned; NULL once left */
+  tli_Group *group; /* owned; NULL after the rank has left */
 } Group;
 
-/* (store, name, rank, size, ranks, seconds, detail, backend) */
+/* _join(store, name, rank, size, ranks, seconds, detail, backend) returns a group. */
 static int dist_join(lua_State *L) {
   check_store(L, 1, "init_process_group");
   const char *name = luaL_checkstring(L, 2), *backend = luaL_checkstring(L, 8);
@@ -351,35 +351,35 @@ static Group *check_group(lua_State *L, const char *name) {
   return g;
 }
 
-/* group:set_timeout(seconds) */
+/* group:set_timeout(seconds) sets the timeout of later calls. */
 static int group_set_timeout(lua_State *L) {
   Group *g = check_group(L, "set_timeout");
   tli_group_set_timeout(g->group, check_time(L, 2, "set_timeout", DEFAULT_TIMEOUT));
   return 0;
 }
 
-/* group:batch(begins) */
+/* group:batch(begins) begins or ends a batch of messages. */
 static int group_batch(lua_State *L) {
   Group *g = check_group(L, "batch_isend_irecv");
   tli_enter(L, tli_state(L));
   return tli_group_batch(g->group, lua_toboolean(L, 2)) ? 0 : tli_raise_as(L, "batch_isend_irecv");
 }
 
-/* group:next_pass() */
+/* group:next_pass() begins the next pass of training. */
 static int group_next_pass(lua_State *L) {
   Group *g = luaL_checkudata(L, 1, GROUP);
   if (g->group) tli_group_next_pass(g->group);
   return 0;
 }
 
-/* group:abort(why) */
+/* group:abort(why) ends the group on all ranks, with the reason. */
 static int group_abort(lua_State *L) {
   Group *g = luaL_checkudata(L, 1, GROUP);
   if (g->group) tli_group_abort(g->group, luaL_checkstring(L, 2));
   return 0;
 }
 
-/* group:buffer(tensor, add) */
+/* group:buffer(tensor, add) registers the memory of a tensor that will be sent often. */
 static int group_buffer(lua_State *L) {
   Group *g = check_group(L, "register_buffer");
   tl_Tensor *t = tli_check_tensor(L, 2, "register_buffer");
@@ -388,7 +388,7 @@ static int group_buffer(lua_State *L) {
                                                             : tli_raise_as(L, "register_buffer");
 }
 
-/* group:common(like, n): a tensor of like's dtype, or nil */
+/* group:common(like, n) returns a tensor of like's dtype in memory that the ranks share, or nil. */
 static int group_common(lua_State *L) {
   Group *g = check_group(L, "common");
   const tl_Tensor *like = tli_check_tensor(L, 2, "common");
@@ -477,7 +477,7 @@ static int group_run(lua_State *L) {
     box->work = NULL;
     luaL_setmetatable(L, WORK);
     tli_note_owner(L);
-    check_group(L, name); /* again: making the userdata may have run finalizers */
+    check_group(L, name); /* checked again, because making the userdata may have run finalizers */
   }
   tli_Call call = {.kind = (tli_Collective)kind,
                    .reduce = (tli_Reduction)reduce,
@@ -536,7 +536,7 @@ static int work_is_success(lua_State *L) {
   return 1;
 }
 
-/* Pushes the error message of a call, or nil. */
+/* work:exception() returns the error message of a call, or nil. */
 static int work_exception(lua_State *L) {
   const char *text = tli_work_error(check_work(L, "exception"));
   if (text[0])
@@ -578,7 +578,7 @@ static int dist_mpi(lua_State *L) {
   return 3;
 }
 
-/* Sends rank 0's text, up to 300 bytes, to all ranks. */
+/* _mpi_share(text) returns rank 0's text, up to 300 bytes, on all ranks. */
 static int dist_mpi_share(lua_State *L) {
   char text[301];
   snprintf(text, sizeof text, "%s", luaL_optstring(L, 1, ""));
@@ -587,7 +587,7 @@ static int dist_mpi_share(lua_State *L) {
   return 1;
 }
 
-/* (name) -> whether this back end is available */
+/* _available(name) returns whether this back end is available. */
 static int dist_available(lua_State *L) {
   tli_enter(L, tli_state(L));
   lua_pushboolean(L, tli_group_available(luaL_checkstring(L, 1)));
@@ -596,7 +596,7 @@ static int dist_available(lua_State *L) {
 
 /* ---- time ---------------------------------------------------------------------------- */
 
-/* Sleeps for the given seconds, at most one. */
+/* _sleep(seconds) sleeps for the given time, at most one second. */
 static int dist_sleep(lua_State *L) {
   atomic_uint none = 0;
   int64_t ns = check_time(L, 1, "sleep", 0);

@@ -1,18 +1,18 @@
 /*
 ** embed.c - unpacks the Lua sources that are part of the library; src/gen/pack.lua packs them and
-** tells of the form. What it reads is the library's own, so nothing is checked.
+** describes the format. The packed bytes are part of the library, so they are not checked.
 */
 #include "lua/embed.h"
 
 #include <string.h>
 
-/* A place among packed bits. */
+/* A position in packed bits. */
 typedef struct Reader {
   const unsigned char *data;
-  size_t at; /* in bits */
+  size_t at; /* counted in bits */
 } Reader;
 
-/* The next bits, of which at least 25 count, from the highest bit down. */
+/* Returns the next bits, of which at least 25 are valid, from the highest bit down. */
 static uint32_t peek(const Reader *r) {
   const unsigned char *p = r->data + (r->at >> 3);
   uint32_t word = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
@@ -25,7 +25,7 @@ static uint32_t read_symbol(Reader *r, const uint16_t *code) {
   return entry >> 4;
 }
 
-/* The number of a bucket whose low bits follow. */
+/* Reads the low bits of a bucket and returns the number. */
 static uint32_t read_number(Reader *r, uint32_t bucket) {
   if (bucket < 2) return bucket;
   uint32_t low_bits = (bucket >> 1) - 1, high = (2 | (bucket & 1)) << low_bits;

@@ -1,6 +1,6 @@
 /*
 ** embed.h - the Lua sources that are part of the library, packed, as written by src/gen/embed.lua;
-** src/gen/pack.lua describes their form.
+** src/gen/pack.lua describes the format.
 */
 #ifndef TLI_EMBED_H
 #define TLI_EMBED_H
@@ -11,7 +11,7 @@
 typedef struct tli_Embedded {
   const char *module; /* the name for `require`: "tlua.nn.modules.Linear" */
   const char *chunk;  /* the chunk name: "=tlua:nn/modules/Linear.lua" */
-  const char *packed; /* for tli_embedded_text */
+  const char *packed; /* read by tli_embedded_text */
   size_t size;        /* size of the source text, in bytes */
 } tli_Embedded;
 
@@ -21,13 +21,13 @@ void tli_embedded_text(const tli_Embedded *e, char *text);
 struct lua_State;
 
 /* Saves the present contents of the standard libraries for the embedded files, unless that was done
-** before. Opening the library does it; a host that runs a script before that calls this first. May
-** raise on lack of memory. */
+** before. Opening the library does this; a host that runs a script before it opens the library
+** calls this first. May raise on lack of memory. */
 void tli_open_environment(struct lua_State *L);
 
 /* Sorted by module name; ended by an entry of NULLs. */
 extern const tli_Embedded tli_embedded[];
-extern const size_t tli_embedded_count; /* not counting that entry */
+extern const size_t tli_embedded_count; /* number of entries, without the last one */
 
 /* The codes of packed text: the entry for the next CODE_BITS bits is 16 times the symbol that
 ** they begin with, plus the length of its code. */

@@ -1,6 +1,6 @@
 /*
-** left_out.c - parts of the binding that a build leaves out (PROFILE=infer): their tables exist,
-** so that a name in them is refused with a message.
+** left_out.c - parts of the binding that a build leaves out (PROFILE=infer): their tables exist, so
+** that reading a name in them raises an error that says so.
 */
 #include "lua/tensor/value.h"
 

@@ -1,8 +1,8 @@
 /*
-** open.c - opens the library in a Lua state: the module table with the
-** operators, then the part that is written in Lua. The Lua files are embedded;
-** `require "tlua.<name>"` finds them through a searcher of our own in
-** package.searchers, or is our own in hosts that left Lua's package library out.
+** open.c - opens the library in a Lua state: the module table with the operators, then the part
+** that is written in Lua. The Lua files are embedded; `require "tlua.<name>"` finds them through a
+** searcher of our own in package.searchers; in hosts without Lua's package library, `require`
+** itself is our own.
 **
 ** These files use a separate environment with the standard libraries' contents from the time
 ** when the library was opened: a script that assigns to `type` or `table.insert` does not affect
@@ -17,7 +17,7 @@
 
 /* ---- the environment ---- */
 
-static const char environment_key = 0; /* its address: the environment in the registry */
+static const char environment_key = 0; /* the key of the environment in the registry */
 
 static const char *const functions[] = {
     "assert",  "collectgarbage", "error",        "getmetatable", "ipairs",   "load",   "next",
@@ -30,8 +30,8 @@ enum { NEEDED = 5 };
 static const char *const libraries[] = {"_G", "string",    "table", "math",    "utf8", "io",
                                         "os", "coroutine", "debug", "package", NULL};
 
-/* Pushes a global of that type by a raw access, whatever a host does with unknown names. Otherwise
-** pushes the value that the library of that name has registered, or nil. */
+/* Pushes a global of that type by a raw access, because a host may handle unknown names specially.
+** If there is none, pushes the value that the library of that name has registered, or nil. */
 static bool push_global(lua_State *L, const char *name, int type) {
   lua_pushglobaltable(L);
   lua_pushstring(L, name);
@@ -79,7 +79,7 @@ void tli_open_environment(lua_State *L) {
 
 void tli_push_environment(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key); }
 
-/* Raises with the names of needed libraries that the environment has not got. */
+/* Raises an error that names the needed libraries that the environment lacks. */
 static void check_environment(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key);
   lua_pushliteral(L, "");
@@ -196,11 +196,11 @@ static void add_searcher(lua_State *L) {
   lua_rawseti(L, -2, at);
 }
 
-/* Fills package.preload in case the package library is opened later, which keeps its contents. */
+/* Fills package.preload, for a package library that the host opens later: it keeps the contents. */
 static void fill_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    if (strcmp(e->module, "tlua") == 0) continue; /* present once it can be required */
+    if (strcmp(e->module, "tlua") == 0) continue; /* "tlua" is entered once it can be required */
     push_loader(L, e);
     lua_setfield(L, -2, e->module);
   }
@@ -217,7 +217,7 @@ void tli_open_library(lua_State *L) {
   lua_settop(L, top);
 }
 
-/* (module): runs init.lua, which gets the module table and completes it. */
+/* Called with (module): runs init.lua, which receives the module table and completes it. */
 static int run_init(lua_State *L) {
   load_embedded(L, find_embedded("tlua"));
   lua_pushvalue(L, 1);
@@ -227,13 +227,13 @@ static int run_init(lua_State *L) {
 
 static bool is_embedded(const char *module) { return find_embedded(module) != NULL; }
 
-/* _is_embedded(module) */
+/* _is_embedded(module) returns whether the library contains the module. */
 static int torch_is_embedded(lua_State *L) {
   lua_pushboolean(L, is_embedded(luaL_checkstring(L, 1)));
   return 1;
 }
 
-/* Removes our modules from the table of loaded ones. Needs no memory. */
+/* Removes our modules from package.loaded. Needs no memory. */
 static void unload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_pushnil(L);
@@ -247,8 +247,8 @@ static void unload(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Completes the module on top of the stack. After an error nobody gets an incomplete module: the
-** next attempt to open the library starts again. */
+/* Completes the module on top of the stack. After an error no program gets an incomplete module:
+** the next attempt to open the library starts again. */
 static void complete(lua_State *L) {
   lua_pushcfunction(L, run_init);
   lua_pushvalue(L, -2);
@@ -257,9 +257,9 @@ static void complete(lua_State *L) {
   lua_error(L);
 }
 
-static const char module_key = 0; /* its address: the module table in the registry */
+static const char module_key = 0; /* the key of the module table in the registry */
 
-/* Returns the module. */
+/* Makes the module and returns it. */
 static int open_module(lua_State *L) {
   prepare(L);
   tli_state_open(L);

@@ -111,7 +111,7 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
 typedef struct tli_Room {
   struct tli_Room *next; /* owned */
   size_t bytes;
-  int64_t owned; /* how many of its elements are tensors that are released with it */
+  int64_t owned; /* number of its elements that are tensors, which are released with it */
   int64_t elements[];
 } tli_Room;
 
@@ -204,7 +204,7 @@ static void read_options(tli_Args *a, int table) {
       lua_pop(L, 2);
       return;
     }
-    lua_insert(L, -2); /* moves the value, which stays, below the key */
+    lua_insert(L, -2); /* moves a copy of the value below the key */
     a->at[i] = lua_gettop(L) - 1;
     a->type[i] = (int8_t)lua_type(L, a->at[i]);
   }
@@ -222,8 +222,8 @@ static void check_missing(tli_Args *a) {
   }
 }
 
-/* Whether nil in the place of parameter i is a variable that should have a value, as in x:to(nil)
-** or zeros(nil): the call would mean something else without it. */
+/* Whether a nil at parameter i probably is a variable that should have a value, as in x:to(nil) or
+** zeros(nil): without it the call would mean something else. */
 static bool needs_value(const tli_Param *p, int i) {
   if (p->kind == TLI_A_DTYPE || p->kind == TLI_A_DEVICE) return i == 1;
   return p->kind == TLI_A_INTS && (p->flags & TLI_P_VARARG) && !(p->flags & TLI_P_OPTIONAL);
@@ -339,9 +339,8 @@ static void fail_devices(tli_Args *a, int i, int64_t item, tl_Device device) {
   a->failed = true;
 }
 
-/* All tensors of a call must be on one device. A 0-d CPU tensor fits any device where numbers
-** are allowed, as an operand or beside one. `item` is the position of t in a list, from 1, or
-** 0. */
+/* Checks that all tensors of a call are on one device. A 0-d CPU tensor fits any device if numbers
+** are allowed, as an operand or beside one. `item` is the position of t in a list, from 1, or 0. */
 static void compare_devices(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
   if (a->signature->params[i].flags & TLI_P_ANY_DEVICE) return;
   tl_Device device = tli_device(t);
@@ -422,7 +421,7 @@ tl_Tensor **tli_args_owned(tli_Args *a, int64_t n) {
   return (tl_Tensor **)room->elements;
 }
 
-/* Reads tensors passed as separate arguments, from the parameter's first one on. */
+/* Reads tensors passed as separate arguments, beginning with the parameter's. */
 static tl_Tensors read_tensors(tli_Args *a, int i) {
   tl_Tensors list = {a->nlist, (tl_Tensor **)tli_args_room(a, a->nlist)};
   if (list.v == NULL) return (tl_Tensors){0, NULL};
@@ -517,7 +516,9 @@ typedef bool (*Reader)(lua_State *L, int index, int64_t *out);
 static void refuse_names(tli_Args *a, int i, int64_t n) {
   lua_State *L = a->L;
   if (n > 0)
-    lua_pushinteger(L, n); /* names come after the last integer of a list that was written whole */
+    /* names come after the last integer, because a list's constructor stores the integers
+    ** together */
+    lua_pushinteger(L, n);
   else
     lua_pushnil(L);
   while (lua_next(L, a->at[i])) {
@@ -553,7 +554,7 @@ static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expecte
   return (tl_Ints){n, v};
 }
 
-/* Reads numbers passed as separate arguments, from the parameter's first one on. */
+/* Reads numbers passed as separate arguments, beginning with the parameter's. */
 static tl_Ints read_numbers(tli_Args *a, int i, Reader reader, const char *expected) {
   int count = a->nlist && (a->signature->params[i].flags & TLI_P_VARARG) ? a->nlist : 1;
   int64_t *v = (int64_t *)tli_args_room(a, count);

@@ -50,8 +50,8 @@ typedef struct tli_Param {
 } tli_Param;
 
 typedef struct tli_Signature {
-  const char *name; /* public name, "add" or "linalg.norm" */
-  const char *text; /* the form that messages and help show */
+  const char *name; /* the public name, "add" or "linalg.norm" */
+  const char *text; /* the call as messages and help show it */
   const tli_Param *params;
   int nparams;
 } tli_Signature;
@@ -88,7 +88,8 @@ tl_Tensor *tli_arg_operand(tli_Args *a, int i); /* converts a number to a tempor
 tl_Tensors tli_arg_tensors(tli_Args *a, int i);
 tl_Scalar tli_arg_number(tli_Args *a, int i, tl_Scalar otherwise);
 int64_t tli_arg_int(tli_Args *a, int i, int64_t otherwise);
-int64_t tli_arg_dim(tli_Args *a, int i, int64_t otherwise);   /* converted to count from 0 */
+/* converts a dimension to count from 0 */
+int64_t tli_arg_dim(tli_Args *a, int i, int64_t otherwise);
 int64_t tli_arg_index(tli_Args *a, int i, int64_t otherwise); /* converted to count from 0 */
 bool tli_arg_bool(tli_Args *a, int i, bool otherwise);
 double tli_arg_float(tli_Args *a, int i, double otherwise);

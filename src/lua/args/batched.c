@@ -1,6 +1,6 @@
 /*
-** batched.c - operators that are called with stand-ins of vmap. The Lua side chooses what to
-** call: its handler receives the signature and the unchanged arguments.
+** batched.c - operators that are called with stand-ins of vmap. The Lua side chooses the function
+** to call: its handler receives the signature and the unchanged arguments.
 */
 #include "lua/args/batched.h"
 
@@ -75,7 +75,7 @@ static void push_signature(lua_State *L, const tli_Signature *sig) {
   lua_remove(L, -2);
 }
 
-/* Whether the last argument is a table of options with `out`. */
+/* Whether the last argument is a table of options that has `out`. */
 static bool has_out(lua_State *L, int top) {
   if (top == 0 || lua_type(L, top) != LUA_TTABLE) return false;
   lua_pushliteral(L, "out");
@@ -121,8 +121,8 @@ static int batched_call(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* torch._batching(depth, handler, metatable) sets how many mapped functions are running, one
-** inside another. */
+/* torch._batching(depth, handler, metatable) sets the number of mapped functions that are running,
+** one inside another. */
 static int set_batching(lua_State *L) {
   tli_State *S = tli_state(L);
   S->batching = (int)luaL_checkinteger(L, 1);

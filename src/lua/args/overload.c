@@ -96,7 +96,7 @@ static bool fits(lua_State *L, const tli_State *S, const tli_Signature *sig, int
   return true;
 }
 
-/* Suggests the most similar name of a dtype or device, or else lists them. */
+/* Suggests the most similar name of a dtype or device; if there is none, lists all names. */
 static const char *hint_of(const char *word, bool dtypes, bool devices) {
   static _Thread_local char text[320];
   const char *dtype = dtypes ? tli_dtype_hint(word) : "";
@@ -105,8 +105,8 @@ static const char *hint_of(const char *word, bool dtypes, bool devices) {
   return text;
 }
 
-/* Raises an error if a form takes the word at a stack index for a dtype or device, and it is
-** neither. `param` is the parameter's position, or -1 for the option `name`. */
+/* Raises an error if a form expects a dtype or device where the word at a stack index is neither.
+** `param` is the parameter's position, or -1 for the option `name`. */
 static void check_word(lua_State *L, const tli_Overload *overloads, int n, int param,
                        const char *name, int index) {
   bool dtypes = false, devices = false, others = false;

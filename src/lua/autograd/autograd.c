@@ -26,8 +26,8 @@ static tl_Tensor **new_list(tli_Args *a, int64_t n) {
 /* The tensors where a backward pass begins, or whose gradients it returns. Borrowed. */
 typedef struct Ends {
   int64_t n;
-  tl_Tensor **tensors; /* NULL entries: the edge of the same place */
-  tli_Edge *edges;     /* NULL: all are tensors */
+  tl_Tensor **tensors; /* a NULL entry is an edge, see `edges` */
+  tli_Edge *edges;     /* NULL: all ends are tensors */
 } Ends;
 
 static bool has_edge(lua_State *L, int list) {
@@ -117,7 +117,7 @@ static void each_tensor(const tli_Backward *call, void (*fn)(tl_Tensor *t)) {
 
 static void hold(tl_Tensor *t) { tli_retain(t); }
 
-/* The modes of a pass also apply to hooks, in whatever coroutine they run. */
+/* Runs a pass with its modes. They also apply to hooks, whatever coroutine runs them. */
 static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   const tli_Change modes[] = {{TLI_MODE_INFERENCE, false}, {TLI_MODE_GRAD, call->create_graph}};
   tli_ModeScope scope;
@@ -131,7 +131,7 @@ static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *cal
   return ok;
 }
 
-/* The pass holds references to the tensors, because a hook may release their values. */
+/* Runs a pass, which holds references to the tensors, because a hook may release their values. */
 static bool run(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   each_tensor(call, hold);
   bool ok = run_in_modes(L, of, call);
@@ -202,7 +202,7 @@ static int autograd_reaches_others(lua_State *L) {
   return 1;
 }
 
-/* _failures() returns how many backward passes of this interpreter have failed. */
+/* _failures() returns the number of backward passes of this interpreter that have failed. */
 static int autograd_failures(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &failures_key);
   lua_pushinteger(L, lua_tointeger(L, -1));
@@ -267,7 +267,7 @@ static int accumulate(tli_Args *a, tli_Settings *of, Ends roots, tl_Tensor *cons
   return ok ? 0 : tli_raise_caught(a->L);
 }
 
-/* The options of both forms of backward, which follow the gradients. */
+/* The options that both signatures of backward have, after the gradients. */
 #define BACKWARD_OPTIONS                                          \
   {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},                \
       {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0}, {          \
@@ -323,7 +323,8 @@ static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
 static int push_boxes(tli_Args *a, int i) {
   bool list = tli_args_given(a, i) && lua_type(a->L, a->at[i]) == LUA_TTABLE;
   lua_Unsigned n = list ? lua_rawlen(a->L, a->at[i]) : 1;
-  int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2; /* more than fit on the stack */
+  /* a count larger than Lua's stack, if n is too large */
+  int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2;
   luaL_checkstack(a->L, count, "autograd.grad: too many inputs");
   for (int k = 0; k < count; k++) tli_new_box(a->L, a->S);
   return count;
@@ -606,7 +607,7 @@ static int get_grad_fn(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* The position of the tensor among the results of its grad_fn; 1 for a leaf. */
+/* Pushes the position of the tensor among the results of its grad_fn; 1 for a leaf. */
 static int get_output_nr(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   bool ok = true;
@@ -640,8 +641,8 @@ static int get_retains_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* Returns a tensor that shares the memory but has no history. Unlike in PyTorch, in-place
-** changes to it count as changes of the tensor, so a backward pass detects them. */
+/* Pushes a tensor that shares the memory but has no history. Unlike in PyTorch, in-place changes to
+** it count as changes of the tensor, so a backward pass detects them. */
 static int get_data(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   tl_Tensor *data = tli_detached(t);
@@ -678,7 +679,7 @@ static void take_data(tl_Tensor *t, const tl_Tensor *y) {
 ** modules and optimizers. */
 static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
   const tl_Tensor *y = check_data(L, S, t, value);
-  /* a graph that has saved t must find a version that t never had */
+  /* a graph that has saved t must find a version that t never had before */
   unsigned past = tli_version(t);
   take_data(t, y);
   atomic_fetch_add_explicit(&t->storage->version, past, memory_order_relaxed);

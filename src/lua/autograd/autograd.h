@@ -13,9 +13,9 @@ void tli_open_nodes(lua_State *L);    /* node.c */
 void tli_open_function(lua_State *L); /* function.c */
 void tli_open_saved_hooks(lua_State *L);
 
-/* Makes the hooks of a mode's value those of this C thread (saved_hooks.c). */
+/* Makes the hooks of a mode's value the current ones of this C thread (saved_hooks.c). */
 void tli_saved_hooks_load(tli_State *S, int mode);
-/* The state closes. */
+/* Called when the state closes. */
 void tli_saved_hooks_close(tli_State *S);
 
 /* Pushes an empty value for a node, which then owns the stored value. */

@@ -1,6 +1,6 @@
 /*
-** callback.c - see callback.h. Invariant: the engine calls Lua only in tli_callback_call, where
-** all errors are raised in protected mode.
+** callback.c - see callback.h. Invariant: the engine calls Lua only through tli_callback_call,
+** which runs in protected mode.
 **
 ** The functions are in a table of the registry, because Lua does not see the graphs that need
 ** them, nor when a graph is freed. So a function that refers to the tensor that it is attached
@@ -30,18 +30,18 @@ typedef struct Home {
   atomic_int refs;
   bool open;             /* false once the state was closed; guarded */
   tli_Callback *dropped; /* borrowed list; guarded */
-  atomic_bool dropping;  /* whether that list has entries */
+  atomic_bool dropping;  /* whether `dropped` has entries */
   /* only the state uses the fields below */
   tli_Callback *all;   /* owned list */
   tli_Callback *spare; /* owned; memory for the next callback */
-  int64_t n, limit;    /* the number of callbacks, and that at which cycles are searched for */
-  int64_t stayed;      /* how many loosened callbacks survived the last search */
-  bool watching;       /* whether the watcher exists */
+  int64_t n, limit; /* the number of callbacks, and the number at which cycles are searched for */
+  int64_t stayed;   /* number of loosened callbacks that survived the last search */
+  bool watching;    /* whether the watcher exists */
 } Home;
 
 struct tli_Callback {
   Home *home;          /* owned */
-  atomic_bool dropped; /* nothing can call it any more */
+  atomic_bool dropped; /* set when nothing can call it any more */
   bool loose;
   int nvalues;
   /* node that it is attached to, borrowed until it is dropped; NULL: a leaf */
@@ -78,7 +78,8 @@ static void unlink_callback(tli_Callback *a) {
   a->home->n--;
 }
 
-/* Returns the list of dropped callbacks and empties it; `open`: whether the state stays open. */
+/* Returns the list of dropped callbacks and empties it; `open` says whether the state stays
+** open. */
 static tli_Callback *take_dropped(Home *h, bool open) {
   tli_mutex_lock(&guard);
   tli_Callback *list = h->dropped;
@@ -112,7 +113,7 @@ static void forget(lua_State *L, tli_Callback *list) {
   }
 }
 
-/* Runs when the state closes: each callback that is left is freed when it is dropped. */
+/* Runs when the state closes. Callbacks that are left are freed when they are dropped. */
 static int home_gc(lua_State *L) {
   Home **box = lua_touserdata(L, 1);
   Home *h = *box;
@@ -207,7 +208,7 @@ tli_Callback *tli_callback_new(lua_State *L) {
 }
 
 void tli_callback_hangs_on(lua_State *L, tli_Callback *a, const tli_Node *node, int value) {
-  if (a->nvalues == MOST_VALUES) return; /* such a callback is never loosened */
+  if (a->nvalues == MOST_VALUES) return; /* a callback with too many values is never loosened */
   lua_pushvalue(L, value);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &values_key);
   lua_insert(L, -2);
@@ -315,10 +316,11 @@ void tli_callbacks_loosen(lua_State *L, tli_State *S) {
   if (h == NULL || h->n == 0) return;
   lua_pushcfunction(L, loosen);
   lua_pushlightuserdata(L, S);
-  if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1); /* out of memory: they stay as they are */
+  /* without memory, callbacks stay as they are */
+  if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);
 }
 
-/* Returns the function from one of its values to the registry. A callback without a value was
+/* Moves the function from one of its values back to the registry. A callback without a value was
 ** dropped, or will be soon. */
 static void fasten(lua_State *L, tli_Callback *a, int functions, int loose, int values) {
   a->loose = false;
@@ -385,7 +387,7 @@ typedef struct Call {
   void *argument;
 } Call;
 
-/* Called with (value, call); gives `run` its upvalues. */
+/* Called with (value, call); passes its upvalues to `run`. */
 static int enter(lua_State *L) {
   const Call *call = lua_touserdata(L, 2);
   lua_settop(L, 1);
@@ -417,7 +419,7 @@ bool tli_callback_call_in(lua_State *L, tli_Callback *a, lua_CFunction run, void
   tli_callback_push(L, a);
   lua_pushlightuserdata(L, &call);
   int status = lua_pcall(L, 2, 0, 0);
-  tli_calling = calling;           /* an error that the function has caught did not restore it */
+  tli_calling = calling;           /* a function that caught an error has not restored it */
   tli_enter(L, tli_state_find(L)); /* the function may have run coroutines with other modes */
   if (status == LUA_OK) return true;
   const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error object";

@@ -16,9 +16,9 @@ void tli_open_callbacks(lua_State *L);
 /* Pops a value and makes a callback with it. On lack of memory returns NULL with a message, or
 ** raises an error, in which case nothing is owned. */
 tli_Callback *tli_callback_new(lua_State *L);
-/* Attaches the callback to the value at an index, which is a tensor or a result of `node`.
-** Where only such values hold the tensor or node, Lua's collector can collect the function
-** together with them. */
+/* Attaches the callback to the value at an index, which is a tensor or a result of `node`. If only
+** such values hold the tensor or node, Lua's collector can collect the function together with
+** them. */
 void tli_callback_hangs_on(lua_State *L, tli_Callback *callback, const tli_Node *node, int value);
 /* Drops a callback, in any thread. The parameter is a tli_Callback, which hooks pass as their
 ** context. */

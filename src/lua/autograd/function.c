@@ -10,7 +10,7 @@
 
 typedef struct LuaNode {
   tli_Node node;
-  tli_NodeType type;            /* belongs to this node alone, for its name */
+  tli_NodeType type;            /* this node's own type, so that the node has a name of its own */
   char name[64], title[64 + 8]; /* "Twice", "TwiceBackward" */
   tli_Callback *backward;       /* owned */
   int nsaved;
@@ -99,7 +99,7 @@ static void drop(tli_Node *node) {
 
 /* ---- recording ---- */
 
-/* Returns the tensor at field i of the table, borrowed; NULL if it is not a tensor. */
+/* Returns the tensor in field i of the table, borrowed; NULL if the field has no tensor. */
 static tl_Tensor *tensor_in(lua_State *L, int table, lua_Integer i) {
   lua_rawgeti(L, table, i);
   tl_Tensor *t =
@@ -108,7 +108,7 @@ static tl_Tensor *tensor_in(lua_State *L, int table, lua_Integer i) {
   return t;
 }
 
-/* More values than a call can have, and few enough that no size overflows. */
+/* More values than a call can have, but few enough that no size overflows. */
 #define COUNT_MAX 1000000
 
 /* Returns field n of the table; may raise an error. */
@@ -142,7 +142,8 @@ static bool is_dirty(lua_State *L, int k) {
   return dirty;
 }
 
-/* Gives those outputs a new version, before anything is saved. May raise an error. */
+/* Increments the version of outputs that are changed inputs, before any tensor is saved. May raise
+** an error. */
 static void bump_dirty(lua_State *L, const LuaNode *n) {
   for (int k = 0; k < n->node.noutputs; k++) {
     tl_Tensor *t = is_dirty(L, k) ? tensor_in(L, OUTPUTS, k + 1) : NULL;
@@ -168,7 +169,7 @@ static bool save_all(lua_State *L, LuaNode *n) {
   return true;
 }
 
-/* Saves the tensors in a way that lets hooks pack them; the hooks run in L. */
+/* Saves the tensors of a call so that hooks can pack them; the hooks run in L. */
 static bool save_called(lua_State *L, LuaNode *n) {
   lua_State *outer = tli_calling;
   tli_calling = L;
@@ -255,7 +256,7 @@ static int autograd_record(lua_State *L) {
   bump_dirty(L, n);
   if (!save_called(L, n)) return tli_raise_as(L, lua_tostring(L, NAME));
   for (int k = 0; k < n->node.noutputs; k++) take_output(L, n, k);
-  *box = NULL; /* released now instead of by the collector */
+  *box = NULL; /* releases the node now instead of in the collector */
   tli_node_release(&n->node);
   return 0;
 }

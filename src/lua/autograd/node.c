@@ -1,7 +1,7 @@
 /*
-** node.c - the recorded graph as Lua sees it: nodes (x.grad_fn) and gradient edges. An edge is
-** the place that a tensor's gradient goes to. It outlives the tensor without keeping it alive,
-** unless that is a leaf.
+** node.c - the recorded graph as Lua values: nodes (x.grad_fn) and gradient edges. An edge is the
+** place that a tensor's gradient goes to. It outlives the tensor and does not keep it alive, unless
+** the tensor is a leaf.
 */
 #include <string.h>
 
@@ -146,7 +146,8 @@ static int edge_tostring(lua_State *L) {
   return 1;
 }
 
-/* Fields have names and positions, like those of PyTorch's named tuple. */
+/* Pushes a field of an edge. Fields have names and positions, like those of PyTorch's named
+** tuple. */
 static int edge_index(lua_State *L) {
   const tli_Edge *edge = check_edge(L, 1);
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
@@ -168,7 +169,7 @@ static int edge_len(lua_State *L) {
   return 1;
 }
 
-/* _get_gradient_edge(tensor) */
+/* _get_gradient_edge(tensor) returns the edge that the tensor's gradient goes to. */
 static int autograd_get_gradient_edge(lua_State *L) {
   static const char name[] = "autograd.graph.get_gradient_edge";
   tli_check_tensor(L, 1, name);
@@ -180,7 +181,7 @@ static int autograd_get_gradient_edge(lua_State *L) {
   return tli_edge_of(t, edge) ? 1 : tli_raise(L);
 }
 
-/* _gradient_edge(node, output_nr) makes the edge to a result of a node, or to a leaf. */
+/* _gradient_edge(node, output_nr) returns the edge to a result of a node, or to a leaf. */
 static int autograd_gradient_edge(lua_State *L) {
   static const char name[] = "autograd.graph.GradientEdge";
   tli_State *S = tli_state(L);
@@ -206,19 +207,19 @@ static int autograd_gradient_edge(lua_State *L) {
 
 /* ---- forward-mode derivatives ---- */
 
-/* _dual_level(open) returns the previous setting. */
+/* _dual_level(open) opens or closes a level; it returns the previous setting. */
 static int autograd_dual_level(lua_State *L) {
   lua_pushboolean(L, tli_set_dual_level(lua_toboolean(L, 1)));
   return 1;
 }
 
-/* _tangent_pass(on) returns the previous setting. */
+/* _tangent_pass(on) starts or ends a pass for tangents; it returns the previous setting. */
 static int autograd_tangent_pass(lua_State *L) {
   lua_pushboolean(L, tli_set_tangent_pass(lua_toboolean(L, 1)));
   return 1;
 }
 
-/* _make_dual(tensor) */
+/* _make_dual(tensor) marks a tensor as a dual. */
 static int autograd_make_dual(lua_State *L) {
   return tli_make_dual(tli_check_tensor(L, 1, "make_dual")) ? 0 : tli_raise(L);
 }

@@ -29,11 +29,11 @@ typedef struct Slot {
   Pair *pair; /* owned; NULL: hooks are disabled, or the slot is free */
   bool forbidden, opening;
   char message[200];
-  int8_t outer; /* the mode that it replaces */
+  int8_t outer; /* the mode that was set before this one */
 } Slot;
 
 typedef struct tli_SavedHooks {
-  /* number of running pack and unpack functions: tensors that they save are not packed */
+  /* number of running pack and unpack functions; tensors that these save are not packed */
   int masked;
   int current; /* slot of the running thread, from 1; 0: none */
   int n;       /* one past the last slot in use */
@@ -43,7 +43,7 @@ typedef struct tli_SavedHooks {
 typedef struct Packed {
   Pair *pair;          /* owned */
   tl_Tensor *tensor;   /* owned; set if pack returned a tensor */
-  tli_Callback *value; /* owned; any other result of pack */
+  tli_Callback *value; /* owned; set if pack returned another value */
 } Packed;
 
 /* ---- packing ---- */
@@ -68,7 +68,7 @@ typedef struct PackCall {
   Packed *packed;
 } PackCall;
 
-/* Called with ({pack, unpack}, call). */
+/* Called with ({pack, unpack}, call); calls pack. */
 static int call_pack(lua_State *L) {
   PackCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
@@ -196,7 +196,7 @@ static void slot_clear(Slot *s) {
   pair_release(pair);
 }
 
-/* Marks the slot of a mode, and those that scopes will restore after it. */
+/* Marks the slot of a mode as used, and the slots that scopes will restore after it. */
 static void mark(const tli_SavedHooks *h, int mode, bool *used) {
   while (mode > 0 && !used[mode - 1]) {
     used[mode - 1] = true;
@@ -277,7 +277,8 @@ static void check_function(lua_State *L, int index, const char *what) {
               tli_describe(L, tli_state(L), index <= lua_gettop(L) ? index : 0));
 }
 
-/* _saved_tensors_hooks(pack, unpack, fn?, ...) */
+/* _saved_tensors_hooks(pack, unpack, fn?, ...) opens a scope in which the functions pack saved
+** tensors. */
 static int autograd_saved_tensors_hooks(lua_State *L) {
   static const char name[] = "saved_tensors_hooks";
   tli_State *S = tli_state(L);
@@ -300,13 +301,14 @@ static int autograd_saved_tensors_hooks(lua_State *L) {
   pair->functions = functions;
   /* searched again, because making the table may have run finalizers */
   int i = free_slot(L, S, name);
-  S->saved_hooks->slots[i].pair = pair; /* no finalizer runs before the slot is `opening` */
+  S->saved_hooks->slots[i].pair = pair; /* no finalizer may run before the slot is `opening` */
   lua_remove(L, 1);
   lua_remove(L, 1);
   return open_slot(L, S, name, i);
 }
 
-/* _disable_saved_tensors_hooks(message, fn?, ...) */
+/* _disable_saved_tensors_hooks(message, fn?, ...) opens a scope in which setting hooks is an
+** error. */
 static int autograd_disable_saved_tensors_hooks(lua_State *L) {
   static const char name[] = "disable_saved_tensors_hooks";
   tli_State *S = tli_state(L);

@@ -60,7 +60,7 @@ void tli_device_options(lua_State *L, tl_DeviceType type, const char *name,
   lua_remove(L, 1);
 }
 
-/* Finalizers that run late find the state closed. */
+/* Raises an error if the state is closed, as for finalizers that run late. */
 static void refuse_closed(lua_State *L, const char *name) {
   if (tli_state(L)->ledger == NULL) tli_error(L, "%s: the Lua state is closing", name);
 }
@@ -147,7 +147,7 @@ static int device_index(lua_State *L) {
   return 1;
 }
 
-/* Returns the change that makes the first argument's device current. */
+/* Returns the change of modes that makes the first argument's device current. */
 static tli_Change change_of(lua_State *L, const char *name) {
   tl_DeviceType type = tli_kind(L);
   if (lua_isnoneornil(L, 1)) tli_device_refuse(L, type, name, "device", "a device", 1);
@@ -223,7 +223,8 @@ static int device_get_device_properties(lua_State *L) {
   return 1;
 }
 
-/* Without a device returns false instead of raising an error. */
+/* Returns whether kernels support bfloat16; without a device returns false instead of raising an
+** error. */
 static int device_is_bf16_supported(lua_State *L) {
   tl_DeviceProperties p = {0};
   if (tli_device_count(tli_kind(L)) > 0) {
@@ -234,7 +235,7 @@ static int device_is_bf16_supported(lua_State *L) {
   return 1;
 }
 
-/* Requires matrix units of compute capability 8.0 or later. */
+/* Returns whether the device has matrix units of compute capability 8.0 or later. */
 static int device_is_tf32_supported(lua_State *L) {
   tl_DeviceProperties p = {0};
   if (tli_device_count(tli_kind(L)) > 0) {
@@ -245,7 +246,8 @@ static int device_is_tf32_supported(lua_State *L) {
   return 1;
 }
 
-/* PyTorch frees memory here that other processes have used; tlua does not share device memory. */
+/* Does nothing. PyTorch frees memory that other processes have used; tlua does not share device
+** memory. */
 static int device_ipc_collect(lua_State *L) {
   tli_check_current(L, tli_kind(L), "ipc_collect");
   return 0;
@@ -272,8 +274,8 @@ static int device_library_version(lua_State *L) {
   return 1;
 }
 
-/* _architectures() returns those for which kernels are compiled, such as "80 90 compute_80"; nil
-** without a device. */
+/* _architectures() returns the architectures for which kernels are compiled, such as "80 90
+** compute_80"; nil without a device. */
 static int device_architectures(lua_State *L) {
   if (tli_device_count(tli_kind(L)) == 0) return 0;
   const tl_Backend *backend = tli_backend_open((tl_Device){(int8_t)tli_kind(L), 0});
@@ -298,7 +300,7 @@ static int device_waits(lua_State *L) {
 
 /* ---- settings of a device type ------------------------------------------------------------ */
 
-/* configure{seed = 1, memory = 2^20, fail_at = 3} */
+/* configure{seed = 1, memory = 2^20, fail_at = 3} changes settings of the simulated device. */
 static int device_configure(lua_State *L) {
   tl_DeviceType type = tli_kind(L);
   tl_Device device = tli_check_current(L, type, "configure");

@@ -9,7 +9,7 @@
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
 
-#define TLI_UP_KIND 3 /* upvalue: the device type of a function */
+#define TLI_UP_KIND 3 /* the upvalue that holds the device type of a function */
 
 static inline tl_DeviceType tli_kind(lua_State *L) {
   return (tl_DeviceType)lua_tointeger(L, lua_upvalueindex(TLI_UP_KIND));

@@ -16,11 +16,11 @@
 typedef struct Value {
   tl_Device device;
   bool numbered;
-  char name[16]; /* "cuda", "cuda:1" */
+  char name[16]; /* a name such as "cuda" or "cuda:1" */
 } Value;
 
-/* Its address is a key of the registry: name -> value, and number_of(device) -> value for
-** devices of tensors. */
+/* The key of a table in the registry: name -> value, and number_of(device) -> value for devices of
+** tensors. */
 static const char values_key = 0;
 
 const char *tli_to_device_name(lua_State *L, int index) {
@@ -97,9 +97,8 @@ static int to_number(lua_State *L, int index) {
   return whole && number >= 0 && number < TL_MAX_DEVICES ? (int)number : -1;
 }
 
-/* torch.device(name), torch.device(type, index), torch.device(index) of CUDA, or with the
-** options `type` and `index`. With a function it is torch.default_device, like PyTorch's
-** `with`. */
+/* torch.device(name), torch.device(type, index), torch.device(index) of CUDA, or with the options
+** `type` and `index`. With a function it acts as torch.default_device, like PyTorch's `with`. */
 static int torch_device(lua_State *L) {
   tl_Device device;
   if (lua_type(L, 2) == LUA_TFUNCTION) return tli_default_device_scope(L);
@@ -156,7 +155,7 @@ static int device_index(lua_State *L) {
     else
       lua_pushnil(L);
   } else if (field && strncmp(field, "__", 2) == 0) {
-    lua_pushnil(L); /* for metamethods, which programs look up to find a value's type */
+    lua_pushnil(L); /* so that metamethods, which programs use to find a value's type, are nil */
   } else {
     return tli_error(L,
                      "torch.device: expected the field type or index, got %s; strings' methods "

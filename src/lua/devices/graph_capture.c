@@ -46,7 +46,7 @@ static tl_CaptureMode check_mode(lua_State *L, int index, tl_DeviceType type, co
   return TL_CAPTURE_GLOBAL;
 }
 
-/* capture_begin(pool, capture_error_mode), also with these options by name. */
+/* capture_begin(pool, capture_error_mode) begins a capture; the arguments may also be options. */
 static int graph_capture_begin(lua_State *L) {
   static const char name[] = "CUDAGraph.capture_begin";
   static const char *const options[] = {"pool", "capture_error_mode"};
@@ -69,7 +69,7 @@ static int nothing(lua_State *L, const Graph *g, const char *name) {
 static int graph_capture_end(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "capture_end");
   lua_State *before = tli_calling;
-  /* so that garbage can be collected which the last chain of kernels would write */
+  /* for the collection of garbage that the last chain of kernels would otherwise store */
   tli_calling = L;
   bool ok = g->capture && tli_capture_end(g->capture);
   tli_calling = before;

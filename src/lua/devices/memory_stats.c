@@ -83,7 +83,8 @@ static int device_memory_stats(lua_State *L) {
     TL_MEMORY_STATS(X)
 #undef X
   }
-  set_stat(L, "oversize_allocations", "", &(tl_Stat){0}); /* all sizes are split alike */
+  /* always 0, since all sizes are split alike */
+  set_stat(L, "oversize_allocations", "", &(tl_Stat){0});
   set_stat(L, "oversize_segments", "", &(tl_Stat){0});
   tli_set_integer(L, "max_split_size", -1);
   tli_set_integer(L, "num_alloc_retries", s.num_alloc_retries);
@@ -179,7 +180,8 @@ static int device_get_fraction(lua_State *L) {
 #define BLOCKS "torch.Blocks"
 #define HISTORY "torch.History"
 
-/* Copies of the blocks, which are visited with a lock held, so no error may be raised then. */
+/* A list of copies of the blocks. Blocks are visited with a lock held, so no error may be raised
+** then. */
 typedef struct Blocks {
   tl_BlockInfo *list; /* owned */
   int64_t n, room;

@@ -43,9 +43,9 @@ static void find(lua_State *L, Library *library, const char *name, const char *s
 
 static Library nvml = {TLI_OPTIONAL_NVML, TLI_MUTEX_INIT, NULL};
 
-/* Types of nvml.h. */
+/* These types are those of nvml.h. */
 typedef struct NvmlUtilization {
-  unsigned gpu, memory; /* in per cent of the time */
+  unsigned gpu, memory; /* the percentage of time in which they were busy */
 } NvmlUtilization;
 typedef struct NvmlMemory {
   unsigned long long total, free, used;
@@ -175,7 +175,7 @@ static const char *check_message(lua_State *L, const char *name) {
   return text;
 }
 
-/* Returns how many ranges of this thread were open before. */
+/* range_push(message) returns the number of ranges of this thread that were open before. */
 static int nvtx_range_push(lua_State *L) {
   int (*push)(const char *);
   const char *text = check_message(L, "nvtx.range_push");

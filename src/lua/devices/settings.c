@@ -1,5 +1,5 @@
 /*
-** settings.c - users' settings of kernels, as one function for lua/tlua/backends.lua.
+** settings.c - settings of kernels that users change, as one function for lua/tlua/backends.lua.
 */
 #include "core/device/backend.h"
 #include "core/device/settings.h"

@@ -17,7 +17,7 @@ typedef tli_StreamValue Stream;
 
 typedef struct Event {
   tl_DeviceType type;
-  tl_Device device; /* type -1 until the event is recorded */
+  tl_Device device; /* its type is -1 until the event is recorded */
   int flags;
   tl_Event *event; /* owned; NULL until the event is recorded */
 } Event;
@@ -42,7 +42,7 @@ static Event *check_event(lua_State *L, int index, tl_DeviceType type, const cha
 
 /* ---- streams as modes -------------------------------------------------------------- */
 
-#define MOST_STREAMS 127 /* number of streams of a device that modes can represent */
+#define MOST_STREAMS 127 /* number of streams of a device that a mode can represent */
 
 /* The default stream, number 0, is NULL. */
 static _Atomic(tl_Stream *) streams[TL_NDEVICETYPES][TL_MAX_DEVICES][MOST_STREAMS + 1];
@@ -82,7 +82,7 @@ static int push_stream(lua_State *L, tl_Device device, tl_Stream *stream) {
   return 1;
 }
 
-/* Stream{device = , priority = }, also with positional arguments. */
+/* Stream{device = , priority = } returns a stream; the options may also be positional. */
 static int device_stream_new(lua_State *L) {
   static const char *const options[] = {"device", "priority"};
   tl_DeviceType type = tli_kind(L);
@@ -95,7 +95,7 @@ static int device_stream_new(lua_State *L) {
   return stream ? push_stream(L, device, stream) : tli_device_fail(L, type, "Stream");
 }
 
-/* ExternalStream(stream_ptr, device): a stream of another library, by its handle. */
+/* ExternalStream(stream_ptr, device) returns a stream of another library, by its handle. */
 static int device_external_stream(lua_State *L) {
   static const char *const options[] = {"stream_ptr", "device"};
   tl_DeviceType type = tli_kind(L);
@@ -192,7 +192,7 @@ static void push_event(lua_State *L, tl_DeviceType type, int flags) {
   luaL_setmetatable(L, EVENT);
 }
 
-/* An event belongs to the device of the first stream on which it is recorded. */
+/* Records an event, which belongs to the device of the first stream on which it is recorded. */
 static void record(lua_State *L, Event *e, const Stream *s, const char *name) {
   const tl_DeviceApi *api = tli_api(s->device);
   if (e->event == NULL) {

@@ -31,7 +31,8 @@ static tl_Tensor *check_bytes(lua_State *L, const char *name) {
   return t;
 }
 
-/* Converts a position, counted from 1, at an index to count from 0; it may be one past the end. */
+/* Reads a position at an index and converts it from counting from 1 to counting from 0; it may be
+** one past the end. */
 static int64_t check_first(lua_State *L, int index, const tl_Tensor *t, const char *name) {
   int64_t first;
   if (!tli_to_whole(L, index, &first) || first < 1 || first > t->numel + 1)
@@ -317,7 +318,7 @@ static int push_text(lua_State *L) {
 static int io_make_folder(lua_State *L) {
   char *full = tli_folder_make(check_path(L, "io.make_folder"));
   if (full == NULL) return give_up(L);
-  lua_pushcfunction(L, push_text); /* it may raise for lack of memory */
+  lua_pushcfunction(L, push_text); /* pushing may raise an error for lack of memory */
   lua_pushlightuserdata(L, full);
   int status = lua_pcall(L, 1, 1, 0);
   free(full);
@@ -328,7 +329,7 @@ static int io_make_folder(lua_State *L) {
 
 enum { MOST_COLUMNS = 1 << 16 };
 
-/* Returns the character at an index; with `none` it may be "". */
+/* Returns the character at an index; with `none` the string may be empty. */
 static char check_char(lua_State *L, int index, const char *what, bool none) {
   size_t n = 2;
   const char *text = lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, &n) : "";
@@ -393,7 +394,7 @@ static void make_column(lua_State *L, tli_CsvColumn *column, int i, int64_t rows
   lua_rawseti(L, results, i + 1);
 }
 
-/* Pushes a field whose doubled quotes become one. */
+/* Pushes a field in which each doubled quote becomes one. */
 static void push_single(lua_State *L, const char *at, int64_t n, char quote) {
   luaL_Buffer b;
   luaL_buffinit(L, &b);

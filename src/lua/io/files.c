@@ -1,8 +1,7 @@
 /*
-** files.c - transfers tensor bytes between files and memory, for the Lua code that implements
-** the formats: torch.io.read, write, crc32, replace, commit. Elements are little-endian in
-** files. Files are those of Lua's io library. For showing progress: torch.io.is_terminal, clock,
-** time.
+** files.c - transfers tensor bytes between files and memory, for the Lua code that implements the
+** formats: torch.io.read, write, crc32, replace, commit. Elements are little-endian in files. Files
+** are those of Lua's io library. torch.io.is_terminal, clock and time serve to show progress.
 */
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +22,7 @@ static FILE *check_file(lua_State *L, int index, const char *what) {
 
 #define BIG_ENDIAN_HOST (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
 
-/* Converts to the file's byte order and back. */
+/* Converts elements to the file's byte order, or back. */
 static void swap(char *data, int64_t n, size_t bytes) {
   if (!BIG_ENDIAN_HOST) return;
   for (int64_t i = 0; i < n; i++, data += bytes)
@@ -53,7 +52,8 @@ static int io_read(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Ints shape = tli_arg_ints(&a, 1, TLI_NOINTS);
   tl_DType dtype = tli_arg_dtype(&a, 2, TL_NODTYPE);
-  FILE *file = check_file(L, 1, "io.read"); /* again: a finalizer may have closed the file */
+  /* checked again, because a finalizer may have closed the file */
+  FILE *file = check_file(L, 1, "io.read");
   if (!a.failed && shape.n > TL_MAX_DIMS) {
     tli_fail(TL_ESHAPE, "io.read: more than %d dimensions", TL_MAX_DIMS);
     a.failed = true;
@@ -151,7 +151,7 @@ typedef struct Output {
   tli_Replace *replace; /* owned */
 } Output;
 
-/* Closes a file that was not committed; the collector calls it after an error. */
+/* Closes a file that was not committed; the collector calls this after an error. */
 static int abandon(lua_State *L) {
   Output *out = (Output *)lua_touserdata(L, 1);
   tli_replace_abort(out->replace);

@@ -10,7 +10,7 @@
 
 typedef struct Socket {
   int fd;
-  int port; /* set for a listener */
+  int port; /* set only for a listener */
 } Socket;
 
 static Socket *check_socket(lua_State *L) {
@@ -32,14 +32,14 @@ static Socket *push_socket(lua_State *L) {
   return s;
 }
 
-/* Returns nil and the engine's last error message. */
+/* Returns nil and the message of the engine's last error. */
 static int failed(lua_State *L) {
   lua_pushnil(L);
   lua_pushstring(L, tl_error());
   return 2;
 }
 
-/* _connect(host, port, seconds): a socket, or nil and a message. */
+/* _connect(host, port, seconds) returns a socket, or nil and a message. */
 static int torch_connect(lua_State *L) {
   const char *host = luaL_checkstring(L, 1);
   lua_Integer port = luaL_checkinteger(L, 2);
@@ -50,7 +50,7 @@ static int torch_connect(lua_State *L) {
   return s->fd == TLI_NOSOCKET ? failed(L) : 1;
 }
 
-/* _listen(host, port?): a listener, or nil and a message. */
+/* _listen(host, port?) returns a listener, or nil and a message. */
 static int torch_listen(lua_State *L) {
   const char *host = luaL_checkstring(L, 1);
   lua_Integer port = luaL_optinteger(L, 2, 0);
@@ -61,7 +61,7 @@ static int torch_listen(lua_State *L) {
   return s->fd == TLI_NOSOCKET ? failed(L) : 1;
 }
 
-/* accept(seconds): the next connection, or nil. */
+/* accept(seconds) returns the next connection, or nil. */
 static int socket_accept(lua_State *L) {
   const Socket *listener = check_socket(L);
   int64_t until = deadline(L, 2, 10);
@@ -74,7 +74,7 @@ static int socket_accept(lua_State *L) {
   return 1;
 }
 
-/* send(text, seconds): true, or nil and a message. */
+/* send(text, seconds) returns true, or nil and a message. */
 static int socket_send(lua_State *L) {
   const Socket *s = check_socket(L);
   size_t size;
@@ -84,8 +84,8 @@ static int socket_send(lua_State *L) {
   return 1;
 }
 
-/* take(seconds): the available bytes, at least one; "" at the deadline, nil if the other side has
-** closed. */
+/* take(seconds) returns the available bytes, at least one; "" at the deadline, nil if the other
+** side has closed. */
 static int socket_take(lua_State *L) {
   const Socket *s = check_socket(L);
   int64_t until = deadline(L, 2, 10);

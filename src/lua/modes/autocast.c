@@ -1,5 +1,8 @@
 /*
-** autocast.c - see autocast.h; and torch.autocast itself.
+** autocast.c - see autocast.h; and torch.autocast itself. Casts of parameters are kept until the
+** last open scope of the state is closed, so that a weight that is used several times is cast only
+** once. A kept cast is valid if the parameter has the same version, if the cast was recorded or
+** this call needs no gradient, and if both belong to the same captured graph or to none.
 **
 ** Casts of parameters are kept until the last open scope of the state is closed, so a weight
 ** that is used several times is cast once. A kept cast is valid while the parameter's version
@@ -40,7 +43,7 @@ typedef struct tli_CastCache {
 void tli_autocast_forget(tli_State *S) {
   tli_CastCache *c = S->cast_kept;
   if (c == NULL) return;
-  S->cast_kept = NULL; /* first, because releasing a tensor may call this function again */
+  S->cast_kept = NULL; /* cleared first, because releasing a tensor may call this function again */
   for (size_t i = 0; i < c->map.size; i++) {
     tli_release(c->map.places[i].source);
     tli_release(c->map.places[i].cast);
@@ -83,12 +86,13 @@ static tl_Tensor *convert(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   return made;
 }
 
-/* Parameters of models are leaves that own their memory and require a gradient. */
+/* Whether a tensor is a parameter of a model: a leaf that owns its memory and requires a
+** gradient. */
 static bool is_parameter(const tl_Tensor *t) {
   return (t->flags & TLI_REQUIRES_GRAD) && t->base == NULL && t->dtype == TL_F32;
 }
 
-/* Returns a new reference. */
+/* Returns the cast of t as a new reference. */
 static tl_Tensor *cast(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   tli_State *S = a->S;
   bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype);
@@ -112,7 +116,7 @@ static bool eligible(const tl_Tensor *t, int type) {
          tli_device(t).type == type;
 }
 
-/* The tensors of a call: of `list`, or single ones if it is NULL. */
+/* The tensors of a call: those of `list`, or single ones if it is NULL. */
 typedef struct Inputs {
   tl_Tensor **const *tensors;
   tl_Tensor *const *list;
@@ -131,10 +135,11 @@ static bool any_float32(const Inputs *in, int type) {
   return false;
 }
 
-/* The device type of the call; TL_CPU if it has no tensor, or only CPU tensors were seen. */
+/* Returns the device type of the call; TL_CPU if it has no tensor, or only CPU tensors were
+** seen. */
 static int kind_of(const tli_Args *a) { return a->first < 0 ? TL_CPU : a->device.type; }
 
-/* Returns the dtype to cast to; TL_NODTYPE: the tensors stay as they are. */
+/* Returns the dtype to cast to; TL_NODTYPE if the tensors stay as they are. */
 static tl_DType target(tli_Args *a, tli_Cast cpu, tli_Cast gpu, const Inputs *in) {
   if (a->failed) return TL_NODTYPE;
   int type = kind_of(a);
@@ -199,7 +204,7 @@ typedef struct Options {
   int enabled, cache; /* -1: not given */
 } Options;
 
-/* Returns the dtype that autocast casts to on a device type, or would if it were on. */
+/* Returns the dtype that autocast casts to on a device type, whether it is on or off. */
 static tl_DType named_dtype(lua_State *L, int type) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
@@ -259,7 +264,8 @@ static Options read_options(lua_State *L) {
     o.type = check_device(L, NAME, 1);
     lua_remove(L, 1);
   }
-  if (lua_type(L, 1) == LUA_TTABLE && !lua_getmetatable(L, 1)) { /* not a callable module */
+  /* a table that is no callable module */
+  if (lua_type(L, 1) == LUA_TTABLE && !lua_getmetatable(L, 1)) {
     lua_pushnil(L);
     while (lua_next(L, 1)) {
       if (lua_type(L, -2) != LUA_TSTRING)
@@ -295,7 +301,8 @@ static int cast_to(lua_State *L, int type) {
   return S->casts ? S->cast_to[type] : TL_NODTYPE;
 }
 
-/* Without an argument PyTorch answers for the GPU; here any device type counts. */
+/* is_autocast_enabled(device?). Without an argument PyTorch's function is about the GPU; here any
+** device type counts. */
 static int torch_is_autocast_enabled(lua_State *L) {
   bool on = false;
   int only = lua_isnoneornil(L, 1) ? -1 : check_device(L, "is_autocast_enabled", 1);
@@ -317,7 +324,8 @@ static void set_autocast(lua_State *L, int type, tl_DType dtype, bool on) {
   tli_change_modes(L, 1, &change);
 }
 
-/* set_autocast_enabled(device?, enabled); without a device for the GPU, as in PyTorch */
+/* set_autocast_enabled(device?, enabled) sets the mode; without a device that of the GPU, as in
+** PyTorch */
 static int torch_set_autocast_enabled(lua_State *L) {
   static const char name[] = "set_autocast_enabled";
   bool named = lua_type(L, 1) != LUA_TBOOLEAN;
@@ -327,7 +335,7 @@ static int torch_set_autocast_enabled(lua_State *L) {
   return 0;
 }
 
-/* set_autocast_dtype(device, dtype) */
+/* set_autocast_dtype(device, dtype) sets the dtype to cast to */
 static int torch_set_autocast_dtype(lua_State *L) {
   static const char name[] = "set_autocast_dtype";
   int type = check_device(L, name, 1);
@@ -335,7 +343,7 @@ static int torch_set_autocast_dtype(lua_State *L) {
   return 0;
 }
 
-/* set_autocast_cache_enabled(enabled) */
+/* set_autocast_cache_enabled(enabled) sets whether casts are kept */
 static int torch_set_autocast_cache_enabled(lua_State *L) {
   tli_Change change = {TLI_MODE_CAST_CACHE,
                        check_boolean(L, "set_autocast_cache_enabled", "enabled", 1)};

@@ -25,7 +25,7 @@ void tli_autocast(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensor **const *te
 /* Does the same for a list of tensors. */
 void tli_autocast_list(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensors *list);
 /* Casts a float32 result (owned; NULL if the call has failed) to the dtype of autocast on its
-** device; returns it unchanged where autocast is off. */
+** device; returns it unchanged if autocast is off. */
 tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result);
 
 /* Releases the kept casts of parameters. */

@@ -1,10 +1,10 @@
 /*
-** grad_modes.c - torch.no_grad and similar functions. Each of them sets a mode of the calling
-** Lua thread, and restores it when its scope ends. With a function as argument, that function
-** runs in the scope; without one, the caller closes it: `local _ <close> = torch.no_grad()`.
+** grad_modes.c - torch.no_grad and similar functions. Each of them sets a mode of the calling Lua
+** thread, and restores it when its scope ends. If the argument is a function, it runs in the scope;
+** otherwise the caller closes the scope: `local _ <close> = torch.no_grad()`.
 **
 ** Scopes may be closed in any order. If a scope is closed while newer ones are open, those will
-** restore the values from before it, as if it had never been opened.
+** restore the values from before the closed scope, as if it had never been opened.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #define SCOPE "torch.Scope"
 
-/* User value 1 of the userdata keeps the settings alive. */
+/* A scope as a userdata; its user value 1 keeps the settings alive. */
 typedef tli_ModeScope Scope;
 
 static void scope_link(Scope *scope, tli_Settings *of) {
@@ -75,14 +75,14 @@ static int scope_close(lua_State *L) {
   return 0;
 }
 
-/* Runs for a scope that was never closed: its modes stay. */
+/* Collects a scope that was never closed: its modes stay. */
 static int scope_gc(lua_State *L) {
   Scope *scope = luaL_checkudata(L, 1, SCOPE);
   if (scope->of) scope_unlink(scope);
   return 0;
 }
 
-/* The function's results are above the scope on the stack. */
+/* Ends a function's scope; the function's results are above the scope on the stack. */
 static int scope_end(lua_State *L, int status, lua_KContext context) {
   (void)status;
   (void)context;
@@ -130,7 +130,8 @@ static int enter(lua_State *L, const char *name, tli_Mode mode, bool enabled) {
   return tli_mode_scope(L, name, 1, &(tli_Change){mode, enabled});
 }
 
-/* Removes and returns the boolean in front; `otherwise` if there is none and none is needed. */
+/* Removes the boolean at index 1 and returns it; returns `otherwise` if there is none and none is
+** required. */
 static bool take_mode(lua_State *L, const char *name, bool needed, bool otherwise) {
   if (lua_type(L, 1) == LUA_TBOOLEAN) {
     otherwise = lua_toboolean(L, 1);

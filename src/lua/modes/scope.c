@@ -1,7 +1,7 @@
 /*
-** scope.c - torch.scope(fn, ...) calls fn. When fn returns or fails, all tensor values made in
-** the meantime are released, except those that fn returns, however deep in tables. It serves
-** users who want memory back at once, instead of when the collector runs.
+** scope.c - torch.scope(fn, ...) calls fn. When fn returns or fails, all tensor values made in the
+** meantime are released, except those that fn returns, however deep in tables. It frees memory at
+** once, instead of when the collector runs.
 **
 ** While a scope is open, each new box of its Lua thread, and of coroutines which that thread
 ** resumes, is added to the scope's table, which keeps it alive. The table of an inner scope has
@@ -120,7 +120,7 @@ static int guard_close(lua_State *L) {
   return 0;
 }
 
-/* The guard is at index 1, below the function's results or the error. */
+/* Called after the function: the guard is at index 1, below the function's results or the error. */
 static int after(lua_State *L, int status, lua_KContext context) {
   (void)context;
   bool ok = status == LUA_OK || status == LUA_YIELD;

@@ -5,11 +5,11 @@
 ** the coroutine, and they keep the coroutine alive until they are finalized, so the coroutine
 ** of linked settings can always be inspected.
 **
-** Lua does not say which thread resumed a coroutine. But a thread that waits for another is in
-** a C function that holds it: coroutine.resume as an argument, a function of coroutine.wrap as
-** an upvalue. So the chain from the main thread to the running one can be followed. Where a
-** program resumes coroutines by other functions the chain may end early. Then, of the threads
-** that are running or waiting, the one that called the library last counts as the nearest.
+** Lua does not say which thread resumed a coroutine. But a thread that waits for another is in a C
+** function that holds it: coroutine.resume as an argument, a function of coroutine.wrap as an
+** upvalue. So the chain from the main thread to the running one can be followed. If a program
+** resumes coroutines by other functions, the chain may end early. Then, of the threads that are
+** running or waiting, the one that called the library last counts as the nearest.
 */
 #include "lua/modes/thread_modes.h"
 
@@ -24,7 +24,7 @@
 #define SETTINGS "torch.Settings"
 #define USER_THREAD 1
 #define USER_SCOPE 2
-#define MOST_NESTED 256 /* above Lua's own limit of nested coroutines */
+#define MOST_NESTED 256 /* larger than Lua's own limit of nested coroutines */
 
 static const char by_thread_key = 0;  /* registry: [thread] = settings, weak keys */
 static const char by_address_key = 0; /* registry: [address] = settings, weak values */
@@ -32,12 +32,12 @@ static const char scope_key = 0;      /* registry: table of the main thread's in
 /* registry: the thread that S->L names, unless it is the main thread */
 static const char caller_key = 0;
 
-#define NEVER UINT64_MAX /* stamp of modes that every call must load again */
+#define NEVER UINT64_MAX /* the stamp of modes that every call must load again */
 
 _Thread_local uint64_t tli_loaded;
 _Thread_local lua_State *tli_calling;
 static _Thread_local const tli_State *loaded_from; /* only compared, never followed */
-static _Thread_local bool placed; /* whether that state had set devices or streams, too */
+static _Thread_local bool placed; /* whether that state had also set devices or streams */
 
 /* ---- settings of threads ---- */
 
@@ -134,7 +134,7 @@ tli_Settings *tli_push_settings(lua_State *L, tli_State *S) {
   lua_pushthread(L);
   lua_rawget(L, -2);
   const tli_Settings *s = lua_touserdata(L, -1);
-  if (s == NULL || s->thread == NULL) { /* it was finalized, but the thread was revived */
+  if (s == NULL || s->thread == NULL) { /* the userdata was finalized, but the thread was revived */
     lua_pop(L, 1);
     make_settings(L);
     lua_pushthread(L);
@@ -145,7 +145,7 @@ tli_Settings *tli_push_settings(lua_State *L, tli_State *S) {
   return lua_touserdata(L, -1);
 }
 
-/* Returns the settings of the running thread; NULL if it has set nothing. */
+/* Returns the settings of the running thread; NULL if it has none. */
 static tli_Settings *find(const lua_State *L, tli_State *S) {
   if (L == S->main.thread) return &S->main;
   for (tli_Settings *s = S->others; s; s = s->next)

@@ -14,7 +14,7 @@
 
 /* Prepares a new state; pushes nothing. */
 void tli_open_coroutines(lua_State *L, tli_State *S);
-/* Called when the state closes: from now on nothing can be set. */
+/* Called when the state closes: no mode can be set from now on. */
 void tli_close_coroutines(tli_State *S);
 
 /* Returns the settings of the running thread, which are created if there are none. Pushes a
@@ -45,14 +45,14 @@ void tli_modes_begin(lua_State *L, tli_Settings *of, tli_ModeScope *scope, int n
                      const tli_Change *changes);
 void tli_modes_end(lua_State *L, tli_ModeScope *scope);
 
-/* Implements a Lua function that sets modes of the running thread: while it calls the function
-** at stack index 1 with the arguments above it, or, if the stack is empty, while the scope that
-** it returns is open (grad_modes.c). */
+/* Implements a Lua function that sets modes of the running thread. If a function is at stack index
+** 1, calls it with the arguments above it, and the modes last until it returns; if the stack is
+** empty, returns a scope, and the modes last while the scope is open (grad_modes.c). */
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes);
 /* Pushes a to-be-closed scope in which modes of the running thread are set. */
 void tli_push_mode_scope(lua_State *L, int n, const tli_Change *changes);
-/* torch.default_device(device, function, ...) calls the function; new tensors are made on that
-** device in the meantime (grad_modes.c). */
+/* torch.default_device(device, function, ...) calls the function, during which new tensors are made
+** on that device (grad_modes.c). */
 int tli_default_device_scope(lua_State *L);
 /* Sets modes of the running thread, like tli_swap_modes. */
 void tli_change_modes(lua_State *L, int n, tli_Change *changes);

@@ -185,7 +185,7 @@ static int span_open(lua_State *L) {
   int kind = luaL_checkoption(L, 1, NULL, tli_span_kinds);
   const char *name = luaL_checkstring(L, 2);
   lua_State *outer = tli_calling;
-  tli_calling = L; /* its stack is recorded */
+  tli_calling = L; /* so that its call stack is recorded */
   tli_Span span = tli_span_open((tli_SpanKind)kind, name, NULL, 0);
   tli_calling = outer;
   lua_pushinteger(L, (lua_Integer)span.session);
