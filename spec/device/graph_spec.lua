@@ -456,15 +456,14 @@ describe("a capture", function()
 
    it("that was not ended is closed with its graph, and never runs", function()
       local x, s = ones(10), sim.Stream()
-      do
-         local g = sim.Graph()
-         sim.stream(s, function()
-            g:capture_begin()
-            x:add_(1)
-         end)
-      end
+      local g = sim.Graph()
+      sim.stream(s, function()
+         g:capture_begin()
+         x:add_(1)
+      end)
       assert.raises(named "synchronize", "not possible while a graph is captured",
          function() sim.synchronize() end)
+      g = nil -- luacheck: ignore (the collector may take the graph from here on)
       collectgarbage()
       collectgarbage()
       sim.synchronize()
