@@ -91,14 +91,15 @@ local types = {
    boolean = {"a boolean", of_type "boolean"},
    ["function"] = {"a function", of_type "function"},
    table = {"a table", of_type "table"},
-   names = {"a table", function(value) -- may be given by position even for an optional parameter
+   -- a table that may be given by position even for an optional parameter
+   names = {"a table", function(value)
       return type(value) == "table" and value or nil
    end},
    object = {"an object", function(value)
       return type(value) == "table" and getmetatable(value) and value or nil
    end},
    integer = {"an integer", to_integer},
-   dim = {"an integer", to_integer}, -- a dimension, counted from 1
+   dim = {"an integer", to_integer}, -- a dimension counts from 1
    count = {"an integer of at least 0", function(value)
       local n = to_integer(value)
       return n and n >= 0 and n or nil
@@ -285,7 +286,7 @@ local function names_of(signature)
    return names
 end
 
--- `position` is the position of the table of options.
+-- Raises the error for an unknown option; `position` is the position of the table of options.
 local function refuse_option(signature, key, position)
    local parameter, why = signature[position], unknown_text(signature.title, key,
       names_of(signature))

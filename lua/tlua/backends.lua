@@ -35,7 +35,7 @@ local function settings(title, fields, functions)
          table.concat(names, ", ")))
    end
    return setmetatable({}, {
-      names = known, -- used by torch.has
+      names = known, -- torch.has reads them
       __index = function(_, name)
          if functions and functions[name] then return functions[name] end
          return field_of(name).get()
@@ -142,9 +142,9 @@ local matmul = {
 -- The cache on disk keeps compiled kernels and measurements for the next program.
 local cache = {enabled = boolean "disk_cache"}
 
--- Chains of elementwise operators that a graph captures become one kernel each: all of those that
--- broadcast, copies between dtypes, fills, dropout, swiglu, rotary_embedding, and the gradients of
--- these and of activations.
+-- Each chain of elementwise operators that a graph captures becomes one kernel. Elementwise are all
+-- operators that broadcast, copies between dtypes, fills, dropout, swiglu, rotary_embedding, and
+-- the gradients of these and of activations.
 local fusion = {enabled = boolean "fusion"}
 
 -- PyTorch's functions that enable a single implementation of attention: enable_flash_sdp(boolean)

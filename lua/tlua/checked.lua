@@ -6,7 +6,7 @@ local args = require "tlua.args"
 
 local M = {}
 
-local origins = setmetatable({}, {__mode = "k"}) -- the checking function -> the method
+local origins = setmetatable({}, {__mode = "k"}) -- maps each checking function to its method
 
 --- Returns the function behind one that only calls it, for readers of its source: a method behind
 --- a function made by `methods`, or the one given to `wraps`. Returns any other function itself.

@@ -53,7 +53,7 @@ function M.index_by(cls, make)
    cls.__index = make(cls)
 end
 
---- Makes a class. Calling it makes an instance and runs `__init` on that.
+--- Makes a class. A call of the class makes an instance and runs its `__init`.
 ---@param name string  shown by `torch.type` and by printing
 ---@param parent? table  a class made by this function
 ---@return table class
@@ -70,7 +70,7 @@ function M.class(name, parent)
    local cls = {__name = name}
    local info = {
       ancestors = {[cls] = true}, parent = parent,
-      children = setmetatable({}, {__mode = "k"}), -- weak: unused subclasses are collected
+      children = setmetatable({}, {__mode = "k"}), -- weak, so that unused subclasses are collected
       __index = parent, __call = parent and parent_info.__call or construct,
       __newindex = parent and parent_info.__newindex or define, __tostring = describe,
    }
@@ -95,8 +95,8 @@ local function is_device(value)
    return type(value) == "userdata" and torch._to_device(value) ~= nil
 end
 
--- Implements isinstance for classes that `class` has not made: torch.Tensor and others whose
--- metatables have a function `holds`, constructors of userdata, and lists of classes.
+-- Implements isinstance for classes that torch.class has not made: torch.Tensor and other tables
+-- whose metatables have a function `holds`, constructors of userdata, and lists of classes.
 local function is_of(object, cls)
    local meta = getmetatable(cls)
    if type(meta) == "table" and meta.holds then return meta.holds(object) end

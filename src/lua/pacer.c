@@ -8,8 +8,8 @@
 ** previous value of a variable is garbage, or soon will be, and its memory, still in the
 ** processor's cache, can be used for the new tensor.
 **
-** When a device's memory is exhausted, a full collection runs immediately, inside the operator
-** that needs memory. So it does during the capture of a graph, when a device is about to write
+** When a device's memory is exhausted, a full collection runs immediately, inside the operator that
+** needs memory. The same happens during the capture of a graph, when a device is about to write
 ** tensors that may be garbage.
 **
 ** The pacer never changes the collector's mode or parameters, and does nothing if the host has
@@ -30,7 +30,7 @@
 ** tensors. */
 #define FLOOR_BYTES ((int64_t)8 << 20)
 #define FLOOR_PER_HEAP_BYTE 16
-/* Up to this size the whole heap is collected, in at most 8 ms, for each chain of kernels in a
+/* The whole heap up to this size is collected, in at most 8 ms, for each chain of kernels in a
 ** capture. */
 #define OFTEN_HEAP_KB (32 << 10)
 
@@ -111,7 +111,7 @@ static void run_inside_operator(lua_State *L, tli_State *S,
   lua_State *calling = tli_calling;
   const char *op = tli_operator();
   work(L, S);
-  tli_calling = calling; /* a finalizer's error did not restore it */
+  tli_calling = calling; /* a finalizer that raised an error has not restored it */
   tli_set_operator(op);
   tli_set_inside_operator(outer);
 }

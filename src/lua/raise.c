@@ -110,7 +110,7 @@ void tli_module_path(lua_State *L, char *text, size_t size) {
 
 /* Raises "where: [path (Class): ]message". */
 static int raise(lua_State *L, const char *message) {
-  tli_calling = NULL; /* whatever was running is abandoned */
+  tli_calling = NULL; /* the error abandons the running operator */
   luaL_checkstack(L, 40, "error");
   int base = lua_gettop(L);
   push_where(L);
@@ -147,8 +147,8 @@ static bool names(const char *message, const char *name) {
   return message[n] == ':' || (message[n] == '_' && message[n + 1] == ':');
 }
 
-/* An operator that consists of others fails with their messages, such as "addmm: ..." in
-** linear. Removes the inner operator's name but keeps that of an argument. */
+/* An operator that calls others fails with their messages, such as "addmm: ..." in linear. Removes
+** the inner operator's name but keeps that of an argument. */
 static const char *without_inner(const char *message, const tli_Signature *sig) {
   size_t n = tli_error_head(message);
   char name[64];

@@ -11,7 +11,7 @@
 
 #include "lua/modes/thread_modes.h"
 
-static const char registry_key = 0; /* its address is the key */
+static const char registry_key = 0; /* the key of the state in the registry */
 static const char late_key = 0;     /* registry: userdata that finalizers have made, weak values */
 
 tli_State *tli_state_find(lua_State *L) {
@@ -44,8 +44,8 @@ static void finalize_late(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Runs when the state closes. Finalizers of older objects may call the library later; `due`
-** makes tli_pacer_work refuse such calls. */
+/* Runs when the state closes. Finalizers of older objects may call the library later; `due` makes
+** tli_pacer_work refuse these calls. */
 static int state_gc(lua_State *L) {
   tli_State *S = (tli_State *)lua_touserdata(L, 1);
   finalize_late(L);
@@ -183,7 +183,7 @@ tli_Box *tli_new_box(lua_State *L, tli_State *S) {
   lua_setmetatable(L, -2);
   tli_note_owner(L);
   if (S->scopes) tli_scope_note(L, S);
-  tli_enter(L, S); /* last, because the allocation may have run finalizers */
+  tli_enter(L, S); /* done last, because the allocation may have run finalizers */
   tli_calling = calling;
   tli_set_operator(op);
   return box;

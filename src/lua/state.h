@@ -79,19 +79,21 @@ typedef struct tli_State {
   uint64_t stamp;       /* stamp of the modes that a call must find in this C thread */
   tli_Settings main;    /* settings of the main thread */
   tli_Settings *others; /* borrowed; settings of coroutines, the nearest first */
-  int nset[TLI_NMODES]; /* for each mode, how many of `others` have set it */
+  int nset[TLI_NMODES]; /* for each mode, the number of `others` that have set it */
   bool placed;          /* whether a current device or stream was ever set */
   bool autocast;        /* whether the running thread has autocast on for any device type */
   bool cast_cache;      /* whether autocast keeps casts of parameters */
   /* for each device type the tl_DType to cast to; TL_NODTYPE: off */
   int8_t cast_to[TL_NDEVICETYPES];
-  int8_t cast_named[TL_NDEVICETYPES]; /* the same if on; TL_NODTYPE: the default dtype */
-  bool casts;                         /* whether autocast was ever set */
+  /* the dtype to cast to while autocast is on; TL_NODTYPE: the default dtype */
+  int8_t cast_named[TL_NDEVICETYPES];
+  bool casts;                         /* whether any thread has ever set autocast */
   struct tli_CastCache *cast_kept;    /* owned; NULL: empty (autocast.c) */
   struct tli_SavedHooks *saved_hooks; /* owned; NULL: no hooks were ever set (saved_hooks.c) */
   tl_DType default_dtype;
-  tl_Device default_device;    /* device of new tensors unless a thread has set TLI_MODE_PLACE */
-  const atomic_bool *dropping; /* borrowed; whether callbacks wait for their release; NULL: none */
+  tl_Device default_device; /* device of new tensors unless a thread has set TLI_MODE_PLACE */
+  /* borrowed; whether callbacks can be released; NULL: there are none */
+  const atomic_bool *dropping;
   tli_Pacer pacer;
   tli_Generator generator;              /* the default generator of the CPU */
   tli_Generator generators[TLI_FAMILY]; /* default generators of other devices */

@@ -91,57 +91,57 @@ function Tensor:size(dim) end
 ---@return integer|integer[]
 function Tensor:stride(dim) end
 
---- A storage of float32, of that many elements, which are 0, or with those of a list.
+--- A storage of float32 with that many elements, which are 0, or with the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.FloatStorage(given) end
 
---- A storage of float64, of that many elements, which are 0, or with those of a list.
+--- A storage of float64 with that many elements, which are 0, or with the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.DoubleStorage(given) end
 
---- A storage of float16, of that many elements, which are 0, or with those of a list.
+--- A storage of float16 with that many elements, which are 0, or with the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.HalfStorage(given) end
 
---- A storage of bfloat16, of that many elements, which are 0, or with those of a list.
+--- A storage of bfloat16 with that many elements, which are 0, or with the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.BFloat16Storage(given) end
 
---- A storage of int8, of that many elements, which are 0, or with those of a list.
+--- A storage of int8 with that many elements, which are 0, or with the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.CharStorage(given) end
 
---- A storage of uint8, of that many elements, which are 0, or with those of a list.
+--- A storage of uint8 with that many elements, which are 0, or with the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.ByteStorage(given) end
 
---- A storage of int16, of that many elements, which are 0, or with those of a list.
+--- A storage of int16 with that many elements, which are 0, or with the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.ShortStorage(given) end
 
---- A storage of int32, of that many elements, which are 0, or with those of a list.
+--- A storage of int32 with that many elements, which are 0, or with the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.IntStorage(given) end
 
---- A storage of int64, of that many elements, which are 0, or with those of a list.
+--- A storage of int64 with that many elements, which are 0, or with the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.LongStorage(given) end
 
---- A storage of bool, of that many elements, which are 0, or with those of a list.
+--- A storage of bool with that many elements, which are 0, or with the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.BoolStorage(given) end
 
---- The bytes of the memory that x and its views share.
+--- Returns the bytes of the memory that x and its views share.
 ---@return torch.UntypedStorage
 function Tensor:untyped_storage() end
 
@@ -196,7 +196,7 @@ function Tensor:numpy() end
 ---@return function
 function Tensor:iter() end
 
---- Replaces every element by the function's result for it, in row-major order.
+--- Replaces every element by the function's result for that element, in row-major order.
 ---@param fn fun(element: number|boolean): number|boolean
 ---@return torch.Tensor self
 function Tensor:apply_(fn) end
@@ -537,7 +537,7 @@ function torch.autograd.queue_callback(fn) end
 ---@param seed integer
 function torch.manual_seed(seed) end
 
----Starts the random numbers anew from a seed that the system gives, and returns it.
+---Seeds the random numbers with a seed from the system, and returns it.
 ---@return integer
 function torch.seed() end
 

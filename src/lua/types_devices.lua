@@ -17,8 +17,8 @@ torch.cuda = {}
 ---@field type string  "cpu", "cuda" or "sim"
 ---@field index integer?  from 0; nil for "cuda", which means the current device
 
----The device of a name, of a type and a number, or of a number, which is a CUDA device's. Whether
----the machine has such a device is not asked.
+---The device of a name, of a type and an index, or of an index, which means a CUDA device. The
+---function does not check that the machine has such a device.
 ---@param type string|torch.device|integer|{type: string, index?: integer} such as "cuda:1"
 ---@param index? integer
 ---@return torch.device
@@ -120,7 +120,7 @@ function torch.cuda.set_rng_state_all(states) end
 ---@return integer
 function torch.cuda.graph_pool_handle() end
 
----Opens the devices, which their first use does otherwise.
+---Opens the devices; otherwise their first use opens them.
 function torch.cuda.init() end
 
 --- Returns whether the devices are initialized.
@@ -146,11 +146,11 @@ function torch.cuda.manual_seed(seed) end
 ---@param seed integer
 function torch.cuda.manual_seed_all(seed) end
 
----Seeds the current device by chance.
+---Seeds the current device with an unpredictable number.
 ---@return integer seed
 function torch.cuda.seed() end
 
----Seeds all devices by chance.
+---Seeds all devices with an unpredictable number.
 ---@return integer seed
 function torch.cuda.seed_all() end
 
@@ -162,7 +162,7 @@ function torch.cuda.reset_accumulated_memory_stats(device) end
 ---@return integer least, integer greatest
 function torch.cuda.stream_priority_range() end
 
---- Returns how often the host has waited for the device so far.
+--- Returns the number of times that the host has waited for the device so far.
 ---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.waits(device) end
@@ -293,10 +293,10 @@ function torch.cuda.host_memory_stats() end
 ---@return table
 function torch.cuda.host_memory_stats_as_nested_dict() end
 
----Begins their peaks anew.
+---Resets the peaks of host_memory_stats to the present values.
 function torch.cuda.reset_peak_host_memory_stats() end
 
----Begins their sums, allocated and freed, anew.
+---Resets the sums of host_memory_stats, allocated and freed, to 0.
 function torch.cuda.reset_accumulated_host_memory_stats() end
 
 --- Returns the host's pinned memory that is kept for reuse to the driver.

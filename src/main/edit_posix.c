@@ -68,7 +68,8 @@ static pthread_t editing_thread;
 
 static void note_signal(int signo) {
   if (!pthread_equal(pthread_self(), editing_thread)) {
-    pthread_kill(editing_thread, signo); /* the system has chosen a worker thread */
+    /* the system has delivered the signal to a worker thread */
+    pthread_kill(editing_thread, signo);
     return;
   }
   if (signo == SIGINT) {

@@ -1,9 +1,9 @@
 /*
 ** elastic.h - launchers whose number may change while a program runs (tlua run --nnodes 1:4). They
 ** meet in rounds, by a store that is served by whichever launcher could bind its address. A round
-** closes when the maximum number has joined, or when the minimum has joined and nobody else comes
-** for a while. It ends when ranks fail, when a launcher stops responding, or when another one waits
-** for the next round; the remaining launchers then meet in the next round.
+** closes when the maximum number has joined, or when the minimum has joined and no further launcher
+** joins for a while. It ends when ranks fail, when a launcher stops responding, or when another one
+** waits for the next round; the remaining launchers then meet in the next round.
 **
 ** If the store ends with its launcher, one of the remaining launchers serves a new store at the
 ** same address, if that belongs to its machine; otherwise they wait there for a new one.
@@ -41,8 +41,8 @@ bool tli_elastic_meet(tli_Elastic *e) TL_MUSTCHECK;
 tli_ElasticState tli_elastic_look(tli_Elastic *e);
 /* Reports that ranks of this launcher have failed. */
 void tli_elastic_fail(tli_Elastic *e);
-/* Called when this launcher's ranks have ended successfully: waits for the others' ranks, and
-** returns whether all have. */
+/* Called when this launcher's ranks have ended successfully: waits for the ranks of the other
+** launchers, and returns whether all have. */
 tli_ElasticState tli_elastic_finish(tli_Elastic *e);
 void tli_elastic_close(tli_Elastic *e);
 

@@ -14,10 +14,12 @@
 #include "core/platform/share.h"
 
 #define SECOND INT64_C(1000000000)
-#define LAST_CALL SECOND      /* wait after the last arrival, with enough launchers */
-#define LOOK (SECOND / 5)     /* time between two reads of the store */
-#define SILENCE (3 * SECOND)  /* a launcher is dead after this long without heartbeat */
-#define FAREWELL (2 * SECOND) /* time for the others to see that all are done */
+/* the time to wait after the last launcher has joined, once there are enough */
+#define LAST_CALL SECOND
+#define LOOK (SECOND / 5)    /* time between two reads of the store */
+#define SILENCE (3 * SECOND) /* a launcher is dead after this long without heartbeat */
+/* the time that other launchers have to see that all ranks are done */
+#define FAREWELL (2 * SECOND)
 
 static void nap(void) {
   atomic_uint none = 0;
@@ -29,7 +31,7 @@ static void key_of(char key[100], int64_t round, const char *what, int node) {
   if (node >= 0) snprintf(key + n, 100 - (size_t)n, "/%d", node);
 }
 
-/* Adds to a number of a round's; -1 if the store has gone. */
+/* Adds to a number of the round; returns -1 if the store has ended. */
 static int64_t add(tli_Elastic *e, int64_t round, const char *what, int node, int64_t amount) {
   char key[100];
   int64_t sum;
@@ -78,8 +80,8 @@ static bool find_store(tli_Elastic *e, int64_t deadline) {
 
 /* ---- a round -------------------------------------------------------------------------- */
 
-/* Called by the first launcher of a round: waits until nobody else seems to come. Returns the
-** number of launchers, or -1 if the store has ended. */
+/* Called by the first launcher of a round: waits until no further launcher seems to join. Returns
+** the number of launchers, or -1 if the store has ended. */
 static int64_t close_round(tli_Elastic *e, int64_t round, int64_t deadline) {
   int64_t came = 1, since = tli_now_ns();
   for (;;) {
@@ -135,7 +137,7 @@ bool tli_elastic_meet(tli_Elastic *e) {
     }
     if (nodes < e->least) return too_few(e, nodes);
     e->round = last + 1;
-    if (number > nodes) continue; /* joins the next round, for which this round may end */
+    if (number > nodes) continue; /* it joins the next round; this one may end for that reason */
     e->node = (int)number - 1;
     e->nodes = (int)nodes;
     e->looked = 0;

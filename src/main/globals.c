@@ -62,7 +62,7 @@ static void resolve(lua_State *L, int index, const Global *global) {
   lua_rawset(L, index);
 }
 
-/* __index(globals, key) */
+/* Called as __index(globals, key); defines a global on first use. */
 static int index_globals(lua_State *L) {
   bool for_people = lua_toboolean(L, lua_upvalueindex(1));
   if (lua_type(L, 2) != LUA_TSTRING || !lua_istable(L, 1)) return 0;
@@ -81,9 +81,8 @@ static int open_library(lua_State *L) {
   return luaopen_tlua(L);
 }
 
-/* __index(package.preload, module): a program may begin with `require "tlua.text"`. Then
-** the library is opened, and its searchers, which come after this table, find the
-** module. */
+/* Called as __index(package.preload, module), since a program may begin with `require "tlua.text"`.
+** Then the library is opened, and its searchers, which come after this table, find the module. */
 static int index_preload(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING || strncmp(lua_tostring(L, 2), "tlua.", 5) != 0) return 0;
   require(L, "tlua");

@@ -11,8 +11,8 @@
 ** the function of this name. */
 void tli_globals_open(lua_State *L, bool help);
 
-/* Pushes a module, as the `require` of the start does: the program may have
-** replaced it since. May raise an error. */
+/* Pushes a module, by the `require` from the program's start: the program may have replaced the
+** global since. May raise an error. */
 void tli_globals_require(lua_State *L, const char *module);
 
 /* Loads all these globals now. May raise an error. */

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 enum {
-  MAX_LINES = 10000, /* a file with more lines than this ... */
-  KEPT_LINES = 5000, /* ... is cut to this many of the newest */
+  MAX_LINES = 10000, /* a file with more lines than this is cut ... */
+  KEPT_LINES = 5000, /* ... to this number of the newest lines */
   PATH_SIZE = 1024,
 };
 
@@ -50,7 +50,7 @@ static void make_parents(char *path) {
 static void cut(const char *path, FILE *old, int skip) {
   char fresh[PATH_SIZE + 8];
   snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
-  int fd = mkstemp(fresh); /* with mode 0600 */
+  int fd = mkstemp(fresh); /* the file has mode 0600 */
   FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
   if (out == NULL) {
     if (fd >= 0) close(fd);

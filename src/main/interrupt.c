@@ -43,7 +43,7 @@ static volatile sig_atomic_t truncated;
 
 static void take_back(void) {
   tl_interrupt_clear();
-  tli_error_clear(); /* so that its kind refers to the next request */
+  tli_error_clear(); /* so that the error kind belongs to the next request */
 }
 
 static void raise_here(lua_State *L, const char *message) {
@@ -121,7 +121,7 @@ static void look_again(void) {
 static void on_interrupt(void) {
   presses = presses + 1;
   struck = 1;
-  if (presses > 2) { /* the call does not react: end the process */
+  if (presses > 2) { /* the call does not react, so the process ends */
     tli_terminal_die(SIGINT);
     return;
   }

@@ -20,7 +20,7 @@ bool tli_interrupt_struck(void);
 ** it, at the next Lua instruction or when the code has ended, and then ends the process. Until the
 ** function is set, SIGTERM is not caught. */
 void tli_interrupt_at_end(void (*fn)(lua_State *L));
-/* Calls that, once. */
+/* Calls the function that tli_interrupt_at_end has set, once. */
 void tli_interrupt_end(lua_State *L);
 
 #endif

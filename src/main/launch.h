@@ -8,7 +8,7 @@
 ** failed, otherwise 0. */
 int tli_launch(int argc, char **argv);
 
-/* In a process started by `tlua run`: makes stdout line-buffered. */
+/* Makes stdout line-buffered in a process that `tlua run` has started. */
 void tli_launch_prepare(void);
 
 #endif

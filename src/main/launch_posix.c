@@ -230,8 +230,9 @@ static void set_environment(const Launch *l) {
   if (getenv("OMP_NUM_THREADS") == NULL) set_number("OMP_NUM_THREADS", threads > 1 ? threads : 1);
 }
 
-/* If several ranks have ended between two polls, the first one is to be reported. waitpid goes by
-** their numbers, but an epoll lists files in the order in which they became ready. */
+/* Adds a rank's pidfd to the epoll, which lists files in the order in which they became ready. So
+** the first rank is reported if several have ended between two polls; waitpid returns them by
+** number. */
 static void watch_end(Launch *l, int i) {
   l->ranks[i].end = -1;
 #if defined(__linux__) && defined(SYS_pidfd_open)
@@ -386,12 +387,13 @@ static void close_stream(const Launch *l, int i, Stream *s) {
 /* ---- all of them ------------------------------------------------------------------- */
 
 static int wake_pipe[2] = {-1, -1};
-static volatile sig_atomic_t asked; /* the last signal that requested an end */
+static volatile sig_atomic_t asked; /* the last signal that asked for an end */
 
 static void on_signal(int number) {
   int before = errno;
   if (number != SIGCHLD) asked = number;
-  if (write(wake_pipe[1], "", 1) < 0) errno = 0; /* a full pipe wakes it as well */
+  /* if the pipe is full, it wakes the launcher as well */
+  if (write(wake_pipe[1], "", 1) < 0) errno = 0;
   errno = before;
 }
 
@@ -414,7 +416,7 @@ static void reap(Launch *l, int *failed) {
     Rank *r = &l->ranks[i];
     if (r->pid == 0 || waitpid(r->pid, &status, WNOHANG) != r->pid) continue;
     r->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    kill(-r->pid, SIGKILL); /* processes that it has started and left behind */
+    kill(-r->pid, SIGKILL); /* kills processes that the rank has left behind */
     r->pid = 0;
     if (r->status != 0 && *failed < 0) *failed = i;
   }

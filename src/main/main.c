@@ -1,12 +1,10 @@
 /*
 ** main.c - the `tlua` command: the Lua interpreter with tensors.
 **
-**   tlua [options] [script [args]]   as `lua`
-**   tlua doctor                      what was found on this machine
-**   tlua run -n 4 script [args]      the script as several processes
-**   tlua help name                   the manual's text on a name; --web opens the reference
-**   tlua top folder                  the curves that a SummaryWriter writes
-**   tlua port script.py              the Lua that a PyTorch script becomes
+** tlua [options] [script [args]] as `lua` tlua doctor reports the libraries and devices of this
+** machine tlua run -n 4 script [args] the script as several processes tlua help name the manual's
+** text on a name; --web opens the reference tlua top folder the curves that a SummaryWriter writes
+** tlua port script.py the Lua that a PyTorch script becomes
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -139,7 +137,7 @@ static bool run_port(lua_State *L, int argc, char **argv) {
   return tli_script_port(L, argc, argv);
 }
 
-/* (argc, argv) -> success */
+/* Called with (argc, argv); returns whether the program succeeded. */
 static int protected_main(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
   char **argv = lua_touserdata(L, 2);

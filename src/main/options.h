@@ -24,8 +24,8 @@ typedef struct tli_Step {
   const char *value; /* the value of -e or -l, borrowed from argv */
 } tli_Step;
 
-/* Reads the options. False, with a message in `problem`, if there is one that
-** is not known or lacks its value. */
+/* Reads the options. Returns false, with a message in `problem`, if an option is unknown or lacks
+** its value. */
 bool tli_options_parse(int argc, char **argv, tli_Options *options, char problem[128]);
 
 /* Returns the next step at or after *i, and moves *i past it. Start with *i = 1. */

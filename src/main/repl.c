@@ -23,7 +23,8 @@
 #include "main/script.h"
 #include "main/terminal.h"
 
-/* The session's state for the completion callback, which gets none. Set while the loop runs. */
+/* The session's state for the completion callback, which gets no arguments. Set while the loop
+** runs. */
 static lua_State *session; /* borrowed */
 
 /* Registry keys of the table of `tlua.repl` and of the last chunk's text. */
@@ -38,7 +39,7 @@ static int open_module(lua_State *L) {
   return 0;
 }
 
-/* Pushes a function of the module; false, with nothing pushed, without it. */
+/* Pushes a function of the module; without the module, returns false and pushes nothing. */
 static bool push_function(lua_State *L, const char *name) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &module_key) == LUA_TTABLE) {
     lua_getfield(L, -1, name);
@@ -51,8 +52,8 @@ static bool push_function(lua_State *L, const char *name) {
 
 /* ---- completion ----------------------------------------------------------------- */
 
-/* (text, before) -> a list of words for tli_EditComplete, as light userdata. It is made with
-** malloc, so nothing may raise after that. */
+/* Called with (text, before); returns a list of words for tli_EditComplete, as light userdata. It
+** is made with malloc, so no error may be raised afterwards. */
 static int list_words(lua_State *L) {
   if (!push_function(L, "complete")) return 0;
   lua_insert(L, 1);
@@ -90,7 +91,7 @@ static char **complete(const char *text, const char *before) {
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-/* (name of a global, default) -> the prompt's text */
+/* Called with (name of a global, default); returns the prompt's text. */
 static int prompt_text(lua_State *L) {
   lua_getglobal(L, lua_tostring(L, 1));
   if (lua_isnil(L, -1)) lua_pop(L, 1);
@@ -196,7 +197,7 @@ static Read read_chunk(lua_State *L) {
   while (more) {
     read = read_line(L, false);
     if (read == READ_NOTHING) return read;
-    if (read == READ_END) break; /* the text is incomplete, as the message says */
+    if (read == READ_END) break; /* the message says that the text is incomplete */
     lua_settop(L, 1);
     what = compile(L, &more);
   }
@@ -238,8 +239,8 @@ static void show(lua_State *L) {
   tli_script_complain(lua_tostring(L, -1));
 }
 
-/* Ignores Ctrl-C between reading and running, which would otherwise end the process. SIG_IGN cannot
-** be used, since child processes would inherit it. */
+/* Ignores Ctrl-C between reading and running, where it would otherwise end the process. SIG_IGN
+** cannot be used, since child processes would inherit it. */
 static void let_pass(void) {}
 
 /* Lets the module `tlua.repl` extend the message on top of the stack. */

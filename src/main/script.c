@@ -18,7 +18,7 @@ static const char *command_name;
 void tli_script_set_name(const char *name) { command_name = name; }
 
 void tli_script_complain(const char *message) {
-  fflush(stdout); /* earlier output must appear before the error */
+  fflush(stdout); /* earlier output must appear before the error message */
   if (command_name) fprintf(stderr, "%s: ", command_name);
   fprintf(stderr, "%s\n", message);
   fflush(stderr);
@@ -62,7 +62,7 @@ int tli_script_call(lua_State *L, int nargs, int nresults) {
   return status;
 }
 
-/* Runs the chunk that a loader has left, if it has left one. */
+/* Runs the chunk that a loader has pushed, if the status is LUA_OK. */
 static bool run_loaded(lua_State *L, int status) {
   if (status == LUA_OK) status = tli_script_call(L, 0, 0);
   return tli_script_report(L, status);
@@ -98,7 +98,7 @@ static bool require_library(lua_State *L, const char *value) {
   if (status != LUA_OK) return tli_script_report(L, status);
   lua_pushglobaltable(L);
   lua_pushlstring(L, value, end ? (size_t)(end - value) : strlen(value));
-  lua_rotate(L, -3, -1); /* globals, name, library */
+  lua_rotate(L, -3, -1); /* the order becomes globals, name, library */
   lua_settable(L, -3);
   lua_pop(L, 1);
   return true;

@@ -9,7 +9,7 @@
 
 #include "lua/embed.h"
 
-/* (name) -> text, or nil */
+/* Called with (name); returns the source's text, or nil. */
 static int source(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {

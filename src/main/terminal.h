@@ -13,8 +13,8 @@ bool tli_terminal_typed(void);
 /* Returns the columns of the terminal that stdout writes to; 0: it is not a terminal. */
 int tli_terminal_width(void);
 
-/* Called by a signal at any moment: on POSIX systems in the thread that has set it, on Windows in a
-** separate thread of the system. */
+/* A function that is called by a signal at any moment: on POSIX systems in the thread that has set
+** it, on Windows in a separate thread of the system. */
 typedef void (*tli_InterruptFn)(void);
 
 /* Sets the function that SIGINT (Ctrl-C) or SIGTERM calls, and returns the previous one. NULL
@@ -29,7 +29,7 @@ void tli_terminal_later(tli_InterruptFn fn);
 ** signal. */
 void tli_terminal_take_limits(void);
 
-/* Ends the process as that signal does which nobody catches. May be called by fn. */
+/* Ends the process as an uncaught signal of that number does. May be called by fn. */
 void tli_terminal_die(int signo);
 
 #endif

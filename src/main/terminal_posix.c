@@ -49,7 +49,8 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn) {
   catching_thread = pthread_self();
   c->current = fn;
   if (fn && previous == NULL) {
-    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: reads end, too */
+    /* without SA_RESTART, so that reads end as well */
+    struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(signo, &action, &c->before);
   }

@@ -10,8 +10,8 @@
 typedef void (*tli_TruncatedFn)(bool here);
 
 /* Sets a function that is called when the end of a mapped file was found to be missing and reads as
-** zeros instead. A signal handler calls it in the thread that has set it; `here`: this thread has
-** read it. Returns the previous function. NULL: the process ends. */
+** zeros instead. A signal handler calls it in the thread that has set it; `here` says whether this
+** thread has read the missing bytes. Returns the previous function. NULL: the process ends. */
 tli_TruncatedFn tli_truncated_catch(tli_TruncatedFn fn);
 
 #endif

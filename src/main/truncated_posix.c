@@ -22,7 +22,7 @@ static tli_TruncatedFn volatile current;
 static pthread_t catching_thread;
 static struct sigaction before; /* while `current` is set: the previous action */
 
-static atomic_bool elsewhere; /* a signal of another thread was forwarded */
+static atomic_bool elsewhere; /* whether a signal of another thread was forwarded */
 
 static void on_sigbus(int signo, siginfo_t *info, void *context) {
   (void)context;

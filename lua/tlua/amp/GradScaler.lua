@@ -14,7 +14,7 @@ local scopes = require "tlua.scope"
 local Fused = require "tlua.optim.Fused"
 
 --- Multiplies a loss, so that small gradients in float16 do not become 0; `step` divides gradients
---- by the scale, and leaves the step out where one is infinite or NaN.
+--- by the scale, and skips the step if a gradient is infinite or NaN.
 ---
 ---     local w = torch.ones(1):requires_grad_()
 ---     local optimizer = torch.optim.SGD({w}, {lr = 0.5})
@@ -187,8 +187,8 @@ function GradScaler:unscale_(optimizer)
    entry.stage = UNSCALED
 end
 
--- Returns whether an optimizer divides by the scale and skips steps itself. Its clocks must be on
--- the parameters' device: on the CPU they could not tell which steps were skipped.
+-- Returns whether an optimizer divides by the scale and skips steps itself. Its step counts must be
+-- on the parameters' device: on the CPU they would not show which steps were skipped.
 local function does_it_itself(optimizer)
    if not class.isinstance(optimizer, Fused) then return false end
    if #optimizer.clocks == 0 then return true end
@@ -200,9 +200,9 @@ local function does_it_itself(optimizer)
    return true
 end
 
--- Returns the fields that such an optimizer needs for a step with scaled gradients, and the norm of
--- the gradients if it is to clip them. The gradients are only read. If other ranks have parts of
--- the gradients, they are handled like those of other optimizers.
+-- Returns the fields that such an optimizer needs for a step with scaled gradients; if it clips
+-- them, also their norm. The gradients are only read. Gradients of which other ranks have parts are
+-- handled like those of other optimizers.
 local function fields_of_step(self, optimizer, entry, options)
    local scale = self.scale_number
    local max_norm, norm_type = math.huge, math.huge
@@ -219,8 +219,8 @@ local function fields_of_step(self, optimizer, entry, options)
    return {grad_scale = scale}
 end
 
--- Makes the step with these numbers as fields of the optimizer, and removes the fields even if the
--- step fails.
+-- Makes an optimizer step with these numbers as its fields, and removes the fields even if the step
+-- fails.
 local function step_itself(self, optimizer, entry, options)
    local fields, norm = {}, nil
    if entry.stage == READY then

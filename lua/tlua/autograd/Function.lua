@@ -186,7 +186,8 @@ local function pushed(cls, ctx, saved, ...)
    return table.unpack(zeros, 1, zeros.n)
 end
 
--- Returns the function that the node calls: (saved tensors, gradients...) -> gradients...
+-- Returns the function that the node calls: it takes the saved tensors and the gradients of the
+-- results, and returns the gradients of the arguments.
 local function backward_of(cls, ctx)
    return function(saved, ...)
       if pushforward.on and cls.jvp then
@@ -228,7 +229,7 @@ local function run_forward(cls, ctx, inputs)
    return call_forward(cls, ctx, inputs)
 end
 
--- Returns the shapes, dtypes and devices of the tensors among the inputs.
+-- Returns the shapes, dtypes and devices of the inputs that are tensors.
 local function likes(inputs)
    local list = {}
    for i = 1, inputs.n do
@@ -316,7 +317,7 @@ function Function:apply(...)
       local dirty = dirty_positions(self, inputs, results, ctx.dirty)
       torch.autograd.record(self.__name, inputs, results, constant, ctx.saved,
          backward_of(self, ctx), ctx.materialize, dirty)
-      ctx.saved = {n = ctx.saved.n} -- the node keeps them
+      ctx.saved = {n = ctx.saved.n} -- the node keeps the tensors
    end
    return table.unpack(results, 1, results.n)
 end

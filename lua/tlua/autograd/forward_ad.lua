@@ -20,7 +20,7 @@ local recording = require "tlua.autograd.recording"
 
 local M = {}
 
-local level -- {duals, tangents}; nil: no level is open
+local level -- the open level: {duals, tangents}; nil: no level is open
 
 --- Opens the level in which tensors can be duals, while a function runs, whose results it returns,
 --- or until a block ends: `local _ <close> = dual_level()`. Levels do not nest.
@@ -68,8 +68,8 @@ function M.make_dual(tensor, tangent)
    return dual
 end
 
--- Returns the derivatives by the duals that `tensor` was computed from, each linear in `seed`, and
--- the tangents of these duals.
+-- Returns the derivatives with respect to the duals that `tensor` was computed from, each linear in
+-- `seed`, and the tangents of these duals.
 local function pulled(tensor, seed)
    local _ <close> = pushforward()
    local before = torch.autograd._tangent_pass(true)

@@ -197,7 +197,7 @@ function M.jvp(...)
    return a.create_graph and output or output:detach(), product
 end
 
--- Multiplies the gradient of fn's one number by v, and differentiates it once more.
+-- Differentiates the product of v and the gradient of fn, which returns one number.
 local function second_order(name, a)
    local _ <close> = recording()
    local list, single = prepare(name, a.inputs, a.create_graph)

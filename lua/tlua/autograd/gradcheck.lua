@@ -14,7 +14,7 @@ local function wants_gradient(value)
    return torch.is_tensor(value) and value.requires_grad
 end
 
--- Returns the results of fn that carry a gradient, by their place among all results.
+-- Returns the results of fn that carry a gradient, by their position among all results.
 local function outputs_of(fn, inputs)
    local results = table.pack(fn(table.unpack(inputs, 1, inputs.n)))
    if results.n == 1 and type(results[1]) == "table" and not getmetatable(results[1]) then
@@ -30,7 +30,7 @@ local function outputs_of(fn, inputs)
 end
 
 -- Returns central differences (elements of input, elements of output). Inputs are changed one
--- element at a time, in memory of their own, and set back.
+-- element at a time, in separate memory, and restored.
 local function numerical_jacobian(fn, inputs, which, output, eps)
    local _ <close> = torch.no_grad()
    local input = inputs[which]

@@ -140,9 +140,9 @@ end
 
 -- Gradient edges ------------------------------------------------------------------------------
 
---- The place that a tensor's gradient goes to, in place of the tensor: `autograd.grad` and
---- `autograd.backward` take edges among outputs and inputs. It does not keep the tensor alive,
---- unless that is a leaf, and goes on meaning the same value after the tensor is changed in place.
+--- The place that a tensor's gradient goes to. `autograd.grad` and `autograd.backward` accept edges
+--- in place of tensors, among outputs and inputs. An edge does not keep the tensor alive, unless
+--- the tensor is a leaf, and still refers to the same value after the tensor is changed in place.
 ---@class autograd.GradientEdge
 ---@field node userdata|Tensor  the grad_fn, or the leaf itself where PyTorch has an AccumulateGrad
 ---@field output_nr integer  which of the node's results it is, from 1
@@ -152,7 +152,7 @@ end
 ---@return autograd.GradientEdge
 function M.get_gradient_edge(tensor) return torch.autograd._get_gradient_edge(tensor) end
 
---- Makes an edge of the parts that `next_functions` has: GradientEdge(table.unpack(part)).
+--- Makes an edge from a part of `next_functions`: GradientEdge(table.unpack(part)).
 ---@param node userdata|Tensor  a node, such as x.grad_fn, or a leaf
 ---@param output_nr integer  which of the node's results, from 1
 ---@return autograd.GradientEdge
@@ -163,12 +163,12 @@ function M.GradientEdge(node, output_nr) return torch.autograd._gradient_edge(no
 local multi_grad = args.signature [[register_multi_grad_hook(tensors: table, fn: callable,
    mode: string = 'all')]]
 
--- Keeps a table for each running backward pass, for what hooks store between their calls.
+-- Keeps a table for each running backward pass, in which hooks store values between their calls.
 local function per_pass()
    local kept = {}
    return function(make)
       local number, depth = torch.autograd._pass()
-      for other in pairs(kept) do -- tables left by failed passes
+      for other in pairs(kept) do -- removes tables that failed passes have left
          if other > number or depth == 0 and other ~= number then kept[other] = nil end
       end
       kept[number] = kept[number] or make()
@@ -176,7 +176,7 @@ local function per_pass()
    end
 end
 
--- Returns the hook of tensor i; the hook calls fn when all gradients of the pass have come.
+-- Returns the hook of tensor i; it calls fn when all gradients of the pass have been computed.
 local function all_hook(tensors, fn, state, i)
    return function(grad)
       local pass, forget = state(function()
@@ -203,9 +203,9 @@ local function any_hook(fn, state)
    end
 end
 
---- Calls fn once in each backward pass. With mode "all" that is when the gradients of all those
---- tensors that the pass visits have been computed, and fn gets a table of them by position (nil
---- for tensors that are not visited); with "any" it is at the first gradient.
+--- Calls fn once in each backward pass. With mode "all" it is called when the gradients of all
+--- given tensors that the pass visits have been computed, and gets a table of the gradients by
+--- position (nil for tensors that are not visited); with "any" it is called at the first gradient.
 ---@param tensors Tensor[]
 ---@param fn fun(grads: table<integer, Tensor>)|fun(grad: Tensor)
 ---@param options? {mode: "all"|"any"}

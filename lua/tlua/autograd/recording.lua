@@ -1,4 +1,4 @@
--- recording.lua - a scope in which gradients are recorded, whatever the surrounding modes are.
+-- recording.lua - a scope in which gradients are recorded, regardless of the surrounding modes.
 -- Functions that differentiate internally run in such a scope.
 
 local torch = require "tlua"

@@ -25,7 +25,7 @@ local signature = args.signature [[data.CSV(path: string, delimiter: string?, qu
 ---@overload fun(path: string, options?: table): data.CSV
 local CSV, parent = class.class(name, IterableDataset)
 
--- Number of rows from which the type of a column without a given dtype is guessed.
+-- The number of rows by which the type of a column is guessed if no dtype is given.
 local looked_at <const> = 1000
 
 local function fail(self, message)
@@ -68,7 +68,7 @@ local function open(self)
    return bytes or fail(self, why)
 end
 
--- Reads up to `rows` rows from a place on, as columns of these types; returns nil at the end.
+-- Reads up to `rows` rows from a position on, as columns of these types; returns nil at the end.
 local function read(self, bytes, types, rows, place)
    local columns, taken, at, line = torch.io.csv(bytes, place.at, self.delimiter, self.quote, types,
       rows, place.line)
@@ -83,7 +83,7 @@ local function repeated(value, n)
    return list
 end
 
--- Returns the first row as strings, and the places where the second and the first row begin.
+-- Returns the first row as strings, and the positions of the second and the first row.
 local function first_row(self, bytes)
    local place = {at = 1, line = 1}
    if bytes:numel() >= 3 and torch.io.text(bytes, 1, 3) == "\xEF\xBB\xBF" then place.at = 4 end

@@ -22,7 +22,7 @@ local signature = args.signature [[data.DatasetFolder(root: string, loader: call
 ---@overload fun(root: string, loader: function, options?: table): data.DatasetFolder
 local DatasetFolder, parent = class.class(name, Dataset)
 
--- Returns the sorted names of the folders in a folder, then those of the files.
+-- Returns the sorted names of the folders in a folder, then the sorted names of its files.
 local function list(path)
    local folders, files = io_folder.list(path)
    if not folders then torch.raise(("%s: %s: %s"):format(name, path, files)) end
@@ -48,7 +48,7 @@ local function by_ending(extensions)
    end
 end
 
--- Collects the samples of all classes; returns the names of classes without any.
+-- Collects the samples of all classes; returns the names of the classes without any sample.
 local function make_samples(self, is_valid)
    local empty = {}
    for target, folder in ipairs(self.classes) do

@@ -10,9 +10,9 @@ local signature = args.signature [[data.DistributedSampler(dataset: any, num_rep
 
 --- All processes share one order, which depends on the seed and on the epoch that `set_epoch` sets.
 --- Process `rank`, from 0, of `num_replicas` takes the positions rank + 1, rank + 1 + num_replicas
---- and so on of this order. All processes get the same number of positions: so some positions come
---- twice, or with drop_last not at all. By default, rank and num_replicas are those of the default
---- process group.
+--- and so on of this order. All processes get the same number of positions: so some positions are
+--- used twice or, with drop_last, not at all. By default, rank and num_replicas come from the
+--- default process group.
 ---
 ---     local options = {num_replicas = 2, rank = 1, shuffle = false}
 ---     local sampler = torch.data.DistributedSampler({"a", "b", "c", "d"}, options)

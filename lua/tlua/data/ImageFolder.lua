@@ -11,7 +11,8 @@ local signature = args.signature [[data.ImageFolder(root: string, transform: cal
 
 local extensions <const> = {".jpg", ".jpeg", ".png"}
 
--- Loads an image with three channels: gray is repeated for all three, opacity is left out.
+-- Loads an image with three channels: a gray channel is repeated, and an opacity channel is
+-- dropped.
 local function load_rgb(path)
    local image = require "tlua".load(path)
    local channels = image:size(1)

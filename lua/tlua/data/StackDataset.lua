@@ -1,4 +1,5 @@
--- StackDataset.lua - combines datasets of the same length: an item has one item of each.
+-- StackDataset.lua - combines datasets of the same length: each item consists of one item of each
+-- dataset.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -23,7 +24,7 @@ local function are_named(first, ...)
 end
 
 ---@param ... data.Dataset  items are their items, as several values; a table of datasets by name
---- returns tables by these names
+---an item is a table with these names
 function StackDataset:__init(...)
    parent.__init(self)
    self.named = are_named(...)

@@ -45,7 +45,7 @@ function collate(values)
 end
 
 --- Makes a batch of items, each of which is a list of values. It combines the values at the same
---- place of all items, and returns one result for each place.
+--- position of all items, and returns one result for each position.
 ---
 ---     local items = {{torch.tensor {1, 2}, 5}, {torch.tensor {3, 4}, 6}}
 ---     local x, y = torch.data.default_collate(items)

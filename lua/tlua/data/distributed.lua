@@ -1,4 +1,5 @@
--- distributed.lua - torch.data.distributed, the second path of DistributedSampler, as in PyTorch.
+-- distributed.lua - torch.data.distributed, which has DistributedSampler under a second path, as in
+-- PyTorch.
 
 local lazy = require "tlua.lazy"
 

@@ -6,7 +6,7 @@ local class = require "tlua.class"
 
 local M = {}
 
---- Returns whether something is a dataset with positions.
+--- Returns whether a value is a dataset with positions.
 ---@param dataset any
 ---@return boolean
 function M.is_dataset(dataset)
@@ -14,7 +14,7 @@ function M.is_dataset(dataset)
    if torch.is_tensor(dataset) then return dataset:dim() > 0 end
    if type(dataset) == "userdata" then return false end
    if getmetatable(dataset) then return dataset.get ~= nil end
-   return #dataset > 0 or next(dataset) == nil -- a table that has only other keys has no positions
+   return #dataset > 0 or next(dataset) == nil -- a table with only other keys has no positions
 end
 
 --- Returns whether a dataset can give whole batches.
@@ -38,7 +38,7 @@ function M.get(dataset, i)
    return item
 end
 
---- Returns whether something is a dataset without positions.
+--- Returns whether a value is a dataset without positions.
 ---@param dataset any
 ---@return boolean
 function M.is_stream(dataset)

@@ -20,8 +20,8 @@ local function restrict(libraries)
    end
 end
 
--- Loads the globals torch, nn and optim when they are first used. Globals of the program that could
--- not travel raise the reason.
+-- Loads the globals torch, nn and optim when they are first used. Reading a global of the program
+-- that could not be sent raises an error with the reason.
 local function explain_globals()
    local missing = debug.getregistry()["tlua.missing"] or {}
    local modules = {torch = "tlua", nn = "tlua.nn", optim = "tlua.optim"}

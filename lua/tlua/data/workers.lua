@@ -5,7 +5,7 @@ local torch = require "tlua"
 
 local M = {}
 
-local open = setmetatable({}, {__mode = "k"}) -- crews whose loops are still running
+local open = setmetatable({}, {__mode = "k"}) -- the crews of workers whose loops are still running
 
 ---@class data.Crew
 local Crew = {}
@@ -35,7 +35,7 @@ end
 ---@param base integer  the seed of the first epoch
 ---@return data.Crew
 function M.start(loader, base)
-   if next(open) ~= nil then collectgarbage() end -- collects abandoned loops
+   if next(open) ~= nil then collectgarbage() end -- collects the crews of abandoned loops
    local source = {
       dataset = loader.dataset, collate_fn = loader.collate_fn, batch_size = loader.batch_size,
       drop_last = loader.drop_last, worker_init_fn = loader.worker_init_fn,
@@ -160,8 +160,8 @@ local function receive(self)
    self.ready[number] = answer
 end
 
--- Returns the number of a batch to deliver, or nil: with in_order the next one if it has come, else
--- any that has come.
+-- Returns the number of a batch to deliver, or nil: with in_order the next one if it has arrived,
+-- otherwise any that has arrived.
 local function ready(self)
    if not self.loader.in_order then return next(self.ready) end
    local number = self.delivered + 1
@@ -202,8 +202,8 @@ function Batches:finish()
    if self.loader.crew ~= self.crew then self.crew:stop() end
 end
 
---- Stops the workers, whether or not all batches have come. Otherwise the garbage collector stops
---- them when it collects an abandoned loop.
+--- Stops the workers, even if not all batches have arrived. The garbage collector does so for an
+--- abandoned loop.
 function Batches:close()
    if self.closed then return end
    self.closed = true

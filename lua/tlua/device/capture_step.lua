@@ -17,7 +17,7 @@ local function alike(a, b)
       and table.concat(a.shape, ",") == table.concat(b.shape, ",")
 end
 
--- Raises unless a group's step is all on the device, where a replay repeats it.
+-- Raises an error unless a group's step runs completely on the device, so that a replay repeats it.
 local function check_capturable(title, optimizer)
    local name = torch.type(optimizer)
    if not class.isinstance(optimizer, Fused) then
@@ -32,8 +32,8 @@ local function check_capturable(title, optimizer)
    end
 end
 
--- Records what a graph depends on in an optimizer: its state, the values of its options, and its
--- parameters and their addresses.
+-- Records the properties of an optimizer on which a graph depends: its state, the values of its
+-- options, and its parameters and their addresses.
 local function settings_of(optimizer)
    local groups = {state = optimizer.state, places = {}}
    for g, group in ipairs(optimizer.param_groups) do
@@ -134,7 +134,7 @@ return function(kind)
    local title = kind .. ".capture_step"
    local options_of = args.signature(title .. "(warmup: count = 3, pool: integer?)")
 
-   -- Captures fn(static...); the optimizers that step in it are noted in `seen`.
+   -- Captures fn(static...), and adds the optimizers that step in it to `seen`.
    local function capture(graph, options, fn, static, seen)
       local hook = Optimizer.register_for_all("step_pre", function(optimizer)
          check_capturable(title, optimizer)
@@ -145,8 +145,8 @@ return function(kind)
          function() return fn(table.unpack(static, 1, static.n)) end))
    end
 
-   --- Makes a captured step from a function that performs a whole one: forward, backward, the
-   --- optimizer's step and the scaler's. `step(...)` takes inputs like those given here, on the
+   --- Makes a captured step from a function that performs a whole training step: forward, backward,
+   --- the optimizer's step and the scaler's. `step(...)` takes inputs like those given here, on the
    --- device or the CPU, and copies them into its own tensors, which it passes to fn. The first
    --- `warmup` calls run fn normally, the next one captures it, and that and all later calls replay
    --- it. Results are tensors that each replay overwrites.

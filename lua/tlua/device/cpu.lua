@@ -18,7 +18,7 @@ function M.current_device() return "cpu" end
 --- Has no effect, since there is only one CPU device.
 function M.set_device() end
 
---- Waits for nothing: operators on the CPU are done when they return.
+--- Does nothing, because operators on the CPU are complete when they return.
 function M.synchronize() end
 
 --- Returns true: the CPU is always ready.

@@ -7,7 +7,7 @@ local memory_of = require "tlua.device.memory"
 local scopes = require "tlua.scope"
 
 local function graph_of(module, kind)
-   local streams = {} -- by device: the default stream for captures
+   local streams = {} -- maps each device to its default stream for captures
    local signature = args.signature(kind ..
       ".graph(pool: integer?, stream: any?, capture_error_mode: any?)")
 
@@ -64,7 +64,7 @@ local function megabytes(bytes)
 end
 
 local function summary_of(module, kind)
-   --- Formats the statistics of memory_stats as a text for people.
+   --- Formats memory_stats as a text for people.
    ---@param device? integer|string|torch.device
    ---@return string
    return function(device)

@@ -177,7 +177,7 @@ local same <const> = {
 return function(module, kind)
    local M = {}
    for _, name in ipairs(same) do M[name] = module[name] end
-   -- deprecated names in PyTorch
+   -- names that PyTorch has deprecated
    M.memory_cached = module.memory_reserved
    M.max_memory_cached = module.max_memory_reserved
    M.reset_max_memory_allocated = module.reset_peak_memory_stats

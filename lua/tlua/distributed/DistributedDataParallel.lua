@@ -53,7 +53,8 @@ local function broadcast(self, tensors, from)
    end)
 end
 
--- A process has one replica, on the device that its parameters are on.
+-- Checks device_ids and output_device: a process has one replica, on the device that its parameters
+-- are on.
 local function check_devices(module, ids, what)
    if not ids then return end
    if #ids ~= 1 then
@@ -97,7 +98,8 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
-   keep("awaits", nil) -- while a backward pass is expected: the number of failed ones before
+   -- set while a backward pass is expected: the number of passes that had failed before
+   keep("awaits", nil)
    local params, names = {}, {}
    for path, parameter in a.module:named_parameters() do
       if parameter.requires_grad then
@@ -198,7 +200,7 @@ local function gather(self, pass, i)
    pass.missing[bucket.number] = pass.missing[bucket.number] - 1
 end
 
---- Called when a gradient has been added to a parameter's .grad.
+--- Called when a gradient was added to a parameter's .grad.
 function DDP:_arrived(i)
    if not self.sync then return end
    local pass = rawget(self, "pass")

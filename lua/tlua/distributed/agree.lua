@@ -3,7 +3,7 @@
 
 local torch = require "tlua"
 
---- Raises on all ranks where some have other items than these, naming the first that differs.
+--- Raises an error on all ranks if the ranks have different items; it names the first difference.
 ---@param title string  of the function
 ---@param what string  of an item
 ---@param group distributed.ProcessGroup

@@ -90,8 +90,8 @@ end
 
 local take_all_reduce = taker("all_reduce", "tensor: tensor, op: string = 'sum'")
 
---- Replaces the tensor on every rank by the reduction of all ranks' tensors: their sum unless op
---- says otherwise.
+--- Replaces the tensor on every rank by the reduction of all ranks' tensors: their sum, unless op
+--- names another reduction.
 ---@param tensor Tensor
 ---@param op? string  of ReduceOp
 ---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
@@ -103,8 +103,8 @@ end
 
 local take_reduce = taker("reduce", "tensor: tensor, dst: count, op: string = 'sum'")
 
---- Replaces the tensor on rank dst by the reduction of all ranks' tensors: their sum unless op says
---- otherwise. The other ranks keep their tensors.
+--- Replaces the tensor on rank dst by the reduction of all ranks' tensors: their sum, unless op
+--- names another reduction. The other ranks keep their tensors.
 ---@param tensor Tensor
 ---@param dst integer
 ---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
@@ -132,7 +132,7 @@ end
 local take_into = taker("all_gather_into_tensor",
    "output_tensor: tensor, input_tensor: tensor")
 
---- Fills a tensor (N * n, ...) or (N, n, ...) with those (n, ...) of all N ranks.
+--- Fills a tensor (N * n, ...) or (N, n, ...) with the tensors (n, ...) of all N ranks.
 ---@param output_tensor Tensor
 ---@param input_tensor Tensor
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}
@@ -149,7 +149,7 @@ M.all_gather_single = M.all_gather_into_tensor
 
 local take_gather = taker("gather", "tensor: tensor, gather_list: table?, dst: count = 0")
 
---- Fills rank dst's list with the tensors of all ranks. The others give no list.
+--- Fills rank dst's list with the tensors of all ranks. The other ranks pass no list.
 ---@param tensor Tensor
 ---@param gather_list? Tensor[]
 ---@param dst? integer
@@ -182,7 +182,7 @@ end
 
 local take_scatter = taker("scatter", "tensor: tensor, scatter_list: table?, src: count = 0")
 
---- Fills each rank's tensor with one of rank src's list. The others give no list.
+--- Fills each rank's tensor with one of rank src's list. The other ranks pass no list.
 ---@param tensor Tensor
 ---@param scatter_list? Tensor[]
 ---@param src? integer

@@ -2,7 +2,7 @@
 -- of parallelism: data, tensor or pipeline parallel.
 --
 --    local mesh = dist.init_device_mesh("cpu", {2, 2, 2}, {mesh_dim_names = {"pp", "dp", "tp"}})
---    mesh.tp:get_group()           -- this rank and those that differ from it by "tp" alone
+--    mesh.tp:get_group()           -- this rank and the ranks whose coordinates differ only along "tp"
 --    mesh["dp"]:size()
 --
 -- Ranks that are neighbours along the last dimension have successive numbers. Dimensions count from
@@ -37,7 +37,8 @@ local function look_up(mesh, key)
    return mesh:_slice(key)
 end
 
--- Returns the strides of a grid's dimensions in the list of its ranks; the last dimension's is 1.
+-- Returns the strides of a grid's dimensions in the list of its ranks; the stride of the last
+-- dimension is 1.
 local function strides_of(shape)
    local strides, n = {}, 1
    for d = #shape, 1, -1 do
@@ -271,7 +272,8 @@ function M.init_device_mesh(...)
    return mesh
 end
 
---- Raises unless a value is a mesh of one dimension; nil is the world. Its group.
+--- Returns the group of a mesh of one dimension, or of the world for nil; raises an error for other
+--- values.
 function M.group_of(title, mesh)
    if mesh == nil then return groups.resolve(title) end
    if not class.isinstance(mesh, DeviceMesh) then

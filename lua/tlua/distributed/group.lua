@@ -42,8 +42,8 @@ function ProcessGroup:__init(parent, name, members, rank, timeout, backend, call
       members, timeout, self.detail, backend)
 end
 
--- The last rank that leaves deletes the group's keys. The store may be gone already, with the
--- process that served it, and then so are the keys.
+-- Leaves a group. The last rank that leaves deletes the group's keys; if the process that served
+-- the store has ended, the keys are already gone.
 local function leave(group)
    group.raw:leave()
    local prefix = group.store:_key(group.name) .. "/"
@@ -123,7 +123,7 @@ function M.resolve(name, group)
    return group
 end
 
---- Returns the position in a group of a world rank.
+--- Returns the position in a group of a rank of the world.
 function M.position(name, what, group, rank)
    local number = math.tointeger(rank)
    local position = number and group.position[number]
@@ -157,7 +157,7 @@ end
 
 local noted = false
 
--- Prints once, on rank 0, that the back end has another name here.
+-- Prints once, on rank 0, that the back end has another name in tlua.
 local function note_engine(group)
    if noted or group.called == group.backend or group.group_rank ~= 0 then return end
    io.stderr:write(('init_process_group: "%s" is the back end "%s" here\n'):format(group.called,
@@ -165,7 +165,7 @@ local function note_engine(group)
    noted = true
 end
 
---- Default timeout of calls, in seconds.
+--- The default timeout of calls, in seconds.
 ---@names distributed.default_pg_timeout
 M.default_pg_timeout = 1800
 
@@ -184,7 +184,7 @@ local function count(a, name)
    if n and n < -1 then args.refuse("init_process_group", name, "an integer from 0 on", n) end
 end
 
--- Joins the world's group by the store that rendezvous finds.
+-- Joins the world's group by the store that rendezvous returns.
 local function try_to_join(a, name)
    local rank, size, found = store.rendezvous(a)
    if size < 1 then args.refuse("init_process_group", "world_size", "at least 1", size) end
@@ -200,8 +200,8 @@ local function try_to_join(a, name)
    return nil, (tostring(group):gsub("^[^\n]-:%d+: ", ""))
 end
 
--- Joins the world's group. The rendezvous may find the store of an earlier world that is about to
--- close; then it is tried again.
+-- Joins the world's group. If rendezvous has found the store of an earlier world that is about to
+-- close, tries again.
 local function join_world(a)
    joined, children = joined + 1, 0
    local name = ("world%d.%s"):format(joined, os.getenv("TLUA_RESTART_COUNT") or "0")
@@ -281,7 +281,8 @@ local take_new = args.signature [[new_group(ranks: integers?, timeout: number?, 
 ---@return distributed.ProcessGroup
 function M.new_group(...)
    local first = ...
-   if type(first) == "table" and next(first) == nil then -- {} would be taken for options
+   -- an empty table would be taken for options
+   if type(first) == "table" and next(first) == nil then
       args.refuse("new_group", "ranks", "at least one rank", first)
    end
    local a = take_new(...)
@@ -567,7 +568,7 @@ end
 local take_barrier = args.signature [[barrier(group: object?, async_op: boolean = false,
    device_ids: integers?)]]
 
---- Returns when all ranks have called it. device_ids is taken and not needed: a group's calls are
+--- Returns when all ranks have called it. device_ids is accepted and ignored: a group's calls are
 --- made on the device that its rank had when it joined.
 ---@param group? distributed.ProcessGroup
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean, device_ids: integer[]}

@@ -31,7 +31,7 @@ local function receive(name, async, ...)
    return received, group
 end
 
---- Sends a tensor to rank dst. Returns when the message is buffered; for a large tensor that is
+--- Sends a tensor to rank dst. Returns when the message is buffered; a large tensor is buffered
 --- when the receiver has begun to receive it.
 ---@param tensor Tensor
 ---@param dst integer  a rank of the world

@@ -28,7 +28,7 @@ function AllReduce.backward(ctx, grad)
    return M.all_reduce(grad, {op = ctx.op, group = ctx.group})
 end
 
--- Returns the reduction; only "sum" and "avg" have a gradient here.
+-- Returns the reduction; only "sum" and "avg" are differentiable.
 local function check_op(title, op)
    op = op:lower()
    if op ~= "sum" and op ~= "avg" then args.refuse(title, "op", "\"sum\" or \"avg\"", op) end

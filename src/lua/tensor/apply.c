@@ -1,10 +1,9 @@
 /*
 ** apply.c - apply_ and map_, which call a Lua function for each element.
 **
-** The function may do anything, also with the tensors: change them, release them, raise an
-** error. So it receives elements of a copy, its results are stored in a separate tensor, and
-** only after the last call are they written to the tensor, with the checks of every in-place
-** operator.
+** The function may change or release the tensors, or raise an error. So it receives elements of a
+** copy, its results are stored in a separate tensor, and only after the last call are they written
+** to the tensor, with the checks of every in-place operator.
 */
 #include "lua/tensor/value.h"
 
@@ -88,7 +87,8 @@ static int elementwise(lua_State *L, const char *name, int n) {
   lua_settop(L, fn);
   tl_Tensor *copies[2] = {push_copy(L, name, 1), NULL};
   if (n == 2) {
-    copies[1] = push_copy(L, name, 2); /* a finalizer may have changed it, or the first copy */
+    /* a finalizer may have changed the tensor, or released the first copy */
+    copies[1] = push_copy(L, name, 2);
     if (!tli_same_sizes(copies[0], copies[1]))
       return tli_error(L, "%s: expected tensors of one shape, got %s and %s", name,
                        tli_sizes_str(copies[0]), tli_sizes_str(copies[1]));

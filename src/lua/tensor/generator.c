@@ -118,13 +118,14 @@ static tli_Generator *check_generator(lua_State *L, int index, const char *name)
   return tli_generator_of(&tli_state(L)->generator, device);
 }
 
-/* Returns the same, independent of the CPU's generator from now on. */
+/* Returns that generator, made independent of the CPU's. */
 static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
   tl_Device device = tli_check_device(L, index, tli_kind(L), name);
   return tli_generator_own(&tli_state(L)->generator, device);
 }
 
-/* Before the device type is opened, a seed is kept for its devices. */
+/* Seeds the generator of the device. Before the device type is opened, the seed is stored for its
+** devices. */
 static int device_manual_seed(lua_State *L) {
   uint64_t seed = check_seed(L, 1, tli_device_name(tli_kind(L), "manual_seed"));
   tli_enter(L, tli_state(L));

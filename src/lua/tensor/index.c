@@ -45,7 +45,7 @@ static int bad_item(lua_State *L, int i) {
       i, tli_describe(L, tli_state(L), -1));
 }
 
-/* Refuses names beside the n positions of the table at `at`. Positions usually come first in
+/* Refuses named fields beside the n positions of the table at `at`. Positions usually come first in
 ** the table's order, so a key after the last one is a name. */
 static void check_unnamed(lua_State *L, int at, int n) {
   lua_pushinteger(L, n);

@@ -1,5 +1,5 @@
 /*
-** storage.c - what torch.UntypedStorage asks of the engine; the class is in
+** storage.c - the functions of the engine that torch.UntypedStorage uses; the class is in
 ** lua/tlua/functions/storage.lua.
 */
 #include "lua/tensor/value.h"

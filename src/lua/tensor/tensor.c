@@ -79,7 +79,8 @@ static int binary(lua_State *L, const char *name, Binary fn) {
 static tl_Tensor *add(tl_Tensor *a, tl_Tensor *b) { return tlo_add(a, b, tli_int(1)); }
 static tl_Tensor *sub(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int(1)); }
 
-/* With a number on the left PyTorch uses another operator, whose name the node gets. */
+/* Calls an operator with a number on the left. PyTorch uses another operator then, whose name the
+** node gets. */
 static int reversible(lua_State *L, const char *name, Binary fn, const char *title) {
   uint64_t count = tli_node_count();
   bool reversed = lua_type(L, 1) == LUA_TNUMBER;

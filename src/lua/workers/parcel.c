@@ -45,7 +45,7 @@ static tli_Parcel **push_holder(lua_State *L) {
 
 /* ---- writing -------------------------------------------------------------------- */
 
-/* The location of a value, for messages; `outer` is the value that contains it. */
+/* The location of a value, for messages; `outer` is the location of the value that contains it. */
 typedef struct Place {
   const struct Place *outer;
   const char *kind; /* "field", "upvalue", ... */
@@ -329,7 +329,7 @@ static void write_class(Packer *k, int index, const Place *place) {
   lua_pop(L, 1);
   write_value(k, parent, &at);
   lua_pop(L, 1);
-  number(k, index); /* after the parent, because the reader numbers them in this order */
+  number(k, index); /* numbered after the parent, because the reader uses the same order */
   if (k->classes && k->first_one) {
     lua_pushvalue(L, index);
     lua_rawseti(L, k->classes, k->count);
@@ -451,7 +451,8 @@ static void write_userdata(Packer *k, int index, const Place *place) {
   lua_pop(L, 1);
 }
 
-/* Plain tables are the most frequent values, and in later parcels they are data. */
+/* Whether to search for the name of a value: plain tables are the most frequent values, and in
+** later parcels they are data. */
 static bool may_be_known(Packer *k, int index) {
   if (k->first_one || lua_type(k->L, index) != LUA_TTABLE) return true;
   if (!lua_getmetatable(k->L, index)) return false;
@@ -529,7 +530,7 @@ static int write_global(lua_State *L) {
   Packer *k = (Packer *)lua_touserdata(L, 1);
   Place at = {NULL, "the global ", ""};
   name_key(L, 2, &at);
-  /* the packer's tables, further up in the caller's stack, are here at indices 4 to 7 */
+  /* in this function, the tables of the packer have the stack indices 4 to 7 */
   Packer inner = *k;
   inner.L = L;
   inner.classes = k->classes ? 4 : 0;
@@ -547,7 +548,7 @@ static bool is_late(lua_State *L, int index, int count) {
   return lua_isinteger(L, index) && lua_tointeger(L, index) > count;
 }
 
-/* Does this for classes, which have entries by number and by class. */
+/* Removes the numbers of classes, which have entries by number and by class. */
 static void forget_classes(lua_State *L, int classes, int count) {
   lua_pushnil(L);
   while (lua_next(L, classes)) {
@@ -560,7 +561,7 @@ static void forget_classes(lua_State *L, int classes, int count) {
   }
 }
 
-/* Removes the numbers after `count`, when a global has failed. */
+/* Removes the numbers after `count`, because packing a global has failed. */
 static void forget(Packer *k, int count) {
   lua_State *L = k->L;
   if (k->classes) forget_classes(L, k->classes, count);

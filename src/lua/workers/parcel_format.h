@@ -39,7 +39,7 @@ typedef enum Tag {
   JOIN = 'J',        /* number of a function, index of its upvalue */
   GLOBALS = '_',
   ENVIRONMENT = 'E',
-  MISSING = 'X', /* the reason */
+  MISSING = 'X', /* the reason why the value is missing */
   END = 'e'
 } Tag;
 

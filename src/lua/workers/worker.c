@@ -32,7 +32,8 @@
 #define POOL "torch.Workers"
 #define SLICE_NS ((int64_t)50000000) /* interval of a wait after which Ctrl-C is checked */
 #define LAST_WAIT_NS ((int64_t)2000000000)
-#define STOP_WAIT_NS ((int64_t)50000000) /* how long running code may go on before it is ended */
+/* the time for which running code may continue before it is ended */
+#define STOP_WAIT_NS ((int64_t)50000000)
 
 typedef struct Message {
   struct Message *next;
@@ -76,12 +77,12 @@ typedef struct Box {
 
 /* ---- crews ---- */
 
-static atomic_int forks; /* how many forks have led to this process */
+static atomic_int forks; /* the number of forks that have led to this process */
 
 static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
 
 /* Whether the crew's threads belong to a process that has forked this one. Its locks may then be
-** held for ever, so the crew is left alone. */
+** held for ever, so the crew is not used. */
 static bool is_parents(const tli_Crew *crew) {
   return crew->forks != atomic_load_explicit(&forks, memory_order_relaxed);
 }
@@ -173,7 +174,7 @@ static void pool_release(Pool *p) {
   free(p);
 }
 
-/* Takes over the parcel, also on failure. */
+/* Returns a new pool. Takes over the parcel, also on failure. */
 static Pool *pool_new(tli_Crew *crew, int n, tli_Parcel *first) {
   Pool *p = (Pool *)calloc(1, sizeof *p);
   tli_Condition *work = (tli_Condition *)calloc((size_t)n, sizeof *work);
@@ -212,7 +213,7 @@ static void end_worker(lua_State *L, lua_Debug *ar) {
 
 static void end_here(lua_State *L) { lua_sethook(L, end_worker, LUA_MASKCOUNT, 1); }
 
-/* The lock is held. */
+/* Whether a worker is busy. Called with the lock held. */
 static bool any_busy(const Pool *p) {
   for (int i = 0; i < p->n; i++)
     if (p->busy[i]) return true;
@@ -291,7 +292,7 @@ static int worker_stopped(lua_State *L) {
   return 1;
 }
 
-/* A worker thread must not end the process. */
+/* Replaces os.exit: a worker thread must not end the process. */
 static int worker_exit(lua_State *L) {
   return luaL_error(L, "os.exit: a worker cannot end the program; raise an error instead");
 }
@@ -338,7 +339,7 @@ static void take_paths(lua_State *L, const Pool *p) {
   lua_pop(L, 1);
 }
 
-enum { WORKER = 1, CLASSES, RUN }; /* stack indices in worker_begin and worker_do */
+enum { WORKER = 1, CLASSES, RUN }; /* stack indices of the values in worker_begin and worker_do */
 
 /* Called with (worker); returns worker, classes and function. Unpacks the first parcel and
 ** calls the module's function f(stopped, worker, id, ...), which returns the function for jobs. */
@@ -430,7 +431,7 @@ static void replace_function(lua_State *L, Worker *w, const char *name, lua_CFun
   lua_setfield(L, -2, name);
 }
 
-/* Called with (worker). */
+/* Called with (worker); opens the libraries of its state. */
 static int open_state(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, 1);
   luaL_openlibs(L);
@@ -522,7 +523,7 @@ static void work(void *context) {
     lua_sethook(L, NULL, 0, 0);
     lua_close(L);
   }
-  crew_count(crew, 1, 0); /* the crew must outlive the pool for two lines */
+  crew_count(crew, 1, 0); /* keeps the crew until the pool is released */
   pool_release(w->pool);
   free(w);
   crew_count(crew, -1, -1);
@@ -630,7 +631,7 @@ static int pool_send(lua_State *L) {
 
 /* Returns an answer, owned; NULL after `seconds` (0: no limit) or when interrupted. */
 static Message *wait_for_answer(Pool *p, double seconds) {
-  bool ends = seconds > 0 && seconds < 1e9; /* more than 30 years count as no limit */
+  bool ends = seconds > 0 && seconds < 1e9; /* longer than 30 years means no limit */
   int64_t end = ends ? tli_now_ns() + (int64_t)(seconds * 1e9) : INT64_MAX;
   tli_mutex_lock(&p->lock);
   Message *m = queue_take(&p->answers);

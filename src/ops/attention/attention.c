@@ -175,8 +175,8 @@ static bool draw(const Operands *o, double dropout, tli_Generator *generator, tl
   return dropout == 0 || tli_generator_stretch(generator, tli_device(o->query), words, 4, from);
 }
 
-/* Chooses whether to use the kernel that stores no weights, as torch.backends.cuda and
-** nn.attention.sdpa_kernel allow; fails if they allow nothing. */
+/* Chooses whether to use the kernel that stores no weights, according to torch.backends.cuda and
+** nn.attention.sdpa_kernel; fails if these exclude all implementations. */
 static bool choose(const tl_Tensor *query, bool *fused) {
   int64_t allowed = tli_setting(TL_SDP_BACKENDS);
   int64_t kernels = TL_SDP_FLASH | TL_SDP_EFFICIENT;

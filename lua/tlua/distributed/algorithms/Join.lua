@@ -7,7 +7,7 @@ local DDP = require "tlua.distributed.DistributedDataParallel"
 
 local M = {}
 
--- Returns how many ranks still have batches, and the first such rank.
+-- Returns the number of ranks that still have batches, and the first such rank.
 local function count(ddp, active)
    local group = ddp.group
    local flags = torch.zeros({#group.ranks}, {dtype = "int32", device = "cpu"})

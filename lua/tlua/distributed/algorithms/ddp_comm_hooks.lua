@@ -1,5 +1,6 @@
 -- ddp_comm_hooks.lua - other ways to average the buckets of DistributedDataParallel. Each hook is
--- registered with model:register_comm_hook(state, hook); state nil is the world's group.
+-- registered with model:register_comm_hook(state, hook); if `state` is nil, it uses the world's
+-- group.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -34,7 +35,7 @@ function M.default_hooks.allreduce_hook(group, bucket)
    return start(group, bucket:buffer())
 end
 
--- Averages in a narrower type: half the bytes.
+-- Makes a hook that averages in a narrower dtype, which halves the bytes.
 local function compress(name, dtype)
    return function(group, bucket)
       check_bucket(name, bucket)
@@ -106,8 +107,8 @@ M.post_localSGD_hook.PostLocalSGDState = Local
 local take_local = args.signature [[PostLocalSGDState(process_group: object?, subgroup: object?,
    start_localSGD_iter: count = 1000, post_local_gradient_allreduce: boolean = true)]]
 
---- From pass start_localSGD_iter on, gradients are averaged only over the subgroup, if there is one
---- and post_local_gradient_allreduce is set; otherwise they are not averaged.
+--- From pass start_localSGD_iter on, gradients are averaged only over `subgroup`, and only if
+--- post_local_gradient_allreduce is set.
 function Local:__init(...)
    for key, value in pairs(take_local(...)) do self[key] = value end
    self.iter = 0
@@ -162,7 +163,7 @@ local function orthogonalize(matrix)
    end
 end
 
--- Splits the gradients of a bucket into matrices that are worth approximating and the rest.
+-- Splits the gradients of a bucket into matrices that are worth approximating and all others.
 local function sort_out(state, bucket)
    local matrices, rest = {}, {}
    for k, view in ipairs(bucket:gradients()) do

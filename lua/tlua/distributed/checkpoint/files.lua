@@ -1,4 +1,5 @@
--- files.lua - the folder of a checkpoint, and how the ranks agree on its contents.
+-- files.lua - the folder of a checkpoint, and the exchange of messages about its contents between
+-- ranks.
 --
 -- While a save runs, its first rank holds the new index open as a file .tlua-PROCESS-COUNT-TIME.tmp
 -- in the folder. A later save removes the files of killed saves, unless such an index belongs to a
@@ -107,8 +108,8 @@ function M.new_token(folder)
    return ("part%d"):format(number + 1)
 end
 
---- Begins a save: the file that becomes the index, and until then shows that somebody writes here;
---- nil and a message if it cannot be made.
+--- Begins a save: makes the file that becomes the index, and until then shows that a save is
+--- running. Returns nil and a message if it cannot be made.
 function M.begin(folder)
    return torch.io.replace(M.path(folder, "index.json"), true)
 end

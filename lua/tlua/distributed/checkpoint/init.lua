@@ -9,7 +9,8 @@ local modules = lazy.modules("tlua.distributed.checkpoint", {
    state_dict = [[get_model_state_dict set_model_state_dict get_optimizer_state_dict
       set_optimizer_state_dict get_state_dict set_state_dict StateDictOptions]],
 })
-modules.state_dict = "tlua.distributed.checkpoint.state_dict" -- also under this name, as in PyTorch
-modules._boxes = "tlua.distributed.checkpoint.boxes" -- used by a spec
+-- a second name of the module, as in PyTorch
+modules.state_dict = "tlua.distributed.checkpoint.state_dict"
+modules._boxes = "tlua.distributed.checkpoint.boxes" -- a spec uses it
 
 return lazy.load({}, modules)

@@ -124,10 +124,11 @@ local function prepare(title, ...)
    }
 end
 
--- Moves the index into place if no rank has failed. failed: this rank's error message or nil.
+-- Moves the index into place if no rank has failed. `failed` is this rank's error message or nil.
 local function finish(title, plan, failed)
    local talk, result = plan.talk, {}
-   local _ <close> = plan.output -- on the first rank: removed on closing unless it was committed
+   -- on the first rank: closing removes the file unless it was committed
+   local _ <close> = plan.output
    local failures = talk.gather {why = failed}
    if talk.first then
       for rank, f in pairs(failures) do
@@ -178,7 +179,7 @@ local function copies(tensors)
    return list
 end
 
-local pending = {} -- folder -> the Future whose result was not asked for yet
+local pending = {} -- maps each folder to the Future whose result was not requested yet
 
 function Future:__init(plan)
    self.plan = plan
@@ -197,7 +198,7 @@ function Future:_end(failed)
    self.pool = nil
 end
 
--- Waits for so many seconds, 0: until it is written.
+-- Waits for at most so many seconds; 0: until the file is written.
 local function await(self, seconds)
    if self.written then return end
    local worker, _, good, why = self.pool:take(seconds)

@@ -34,7 +34,7 @@ local function parameters(model)
    return list
 end
 
--- Returns whether this rank leaves whole tensors on the CPU to rank 0.
+-- Returns whether this rank gets no whole tensors, because rank 0 alone keeps them on the CPU.
 local function leaves_to_rank0(a)
    return a.full_state_dict and a.cpu_offload and torch.distributed.is_initialized()
       and torch.distributed.get_rank() ~= 0
@@ -81,7 +81,7 @@ function M.get_model_state_dict(...)
          paths[#paths + 1] = path
       end
    end
-   table.sort(paths) -- the same order on all ranks
+   table.sort(paths) -- all ranks use the same order
    for _, path in ipairs(paths) do
       if a.full_state_dict and named[path] then state[path] = placement.full(named[path]) end
       if leaves_to_rank0(a) then
@@ -106,12 +106,14 @@ function M.set_model_state_dict(...)
    local state, named, paths = {}, parameters(model), {}
    local given, fetch = source(a, model, a.model_state_dict)
    for path in pairs(given) do paths[#paths + 1] = path end
-   table.sort(paths, function(x, y) return tostring(x) < tostring(y) end) -- same order on all ranks
+   -- all ranks use the same order
+   table.sort(paths, function(x, y) return tostring(x) < tostring(y) end)
    for _, path in ipairs(paths) do
       local p, tensor = named[path], fetch(given[path])
       if p and a.full_state_dict and torch.is_tensor(tensor) then
          tensor = part_of("set_model_state_dict", path, p, tensor)
-         if a.broadcast_from_rank0 then tensor = tensor:clone() end -- lets the whole tensor go
+         -- a copy, so that the whole tensor can be freed
+         if a.broadcast_from_rank0 then tensor = tensor:clone() end
       end
       state[path] = tensor
    end
@@ -250,10 +252,11 @@ local function dict_for(title, optimizer, names, saved, groups, a, fetch)
    return dict
 end
 
---- Copies such a state into a model's optimizers. With full_state_dict the state has whole tensors,
---- and each rank takes its part; otherwise it has parts. A group gets the options of the saved
---- group of its first parameter. A group that does not match is refused. With broadcast_from_rank0
---- all ranks take rank 0's state, and the others pass an empty table.
+--- Copies a state as returned by get_optimizer_state_dict into a model's optimizers. With
+--- full_state_dict the state has whole tensors, and each rank takes its part; otherwise it has
+--- parts. A group gets the options of the saved group of its first parameter. A group that does not
+--- match is refused. With broadcast_from_rank0 all ranks take rank 0's state, and the others pass
+--- an empty table.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param optim_state_dict {state: table<string, table>, param_groups: table[]}

@@ -92,7 +92,7 @@ local function version_of(self)
    return self.shard._version
 end
 
---- Raises if somebody has put other tensors in the place of the parts.
+--- Raises an error if other tensors have replaced the parts.
 function Flat:check()
    if self.shard.is_meta then leave_meta(self) end
    for i, p in ipairs(self.params) do
@@ -115,10 +115,11 @@ local function release(list)
    for _, tensor in ipairs(list) do tensor:release() end
 end
 
---- Begins to gather the row, if it is neither there nor under way.
+--- Begins to gather the row, unless it is gathered or being gathered.
 function Flat:gather()
    if self.full and not self.lent and self.full_version ~= version_of(self) then
-      self:free() -- left by a forward pass without a backward pass, and outdated by a step
+      -- a forward pass without a backward pass has left the row, and a step has made it outdated
+      self:free()
    end
    if self.full or self.gathering then return end
    if self.shard.is_meta then leave_meta(self) end
@@ -135,7 +136,7 @@ function Flat:gather()
    self.full_version = version_of(self)
 end
 
--- Frees a tensor's memory unless the tensor is the shard itself.
+-- Frees the memory of a tensor unless the tensor is the shard itself.
 local function drop(self, tensor)
    if tensor:data_ptr() ~= self.shard:data_ptr() then tensor:release() end
 end
@@ -173,7 +174,7 @@ function Flat:take_back()
    if not self.lent then return end
    local version = version_of(self)
    for i, p in ipairs(self.params) do
-      if p.grad then -- left by a failed pass
+      if p.grad then -- a failed pass has left the gradient
          p.grad = nil
       end
       torch.autograd._lend(p, self.pieces[i], version)
@@ -188,7 +189,7 @@ end
 --- Drops the row.
 function Flat:free()
    self:take_back()
-   local g = self.gathering -- gathered but never used
+   local g = self.gathering -- the row was gathered but never used
    if g then
       g.work:wait()
       drop(self, g.input)
@@ -199,7 +200,7 @@ function Flat:free()
    self.full = nil
 end
 
---- Drops a row that was to be used in a pass that is over.
+--- Drops a row that was gathered for a pass that has ended.
 function Flat:forget()
    if self.gathering then self:free() end
 end
@@ -234,7 +235,7 @@ function Flat:collect(i)
    return self.arrived == #self.params
 end
 
---- Begins to average the row of gradients over the ranks and to share it out.
+--- Begins to average the row of gradients over the ranks and to scatter it.
 function Flat:reduce()
    local owner = self.owner
    local size = #owner.group.ranks
@@ -270,7 +271,7 @@ local function deposit(self, mine)
    end
 end
 
--- Averages this rank's part over the replicas; false where that is left to a later pass.
+-- Averages this rank's part over the replicas; returns false if a later pass does that.
 local function average(self, mine)
    local owner = self.owner
    local replicas, factor = owner.replicas, owner.divide_factor

@@ -2,8 +2,8 @@
 -- keeps 1/N of them, and gathers a block's parameters only while it computes the block.
 --
 --    for _, block in ipairs(model.blocks) do fully_shard(block) end
---    fully_shard(model)                                   -- what is in no block
---    local optimizer = optim.AdamW(model:parameters())    -- after it
+--    fully_shard(model)                                   -- shards the parameters outside of the blocks
+--    local optimizer = optim.AdamW(model:parameters())    -- made after sharding
 --
 -- "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel" (Zhao et al., 2023); "ZeRO:
 -- Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020): with
@@ -29,8 +29,9 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
-local units = setmetatable({}, {__mode = "k"}) -- module -> Unit
-local owners = setmetatable({}, {__mode = "k"}) -- parameter of a unit -> its path there
+local units = setmetatable({}, {__mode = "k"}) -- maps each module to its Unit
+-- maps each parameter of a unit to its path in the unit
+local owners = setmetatable({}, {__mode = "k"})
 
 ---@class distributed.fsdp.Unit
 ---@field module nn.Module
@@ -90,7 +91,7 @@ local function reduce(unit)
    context.reducing = unit
 end
 
--- Returns whether the gradients of all parameters have come.
+-- Returns whether the gradients of all parameters have been computed.
 local function complete(unit)
    for _, flat in ipairs(unit.flats) do
       if flat.trained and flat.arrived < #flat.params then return false end
@@ -131,7 +132,7 @@ local function begin_backward(context)
 end
 
 -- Called when the gradients of a unit's results are known. Its parameters are needed now, and those
--- of the unit before it next.
+-- of the preceding unit next.
 local function enter_backward(unit)
    local context = unit.context
    begin_backward(context)
@@ -187,7 +188,7 @@ function Leave.backward(ctx, ...)
 end
 
 -- Passes all tensors that require gradients, also those in tables, through a gate. Returns the
--- values and whether there were any.
+-- values, and whether there were such tensors.
 local function lead(gate, unit, values)
    local found = {}
    local function look(value)
@@ -291,14 +292,15 @@ local function enter_forward(unit, ...)
    local inputs = table.pack(...)
    local failed = context.backward and not torch.autograd._is_running()
    if failed then context:reset() end
-   if context.backward then -- recomputed by activation checkpointing
+   if context.backward then -- an activation checkpoint recomputes the unit
       unit.open = true
       each(unit, "lend")
    else
       if unit == context.root then
          local failures = torch.autograd._failures()
          local lost = context.awaits and context.awaits ~= failures -- the backward pass has failed
-         if context.running or lost then context:reset() end -- or the forward pass has failed
+         -- or the forward pass has failed earlier
+         if context.running or lost then context:reset() end
          context.running, context.order = true, {}
          if torch.is_grad_enabled() then context.awaits = failures end
          for _, other in ipairs(context.units) do each(other, "check") end
@@ -326,7 +328,8 @@ local function leave_forward(unit, ...)
       each(unit, "take_back")
       local order = context.order
       local last = order[#order]
-      unit.before = last == unit and order[#order - 1] or last -- or a unit below this one
+      -- the last unit may also be a unit below this one
+      unit.before = last == unit and order[#order - 1] or last
       local reshard = unit.reshard_after_forward
       if reshard == nil then reshard = unit ~= context.root end
       if reshard then each(unit, "free") end

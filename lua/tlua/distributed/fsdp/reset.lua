@@ -8,7 +8,7 @@ local scopes = require "tlua.scope"
 
 local M = {}
 
-local flats = setmetatable({}, {__mode = "k"}) -- parameter -> its Flat
+local flats = setmetatable({}, {__mode = "k"}) -- maps each parameter to its Flat
 local known = setmetatable({}, {__mode = "k"}) -- modules whose method is replaced
 local lent = setmetatable({}, {__mode = "k"}) -- parameters that are gathered now
 
@@ -31,7 +31,7 @@ local function lend(p)
    flat:free()
    lent[p] = true
    local part, grad = p.data, p.grad
-   p.grad = nil -- a gradient must always have its parameter's shape
+   p.grad = nil -- a gradient must always have the shape of its parameter
    p.data = torch.empty(place.size, {dtype = p.dtype, device = p.device})
    return function(keep)
       local whole = p.data

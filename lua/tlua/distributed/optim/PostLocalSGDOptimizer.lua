@@ -12,7 +12,7 @@ local Optimizer = require "tlua.optim.Optimizer"
 ---@overload fun(optim: optim.Optimizer, averager: table): distributed.optim.PostLocalSGDOptimizer
 local PostLocal = class.class("distributed.optim.PostLocalSGDOptimizer", Optimizer)
 
---- It is used with ddp_comm_hooks.post_localSGD_hook. The averager's step count is part of the
+--- Use the class with ddp_comm_hooks.post_localSGD_hook. The averager's step count is part of the
 --- state.
 function PostLocal:__init(optim, averager)
    local title <const> = "PostLocalSGDOptimizer"

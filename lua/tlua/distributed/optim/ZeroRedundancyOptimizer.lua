@@ -19,7 +19,7 @@ local Zero, parent = class.class("distributed.optim.ZeroRedundancyOptimizer", Op
 
 local name <const> = "ZeroRedundancyOptimizer"
 
--- Raises where other ranks have other parameters.
+-- Raises an error if other ranks have different parameters.
 local function verify(self)
    local mine = {}
    for position, p in self:each() do
@@ -90,7 +90,7 @@ function Zero:__init(params, options)
       torch.raise(name .. ": optimizer_class: a step of LBFGS needs all parameters, of which " ..
          "each rank has a part; expected an optimizer that steps each parameter by itself")
    end
-   local whole = kind(params, rest) -- checks everything, and makes the groups
+   local whole = kind(params, rest) -- checks all arguments, and makes the groups
    self.group, self.defaults, self.check_options = group, whole.defaults, whole.check_options
    self.param_groups, self.state = whole.param_groups, {}
    for _, given in ipairs(self.param_groups) do
@@ -105,7 +105,7 @@ function Zero:__init(params, options)
       own[g] = {params = place(self, g)}
       copy_options(from, own[g])
    end
-   for g in ipairs(own) do -- set by schedulers; not an option
+   for g in ipairs(own) do -- a scheduler sets this field; it is no option
       for key in pairs(own[g]) do
          if key ~= "params" and self.defaults[key] == nil then own[g][key] = nil end
       end

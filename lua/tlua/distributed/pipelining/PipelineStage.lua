@@ -145,7 +145,7 @@ function Stage:awaits_note()
    return self.expected == nil
 end
 
---- Waits for them.
+--- Waits for these shapes and dtypes.
 function Stage:take_note()
    local number = tag(self.stage_index, forward, 0, 0)
    if is_here(self, self.stage_index - 1) then
@@ -275,7 +275,7 @@ function Stage:forward_chunk(chunk, inputs)
    return outputs
 end
 
--- Averages gradients over other ranks only in the last backward pass of a step.
+-- Makes gradients averaged over other ranks only in the last backward pass of a step.
 local function set_sync(self, sync)
    local module = self.submodule
    if class.isinstance(module, DDP) then

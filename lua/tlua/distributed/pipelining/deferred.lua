@@ -9,8 +9,8 @@ local Linear = require "tlua.nn.modules.Linear"
 
 local M = {}
 
--- Its backward pass returns the gradients of weight and bias. It is a pass of its own, which calls
--- hooks like any other pass.
+-- A node whose backward pass returns the gradients of weight and bias. It runs in a separate pass,
+-- which calls hooks like any other pass.
 local Late = class.class("pipelining.Late", Function)
 
 function Late.forward(ctx, weight, bias, x, grad)
@@ -27,7 +27,8 @@ end
 
 local Early = class.class("pipelining.Early", Function)
 
--- `anchor` requires a gradient, so that the call is recorded even if the argument requires none.
+-- Runs the layer. `anchor` requires a gradient, so that the call is recorded even if the argument
+-- requires none.
 function Early.forward(ctx, _, x, weight, bias, store)
    ctx:save_for_backward(x, weight, bias)
    ctx.store = store
@@ -50,7 +51,7 @@ end
 ---@param store {on: boolean, list: function[]}
 function M.defer(module, store)
    for _, layer in ipairs(module:modules()) do
-      -- leaves a layer alone whose forward method was replaced
+      -- a layer whose forward method was replaced is not changed
       if class.isinstance(layer, Linear) and layer.forward == Linear.forward then
          local plain = layer.forward
          rawset(layer, "forward", function(self, x, ...)
