@@ -19,8 +19,8 @@ function Scope.__close(self, fault)
    if open and open[#open] == self then open[#open] = nil end
 end
 
---- Makes a value for `local _ <close>`. The caller makes it before the change that it undoes.
---- `close` may be called when the change is half made, and a second time after an interruption.
+--- Makes a value for `local _ <close>`. The caller makes the scope before it makes the change.
+--- `close` may be called after a part of the change, and a second time after an interruption.
 ---@param close fun(fault: any)  gets the error that has ended the scope, if any
 ---@return table scope
 function M.new(close)
@@ -84,7 +84,7 @@ end
 
 -- The interactive mode -------------------------------------------------------------------------
 
---- Begins to note scopes.
+--- Begins to record scopes.
 function M.begin_line()
    open = {}
 end

@@ -19,7 +19,7 @@ local function before(a, b)
    return type(a) == "number"
 end
 
--- Adds the pipes that a table's fields are, or plain tables in it have.
+-- Adds the pipes among a table's fields, and those in plain tables among them.
 local function collect(holder, leaves, found, seen)
    seen[holder] = true
    local keys = {}
@@ -77,7 +77,8 @@ end
 ---@return data.IterDataPipe datapipe
 function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_group)
    check_pipe("apply_sharding", datapipe)
-   local alone, behind = {}, {} -- visited pipes, without and with a filter before them
+   -- pipes that were visited without a filter before them, and behind one
+   local alone, behind = {}, {}
    local function visit(pipe, applied)
       local visited = applied and behind or alone
       if visited[pipe] then return end

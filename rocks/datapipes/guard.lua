@@ -9,7 +9,7 @@ local scopes = require "tlua.scope"
 local M = {}
 
 local weak <const> = {__mode = "k"}
-local current = setmetatable({}, weak) -- pipe -> its valid iteration
+local current = setmetatable({}, weak) -- maps each pipe to its valid iteration
 local starting = setmetatable({}, weak) -- pipes whose `iter` is running
 
 --- Refuses an iterator that cannot be called.

@@ -59,7 +59,7 @@ local function reader(iterable)
    end
 end
 
--- Copies of an item's values.
+-- Returns copies of an item's values.
 local function copied(first, ...)
    if select("#", ...) == 0 then return copy.deep(first) end
    local values = table.pack(first, ...)
@@ -229,7 +229,7 @@ function FileOpener:iter()
       if type(path) ~= "string" then args.refuse(opener, "datapipe", "paths as items", path) end
       local file, message = io.open(path, self.mode)
       if not file then
-         collectgarbage() -- too many abandoned files may be open
+         collectgarbage() -- closes abandoned files, of which too many may be open
          file, message = io.open(path, self.mode)
       end
       if not file then torch.raise(("%s: %s"):format(opener, message)) end

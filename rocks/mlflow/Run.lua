@@ -15,8 +15,8 @@ local Run = class.class("utils.mlflow.Run")
 
 local FALLBACK <const> = "mlruns"
 
--- A failure to store data does not end a training: a message is printed once, and the run continues
--- in a folder.
+-- Continues in a folder after a failure to store data, which does not end the training; prints a
+-- message once.
 local function fall_back(self, message)
    io.stderr:write(("mlflow: %s; the run goes on in %s\n"):format(message, FALLBACK))
    self.store = files(FALLBACK)
@@ -30,7 +30,7 @@ local function fall_back(self, message)
    end
 end
 
--- Calls a method of the store; nil where that failed. Mistakes of the user are found before.
+-- Calls a method of the store; returns nil if that fails. Mistakes of the user are found before.
 local function ask(self, method, ...)
    if not self.store then return nil end
    local ok, result = pcall(self.store[method], self.store, ...)

@@ -4,9 +4,9 @@ local torch = require "tlua"
 
 local M = {}
 
-local SECONDS <const> = 30 -- timeout of a connection, and of each part of an answer
-local MOST <const> = 1 << 24 -- most bytes of an answer
-local LONGEST <const> = 1 << 16 -- most bytes of a line in an answer
+local SECONDS <const> = 30 -- the timeout of a connection, and of each part of an answer
+local MOST <const> = 1 << 24 -- the most bytes of an answer
+local LONGEST <const> = 1 << 16 -- the most bytes of a line in an answer
 
 --- Escapes a text as a part of a path or query; with `path`, slashes are kept.
 ---@param text string

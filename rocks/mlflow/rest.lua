@@ -17,7 +17,7 @@ local function refuse(path, answer)
    error({refused = tostring(message), code = ok and type(told) == "table" and told.error_code}, 0)
 end
 
--- Calls a function of the API; the answer as a table.
+-- Calls a function of the API; returns the answer as a table.
 function Rest:call(method, path, content)
    local body = content and json.encode(content)
    local answer = http.request(self.host, self.port, method, self.prefix .. "/api/2.0/mlflow/"

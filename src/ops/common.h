@@ -16,7 +16,7 @@
 
 /* ---- elementwise ---- */
 
-/* The types that a kernel computes in, which decide how inputs are promoted. */
+/* The dtypes that a kernel computes in, which determine the promotion of inputs. */
 typedef enum tli_Types {
   TLI_TYPES_NUMBER,   /* the inputs' common type */
   TLI_TYPES_FLOATING, /* the inputs' common type, but integers become float32 */
@@ -30,7 +30,7 @@ typedef struct tli_PointwiseSpec {
   int nparams;
   tli_Types types;
   bool to_bool;    /* the result's dtype is bool */
-  bool takes_bool; /* false: bool inputs are an error, as PyTorch's for sub */
+  bool takes_bool; /* if false, bool inputs are an error, as in PyTorch's sub */
 } tli_PointwiseSpec;
 
 /* Converts a parameter for inputs of t's dtype: for integers its fraction is dropped. */
@@ -160,8 +160,8 @@ bool tli_smallest(tl_Tensor *t, double *out) TL_MUSTCHECK;
 bool tli_largest(tl_Tensor *t, double *out) TL_MUSTCHECK;
 /* Counts the nonzero elements of a row-major tensor. */
 bool tli_count_true(const tl_Tensor *t, int64_t *count) TL_MUSTCHECK;
-/* Writes their positions in the shape `sizes`, which has t's number of elements, to out (count,
-** ndim). */
+/* Writes the positions of nonzero elements in the shape `sizes`, which has t's number of elements,
+** to out (count, ndim). */
 bool tli_true_positions(const tl_Tensor *t, tl_Tensor *out, int ndim, const int64_t *sizes)
     TL_MUSTCHECK;
 

@@ -67,8 +67,8 @@ function M.own(parameter, group)
 end
 
 --- Records that this rank has a range of a parameter's elements. The ranks of the group share a row
---- of elements in pieces of `per`, and the parameter's elements begin at place `at` (from 0) of the
---- row.
+--- of elements in pieces of `per`, and the parameter's elements begin at position `at` (from 0) of
+--- the row.
 function M.flatten(parameter, at, per, group)
    local place = placements[parameter] or whole(parameter)
    place.flat = {group = group, per = per, at = at}

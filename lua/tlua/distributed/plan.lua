@@ -32,7 +32,7 @@ local hardware <const> = {
 local model_fields <const> = {"layers", "width", "heads", "vocab", "sequence", "batch"}
 local other_options <const> = {
    top = true, checkpointing = true, sequence_parallel = true, flash = true, max_context = true,
-   batch = true, sequence = true, heads = true, -- options for a module
+   batch = true, sequence = true, heads = true, -- these are options if the model is a module
 }
 
 -- Model -------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ end
 
 -- Exchanges: seconds ------------------------------------------------------------------------------
 
--- Returns the time of the faster algorithm: a ring [T] or a tree [N].
+-- Returns the time of the faster algorithm for an all_reduce: a ring [T] or a tree [N].
 local function all_reduce(n, bytes, bandwidth, latency)
    if n == 1 then return 0 end
    local ring = 2 * (n - 1) * latency + 2 * (n - 1) / n * bytes / bandwidth

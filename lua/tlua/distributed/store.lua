@@ -1,4 +1,5 @@
--- store.lua - key-value stores shared by processes, and how processes find one another.
+-- store.lua - key-value stores shared by processes, and the means by which processes find one
+-- another.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -68,7 +69,7 @@ function Store:multi_get(keys)
    return values
 end
 
---- Sets how long get and wait wait from now on.
+--- Sets the time that get and wait may take from now on.
 ---@param timeout number  seconds
 function Store:set_timeout(timeout)
    if type(timeout) ~= "number" then
@@ -254,8 +255,8 @@ local function first_host(list)
    return (host:gsub("%[(%d+)[^%]]*%]", "%1"))
 end
 
--- Returns where ranks that srun has started on several hosts meet: the first host, and a port that
--- is computed from the numbers of job and step.
+-- Returns the address at which ranks that srun has started on several hosts meet: the first host,
+-- and a port that is computed from the numbers of job and step.
 local function by_slurm()
    local list = os.getenv "SLURM_STEP_NODELIST" or os.getenv "SLURM_JOB_NODELIST"
    local hosts = number_in "SLURM_STEP_NUM_NODES" or number_in "SLURM_NNODES"

@@ -9,8 +9,9 @@ local M = {}
 
 local Batched = {__name = "torch.func.Batched"}
 local depth = 0
-local arguments, kept = {}, {} -- by level: the mapped arguments, and copies of their old values
-local calls, ncalls = {}, 0    -- by level: the number of the call of vmap
+-- for each level: the mapped arguments, and copies of their old values
+local arguments, kept = {}, {}
+local calls, ncalls = {}, 0    -- for each level: the number of the call of vmap
 
 ---@class func.Batched
 ---@field value Tensor|func.Batched  all examples
@@ -25,7 +26,7 @@ function M.wrap(value, level)
    return setmetatable({value = value, level = level, call = calls[level]}, Batched)
 end
 
---- Refuses a stand-in that somebody has kept from a call that has ended.
+--- Refuses a stand-in of a call that has ended.
 ---@param value func.Batched
 function M.check(value)
    if value.call ~= calls[value.level] then
@@ -245,7 +246,7 @@ local function keep_arguments(target)
    end
 end
 
---- Handles a call of an operator that got a stand-in.
+--- Handles a call of an operator that has a stand-in among its arguments.
 ---@param fn function  the operator
 ---@param signature table  the operator's name, and its parameters in order
 ---@param ... any  the operator's arguments
@@ -399,7 +400,7 @@ function M.enter(n, mapped)
    torch._batching(depth, M.handle, Batched)
 end
 
---- Ends the call of vmap, also after an error while it began or ended.
+--- Ends the call of vmap, also after an error at its beginning or end.
 ---@param level integer
 ---@param undo boolean  whether to restore arguments that were written to
 function M.leave(level, undo)

@@ -95,8 +95,8 @@ local function detached(value)
    end)
 end
 
--- Returns tensors as autograd records them: with the examples of vmap, which are independent, in
--- front.
+-- Returns tensors in the form that autograd records: the dimensions of vmap's independent examples
+-- come first.
 local function lifted(tensors, level)
    if level == 0 then return tensors end
    local list = {}
@@ -237,7 +237,7 @@ local function count(n)
    return list
 end
 
--- Splits off the table {has_aux = ...} behind the arguments, if it is there.
+-- Removes the table {has_aux = ...} after the arguments, if there is one.
 local function split_options(...)
    local given = table.pack(...)
    local last = given[given.n]
@@ -304,7 +304,7 @@ local function linear(title, fn, given, positions, has_aux)
       local _ <close> = pushforward()
       grads = pull(outputs, dummies, inputs, true, level)
    end
-   -- grads are linear in the dummies, so their derivative along the tangents is J v
+   -- the gradients are linear in the dummies, so their derivative along the tangents is J v
    local function push(tangents, again)
       local _ <close> = recording()
       for i, grad in ipairs(grads) do tangents[i] = tangents[i]:to(grad.dtype) end

@@ -13,8 +13,8 @@ local only_batched, copied, common_rank, all_aligned = parts.only_batched, parts
 
 -- Layers -----------------------------------------------------------------------------------------
 
--- Handles operators with a batch dimension and `spatial` further ones: examples are merged into the
--- batch.
+-- The rule for operators with a batch dimension and `spatial` further ones: examples are merged
+-- into the batch.
 local function merged(c, spatial)
    local input = c.signature[1].name
    if not only_batched(c, input) then return nil end
@@ -57,7 +57,7 @@ define("nn.functional.grid_sample grid_sample", function(c)
    return c.call(a):unflatten(1, {c.n, -1})
 end)
 
--- Different weights of examples become groups of one convolution.
+-- The rule for convolutions: different weights of examples become groups of one convolution.
 local function convolution(spatial)
    return function(c)
       local a, rank = c.a, c.rank.input
@@ -102,7 +102,8 @@ local function sample_norm(c)
    return result
 end
 
--- Normalizes the last dimensions. Weights that differ between examples are applied afterwards.
+-- The rule for a normalization of the last dimensions. Weights that differ between examples are
+-- applied afterwards.
 local function last_norm(c)
    local sizes = c.a.normalized_shape
    if not c.batched.input or #(type(sizes) == "table" and sizes or {1}) > c.rank.input then
@@ -144,7 +145,7 @@ define("instance_norm nn.functional.instance_norm", function(c)
    return sample_norm(c)
 end)
 
--- Applies only if nothing is dropped, so that no random numbers are drawn.
+-- The rule applies only if nothing is dropped, so that no random numbers are drawn.
 define("nn.functional.dropout dropout", function(c)
    if c.a.training ~= false and c.a.p ~= 0 then return nil end
    return c.call()
@@ -191,7 +192,7 @@ local function class_loss(c)
    local losses = c.call(changed)
    if not several then
       if reduction ~= "mean" then return losses end
-      -- a mean over no counted class is NaN
+      -- the mean is NaN if no class is counted
       return losses / target:ne(a.ignore_index or -100):to(losses.dtype)
    end
    losses = losses:view(c.n, -1)

@@ -52,7 +52,7 @@ define([[abs absolute neg negative positive exp exp2 expm1 log log2 log10 log1p 
    mul_ div_ pow_ clamp_ clamp_min_ clamp_max_ relu_ sigmoid_ tanh_ exp_ log_ sqrt_ neg_ abs_
    masked_fill_ addcmul_ addcdiv_ lerp_ zero_ fill_]], pointwise)
 
--- With a condition alone `where` returns positions.
+-- `where` with only a condition returns positions.
 define("where", function(c)
    local second = c.signature[2]
    if not second or c.a[second.name] == nil then return nil end
@@ -66,7 +66,7 @@ local function cast(c)
 end
 define("to type_as", cast)
 
--- Losses that are an elementwise function followed by a sum or a mean.
+-- The rule for losses that are an elementwise function followed by a sum or a mean.
 local function elementwise_loss(c)
    local reduction = c.a.reduction or "mean"
    local rank = common_rank(c)
@@ -111,7 +111,7 @@ end
 define([[sum mean prod amax amin all any nansum nanmean std var logsumexp count_nonzero argmax
    argmin std_mean var_mean norm linalg.vector_norm]], reduce)
 
--- The maximum or minimum of all elements, or along a dimension with indices.
+-- The rule for the maximum or minimum of all elements, or along a dimension with indices.
 local function extreme(along)
    return function(c)
       if not c.batched.self or c.rank.self == 0 then return nil end
@@ -125,8 +125,8 @@ define("min", extreme(torch.amin))
 
 -- Along a dimension -----------------------------------------------------------------------------
 
--- Shifts the dimension arguments by one. Missing ones have a default that counts from the end, or
--- are `first` in the list of defaults.
+-- The rule for operators along dimensions: shifts the dimension arguments by one. Missing ones have
+-- a default that counts from the end, or are `first` in the list of defaults.
 local function along(defaults)
    return function(c)
       local first = c.signature[1].name

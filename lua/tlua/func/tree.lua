@@ -25,7 +25,7 @@ function M.is_node(value)
    return type(value) == "table" and not getmetatable(value)
 end
 
---- Raises where a node holds itself, so that the structure has no end.
+--- Raises an error if a node contains itself, so that the structure has no end.
 ---@param value any
 ---@param name string  the argument's name in the error message
 function M.check(value, name)
@@ -65,7 +65,7 @@ function M.map(value, fn, path, beside)
    return map(value, fn, path or "", beside)
 end
 
---- Returns the tensors in a fixed order, and a function that puts others in their places.
+--- Returns the tensors in a fixed order, and a function that puts other tensors in their positions.
 ---@param value any
 ---@return Tensor[] leaves
 ---@return fun(list: any[]): any rebuild

@@ -140,7 +140,7 @@ local function whole(value, dims, k, n, level)
       if dim == false then return own and leaf.value:select(1, 1):clone() or leaf end
       check_out_dim(dim, leaf:dim() + 1)
       local all = own and leaf.value or leaf:unsqueeze(1):expand {n, table.unpack(leaf.shape)}
-      -- a result may be a view of an argument; results must have separate memory
+      -- a view of an argument must be copied, because results have separate memory
       return all:movedim(1, dim):clone()
    end, nil, dims)
 end

@@ -1,5 +1,5 @@
--- conversions.lua - makes tensors of Lua's data and of files: torch.frombuffer from bytes,
--- torch.from_table and from_numpy from nested tables, torch.asarray from anything.
+-- conversions.lua - makes tensors from Lua's data: torch.frombuffer from bytes, torch.from_table
+-- and from_numpy from nested tables, torch.asarray from a tensor, a number or nested tables.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -71,7 +71,7 @@ local default_types <const> = {
    BFloat16Tensor = "bfloat16",
 }
 
---- Sets the default dtype and, for a name with "cuda", the default device: an older way to say
+--- Sets the default dtype and, for a name with "cuda", the default device: an older form of
 --- set_default_dtype and set_default_device.
 ---@param name string  such as "torch.DoubleTensor" or "torch.cuda.FloatTensor"
 function M.set_default_tensor_type(name)

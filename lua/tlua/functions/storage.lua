@@ -33,7 +33,7 @@ local function of(tensor, untyped)
       torch._storage_view(tensor, untyped))
 end
 
---- The bytes of the memory that a tensor is in. Views of one another have the same.
+--- Returns the bytes of the memory that a tensor uses. Views of one another have the same storage.
 ---@param tensor Tensor
 ---@return torch.UntypedStorage
 function M.untyped_storage(tensor) return of(tensor, true) end
@@ -43,7 +43,7 @@ function M.untyped_storage(tensor) return of(tensor, true) end
 ---@return torch.TypedStorage
 function M.storage(tensor) return of(tensor, false) end
 
---- Whether a value is a storage.
+--- Returns whether a value is a storage.
 ---@param value any
 ---@return boolean
 function M.is_storage(value) return torch.isinstance(value, UntypedStorage) end
@@ -112,7 +112,7 @@ UntypedStorage.__len = UntypedStorage.size
 ---@return integer
 function UntypedStorage:element_size() return self._elements:element_size() end
 
---- The address of the first element.
+--- Returns the address of the first element.
 ---@return integer
 function UntypedStorage:data_ptr() return self._elements:data_ptr() end
 
@@ -120,7 +120,7 @@ function UntypedStorage:data_ptr() return self._elements:data_ptr() end
 ---@return boolean
 function UntypedStorage:is_pinned() return self._elements:is_pinned() end
 
---- The device's index; -1 for the CPU.
+--- Returns the device's index; -1 for the CPU.
 ---@return integer
 function UntypedStorage:get_device() return self._elements:get_device() end
 
@@ -136,11 +136,11 @@ function UntypedStorage:__tostring()
       typed and "dtype=torch." .. self.dtype .. ", " or "", self.device, self:size())
 end
 
---- The elements as a list of numbers.
+--- Returns the elements as a list of numbers.
 ---@return number[]
 function UntypedStorage:tolist() return self._elements:tolist() end
 
---- The untyped storage of the same memory.
+--- Returns the untyped storage of the same memory.
 ---@return torch.UntypedStorage
 function TypedStorage:untyped() return of(self._elements, true) end
 
@@ -195,7 +195,7 @@ function UntypedStorage:copy_(source)
    return self
 end
 
---- A storage of its own with the same values.
+--- Returns a separate storage with the same values.
 ---@return torch.UntypedStorage
 function UntypedStorage:clone() return adopt(getmetatable(self), self._elements:clone()) end
 
@@ -217,7 +217,7 @@ function UntypedStorage:cpu() return self:to "cpu" end
 ---@return torch.UntypedStorage
 function UntypedStorage:cuda() return self:to "cuda" end
 
---- Refused: tensors rely on the size of their memory.
+--- Raises an error, because tensors rely on the size of their memory.
 function UntypedStorage:resize_()
    torch.raise(title(self) .. ":resize_: the size of a tensor's memory does not change; "
       .. "x:resize_(...) gives a tensor other memory, and x.data = torch.empty(0) lets go of it")

@@ -24,7 +24,7 @@ local function alias(name, x, dtype, kind)
    return x:view_as(x)
 end
 
--- Calls torch.tensor or torch.empty; their errors get the constructor's name.
+-- Calls torch.tensor or torch.empty; their errors name the constructor.
 local function make(name, operator, data, options)
    local ok, result = pcall(torch[operator], data, options)
    if ok then return result end

@@ -56,7 +56,7 @@ end
 
 ---@type table<string, io.Format>
 M.formats = {
-   safetensors = {metadata = true}, -- torch.load itself reads these files
+   safetensors = {metadata = true}, -- torch.load itself reads these options
    pytorch = {places = true}, npy = {}, npz = {}, png = {}, jpeg = {}, gguf = {}, idx = {},
 }
 local formats <const> = M.formats

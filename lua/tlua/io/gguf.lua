@@ -1,6 +1,6 @@
 -- gguf.lua - reads GGUF files (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata
 -- and tensors; quantized tensors become float32. Shapes are reversed with respect to the file, so
--- that rows come first as elsewhere.
+-- that rows come first, as in other formats.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"

@@ -37,7 +37,7 @@ local mark <const> = setmetatable({}, Special)
 local Machine = {}
 Machine.__index = Machine
 
---- Charges n; raises if the sum of charges exceeds the pickle's length.
+--- Adds n to the work done so far; raises an error if the sum exceeds the pickle's length.
 function Machine:charge(n)
    self.work = self.work - n
    if self.work < 0 then

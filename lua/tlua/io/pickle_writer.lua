@@ -27,7 +27,7 @@ Pickler.__index = Pickler
 --- Appends opcodes.
 function Pickler:raw(text) self[#self + 1] = text end
 
---- Ends writing with why the value cannot be written.
+--- Ends writing with the reason why the value cannot be written.
 function Pickler:fail(format, ...)
    local where = {}
    for i, key in ipairs(self.path) do where[i] = tostring(key) end
@@ -59,7 +59,7 @@ function Pickler:global(module, name)
    keep(self, self.globals, key)
 end
 
---- Calls a function with a tuple that `arguments`, a function, writes the items of.
+--- Calls a function with a tuple, whose items the function `arguments` writes.
 function Pickler:call(module, name, arguments)
    self:global(module, name)
    self:raw "("

@@ -13,7 +13,7 @@ local function is_callable(value)
       and not torch.is_tensor(value)
 end
 
--- Raises unless a value names a device that is there.
+-- Raises an error unless a value names a device of this machine.
 local function check_device(title, what, device)
    local ok, message = pcall(torch.empty, {0}, {device = device})
    if ok then return device end

@@ -55,7 +55,7 @@ function M.read(bytes, mapped, place)
    if order and source.new(order):text(order:numel()) ~= "little" then
       source.fail "the checkpoint is of a big-endian machine"
    end
-   local loaded = {} -- key -> {tensor, dtype, n}
+   local loaded = {} -- maps each key to {tensor, dtype, n}
    local function storage(key, dtype, n, location)
       local known = loaded[key]
       if not known then

@@ -12,7 +12,7 @@ local M = {}
 --- Metatable of the machine's own objects: classes, storages, None and marks.
 M.Special = {__name = "pickle.Special"}
 
---- Python's None.
+--- Represents Python's None.
 M.none = setmetatable({}, M.Special)
 
 --- Maps dtypes to the names of PyTorch's storage classes.
@@ -51,7 +51,7 @@ local function check_sizes(m, tuple, what)
    return sizes
 end
 
--- Raises unless all elements lie in a storage of n. Whether there are none.
+-- Raises unless all elements lie in a storage of n. Returns whether the tensor has no elements.
 local function check_extent(offset, size, stride, n)
    local last, elements = offset, 1
    for i = 1, #size do
@@ -79,7 +79,7 @@ local function with_gradient(tensor, requires_grad)
    return tensor:requires_grad_(true)
 end
 
-local known = {} -- "module name" -> function(machine, arguments...)
+local known = {} -- maps "module name" to function(machine, arguments...)
 
 known["torch._utils _rebuild_tensor"] = function(m, storage, offset, size, stride)
    if not is_storage(storage) then source.fail "a tensor has no storage" end

@@ -26,7 +26,7 @@ local function code_of(dtype)
    return letters[kind] and letters[kind] .. rest:upper()
 end
 
-local known = {} -- code -> {dtype, bytes of an element}
+local known = {} -- maps each code to {dtype, bytes of an element}
 
 -- Returns the dtype of a code; nil if this build has none.
 local function dtype_of(code)

@@ -1,6 +1,6 @@
 -- zip.lua - reads and writes zip files, in the format of PKWARE's APPNOTE.TXT. It reads the central
--- directory at the end, then each file's bytes, stored or deflated. Files are written stored unless
--- asked otherwise. It refuses files that overlap, as in zip bombs.
+-- directory at the end, then each file's bytes, stored or deflated. Files are stored uncompressed
+-- by default. It refuses files that overlap, as in zip bombs.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -161,7 +161,7 @@ local function long_sizes(entry)
    return ("<i8i8"):pack(entry.size, entry.packed)
 end
 
---- Adds a file that consists of a text and the bytes that torch.io.write makes of a tensor.
+--- Adds a file that consists of a text and the bytes that torch.io.write would write for a tensor.
 ---@param name string
 ---@param text string
 ---@param tensor Tensor  on the CPU

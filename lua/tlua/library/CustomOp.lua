@@ -63,7 +63,7 @@ end
 function CustomOp:__init(name, mutates, device_types, fn, schema)
    self.name, self.default, self.schema = name, self, schema
    self.mutated = schema and positions_by_schema(schema) or mutated_positions(self, mutates, fn)
-   self.kernels = {} -- by kind of device; "any" is the fallback
+   self.kernels = {} -- kernels by kind of device; "any" is the fallback
    if fn then self:register_kernel(device_types, fn) end
    self.Function = self:_function()
 end

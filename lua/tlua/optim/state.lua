@@ -154,9 +154,9 @@ local function take_options(group, saved)
 end
 
 return function(Optimizer)
-   --- The state as plain data: `state`, by the parameters' positions (its tensors are shared, not
-   --- copied), and `param_groups`, with positions in place of parameters. With `{names =
-   --- "pytorch"}` positions count from 0 and the state has PyTorch's form, for torch.save(...,
+   --- Returns the state as plain data: `state`, by the parameters' positions (its tensors are
+   --- shared, not copied), and `param_groups`, with positions in place of parameters. With `{names
+   --- = "pytorch"}` positions count from 0 and the state has PyTorch's form, for torch.save(...,
    --- "x.pt").
    ---@param options? {names: string}
    ---@return {state: table<integer, table>, param_groups: table[]}
@@ -198,7 +198,7 @@ return function(Optimizer)
          args.refuse(torch.type(self) .. ".load_state_dict", "state", "what state_dict gives", dict)
       end
       check_groups(self, dict.param_groups)
-      local positions = {} -- our position -> the saved position and group
+      local positions = {} -- maps our positions to the saved position and group
       for g, group in ipairs(dict.param_groups) do
          for _, saved in ipairs(group.params) do positions[#positions + 1] = {saved, g} end
       end

@@ -19,7 +19,7 @@ local function interpolate(a, b, low, high)
    return math.min(math.max(t, low), high)
 end
 
--- Lengthens the step until an interval holds a good one. Returns the good point or nil, the
+-- Lengthens the step until an interval contains a good length. Returns the good point or nil, the
 -- interval or nil, and the number of lengths that were tried after the first.
 local function bracket(evaluate, start, t, most)
    local last, point, count = start, evaluate(t), 0

@@ -177,7 +177,7 @@ local function each_batch(loader, fn)
    end
 end
 
--- The batch norm layers of a model that keep statistics.
+-- Returns the batch norm layers of a model that keep statistics.
 local function norms_of(model)
    local list = {}
    for _, module in ipairs(model:modules()) do
@@ -214,7 +214,7 @@ function M.update_bn(loader, model, device)
    model:train()
    for _, layer in ipairs(layers) do
       layer:reset_running_stats()
-      layer.momentum = false -- false: the mean over all batches
+      layer.momentum = false -- false means the mean over all batches
    end
    torch.no_grad(function()
       each_batch(loader, function(batch)

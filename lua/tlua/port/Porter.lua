@@ -63,7 +63,8 @@ end
 function Porter:name(id)
    if reserved[id] then
       local ty = self:lookup(id)
-      if ty and ty.k == "lib" and ty.path == id then return id end -- Lua's name for the same module
+      -- the module has the same name in Lua
+      if ty and ty.k == "lib" and ty.path == id then return id end
       return id .. "_"
    end
    return id

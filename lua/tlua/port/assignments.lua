@@ -41,8 +41,9 @@ local function target_text(P, target)
    return text
 end
 
--- Returns whether a target of an assignment uses a variable that an earlier target sets, as in
--- `i, xs[i] = 1, 9`: Python assigns from left to right, and Lua has found all places before.
+-- Returns whether a target of an assignment uses a variable that an earlier target sets, as in `i,
+-- xs[i] = 1, 9`: Python evaluates and assigns targets from left to right, while Lua evaluates all
+-- targets first.
 local function is_in_sequence(targets)
    local set, found = {}, false
    for _, target in ipairs(targets) do

@@ -23,8 +23,8 @@ local function parameter_list(P, fn)
    return table.concat(names, ", ")
 end
 
--- Returns whether it matters that Python evaluates a default once, where the function is defined,
--- and not in each call.
+-- Returns whether a default must be evaluated only once, at the function's definition, as Python
+-- does.
 local function is_evaluated_once(P, node)
    if node._ == "Constant" or P:path(node) then return false end
    if node._ == "UnaryOp" then return is_evaluated_once(P, node.operand) end
@@ -38,7 +38,7 @@ local function is_evaluated_once(P, node)
    return not types.is(P:lookup(node.id), "fn class lib")
 end
 
--- Stores the values of such defaults in variables before the function.
+-- Stores the values of defaults that are evaluated once in variables before the function.
 local function keep_defaults(P, fn)
    for _, parameter in ipairs(fn.params) do
       local default = parameter.default

@@ -63,7 +63,7 @@ function M.Return(P, stmt)
    P:trailing(stmt.last)
 end
 
--- Leaves pcall's function with a word for the line after it, see leave_after.
+-- Returns from pcall's function with a word that the lines after pcall test, see leave_after.
 local function leave_pcall(P, word)
    P:line((P.last_in_block and "return %q" or "do return %q end"):format(word))
 end
@@ -86,7 +86,7 @@ function M.Continue(P, stmt)
    P:trailing(stmt.last)
 end
 
--- Does after pcall what a break or continue within its function has asked for.
+-- Writes the break or continue after pcall that the function within pcall has requested.
 local function leave_after(P, stmt, ok, message)
    for _, kind in ipairs {"Break", "Continue"} do
       if walk.has(stmt.body, kind) then

@@ -332,7 +332,7 @@ function emit.BoolOp(P, node)
    for i, value in ipairs(node.values) do
       local could = P.can_hoist
       P.can_hoist = could and i == 1
-      -- The last operand is a value, unless the whole expression is a condition.
+      -- The last operand is translated as a value, unless the whole expression is a condition.
       local e
       if node.is_condition or i < #node.values and not is(P:expr(value).ty, "none") then
          e = P:condition(value)
@@ -395,8 +395,8 @@ local function found(P, node)
       P:emit(call.args[1]), yes and "~=" or "=="), p = prec.compare, ty = types.bool}
 end
 
--- Notes comparisons of positions from torch, which count from 1 here, with the script's numbers,
--- which count from 0.
+-- Adds a note at comparisons of positions from torch, which count from 1 in tlua, with the script's
+-- numbers, which count from 0.
 local function note_position(P, left, right_node)
    local ty = left.ty
    if ty and (ty.k == "pos" or ty.k == "tensor" and ty.pos) and subscripts.literal(right_node) then

@@ -70,8 +70,8 @@ end
 -- Iterators --------------------------------------------------------------------------------------
 
 -- Describes the iteration of a loop. `text`: an expression for Lua's `for`; `values`: the types of
--- its values; `index`: an unused first value (ipairs'); `spread`: several values stand for one
--- tuple in Python.
+-- its values; `index`: an unused first value (ipairs'); `spread`: whether several values stand for
+-- one tuple in Python.
 local iterate
 
 local function over_list(text, item)

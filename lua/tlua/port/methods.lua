@@ -228,7 +228,7 @@ function file.flush(_, _, object) return prefix(object .. ":flush()", types.none
 
 local tensor = {}
 
--- NumPy arrays are tensors here already.
+-- Returns the object itself, since NumPy arrays are tensors in tlua.
 function tensor.numpy(_, _, object, e) return {t = object, p = prec.prefix, ty = e.ty} end
 
 -- Translates x.add_(-lr, g), an argument order that PyTorch has deprecated.
@@ -256,7 +256,7 @@ end
 local by_kind = {str = str, list = list, tuple = list, dict = dict, set = set, file = file,
    tensor = tensor}
 
--- Method names that only one type has, for objects whose type is unknown.
+-- Names of methods that only one type has, for objects whose type is unknown.
 local only = {
    append = list, appendleft = list, popleft = list, extend = list,
    startswith = str, endswith = str, splitlines = str, join = str, strip = str,

@@ -2,9 +2,9 @@
 --
 -- Python's variables live in the whole function, Lua's in a block. A variable is declared in the
 -- innermost block that contains all its uses. If its first use there is an assignment, that
--- statement declares it; if it is something else (a branch that assigns it, a function that uses it
--- later), a line `local x` before it does. A block may declare a variable for itself only if it
--- assigns the variable before using it.
+-- statement declares it; if the first use is another statement (a branch that assigns it, a
+-- function that uses it later), a line `local x` before that statement declares it. A block may
+-- declare a variable for itself only if it assigns the variable before using it.
 
 local walk = require "tlua.port.walk"
 

@@ -12,7 +12,7 @@ end
 
 -- Comments and blank lines ------------------------------------------------------------------------
 
--- Writes the comments and one blank line from where the source was left up to a line.
+-- Writes the comments and one blank line between the last written line of the source and a line.
 local function gap(P, line)
    local blank = false
    for at = P.source_line, line - 1 do

@@ -180,7 +180,7 @@ local function list_slice(P, object, slice, ty)
    return ("%s(%s)"):format(P:py "slice", table.concat(parts, ", "))
 end
 
---- Returns the position in a list that an index of Python means.
+--- Returns the position in Lua of the list item that a Python index refers to.
 ---@param P port.Porter
 ---@param object string  the list
 ---@param node table
@@ -202,7 +202,7 @@ end
 
 local function list_item(P, object, node)
    local value = literal(node)
-   if value and value < 0 and object:find "[%(]" then -- a call runs once
+   if value and value < 0 and object:find "[%(]" then -- a call must run only once
       return ("%s(%s, %d)"):format(P:py "from_end", object, -value)
    end
    return ("%s[%s]"):format(object, M.position(P, object, node))

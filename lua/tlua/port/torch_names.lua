@@ -25,7 +25,8 @@ function M.find(path)
    for part in path:gsub("^torch%.?", ""):gmatch "[^.]+" do
       if type(value) ~= "table" then return nil end
       local owner = value
-      local found, inner = pcall(function() return owner[part] end) -- strict tables refuse names
+      -- strict tables raise an error for unknown names
+      local found, inner = pcall(function() return owner[part] end)
       if not found or inner == nil then
          local names = {}
          for name in pairs(owner) do names[name] = true end

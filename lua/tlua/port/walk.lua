@@ -3,7 +3,7 @@
 
 local M = {}
 
--- Fields that hold nodes, in the order of Python's source where the order matters.
+-- Fields that hold nodes, in the order of Python's source if the order matters.
 local order = {"decorator_list", "bases", "targets", "target", "test", "iter", "func", "left",
    "value", "values", "items", "context_expr", "optional_vars", "keys", "elt", "key", "generators",
    "ifs", "comparators", "operand", "right", "op", "ops", "slice", "lower", "upper", "step", "args",

@@ -1,10 +1,10 @@
--- names.lua - PyTorch's constants of the profiler, which are strings here.
+-- names.lua - PyTorch's constants of the profiler, which are strings in tlua.
 
 local torch = require "tlua"
 
 local M = {}
 
---- Values of `activities`: where time is measured.
+--- The values of `activities`, which select the devices to measure.
 ---@names profiler.ProfilerActivity
 ---@enum profiler.ProfilerActivity
 M.ProfilerActivity = {CPU = "cpu", CUDA = "cuda", SIM = "sim"}

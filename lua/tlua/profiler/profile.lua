@@ -172,8 +172,8 @@ end
 
 Profile.__close = Profile.stop
 
--- Ends the watch of a profile that was left, as by an abandoned coroutine. Its session ends by
--- itself.
+-- Ends the watch of a profile that was abandoned, for example with its coroutine. Its session ends
+-- by itself.
 function Profile:__gc()
    watch.leave(self.watching)
 end

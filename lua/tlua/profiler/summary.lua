@@ -5,7 +5,7 @@ local text = require "tlua.profiler.text"
 
 local M = {}
 
-local MANY_COLLECTIONS <const> = 5 -- a single collection in a short recording is not significant
+local MANY_COLLECTIONS <const> = 5 -- fewer collections in a recording are not significant
 local GROWTH <const> = 1 << 20 -- in bytes; smaller growth of memory is not reported
 
 -- Sums the events' own times. An event's time counts by the kind of the outermost waiting event

@@ -24,8 +24,8 @@ local function optimizer_steps(session)
    return step_of
 end
 
--- Returns when each storage was allocated and freed, and its category. The life of a storage that
--- was there before the profile begins at 0.
+-- Returns the times at which each storage was allocated and freed, and its category. The life of a
+-- storage that existed before the profile begins at 0.
 local function lives(session)
    local state, change = session:state(), {}
    local step_of, alive, list = optimizer_steps(session), {}, {}

@@ -1,5 +1,5 @@
--- complete.lua - the words that a word may become: globals and keywords, fields of tables, methods
--- and properties of tensors, and the options of a call. None of the user's functions is called.
+-- complete.lua - completes words: globals and keywords, fields of tables, methods and properties of
+-- tensors, and the options of a call. None of the user's functions is called.
 local suggest = require "tlua.utils.suggest"
 
 local M = {}
@@ -31,8 +31,8 @@ local function metafield(value, name)
    return type(meta) == "table" and rawget(meta, name) or nil
 end
 
--- Returns whether an __index function may be called: those of C and of the library only look
--- something up, but a user's might do anything.
+-- Returns whether an __index function may be called: those of C and of the library only look up
+-- values, but a user's function may have side effects.
 local function is_harmless(f)
    local info = debug.getinfo(f, "S")
    return info.what == "C" or info.source:sub(1, 6) == "=tlua:"

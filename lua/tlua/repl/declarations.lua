@@ -166,8 +166,8 @@ end
 
 -- Definitions by name -----------------------------------------------------------------------------
 
--- The places where classes are made that their own functions do not tell of, in a row of a table or
--- a call of define in a module that is loaded: name -> {comment, line, module}.
+-- The definitions of classes that cannot be found by the classes' own functions: a row of a table,
+-- or a call of define, in a loaded module: name -> {comment, line, module}.
 local definitions, searched = {}, {}
 
 -- Functions and values that a loop or another function makes: path -> {comment, line, module}. The
@@ -264,7 +264,7 @@ end
 
 -- Classes -----------------------------------------------------------------------------------------
 
--- The comment above the line that makes a class, which names it in quotes.
+-- Returns the comment above the line that makes a class, which names it in quotes.
 local function class_comment(lines, name)
    local short = name:match "[^.]+$"
    for i, line in ipairs(lines) do
@@ -319,7 +319,7 @@ local function function_of(name)
    if not short then return nil end
    short = short:lower():gsub("loss2d$", "loss")
    for other in pairs(torch.nn.functional) do
-      local flat = other:find "_$" and other or other:gsub("_", "") -- not the form in place
+      local flat = other:find "_$" and other or other:gsub("_", "") -- not the in-place form
       if flat == short or flat .. "loss" == short then return "torch.nn.functional." .. other end
    end
 end
@@ -422,7 +422,7 @@ function M.of_class(path, class, module)
    end
    for _, method in ipairs(methods) do
       local field = by_field[method.name]
-      if method.missing and field then -- a tag `field` of the class declares it
+      if method.missing and field then -- the class declares it by a tag `field`
          method.missing, method.text, method.params, method.returns = nil, {field.text}, {}, {}
          method.calls = {"object:" .. method.name .. (field.type:match "^fun(%b())" or "()")}
       end

@@ -40,7 +40,7 @@ function M.explain(message, chunk)
    return meant and ("%s; did you mean %s?%s"):format(first, meant, rest) or message
 end
 
-local modes, profiling -- as they were before the running line
+local modes, profiling -- the values that they had before the running line
 
 --- Called before a line runs: saves the library's modes.
 function M.begin_line()

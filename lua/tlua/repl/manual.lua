@@ -32,7 +32,7 @@ end
 local function operator(name)
    local texts = operators()
    local path = name:gsub("^Tensor%.", ""):gsub("^[%w_]+:", ""):gsub("^torch%.", "")
-   local twin = path:gsub("^sim%.", "cuda.") -- both kinds of device share one text
+   local twin = path:gsub("^sim%.", "cuda.") -- cuda and sim share one text
    for _, name_tried in ipairs {path, (path:gsub("_$", "")), twin} do
       local candidate = "torch." .. name_tried
       local text = texts[candidate] or by_alias(texts, candidate)

@@ -6,7 +6,7 @@ local opens <const> = {
    ["("] = 1, ["{"] = 1, ["["] = 1, ["<"] = 1, [")"] = -1, ["}"] = -1, ["]"] = -1, [">"] = -1,
 }
 
---- A tag's text as a type and the words that follow it.
+--- Returns a tag's text as a type and the words that follow it.
 ---@param text string  "fun(x: Tensor): Tensor  of each batch"
 ---@return string type
 ---@return string words
@@ -45,7 +45,7 @@ local function pieces(text)
    return list
 end
 
---- The fields of a table type; nil for other types.
+--- Returns the fields of a table type; nil for other types.
 ---@param type string  "{bias: boolean, dtype?: string}"
 ---@return {name: string, type: string}[]?
 function M.fields(type)
@@ -66,7 +66,7 @@ local of_signature = {
    device = "string|torch.device", names = "table",
 }
 
---- The type of a parameter that args.signature has declared.
+--- Returns the type of a parameter that args.signature has declared.
 ---@param kinds string  "number|numbers?"
 ---@return string
 function M.of_signature(kinds)

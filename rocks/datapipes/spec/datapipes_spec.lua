@@ -1,4 +1,5 @@
--- The expected lists are those of PyTorch 2.15's pipes for the same input, with positions from 1.
+-- Tests the pipes. The expected lists are those of PyTorch 2.15's pipes for the same input, with
+-- positions from 1.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"

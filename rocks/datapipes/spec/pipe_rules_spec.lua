@@ -1,4 +1,5 @@
--- Rules for all pipes: one iteration at a time, user-defined classes, checks, and loaders.
+-- Tests the rules for all pipes: one iteration at a time, user-defined classes, checks, and
+-- loaders.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"

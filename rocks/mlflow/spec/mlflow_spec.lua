@@ -140,8 +140,8 @@ describe("a run on a server", function()
    end)
 
    it("goes on in a folder when the server breaks down, or is not there", function()
-      -- in a separate process, because the library prints on stderr and writes into the working
-      -- folder
+      -- runs in a separate process, because the library prints on stderr and writes into the
+      -- working folder
       with_server("break", function(folder)
          local uri = mlflow.get_tracking_uri()
          shell.write(folder .. "/train.lua", ([[

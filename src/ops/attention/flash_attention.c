@@ -1,6 +1,6 @@
 /*
-** flash_attention.c - attention that also returns the norms needed to combine parts of the
-** keys, and its gradients for one part. None of them is recorded.
+** flash_attention.c - attention that also returns the norms needed to combine parts of the keys,
+** and its gradients for one part. These operators are not recorded.
 */
 #include <math.h>
 

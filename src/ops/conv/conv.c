@@ -176,7 +176,7 @@ static bool run_forward(const Options *o, tl_Tensor *input, tl_Tensor *weight, t
   return bias == NULL || add_bias(result, bias);
 }
 
-/* input is (N, C, ...); the lists have one number for each dimension. */
+/* Runs a convolution. input is (N, C, ...); the lists have one number for each dimension. */
 tl_Tensor *tli_op_convolution(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias, tl_Ints stride,
                               tl_Ints padding, tl_Ints dilation, bool transposed,
                               tl_Ints output_padding, int64_t groups) {

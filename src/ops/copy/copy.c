@@ -63,7 +63,7 @@ tl_Tensor *tli_op_to_dtype(tl_Tensor *self, tl_DType dtype) {
   return copy;
 }
 
-/* Keeps the order of dimensions in memory, as clone does. */
+/* Copies to another device, and keeps the order of dimensions in memory, as clone does. */
 tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
   if (device.type == TL_META) return tli_on_meta(self);
   tl_Tensor *dense = tli_dense(self) ? tli_retain(self) : tli_op_clone(self);
@@ -72,7 +72,7 @@ tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
   return moved;
 }
 
-/* Converts on the device that reduces the number of bytes moved. */
+/* Converts the dtype on the device where fewer bytes must be moved. */
 static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, bool async,
                           bool copy) {
   if (dtype == TL_NODTYPE) dtype = (tl_DType)self->dtype;
@@ -100,7 +100,8 @@ static tl_Tensor *convert_to(const char *op, tl_Tensor *self, tl_DType dtype, tl
   tli_Format format;
   TL_TRY_NULL(tli_read_format(op, memory_format, self->ndim, &format));
   bool keeps = format == TLI_PRESERVE || format == tli_format_of(self);
-  async = async && (format == TLI_PRESERVE || device.type != TL_CPU); /* see convert */
+  /* for the reason given in convert */
+  async = async && (format == TLI_PRESERVE || device.type != TL_CPU);
   tli_Chain c = {0};
   tl_Tensor *result = TLI_STEP(&c, convert(self, dtype, device, async, copy && keeps));
   if (!keeps || (result && format != TLI_PRESERVE && !tli_lies(result, format)))
@@ -220,7 +221,7 @@ bool tli_op_resize_(tl_Tensor *self, tl_Ints size) {
                     tli_shape_str((int)size.n, size.v));
   bool same = size.n == self->ndim;
   for (int d = 0; same && d < self->ndim; d++) same = size.v[d] == self->sizes[d];
-  if (same) return true; /* the tensor has the order of its strides already */
+  if (same) return true; /* the tensor already has these strides */
   TL_TRY(self->numel == 0 || tli_may_reshape("resize_"));
   int64_t had = (int64_t)self->storage->bytes / element - self->offset;
   if (bytes > self->storage->bytes) TL_TRY(grow(self, bytes));

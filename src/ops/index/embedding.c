@@ -17,7 +17,7 @@ tl_Tensor *tli_op_embedding_rows(tl_Tensor *weight, tl_Tensor *index, int64_t pa
   return tli_read_positions("embedding", weight, index, 0, 1);
 }
 
-/* Returns for each element of index how often its position occurs in index, as (..., 1). */
+/* Returns, for each element of index, the number of its occurrences in index, as (..., 1). */
 static tl_Tensor *chain_occurrences(tli_Chain *c, tl_Tensor *index, int64_t n, tl_DType dtype) {
   tl_Tensor *flat = TLI_STEP(c, tlo_reshape(index, (tl_Ints){1, &index->numel}));
   tl_Tensor *ones = TLI_STEP(c, tli_empty(dtype, tli_device(index), 1, &index->numel));
@@ -200,7 +200,7 @@ static bool read_bags(tli_Chain *c, tl_Tensor *input, tl_Tensor *offsets, tl_Ten
   return b->number != NULL;
 }
 
-/* zeros (bags, D) */
+/* Returns zeros (bags, D). */
 static tl_Tensor *chain_bag_zeros(tli_Chain *c, const tl_Tensor *rows, const Bags *b) {
   if (c->failed) return NULL;
   int64_t sizes[] = {b->count, rows->sizes[1]};
@@ -230,7 +230,7 @@ static tl_Tensor *chain_bag_mean(tli_Chain *c, tl_Tensor *rows, tl_Tensor *count
   return chain_div(c, sum, least);
 }
 
-/* Leaves out positions of the padding. */
+/* Drops the positions that are padding. */
 static void drop_padding(tli_Chain *c, Bags *b, int64_t padding, int64_t n) {
   if (c->failed || !tli_has_values(b->index)) return;
   int64_t position = padding < 0 ? padding + n + 1 : padding + 1;

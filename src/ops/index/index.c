@@ -330,7 +330,7 @@ tl_Tensor *tlo_take(tl_Tensor *self, tl_Tensor *index) {
   return result;
 }
 
-/* self is row-major. */
+/* Writes source to the flat positions `at` of self, which is row-major. */
 static bool put_row(tl_Tensor *self, tl_Tensor *at, tl_Tensor *source, bool accumulate) {
   int64_t one = 1;
   tl_Tensor *row = tli_alias(self, 1, &self->numel, &one, self->offset);
@@ -571,7 +571,7 @@ static tl_Tensor *join_entries(const Entries *e, int first, int count) {
   return joined;
 }
 
-/* Does the same for a single mask, whose positions can be flat from the start. */
+/* Selects by a single mask, whose positions are computed as flat ones. */
 static bool select_masked(tl_Tensor *self, tl_Tensor *mask, Selection *s) {
   *s = (Selection){NULL, NULL, 0, mask->ndim};
   TL_TRY(check_mask_fits(mask, self, 0));
@@ -707,8 +707,8 @@ static bool is_mask(const tl_Tensor *index) {
   return index && index->dtype == TL_BOOL && index->ndim > 0;
 }
 
-/* Returns how many elements a mask without values has to select so that `values` fit, if it can.
-** `end` is the first dimension of self after those of the mask. */
+/* Returns the number of elements that a mask without values must select so that `values` fit, if
+** there is such a number. `end` is the first dimension of self after those of the mask. */
 static int64_t selected_by(const tl_Tensor *mask, const tl_Tensor *self, tl_Tensors indices,
                            int end, const tl_Tensor *values) {
   int used = 0;
@@ -718,8 +718,8 @@ static int64_t selected_by(const tl_Tensor *mask, const tl_Tensor *self, tl_Tens
   return n < mask->numel ? n : mask->numel;
 }
 
-/* Replaces the masks of meta tensors by as many positions as `values` are for, in a list that is
-** then `owned`. */
+/* Replaces the masks of meta tensors by as many positions as fit the shape of `values`, in a list
+** that is then `owned`. */
 static bool assume_masks(const tl_Tensor *self, tl_Tensors *indices, const tl_Tensor *values,
                          tl_Tensors *owned) {
   tl_Tensors list = tli_tensors_new(TL_MAX_DIMS);

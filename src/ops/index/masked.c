@@ -60,7 +60,7 @@ tl_Tensor *tlo_masked_select(tl_Tensor *self, tl_Tensor *mask) {
   return result;
 }
 
-/* On the meta device, returns as many positions as there can be. */
+/* Returns the largest possible number of positions, for the meta device. */
 static tl_Tensor *guessed_positions(const tl_Tensor *self, const tl_Tensor *source) {
   int64_t n = self->numel < source->numel ? self->numel : source->numel;
   return tli_empty(TL_I64, tli_device(self), 1, &n);

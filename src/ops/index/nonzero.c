@@ -4,7 +4,7 @@
 #include "ops/chain.h"
 
 tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
-  (void)as_tuple; /* always false in this form */
+  (void)as_tuple; /* this overload is called only with false */
   int64_t count = 0;
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
   bool ok = in && tli_count_true(in, &count);

@@ -20,7 +20,7 @@ static bool check_reflectors(const tl_Tensor *A, const tl_Tensor *tau) {
                   tl_dtype_name((tl_DType)tau->dtype), tli_sizes_str(tau));
 }
 
-/* Q - tau v (v^T Q), where v and tau are the i-th columns. */
+/* Returns Q - tau v (v^T Q), where v and tau are the i-th columns. */
 static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t i) {
   tli_Chain c = {0};
   tl_Tensor *v = chain_slice(&c, V, -1, i, i + 1);
@@ -80,7 +80,7 @@ static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tenso
                           tl_dtype_name((tl_DType)other->dtype), tli_sizes_str(other));
 }
 
-/* Q = H1 H2 ... Hk, each Hi symmetric; C Q = (Q^T C^T)^T. */
+/* Multiplies by Q = H1 H2 ... Hk, where each Hi is symmetric; C Q = (Q^T C^T)^T. */
 tl_Tensor *tlo_ormqr(tl_Tensor *self, tl_Tensor *tau, tl_Tensor *other, bool left, bool transpose) {
   TL_TRY_NULL(check_ormqr(self, tau, other, left));
   int64_t k = tau->sizes[tau->ndim - 1];

@@ -292,7 +292,8 @@ static void store_number(tl_Tensor *t, int64_t i, double value) {
     ((double *)tli_data(t))[i] = value;
 }
 
-/* Does the same for a batch that is not on the CPU. Each exchange of two rows flips the sign. */
+/* Computes the same for a batch that is not on the CPU. Each exchange of two rows flips the
+** sign. */
 static bool log_dets_there(tl_Tensor *lu, tl_Tensor *pivots, tl_Tensor **out) {
   tl_Ints last = {1, (int64_t[]){-1}};
   tl_Scalar one = tli_int(1), end = tli_int(lu->sizes[lu->ndim - 1] + 1);

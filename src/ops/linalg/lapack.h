@@ -16,7 +16,8 @@ typedef struct tli_Matrices {
   int nbatch;  /* dimensions before the last two */
 } tli_Matrices;
 
-/* The routines for a tensor's device; NULL with a message that begins with `op` if it has none. */
+/* Returns the routines for a tensor's device; NULL with a message that begins with `op` if there
+** are none. */
 const tlk_Lapack *tli_lapack_of(const char *op, const tl_Tensor *t) TL_MUSTCHECK;
 static inline const tlk_Context *tli_lapack_context(const tl_Tensor *t) {
   return tli_context(tli_device(t));
@@ -24,19 +25,20 @@ static inline const tlk_Context *tli_lapack_context(const tl_Tensor *t) {
 /* Reads a batch of matrices of float32 or float64; fails for any other tensor. */
 bool tli_lapack_matrices(const char *op, const tl_Tensor *t, bool square, tli_Matrices *b)
     TL_MUSTCHECK;
-/* A new tensor (batch..., sizes...), with one size or two. */
+/* Returns a new tensor (batch..., sizes...), with one size or two. */
 tl_Tensor *tli_lapack_empty(const tl_Tensor *like, const tli_Matrices *b, tl_DType dtype, int ndim,
                             int64_t size1, int64_t size2) TL_MUSTCHECK;
-/* A view with the last two dimensions swapped. */
+/* Returns a view with the last two dimensions swapped. */
 tl_Tensor *tli_lapack_swapped(const tl_Tensor *t) TL_MUSTCHECK;
-/* A column-major copy, held as the row-major tensor of the transposes. */
+/* Returns a column-major copy, stored as the row-major tensor of the transposes. */
 tl_Tensor *tli_lapack_columns(const tl_Tensor *t) TL_MUSTCHECK;
-/* Turns a column-major result, which may be NULL, into the matrix that it means; steals it. */
+/* Converts a column-major result, which may be NULL, into the matrix that it represents; steals
+** it. */
 tl_Tensor *tli_lapack_rows(tl_Tensor *steals);
-/* Writes identity matrices, also for sizes that differ. */
+/* Writes identity matrices, also for matrices that are not square. */
 bool tli_lapack_identity(tl_Tensor *t) TL_MUSTCHECK;
 
-/* One info for each matrix, 0 to begin with. */
+/* Returns one info for each matrix, initially 0. */
 tl_Tensor *tli_lapack_info(const tl_Tensor *A, const tli_Matrices *b) TL_MUSTCHECK;
 /* Fails if one of n infos reports an error; the message names the matrix in a batch. */
 bool tli_infos_fine(const int *info, int64_t n, const char *op, const char *what) TL_MUSTCHECK;

@@ -60,7 +60,7 @@ static bool all_finite(const char *op, tl_Tensor *t) {
   return finite || tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op);
 }
 
-/* Does what gelsd does, on a device without such a routine: the least-norm solution, from the
+/* Computes the result of gelsd on a device without that routine: the least-norm solution, from the
 ** singular values above rcond times the largest one. */
 static bool least_squares_there(tl_Tensor *A, tl_Tensor *B, const tli_Matrices *b, double rcond,
                                 tl_Tensor **out) {

@@ -199,7 +199,7 @@ bool tlo_lu_factor_ex(tl_Tensor *A, bool pivot, bool check_errors, tl_Tensor **o
   return !check_errors || tli_info_check(out, 3, "linalg.lu_factor", singular);
 }
 
-/* Does not check for singular matrices, whose factors are valid as well. */
+/* Does not check for singular matrices, because their factors are valid. */
 bool tlo_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   tl_Tensor *made[3];
   TL_TRY(tlo_lu_factor_info(A, pivot, made));
@@ -322,8 +322,8 @@ static tl_Tensor *part(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t begin, i
   return TLI_STEP(c, tlo_narrow(a, dim, begin, end - begin));
 }
 
-/* A = P B. The part of B beyond its square part B1 = L1 U1 follows from that: U2 = L^-1 B2 if B
-** is wide, L2 = B2 U^-1 if it is tall. So do the gradients. */
+/* Computes the gradient for A = P B. The part of B beyond its square part B1 = L1 U1 follows from
+** that: U2 = L^-1 B2 if B is wide, L2 = B2 U^-1 if it is tall. So do the gradients. */
 tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *pivots) {
   tli_Chain c = {0};
   int64_t m = LU->sizes[LU->ndim - 2], n = LU->sizes[LU->ndim - 1], k = m < n ? m : n;
@@ -473,7 +473,7 @@ static tl_Tensor *symmetric_lower(tli_Chain *c, tl_Tensor *m) {
   return chain_add(c, chain_tril(c, m, 0), chain_t(c, chain_tril(c, m, -1)));
 }
 
-/* For m >= n: (gQ + Q copyltu(R gR^T - gQ^T Q)) R^-T (Walter and Lehmann 2012). */
+/* Computes, for m >= n, (gQ + Q copyltu(R gR^T - gQ^T Q)) R^-T (Walter and Lehmann 2012). */
 static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
   tl_Tensor *m =
       chain_sub(c, chain_matmul(c, r, chain_t(c, gr)), chain_matmul(c, chain_t(c, gq), q));
@@ -545,7 +545,7 @@ static tl_Tensor *turned(tli_Chain *c, tl_Tensor *f, tl_Tensor *q, tl_Tensor *g)
   return chain_mul(c, f, antisymmetric(c, chain_matmul(c, chain_t(c, q), g)));
 }
 
-/* U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T, plus the parts outside of the
+/* Computes U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T, plus the parts outside of the
 ** spaces of U and V. Only the first columns of full matrices count. */
 tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
                             tl_Tensor *S, tl_Tensor *Vh) {
@@ -595,7 +595,7 @@ tl_Tensor *tlo_svdvals(tl_Tensor *A) {
 
 /* ---- eigenvalues of symmetric matrices ---- */
 
-/* V (diag(gL) + F o (V^T gV)) V^T, made symmetric, F_ij = 1 / (l_j - l_i). */
+/* Computes V (diag(gL) + F o (V^T gV)) V^T, made symmetric, with F_ij = 1 / (l_j - l_i). */
 tl_Tensor *tlo_eigh_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
   tli_Chain c = {0};
   tl_Tensor *eye = chain_identity(&c, V), *inner = NULL;

@@ -9,7 +9,7 @@ tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
   tli_Chain c = {0};
   TL_TRY_NULL(check_square("linalg.matrix_power", A));
   if (n == 0) {
-    /* computed from A, so that A's gradient exists and is zero */
+    /* computed from A, so that A has a gradient, which is zero */
     tl_Tensor *zeros = TLI_STEP(&c, tlo_fill(A, tli_int(0)));
     return tli_chain_end(&c, chain_add(&c, zeros, chain_identity(&c, A)));
   }
@@ -34,9 +34,9 @@ static bool one_norm(tl_Tensor *A, double *norm) {
   return ok;
 }
 
-/* Scaling and squaring with the [8/8] Pade approximant (Higham, "The scaling
-** and squaring method for the matrix exponential revisited", 2005). Its bound
-** for float64 is |A| <= 1.495585217958292 before any scaling. */
+/* Computes the exponential by scaling and squaring with the [8/8] Pade approximant (Higham, "The
+** scaling and squaring method for the matrix exponential revisited", 2005). Its bound for float64
+** is |A| <= 1.495585217958292 before any scaling. */
 static tl_Tensor *matrix_exp(tl_Tensor *A) {
   static const double b[] = {518918400, 259459200, 60540480, 8648640, 831600, 55440, 2520, 72, 1};
   double norm;

@@ -1,6 +1,5 @@
 /*
-** pinv.c - pseudo-inverse, rank and least squares, which depend on the singular values that
-** count as zero.
+** pinv.c - pseudo-inverse, rank and least squares: singular values below a tolerance count as zero.
 */
 #include <float.h>
 #include <math.h>
@@ -26,7 +25,7 @@ static tl_Tensor *usual_rtol(tli_Chain *c, const tl_Tensor *A, tl_Tensor *atol) 
   return TLI_STEP(c, tlo_where(given, zero, usual));
 }
 
-/* Returns which of the magnitudes s (..., k) exceed atol and rtol times the largest one of
+/* Returns a mask of the magnitudes s (..., k) that exceed atol, and rtol times the largest one of
 ** their matrix. */
 static tl_Tensor *nonzero(tli_Chain *c, const tl_Tensor *A, tl_Tensor *s, tl_Tensor *atol,
                           tl_Tensor *rtol) {
@@ -40,7 +39,7 @@ static tl_Tensor *nonzero(tli_Chain *c, const tl_Tensor *A, tl_Tensor *s, tl_Ten
   return TLI_STEP(c, tlo_gt(s, limit));
 }
 
-/* Returns 1 / s, or 0 where s counts as zero. */
+/* Returns 1 / s, or 0 if s counts as zero. */
 static tl_Tensor *inverse_values(tli_Chain *c, tl_Tensor *s, tl_Tensor *mask) {
   tl_Tensor *one = chain_number(c, 1), *zero = chain_number(c, 0);
   tl_Tensor *safe = TLI_STEP(c, tlo_where(mask, s, one));
@@ -103,7 +102,7 @@ tl_Tensor *tlo_pinverse(tl_Tensor *self, double rcond) {
   return result;
 }
 
-/* Golub and Pereyra 1973, eq. 4.12, for the smaller side of A. */
+/* Implements Golub and Pereyra 1973, eq. 4.12, for the smaller side of A. */
 tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
   tli_Chain c = {0};
   int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
@@ -126,7 +125,7 @@ tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
 
 /* ---- least squares ---- */
 
-/* The gradients through X = pinv(A) B, and through the residuals R = |A X - B|^2, where X
+/* Computes the gradients through X = pinv(A) B, and through the residuals R = |A X - B|^2, where X
 ** counts as constant because the residuals are minimal at X. */
 bool tlo_lstsq_backward(tl_Tensor *gX, tl_Tensor *gR, tl_Tensor *A, tl_Tensor *B, tl_Tensor *X,
                         tl_Tensor **out) {

@@ -24,7 +24,7 @@ static tlk_Classes classes_of(const int64_t *sizes, int ndim, const tl_Tensor *t
   return k;
 }
 
-/* All are row-major in the compute type. */
+/* Row-major operands in the compute type. */
 typedef struct Operands {
   tl_Tensor *input, *target, *weight;
 } Operands;
@@ -385,8 +385,8 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   return tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
 }
 
-/* For labels (N, C) terminated by -1, returns which of them count, and replaces the others by
-** 1. */
+/* Returns a mask of the labels (N, C) that count: those before the first -1. Replaces the other
+** labels by 1. */
 static tl_Tensor *chain_counting(tli_Chain *c, tl_Tensor **labels) {
   tl_Tensor *ends = chain_equals(c, *labels, -1);
   tl_Tensor *before = TLI_STEP(c, tlo_cumsum(ends, 1, TL_I64));

@@ -87,8 +87,8 @@ static bool check_lengths(const char *what, const tl_Tensor *lengths, int64_t n,
   return true;
 }
 
-/* Converts concatenated targets to rows of `longest` labels. Where a meta tensor does not tell the
-** lengths, rows are as long as they can be. */
+/* Converts concatenated targets to rows of `longest` labels. If a meta tensor has the lengths,
+** which are then unknown, rows are as long as possible. */
 static tl_Tensor *target_rows(const tl_Tensor *list, const tl_Tensor *label_counts, int64_t n) {
   if (!tli_has_values(list) || !tli_has_values(label_counts))
     return tli_empty(TL_I64, (tl_Device){TL_META, 0}, 2, (int64_t[]){n, list->numel});

@@ -121,7 +121,7 @@ tl_Tensor *tlo_binary_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tens
   return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
 }
 
-/* (1 - target) * input - (1 + (pos_weight - 1) * target) * logsigmoid(input) */
+/* Computes (1 - target) * input - (1 + (pos_weight - 1) * target) * logsigmoid(input). */
 static tl_Tensor *chain_logit_loss(tli_Chain *c, tl_Tensor *input, tl_Tensor *target,
                                    tl_Tensor *pos_weight) {
   tl_Tensor *log = TLI_STEP(c, tlo_logsigmoid(input));
@@ -172,7 +172,8 @@ tl_Tensor *tlo_multilabel_soft_margin_loss(tl_Tensor *input, tl_Tensor *target, 
 
 /* ---- distances ---- */
 
-/* The product of x1 and x2, each normalised; norms are clamped to at least eps in value only. */
+/* Computes the product of x1 and x2, each normalised; norms are clamped to at least eps in value
+** only. */
 tl_Tensor *tlo_cosine_similarity(tl_Tensor *x1, tl_Tensor *x2, int64_t dim, double eps) {
   int ndim;
   int64_t sizes[TL_MAX_DIMS];

@@ -199,8 +199,8 @@ static tl_Tensor *arrange(const Plan *p, const Labels *labels, tl_Tensor *operan
 
 /* ---- one step ---- */
 
-/* Dimensions by their role in a product: in both operands and kept, only in the left or right
-** one, in both and summed. */
+/* Dimensions by their role in a product: in both operands and kept, in only one of them, or in both
+** and summed. */
 typedef struct Groups {
   int n[4];
   int64_t dims[4][TL_MAX_DIMS];

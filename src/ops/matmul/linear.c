@@ -57,8 +57,8 @@ static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   return result;
 }
 
-/* Names the last node as PyTorch does, where linear is composed of several operators for
-** vectors and higher dimensions. */
+/* Names the last node as PyTorch does, because linear consists of several operators for vectors and
+** for more than two dimensions. */
 tl_Tensor *tlo_linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   TL_TRY_NULL(check_linear(input, weight, bias));
   uint64_t count = tli_node_count();

@@ -2,7 +2,7 @@
 -- keeps 1/N of them, and gathers a block's parameters only while it computes the block.
 --
 --    for _, block in ipairs(model.blocks) do fully_shard(block) end
---    fully_shard(model)                                   -- shards the parameters outside of the blocks
+--    fully_shard(model)                                   -- shards the remaining parameters
 --    local optimizer = optim.AdamW(model:parameters())    -- made after sharding
 --
 -- "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel" (Zhao et al., 2023); "ZeRO:

@@ -43,7 +43,7 @@ local function owners_of(lists)
 end
 
 -- Returns {[action] = the time at which it ends}, if each rank starts each of its actions as early
--- as it can. lists: the actions of rank i - 1 in place i.
+-- as it can. `lists` has the actions of rank i - 1 at position i.
 local function times_of(lists, last)
    local times, of_name, at, free, left = {}, {}, {}, {}, 0
    for r, list in ipairs(lists) do at[r], free[r], left = 1, 0, left + #list end
@@ -163,7 +163,7 @@ function Schedule:setup(name, a, stages)
    self.first, self.last = stages[1].is_first, stages[#stages].is_last
    self.by_index = {}
    for _, stage in ipairs(stages) do self.by_index[stage.stage_index] = stage end
-   self.programs = {} -- by "has backward passes": true or false
+   self.programs = {} -- the key is true for programs with backward passes, false for those without
 end
 
 -- Returns equal parts of a tensor's first dimension, or nil and a message if it cannot be divided.
@@ -212,8 +212,8 @@ local function loss_of(self, outputs, targets, chunk, losses)
    return self.scale_grads and loss / self.n_microbatches or loss
 end
 
--- A list of sends and receives that are started in one batch.
----@class pipelining.Batch
+-- Sends and receives that are started in one batch.
+--@class pipelining.Batch
 local Batch = {}
 Batch.__index = Batch
 

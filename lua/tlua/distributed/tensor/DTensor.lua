@@ -91,7 +91,7 @@ local function gathers(from, to, i)
    return false
 end
 
--- Moves a part between placements of all mesh dimensions. Where a tensor dimension is split several
+-- Moves a part between placements of all mesh dimensions. If a tensor dimension is split several
 -- times, the last mesh dimension is gathered first and split last.
 local function move_all(part, mesh, from, to)
    local now = table.move(from, 1, #from, 1, {})
@@ -136,8 +136,8 @@ function DTensor:full_tensor()
       self.device_mesh, #self.shape)}.part
 end
 
---- Returns this rank's part without a copy. Its gradient must have the same placements; where the
---- tensor is replicated, it must be equal on all ranks.
+--- Returns this rank's part without a copy. Its gradient must have the same placements; for a
+--- replicated tensor, it must be equal on all ranks.
 ---@return Tensor
 function DTensor:to_local()
    return self.part
@@ -251,8 +251,8 @@ M.full = define("full", "(size: integers, fill_value: number, ", filled_with())
 
 local of_part <const> = {dtype = true, device = true, requires_grad = true, is_leaf = true}
 
--- Looks up a method or field of a DTensor; some fields are those of its part. Where the tensor is
--- Partial, its gradient counts as Replicate.
+-- Looks up a method or field of a DTensor; some fields are those of its part. The gradient of a
+-- Partial tensor counts as Replicate.
 local function look_up(d, key)
    local value = DTensor[key]
    if value ~= nil then return value end

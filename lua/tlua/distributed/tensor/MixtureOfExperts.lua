@@ -37,7 +37,7 @@ end
 local take = args.signature [[MixtureOfExperts(width: count, hidden: count, num_experts: count,
    top_k: count = 2, mesh: object?)]]
 
--- Divides an expert's gradient by the number of ranks, since it sums over the losses of all ranks,
+-- Divides an expert's gradient by the number of ranks: it is a sum over the losses of all ranks,
 -- while other parameters get the mean.
 local function average(parameter, n)
    parameter:register_hook(function(grad) return grad / n end)
@@ -69,7 +69,8 @@ function MoE:__init(...)
    self.router = Linear(a.width, a.num_experts, {bias = false})
    self.experts = ModuleDict()
    for i = 1, a.num_experts do
-      local expert = Expert(a.width, a.hidden) -- every rank draws all experts: same numbers
+      -- every rank draws all experts, so that all ranks have the same numbers
+      local expert = Expert(a.width, a.hidden)
       if (i - 1) // self.here == group.group_rank then
          self.experts:set(tostring(i), expert)
          for _, p in ipairs(expert:parameters()) do

@@ -157,8 +157,8 @@ function M.move(tensor, move, dim, group)
    return Move:apply(tensor, move, dim, group)
 end
 
---- Converts a tensor from one layout to another. Ranks then go on separately; the gradient of a
---- replicated tensor is equal on all ranks.
+--- Converts a tensor from one layout to another. The gradient of a replicated tensor is equal on
+--- all ranks.
 ---@param tensor Tensor
 ---@param from distributed.tensor.Shard|distributed.tensor.Replicate
 ---@param to distributed.tensor.Shard|distributed.tensor.Replicate

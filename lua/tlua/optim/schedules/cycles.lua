@@ -17,7 +17,7 @@ local function set_momentum(group, momentum)
    end
 end
 
--- Sets the optimizer's momentum, or its first beta, to its maximum; the groups keep both ends.
+-- Sets the optimizer's momentum, or its first beta, to its maximum; the groups store both limits.
 local function begin_momentum(self, name)
    local defaults = self.optimizer.defaults
    if not self.cycle_momentum then return end
@@ -106,7 +106,8 @@ local function blend(shape, from, to, share)
    return to + (from - to) * (1 + math.cos(math.pi * share)) / 2
 end
 
--- Returns the phases: the step at which each ends, and the initial and final rate and momentum.
+-- Returns the phases: the step at which each phase ends, and the initial and final rate and
+-- momentum.
 local function phases_of(self)
    local n, first = self.total_steps, self.pct_start * self.total_steps
    local up = {first - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"}

@@ -32,7 +32,7 @@ end
 --- Leaves out insignificant digits.
 function Compare:trim_significant_figures() self.trimmed = true end
 
---- On a terminal, shows the fastest time of a row green and much slower times red.
+--- Shows the fastest time of a row in green and much slower times in red, on a terminal.
 ---@param rowwise? boolean
 function Compare:colorize(rowwise) self.coloured = rowwise ~= false end
 
