@@ -33,7 +33,7 @@ local digits = torch.data.TensorDataset(images, classes)
 local train_count = #digits * 4 // 5
 local train, test = torch.data.random_split(digits, {train_count, #digits - train_count})
 
--- Every rank draws the same order, and takes its part of each batch.
+-- Returns the batches: every rank draws the same order, and takes its part of each batch.
 local function batches()
    local order, at = torch.randperm(#train):to(opt.device), 1
    return function()
@@ -80,7 +80,7 @@ for epoch = 1, opt.epochs do
    end
 end
 
--- Each rank tests its part.
+-- Each rank tests its part of the digits.
 model:evaluate()
 local from, to = #test * rank // size + 1, #test * (rank + 1) // size
 images, classes = test:get_items(torch.arange(from, to + 1):to(opt.device))

@@ -1,6 +1,5 @@
--- Denoising diffusion (Ho, Jain and Abbeel, arXiv:2006.11239) on the handwritten digits: a
--- network learns to take noise away, and then makes digits out of nothing but noise, those that
--- are asked for:
+-- Denoising diffusion (Ho, Jain and Abbeel, arXiv:2006.11239) on the handwritten digits: a network
+-- learns to remove noise, and then makes digits of the requested classes from pure noise:
 --
 --    tlua examples/diffusion.lua
 --    tlua examples/diffusion.lua --steps 6000 --save /tmp/digits.png

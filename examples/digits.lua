@@ -24,7 +24,8 @@ torch.manual_seed(opt.seed)
 
 -- Data -----------------------------------------------------------------------------------------
 
--- All digits of a file: images (N, 1, 8, 8) from 0 to 1, classes (N) from 1 (the digit 0) to 10.
+-- Returns all digits of a file: images (N, 1, 8, 8) from 0 to 1, classes (N) from 1 (the digit 0)
+-- to 10.
 local function read_digits(path)
    local rows = torch.data.CSV(path, {header = false}):tensor()
    assert(rows:size(2) == 65, path .. ": expected lines of 65 numbers")

@@ -1,6 +1,6 @@
--- A training on several processes any of which may be killed at any time: `tlua run` ends the
--- others and starts all again, and they go on from the last checkpoint, to the same bits as if
--- nothing had happened:
+-- Trains on several processes, any of which may be killed at any time: `tlua run` ends the others
+-- and restarts all of them. They continue from the last checkpoint, with the bits of an undisturbed
+-- training:
 --
 --    tlua run -n 2 --max-restarts 3 examples/elastic.lua --die-at 50
 --    tlua run -n 2 examples/elastic.lua --fresh       never stops: the same last line
@@ -36,15 +36,15 @@ local step = 0
 
 -- Checkpoints -----------------------------------------------------------------------------------
 
--- The file is written beside the old one and takes its place when it is whole, so a rank that is
--- killed here leaves the old one.
+-- Saves a checkpoint. The file is written beside the old one and replaces it when it is complete,
+-- so a rank that is killed meanwhile leaves the old file.
 local function save()
    if rank ~= 0 then return end
    torch.save({model = net:state_dict(), optimizer = optimizer:state_dict(), step = step},
       opt.checkpoint)
 end
 
--- Rank 0 says whether there is one, lest ranks begin at different steps.
+-- Loads the checkpoint if rank 0 finds one, so that all ranks begin at the same step.
 local function load()
    local found = {false}
    if rank == 0 and (not opt.fresh or restarts > 0) then
@@ -67,7 +67,8 @@ load()
 
 local model = nn.parallel.DistributedDataParallel(net)
 
--- The rows of a step's batch depend on its number alone, so nothing else has to be kept.
+-- Returns a step's batch, whose rows depend only on the step's number, so that a checkpoint needs
+-- no other state.
 local function batch()
    torch.manual_seed(step)
    local index = torch.randint(1, images:size(1) + 1, {opt.batch})
@@ -87,7 +88,7 @@ while step < opt.steps do
    if step % opt.every == 0 then save() end
 end
 
--- One line that any other bit anywhere in the weights would change.
+-- Prints one line that depends on every bit of the weights.
 local sum = 0
 for _, parameter in ipairs(net:parameters()) do
    for i, value in ipairs(parameter:detach():view(-1):tolist()) do

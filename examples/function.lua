@@ -1,5 +1,5 @@
--- An autograd function of one's own: rounding whose gradient passes straight through, and with it a
--- network whose weights are all -1, 0 or 1:
+-- Defines an autograd function, rounding whose gradient passes through unchanged, and trains a
+-- network with it whose weights are all -1, 0 or 1:
 --
 --    tlua examples/function.lua
 local torch = require "tlua"
@@ -13,9 +13,9 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
--- Forward is what happens to the numbers, backward what happens to gradients. Rounding has a
--- gradient of zero almost everywhere, with which nothing learns; here the gradient goes on as it
--- came, except where a number lay outside of -1 to 1.
+-- `forward` computes the numbers, `backward` their gradients. Rounding has a gradient of zero
+-- almost everywhere, with which a network learns nothing; here the gradient passes through
+-- unchanged, except for numbers outside of -1 to 1.
 local Ternary = torch.class("Ternary", torch.autograd.Function)
 
 function Ternary.forward(ctx, x)
@@ -28,7 +28,7 @@ function Ternary.backward(ctx, grad)
    return grad * x:abs():le(1)
 end
 
--- A second function, to see that gradcheck finds a gradient that is wrong or right: x * sigmoid(x)
+-- A second function, to show that gradcheck tells right gradients from wrong ones: x * sigmoid(x)
 -- with a derivative by hand.
 local Swish = torch.class("Swish", torch.autograd.Function)
 
@@ -47,7 +47,7 @@ local probe = torch.randn(5, {dtype = "float64", requires_grad = true})
 assert(torch.autograd.gradcheck(function(x) return Swish:apply(x) end, {probe}))
 print "gradcheck of Swish: ok"
 
--- A layer that keeps ordinary weights and computes with rounded ones.
+-- A layer that stores ordinary weights and computes with rounded ones.
 local TernaryLinear, parent = torch.class("TernaryLinear", nn.Linear)
 
 function TernaryLinear:forward(input)
@@ -58,7 +58,7 @@ function TernaryLinear:extra_repr()
    return parent.extra_repr(self) .. ", weights -1, 0, 1"
 end
 
--- Points in the plane; the class is whether they lie in a ring.
+-- Points in the plane; the class says whether a point lies in a ring.
 local x = torch.rand(512, 2) * 4 - 2
 local radius = x:pow(2):sum(2):sqrt()
 local class = (radius:gt(0.8) & radius:lt(1.6)):long() + 1

@@ -1,4 +1,4 @@
--- A small GPT learns, letter by letter, from the text of tlua's own sources, and then writes:
+-- A small GPT learns the text of tlua's own sources, letter by letter, and then writes text:
 --
 --    tlua examples/gpt.lua
 --    tlua examples/gpt.lua --steps 2000 --write 1000 --prompt "local function "
@@ -64,7 +64,7 @@ local data = encode(text)
 local train_count = data:size(1) * 9 // 10
 local train, test = data[{{1, train_count}}], data[{{train_count + 1, -1}}]
 
--- Inputs (N, context) and, for each letter, the one that follows.
+-- Returns inputs (N, context) and, for each letter, the letter that follows.
 local function batch(from)
    local inputs, targets = {}, {}
    for i = 1, opt.batch do

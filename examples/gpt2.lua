@@ -1,4 +1,4 @@
--- Trains GPT-2 from scratch on any text, and lets it write:
+-- Trains GPT-2 from scratch on any text, and then writes text with it:
 --
 --    tlua examples/gpt2.lua README.md                       (two minutes on a CPU)
 --    tlua examples/gpt2.lua book.txt --size gpt2 --device cuda --dtype bfloat16 --batch 32
@@ -52,7 +52,7 @@ local kind = opt.device:match "^%a+"
 local config = assert(sizes[opt.size], "--size: expected tiny, small or gpt2, got " .. opt.size)
 config.dropout, config.checkpoint = opt.dropout, opt.checkpoint
 
--- On many processes (tlua run) each has a part of the batch, or of the model.
+-- With many processes (tlua run), each has a part of the batch, or of the model.
 local many = opt.fsdp or opt.tp > 1 or opt.pp > 1 or (tonumber(os.getenv "WORLD_SIZE") or 1) > 1
 local parallel = many and dofile(here .. "/gpt2/parallel.lua")(opt)
 local first_process = not many or torch.distributed.get_rank() == 0
@@ -62,7 +62,7 @@ if many then
    config.by_heads, config.untied = true, opt.pp > 1
 end
 
--- A checkpoint of many processes is a folder, which one process reads, too.
+-- A checkpoint of many processes is a folder, which one process can also read.
 local function is_folder(path)
    local index = path ~= "" and io.open(path .. "/index.json")
    return index and index:close() or false
@@ -92,8 +92,8 @@ config.vocab = bpe.vocab_size
 local tokens = torch.tensor(bpe:encode(text))
 assert(#tokens > config.context + 1, opt.text .. ": too short for a context of " .. config.context)
 
--- A batch of random places in the text: tokens, and those that follow. One table of positions, so
--- that resumed training draws what it would have drawn.
+-- Returns a batch from random positions in the text: tokens, and the tokens that follow. There is
+-- one table of positions, so that resumed training draws the same ones.
 local function batch()
    local starts = torch.randint(1, #tokens - config.context + 1, {opt.batch, 1})
    local places = starts + torch.arange(config.context)
@@ -151,7 +151,8 @@ if kind ~= "cpu" and not opt.no_graph and not many then
    step = torch[kind].capture_step(train, {example, example})
 end
 
--- What a folder holds: modules and optimizers, wherever their parts are.
+-- Returns the contents of a checkpoint: modules and optimizers, even if their parts are on several
+-- ranks.
 local function all_of(done)
    return {
       model = model:modules_by_path(), optimizer = adam, random = torch.get_rng_state(),
@@ -197,7 +198,7 @@ end
 
 -- Writing --------------------------------------------------------------------------------------
 
-if opt.pp == 1 then -- of a pipeline's checkpoint: one process, by --resume
+if opt.pp == 1 then -- a pipeline's checkpoint is sampled by one process, with --resume
    local prompt = torch.tensor({bpe:encode(opt.prompt)}):to(opt.device)
    say(bpe:decode(model:sample(prompt, opt.sample, 0.8, 40)[1]:cpu()))
 end

@@ -1,5 +1,5 @@
--- An LSTM learns whether the marked numbers of a sequence add up to more than zero, from sequences
--- of different lengths in one batch, packed so that no step is spent on what fills them up:
+-- An LSTM learns whether the marked numbers of a sequence have a sum above zero. The sequences of a
+-- batch have different lengths, and are packed so that no step is spent on padding:
 --
 --    tlua examples/lstm.lua
 local torch = require "tlua"
@@ -17,8 +17,8 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
--- Each step of a sequence has a number and a mark, 0 or 1. The class is whether the marked numbers
--- add up to more than zero: 2 if they do, 1 if not.
+-- Returns a sequence and its class. Each step has a number and a mark, 0 or 1; the class is 2 if
+-- the sum of the marked numbers is above zero, otherwise 1.
 local function sample()
    local length = torch.randint(3, opt.longest + 1, {1}):item()
    local numbers, marks = torch.randn(length), torch.rand(length):lt(0.4):float()

@@ -1,4 +1,4 @@
--- What a forward and a backward pass keep in memory, step by step, as a table:
+-- Shows the memory that a forward and a backward pass use, step by step, as a table:
 --
 --    tlua examples/memory.lua
 --    tlua examples/memory.lua --device sim
@@ -15,7 +15,7 @@ local opt = parser:parse()
 local kind = opt.device:match "^%a+"
 local device = kind ~= "cpu" and torch[kind] -- torch.cuda, torch.sim
 
--- Bytes that tensors have; the most they had since the last call; what is kept for them.
+-- Returns the bytes of tensors, their maximum since the last call, and the bytes cached for reuse.
 local function measure()
    if not device then
       local stats = torch.memory_stats()
@@ -48,7 +48,8 @@ local x = torch.randn(opt.size, opt.size, {device = opt.device})
 local w = torch.randn(opt.size, opt.size, {device = opt.device, requires_grad = true})
 row "x and w"
 
--- A scope lets go of what was made in it and is not returned, without waiting for the collector.
+-- A scope releases the tensors that were made in it and are not returned, without waiting for the
+-- collector.
 local loss = torch.scope(function()
    local h = x:matmul(w)
    local y = h:relu()

@@ -1,5 +1,5 @@
--- miniproject.lua - what a course on this subject ends with: an architecture of one's own, trained
--- in float32 and with autocast to bfloat16, each profiled.
+-- miniproject.lua - a typical project at the end of a course: a new architecture, trained in
+-- float32 and with autocast to bfloat16, both profiled.
 --
 --    tlua examples/miniproject.lua
 --    tlua examples/miniproject.lua --epochs 20 --logs runs   (then: tlua top runs)
@@ -74,7 +74,7 @@ end
 
 local cast <const> = {float32 = false, bfloat16 = true}
 
--- Runs fn as the precision wants it.
+-- Runs fn in the given precision.
 local function in_precision(dtype, fn)
    return torch.autocast({device_type = "cpu", dtype = "bfloat16", enabled = cast[dtype]}, fn)
 end
@@ -99,7 +99,7 @@ local function step(model, optimizer, dtype, image, class)
    return loss
 end
 
--- The same weights, batches and steps for each precision.
+-- Trains with the same weights, batches and steps for each precision.
 local function experiment(dtype)
    torch.manual_seed(opt.seed)
    local model = Digits(opt.width, opt.blocks)
@@ -122,7 +122,7 @@ local function experiment(dtype)
       ms = (torch.io.clock() - start) / steps * 1000, accuracy = accuracy(model, dtype)}
    if writer then writer:close() end
 
-   -- Ten steps more, to see where the time goes.
+   -- Profiles ten further steps, to see where the time goes.
    local profile = torch.profiler.profile({with_modules = true, with_flops = true}, function(prof)
       local left = 10
       for image, class in loader:iter() do

@@ -22,7 +22,7 @@ local function new_model()
    return nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 1))
 end
 
--- A dataset that normalises all inputs for each item that it gives.
+-- A dataset that normalises all inputs again for each item.
 local Slow = torch.class("Slow", data.Dataset)
 function Slow:__len() return #inputs end
 function Slow:get(i)
@@ -35,10 +35,10 @@ local function slow_loop(prof)
    local adam = optim.Adam(model:parameters())
    for x, y in data.DataLoader(Slow(), {batch_size = 16}):iter() do
       adam:zero_grad()
-      for i = 1, #x do -- each example by itself
+      for i = 1, #x do -- processes each example by itself
          local loss = nn.functional.mse_loss(model(x[i]), y[i]) / #x
          loss:backward()
-         losses[#losses + 1] = loss -- with its graph
+         losses[#losses + 1] = loss -- keeps the loss with its graph
       end
       adam:step()
       prof:step()

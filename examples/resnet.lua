@@ -31,8 +31,8 @@ end
 
 local Block = torch.class("resnet.Block", nn.Module)
 
--- Two convolutions of 3x3, or, in deep networks, one between two of 1x1, around which the input
--- goes. The last one's scale is 0 at first: the block is then the identity.
+-- Two convolutions of 3x3 or, in deep networks, one between two of 1x1, with a residual connection.
+-- The scale of the last norm is initially 0, so that the block is the identity.
 function Block:__init(inputs, channels, stride, deep)
    nn.Module.__init(self)
    local outputs = deep and 4 * channels or channels
@@ -56,7 +56,7 @@ function Block:forward(x) return F.relu(self.body(x) + self.around(x)) end
 
 local stages = {[18] = {2, 2, 2, 2}, [34] = {3, 4, 6, 3}, [50] = {3, 4, 6, 3}}
 
--- Large images are first made smaller by four.
+-- Large images are first reduced by a factor of four.
 local function resnet(depth, width, classes, image)
    local counts = assert(stages[depth], "--depth: expected 18, 34 or 50, got " .. depth)
    local deep = depth >= 50
@@ -83,7 +83,7 @@ end
 
 local axis = torch.linspace(-1, 1, opt.image)
 
--- Images (batch, 3, image, image) and their classes (batch).
+-- Returns images (batch, 3, image, image) and their classes (batch).
 local function images(count)
    local class = torch.randint(1, opt.classes + 1, {count})
    local angle = (class:float() * (math.pi / opt.classes)):view(-1, 1, 1)

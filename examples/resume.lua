@@ -1,5 +1,5 @@
--- A training that can be killed at any time and goes on where its last checkpoint was, to the same
--- bits as if nothing had happened:
+-- A training that can be killed at any time. It continues from its last checkpoint, with the bits
+-- of an undisturbed training:
 --
 --    tlua examples/resume.lua --die-at 130       kills itself in the middle
 --    tlua examples/resume.lua                    goes on from step 120
@@ -34,7 +34,7 @@ local batch_size = 64
 local progress = {step = 0, order = torch.randperm(images:size(1)), place = 0}
 
 local function save()
-   -- The file is written beside the old one and takes its place when it is whole.
+   -- The file is written beside the old one and replaces it when it is complete.
    torch.save({
       model = model:state_dict(), optimizer = optimizer:state_dict(),
       schedule = schedule:state_dict(), random = torch.get_rng_state(), progress = progress,
@@ -61,7 +61,7 @@ if not opt.fresh and exists(opt.checkpoint) then load() end
 
 -- Training --------------------------------------------------------------------------------------
 
--- The next batch; after the last one of a pass digits are shuffled anew.
+-- Returns the next batch; after each pass the digits are shuffled again.
 local function next_batch()
    if progress.place + batch_size > images:size(1) then
       progress.order, progress.place = torch.randperm(images:size(1)), 0

@@ -23,7 +23,7 @@ local device = torch[kind]
 local _ <close> = device.device(opt.device)
 local size = {opt.size, opt.size}
 
--- The host's part of it lies in pinned memory, from which the device copies by itself.
+-- The host's part of the data is in pinned memory, from which the device copies by itself.
 torch.manual_seed(1)
 local parts = {}
 for i = 1, opt.parts do parts[i] = torch.rand(size):pin_memory(kind) end
@@ -42,8 +42,8 @@ local function on_one_stream()
    return total
 end
 
--- Two buffers: while one is computed with, the other is filled. `filled` and `used` are the points
--- after which a buffer may be read, and overwritten.
+-- Two buffers: the device computes with one while the other is filled. `filled` and `used` are the
+-- events after which a buffer may be read, and overwritten.
 local copies = device.Stream()
 
 local function on_two_streams()
@@ -70,7 +70,7 @@ local function on_two_streams()
    return total
 end
 
--- Milliseconds that the device needs for what fn puts on it, and the sum.
+-- Returns the milliseconds that the device needs for the work that fn queues, and the sum.
 local function timed(fn)
    local first = device.Event {enable_timing = true}
    local last = device.Event {enable_timing = true}
@@ -81,7 +81,8 @@ local function timed(fn)
    return first:elapsed_time(last), total:item()
 end
 
-for _, fn in ipairs {on_one_stream, on_two_streams} do timed(fn) end -- buffers, plans, clocks
+-- the first run allocates buffers, makes plans and raises clocks
+for _, fn in ipairs {on_one_stream, on_two_streams} do timed(fn) end
 local one, expected = timed(on_one_stream)
 local two, sum = timed(on_two_streams)
 assert(sum == expected, ("the sums differ: %g and %g"):format(expected, sum))

@@ -1,4 +1,4 @@
--- Takes over a network that PyTorch has trained (data/digits_mlp.safetensors, written by
+-- Loads a network that PyTorch has trained (data/digits_mlp.safetensors, written by
 -- data/digits_mlp.py), compares its scores with PyTorch's, and trains it further:
 --
 --    tlua examples/transfer.lua
@@ -24,7 +24,7 @@ torch.manual_seed(opt.seed)
 local model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 local state = torch.load(opt.weights)
-local expected = state.expected                -- PyTorch's scores of the first three digits
+local expected = state.expected                -- PyTorch's scores for the first three digits
 state.expected = nil
 model:load_state_dict(state, {names = "pytorch"})         -- its positions count from 0
 

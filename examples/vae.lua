@@ -1,5 +1,5 @@
--- A variational autoencoder (Kingma and Welling, arXiv:1312.6114) of the handwritten digits,
--- which then draws digits of its own into an image file:
+-- A variational autoencoder (Kingma and Welling, arXiv:1312.6114) of the handwritten digits, which
+-- then draws new digits into an image file:
 --
 --    tlua examples/vae.lua
 --    tlua examples/vae.lua --epochs 100 --save /tmp/vae.png
@@ -48,8 +48,8 @@ function VAE:forward(x)
    return self.decoder(z), mean, log_variance
 end
 
--- The negative lower bound of the log likelihood, per digit: how well pixels are reconstructed, and
--- how far the latent distribution lies from a standard normal one.
+-- The negative lower bound of the log-likelihood of each digit: the reconstruction error of the
+-- pixels, and the divergence of the latent distribution from a standard normal one.
 local function loss_of(logits, x, mean, log_variance)
    local n = x:size(1)
    local pixels = F.binary_cross_entropy_with_logits(logits, x, {reduction = "sum"}) / n

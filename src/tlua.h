@@ -43,7 +43,7 @@ TL_API const char *tl_version(void);
 ** Errors
 ** --------------------------------------------------------------------- */
 
-/* X(name, text) */
+/* X(name, text): the kinds of errors */
 #define TL_ERRORS(X)                        \
   X(OK, "no error")                         \
   X(EARG, "bad argument")                   \
@@ -223,8 +223,8 @@ tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
 ** Threads and memory
 ** --------------------------------------------------------------------- */
 
-/* Sets how many threads an operator may use (1: no thread is ever started).
-** False if n < 1. Holds for the whole process. */
+/* Sets the number of threads that an operator may use (1: no thread is ever started). False if n <
+** 1. Holds for the whole process. */
 TL_API TL_MUSTCHECK bool tl_set_num_threads(int n);
 TL_API int tl_get_num_threads(void);
 

@@ -1,7 +1,6 @@
 /*
-** host.c - a C program that thinks with tensors: it opens an ordinary Lua
-** state, adds tlua, hands its own floats over without a copy, calls a script
-** and reads the tensor that comes back.
+** host.c - a C program that uses tensors: it opens an ordinary Lua state, adds tlua, passes its own
+** floats without a copy, calls a script and reads the tensor that the script returns.
 **
 **   make && ./host script.lua
 */
@@ -16,13 +15,13 @@ enum { READINGS = 4, SENSORS = 3 };
 
 static float readings[READINGS][SENSORS] = {{1, 2, 3}, {2, 4, 6}, {3, 6, 9}, {4, 8, 12}};
 
-/* Called protected, since pushing a tensor may raise: script(tensor) -> tensor */
+/* Called in protected mode, since pushing a tensor may raise an error: script(tensor) -> tensor */
 static int call_script(lua_State *L) {
   lua_getglobal(L, "normalise");
   const int64_t sizes[] = {READINGS, SENSORS};
   tl_Tensor *input = tl_tensor_wrap(readings, TL_F32, 2, sizes, NULL, NULL, NULL);
   if (input == NULL) return luaL_error(L, "%s", tl_error());
-  tl_lua_push(L, input); /* the Lua value has a reference of its own */
+  tl_lua_push(L, input); /* the Lua value holds its own reference */
   tl_tensor_release(input);
   lua_call(L, 1, 1);
   return 1;

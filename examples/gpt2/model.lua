@@ -1,11 +1,12 @@
 -- model.lua - GPT-2: token and position embeddings, blocks of causal attention and a small network,
--- and the token embedding once more as the last layer.
+-- and the token embedding again as the last layer.
 local torch = require "tlua"
 local nn, F = torch.nn, torch.nn.functional
 
 local Block = torch.class("gpt2.Block", nn.Module)
 
--- Weights are normal with deviation 0.02, those that end in the residual stream smaller with depth.
+-- Returns a linear layer. Its weights are normal with deviation 0.02; weights of layers that add to
+-- the residual stream are smaller in deeper models.
 local function linear(inputs, outputs, deviation)
    local layer = nn.Linear(inputs, outputs)
    nn.init.normal_(layer.weight, 0, deviation)
@@ -25,11 +26,12 @@ function Block:__init(o)
       linear(4 * o.width, o.width, last))
 end
 
--- Queries, keys and values, each (batch, heads, time, width of a head), of x: (batch, time, width).
+-- Returns queries, keys and values of x (batch, time, width), each (batch, heads, time, width of a
+-- head).
 function Block:look_up(x)
    local batch, time, width = x:size(1), x:size(2), x:size(3) // self.heads
    local qkv = self.qkv(x)
-   if self.by_heads then -- as many heads as this process has
+   if self.by_heads then -- the number of heads on this process
       return table.unpack(qkv:view(batch, time, -1, 3, width):permute(4, 1, 3, 2, 5):unbind(1))
    end
    qkv = qkv:view(batch, time, 3, self.heads, width)
@@ -71,7 +73,7 @@ function GPT2:__init(o)
    nn.init.normal_(self.head.weight, 0, 0.02)
 end
 
---- The model's layers that are stage `index` (from 0) of `count`: of the others nothing is left.
+--- Keeps the layers of stage `index` (from 0) of `count`, and removes all others.
 function GPT2:part(index, count)
    local n = self.options.layers // count
    local blocks = nn.ModuleList()
@@ -82,7 +84,7 @@ function GPT2:part(index, count)
    return self
 end
 
---- Its modules by the paths that they have in the whole model, for a checkpoint.
+--- Returns the modules by their paths in the whole model, for a checkpoint.
 function GPT2:modules_by_path()
    local list = {tokens = self.tokens, places = self.places, ln = self.ln, head = self.head}
    list.blocks = {}
@@ -96,8 +98,8 @@ local function embed(self, tokens)
    return F.dropout(x, self.options.dropout, self.training)
 end
 
---- x: tokens (batch, time), from 1. Logits (batch, time, vocab); with the tokens that follow, the
---- mean cross-entropy instead. A stage takes what the one before gives.
+--- x has tokens (batch, time), from 1. Returns logits (batch, time, vocab) or, if the next tokens
+--- are given, the mean cross-entropy. A later stage takes the result of the stage before.
 function GPT2:forward(x, targets)
    local o = self.options
    if self.places then x = embed(self, x) end
@@ -110,7 +112,7 @@ function GPT2:forward(x, targets)
    return F.cross_entropy(logits:view(-1, o.vocab), targets:reshape(-1))
 end
 
---- Two groups for an optimizer: weight decay is for matrices.
+--- Returns two groups for an optimizer: only matrices get weight decay.
 function GPT2:groups(weight_decay)
    local matrices, others = {}, {}
    for _, p in ipairs(self:parameters()) do
@@ -119,7 +121,7 @@ function GPT2:groups(weight_decay)
    return {{params = matrices, weight_decay = weight_decay}, {params = others, weight_decay = 0.0}}
 end
 
---- So many tokens more, drawn from the `top` most probable ones at a temperature.
+--- Appends so many tokens, drawn from the `top` most probable ones at a temperature.
 function GPT2:sample(tokens, count, temperature, top)
    self:evaluate()
    local _ <close> = torch.no_grad()

@@ -1,12 +1,14 @@
--- parallel.lua - GPT-2 on many processes: its layers over pipeline stages, its matrices over tensor
--- parallel ranks, the batch over the rest, with all parameters (--fsdp) or each rank its part.
+-- parallel.lua - splits GPT-2 over many processes: its layers over pipeline stages, its matrices
+-- over tensor parallel ranks, and the batch over the remaining ranks, which have all parameters or,
+-- with --fsdp, a part each.
 local torch = require "tlua"
 local nn, dist = torch.nn, torch.distributed
 local styles, pipelining = dist.tensor.parallel, dist.pipelining
 
 local Parallel = torch.class("gpt2.Parallel")
 
---- o: device, tp, pp, fsdp, accumulate: the parts of a batch that a pipeline has under way
+--- o: device, tp, pp, fsdp, accumulate (the number of parts of a batch that a pipeline computes at
+--- a time)
 function Parallel:__init(o)
    if not dist.is_initialized() then dist.init_process_group() end
    local world = dist.get_world_size()
@@ -20,7 +22,7 @@ function Parallel:__init(o)
       self.mesh.pp:get_local_rank() == o.pp - 1
 end
 
---- The layers of this rank's stage of a model.
+--- Returns the layers of this rank's stage of a model.
 function Parallel:part(model)
    local stages, o = self.options.pp, model.options
    assert(o.layers % stages == 0, ("--pp %d does not divide the %d layers"):format(stages,
@@ -57,14 +59,14 @@ function Parallel:split(model)
    end})
 end
 
--- This rank's sequences of a batch.
+-- Returns this rank's sequences of a batch.
 local function mine(self, x)
    local n = x:size(1) // self.mesh.dp:size()
    return x:narrow(1, self.mesh.dp:get_local_rank() * n + 1, n)
 end
 
---- Losses of a batch, forward and backward. x, y: (accumulate, batch, context), on all ranks the
---- same. The mean loss, on all ranks.
+--- Computes the losses of a batch, forward and backward. x and y (accumulate, batch, context) are
+--- the same on all ranks. Returns the mean loss on all ranks.
 function Parallel:train(x, y)
    local o, losses = self.options, {}
    if self.schedule then
@@ -86,10 +88,11 @@ function Parallel:train(x, y)
    return loss
 end
 
---- Scales gradients down to a norm of at most `most`, that of all stages together.
+--- Scales gradients down to a norm of at most `most`, where the norm is that of all stages
+--- together.
 function Parallel:clip(most)
    local parameters = self.model:parameters()
-   local norm = nn.utils.clip_grad_norm_(parameters, math.huge) ^ 2 -- measures alone
+   local norm = nn.utils.clip_grad_norm_(parameters, math.huge) ^ 2 -- only measures the norm
    dist.all_reduce(norm, {group = self.mesh.pp:get_group()})
    nn.utils.clip_grads_with_norm_(parameters, most, norm ^ 0.5)
 end

@@ -1,5 +1,5 @@
 /*
-** digits.c - reads handwritten digits with the weights that examples/digits.lua saves:
+** digits.c - recognises handwritten digits with the weights that examples/digits.lua saves:
 **
 **   make PROFILE=infer
 **   build/infer/digits digits.lua digits.safetensors digits.csv
@@ -34,7 +34,8 @@ static int read_digits(const char *path) {
   return n;
 }
 
-/* Called protected, since pushing a tensor may raise: (model, n) -> the digits as a tensor */
+/* Called in protected mode, since pushing a tensor may raise an error: (model, n) -> the digits as
+** a tensor */
 static int call_model(lua_State *L) {
   const int64_t sizes[] = {lua_tointeger(L, 2), 1, 8, 8};
   tl_Tensor *input = tl_tensor_wrap(images, TL_F32, 4, sizes, NULL, NULL, NULL);

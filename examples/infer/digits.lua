@@ -1,4 +1,4 @@
--- The model of examples/digits.lua with its weights: a function from images (N, 1, 8, 8), grey
+-- The model of examples/digits.lua with its weights, as a function from images (N, 1, 8, 8), grey
 -- levels from 0 to 1, to digits (N).
 local torch = require "tlua"
 local nn = torch.nn

@@ -1,4 +1,4 @@
--- A recurrent network tells from a word's letters to which of three made languages it belongs:
+-- A recurrent network learns to which of three artificial languages a word belongs:
 --
 --    tlua examples/ported/char_rnn_names.lua
 local torch = require "tlua"
@@ -13,7 +13,7 @@ local opt = parser:parse()
 torch.manual_seed(opt.seed)
 math.randomseed(opt.seed)
 
--- Each language builds words from syllables of its own.
+-- Each language builds words from its own syllables.
 local languages = {
    {name = "Alo", syllables = {"la", "lo", "mi", "na"}},
    {name = "Krat", syllables = {"kra", "tek", "gor", "zak"}},

@@ -76,7 +76,7 @@ for epoch = 1, opt.epochs do
       epoch, loss_g:item(), loss_d:item()))
 end
 
--- Drawings have about the brightness of digits, row by row.
+-- The drawings should have about the brightness of digits, row by row.
 generator:eval()
 local drawn = torch.no_grad(function() return generator(torch.randn(256, opt.latent, 1, 1)) end)
 local apart = (drawn:mean({1, 4}) - images:mean({1, 4})):abs():max():item()

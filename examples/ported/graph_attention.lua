@@ -1,5 +1,5 @@
--- A graph attention network (Velickovic et al. 2018) tells the members of three groups of friends
--- apart; six of ninety are known:
+-- A graph attention network (Velickovic et al. 2018) learns to which of three groups of friends a
+-- person belongs; six of ninety are known:
 --
 --    tlua examples/ported/graph_attention.lua
 local torch = require "tlua"
@@ -34,7 +34,8 @@ function GraphAttention:__init(in_features, out_features, heads, concat)
    nn.init.xavier_uniform_(self.a)
 end
 
--- x (N, in), adjacency (N, N) of booleans -> (N, heads * out), or (N, out) without concat.
+-- Takes x (N, in) and adjacency (N, N) of booleans; returns (N, heads * out), or (N, out) without
+-- concat.
 function GraphAttention:forward(x, neighbours)
    local n = x:size(1)
    local h = torch.matmul(x, self.W):view(n, self.heads, self.out_features)

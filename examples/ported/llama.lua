@@ -19,7 +19,7 @@ torch.manual_seed(opt.seed)
 local heads, kv_heads, vocabulary = 4, 2, 11              -- ten digits and a blank
 local head_dim = opt.dim // heads
 
--- cos and sin of position times frequency, each (length, head_dim / 2).
+-- Returns cos and sin of position times frequency, each (length, head_dim / 2).
 local function precompute_freqs(length)
    local freqs = 1.0 / 10000.0 ^ (torch.arange(0, head_dim, 2) / head_dim)
    local angles = torch.outer(torch.arange(0, length):float(), freqs)
@@ -27,7 +27,7 @@ local function precompute_freqs(length)
 end
 local all_cos, all_sin = precompute_freqs(256)
 
--- Turns pairs of numbers; x is (N, length, heads, head_dim).
+-- Rotates pairs of numbers; x is (N, length, heads, head_dim).
 local function apply_rotary(x, cos, sin)
    local pairs_ = x:unflatten(-1, {-1, 2})
    local a, b = pairs_:select(-1, 1), pairs_:select(-1, 2)
@@ -101,7 +101,7 @@ function Llama:forward(tokens, start, caches)
    return self.output(self.norm(x))
 end
 
--- Text: "17 18 19 20 ..."; a digit is its value + 1, a blank 11.
+-- Encodes a text such as "17 18 19 20 ...": a digit is its value + 1, a blank 11.
 local function encode(text)
    local ids = {}
    for character in text:gmatch "." do
@@ -133,7 +133,8 @@ for step = 1, opt.steps do
    if step % 40 == 0 then print(("step %3d  loss %.4f"):format(step, loss:item())) end
 end
 
--- Counts on from 41, a character at a time; the cache has the keys and values of what was read.
+-- Continues from 41, a character at a time; the cache has the keys and values of all characters so
+-- far.
 model:eval()
 local _ <close> = torch.no_grad()
 local caches = {}

@@ -65,7 +65,7 @@ function Value:backward()
    for i = #order, 1, -1 do order[i].pass() end
 end
 
--- The same formula, of Values and of tensors.
+-- Computes the same formula with Values or tensors.
 local function formula(a, b)
    local c = a + b
    local d = a * b + b ^ 3

@@ -26,7 +26,8 @@ for _, p in ipairs(critic:parameters()) do table.insert(parameters, p) end
 table.insert(parameters, log_std)
 local optimizer = optim.Adam(parameters, {lr = 3e-3, eps = 1e-5})
 
--- The logarithm of a normal distribution's density, summed over the actions' two numbers.
+-- Returns the logarithm of a normal distribution's density, summed over the two numbers of each
+-- action.
 local function log_prob(mean, action)
    local scaled = (action - mean) / log_std:exp()
    return (scaled ^ 2 / -2 - log_std - 0.5 * math.log(2 * math.pi)):sum(-1)

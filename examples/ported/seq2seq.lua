@@ -36,7 +36,7 @@ function Attention:__init(hidden_size)
    self.Va = nn.Linear(hidden_size, 1)
 end
 
--- query (N, 1, H), keys (N, L, H) -> context (N, 1, H)
+-- Takes query (N, 1, H) and keys (N, L, H); returns the context (N, 1, H).
 function Attention:forward(query, keys)
    local scores = self.Va(torch.tanh(self.Wa(query) + self.Ua(keys))):squeeze(3):unsqueeze(2)
    return torch.bmm(F.softmax(scores, -1), keys)
@@ -52,7 +52,7 @@ function DecoderRNN:__init(hidden_size, output_size)
    self.out = nn.Linear(hidden_size, output_size)
 end
 
--- Returns scores (N, L, letters); writes its own letters where no target is given.
+-- Returns scores (N, L, letters); without a target, its own letters are the next inputs.
 function DecoderRNN:forward(keys, hidden, target)
    local input = torch.full({keys:size(1), 1}, SOS, {dtype = torch.long})
    local outputs = {}

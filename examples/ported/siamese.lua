@@ -1,4 +1,5 @@
--- A siamese network tells whether two digits are the same, for digits that it has never seen, too:
+-- A siamese network learns whether two digits are the same, also for classes that it has never
+-- seen:
 --
 --    tlua examples/ported/siamese.lua
 local torch = require "tlua"
@@ -18,7 +19,7 @@ torch.manual_seed(opt.seed)
 local rows = torch.data.CSV(here .. "/../data/digits.csv", {header = false}):tensor()
 local images, classes = rows:narrow(2, 1, 64):float():div(16):view(-1, 1, 8, 8), rows:select(2, 65)
 
--- Pairs of digits from a part of the classes, half of them alike.
+-- Pairs of digits from a part of the classes; half of the pairs are equal.
 local Pairs = torch.class "Pairs"
 
 function Pairs:__init(wanted)

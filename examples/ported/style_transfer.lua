@@ -1,5 +1,5 @@
--- Changes the pixels of a picture until the correlations of its features are another picture's
--- (Gatys et al. 2015). The features are random convolutions, formulas draw the pictures:
+-- Changes the pixels of a picture until the correlations of its features equal another picture's
+-- (Gatys et al. 2015). The features are random convolutions, and formulas draw the pictures:
 --
 --    tlua examples/ported/style_transfer.lua --save /tmp/styled.png
 local torch = require "tlua"

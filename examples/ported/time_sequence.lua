@@ -1,4 +1,4 @@
--- Two LSTM cells learn a sine wave by L-BFGS in float64, and go on with it:
+-- Two LSTM cells learn a sine wave by L-BFGS in float64, and continue it:
 --
 --    tlua examples/ported/time_sequence.lua
 local torch = require "tlua"

@@ -1,4 +1,4 @@
--- A U-Net (Ronneberger et al. 2015) finds the discs in noisy pictures that have squares, too:
+-- A U-Net (Ronneberger et al. 2015) finds the discs in noisy pictures of discs and squares:
 --
 --    tlua examples/ported/unet.lua
 local torch = require "tlua"
@@ -17,7 +17,7 @@ torch.manual_seed(opt.seed)
 local at = torch.arange(0, opt.size)
 local rows, columns = at:view(1, -1, 1), at:view(1, 1, -1)
 
--- Pictures (N, 1, S, S) and masks (N, 1, S, S), where discs are.
+-- Returns pictures (N, 1, S, S), and masks (N, 1, S, S) of the discs.
 local function batch(n)
    local function place() return torch.rand(n, 1, 1) * (opt.size - 12) + 6 end
    local disc = ((rows - place()) ^ 2 + (columns - place()) ^ 2):lt(25):float()

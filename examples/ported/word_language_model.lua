@@ -1,4 +1,4 @@
--- An LSTM with tied weights learns which word follows which in a made language, by truncated
+-- An LSTM with tied weights learns the order of words in an artificial language, by truncated
 -- backpropagation through time:
 --
 --    tlua examples/ported/word_language_model.lua
@@ -18,7 +18,7 @@ local opt = parser:parse()
 torch.manual_seed(opt.seed)
 math.randomseed(opt.seed)
 
--- Sentences of the made language: who does something to whom. A cat never barks.
+-- Sentences of the language: a subject, a verb and an object. A cat never barks.
 local verbs = {cat = {"sees", "likes"}, dog = {"barks at", "likes"}, bird = {"sees", "flies over"}}
 local animals = {"cat", "dog", "bird"}
 local text = {}
@@ -48,7 +48,7 @@ local ids = {}
 for i, word in ipairs(text) do ids[i] = dictionary:add_word(word) end
 local ntokens = #dictionary.idx2word
 
--- (words, texts): each column is a part of the text.
+-- Arranges words as (words, texts): each column is a part of the text.
 local function batchify(data, bsz)
    local nbatch = data:size(1) // bsz
    return data:narrow(1, 1, nbatch * bsz):view(bsz, -1):t():contiguous()
@@ -102,7 +102,7 @@ for epoch = 1, opt.epochs do
    print(("epoch %d  loss %.3f  perplexity %.2f"):format(epoch, mean, math.exp(mean)))
 end
 
--- Some sentences.
+-- Writes some sentences.
 model:eval()
 local words = {}
 torch.no_grad(function()

@@ -1,7 +1,6 @@
 /*
-** host.c - tlua in a browser: one Lua state and one function, `evaluate`, that
-** the page's worker calls with what a person has typed. What Lua prints reaches
-** the page line by line.
+** host.c - tlua in a browser: one Lua state and one function, `evaluate`, that the page's worker
+** calls with what a person has typed. The page receives Lua's output line by line.
 */
 #include <emscripten.h>
 #include <lauxlib.h>
@@ -15,7 +14,7 @@ void evaluate(const char *text);
 
 static lua_State *L;
 
-/* As the REPL does: an expression first, else a statement. */
+/* Compiles a text like the REPL: as an expression first, otherwise as a statement. */
 static int compile(const char *text) {
   lua_pushfstring(L, "return %s", text);
   int status = luaL_loadstring(L, lua_tostring(L, -1));
@@ -32,7 +31,7 @@ static void show(int count) {
   if (lua_pcall(L, count, 0, 0) != LUA_OK) puts(lua_tostring(L, -1));
 }
 
-/* Runs a chunk and prints its values, or what went wrong. */
+/* Runs a chunk and prints its values, or the error. */
 EMSCRIPTEN_KEEPALIVE void evaluate(const char *text) {
   int status = compile(text);
   if (status == LUA_OK) status = lua_pcall(L, 0, LUA_MULTRET, 0);

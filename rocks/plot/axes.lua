@@ -18,7 +18,8 @@ local function label(value, step)
    return ("%." .. places .. "f"):format(value)
 end
 
--- Marks at powers of ten, the exponents being `low` to `high`; few of them.
+-- Returns marks at powers of ten, whose exponents are `low` to `high`; omits some if there are
+-- many.
 local function powers(low, high, n)
    local marks = {}
    local first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)

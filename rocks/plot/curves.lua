@@ -20,7 +20,7 @@ local function finite(x)
    return x == x and x ~= math.huge and x ~= -math.huge
 end
 
--- Returns the range of the drawable values along one axis.
+-- Returns the range of the values along one axis that can be drawn.
 local function range(series, which, logarithmic)
    local low, high = math.huge, -math.huge
    for _, line in ipairs(series) do
@@ -36,7 +36,7 @@ local function range(series, which, logarithmic)
 end
 
 -- Calls visit(line number, x, y, first) for all points that can be drawn, in shares of the frame;
--- `first` if no line leads to the point.
+-- `first` is true if no line leads to the point.
 local function each_point(series, x_axis, y_axis, visit)
    for i, line in ipairs(series) do
       local first = true
@@ -60,7 +60,8 @@ local function make_axes(figure, x_marks, y_marks)
       axes.axis(y_low, y_high, y_marks, figure.log_y)
 end
 
--- Calls point(x, y) along a line, whole numbers (Bresenham's way).
+-- Calls point(x, y) for each point of a line between two points, in whole numbers (Bresenham's
+-- algorithm).
 local function each_step(x0, y0, x1, y1, point)
    local dx, dy = math.abs(x1 - x0), -math.abs(y1 - y0)
    local sx, sy = x0 < x1 and 1 or -1, y0 < y1 and 1 or -1

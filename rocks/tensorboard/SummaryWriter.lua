@@ -33,7 +33,7 @@ local function make_folder(who, path)
    if not made then fail(who, path, message) end
 end
 
--- A full disk does not end a training: a message is printed once, and later events are dropped.
+-- Prints a message once, and drops later events: a full disk does not end a training.
 local function lost(self, message)
    if not self.failed then
       io.stderr:write(("SummaryWriter: %s: %s; nothing more is written\n"):format(self.path,
@@ -62,7 +62,7 @@ end
 
 SummaryWriter.__tostring = nil
 
--- Writes an event of that content.
+-- Writes an event with that content.
 function SummaryWriter:put(content, step, walltime)
    if not self.file then torch.raise "SummaryWriter: it was closed" end
    local event = double(1, walltime or torch.io.time())
@@ -223,7 +223,7 @@ function SummaryWriter:add_figure(tag, figure, step)
       args.refuse("add_figure", "figure", "what a function of torch.utils.plot gives", figure)
    end
    local png = figure:png()
-   local width, height = (">I4I4"):unpack(png, 17) -- after the signature and "IHDR"
+   local width, height = (">I4I4"):unpack(png, 17) -- the size follows the signature and "IHDR"
    self:put(summary(tag, bytes(4, int(1, height) .. int(2, width) .. int(3, 3) .. bytes(4, png))),
       step)
 end
@@ -375,7 +375,7 @@ local function node_def(name, op, inputs, shape)
    if shape then
       local dims = {}
       for i, size in ipairs(shape) do dims[i] = bytes(2, int(1, size)) end
-      local list = bytes(1, bytes(7, table.concat(dims))) -- the protobuf field AttrValue.list.shape
+      local list = bytes(1, bytes(7, table.concat(dims))) -- the field AttrValue.list.shape
       text = text .. bytes(5, bytes(1, "_output_shapes") .. bytes(2, list))
    end
    return bytes(1, text)
@@ -434,7 +434,7 @@ function SummaryWriter:add_graph(model, ...)
       parts[#parts + 1] = node_def(name_of(node), tostring(node):match "^<(.-)Backward0>$"
          or node.name, names, node.shapes[1])
    end
-   self:put(bytes(4, table.concat(parts) .. bytes(4, int(1, 22)))) -- versions.producer
+   self:put(bytes(4, table.concat(parts) .. bytes(4, int(1, 22)))) -- the field versions.producer
    self:flush()
 end
 
@@ -459,7 +459,8 @@ function SummaryWriter:add_embedding(matrix, options)
       attempt(name, out:write(text))
       attempt(name, out:close())
    end
-   local list = self.embeddings or {} -- the file is written whole: a name's last one counts
+   -- the file is written as a whole: the last embedding of each name counts
+   local list = self.embeddings or {}
    local part, name = require "tlua.tensorboard.embedding".write(matrix, options or {},
       function(folder) attempt(folder, torch.io.make_folder(self.log_dir .. "/" .. folder)) end,
       write)

@@ -70,8 +70,8 @@ local function folder_name(tag)
    return (tag:gsub("[%%/\\]", function(c) return ("%%%02x"):format(c:byte()) end))
 end
 
---- Writes the points: `write(path, text)` a file below the run's folder, `make_folder(path)` a
---- folder there. The rest is as in SummaryWriter.
+--- Writes the points: `write(path, text)` writes a file below the run's folder, and
+--- `make_folder(path)` makes a folder there. The other arguments are those of SummaryWriter.
 ---@param matrix Tensor  (N, D)
 ---@param options table
 ---@return string config  the embedding's part of projector_config.pbtxt

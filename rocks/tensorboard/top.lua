@@ -119,7 +119,7 @@ function M.picture(watched, options)
    return table.concat(parts, "\n") .. "\n"
 end
 
--- Formats new points as lines; of several points of one curve only the last.
+-- Formats new points as lines; of several points of a curve, only the last is shown.
 local function lines_of(new, options)
    local last, order = {}, {}
    for _, point in ipairs(new) do

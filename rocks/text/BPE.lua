@@ -73,7 +73,8 @@ end
 
 -- Making one ------------------------------------------------------------------------------------
 
--- tokens: by number; rank(a, b): when the pair was learnt, nil if it was not.
+-- Makes an encoder. tokens: by number; rank(a, b): the number of the merge of a and b, nil if there
+-- is none.
 local function build(tokens, rank, merges)
    local bpe = BPE()
    bpe.tokens, bpe.numbers, bpe.rank, bpe.merges = tokens, {}, rank, merges

@@ -135,7 +135,8 @@ describe("plot.image", function()
          local path = folder .. "/x.svg"
          shell.write(path, "old")
          local figure = plot.curves {1, 2}
-         figure.kind = {svg = function() return setmetatable({}, {}) end} -- which no file takes
+         -- a value that no file can take
+         figure.kind = {svg = function() return setmetatable({}, {}) end}
          assert.is_false((pcall(figure.save, figure, path)))
          assert.equal("old", shell.read(path))
          assert.equal("x.svg\n", shell.ok("ls -A " .. shell.quote(folder)))

@@ -156,7 +156,7 @@ describe("a SummaryWriter", function()
       assert.matches("weight", graph)
    end)
 
-   -- The files were read by TensorBoard, too: points, labels and pictures came back as they were.
+   -- TensorBoard also read the files: points, labels and pictures were unchanged.
    it("writes embeddings with several labels and pictures each", function()
       written(function(writer, folder)
          local points = torch.tensor {{1.5, -2}, {0.1, 4}, {1e-30, 0}}

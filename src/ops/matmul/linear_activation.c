@@ -43,7 +43,7 @@ static bool run_linear(tl_Tensor *out, tl_Tensor *rows, tl_Tensor *turned, void 
   return ok;
 }
 
-/* *inner, unless it is NULL, receives the activation's argument. */
+/* Runs the kernel. *inner, unless `inner` is NULL, receives the activation's argument. */
 static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
                          tlk_Activation activation, tl_Tensor **inner) {
   bool mode = tli_set_grad_mode(false);
@@ -156,7 +156,8 @@ static void linear_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl
   if (want.bias) out[2] = bias ? bias : sum_of_rows(c, rows);
 }
 
-/* Computes the gradient before the activation and, if wanted, that of the bias, by the kernel. */
+/* Computes the gradient before the activation and, if requested, the bias's gradient, by the
+** kernel. */
 static tl_Tensor *activation_gradient(tli_Chain *c, tl_Tensor *grad, tl_Tensor *saved,
                                       tlk_Activation activation, bool want_bias, tl_Tensor **bias) {
   tl_DType dtype = (tl_DType)saved->dtype;

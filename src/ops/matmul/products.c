@@ -13,7 +13,8 @@ static bool check_ndims(const char *op, const tl_Tensor *a, int na, const tl_Ten
                   op, na, nb, tli_sizes_str(a), tli_sizes_str(b));
 }
 
-/* Joins the batches to one product: batch1 side by side, batch2 below one another. */
+/* Computes one product of concatenated batches: the matrices of batch1 side by side, those of
+** batch2 below one another. */
 tl_Tensor *tlo_addbmm(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2, tl_Scalar beta,
                       tl_Scalar alpha) {
   TL_TRY_NULL(check_ndims("addbmm", batch1, 3, batch2, 3));
@@ -47,7 +48,7 @@ tl_Tensor *tlo_addmv(tl_Tensor *self, tl_Tensor *mat, tl_Tensor *vec, tl_Scalar 
   return tli_chain_end(&c, TLI_STEP(&c, tlo_select(sum, 1, 0)));
 }
 
-/* If beta is 0, only self's shape is used. */
+/* If beta is 0, only the shape of self is used. */
 tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar beta,
                     tl_Scalar alpha) {
   TL_TRY_NULL(check_ndims("addr", vec1, 1, vec2, 1));
@@ -140,7 +141,8 @@ tl_Tensor *tlo_vecdot(tl_Tensor *x, tl_Tensor *y, int64_t dim) {
   return sum;
 }
 
-/* The sizes of a and b alternate as separate dimensions, which are then joined. */
+/* Computes the product of views in which the sizes of a and b alternate as separate dimensions,
+** then joins the dimensions. */
 tl_Tensor *tlo_kron(tl_Tensor *self, tl_Tensor *other) {
   int n = self->ndim > other->ndim ? self->ndim : other->ndim;
   TL_TRY_NULL(tli_check_ndim("kron", 2 * n));
@@ -253,7 +255,7 @@ tl_Tensor *tlo_tensordot(tl_Tensor *self, tl_Tensor *other, int64_t dims) {
 
 /* ---- distances ---- */
 
-/* |x|^2 of each row: (..., rows, 1). */
+/* Returns |x|^2 of each row: (..., rows, 1). */
 static tl_Tensor *row_squares(tl_Tensor *x) {
   int64_t last = -1;
   tl_Tensor *square = tlo_mul(x, x);

@@ -62,7 +62,8 @@ static bool run_rows(tli_Chain *c, tl_Tensor *input, tl_Tensor *residual, int64_
   return !c->failed;
 }
 
-/* grad_sum, which may be NULL, is added to the gradient of the input. */
+/* Computes the gradients by the kernel. grad_sum, which may be NULL, is added to the gradient of
+** the input. */
 static bool fused_rows(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_Tensor *input, int64_t dims,
                        tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd, Wanted want,
                        tl_Tensor **out) {
@@ -174,7 +175,7 @@ static bool check_residual(const char *op, const tl_Tensor *input, const tl_Tens
                   tli_sizes_str(input), tli_sizes_str(residual));
 }
 
-/* Converts both to the dtype of their sum. */
+/* Converts both operands to the dtype of their sum. */
 static void common_dtype(tli_Chain *c, tl_Tensor **input, tl_Tensor **residual) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){*input, *residual}, 2);
   *input = chain_to(c, *input, dtype);
@@ -195,7 +196,7 @@ bool tli_op_add_rms_norm_core(tl_Tensor *input, tl_Tensor *residual, int64_t dim
   return tli_chain_end_all(&c, out, 3);
 }
 
-/* grad_output or grad_sum may be NULL if no gradient has arrived. */
+/* Computes the gradients. grad_output or grad_sum may be NULL if no gradient has arrived. */
 static bool add_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_Tensor *sum,
                               int64_t dims, tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd,
                               double eps, Wanted want, tl_Tensor **out) {

@@ -16,7 +16,7 @@ static tl_Tensor *chain_reshape(tli_Chain *c, tl_Tensor *t, int ndim, const int6
   return TLI_STEP(c, tlo_reshape(t, (tl_Ints){ndim, sizes}));
 }
 
-/* 1 / sqrt(t + eps) */
+/* Returns 1 / sqrt(t + eps). */
 static tl_Tensor *chain_rstd(tli_Chain *c, tl_Tensor *variance, double eps) {
   tl_Tensor *sum = chain_add(c, variance, chain_number(c, eps));
   return TLI_STEP(c, tlo_rsqrt(sum));
@@ -68,8 +68,8 @@ static Channels channels_of(const tl_Tensor *t) {
   return s;
 }
 
-/* The sizes (outer, channels, inner) of a tensor that keeps its channels-last format; a single
-** channel has the same layout in both formats. */
+/* Returns the sizes (outer, channels, inner) of a tensor that keeps its channels-last format; a
+** single channel has the same layout in both formats. */
 static Channels channels_as_laid(const tl_Tensor *t) {
   Channels s = channels_of(t);
   s.format = tli_format_of(t);
@@ -103,7 +103,7 @@ static bool move_towards(tli_Chain *c, tl_Tensor *running, tl_Tensor *now, doubl
   return !c->failed && tlo_lerp_(running, cast, weight);
 }
 
-/* (in - mean) * scale + shift + other * factor; the last four may be NULL. */
+/* Computes (in - mean) * scale + shift + other * factor; the last four may be NULL. */
 static tl_Tensor *chain_affine(tli_Chain *c, tl_Tensor *in, tl_Tensor *mean, tl_Tensor *scale,
                                tl_Tensor *shift, tl_Tensor *other, tl_Tensor *factor, Channels s) {
   tl_Tensor *out = chain_empty_laid(c, in, s);
@@ -122,7 +122,8 @@ static void normalize(tli_Chain *c, tl_Tensor *in, tl_Tensor *weight, tl_Tensor 
                       Channels s, tl_Tensor **out) {
   tl_DType stat = stat_dtype(in);
   double n = (double)(s.outer * s.inner);
-  if (n == 0) running_mean = running_var = NULL; /* there are no elements to learn from */
+  /* without elements, running statistics do not change */
+  if (n == 0) running_mean = running_var = NULL;
   out[0] = chain_empty_laid(c, in, s);
   out[1] = chain_empty(c, stat, in, s.channels);
   out[2] = chain_empty(c, stat, in, s.channels);

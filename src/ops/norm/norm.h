@@ -11,7 +11,7 @@
 
 #include "ops/chain.h"
 
-/* The gradients that are wanted. */
+/* The gradients to compute. */
 typedef struct Wanted {
   bool input, weight, bias;
 } Wanted;

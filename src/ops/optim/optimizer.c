@@ -277,7 +277,7 @@ static bool clocks_on(const Step *s, const Item *item, tl_Device device) {
   return rules[s->rule].clocks > 0 && tli_same_device(tli_device(item->clocks[0]), device);
 }
 
-/* Whether a and b may share a call. */
+/* Whether a and b may be in the same call. */
 static bool alike(const Step *s, const Item *a, const Item *b) {
   for (int k = 0; k < OPERANDS; k++)
     if (a->used[k] && a->used[k]->dtype != b->used[k]->dtype) return false;

@@ -45,7 +45,8 @@ static bool list_begin(List *l, const char *op, tl_Tensors tensors) {
   return false;
 }
 
-/* Returns how many tensors from `first` on fit into one call: they share device and dtype. */
+/* Returns the number of tensors from `first` on that fit into one call: they share device and
+** dtype. */
 static int list_run(const List *l, int64_t first) {
   int n = 0;
   const tl_Tensor *a = l->used[first];

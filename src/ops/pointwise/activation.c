@@ -1,6 +1,6 @@
 /*
-** activation.c - activations that are more than one kernel call: those that an option selects,
-** and those with random numbers.
+** activation.c - activations that need more than one kernel call: an option selects the formula, or
+** they draw random numbers.
 */
 #include <string.h>
 

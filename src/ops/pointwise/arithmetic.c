@@ -28,7 +28,7 @@ tl_Tensor *tlo_div(tl_Tensor *self, tl_Tensor *other, const char *rounding_mode)
 
 /* ---- powers ---- */
 
-/* Handles a number as exponent, which keeps its full precision. */
+/* Computes the gradient for a number as exponent, which keeps its full precision. */
 static tl_Tensor *pow_backward_number(tl_Tensor *grad, tl_Tensor *self, tl_Scalar exponent) {
   double e = tli_to_double(exponent);
   if (e == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE, NULL);
@@ -39,7 +39,7 @@ static tl_Tensor *pow_backward_number(tl_Tensor *grad, tl_Tensor *self, tl_Scala
   return tli_chain_end(&c, chain_mul(&c, grad, slope));
 }
 
-/* grad * exponent * self^(exponent - 1), 0 where the exponent is 0. */
+/* Computes grad * exponent * self^(exponent - 1), 0 where the exponent is 0. */
 tl_Tensor *tlo_pow_backward_self(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *exponent) {
   if (exponent->flags & TLI_NUMBER) return pow_backward_number(grad, self, tli_number_of(exponent));
   tli_Chain c = {0};
@@ -50,8 +50,8 @@ tl_Tensor *tlo_pow_backward_self(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *ex
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), back));
 }
 
-/* grad * result * log(self); 0 if the base is 0 and the exponent at least 0. A base that is a
-** number is read in the result's dtype. */
+/* Computes grad * result * log(self); 0 if the base is 0 and the exponent at least 0. A base that
+** is a number is read in the result's dtype. */
 tl_Tensor *tlo_pow_backward_exponent(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *exponent,
                                      tl_Tensor *result) {
   tli_Chain c = {0};
@@ -72,8 +72,8 @@ bool tlo_float_power_(tl_Tensor *self, tl_Tensor *exponent) {
   return tlo_pow_(self, exponent);
 }
 
-/* Powers of integers are float32, so the product is at least that wide; half types are rounded
-** back. */
+/* Computes self * 2^other. Powers of integers are float32, so the product is at least that wide;
+** half types are rounded back. */
 tl_Tensor *tlo_ldexp(tl_Tensor *self, tl_Tensor *other) {
   bool keeps = tli_is_float((tl_DType)self->dtype) && !tli_is_float((tl_DType)other->dtype);
   tli_Chain c = {0};

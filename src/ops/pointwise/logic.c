@@ -35,7 +35,7 @@ static tl_Tensor *true_positions(tl_Tensor *condition, int ndim, const int64_t *
 bool tlo_where_positions(tl_Tensor *condition, tl_Tensors *out) {
   *out = (tl_Tensors){0, NULL};
   int64_t one = 1;
-  bool zero = condition->ndim == 0; /* treated as a vector */
+  bool zero = condition->ndim == 0; /* a 0-d condition is treated as a vector */
   tl_Tensor *rows =
       true_positions(condition, zero ? 1 : condition->ndim, zero ? &one : condition->sizes);
   bool ok = rows && tlo_unbind(rows, 1, out);

@@ -7,7 +7,7 @@
 
 #include "ops/chain.h"
 
-/* log(other), 0 where self is 0, NaN where other is NaN. */
+/* Computes log(other), 0 where self is 0, NaN where other is NaN. */
 tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){self, other}, 2);
   if (!tli_is_float(dtype)) dtype = tli_default_dtype();
@@ -16,8 +16,8 @@ tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_xlogy(mask, other)));
 }
 
-/* f0(x) - f1(x) / x, which is 1/2 at 0. This is the derivative of I1 and of J1; for exp(-|x|)
-** I1 it lacks the term of the first factor. */
+/* Computes f0(x) - f1(x) / x, which is 1/2 at 0. This is the derivative of I1 and of J1; for
+** exp(-|x|) I1 it lacks the term of the first factor. */
 static tl_Tensor *slope_of_order_1(tl_Tensor *self, tl_Tensor *order_1,
                                    tl_Tensor *(*order_0)(tl_Tensor *)) {
   tli_Chain c = {0};
@@ -52,7 +52,7 @@ tl_Tensor *tlo_polygamma(tl_Tensor *self, int64_t n) {
   return n == 1 ? tlo_trigamma(self) : tlo_higher_gamma(self, n);
 }
 
-/* p (p - 1) / 4 log(pi) + the sum of lgamma(self - i / 2) for i < p. */
+/* Computes p (p - 1) / 4 log(pi) + the sum of lgamma(self - i / 2) for i < p. */
 tl_Tensor *tlo_mvlgamma(tl_Tensor *self, int64_t p) {
   if (p < 1) return tli_fail_null(TL_EARG, "mvlgamma: expected p of at least 1, got %" PRId64, p);
   double half = (double)(p - 1) / 2, constant = (double)p * half / 2 * log(TLI_PI);

@@ -37,7 +37,7 @@ static bool check_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_
                     tl_dtype_name(*dtype));
   }
   if (spec->types == TLI_TYPES_FLOATING) *dtype = tli_default_dtype();
-  /* like pow(self, 2), whose exponent promotes bool to int64 */
+  /* as in pow(self, 2), whose exponent promotes bool to int64 */
   if (spec->kernel == TLK_square && *dtype == TL_BOOL) *dtype = TL_I64;
   return true;
 }
@@ -56,11 +56,11 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
   tl_Tensor *args[TLI_ITER_MAX] = {out};
   for (int i = 0; i < ninputs; i++) args[i + 1] = in[i];
   tl_Device device = tli_device(out);
-  struct tlk_pointwise call; /* large, so only the used fields are set */
+  struct tlk_pointwise call; /* the struct is large, so only the used fields are set */
   call.cx = tli_context(device);
   call.kernel = kernel;
   call.compute = tli_dtype_compute(dtype);
-  /* only integers can fail, by a division by zero */
+  /* only integers can fail, in a division by zero */
   if (tli_is_float(dtype))
     memset(&call.source, 0, sizeof call.source);
   else
@@ -95,8 +95,8 @@ static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *
   return run_kernel(spec, kernel, dtype, in, kernel == TLK_pow ? 2 : 1, NULL, out);
 }
 
-/* Besides an unsigned type, a negative number stands for the number that it wraps to: -1 for
-** 255 with uint8. */
+/* Runs the kernel with a number that wraps around: beside an unsigned type, a negative number means
+** the number that it wraps to, such as 255 for -1 with uint8. */
 static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                         const tl_Scalar *params, tl_Tensor *out) {
   tl_Tensor *args[TLI_ITER_MAX], *wrapped[TLI_ITER_MAX] = {NULL};
@@ -112,8 +112,9 @@ static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor
   return ok;
 }
 
-/* Kernels compute 16-bit types in float. The float next to a 16-bit number is much nearer than
-** the next 16-bit number, so nextafter has separate kernels for these types. */
+/* Returns the kernel for a dtype. Kernels compute 16-bit types in float, but the float next to a
+** 16-bit number is much nearer than the next 16-bit number, so nextafter has separate kernels for
+** these types. */
 static tlk_Pointwise kernel_for(tlk_Pointwise kernel, tl_DType dtype) {
   if (kernel != TLK_nextafter) return kernel;
   return dtype == TL_F16    ? TLK_nextafter_f16

@@ -153,7 +153,7 @@ bool tli_op_max_windows_adaptive(tl_Tensor *self, tl_Ints output_size, int64_t n
   return run_max(&p, self, sizes, want_indices, out);
 }
 
-/* The gradient needs the positions; the caller gets them only on request. */
+/* Ends an operator whose gradient needs the positions, which the caller gets only on request. */
 static bool keep_indices(bool ok, bool return_indices, tl_Tensor **out) {
   if (ok && !return_indices) {
     tli_release(out[1]);
@@ -248,7 +248,7 @@ tl_Tensor *tli_op_average_adaptive_spread(tl_Tensor *self, tl_Ints size, tl_Ints
   return run_average(&p, self, size.v, true);
 }
 
-/* Averages integers: the sum divided and rounded towards 0. A mean is a multiple of 1 /
+/* Averages integers: the sum is divided and rounded towards 0. A mean is a multiple of 1 /
 ** elements, so adding half of that cannot reach the next integer, but compensates for rounding
 ** errors. */
 static tl_Tensor *whole_averages(tl_Tensor *input, int n, const Windows *w, bool ceil_mode,
@@ -297,9 +297,9 @@ static tl_Tensor *adaptive_avg_pool(const char *op, int n, tl_Tensor *input, tl_
   return tlo_average_adaptive(input, (tl_Ints){n, sizes});
 }
 
-/* (sum of x^p)^(1/p), computed as (mean of x^p * elements)^(1/p). The mean is written as its
-** sign times its rectified magnitude, so its gradient is 0 where it is 0; the root's own
-** gradient would be infinite. */
+/* Computes (sum of x^p)^(1/p) as (mean of x^p * elements)^(1/p). The mean is written as its sign
+** times its rectified magnitude, so its gradient is 0 where it is 0; the root's own gradient would
+** be infinite. */
 static tl_Tensor *lp_pool(const char *op, int n, tl_Tensor *input, double norm_type,
                           tl_Ints kernel_size, tl_Ints stride, bool ceil_mode) {
   int64_t kernel[3];
@@ -379,7 +379,7 @@ static bool scatter_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indice
   return tli_backend(tli_device(self))->scatter(&call);
 }
 
-/* Sums are computed in the dtype in which the kernel adds. */
+/* Adds up elements in planes, in the dtype in which the kernel adds. */
 tl_Tensor *tli_op_plane_scatter(tl_Tensor *self, tl_Tensor *indices, tl_Ints size, int64_t n,
                                 bool add) {
   bool wide = add && tli_scatter_upcasts(TLK_JOIN_ADD, self);

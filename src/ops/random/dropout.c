@@ -91,8 +91,8 @@ tl_Tensor *tlo_dropout3d(tl_Tensor *self, double p, bool training, tli_Generator
   return drop_channels("dropout3d", 3, self, p, training, generator);
 }
 
-/* a * (self if kept, otherwise selu's lowest value) + b; a and b preserve mean 0 and variance
-** 1. */
+/* Computes a * (self if kept, otherwise selu's lowest value) + b; a and b preserve mean 0 and
+** variance 1. */
 static tl_Tensor *alpha_drop(const char *op, int lead, tl_Tensor *self, double p, bool training,
                              tli_Generator *generator) {
   bool drops;
@@ -124,7 +124,7 @@ tl_Tensor *tlo_feature_alpha_dropout(tl_Tensor *self, double p, bool training,
 
 /* ---- the recorded operators ---- */
 
-/* Elements are numbered in row-major order, whatever their order in memory. */
+/* Drops elements. They are numbered in row-major order, whatever their order in memory. */
 static tl_Tensor *drop(tl_Tensor *self, tl_Tensor *residual, double p, int64_t seed, int64_t block,
                        tl_Tensor *state) {
   tli_Chain c = {0};

@@ -10,12 +10,12 @@
 
 #define GRAIN 512 /* elements that a thread takes at once */
 
-/* Uniform numbers without end for one element: first those of its block in the generator's
-** stream, then those of the stream whose seed that block is. */
+/* An endless sequence of uniform numbers for one element: first those of its block in the
+** generator's stream, then those of the stream whose seed that block is. */
 typedef struct Source {
   uint64_t seed, next;
   uint32_t words[4];
-  int left; /* numbers that `words` still has */
+  int left; /* number of words that are not used yet */
 } Source;
 
 static uint64_t word_of(const Source *s, int i) {
@@ -49,8 +49,8 @@ static double invert(double rate, Source *s) {
   return k;
 }
 
-/* Algorithm PTRS of W. Hoermann, The transformed rejection method for generating Poisson random
-** variables, 1993, for rates of at least 10. */
+/* Draws by algorithm PTRS of W. Hoermann, The transformed rejection method for generating Poisson
+** random variables, 1993, for rates of at least 10. */
 static double reject(double rate, Source *s) {
   double root = sqrt(rate), log_rate = log(rate);
   double b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
@@ -66,7 +66,7 @@ static double reject(double rate, Source *s) {
 }
 
 typedef struct Draw {
-  double *rates; /* each is replaced by its number */
+  double *rates; /* each rate is replaced by its number */
   uint64_t seed, block;
 } Draw;
 
@@ -74,7 +74,7 @@ static void draw(void *context, int64_t begin, int64_t end) {
   const Draw *d = context;
   for (int64_t i = begin; i < end; i++) {
     double rate = d->rates[i];
-    if (rate == 0 || isinf(rate)) continue; /* the number is the rate */
+    if (rate == 0 || isinf(rate)) continue; /* in these cases the number equals the rate */
     Source s = source_of(d->seed, d->block + (uint64_t)i);
     d->rates[i] = rate < 10 ? invert(rate, &s) : reject(rate, &s);
   }

@@ -1,7 +1,7 @@
 /*
 ** random.c - random numbers. An operator reserves a stretch of its generator's stream, and the
-** kernel computes it. The stretch, and therefore every number, depends only on the numbers
-** drawn before and on how many are wanted.
+** kernel computes it. The stretch, and therefore every number, depends only on the numbers drawn
+** before and on the number of elements.
 */
 #include <math.h>
 #include <string.h>
@@ -86,7 +86,7 @@ bool tli_op_geometric_(tl_Tensor *self, double p, tli_Generator *generator) {
 
 /* ---- integers ---- */
 
-/* Draws from .. to - 1, in a dtype that holds both ends. */
+/* Draws integers from `from` to `to` - 1, in a dtype that holds both ends. */
 static bool draw_integers(const char *op, tl_Tensor *self, int64_t from, int64_t to,
                           tli_Generator *g) {
   if (from >= to)
@@ -97,7 +97,7 @@ static bool draw_integers(const char *op, tl_Tensor *self, int64_t from, int64_t
               g);
 }
 
-/* Returns how many integers from 0 on a dtype represents exactly. */
+/* Returns the number of integers from 0 on that a dtype represents exactly. */
 static uint64_t whole_range(tl_DType dtype) {
   if (!tli_is_float(dtype)) return (uint64_t)tli_int_max(dtype) + 1;
   return ((uint64_t)1 << tli_dtype_digits[dtype]) + 1;
@@ -143,8 +143,8 @@ tl_Tensor *tlo_randint_like_high(tl_Tensor *self, int64_t high, tli_Generator *g
   return tlo_randint_like(self, 0, high, generator, dtype, device, memory_format);
 }
 
-/* The Fisher-Yates shuffle: position i gets a random one of the unused numbers. It is
-** sequential, so it runs on the CPU for every device. */
+/* Shuffles by Fisher and Yates: position i gets a random one of the unused numbers. The algorithm
+** is sequential, so it runs on the CPU for every device. */
 static void shuffle(int64_t *out, int64_t n, tli_Generator *g) {
   uint64_t block = tli_generator_take(g, n, 2);
   uint32_t words[4];

@@ -16,14 +16,14 @@ typedef struct tli_Axes {
     bool reduced;
   } runs[TL_MAX_DIMS];
   int64_t reduced; /* elements that are reduced to one result */
-  int64_t repeats; /* how many of these each element of `in` stands for */
+  int64_t repeats; /* number of elements of self for which each element of `in` stands */
   int ndim;        /* the result's dimensions, in the memory order of `in` */
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
 } tli_Axes;
 
-/* No dims, or an empty list, means all. With `skip_repeats`, reduced dimensions of stride 0 are
-** removed from `in` and counted in `repeats`. tli_axes_end releases the struct, also after a
-** failure. */
+/* Plans a reduction. No dims, or an empty list, means all. With `skip_repeats`, reduced dimensions
+** of stride 0 are removed from `in` and counted in `repeats`. tli_axes_end releases the struct,
+** also after a failure. */
 bool tli_axes_begin(tli_Axes *a, const char *op, tl_Tensor *self, tl_Ints dims, bool keepdim,
                     bool skip_repeats) TL_MUSTCHECK;
 void tli_axes_end(tli_Axes *a);
@@ -33,22 +33,22 @@ tl_Tensor *tli_axes_result(const tli_Axes *a, tl_DType dtype) TL_MUSTCHECK;
 /* The innermost reduced run as sizes for a kernel; n is 1 if there is none. */
 typedef struct tli_Run {
   int64_t outer, n, inner;
-  bool last; /* no other run is reduced */
+  bool last; /* whether no other run is reduced */
 } tli_Run;
 tli_Run tli_axes_run(const tli_Axes *a);
-/* Removes that run, after a kernel has reduced it. */
+/* Removes the innermost reduced run, after a kernel has reduced it. */
 void tli_axes_next(tli_Axes *a);
 
 typedef struct tli_ReduceSpec {
   const char *name;
   tlk_Reduction kernel;
-  tlk_Reduction again; /* combines the kernel's results */
+  tlk_Reduction again; /* the reduction that combines the kernel's results */
   tl_DType compute, result;
-  /* How an element counts that a broadcast dimension repeats k times: k times (EACH), once
-  ** (ONCE), or once with the result multiplied by k (TIMES). */
+  /* The treatment of an element that a broadcast dimension repeats k times: it counts k times
+  ** (EACH), once (ONCE), or once with the result multiplied by k (TIMES). */
   enum { TLI_EACH, TLI_ONCE, TLI_TIMES } repeats;
-  bool nonempty;   /* an error if no element is reduced to a result */
-  tl_Scalar param; /* for kernels with a parameter */
+  bool nonempty;   /* whether a result of no elements is an error */
+  tl_Scalar param; /* the parameter of kernels that have one */
 } tli_ReduceSpec;
 
 tl_Tensor *tli_reduce(const tli_ReduceSpec *spec, tl_Tensor *self, tl_Ints dims, bool keepdim)

@@ -7,7 +7,7 @@
 #include "ops/chain.h"
 #include "ops/reduce/axes.h"
 
-/* Returns how many elements are reduced to one result; -1 for invalid dims. */
+/* Returns the number of elements that are reduced to one result; -1 for invalid dims. */
 static int64_t reduced_count(const char *op, const tl_Tensor *self, tl_Ints dim) {
   bool marked[TL_MAX_DIMS];
   if (!tli_mark_dims(op, dim, self->ndim, marked)) return -1;
@@ -27,7 +27,8 @@ static tl_DType floating(const char *op, const tl_Tensor *self, tl_DType wish) {
 
 /* ---- mean ---- */
 
-/* Sums of half types are divided before they are rounded, since the sum may overflow. */
+/* Computes the mean. Sums of half types are divided before they are rounded, since the sum may
+** overflow. */
 tl_Tensor *tlo_mean(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
   dtype = floating("mean", self, dtype);
   int64_t n = dtype == TL_NODTYPE ? -1 : reduced_count("mean", self, dim);
@@ -193,8 +194,8 @@ static tl_Tensor *chain_without(tli_Chain *c, const char *op, tl_Tensor *t, tl_I
   return TLI_STEP(c, tlo_view(t, (tl_Ints){n, sizes}));
 }
 
-/* Subtracts the maximum first, as a constant, because it cancels. An infinite maximum is not
-** subtracted. */
+/* Computes the logarithm of the sum of exponentials. The maximum is subtracted first, as a
+** constant, because it cancels; an infinite maximum is not subtracted. */
 tl_Tensor *tlo_logsumexp(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   tli_Chain c = {0};
   tl_Tensor *x = TLI_STEP(&c, tli_floating(self));
@@ -296,7 +297,7 @@ static tl_Tensor *over_norm(tl_Tensor *grad, tl_Tensor *norm, double power) {
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), result));
 }
 
-/* sgn(self) * |self|^power, 0 where self is 0. */
+/* Computes sgn(self) * |self|^power, 0 where self is 0. */
 static tl_Tensor *signed_power(tl_Tensor *self, double power) {
   tli_Chain c = {0};
   tl_Tensor *zero = chain_with_int(&c, tlo_eq, self, 0);
@@ -315,7 +316,8 @@ static tl_Tensor *extreme_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Ten
   return tli_chain_end(&c, chain_mul(&c, share, sign));
 }
 
-/* The derivative is sgn(x) * (|x| / norm)^(p - 1), and 0 where the norm is 0. */
+/* Computes the gradient by the derivative sgn(x) * (|x| / norm)^(p - 1), which is 0 where the norm
+** is 0. */
 tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, tl_Scalar p_,
                                tl_Ints dim, bool keepdim) {
   double p = tli_to_double(p_);

@@ -81,8 +81,8 @@ tl_Tensor *tli_op_amin(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return extreme("amin", TLK_reduction_amin, self, dim, keepdim);
 }
 
-/* Reduces as all and any do: an empty list of dimensions reduces none, and uint8, which once
-** was used for bool, stays uint8. */
+/* Reduces for `all` and `any`: an empty list of dimensions reduces none, and uint8, which once was
+** used for bool, stays uint8. */
 static tl_Tensor *quantified(const char *name, tlk_Reduction kernel, tl_Tensor *self, tl_Ints dim,
                              bool keepdim) {
   tl_Tensor *bools = dim.v && dim.n == 0 ? tli_op_to_dtype(self, TL_BOOL)
@@ -101,7 +101,7 @@ tl_Tensor *tli_op_any(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return quantified("any", TLK_reduction_any, self, dim, keepdim);
 }
 
-/* Counts in float64, since float32 is not exact beyond 2^24. */
+/* Counts in float64, because float32 is not exact beyond 2^24. */
 tl_Tensor *tli_op_count_nonzero(tl_Tensor *self, tl_Ints dim) {
   tl_DType compute = tli_is_float((tl_DType)self->dtype) ? TL_F64 : TL_I64;
   tli_ReduceSpec spec = {.name = "count_nonzero",
@@ -199,7 +199,7 @@ tl_Tensor *tlo_expand_reduced(tl_Tensor *grad, tl_Ints size, tl_Ints dim, bool k
   return result;
 }
 
-/* Equal maxima or minima share the gradient. */
+/* Divides the gradient equally among equal maxima or minima. */
 tl_Tensor *tlo_amax_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, tl_Ints dim,
                              bool keepdim) {
   tl_Ints size = {self->ndim, self->sizes};
@@ -267,7 +267,7 @@ static tl_Tensor *products(tl_Tensor *self, int d, bool backwards) {
   return current;
 }
 
-/* grad and result have size 1 at d. */
+/* Computes the gradient of prod along d, where grad and result have size 1. */
 static tl_Tensor *prod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int d) {
   bool zero = false;
   TL_TRY_NULL(tli_any_zero(self, &zero));

@@ -75,7 +75,7 @@ static bool check_weights(const char *name, tl_Tensor *w, int64_t n, bool whole)
                   tl_dtype_name((tl_DType)w->dtype));
 }
 
-/* Returns the total weight of each observation; NULL without a message if all count once. */
+/* Returns the total weight of each observation; NULL without a message if all have weight 1. */
 static tl_Tensor *joint_weights(tl_Tensor *fweights, tl_Tensor *aweights, tl_DType dtype) {
   if (fweights && aweights) return tlo_mul(fweights, aweights);
   return fweights ? tlo_to_dtype(fweights, dtype) : tli_retain(aweights);
@@ -110,7 +110,7 @@ static Weighing weighed_evenly(tli_Chain *c, int64_t n, double correction) {
                     .divisor = chain_number(c, freedom > 0 ? freedom : 0)};
 }
 
-/* x (variables, observations) */
+/* Computes the covariance of x (variables, observations). */
 static tl_Tensor *chain_covariance(tli_Chain *c, tl_Tensor *x, const Weighing *s) {
   tl_Tensor *sum = chain_sum(c, s->w ? chain_mul(c, x, s->w) : x, 1, true);
   tl_Tensor *centred = chain_sub(c, x, chain_div(c, sum, s->total));
@@ -216,7 +216,7 @@ static bool check_counted(const char *op, tl_Tensor *self, int64_t bins) {
                   bins);
 }
 
-/* Returns which elements are within [low, high]. */
+/* Returns a mask of the elements within [low, high]. */
 static tl_Tensor *chain_inside(tli_Chain *c, tl_Tensor *self, double low, double high) {
   tl_Tensor *above = chain_with(c, tlo_ge, self, low), *below = chain_with(c, tlo_le, self, high);
   return TLI_STEP(c, tlo_logical_and(above, below));
@@ -250,8 +250,8 @@ static double rounded(tl_DType dtype, double value) {
   return tli_to_double(tli_load(&held, dtype));
 }
 
-/* (element - low) * bins / (high - low), rounded down, with each step in self's dtype; elements
-** equal to the upper end belong to the last bin. */
+/* Counts elements in bin (element - low) * bins / (high - low), rounded down, with each step in
+** self's dtype; elements equal to the upper end belong to the last bin. */
 tl_Tensor *tlo_histc(tl_Tensor *self, int64_t bins, tl_Scalar min, tl_Scalar max) {
   TL_TRY_NULL(check_counted("histc", self, bins));
   tl_DType dtype = (tl_DType)self->dtype;
@@ -274,7 +274,7 @@ tl_Tensor *tlo_histc(tl_Tensor *self, int64_t bins, tl_Scalar min, tl_Scalar max
   return result;
 }
 
-/* Divides so that the integral over the bins is 1. */
+/* Divides the counts so that the integral over the bins is 1. */
 static tl_Tensor *as_density(tl_Tensor *hist, tl_Tensor *edges) {
   tli_Chain c = {0};
   tl_Tensor *widths = TLI_STEP(&c, tlo_diff(edges, 1, 0, NULL, NULL));

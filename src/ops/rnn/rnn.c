@@ -155,7 +155,7 @@ static bool check(Net *n) {
   return check_input(n) && check_count(n) && check_params(n) && check_states(n);
 }
 
-/* Reads LSTM's {h, c}, both or none. */
+/* Reads LSTM's {h, c}, which must both be given or both be missing. */
 static bool take_pair(const char *op, tl_Tensors hx, tl_Tensor **h, tl_Tensor **c) {
   if (hx.n != 0 && hx.n != 2)
     return tli_fail(TL_EARG, "%s: hx: expected {h, c}, got %" PRId64 " tensors", op, hx.n);
@@ -215,7 +215,8 @@ static tl_Tensor *chain_joined(tli_Chain *c, tl_Tensor **list, int64_t n) {
   return TLI_STEP(c, tlo_stack((tl_Tensors){n, list}, 0));
 }
 
-/* lasts: room for the last h of all layers and directions, then for the last c. */
+/* Runs all layers. `lasts` has room for the last h of all layers and directions, then for the last
+** c. */
 static void run_layers(tli_Chain *c, const Net *n, tl_Tensor **lasts, tl_Tensor **out) {
   int64_t both = directions(n), lines = n->layers * both;
   tl_Tensor *x = n->input;

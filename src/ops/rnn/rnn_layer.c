@@ -165,7 +165,7 @@ static void chain_plain(tli_Chain *c, const Layer *l, tl_Tensor *x, tl_Tensor **
   state[0] = l->mode == TLK_RNN_TANH ? chain_tanh(c, sum) : TLI_STEP(c, tlo_relu(sum));
 }
 
-/* Computes a step of the first n samples; the states of the others stay. */
+/* Computes a step of the first n samples; the states of the other samples stay. */
 static tl_Tensor *chain_step(tli_Chain *c, const Layer *l, tl_Tensor *x, int64_t n,
                              tl_Tensor **state) {
   int64_t batch = batch_of(l, 0);

@@ -14,7 +14,7 @@ typedef struct Runs {
   tl_Tensor *counts;  /* (runs) */
 } Runs;
 
-/* Computes numbers and counts only on request. */
+/* Computes the runs; numbers and counts are computed only on request. */
 static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool numbers, bool counts, Runs *r) {
   tl_Tensor *rows = TLI_STEP(c, tlo_nonzero(begins, false));
   r->starts = TLI_STEP(c, tlo_select(rows, 1, 0));
@@ -33,8 +33,8 @@ static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool numbers, bool counts
   return !c->failed;
 }
 
-/* Returns true, then whether each of n elements (slices) differs from the one before; list is
-** (n) or (n, m). */
+/* Returns a mask of the n elements (slices): true for the first, and for each that differs from the
+** one before; list is (n) or (n, m). */
 static tl_Tensor *chain_begins(tli_Chain *c, tl_Tensor *list) {
   int64_t n = list->sizes[0];
   tl_Tensor *first = TLI_STEP(c, tli_empty(TL_BOOL, tli_device(list), 1, (int64_t[]){n > 0}));
@@ -64,7 +64,7 @@ static bool end_with(tli_Chain *c, tl_Tensor *output, tl_Tensor *inverse, tl_Ten
   return ok;
 }
 
-/* The runs' numbers, each given to the element that stands there by `order`. */
+/* Assigns the runs' numbers to the elements, which `order` has sorted. */
 static tl_Tensor *chain_inverse(tli_Chain *c, tl_Tensor *numbers, tl_Tensor *order) {
   if (order == NULL) return numbers;
   tl_Tensor *empty = TLI_STEP(c, tli_empty_like(numbers, TL_I64));

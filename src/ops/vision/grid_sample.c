@@ -77,7 +77,7 @@ typedef struct Sampling {
   bool align_corners;
 } Sampling;
 
-/* (x + shift) * factor */
+/* Computes (x + shift) * factor. */
 static tl_Tensor *affine(tli_Chain *c, tl_Tensor *x, double shift, double factor) {
   return chain_scale(c, chain_add(c, x, chain_number(c, shift)), factor);
 }
@@ -151,7 +151,7 @@ static void set_tap(tli_Chain *c, Taps *taps, int k, tl_Tensor *x, int64_t size,
   taps->weight[k] = weight;
 }
 
-/* Keys' cubic convolution with a = -3/4 at distance t, up to 1. */
+/* Computes Keys' cubic convolution with a = -3/4 at distance t, up to 1. */
 static tl_Tensor *cubic_near(tl_Tensor *t) {
   const double a = -0.75;
   tli_Chain c = {0};
@@ -160,7 +160,7 @@ static tl_Tensor *cubic_near(tl_Tensor *t) {
   return tli_chain_end(&c, chain_add(&c, product, chain_number(&c, 1)));
 }
 
-/* Keys' cubic convolution with a = -3/4 at distance t + 1, from 1 to 2. */
+/* Computes Keys' cubic convolution with a = -3/4 at distance t + 1, from 1 to 2. */
 static tl_Tensor *cubic_far(tl_Tensor *t) {
   const double a = -0.75;
   tli_Chain c = {0};
@@ -170,7 +170,8 @@ static tl_Tensor *cubic_far(tl_Tensor *t) {
   return tli_chain_end(&c, chain_add(&c, product, chain_number(&c, -4 * a)));
 }
 
-/* The four neighbours are clamped or reflected separately; the coordinate itself is not. */
+/* Finds the taps of cubic interpolation. The four neighbours are clamped or reflected separately;
+** the coordinate itself is not. */
 static void cubic_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t size, Taps *taps) {
   tl_Tensor *first = TLI_STEP(c, tlo_floor(x));
   tl_Tensor *t = chain_sub(c, x, first);
@@ -188,7 +189,7 @@ static void cubic_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t si
   }
 }
 
-/* x: (N, samples), from -1 to 1 over `size` elements. */
+/* Finds the taps of x: (N, samples), from -1 to 1 over `size` elements. */
 static void find_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t size, Taps *taps) {
   taps->n = s->mode == NEAREST ? 1 : s->mode == LINEAR ? 2 : 4;
   x = to_places(c, x, size, s->align_corners);
@@ -255,7 +256,7 @@ static tl_Tensor *sum_taps(tl_Tensor *flat, int n, const int64_t *sizes, const T
   return sum;
 }
 
-/* input (N, C, sizes...) with n sizes; grid (N, out..., n). */
+/* Samples input (N, C, sizes...), with n sizes, at grid (N, out..., n). */
 static tl_Tensor *sample(tl_Tensor *input, tl_Tensor *grid, int n, const Sampling *s) {
   const int64_t *sizes = input->sizes + 2;
   int64_t shape[5] = {input->sizes[0], input->sizes[1]};
@@ -322,7 +323,7 @@ static tl_Tensor *with_grid(tli_Chain *c, tl_Tensor *samples, tl_Tensor *grid) {
   return chain_add(c, samples, TLI_STEP(c, tlo_fill(places, tli_int(0))));
 }
 
-/* Half types are too coarse for coordinates, so they are computed in float32. */
+/* Samples images. Half types are too coarse for coordinates, so they are computed in float32. */
 tl_Tensor *tlo_grid_sample(tl_Tensor *input, tl_Tensor *grid, const char *mode,
                            const char *padding_mode, bool align_corners) {
   static const char *const modes[] = {"nearest", "bilinear", "bicubic"};

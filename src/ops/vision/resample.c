@@ -36,7 +36,8 @@ typedef struct Axis {
 
 static int64_t clip(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 
-/* Uses integers if possible: floor(i * in / out) then has no rounding errors. */
+/* Returns the nearest element. It uses integers if possible: floor(i * in / out) then has no
+** rounding errors. */
 static int64_t nearest(const Axis *a, int64_t i, bool centre) {
   double place = centre ? (double)i + 0.5 : (double)i;
   if (!a->exact) return clip((int64_t)floor(place * a->step), a->in);
@@ -102,7 +103,7 @@ typedef struct Filter {
   double radius;
 } Filter;
 
-/* Returns NULL for a mode without antialiasing. */
+/* Returns the filter of a mode; NULL for a mode without antialiasing. */
 static const Filter *filter_of(Mode mode) {
   static const Filter filters[] = {{triangle, 1}, {keys, 2}, {lanczos, 3}};
   return mode >= LINEAR_ANTIALIAS ? &filters[mode - LINEAR_ANTIALIAS] : NULL;
@@ -257,7 +258,7 @@ static tl_Tensor *run_sums(tl_Tensor *self, int64_t dim, const Sums *sums, int64
   return NULL;
 }
 
-/* self is float32 or float64; size is the result's. */
+/* Resamples self, which is float32 or float64, to `size`. */
 tl_Tensor *tli_op_resample(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode, double step,
                            bool exact, bool align_corners) {
   Axis a = axis_of(self->sizes[dim], size.v[dim], step, exact, align_corners);
@@ -268,7 +269,7 @@ tl_Tensor *tli_op_resample(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t m
   return result;
 }
 
-/* The transpose of tli_op_resample: from the result's size back to `size`. */
+/* Computes the transpose of tli_op_resample: from the result's size back to `size`. */
 tl_Tensor *tli_op_resample_spread(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode,
                                   double step, bool exact, bool align_corners) {
   Axis a = axis_of(size.v[dim], self->sizes[dim], step, exact, align_corners);
@@ -417,8 +418,8 @@ static bool last_first(const Axis *axes, int n) {
   return growth > 1;
 }
 
-/* Half types and uint8 are summed in float32; a dimension whose positions do not change is
-** skipped. */
+/* Resizes images. Half types and uint8 are summed in float32; a dimension whose positions do not
+** change is skipped. */
 static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   tli_Chain c = {0};
   bool sums = mode != NEAREST && mode != NEAREST_EXACT, bytes = sums && input->dtype == TL_U8;
@@ -437,7 +438,7 @@ static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   return tli_chain_end(&c, result);
 }
 
-/* PyTorch's name of the node. */
+/* Returns PyTorch's name of the node. */
 static const char *title_of(Mode mode, int spatial) {
   switch (mode) {
   case NEAREST:
