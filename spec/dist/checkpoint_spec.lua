@@ -4,54 +4,7 @@ local torch = require "tlua"
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
 
-local setting = [==[
-   local nn, F = torch.nn, torch.nn.functional
-   local dcp, tp = dist.checkpoint, dist.tensor.parallel
-   local function build(seed)
-      torch.manual_seed(seed)
-      return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.BatchNorm1d(10), nn.Linear(10, 6),
-         nn.Linear(6, 3))
-   end
-   torch.manual_seed(2)
-   local x, y = torch.randn(8, 6), torch.randn(8, 3)
-   local function step(model, adam)
-      adam:zero_grad()
-      ;((model(x) - y) ^ 2):mean():backward()
-      adam:step()
-   end
-   local function split(model, kind)
-      if kind == "tp" or kind == "both" then
-         local mesh = kind == "tp" and dist.init_device_mesh("cpu", {size}) or
-            dist.init_device_mesh("cpu", {size // 2, 2}, {mesh_dim_names = {"dp", "tp"}})
-         tp.parallelize_module(model, kind == "tp" and mesh or mesh.tp,
-            {["4"] = tp.ColwiseParallel(), ["5"] = tp.RowwiseParallel()})
-         if kind == "both" then dist.fsdp.fully_shard(model, {mesh = mesh.dp}) end
-      elseif kind == "ddp" then
-         return nn.parallel.DistributedDataParallel(model)
-      elseif kind == "fsdp" then
-         dist.fsdp.fully_shard(model[1])
-         dist.fsdp.fully_shard(model)
-      end
-      return model
-   end
-   local function make(seed, kind)
-      local model = split(build(seed), kind)
-      if kind == "zero" then
-         return model, dist.optim.ZeroRedundancyOptimizer(model:parameters(),
-            {optimizer_class = torch.optim.AdamW, lr = 0.01})
-      end
-      return model, torch.optim.AdamW(model:parameters(), {lr = 0.01})
-   end
-   local function made_on_meta(seed, kind)
-      local model = split(torch.default_device("meta", build, seed), kind)
-      refused("1.weight is on the meta device and has no memory: make it by module:to_empty",
-         dcp.load, {model = model}, {checkpoint_id = ID})
-      model:to_empty {device = "cpu"}
-      return model, torch.optim.AdamW(model:parameters(), {lr = 0.01})
-   end
-]==]
-
-local function code(text) return (setting:gsub("%s*\n%s*", " ")) .. text end
+local code <const> = ranks.following "checkpoint"
 
 local writer = [==[
    local model, adam = make(1, KIND)
@@ -80,8 +33,7 @@ local reader = [==[
 ]==]
 
 local function with(text, kind, id)
-   return (code(text):gsub("KIND", kind and ("%q"):format(kind) or "nil")
-      :gsub("ID", function() return ("%q"):format(id) end))
+   return ("KIND, ID = %s, %q "):format(kind and ("%q"):format(kind) or "nil", id) .. code(text)
 end
 
 describe("distributed.checkpoint", function()

@@ -3,51 +3,7 @@
 
 local ranks = require "spec.dist.ranks"
 
--- Defines functions that return: a tensor of n elements in shared memory (through group.raw, which
--- is not for users: DDP uses it for its buckets); a random one, different on each rank; the
--- process's number of such mappings and open files; and the touched KB of the largest mapping,
--- through which ordinary tensors are exchanged.
-local setting = [==[
-   local raw = dist.group.WORLD.raw
-   local n = 100003
-   local function common(count, dtype)
-      return raw:common(torch.zeros(1, {dtype = dtype}), count or n)
-   end
-   local function random(dtype)
-      torch.manual_seed(rank + 1)
-      local t = torch.randn(n) * 50
-      return dtype and t:to(dtype) or t
-   end
-   local function mappings()
-      local count = 0
-      for line in io.lines "/proc/self/maps" do
-         if line:find("/memfd:tlua", 1, true) then count = count + 1 end
-      end
-      return count
-   end
-   local function slots()
-      local size, most, resident = 0, 0, 0
-      for line in io.lines "/proc/self/smaps" do
-         if line:match "^%x+%-%x+ " then
-            local from, to = line:match "^(%x+)%-(%x+) .*/memfd:tlua"
-            size = from and tonumber(to, 16) - tonumber(from, 16) or 0
-         elseif line:find "^Rss:" and size > most then
-            most, resident = size, tonumber(line:match "%d+")
-         end
-      end
-      return resident
-   end
-   local function files()
-      local pipe = io.popen("ls -l /proc/$PPID/fd | grep -c /memfd:tlua")
-      local count = pipe:read "n"
-      pipe:close()
-      return count
-   end
-]==]
-
-local function run(size, code, options)
-   return ranks.ok(size, (setting:gsub("%s*\n%s*", " ")) .. code, options)
-end
+local run <const> = ranks:run_after "common"
 
 describe("an all_reduce in common memory", function()
    it("gives the same bits as one of plain tensors, for all operations and kinds of numbers", function()

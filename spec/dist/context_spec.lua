@@ -3,14 +3,7 @@
 local ranks = require "spec.dist.ranks"
 
 describe("context_parallel", function()
-   local setting = [==[
-      local nn, F = torch.nn, torch.nn.functional
-      local x = dist.tensor.experimental
-      local mesh = dist.init_device_mesh("cpu", {size})
-   ]==]
-   local function run(n, code)
-      return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
-   end
+   local run <const> = ranks:run_after "context"
 
    it("attends to the whole sequence, with its gradients", function()
       for _, n in ipairs {1, 2, 4} do
@@ -161,31 +154,7 @@ describe("context_parallel", function()
 end)
 
 describe("MixtureOfExperts", function()
-   -- `plain` calls each position's experts, one after another.
-   local setting = [==[
-      local nn = torch.nn
-      local MoE = dist.tensor.experimental.MixtureOfExperts
-      local mesh = dist.init_device_mesh("cpu", {size})
-      local function plain(router, experts, x, k)
-         local out = {}
-         for i = 1, #x do
-            local scores = router(x[i]):softmax(-1)
-            local best, which = scores:topk(k)
-            best = best / best:sum()
-            local sum = 0
-            for j = 1, k do sum = sum + experts[which[j]:item()](x[{{i, i}}]) * best[j] end
-            out[i] = sum
-         end
-         return torch.cat(out)
-      end
-      local function build(experts, k, seed)
-         torch.manual_seed(seed)
-         return MoE(6, 8, experts, {top_k = k, mesh = mesh})
-      end
-   ]==]
-   local function run(n, code)
-      return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
-   end
+   local run <const> = ranks:run_after "experts"
 
    it("sends positions to their experts and back, with the gradients", function()
       for _, n in ipairs {1, 2, 4} do

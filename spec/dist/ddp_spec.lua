@@ -3,58 +3,7 @@
 
 local ranks = require "spec.dist.ranks"
 
--- Defines a model of some layers, a batch of 8, its gradients in one process, and each rank's part.
-local setting = [==[
-   local nn = torch.nn
-   local DDP = nn.parallel.DistributedDataParallel
-   local function build(seed)
-      torch.manual_seed(seed)
-      return nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(),
-         nn.Linear(16, 3))
-   end
-   local Half = torch.class("Half", nn.Module)
-   function Half:__init()
-      nn.Module.__init(self)
-      self.used = nn.Linear(2, 2)
-      self.maybe = nn.Linear(2, 2)
-      self.never = nn.Linear(2, 2)
-   end
-   function Half:forward(t, also)
-      local out = self.used(t)
-      if also then out = out + self.maybe(t) end
-      return out
-   end
-   torch.manual_seed(7)
-   local x, y = torch.randn(8, 5), torch.randn(8, 3)
-   local part = 8 // size
-   local function mine(t) return t:narrow(1, rank * part + 1, part) end
-   local function loss(model, a, b) return ((model(a) - b) ^ 2):mean() end
-   local function grads(model)
-      local list = {}
-      for i, p in ipairs(model:parameters()) do list[i] = p.grad:clone() end
-      return list
-   end
-   local function near(a, b, limit)
-      for i = 1, #b do
-         local off = (a[i] - b[i]):abs():max():item()
-         assert(off <= (limit or 1e-6), "gradient " .. i .. " is off by " .. off)
-      end
-   end
-   local function same_everywhere(list)
-      for i, t in ipairs(list) do
-         local most = t:clone()
-         dist.all_reduce(most, "max")
-         assert(most:equal(t), "gradient " .. i .. " differs between ranks")
-      end
-   end
-   local single = build(1)
-   loss(single, x, y):backward()
-   local expected = grads(single)
-]==]
-
-local function run(n, code)
-   return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
-end
+local run <const> = ranks:run_after "ddp"
 
 describe("DistributedDataParallel", function()
    it("gives the gradients of the whole batch, the same bits on all ranks", function()

@@ -2,43 +2,7 @@
 
 local ranks = require "spec.dist.ranks"
 
-local setting = [==[
-   local nn = torch.nn
-   local fsdp = dist.fsdp
-   local fully_shard = fsdp.fully_shard
-   local Block = torch.class("Block", nn.Module)
-   function Block:__init(w)
-      nn.Module.__init(self)
-      self.ln, self.a, self.b = nn.LayerNorm(w), nn.Linear(w, 4 * w), nn.Linear(4 * w, w)
-   end
-   function Block:forward(x) return x + self.b(self.a(self.ln(x)):tanh()) end
-   local function build(w, n)
-      torch.manual_seed(1)
-      local model = nn.Sequential(nn.Linear(5, w))
-      for _ = 1, n do model:add(Block(w)) end
-      return model:add(nn.Linear(w, 3))
-   end
-   local function shard(model, options)
-      for i = 2, #model - 1 do fully_shard(model[i], options) end
-      return fully_shard(model, options)
-   end
-   torch.manual_seed(7)
-   local x, y = torch.randn(8, 5), torch.randn(8, 3)
-   local part = 8 // size
-   local function mine(t) return t:narrow(1, rank * part + 1, part) end
-   local function loss(model, a, b) return ((model(a) - b) ^ 2):mean() end
-   local function mean(l)
-      l = l:detach():clone()
-      dist.all_reduce(l, "avg")
-      return l:item()
-   end
-   local full = torch.distributed.fsdp.full_tensor
-   LIMIT = 1e-6
-]==]
-
-local function run(n, code)
-   return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
-end
+local run <const> = ranks:run_after "fsdp"
 
 describe("fully_shard", function()
    it("shares out a model on meta, which trains once to_empty and a state have filled it", function()

@@ -52,30 +52,7 @@ describe("init_device_mesh", function()
 end)
 
 describe("ZeroRedundancyOptimizer", function()
-   local setting = [==[
-      local nn = torch.nn
-      local Zero = dist.optim.ZeroRedundancyOptimizer
-      local function build()
-         torch.manual_seed(1)
-         return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(),
-            nn.Linear(8, 2))
-      end
-      torch.manual_seed(2)
-      local x, y = torch.randn(8, 4), torch.randn(8, 2)
-      local function step(model, optimizer)
-         optimizer:zero_grad()
-         ;((model(x) - y) ^ 2):mean():backward()
-         optimizer:step()
-      end
-      local function same(a, b)
-         for i, p in ipairs(a:parameters()) do
-            assert(p:equal(b:parameters()[i]), "parameter " .. i)
-         end
-      end
-   ]==]
-   local function run(n, code)
-      return ranks.ok(n, (setting:gsub("%s*\n%s*", " ")) .. code)
-   end
+   local run <const> = ranks:run_after "zero"
 
    it("makes the steps that the optimizer makes alone, with the state shared out", function()
       for _, n in ipairs {2, 4} do

@@ -4,71 +4,26 @@ local shell = require "spec.support.shell"
 
 local M = {}
 
--- The code that every rank runs first. `check` compares, and its message names the rank and the
--- values.
-local head = [[
-torch.set_num_threads(1)
-local dist = torch.distributed
-local function list(x) return torch.is_tensor(x) and x:tolist() or x end
-local function show(x)
-   if type(x) ~= "table" then return tostring(x) end
-   local parts = {}
-   for i, y in ipairs(x) do parts[i] = show(y) end
-   return "{" .. table.concat(parts, ", ") .. "}"
-end
-function check(expected, actual, what)
-   expected, actual = show(list(expected)), show(list(actual))
-   if expected ~= actual then
-      error(("%s: expected %s, got %s"):format(what or "check", expected, actual), 2)
-   end
-end
-BACKEND = os.getenv "SPEC_DIST_BACKEND" or "shm"
-function refused(text, fn, ...)
-   local ok, message = pcall(fn, ...)
-   if ok then error("no error: expected " .. text, 2) end
-   if not message:find(text, 1, true) then
-      error(("expected %s, got %s"):format(text, message), 2)
-   end
-end
-LIMIT = 1e-5 -- tolerance for values computed in another order
-function near(a, b, limit, what)
-   local off = (a - b):abs():max():item()
-   if not (off <= (limit or LIMIT)) then error((what or "value") .. " is off by " .. off, 2) end
-end
--- Prints "told", and waits for the other ranks before it ends: mpirun ends all ranks with the first
--- one, and "has ended" is another error than the expected one.
-function told()
-   print "told"
-   io.stdout:flush()
-   local store, names = dist.group.WORLD.store, {}
-   store:set("told" .. dist.get_rank(), "")
-   for i = 1, dist.get_world_size() do names[i] = "told" .. i - 1 end
-   pcall(store.wait, store, names, 300) -- The store may belong to a rank that has already ended.
-end
-function near_model(model, alone, limit)
-   local full, theirs = dist.fsdp.full_tensor, alone:parameters()
-   for i, p in ipairs(model:parameters()) do
-      near(full(p), theirs[i], limit, "parameter " .. i)
-      if theirs[i].grad then near(full(p, p.grad), theirs[i].grad, limit, "gradient " .. i) end
-   end
-end
-]]
+local programs <const> = shell.ok("realpath spec/dist/programs"):match "[^\n]+"
 
-local joined = [[
-dist.init_process_group {backend = BACKEND, timeout = TIMEOUT}
-local rank, size = dist.get_rank(), dist.get_world_size()
-]]
+-- Returns a statement that runs a file of spec/dist/programs. It fits into the first line of a
+-- program, so that errors name the lines of the spec's text.
+local function running(name) return ("dofile %q; "):format(("%s/%s.lua"):format(programs, name)) end
 
--- Writes `head` to a file that all programs run, so that the first line of a program is line 1 of
--- its own file.
+-- Writes the file that all programs of the folder run first.
 local function write_head(folder, text)
-   text = text .. "FOLDER = " .. ("%q"):format(folder) .. "\n"
-   shell.write(folder .. "/head.lua", (("\n" .. text):gsub("\nlocal ", "\n")))
+   shell.write(folder .. "/head.lua", ("%s\nFOLDER, PROGRAMS = %q, %q\n%s"):format(running "head", folder,
+      programs, text))
 end
 
 -- Seconds that ranks wait for other ranks, which may have to wait for a processor. A spec that
 -- tests the timeout gives a shorter one to a group or a call that begins when all are there.
 local patience <const> = 120
+
+local joined <const> = ([[
+dist.init_process_group {backend = BACKEND, timeout = %d}
+rank, size = dist.get_rank(), dist.get_world_size()
+]]):format(patience)
 
 --- Runs code on n ranks that have joined, or, with `alone`, that have not.
 ---@param n integer
@@ -80,8 +35,7 @@ local patience <const> = 120
 function M.run(n, code, options)
    options = options or {}
    return shell.with_folder(function(folder)
-      write_head(folder, head .. (options.alone and "" or
-         joined:gsub("TIMEOUT", patience)))
+      write_head(folder, options.alone and "" or joined)
       shell.write(folder .. "/ranks.lua", ("dofile %q; "):format(folder .. "/head.lua") .. code)
       return shell.run(("cd %s && %s %s run -n %d --timeout 120 %s ranks.lua"):format(folder, options.env or "",
          shell.quote(M.tlua), n, options.launch or ""))
@@ -96,6 +50,19 @@ function M.ok(n, code, options)
    local output, status = M.run(n, code, options)
    if status ~= 0 then error(("status %d\n%s"):format(status, output), 2) end
    return output
+end
+
+--- Returns a function that puts a file of spec/dist/programs before a text.
+---@param name string
+---@return fun(text: string): string
+function M.following(name)
+   return function(text) return running(name) .. text end
+end
+
+--- Returns `ok` for code that follows a file of spec/dist/programs.
+---@param name string
+function M:run_after(name)
+   return function(n, code, options) return self.ok(n, running(name) .. code, options) end
 end
 
 -- Calls the cases of a spec file, with `runner` in place of this module; after(name, ok, message)
@@ -149,21 +116,6 @@ local function record(file)
    return list
 end
 
-local each = [[
-for i = 1, CODES do
-   dofile "head.lua"
-   dist.init_process_group {backend = BACKEND, timeout = 120}
-   rank, size = dist.get_rank(), dist.get_world_size()
-   local ok, message = xpcall(dofile, debug.traceback, i .. ".lua")
-   print(("%d %s on rank %d %s"):format(i, ok and "passed" or "failed", rank, ok and "" or message))
-   if not ok then os.exit(1) end
-   if dist.is_initialized() then
-      dist.barrier()
-      dist.destroy_process_group()
-   end
-end
-]]
-
 -- The command lines of `mpirun`, which allow more processes than the machine has cores.
 local mpirun = {
    openmpi = "mpirun.openmpi --allow-run-as-root --oversubscribe -q -x SPEC_DIST_BACKEND -n %d",
@@ -180,8 +132,7 @@ local mpirun = {
 function M.mpirun(mpi, n, code, options)
    options = options or {}
    return shell.with_folder(function(folder)
-      write_head(folder, head .. (options.alone and "" or
-         joined:gsub("TIMEOUT", patience)))
+      write_head(folder, options.alone and "" or joined)
       shell.write(folder .. "/ranks.lua", "dofile 'head.lua'; " .. code)
       return shell.run(("cd %s && %s SPEC_DIST_BACKEND=mpi timeout 600 %s %s ranks.lua"):format(folder,
          options.env or "", mpirun[mpi]:format(n), shell.quote(M.tlua)))
@@ -229,9 +180,9 @@ function M.all_by_mpi(mpi, files)
    end
    for _, n in ipairs(numbers) do
       shell.with_folder(function(folder)
-         write_head(folder, head)
+         write_head(folder, "")
          for i, code in ipairs(by_n[n]) do shell.write(("%s/%d.lua"):format(folder, i), code.code) end
-         shell.write(folder .. "/each.lua", (each:gsub("CODES", #by_n[n])))
+         shell.write(folder .. "/each.lua", ("COUNT = %d %s"):format(#by_n[n], running "each"))
          local output, status = shell.run(("cd %s && SPEC_DIST_BACKEND=mpi timeout 600 %s %s each.lua")
             :format(folder, mpirun[mpi]:format(n), shell.quote(M.tlua)))
          for i, code in ipairs(by_n[n]) do

@@ -1,0 +1,33 @@
+-- fsdp.lua - a model of blocks, a batch of 8 and each rank's part.
+
+dofile(PROGRAMS .. "/batch.lua")
+fsdp = dist.fsdp
+fully_shard = fsdp.fully_shard
+Block = torch.class("Block", nn.Module)
+
+function Block:__init(w)
+   nn.Module.__init(self)
+   self.ln, self.a, self.b = nn.LayerNorm(w), nn.Linear(w, 4 * w), nn.Linear(4 * w, w)
+end
+
+function Block:forward(x) return x + self.b(self.a(self.ln(x)):tanh()) end
+function build(w, n)
+   torch.manual_seed(1)
+   local model = nn.Sequential(nn.Linear(5, w))
+   for _ = 1, n do model:add(Block(w)) end
+   return model:add(nn.Linear(w, 3))
+end
+
+function shard(model, options)
+   for i = 2, #model - 1 do fully_shard(model[i], options) end
+   return fully_shard(model, options)
+end
+
+function mean(l)
+   l = l:detach():clone()
+   dist.all_reduce(l, "avg")
+   return l:item()
+end
+
+full = torch.distributed.fsdp.full_tensor
+LIMIT = 1e-6

@@ -1,0 +1,57 @@
+-- head.lua - the functions that every rank's program may call. `check` compares, and its message
+-- names the rank and the values.
+
+torch.set_num_threads(1)
+dist = torch.distributed
+
+local function list(x) return torch.is_tensor(x) and x:tolist() or x end
+local function show(x)
+   if type(x) ~= "table" then return tostring(x) end
+   local parts = {}
+   for i, y in ipairs(x) do parts[i] = show(y) end
+   return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+function check(expected, actual, what)
+   expected, actual = show(list(expected)), show(list(actual))
+   if expected ~= actual then
+      error(("%s: expected %s, got %s"):format(what or "check", expected, actual), 2)
+   end
+end
+
+BACKEND = os.getenv "SPEC_DIST_BACKEND" or "shm"
+
+function refused(text, fn, ...)
+   local ok, message = pcall(fn, ...)
+   if ok then error("no error: expected " .. text, 2) end
+   if not message:find(text, 1, true) then
+      error(("expected %s, got %s"):format(text, message), 2)
+   end
+end
+
+LIMIT = 1e-5 -- tolerance for values computed in another order
+
+function near(a, b, limit, what)
+   local off = (a - b):abs():max():item()
+   local fits = off <= (limit or LIMIT) -- not if it is NaN
+   if not fits then error((what or "value") .. " is off by " .. off, 2) end
+end
+
+-- Prints "told", and waits for the other ranks before it ends: mpirun ends all ranks with the first
+-- one, and "has ended" is another error than the expected one.
+function told()
+   print "told"
+   io.stdout:flush()
+   local store, names = dist.group.WORLD.store, {}
+   store:set("told" .. dist.get_rank(), "")
+   for i = 1, dist.get_world_size() do names[i] = "told" .. i - 1 end
+   pcall(store.wait, store, names, 300) -- The store may belong to a rank that has already ended.
+end
+
+function near_model(model, alone, limit)
+   local full, theirs = dist.fsdp.full_tensor, alone:parameters()
+   for i, p in ipairs(model:parameters()) do
+      near(full(p), theirs[i], limit, "parameter " .. i)
+      if theirs[i].grad then near(full(p, p.grad), theirs[i].grad, limit, "gradient " .. i) end
+   end
+end
