@@ -441,7 +441,7 @@ $(GEN)/embed.c: $(LUA_SRC) $(GEN)/manual.lua $(GEN)/signatures.lua src/gen/embed
 	  tlua.left_out=$(GEN)/left_out.lua,tlua.manual=$(GEN)/manual.lua tlua.port.signatures=$(GEN)/signatures.lua)
 
 # Runs the generators where no interpreter is installed.
-$(BUILD)/host: src/gen/host.c
+$(BUILD)/host: src/gen/lua_host.c
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LUA_CFLAGS) $(CFLAGS) -o $@ $< $(LUA_LIBS) -lm -ldl

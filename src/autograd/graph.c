@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "autograd/hooks.h"
-#include "autograd/packed.h"
+#include "autograd/pack_hooks.h"
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
 #include "core/observe/profile.h"

@@ -86,7 +86,7 @@ typedef struct tli_Autograd {
 /* A tensor that a node saves for its backward pass, with its version. */
 typedef struct tli_Saved {
   tl_Tensor *tensor; /* owned; for a result: a detached alias, since the node must not own itself */
-  struct tli_Packed *packed; /* owned; replaces the tensor, see autograd/packed.h; usually NULL */
+  struct tli_Packed *packed; /* owned; replaces the tensor, see pack_hooks.h; usually NULL */
   unsigned version;
   int result; /* index of the result, -1 for an input */
 } tli_Saved;

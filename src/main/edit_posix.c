@@ -32,7 +32,7 @@
 
 #include "core/platform/optional.h"
 #include "core/platform/platform.h"
-#include "main/history.h"
+#include "main/typed_lines.h"
 
 /* Characters that end a word. Dots, colons and brackets do not, so that the word is a whole path,
 ** such as model.layers[1]:fo */

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "lua/embed.h"
-#include "main/source.h"
+#include "main/embedded_source.h"
 #include "tlua.h"
 
 typedef struct Global {

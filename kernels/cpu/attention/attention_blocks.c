@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "kernels/cpu/attention/attention.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 
 /* Rows farther apart than this are copied before they are multiplied with many rows: at such a
 ** distance they evict one another from the cache. */

@@ -7,7 +7,7 @@
 
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
 /* Taps that one pass over the positions sums, so that their weights stay in the cache. */

@@ -6,7 +6,7 @@
 #include "kernels/cpu/conv/padded_image.h"
 #include "kernels/cpu/conv/plan.h"
 #include "kernels/cpu/matmul/dot.h"
-#include "kernels/cpu/matmul/half.h"
+#include "kernels/cpu/matmul/half_gemm.h"
 
 typedef uint16_t Half;
 

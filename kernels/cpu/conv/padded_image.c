@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 
 static void finish_layout(tlk_ConvLayout *l) {
   l->channel = tlk_conv_product(l->phases) * tlk_conv_product(l->pitch);

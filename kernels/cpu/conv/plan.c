@@ -5,7 +5,7 @@
 
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 
 /* With fewer terms, transposing the sums would cost more than computing them. */
 #define FEW_TERMS 32

@@ -10,7 +10,7 @@
 
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/winograd.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/tile.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
 typedef struct Move {

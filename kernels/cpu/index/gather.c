@@ -9,7 +9,7 @@
 
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 
 /* Elements of a task. */
 #define TASK 16384

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 
 static double number_at(const void *data, int64_t i, int64_t size) {
   return size == 4 ? (double)((const float *)data)[i] : ((const double *)data)[i];

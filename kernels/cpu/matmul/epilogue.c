@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/matmul/tile.h"
 
 static const tlk_Pointwise kernels[] = {[TLK_ACTIVATION_RELU] = TLK_relu,

@@ -1,6 +1,6 @@
 /*
 ** gemm.c - matrix products. float32 and float64 use tiled.c, or BLAS if one side is a vector
-** and a BLAS was found. Half types use half.c. Integers, which wrap around, have a plain loop.
+** and a BLAS was found. Half types use half_gemm.c. Integers, which wrap around, have a plain loop.
 **
 ** Threads share the products of a batch, and the rows or columns of each product. No thread
 ** divides k, so each element is summed as a single thread would sum it. BLAS is limited to one
@@ -14,10 +14,10 @@
 #include "core/error.h"
 #include "core/platform/parallel.h"
 #include "kernels/cpu/matmul/blas.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/epilogue.h"
-#include "kernels/cpu/matmul/half.h"
+#include "kernels/cpu/matmul/half_gemm.h"
 #include "kernels/cpu/matmul/tile.h"
 
 /* With fewer multiplications, another thread does not pay in a product with a vector, which memory

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/memory/alloc.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
 #define MOST_COLUMN_BYTES 256 /* the most bytes in a row of a panel */

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
 #define MAX_ARGS TLI_ITER_MAX /* most kernels have one output and up to three inputs */

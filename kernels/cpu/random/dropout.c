@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
 #define GROUP (4 * TLK_RANDOM_BLOCKS) /* elements of a group */

@@ -11,7 +11,7 @@
 
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
 #define STRIP 512    /* the most columns of a strip, and the most rows of a batch */

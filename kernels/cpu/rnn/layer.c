@@ -4,7 +4,7 @@
 */
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/rnn/layer.h"
 #include "kernels/cpu/upcast.h"
 

@@ -4,7 +4,7 @@
 ** piece into adjacent columns, whose sums do not depend on each other.
 */
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
 #define STRIP 128 /* the most adjacent lines of a strip */

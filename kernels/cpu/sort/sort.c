@@ -11,7 +11,7 @@
 #include "core/memory/alloc.h"
 #include "core/kernel/element.h"
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 
 /* ---- keys ---- */
 

@@ -2,7 +2,7 @@
 ** fusion.h - fuses chains of elementwise kernels into one kernel each while a graph is
 ** captured. Calls on a capturing stream stay pending (chain.c) until something else is queued
 ** on that stream. Then CUDA C is generated for the chain (source.c), compiled or loaded from
-** disk (kernel.c), and launched. If that is impossible, the calls are launched one by one.
+** disk (kernel_cache.c), and launched. If that is impossible, the calls are launched one by one.
 **
 ** The results have the same bits as without fusion: each step computes by the same function of
 ** math.h and is rounded to its dtype, and each thread runs the steps for its elements in order.
@@ -81,7 +81,7 @@ bool fusion_write(const fusion_Plan *plan, char out[FUSION_SOURCE]);
 /* Lists the names and texts of the files that the source includes; returns their number. */
 int fusion_headers(const char *const **names, const char *const **texts);
 
-/* ---- kernel.c: compiling and launching ---- */
+/* ---- kernel_cache.c: compiling and launching ---- */
 
 /* Whether chains can be compiled and the user has not turned that off. */
 bool fusion_possible(void);

@@ -3,7 +3,7 @@
 ** copied in units of up to 16 bytes.
 */
 #include "kernels/cuda/cuda.cuh"
-#include "kernels/cuda/index/lines.h"
+#include "kernels/cuda/index/line_loop.h"
 
 #define GATHER_THREADS 256
 

@@ -3,7 +3,7 @@
 ** order. If there are many lines, or short ones, a thread walks along each line. Otherwise
 ** positions are sorted, and each run of equal positions is combined separately.
 */
-#include "kernels/cuda/index/lines.h"
+#include "kernels/cuda/index/line_loop.h"
 #include "kernels/cuda/sort/radix.cuh"
 
 namespace {

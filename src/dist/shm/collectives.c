@@ -2,7 +2,7 @@
 ** collectives.c - collectives in rounds (shm.h). Large tensors pass through the slots in pieces
 ** that stay in the caches. Every rank that needs the result of a reduction computes it, in the
 ** order of ranks. If there are many ranks, each reduces one section, and then all exchange
-** these. For tensors in shared memory (common.c), each rank reduces its section from all
+** these. For tensors in shared memory (shared_tensors.c), each rank reduces its section from all
 ** tensors and writes it to all of them, without the slots.
 */
 #include <stdio.h>

@@ -116,7 +116,7 @@ bool tli_broken(tli_Shm *g);
 tli_Status tli_status_of(const tli_Shm *g, int rank);
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active);
 
-/* ---- shared memory of tensors (common.c) ---- */
+/* ---- shared memory of tensors (shared_tensors.c) ---- */
 
 /* A part of this rank's tensor in shared memory, and the corresponding parts of the other ranks. */
 typedef struct tli_CommonPart {

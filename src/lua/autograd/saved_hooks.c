@@ -8,7 +8,7 @@
 ** A mode of the Lua thread selects the pair of functions by the number of its slot. A slot
 ** becomes free once no thread has it as a mode and no open scope would restore it.
 */
-#include "autograd/packed.h"
+#include "autograd/pack_hooks.h"
 #include "lua/args/args.h"
 #include "lua/autograd/autograd.h"
 #include "lua/autograd/callback.h"

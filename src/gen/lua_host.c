@@ -1,5 +1,5 @@
 /*
-** host.c - a minimal program that runs a Lua script. It runs the generators when tlua is built
+** lua_host.c - a minimal program that runs a Lua script. It runs the generators when tlua is built
 ** on a machine that has Lua's library but no `lua5.4` command.
 */
 #include <stdbool.h>

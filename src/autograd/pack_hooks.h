@@ -1,9 +1,9 @@
 /*
-** packed.h - hooks that pack saved tensors: they receive the tensor that a node saves, store
+** pack_hooks.h - hooks that pack saved tensors: they receive the tensor that a node saves, store
 ** something else, and recreate the tensor when the backward pass needs it.
 */
-#ifndef TLI_PACKED_H
-#define TLI_PACKED_H
+#ifndef TLI_PACK_HOOKS_H
+#define TLI_PACK_HOOKS_H
 
 #include "autograd/graph.h"
 

@@ -1,17 +1,17 @@
 /*
-** half.c - products of the half types, one tile of c after another. The factors of a tile are
+** half_gemm.c - products of the half types, one tile of c after another. The factors of a tile are
 ** packed for the loops of dot.h if the processor supports these, and otherwise converted to
 ** float32; sums are float32 in both cases. Threads share the tiles; the order in which the terms of
 ** a sum are added does not depend on the number of threads.
 */
-#include "kernels/cpu/matmul/half.h"
+#include "kernels/cpu/matmul/half_gemm.h"
 
 #include <stdatomic.h>
 
 #include "core/memory/alloc.h"
 #include "core/error.h"
 #include "core/platform/parallel.h"
-#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/dot.h"
 #include "kernels/cpu/matmul/tile.h"

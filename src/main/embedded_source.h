@@ -1,8 +1,8 @@
 /*
-** source.h - the sources of the Lua half of the library, for reading.
+** embedded_source.h - the sources of the Lua half of the library, for reading.
 */
-#ifndef TLI_SOURCE_H
-#define TLI_SOURCE_H
+#ifndef TLI_EMBEDDED_SOURCE_H
+#define TLI_EMBEDDED_SOURCE_H
 
 #include <lua.h>
 

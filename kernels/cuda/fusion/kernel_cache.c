@@ -1,6 +1,6 @@
 /*
-** kernel.c - finds the kernel of a chain by its source. Kernels that this program has used are
-** in a list; others are on disk (core/device/disk_cache.h), found by the source with all its
+** kernel_cache.c - finds the kernel of a chain by its source. Kernels that this program has used
+** are in a list; others are on disk (core/device/disk_cache.h), found by the source with all its
 ** includes, the architecture and the compiler's version.
 */
 #include <pthread.h>

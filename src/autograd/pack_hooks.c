@@ -1,8 +1,8 @@
 /*
-** packed.c - implements packed.h. An unpacked tensor has only values. Its history is kept here
-** and restored while a graph of the gradient is recorded.
+** pack_hooks.c - implements pack_hooks.h. An unpacked tensor has only values. Its history is kept
+** here and restored while a graph of the gradient is recorded.
 */
-#include "autograd/packed.h"
+#include "autograd/pack_hooks.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
-** history_posix.c - the history file: $XDG_STATE_HOME/tlua/history, one entry a line, readable only
+** typed_lines_posix.c - the history file: $XDG_STATE_HOME/tlua/history, one entry a line, readable only
 ** by its owner.
 **
 ** An entry is appended as soon as it is typed, with one write, so that concurrent sessions keep
@@ -8,7 +8,7 @@
 */
 #define _POSIX_C_SOURCE 200809L
 
-#include "main/history.h"
+#include "main/typed_lines.h"
 
 #include <fcntl.h>
 #include <stdbool.h>

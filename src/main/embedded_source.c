@@ -1,8 +1,8 @@
 /*
-** source.c - returns the embedded Lua sources: `help` shows their comments, as the manual of
-** functions written in Lua.
+** embedded_source.c - returns the embedded Lua sources: `help` shows their comments, as the manual
+** of functions written in Lua.
 */
-#include "main/source.h"
+#include "main/embedded_source.h"
 
 #include <lauxlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /*
-** blocks.h - visits an elementwise loop in two-dimensional blocks: `cols` elements along
+** block_walk.h - visits an elementwise loop in two-dimensional blocks: `cols` elements along
 ** dimension 0 by `rows` along dimension 1, smaller at the edges. Blocks are numbered, dimension
 ** 0 fastest, so that threads can share them; their sizes depend on the loop alone.
 */
-#ifndef TLK_BLOCKS_H
-#define TLK_BLOCKS_H
+#ifndef TLK_BLOCK_WALK_H
+#define TLK_BLOCK_WALK_H
 
 #include "core/kernel/iter.h"
 

@@ -1,5 +1,5 @@
 /*
-** open.c - finds the MPI that has started this process, and loads the plugin for it.
+** find_mpi.c - finds the MPI that has started this process, and loads the plugin for it.
 */
 #include <stdio.h>
 #include <stdlib.h>

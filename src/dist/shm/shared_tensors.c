@@ -1,6 +1,6 @@
 /*
-** common.c - memory that all ranks of a group have mapped: each rank has a tensor in it and can
-** access the other ranks' tensors. Reductions of such tensors need no copies (collectives.c).
+** shared_tensors.c - memory that all ranks of a group have mapped: each rank has a tensor in it and
+** can access the other ranks' tensors. Reductions of such tensors need no copies (collectives.c).
 **
 ** A tensor keeps its mapping after the rank has left the group; it is then ordinary memory. Ranks
 ** may free their tensors at different times, so they compare marks before they use them.

@@ -1,8 +1,8 @@
 /*
-** history.h - the history of typed lines, kept between sessions.
+** typed_lines.h - the history of typed lines, kept between sessions.
 */
-#ifndef TLI_HISTORY_H
-#define TLI_HISTORY_H
+#ifndef TLI_TYPED_LINES_H
+#define TLI_TYPED_LINES_H
 
 /* Calls `add` with every line of the history file, oldest first. */
 void tli_history_load(void (*add)(const char *line));
