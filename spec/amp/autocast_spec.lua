@@ -79,7 +79,7 @@ describe("the lists of autocast", function()
       assert.close(exact:bfloat16(), low, 0)
    end)
 
-   it("are PyTorch's for GPUs", function()
+   it("equal PyTorch's for GPUs", function()
       local compared = 0
       for _, row in ipairs(operators.rows()) do
          local list = expected.gpu[names_of_lists[row.form] or row.form]
@@ -281,7 +281,7 @@ describe("gradients under autocast", function()
       end)
    end)
 
-   it("are computed although the parameter was cast before without recording", function()
+   it("are computed even if the parameter was cast before without recording", function()
       local w = torch.ones(2, 2, {requires_grad = true})
       autocast(function()
          torch.no_grad(function() used(w) end)
@@ -293,7 +293,7 @@ describe("gradients under autocast", function()
       end)
    end)
 
-   it("come back in inference mode, too, without harm", function()
+   it("are unaffected by a cast in inference mode", function()
       local w = torch.ones(2, 2, {requires_grad = true})
       autocast(function()
          torch.inference_mode(function() return torch.mm(torch.ones(2, 2), w) end)
@@ -349,7 +349,7 @@ describe("a Function under autocast", function()
       return D
    end
 
-   it("runs with it, and backward does, too", function()
+   it("runs forward and backward with autocast", function()
       local D = doubling "Plain"
       local x = torch.ones(2, 2, {requires_grad = true})
       local y = autocast(function() return D:apply(x) end)

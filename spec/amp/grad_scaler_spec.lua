@@ -90,7 +90,7 @@ describe("GradScaler", function()
       return (torch.sim.waits() - before) / 5
    end
 
-   it("reads one number a step, none where the optimizer looks at it itself", function()
+   it("reads one number for each step, none if the optimizer reads it itself", function()
       assert.equal(1, waits(makers.Adafactor, "sim"))
       assert.equal(1, waits(makers.Adam, "sim"))
       assert.equal(0, waits(function(p) return makers.Adam(p, true) end, "sim"))
@@ -98,7 +98,7 @@ describe("GradScaler", function()
       assert.equal(0, waits(makers.SGD, "sim", {max_norm = 1.0}))
    end)
 
-   it("reads gradients, which stay as they were, where the optimizer takes the scale out", function()
+   it("leaves gradients unchanged if the optimizer divides them by the scale", function()
       local p = parameter "cpu"
       local sgd = optim.SGD({p}, {lr = 1})
       local scaler = torch.amp.GradScaler({init_scale = 8})
@@ -117,7 +117,7 @@ describe("GradScaler", function()
          function() scaler:step(sgd, {norm = 1}) end)
    end)
 
-   it("serves several optimizers with one scale", function()
+   it("uses one scale for several optimizers", function()
       local a, b = parameter "cpu", parameter "cpu"
       local first, second = optim.SGD({a}, {lr = 1}), optim.SGD({b}, {lr = 1})
       local scaler = torch.amp.GradScaler({init_scale = 8})
@@ -133,7 +133,7 @@ describe("GradScaler", function()
       assert.equal(4, scaler:get_scale())
    end)
 
-   it("goes on from its state", function()
+   it("continues from a saved state", function()
       local function scaler() return torch.amp.GradScaler({init_scale = 16, growth_interval = 2}) end
       local one, p = scaler(), parameter "cpu"
       local sgd = optim.SGD({p}, {lr = 0.1})
@@ -174,7 +174,7 @@ describe("GradScaler", function()
       assert.same({}, scaler:state_dict())
    end)
 
-   it("takes a scale, and returns its settings", function()
+   it("accepts a new scale, and returns its settings", function()
       local scaler = torch.amp.GradScaler()
       assert.equal(65536, scaler:get_scale())
       scaler:scale(torch.ones(1))
@@ -276,7 +276,7 @@ describe("the state of a GradScaler", function()
          _growth_tracker = tracker}
    end
 
-   it("is PyTorch's after good and bad steps", function()
+   it("equals PyTorch's after finite and non-finite steps", function()
       local p = torch.ones(1, {requires_grad = true})
       local optimizer = optim.SGD({p}, {lr = 0.1})
       local scaler = torch.amp.GradScaler("cpu", {init_scale = 8, growth_interval = 2})
@@ -299,7 +299,7 @@ describe("the state of a GradScaler", function()
       assert.same({}, torch.amp.GradScaler("cpu", {enabled = false}):state_dict())
    end)
 
-   it("is not changed by options that scale has not got", function()
+   it("is not changed by options that scale does not have", function()
       assert.raises("amp.GradScaler.scale: outputs: expected one tensor or table", function()
          torch.amp.GradScaler():scale(torch.ones(1), {factor = 2})
       end)

@@ -8,7 +8,7 @@ local function leaf(data)
 end
 
 describe("backward", function()
-   it("follows the tutorial", function()
+   it("computes the gradients of PyTorch's tutorial", function()
       local x, w, b = leaf(2), leaf(3), leaf(1)
       local loss = (w * x + b - 10) ^ 2
       loss:backward()
@@ -17,7 +17,7 @@ describe("backward", function()
       assert.close(-18, x.grad)
    end)
 
-   it("sums the ways that lead to one tensor", function()
+   it("sums the gradients of all paths to a tensor", function()
       local x = leaf {1, 2, 3}
       local y = x * x
       local z = y + y * x + x
@@ -25,7 +25,7 @@ describe("backward", function()
       assert.close({1 + 2 + 3, 1 + 4 + 12, 1 + 6 + 27}, x.grad) -- 1 + 2x + 3x^2
    end)
 
-   it("adds to the gradient that is there", function()
+   it("adds to an existing gradient", function()
       local x = leaf {1, 2}
       for pass = 1, 3 do
          (x * 2):sum():backward()
@@ -46,7 +46,7 @@ describe("backward", function()
       assert.close({4, 4}, grad)
    end)
 
-   it("gives two leaves gradients of their own", function()
+   it("gives two leaves separate gradients", function()
       local a, b = leaf {1, 2}, leaf {3, 4};
       (a + b):sum():backward()
       a.grad:mul_(10)
@@ -90,7 +90,7 @@ describe("backward", function()
       assert.close({{6}, {6}}, d.grad)
    end)
 
-   it("brings gradients to the dtype of each operand", function()
+   it("casts gradients to the dtype of each operand", function()
       local a = torch.tensor({1, 2}, {dtype = "float32", requires_grad = true})
       local b = leaf {3, 4}
       local y = a * b
@@ -102,7 +102,7 @@ describe("backward", function()
       assert.close({1, 2}, b.grad)
    end)
 
-   it("goes through several results of one operator", function()
+   it("passes through several results of one operator", function()
       local x = leaf {{1, 5, 2}, {7, 3, 4}}
       local values = x:max(2);
       (values * torch.tensor({10, 100}, {dtype = "float64"})):sum():backward()
@@ -122,14 +122,14 @@ describe("backward", function()
       assert.same({0, 3}, x.grad.shape)
    end)
 
-   it("lays a gradient out in memory as its leaf", function()
+   it("gives a gradient the memory layout of its leaf", function()
       local x = torch.zeros(3, 4, {dtype = "float64"}):t():requires_grad_()
       local y = torch.ones(4, 3, {dtype = "float64"});
       (x * y):sum():backward()
       assert.same(x:stride(), x.grad:stride())
    end)
 
-   it("ignores a leaf whose wish was taken back", function()
+   it("ignores a leaf that no longer requires a gradient", function()
       local x = leaf {1, 2}
       local y = (x * 2):sum()
       x:requires_grad_(false)
@@ -153,7 +153,7 @@ describe("torch.autograd.backward", function()
       assert.close({6, 12}, x.grad)
    end)
 
-   it("accumulates into given inputs alone", function()
+   it("accumulates only into the given inputs", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       local h = a * b
       local y = (h * h):sum()
@@ -165,7 +165,7 @@ describe("torch.autograd.backward", function()
 end)
 
 describe("a graph", function()
-   it("serves one pass unless it is retained", function()
+   it("can be used for one pass unless it is retained", function()
       local x = leaf {1, 2}
       local y = (x * x):sum()
       y:backward {retain_graph = true}
@@ -177,7 +177,7 @@ describe("a graph", function()
       assert.close({4, 8}, x.grad)
    end)
 
-   it("can be run through again if it saved nothing", function()
+   it("can be used again if it has saved no tensors", function()
       local x = leaf {1, 2}
       local y = x + 1
       y:sum():backward()
@@ -185,7 +185,7 @@ describe("a graph", function()
       assert.close({2, 2}, x.grad)
    end)
 
-   it("is freed as a pass goes on", function()
+   it("is freed during the pass", function()
       local x = torch.ones(1 << 16, {requires_grad = true, device = "cpu"})
       local y = x
       for _ = 1, 20 do y = (y * 1.5):tanh() end
@@ -208,7 +208,7 @@ describe("backward refuses", function()
       end)
    end)
 
-   it("to start from many elements without a gradient", function()
+   it("a start from several elements without a gradient", function()
       local x = leaf {1, 2}
       assert.raises("[2]", "gradient", function() (x * 2):backward() end)
       assert.is_nil(x.grad)
@@ -228,8 +228,8 @@ describe("backward refuses", function()
    end)
 end)
 
-describe("what a tensor tells", function()
-   it("of its history", function()
+describe("the information about a tensor's history", function()
+   it("has grad_fn, next_functions and names of nodes", function()
       local x = leaf {1, 2}
       local y = x * 2
       assert.is_true(x.is_leaf and x.requires_grad)
@@ -245,7 +245,7 @@ describe("what a tensor tells", function()
       assert.same({}, y.grad_fn.next_functions[2])
    end)
 
-   it("of a result that has none", function()
+   it("is empty for operators without a gradient", function()
       local x = leaf {1, 2}
       assert.is_false(x:gt(1).requires_grad)
       assert.is_false(x:argmax().requires_grad)
@@ -253,7 +253,7 @@ describe("what a tensor tells", function()
       assert.is_true((torch.ones(2) * 2).is_leaf)
    end)
 
-   it("of itself without history", function()
+   it("is that of a leaf after detach", function()
       local x = leaf {1, 2}
       local y = (x * 2):detach()
       assert.is_false(y.requires_grad)
@@ -266,7 +266,7 @@ describe("what a tensor tells", function()
 end)
 
 describe("detach_", function()
-   it("makes a leaf of a result", function()
+   it("turns a result into a leaf", function()
       local x = leaf {1, 2}
       local y = x * 2
       assert.is_true(y:detach_() == y)
@@ -285,7 +285,7 @@ describe("detach_", function()
 end)
 
 describe("requires_grad_", function()
-   it("is turned off for leaves only", function()
+   it("can be turned off only for leaves", function()
       local x = leaf {1, 2}
       assert.is_true(x:requires_grad_(false) == x)
       assert.is_false(x.requires_grad)

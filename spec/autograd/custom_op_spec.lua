@@ -49,7 +49,7 @@ describe("torch.library.custom_op", function()
          {torch.randn(3, {dtype = "float64", requires_grad = true})}))
    end)
 
-   it("hands setup_context the list of several results", function()
+   it("passes setup_context the list of several results", function()
       local seen
       local op = library.custom_op("spec_grad::two", function(x) return x + 1, x * 2 end)
       op:register_autograd(function(_, a, b) return a + 2 * b end,
@@ -62,7 +62,7 @@ describe("torch.library.custom_op", function()
       assert.same({3, 3}, x.grad:tolist())
    end)
 
-   it("raises in the backward pass where no derivative is registered", function()
+   it("raises an error in the backward pass if no derivative is registered", function()
       local op = library.custom_op("spec_grad::none", function(x) return x * 2 end)
       local y = op(torch.ones(2, {requires_grad = true}))
       assert.is_true(y.requires_grad)
@@ -103,7 +103,7 @@ describe("torch.library.custom_op", function()
       assert.same({5, 5}, op(torch.ones(2, {device = "cpu"})):tolist())
    end)
 
-   it("maps by vmap, with a rule once, without one for each example", function()
+   it("is called once by vmap if it has a rule, otherwise for each example", function()
       local calls = 0
       local op = library.custom_op("spec_vmap::row", function(x)
          calls = calls + 1
@@ -138,7 +138,7 @@ describe("torch.library.custom_op", function()
       assert.equal("bfloat16", seen)
    end)
 
-   it("has its name in a profile", function()
+   it("appears by its name in a profile", function()
       local op = scale_op "spec_profile::scale"
       local prof = torch.profiler.profile({}, function() op(torch.ones(2), 2) end)
       local found

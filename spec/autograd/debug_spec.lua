@@ -55,7 +55,7 @@ describe("check_finite", function()
       model(torch.ones(1, 2))
    end)
 
-   it("says that a module was given bad numbers, and which gradient went wrong", function()
+   it("reports non-finite inputs of a module, and the first non-finite gradient", function()
       local model = nn.Linear(2, 1)
       local handle = torch.utils.check_finite(model)
       local ok, message = pcall(model, torch.tensor {{1.0, math.huge}})
@@ -132,7 +132,7 @@ end)
 describe("set_printoptions", function()
    after_each(function() torch.set_printoptions {profile = "default"} end)
 
-   it("takes PyTorch's profiles", function()
+   it("accepts PyTorch's profiles", function()
       torch.set_printoptions {profile = "short"}
       assert.equal("tensor([0.33])", tostring(torch.tensor({1 / 3}, {device = "cpu"})))
       torch.set_printoptions {profile = "full"}
@@ -154,7 +154,7 @@ describe("set_printoptions", function()
 end)
 
 describe("set_deterministic_debug_mode", function()
-   it("takes names and numbers", function()
+   it("accepts names and numbers", function()
       torch.set_deterministic_debug_mode "error"
       assert.equal(2, torch.get_deterministic_debug_mode())
       torch.set_deterministic_debug_mode(0)
@@ -165,7 +165,7 @@ describe("set_deterministic_debug_mode", function()
    end)
 
    -- https://docs.pytorch.org/docs/stable/deterministic.html specifies the values
-   it("gives undefined memory contents, unless that is turned off", function()
+   it("fills undefined memory, unless that is turned off", function()
       local settings = torch.utils.deterministic
       torch.use_deterministic_algorithms(true)
       for _, t in ipairs {torch.empty(3, 2), torch.empty_like(torch.zeros(6)),

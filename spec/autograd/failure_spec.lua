@@ -22,7 +22,7 @@ describe("an error in a hook", function()
       assert.same({text = "mine"}, object)
    end)
 
-   it("leaves no trace", function()
+   it("leaves the state unchanged", function()
       local x, w = leaf {1, 2}, leaf {3, 4}
       local function pass(fail)
          local h = x * w
@@ -50,7 +50,7 @@ describe("an error in a hook", function()
       assert.close({2, 2}, x.grad)
    end)
 
-   it("leaks nothing", function()
+   it("leaks no memory", function()
       local big = 1 << 14
       local x = torch.ones(big, {requires_grad = true})
       local function fail()
@@ -93,7 +93,7 @@ describe("a pass that fails", function()
       assert.close({4, 32}, x.grad)
    end)
 
-   it("says that the graph is gone if it had not", function()
+   it("reports a freed graph if it had not been retained", function()
       local x = leaf {1, 2}
       local h = x * x
       h:register_hook(function() error "oops" end)
@@ -102,7 +102,7 @@ describe("a pass that fails", function()
       assert.raises("already been freed", function() y:backward() end)
    end)
 
-   it("does not break when hooks release its tensors", function()
+   it("survives hooks that release its tensors", function()
       local x = leaf {1, 2}
       local h = x * x
       local y = (h * h):sum()

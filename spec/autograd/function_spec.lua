@@ -46,7 +46,7 @@ describe("a Function", function()
       assert.close({2, 2 * math.exp(1)}, x.grad)
    end)
 
-   it("is differentiated again", function()
+   it("is differentiable twice", function()
       local x = leaf {0.5, 1}
       local d = torch.autograd.grad(Exp:apply(x):sum(), x, {create_graph = true})
       local dd = torch.autograd.grad(d:sum(), x, {create_graph = true})
@@ -54,7 +54,7 @@ describe("a Function", function()
       assert.close({math.exp(0.5), math.exp(1)}, ddd)
    end)
 
-   it("takes and returns anything", function()
+   it("takes and returns values of any type", function()
       local a, b = leaf {2, 3}, leaf {5, 7}
       local y, text, sum = MulAdd:apply(a, 10, b)
       assert.equal("text", text)
@@ -67,7 +67,7 @@ describe("a Function", function()
       assert.close({2 + 1, 3 + 1}, b.grad)
    end)
 
-   it("knows which gradients are needed", function()
+   it("reports the gradients that are needed", function()
       local a, b = leaf {2, 3}, torch.tensor({5, 7}, {dtype = "float64"})
       local y = MulAdd:apply(a, 10, b)
       y:sum():backward()
@@ -110,7 +110,7 @@ describe("a Function", function()
       assert.close({110, 10}, x.grad)
    end)
 
-   it("gets zeros for results without gradient, or nil", function()
+   it("receives zeros or nil for results without a gradient", function()
       local seen
       local Two = torch.class("Two", torch.autograd.Function)
       function Two.forward(ctx, x, materialize)
@@ -144,7 +144,7 @@ describe("a Function", function()
       assert.close({2, 2}, x.grad)
    end)
 
-   it("may leave out gradients at the end, and return nil", function()
+   it("may return nil for a gradient, and omit the last ones", function()
       local F = torch.class("F", torch.autograd.Function)
       function F.forward(_, a, b) return a + b end
       function F.backward(_, grad) return grad end
@@ -236,7 +236,7 @@ describe("a Function that changes its argument in place", function()
    end
    function Double.backward(_, grad) return grad * 2 end
 
-   it("gives the argument its history", function()
+   it("replaces the argument's history", function()
       local x = leaf {1, 2}
       local t = x * 3
       local u = Double:apply(t)
@@ -260,7 +260,7 @@ describe("a Function that changes its argument in place", function()
       assert.close({0, 2, 1}, x.grad)
    end)
 
-   it("saves it as the result that it is, and gives several results", function()
+   it("saves the changed argument as a result, and may return several results", function()
       local ExpInto = torch.class("ExpInto", torch.autograd.Function)
       function ExpInto.forward(ctx, k, x)
          ctx:mark_dirty(x)
@@ -295,7 +295,7 @@ describe("a Function that changes its argument in place", function()
       assert.close({3, 3}, x.grad)
    end)
 
-   it("lets what was saved before know of the change", function()
+   it("invalidates tensors that were saved before the change", function()
       local x = leaf {1, 2}
       local t = x * 1
       local before = t * t
@@ -347,7 +347,7 @@ describe("a Function's mistakes", function()
       return F:apply(leaf {1, 2})
    end
 
-   it("are errors of the pass", function()
+   it("raise an error of the backward pass", function()
       local y = broken(function() error({code = 7}) end)
       local ok, object = pcall(function() y:sum():backward() end)
       assert.is_false(ok)
@@ -358,7 +358,7 @@ describe("a Function's mistakes", function()
       assert.matches("function_spec.lua:%d+: attempt to index", object)
    end)
 
-   it("in what backward returns", function()
+   it("raise an error if backward returns wrong values", function()
       assert.raises("Broken", "Tensor", "string", function()
          broken(function() return "x" end):sum():backward()
       end)
@@ -373,7 +373,7 @@ describe("a Function's mistakes", function()
       end)
    end)
 
-   it("in how it is used", function()
+   it("raise an error if the class is used wrongly", function()
       assert.raises("apply", function() Exp(leaf {1}) end)
       assert.raises("F:apply", function() Exp.apply(leaf {1}) end)
       local F = torch.class("F", torch.autograd.Function)
@@ -386,7 +386,7 @@ describe("a Function's mistakes", function()
       assert.matches("function_spec.lua:%d+: save_for_backward: argument 2: .*number", message)
    end)
 
-   it("in counts that are none", function()
+   it("raise an error for invalid counts", function()
       for _, n in ipairs {-1, math.mininteger, math.maxinteger, 1 << 32, 0.5, "x"} do
          local F = torch.class("F", torch.autograd.Function)
          function F.forward(ctx, x)
@@ -403,7 +403,7 @@ describe("a Function's mistakes", function()
       assert.raises("got nil", function() record("f", {}, none, {}, none, print) end)
    end)
 
-   it("says that backward is missing", function()
+   it("raise an error if backward is missing", function()
       local Half = torch.class("Half", torch.autograd.Function)
       function Half.forward(_, x) return x / 2 end
       local y = Half:apply(leaf {1})

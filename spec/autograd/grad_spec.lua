@@ -29,12 +29,12 @@ describe("autograd.grad", function()
       assert.is_nil(b.grad)
    end)
 
-   it("takes single tensors for lists", function()
+   it("accepts single tensors in place of lists", function()
       local x = leaf(3)
       assert.close(6, torch.autograd.grad(x * x, x))
    end)
 
-   it("knows inputs that are no leaves", function()
+   it("accepts inputs that are not leaves", function()
       local x = leaf {1, 2}
       local h = x * x
       local y = (h * h * x):sum()
@@ -43,7 +43,7 @@ describe("autograd.grad", function()
       assert.close({5 * 1, 5 * 16}, dx)
    end)
 
-   it("knows an output as its own input", function()
+   it("accepts an output as an input", function()
       local x = leaf {1, 2}
       local y = (x * x):sum()
       local dy, dx = torch.autograd.grad(y, {y, x})
@@ -81,7 +81,7 @@ describe("autograd.grad", function()
       assert.same({2, 2}, {left.n, right.n})
    end)
 
-   it("does not run what lies behind an input", function()
+   it("does not run nodes beyond an input", function()
       local x, counter = leaf {1, 2}, {n = 0}
       local h = counting:apply(x, counter)
       local y = (h * h):sum()
@@ -89,7 +89,7 @@ describe("autograd.grad", function()
       assert.equal(0, counter.n)
    end)
 
-   it("leaves leaves that were not asked for alone", function()
+   it("does not change leaves that are not among the inputs", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       torch.autograd.grad((a * b):sum(), a)
       assert.is_nil(b.grad)
@@ -103,7 +103,7 @@ describe("autograd.grad", function()
       assert.raises("already been freed", function() torch.autograd.grad(y, x) end)
    end)
 
-   it("refuses an input on which nothing depends", function()
+   it("refuses an input on which no output depends", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       local h = b * 2
       assert.raises("input 2", "allow_unused", function()
@@ -135,7 +135,7 @@ describe("autograd.grad", function()
       end)
    end)
 
-   it("gives tensors without history unless asked for one", function()
+   it("returns tensors without history by default", function()
       local x = leaf {1, 2}
       local dx = torch.autograd.grad((x * x):sum(), x)
       assert.is_false(dx.requires_grad)
@@ -145,7 +145,7 @@ describe("autograd.grad", function()
 end)
 
 describe("higher derivatives", function()
-   it("of a power", function()
+   it("exist for a power", function()
       local x = leaf(2)
       local d = x ^ 5
       for n, expected in ipairs {5 * 16, 20 * 8, 60 * 4, 120 * 2, 120} do
@@ -154,7 +154,7 @@ describe("higher derivatives", function()
       end
    end)
 
-   it("mix two variables", function()
+   it("exist for two variables", function()
       local x, y = leaf(2), leaf(3)
       local f = x * x * y + y * y * x
       local fx, fy = torch.autograd.grad(f, {x, y}, {create_graph = true})

@@ -22,13 +22,13 @@ end
 describe("torch.autograd.gradcheck", function()
    before_each(function() torch.manual_seed(1) end)
 
-   it("accepts right derivatives", function()
+   it("accepts correct derivatives", function()
       assert.is_true(gradcheck(cube(1), float64(3)))
       assert.is_true(gradcheck(function(a, b) return a * b + a:sin() end, {float64(2), float64(2)}))
       assert.is_true(gradcheck(function(x) return x:t() end, {float64({2, 3})}))
    end)
 
-   it("names the mistake", function()
+   it("describes the first mismatch", function()
       local x = torch.tensor({2.0, 1.0}, {dtype = "float64", requires_grad = true})
       assert.raises("gradcheck: output 1, input 1", "element 1 of the output by element 1",
          "is 13.2", "by differences 12", function() gradcheck(cube(1.1), x) end)
@@ -37,7 +37,7 @@ describe("torch.autograd.gradcheck", function()
       assert.matches("output 1", fault)
    end)
 
-   it("passes on arguments that are no tensors, and leaves inputs as they were", function()
+   it("passes other arguments to the function, and leaves inputs unchanged", function()
       local x = float64(3)
       local before = x:tolist()
       assert.is_true(gradcheck(function(a, n, b) return a ^ n + b end, {x, 2, torch.ones(3)}))
@@ -51,7 +51,7 @@ describe("torch.autograd.gradcheck", function()
       end)
    end)
 
-   it("wants an input with a gradient", function()
+   it("requires an input that requires a gradient", function()
       assert.raises("no input requires a gradient", function()
          gradcheck(function(x) return x end, torch.ones(2))
       end)
@@ -64,7 +64,7 @@ describe("torch.autograd.gradcheck", function()
 end)
 
 describe("torch.autograd.gradgradcheck", function()
-   it("accepts right second derivatives and refuses wrong ones", function()
+   it("accepts correct second derivatives and refuses wrong ones", function()
       torch.manual_seed(1)
       assert.is_true(gradgradcheck(function(a, b) return a:tanh() * b end,
          {float64(3), float64(3)}))
@@ -88,7 +88,7 @@ describe("torch.autograd.functional", function()
    local functional = torch.autograd.functional
    local x = torch.tensor({1.0, 2.0}, {dtype = "float64"})
 
-   it("gives Jacobians", function()
+   it("computes Jacobians", function()
       assert.close({{2, 0}, {0, 4}}, functional.jacobian(function(v) return v * v end, x):tolist())
       local both = functional.jacobian(function(a, b) return a * b:sum() end, {x, x})
       assert.close({{3, 0}, {0, 3}}, both[1]:tolist())
@@ -97,7 +97,7 @@ describe("torch.autograd.functional", function()
       assert.close({{0, 0}}, none:tolist())
    end)
 
-   it("gives Hessians", function()
+   it("computes Hessians", function()
       local function fn(v) return v[1] ^ 2 * v[2] end
       assert.close({{4, 2}, {2, 0}}, functional.hessian(fn, x):tolist())
       local blocks = functional.hessian(function(a, b) return (a * b):sum() end, {x, x})
@@ -105,7 +105,7 @@ describe("torch.autograd.functional", function()
       assert.close({{1, 0}, {0, 1}}, blocks[1][2]:tolist())
    end)
 
-   it("multiplies them with vectors", function()
+   it("multiplies Jacobians and Hessians with vectors", function()
       local v = torch.tensor({1.0, -1.0}, {dtype = "float64"})
       local square = function(t) return t * t end
       local y, product = functional.vjp(square, x, v)

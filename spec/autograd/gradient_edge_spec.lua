@@ -18,7 +18,7 @@ end
 local keep <const> = {retain_graph = true}
 
 describe("get_gradient_edge", function()
-   it("gives the node and the position of the result, from 1", function()
+   it("returns the node and the position of the result, from 1", function()
       local x, h = chain()
       local edge = graph.get_gradient_edge(h)
       assert.equal("<MulBackward0>", tostring(edge.node))
@@ -32,7 +32,7 @@ describe("get_gradient_edge", function()
          tostring(graph.get_gradient_edge(x)))
    end)
 
-   it("tells the results of one node apart", function()
+   it("distinguishes the results of one node", function()
       local _, r = torch.linalg.qr(leaf {{1, 2}, {3, 5}})
       assert.equal(2, r.output_nr)
       assert.equal(2, graph.get_gradient_edge(r).output_nr)
@@ -83,14 +83,14 @@ describe("GradientEdge", function()
 end)
 
 describe("autograd.grad with gradient edges", function()
-   it("takes them for inputs", function()
+   it("accepts edges as inputs", function()
       local x, h, y = chain()
       local dh, dx = torch.autograd.grad(y, {graph.get_gradient_edge(h), graph.get_gradient_edge(x)})
       assert.close({2, 16}, dh)
       assert.close({5, 80}, dx)
    end)
 
-   it("takes them for outputs, beside tensors", function()
+   it("accepts edges as outputs, beside tensors", function()
       local x, h, y = chain()
       local dh, dx = torch.autograd.grad(graph.get_gradient_edge(y), {h, x}, keep)
       assert.close({2, 16}, dh)
@@ -104,7 +104,7 @@ describe("autograd.grad with gradient edges", function()
       })))
    end)
 
-   it("goes on meaning the value from before a change in place", function()
+   it("still refers to the old value after an in-place change", function()
       local x = leaf {1, 2}
       local h = x * 3
       local edge = graph.get_gradient_edge(h)
@@ -114,7 +114,7 @@ describe("autograd.grad with gradient edges", function()
       assert.close({5, 5}, before)
    end)
 
-   it("asks for a gradient to start with, of the right shape and dtype", function()
+   it("requires an initial gradient of the right shape and dtype", function()
       local x, h = chain()
       local edge = graph.get_gradient_edge(h)
       assert.raises("only a tensor with one element", "[2]", function()
@@ -155,7 +155,7 @@ describe("backward with gradient edges", function()
 end)
 
 describe("materialize_grads", function()
-   it("gives zeros for inputs without a part in the outputs", function()
+   it("returns zeros for inputs on which no output depends", function()
       local x, z = leaf {1, 2}, leaf {1, 1, 1}
       local y = (x * x):sum()
       local dx, dz = torch.autograd.grad(y, {x, z}, {materialize_grads = true, retain_graph = true})
@@ -168,14 +168,14 @@ describe("materialize_grads", function()
       assert.is_true(second.requires_grad)
    end)
 
-   it("gives zeros for an edge, too", function()
+   it("returns zeros for an edge", function()
       local x, z = leaf {1, 2}, leaf {1, 1, 1}
       local dz = torch.autograd.grad((x * x):sum(), graph.get_gradient_edge(z * 2),
          {materialize_grads = true})
       assert.close({0, 0, 0}, dz)
    end)
 
-   it("contradicts allow_unused = false", function()
+   it("is refused together with allow_unused = false", function()
       local x = leaf {1, 2}
       assert.raises("autograd.grad: allow_unused", "materialize_grads", function()
          torch.autograd.grad((x * x):sum(), x, {materialize_grads = true, allow_unused = false})

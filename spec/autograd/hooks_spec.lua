@@ -7,7 +7,7 @@ local function leaf(data)
 end
 
 describe("a hook", function()
-   it("sees the gradient of a result", function()
+   it("receives the gradient of a result", function()
       local x = leaf {1, 2}
       local h = x * 3
       local seen
@@ -26,7 +26,7 @@ describe("a hook", function()
       assert.close({33, 33}, x.grad)
    end)
 
-   it("of a leaf sees the sum, once for each pass, before it is accumulated", function()
+   it("of a leaf receives the sum, once for each pass, before it is accumulated", function()
       local x = leaf {1, 2}
       local seen = {}
       x:register_hook(function(grad)
@@ -39,7 +39,7 @@ describe("a hook", function()
       assert.close({16, 16}, x.grad)
    end)
 
-   it("works on what autograd.grad returns", function()
+   it("is called for the gradients that autograd.grad returns", function()
       local x = leaf {1, 2}
       local h = x * 2
       h:register_hook(function(grad) return grad * 10 end)
@@ -49,7 +49,7 @@ describe("a hook", function()
       assert.close({21, 21}, dx)
    end)
 
-   it("of one result of several", function()
+   it("is called for one of several results", function()
       local x = leaf {{1, 5}, {7, 3}}
       local values, positions = x:max(2)
       assert.is_false(positions.requires_grad)
@@ -59,7 +59,7 @@ describe("a hook", function()
       assert.equal(1, count)
    end)
 
-   it("runs though its tensor is gone", function()
+   it("runs even if its tensor is freed", function()
       local x = leaf {1, 2}
       local count = 0
       local function f()
@@ -123,7 +123,7 @@ describe("a hook", function()
       assert.equal(5, late)
    end)
 
-   it("stays with the value that was there when an in-place operator comes", function()
+   it("stays with the old value when an in-place operator changes the tensor", function()
       local x = leaf {1, 2}
       local h = x * 2
       local seen = {}
@@ -134,7 +134,7 @@ describe("a hook", function()
       assert.same({{10, 10}, {1, 1}}, seen)
    end)
 
-   it("may run passes of its own", function()
+   it("may run backward passes", function()
       local x, w = leaf {1, 2}, leaf {3, 4}
       x:register_hook(function(grad)
          torch.enable_grad(function() (w * w):sum():backward() end)
@@ -230,7 +230,7 @@ describe("retain_grad", function()
       assert.raises("requires no gradient", function() torch.ones(1):retain_grad() end)
    end)
 
-   it("sees what hooks return", function()
+   it("stores the gradient that hooks return", function()
       local x = leaf {1, 2}
       local h = x * 3
       h:retain_grad()
@@ -258,7 +258,7 @@ describe("retain_grad", function()
       assert.close({20, 40}, v.grad)
    end)
 
-   it("lets the tensor go", function()
+   it("does not keep the tensor alive", function()
       local x = leaf {1, 2}
       local y
       do

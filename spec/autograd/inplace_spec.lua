@@ -19,7 +19,7 @@ describe("an in-place operator", function()
       assert.close({2 * 8 * 6, 2 * 14 * 6}, x.grad)
    end)
 
-   it("brings a history to a tensor that had none", function()
+   it("adds a history to a tensor without one", function()
       local w = leaf {1, 2}
       local h = torch.zeros(2, {dtype = "float64"})
       h:add_(w)
@@ -37,7 +37,7 @@ describe("an in-place operator", function()
       assert.close({2, 3}, w.grad)
    end)
 
-   it("may take the tensor itself as operand", function()
+   it("accepts the tensor itself as an operand", function()
       local x = leaf {2, 3}
       local h = x * 1
       h:mul_(h)
@@ -45,7 +45,7 @@ describe("an in-place operator", function()
       assert.close({4, 6}, x.grad)
    end)
 
-   it("may take a view of the tensor as operand", function()
+   it("accepts a view of the tensor as an operand", function()
       local x = leaf {2, 3, 4}
       local h = x * 1
       h:mul_(h[2])
@@ -72,7 +72,7 @@ describe("an in-place operator", function()
       assert.close({4 * 2 * 5, 4 * 3 * 7}, dxw)
    end)
 
-   it("is differentiable twice by the value that it has overwritten", function()
+   it("is differentiable twice with respect to the overwritten value", function()
       local x, w = leaf {2, 3}, leaf {5, 7}
       local h = x * x
       h:mul_(w)
@@ -81,7 +81,7 @@ describe("an in-place operator", function()
       assert.close({4, 6}, (torch.autograd.grad(dw:sum(), x)))
    end)
 
-   it("overwrites a gradient's way", function()
+   it("ends the gradient's path to an overwritten value", function()
       local x = leaf {1, 2}
       local h = x * 2
       h:zero_()
@@ -90,7 +90,7 @@ describe("an in-place operator", function()
       assert.close({0, 0}, x.grad)
    end)
 
-   it("copies with a gradient for the source, converted and broadcast", function()
+   it("computes copy_'s gradient for the source, converted and broadcast", function()
       local w = torch.tensor({2}, {dtype = "float32", requires_grad = true})
       local h = torch.zeros(3, {dtype = "float64"})
       h:copy_(w);
@@ -99,7 +99,7 @@ describe("an in-place operator", function()
       assert.close({6}, w.grad)
    end)
 
-   it("keeps the gradient of an earlier value apart", function()
+   it("separates the gradient of an earlier value", function()
       local x = leaf {1, 2}
       local h = x * 2
       local before = h + 0
@@ -140,21 +140,21 @@ describe("an in-place operator whose operand depends on its tensor", function()
 
    local w = torch.ones(1 << 12, {requires_grad = true})
 
-   it("makes no cycle through saved tensors", function()
+   it("causes no cycle through saved tensors", function()
       assert.equal(0, used_by(function()
          local h = w * 2
          h:add_(h * w)
       end))
    end)
 
-   it("makes none from a tensor without history", function()
+   it("causes no cycle from a tensor without history", function()
       assert.equal(0, used_by(function()
          local h = torch.zeros(1 << 12)
          h:add_(w * h)
       end))
    end)
 
-   it("makes none through views", function()
+   it("causes no cycle through views", function()
       assert.equal(0, used_by(function()
          local h = torch.zeros(2, 1 << 12)
          local v = h[1]
@@ -167,7 +167,7 @@ describe("an in-place operator whose operand depends on its tensor", function()
 end)
 
 describe("an illegal in-place change", function()
-   it("of a saved operand names both operators", function()
+   it("of a saved operand is an error that names both operators", function()
       local x = leaf {1, 2}
       local h = x * 2
       local y = h * h
@@ -176,14 +176,14 @@ describe("an illegal in-place change", function()
       assert.is_nil(x.grad)
    end)
 
-   it("of a saved result", function()
+   it("of a saved result is an error", function()
       local x = leaf {1, 2}
       local y = x:exp()
       y:mul_(2)
       assert.raises("exp", "mul_", function() y:sum():backward() end)
    end)
 
-   it("through another tensor with the same memory", function()
+   it("through another tensor with the same memory is an error", function()
       local x = leaf {1, 2}
       local h = x * 2
       local y = h * h
@@ -197,14 +197,14 @@ describe("an illegal in-place change", function()
       assert.raises("mul", "add_", function() y:sum():backward() end)
    end)
 
-   it("of a leaf after it was used", function()
+   it("of a leaf after its use is an error", function()
       local x = leaf {1, 2}
       local y = x * x
       torch.no_grad(function() x:add_(1) end)
       assert.raises("mul", "add_", function() y:sum():backward() end)
    end)
 
-   it("by new data", function()
+   it("by assigning data is an error", function()
       local x = leaf {1, 2}
       local y = x * x
       x.data = constant {3, 4}
@@ -222,7 +222,7 @@ describe("an illegal in-place change", function()
       assert.close({2, 2}, x.grad)
    end)
 
-   it("leaves the graph to be used otherwise", function()
+   it("leaves the rest of the graph usable", function()
       local x, w = leaf {1, 2}, leaf {3, 4}
       local h = x * 2
       local y, z = h * h, x * w
@@ -234,8 +234,8 @@ describe("an illegal in-place change", function()
    end)
 end)
 
-describe("in place is refused", function()
-   it("for a leaf that requires a gradient", function()
+describe("an in-place operator refuses", function()
+   it("to change a leaf that requires a gradient", function()
       local x = leaf {1, 2}
       assert.raises("add_", "leaf", "no_grad", function() x:add_(1) end)
       assert.raises("leaf", function() x[1] = 5 end)
@@ -250,7 +250,7 @@ describe("in place is refused", function()
       assert.close({5, 3}, x)
    end)
 
-   it("for elements that share memory", function()
+   it("to change elements that share memory", function()
       local x = torch.ones(1, 3):expand(2, 3)
       assert.raises("add_", "memory", "clone", function() x:add_(1) end)
       assert.close({{1, 1, 1}, {1, 1, 1}}, x)

@@ -48,7 +48,7 @@ describe("a chain of a million gradients of gradients", function()
       x:release()
    end)
 
-   it("is freed when it grew at its far end", function()
+   it("is freed if it grew at its leaf's end", function()
       local x = torch.zeros(2)
       local last = x
       for _ = 1, million do

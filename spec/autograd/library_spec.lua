@@ -121,7 +121,7 @@ describe("schemas", function()
       end)
    end)
 
-   it("say how many results there are", function()
+   it("give the number of results", function()
       local f = op("(Tensor x) -> (Tensor, Tensor)", function(x) return x + 1 end)
       assert.raises("expected 2 results from the kernel, got 1", function() f(torch.ones(1)) end)
    end)
@@ -144,7 +144,7 @@ describe("opcheck", function()
    end
    local like = torch.empty_like
 
-   it("passes an operator that is registered rightly", function()
+   it("accepts an operator that is registered correctly", function()
       local op = custom(function(x, by) return x * by end, function(x) return like(x) end)
       op:register_autograd(function(ctx, grad) return grad * ctx.by, nil end, {
          setup_context = function(ctx, inputs) ctx.by = inputs[2] end,
@@ -155,7 +155,7 @@ describe("opcheck", function()
       }, library.opcheck(op, {x, 2.0}))
    end)
 
-   it("finds an argument that is changed, and leaves the caller's alone", function()
+   it("detects a changed argument, without changing the caller's", function()
       local op = custom(function(x)
          x:add_(1)
          return x:clone()
@@ -167,14 +167,14 @@ describe("opcheck", function()
       assert.same({0, 0, 0}, x:tolist())
    end)
 
-   it("finds a result that is a view of an argument", function()
+   it("detects a result that is a view of an argument", function()
       local op = custom(function(x) return x:view(3, 1) end)
       local found = library.opcheck(op, {torch.ones(3)}, {raise_exception = false,
          test_utils = "test_schema"})
       assert.matches("result 1 shares memory with argument 1", found.test_schema)
    end)
 
-   it("finds a fake kernel of another shape or dtype", function()
+   it("detects a fake kernel with another shape or dtype", function()
       local wide = custom(function(x) return x * 2 end, function(x) return x:new_empty {7} end)
       assert.raises("test_faketensor", "size (3)", "(7)", function()
          library.opcheck(wide, {torch.ones(3)})
@@ -185,14 +185,14 @@ describe("opcheck", function()
       end)
    end)
 
-   it("finds a derivative that is missing", function()
+   it("detects a missing derivative", function()
       local op = custom(function(x) return x * 2 end, like)
       assert.raises("test_autograd_registration", "register_autograd", function()
          library.opcheck(op, {torch.ones(1, {requires_grad = true})})
       end)
    end)
 
-   it("takes an operator's name, and nothing else", function()
+   it("accepts only an operator's name", function()
       local op = custom(function(x) return x * 2 end, like)
       assert.equal("SUCCESS", library.opcheck(op.name, {torch.ones(1)}).test_schema)
       assert.raises("library.opcheck: no operator spec_library::none", function()
@@ -201,7 +201,7 @@ describe("opcheck", function()
       assert.raises("library.opcheck: name", function() library.opcheck({}, {torch.ones(1)}) end)
    end)
 
-   it("names the tests that there are", function()
+   it("names the available tests in an error", function()
       assert.raises("no test test_aot_dispatch_dynamic", "test_schema", function()
          library.opcheck(custom(function(x) return x * 2 end), {torch.ones(1)},
             {test_utils = "test_aot_dispatch_dynamic"})

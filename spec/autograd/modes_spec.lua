@@ -21,7 +21,7 @@ describe("no_grad", function()
       assert.is_true((x * 2).requires_grad)
    end)
 
-   it("is closed by hand in any order", function()
+   it("can be closed explicitly in any order", function()
       local function close(scope) getmetatable(scope).__close(scope) end
       for _, order in ipairs {{1, 2, 3}, {2, 1, 3}, {3, 1, 2}, {2, 3, 1}, {1, 3, 2}, {3, 2, 1}} do
          local scopes = {torch.no_grad(), torch.enable_grad(), torch.no_grad()}
@@ -75,13 +75,13 @@ describe("no_grad", function()
       assert.is_true(torch.is_grad_enabled())
    end)
 
-   it("takes callable values", function()
+   it("accepts callable values", function()
       local callable = setmetatable({}, {__call = function(_, n) return n + 1 end})
       assert.equal(3, torch.no_grad(callable, 2))
       assert.raises("no_grad", "function", function() torch.no_grad(5) end)
    end)
 
-   it("lets a function yield", function()
+   it("allows the function to yield", function()
       local co = coroutine.wrap(function()
          return torch.no_grad(function() return coroutine.yield(1) end)
       end)
@@ -90,7 +90,7 @@ describe("no_grad", function()
       assert.is_true(torch.is_grad_enabled())
    end)
 
-   it("does not keep a new leaf from requiring a gradient", function()
+   it("allows a new leaf to require a gradient", function()
       local w = torch.no_grad(function() return torch.ones(2, {requires_grad = true}) end)
       assert.is_true(w.requires_grad)
    end)
@@ -104,7 +104,7 @@ describe("set_grad_enabled", function()
       assert.is_true(torch.is_grad_enabled())
    end)
 
-   it("is a scope, too", function()
+   it("also opens a scope", function()
       do
          local _ <close> = torch.set_grad_enabled(false)
          assert.is_false(torch.is_grad_enabled())
@@ -116,7 +116,7 @@ describe("set_grad_enabled", function()
 end)
 
 describe("inference_mode", function()
-   it("records nothing, enable_grad or not", function()
+   it("records no operators, even inside enable_grad", function()
       torch.inference_mode(function()
          assert.is_true(torch.is_inference_mode_enabled())
          assert.is_false((x * 2).requires_grad)
@@ -129,7 +129,7 @@ describe("inference_mode", function()
       end
    end)
 
-   it("makes tensors that take part in no gradient", function()
+   it("makes tensors that cannot take part in gradients", function()
       local y = torch.inference_mode(function() return x * 2 end)
       assert.raises("inference mode", function() return y * x end)
       assert.raises("inference mode", function() y:add_(1) end)
@@ -141,7 +141,7 @@ describe("inference_mode", function()
       assert.close({3, 5}, y)
    end)
 
-   it("leaves the tensors from outside as they are", function()
+   it("does not change tensors from outside", function()
       local h = x * 1
       torch.inference_mode(function()
          h:mul_(2)
@@ -152,7 +152,7 @@ describe("inference_mode", function()
       assert.is_true((h * x).requires_grad)
    end)
 
-   it("lets a backward pass through", function()
+   it("allows a backward pass", function()
       local w = torch.tensor({1, 2}, {dtype = "float64", requires_grad = true})
       local y = (w * w):sum()
       torch.inference_mode(function() y:backward() end)

@@ -56,7 +56,7 @@ describe("saved_tensors_hooks", function()
       assert.same({"outer", "inner", "outer", "outer"}, seen)
    end)
 
-   it("may keep less: the derivative is that of what unpack returns", function()
+   it("uses the tensor that unpack returns in the derivative", function()
       local x = leaf {1.0009765625, 2}
       local y = graph.saved_tensors_hooks(function(t) return t:to "bfloat16" end,
          function(t) return t:to "float64" end, function() return (x * x):sum() end)
@@ -64,7 +64,7 @@ describe("saved_tensors_hooks", function()
       assert.close({2, 4}, x.grad) -- bfloat16 rounds 1 + 2^-10 to 1
    end)
 
-   it("works for second derivatives: of leaves, results and what was computed", function()
+   it("works for second derivatives of leaves, results and intermediate tensors", function()
       for _, pack in ipairs {same, function(t) return t:detach():clone() end} do
          local x = leaf {0.5, 2}
          local g, gg, ggg
@@ -80,7 +80,7 @@ describe("saved_tensors_hooks", function()
       end
    end)
 
-   it("is each coroutine's own, and one resumes with what resumes it", function()
+   it("belongs to a coroutine, which otherwise inherits its resumer's pair", function()
       local count = 0
       local x = leaf {1}
       local function pack(t) count = count + 1 return t end
@@ -100,7 +100,7 @@ describe("saved_tensors_hooks", function()
       assert.equal(3, count)
    end)
 
-   it("forgets pairs that coroutines have left open", function()
+   it("drops pairs that abandoned coroutines have left open", function()
       local x = leaf {1}
       for _ = 1, 300 do
          local co = coroutine.create(function()
@@ -114,7 +114,7 @@ describe("saved_tensors_hooks", function()
       assert.close({math.exp(1)}, x:exp())
    end)
 
-   it("gives the error of a hook as it is, and leaves all as it was", function()
+   it("raises the error of a hook unchanged, and keeps the state", function()
       local x = leaf {1, 2}
       local mine = {}
       local ok, message = pcall(graph.saved_tensors_hooks, function() error(mine) end, same,
@@ -157,7 +157,7 @@ describe("saved_tensors_hooks", function()
       end)
    end)
 
-   it("survives a pack that releases what the operator reads, and one that calls operators", function()
+   it("survives a pack that releases the operator's tensors, and one that calls operators", function()
       local x = leaf {1, 2}
       local h = x * 1
       local y = graph.saved_tensors_hooks(function(t)
@@ -171,7 +171,7 @@ describe("saved_tensors_hooks", function()
       assert.close({2, 4}, x.grad)
    end)
 
-   it("survives a pack that lets go of all that the operator reads, and collects", function()
+   it("survives a pack that drops all references to the operator's tensors and collects", function()
       local function matrices()
          local list = {}
          for i = 1, 4 do list[i] = (torch.arange(0, 16) % 5):view(4, 4):double() + i end
@@ -223,7 +223,7 @@ describe("saved_tensors_hooks", function()
       assert.same({1}, w:tolist())
    end)
 
-   it("packs for an operator in whose midst a finalizer has failed", function()
+   it("packs for an operator during which a finalizer has failed", function()
       local x = leaf(0):to "cpu":detach():requires_grad_()
       local failed, y
       collectgarbage "stop" -- later values become garbage until memory runs out
@@ -241,7 +241,7 @@ describe("saved_tensors_hooks", function()
       assert.equal(1 << 19, y:sum():item())
    end)
 
-   it("keeps what pack made within a torch.scope", function()
+   it("keeps tensors that pack has made within a torch.scope", function()
       local x = leaf {1, 2}
       local y = torch.scope(function()
          return graph.saved_tensors_hooks(function(t) return {t:clone()} end,
@@ -251,7 +251,7 @@ describe("saved_tensors_hooks", function()
       assert.close({2, 4}, x.grad)
    end)
 
-   it("packs what a Function saves", function()
+   it("packs the tensors that a Function saves", function()
       local Square = torch.class("HookedSquare", torch.autograd.Function)
       function Square.forward(ctx, x)
          local y = x * x
@@ -290,7 +290,7 @@ describe("saved_tensors_hooks", function()
       assert.is_nil(next(kept))
    end)
 
-   it("can be forbidden", function()
+   it("can be disabled", function()
       local function enter() return graph.saved_tensors_hooks(same, same, function() return 7 end) end
       assert.equal(7, graph.disable_saved_tensors_hooks("not with mine", function() return 7 end))
       assert.raises("not with mine", function()
@@ -360,7 +360,7 @@ describe("register_multi_grad_hook", function()
       assert.same({{2, 2}, {3, 3}}, seen)
    end)
 
-   it("begins anew after a pass that failed", function()
+   it("starts again after a failed pass", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       local calls, fail = 0, true
       graph.register_multi_grad_hook({a, b}, function() calls = calls + 1 end)

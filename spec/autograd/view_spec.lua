@@ -17,15 +17,15 @@ end
 
 local function square_sum(x) return (x * x):sum() end
 
-describe("changing a view changes its base's history", function()
-   it("by select", function()
+describe("a change of a view, recorded in its base's history", function()
+   it("works through select", function()
       local x, h = matrix()
       h[1]:mul_(10)
       square_sum(h):backward()
       assert.close({{200, 400, 600}, {8, 10, 12}}, x.grad)
    end)
 
-   it("by narrow", function()
+   it("works through narrow", function()
       local x, h = matrix()
       local v = h:narrow(2, 2, 2)
       v:mul_(v:detach():clone())
@@ -33,7 +33,7 @@ describe("changing a view changes its base's history", function()
       assert.close({{2, 16, 54}, {8, 250, 432}}, x.grad)
    end)
 
-   it("by transpose and select", function()
+   it("works through transpose and select", function()
       local x, h = matrix()
       local w = leaf {2, 3}
       h:t()[2]:copy_(w)
@@ -42,21 +42,21 @@ describe("changing a view changes its base's history", function()
       assert.close({4, 6}, w.grad)
    end)
 
-   it("by view, with an operator that saves its result", function()
+   it("works through view, with an operator that saves its result", function()
       local x, h = matrix()
       h:view(-1):exp_()
       h:log():sum():backward()
       assert.close({{1, 1, 1}, {1, 1, 1}}, x.grad)
    end)
 
-   it("by diagonal", function()
+   it("works through diagonal", function()
       local x, h = matrix()
       h:diagonal():zero_()
       square_sum(h):backward()
       assert.close({{0, 4, 6}, {8, 0, 12}}, x.grad)
    end)
 
-   it("by indexing on the left of =", function()
+   it("works through assignment to an index", function()
       local x, h = matrix()
       local w = leaf {7, 8}
       h[{1, {2, 3}}] = w
@@ -66,7 +66,7 @@ describe("changing a view changes its base's history", function()
       assert.close({14, 16}, w.grad)
    end)
 
-   it("again and again", function()
+   it("works repeatedly", function()
       local x, h = matrix()
       local v = h[1]
       for _ = 1, 3 do v:mul_(2) end
@@ -74,7 +74,7 @@ describe("changing a view changes its base's history", function()
       assert.close({{2 * 64, 4 * 64, 6 * 64}, {8, 10, 12}}, x.grad)
    end)
 
-   it("when the base is a buffer without history", function()
+   it("works if the base has no history", function()
       local w = leaf {2, 3, 4}
       local buffer = torch.zeros(2, 3, {dtype = "float64"})
       assert.is_false(buffer.requires_grad)
@@ -85,7 +85,7 @@ describe("changing a view changes its base's history", function()
       assert.close({9, 12, 15}, w.grad)
    end)
 
-   it("when the view was made without recording", function()
+   it("works if the view was made without recording", function()
       local x, h = matrix()
       local w = leaf {2, 3, 4}
       local v = torch.no_grad(function() return h[1] end)
@@ -97,7 +97,7 @@ describe("changing a view changes its base's history", function()
       assert.close({4, 6, 8}, w.grad)
    end)
 
-   it("when both operands are views of one base", function()
+   it("works if both operands are views of one base", function()
       local x, h = matrix()
       h[1]:mul_(h[2])
       square_sum(h):backward()
@@ -105,7 +105,7 @@ describe("changing a view changes its base's history", function()
       assert.close({{2 * 16, 4 * 25, 6 * 36}, {8 + 2 * 4, 10 + 2 * 5 * 4, 12 + 2 * 6 * 9}}, x.grad)
    end)
 
-   it("also where it has no elements and begins behind the base's memory", function()
+   it("works for a view without elements that begins behind the base's memory", function()
       for _, view in ipairs {
          function(y) return y[{{}, 2}] end, function(y) return y[{{}, {2, 3}}] end,
          function(y) return y:narrow(2, 2, 2):t() end,
@@ -121,7 +121,7 @@ describe("changing a view changes its base's history", function()
       end
    end)
 
-   it("but not a detached tensor's", function()
+   it("does not work through a detached tensor", function()
       local x, h = matrix()
       h:detach()[1]:mul_(2)
       h:sum():backward()
@@ -130,8 +130,8 @@ describe("changing a view changes its base's history", function()
    end)
 end)
 
-describe("a view has the history its base has now", function()
-   it("after the view was changed", function()
+describe("a view's history", function()
+   it("follows a change of the view", function()
       local x, h = matrix()
       local v = h[1]
       v:mul_(10)
@@ -141,7 +141,7 @@ describe("a view has the history its base has now", function()
       assert.close({{200, 400, 600}, {0, 0, 0}}, x.grad)
    end)
 
-   it("after the base was changed", function()
+   it("follows a change of the base", function()
       local x, h = matrix()
       local v = h[2]
       h:mul_(3)
@@ -150,7 +150,7 @@ describe("a view has the history its base has now", function()
       assert.close({{0, 0, 0}, {72, 90, 108}}, x.grad)
    end)
 
-   it("after another view was changed", function()
+   it("follows a change of another view", function()
       local x, h = matrix()
       local column, row = h:select(2, 1), h[2]
       column:mul_(10)
@@ -158,7 +158,7 @@ describe("a view has the history its base has now", function()
       assert.close({{0, 0, 0}, {2 * 400, 10, 12}}, x.grad)
    end)
 
-   it("after a view of a view was changed", function()
+   it("follows a change of a view of a view", function()
       local x, h = matrix()
       local v = h:t()
       v[{{2, 3}, {}}][1]:add_(5)
@@ -166,7 +166,7 @@ describe("a view has the history its base has now", function()
       assert.close({{2, 14, 6}, {8, 20, 12}}, x.grad)
    end)
 
-   it("after its base got one at all", function()
+   it("follows the first history of its base", function()
       local w = leaf {2, 3, 4}
       local buffer = torch.zeros(2, 3, {dtype = "float64"})
       local v = buffer[1]
@@ -177,7 +177,7 @@ describe("a view has the history its base has now", function()
       assert.close({1, 2, 3}, w.grad)
    end)
 
-   it("where its elements repeat the base's", function()
+   it("is correct if its elements repeat the base's", function()
       local x, h = matrix()
       local v = h:expand(2, 2, 3)
       h:mul_(2)
@@ -185,7 +185,7 @@ describe("a view has the history its base has now", function()
       assert.close({{4, 4, 4}, {4, 4, 4}}, x.grad)
    end)
 
-   it("and what was computed from it before keeps its own", function()
+   it("does not affect earlier results of the view", function()
       local x, h = matrix()
       local v = h[1]
       local before = v * 2
@@ -194,7 +194,7 @@ describe("a view has the history its base has now", function()
       assert.close({{12, 12, 12}, {0, 0, 0}}, x.grad)
    end)
 
-   it("and is checked when it was saved", function()
+   it("is checked if the view was saved", function()
       local _, h = matrix()
       local y = h[1] * h[1]
       h[1]:add_(1)
@@ -229,7 +229,7 @@ describe("second derivatives through a changed view", function()
 end)
 
 describe("a leaf made of a view", function()
-   it("stands for itself", function()
+   it("has its own history", function()
       local base = torch.ones(2, 3, {dtype = "float64"})
       local v = base[1]:requires_grad_()
       assert.is_true(v.is_leaf)
@@ -338,7 +338,7 @@ local function difference(f, args, i)
 end
 
 describe("random programs of views and in-place changes", function()
-   it("have the gradient that differences show", function()
+   it("have the gradient that finite differences give", function()
       local state = 12345
       local function random(low, high) -- random numbers that are the same on every machine
          state = (state * 1103515245 + 12345) & 0x7fffffff
@@ -362,7 +362,7 @@ describe("random programs of views and in-place changes", function()
       end
    end)
 
-   it("have the second derivative that differences show", function()
+   it("have the second derivative that finite differences give", function()
       local state = 54321
       local function random(low, high)
          state = (state * 1103515245 + 12345) & 0x7fffffff

@@ -32,7 +32,7 @@ describe(".ci/run", function()
       assert.equal(0, status)
    end)
 
-   it("goes on after a failure, and fails", function()
+   it("continues after a failure, and fails at the end", function()
       local output, status = run {
          test = "echo 10 passed, 2 failed; exit 1", lint = "echo 3 passed, 0 failed",
          asan = "echo 7 passed, 0 failed",
@@ -41,7 +41,7 @@ describe(".ci/run", function()
       assert.equal(1, status)
    end)
 
-   it("counts a step that broke before it could count", function()
+   it("counts a step that ended before it printed its counts", function()
       local output, status = run {
          test = "echo compiler: error >&2; exit 2", lint = "echo 3 passed, 0 failed",
          asan = "exit 1",

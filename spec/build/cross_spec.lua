@@ -134,7 +134,7 @@ describe("make cross", function()
       assert.matches("pdp11-dec-aout-gcc", output, 1, true)
    end)
 
-   it("takes nothing of this machine's Lua", function()
+   it("uses no part of this machine's Lua", function()
       if not shell.has("arm-linux-gnueabihf-gcc") then return pending("no arm-linux-gnueabihf-gcc") end
       local output = make("config CC=arm-linux-gnueabihf-gcc")
       assert.matches("another than this one", output, 1, true)

@@ -58,7 +58,7 @@ describe("make install", function()
       assert.equal("2.0\n", output)
    end)
 
-   it("has workers in the system's Lua, which find the module as it does", function()
+   it("installs a module whose workers run in the system's Lua", function()
       if not shell.has("lua5.4") then pending("no lua5.4 command") end
       local script = [[
          local torch = require "tlua"
@@ -76,7 +76,7 @@ describe("make install", function()
       assert.equal("5\t1640.0\n", output)
    end)
 
-   it("installs the static library where it is asked for, without debug information", function()
+   it("installs the static library on request, without debug information", function()
       assert.are_not.equal(0, (select(2, shell.run("test -e " .. prefix .. "/lib/libtlua.a"))))
       shell.with_folder(function(folder)
          shell.ok(("make install STATIC=1 BUILD=%s PREFIX=%s"):format(shell.build, folder))
@@ -90,7 +90,7 @@ describe("make install", function()
       end)
    end)
 
-   it("keeps what debuggers want to know out of what it installs, and apart by install-debug", function()
+   it("installs no debug information; install-debug installs it separately", function()
       local sections = shell.ok(("cd %s && readelf -S lib/libtlua.so.0 bin/tlua | " ..
          "grep -c debug_info || true"):format(prefix))
       assert.equal("0\n", sections)
@@ -108,7 +108,7 @@ describe("make install", function()
       end)
    end)
 
-   it("tells pkg-config its version", function()
+   it("gives pkg-config its version", function()
       local version = shell.read("src/tlua.h"):match('define TL_VERSION "([^"]+)"')
       local output = shell.ok(pkg_config:format(prefix) .. "pkg-config --modversion tlua")
       assert.equal(version .. "\n", output)
@@ -125,7 +125,7 @@ describe("make install", function()
             end)
          end)
 
-         it("gets a script's mistake as an error with its line", function()
+         it("reports a script's error with its line", function()
             need(lua)
             shell.with_folder(function(folder)
                local host = build_example(folder, lua)
@@ -139,7 +139,7 @@ describe("make install", function()
       end)
    end
 
-   it("puts everything below DESTDIR if asked", function()
+   it("installs everything below DESTDIR if it is set", function()
       shell.with_folder(function(folder)
          make("install", "DESTDIR=" .. folder)
          local inside = files(folder .. prefix):gsub(folder:gsub("%p", "%%%0"), "")
@@ -149,7 +149,7 @@ describe("make install", function()
       end)
    end)
 
-   it("finds the library from the system's Lua when the prefix has moved", function()
+   it("installs a library that the system's Lua finds after the prefix has moved", function()
       shell.with_folder(function(folder)
          shell.ok(("cp -a %s %s/moved"):format(prefix, folder))
          local link = folder .. "/moved/lib/lua/5.4/tlua.so"
@@ -162,7 +162,7 @@ describe("make install", function()
    end)
 
    -- The first component of the path is a file that cannot be removed.
-   it("takes folders with blanks, quotes and semicolons", function()
+   it("accepts folders with blanks, quotes and semicolons", function()
       shell.with_folder(function(folder)
          local odd, root = folder .. "/it's a; touch b \"c\"", folder .. "/stage $HOME d"
          local bystander = folder .. "/it's"

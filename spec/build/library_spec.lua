@@ -43,12 +43,12 @@ describe("libtlua.so", function()
       assert.truthy(#others(symbols("-D --undefined-only", "libtlua.so"), "^[^l]") > 0)
    end)
 
-   it("asks for no room in a host's thread block, which has little to give", function()
+   it("needs no static thread-local storage in a host", function()
       local dynamic = shell.ok(("readelf -d %s/libtlua.so"):format(shell.build))
       assert.falsy(dynamic:find("STATIC_TLS", 1, true))
    end)
 
-   it("leaves nothing undefined but Lua's functions", function()
+   it("has no undefined symbols except Lua's functions", function()
       local output = shell.run(("ldd -r %s/libtlua.so"):format(shell.build))
       for name in output:gmatch("undefined symbol: ([%w_]+)") do
          assert.truthy(name:find("^luaL?_"), name)
@@ -57,12 +57,12 @@ describe("libtlua.so", function()
 end)
 
 describe("libtlua.a", function()
-   it("keeps to the project's prefixes", function()
+   it("defines only names with the project's prefixes", function()
       local names = symbols("-g --defined-only", "libtlua.a")
       assert.same({}, others(names, "^tl[iok]?_", "^luaopen_tlua$", "^_?DW%.ref"))
    end)
 
-   it("brings no Lua into a program that uses tensors alone", function()
+   it("adds no Lua to a program that uses only tensors", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/plain.c", [[
             #include "tlua.h"

@@ -78,7 +78,7 @@ describe("make install", function()
       return shell.ok(("cd / && %s/bin/tlua -e %s"):format(folder, shell.quote(script)))
    end
 
-   it("says how to get what PACKAGES= has left out, at the user's line", function()
+   it("installs a core whose errors name the package that PACKAGES= has left out", function()
       assert.equal("", (shell.run(("ls %s/share/lua 2>/dev/null"):format(prefix))))
       for used, name in pairs {
          ["torch.text"] = "text", ["torch.utils.tensorboard"] = "tensorboard",
@@ -96,7 +96,7 @@ describe("make install", function()
          tlua(prefix, "print(pcall(function() torch.ones(1); require 'tlua.text' end))"), 1, true)
    end)
 
-   it("has nothing of what is left out in torch.has and pairs, and trains without it", function()
+   it("hides omitted packages in torch.has and pairs, and trains without them", function()
       assert.equal("false\tfalse\ttrue\tnil\n", tlua(prefix, [[
          local seen
          for name in pairs(torch) do seen = seen or name == "text" or nil end
@@ -131,7 +131,7 @@ describe("make install", function()
       end)
    end)
 
-   it("refuses a package that there is not", function()
+   it("refuses a package that does not exist", function()
       local said, status = shell.run(("make install BUILD=%s PREFIX=%s PACKAGES=vision"):format(
          shell.build, prefix))
       assert.not_equal(0, status)
@@ -158,7 +158,7 @@ describe("make install", function()
       end
    end)
 
-   it("finds what LuaRocks has put into a tree of its own", function()
+   it("finds packages that LuaRocks has installed into a separate tree", function()
       if not shell.has "luarocks" then pending "no luarocks" end
       shell.with_folder(function(tree)
          luarocks_make("text", tree)

@@ -36,7 +36,7 @@ describe("README.md", function()
       end)
    end)
 
-   it("embeds in a C program of ten lines", function()
+   it("shows a C program of ten lines that embeds tlua", function()
       shell.with_folder(function(folder)
          local path = shell.quote(folder .. "/host")
          shell.write(folder .. "/host.c", blocks("c")[1])
@@ -54,7 +54,7 @@ describe("README.md", function()
             path, path, shell.quote(shell.build), path, arguments))
    end
 
-   it("embeds in C++ as well, and so does the example", function()
+   it("shows a program that is valid C++, like the example", function()
       if not shell.has("c++") then return pending("needs a C++ compiler") end
       shell.with_folder(function(folder)
          local path = shell.quote(folder .. "/host.c")
@@ -65,7 +65,7 @@ describe("README.md", function()
       end)
    end)
 
-   it("names only targets that make has, and files that are there", function()
+   it("names only existing targets and files", function()
       local makefile = shell.read("Makefile")
       local targets = 0
       for target in readme:gmatch("[`\n]make (%l+)[ `]") do

@@ -39,7 +39,7 @@ describe("declarations", function()
       assert.equal("", table.concat(list, "\n"))
    end)
 
-   it("exist for every field of a class, with some words", function()
+   it("exist for every field of a class, with a description", function()
       local list, seen = {}, 0
       each(function(declared)
          for _, field in ipairs(declared.fields or {}) do
@@ -92,7 +92,7 @@ describe("annotations", function()
    for name in text:gmatch "\n%-%-%-@class ([%w_.]+)" do known[name] = true end
    for name in text:gmatch "\n%-%-%-@alias ([%w_.]+)" do known[name] = true end
 
-   it("are Lua that an editor can read", function()
+   it("are valid Lua", function()
       assert.truthy(load(text))
       assert.matches("^%-%-%-@meta", text)
    end)
@@ -142,7 +142,7 @@ describe("the site", function()
       if not shell.has "cmark-gfm" then pending "no cmark-gfm" end
    end
 
-   it("has links that all lead somewhere", function()
+   it("has no broken links", function()
       need()
       local ids, broken, count = {}, {}, 0
       for name, text in pairs(pages) do

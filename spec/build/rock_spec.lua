@@ -92,7 +92,7 @@ describe("the rock, with two more dtypes", function()
          [[lua5.4 %s]]):format(tree, tree, arguments))
    end
 
-   it("gives plain Lua the module", function()
+   it("provides the module for plain Lua", function()
       local script = 'local torch = require "tlua"; print(torch.ones(2, 3):sum():item())'
       assert.equal("6.0\n", lua(("-e '%s'"):format(script)))
       local needed = shell.ok(("readelf -d %s/lib/lua/5.4/tlua.so"):format(tree))

@@ -70,15 +70,15 @@ local function passes(test, tests, alone)
 end
 
 describe("cuDNN", function()
-   it("has plans for attention, which no GPU needs to be there for", function()
+   it("has plans for attention, even without a GPU", function()
       passes("cudnn_test", {"attention_has_plans", "heads_that_share_keys_have_plans"})
    end)
 
-   it("has plans for batch norm and averages of windows, likewise", function()
+   it("has plans for batch norm and average pooling, even without a GPU", function()
       passes("cudnn_layers_test", {"averages_have_plans", "batch_norms_of_a_resnet_have_plans"})
    end)
 
-   it("accepts the recurrent layers that it is asked for, and has their parameters as we do", function()
+   it("accepts our recurrent layers, with parameters in our order", function()
       passes("cudnn_rnn_test", {"layers_are_accepted", "parameters_lie_as_ours_do"}, true)
    end)
 end)

@@ -48,7 +48,7 @@ local function asked(program, settings)
    return counts
 end
 
-describe("cuDNN is asked for recurrent layers", function()
+describe("cuDNN is used for recurrent layers", function()
    it("of every kind and direction, and their gradients", function()
       assert.same({8, 8, 8}, asked [[
          local x = torch.randn(3, 2, 3):requires_grad_()
@@ -63,7 +63,7 @@ describe("cuDNN is asked for recurrent layers", function()
          end]])
    end)
 
-   it("for no more gradients than needed", function()
+   it("only for the gradients that are needed", function()
       assert.same({1, 0, 0}, asked "torch.no_grad(function() nn.LSTM(3, 4)(torch.randn(3, 2, 3)) end)")
       assert.same({1, 1, 0}, asked [[
          local layer = nn.LSTM(3, 4)
@@ -71,7 +71,7 @@ describe("cuDNN is asked for recurrent layers", function()
          layer(torch.randn(3, 2, 3):requires_grad_()):sum():backward()]])
    end)
 
-   it("unless it is not there, not wanted, or cannot do them", function()
+   it("unless it is missing, disabled, or does not support them", function()
       local gru <const> = "results(nn.GRU(3, 4), torch.randn(3, 2, 3):requires_grad_())"
       assert.same({1, 1, 1}, asked(gru))
       for _, before in ipairs {"cudnn.enabled = false", "cudnn.deterministic = true",
@@ -86,7 +86,7 @@ describe("cuDNN is asked for recurrent layers", function()
 end)
 
 describe("a recurrent layer that cuDNN has computed", function()
-   it("has the gradient of what was computed, whatever is set later", function()
+   it("has the right gradient even if settings change before backward", function()
       for _, first in ipairs {"true", "false"} do
          assert.same(first == "true" and {1, 1, 1} or {0, 0, 0}, asked(([[
             local x = torch.randn(3, 2, 3):requires_grad_()
@@ -156,7 +156,7 @@ describe("a recurrent layer that cuDNN has computed", function()
       assert.same({8, 8, 8}, asked((program:gsub("WARM", "2"))))
    end)
 
-   it("is ours in a capture before that", function()
+   it("is computed by our kernels in a capture before that", function()
       assert.same({0, 0, 0}, asked [[
          local layer, x = nn.GRU(3, 4), torch.zeros(5, 2, 3)
          local g, s = torch.cuda.Graph(), torch.cuda.Stream()
@@ -172,10 +172,10 @@ describe("a recurrent layer that cuDNN has computed", function()
    end)
 end)
 
-describe("where a call of cuDNN fails", function()
+describe("if a call of cuDNN fails,", function()
    -- If cuDNN's forward pass fails, our kernels are used; a reserve of cuDNN can be read only by
    -- cuDNN.
-   it("the result is the same, or an error that names the call; nothing is left behind", function()
+   it("the result is the same, or an error names the call, and nothing leaks", function()
       shell.with_folder(function(folder)
          local path = folder .. "/which"
          shell.write(path, "0")

@@ -20,7 +20,7 @@ local function aborted(name, ...)
 end
 
 describe("the emulator", function()
-   it("does what CUDA does", function()
+   it("gives CUDA's results", function()
       for seed = 1, 5 do
          local output, status = shell.run(("TLUA_EMULATED_SEED=%d %s"):format(seed, plain))
          assert.equal(0, status, output)
@@ -28,7 +28,7 @@ describe("the emulator", function()
       end
    end)
 
-   it("does so under the address sanitizer", function()
+   it("gives them under the address sanitizer", function()
       local output, status = shell.run("TLUA_EMULATED_SEED=7 " .. sanitized)
       assert.equal(0, status, output)
    end)
@@ -41,21 +41,21 @@ describe("the emulator", function()
          "__syncthreads", "and 30 more wait in __shfl_sync", "and 31 more ended")
    end)
 
-   it("notices that threads wait at two barriers", function()
+   it("detects threads that wait at two barriers", function()
       aborted("two_barriers", "kernel two_barriers[^\n]*: __syncthreads at [^\n]*wrong_test.cu:%d+, " ..
          "while others of the block wait at [^\n]*wrong_test.cu:%d+")
    end)
 
-   it("notices a lane that its own mask does not name", function()
+   it("detects a lane that its own mask does not contain", function()
       aborted("stranger_to_the_mask", "thread %(%d+, 0, 0%): __ballot_sync at [^\n]*: the mask " ..
          "0x0000ffff does not name the calling lane, %d+")
    end)
 
-   it("notices a thread that gives up", function()
+   it("detects a thread that traps", function()
       aborted("gives_up", "kernel gives_up[^\n]*, thread %(2, 0, 0%): __trap")
    end)
 
-   it("lets a missing barrier show as wrong numbers", function()
+   it("makes a missing barrier give wrong numbers", function()
       for _, name in ipairs {"without_barrier", "without_second_barrier", "without_warp_barrier"} do
          local output = wrong(plain, name)
          local count = tonumber(output:match "^(%d+) of 20 launches gave wrong numbers")

@@ -94,7 +94,7 @@ describe("on a GPU", function()
          "driver's, [^\n]*\n4%.?0?\n$", output)
    end)
 
-   it("a copy from pinned memory is made before its call returns, unless it may be later", function()
+   it("a copy from pinned memory is complete when its call returns, unless it is asynchronous", function()
       local output = run("TLUA_EMULATED_LAZY=1", [[
          local pinned = torch.ones(1000):pin_memory()
          local x = pinned:to "cuda"
@@ -106,7 +106,7 @@ describe("on a GPU", function()
       assert.matches("^1000%.?0?\t2000%.?0?\n$", output)
    end)
 
-   it("convolutions of float32 are in TF32 only where that is allowed", function()
+   it("float32 convolutions use TF32 only if that is allowed", function()
       local output = run("", [[
          local F, cudnn = torch.nn.functional, torch.backends.cudnn
          local x, w = torch.full({1, 1, 4}, 1 + 2^-12), torch.ones(1, 1, 1)
@@ -117,7 +117,7 @@ describe("on a GPU", function()
       assert.equal("true\ttrue\n", output)
    end)
 
-   it("takes products of whole numbers with any number of rows", function()
+   it("products of integers may have any number of rows", function()
       local output = run("TLUA_EMULATED_LAZY=1", [[
          local a = torch.zeros((65535 << 5) + 1, 1, {dtype = "uint8", device = "cuda"})
          print(a:matmul(torch.zeros(1, 1, {dtype = "uint8", device = "cuda"})).shape[1])
@@ -125,7 +125,7 @@ describe("on a GPU", function()
       assert.equal("2097121\n", output)
    end)
 
-   it("a driver that dies makes each call an error, and the program ends as usual", function()
+   it("every call is an error after the driver has failed, and the program ends as usual", function()
       for _, at in ipairs {3, 10, 30, 60, 100, 200} do
          local output = run("TLUA_EMULATED_DEAD_AT=" .. at, [[
             local s, x

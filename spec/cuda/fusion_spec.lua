@@ -26,22 +26,22 @@ local function with_cache(fn)
 end
 
 describe("a chain of elementwise operators in a graph", function()
-   it("has the bits of its operators: random ones", with_cache(function(folder)
+   it("has the bits of its operators, for random chains", with_cache(function(folder)
       assert.truthy(run(folder, "chains 1 " .. CHAINS) > CHAINS / 2)
    end))
 
-   it("has them where what is written are neighbours of what others read", with_cache(function(folder)
+   it("has these bits if it writes neighbours of elements that it reads", with_cache(function(folder)
       assert.truthy(run(folder, "windows 1 8") > 3)
    end))
 
-   it("takes dropout, SwiGLU, rotations, divisions of integers and gradients of activations",
+   it("may contain dropout, SwiGLU, rotations, divisions of integers and gradients of activations",
       with_cache(function(folder) run(folder, shell.quote(folder), nil, "fusion_operators") end))
 
-   it("has those of 50 eager steps of training", with_cache(function(folder)
+   it("has the bits of 50 eager training steps", with_cache(function(folder)
       assert.truthy(run(folder, "train") > 3)
    end))
 
-   it("is on the stream before other kernels, events and copies", with_cache(function(folder)
+   it("is launched before other kernels, events and copies on its stream", with_cache(function(folder)
       assert.truthy(run(folder, "between") > 0)
    end))
 
@@ -58,7 +58,7 @@ describe("a chain of elementwise operators in a graph", function()
       end))
    end
 
-   it("is all there, or the capture fails, whichever call of the runtime fails", with_cache(function(folder)
+   it("is complete, or the capture fails, for every failing call of the runtime", with_cache(function(folder)
       local failed = 0
       run(folder, "failing", nil, "fusion_edges")
       for n = 1, 75 do
@@ -70,7 +70,7 @@ describe("a chain of elementwise operators in a graph", function()
       assert.truthy(failed > 5 and failed < 75)
    end))
 
-   it("has the same bits under a device that is late", with_cache(function(folder)
+   it("has the same bits on a device that runs late", with_cache(function(folder)
       run(folder, "between", "TLUA_EMULATED_LAZY=1")
    end))
 
@@ -87,7 +87,7 @@ describe("a chain of elementwise operators in a graph", function()
       assert.truthy(not shell.read(file):find(("x"):rep(99), 1, true))
    end))
 
-   it("is not another one's that has its file's name", with_cache(function(folder)
+   it("is not confused with another chain whose file has the same name", with_cache(function(folder)
       run(folder, "known")
       local own = shell.ok(("echo %s/*.cubin"):format(folder)):match "[^\n]+"
       with_cache(function(others)

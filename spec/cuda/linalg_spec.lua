@@ -17,7 +17,7 @@ end
 local function apart(a, b) return (a:cpu() - b:cpu()):abs():max():item() end
 
 describe("linear algebra on a GPU", function()
-   it("is one batched call for many small matrices, and a call each for large ones", function()
+   it("uses one batched call for many small matrices, and one call for each large one", function()
       assert.equal("potrfBatched n=4 batch=3\ngetrfBatched n=4 batch=3\n" ..
          "getrsBatched n=4 nrhs=1 batch=3\ntrsmBatched m=2 n=4 batch=3\n" ..
          "geqrfBatched m=5 n=4 batch=3\norgqr m=5 n=4 k=4\norgqr m=5 n=4 k=4\norgqr m=5 n=4 k=4\n" ..
@@ -41,7 +41,7 @@ describe("linear algebra on a GPU", function()
             linalg.svd(torch.ones(2, 5, 4, on), false)]])
    end)
 
-   it("waits where it must tell of a matrix, and not elsewhere", function()
+   it("waits only if an error must name a matrix", function()
       local a = torch.eye(3, on) * 4
       local before = torch.cuda.waits()
       linalg.cholesky_ex(a)
@@ -60,7 +60,7 @@ describe("linear algebra on a GPU", function()
       assert.raises("linalg.inv: the matrix is singular", function() linalg.inv(a * 0) end)
    end)
 
-   it("gives the CPU's results", function()
+   it("has the CPU's results", function()
       torch.manual_seed(3)
       for _, dtype in ipairs {"float32", "float64"} do
          local tolerance = dtype == "float32" and 1e-4 or 1e-12
@@ -115,7 +115,7 @@ describe("linear algebra on a GPU", function()
       assert.equal(1, rank:item())
    end)
 
-   it("makes Householder's products in one call a matrix, unless they have a gradient", function()
+   it("computes Householder products in one call for each matrix, unless they have a gradient", function()
       assert.equal("geqrf m=300 n=3\norgqr m=300 n=3 k=2\ntrue", calls [[
          torch.manual_seed(1)
          local a, tau = torch.geqrf(torch.randn(300, 3, on))
@@ -146,7 +146,7 @@ describe("linear algebra on a GPU", function()
       assert.equal(("cuda:0\ttrue\n"):rep(3) .. "linalg.svd: the matrix has not converged \n", output)
    end)
 
-   it("is the version's that cuSOLVER has", function()
+   it("reports cuSOLVER's version", function()
       assert.equal(120000, torch.cuda._library_version "cusolver")
    end)
 end)

@@ -67,7 +67,7 @@ local function by(what, fn)
 end
 
 describe("groups by nccl", function()
-   by("make each collective by the calls that NCCL has for it, on a stream of their own", function()
+   by("run each collective by NCCL's own call, on a separate stream", function()
       on(2, [[
          local t = gpu {1, 2, 3} * (rank + 1)
          dist.all_reduce(t)
@@ -102,7 +102,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   by("make of several calls in one bracket what NCCL has none for", function()
+   by("run collectives that NCCL lacks by several calls in one NCCL group", function()
       on(2, [[
          local list = {torch.zeros({1}, {device = "cuda"}), torch.zeros({3}, {device = "cuda"})}
          dist.all_gather(list, torch.ones({2 * rank + 1}, {device = "cuda"}) * (rank + 1))
@@ -138,7 +138,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   by("send messages, both ways at a time in one bracket", function()
+   by("send messages in both directions in one NCCL group", function()
       on(2, [[
          local t = torch.zeros({2}, {device = "cuda"})
          if rank == 0 then dist.send(gpu {1, 2}, 1) else dist.recv(t, 0) check({1, 2}, t) end
@@ -154,7 +154,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   by("keep the order of streams: what a call reads is written before, what reads it comes after", function()
+   by("keep the order of streams before and after a call", function()
       on(2, [[
          local t = torch.zeros({1000}, {device = "cuda"})
          for i = 1, 20 do
@@ -178,7 +178,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   by("take tensors of the CPU through the device, and plain values", function()
+   by("send CPU tensors and plain values through the device", function()
       on(2, [[
          local t = torch.tensor({rank, 2}, {dtype = "int64", device = "cpu"})
          dist.all_reduce(t)
@@ -194,7 +194,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   by("wait at a barrier, and end in good order", function()
+   by("wait at a barrier, and end in an orderly way", function()
       local output = on(2, [[
          dist.barrier()
          called "AllReduce 1 float32 sum in place on stream 1"
@@ -244,7 +244,7 @@ describe("groups by nccl", function()
    end)
 
    -- Two ranks that both send first would deadlock, because a send ends only when it is received.
-   by("run pipelines: what a stage sends and receives at a time is one bracket, in one order on all ranks", function()
+   by("run pipelines with one NCCL group for all simultaneous messages of a stage", function()
       for _, case in ipairs {{2, "ScheduleGPipe", 1}, {3, "Schedule1F1B", 1}, {2, "ScheduleInterleaved1F1B", 2},
          {4, "Schedule1F1B", 1}, {3, "ScheduleInterleavedZeroBubble", 1}, {2, "ScheduleInterleavedZeroBubble", 2}} do
          local n, kind, here = table.unpack(case)
@@ -286,7 +286,7 @@ describe("groups by nccl", function()
       end
    end)
 
-   by("tell all ranks of a stage that has failed", function()
+   by("report a failed stage on all ranks", function()
       local output = on(3, [[
          local nn, pipe = torch.nn, dist.pipelining
          local Worse = torch.class("Worse", nn.Module)
@@ -313,7 +313,7 @@ describe("groups by nccl", function()
       assert.equal(3, select(2, output:gsub("told", "")), output)
    end)
 
-   by("end a call after its time, on all ranks, with who is missing; the next wait tells it", function()
+   by("end a call at its timeout on all ranks; the next wait names the missing ranks", function()
       local output = on(3, [[
          local t, store = torch.ones({4}, {device = "cuda"}), dist.group.WORLD.store
          local group = dist.new_group(nil, {timeout = 3})
@@ -343,7 +343,7 @@ describe("groups by nccl", function()
       assert.equal(3, select(2, output:gsub("told", "")), output)
    end)
 
-   by("find calls that differ with TLUA_DISTRIBUTED_DEBUG=detail", function()
+   by("detect different calls with TLUA_DISTRIBUTED_DEBUG=detail", function()
       local output = on(2, [[
          local t = torch.ones({2}, {device = "cuda"})
          for _ = 1, 4 do dist.all_reduce(t) end
@@ -393,7 +393,7 @@ describe("groups by nccl", function()
       assert.equal(3, select(2, output:gsub("told", "")), output)
    end)
 
-   by("refuse what NCCL has no arithmetic for", function()
+   by("refuse dtypes that NCCL cannot sum", function()
       on(1, [[
          refused("all_reduce: op: nccl has no 'bxor' of int32", dist.all_reduce,
             gpu({1}, {dtype = "int32"}), "bxor")
@@ -404,7 +404,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   by("say what is missing where there is no NCCL", function()
+   by("report a missing NCCL", function()
       local output = on(1, [[
          refused("init_process_group: cuda: nccl", dist.init_process_group, {backend = "nccl", timeout = 5})
          print "told"

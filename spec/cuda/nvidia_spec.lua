@@ -65,7 +65,7 @@ local function run(settings, program)
 end
 
 describe("NVML", function()
-   it("has the figures of the device that is meant", function()
+   it("reports the statistics of the given device", function()
       shell.with_folder(function(folder)
          library(folder, "libnvidia-ml.so.1", nvml)
          local output = run("LD_LIBRARY_PATH=" .. folder, [[
@@ -93,7 +93,7 @@ describe("NVML", function()
 end)
 
 describe("NVTX", function()
-   it("gives ranges and marks to the tool that listens", function()
+   it("passes ranges and marks to an attached tool", function()
       shell.with_folder(function(folder)
          local tool = library(folder, "tool.so", injection)
          local found = os.getenv "CUDA_HOME" or "/usr/local/cuda"

@@ -16,7 +16,7 @@ describe("cuda.ExternalStream", function()
       assert.is_true(cuda.ExternalStream(cuda.default_stream().cuda_stream) == cuda.default_stream())
    end)
 
-   it("can be the driver's own, which is computed on and waited for as any", function()
+   it("can be the driver's default stream, which works like any other", function()
       local driver = cuda.ExternalStream(0)
       assert.is_true(driver == cuda.ExternalStream(0))
       assert.is_false(driver == cuda.default_stream())
@@ -41,7 +41,7 @@ describe("cuda.ExternalStream", function()
 end)
 
 describe("cuda.get_arch_list", function()
-   it("may tell of all from one front end, since no kernel asks which one it is compiled for", function()
+   it("lists architectures of kernels that do not depend on the architecture", function()
       assert.equal("", (shell.run "grep -rl __CUDA_ARCH__ kernels src"))
    end)
 

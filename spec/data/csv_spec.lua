@@ -12,7 +12,7 @@ local function csv(text, options)
 end
 
 describe("data.CSV", function()
-   it("reads columns by the names in the first line, and guesses what they are", function()
+   it("reads columns by the names in the first line, and guesses their types", function()
       local rows = csv "id,weight,name,good\n1,0.5,ann,true\n-2,1e3,bob,false\n3,,eve,True\n"
       assert.same({"id", "weight", "name", "good"}, rows.names)
       assert.same({id = "int64", weight = "float32", name = "string", good = "bool"}, rows.dtypes)
@@ -33,7 +33,7 @@ describe("data.CSV", function()
       assert.same({"x;y"}, csv("a\tb\n'x;y'\t1\n", {quote = "'", delimiter = "\t"}):read().a)
    end)
 
-   it("takes files without names, empty lines, line ends of Windows, and no last one", function()
+   it("accepts files without names, with empty lines, with line ends of Windows, and without a last one", function()
       local rows = csv("1,2\r\n\r\n3,4\n\n5,6", {header = false})
       assert.same({1, 2}, rows.names)
       assert.same({{1, 2}, {3, 4}, {5, 6}}, rows:tensor():tolist())
@@ -43,7 +43,7 @@ describe("data.CSV", function()
       assert.same({7}, csv "\xEF\xBB\xBFa\n7\n":read().a:tolist())
    end)
 
-   it("gives pieces of batch_size rows", function()
+   it("returns pieces of batch_size rows", function()
       local rows = csv("x\n1\n2\n3\n4\n5\n\n", {batch_size = 2})
       for _ = 1, 2 do -- each pass starts at the beginning of the file
          local sizes = {}
@@ -56,7 +56,7 @@ describe("data.CSV", function()
       assert.equal(15, sum)
    end)
 
-   it("reads the columns and dtypes that are asked for", function()
+   it("reads the requested columns in the requested dtypes", function()
       local rows = csv("a,b,c\n1,2,3\n4,5,6\n", {columns = {"c", "a"}, dtypes = {a = "uint8"}})
       assert.same({"a", "c"}, rows.names)
       local all = rows:read()
@@ -118,7 +118,7 @@ describe("data.CSV", function()
       end
    end)
 
-   it("names the mistake with its line and column", function()
+   it("reports a mistake with its line and column", function()
       local rows = csv('a,b\n1,2\nx,"4"\n', {dtypes = {a = "int64"}})
       assert.raises("data.CSV: " .. path .. ": ",
          'line 3: column 1 ("a"): expected a value of int64, got "x"', function() rows:read() end)
@@ -143,7 +143,7 @@ describe("data.CSV", function()
       end)
    end)
 
-   it("refuses options that make no sense", function()
+   it("refuses invalid options", function()
       shell.write(path, "a,b\n1,x\n")
       local cases = {
          {{delimiter = ",,"}, "delimiter: expected one character"},
@@ -163,7 +163,7 @@ describe("data.CSV", function()
       assert.raises("column 2 (\"b\") is not a number, but text, as in \"x\"", function() rows:tensor() end)
    end)
 
-   it("refuses a packed file that would fill the memory", function()
+   it("refuses a compressed file that would fill the memory", function()
       -- a file that decompresses to 1000 times its size
       shell.ok("head -c 300000000 /dev/zero | gzip -c > " .. shell.quote(path .. ".csv.gz"))
       assert.raises("become more than 268435456; unpack them before", function()
@@ -184,7 +184,7 @@ describe("data.CSV", function()
       end
    end)
 
-   it("unpacks files that gzip has packed", function()
+   it("decompresses files of gzip", function()
       shell.write(path .. ".csv", "a\n1\n2\n")
       shell.ok("gzip -f " .. shell.quote(path .. ".csv"))
       assert.same({1, 2}, torch.data.CSV(path .. ".csv.gz"):read().a:tolist())

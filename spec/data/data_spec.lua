@@ -22,7 +22,7 @@ describe("data.TensorDataset", function()
       assert.equal(-2, y:item())
    end)
 
-   it("gives many rows at once, as copies", function()
+   it("returns many rows at once, as copies", function()
       local dataset = numbers(3)
       local x, y = dataset:get_items(torch.tensor {3, 1})
       assert.same({{3}, {1}}, x:tolist())
@@ -31,7 +31,7 @@ describe("data.TensorDataset", function()
       assert.equal(3, dataset.tensors[1][3]:item())
    end)
 
-   it("refuses tensors that do not fit together", function()
+   it("refuses tensors of different lengths", function()
       assert.raises("argument 2: expected 3 rows", "got 4", function()
          data.TensorDataset(torch.ones(3), torch.ones(4))
       end)
@@ -41,7 +41,7 @@ describe("data.TensorDataset", function()
 end)
 
 describe("a dataset that is a plain table", function()
-   it("is a list; a table without positions is none", function()
+   it("must be a list", function()
       local loader = data.DataLoader({{1, 2}, {3, 4}})
       assert.equal(2, #loader)
       assert.equal(0, #data.DataLoader {})
@@ -54,7 +54,7 @@ describe("a dataset that is a plain table", function()
 end)
 
 describe("a dataset", function()
-   it("has its items at positions, several values as a list", function()
+   it("has items at positions, where several values are a list", function()
       local x, y = torch.tensor {1, 2, 3}, torch.tensor {4, 5, 6}
       local pairs_of, one = data.TensorDataset(x, y), data.TensorDataset(x)
       assert.equal(2, #pairs_of[2])
@@ -68,13 +68,13 @@ describe("a dataset", function()
       assert.raises("got -4", function() return one[-4] end)
    end)
 
-   it("goes through its items by ipairs", function()
+   it("can be iterated by ipairs", function()
       local list = {}
       for i, x in ipairs(data.TensorDataset(torch.tensor {4, 5})) do list[i] = x:item() end
       assert.same({4, 5}, list)
    end)
 
-   it("defined by the user works likewise, and keeps its fields and methods", function()
+   it("defined by the user works in the same way, and keeps its fields and methods", function()
       local Squares = torch.class("IndexedSquares", data.Dataset)
       function Squares:__init(n) self.n = n end
       function Squares:__len() return self.n end
@@ -86,7 +86,7 @@ describe("a dataset", function()
       assert.is_nil(squares.missing)
    end)
 
-   it("is added to another one", function()
+   it("can be added to another one", function()
       local both = data.TensorDataset(torch.tensor {1, 2}) + data.TensorDataset(torch.tensor {3})
       assert.equal("data.ConcatDataset", torch.type(both))
       assert.equal(3, #both)
@@ -132,7 +132,7 @@ describe("a loop over a loader", function()
 end)
 
 describe("parts of datasets", function()
-   it("are chosen by position", function()
+   it("are selected by position", function()
       local part = data.Subset(numbers(5), {5, 2})
       assert.equal(2, #part)
       assert.equal(5, part:get(1):item())
@@ -140,7 +140,7 @@ describe("parts of datasets", function()
       assert.same({{2}}, x:tolist())
    end)
 
-   it("are cut at random, every item into one", function()
+   it("are split at random, with each item in one part", function()
       torch.manual_seed(1)
       local a, b = data.random_split(numbers(10), {7, 3})
       assert.same({7, 3}, {#a, #b})
@@ -149,7 +149,7 @@ describe("parts of datasets", function()
       assert.same({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, all)
    end)
 
-   it("are cut by shares", function()
+   it("are split by fractions", function()
       local a, b, c = data.random_split(numbers(10), {0.5, 0.25, 0.25})
       assert.same({6, 2, 2}, {#a, #b, #c})
    end)
@@ -163,13 +163,13 @@ describe("parts of datasets", function()
       assert.same(a.indices:tolist(), b.indices:tolist())
    end)
 
-   it("must add up", function()
+   it("must have lengths that add up", function()
       assert.raises("counts that add up to 10", "got {5, 4}", function()
          data.random_split(numbers(10), {5, 4})
       end)
    end)
 
-   it("are put one after the other", function()
+   it("are concatenated", function()
       local all = data.ConcatDataset {numbers(2), {{torch.tensor {7.0}, 8}}}
       assert.equal(3, #all)
       assert.equal(2, all:get(2):item())
@@ -185,19 +185,19 @@ describe("data.DataLoader", function()
       assert.same({{{1, 2}, {-1, -2}}, {{3, 4}, {-3, -4}}, {{5}, {-5}}}, collect(loader:iter()))
    end)
 
-   it("can be gone through again, and left early", function()
+   it("can be iterated again, and left early", function()
       local loader = data.DataLoader(numbers(5), {batch_size = 2})
       loader:iter()()
       assert.equal(3, #collect(loader:iter()))
    end)
 
-   it("leaves out a smaller batch at the end", function()
+   it("drops a smaller last batch with drop_last", function()
       local loader = data.DataLoader(numbers(5), {batch_size = 2, drop_last = true})
       assert.equal(2, #loader)
       assert.equal(2, #collect(loader:iter()))
    end)
 
-   it("shuffles every time anew, with all items once", function()
+   it("shuffles again in each epoch, with each item once", function()
       torch.manual_seed(1)
       local loader = data.DataLoader(numbers(100), {batch_size = 100, shuffle = true})
       local first, second = collect(loader:iter())[1][1], collect(loader:iter())[1][1]
@@ -206,7 +206,7 @@ describe("data.DataLoader", function()
       for i = 1, 100 do assert.equal(i, first[i]) end
    end)
 
-   it("shuffles alike for the same seed", function()
+   it("shuffles in the same order for the same seed", function()
       torch.manual_seed(1)
       local loader = data.DataLoader(numbers(10), {batch_size = 10, shuffle = true})
       local first = collect(loader:iter())
@@ -214,7 +214,7 @@ describe("data.DataLoader", function()
       assert.same(first, collect(loader:iter()))
    end)
 
-   it("gives single items without batch_size", function()
+   it("returns single items without batch_size", function()
       local loader = data.DataLoader(numbers(2), {batch_size = false})
       local list = {}
       for x, y in loader:iter() do list[#list + 1] = {x:item(), y:item()} end
@@ -222,7 +222,7 @@ describe("data.DataLoader", function()
       assert.equal(2, #loader)
    end)
 
-   it("takes datasets of one's own", function()
+   it("accepts user-defined datasets", function()
       local Squares = torch.class("Squares", data.Dataset)
       function Squares:__len() return 3 end
       function Squares:get(i) return torch.tensor {i}, i * i end
@@ -230,13 +230,13 @@ describe("data.DataLoader", function()
       assert.same({{{1, 2, 3}, {1, 4, 9}}}, collect(loader:iter()))
    end)
 
-   it("takes lists of items", function()
+   it("accepts lists of items", function()
       local loader = data.DataLoader({{torch.tensor {1.0}, 2}, {torch.tensor {3.0}, 4}},
          {batch_size = 2})
       assert.same({{{1, 3}, {2, 4}}}, collect(loader:iter()))
    end)
 
-   it("takes tables by name and strings", function()
+   it("batches tables with string keys, and strings", function()
       local loader = data.DataLoader({{{x = 1, name = "a"}}, {{x = 2, name = "b"}}},
          {batch_size = 2})
       local batch = loader:iter()()
@@ -244,14 +244,14 @@ describe("data.DataLoader", function()
       assert.same({"a", "b"}, batch.name)
    end)
 
-   it("takes a function that makes the batch", function()
+   it("accepts a function that makes the batch", function()
       local loader = data.DataLoader({1, 2, 3}, {batch_size = 3,
          collate_fn = function(items) return #items, items[3][1] end})
       local n, last = loader:iter()()
       assert.same({3, 3}, {n, last})
    end)
 
-   it("takes streams", function()
+   it("accepts streams", function()
       local Count = torch.class("Count", data.IterableDataset)
       function Count:iter()
          local i = 0
@@ -269,7 +269,7 @@ describe("data.DataLoader", function()
       end)
    end)
 
-   it("takes the user's samplers", function()
+   it("accepts the user's samplers", function()
       local Odd = torch.class("Odd", data.Sampler)
       function Odd:__len() return 3 end
       function Odd:iter()
@@ -314,11 +314,11 @@ describe("samplers", function()
    end
    before_each(function() torch.manual_seed(2) end)
 
-   it("go in order", function()
+   it("return positions in order", function()
       assert.same({1, 2, 3}, positions(data.SequentialSampler(numbers(3))))
    end)
 
-   it("draw with and without replacement", function()
+   it("draw positions with and without replacement", function()
       local dataset = numbers(4)
       local drawn = positions(data.RandomSampler(dataset))
       table.sort(drawn)
@@ -332,13 +332,13 @@ describe("samplers", function()
       assert.equal(9, #positions(data.RandomSampler(dataset, {num_samples = 9})))
    end)
 
-   it("draw some positions", function()
+   it("draw a part of the positions", function()
       local drawn = positions(data.SubsetRandomSampler {2, 5, 9})
       table.sort(drawn)
       assert.same({2, 5, 9}, drawn)
    end)
 
-   it("draw by weight", function()
+   it("draw positions by weight", function()
       local drawn = positions(data.WeightedRandomSampler({0, 1, 0, 3}, 4000))
       local count = {0, 0, 0, 0}
       for _, position in ipairs(drawn) do count[position] = count[position] + 1 end

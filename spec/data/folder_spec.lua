@@ -22,7 +22,7 @@ local function names(dataset)
 end
 
 describe("data.ImageFolder", function()
-   it("has a class for each folder, and the images in it and below it", function()
+   it("has a class for each folder, with the images in it and below it", function()
       put("alpha.png", "dog/2.PNG")
       put("alpha.png", "dog/1.png")
       put("alpha.png", "cat/deep/er/3.png")
@@ -38,7 +38,7 @@ describe("data.ImageFolder", function()
       assert.equal(4, #images)
    end)
 
-   it("gives images of three channels and their class", function()
+   it("returns images of three channels and their class", function()
       put("alpha.png", "a/1.png")
       local expected = torch.load(fixtures .. "images.npz").alpha:permute {3, 1, 2}
       local images = torch.data.ImageFolder(root)
@@ -66,7 +66,7 @@ describe("data.ImageFolder", function()
       end
    end)
 
-   it("takes a user's loader, and a function that selects files", function()
+   it("accepts a user's loader, and a function that selects files", function()
       shell.ok(("mkdir -p %s/a && echo one >%s/a/x.txt && echo two >%s/a/y.md"):format(root, root, root))
       local texts = torch.data.ImageFolder(root, {
          loader = function(path) return shell.read(path) end,

@@ -30,7 +30,7 @@ local function stream(n)
 end
 
 describe("data.ChainDataset", function()
-   it("gives one stream after the other, empty ones too", function()
+   it("returns the items of one stream after the other, also of empty ones", function()
       local chain, list = data.ChainDataset {stream(2), stream(0), stream(1)}, {}
       for a, b in chain:iter() do list[#list + 1] = {a, b} end
       assert.same({{1, -1}, {2, -2}, {1, -1}}, list)
@@ -42,7 +42,7 @@ describe("data.ChainDataset", function()
       assert.same({{1, 2}, {1}}, batches)
    end)
 
-   it("takes streams only", function()
+   it("accepts only streams", function()
       assert.raises("data.ChainDataset: dataset 2: expected an iterable dataset, got 5", function()
          data.ChainDataset {stream(1), 5}
       end)
@@ -50,7 +50,7 @@ describe("data.ChainDataset", function()
 end)
 
 describe("data.StackDataset", function()
-   it("puts items side by side, by place or by name", function()
+   it("combines items by position or by name", function()
       local x = torch.arange(1, 4)
       local stack = data.StackDataset(x, {10, 20, 30})
       assert.equal(3, #stack)
@@ -63,7 +63,7 @@ describe("data.StackDataset", function()
       assert.same({10, 20, 30}, batch.label:tolist())
    end)
 
-   it("refuses other lengths", function()
+   it("refuses datasets of different lengths", function()
       assert.raises("dataset 2: expected 3 items as in the others, got 2", function()
          data.StackDataset(torch.ones(3), {1, 2})
       end)
@@ -72,7 +72,7 @@ describe("data.StackDataset", function()
 end)
 
 describe("data.default_convert", function()
-   it("makes tensors of numbers, in tables too", function()
+   it("converts numbers to tensors, also in tables", function()
       local x = data.default_convert {a = 1.5, b = {2, "text"}}
       assert.equal(1.5, x.a:item())
       assert.equal(2, x.b[1]:item())
@@ -93,14 +93,14 @@ describe("data.DistributedSampler", function()
       return list
    end
 
-   it("gives each process its share, as PyTorch does", function()
+   it("gives each process its part, as PyTorch does", function()
       assert.same({{1, 4, 7, 10}, {2, 5, 8, 1}, {3, 6, 9, 2}}, shares(10, 3, {shuffle = false}))
       assert.same({{1, 4, 7}, {2, 5, 8}, {3, 6, 9}},
          shares(10, 3, {shuffle = false, drop_last = true}))
       assert.same({{1}, {2}, {1}, {2}, {1}}, shares(2, 5, {shuffle = false}))
    end)
 
-   it("shuffles alike in all processes, anew in each epoch", function()
+   it("shuffles equally in all processes, and differently in each epoch", function()
       local all = {}
       for _, share in ipairs(shares(9, 3, {})) do
          for _, i in ipairs(share) do all[#all + 1] = i end
@@ -114,7 +114,7 @@ describe("data.DistributedSampler", function()
       assert.not_same(first, sampler:indices():tolist())
    end)
 
-   it("needs rank and size", function()
+   it("requires rank and size", function()
       assert.raises("rank: expected an integer from 0 to 1, got 2", function()
          data.DistributedSampler(torch.ones(4), {num_replicas = 2, rank = 2})
       end)

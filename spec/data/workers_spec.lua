@@ -30,7 +30,7 @@ after_each(function()
 end)
 
 describe("data.DataLoader with workers", function()
-   it("keeps one class where a class's field holds those derived from it", function()
+   it("sends a class once even if its field lists the classes derived from it", function()
       assert.same({true, true}, program [[
          local Base = torch.class("Base")
          local Derived = torch.class("Derived", Base)
@@ -45,7 +45,7 @@ describe("data.DataLoader with workers", function()
          end]])
    end)
 
-   it("does not mistake a class of a global that stays here for another", function()
+   it("does not confuse classes of a global that is not sent", function()
       assert.same({true, 7}, program [[
          local Sent, Other = torch.class("Sent"), torch.class("Other")
          function Sent:value() return 7 end
@@ -74,7 +74,7 @@ describe("data.DataLoader with workers", function()
          return {ok, value}]])
    end)
 
-   it("tells the ends of a long way to what cannot travel", function()
+   it("shortens a long path to a value that cannot be sent", function()
       local list = {}
       local at = list
       for _ = 1, 1000 do
@@ -90,7 +90,7 @@ describe("data.DataLoader with workers", function()
       assert.truthy(#message < 300)
    end)
 
-   it("takes a timeout without end, but no number that is none", function()
+   it("accepts an infinite timeout, but not NaN", function()
       for x in torch.data.DataLoader({1}, {num_workers = 1, timeout = math.huge}):iter() do
          assert.equal(1, x:item())
       end
@@ -99,7 +99,7 @@ describe("data.DataLoader with workers", function()
       end)
    end)
 
-   it("names the place of a nil batch, which would end the loop", function()
+   it("reports the position of a nil batch, which would end the loop", function()
       local function go(dataset, options)
          for _ in torch.data.DataLoader(dataset, options):iter() do end
       end
@@ -123,7 +123,7 @@ describe("data.DataLoader with workers", function()
       end)
    end)
 
-   it("gives the same batches as without, in order, random ones too", function()
+   it("returns the same batches as without workers, in order, also random ones", function()
       local epochs = program [[
          local function noise(x) return x + torch.rand(2) end
          local Noisy = torch.class("Noisy", data.Dataset)
@@ -145,7 +145,7 @@ describe("data.DataLoader with workers", function()
       for workers = 1, 3 do assert.same(epochs[0], epochs[workers]) end
    end)
 
-   it("hands tensors over without a copy", function()
+   it("sends tensors without a copy", function()
       local x = torch.arange(0, 12):view(6, 2)
       local seen = 0
       for rows in torch.data.DataLoader(x, {batch_size = false, num_workers = 2}):iter() do
@@ -156,7 +156,7 @@ describe("data.DataLoader with workers", function()
       assert.equal(-12, x:sum():item())
    end)
 
-   it("brings functions with upvalues, shared ones and globals, and classes of the program", function()
+   it("sends functions with upvalues, shared upvalues and globals, and classes of the program", function()
       local list, same = program [[
          local count, Point = 10, torch.class "Point"
          function Point:__init(x) self.x = x end
@@ -178,7 +178,7 @@ describe("data.DataLoader with workers", function()
       assert.is_true(same)
    end)
 
-   it("names what cannot travel", function()
+   it("names a value that cannot be sent", function()
       local file = io.tmpfile()
       fails("upvalue 'file' of field 'collate_fn' is a file", function()
          program([[
@@ -197,7 +197,7 @@ describe("data.DataLoader with workers", function()
       assert.equal(0, wait_until_gone())
    end)
 
-   it("tells of a global that could not travel when it is asked for", function()
+   it("raises an error when a worker reads a global that could not be sent", function()
       fails("the global 'log_of_spec' is a file", function()
          program [[
             log_of_spec = io.stdout
@@ -268,7 +268,7 @@ describe("data.DataLoader with workers", function()
       assert.is_false(torch.are_deterministic_algorithms_enabled())
    end)
 
-   it("raises an error of worker_init_fn, and of a module that a worker cannot have", function()
+   it("raises errors of worker_init_fn, and of a module that a worker cannot load", function()
       fails("worker 0 of 1: program:4: no licence 0", function()
          program [[
             data.DataLoader({1}, {num_workers = 1,
@@ -283,7 +283,7 @@ describe("data.DataLoader with workers", function()
       package.loaded["only.here"] = nil
    end)
 
-   it("gives up on a worker that hangs after the timeout", function()
+   it("abandons a hanging worker after the timeout", function()
       -- the first batch must come within the timeout even on a busy machine
       fails("batch 2 did not come within the timeout of 3 s; still at work: worker", function()
          program [[
@@ -298,7 +298,7 @@ describe("data.DataLoader with workers", function()
       assert.equal(0, wait_until_gone())
    end)
 
-   it("stops the workers of a loop that is left", function()
+   it("stops the workers of a loop that was left early", function()
       local loader = torch.data.DataLoader(torch.arange(0, 100), {num_workers = 2})
       loader:iter()()
       local ok = pcall(function() for _ in loader:iter() do error "x" end end)
@@ -390,7 +390,7 @@ describe("data.DataLoader with workers", function()
       fails("another loop has begun", function() old() end)
    end)
 
-   it("reads a stream in each worker, which get_worker_info tells apart", function()
+   it("reads a stream in each worker, and distinguishes workers by get_worker_info", function()
       assert.is_nil(torch.data.get_worker_info())
       local list = program [[
          local Range = torch.class("Range", data.IterableDataset)
@@ -410,7 +410,7 @@ describe("data.DataLoader with workers", function()
       assert.same({{0, 2}, {1, 3}, {4, 6}, {5}}, list)
    end)
 
-   it("gives batches as they come with in_order = false", function()
+   it("returns batches as soon as they are ready with in_order = false", function()
       local seen = {}
       local loader = torch.data.DataLoader(torch.arange(1, 21), {num_workers = 3, in_order = false,
          prefetch_factor = 1})
@@ -420,7 +420,7 @@ describe("data.DataLoader with workers", function()
       assert.equal(20, #seen)
    end)
 
-   it("keeps memory flat over epochs", function()
+   it("needs no more memory for more epochs", function()
       local loader = torch.data.DataLoader(torch.randn(64, 256, 16), {batch_size = 16,
          num_workers = 2, shuffle = true})
       local function epoch()
@@ -436,7 +436,7 @@ describe("data.DataLoader with workers", function()
          ("%d after %d bytes"):format(torch.memory_stats().used, before))
    end)
 
-   it("gives workers no library that the program lacks, and no way to end it", function()
+   it("gives workers no library that the program lacks, and no function that ends it", function()
       local output = shell.ok(shell.start() .. [[ -e '
          os.execute, io.open = nil, nil
          local items = {1}
@@ -475,7 +475,7 @@ describe("data.DataLoader with workers", function()
 end)
 
 describe("a DataLoader's state", function()
-   it("goes on in the middle of an epoch, with and without workers", function()
+   it("continues in the middle of an epoch, with and without workers", function()
       for _, workers in ipairs {0, 2} do
          local whole, rest = program([[
             local workers = ...
@@ -506,7 +506,7 @@ describe("a DataLoader's state", function()
 end)
 
 describe("pin_memory", function()
-   it("puts batches, of workers too, where a device copies from without waiting", function()
+   it("puts batches, also those of workers, into pinned memory", function()
       for _, workers in ipairs {0, 2} do
          program([[
             local x = torch.arange(1, 11):float():view(10, 1)

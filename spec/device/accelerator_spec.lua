@@ -45,7 +45,7 @@ describe("torch.accelerator", function()
    end)
 end)
 
-describe("a device that tlua has not got", function()
+describe("a device that tlua does not support", function()
    it("is not available, without an error", function()
       for _, module in ipairs {torch.mps, torch.xpu} do
          assert.is_false(module.is_available())
@@ -59,7 +59,7 @@ describe("a device that tlua has not got", function()
 end)
 
 describe("torch.version", function()
-   it("tells versions, nil where there is none", function()
+   it("reports versions, nil for missing libraries", function()
       assert.equal(torch.__version__, torch.version.__version__)
       assert.is_nil(torch.version.hip)
       if torch.cuda.is_available() then

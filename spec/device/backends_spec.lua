@@ -4,7 +4,7 @@ local device = require "spec.support.device"
 local torch = require "tlua"
 
 describe("torch.backends", function()
-   it("begins as PyTorch does", function()
+   it("has PyTorch's defaults", function()
       local matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
       assert.is_false(matmul.allow_tf32)
       assert.is_true(matmul.allow_fp16_reduced_precision_reduction)
@@ -17,7 +17,7 @@ describe("torch.backends", function()
       assert.equal(10, cudnn.benchmark_limit)
    end)
 
-   it("keeps what is assigned", function()
+   it("keeps assigned values", function()
       local cudnn = torch.backends.cudnn
       for name, value in pairs(cudnn) do
          local other
@@ -39,7 +39,7 @@ describe("torch.backends", function()
       end
    end)
 
-   it("is a field of a table that stays", function()
+   it("cannot be replaced as a field of torch", function()
       assert.raises("backends.cuda.fusion: cannot be set", "such as backends.cuda.fusion.enabled", function()
          torch.backends.cuda.fusion = false
       end)
@@ -65,7 +65,7 @@ end)
 describe("torch.set_float32_matmul_precision", function()
    after_each(function() torch.set_float32_matmul_precision "highest" end)
 
-   it("is one with allow_tf32", function()
+   it("sets allow_tf32 as well", function()
       local matmul = torch.backends.cuda.matmul
       assert.equal("highest", torch.get_float32_matmul_precision())
       torch.set_float32_matmul_precision "high"
@@ -87,7 +87,7 @@ end)
 describe("torch.use_deterministic_algorithms", function()
    after_each(function() torch.use_deterministic_algorithms(false) end)
 
-   it("is kept, with warn_only", function()
+   it("sets the mode, with warn_only", function()
       assert.is_false(torch.are_deterministic_algorithms_enabled())
       torch.use_deterministic_algorithms(true)
       assert.is_true(torch.are_deterministic_algorithms_enabled())
@@ -96,7 +96,7 @@ describe("torch.use_deterministic_algorithms", function()
       assert.is_true(torch.is_deterministic_algorithms_warn_only_enabled())
    end)
 
-   it("takes true or false", function()
+   it("accepts true or false", function()
       assert.raises("use_deterministic_algorithms: mode", function()
          torch.use_deterministic_algorithms(1)
       end)

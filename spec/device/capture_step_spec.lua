@@ -98,7 +98,7 @@ describe("a captured step", function()
       assert.equal(before, sim.waits())
    end)
 
-   it("refuses inputs unlike those that it was made with, and goes on", function()
+   it("refuses inputs that differ from the first ones, and continues", function()
       local _, step = train(5, true, makers.SGD)
       local x, y = torch.randn(8, 6), torch.ones(8, {dtype = "int64"})
       assert.raises(kind .. ".capture_step: input 1: expected a float32 tensor of shape (8, 6), as when it "
@@ -122,7 +122,7 @@ describe("a captured step", function()
       return net, adam, step, x
    end
 
-   it("refuses an optimizer that was changed since, and goes on when it is as it was", function()
+   it("refuses an optimizer that was changed, and continues once it is restored", function()
       local net, adam, step, x = captured_training()
       local group, before = adam.param_groups[1], net[1].bias:tolist()
       group.lr = 0.5
@@ -139,7 +139,7 @@ describe("a captured step", function()
       assert.is_true(step.captured)
    end)
 
-   it("refuses to train memory that the parameters or the optimizer have left", function()
+   it("refuses parameters or an optimizer whose memory has moved", function()
       local net, adam, step, x = captured_training()
       adam:load_state_dict(adam:state_dict())
       assert.raises(kind .. ".capture_step: optim.AdamW has another state since the capture",
@@ -152,7 +152,7 @@ describe("a captured step", function()
          function() step(x) end)
    end)
 
-   it("does not nest", function()
+   it("cannot be nested", function()
       local inner = sim.capture_step(function(x) return x * 2 end, {torch.ones(2)}, {warmup = 1})
       local outer = sim.capture_step(function(x) return inner(x) end, {torch.ones(2)},
          {warmup = 1})
@@ -161,7 +161,7 @@ describe("a captured step", function()
          function() outer(torch.ones(2)) end)
    end)
 
-   it("follows a rate in a tensor", function()
+   it("uses a learning rate in a tensor", function()
       local function run(captured)
          local p = torch.ones(2, {device = kind, requires_grad = true})
          local rate = torch.tensor(0.5):to(kind)
@@ -262,7 +262,7 @@ describe("make_graphed_callables", function()
       assert.same(train_parts(false), train_parts(true))
    end)
 
-   it("takes a function, and gives gradients of its arguments", function()
+   it("accepts a function, and computes gradients of its arguments", function()
       local x = torch.tensor({1.0, 2, 3}):to(kind):requires_grad_()
       local cube = sim.make_graphed_callables(function(v) return v * v * v end, {x})
       local y = cube(x * 2)
@@ -271,7 +271,7 @@ describe("make_graphed_callables", function()
       assert.same({24, 96, 216}, x.grad:tolist())
    end)
 
-   it("captures no other mode, and refuses arguments unlike the sample", function()
+   it("captures only one mode, and refuses arguments that differ from the sample", function()
       local net = nn.Linear(3, 2):to(kind)
       sim.make_graphed_callables(net, {torch.zeros(4, 3):to(kind)})
       assert.raises(kind .. ".make_graphed_callables: argument 1: expected one like the sample",
@@ -297,7 +297,7 @@ describe("make_graphed_callables", function()
          function() net(torch.ones(1, 2):to(kind)) end)
    end)
 
-   it("gives results without a gradient where the captured ones have none", function()
+   it("returns results without a gradient if the captured ones have none", function()
       local pair = sim.make_graphed_callables(function(v) return v * 2, v:detach() * 3 end,
          {torch.ones(2):to(kind):requires_grad_()})
       local x = torch.tensor({1.0, 2}):to(kind):requires_grad_()
@@ -311,7 +311,7 @@ describe("make_graphed_callables", function()
       assert.is_false(net(torch.ones(1, 2):to(kind)).requires_grad)
    end)
 
-   it("gives all memory back", function()
+   it("releases all memory", function()
       local function use()
          local net = nn.Linear(3, 3):to(kind)
          sim.make_graphed_callables(net, {torch.ones(2, 3):to(kind)})

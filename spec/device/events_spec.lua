@@ -12,7 +12,7 @@ describe("an event", function()
       assert.matches("not recorded", tostring(e))
    end)
 
-   it("makes another stream wait, whatever the seed", function()
+   it("makes another stream wait, for any seed", function()
       for seed = 1, 20 do
          sim.configure {seed = seed}
          local s, done = sim.Stream(), sim.Event()
@@ -39,7 +39,7 @@ describe("an event", function()
          function() e:record(sim.Stream {device = 0}) end)
    end)
 
-   it("is passed when its stream was waited for", function()
+   it("is complete once its stream was waited for", function()
       local e = sim.Event()
       local x = torch.ones(10, {device = "sim"}) + 1
       e:record()
@@ -62,7 +62,7 @@ describe("an event", function()
       assert.is_true(a:elapsed_time(b) > 0)
    end)
 
-   it("measures none if it was not made for that, or not recorded", function()
+   it("measures no time if it was made without timing, or not recorded", function()
       local a, b = sim.Event(), sim.Event()
       assert.raises("sim.Event.elapsed_time: both events must have been recorded", function() a:elapsed_time(b) end)
       a:record()

@@ -61,7 +61,7 @@ describe("a fault of a device", function()
       end)
    end)
 
-   it("in a coroutine that has ended names the line of the call", function()
+   it("names the line of a call in a coroutine that has ended", function()
       local line
       coroutine.wrap(function()
          line = debug.getinfo(1, "l").currentline + 1
@@ -73,7 +73,7 @@ describe("a fault of a device", function()
       assert.matches(("fault_spec%%.lua:%d%%)$"):format(line), message)
    end)
 
-   it("leaves all work after it right", function()
+   it("does not affect later work", function()
       x:index_select(1, bad)
       local y = x * 2
       assert.is_false(pcall(sim.synchronize))
@@ -82,13 +82,13 @@ describe("a fault of a device", function()
       assert.equal(8, z:sum():item())
    end)
 
-   it("is of its own device", function()
+   it("belongs to one device", function()
       x:index_select(1, bad)
       sim.synchronize(1)
       assert.is_false(pcall(sim.synchronize, 0))
    end)
 
-   it("is told by whoever waits first", function()
+   it("is reported by the first wait", function()
       x:index_select(1, bad)
       assert.raises("item: index_select: index: position 9", function() return x:sum():item() end)
       assert.equal(12, x:sum():item())

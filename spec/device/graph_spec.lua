@@ -65,7 +65,7 @@ describe("a graph", function()
       assert.equal(12, y:sum():item())
    end)
 
-   it("holds a training step", function()
+   it("can contain a training step", function()
       local function train(replays)
          torch.manual_seed(3)
          local net = torch.nn.Linear(6, 2):to(kind)
@@ -90,7 +90,7 @@ describe("a graph", function()
       assert.same(train(false), train(true))
    end)
 
-   it("refuses an operator that waits, by its name, and is closed then", function()
+   it("refuses an operator that waits, by its name, and ends the capture", function()
       local x = ones(4)
       for name, fn in sorted {item = function() return x:sum():item() end,
                              nonzero = function() return x:nonzero() end,
@@ -122,7 +122,7 @@ describe("a graph", function()
       assert.equal(4, x:sum():item())
    end)
 
-   it("is captured once", function()
+   it("can be captured only once", function()
       local g, x = sim.Graph(), ones(2)
       sim.graph(g, function() return x + 1 end)
       assert.raises(named "CUDAGraph.capture_begin", "captured already", function() sim.graph(g, print) end)
@@ -141,7 +141,7 @@ describe("a graph", function()
       assert.equal(64, after:sum():item())
    end)
 
-   it("keeps the memory that it reads and writes, even if all others release it", function()
+   it("keeps the memory that it reads and writes, even if all other owners release it", function()
       local g, x, sum = sim.Graph(), ones(64), ones(64)
       local pinned = torch.ones(64, {device = "cpu"}):pin_memory()
       local collected = setmetatable({sum, ones(64)}, {__mode = "v"})
@@ -169,7 +169,7 @@ describe("a graph", function()
       for i = 1, 32 do assert.equal(6400, others[i]:sum():item()) end
    end)
 
-   it("lets go of that with its end, when its last replay has been made", function()
+   it("releases that memory when it is freed and its last replay is complete", function()
       local function settle()
          collectgarbage()
          collectgarbage()
@@ -238,7 +238,7 @@ describe("random numbers in a graph", function()
 
    local function list(t) return t:cpu():tolist() end
 
-   it("are drawn anew at each replay, as the same calls draw them without a graph", function()
+   it("are different at each replay, and equal those of the calls without a graph", function()
       local functional = torch.nn.functional
       local x, q = torch.full({8}, 0.5, {device = kind}), torch.randn(1, 2, 5, 4):to(kind)
       local draws = {
@@ -302,7 +302,7 @@ describe("random numbers in a graph", function()
       end
    end)
 
-   it("stay for a gradient that is taken when the graph is gone", function()
+   it("remain available for a gradient that is computed after the graph is freed", function()
       local g, size = sim.Graph(), {1, 2, 16, 8}
       local query, key, value = ones(size), ones(size), ones(size):requires_grad_()
       local y = sim.graph(g, function()
@@ -352,7 +352,7 @@ describe("streams in a graph", function()
       end
    end)
 
-   it("must be joined: else the capture is refused, and nothing stays open", function()
+   it("must be joined; otherwise the capture fails and is closed", function()
       local g, x, side = sim.Graph(), ones(10), sim.Stream()
       local function fork(joined)
          return function()
@@ -516,7 +516,7 @@ describe("memory of graphs", function()
       return g, y
    end
 
-   it("is its own: nothing else is put there while it may be replayed", function()
+   it("is not reused while the graph may be replayed", function()
       local x = ones(4 * MIB)
       local g, y = captured(nil, x)
       local others = {}

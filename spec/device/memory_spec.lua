@@ -20,7 +20,7 @@ local function settle()
 end
 
 describe("memory of a device", function()
-   it("is what the tensors alive take, through a training step", function()
+   it("is used only by live tensors, through a training step", function()
       local base = settle()
       local function used() return (sim.memory_allocated() - base) / MIB end
       local x = torch.randn(1024, 1024, {device = "sim"}) -- 4 MiB
@@ -44,7 +44,7 @@ describe("memory of a device", function()
    end)
 
    -- This runs in a separate process, so that earlier results do not count.
-   it("is in PyTorch's bytes what the classic demonstration takes", function()
+   it("equals PyTorch's bytes for a small training step", function()
       local output = shell.ok(shell.start() .. [[ -e '
          local function row() print(torch.sim.memory_allocated() / (96 << 20)) end
          local x = torch.randn(5000, 5000, {device = "sim"})
@@ -68,7 +68,7 @@ describe("memory of a device", function()
       assert.equal(5, i, output)
    end)
 
-   it("is kept for reuse until it is given back", function()
+   it("is kept for reuse until it is released", function()
       local base = settle()
       local x = torch.ones(MB, {device = "sim"})
       x:release()
@@ -81,7 +81,7 @@ describe("memory of a device", function()
       assert.is_true(sim.memory_reserved() < base + 4 * MB)
    end)
 
-   it("has figures by PyTorch's names, and a text", function()
+   it("has statistics under PyTorch's names, and a text", function()
       local base = settle()
       local x = torch.ones(MB, {device = "sim"})
       local s = sim.memory_stats()
@@ -92,7 +92,7 @@ describe("memory of a device", function()
       assert.equal(torch.device "sim:0", x.device)
    end)
 
-   it("runs short: the collector runs, what is kept goes, and then it is an error", function()
+   it("is exhausted only after garbage and the cache were released", function()
       local base = settle()
       local _, total = sim.mem_get_info()
       sim.configure {memory = sim.memory_reserved() + 40 * MB}
@@ -117,7 +117,7 @@ describe("pinned memory", function()
    before_each(function() torch.set_default_device "cpu" end)
    after_each(function() torch.set_default_device(device.name or "cpu") end)
 
-   it("is kept and handed out again, and has figures", function()
+   it("is kept and reused, and has statistics", function()
       collectgarbage()
       sim.synchronize()
       sim.empty_host_cache()
@@ -173,7 +173,7 @@ describe("pinned memory", function()
       assert.raises("pin_memory: device:", "got string 'cpu'", function() x:pin_memory("cpu") end)
    end)
 
-   it("lets copies to the device go on by themselves", function()
+   it("allows copies to the device to continue in the background", function()
       local pinned = torch.ones(100):pin_memory("sim")
       local waits = sim.waits()
       local x = pinned:to("sim", nil, true)
@@ -189,7 +189,7 @@ describe("pinned memory", function()
       assert.equal(100, x:sum():item())
    end)
 
-   it("lets copies from the device arrive late", function()
+   it("allows copies from the device to arrive later", function()
       local x = torch.ones(100, {device = "sim"}) * 5
       local waits = sim.waits()
       local here = x:to("cpu", nil, true)

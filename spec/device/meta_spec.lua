@@ -131,7 +131,7 @@ describe("on the meta device", function()
       end
    end
 
-   it("only operators that are made of values fail", function()
+   it("only operators that need values fail", function()
       local names = {}
       for name in pairs(refusing) do names[#names + 1] = name end
       table.sort(names)

@@ -44,18 +44,18 @@ describe("a meta tensor", function()
       assert.is_false(torch.ones(1).is_meta)
    end)
 
-   it("holds less than 2^63 bytes", function()
+   it("has less than 2^63 bytes", function()
       assert.raises("empty: sizes [1099511627776, 8388608]: expected less than 2^63 bytes", function()
          torch.empty(1 << 40, 1 << 23, meta)
       end)
    end)
 
-   it("is one device", function()
+   it("is on a single device", function()
       assert.equal(torch.device "meta", torch.empty(1, {device = "meta:0"}).device)
       assert.raises("device meta:1", function() torch.empty(1, {device = "meta:1"}) end)
    end)
 
-   it("comes of any tensor, with its strides, and of one that is expanded without a copy", function()
+   it("can be made from any tensor, with its strides, also from an expanded one", function()
       local x = torch.arange(24):view(2, 3, 4):permute {3, 1, 2}
       assert.same(x:stride(), x:to "meta":stride())
       local wide = torch.ones(1):expand(1 << 20, 1 << 20):to "meta"
@@ -84,7 +84,7 @@ describe("a meta tensor", function()
       assert.equal(before + 1, x._version)
    end)
 
-   it("goes with numbers and with tensors of one element of the CPU, else only with its like", function()
+   it("can be combined only with numbers, one-element CPU tensors and meta tensors", function()
       local x = torch.empty(2, 3, meta)
       assert.equal(torch.device "meta", (x + torch.tensor(3)).device)
       assert.equal("float32", (torch.tensor(3, {dtype = "float64"}) * x).dtype)
@@ -111,7 +111,7 @@ describe("a meta tensor", function()
       assert.same(expected, torch.rand(2, {generator = generator}):tolist())
    end)
 
-   it("takes values through a mask, as many as they are", function()
+   it("accepts values through a mask, whatever their number", function()
       local function mask(...) return torch.zeros({...}, {device = "meta", dtype = "bool"}) end
       local x = torch.empty(4, 3, meta)
       x[mask(4)] = torch.empty(2, 3, meta)
@@ -127,7 +127,7 @@ describe("a meta tensor", function()
       assert.raises("a meta tensor has no values", function() return x[mask(4)] end)
    end)
 
-   it("gives ctc_loss, whatever tells the lengths", function()
+   it("is accepted by ctc_loss, in each form of the lengths", function()
       local ctc = torch.nn.functional.ctc_loss
       local long = {device = "meta", dtype = "int64"}
       local x = torch.empty(5, 2, 4, {device = "meta", requires_grad = true})
@@ -204,7 +204,7 @@ describe("a meta tensor has no values for", function()
 end)
 
 describe("torch.load", function()
-   it("gives shapes and dtypes with map_location meta", function()
+   it("loads shapes and dtypes with map_location meta", function()
       shell.with_folder(function(folder)
          for _, name in ipairs {"/x.safetensors", "/x.pt"} do
             torch.save({a = torch.ones(2, 3), b = torch.zeros(4, {dtype = "int64"})}, folder .. name)
@@ -229,7 +229,7 @@ describe("torch.default_device", function()
       assert.equal(torch.device "cpu", torch.zeros(1).device)
    end)
 
-   it("is what torch.device does with a function, and takes its values", function()
+   it("equals torch.device with a function, and accepts device values", function()
       assert.equal(torch.device "meta", torch.device("meta", function(n) return torch.ones(n) end, 3).device)
       assert.equal(torch.device "meta", torch.default_device(torch.device "meta", torch.ones, 3).device)
       assert.equal(torch.device "cpu", torch.ones(1).device)
@@ -238,7 +238,7 @@ describe("torch.default_device", function()
       assert.equal(torch.device "cpu", layer:to_empty {device = torch.device "cpu"}.weight.device)
    end)
 
-   it("lasts to the end of a block, and nests", function()
+   it("lasts until the end of a block, and can be nested", function()
       do
          local _ <close> = torch.default_device "meta"
          assert.equal(torch.device "meta", torch.tensor {1, 2}.device)
@@ -256,7 +256,7 @@ describe("torch.default_device", function()
       assert.equal(torch.device "cpu", torch.get_default_device())
    end)
 
-   it("is a coroutine's own", function()
+   it("belongs to one coroutine", function()
       local co = coroutine.wrap(function()
          local _ <close> = torch.default_device "meta"
          coroutine.yield(torch.ones(1).device)

@@ -34,7 +34,7 @@ describe("an optimizer on a device", function()
       end
    end)
 
-   it("goes on when a captured step is replayed", function()
+   it("advances when a captured step is replayed", function()
       for _, row in ipairs(rows) do
          if row[1] ~= "Adafactor" then
             local function after(captured)
@@ -61,7 +61,7 @@ describe("an optimizer on a device", function()
       end
    end)
 
-   it("is told on the device whether a step is to be made", function()
+   it("reads on the device whether to make a step", function()
       for capturable, expected in sorted {[true] = 2, [false] = 0} do
          local p = torch.ones(3, {device = "sim", requires_grad = true})
          local optimizer = torch.optim.Adam({p}, {lr = 0.1, capturable = capturable})

@@ -24,7 +24,7 @@ describe("a plugin", function()
       end
    end)
 
-   it("may lack what only debuggers read", function()
+   it("may lack debug information", function()
       for share = 1, 7 do
          local output = tried_with(plugin:sub(1, #plugin * share // 8))
          assert.truthy(output:find("tlua_sim.so is cut short", 1, true) or

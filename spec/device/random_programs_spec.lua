@@ -162,7 +162,7 @@ describe("random programs", function()
       end
    end)
 
-   it("give others without their waits", function()
+   it("give other bits without their waits", function()
       local wrong = 0
       for number = 1, 40 do
          local steps = program(number)

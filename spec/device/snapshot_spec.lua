@@ -32,7 +32,7 @@ describe("a snapshot of a device's memory", function()
    before_each(settle)
    after_each(function() memory._record_memory_history(false, {clear_history = true}) end)
 
-   it("has segments that blocks fill without holes, and the module's figures", function()
+   it("has segments without holes, and the module's statistics", function()
       local x = torch.ones(3 * MIB, {device = kind})
       local y = torch.ones(1000, {device = kind})
       local active, reserved = 0, 0
@@ -54,7 +54,7 @@ describe("a snapshot of a device's memory", function()
       assert.equal("small", select(2, block_at(memory._snapshot(), y:data_ptr())).segment_type)
    end)
 
-   it("names the operator and the line that asked for a block", function()
+   it("names the operator and the line that allocated a block", function()
       memory._record_memory_history()
       local function make() return torch.ones(5000, {device = kind}) end
       local x = make()
@@ -81,7 +81,7 @@ describe("a snapshot of a device's memory", function()
       assert.same({"alloc", "free_requested", "free_completed"}, actions)
    end)
 
-   it("keeps as many events as it is told, and none for \"state\"", function()
+   it("keeps at most the given number of events, and none for \"state\"", function()
       memory._record_memory_history("all", {max_entries = 3, clear_history = true})
       for _ = 1, 5 do torch.ones(10, {device = kind}):release() end
       assert.equal(3, #memory._snapshot().device_traces[1])
@@ -105,7 +105,7 @@ describe("a snapshot of a device's memory", function()
          function() memory._dump_snapshot "/nowhere/x.pickle" end)
    end)
 
-   it("is written as a pickle that our own reader, too, takes", function()
+   it("is written as a pickle that our own reader accepts as well", function()
       shell.with_folder(function(folder)
          local path = folder .. "/snapshot.pickle"
          memory._record_memory_history()
@@ -137,7 +137,7 @@ describe("a pickle", function()
       assert.equal("}q\0(X\1\0\0\0aq\1\x89X\1\0\0\0bq\2\x89u", body {a = false, b = false})
    end)
 
-   it("names duplicates", function()
+   it("memoizes duplicates", function()
       assert.equal("\x80\2]q\0(X\1\0\0\0aq\1h\1e.", pickle.encode(json.as_array {"a", "a"}))
       local inner = json.as_array {}
       assert.equal("\x80\2]q\0(]q\1(eh\1e.", pickle.encode(json.as_array {inner, inner}))
@@ -145,7 +145,7 @@ describe("a pickle", function()
 end)
 
 describe("names of PyTorch's", function()
-   it("stand for those of today", function()
+   it("are aliases of the present names", function()
       assert.equal(module.memory_reserved(), module.memory_cached())
       assert.equal(module.max_memory_reserved(), memory.max_memory_cached())
       assert.equal("native", module.get_allocator_backend())

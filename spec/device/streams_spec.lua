@@ -24,7 +24,7 @@ describe("the devices of a kind", function()
       assert.equal("false\t0\n", text)
    end)
 
-   it("have a current one, which the kind's name means", function()
+   it("include a current one, which the name of the kind refers to", function()
       assert.equal(0, sim.current_device())
       sim.set_device(1)
       assert.equal(1, sim.current_device())
@@ -34,7 +34,7 @@ describe("the devices of a kind", function()
       assert.equal(torch.device "sim:0", torch.ones(2, {device = "sim"}).device)
    end)
 
-   it("are current for a function or a scope", function()
+   it("can be made current for a function or a scope", function()
       local inside, sum = sim.device(1, function(a, b) return sim.current_device(), a + b end, 2, 3)
       assert.equal(1, inside)
       assert.equal(5, sum)
@@ -88,7 +88,7 @@ describe("the devices of a kind", function()
       torch.manual_seed(1)
    end)
 
-   it("show in tensors", function()
+   it("are shown by tensors", function()
       local x = torch.ones(2, {device = "sim"})
       assert.same({false, true, false}, {x.is_cuda, x.is_sim, x.is_cpu})
       assert.is_true(x:cpu().is_cpu)
@@ -113,7 +113,7 @@ describe("a stream", function()
       assert.equal(sim.default_stream(), sim.current_stream())
    end)
 
-   it("brings its device along", function()
+   it("makes its device current", function()
       local s = sim.Stream {device = 1}
       assert.equal(torch.device "sim:1", s.device)
       sim.stream(s, function()
@@ -139,7 +139,7 @@ describe("a stream", function()
       assert.equal(s, coroutine.wrap(function() return sim.current_stream() end)())
    end)
 
-   it("goes on by itself until somebody waits for it", function()
+   it("does not wait for other streams by itself", function()
       local s = sim.Stream()
       local x = torch.ones(100, on(0))
       s:wait_stream(sim.current_stream())
@@ -153,7 +153,7 @@ describe("a stream", function()
       assert.equal(200, y:sum():item())
    end)
 
-   it("sees wrong numbers where it did not wait, for some seed", function()
+   it("reads wrong numbers without a wait, for some seed", function()
       local wrong = 0
       for seed = 1, 20 do
          sim.configure {seed = seed}
@@ -201,6 +201,6 @@ describe("memory that another stream uses", function()
       return wrong
    end
 
-   it("is kept for it when record_stream has told", function() assert.equal(0, use(true)) end)
-   it("is not, else", function() assert.is_true(use(false) > 0) end)
+   it("is kept for that stream after record_stream", function() assert.equal(0, use(true)) end)
+   it("is not kept without record_stream", function() assert.is_true(use(false) > 0) end)
 end)

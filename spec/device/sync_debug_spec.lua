@@ -11,7 +11,7 @@ describe("set_sync_debug_mode", function()
    before_each(function() x = torch.tensor({1.0, 0, 3}, {device = kind}) end)
    after_each(function() module.set_sync_debug_mode(0) end)
 
-   it("makes a wait that is not asked for an error, and nothing else", function()
+   it("makes only implicit waits errors", function()
       module.set_sync_debug_mode "error"
       assert.equal(2, module.get_sync_debug_mode())
       local line = debug.getinfo(1, "l").currentline + 1
@@ -33,7 +33,7 @@ describe("set_sync_debug_mode", function()
       assert.equal(8, y:sum():item())
    end)
 
-   it("warns in Lua's way", function()
+   it("prints warnings as Lua does", function()
       local output, status = shell.run(("%s -W -e %s 2>&1"):format(shell.start(), shell.quote(([[
          local x = torch.ones(3, {device = "%s"})
          torch.%s.set_sync_debug_mode "warn"
@@ -44,7 +44,7 @@ describe("set_sync_debug_mode", function()
       assert.equal(1, select(2, output:gsub("the host waits", "")))
    end)
 
-   it("takes the modes there are", function()
+   it("accepts only its modes", function()
       module.set_sync_debug_mode(1)
       assert.equal(1, module.get_sync_debug_mode())
       assert.raises(kind .. '.set_sync_debug_mode: debug_mode: expected "default", "warn", "error" or ' ..

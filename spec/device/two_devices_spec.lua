@@ -40,7 +40,7 @@ describe("operands", function()
 end)
 
 describe("an index", function()
-   it("lies where the tensor does", function()
+   it("must be on the tensor's device", function()
       local here, there = on("cpu", {1.0, 2, 3}), on("sim:0", {1.0, 2, 3})
       for _, x in ipairs {here, there} do
          for _, y in ipairs {here, there, on("sim:1", {1.0, 2, 3})} do
@@ -58,7 +58,7 @@ describe("an index", function()
       assert.close({1, 2, 3}, there:cpu())
    end)
 
-   it("takes a value of another device if it is copied or a single number", function()
+   it("accepts a value of another device if it is copied or a single number", function()
       local x = on("sim:0", {{1.0, 2}, {3, 4}})
       x[1] = on("cpu", {5.0, 6})
       x[{2, {}}] = on("sim:1", {7.0, 8})
@@ -71,7 +71,7 @@ describe("an index", function()
 end)
 
 describe("a gradient", function()
-   it("is taken over several devices", function()
+   it("can be computed over several devices", function()
       local x = on("sim:0", {1.0, 2}, {requires_grad = true})
       local w = on("sim:1", {3.0, 4}, {requires_grad = true})
       local function loss() return (x:to("sim:1") * w):cpu():pow(2):sum() end

@@ -87,7 +87,7 @@ describe("a pipe", function()
       assert.raises("Twice has no length", function() return #pipe end)
    end)
 
-   it("goes on after an iter that failed", function()
+   it("works after an iter that failed", function()
       local Shaky = counter "Shaky"
       local good, fails = Shaky.iter, true
       function Shaky:iter()
@@ -113,7 +113,7 @@ describe("a pipe", function()
       end)
    end)
 
-   it("leaves nothing behind after a break out of the loop", function()
+   it("keeps no state after a break out of the loop", function()
       local there = setmetatable({}, {__mode = "k"})
       do
          local function mark(x)
@@ -133,7 +133,7 @@ describe("a pipe", function()
 end)
 
 describe("data.functional_datapipe", function()
-   it("gives pipes a form", function()
+   it("adds a functional form to pipes", function()
       local Plus = torch.class("Plus", data.IterDataPipe)
       function Plus:__init(source, n) self.source, self.n = source, n end
       function Plus:iter()
@@ -151,7 +151,7 @@ describe("data.functional_datapipe", function()
       end)
    end)
 
-   it("gives pipes with positions one", function()
+   it("adds a functional form to pipes with positions", function()
       local Last = torch.class("Last", data.MapDataPipe)
       function Last:__init(source) self.source = source end
       function Last.__len() return 1 end
@@ -160,7 +160,7 @@ describe("data.functional_datapipe", function()
       assert.equal(3, data.datapipes.map.SequenceWrapper {1, 2, 3}:last_of_spec():get(1))
    end)
 
-   it("takes classes of pipes and names that are free", function()
+   it("accepts only classes of pipes and unused names", function()
       assert.raises("expected a class that derives from data.IterDataPipe or data.MapDataPipe, got "
          .. "class Any", function() data.functional_datapipe "any"(torch.class "Any") end)
       for _, taken in ipairs {"map", "iter", "reset"} do
@@ -176,7 +176,7 @@ describe("data.functional_datapipe", function()
       end)
    end)
 
-   it("has a sibling that takes a function", function()
+   it("has a counterpart that takes a function", function()
       data.IterDataPipe.register_function("first_of_spec", function(pipe) return pipe:iter()() end)
       assert.equal(7, W {7, 8}:first_of_spec())
    end)
@@ -247,7 +247,7 @@ describe("data.runtime_validation", function()
       end)
    end)
 
-   it("goes by the type that is reinforced", function()
+   it("checks the type that reinforce_type has set", function()
       local pipe = typed("number", 1, 2.5):reinforce_type "integer"
       local next_item = pipe:iter()
       assert.equal(1, next_item())
@@ -284,7 +284,7 @@ describe("data.argument_validation", function()
       assert.is_nil(checked "integer"(1))
    end)
 
-   it("refuses other ones", function()
+   it("refuses pipes of another type", function()
       for _, pair in ipairs {
          {"number", "integer"}, {"integer|string", "integer"}, {"any", "integer"},
          {{"integer"}, {"integer", "integer"}}, {"integer", {"integer"}}, {print, "integer"},
@@ -349,7 +349,7 @@ describe("data.non_deterministic", function()
 end)
 
 describe("a DataLoader of pipes", function()
-   it("gives each worker its share", function()
+   it("reads a different shard in each worker", function()
       assert.equal("1,2 3,4 5,6 7,8 9\n1,3 2,4 5,7 6,8 9\n1,2 1,2 3 3\n", run [[
          local function show(pipe, n)
             local texts = {}
@@ -380,7 +380,7 @@ describe("a DataLoader of pipes", function()
          end]])
    end)
 
-   it("takes pipes of all kinds to its workers", function()
+   it("sends pipes of all kinds to its workers", function()
       assert.equal("{1, 5} {2, 6} {3, 7} {4, 8}\n{1, 5} {2, 6} {3, 7} {4, 8}\n6\n", run [[
          local Plus = torch.class("Plus", data.IterDataPipe)
          Plus.type = "integer"
@@ -458,7 +458,7 @@ describe("a DataLoader of pipes", function()
       end)
    end)
 
-   it("goes on where its state was taken", function()
+   it("continues from a saved state", function()
       local numbers = {}
       for i = 1, 30 do numbers[i] = i end
       local function make() return data.DataLoader(W(numbers):shuffle(), {batch_size = 10}) end

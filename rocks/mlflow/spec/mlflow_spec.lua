@@ -139,7 +139,7 @@ describe("a run on a server", function()
       end)
    end)
 
-   it("goes on in a folder when the server breaks down, or is not there", function()
+   it("continues in a folder if the server fails or does not exist", function()
       -- runs in a separate process, because the library prints on stderr and writes into the
       -- working folder
       with_server("break", function(folder)
@@ -168,7 +168,7 @@ describe("a run on a server", function()
 end)
 
 describe("a run in a folder", function()
-   it("is written like those of MLflow's file store", function()
+   it("has the files that MLflow's file store writes", function()
       shell.with_folder(function(folder)
          mlflow.set_tracking_uri("file://" .. folder .. "/a'b")
          mlflow.set_experiment "it's"
@@ -202,7 +202,7 @@ describe("a run in a folder", function()
       end)
    end)
 
-   it("takes nothing from torch's random numbers", function()
+   it("draws no numbers from torch's generator", function()
       shell.with_folder(function(folder)
          mlflow.set_tracking_uri(folder)
          torch.manual_seed(3)
@@ -235,13 +235,13 @@ describe("an answer", function()
    end
    local head <const> = "HTTP/1.1 200 X\r\n"
 
-   it("may come in pieces, with or without its length", function()
+   it("may arrive in pieces, with or without its length", function()
       assert.equal("abc", failure(head .. "Content-Length: 3\r\n\r\nabcd"))
       assert.equal("abcd", failure(head .. "\r\nabcd"))
       assert.equal("abcd", failure(head .. "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n"))
    end)
 
-   it("is given up if it does not end", function()
+   it("is abandoned if it does not end", function()
       assert.matches("the answer is too long$", failure(head, "X-Header: abcdefghijklmnop\r\n"))
       assert.matches("a damaged answer$", failure(head, "abcdefghijklmnop"))
       assert.matches("the answer is too long$", failure(head .. "\r\n", "abcdefghijklmnop"))

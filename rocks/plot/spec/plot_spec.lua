@@ -30,7 +30,7 @@ describe("PNG", function()
          hex(png.encode(1, 1, {"\1\2\3"})))
    end)
 
-   it("goes on in a second block after 65,535 bytes", function()
+   it("begins a second block after 65,535 bytes", function()
       local rows = {}
       for y = 0, 299 do
          local bytes = {}
@@ -67,14 +67,14 @@ describe("plot.curves", function()
       end
    end)
 
-   it("names lines with their last values, by the alphabet", function()
+   it("lists names of lines with their last values in alphabetical order", function()
       local text = plot.curves {train = {3, 2}, test = torch.tensor {4.0, 2.5}}:text(false)
       assert.matches("test: 2.5   train: 2", text, 1, true)
       assert.not_matches("\27", text, 1, true)
       assert.matches("\27[38;2;", plot.curves({a = {1, 2}}):text(true), 1, true)
    end)
 
-   it("leaves out points that cannot be drawn", function()
+   it("skips points that cannot be drawn", function()
       local gap = plot.curves({1, 0 / 0, 3, 1 / 0}, {columns = 20}):text(false)
       assert.matches("3.0 ┤", gap, 1, true)
       local log = plot.curves({0, 1e-3, 1, 1000}, {log_y = true}):text(false)
@@ -97,7 +97,7 @@ describe("plot.curves", function()
       assert.matches("</svg>\n$", svg)
    end)
 
-   it("writes PNG of the size that is asked for, with the lines' colours", function()
+   it("writes PNG of the requested size, with the lines' colours", function()
       local file = saved(plot.curves({1, 3, 2}, {width = 300, height = 200, title = "Loss"}), "x.png")
       local width, height, bits, kind = (">I4I4BB"):unpack(file, 17)
       assert.same({300, 200, 8, 3}, {width, height, bits, kind})
@@ -130,7 +130,7 @@ end)
 describe("plot.image", function()
    local image = torch.tensor {{0.0, 0.5}, {1.0, 2.0}}
 
-   it("leaves the old file when it cannot be written", function()
+   it("leaves the old file unchanged if writing fails", function()
       shell.with_folder(function(folder)
          local path = folder .. "/x.svg"
          shell.write(path, "old")
@@ -149,12 +149,12 @@ describe("plot.image", function()
       assert.equal("\n██", plot.image(torch.tensor {{0, 0}, {255, 0}}):text(false))
    end)
 
-   it("draws two pixels in one letter in colour", function()
+   it("draws two pixels in one coloured character", function()
       assert.equal("\27[38;2;0;0;0;48;2;255;255;255m▀\27[38;2;128;128;128;48;2;255;255;255m▀\27[0m",
          plot.image(image):text(true))
    end)
 
-   it("puts several into a grid", function()
+   it("arranges several images in a grid", function()
       local text = plot.image(torch.ones(3, 1, 1, 1), {columns = 2, gap = 1}):text(false)
       assert.equal("██  ██\n\n██", text)
       assert.equal("████\n██", plot.image(torch.ones(3, 1, 1, 1), {columns = 2, gap = 0}):text(false))

@@ -26,7 +26,7 @@ local function written(fn)
 end
 
 describe("checksums", function()
-   it("are those of RFC 3720", function()
+   it("equal those in RFC 3720", function()
       assert.equal(0xe3069283, wire.crc32c "123456789")
       assert.equal(0x8a9136aa, wire.crc32c(("\0"):rep(32)))
       assert.equal(0x62a8ab43, wire.crc32c(("\xff"):rep(32)))
@@ -217,7 +217,7 @@ describe("a SummaryWriter", function()
       assert.equal(12.25, events[102].wall_time)
    end)
 
-   it("leaves a file that can be read when it is killed", function()
+   it("leaves a readable file when the process is killed", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", ([[
             local w = torch.utils.tensorboard.SummaryWriter %q
@@ -240,7 +240,7 @@ describe("a SummaryWriter", function()
       end)
    end)
 
-   it("goes on when the disk is full, having said so once", function()
+   it("continues when the disk is full, after one message", function()
       local full = shell.run("test -w /dev/full && echo yes"):find "yes"
       if not full then return pending "needs /dev/full" end
       shell.with_folder(function(folder)

@@ -50,7 +50,7 @@ describe("tlua top", function()
       end)
    end)
 
-   it("leaves a record that is being written for the next look", function()
+   it("ignores an incomplete record until it is complete", function()
       with_run(function(folder, writer)
          writer:close()
          local whole = shell.read(writer.path)
@@ -62,7 +62,7 @@ describe("tlua top", function()
       end)
    end)
 
-   it("writes lines where the terminal is dumb, until Ctrl-C", function()
+   it("writes lines on a dumb terminal, until Ctrl-C", function()
       with_run(function(folder)
          local output, status = session.terminal({"? accuracy = 0.5", "! \\003"},
             {arguments = "top --every 0.1 " .. folder, env = "TERM=dumb"})
@@ -73,7 +73,7 @@ describe("tlua top", function()
       end)
    end)
 
-   it("draws anew at a terminal", function()
+   it("redraws the curves on a terminal", function()
       with_run(function(folder)
          local shown = session.terminal({"? first: 0.05 at 20", "! \\003"},
             {arguments = "top --every 0.1 " .. folder})

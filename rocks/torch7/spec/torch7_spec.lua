@@ -6,7 +6,7 @@ local function values(tensor) return tensor:detach():flatten():tolist() end
 describe("Torch7's containers", function()
    local x = torch.tensor {{1.0, 2}, {3, 4}}
 
-   it("give the whole input to every module", function()
+   it("pass the whole input to every module", function()
       local both = nn.ConcatTable(nn.Identity()):add(nn.MulConstant(10))
       local out = both(x)
       assert.equal(2, #out)
@@ -18,7 +18,7 @@ describe("Torch7's containers", function()
       assert.equal("nn.MulConstant", torch.type(both:get(2)))
    end)
 
-   it("give an element each to every module, or to one module", function()
+   it("pass one element to each module, or all elements to one module", function()
       local out = nn.ParallelTable(nn.AddConstant(1), nn.MulConstant(2)) {x, x}
       assert.same({2.0, 3.0, 4.0, 5.0}, values(out[1]))
       assert.same({2.0, 4.0, 6.0, 8.0}, values(out[2]))
