@@ -61,7 +61,7 @@ local function elastic(options)
 end
 
 describe("tlua run --nnodes MIN:MAX", function()
-   it("goes on with the machines that are left, and with those that come", function()
+   it("continues with fewer machines, and with more machines", function()
       local output = drive(([[
          run="LAUNCH"
          start a $run; start b $run; start c $run
@@ -81,7 +81,7 @@ describe("tlua run --nnodes MIN:MAX", function()
       assert.equal(3, select(2, output:gsub("%[%d%] done", "")), output)
    end)
 
-   it("outlives the machine that serves the store", function()
+   it("continues without the machine that served the store", function()
       local output = drive(([[
          run="LAUNCH"
          start a $run; await a "world 0 of 1"
@@ -97,7 +97,7 @@ describe("tlua run --nnodes MIN:MAX", function()
       assert.matches("c ended with status 0", output)
    end)
 
-   it("starts anew what fails, as often as it may, and then passes the status on", function()
+   it("restarts failed ranks --max-restarts times, then ends with their status", function()
       local output, status = shell.run(("%s run -n 2 --nnodes 1:2 --max-restarts 1 --rdzv 127.0.0.1:%d %s"):format(
          shell.quote(ranks.tlua), ranks.free_port(), shell.quote "/nowhere.lua"))
       assert.equal(1, status)
@@ -106,7 +106,7 @@ describe("tlua run --nnodes MIN:MAX", function()
       assert.is_nil(output:find "round 3")
    end)
 
-   it("says how many have come where there are too few", function()
+   it("says how many launchers came if there are too few", function()
       local output, status = shell.run(("%s run --nnodes 2:3 --timeout 2 --rdzv 127.0.0.1:%d x.lua"):format(
          shell.quote(ranks.tlua), ranks.free_port()))
       assert.equal(1, status)
@@ -175,7 +175,7 @@ describe("ranks that srun has started", function()
       end)
    end
 
-   it("meet at the first host of the list", function()
+   it("meet at the first host of srun's list", function()
       local output = on(slurm(0, "localhost,other[1-3]"), slurm(1, "localhost,other[1-3]"))
       assert.matches("rank 0 of 2 has 3", output)
       assert.matches("rank 1 of 2 has 3", output)

@@ -47,7 +47,7 @@ describe("optimizers of split parameters", function()
       end
    end)
 
-   it("gather what needs a whole matrix: Muon", function()
+   it("gather whole matrices if they need them: Muon", function()
       for _, n in ipairs {2, 3, 4} do
          run(n, [==[
             local third = size == 2 and "parallel layers" or size == 4 and "both" or nil

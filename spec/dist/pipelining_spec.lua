@@ -56,7 +56,7 @@ describe("a pipeline", function()
       end
    end)
 
-   it("goes forth and back: ScheduleZBVZeroBubble, ScheduleDualPipeV; in breadth: ScheduleLoopedBFS", function()
+   it("runs its stages in a V or in loops: ScheduleZBVZeroBubble, ScheduleDualPipeV, ScheduleLoopedBFS", function()
       for _, n in ipairs {1, 2, 4} do
          run(n, [==[
             local function stages_of(model, second)
@@ -99,7 +99,7 @@ describe("a pipeline", function()
       ]==])
    end)
 
-   it("passes on several tensors, also of integers", function()
+   it("passes several tensors between stages, also of integers", function()
       run(2, [==[
          local Two = torch.class("Two", nn.Module)
          function Two:__init() nn.Module.__init(self) self.a = nn.Linear(6, 6) end
@@ -119,7 +119,7 @@ describe("a pipeline", function()
       ]==])
    end)
 
-   it("goes together with DistributedDataParallel and fully_shard", function()
+   it("works with DistributedDataParallel and fully_shard", function()
       run(4, [==[
          local mesh = dist.init_device_mesh("cpu", {2, 2}, {mesh_dim_names = {"pp", "dp"}})
          local at, part = mesh.pp:get_local_rank(), mesh.dp:get_local_rank()
@@ -167,7 +167,7 @@ describe("a pipeline", function()
       ]==])
    end)
 
-   it("fails on every rank where it fails on one", function()
+   it("fails on every rank if one rank fails", function()
       for _, n in ipairs {2, 3} do
          run(n, [==[
             -- runs a batch on a separate group, which cannot be used afterwards
@@ -282,7 +282,7 @@ describe("the orders of schedules", function()
       return last, idle
    end
 
-   it("come to their ends, each part once forward and once backward on each stage", function()
+   it("run each part once forward and once backward on each stage", function()
       for_all_plans({1, 2, 3, 4, 8}, {1, 2, 3, 5, 8, 16}, simulate)
    end)
 
@@ -345,7 +345,7 @@ describe("the orders of schedules", function()
       return total, messages
    end
 
-   it("let no ranks wait for each other in a circle, where none ends a message alone", function()
+   it("cause no deadlock if sends wait for their receivers", function()
       for_all_plans({2, 3, 4, 8}, {1, 2, 3, 8, 16}, exchange)
       -- two ranks: except for the first and the last ones, each batch sends and receives
       local batches, messages = exchange(torch.distributed.pipelining.Schedule1F1B._plan, 2, 1, 16)
@@ -408,7 +408,7 @@ describe("the orders of schedules", function()
       end
    end)
 
-   it("let no rank of ZB-V hold more parts than the first of 1F1B", function()
+   it("let a rank of ZB-V hold at most as many parts as the first of 1F1B", function()
       for p = 1, 6 do
          for rank = 0, p - 1 do
             local held, most = 0, 0 -- stages of half the size: each rank has two of them
@@ -421,7 +421,7 @@ describe("the orders of schedules", function()
       end
    end)
 
-   it("let no rank of ZB-H1 hold more parts than the first of 1F1B", function()
+   it("let a rank of ZB-H1 hold at most as many parts as the first of 1F1B", function()
       for p = 1, 6 do
          for rank = 0, p - 1 do
             local held, most = 0, 0
@@ -435,7 +435,7 @@ describe("the orders of schedules", function()
       end
    end)
 
-   it("let a rank of 1F1B hold no more parts than there are stages after it", function()
+   it("let a rank of 1F1B hold at most as many parts as stages follow it", function()
       for rank = 0, 3 do
          local held, most = 0, 0
          for _, a in ipairs(torch.distributed.pipelining.Schedule1F1B._plan(rank, 4, 1, 16)) do

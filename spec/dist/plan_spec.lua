@@ -50,7 +50,7 @@ describe("distributed.plan", function()
    end)
 
    -- Figure 1 of the paper on ZeRO: 7.5e9 parameters on 64 ranks take 120, 31.4, 16.6 and 1.9 GB.
-   it("has ZeRO's bytes of parameters, gradients and state", function()
+   it("computes the bytes of parameters, gradients and state as the paper on ZeRO", function()
       local m = model(32, 4096, 36, 64, 1)
       for zero, gigabytes in pairs {[0] = 120, 31.4, 16.6, 1.9} do
          local x = dist.plan_layout(m, {data = 64, zero = zero}, {memory = 1e12})
@@ -60,7 +60,7 @@ describe("distributed.plan", function()
 
    -- Section 5 of "Reducing Activation Recomputation": without the weights of attention GPT-3 needs
    -- 70 % and MT-NLG 65 % less for activations.
-   it("has the bytes of activations", function()
+   it("computes the bytes of activations", function()
       for _, case in ipairs {{96, 12288, 0.70}, {128, 20480, 0.65}} do
          local function held(flash)
             local function bytes(layers)

@@ -42,7 +42,7 @@ describe("groups that record", function()
       }, traffic)
    end)
 
-   it("send together what the formula says, for sizes that ranks do not divide", function()
+   it("send the bytes of the formula, also for sizes that the number of ranks does not divide", function()
       local sent = 0
       for rank = 0, 6 do
          sent = sent + as(rank, 7, function() dist.all_reduce(torch.ones(1001)) end).all_reduce.sent
@@ -125,7 +125,7 @@ describe("groups that record", function()
       end
    end)
 
-   it("refuse what cannot be", function()
+   it("refuse impossible calls", function()
       local function init(options)
          options.backend = "record"
          return function() dist.init_process_group(options) end

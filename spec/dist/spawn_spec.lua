@@ -111,7 +111,7 @@ describe("spawn", function()
       assert.matches("all gone", output)
    end)
 
-   it("names what cannot travel, at the caller's line", function()
+   it("names values that cannot be sent, at the caller's line", function()
       local spawn = require "tlua".multiprocessing.spawn
       local thread = coroutine.create(print)
       assert.raises("spawn: the function at spec/dist/spawn_spec.lua:118, upvalue 'thread' is a coroutine", function()
@@ -130,16 +130,16 @@ describe("spawn", function()
    end)
 end)
 
-describe("names of PyTorch's programs", function()
+describe("torch.distributed, called as in PyTorch's programs,", function()
    local torch = require "tlua"
    local dist = torch.distributed
 
-   it("include the sampler at PyTorch's place", function()
+   it("has the sampler under PyTorch's name", function()
       assert.equal(torch.data.DistributedSampler, torch.utils.data.distributed.DistributedSampler)
       assert.equal(torch.data.RandomSampler, torch.utils.data.sampler.RandomSampler)
    end)
 
-   it("raise errors that name the replacement", function()
+   it("raises errors that name the replacement", function()
       assert.raises("torch.distributed.launch: it is a command here: `tlua run -n 4 script.lua`", function()
          return dist.launch
       end)
@@ -152,7 +152,7 @@ describe("names of PyTorch's programs", function()
       end
    end)
 
-   it("take PyTorch's arguments and its -1", function()
+   it("takes PyTorch's arguments and -1 for unknown numbers", function()
       ranks.ok(2, [[
          dist.init_process_group {backend = "gloo", init_method = "env://", rank = -1, world_size = -1,
             timeout = 120, group_name = ""}
@@ -168,7 +168,7 @@ describe("names of PyTorch's programs", function()
       ]], {alone = true})
    end)
 
-   it("are torchrun's options of `tlua run`", function()
+   it("takes torchrun's options in `tlua run`", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", [[
             torch.distributed.init_process_group()

@@ -29,14 +29,14 @@ describe("TCPStore", function()
       assert.equal(before - 1, store:num_keys())
    end)
 
-   it("has parts with a prefix", function()
+   it("separates keys by a prefix", function()
       local part = dist.PrefixStore("a", dist.PrefixStore("b", store))
       part:set("key", "value")
       assert.equal("value", store:get("b/a/key"))
       part:wait({"key"})
    end)
 
-   it("puts bytes behind a value, and several keys at once", function()
+   it("appends to a value, and sets several keys at once", function()
       store:append("list", "a\0")
       other:append("list", "")
       other:append("list", "bc")
@@ -51,7 +51,7 @@ describe("TCPStore", function()
    end)
 
    -- The cases are from PyTorch's documentation of compare_set.
-   it("sets a key that has the value that is expected", function()
+   it("sets a key if it has the expected value", function()
       assert.equal("first", store:compare_set("c", "first", "second")) -- the key does not exist yet
       assert.is_false(store:check({"c"}))
       assert.equal("first", store:compare_set("c", "", "first"))
@@ -75,14 +75,14 @@ describe("TCPStore", function()
       third:close()
    end)
 
-   it("gives up waiting for a key, by name", function()
+   it("names the key that it stops waiting for", function()
       assert.raises("nobody has set 'never' within 0.05 s", function() store:wait("never", 0.05) end)
       assert.raises("nobody has set 'never' within 0.05 s", function() other:get("never", 0.05) end)
       assert.raises("key: expected a string", function() store:set(nil, "x") end)
       assert.raises("value: expected a string", function() store:set("x", 1) end)
    end)
 
-   it("fails when it has gone", function()
+   it("raises errors after its server has ended", function()
       store:close()
       assert.raises("the other side has gone", function() other:set("x", "y") end)
       assert.raises("the connection was lost before", function() other:get("x") end)
@@ -91,14 +91,14 @@ describe("TCPStore", function()
    end)
 end)
 
-describe("a store's secret", function()
+describe("the secret of a store", function()
    local function tcp(port, options)
       options.timeout = 5
       return dist.TCPStore(options.host or "127.0.0.1", port, {is_master = options.is_master,
          timeout = 5, secret = options.secret})
    end
 
-   it("is asked of whoever connects", function()
+   it("is required of each connection", function()
       local store = tcp(0, {is_master = true, secret = "a-secret-of-mine"})
       local other = tcp(store.port, {secret = "a-secret-of-mine"})
       other:set("key", "value")
@@ -129,7 +129,7 @@ describe("a store's secret", function()
          function() tcp(0, {is_master = true, secret = 7}) end)
    end)
 
-   it("comes from the environment", function()
+   it("may come from the environment", function()
       ranks.ok(2, [[
          local rank = tonumber(os.getenv "RANK")
          if rank == 0 then
@@ -152,10 +152,10 @@ local function has_other()
       select(2, shell.run(as_other "true")) == 0
 end
 
-describe("other users of the machine", function()
+describe("users without the secret", function()
    local connect = [[-e 'torch.distributed.TCPStore("127.0.0.1", PORT, {timeout = 5})' 2>&1]]
 
-   it("are refused if there is no secret", function()
+   it("are refused", function()
       if not has_other() then return pending "needs root, and setpriv" end
       local run = shell.run
       local theirs = ("env -u TLUA_SECRET %s -e %s"):format(ranks.tlua, shell.quote [[
@@ -176,7 +176,7 @@ describe("other users of the machine", function()
       end)
    end)
 
-   it("cannot put a file in the place of a job's", function()
+   it("cannot replace a job's file", function()
       if not has_other() then return pending "needs root, and setpriv" end
       shell.with_folder(function(folder)
          shell.ok("chmod 1777 " .. folder)
@@ -211,7 +211,7 @@ describe("FileStore", function()
 end)
 
 describe("destroy_process_group", function()
-   it("takes the keys of groups away", function()
+   it("removes the keys of groups", function()
       ranks.ok(2, [[
          dist.init_process_group {timeout = 120}
          local rank, store = dist.get_rank(), dist.group.WORLD.store
@@ -276,8 +276,8 @@ describe("get", function()
    end)
 end)
 
-describe("a file and an address", function()
-   it("are rendezvous without an environment", function()
+describe("a file or an address as init_method", function()
+   it("starts a group without environment variables", function()
       ranks.ok(2, [[
          local rank = math.tointeger(tonumber(os.getenv "RANK"))
          local function meet(method)
@@ -297,7 +297,7 @@ describe("a file and an address", function()
       ]], {alone = true, env = "SPEC_PORT=" .. ranks.free_port()})
    end)
 
-   it("are taken from the variables that mpirun sets", function()
+   it("starts a group with the ranks of mpirun's variables", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", [[
             local dist = torch.distributed

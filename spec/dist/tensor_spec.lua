@@ -37,7 +37,7 @@ describe("parallelize_module", function()
       end
    end)
 
-   it("splits sequences between the layers that are split", function()
+   it("splits sequences between the split layers", function()
       run(2, [==[
          local alone, model = model_of(Block), model_of(Block)
          local part = Shard(2)
@@ -77,7 +77,7 @@ describe("parallelize_module", function()
       ]==])
    end)
 
-   it("splits vocabularies, and the loss over them", function()
+   it("splits vocabularies, and computes the loss of split classes", function()
       run(4, [==[
          local function build()
             torch.manual_seed(2)
@@ -163,7 +163,7 @@ describe("parallelize_module", function()
       ]==])
    end)
 
-   it("goes together with fully_shard", function()
+   it("works with fully_shard", function()
       run(4, [==[
          local both = dist.init_device_mesh("cpu", {2, 2}, {mesh_dim_names = {"dp", "tp"}})
          local alone, model = model_of(Block), model_of(Block)
@@ -274,7 +274,7 @@ describe("DTensor", function()
       ]==])
    end)
 
-   it("leads gradients back", function()
+   it("has gradients that are split in the same way", function()
       run(2, [==[
          local T, mesh = dist.tensor, dist.init_device_mesh("cpu", {2})
          torch.manual_seed(3)

@@ -26,7 +26,7 @@ describe("examples/tour.lua", function()
 end)
 
 describe("examples/profile.lua", function()
-   it("finds what a slow loop waits for, and that the repaired one makes fewer calls", function()
+   it("shows why a loop is slow, and fewer calls after its repair", function()
       local output = shell.ok(tlua .. " examples/profile.lua --steps 3")
       assert.matches("== the slow loop ==.*backward.*waiting for data.*== the repaired loop ==",
          output)
@@ -103,7 +103,7 @@ end)
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
 
 describe("examples/digits.lua", function()
-   it("runs as it stands", function()
+   it("runs without options", function()
       local output, status, saved = digits("--epochs 1")
       assert.equal(0, status, output)
       assert.is_true(saved)
@@ -145,7 +145,7 @@ describe("a whole training of examples/digits.lua", function()
    end)
 
    for seed = 2, 3 do
-      it("learns from other numbers, seed " .. seed, function()
+      it("learns with another seed, " .. seed, function()
          local output, status = digits("--seed " .. seed)
          assert.equal(0, status, output)
          local right = tonumber(output:match "\ntest accuracy: %d%.%d%d%d%d %((%d+)/360%)\n")
@@ -160,13 +160,13 @@ describe("a whole training of examples/digits.lua", function()
          :gsub("%d+ threads", ""):gsub("saved to [^\n]+", ""))
    end
 
-   it("gives the same on the simulated device", function()
+   it("gives the same results on the simulated device", function()
       local first = result("--seed 4")
       assert.matches("loss %d", first)
       assert.equal(first, result("--seed 4 --device sim"))
    end)
 
-   it("gives the same for the same seed, whatever the number of threads", function()
+   it("gives the same results for the same seed and any number of threads", function()
       local first = result("--seed 4 --threads 1")
       assert.equal(first, result("--seed 4 --threads 2"))
       assert.not_equal(first, result("--seed 5 --threads 1"))

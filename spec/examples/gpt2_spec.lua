@@ -54,16 +54,16 @@ local function losses(net, steps, device, captured)
 end
 
 describe("examples/gpt2", function()
-   it("has the losses of PyTorch's for 100 steps", function()
+   it("has the losses of PyTorch's model for 100 steps", function()
       local found = losses(model(), 100, "cpu")
       for i, loss in ipairs(expected) do assert.near(loss, found[i], 1e-3, "step " .. i) end
    end)
 
-   it("has the same ones with checkpoints", function()
+   it("has the same losses with activation checkpoints", function()
       assert.same(losses(model(), 5, "cpu"), losses(model {checkpoint = true}, 5, "cpu"))
    end)
 
-   it("has the same bits when a device replays its steps", function()
+   it("has the same bits if a device replays its steps", function()
       assert.same(losses(model(), 8, "sim"), losses(model(), 8, "sim", true))
    end)
 

@@ -53,7 +53,7 @@ describe("examples/ported", function()
       assert.matches("torch agrees", shell.ok(tlua .. " examples/ported/micrograd.lua"), 1, true)
    end)
 
-   it("has a row here for every program", function()
+   it("has a row in this spec for every program", function()
       for _, name in ipairs(names) do
          assert.is_truthy(programs[name] or name == "micrograd", name)
       end

@@ -81,7 +81,7 @@ for name, f in sorted(functions) do
          assert.close(row.vmap_jvp, fn.vmap(pushed)(batch), 1e-10)
       end)
 
-      it("has linear maps that work on batches", function()
+      it("gives linear maps that work on batches", function()
          local output, pull = fn.vjp(f, x)
          local _, push = fn.linearize(f, x)
          local seeds = values({3, table.unpack(output.shape)}, 7)
@@ -114,7 +114,7 @@ end
 describe("torch.func", function()
    local two = torch.tensor(2.0)
 
-   it("differentiates by the arguments that are asked for", function()
+   it("differentiates by the arguments of argnums", function()
       local function f(a, b, c) return (a * b * b + c):sum() end
       assert.equal(4, fn.grad(f)(two, two, two):item())
       assert.equal(8, fn.grad(f, {argnums = 2})(two, two, two):item())
@@ -141,7 +141,7 @@ describe("torch.func", function()
    end)
 
    -- As in PyTorch, all results have a grad_fn, and w.grad is 6.
-   it("records what is made of a tensor outside that collects gradients", function()
+   it("records operations on an outer tensor that requires a gradient", function()
       local w, a = torch.tensor(2.0):requires_grad_(), torch.tensor {1.0, 2.0}
       local function f(b) return (b * b * w):sum() end
       fn.grad(f)(a):sum():backward()
@@ -164,7 +164,7 @@ describe("torch.func", function()
       assert.equal(12, w.grad:item())
    end)
 
-   it("goes on with others that run in coroutines", function()
+   it("may be interleaved with other calls in coroutines", function()
       local a = torch.tensor {1.0, 2.0}
       local function square(b) return (b * b):sum() end
       local waits = coroutine.wrap(function()
@@ -180,7 +180,7 @@ describe("torch.func", function()
       assert.same({2, 4}, waits():tolist())
    end)
 
-   it("gives values and what is beside them on", function()
+   it("returns values and auxiliary results", function()
       local function f(a) return a * a, "beside" end
       local grad, aux = fn.grad(f, {has_aux = true})(two)
       assert.equal(4, grad:item())
@@ -212,14 +212,14 @@ describe("torch.func", function()
       assert.same({{0, 0}}, fn.jacfwd(function() return torch.ones(1) end)(torch.ones(2)):tolist())
    end)
 
-   it("can be differentiated outside, if an argument collects gradients", function()
+   it("can be differentiated from outside, if an argument requires a gradient", function()
       local w = torch.tensor(3.0, {requires_grad = true})
       local g = fn.grad(function(p) return p ^ 3 end)(w)
       g:backward()
       assert.equal(18, w.grad:item())
    end)
 
-   it("works without recording around it", function()
+   it("works within no_grad", function()
       torch.no_grad(function()
          assert.equal(4, fn.grad(function(a) return a * a end)(two):item())
       end)
@@ -305,7 +305,7 @@ describe("torch.func", function()
       assert.raises("func.vjp: fn: expected a function, got 3", function() fn.vjp(3, two) end)
    end)
 
-   it("takes running statistics from normalisations", function()
+   it("removes running statistics of normalisations", function()
       local model = torch.nn.Sequential(torch.nn.BatchNorm1d(3))
       fn.replace_all_batch_norm_modules_(model)
       assert.is_nil(model[1].running_mean)

@@ -6,7 +6,7 @@ local vmap = torch.func.vmap
 describe("vmap", function()
    local x = torch.arange(0, 6):float():view(2, 3)
 
-   it("maps along the dimensions that are asked for", function()
+   it("maps along the dimensions of in_dims", function()
       local function dot(a, b) return (a * b):sum() end
       assert.same({5, 50}, vmap(dot)(x, x):tolist())
       assert.same({9, 17, 29}, vmap(dot, {in_dims = 2})(x, x):tolist())
@@ -14,7 +14,7 @@ describe("vmap", function()
       assert.same({5, 14}, vmap(dot, {in_dims = {1, false}})(x, x[1]):tolist())
    end)
 
-   it("stacks along the dimensions that are asked for", function()
+   it("stacks results along the dimensions of out_dims", function()
       local function both(a) return a * 2, a:sum() end
       local twice, sums = vmap(both, {out_dims = {2, 1}})(x)
       assert.same({3, 2}, twice.shape)
@@ -22,7 +22,7 @@ describe("vmap", function()
       assert.same({0, 1, 2}, vmap(function(a) return a end, {out_dims = false})(x):tolist())
    end)
 
-   it("goes through an example's rows by ipairs", function()
+   it("allows ipairs over an example's rows", function()
       local batch, calls = torch.tensor {{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}, 0
       local sums = torch.vmap(function(rows)
          calls = calls + 1
@@ -41,7 +41,7 @@ describe("vmap", function()
       assert.close(x, result[1], 0)
    end)
 
-   it("refuses tables that hold themselves, and takes what is twice in one", function()
+   it("refuses tables that contain themselves, and takes a tensor twice in one", function()
       local round = {a = x}
       round.b = {round}
       assert.raises("func.vmap: argument 1: a table holds itself", function()
@@ -61,7 +61,7 @@ describe("vmap", function()
          vmap(function(p) return p[1][1] + p[2][1] + 6 end)({part, part}):tolist())
    end)
 
-   it("nests", function()
+   it("may be nested", function()
       local outer = vmap(function(a)
          return vmap(function(b) return (a * b):sum() end)(x)
       end)(x)
@@ -78,7 +78,7 @@ describe("vmap", function()
       return calls
    end
 
-   it("calls the function once where operators have rules, or examples can be gone through", function()
+   it("calls the function once if all operators have rules or loops over the examples", function()
       local net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.LayerNorm(4))
       assert.equal(1, calls_of(net))
       assert.equal(1, calls_of(function(a) return (2 - a) ^ 2 / (a + x[1]) end))
@@ -89,7 +89,7 @@ describe("vmap", function()
       assert.equal(1, calls_of(function(a) return sum(scale(a, 2)) end))
    end)
 
-   it("calls it for each example where they go different ways, and once more before", function()
+   it("calls the function again for each example if it branches on their values", function()
       assert.equal(3, calls_of(function(a) return a:sum():item() < 0 and -a or a end))
       assert.equal(3, calls_of(function(a) return a + torch.rand(3) end, {randomness = "different"}))
       local shared = torch.zeros(3)
@@ -100,7 +100,7 @@ describe("vmap", function()
       assert.same({3, 5, 7}, shared:tolist())
    end)
 
-   it("calls it for each example where it writes to a shared tensor by an index, or by out", function()
+   it("calls the function for each example if it writes to a shared tensor by an index or by out", function()
       local shared = torch.zeros(3)
       assert.equal(3, calls_of(function(a)
          shared[1] = shared[1] + 1
@@ -142,7 +142,7 @@ describe("vmap", function()
       assert.same({2, 2}, torch.ones(2):add_(1):tolist())
    end)
 
-   it("refuses what was kept from a call that has ended", function()
+   it("refuses tensors kept from a call that has ended", function()
       local kept
       vmap(function(a)
          kept = a
@@ -154,7 +154,7 @@ describe("vmap", function()
       assert.equal(15, vmap(function(a) return a end)(x):sum():item())
    end)
 
-   it("leaves a tensor alone that the mapped function returns", function()
+   it("leaves an outer tensor alone that the function returns", function()
       local result = vmap(function(a) return a end)(x)
       result:zero_()
       assert.equal(15, x:sum():item())
@@ -168,7 +168,7 @@ describe("vmap", function()
       assert.equal("int64", vmap(add)(ints, torch.ones(2, 3):int():long()).dtype)
    end)
 
-   it("ends after an error, and an operator is itself again", function()
+   it("restores the operators after an error", function()
       assert.raises("inner sizes differ", function()
          vmap(function(a) return a:unsqueeze(1):matmul(torch.ones(2, 2)) end)(x)
       end)
@@ -247,7 +247,7 @@ describe("vmap", function()
       end)
    end
 
-   it("goes with derivatives of derivatives, and a vmap in the function", function()
+   it("works with second derivatives and a vmap in the function", function()
       local func, calls = torch.func, 0
       local function cube(a)
          calls = calls + 1
@@ -262,7 +262,7 @@ describe("vmap", function()
       for i = 1, 2 do for k = 1, 2 do assert.close(x[i] * x[k] * 2, slopes[i][k], 1e-6) end end
    end)
 
-   it("may ask for values", function()
+   it("allows the function to read values", function()
       local abs = vmap(function(a) if a:item() < 0 then return -a end return a end)
       assert.same({1, 2}, abs(torch.tensor {-1.0, 2.0}):tolist())
    end)
@@ -273,7 +273,7 @@ describe("vmap", function()
       assert.close(x, w.grad, 0)
    end)
 
-   it("draws random numbers as it is told", function()
+   it("draws random numbers as the option randomness says", function()
       local function noise(a) return a + torch.rand(3) end
       assert.raises("draws random numbers", function() vmap(noise)(x) end)
       torch.manual_seed(1)
@@ -288,7 +288,7 @@ describe("vmap", function()
       assert.close(torch.stack {first, second}, different, 0)
    end)
 
-   it("refuses what one example refuses", function()
+   it("raises the errors of a single example", function()
       local functions = {
          function(a) return a:sum(-2) end,
          function(a) return a:sum():sum(7) end,
@@ -459,7 +459,7 @@ describe("vmap's rules", function()
       end)
    end)
 
-   it("leave what they do not know to calls for each example", function()
+   it("leave unsupported arguments to calls for each example", function()
       local mean = torch.zeros(4, {dtype = "float64"})
       local function step(a) return F.batch_norm(a, mean, nil, nil, nil, true) end
       assert.is_false(pcall(step, images[1]))
@@ -529,7 +529,7 @@ end
 local elsewhere = {as_strided = true, cuda = true, sim = true}
 
 describe("vmap of every operator", function()
-   it("is the operator on each example", function()
+   it("equals the operator on each example", function()
       local faults, walked = {}, 0
       for _, row in ipairs(table_of.rows()) do
          for _, text in ipairs(elsewhere[row.name] and {} or row.examples) do

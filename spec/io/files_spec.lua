@@ -54,7 +54,7 @@ describe("torch.save and torch.load", function()
       assert.same({3, 4, 5}, loaded.d:tolist())
    end)
 
-   it("keep a state dict without any structure of ours", function()
+   it("keep a state dict as plain tensors of safetensors", function()
       local model = torch.nn.Linear(2, 3)
       torch.save(model:state_dict(), path)
       assert.is_nil(read():find("tlua", 1, true))
@@ -130,7 +130,7 @@ describe("torch.save and torch.load", function()
       assert.same({}, torch.load(path))
    end)
 
-   it("load what others write", function()
+   it("load files of other programs", function()
       write(file_of('{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  ',
          string.pack("<ff", 1.5, -2)))
       assert.same({1.5, -2}, torch.load(path).x:tolist())
@@ -224,7 +224,7 @@ describe("torch.load", function()
       assert.raises("/tmp", function() torch.load("/tmp") end)
    end)
 
-   it("refuses what is too short", function()
+   it("refuses files that are too short", function()
       refused("", "shorter than 8 bytes")
       refused("abc", "shorter than 8 bytes")
       refused(string.pack("<I8", 100) .. "{}", "its header should have 100")
@@ -232,7 +232,7 @@ describe("torch.load", function()
       refused(string.pack("<I8", 1 << 62) .. "{}", "its header should have")
    end)
 
-   it("refuses headers that are no JSON object", function()
+   it("refuses headers that are not a JSON object", function()
       refused(file_of(""), "not JSON")
       refused(file_of("[]"), "not a JSON object")
       refused(file_of("null"), "not a JSON object")
@@ -242,7 +242,7 @@ describe("torch.load", function()
          .. '"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'), "comes twice")
    end)
 
-   it("refuses entries that lie", function()
+   it("refuses entries with wrong offsets, shapes or dtypes", function()
       local function entry(text, ...)
          refused(file_of('{"x":' .. text .. "}", ("\0"):rep(8)), 'tensor "x"', ...)
       end
@@ -278,12 +278,12 @@ describe("torch.load", function()
       refused(two(4, 4, 8, 0, 0, 0), 'tensor "a"', "byte 0")
    end)
 
-   it("refuses metadata that are no strings", function()
+   it("refuses metadata that are not strings", function()
       refused(file_of('{"__metadata__":3}'), "__metadata__")
       refused(file_of('{"__metadata__":{"a":3}}'), "expected a string")
    end)
 
-   it("refuses a structure that lies", function()
+   it("refuses an invalid structure of tables", function()
       local function structure(text, ...)
          local quoted = text:gsub('"', '\\"')
          refused(file_of('{"__metadata__":{"tlua.structure":"' .. quoted .. '"}}'), ...)
@@ -299,7 +299,7 @@ describe("torch.load", function()
       structure('{"a":null}', "null")
    end)
 
-   it("survives files that are damaged anywhere", function()
+   it("raises an error or loads data for files with any byte damaged", function()
       torch.save({a = torch.randn(3, 4), b = torch.tensor {true, false},
          c = {n = 5, list = {1.5, "x"}}}, path)
       local whole = read()
@@ -324,7 +324,7 @@ describe("torch.io.read", function()
       end
    end)
 
-   it("says which argument is wrong", function()
+   it("names the wrong argument", function()
       local file <close> = assert(io.open(path, "rb"))
       assert.raises("io.read: expected a file, got 3", function() torch.io.read(3, {1}, "uint8") end)
       assert.raises("io.read: shape", function() torch.io.read(file, "x", "uint8") end)
@@ -336,7 +336,7 @@ describe("torch.io.read", function()
       assert.raises("io.read: the file is closed", function() torch.io.read(file, {1}, "uint8") end)
    end)
 
-   it("sees that a finalizer has closed the file", function()
+   it("notices that a finalizer has closed the file", function()
       write(("x"):rep(64))
       local file = assert(io.open(path, "rb"))
       local ran
@@ -376,7 +376,7 @@ describe("torch.load of a damaged file", function()
       return message
    end
 
-   it("names it, whatever is wrong", function()
+   it("names the file for any damage", function()
       for header, part in pairs {
          [''] = "not JSON", ['null'] = "not a JSON object", ['[]'] = "not a JSON object", ['7'] = "not a JSON object",
          ['{'] = "not JSON", ['{"a":1}'] = "expected an object", ['{"a":null}'] = '"a"',
@@ -405,7 +405,7 @@ describe("torch.load of a damaged file", function()
       end
    end)
 
-   it("names it after any change of bytes", function()
+   it("names the file after any change of bytes", function()
       torch.save({a = torch.arange(10), b = {c = torch.ones(3, {dtype = "bool"}), d = 0 / 0, e = "\255"},
          [1] = {1, 2, {}}}, path)
       local text = read()
@@ -432,7 +432,7 @@ describe("torch.load of a damaged file", function()
       assert.is_true(refused > 400)
    end)
 
-   it("names it when memory is short", function()
+   it("names the file if memory is short", function()
       write(file_of('{"a":{"dtype":"U8","shape":[3000000],"data_offsets":[0,3000000]}}', ("x"):rep(3000000)))
       torch.set_memory_limit(torch.memory_stats().used + 1000000)
       local message = refusal()

@@ -22,7 +22,7 @@ describe("io.make_folder", function()
       assert.matches("/real/below$", torch.io.make_folder(root .. "/link/below"))
    end)
 
-   it("says why it could not, and changes nothing", function()
+   it("raises an error with the reason, and changes nothing", function()
       shell.write(root .. "/file", "")
       for path, why in pairs {[root .. "/file"] = "Not a directory", [root .. "/file/a"] =
          "Not a directory", [""] = "No such file", [root .. "/" .. ("x"):rep(300)] = "too long"} do
@@ -38,20 +38,20 @@ describe("io.make_folder", function()
    end)
 end)
 
-describe("what is in a folder", function()
+describe("the contents of a folder", function()
    before_each(function()
       shell.ok(("cd %s && mkdir -p b/d a && touch b/1 b/d/3 2 && ln -s b link && ln -s none dead " ..
          "&& ln -s .. b/up"):format(root))
    end)
 
-   it("is folders, with links to them, and files, sorted", function()
+   it("are listed as folders, with links to them, and files, sorted", function()
       assert.same({{"a", "b", "link"}, {"2", "dead"}, {link = true}}, {io_folder.list(root)})
       local none, message = io_folder.list(root .. "/none")
       assert.is_nil(none)
       assert.matches("No such file", message)
    end)
 
-   it("is all files below it, but what links to folders lead to", function()
+   it("are listed as all files below it, without following links", function()
       local found = io_folder.files_below(root)
       for i, path in ipairs(found) do found[i] = path:sub(#root + 2) end
       assert.same({"2", "b/1", "b/d/3", "dead"}, found)

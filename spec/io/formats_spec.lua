@@ -63,7 +63,7 @@ describe("torch.load of PyTorch's checkpoints", function()
          {checkpoint.epoch, checkpoint.lr, checkpoint.none, checkpoint.tuple})
    end)
 
-   it("compares what is stored with its checksum, if it has one", function()
+   it("compares stored entries with their checksums, if they have one", function()
       local text = shell.read "spec/fixtures/formats/checkpoint.pt"
       local name = os.tmpname() .. ".pt"
       local archive = torch.io.bytes(text)
@@ -100,7 +100,7 @@ describe("torch.load of PyTorch's checkpoints", function()
       assert.same({1, 1}, loaded.a:tolist())
    end)
 
-   it("reads them under any name, and says of older ones that they are", function()
+   it("recognises them under any file name, and says if the format is too old", function()
       local checkpoint = shell.read(folder .. "checkpoint.pt")
       for _, ending in ipairs {"", ".bin", ".model", ".safetensors"} do
          local ok, loaded = load_text(ending, checkpoint)
@@ -137,7 +137,7 @@ describe("torch.load of IDX files", function()
       assert.matches("bytes", message)
    end)
 
-   it("unpacks no more than the begin of a file announces", function()
+   it("unpacks no more than the header of a file announces", function()
       local name = path .. "-idx1-ubyte"
       shell.ok(("(printf '\\0\\0\\10\\1\\0\\0\\0\\2'; head -c 3000000 /dev/zero) | gzip -1 >%s.gz"):format(
          shell.quote(name)))
@@ -148,7 +148,7 @@ describe("torch.load of IDX files", function()
       os.remove(name .. ".gz")
    end)
 
-   it("reads them packed by gzip", function()
+   it("reads files compressed by gzip", function()
       local name = path .. "-idx1-ubyte"
       shell.write(name, "\0\0\8\1\0\0\0\2\7\9")
       shell.ok("gzip -f " .. shell.quote(name))
@@ -225,7 +225,7 @@ describe("torch.load of images", function()
 end)
 
 describe("a large safetensors file", function()
-   it("opens at once, and is read where it is looked at", function()
+   it("opens at once, and is read at the elements that are used", function()
       local n = 10 << 30
       local header = ('{"x":{"dtype":"F32","shape":[%d,1024],"data_offsets":[0,%d]}}'):format(
          n // 4096, n)
@@ -243,7 +243,7 @@ describe("a large safetensors file", function()
       assert.equal(0, torch.load(path).x[{1, 1}]:item())
    end)
 
-   it("may be mapped when it is small, or read when it is large", function()
+   it("may be mapped although small, or read although large", function()
       torch.save({a = torch.arange(0, 4)}, path)
       assert.same({0, 1, 2, 3}, torch.load(path, {mmap = true}).a:tolist())
       assert.same({0, 1, 2, 3}, torch.load(path, {mmap = false}).a:tolist())
@@ -296,7 +296,7 @@ describe("a damaged file", function()
       return list
    end
 
-   it("of any kind is refused with its name, and does no harm", function()
+   it("is refused with its name, in every format", function()
       local count = tonumber(os.getenv "SPEC_MUTATIONS") or 100
       local used = torch.memory_stats().used
       local read, refused = 0, 0
@@ -333,7 +333,7 @@ describe("torch.save", function()
       end
    end)
 
-   it("refuses endings that are not of a format, and lists those that are", function()
+   it("refuses unknown file endings, and lists the known ones", function()
       for _, ending in ipairs {".model", ".safetensor", ".tmp", ".csv", ".pt.zip"} do
          local name = path .. ending
          assert.raises("save: " .. name .. ": no format has the ending ." .. ending:match "%w+$",
@@ -344,7 +344,7 @@ describe("torch.save", function()
       end
    end)
 
-   it("tells the format by the ending", function()
+   it("chooses the format by the ending", function()
       local begins = {
          [".pt"] = "PK\3\4", [".pth"] = "PK\3\4", [".bin"] = "PK\3\4", [".ckpt"] = "PK\3\4",
          [".pth.tar"] = "PK\3\4", [".PT"] = "PK\3\4", [".pt.tmp"] = "PK\3\4",

@@ -38,7 +38,7 @@ local rebuild <const> = "ctorch._utils\n_rebuild_tensor_v2\n"
 local storage <const> = "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuK\4tQ"
 
 describe("a pickle", function()
-   it("makes plain data and tensors", function()
+   it("gives plain data and tensors", function()
       assert.same({1, 2.5, "x", true}, run "](K\1G\x40\4\0\0\0\0\0\0X\1\0\0\0x\x88e.")
       assert.same({[0] = "a", b = false}, run "}(K\0X\1\0\0\0aX\1\0\0\0b\x89u.")
       assert.same({a = 1}, run(ordered .. "](X\1\0\0\0aK\1\x86e\x85R."))
@@ -51,14 +51,14 @@ describe("a pickle", function()
       assert.is_nil(run "N.")
    end)
 
-   it("changes the signs of a view that is marked as negative", function()
+   it("negates a view that is marked as negative", function()
       local marked = rebuild .. "(" .. storage .. "K\0K\2\x85K\1\x85\x89" .. ordered .. ")R}"
          .. "X\3\0\0\0neg%ss" .. "tR."
       assert.same({-1, -1}, run(marked:format "\x88"):tolist())
       assert.same({1, 1}, run(marked:format "\x89"):tolist())
    end)
 
-   it("makes parameters and leaves that require gradients", function()
+   it("gives parameters and leaves that require gradients", function()
       local tensor = rebuild .. "(" .. storage .. "K\0K\4\x85K\1\x85%s" .. ordered .. ")RtR"
       assert.is_true(run(tensor:format "\x88" .. ".").requires_grad)
       local parameter = run("ctorch._utils\n_rebuild_parameter\n(" .. tensor:format "\x89" .. "\x88"
@@ -67,7 +67,7 @@ describe("a pickle", function()
       refused("a tensor of int64 requires a gradient", tensor:gsub("Float", "Long"):format "\x88" .. ".")
    end)
 
-   it("records what kind a table was if its keys do not show it", function()
+   it("records the kind of a table if its keys do not show it", function()
       local writer = require "tlua.io.pickle_writer"
       for _, text in ipairs {"}(K\1X\1\0\0\0aK\2X\1\0\0\0bu.", "].", "}.", "](K\1K\2e."} do
          local value = run(text)
@@ -78,8 +78,8 @@ describe("a pickle", function()
    end)
 end)
 
-describe("a pickle that is made to do harm", function()
-   it("calls nothing but what makes data", function()
+describe("a malicious pickle", function()
+   it("calls only constructors of data", function()
       refused("the class os.system is refused", "cos\nsystem\nX\4\0\0\0echo\x85R.")
       refused("the class builtins.eval is refused", "X\x08\0\0\0builtinsX\4\0\0\0eval\x93X\1\0\0\0001\x85R.")
       refused("the class string.format is refused", "cstring\nformat\n)R.")
@@ -89,7 +89,7 @@ describe("a pickle that is made to do harm", function()
       refused("calls a value that is not a class", ordered .. "]R.") -- the argument is a list
    end)
 
-   it("cannot pose with a dictionary as a class, a function or a storage", function()
+   it("cannot pass off a dictionary as a class, a function or a storage", function()
       local function posing(key, value) return "}X" .. ("<s4"):pack(key) .. value .. "s" end
       local text = "X\1\0\0\0x"
       refused("calls a value that is not a class", posing("call", text) .. ")R.")
@@ -105,7 +105,7 @@ describe("a pickle that is made to do harm", function()
       refused("a parameter is not a tensor", "ctorch._utils\n_rebuild_parameter\n(}\x88NtR.")
    end)
 
-   it("lets no class, function or storage into the result", function()
+   it("gives no class, function or storage in its result", function()
       local message <const> = "puts a class or a storage where data are expected"
       for _, inner in ipairs {ordered, "ctorch\nFloatStorage\n", storage, "ctorch\nTensor\n"} do
          refused(message, inner .. ".")
@@ -145,7 +145,7 @@ describe("a pickle that is made to do harm", function()
          .. ("h\0h\2R0"):rep(10) .. "N.")
    end)
 
-   it("does work in proportion to its length, whatever it repeats", function()
+   it("takes time in proportion to its length, whatever it repeats", function()
       local pieces = {
          ")", "}", "]", "K\1", "h\0", "h\0\x85", "(t", "(N" .. "t0", "N\x85", "h\1h\0\x85R", "h\0q\2",
          "}h\0N" .. "s0", "](h\0h\0" .. "e0",
@@ -161,14 +161,14 @@ describe("a pickle that is made to do harm", function()
       end
    end)
 
-   it("holds deep nests and loops", function()
+   it("may nest deeply and contain itself", function()
       local deep = run(("]"):rep(50000) .. ("a"):rep(49999) .. ".")
       assert.equal(1, #deep)
       local loop = run "]q\0h\0a."
       assert.equal(loop, loop[1])
    end)
 
-   it("makes no tensor outside of its storage, and none that is too large", function()
+   it("gives no tensor outside its storage, and none that is too large", function()
       local function tensor(offset, size, stride)
          local function tuple(list)
             local text = "("
@@ -249,7 +249,7 @@ end)
 
 -- SPEC_MUTATIONS=10000 runs more of them.
 describe("a pickle of random steps", function()
-   it("gives data or a message, and nothing worse", function()
+   it("gives data or an error", function()
       local seed = 11
       local function random(n) -- random numbers that are the same in every run
          seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger

@@ -71,7 +71,7 @@ describe("torch.save to a .pt file", function()
       end
    end)
 
-   it("lets tensors share the memory that they share, and writes no more", function()
+   it("writes shared memory once", function()
       if not plain_python then return pending "needs Python 3" end
       local x = torch.arange(0, 1000):float()
       local a, b = x:narrow(1, 11, 4), x:narrow(1, 13, 2)
@@ -92,7 +92,7 @@ describe("torch.save to a .pt file", function()
       assert.matches("T(FloatStorage, 0, 0, (2,), (1,), False) [1.0, 2.0], T(ByteStorage, 1, 0, (8,)", text, 1, true)
    end)
 
-   it("writes a table once that is there twice, and the same bytes for the same object", function()
+   it("writes a table once that occurs twice, and the same bytes for the same object", function()
       local inner = {1}
       local loaded = round_trip {a = inner, b = inner, c = torch.ones(2)}
       assert.equal(loaded.a, loaded.b)
@@ -150,7 +150,7 @@ assert torch.equal(torch.load(sys.argv[1], mmap=True)["x"], d["x"])]])
 end)
 
 describe("torch.load of a .pt file", function()
-   it("gives back what was saved", function()
+   it("returns the saved values", function()
       local x = torch.arange(0, 6):view(2, 3)
       local object = {
          epoch = 3, loss = 0.1, best = math.huge, done = false, text = "äß\n", bytes = "\255\0\1",
@@ -167,7 +167,7 @@ describe("torch.load of a .pt file", function()
       assert.is_nil(round_trip(require "tlua.utils.json".null))
    end)
 
-   it("puts tensors where map_location says, and they go on sharing memory", function()
+   it("puts tensors on the device of map_location, and they go on sharing memory", function()
       local x = torch.arange(0, 4):float()
       local object = {a = x, b = x:narrow(1, 3, 2)}
       for _, where in ipairs {"sim", "sim:0"} do
@@ -190,7 +190,7 @@ describe("torch.load of a .pt file", function()
       assert.equal(torch.device "sim:0", round_trip(object, {map_location = function() return "sim" end}).a.device)
    end)
 
-   it("does so for other formats", function()
+   it("takes map_location for other formats", function()
       for _, ending in ipairs {".npy", ".safetensors"} do
          local name = path .. ending
          torch.save(torch.ones(2), name)
@@ -200,7 +200,7 @@ describe("torch.load of a .pt file", function()
       end
    end)
 
-   it("says which option is wrong", function()
+   it("names the wrong option", function()
       torch.save({torch.ones(1)}, path)
       local function refused(message, options)
          assert.raises("load: " .. message, function() torch.load(path, options) end)
@@ -278,7 +278,7 @@ describe("torch.save to a .jpg file", function()
       end
    end)
 
-   it("keeps more at a higher quality, and is larger", function()
+   it("is closer to the image at a higher quality, and larger", function()
       if needs_library() then return pending(needs_library()) end
       torch.manual_seed(1)
       local image = torch.randint(0, 256, {3, 64, 64}):to "uint8"

@@ -30,7 +30,7 @@ local function save(name, value)
 end
 
 describe("torch.save over a file", function()
-   it("keeps its mode", function()
+   it("keeps the file's mode", function()
       for _, mode in ipairs {"600", "644", "640", "755", "4711"} do
          save("x", 1)
          shell.ok(("chmod %s %s"):format(mode, quote(path "x")))
@@ -40,7 +40,7 @@ describe("torch.save over a file", function()
       assert.same({"x"}, names())
    end)
 
-   it("gives a new file the mode that the umask leaves", function()
+   it("gives a new file the mode of the umask", function()
       for umask, mode in pairs {["022"] = "644", ["077"] = "600", ["002"] = "664"} do
          shell.ok(("cd %s; umask %s; %s -e 'torch.save({}, \"new%s\")'"):format(quote(folder), umask,
             shell.start(true), umask))
@@ -48,7 +48,7 @@ describe("torch.save over a file", function()
       end
    end)
 
-   it("keeps its owner, where it may", function()
+   it("keeps the file's owner, if it may", function()
       if shell.ok("id -u") ~= "0\n" then return pending("needs root") end
       save("x", 1)
       if select(2, shell.run("chown 12345:54321 " .. quote(path "x"))) ~= 0 then
@@ -58,7 +58,7 @@ describe("torch.save over a file", function()
       assert.equal("12345:54321", stat("%u:%g", "x"))
    end)
 
-   it("replaces what a link leads to, not the link", function()
+   it("replaces the target of a link, not the link", function()
       shell.ok(("cd %s; mkdir a b; ln -s ../b/file a/link; ln -s a/link link; ln -s %s/b/file absolute")
          :format(quote(folder), quote(folder)))
       assert.is_true(save("link", 1)) -- the link's target does not exist yet
@@ -74,14 +74,14 @@ describe("torch.save over a file", function()
       assert.raises("save: ", circle, "symbolic links", function() torch.save({}, circle) end)
    end)
 
-   it("works in the folder that the program is in", function()
+   it("works in the current folder", function()
       shell.ok(("cd %s; for i in 1 2; do %s -e 'torch.save({1}, \"here\")'; done"):format(quote(folder),
          shell.start(true)))
       assert.same({"here"}, names())
    end)
 end)
 
-describe("torch.save to what is no file", function()
+describe("torch.save to a path that is not a file", function()
    it("writes into a pipe", function()
       shell.ok(("cd %s; mkfifo pipe; (cat pipe >part; mv part copy) >/dev/null 2>&1 &"):format(quote(folder)))
       torch.save({x = torch.tensor {5, 6}}, path "pipe")
@@ -106,7 +106,7 @@ describe("torch.save to what is no file", function()
       assert.equal(8, torch.load(path "cat")[1])
    end)
 
-   it("names a folder", function()
+   it("refuses a folder by name", function()
       local file = path "folder"
       shell.ok("mkdir " .. quote(file))
       assert.raises("save: " .. file .. ": Is a directory", function() torch.save({}, file) end)
@@ -120,7 +120,7 @@ describe("torch.save to what is no file", function()
 end)
 
 describe("a failure of torch.save", function()
-   it("leaves the old file and nothing else", function()
+   it("leaves the old file and no other", function()
       save("x", 1)
       local too_large = [[
          torch.set_num_threads(1)
@@ -135,7 +135,7 @@ describe("a failure of torch.save", function()
       assert.same({"script.lua", "x"}, names())
    end)
 
-   it("leaves the old file, too, if it is an error in Lua", function()
+   it("leaves the old file after an error in Lua", function()
       save("x", 1)
       local ok = pcall(function()
          local file <close> = assert(torch.io.replace(path "x"))
@@ -162,7 +162,7 @@ describe("a failure of torch.save", function()
       assert.raises("io.replace: expected a path, got nothing", function() torch.io.replace() end)
    end)
 
-   it("leaves nothing if it is a signal and files without names are supported", function()
+   it("leaves no file after a signal, if the system supports files without names", function()
       -- Some file systems, such as older ones of containers, lack unnamed files. core/replace_test
       -- tests the state after a failure on those.
       do

@@ -82,7 +82,7 @@ local function check_begun(path, name)
 end
 
 describe("a training that PyTorch has begun", function()
-   it("goes on in tlua with Adam, from a file that is at hand", function()
+   it("continues in tlua with Adam, from a stored file", function()
       check_begun("spec/fixtures/formats/training.pt", "Adam")
    end)
 end)
@@ -130,7 +130,7 @@ describe("an optimizer's state with names = \"pytorch\"", function()
       assert.equal("float64", adam.state[1].step.dtype)
    end)
 
-   it("is loaded by an optimizer as its own is", function()
+   it("is loaded like a state of tlua's own", function()
       local model, adam = make "AdamW"
       train(model, adam, 2)
       local again, other = make("AdamW", true)

@@ -11,7 +11,7 @@ describe("a dtype's constant", function()
       end
    end)
 
-   it("has PyTorch's other names", function()
+   it("is also found under PyTorch's other names", function()
       for alias, name in pairs {float = "float32", double = "float64", half = "float16",
          short = "int16", int = "int32", long = "int64"} do
          assert.equal(name, torch[alias])
@@ -20,7 +20,7 @@ describe("a dtype's constant", function()
       assert.equal("float64", torch.ones(1):to(torch.double).dtype)
    end)
 
-   it("says so where tlua does not have the dtype", function()
+   it("raises an error if tlua lacks the dtype", function()
       for name, of in pairs {complex64 = "complex64", cfloat = "complex64", cdouble = "complex128",
          uint16 = "uint16", float8_e4m3fn = "float8_e4m3fn", qint8 = "qint8"} do
          assert.raises(("torch.%s: tlua has no dtype %s yet"):format(name, of),
@@ -32,8 +32,8 @@ describe("a dtype's constant", function()
    end)
 end)
 
-describe("a number's constant", function()
-   it("is PyTorch's", function()
+describe("a constant number", function()
+   it("has PyTorch's value", function()
       assert.equal(math.huge, torch.inf)
       assert.equal(math.pi, torch.pi)
       assert.equal(math.exp(1), torch.e)
@@ -55,7 +55,7 @@ describe("torch.device", function()
       end
    end)
 
-   it("is made of a type and an index, of options, of a number, and of itself", function()
+   it("may be created from a type and an index, options, a number or a device", function()
       assert.equal(device "cuda:1", device("cuda", 1))
       assert.equal(device "cuda:1", device {type = "cuda", index = 1})
       assert.equal(device "cuda:1", device(1))
@@ -70,7 +70,7 @@ describe("torch.device", function()
       assert.equal("on sim:1", "on " .. device "sim:1")
    end)
 
-   it("is a tensor's device, a generator's, a stream's and the default one", function()
+   it("is the type of the device of a tensor, a generator, a stream and the default device", function()
       local x = torch.ones(1, {device = "sim"})
       assert.equal(device "sim:0", x.device)
       assert.is_true(x.device == torch.zeros(2, {device = "sim"}).device)
@@ -87,7 +87,7 @@ describe("torch.device", function()
       assert.equal(1, ({[x.device] = 1})[device "sim:0"])
    end)
 
-   it("costs no memory when a tensor is asked", function()
+   it("costs no memory when a tensor's device is read", function()
       local x = torch.ones(1)
       local _ = x.device
       collectgarbage "stop"
@@ -98,12 +98,12 @@ describe("torch.device", function()
       assert.is_true(after - before < 4) -- KB; it would be 40 if each name had a value of its own
    end)
 
-   it("has no methods of strings and says so", function()
+   it("raises an error for methods of strings", function()
       assert.raises("torch.device: expected the field type or index, got string 'match'",
          "need tostring(device)", function() return torch.ones(1).device:match "cpu" end)
    end)
 
-   it("is written by torch.save and read again, in .pt and safetensors, and is text in JSON",
+   it("is saved and loaded in .pt and safetensors, and as text in JSON",
    function()
       local here, there = device "cpu", device "cuda:1"
       for _, name in ipairs {"device.pt", "device.safetensors"} do
@@ -119,7 +119,7 @@ describe("torch.device", function()
       assert.equal('{"at":"cuda:1"}', require "tlua.utils.json".encode {at = there})
    end)
 
-   it("is taken wherever a device's name is", function()
+   it("is accepted in place of a device's name", function()
       local sim = device "sim"
       assert.equal(torch.device "sim:0", torch.zeros(2, {device = sim}).device)
       assert.equal(torch.device "sim:0", torch.ones(2):to(sim).device)
@@ -142,7 +142,7 @@ describe("torch.device", function()
       end
    end)
 
-   it("travels to a worker", function()
+   it("can be sent to a worker", function()
       local program = assert(load([[
          local torch = require "tlua"
          local device = torch.device "sim:1"
@@ -186,7 +186,7 @@ describe("an argument that is a dtype or a device", function()
          function() torch.nn.Linear(1, 1, {device = "gpu"}) end)
    end)
 
-   it("is not nil", function()
+   it("must not be nil", function()
       assert.raises("to: dtype: expected a dtype or device, got nil", function() x:to(nil) end)
       assert.raises("type: dtype: expected a dtype such as \"float32\", got nil",
          function() x:type(nil) end)
@@ -197,7 +197,7 @@ describe("an argument that is a dtype or a device", function()
 end)
 
 describe("an unknown option", function()
-   it("is named with the nearest one, or with those that there are", function()
+   it("is named with the nearest option, or with all options", function()
       assert.raises("sum: unknown option 'keepdmi'; did you mean 'keepdim'?",
          function() torch.ones(2):sum {keepdmi = true} end)
       assert.raises("to: unknown option 'quux'; usage: to(self, dtype",

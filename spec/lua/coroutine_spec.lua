@@ -24,7 +24,7 @@ local function resume(co, ...)
 end
 
 describe("a mode set in a coroutine", function()
-   it("is not the resumer's", function()
+   it("does not hold in the resumer", function()
       local co = in_scope(torch.no_grad)
       for _ = 1, 3 do
          assert.is_false(resume(co))
@@ -35,7 +35,7 @@ describe("a mode set in a coroutine", function()
       assert.is_true(records())
    end)
 
-   it("is nobody's when the coroutine is abandoned, fails or ends", function()
+   it("is lost if the coroutine is abandoned, fails or ends", function()
       resume(in_scope(torch.no_grad))
       assert.is_true(records())
       local failing = coroutine.create(function()
@@ -51,7 +51,7 @@ describe("a mode set in a coroutine", function()
       assert.is_true(records())
    end)
 
-   it("is that of coroutines it resumes", function()
+   it("holds in coroutines that it resumes", function()
       local inner = coroutine.create(function()
          while true do coroutine.yield(records()) end
       end)
@@ -65,7 +65,7 @@ describe("a mode set in a coroutine", function()
       assert.is_true(resume(outer))
    end)
 
-   it("goes before the resumer's", function()
+   it("takes precedence over the resumer's mode", function()
       local co = in_scope(torch.enable_grad)
       torch.no_grad(function()
          assert.is_true(resume(co))
@@ -128,19 +128,19 @@ describe("a mode set in a coroutine", function()
    end
 
    for name, way in sorted(ways) do
-      it("comes from the nearest of several resumers: " .. name, function()
+      it("is that of the nearest of several resumers: " .. name, function()
          assert.is_true(seen_through(way, torch.no_grad, torch.enable_grad, records))
          assert.is_false(seen_through(way, torch.enable_grad, torch.no_grad, records))
       end)
    end
 
-   it("comes from the nearest that has set it, whatever that one's other modes", function()
+   it("is that of the nearest resumer that has set it, independently of other modes", function()
       local function modes() return {torch.is_inference_mode_enabled(), records()} end
       assert.same({false, false}, seen_through(resume, torch.no_grad,
                                                torch.autograd.detect_anomaly, modes))
    end)
 
-   it("ends in any order", function()
+   it("may end in any order with others", function()
       local a, b = in_scope(torch.no_grad), in_scope(torch.no_grad)
       assert.is_false(resume(a))
       assert.is_false(resume(b))
@@ -151,7 +151,7 @@ describe("a mode set in a coroutine", function()
       assert.is_true(records())
    end)
 
-   it("is one of each kind", function()
+   it("exists once for each kind", function()
       local co = coroutine.create(function()
          local _ <close> = torch.autograd.detect_anomaly()
          local _ <close> = torch.inference_mode()
@@ -206,8 +206,8 @@ describe("a mode set in a coroutine", function()
    end)
 end)
 
-describe("many coroutines", function()
-   it("keep their modes apart", function()
+describe("modes of many coroutines", function()
+   it("are independent", function()
       local list = {}
       for i = 1, 200 do
          list[i] = in_scope(i % 2 == 0 and torch.no_grad or torch.enable_grad)
@@ -218,7 +218,7 @@ describe("many coroutines", function()
       end
    end)
 
-   it("leave nothing behind", function()
+   it("take no memory after they end", function()
       local function round()
          for _ = 1, 1000 do
             local co = coroutine.create(function()
@@ -247,7 +247,7 @@ describe("many coroutines", function()
 end)
 
 describe("anomaly mode", function()
-   it("does not look at coroutines that are gone", function()
+   it("does not access coroutines that were collected", function()
       torch.autograd.detect_anomaly(function()
          for _ = 1, 20 do
             coroutine.wrap(function() return x * 2 end)()
@@ -296,7 +296,7 @@ describe("torch.scope", function()
       assert.equal("tensor(released)", tostring(kept))
    end)
 
-   it("does not take the tensors of who resumes the coroutine", function()
+   it("does not own tensors made by the coroutine's resumer", function()
       local co = coroutine.create(function()
          torch.scope(function() coroutine.yield() end)
       end)
@@ -306,7 +306,7 @@ describe("torch.scope", function()
       assert.equal(3, mine:sum():item())
    end)
 
-   it("takes those of coroutines that it resumes", function()
+   it("owns tensors made by coroutines that it resumes", function()
       local theirs
       torch.scope(function()
          resume(coroutine.create(function() theirs = torch.ones(3) end))
@@ -314,7 +314,7 @@ describe("torch.scope", function()
       assert.equal("tensor(released)", tostring(theirs))
    end)
 
-   it("takes those of the nearest resumer", function()
+   it("is that of the nearest resumer", function()
       local outer, inner
       local plain = coroutine.create(function() return torch.ones(3) end)
       local second = coroutine.create(function()
@@ -366,7 +366,7 @@ describe("torch.scope", function()
       assert.equal("tensor(released)", tostring(inner))
    end)
 
-   it("is nobody's when its coroutine is abandoned", function()
+   it("ends if its coroutine is abandoned", function()
       do
          local co = coroutine.create(function()
             torch.scope(function() coroutine.yield(torch.ones(2)) end)
@@ -380,7 +380,7 @@ describe("torch.scope", function()
       assert.equal(4, (before + after):sum():item())
    end)
 
-   it("returns to the one around it, of whichever coroutine", function()
+   it("passes its results to the enclosing scope, of any coroutine", function()
       local outer, inner
       torch.scope(function()
          resume(coroutine.create(function()

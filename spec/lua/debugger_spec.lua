@@ -170,7 +170,7 @@ end
 describe("a debugger in Lua", function()
    local at = lines_of(program)
 
-   it("stops in forward, in hooks, and where backward has called Lua", function()
+   it("stops in forward, in hooks and in functions that backward calls", function()
       local all = {}
       for _, line in pairs(at) do all[#all + 1] = line end
       debugged(stub, all, function(program_side, alone)
@@ -185,7 +185,7 @@ describe("a debugger in Lua", function()
       end)
    end)
 
-   it("sees variables there, computes with them, and has the whole stack", function()
+   it("reads variables, evaluates expressions and shows the whole stack", function()
       debugged(stub, {at["forward"], at["tensor hook"]}, function(program_side, alone)
          assert.equal(at["forward"], math.tointeger(program_side.hear():match "^%d+"))
          assert.equal("12.0", program_side.ask "EVAL x:sum():item()")
@@ -206,7 +206,7 @@ describe("a debugger in Lua", function()
       end)
    end)
 
-   it("is MobDebug: breakpoints, steps, values in forward and in backward hooks", function()
+   it("may be MobDebug, with breakpoints, steps and values in forward and backward hooks", function()
       if select(2, shell.run(shell.start() .. " -e 'require [[mobdebug]]'")) ~= 0 then
          return pending "no mobdebug"
       end

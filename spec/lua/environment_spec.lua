@@ -34,7 +34,7 @@ local training <const> = [[
 ]]
 
 describe("the library's Lua files", function()
-   it("do not see globals that a script has given another value", function()
+   it("do not use globals that a script has reassigned", function()
       assert.equal("4 false nn.Linear\n", run([[
          local out, pcall_, tostring_ = io.stdout, pcall, tostring
          local function write(...) out:write(...) end
@@ -47,7 +47,7 @@ describe("the library's Lua files", function()
       ]] .. training))
    end)
 
-   it("do not see what a script does inside of a library", function()
+   it("do not use library functions that a script has replaced", function()
       assert.equal("4 false nn.Linear\n", run([[
          local out, pcall_, tostring_ = io.stdout, pcall, tostring
          local function write(...) out:write(...) end
@@ -59,7 +59,7 @@ describe("the library's Lua files", function()
 end)
 
 describe("a string with a byte 0", function()
-   it("is no dtype, no device and no option", function()
+   it("is refused as a dtype, a device or an option", function()
       assert.raises([[zeros: dtype: expected a dtype such as "float32", got string 'float32\0...']],
          function() torch.zeros(2, {dtype = "float32\0abc"}) end)
       assert.raises("to: ", function() torch.zeros(2):to("float64\0") end)

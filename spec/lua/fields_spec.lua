@@ -5,20 +5,20 @@ local torch = require "tlua"
 local x = torch.ones(3, 4)
 
 describe("an unknown field of a tensor", function()
-   it("is an error that suggests the nearest", function()
+   it("raises an error that suggests the nearest name", function()
       assert.raises("no field 'shap'", "did you mean 'shape'?", function() return x.shap end)
       assert.raises("'sume'", "did you mean 'sum'?", function() return x:sume(1) end)
       assert.raises("'requires_gard'", "'requires_grad'", function() x.requires_gard = true end)
       assert.raises("no field 'nothing_like_it'", function() return x.nothing_like_it end)
    end)
 
-   it("is nil if programs look for metamethods", function()
+   it("is nil for names of metamethods", function()
       assert.is_nil(x.__pairs)
    end)
 end)
 
 describe("a name inside an index", function()
-   it("is an error that says how ranges are written", function()
+   it("raises an error that says how to write ranges", function()
       assert.raises("'step'", "range's step", "{first, last, step}", function()
          return x[{2, step = 3}]
       end)
@@ -28,8 +28,8 @@ describe("a name inside an index", function()
    end)
 end)
 
-describe("a value that is no tensor", function()
-   it("is told from one, with a tensor's metatable, too", function()
+describe("torch.is_tensor", function()
+   it("is false for other userdata, even with a tensor's metatable", function()
       local file = assert(io.tmpfile()) -- a userdata of the same size as a tensor's
       local metatable = debug.getmetatable(file)
       assert.is_false(torch.is_tensor(file))
@@ -41,7 +41,7 @@ describe("a value that is no tensor", function()
       file:close()
    end)
 
-   it("is one whatever its metatable says", function()
+   it("is true for a tensor that has lost its metatable", function()
       local y = torch.ones(2)
       debug.setmetatable(y, nil)
       assert.is_true(torch.is_tensor(y))

@@ -214,7 +214,7 @@ for what, disturb in sorted(disturbances) do
 end
 
 describe("a collection for lack of memory", function()
-   it("leaves what the operator is reading", function()
+   it("keeps the operator's inputs", function()
       local x = torch.ones(1000)
       setmetatable({}, {__gc = function() x:release() end})
       torch.set_memory_limit(torch.memory_stats().used + 100000)
@@ -228,7 +228,7 @@ describe("a collection for lack of memory", function()
    end)
 end)
 
-describe("a collection in the midst of an operator", function()
+describe("a collection during an operator", function()
    -- Calls fn while memory for its results is missing, and returns the results of pcall.
    local function without_memory(fn, finalizer)
       setmetatable({}, {__gc = finalizer})
@@ -238,7 +238,7 @@ describe("a collection in the midst of an operator", function()
       return ok, result
    end
 
-   it("does not let a finalizer give what it reads other memory", function()
+   it("does not let a finalizer replace the memory of the operator's inputs", function()
       local x = torch.ones(200000)
       local last = torch.full({100000}, 200000, {dtype = "int64"})
       local refusals = {}
@@ -257,7 +257,7 @@ describe("a collection in the midst of an operator", function()
       assert.same({1}, x:tolist())
    end)
 
-   it("does not let a scope that ends in a finalizer release what it reads", function()
+   it("does not let a scope that ends in a finalizer release the operator's inputs", function()
       local x
       local scope = coroutine.wrap(function()
          torch.scope(function()
@@ -273,15 +273,15 @@ describe("a collection in the midst of an operator", function()
    end)
 end)
 
-describe("what a finalizer closes", function()
-   it("may be a pool of workers that is sent to, or waited for", function()
+describe("an object that a finalizer closes", function()
+   it("may be a pool of workers while a job is sent or awaited", function()
       local function start() return torch.workers.start("spec", 1, "tlua.data.worker") end
       local function stop(pool) pool:stop() end
       under_fire(start, function(pool) pool:send(0, 1, {{}, {}, {{}, {}}}) end, stop)
       under_fire(start, function(pool) pool:take(0.001) end, stop)
    end)
 
-   it("may be the store that a group is made by", function()
+   it("may be the store while it creates a group", function()
       under_fire(function() return torch.distributed._store("127.0.0.1", 0, 5, true) end,
          function(store)
             local name = ("g"):rep(40)
@@ -291,7 +291,7 @@ describe("what a finalizer closes", function()
 end)
 
 describe("a closing state", function()
-   it("refuses what is finalized already", function()
+   it("refuses objects that are already finalized", function()
       local folder = os.tmpname()
       shell.write(folder, [[
          local torch = require "tlua"
@@ -315,8 +315,8 @@ describe("a closing state", function()
    end)
 end)
 
-describe("what a refused call says", function()
-   it("is its own message, whatever finalizers ask for meanwhile", function()
+describe("the message of a refused call", function()
+   it("is the call's own, although a finalizer calls the library meanwhile", function()
       local x = torch.ones(3)
       local function disturb()
          pcall(torch.zeros, "finalizer")

@@ -118,7 +118,7 @@ local function interrupted_at(event, fn)
    return count
 end
 
-describe("after a line that was interrupted, all modes are as before:", function()
+describe("all modes are restored after an interrupted line:", function()
    local before = modes()
 
    for name, fn in require "spec.support.sorted"(scopes) do
@@ -146,7 +146,7 @@ end)
 describe("a line of the interactive mode", function()
    local strike = "io.popen('kill -INT $PPID'):close(); for i = 1, 1e9 do end\n"
 
-   it("leaves no mode behind when Ctrl-C ends it", function()
+   it("restores all modes when Ctrl-C ends it", function()
       local out, err = session.ask("kept = torch.no_grad(); torch.set_default_dtype 'float64'; "
          .. strike .. "torch.is_grad_enabled(), torch.get_default_dtype()\n")
       assert.matches("interrupted!", err)

@@ -3,7 +3,7 @@ local torch = require "tlua"
 local nn = torch.nn
 
 describe("PyTorch's other paths", function()
-   it("lead to the same values", function()
+   it("hold the same values", function()
       for path, value in pairs {
          ["nn.modules.conv.Conv2d"] = nn.Conv2d, ["nn.modules.Linear"] = nn.Linear,
          ["nn.modules.module.Module"] = nn.Module, ["nn.parameter.Parameter"] = nn.Parameter,
@@ -22,7 +22,7 @@ describe("PyTorch's other paths", function()
       end
    end)
 
-   it("are strict", function()
+   it("raise errors for unknown names", function()
       assert.raises("no field 'Conv2D'", function() return nn.modules.conv.Conv2D end)
       assert.raises("no field 'GPU'", function() return torch.profiler.ProfilerActivity.GPU end)
    end)
@@ -41,7 +41,7 @@ describe("torch.autograd.Variable", function()
 end)
 
 describe("torch.random.fork_rng", function()
-   it("leaves the random numbers behind it as they would have been", function()
+   it("does not change later random numbers", function()
       torch.manual_seed(1)
       local expected = torch.rand(2):tolist()
       torch.manual_seed(1)
@@ -69,8 +69,8 @@ describe("torch.random.fork_rng", function()
    end)
 end)
 
-describe("small questions", function()
-   it("are answered as in PyTorch", function()
+describe("functions that query properties", function()
+   it("answer as in PyTorch", function()
       local x = torch.ones(1)
       assert.equal("torch.Tensor", torch.typename(x))
       assert.equal("nn.Linear", torch.typename(nn.Linear(1, 1)))
@@ -90,7 +90,7 @@ describe("small questions", function()
       assert.equal("cpu", torch.profiler.supported_activities()[1])
    end)
 
-   it("set the default dtype by the name of a tensor type", function()
+   it("include setting the default dtype by the name of a tensor type", function()
       local before = torch.get_default_dtype()
       torch.set_default_tensor_type "torch.DoubleTensor"
       local dtype = torch.ones(1).dtype
@@ -105,7 +105,7 @@ describe("small questions", function()
 end)
 
 describe("a tensor", function()
-   it("tells its device's number, its layout and that it is nothing special", function()
+   it("reports its device's index, its layout and its properties", function()
       local x = torch.ones(2, {device = "cpu"})
       assert.same({-1, "strided", false, false, false, false},
          {x:get_device(), x.layout, x:is_complex(), x.is_sparse, x.is_quantized, x.is_nested})
@@ -114,7 +114,7 @@ describe("a tensor", function()
 end)
 
 describe("torch.vander", function()
-   it("has decreasing powers, unless increasing", function() -- the values are PyTorch 2.15's
+   it("gives decreasing powers unless increasing = true", function() -- the values are PyTorch 2.15's
       local x = torch.tensor {1, 2, 3, 5}
       assert.same({{1, 1, 1, 1}, {8, 4, 2, 1}, {27, 9, 3, 1}, {125, 25, 5, 1}}, torch.vander(x):tolist())
       assert.same({{1, 1, 1}, {4, 2, 1}, {9, 3, 1}, {25, 5, 1}}, torch.vander(x, {N = 3}):tolist())

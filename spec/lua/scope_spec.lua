@@ -24,7 +24,7 @@ describe("a scope", function()
 end)
 
 describe("scope.with_field", function()
-   it("gives a field another value for the time that a function runs", function()
+   it("changes a field's value while a function runs", function()
       local t = {mode = "a"}
       local mode, x, y = scopes.with_field(t, "mode", "b", function(...) return t.mode, ... end, 1, 2)
       assert.same({"b", 1, 2, "a"}, {mode, x, y, t.mode})
@@ -43,7 +43,7 @@ describe("scope.with_field", function()
       assert.is_nil(t.mode)
    end)
 
-   it("returns a scope where there is no function", function()
+   it("returns a scope if no function is given", function()
       local t = {mode = "a"}
       do
          local _ <close> = scopes.with_field(t, "mode", "b")
@@ -54,7 +54,7 @@ describe("scope.with_field", function()
 end)
 
 describe("scope.run", function()
-   it("undoes a change that fails half way, and raises its error", function()
+   it("undoes a change that fails before its end, and raises its error", function()
       local a, b = 1, 1
       local function change()
          a = 2

@@ -35,7 +35,7 @@ end
 describe("a public table", function()
    local all = namespaces()
 
-   it("is among those that this spec walks", function()
+   it("is reached by this spec", function()
       for path in ([[torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils
          torch.nn.utils.rnn torch.nn.parallel torch.optim torch.optim.lr_scheduler torch.cuda
          torch.sim torch.cuda.amp torch.data torch.amp torch.autograd torch.distributed
@@ -84,7 +84,7 @@ describe("a public table", function()
       end
    end)
 
-   it("tells where else the name is", function()
+   it("says in which other table the name exists", function()
       assert.raises("torch: no field 'Linear'. Did you mean torch.nn.Linear?",
          function() return torch.Linear end)
       assert.raises("torch.nn: no field 'gelu'. Did you mean torch.nn.functional.gelu?",
@@ -93,12 +93,12 @@ describe("a public table", function()
          function() return torch.nn.Adam end)
    end)
 
-   it("says so of keys that are no names", function()
+   it("refuses keys that are not names", function()
       assert.raises("torch.nn: no field nil", function() return torch.nn[nil] end)
       assert.raises("torch: no field true", function() return torch[true] end)
    end)
 
-   it("has no list part, and is not taken for an object with metamethods", function()
+   it("is not taken for a list or for an object with metamethods", function()
       for path, value in pairs(all) do
          if path ~= "torch.Tensor" then
             assert.equal(0, #value)
@@ -136,7 +136,7 @@ describe("a public table", function()
          shell.quote(program))))
    end)
 
-   it("travels to a worker as itself", function()
+   it("is the same table in a worker", function()
       local program = assert(load([[
          local torch = require "tlua"
          local linalg, nn, F = torch.linalg, torch.nn, torch.nn.functional
@@ -170,7 +170,7 @@ describe("torch.has", function()
       assert.raises('has: name: expected a name such as "nn.Linear", got ""', function() torch.has "" end)
    end)
 
-   it("does not load what it is asked for", function()
+   it("does not load the module that it looks for", function()
       local program = [[
          local torch = require "tlua"
          assert(torch.has "nn" and not package.loaded["tlua.nn"])

@@ -28,7 +28,7 @@ describe("torch.Tensor", function()
       assert.same({1, 1}, x.grad:tolist())
    end)
 
-   it("has the methods as fields, and takes new ones", function()
+   it("has the methods as fields, and accepts new methods", function()
       assert.same({2, 2}, torch.Tensor.add(torch.ones(2), 1):tolist())
       function torch.Tensor:twice_of_spec() return self * 2 end
       assert.same({2, 2}, torch.ones(2):twice_of_spec():tolist())

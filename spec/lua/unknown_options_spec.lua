@@ -91,7 +91,7 @@ describe("an unknown option", function()
       end)
    end)
 
-   it("leaves what is given by name or by position as PyTorch has it", function()
+   it("does not prevent arguments by name or position", function()
       local m = model()
       m:register_buffer("kept", torch.ones(1))
       m:register_buffer("lost", torch.ones(1), false)
@@ -110,7 +110,7 @@ describe("an unknown option", function()
 end)
 
 describe("a module's mode", function()
-   it("is refused at the assignment where it is no boolean", function()
+   it("is refused at the assignment if it is not a boolean", function()
       for _, value in ipairs {1, "eval", {}} do
          local m = model()
          assert.raises("nn.Sequential: training: expected true or false, got", "m:train(mode)", function()
@@ -120,7 +120,7 @@ describe("a module's mode", function()
       end
    end)
 
-   it("is refused at the call where it was assigned in evaluation mode", function()
+   it("is refused at the next call after an assignment in evaluation mode", function()
       for i = 1, 3 do
          local m = model():eval()
          m.training = ({1, "eval"})[i] -- nil at the third step
@@ -144,7 +144,7 @@ describe("a module's mode", function()
 end)
 
 describe("an optimizer", function()
-   it("is no list to be iterated over", function()
+   it("cannot be iterated over as a list", function()
       local optimizer = torch.optim.SGD({nn.Parameter(torch.ones(1))}, {lr = 0.1})
       assert.raises("optim: an optimizer has no item 1", "optimizer:each()", function()
          for _ in ipairs(optimizer) do error "not here" end

@@ -21,13 +21,13 @@ describe("completion", function()
       assert.same({"string"}, words "strin")
    end)
 
-   it("finds everything public for nothing", function()
+   it("finds all public names for an empty text", function()
       local found = table.concat(words("", {a = 1, _b = 2}), " ")
       assert.matches("^a and break", found)
       assert.not_matches("_b", found)
    end)
 
-   it("finds fields of tables, as deep as they lie", function()
+   it("finds fields of nested tables", function()
       local env = {a = {b = {cat = 1, cow = 2, dog = 3}}}
       assert.same({"a.b.cat", "a.b.cow"}, words("a.b.c", env))
       assert.same({"a.b"}, words("a.", env))
@@ -53,7 +53,7 @@ describe("completion", function()
       assert.same({"s:rep", "s:reverse"}, words("s:re", {s = "text"}))
    end)
 
-   it("ends with circles of __index", function()
+   it("ends if __index tables form a cycle", function()
       local a, b = {}, {x1 = 1}
       setmetatable(a, {__index = b})
       setmetatable(b, {__index = a})
@@ -70,7 +70,7 @@ describe("completion", function()
       assert.is_false(called)
    end)
 
-   it("hides private names until they are asked for", function()
+   it("hides private names until an underscore is typed", function()
       local env = {t = {_hidden = 1, shown = 2}}
       assert.same({"t.shown"}, words("t.", env))
       assert.same({"t._hidden"}, words("t._", env))
@@ -80,7 +80,7 @@ describe("completion", function()
       assert.same({"t.a"}, words("t.", {t = {a = 1, ["b c"] = 2, [1] = 3, [true] = 4}}))
    end)
 
-   it("keeps what stands before a name", function()
+   it("keeps the text before a name", function()
       local env = {i = {jay = 1}, list = {}}
       assert.same({"list[i.jay"}, words("list[i.j", env))
       assert.same({"list..i.jay"}, words("list..i.j", env))
@@ -114,19 +114,19 @@ describe("completion", function()
       assert.same({"compress", "metadata"}, options 'torch.save({}, "a{(b", {')
    end)
 
-   it("offers names elsewhere", function()
+   it("offers names outside a call's table", function()
       local env = {nn = torch.nn, bird = 1}
       for _, before in ipairs {"nn.Linear(3, {bias = ", "t = {", "nn.Linear(", "{", "}", "no.such({"} do
          assert.same({"bird"}, complete.words("bir", env, before), before)
       end
    end)
 
-   it("finds what has not been loaded yet", function()
+   it("finds modules that are not loaded yet", function()
       assert.is_true(has("torch.n", "torch.nn", {torch = torch}))
       assert.is_true(has("torch.nn.Lin", "torch.nn.Linear", {torch = torch}))
    end)
 
-   it("finds parts and methods of modules", function()
+   it("finds submodules and methods of modules", function()
       local env = {m = torch.nn.Linear(2, 3)}
       assert.same({"m.weight"}, words("m.wei", env))
       assert.is_true(has("m:for", "m:forward", env))

@@ -23,7 +23,7 @@ describe("a table is shown", function()
       assert.equal("{1, [3] = 3}", show {1, nil, 3})
    end)
 
-   it("empty", function()
+   it("as {} if it is empty", function()
       assert.equal("{}", show {})
       assert.equal("{{}, {}}", show {{}, {}})
    end)
@@ -50,7 +50,7 @@ describe("a table is shown", function()
       assert.equal("{1, inner = {<cycle>}, self = <cycle>}", show(t))
    end)
 
-   it("with what it shares shown each time", function()
+   it("with a shared table shown each time", function()
       local shared = {1}
       assert.equal("{{1}, {1}}", show {shared, shared})
    end)
@@ -59,7 +59,7 @@ describe("a table is shown", function()
       assert.equal("Point {x = 1}", show(setmetatable({x = 1}, {__name = "Point"})))
    end)
 
-   it("as its __tostring says", function()
+   it("by its __tostring", function()
       local point = setmetatable({}, {__tostring = function() return "(1, 2)" end})
       assert.equal("(1, 2)", show(point))
       assert.equal("{(1, 2)}", show {point})
@@ -70,7 +70,7 @@ describe("a table is shown", function()
       assert.equal("{1, a = 2}", show(setmetatable({1, a = 2}, nosy)))
    end)
 
-   it("on several lines if one is too short", function()
+   it("on several lines if it does not fit one", function()
       assert.equal(table.concat({
          "{", "   alpha = 1,", "   beta = {1, 2},", "   gamma = {",
          '      delta = "' .. ("x"):rep(20) .. '",', "      epsilon = 1", "   }", "}"}, "\n"),
@@ -87,7 +87,7 @@ describe("a table is shown", function()
       for line in show(t, 26):gmatch("[^\n]+") do assert.is_true(#line <= 26, line) end
    end)
 
-   it("within limits", function()
+   it("with at most a limited number of elements and levels", function()
       local deep = {}
       local inner = deep
       for _ = 1, 10 do

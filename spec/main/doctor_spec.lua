@@ -6,7 +6,7 @@ local shell = require "spec.support.shell"
 describe("tlua doctor", function()
    local report = session.run("doctor")
 
-   it("ends well, whatever is missing", function()
+   it("ends with status 0 whatever is missing", function()
       assert.equal(0, report.status)
       assert.equal("", report.err)
    end)
@@ -29,7 +29,7 @@ describe("tlua doctor", function()
       assert.matches("^tlua %d+%.%d+%.%d+, Lua 5%.[45]", report.out)
    end)
 
-   it("says of each part whether it was found", function()
+   it("says for each part whether it was found", function()
       for _, part in ipairs {"instruction set", "threads", "BLAS", "line editing",
          "device cuda", "device sim", "CUDA driver", "cuDNN", "NCCL", "MPI"} do
          local line = report.out:match("\n  (%a+) +[%a ]*" .. part)
@@ -37,7 +37,7 @@ describe("tlua doctor", function()
       end
    end)
 
-   it("shows the instruction set that TLUA_ISA names, or says that it cannot be had", function()
+   it("shows the instruction set named by TLUA_ISA, or says that it is unavailable", function()
       local wish = io.popen("uname -m"):read() == "x86_64" and not os.getenv("SPEC_SANITIZED") and
          "x86-64-v2" or nil
       if wish then
@@ -59,7 +59,7 @@ describe("tlua doctor", function()
          "build tlua where CUDA's nvcc is\n", poor.out)
    end)
 
-   it("names the folder of the disk cache, and what it holds", function()
+   it("names the folder of the disk cache and its contents", function()
       shell.with_folder(function(folder)
          local name = "0123456789abcdef.code"
          shell.ok("mkdir " .. shell.quote(folder .. "/tlua"))
@@ -75,7 +75,7 @@ describe("tlua doctor", function()
       end)
    end)
 
-   it("says of what is missing what it would give and how to get it", function()
+   it("says what a missing part would add and how to get it", function()
       shell.with_folder(function(folder)
          -- creates files that are not libraries, so that loading them fails
          for _, name in ipairs {"libnccl.so.2", "libnccl.so"} do

@@ -23,11 +23,11 @@ describe("a program run by tlua", function()
       prints("nil\tnil", "print(rawget(_G, 'torch'), undefined_name)")
    end)
 
-   it("keeps what it was given", function()
+   it("keeps values assigned to the library's globals", function()
       prints("true", "local t = torch; print(rawget(_G, 'torch') == t)")
    end)
 
-   it("may use the names for itself", function()
+   it("may use the names for its own variables", function()
       prints("5\tnil", "nn = 5; print(nn, package.loaded.tlua)")
    end)
 
@@ -40,7 +40,7 @@ describe("a program run by tlua", function()
          print(type(require "tlua"))]])
    end)
 
-   it("keeps them when another metatable comes after their use", function()
+   it("keeps the globals if _G gets another metatable after their use", function()
       prints("true", [[
          local t = torch
          setmetatable(_G, {__index = function(_, name) error(name) end})

@@ -30,7 +30,7 @@ describe("help", function()
       end
    end)
 
-   it("describes a class by its name, itself or an object", function()
+   it("describes a class given by name, as a value or by an object", function()
       local text = manual.help("nn.Linear")
       assert.matches("^nn%.Linear%(in_features, out_features, bias = true", text)
       assert.matches("weight +Tensor +%(out_features, in_features%)", text)
@@ -45,7 +45,7 @@ describe("help", function()
          manual.help("x:backward"))
    end)
 
-   it("says of a layer that computes a function what the function computes", function()
+   it("describes a layer's function along with the layer", function()
       local text = manual.help("nn.NLLLoss2d")
       assert.matches("\nComputes `nn%.functional%.nll_loss` of its input", text)
       assert.matches("\n%-weight%[target%] %* input%[target%] for log%-probabilities", text)
@@ -79,7 +79,7 @@ describe("help", function()
       end
    end)
 
-   it("keeps what goes on below a tag with the tag", function()
+   it("keeps the lines that continue a tag with the tag", function()
       local text = manual.help(torch.save)
       assert.matches("\n  options?         {metadata: table<string, string>, compress: boolean, quality:\n"
          .. "                   integer} compress: of .npz, as numpy.savez_compressed does;", text, 1, true)
@@ -95,7 +95,7 @@ describe("help", function()
       for line in text:gmatch "[^\n]+" do assert.truthy(#line <= 80, line) end
    end)
 
-   it("lists what a module has", function()
+   it("lists the contents of a module", function()
       local text = manual.help "torch.io"
       assert.equal(text, manual.help(torch.io))
       assert.equal(text, manual.help "io")
@@ -106,7 +106,7 @@ describe("help", function()
       assert.is_nil(help.text("torch.io"):find("Did you mean", 1, true))
    end)
 
-   it("describes modules by the heads of their files", function()
+   it("describes modules by the comments that begin their files", function()
       assert.is_string(manual.help("nn.functional"))
       assert.equal(manual.help("nn.functional"), manual.help(torch.nn.functional))
    end)
@@ -131,8 +131,8 @@ describe("help", function()
    end)
 end)
 
-describe("where the manual has nothing, help", function()
-   it("names what is near", function()
+describe("help, of names that the manual lacks,", function()
+   it("suggests similar names", function()
       assert.matches('nothing on "torch.matmull"%.\nDid you mean .*torch%.matmul',
          help.text("torch.matmull"))
       assert.matches("Did you mean .*nn%.Linear", help.text("liner"))
@@ -157,7 +157,7 @@ describe("where the manual has nothing, help", function()
       assert.matches("Tab completes", help.text())
    end)
 
-   it("has something on every function of the binding", function()
+   it("describes every function of the binding", function()
       local missing, count = {}, 0
       for prefix, members in pairs {["torch."] = torch, ["Tensor."] = torch.Tensor, ["autograd."] = torch.autograd,
                                     ["cuda."] = torch.cuda, ["sim."] = torch.sim, ["io."] = torch.io} do

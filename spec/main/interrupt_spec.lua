@@ -40,7 +40,7 @@ describe("SIGINT", function()
       assert.equal(1, result.status)
    end)
 
-   it("is an error that pcall catches, once", function()
+   it("raises an error that pcall catches, once", function()
       local result = interrupted([[
          print(pcall(function() while true do end end))
          local x = 0
@@ -50,7 +50,7 @@ describe("SIGINT", function()
       assert.equal(0, result.status)
    end)
 
-   it("closes what is to be closed", function()
+   it("closes variables", function()
       local result = interrupted([[
          local x <close> = setmetatable({}, {__close = function() print "closed" end})
          while true do end]])
@@ -76,7 +76,7 @@ describe("SIGINT", function()
 
    -- Each call would take many seconds. The test measures processor time, which does not depend on
    -- other programs.
-   it("ends an operator that takes long, wherever it is", function()
+   it("ends a long operator at any point", function()
       local calls = {
          "local x = torch.ones(3500, 3500, {dtype = 'int64'}) return x:matmul(x)",
          "local x = torch.ones(8, 128, 256, 256) return F.conv2d(x, torch.ones(128, 128, 15, 15))",
@@ -103,7 +103,7 @@ describe("SIGINT", function()
       assert.matches("^false\t[^\n]*script.lua:3: interrupted!\ndead\n$", result.out)
    end)
 
-   it("ends the process the third time if nothing else does", function()
+   it("ends the process the third time if the program goes on", function()
       local result = interrupted("string.find(string.rep('a', 300000), '.-b')", 3)
       assert.equal(128 + 2, result.status)
    end)

@@ -50,7 +50,7 @@ describe("the interactive mode", function()
       assert.equal("5\n5\n", ask "5\nx = 7\n_\n")
    end)
 
-   it("runs a line once", function()
+   it("runs a line only once, although it tries it as an expression first", function()
       assert.equal("1\n", ask "n = 0; function f() n = n + 1; error('x') end\nf()\nn\n")
       assert.equal("1\n1\n", ask "n = 0; function f() n = n + 1; return n end\nf()\nn\n")
    end)
@@ -68,7 +68,7 @@ describe("the interactive mode", function()
          assert.equal("5\n", ask "math.max(\n5\n)\n")
       end)
 
-      it("and says so when they end too early", function()
+      it("and reports an end of input within them", function()
          local out, err = ask "for i = 1, 2 do\n"
          assert.equal("", out)
          assert.matches("'end' expected [^\n]*near <eof>", err)
@@ -76,13 +76,13 @@ describe("the interactive mode", function()
    end)
 
    describe("survives", function()
-      it("errors, which come with a traceback", function()
+      it("errors, and shows their traceback", function()
          local out, err = ask "error 'boo'\n1\n"
          assert.equal("1\n", out)
          assert.matches("^stdin:1: boo\nstack traceback:\n", err)
       end)
 
-      it("errors of the library's, which name the line, in an expression too", function()
+      it("errors of the library, and names their line, in an expression too", function()
          local _, err = ask "nn.Linear(3)\n"
          assert.matches("^stdin:1: nn%.Linear: out_features is missing", err)
       end)
@@ -122,7 +122,7 @@ describe("the interactive mode", function()
       end)
    end)
 
-   it("has prompts that the program may change", function()
+   it("has prompts that a program may change", function()
       local result = session.run("-i", {input = "_PROMPT = 'a'\n_PROMPT2 = 'b'\nf(\n"})
       assert.matches("\n> aaba\n$", result.out)
       local counting = "n = 0 _PROMPT = setmetatable({}, {__tostring = function() " ..
@@ -130,17 +130,17 @@ describe("the interactive mode", function()
       assert.matches("\n123\n$", session.run(("-e '%s' -i"):format(counting), {input = "\n\n"}).out)
    end)
 
-   it("has the library at hand", function()
+   it("has the library as globals", function()
       assert.equal("true\ttrue\n", ask "nn == torch.nn, optim == torch.optim\n")
       assert.equal("true\n", ask "rawget(_G, 'torch') ~= nil\n")
    end)
 
-   it("ends with the input, or by os.exit", function()
+   it("ends at the end of input, or by os.exit", function()
       assert.equal(3, session.run("-i", {input = "os.exit(3)\n1\n"}).status)
       assert.equal(0, session.run("-i", {input = "1"}).status)
    end)
 
-   it("keeps no history of what no person typed", function()
+   it("keeps no history if stdin is no terminal", function()
       local shell = require "spec.support.shell"
       shell.with_folder(function(folder)
          session.ask("1\n", "XDG_STATE_HOME=" .. shell.quote(folder))

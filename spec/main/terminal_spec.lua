@@ -35,7 +35,7 @@ local function closing(lines)
 end
 
 local function common(options_for)
-   it("says how to begin, and leaves on Ctrl-D", function()
+   it("prints a greeting and leaves on Ctrl-D", function()
       local shown = plays(closing {"? PUC-Rio", "? help() tells"}, options_for())
       assert.not_matches("traceback", shown)
    end)
@@ -55,7 +55,7 @@ local function common(options_for)
          "? 42"}, options_for())
    end)
 
-   it("clears the line on Ctrl-C when threads are there to take it", function()
+   it("clears the line on Ctrl-C while other threads run", function()
       plays(closing {"? > ", "! torch.set_num_threads(2)\\n",
          "? > ", "! x = torch.ones(2000, 2000) + 1\\n", "? > ", "! 6*7\\n", "? 42",
          "? > ", "~", "! error(", "~", "! \\003", "? ^C", "? > ", "! 6*7\\n",
@@ -88,13 +88,13 @@ for _, name in ipairs(editors) do
 
       common(options_for)
 
-      it("edits", function()
+      it("moves the cursor and edits the line", function()
          local left, delete, rest = "\\002\\002", "\\004", "\\005"
          plays(closing {"? > ", "~", "! 6*8" .. left .. delete .. "/" .. rest .. "00\\n",
             "? 0.0075"}, options)
       end)
 
-      it("takes text in any script", function()
+      it("takes text in any writing system", function()
          plays(closing {"? > ", "~", '! ("ü" .. "ß"):rep(2)\\n', "? üßüß"}, options)
       end)
 
@@ -110,7 +110,7 @@ for _, name in ipairs(editors) do
             "? > ", "~", "! x:nume\\t() * 10\\n", "? 40"}, options)
       end)
 
-      it("keeps a history, for its owner alone", function()
+      it("keeps a history that only its owner may read", function()
          shell.with_folder(function(state)
             local here = {libraries = options.libraries, state = state}
             plays(closing {"? > ", "! 6*\\n", "? >> ", "! 7\\n", "? 42", "? > ", "! 6*7 + 1\\n",
@@ -122,7 +122,7 @@ for _, name in ipairs(editors) do
          end)
       end)
 
-      it("does without a history that cannot be kept", function()
+      it("works without a history if the file cannot be written", function()
          local nowhere = {libraries = options.libraries, state = "/dev/null"}
          plays(closing {"? > ", "! 6*7\\n", "? 42"}, nowhere)
       end)

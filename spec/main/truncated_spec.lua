@@ -21,7 +21,7 @@ cut(1 << 16)
 ]]
 
 describe("a mapped file that was cut", function()
-   it("is an error of what reads it, at that line, and the program goes on", function()
+   it("raises an error at the line that reads it, and the program goes on", function()
       local result = session.script(head .. [[
          local ok, message = pcall(function() local s = t.b:sum() return s end)
          print(ok, message)
@@ -38,7 +38,7 @@ describe("a mapped file that was cut", function()
       assert.matches("^true\t%d", lines[3]) -- the missing pages now read as zeros
    end)
 
-   it("is an error within a coroutine, and ends a program that does not catch it", function()
+   it("raises an error in a coroutine, and ends a program that does not catch it", function()
       local result = session.script(head .. [[
          os.remove(path)
          print(coroutine.resume(coroutine.create(function() return t.b:sum():item() end)))
@@ -49,7 +49,7 @@ describe("a mapped file that was cut", function()
       assert.equal(1, result.status)
    end)
 
-   it("is an error where many threads read it", function()
+   it("raises an error if many threads read it", function()
       local result = session.script(head:gsub("1%)", "4)", 1) .. [[
          os.remove(path)
          print(pcall(function() local s = t.b:sum() return s end))]])
@@ -57,7 +57,7 @@ describe("a mapped file that was cut", function()
       assert.equal(0, result.status)
    end)
 
-   it("is named in the error if its elements are written", function()
+   it("is named in the error if a line writes its elements", function()
       local result = session.script(head .. [[
          local copy = io.open(path .. ".copy", "wb")
          copy:setvbuf "no" -- unbuffered, so that the system itself reads the elements
@@ -76,7 +76,7 @@ describe("a mapped file that was cut", function()
       assert.equal(0, result.status)
    end)
 
-   it("leaves another SIGBUS as deadly as it is", function()
+   it("lets any other SIGBUS end the process", function()
       local result = session.script [[
          local pid = io.popen("echo $PPID"):read("n")
          os.execute("kill -BUS " .. pid)

@@ -20,13 +20,13 @@ for name, command in pairs(hosts) do
          shell.ok(command .. " spec/memory/" .. script)
       end
 
-      it("two million small sums need no memory", function() runs("small.lua") end)
-      it("20 GB of sums need little", function() runs("large.lua") end)
-      it("what a window of tensors leaves behind goes soon", function() runs("window.lua") end)
-      it("training steps leave nothing", function() runs("training.lua") end)
-      it("losses without a backward pass leave nothing", function() runs("saved.lua") end)
-      it("hooks that refer to their own tensor leave nothing", function() runs("cycles.lua") end)
-      it("a stopped collector stays stopped", function() runs("stopped.lua") end)
+      it("keeps no memory of two million small sums", function() runs("small.lua") end)
+      it("needs little memory for 20 GB of sums", function() runs("large.lua") end)
+      it("frees tensors soon that have left a window", function() runs("window.lua") end)
+      it("keeps no memory of training steps", function() runs("training.lua") end)
+      it("keeps no memory of losses without a backward pass", function() runs("saved.lua") end)
+      it("keeps no memory of hooks that refer to their own tensor", function() runs("cycles.lua") end)
+      it("leaves a stopped collector stopped", function() runs("stopped.lua") end)
    end)
 end
 
@@ -40,7 +40,7 @@ describe("the digits example", function()
       end)
    end
 
-   it("needs no more for more epochs", function()
+   it("needs no more memory for more epochs", function()
       if sanitized then return pending("a sanitizer holds freed memory back") end
       -- The timing of collections changes the peak by up to 4 MB, and longer runs tend to the upper
       -- end. A leak of a batch of images (16 kB) in each of 132 further steps would not be noticed;

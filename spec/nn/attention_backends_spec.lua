@@ -74,7 +74,7 @@ describe("nn.attention.sdpa_kernel", function()
       assert.truthy(node({SDPBackend.FLASH_ATTENTION, SDPBackend.MATH}):find "FlashAttention")
    end)
 
-   it("has the gradients of the kernel by MATH, and their gradients", function()
+   it("has the kernel's gradients by MATH, and their gradients", function()
       local function leaves()
          local a, b, c = inputs()
          return a:double():requires_grad_(), b:double():requires_grad_(), c:double():requires_grad_()
@@ -91,7 +91,7 @@ describe("nn.attention.sdpa_kernel", function()
       assert.close(c.grad, z.grad, 1e-12)
    end)
 
-   it("is a scope that ends with its block, also where an error leaves it", function()
+   it("returns a scope that ends with its block, also after an error", function()
       do
          local _ <close> = attention.sdpa_kernel {SDPBackend.MATH}
          assert.is_false(torch.backends.cuda.flash_sdp_enabled())
@@ -135,7 +135,7 @@ describe("torch.backends.cuda", function()
       assert.raises("enable_math_sdp", "true or false", function() cuda.enable_math_sdp(1) end)
    end)
 
-   it("chooses for a while by sdp_kernel", function()
+   it("enables implementations in the scope of sdp_kernel", function()
       local flash, math = cuda.sdp_kernel({enable_flash = false}, function()
          return cuda.flash_sdp_enabled(), cuda.math_sdp_enabled()
       end)
@@ -143,7 +143,7 @@ describe("torch.backends.cuda", function()
       assert.is_true(cuda.flash_sdp_enabled())
    end)
 
-   it("sets cuDNN's fields for a while", function()
+   it("sets cuDNN's fields within a scope", function()
       local cudnn = torch.backends.cudnn
       assert.is_false(cudnn.flags({enabled = false}, function() return cudnn.enabled end))
       assert.is_true(cudnn.enabled)

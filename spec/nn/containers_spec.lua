@@ -46,7 +46,7 @@ describe("nn.Sequential", function()
       assert.same({"nn.ELU", "nn.Tanh"}, types(model))
    end)
 
-   it("is cut into parts that share its modules", function()
+   it("gives parts that share its modules", function()
       local model = nn.Sequential(nn.ReLU(), nn.Tanh(), nn.GELU())
       assert.same({"nn.Tanh", "nn.GELU"}, types(model:slice(2)))
       assert.is_true(model:slice(-2, -1)[1] == model[2])
@@ -54,7 +54,7 @@ describe("nn.Sequential", function()
          function() model:slice(2, 4) end)
    end)
 
-   it("is cut by a range as a key, which includes its end, and read from its end", function()
+   it("takes a range with its end as a key, and negative positions", function()
       local model = nn.Sequential(nn.ReLU(), nn.Tanh(), nn.GELU())
       assert.equal("nn.Sequential", torch.type(model[{1, 2}]))
       assert.same({"nn.ReLU", "nn.Tanh"}, types(model[{1, 2}]))
@@ -115,7 +115,7 @@ describe("nn.ModuleList", function()
 end)
 
 describe("a part of an nn.ModuleList", function()
-   it("is one, which shares the modules", function()
+   it("is an nn.ModuleList that shares the modules", function()
       local list = nn.ModuleList {nn.ReLU(), nn.Tanh(), nn.GELU()}
       assert.equal("nn.ModuleList", torch.type(list[{2, 3}]))
       assert.is_true(list[{2, -1}][1] == list[2] and list[-1] == list[3])
@@ -150,7 +150,7 @@ describe("nn.ParameterList", function()
 end)
 
 describe("nn.TransformerEncoder", function()
-   it("has copies of its layer", function()
+   it("copies its layer", function()
       torch.manual_seed(1)
       local layer = nn.TransformerEncoderLayer(4, 2, {dim_feedforward = 8, dropout = 0})
       local encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(4))
@@ -161,7 +161,7 @@ describe("nn.TransformerEncoder", function()
 end)
 
 describe("positions of containers", function()
-   it("are set from the end, too", function()
+   it("may be set from the end", function()
       local model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 4))
       model[-1] = nn.Linear(3, 7)
       assert.same({2, 7, 4}, {#model, model(torch.ones(1, 2)).shape[2], #model:parameters()})
@@ -174,7 +174,7 @@ describe("positions of containers", function()
       assert.same({1, 3}, {#parameters[{2, 2}], parameters[{2, 2}][1]:numel()})
    end)
 
-   it("lie next to one another, and have modules", function()
+   it("are consecutive, each with a module", function()
       local model, list = nn.Sequential(nn.ReLU()), nn.ModuleList {nn.ReLU()}
       local parameters = nn.ParameterList {torch.zeros(1)}
       for _, container in ipairs {model, list, parameters} do
@@ -198,7 +198,7 @@ describe("positions of containers", function()
          function() model[3] = nn.ReLU end)
    end)
 
-   it("are those of a list whose order is known", function()
+   it("have a known order", function()
       for _, make in ipairs {nn.Sequential, nn.ModuleList, nn.Sequential().extend} do
          local self = make == nn.Sequential().extend and nn.Sequential() or nil
          local function call(list)
@@ -218,7 +218,7 @@ describe("positions of containers", function()
          function() nn.ParameterList {a = torch.zeros(1)} end)
    end)
 
-   it("are all that nn.Sequential calls", function()
+   it("hold all modules that nn.Sequential calls", function()
       local model = nn.Sequential(nn.ReLU())
       local refused = "nn.Sequential: fc: its modules have positions"
       assert.raises(refused, function() model.fc = nn.Linear(1, 1) end)
@@ -231,7 +231,7 @@ describe("positions of containers", function()
       assert.equal(2, block(torch.ones(1, 1)).shape[2])
    end)
 
-   it("are missing from other modules, over which no loop runs zero times", function()
+   it("are an error in other modules, so that no loop over one runs zero times", function()
       for _, module in ipairs {nn.Linear(1, 1), nn.ModuleDict {a = nn.ReLU()}} do
          assert.raises("this module has no numbered parts", function()
             for _ in ipairs(module) do error "a part" end
@@ -241,8 +241,8 @@ describe("positions of containers", function()
    end)
 end)
 
-describe("a module in itself", function()
-   it("is refused where it is put in, and nothing has changed", function()
+describe("a module that contains itself", function()
+   it("is refused at the assignment, which changes nothing", function()
       local inner = nn.Sequential(nn.ReLU())
       local outer = nn.Sequential(nn.Sequential(inner))
       assert.raises("nn.Sequential: 2: expected a module that does not contain it, got the module "

@@ -11,7 +11,7 @@ describe("torch.nn.init", function()
       assert.same({{1, 0, 0}, {0, 1, 0}}, init.eye_(torch.empty(2, 3)):tolist())
    end)
 
-   it("knows fans and gains", function()
+   it("scales by fans and gains", function()
       assert.same({3 * 4 * 5, 2 * 4 * 5}, {init.calculate_fan(torch.empty(2, 3, 4, 5))})
       assert.close(2 ^ 0.5, init.calculate_gain("relu"))
       assert.close((2 / 1.04) ^ 0.5, init.calculate_gain("leaky_relu", 0.2))
@@ -19,7 +19,7 @@ describe("torch.nn.init", function()
       assert.raises("nonlinearity", function() init.calculate_gain("rellu") end)
    end)
 
-   it("keeps uniform values within the rule's bound, and reaches it", function()
+   it("draws uniform values up to the rule's bound", function()
       local bounds = {
          {init.uniform_(torch.empty(100, 50), -0.3, 0.3), 0.3},
          {init.xavier_uniform_(torch.empty(100, 50)), (6 / 150) ^ 0.5},
@@ -33,7 +33,7 @@ describe("torch.nn.init", function()
       end
    end)
 
-   it("gives normal values the rule's deviation", function()
+   it("draws normal values of the rule's deviation", function()
       local deviations = {
          {init.normal_(torch.empty(100, 100), 0, 2), 2},
          {init.xavier_normal_(torch.empty(100, 100)), 0.1},
@@ -44,26 +44,26 @@ describe("torch.nn.init", function()
       end
    end)
 
-   it("cuts normal values off", function()
+   it("truncates normal values", function()
       local x = init.trunc_normal_(torch.empty(10000), 0, 1, -1, 2)
       assert.is_true(x:min():item() >= -1 and x:max():item() <= 2)
       assert.close(0.2296, x:mean():item(), 0.03)
    end)
 
-   it("makes orthogonal rows or columns", function()
+   it("gives orthogonal rows or columns", function()
       local x = init.orthogonal_(torch.empty(3, 5), 2)
       assert.close({{4, 0, 0}, {0, 4, 0}, {0, 0, 4}}, x:matmul(x:t()):tolist(), 1e-5)
       local y = init.orthogonal_(torch.empty(5, 3))
       assert.close({{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}, y:t():matmul(y):tolist(), 1e-5)
    end)
 
-   it("makes convolutions that change nothing", function()
+   it("gives convolutions that return their input", function()
       local weight = init.dirac_(torch.empty(2, 2, 3, 3))
       local x = torch.randn(1, 2, 4, 4)
       assert.close(x:tolist(), torch.nn.functional.conv2d(x, weight, nil, 1, 1):tolist())
    end)
 
-   it("makes sparse columns", function()
+   it("gives sparse columns", function()
       local x = init.sparse_(torch.empty(10, 4), 0.3)
       assert.same({3, 3, 3, 3}, x:eq(0):sum(1):tolist())
    end)

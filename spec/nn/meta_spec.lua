@@ -83,7 +83,7 @@ describe("on the meta device", function()
       end
    end
 
-   it("every optimizer steps", function()
+   it("every optimizer runs a step", function()
       local steps = 0
       for _, dtype in ipairs {"float32", "float64"} do
          for _, row in ipairs(problem.rows) do
@@ -161,7 +161,7 @@ describe("a model of 70 billion parameters", function()
       dim = 8192, heads = 64, kv_heads = 8, ffn = 28672, layers = 80, vocab = 128256, dtype = "bfloat16",
    }
 
-   it("is built, called and differentiated on meta in little memory", function()
+   it("is created, called and differentiated on meta in little memory", function()
       local before = resident()
       local model = torch.default_device("meta", llama, size)
       local n = 0
@@ -184,7 +184,7 @@ describe("Module:to_empty", function()
       return model
    end
 
-   it("makes memory for parameters and buffers, and keeps tied ones tied", function()
+   it("allocates parameters and buffers, and keeps tied ones tied", function()
       local model = tied()
       local weight = model[1].weight
       assert.equal(model, model:to_empty {device = "cpu"})
@@ -198,7 +198,7 @@ describe("Module:to_empty", function()
       assert.equal(20, model[3].weight:sum():item())
    end)
 
-   it("makes memory for gradients, too, as PyTorch does", function()
+   it("allocates gradients, too, as PyTorch does", function()
       local layer = nn.Linear(2, 3, meta)
       layer(torch.empty(4, 2, meta)):sum():backward()
       assert.equal(torch.device "meta", layer.weight.grad.device)
@@ -222,14 +222,14 @@ describe("Module:to_empty", function()
       assert.equal(torch.device "meta", model[1].weight.device)
    end)
 
-   it("names what is wrong with its arguments", function()
+   it("names its wrong arguments", function()
       assert.raises("to_empty: device", function() nn.Linear(2, 2):to_empty() end)
       assert.raises("to_empty: unknown option devise; did you mean device?", function()
          nn.Linear(2, 2):to_empty {devise = "cpu"}
       end)
    end)
 
-   it("lets an optimizer that was made before go on", function()
+   it("keeps the parameters of an existing optimizer", function()
       local layer = nn.Linear(2, 2, {device = "meta", bias = false})
       local optimizer = torch.optim.SGD(layer:parameters(), {lr = 1})
       layer:to_empty {device = "cpu"}
@@ -241,7 +241,7 @@ describe("Module:to_empty", function()
 end)
 
 describe("Module:to", function()
-   it("goes to meta, and drops the values", function()
+   it("moves to meta, and drops the values", function()
       local layer = nn.BatchNorm1d(3):to "meta"
       assert.equal(torch.device "meta", layer.weight.device)
       assert.equal(torch.device "meta", layer.running_mean.device)
