@@ -111,7 +111,7 @@ describe("completion", function()
       assert.same({"device", "dtype"}, options("torch.zeros(2, {", "d"))
       assert.same({"keepdim"}, options("f(x:sum {dim = {1, 2}, ", "k"))
       assert.same({"create_graph", "gradient", "inputs", "retain_graph"}, options "x:backward{")
-      assert.same({"compress", "metadata"}, options 'torch.save({}, "a{(b", {')
+      assert.same({"compress", "metadata", "quality"}, options 'torch.save({}, "a{(b", {')
    end)
 
    it("offers names outside a call's table", function()

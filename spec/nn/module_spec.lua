@@ -108,7 +108,7 @@ describe("nn.Module", function()
       assert.equal(2, #Plain():parameters())
    end)
 
-   it("looks at what a field holds now", function()
+   it("uses the present value of a field", function()
       net.first = nn.Identity()
       assert.same({"scale", "second.weight"}, names(net:named_parameters()))
       net.second = nil
@@ -174,7 +174,7 @@ describe("nn.Module", function()
       assert.same({2, 1}, {Pair()(1, 2)})
    end)
 
-   it("says when forward is missing", function()
+   it("raises an error if forward is missing", function()
       local Empty = torch.class("Empty", nn.Module)
       assert.raises("Empty has no method forward", function() Empty()() end)
    end)
@@ -289,7 +289,7 @@ describe("gradients of a module", function()
       assert.is_nil(net.scale.grad)
    end)
 
-   it("are not wanted for a frozen module", function()
+   it("are not computed for a frozen module", function()
       local net = Net()
       assert.is_true(net:requires_grad_(false) == net)
       assert.is_false(net(torch.randn(2, 3)).requires_grad)
@@ -378,7 +378,7 @@ describe("the state of a module", function()
       assert.equal(before, net.scale:item())
    end)
 
-   it("may be loaded in part", function()
+   it("may be loaded partly", function()
       local net = Net()
       local missing, unexpected = net:load_state_dict({scale = torch.full({1}, 5.0),
          more = torch.ones(1)}, {strict = false})
@@ -440,7 +440,7 @@ describe("hooks of a module", function()
       assert.equal(1, module(1))
    end)
 
-   it("only watch when they return nothing", function()
+   it("change nothing if they return nothing", function()
       local module, seen = nn.Linear(2, 3), nil
       module:register_forward_hook(function(m, inputs, output)
          seen = {m, #inputs, output.shape}

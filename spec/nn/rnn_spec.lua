@@ -210,7 +210,7 @@ describe("gradients of a recurrent layer", function()
       end)
    end
 
-   it("of packed sequences are those by differences, twice", function()
+   it("of packed sequences agree with differences, in first and second order", function()
       torch.manual_seed(4)
       for _, kind in ipairs {{"RNN"}, {"GRU", {bidirectional = true}}, {"LSTM"}} do
          local layer = nn[kind[1]](1, 1, options_with(kind, f64))
@@ -226,7 +226,7 @@ describe("gradients of a recurrent layer", function()
 
    -- An input that depends on other inputs, or is passed twice, gets a gradient for each place
    -- separately.
-   it("go to inputs that hang together", function()
+   it("are right for inputs that depend on each other", function()
       torch.manual_seed(5)
       local w, u = torch.randn(3, 3, f64):requires_grad_(), torch.randn(3, 3, f64):requires_grad_()
       local x = torch.randn(2, 2, 3, f64)
@@ -235,7 +235,7 @@ describe("gradients of a recurrent layer", function()
       end, {w, u}))
    end)
 
-   it("are as many as are asked for", function()
+   it("are computed only for the requested inputs", function()
       torch.manual_seed(6)
       for _, kind in ipairs(kinds) do
          local layer = nn[kind[1]](3, 4, options_with(kind))
@@ -278,7 +278,7 @@ describe("a recurrent layer", function()
       end
    end)
 
-   it("goes on where it was left", function()
+   it("continues from its last state", function()
       for _, kind in ipairs {kinds[1], kinds[3], kinds[4], kinds[5]} do
          local layer = nn[kind[1]](3, 4, options_with(kind, {num_layers = 2}))
          local x = torch.randn(6, 2, 3)
@@ -342,7 +342,7 @@ describe("a recurrent layer", function()
       assert.is_true(torch.equal(last:squeeze(2), h))
    end)
 
-   it("works without samples", function()
+   it("takes a batch of no samples", function()
       for _, kind in ipairs(kinds) do
          local layer = nn[kind[1]](3, 4, options_with(kind))
          local x = torch.randn(5, 0, 3):requires_grad_()
@@ -357,7 +357,7 @@ describe("a recurrent layer", function()
       end
    end)
 
-   it("keeps NaN to its sample", function()
+   it("spreads NaN only within its sample", function()
       for _, kind in ipairs(kinds) do
          local layer = nn[kind[1]](3, 4, options_with(kind))
          local x = torch.randn(4, 3, 3)
@@ -369,7 +369,7 @@ describe("a recurrent layer", function()
       end
    end)
 
-   it("saturates without NaN", function()
+   it("saturates without giving NaN", function()
       for _, kind in ipairs {kinds[1], kinds[3], kinds[4]} do
          local layer = nn[kind[1]](3, 4, options_with(kind))
          for _, size in ipairs {200.0, 1e30, -1e30, math.huge} do

@@ -22,7 +22,7 @@ describe("a module's extra state", function()
       assert.equal(7, other[2].n)
    end)
 
-   it("is missed, or not known, as a tensor is", function()
+   it("is reported as missing or unexpected, like a tensor", function()
       local plain, counting = nn.Sequential(nn.Linear(1, 1)), nn.Sequential(nn.Linear(1, 1), Counter(3))
       assert.raises("load_state_dict", "missing: 2._extra_state", function()
          counting:load_state_dict(plain:state_dict())

@@ -26,7 +26,7 @@ describe("masks of transformers", function()
       assert.is_false(torch.equal(encoder(x):narrow(1, 1, 2), encoder(changed):narrow(1, 1, 2)))
    end)
 
-   it("that no forward knows are errors", function()
+   it("that the forward does not take are errors", function()
       local layer = nn.TransformerEncoderLayer(4, 2, 8, 0)
       local x = torch.randn(3, 2, 4)
       assert.raises("nn.TransformerEncoderLayer.forward: unknown option src_maks; did you mean "
@@ -67,7 +67,7 @@ describe("a stack of transformer layers", function()
 end)
 
 describe("numbers of layers", function()
-   it("that nobody could wait for are refused", function()
+   it("that are too large to build are refused", function()
       local layer = nn.TransformerEncoderLayer(2, 1, {dim_feedforward = 2})
       for _, n in ipairs {65537, 1 << 31, math.maxinteger, -1, 1.5} do
          local expected = "expected an integer from 0 to 65536, got " .. n

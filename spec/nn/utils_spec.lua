@@ -24,7 +24,7 @@ describe("torch.nn.utils", function()
       assert.close({3, 0}, a.grad:tolist(), 0)
    end)
 
-   it("knows other norms and bad gradients", function()
+   it("takes other norms, and refuses gradients that are not finite with error_if_nonfinite", function()
       local a, b = parameters()
       assert.close(4, utils.clip_grad_norm_({a, b}, 10, {norm_type = math.huge}):item())
       assert.close(7, utils.clip_grad_norm_({a, b}, 10, 1):item())
@@ -42,7 +42,7 @@ describe("torch.nn.utils", function()
       assert.close({3.5}, b.grad:tolist(), 0)
    end)
 
-   it("lays parameters out in a row and back", function()
+   it("copies parameters into one vector and back", function()
       local model = torch.nn.Linear(2, 3)
       local row = utils.parameters_to_vector(model:parameters())
       assert.same({9}, row.shape)
@@ -109,7 +109,7 @@ describe("norms of gradients", function()
    end)
 end)
 
-describe("odd arguments", function()
+describe("wrong arguments", function()
    it("are named", function()
       local nn, prune, parametrize = torch.nn, utils.prune, utils.parametrize
       for message, call in sorted {

@@ -81,7 +81,7 @@ describe("float32 functions are within 2 units in the last place, or what CUDA p
 end)
 
 describe("gelu in float32", function()
-   it("is right where it is small too", function()
+   it("is accurate near 0 too", function()
       local x = torch.linspace(-6.4, 8, 20000, {dtype = "float64"}):float():double()
       -- F.gelu in float64 calls C's erfc
       local off = (F.gelu(x:float()):double() / F.gelu(x) - 1):abs()
@@ -90,7 +90,7 @@ describe("gelu in float32", function()
       assert.is_true(off:max():item() < 6e-6)
    end)
 
-   it("ends as x and as 0", function()
+   it("tends to x and to 0", function()
       local inf, nan = math.huge, 0 / 0
       local x = torch.tensor {inf, 3e38, 40.0, 6.6, 0.0, -6.6, -40.0, -3e38, -inf, nan}
       assert.close({inf, 3e38, 40, 6.6, 0, 0, 0, 0, nan, nan}, F.gelu(x), 1e-6)
@@ -98,11 +98,11 @@ describe("gelu in float32", function()
 end)
 
 describe("sums in float32", function()
-   it("of 10^8 ones are right", function()
+   it("of 10^8 ones are exact", function()
       assert.close(1e8, torch.ones(100000000):sum():item(), 100)
    end)
 
-   it("of 10^7 random numbers are right to a millionth", function()
+   it("of 10^7 random numbers are within a millionth", function()
       torch.manual_seed(12)
       local x = torch.rand(10000000)
       local truth = x:double():sum():item()
@@ -114,7 +114,7 @@ describe("sums in float32", function()
       end
    end)
 
-   it("are kept for half types until the end", function()
+   it("are rounded for half types only at the end", function()
       for _, dtype in ipairs {"float16", "bfloat16"} do
          local x = torch.ones(4096, {dtype = dtype})
          assert.equal(4096, x:sum():item())
@@ -126,11 +126,11 @@ describe("sums in float32", function()
    end)
 end)
 
-describe("at large inputs", function()
+describe("large inputs of", function()
    local x = torch.tensor {10000.0, 10001, 9999}
    local e = exp(1)
 
-   it("softmax and logsumexp stay finite", function()
+   it("softmax and logsumexp give finite results", function()
       local total = 1 + e + 1 / e
       assert.close({1 / total, e / total, 1 / e / total}, F.softmax(x, 1), 1e-6)
       assert.close({-log(total), 1 - log(total), -1 - log(total)}, F.log_softmax(x, 1), 1e-3)
@@ -139,7 +139,7 @@ describe("at large inputs", function()
       assert.close(0, F.cross_entropy(torch.tensor {{1e30, 0.0}}, torch.tensor {1}), 0)
    end)
 
-   it("variances do not cancel", function()
+   it("variances cause no cancellation", function()
       local near = torch.arange(1000) % 10 + 1000000.0 -- the variance of 0 ... 9 is 8.25
       assert.equal("float32", near.dtype)
       assert.close(8.25, near:var {correction = 0}, 1e-5)

@@ -105,7 +105,7 @@ describe("scaled_dot_product_attention", function()
       q, k, v = random(2, 4, 3, 5), random(2, 4, 6, 5), random(2, 4, 6, 2)
    end)
 
-   it("gives the values' mean, weighted by softmax", function()
+   it("gives the mean of the values, weighted by softmax", function()
       local one = attention(torch.tensor {{1.0, 0}}, torch.tensor {{0.0, 0}, {2 ^ 0.5 * math.log(3), 0}},
          torch.tensor {{0.0}, {4}})
       assert.close(torch.tensor {{3.0}}, one, 1e-5)
@@ -113,7 +113,7 @@ describe("scaled_dot_product_attention", function()
       assert.close(formula(q, k, v, nil, 0.3), attention(q, k, v, {scale = 0.3}), 1e-12)
    end)
 
-   it("adds a mask of numbers and hides keys where one of truths is false", function()
+   it("adds a mask of numbers, and hides keys for a bool mask's false", function()
       local added = random(2, 1, 3, 6)
       assert.close(formula(q, k, v, added), attention(q, k, v, added), 1e-12)
       local seen = torch.tensor {{true, false, true, true, false, true}}
@@ -122,7 +122,7 @@ describe("scaled_dot_product_attention", function()
       assert.close(formula(q, k, v, hidden), attention(q, k, v, hidden), 1e-12)
    end)
 
-   it("lets a query see the keys up to its own place", function()
+   it("lets a query see the keys up to its own position if is_causal = true", function()
       local causal = torch.full({3, 6}, -math.huge, {dtype = "float64"}):triu(1)
       causal = causal:masked_fill(causal:isnan(), 0)
       assert.close(formula(q, k, v, causal), attention(q, k, v, {is_causal = true}), 1e-12)
@@ -171,7 +171,7 @@ describe("scaled_dot_product_attention", function()
       end
    end)
 
-   it("takes sizes around those of its blocks", function()
+   it("takes sizes near those of its blocks", function()
       for _, s in ipairs {{1, 1, 1, 1}, {5, 97, 16, 17}, {16, 96, 33, 64}, {97, 193, 64, 70}, {200, 31, 7, 130},
                           {96, 288, 140, 16}} do
          local l, n, e, w = table.unpack(s)
@@ -274,7 +274,7 @@ describe("scaled_dot_product_attention", function()
       end
    end)
 
-   it("gives NaN only to queries that attend to a NaN", function()
+   it("gives NaN only for queries that attend to a NaN", function()
       local nan = 0 / 0
       local one = k:clone()
       one[1][1][2][1] = nan
@@ -352,7 +352,7 @@ describe("scaled_dot_product_attention", function()
          assert.close(ones, attention(x, x, ones, {dropout_p = 0}), 1e-6)
       end)
 
-      it("draws from the generator it is given", function()
+      it("draws from the given generator", function()
          local g = torch.Generator()
          g:manual_seed(5)
          torch.manual_seed(9)

@@ -49,7 +49,7 @@ describe("convolution", function()
       end
    end)
 
-   it("has the gradients that its definition has", function()
+   it("has the gradients of its definition", function()
       for stride = 1, 3 do
          for dilation = 1, 2 do
             local x = torch.randn(2, 2, 9, 8, {dtype = "float64", requires_grad = true})

@@ -26,7 +26,7 @@ describe("sizes", function()
 end)
 
 describe("full", function()
-   it("takes its dtype from the number", function()
+   it("takes the number's dtype", function()
       assert.equal("int64", torch.full({2}, 3).dtype)
       assert.equal("float32", torch.full({2}, 3.0).dtype)
       assert.equal("bool", torch.full({2}, true).dtype)
@@ -50,7 +50,7 @@ describe("arange", function()
       assert.equal("float32", torch.arange(3.0).dtype)
    end)
 
-   it("goes down with a negative step", function()
+   it("descends with a negative step", function()
       assert.close({5, 3, 1}, torch.arange(5, 0, -2), 0)
    end)
 
@@ -75,7 +75,7 @@ describe("arange", function()
       end
    end)
 
-   it("refuses a step that leads nowhere", function()
+   it("refuses a step of 0 or away from the end", function()
       assert.raises("arange", "step", function() torch.arange(0, 1, 0) end)
       assert.raises("arange", "does not lead", function() torch.arange(0, 5, -1) end)
       assert.raises("arange", "finite", function() torch.arange(0, math.huge) end)
@@ -92,7 +92,7 @@ describe("range", function()
 end)
 
 describe("linspace", function()
-   it("hits both ends exactly", function()
+   it("includes both ends exactly", function()
       for _, dtype in ipairs {"float32", "float64"} do
          local x = torch.linspace(-0.1, 0.7, 97, {dtype = dtype})
          assert.close(torch.tensor(-0.1, {dtype = dtype}), x[1], 0)
@@ -115,7 +115,7 @@ describe("logspace", function()
 end)
 
 describe("eye", function()
-   it("may be wide or high", function()
+   it("may have more rows than columns, or fewer", function()
       assert.close({{1, 0, 0}, {0, 1, 0}}, torch.eye(2, 3), 0)
       assert.close({{1, 0}, {0, 1}, {0, 0}}, torch.eye(3, 2), 0)
       assert.same({0, 2}, torch.eye(0, 2).shape)
@@ -133,7 +133,7 @@ describe("the _like forms", function()
       assert.close({{7, 7}}, torch.full_like(torch.zeros(1, 2), 7), 0)
    end)
 
-   it("have new_ forms with another shape", function()
+   it("have new_ forms for another shape", function()
       local x = torch.zeros(2, {dtype = "int16"})
       assert.equal("int16", x:new_ones(3, 1).dtype)
       assert.same({3, 1}, x:new_ones(3, 1).shape)
@@ -203,7 +203,7 @@ describe("to", function()
 end)
 
 describe("contiguous", function()
-   it("copies only where it must", function()
+   it("copies only if it must", function()
       local x = torch.arange(6):view(2, 3)
       assert.equal(x, x:contiguous())
       local y = x:t():contiguous()
@@ -242,7 +242,7 @@ describe("resize_", function()
       assert.raises("resize_", "changed in place", function() z:sum():backward() end)
    end)
 
-   it("is not for tensors that require a gradient", function()
+   it("refuses tensors that require a gradient", function()
       assert.raises("resize_", "gradient", function()
          torch.zeros(2, {requires_grad = true}):resize_(3)
       end)
@@ -258,7 +258,7 @@ describe("view with a dtype", function()
 end)
 
 describe("fill", function()
-   it("makes another tensor, and takes the number from a tensor too", function()
+   it("returns a new tensor, and takes the number from a tensor too", function()
       local x = torch.tensor {1, 2}
       assert.same({3, 3}, torch.fill(x, 3):tolist())
       assert.same({0, 0}, torch.fill(x, torch.tensor(0.5)):tolist())
@@ -271,7 +271,7 @@ describe("fill", function()
       assert.raises("fill: value", "[2]", function() torch.fill(x, x) end)
    end)
 
-   it("gives the number the whole gradient", function()
+   it("gives the number the sum of the gradient", function()
       local x, value = torch.ones(2, 3, {requires_grad = true}), torch.tensor(2.0, {requires_grad = true})
       local y = torch.fill(x, value) + (x * 1):fill_(value)
       y:sum():backward()
@@ -281,7 +281,7 @@ describe("fill", function()
 end)
 
 describe("scalar_tensor, new_tensor, empty_strided", function()
-   it("take dtype and device from where PyTorch does", function()
+   it("take dtype and device as PyTorch does", function()
       local x = torch.zeros(2, {dtype = "float64"})
       for _, row in ipairs {
          {torch.scalar_tensor(3), "float32", 3.0}, {torch.scalar_tensor(true, {dtype = "bool"}), "bool", true},
@@ -322,7 +322,7 @@ describe("scalar_tensor, new_tensor, empty_strided", function()
 end)
 
 describe("as_tensor", function()
-   it("copies only what must change", function()
+   it("copies only if the dtype or device changes", function()
       local x = torch.ones(2, {requires_grad = true})
       assert.equal(x, torch.as_tensor(x))
       assert.equal("float64", torch.as_tensor(x, "float64").dtype)
@@ -334,7 +334,7 @@ describe("as_tensor", function()
 end)
 
 describe("fill_diagonal_", function()
-   it("begins again below if it is to wrap", function()
+   it("starts again below if wrap = true", function()
       assert.same({{7, 0}, {0, 7}, {0, 0}, {7, 0}, {0, 7}}, torch.zeros(5, 2):fill_diagonal_(7, true):tolist())
       assert.same({{7, 0}, {0, 7}, {0, 0}}, torch.zeros(3, 2):fill_diagonal_(7):tolist())
       assert.same({{7, 0, 0}, {0, 7, 0}}, torch.zeros(3, 2):t():fill_diagonal_(7):tolist())
@@ -361,7 +361,7 @@ end)
 describe("the default dtype", function()
    after_each(function() torch.set_default_dtype("float32") end)
 
-   it("is that of numbers, of sizes and of integers' functions", function()
+   it("applies to numbers, to sizes and to functions of integers", function()
       local ints = torch.tensor {1, 2}
       for _, dtype in ipairs {"float64", "float16", "float32"} do
          torch.set_default_dtype(dtype)
@@ -386,14 +386,14 @@ describe("the default dtype", function()
          {dtype = "float32", device = "cpu"})))
    end)
 
-   it("is floating", function()
+   it("must be a floating dtype", function()
       assert.raises("set_default_dtype", "int64", function() torch.set_default_dtype("int64") end)
       assert.raises("set_default_dtype", "no value", function() torch.set_default_dtype() end)
    end)
 end)
 
 describe("finfo and iinfo", function()
-   it("tell what a dtype holds", function()
+   it("give the limits of a dtype", function()
       for dtype, row in pairs {float64 = {64, 2 ^ -52, 0x1.fffffffffffffp+1023, 2.0 ^ -1022},
                                float32 = {32, 2 ^ -23, 0x1.fffffep+127, 2 ^ -126},
                                float16 = {16, 2 ^ -10, 65504, 2 ^ -14},
@@ -415,21 +415,21 @@ describe("finfo and iinfo", function()
       assert.raises("iinfo", "float32", function() torch.iinfo("float32") end)
    end)
 
-   it("stand beside is_floating_point", function()
+   it("come with is_floating_point", function()
       assert.is_true(torch.is_floating_point(torch.ones(1)))
       assert.is_false(torch.is_floating_point(torch.tensor(1)))
    end)
 end)
 
 describe("a size", function()
-   it("that is nil is an error, and no tensor without dimensions", function()
+   it("that is nil is an error", function()
       for _, make in ipairs {torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn} do
          assert.raises("size: expected integers, got nil", function() make(nil) end)
       end
       assert.same({}, torch.zeros().shape)
    end)
 
-   it("does not take options into its list", function()
+   it("is refused in one table with options", function()
       for _, name in ipairs {"zeros", "empty", "randn"} do
          local make = torch[name]
          assert.raises(name .. ": size: expected a list of integers, got a table with the name 'dtype'",

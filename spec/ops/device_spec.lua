@@ -21,7 +21,7 @@ describe("a machine without a GPU", function()
          or message:find("the driver finds no GPU", 1, true)) ~= nil, message)
    end
 
-   it("says so wherever a device is asked for", function()
+   it("raises an error wherever a device is requested", function()
       if has_cuda then pending("this machine has a GPU") return end
       local x = torch.ones(2)
       refuses("cuda:", function() x:cuda() end)
@@ -32,7 +32,7 @@ describe("a machine without a GPU", function()
       refuses("to:", function() torch.nn.Linear(2, 2):cuda() end)
    end)
 
-   it("still tells devices from other words", function()
+   it("still distinguishes devices from other words", function()
       local x = torch.ones(2)
       assert.raises("cuda: device:", "expected a device such as \"cuda:0\", got cpu", function() x:cuda("cpu") end)
       assert.raises("cuda: device:", "expected a number from 0", function() x:cuda(-1) end)

@@ -73,7 +73,7 @@ describe("swiglu", function()
       return (x + (bias or 0)) * F.silu(gate + (gate_bias or 0))
    end
 
-   it("is what it is by hand", function()
+   it("has the values worked out by hand", function()
       -- 3 * 2 / (1 + e^-2)
       local y = F.swiglu(torch.tensor {3, 5}:double(), torch.tensor {2, 0}:double())
       assert.close({6 / (1 + math.exp(-2)), 0}, y, 1e-15)
@@ -81,7 +81,7 @@ describe("swiglu", function()
    end)
 
    for _, dtype in ipairs(dtypes) do
-      it("is the composition, and so is its gradient: " .. dtype, function()
+      it("equals the composition, and so does its gradient: " .. dtype, function()
          for _, sizes in ipairs {{}, {1}, {7}, {16}, {3, 17}, {2, 3, 33}, {1025}, {0, 4}, {5, 0}} do
             compare(formula, F.swiglu, {leaves(dtype, sizes, sizes)}, tolerance[dtype])
          end
@@ -97,7 +97,7 @@ describe("swiglu", function()
       compare(formula, F.swiglu, {leaves("float64", {5}, {4, 5}, {}, {4, 5})}, 1e-13)
    end)
 
-   it("cuts one tensor in halves along any dimension", function()
+   it("halves one tensor along any dimension", function()
       for dim = 1, 3 do
          for _, with_bias in ipairs {false, true} do
             local x, bias = leaves("float64", {4, 6, 2}, {6, 1})
@@ -129,7 +129,7 @@ describe("swiglu", function()
       assert.equal("float32", y.dtype)
    end)
 
-   it("has the bits of the CPU on a device, and waits for nothing", function()
+   it("has the CPU's bits on a device, without waiting", function()
       is_as_on_the_cpu(F.swiglu, {leaves("float32", {5, 33}, {5, 33}, {33}, {33})})
       is_as_on_the_cpu(F.swiglu, {leaves("bfloat16", {5, 34})})
    end)
@@ -183,7 +183,7 @@ describe("rotary_embedding", function()
       assert.close({-3, -4, 1, 2}, F.rotary_embedding(x, zero, one, false), 0)
    end)
 
-   it("makes products of queries and keys depend on the distance alone", function()
+   it("makes products of queries and keys depend only on the distance", function()
       local cos, sin = angles(20, 4, "float64")
       local q, k = leaves("float64", {8}, {8})
       local function product(m, n)
@@ -224,12 +224,12 @@ describe("rotary_embedding", function()
       compare(of(formula(true)), of(F.rotary_embedding), {qkv, cos, sin}, 1e-13)
    end)
 
-   it("keeps NaN to its pair", function()
+   it("spreads NaN only within its pair", function()
       local y = F.rotary_embedding(torch.tensor {nan, 1.0, 2, 3}, torch.ones(2), torch.zeros(2))
       assert.close({nan, nan, 2, 3}, y, 0)
    end)
 
-   it("has the bits of the CPU on a device, and waits for nothing", function()
+   it("has the CPU's bits on a device, without waiting", function()
       local cos, sin = angles(5, 4, "float32")
       is_as_on_the_cpu(F.rotary_embedding, {leaves("bfloat16", {2, 3, 5, 9}), cos, sin})
       is_as_on_the_cpu(function(x, c, s) return F.rotary_embedding(x, c, s, false) end,
@@ -313,7 +313,7 @@ describe("dropout in one pass", function()
       assert.close({4, nan, 6}, F.dropout_add(x, r, 1), 0)
    end)
 
-   it("adds what broadcasts, or has another dtype", function()
+   it("adds tensors that broadcast or have another dtype", function()
       local x = leaves("float32", {6, 5})
       for _, r in ipairs {torch.randn(5), torch.randn(6, 5):double()} do
          torch.manual_seed(1)
@@ -325,7 +325,7 @@ describe("dropout in one pass", function()
       end
    end)
 
-   it("has the bits of the CPU on a device, and waits for nothing", function()
+   it("has the CPU's bits on a device, without waiting", function()
       local x, r = leaves("float32", {7, 101}, {7, 101})
       is_as_on_the_cpu(function(a, b)
          torch.manual_seed(5)
@@ -333,7 +333,7 @@ describe("dropout in one pass", function()
       end, {x, r})
    end)
 
-   it("draws anew at each replay of a graph, and the gradient with it", function()
+   it("draws anew at each replay of a graph, with its gradient", function()
       local x = torch.ones(400, {device = "sim"}):requires_grad_()
       torch.manual_seed(1)
       local y, grad
@@ -412,7 +412,7 @@ describe("normalisation of a sum", function()
          compare(turned(form.plain), turned(form.fused), {x, r}, 1e-12)
       end)
 
-      it(name .. ": has the bits of the CPU on a device, and waits for nothing", function()
+      it(name .. ": has the CPU's bits on a device, without waiting", function()
          is_as_on_the_cpu(form.fused, {leaves("bfloat16", {5, 34}, {5, 34}, {34})})
          is_as_on_the_cpu(form.fused, {leaves("float32", {5, 34}, {5, 34}, {34})})
       end)

@@ -55,7 +55,7 @@ describe("linear_cross_entropy", function()
       assert.equal(0, w.grad:abs():sum():item())
    end)
 
-   it("has the bits of the CPU on a device, and waits for nothing", function()
+   it("has the CPU's bits on a device, without waiting", function()
       local x, w, b, y = inputs "float32"
       local here = F.linear_cross_entropy(x, w, y, {linear_bias = b, chunk_size = 4})
       local want = gradients(here, x, w, b)

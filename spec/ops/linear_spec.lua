@@ -134,7 +134,7 @@ describe("the pass of a product with", function()
       end)
    end)
 
-   it("keeps what gelu is applied to only for a gradient", function()
+   it("keeps the input of gelu only for a gradient", function()
       local x, w = torch.randn(1000, 100), torch.randn(1000, 100)
       collectgarbage()
       torch.set_memory_limit(torch.memory_stats().used + 4 * 1000 * 1000 + 1000000)
@@ -160,7 +160,7 @@ describe("a Linear and the activation after it", function()
       assert.equal("TanhBackward0", title(nn.Sequential(nn.Linear(3, 5), nn.Tanh()), x))
    end)
 
-   it("are two where somebody looks between them", function()
+   it("are two passes if a hook or a subclass reads the value between them", function()
       local model, seen = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2)), nil
       local handle = model[1]:register_forward_hook(function(_, _, result) seen = result end)
       model(x)

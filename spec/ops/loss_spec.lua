@@ -4,7 +4,7 @@ local torch = require "tlua"
 local F = torch.nn.functional
 
 describe("losses of one sample", function()
-   it("take a score alone, and a label in a list", function()
+   it("take a single score, and a label in a list", function()
       for _, target in ipairs {torch.tensor(1), torch.tensor {1}} do
          assert.close(0.0, F.multi_margin_loss(torch.tensor(2.5), target), 0)
          assert.close(0.0, F.multilabel_margin_loss(torch.tensor(2.5), target), 0)
@@ -25,7 +25,7 @@ describe("cosine_similarity", function()
 end)
 
 describe("margins", function()
-   it("are positive", function()
+   it("must be positive", function()
       local x = torch.ones(2, 3)
       assert.raises("huber_loss", "delta", "more than 0", function() F.huber_loss(x, x, {delta = 0}) end)
       assert.raises("triplet_margin_loss", "margin", "more than 0", function()

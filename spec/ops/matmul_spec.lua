@@ -30,7 +30,7 @@ describe("matmul", function()
       assert.equal(0, torch.zeros(0):matmul(torch.zeros(0)):item())
    end)
 
-   it("takes operands as they lie in memory", function()
+   it("takes operands of any strides", function()
       local a, b = normal({6, 10}), normal({10, 8})
       local layouts = {
          function(x) return x end,
@@ -80,7 +80,7 @@ describe("matmul", function()
    end)
 
    -- Sums of small integers are exact in any order.
-   it("multiplies what is larger than a block, with what is left over on every side", function()
+   it("multiplies matrices larger than a block, with remainders on each side", function()
       for _, s in ipairs {{391, 70, 389}, {391, 1061, 20}, {67, 530, 131}} do
          local m, n, k = table.unpack(s)
          local a, b = torch.randint(-4, 5, {m, k}, {dtype = "int32"}), torch.randint(-4, 5, {k, n}, {dtype = "int32"})
@@ -121,7 +121,7 @@ describe("matmul", function()
       assert.raises("mv", "inner", function() torch.zeros(2, 3):mv(torch.zeros(2)) end)
    end)
 
-   it("passes NaN and infinities on", function()
+   it("propagates NaN and infinities", function()
       local x = torch.tensor {{0 / 0, 0}, {0, math.huge}}
       local y = x:matmul(torch.tensor {{1.0}, {1}})
       assert.close({{0 / 0}, {math.huge}}, y, 0)
@@ -146,7 +146,7 @@ describe("addmm and its like", function()
       assert.raises("addmm", "[3]", "[2, 2]", function() torch.addmm(torch.zeros(3), a, a:t()) end)
    end)
 
-   it("cut fractions off what integers are multiplied by", function()
+   it("truncate the factors of integers", function()
       local m, v = torch.tensor {{1, 2}, {3, 4}}, torch.tensor {1, 1}
       local x = m:unsqueeze(1)
       local o = {alpha = 2.7, beta = -1.5}
@@ -156,7 +156,7 @@ describe("addmm and its like", function()
       assert.close(torch.tensor {5, 13}, torch.addmv(v, m, v, o), 0)
    end)
 
-   it("scale self if there is nothing to add", function()
+   it("scale self if the product is empty", function()
       local x = torch.ones(2, 2)
       assert.close({{3, 3}, {3, 3}},
          torch.addmm(x, torch.zeros(2, 0), torch.zeros(0, 2), {beta = 3}), 0)
@@ -215,7 +215,7 @@ describe("further products", function()
       assert.raises("tensordot", "0 to 3", function() torch.tensordot(a, b, 4) end)
    end)
 
-   it("cross where there is a size of 3", function()
+   it("include cross along a dimension of size 3", function()
       local x, y = torch.tensor {1.0, 0, 0}, torch.tensor {0.0, 1, 0}
       assert.close({0, 0, 1}, torch.cross(x, y), 0)
       assert.raises("cross", "3", function() torch.cross(torch.zeros(2), torch.zeros(2)) end)

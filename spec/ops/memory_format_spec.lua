@@ -124,7 +124,7 @@ describe("memory formats", function()
       end)
    end
 
-   it("are asked for when a tensor is made", function()
+   it("may be given when a tensor is created", function()
       local x, c = inputs().x, inputs().c
       assert.same({72, 1, 18, 3}, torch.empty(2, 3, 4, 6, last):stride())
       assert.same({360, 1, 90, 15, 3}, torch.empty({2, 3, 4, 6, 5}, last3):stride())
@@ -139,14 +139,14 @@ describe("memory formats", function()
       assert.same({72, 24, 6, 1}, x:new_empty({2, 3, 4, 6}):stride())
    end)
 
-   it("of what comes to the host are made when it has come", function()
+   it("of tensors copied to the host are applied after the copy", function()
       local c = inputs().c
       local here = c:to("cpu", {non_blocking = true, memory_format = torch.channels_last, dtype = "float64"})
       assert.same({72, 1, 18, 3}, here:stride())
       assert.close(c:double(), here, 0)
    end)
 
-   it("are those that a move to a device names", function()
+   it("may be given in a move to a device", function()
       local t = inputs()
       for _, there in ipairs {t.c:sim(last), t.c:sim("sim:1", last), t.c:sim(0, true, last), t.x:sim()} do
          assert.same({72, 1, 18, 3}, there:stride())
@@ -180,7 +180,7 @@ describe("memory formats", function()
       end
    end)
 
-   it("copy nothing where the order is there", function()
+   it("copy nothing if the order is already right", function()
       local t = inputs()
       assert.equal(t.x:data_ptr(), t.x:contiguous(last):data_ptr())
       assert.equal(t.x:data_ptr(), t.x:to(last):data_ptr())

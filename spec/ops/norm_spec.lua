@@ -7,7 +7,7 @@ local F = torch.nn.functional
 describe("batch_norm", function()
    before_each(function() torch.manual_seed(1) end)
 
-   it("moves the running statistics in place, the variance unbiased", function()
+   it("updates the running statistics in place, the variance unbiased", function()
       local x = torch.randn(8, 3, 4, {dtype = "float64"})
       local mean, var = torch.zeros(3, {dtype = "float64"}), torch.ones(3, {dtype = "float64"})
       F.batch_norm(x, mean, var, nil, nil, true, 0.25)
@@ -15,7 +15,7 @@ describe("batch_norm", function()
       assert.close(x:var {1, 3} * 0.25 + 0.75, var, 1e-14)
    end)
 
-   it("keeps them as they are without training", function()
+   it("does not update the running statistics without training", function()
       local mean, var = torch.randn(3), torch.rand(3) + 1
       local before = mean:clone()
       F.batch_norm(torch.randn(4, 3), mean, var)
@@ -43,7 +43,7 @@ describe("batch_norm", function()
 
    -- If a channel has few adjacent elements, or there are few channels, they are summed by another
    -- algorithm.
-   it("does the same for channels of any length, by the formula and its gradient", function()
+   it("agrees with the formula and its gradient for channels of any length", function()
       for _, shape in ipairs {{4, 5, 2}, {8, 3, 3, 5}, {5, 2, 31}, {5, 2, 32}, {3, 4, 7}, {70, 600, 2}, {700, 1, 1},
          {301, 3, 1}, {50, 32, 1}, {50, 33, 1}} do
          local double = torch.randn(shape, {dtype = "float64"}):requires_grad_()
@@ -67,7 +67,7 @@ describe("batch_norm", function()
 
    -- Uses the formula in float64 on row-major tensors. Half-precision types are rounded once, at
    -- the end, and their gradients were rounded before.
-   it("does the same where channels lie last, and leaves them there", function()
+   it("agrees with the formula for channels-last input, and keeps that order", function()
       local limits <const> = {float64 = 1e-12, float32 = 2e-5, float16 = 4e-3, bfloat16 = 3e-2}
       for dtype, limit in sorted(limits) do
          for _, channels in ipairs {3, 8, 32} do

@@ -40,14 +40,14 @@ describe("promotion", function()
    end)
 end)
 
-describe("what is refused", function()
+describe("pointwise operators refuse", function()
    it("shapes that do not broadcast", function()
       assert.raises("add", "[2, 3]", "[2]", function()
          return torch.zeros(2, 3) + torch.zeros(2)
       end)
    end)
 
-   it("bool where PyTorch refuses it", function()
+   it("bool if PyTorch refuses it", function()
       local mask = torch.ones(2, {dtype = "bool"})
       assert.raises("sub", "bool", function() return mask - mask end)
       assert.raises("sub", "bool", function() return torch.zeros(2) - mask end)
@@ -73,12 +73,12 @@ describe("what is refused", function()
       assert.raises("add", "integer", function() torch.add(torch.tensor {1}, 1, {alpha = 0.5}) end)
    end)
 
-   it("a result that in-place cannot store", function()
+   it("a result that the tensor cannot store in place", function()
       assert.raises("int64", "float32", function() torch.tensor({1}):add_(0.5) end)
       assert.raises("[1]", "[2]", function() torch.zeros(1):add_(torch.zeros(2)) end)
    end)
 
-   it("rounding modes that are none", function()
+   it("unknown rounding modes", function()
       assert.raises("div", "floor", "trunc", "up", function()
          torch.div(torch.ones(1), 2, {rounding_mode = "up"})
       end)
@@ -93,7 +93,7 @@ describe("thresholds", function()
       assert.same({0, 0, 1, 1, 1}, F.hardtanh(x, -0.5, 1.7):tolist())
    end)
 
-   it("must make sense", function()
+   it("refuse invalid bounds", function()
       local F, x = torch.nn.functional, torch.ones(2)
       assert.raises("hardtanh: min_val", "at most max_val -1", "got 1", function() F.hardtanh(x, 1, -1) end)
       assert.raises("hardtanh: min_val", function() F.hardtanh_(x, 1, -1) end)
@@ -101,8 +101,8 @@ describe("thresholds", function()
    end)
 end)
 
-describe("in place", function()
-   it("may read what it writes", function()
+describe("an operator in place", function()
+   it("may read the tensor that it writes", function()
       local x = torch.arange(4)
       x:narrow(1, 2, 3):add_(x:narrow(1, 1, 3))
       assert.close({0, 1, 3, 5}, x, 0)
@@ -176,7 +176,7 @@ describe("clamp", function()
       assert.close({1}, torch.tensor({5.0}):clamp(3, 1), 0)
    end)
 
-   it("passes the gradient on at the bounds", function()
+   it("passes the gradient at the bounds", function()
       local x = leaf {-1, 1, 0, 2}
       assert.close({1, 1, 1, 0}, torch.autograd.grad(x:clamp(-1, 1):sum(), x), 0)
       local low, high = leaf {0, 0, 3}, leaf {1, 1, 1}
@@ -194,7 +194,7 @@ describe("maximum and minimum", function()
       assert.close({0.5, 1, 0}, gb, 0)
    end)
 
-   it("pass NaN on, fmax and fmin pass it over", function()
+   it("return NaN; fmax and fmin ignore it", function()
       local a, b = torch.tensor {nan, 1.0}, torch.tensor {1.0, nan}
       assert.close({nan, nan}, torch.maximum(a, b), 0)
       assert.close({1, 1}, torch.fmax(a, b), 0)
@@ -206,7 +206,7 @@ describe("maximum and minimum", function()
 end)
 
 describe("xlogy", function()
-   it("is 0 where the factor is, NaN where the other is", function()
+   it("is 0 if the factor is 0, and NaN if the other is NaN", function()
       local x = torch.tensor {0.0, 0, 0, 2}
       assert.close({0, 0, nan, 0}, torch.xlogy(x, torch.tensor {0.0, -1, nan, 1}), 0)
       local gx, gy = gradients(torch.xlogy, leaf {0, 2}, leaf {0.5, 0.5})
@@ -216,7 +216,7 @@ describe("xlogy", function()
 end)
 
 describe("a matrix beside a row, a column or a part of another", function()
-   it("is added by rows of any width, cut anywhere", function()
+   it("is added for rows of any width and any number of threads", function()
       local threads = torch.get_num_threads()
       for _, count in ipairs {1, 3} do
          torch.set_num_threads(count)
@@ -345,7 +345,7 @@ describe("special functions", function()
       end
    end)
 
-   it("of logit bound what they are asked to", function()
+   it("of logit clamp only if eps is given", function()
       local x = torch.tensor {0.0, 0.5, 1}
       assert.close({-inf, 0, inf}, x:logit(), 0)
       assert.close({-math.log(9), 0, math.log(9)}, x:logit(0.1), 1e-6)
@@ -384,7 +384,7 @@ describe("polygamma", function()
       assert.close(torch.ones(2, {dtype = "float64"}), quotient, 1e-14)
    end)
 
-   it("has its next order as derivative, in place too", function()
+   it("has the next order as its derivative, in place too", function()
       local at = {0.5, 1.0}
       local expected = torch.tensor({pi4, pi4 / 15}, {dtype = "float64"})
       assert.close(expected, gradients(function(x) return torch.polygamma(2, x) end, leaf(at)), 1e-13)
@@ -419,7 +419,7 @@ describe("one element beside a row", function()
    end)
 end)
 
-describe("PyTorch's corners", function()
+describe("PyTorch's special cases", function()
    local function bytes(...) return torch.tensor({...}, {dtype = "uint8"}) end
 
    it("bool squared is int64", function()

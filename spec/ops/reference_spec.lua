@@ -97,7 +97,7 @@ end
 
 local groups, order = by_name()
 
-describe("as PyTorch", function()
+describe("values and gradients are PyTorch's:", function()
    for _, name in ipairs(order) do
       it(name, function()
          local faults = {}

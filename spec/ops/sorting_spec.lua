@@ -65,7 +65,7 @@ end)
 describe("topk", function()
    before_each(function() torch.manual_seed(4) end)
 
-   it("gives what sorting begins with", function()
+   it("gives the first elements of the sorted row", function()
       for _, n in ipairs {1, 10, 255, 256, 5000} do
          for _, k in ipairs {1, 3, n // 5, n} do
             if k <= n then
@@ -81,7 +81,7 @@ describe("topk", function()
       end
    end)
 
-   it("refuses more than there are", function()
+   it("refuses more than the row has", function()
       assert.raises("topk", "k", "0 to 3", "4", function() torch.ones(3):topk(4) end)
    end)
 end)

@@ -29,7 +29,7 @@ end)
 local function f64(values) return torch.tensor(values, {dtype = "float64"}) end
 
 describe("the incomplete gamma functions", function()
-   it("have these values, each accurate where it is small", function()
+   it("have known values, accurate also near 0", function()
       assert.close({0.520499877813, 0.3233235838169, 1.587527601073e-19, 0.379521378538, 0.6244451307044},
          torch.igamma(f64 {0.5, 3, 20, 1000, 1e5}, f64 {0.25, 2, 1, 990, 1.001e5}), 1e-12)
       local small = torch.igamma(f64 {20, 20}, f64 {1, 1e-8})
@@ -40,21 +40,21 @@ describe("the incomplete gamma functions", function()
          0.00105932325393, 0.0008084215129256}, 1e-10)
    end)
 
-   it("are as accurate where their series would take thousands of terms", function()
+   it("stay accurate if their series would take thousands of terms", function()
       local a, x = f64 {2e6, 2e6, 2e6}, f64 {2e6, 2003000, 1996000}
       local share = {0.5000940315975, 0.9830178926821, 0.002326824105083}
       assert.close(share, torch.igamma(a, x), 1e-10)
       assert.close({1, 1, 1}, torch.igamma(a, x) + torch.igammac(a, x), 1e-15)
    end)
 
-   it("end where the distribution ends", function()
+   it("are 0, 1 or NaN at the ends of their ranges", function()
       local a, x = f64 {1, 1, 0, 0, inf, inf, -1, 1}, f64 {0, inf, 1, 0, 1, inf, 1, -1}
       assert.close({0, 1, 1, nan, 0, nan, nan, nan}, torch.igamma(a, x), 0)
       assert.close({1, 0, 0, nan, 1, nan, nan, nan}, special.gammaincc(a, x), 0)
       assert.is_true(torch.equal(torch.igamma(f64 {2}, f64 {3}), special.gammainc(f64 {2}, f64 {3})))
    end)
 
-   it("have no derivative by their shape", function()
+   it("have no derivative by the shape parameter", function()
       local a, x = f64 {2}:requires_grad_(), f64 {3}
       assert.raises("igamma: self: has no derivative here; detach it",
          function() torch.igamma(a, x):backward() end)
@@ -105,7 +105,7 @@ describe("Bessel functions", function()
    local x <const> = f64 {1e-8, 0.3, 1, 2.404825557695773, 5, 8, 30, 1000}
    local y <const> = f64 {1e-8, 0.3, 1, 2, 2.5, 8, 30, 600}
 
-   it("of the first and second kind have these values", function()
+   it("of the first and second kind have known values", function()
       for name, values in sorted {
          bessel_j0 = {1, 0.977626246538296, 0.765197686557967, -6.10876525973673e-17, -0.177596771314338,
             0.171650807137554, -0.0863679835810402, 0.0247866861524202},
@@ -126,7 +126,7 @@ describe("Bessel functions", function()
       assert.close({-inf, nan, 0, nan, nan}, special.bessel_y1(edge), 0)
    end)
 
-   it("that are modified do so, too, each relative to its size", function()
+   it("that are modified have known values, each relative to its size", function()
       for name, values in sorted {
          modified_bessel_k0 = {18.5366122596108, 1.3724600605443, 0.421024438240708, 0.113893872749533,
             0.0623475532003662, 0.000146470705222815, 2.13247749646306e-14, 1.35582853099485e-262},
@@ -147,14 +147,14 @@ describe("Bessel functions", function()
       assert.is_true(torch.equal(special.i1(y), special.modified_bessel_i1(y)))
    end)
 
-   it("have their derivatives at 0, where they have any", function()
+   it("have derivatives at 0, if those exist", function()
       local zero = f64 {0}:requires_grad_()
       special.bessel_j1(zero):backward()
       assert.equal(0.5, zero.grad:item())
       assert.close({1, math.sin(2) / 2}, special.spherical_bessel_j0(f64 {0, 2}), 1e-15)
    end)
 
-   it("have these values far out", function()
+   it("have known values for large arguments", function()
       local far = torch.tensor({1e4, 123456, 1e6})
       local values = special.spherical_bessel_j0(far):double() * far:double()
       assert.close({math.sin(1e4), math.sin(123456), math.sin(1e6)}, values, 1e-6)
@@ -169,7 +169,7 @@ end)
 describe("orthogonal polynomials", function()
    local degrees <const> = f64 {0, 1, 2, 3, 8}
 
-   it("have these values", function()
+   it("have known values", function()
       local values = {
          chebyshev_polynomial_t = {{1, -0.9, 0.62, -0.216, -0.89309312},
             {1, 0.3, -0.82, -0.792, -0.76222592}, {1, 1, 1, 1, 1}, {1, 1.5, 3.5, 9, 1103.5}},
@@ -206,7 +206,7 @@ describe("orthogonal polynomials", function()
       assert.close({-0.999125111642612}, special.chebyshev_polynomial_t(f64 {0.3}, 1000), 1e-12)
    end)
 
-   it("have whole degrees, up to a million", function()
+   it("take integer degrees, up to a million", function()
       assert.close({0, 1, -0.26, -0.26, 0, nan, nan},
          special.legendre_polynomial_p(0.4, f64 {-3, -0.5, 2, 2.7, -1, nan, 2e6}), 1e-15)
       assert.close({26, 99}, special.chebyshev_polynomial_t(torch.tensor {2, 3}, 3), 0)

@@ -143,7 +143,7 @@ describe("convolution in tiles", function()
       torch.set_num_threads(before)
    end)
 
-   it("is an error where memory ends, and leaves none behind", function()
+   it("raises an error if memory is short, and leaks none", function()
       local on = {device = "cpu", requires_grad = true}
       local x, w = torch.randn(2, 48, 30, 30, on), torch.randn(64, 48, 3, 3, on)
       local g = torch.randn(2, 64, 30, 30, {device = "cpu"})

@@ -11,7 +11,7 @@ local function assert_zeros(grad, shape)
 end
 
 describe("a gradient of zeros", function()
-   it("is there for the weights of group_norm without samples", function()
+   it("exists for the weights of group_norm without samples", function()
       for _, shape in ipairs {{0, 4}, {0, 4, 3}, {0, 4, 2, 5}} do
          local x, w, b = leaf(table.unpack(shape)), leaf(4), leaf(4)
          local y = F.group_norm(x, 2, w, b)
@@ -42,7 +42,7 @@ describe("a gradient of zeros", function()
       assert_zeros(select(2, torch.autograd.grad(y:sum(), {x, grid})), {1, 2, 2, 2, 3})
    end)
 
-   it("is there for matrices to the power 0", function()
+   it("exists for matrices to the power 0", function()
       local A = leaf(2, 3, 3)
       local one = A:matrix_power(0)
       assert.is_not_nil(one.grad_fn)
@@ -69,7 +69,7 @@ describe("a number for all elements", function()
       assert.same({7, 7, 7}, windows[4]:tolist())
    end)
 
-   it("may not if that is recorded, nor may anything else", function()
+   it("may not be written by add_ or a recorded fill_", function()
       local x = torch.zeros(1, {requires_grad = true})
       local wide = (x * 1):expand(3)
       assert.raises("fill_: several elements", function() wide:fill_(2) end)

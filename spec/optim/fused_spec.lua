@@ -37,7 +37,7 @@ describe("a step", function()
       end
    end)
 
-   it("is the same with clocks where the parameters are", function()
+   it("is the same with counts of steps on the parameters' device", function()
       for _, row in ipairs(fused) do
          local expected = problem.run(row[1], row[2], float64)
          local more = {capturable = true}
@@ -400,7 +400,7 @@ describe("_total_norm", function()
       end
    end)
 
-   it("takes dtypes as they come, and does not overflow", function()
+   it("takes mixed dtypes, and does not overflow", function()
       local half = torch.full({1000}, 60000, {dtype = "float16"})
       local large = torch.full({4}, 1e30)
       assert.close(60000 * 1000 ^ 0.5, torch._total_norm({half}):item(), 1e-6)
@@ -415,7 +415,7 @@ describe("_total_norm", function()
 end)
 
 describe("scaling of lists", function()
-   it("multiplies what lies anywhere", function()
+   it("multiplies tensors of any strides", function()
       local a, b = torch.arange(6.0):view(2, 3), torch.ones(4, 2)
       local gaps = b[{{}, 1}]
       local half, wide = torch.ones(3, {dtype = "bfloat16"}), torch.ones(2, float64) / 3

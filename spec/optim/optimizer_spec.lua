@@ -26,7 +26,7 @@ describe("optim.SparseAdam", function()
       end
    end
 
-   it("moves the rows that had a part, as PyTorch's does with sparse gradients", function()
+   it("updates only rows with a gradient, as PyTorch's does with sparse gradients", function()
       local w = (torch.arange(0, 12):double():view(4, 3) / 10):requires_grad_()
       train(optim.SparseAdam({w}, {lr = 0.1}), w, {1, 3}, {3, 4}, {1, 3})
       assert.close({{0.0, -0.05752191810887707, 0.019975910394579285}, {0.3, 0.4, 0.5},
@@ -205,7 +205,7 @@ describe("optim.Optimizer", function()
       end)
    end)
 
-   it("takes over nothing of a saved state that does not fit", function()
+   it("loads nothing from a saved state that does not fit", function()
       local a = parameter(1)
       local optimizer = optim.Adam({a}, {lr = 0.1})
       descend(optimizer, a)
@@ -232,7 +232,7 @@ describe("optim.Optimizer", function()
       end
    end)
 
-   it("takes over no state of a parameter that cannot be one", function()
+   it("refuses an invalid state of a parameter", function()
       local p = parameter(1)
       local adam = optim.Adam({p}, {lr = 0.1})
       p.grad = torch.ones_like(p)
@@ -254,7 +254,7 @@ describe("optim.Optimizer", function()
       end)
    end)
 
-   it("takes over counts of steps as numbers or in other types", function()
+   it("loads counts of steps as numbers or in other dtypes", function()
       local a, b, c = parameter(1), parameter(1), parameter(1)
       local first = optim.Adam({a}, {lr = 0.1})
       descend(first, a)

@@ -58,7 +58,7 @@ local asked <const> = {
    f = {name = "string", cat = "string", ts = "number", id = "number", bp = "string"},
 }
 
-describe("a trace for its readers", function()
+describe("a trace for its viewers", function()
    local names <const> = {
       "plain", 'quote " and \\', "line\nbreak", "\1\127", "\u{e4}\u{4e2d}", "</script>",
    }
@@ -110,7 +110,7 @@ describe("a trace for its readers", function()
       end)
    end)
 
-   it("has events of a thread that lie in one another or apart", function()
+   it("has events of a thread that are nested or disjoint", function()
       shell.with_folder(function(folder)
          local tracks = {}
          for _, e in ipairs(written(folder).traceEvents) do
@@ -135,7 +135,7 @@ describe("a trace for its readers", function()
       end)
    end)
 
-   it("is JSON to a reader of others", function()
+   it("is JSON for another parser", function()
       if not shell.has "python3" then return pending "python3 is not here" end
       shell.with_folder(function(folder)
          written(folder)
@@ -151,7 +151,7 @@ print(len(t["traceEvents"]) > 10)]]
 end)
 
 describe("stacks", function()
-   it("are lines of frames, outermost first, and microseconds", function()
+   it("are written as lines of frames, outermost first, and microseconds", function()
       local prof = recorded()
       shell.with_folder(function(folder)
          prof:export_stacks(folder .. "/s")
@@ -167,7 +167,7 @@ describe("stacks", function()
 end)
 
 describe("a page", function()
-   it("needs nothing from outside", function()
+   it("refers to no other file", function()
       local prof = recorded()
       shell.with_folder(function(folder)
          prof:export_html(folder .. "/a.html", "a <b> title")
@@ -241,7 +241,7 @@ describe("a disk that fills up", function()
       end)
    end
 
-   it("is an error of each export, which leaves what was there, and the profile goes on", function()
+   it("is an error of each export, which keeps the old file, and the profile continues", function()
       small_disk(function(folder)
          local prof = torch.profiler.profile {with_stack = true, profile_memory = true}
          for _ = 1, 2000 do local _ = torch.ones(1) + 1 end
@@ -259,7 +259,7 @@ describe("a disk that fills up", function()
       end)
    end)
 
-   it("does not end a training whose traces go there", function()
+   it("does not end a training that writes traces to it", function()
       small_disk(function(folder)
          shell.write(folder .. "/a.lua", [[
             local handler = torch.profiler.tensorboard_trace_handler(arg[1])
@@ -280,7 +280,7 @@ describe("a disk that fills up", function()
 end)
 
 describe("the memory timeline", function()
-   it("tells parameters, gradients, activations and an optimizer's state apart", function()
+   it("distinguishes parameters, gradients, activations and an optimizer's state", function()
       local points = require "tlua.profiler.timeline".points(recorded().session, 1000)
       local most = {}
       for _, point in ipairs(points) do
@@ -304,7 +304,7 @@ describe("tlua --profile", function()
       print "done"
    ]]
 
-   it("tells what a script did, on stderr", function()
+   it("prints what a script did, on stderr", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", program .. "torch = nil os.exit(3)")
          local command = shell.start() .. " --profile " .. folder .. "/a.lua"
@@ -317,7 +317,7 @@ describe("tlua --profile", function()
       end)
    end)
 
-   it("ends where the script begins a profile of its own, and says so", function()
+   it("ends if the script begins a profile of its own, and says so", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", [[
             local x = torch.ones(2, 2):mm(torch.ones(2, 2))
@@ -355,7 +355,7 @@ describe("tlua --profile", function()
       end)
    end
 
-   it("tells what it has recorded where SIGTERM or SIGINT ends the script", function()
+   it("prints its records if SIGTERM or SIGINT ends the script", function()
       local ways = {
          "ended() while true do x = x + 1 end",
          "pcall(function() ended() while true do x = x + 1 end end)",

@@ -51,7 +51,7 @@ describe("a profile", function()
       end
    end)
 
-   it("has derivatives by PyTorch's names, and the gradients of leaves", function()
+   it("has rows of derivatives under PyTorch's names, and of leaves' gradients", function()
       local prof = training({})
       assert.equal(3, row(prof, "backward").count)
       assert.equal(3, row(prof, "AddmmBackward0").count)
@@ -111,7 +111,7 @@ describe("a profile", function()
          {forward = ih + half + hr, backward = ih + 2 * half + 2 * hr})
    end)
 
-   it("tells operations of attention's gradient", function()
+   it("counts operations of attention's gradient", function()
       local q = torch.randn(1, 2, 5, 4):requires_grad_()
       local k = torch.randn(1, 2, 7, 4):requires_grad_()
       local v = torch.randn(1, 2, 7, 3):requires_grad_()
@@ -155,7 +155,7 @@ describe("a profile", function()
       assert.matches("profile_spec.lua%(%d+%)", by_line.stack[1])
    end)
 
-   it("has modules by path, forward and backward", function()
+   it("has rows for modules by path, forward and backward", function()
       local prof = training({with_modules = true})
       local modules = prof:module_averages()
       local first, last = modules:row "Sequential.1 (Linear)", modules:row "Sequential.3 (Linear)"
@@ -166,7 +166,7 @@ describe("a profile", function()
       assert.is_nil(nn.Module._watched.around)
    end)
 
-   it("has the collector's steps, the loader's waits and named parts", function()
+   it("has rows for the collector's steps, the loader's waits and named parts", function()
       local data = torch.data.TensorDataset(torch.randn(8, 2))
       local prof = profiler.profile({}, function()
          for _ in torch.data.DataLoader(data, {batch_size = 4}):iter() do
@@ -183,7 +183,7 @@ describe("a profile", function()
       assert.is_true(row(prof, "collector: young step").count >= 2)
    end)
 
-   it("has the collections that the program itself asks for, and gives its function back", function()
+   it("has rows for the program's own collections, and restores collectgarbage", function()
       local own = collectgarbage
       local prof = profiler.profile({}, function()
          collectgarbage()
@@ -198,7 +198,7 @@ describe("a profile", function()
       assert.equal(own, collectgarbage)
    end)
 
-   it("has the time of a device's work", function()
+   it("has times of a device's work", function()
       local x = torch.randn(64, 64):to "sim"
       local prof = profiler.profile({activities = {"cpu", "sim"}}, function()
          local _ = x:mm(x)
@@ -209,7 +209,7 @@ describe("a profile", function()
       assert.equal(0, row(prof, "mm").device_time_total)
    end)
 
-   it("has rows for the kernels of a device that tells of them, and its streams", function()
+   it("has rows for kernels and streams of a device that reports them", function()
       local x = torch.randn(64, 64):to "sim"
       local function run() return x:mm(x):exp():sum():item() end
       local prof = profiler.profile({activities = {"cpu", "sim"}}, run)
@@ -250,14 +250,14 @@ describe("a profile", function()
       for i, p in ipairs(before) do assert.is_true(p:equal(after[i])) end
    end)
 
-   it("gives what the function returns after itself", function()
+   it("returns itself and the function's results", function()
       local prof, a, b = profiler.profile({}, function() return 1, nil end)
       assert.equal("profiler.Profile", torch.type(prof))
       assert.equal(1, a)
       assert.is_nil(b)
    end)
 
-   it("ends with its block, and with an error", function()
+   it("ends with its block, and at an error", function()
       do local _ <close> = profiler.profile() end
       local ok, message = pcall(profiler.profile, {}, function(prof)
          assert.is_true(prof.running)
@@ -269,7 +269,7 @@ describe("a profile", function()
       profiler.profile():stop()
    end)
 
-   it("closes what an error or a coroutine has left open", function()
+   it("closes rows that an error or a coroutine has left open", function()
       local prof = profiler.profile({}, function()
          pcall(profiler.record_function, "failing", function() error "x" end)
          local co = coroutine.wrap(function()
@@ -344,7 +344,7 @@ describe("the table", function()
       assert.matches("^Self CPU time total: ", lines[7])
    end)
 
-   it("says which field was meant", function()
+   it("suggests the nearest field", function()
       local prof = training {}
       assert.raises("unknown field self_cpu_tme_total; did you mean self_cpu_time_total",
          function() prof:key_averages():table {sort_by = "self_cpu_tme_total"} end)
@@ -352,7 +352,7 @@ describe("the table", function()
 end)
 
 describe("the summary", function()
-   it("says that a program waits for its data, and what to do", function()
+   it("advises a program that waits for its data", function()
       local set = torch.class("Slow", torch.data.Dataset)
       function set:__len() return 4 end
       function set:get(_)
@@ -368,7 +368,7 @@ describe("the summary", function()
       assert.matches("num_workers", text)
    end)
 
-   it("tells workers that are too few from workers that are being started", function()
+   it("distinguishes too few workers from workers that are starting", function()
       -- times of 100: the program waits for `waits`, its worker works for `works`
       local function text_of(waits, works)
          local session = {}
@@ -392,7 +392,7 @@ describe("the summary", function()
       assert.is_nil(text_of(10, 2):find "=>")
    end)
 
-   it("tells memory that grows from memory that comes and goes", function()
+   it("distinguishes growing memory from memory that is freed again", function()
       -- `n` collections take 10 of 100 each; `bytes` are alive at the end
       local function text_of(n, bytes, name)
          local session = {}
@@ -434,8 +434,8 @@ describe("the summary", function()
    end)
 end)
 
-describe("bad use", function()
-   it("of profiles within profiles is an error; the outer one goes on", function()
+describe("wrong use", function()
+   it("of a profile within a profile is an error, and the outer one continues", function()
       local prof = profiler.profile({}, function()
          assert.raises("profiles do not nest", function() profiler.profile() end)
          torch.ones(1)
@@ -443,13 +443,13 @@ describe("bad use", function()
       assert.equal(1, row(prof, "ones").count)
    end)
 
-   it("of step outside is an error", function()
+   it("of step after stop is an error", function()
       local prof = profiler.profile()
       prof:stop()
       assert.raises("step: the profile does not run", function() prof:step() end)
    end)
 
-   it("of options names the one that was meant", function()
+   it("of options is an error that suggests the nearest name", function()
       assert.raises("unknown option record_shape; did you mean record_shapes", function()
          profiler.profile {record_shape = true}
       end)
@@ -458,7 +458,7 @@ describe("bad use", function()
       end)
    end)
 
-   it("of results before there are any says so", function()
+   it("of results before they exist is an error", function()
       local prof = profiler.profile {schedule = profiler.schedule {wait = 5, active = 1}}
       assert.raises("nothing was recorded", function() prof:key_averages() end)
       prof:stop()
@@ -468,7 +468,7 @@ describe("bad use", function()
       assert.raises("pass with_stack = true", function() other:export_stacks "x" end)
    end)
 
-   it("of a folder that cannot be written is an error of an export, but not of training", function()
+   it("of a folder without write access is an error in an export, but a message in training", function()
       local prof = profiler.profile({}, function() torch.ones(1) end)
       assert.raises("export_chrome_trace: /no/such/trace.json: ", function()
          prof:export_chrome_trace "/no/such/trace.json"
@@ -484,7 +484,7 @@ describe("bad use", function()
       end)
    end)
 
-   it("of a folder that is not there makes it, with those above it", function()
+   it("does not include a missing folder, which is created with its parents", function()
       shell.with_folder(function(folder)
          local handler = profiler.tensorboard_trace_handler(folder .. "/new/dir", "rank0")
          profiler.profile({on_trace_ready = handler}, function() torch.ones(1) end)
@@ -492,7 +492,7 @@ describe("bad use", function()
       end)
    end)
 
-   it("of the profile by on_trace_ready is an error, after which it goes on", function()
+   it("of the profile by on_trace_ready is an error, and the profile continues", function()
       local schedule = profiler.schedule {wait = 0, warmup = 0, active = 1, ["repeat"] = 0}
       for _, method in ipairs {"step", "stop", "start"} do
          local calls, events = 0, {}
@@ -511,7 +511,7 @@ describe("bad use", function()
       end
    end)
 
-   it("by a coroutine that has left it is over when the collector finds it", function()
+   it("by an abandoned coroutine ends when the collector frees the coroutine", function()
       local run = coroutine.wrap(function()
          local _ <close> = profiler.profile {with_modules = true}
          coroutine.yield()
@@ -525,7 +525,7 @@ describe("bad use", function()
       assert.is_nil(nn.Module._watched.around)
    end)
 
-   it("by a coroutine that has left it for good does not last", function()
+   it("by an abandoned coroutine does not prevent a new profile", function()
       local run = coroutine.wrap(function()
          local _ <close> = profiler.profile {}
          coroutine.yield()

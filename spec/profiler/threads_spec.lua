@@ -32,7 +32,7 @@ local function by_thread(prof)
 end
 
 describe("a loader's workers", function()
-   it("have rows for what they did, each in its own thread", function()
+   it("have rows for their work, each in its own thread", function()
       local prof, sum = profiler.profile({record_shapes = true, profile_memory = true},
          function() return load_all(2) end)
       assert.equal(23 * 24 / 2, sum)
@@ -58,7 +58,7 @@ describe("a loader's workers", function()
       assert.equal(4, prof:key_averages():row("DataLoader.fetch").count)
    end)
 
-   it("are recorded for jobs that were given while it recorded, and no longer", function()
+   it("are recorded only for jobs that were given while the profile recorded", function()
       local loader = torch.data.DataLoader(data, {batch_size = 3, num_workers = 1,
          persistent_workers = true})
       local function epoch() for _ in loader:iter() do end end
@@ -90,7 +90,7 @@ describe("a loader's workers", function()
       end)
    end)
 
-   it("do not change the shares of a thread that waits for them", function()
+   it("do not change the shares of the thread that waits for them", function()
       local figures = require("tlua.profiler.summary").figures
       local prof = profiler.profile({}, function() load_all(2) end)
       local f = figures(prof.session)
@@ -138,7 +138,7 @@ describe("a process group", function()
 end)
 
 describe("the memory timeline", function()
-   it("has what the allocator keeps for later", function()
+   it("has the memory that the allocator caches", function()
       if sanitized then return pending "a sanitizer gets blocks back at once" end
       local size = 4 << 20
       local prof = profiler.profile({profile_memory = true}, function()

@@ -55,7 +55,7 @@ describe("torch.utils.checkpoint", function()
       assert.equal(torch.rand(1):item(), after)
    end)
 
-   it("of a function that calls itself without end overflows the stack", function()
+   it("of an endlessly recursive function overflows the stack", function()
       local function endless(x) return checkpoint(endless, x) end
       local x = torch.ones(2, {requires_grad = true})
       assert.matches("stack overflow", select(2, pcall(endless, x)))

@@ -2,7 +2,7 @@ local torch = require "tlua"
 local lazy = require "tlua.lazy"
 
 describe("torch.class", function()
-   it("makes a class whose call makes instances", function()
+   it("creates a class whose call creates instances", function()
       local Circle = torch.class("Circle")
       function Circle:__init(radius) self.radius = radius end
       function Circle:area() return math.pi * self.radius ^ 2 end
@@ -41,7 +41,7 @@ describe("torch.class", function()
       assert.same({4, 3}, {#object, #Shape()})
    end)
 
-   it("hands on how instances are made and fields are set", function()
+   it("inherits __call and __newindex", function()
       local Counted = torch.class("Counted")
       local info, made, set = getmetatable(Counted), 0, {}
       local construct, define = info.__call, info.__newindex
@@ -99,8 +99,8 @@ describe("torch.class", function()
    end)
 end)
 
-describe("what loads on first use", function()
-   it("is there under every name", function()
+describe("a module that loads on first use", function()
+   it("is found under each of its names", function()
       for _, owner in ipairs {torch, torch.autograd, torch.nn, torch.optim, torch.data,
          torch.utils} do
          for name, file in pairs(lazy.fields(owner)) do

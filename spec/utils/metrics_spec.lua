@@ -48,13 +48,13 @@ describe("metrics", function()
       end)
    end
 
-   it("know the area under the curve, with ties", function()
+   it("compute the area under the curve, with ties", function()
       assert.close(expected.AUC, stream(metrics.AUC(), rounded, binary), 1e-12)
       assert.close(expected.AUC, stream(metrics.AUC(), rounded, binary:eq(1)), 1e-12)
       assert.equal(0.5, metrics.AUC():update(torch.ones(4), torch.tensor {0, 1, 0, 1}):compute())
    end)
 
-   it("know perplexity", function()
+   it("compute perplexity", function()
       assert.close(expected.perplexity, stream(metrics.Perplexity(), scores, target), 1e-10)
       local uniform = metrics.Perplexity():update(torch.zeros(2, 3, 7), torch.ones(2, 3):long())
       assert.close(7, uniform:compute(), 1e-12)

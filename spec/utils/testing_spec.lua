@@ -82,7 +82,7 @@ describe("testing.make_tensor", function()
       assert.is_true(least >= 2 and most <= 3)
    end)
 
-   it("has the shape and what else is asked for", function()
+   it("has the given shape and options", function()
       local x = make_tensor({2, 3}, {dtype = "float32", device = "cpu", requires_grad = true})
       assert.same({2, 3}, x.shape)
       assert.is_true(x.requires_grad and x.is_leaf)
