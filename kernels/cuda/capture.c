@@ -102,7 +102,7 @@ static bool add(Capture *c, tl_Stream *stream, uint64_t pool) {
   *c = (Capture){.id = id_of(stream), .pool = pool, .stream = stream};
   if (c->id == 0)
     return cuda_fail(TL_EDEVICE,
-                     "cudaStreamGetCaptureInfo: a capture was begun, and none is there");
+                     "cudaStreamGetCaptureInfo: the stream has no capture after its begin");
   pthread_mutex_lock(&lock);
   c->next = captures;
   captures = c;

@@ -45,7 +45,8 @@ end
 function M.memory_snapshot(device)
    module_of("memory_snapshot", device)
    if not torch._record_live() then
-      torch.raise("memory_snapshot: nothing is noted yet; call torch.record_memory_history() first")
+      torch.raise("memory_snapshot: nothing was recorded yet; "
+         .. "call torch.record_memory_history() first")
    end
    local groups, wanted = {}, torch.device(device or "cpu")
    for _, group in ipairs(torch._live()) do

@@ -139,7 +139,7 @@ end
 local function item_at(self, round, at)
    if at <= round.last then return round.buffer[at] end
    if self.buffer_size >= 0 and at - (round.first - 1) > self.buffer_size then
-      refuse_full(self, "a branch has not read what waits there")
+      refuse_full(self, "a branch has not read the items that wait in it")
    end
    local item = read(self, round)
    if item ~= nil then round.last, round.buffer[at] = at, item end
@@ -225,7 +225,7 @@ function Demultiplexer:_take(round, id)
    end
    while true do
       if self.buffer_size >= 0 and round.used > self.buffer_size then
-         refuse_full(self, "nobody has read what waits there")
+         refuse_full(self, "the items that wait in it have not been read")
       end
       local item = read(self, round)
       if item == nil then return nil end

@@ -90,8 +90,10 @@ end
 
 -- Adds a list to the set of lists that are being unpacked; a list that contains itself is an error.
 local function enter(within, list)
-   if within[list] then torch.raise(unbatcher .. ": unbatch_level: a list that holds itself has " ..
-      "no last level; expected a level of at least 0, got -1") end
+   if within[list] then
+      torch.raise(unbatcher .. ": unbatch_level: a list that contains itself has no last level; "
+         .. "expected a level of at least 0, got -1")
+   end
    within[list] = true
 end
 

@@ -41,7 +41,7 @@ local function ask(self, method, ...)
    elseif self.store.remote then
       torch.raise("mlflow: " .. result.refused)
    end
-   io.stderr:write(("mlflow: %s; nothing more is kept\n"):format(tostring(result)))
+   io.stderr:write(("mlflow: %s; no further values are logged\n"):format(tostring(result)))
    self.store = nil
 end
 

@@ -84,7 +84,7 @@ end
 local function read_answer(socket)
    local from = reader(socket)
    local status = tonumber(from.line():match "^HTTP/1%.%d (%d%d%d)")
-   if not status then error("what answers does not speak HTTP", 0) end
+   if not status then error("the answer is not HTTP", 0) end
    local headers = {}
    for line in from.line do
       if line == "" then break end

@@ -118,7 +118,7 @@ end
 ---@param uri string
 return function(uri)
    if uri:find "^https:" then
-      torch.raise("mlflow: https is not spoken here; give an http:// address, or put a proxy "
+      torch.raise("mlflow: https is not supported; give an http:// address, or put a proxy "
          .. "before the server")
    end
    local host, port, prefix = uri:match "^http://([^/:]+):?(%d*)(.-)/*$"

@@ -220,7 +220,7 @@ end
 function SummaryWriter:add_figure(tag, figure, step)
    step = check("add_figure", tag, step)
    if torch.type(figure) ~= "utils.plot.Figure" then
-      args.refuse("add_figure", "figure", "what a function of torch.utils.plot gives", figure)
+      args.refuse("add_figure", "figure", "a result of a function of torch.utils.plot", figure)
    end
    local png = figure:png()
    local width, height = (">I4I4"):unpack(png, 17) -- the size follows the signature and "IHDR"

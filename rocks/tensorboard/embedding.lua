@@ -86,7 +86,7 @@ function M.write(matrix, options, make_folder, write)
    end
    if not math.tointeger(step) then args.refuse(who, "global_step", "an integer", step) end
    if options.metadata_header ~= nil and options.metadata == nil then
-      torch.raise(who .. ": metadata_header: it heads metadata, which is not there")
+      torch.raise(who .. ": metadata_header: expected none without metadata")
    end
    local n, files = matrix.shape[1], {}
    local name = ("%05d/%s"):format(math.tointeger(step), folder_name(tag))

@@ -251,7 +251,7 @@ describe("GradScaler", function()
             end)
             local state = fresh:state_dict()
             state.scale = number
-            assert.raises("load_state_dict: state: expected what state_dict gives", function()
+            assert.raises("load_state_dict: state: expected a result of state_dict", function()
                fresh:load_state_dict(state)
             end)
          end

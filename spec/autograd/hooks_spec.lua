@@ -102,7 +102,7 @@ describe("a hook", function()
       for _, shape in ipairs {{4}, {2, 1}, {3, 2}, {2, 2, 2}, {}} do
          local x = leaf {1, 2}
          x:register_hook(function() x.data = torch.ones(shape) end)
-         assert.raises("backward", "shape [2] has come for a tensor that has shape [", "hook",
+         assert.raises("backward", "shape [2] arrived for a tensor whose shape is now [", "hook",
                        function() (x * 1):sum():backward() end)
          assert.is_nil(x.grad)
          assert.same(shape, x.shape)

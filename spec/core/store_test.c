@@ -70,7 +70,7 @@ static void what_says_something_else_is_no_store(void) {
     Other other = {.connections = 1, .text = texts[i]};
     begin(&other);
     CHECK(tli_store_connect("127.0.0.1", other.port, NULL, LONG) == NULL);
-    CHECK_ERROR(TL_EARG, "it says something else");
+    CHECK_ERROR(TL_EARG, "its answer differs");
     end(&other);
   }
 }

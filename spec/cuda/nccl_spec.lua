@@ -321,7 +321,7 @@ describe("groups by nccl", function()
          dist.all_reduce(t, {group = group})
          if rank == 2 then
             store:wait {"late0", "late1"}
-            refused("did not come within 3 s", function()
+            refused("did not arrive within 3 s", function()
                for _ = 1, 2 do -- the first rank may still find files of the other ranks
                   dist.all_reduce(t, {group = group})
                   t:sum():item()
@@ -330,7 +330,7 @@ describe("groups by nccl", function()
          else
             local work = dist.all_reduce(t, {group = group, async_op = true})
             work:wait() -- waits only on the stream
-            refused("all_reduce: rank 2 did not come within 3 s; rank 0 waits in all_reduce number 2 " ..
+            refused("all_reduce: rank 2 did not arrive within 3 s; rank 0 waits in all_reduce number 2 " ..
                "of float32 [4] at ", function() return t:sum():item() end)
             check(true, work:exception():find("rank 2 did not come", 1, true) ~= nil)
             refused("rank 2 did not come", function() dist.barrier {group = group} end)

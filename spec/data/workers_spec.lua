@@ -285,7 +285,7 @@ describe("data.DataLoader with workers", function()
 
    it("abandons a hanging worker after the timeout", function()
       -- the first batch must come within the timeout even on a busy machine
-      fails("batch 2 did not come within the timeout of 3 s; still at work: worker", function()
+      fails("batch 2 did not arrive within the timeout of 3 s; still at work: worker", function()
          program [[
             local Slow = torch.class("Slow", data.Dataset)
             function Slow:__len() return 4 end

@@ -484,11 +484,11 @@ describe("a capture", function()
       assert.equal(pool, g:pool())
       assert.raises(named "graph: unknown option strem; did you mean stream?",
          function() sim.graph(sim.Graph(), {strem = s}, print) end)
-      assert.raises(named "graph: graph: expected what Graph() gives, got 3",
+      assert.raises(named "graph: graph: expected a result of Graph(), got 3",
          function() sim.graph(3, print) end)
       assert.raises("a graph is captured on a stream other than the default one",
          function() sim.graph(sim.Graph(), {stream = sim.default_stream()}, print) end)
-      assert.raises("pool: expected what graph_pool_handle() or g:pool() gives, got -1",
+      assert.raises("pool: expected a result of graph_pool_handle() or g:pool(), got -1",
          function() sim.graph(sim.Graph(), {pool = -1}, print) end)
       assert.is_false(sim.is_current_stream_capturing())
    end)

@@ -346,7 +346,7 @@ describe("distributed.checkpoint", function()
             refused("optimizers: expected an optimizer or a list of them, got 3", set, model, 3, parts)
             refused("optimizers: parameter 1 of optimizer 1 is not one of the model's", set, build(1), ours,
                parts)
-            refused("optim_state_dict: expected what get_optimizer_state_dict gives", set, model, ours, {})
+            refused("optim_state_dict: expected a result of get_optimizer_state_dict", set, model, ours, {})
             table.remove(expected.param_groups[1].params)
             refused("no group has the parameter ", set, model, ours, expected, full)
             expected = dcp.get_optimizer_state_dict(alone, theirs)

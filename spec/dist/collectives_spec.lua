@@ -366,7 +366,7 @@ describe("groups", function()
          local group, store = dist.new_group(), dist.group.WORLD.store
          dist.set_timeout(0.25, group)
          if rank == 0 then
-            refused("rank 1 did not come within 0.25 s", dist.barrier, group)
+            refused("rank 1 did not arrive within 0.25 s", dist.barrier, group)
             store:set("late", "")
          else
             store:wait "late"

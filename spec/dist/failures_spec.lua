@@ -104,9 +104,9 @@ describe("a call that others do not make", function()
          dist.all_reduce(t, {group = group})
          if rank == 2 then
             store:wait {"late0", "late1"}
-            refused("did not come within", dist.all_reduce, t, {group = group})
+            refused("did not arrive within", dist.all_reduce, t, {group = group})
          else
-            refused("all_reduce: rank 2 did not come within 3 s; rank 0 waits in all_reduce number 2 " ..
+            refused("all_reduce: rank 2 did not arrive within 3 s; rank 0 waits in all_reduce number 2 " ..
                "of float32 [4] at ", dist.all_reduce, t, {group = group})
             refused("rank 2 (missing) is elsewhere; its last call was all_reduce number 1 of float32 " ..
                "[4] at ranks.lua:4", dist.all_reduce, t, {group = group})
@@ -119,7 +119,7 @@ describe("a call that others do not make", function()
       ranks.ok(3, [[
          local store = dist.group.WORLD.store
          if rank == 0 then
-            refused("ranks 1 and 2 did not come within 0.1 s", dist.monitored_barrier,
+            refused("ranks 1 and 2 did not arrive within 0.1 s", dist.monitored_barrier,
                {timeout = 0.1})
             store:set("late", "")
          else

@@ -33,7 +33,7 @@ describe("init_device_mesh", function()
          refused("mesh_shape[1]: expected at least 1, got 0", init, "cpu", {0, 2})
          refused("mesh_dim_names: expected 1 names, one for each dimension, got 2", init, "cpu",
             {2}, {mesh_dim_names = {"a", "b"}})
-         refused('"a" is there twice', init, "cpu", {2, 1}, {mesh_dim_names = {"a", "a"}})
+         refused('"a" occurs twice', init, "cpu", {2, 1}, {mesh_dim_names = {"a", "a"}})
          refused("a word that is no field or method of a mesh", init, "cpu", {2},
             {mesh_dim_names = {"size"}})
          refused('device_type: expected "cpu", "sim" or "cuda", got "tpu"', init, "tpu", {2})

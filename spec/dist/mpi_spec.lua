@@ -53,9 +53,9 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
             dist.all_reduce(t, {group = group})
             if rank == 2 then
                store:wait {"late0", "late1"}
-               refused("did not come within 3 s", dist.all_reduce, t, {group = group})
+               refused("did not arrive within 3 s", dist.all_reduce, t, {group = group})
             else
-               refused("all_reduce: rank 2 did not come within 3 s; rank 0 waits in all_reduce number 2 " ..
+               refused("all_reduce: rank 2 did not arrive within 3 s; rank 0 waits in all_reduce number 2 " ..
                   "of float32 [4] at ranks.lua:", function() dist.all_reduce(t, {group = group}) end)
                store:set("late" .. rank, "")
             end
@@ -91,7 +91,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          assert.matches("bad luck", output)
          assert.not_equal(0, status)
          -- the error came before the timeout
-         assert.is_nil(output:find("did not come within", 1, true), output)
+         assert.is_nil(output:find("did not arrive within", 1, true), output)
       end)
 
       by("refuse other numbers and other ways to meet", function()

@@ -220,7 +220,7 @@ static void what_does_not_fit_is_refused(void) {
   dl.strides = wider; /* fewer than 2^63 bytes, but past the end of the address space */
   dl.data = (void *)(UINTPTR_MAX - 1023);
   dl.byte_offset = 0;
-  refuse(dl, TL_EARG, "got an address so close to the last one");
+  refuse(dl, TL_EARG, "got an address so close to the end of the address space");
   int64_t many[2] = {INT64_MAX / 2, 3}, negative[2] = {2, -3};
   dl = matrix();
   dl.shape = many;

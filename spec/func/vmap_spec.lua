@@ -44,16 +44,16 @@ describe("vmap", function()
    it("refuses tables that contain themselves, and takes a tensor twice in one", function()
       local round = {a = x}
       round.b = {round}
-      assert.raises("func.vmap: argument 1: a table holds itself", function()
+      assert.raises("func.vmap: argument 1: a table contains itself", function()
          vmap(function(p) return p.a end)(round)
       end)
-      assert.raises("func.vmap: result 1: a table holds itself", function()
+      assert.raises("func.vmap: result 1: a table contains itself", function()
          vmap(function() return round end)(x)
       end)
-      assert.raises("torch.func: a table holds itself", function()
+      assert.raises("torch.func: a table contains itself", function()
          torch.func.grad(function(p) return p.a:sum() end)(round)
       end)
-      assert.raises("data.default_collate: items: a table holds itself", function()
+      assert.raises("data.default_collate: items: a table contains itself", function()
          torch.data.default_collate {{round}, {round}}
       end)
       local part = {x}

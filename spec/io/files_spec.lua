@@ -239,7 +239,7 @@ describe("torch.load", function()
       refused(file_of('{"a":1'), "not JSON")
       refused(file_of(("["):rep(100000)), "nested too deeply")
       refused(file_of('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},'
-         .. '"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'), "comes twice")
+         .. '"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'), "occurs twice")
    end)
 
    it("refuses entries with wrong offsets, shapes or dtypes", function()
@@ -289,8 +289,8 @@ describe("torch.load", function()
          refused(file_of('{"__metadata__":{"tlua.structure":"' .. quoted .. '"}}'), ...)
       end
       structure("{", "not JSON")
-      structure('{"a":{"$tensor":"b"}}', "names a tensor b that is not there")
-      structure('{"a":{"$tensor":{}}}', "that is not there")
+      structure('{"a":{"$tensor":"b"}}', "names a tensor b that the file lacks")
+      structure('{"a":{"$tensor":{}}}', "that the file lacks")
       structure('{"a":{"$code":"os.exit()"}}', "unknown mark $code")
       structure('{"a":{"$bytes":"0"}}', "malformed string")
       structure('{"a":{"$float":"1"}}', "unknown number")
@@ -393,7 +393,7 @@ describe("torch.load of a damaged file", function()
          ['{"a":{"dtype":"U8","shape":[],"data_offsets":[0,0],"data_offsets":[0,0]}}'] = "twice",
          ['{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}}'] = "twice",
          ['{"__metadata__":{"tlua.structure":"{"}}'] = "structure",
-         ['{"__metadata__":{"tlua.structure":"{\\"$tensor\\":\\"x\\"}"}}'] = "not there",
+         ['{"__metadata__":{"tlua.structure":"{\\"$tensor\\":\\"x\\"}"}}'] = "the file lacks",
       } do
          write(file_of(header))
          assert.matches(part, refusal(), 1, true)

@@ -90,7 +90,7 @@ describe("leaks", function()
       assert.equal(4, report[1].count)
       assert.equal("add", report[1].operator)
       assert.matches("in 4 calls these stayed", tostring(report))
-      assert.raises("nothing is noted", function() torch.memory_snapshot() end)
+      assert.raises("nothing was recorded", function() torch.memory_snapshot() end)
    end)
 
    it("finds nothing in a training step", function()

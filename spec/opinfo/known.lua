@@ -44,7 +44,7 @@ return {
 
    -- calls that tlua refuses
    {fault = "expected a Tensor, got [%-%d]", why = "numbers alone are left to Lua"},
-   {fault = "lie in one place of memory", why = "no write to elements that share memory"},
+   {fault = "share memory", why = "no write to elements that share memory"},
    {ops = "addbmm", fault = "does not fit self", why = "no change of shape in place"},
    {ops = "median nanmedian", fault = "at least one element", why = "nothing has no median"},
    {ops = "__getitem__", fault = "does not lie inside", why = "ranges lie inside their dimension"},

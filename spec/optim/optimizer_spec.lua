@@ -81,7 +81,7 @@ describe("optim.swap_in_optimizer_params_and_state", function()
       assert.raises("parameter 1: expected a tensor of shape (1)", function()
          optim.swap_in_optimizer_params_and_state(adam, {torch.ones(2)}, state)
       end)
-      assert.raises("state: expected what state_dict gives", function()
+      assert.raises("state: expected a result of state_dict", function()
          optim.swap_in_optimizer_params_and_state(adam, {b}, {})
       end)
    end)
@@ -115,7 +115,7 @@ describe("optim.Optimizer", function()
       assert.raises("optim.SGD: params: expected a list of tensors",
          "got an instance of nn.Linear", function() optim.SGD(torch.nn.Linear(1, 1)) end)
       assert.raises("expected a leaf", function() optim.SGD({a * 2}) end)
-      assert.raises("there already", function() optim.SGD({a, a}) end)
+      assert.raises("in a group already", function() optim.SGD({a, a}) end)
       assert.raises("optim.SGD: nesterov", function() optim.SGD({a}, {nesterov = true}) end)
    end)
 
@@ -159,7 +159,7 @@ describe("optim.Optimizer", function()
       optimizer:add_param_group({params = {b}, lr = 0.25})
       descend(optimizer, a, b)
       assert.close({0.8, 0.5}, {a:item(), b:item()})
-      assert.raises("there already", function() optimizer:add_param_group({params = {a}}) end)
+      assert.raises("in a group already", function() optimizer:add_param_group({params = {a}}) end)
    end)
 
    it("continues from a saved state as if nothing had happened", function()
@@ -221,7 +221,7 @@ describe("optim.Optimizer", function()
          ["group 1: betas: expected a table, got 3"] = function(g) g.betas = 3 end,
          ["betas: expected two numbers from 0"] = function(g) g.betas = {0.5} end,
          ["group 1: expected 1 parameters, got 0"] = function(g) g.params = {} end,
-         ["state: expected what state_dict gives"] = function(_, dict) dict.state = nil end,
+         ["state: expected a result of state_dict"] = function(_, dict) dict.state = nil end,
       }
       for message, change in pairs(wrong) do
          local dict = with(change)

@@ -37,7 +37,7 @@ describe("json.decode", function()
          ['{"a":1,}'] = "at byte 8: expected a key",
          ["{a:1}"] = "at byte 2: expected a key",
          ['{"a":1'] = "at byte 7: expected , or }",
-         ['{"a":1,"a":2}'] = 'the key "a" comes twice',
+         ['{"a":1,"a":2}'] = 'the key "a" occurs twice',
          ["01"] = "malformed number", ["1."] = "malformed number", [".5"] = "expected a value",
          ["+1"] = "expected a value", ["1e"] = "malformed number", ["0x10"] = "malformed number",
          ["NaN"] = "expected a value", ["tru"] = "expected a value", ["'a'"] = "expected a value",

@@ -66,7 +66,7 @@ static bool can_take(const tl_Tensor *t, const tl_Tensor *other) {
 static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
   if (tli_same_sizes(a, b)) return true;
   return tli_fail(TL_ESHAPE,
-                  "backward: gradients of shapes %s and %s have come for one tensor: it had other "
+                  "backward: gradients of shapes %s and %s arrived for one tensor: it had other "
                   "data at one of its uses than at another, as parameters of fully_shard have "
                   "within a call of their module and outside of it",
                   tli_sizes_str(a), tli_sizes_str(b));
@@ -148,11 +148,10 @@ static tl_Tensor *later(tl_Tensor *sum, tl_Tensor *grad) {
 /* Fails if a hook has changed t's shape since the pass began. */
 static bool check_fit(const tl_Tensor *t, const tl_Tensor *grad) {
   if (tli_same_sizes(t, grad)) return true;
-  return tli_fail(
-      TL_ESHAPE,
-      "backward: a gradient of shape %s has come for a tensor that has shape %s by now; "
-      "was its data replaced since the forward call, in a hook perhaps?",
-      tli_sizes_str(grad), tli_sizes_str(t));
+  return tli_fail(TL_ESHAPE,
+                  "backward: a gradient of shape %s arrived for a tensor whose shape is now %s;  "
+                  "was its data replaced since the forward call, in a hook perhaps?",
+                  tli_sizes_str(grad), tli_sizes_str(t));
 }
 
 bool tli_grad_accumulate(tl_Tensor *t, tl_Tensor *grad, bool create_graph) {

@@ -219,11 +219,10 @@ static bool fail_leaf(const char *op, const char *what) {
 }
 
 static bool fail_overlap(const char *op, const char *what, const tl_Tensor *t) {
-  return tli_fail(
-      TL_EARG,
-      "%s: several elements of %s of shape %s and strides %s lie in one place of memory; "
-      "clone() it before changing it in place",
-      op, what, tli_sizes_str(t), tli_shape_str(t->ndim, t->strides));
+  return tli_fail(TL_EARG,
+                  "%s: several elements of %s of shape %s and strides %s share memory; "
+                  "clone() it before changing it in place",
+                  op, what, tli_sizes_str(t), tli_shape_str(t->ndim, t->strides));
 }
 
 static bool check_modes(const char *op, const tl_Tensor *self) {

@@ -169,7 +169,7 @@ bool tli_report_timeout(tli_Group *g, tli_FailureReport *t, tli_Collective kind,
   if (!tli_store_set(t->store, key, "1", 1) || !answer(g, t, true))
     return tli_report_end(g, t, tl_error());
   collect(g, t, who, sizeof who, all, sizeof all);
-  snprintf(why, sizeof why, "%s: %s%s did not come within %.3g s%s", tli_collective_names[kind],
+  snprintf(why, sizeof why, "%s: %s%s did not arrive within %.3g s%s", tli_collective_names[kind],
            who[0] == '\0'     ? "what is waited for"
            : strchr(who, ',') ? "ranks "
                               : "rank ",

@@ -37,7 +37,7 @@ typedef enum Peer { A_STORE, NO_STORE, GONE, INTERRUPTED, WRONG_SECRET } Peer;
 /* Describes why a client and a store did not connect. */
 static Peer no_answer(bool came, int64_t deadline, char *how, size_t size) {
   if (!came && tl_error_kind() == TL_EINTERRUPT) return INTERRUPTED;
-  snprintf(how, size, "%s", came ? "it says something else" : tl_error());
+  snprintf(how, size, "%s", came ? "its answer differs" : tl_error());
   return came || tli_now_ns() >= deadline ? NO_STORE : GONE;
 }
 
@@ -134,7 +134,7 @@ static bool open_socket(tli_Store *s, int64_t timeout) {
     tli_word_wait(&none, 0, 10000000);
   }
   return tli_fail(TL_EARG,
-                  "%s:%d: the answer there is not from a store of this version of tlua (%s): does "
+                  "%s:%d: the answer is not from a store of this version of tlua (%s): does "
                   "another program have the port?",
                   s->host, s->port, how);
 }
@@ -200,8 +200,8 @@ static bool ask(tli_Store *s, uint32_t what, const char *key, const void *value,
             tli_socket_receive(s->socket, a, sizeof *a, deadline);
   if (!ok) return lost(s, names[what], key);
   if (a->status == TLI_STORE_LATE)
-    return tli_fail(TL_EIO, "store %s:%d: nobody has set '%.200s' within %.3g s", s->host, s->port,
-                    key, (double)timeout / 1e9);
+    return tli_fail(TL_EIO, "store %s:%d: no process has set '%.200s' within %.3g s", s->host,
+                    s->port, key, (double)timeout / 1e9);
   if (a->status != TLI_STORE_OK)
     return tli_fail(TL_EMEM, "store %s:%d: no room for '%.200s'", s->host, s->port, key);
   return true;

@@ -335,7 +335,7 @@ end
 function compile.list(self, node)
    local items = {}
    for i, child in ipairs(node.args) do
-      items[i] = convert.int(self, self:compile(child)) or self:fail("a list holds integers")
+      items[i] = convert.int(self, self:compile(child)) or self:fail("a list holds only integers")
    end
    local list = ("(tl_Ints){%d, (int64_t[]){%s}}"):format(#items, table.concat(items, ", "))
    return {type = "int[]", c = list}

@@ -116,7 +116,7 @@ void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expecte
   memset(&s, 0, sizeof s);
   int bits = kind == TLI_DEFLATE_RAW ? -15 : 31;
   bool ok = zlib.begin(&s, bits, "1.2.0", (int)sizeof s) == 0;
-  if (!ok) (void)tli_fail(TL_EIO, "zlib cannot begin");
+  if (!ok) (void)tli_fail(TL_EIO, "zlib cannot be initialized");
   if (ok) {
     ok = run(&s, (const unsigned char *)data, n, expected >= 0, head, &block, &room, bytes);
     zlib.end(&s);
@@ -158,7 +158,7 @@ void *tli_deflate(const void *const data[2], const size_t n[2], size_t *bytes) {
   Stream s;
   memset(&s, 0, sizeof s);
   bool ok = zlib.pack_begin(&s, LEVEL, DEFLATED, -15, 8, 0, "1.2.0", (int)sizeof s) == 0;
-  if (!ok) (void)tli_fail(TL_EIO, "zlib cannot begin");
+  if (!ok) (void)tli_fail(TL_EIO, "zlib cannot be initialized");
   *bytes = 0;
   if (ok) {
     for (int k = 0; k < 2 && ok; k++)
@@ -300,7 +300,7 @@ static unsigned char *read_jpeg(const void *data, size_t n, int64_t most, int *w
     return tli_fail_null(TL_EIO,
                          "a JPEG file needs libturbojpeg, which was not found; see `tlua doctor`");
   void *handle = jpeg.begin();
-  if (handle == NULL) return tli_fail_null(TL_EMEM, "JPEG: the library cannot begin");
+  if (handle == NULL) return tli_fail_null(TL_EMEM, "JPEG: the library cannot be initialized");
   int sampling, colors;
   unsigned char *pixels = NULL;
   const unsigned char *bytes = (const unsigned char *)data;
@@ -330,7 +330,7 @@ unsigned char *tli_write_jpeg(const unsigned char *pixels, int width, int height
     return tli_fail_null(TL_EIO,
                          "a JPEG file needs libturbojpeg, which was not found; see `tlua doctor`");
   void *handle = jpeg.write_begin();
-  if (handle == NULL) return tli_fail_null(TL_EMEM, "JPEG: the library cannot begin");
+  if (handle == NULL) return tli_fail_null(TL_EMEM, "JPEG: the library cannot be initialized");
   bool gray = channels == 1;
   unsigned char *made = NULL, *file = NULL; /* the library's block, and its copy for free() */
   unsigned long size = 0;

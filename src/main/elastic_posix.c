@@ -121,8 +121,8 @@ static bool try_round(tli_Elastic *e, int64_t round, int64_t deadline, int64_t *
 }
 
 static bool too_few(const tli_Elastic *e, int64_t came) {
-  return tli_fail(TL_EIO, "--nnodes: of at least %d launchers %lld came within %.3g s", e->least,
-                  (long long)(came > 0 ? came : 1), (double)e->timeout / 1e9);
+  return tli_fail(TL_EIO, "--nnodes: expected at least %d launchers within %.3g s, got %lld",
+                  e->least, (double)e->timeout / 1e9, (long long)(came > 0 ? came : 1));
 }
 
 bool tli_elastic_meet(tli_Elastic *e) {

@@ -9,7 +9,7 @@
 
 int tli_launch(int argc, char **argv) {
   (void)argc, (void)argv;
-  tli_script_complain("run: programs of several processes are not there on Windows");
+  tli_script_complain("run: programs of several processes are not supported on Windows");
   return EXIT_FAILURE;
 }
 

@@ -351,7 +351,7 @@ function GradScaler:load_state_dict(state)
    if not self.enabled then return end
    if type(state) ~= "table" or not is_scale(state.scale) then
       args.refuse("amp.GradScaler.load_state_dict", "state",
-         "what state_dict gives of a scaler that is enabled", state)
+         "a result of state_dict of an enabled scaler", state)
    end
    self._init_scale, self._init_growth = state.scale, state._growth_tracker or 0
    self.growth_factor, self.backoff_factor = state.growth_factor, state.backoff_factor

@@ -202,7 +202,7 @@ end
 function DataLoader:load_state_dict(state)
    if type(state) ~= "table" or math.type(state.position) ~= "integer"
       or state.generators ~= nil and type(state.generators) ~= "table" then
-      args.refuse(name .. ".load_state_dict", "state", "what state_dict has given", state)
+      args.refuse(name .. ".load_state_dict", "state", "a result of state_dict", state)
    end
    self.resume = state.generators and {position = state.position, generators = state.generators}
    return self

@@ -144,7 +144,7 @@ local function receive(self)
          if self.crew.load[id] > 0 then busy[#busy + 1] = id end
       end
       self:close()
-      torch.raise(("data.DataLoader: batch %d did not come within the timeout of %g s; still at "
+      torch.raise(("data.DataLoader: batch %d did not arrive within the timeout of %g s; still at "
          .. "work: worker %s of %d"):format(self.delivered + 1, self.loader.timeout,
          table.concat(busy, ", "), self.crew.n))
    end

@@ -19,7 +19,7 @@ local function graph_of(module, kind)
 
    local function capture(graph, options, fn, ...)
       if getmetatable(graph) ~= "torch.Graph" then
-         args.refuse(kind .. ".graph", "graph", "what Graph() gives", graph)
+         args.refuse(kind .. ".graph", "graph", "a result of Graph()", graph)
       end
       if type(fn) ~= "function" then
          torch.raise(("%s.graph: fn: expected a function, got %s"):format(kind, type(fn)))

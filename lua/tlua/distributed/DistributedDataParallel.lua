@@ -338,7 +338,7 @@ function DDP:register_comm_hook(state, hook)
    if type(hook) ~= "function" then
       args.refuse("register_comm_hook", "hook", "a function", hook)
    end
-   if self.comm_hook then torch.raise "register_comm_hook: there is one already" end
+   if self.comm_hook then torch.raise "register_comm_hook: a hook is registered already" end
    rawset(self, "comm_state", state)
    rawset(self, "comm_hook", hook)
 end

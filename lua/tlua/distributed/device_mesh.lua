@@ -218,7 +218,7 @@ local function check_names(names, shape)
             "a word that is no field or method of a mesh", name)
       end
       if seen[name] then
-         torch.raise(("init_device_mesh: mesh_dim_names: %q is there twice"):format(name))
+         torch.raise(("init_device_mesh: mesh_dim_names: %q occurs twice"):format(name))
       end
       seen[name] = true
    end

@@ -209,7 +209,7 @@ local function join_world(a)
    while true do
       local group, why = try_to_join(a, name)
       if group then return group end
-      local gone = why:find("the other side has gone", 1, true)
+      local gone = why:find("the connection was closed", 1, true)
       if not gone or torch.io.clock() >= deadline then torch.raise(why) end
       torch.distributed._sleep(0.01)
    end
@@ -294,7 +294,7 @@ function M.new_group(...)
    members = table.move(members, 1, #members, 1, {})
    for _, rank in ipairs(members) do
       M.position("new_group", "ranks", world, rank)
-      if seen[rank] then torch.raise(("new_group: ranks: %d is there twice"):format(rank)) end
+      if seen[rank] then torch.raise(("new_group: ranks: %d occurs twice"):format(rank)) end
       seen[rank] = true
    end
    table.sort(members)

@@ -89,7 +89,8 @@ end
 local function secret_of(name, given)
    if given == false then return "" end
    if given ~= nil and type(given) ~= "string" then
-      args.refuse(name, "secret", "a string, or false to trust all who reach the store", given)
+      args.refuse(name, "secret", "a string, or false to trust all processes that can connect",
+         given)
    end
    local secret = given or os.getenv "TLUA_SECRET"
    return secret == "none" and "" or secret
@@ -141,7 +142,7 @@ end
 -- until a server answers. A file of another user is refused at once.
 local function connect(path, timeout)
    local deadline = torch.io.clock() + timeout
-   local why = "nobody has written it"
+   local why = "no process has written it"
    repeat
       local text, message, kind = torch.distributed._private_read(path)
       if kind == "foreign" then torch.raise("FileStore: " .. message) end

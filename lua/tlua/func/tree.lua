@@ -31,7 +31,7 @@ end
 function M.check(value, name)
    local open = {}
    local function visit(node)
-      if open[node] then torch.raise(name .. ": a table holds itself") end
+      if open[node] then torch.raise(name .. ": a table contains itself") end
       open[node] = true
       for _, part in pairs(node) do
          if M.is_node(part) then visit(part) end

@@ -110,7 +110,9 @@ end
 -- Returns the container on top of the stack, which must be of one of the given kinds.
 function Machine:peek(kind)
    local value = self.stack[self.top]
-   if self.kind[value] ~= kind then source.fail("the pickle fills a %s that is none", kind) end
+   if self.kind[value] ~= kind then
+      source.fail("the pickle adds items to a value that is not a %s", kind)
+   end
    return value
 end
 

@@ -134,7 +134,7 @@ known["collections OrderedDict"] = function(m, pairs_of)
    for i = 1, n do
       local pair = pairs_of[i]
       if m.kind[pair] ~= "tuple" and m.kind[pair] ~= "list" then
-         source.fail "a dictionary is made of what are no pairs"
+         source.fail "a dictionary is made of values that are not pairs"
       end
       if pair[1] ~= nil then m:set(dictionary, pair[1], pair[2]) end
    end
@@ -148,7 +148,7 @@ local function itself(kind)
          value = {}
          m.kind[value] = kind
       end
-      if m.kind[value] ~= kind then source.fail("a %s is made of what is none", kind) end
+      if m.kind[value] ~= kind then source.fail("a %s is made of another value", kind) end
       return value
    end
 end

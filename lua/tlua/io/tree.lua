@@ -143,7 +143,7 @@ local special = {}
 special["$tensor"] = function(name, tensors)
    local tensor = type(name) == "string" and tensors[name]
    if not tensor then
-      fail("", ("the structure names a tensor %s that is not there"):format(name))
+      fail("", ("the structure names a tensor %s that the file lacks"):format(name))
    end
    return tensor
 end

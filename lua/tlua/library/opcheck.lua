@@ -81,7 +81,7 @@ function tests.test_faketensor(op, given)
    for k = 1, real.n do
       local a, b = real[k], fake[k]
       if torch.is_tensor(a) ~= torch.is_tensor(b) then
-         torch.raise(("result %d is a tensor in one of both only"):format(k))
+         torch.raise(("result %d is a tensor in only one of the two calls"):format(k))
       elseif torch.is_tensor(a) then
          for _, field in ipairs {"size", "stride"} do
             local x, y = table.concat(a[field](a), ", "), table.concat(b[field](b), ", ")

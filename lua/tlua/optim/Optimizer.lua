@@ -185,7 +185,7 @@ function Optimizer:add_param_group(group)
    for _, parameter in self:each() do known[parameter] = true end
    for i, parameter in ipairs(added.params) do
       if known[parameter] then
-         torch.raise(("%s: parameter %d of the group is there already"):format(name, i))
+         torch.raise(("%s: parameter %d of the group is in a group already"):format(name, i))
       end
       known[parameter] = true
    end

@@ -195,7 +195,8 @@ return function(Optimizer)
       names_of(torch.type(self) .. ".load_state_dict", options)
       self:run_hooks("load_state_dict_pre", function(hook) dict = hook(self, dict) or dict end)
       if type(dict) ~= "table" or type(dict.state) ~= "table" then
-         args.refuse(torch.type(self) .. ".load_state_dict", "state", "what state_dict gives", dict)
+         args.refuse(torch.type(self) .. ".load_state_dict", "state", "a result of state_dict",
+            dict)
       end
       check_groups(self, dict.param_groups)
       local positions = {} -- maps our positions to the saved position and group

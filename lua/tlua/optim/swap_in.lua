@@ -19,7 +19,7 @@ local function check(optimizer, parameters, saved)
    end
    local groups = type(saved) == "table" and saved.param_groups
    if type(groups) ~= "table" or type(saved.state) ~= "table" then
-      args.refuse(name, "state", "what state_dict gives", saved)
+      args.refuse(name, "state", "a result of state_dict", saved)
    elseif #groups ~= #optimizer.param_groups then
       torch.raise(("%s: state: expected %d groups, got %d"):format(name, #optimizer.param_groups,
          #groups))

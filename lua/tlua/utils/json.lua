@@ -132,7 +132,7 @@ local function read_object(text, position, depth)
       position = skip_space(text, position)
       if text:sub(position, position) ~= '"' then fail(position, "expected a key") end
       local key, after = read_string(text, position)
-      if object[key] ~= nil then fail(position, ("the key %q comes twice"):format(key)) end
+      if object[key] ~= nil then fail(position, ("the key %q occurs twice"):format(key)) end
       position = after
       position = skip_space(text, position)
       if text:sub(position, position) ~= ":" then fail(position, "expected : after a key") end

@@ -236,7 +236,7 @@ describe("data.datapipes.iter", function()
          own[1] = {2, own}
          local next_item = W({{shared, {shared}}, own}, false):unbatch(-1):iter()
          assert.same({1, 1, 2}, {next_item(), next_item(), next_item()})
-         assert.raises("unbatch_level: a list that holds itself", function() next_item() end)
+         assert.raises("unbatch_level: a list that contains itself", function() next_item() end)
          assert.raises("unbatch_level: expected -1 or an integer of at least 0, got -2", function()
             W(nested):unbatch(-2)
          end)

@@ -256,14 +256,14 @@ describe("an answer", function()
       assert.matches("the answer is too long$", failure(head .. "Content-Length: 999999999\r\n\r\nabc"))
       assert.matches("the answer ends early$", failure(head .. "Content-Length: 9\r\n\r\nabc"))
       assert.matches("a damaged answer$", failure(head .. "Transfer-Encoding: chunked\r\n\r\n-1\r\nabc\r\n"))
-      assert.matches("does not speak HTTP$", failure "hello\r\n")
+      assert.matches("the answer is not HTTP$", failure "hello\r\n")
    end)
 end)
 
 describe("mistakes", function()
    it("raise errors", function()
       local function uri(text) return function() mlflow.set_tracking_uri(text) end end
-      assert.raises("mlflow: https is not spoken here", uri "https://host:5000")
+      assert.raises("mlflow: https is not supported", uri "https://host:5000")
       assert.raises("mlflow: expected http://host:port, file:///folder or a folder, got",
          uri "sqlite:///a.db")
       assert.raises("mlflow: expected http://host:port, got", uri "http://host:70000")

@@ -289,7 +289,7 @@ describe("a SummaryWriter", function()
          refuses("metadata: expected 2 labels, got 1", points, {metadata = {"a"}})
          refuses("metadata[2]: expected a list of 2 values, got ", points,
             {metadata = {{1, 2}, {1}}, metadata_header = {"a", "b"}})
-         refuses("metadata_header: it heads metadata", points, {metadata_header = {"a"}})
+         refuses("metadata_header: expected none without metadata", points, {metadata_header = {"a"}})
          refuses("label_img: expected 2 images, got 3", points, {label_img = torch.ones(3, 1, 2, 2)})
          refuses("label_img: expected 1 or 3 channels", points, {label_img = torch.ones(2, 2, 2, 2)})
          refuses("tag: expected a name, got 3", points, {tag = 3})

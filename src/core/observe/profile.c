@@ -689,7 +689,7 @@ static void watch_no_more(tli_Profile *p) {
 /* ---- sessions ---------------------------------------------------------------------- */
 
 tli_Profile *tli_profile_start(const tli_ProfileOptions *options) {
-  if (mine) return tli_fail_null(TL_EARG, "profile: there is one in this thread already");
+  if (mine) return tli_fail_null(TL_EARG, "profile: a profile runs in this thread already");
   tli_Profile *p = record_new(options, "main");
   if (p) p->invitation = invitation_new(options);
   if (p == NULL || p->invitation == NULL) {

@@ -8,11 +8,11 @@
 
 tli_PrivateFile tli_private_file_read(const char *path, char *out, size_t room) {
   (void)out, (void)room;
-  tli_fail(TL_EIO, "%.300s: files for one user alone are not there on Windows", path);
+  tli_fail(TL_EIO, "%.300s: files for one user alone are not supported on Windows", path);
   return TLI_PRIVATE_REFUSED;
 }
 
 bool tli_private_file_write(const char *path, const void *data, size_t bytes) {
   (void)data, (void)bytes;
-  return tli_fail(TL_EIO, "%.300s: files for one user alone are not there on Windows", path);
+  return tli_fail(TL_EIO, "%.300s: files for one user alone are not supported on Windows", path);
 }

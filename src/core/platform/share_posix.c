@@ -144,7 +144,7 @@ void tli_word_wake(atomic_uint *word) {
 #else
 
 static bool refuse(void) {
-  return tli_fail(TL_EIO, "memory shared between processes is not there on this system");
+  return tli_fail(TL_EIO, "memory shared between processes is not supported on  this system");
 }
 
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {

@@ -8,7 +8,7 @@
 #include "core/error.h"
 
 static bool refuse(void) {
-  return tli_fail(TL_EIO, "memory shared between processes is not there on Windows");
+  return tli_fail(TL_EIO, "memory shared between processes is not supported on  Windows");
 }
 
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {

@@ -242,7 +242,7 @@ bool tli_socket_send(int fd, const void *data, size_t bytes, int64_t deadline) {
   const char *at = data;
   while (bytes > 0) {
     int64_t n = tli_socket_give(fd, at, bytes);
-    if (n < 0) return tli_fail(TL_EIO, "the other side has gone");
+    if (n < 0) return tli_fail(TL_EIO, "the connection was closed");
     if (n == 0) TL_TRY(ready(fd, POLLOUT, deadline));
     at += n;
     bytes -= (size_t)n;
@@ -261,7 +261,7 @@ bool tli_socket_receive(int fd, void *data, size_t bytes, int64_t deadline) {
   char *at = data;
   while (bytes > 0) {
     int64_t n = tli_socket_take(fd, at, bytes);
-    if (n < 0) return tli_fail(TL_EIO, "the other side has gone");
+    if (n < 0) return tli_fail(TL_EIO, "the connection was closed");
     if (n == 0) TL_TRY(ready(fd, POLLIN, deadline));
     at += n;
     bytes -= (size_t)n;

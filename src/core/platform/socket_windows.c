@@ -7,7 +7,7 @@
 #include "core/error.h"
 
 static bool refuse(void) {
-  return tli_fail(TL_EIO, "programs of several processes are not there on Windows");
+  return tli_fail(TL_EIO, "programs of several processes are not supported on Windows");
 }
 
 int tli_socket_listen(const char *host, int *port) {

@@ -267,7 +267,7 @@ tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype
   if ((uint64_t)(count * element) > UINTPTR_MAX - (uintptr_t)data)
     return tli_fail_null(TL_EARG,
                          "%s: expected memory of %" PRId64 " bytes, got an address so close "
-                         "to the last one that there are none",
+                         "to the end of the address space",
                          op, count * element);
 
   tl_Tensor *t = tli_alloc(sizeof *t);

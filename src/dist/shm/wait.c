@@ -133,7 +133,7 @@ static bool late(tli_Shm *g, const tli_Wait *w) {
   char who[160], all[640], why[900];
   list_lacking(g, w, who, sizeof who);
   list_all(g, w, all, sizeof all);
-  snprintf(why, sizeof why, "%s: %s did not come within %.3g s%s",
+  snprintf(why, sizeof why, "%s: %s did not arrive within %.3g s%s",
            tli_collective_names[w->work->kind], who, (double)w->work->timeout / 1e9, all);
   tli_break(g, why);
   return tli_broken(g);

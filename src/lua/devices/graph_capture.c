@@ -31,7 +31,7 @@ static uint64_t check_pool(lua_State *L, int index, tl_DeviceType type, const ch
   int64_t pool = 0;
   if (lua_isnoneornil(L, index)) return 0;
   if (!tli_to_whole(L, index, &pool) || pool < 1 || (uint64_t)pool > tli_capture_last_pool())
-    tli_device_refuse(L, type, name, "pool", "what graph_pool_handle() or g:pool() gives", index);
+    tli_device_refuse(L, type, name, "pool", "a result of graph_pool_handle() or g:pool()", index);
   return (uint64_t)pool;
 }
 

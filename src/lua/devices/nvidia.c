@@ -203,8 +203,8 @@ static int nvtx_range_end(lua_State *L) {
   void (*end)(uint64_t);
   int64_t id;
   if (!tli_to_whole(L, 1, &id))
-    return tli_device_refuse(L, tli_kind(L), "nvtx.range_end", "range_id", "what range_start gives",
-                             1);
+    return tli_device_refuse(L, tli_kind(L), "nvtx.range_end", "range_id",
+                             "a result of range_start", 1);
   find(L, &nvtx, "nvtx.range_end", "nvtxRangeEnd", &end, sizeof end);
   end((uint64_t)id);
   return 0;

@@ -305,7 +305,9 @@ tl_Tensor *tlo_index_reduce(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_T
   if (d < 0) return NULL;
   TL_TRY_NULL(check_index_source("index_reduce", self, d, index, source));
   if (strcmp(reduce, "sum") == 0)
-    return tli_fail_null(TL_EARG, "index_reduce: reduce: 'sum' is what index_add does");
+    return tli_fail_null(
+        TL_EARG,
+        "index_reduce: reduce: expected another reduction than 'sum', for which index_add exists");
   int64_t line[TL_MAX_DIMS];
   for (int k = 0; k < source->ndim; k++) line[k] = k == d ? index->numel : 1;
   tli_Chain c = {0};

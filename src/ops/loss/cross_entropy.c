@@ -338,7 +338,7 @@ tl_Tensor *tlo_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
                          label_smoothing);
   if (tli_same_sizes(input, target) && tli_is_float((tl_DType)target->dtype) && ignore_index > 0)
     return tli_fail_null(TL_EARG,
-                         "cross_entropy: ignore_index: expected none where targets are "
+                         "cross_entropy: ignore_index: expected none if targets are "
                          "probabilities, got %" PRId64,
                          ignore_index);
   if (tli_same_sizes(input, target) && tli_is_float((tl_DType)target->dtype))

@@ -150,7 +150,7 @@ static bool check(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tens
   if (chunk != TLI_NOINT && chunk < 1)
     return tli_fail(TL_EARG, OP ": chunk_size: expected at least 1, got %" PRId64, chunk);
   if (ignore != TLI_NOINT && tli_is_float((tl_DType)target->dtype))
-    return tli_fail(TL_EARG, OP ": ignore_index: expected none where targets are probabilities");
+    return tli_fail(TL_EARG, OP ": ignore_index: expected none if targets are probabilities");
   return true;
 }
 

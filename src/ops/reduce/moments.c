@@ -350,7 +350,8 @@ tl_Tensor *tlo_norm(tl_Tensor *self, tl_Scalar p, tl_Ints dim, bool keepdim, tl_
   if (isnan(tli_to_double(p))) return tli_fail_null(TL_EARG, "norm: expected a number p, got NaN");
   bool summed = isfinite(tli_to_double(p)) && tli_to_double(p) >= 0;
   if (!summed && none_along(self, dim))
-    return tli_fail_null(TL_ESHAPE, "norm: nothing has no norm of order %g, got shape %s",
+    return tli_fail_null(TL_ESHAPE,
+                         "norm: a tensor without elements has no norm of order %g, got shape %s",
                          tli_to_double(p), tli_sizes_str(self));
   tli_Chain c = {0};
   tl_Tensor *cast = chain_to(&c, self, dtype);

@@ -70,7 +70,7 @@ end
 function M.collect(title, state)
    local list, optimizers, plain, names, seen = {}, {}, {}, {}, {}
    local function add(name, tensor, place)
-      if seen[name] then refuse(title, name, "it is there twice") end
+      if seen[name] then refuse(title, name, "it occurs twice") end
       seen[name] = true
       list[#list + 1] = {name = name, tensor = tensor, place = place}
    end

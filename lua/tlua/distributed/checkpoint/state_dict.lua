@@ -209,7 +209,7 @@ end
 -- Returns a table from each path to the saved group that has it.
 local function groups_of(title, saved)
    if type(saved.state) ~= "table" or type(saved.param_groups) ~= "table" then
-      args.refuse(title, "optim_state_dict", "what get_optimizer_state_dict gives", saved)
+      args.refuse(title, "optim_state_dict", "a result of get_optimizer_state_dict", saved)
    end
    local groups = {}
    for i, group in ipairs(saved.param_groups) do

@@ -242,8 +242,8 @@ local function check_tied(module, ignored)
       for name, p in part:named_parameters() do
          local own = not inside[part] and not name:find(".", 1, true)
          if own and owners[p] and not kept[p] then
-            torch.raise(("fully_shard: parameter %s is tied to %s of a module that is shared " ..
-               "out already; share out a module that has both, or give it in ignored_params")
+            torch.raise(("fully_shard: parameter %s is tied to %s of a module that is " ..
+               "sharded already; shard a module that has both, or give it in ignored_params")
                :format(path == "" and name or path .. "." .. name, owners[p]))
          end
       end
@@ -557,7 +557,7 @@ function M.fully_shard(...)
    if not class.isinstance(module, Module) then
       args.refuse("fully_shard", "module", "a module", module)
    end
-   if units[module] then torch.raise("fully_shard: module: it is shared out already") end
+   if units[module] then torch.raise("fully_shard: module: it is sharded already") end
    policies.check("fully_shard", a)
    if a.mesh and not class.isinstance(a.mesh, device_mesh.DeviceMesh) then
       args.refuse("fully_shard", "mesh", "a mesh (see init_device_mesh)", a.mesh)

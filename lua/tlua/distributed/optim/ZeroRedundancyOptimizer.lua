@@ -270,7 +270,7 @@ end
 ---@param dict {state: table<integer, table>, param_groups: table[]}
 function Zero:load_state_dict(dict)
    if type(dict) ~= "table" or type(dict.state) ~= "table" then
-      args.refuse(name .. ".load_state_dict", "state", "what state_dict gives", dict)
+      args.refuse(name .. ".load_state_dict", "state", "a result of state_dict", dict)
    end
    parent.load_state_dict(self, {state = {}, param_groups = dict.param_groups})
    local sub, at = {state = {}, param_groups = {}}, 0

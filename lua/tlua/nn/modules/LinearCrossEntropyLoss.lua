@@ -73,7 +73,7 @@ function Loss:forward(input, target)
    end
    if not torch.is_tensor(target) then args.refuse(name, "target", "a tensor", target) end
    if self.ignore_index and target:is_floating_point() then
-      torch.raise(name .. ": ignore_index: expected none where targets are probabilities")
+      torch.raise(name .. ": ignore_index: expected none if targets are probabilities")
    end
    local options = {weight = self.weight, reduction = self.reduction,
       ignore_index = self.ignore_index, label_smoothing = self.label_smoothing}

@@ -28,7 +28,7 @@ function M.LinearCrossEntropyOptions(...)
       args.refuse(name, "chunking_method", "auto, aspect_ratio or aspect_ratio:N",
          a.chunking_method)
    elseif size and a.chunking_method ~= "auto" then
-      args.refuse(name, "chunking_method", "auto beside batch_chunk_size", a.chunking_method)
+      args.refuse(name, "chunking_method", "auto if batch_chunk_size is given", a.chunking_method)
    end
    if not policies[a.acc_policy] then
       args.refuse(name, "acc_policy", "auto, accurate or compact", a.acc_policy)

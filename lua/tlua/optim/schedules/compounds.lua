@@ -42,7 +42,7 @@ end
 function Compound:load_state_dict(state)
    local name = torch.type(self) .. ".load_state_dict"
    if type(state) ~= "table" or type(state.schedulers) ~= "table" then
-      args.refuse(name, "state", "what state_dict gives", state)
+      args.refuse(name, "state", "a result of state_dict", state)
    end
    if #state.schedulers ~= #self.schedulers then
       torch.raise(("%s: expected %d schedules, got %d"):format(
