@@ -547,13 +547,21 @@ $(EMULATED)/obj/%.cc.o: %.cc $(OBJ)/flags.txt | $(GEN)/stamp
 	$(call say,CXX,"$<")
 	@mkdir -p $(@D)
 	$(Q)$(CCACHE) $(emulate_cxx) -c -o $@ $<
-$(EMULATED)/tlua_cuda.so: $(EMULATED_OBJ) $(OBJ)/files.txt
+PRECOMPILED := $(EMULATED)/precompiled/cuda_runtime.h.gch
+$(EMULATED)/tlua_cuda.so: $(EMULATED_OBJ) $(OBJ)/files.txt $(PRECOMPILED)
 	$(call say,LD,$@)
 	$(Q)$(CXX) $(TL_LDFLAGS) -shared -Wl,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -o $@ $(EMULATED_OBJ) $(TL_LIBS)
 
 # Kernels that are generated while a program runs are compiled as the plugin was; the text of
 # what they include is in it.
-$(EMULATED)/obj/spec/cuda/lib/nvrtc.cc.o: EMULATE += -DTLK_EMULATED_CXX='"$(CXX) -I$(GEN)"'
+# Their common headers are precompiled: they take half of the time of a kernel.
+GENERATED_CXX = $(CXX) -I$(EMULATED)/precompiled -I$(GEN) -std=gnu++17 -DTLK_EMULATED -D__CUDACC__ \
+  -Ispec/cuda/include -Isrc -I. -O1 -w -fPIC
+$(EMULATED)/obj/spec/cuda/lib/nvrtc.cc.o: EMULATE += -DTLK_EMULATED_CXX='"$(GENERATED_CXX)"'
+$(PRECOMPILED): spec/cuda/include/cuda_runtime.h $(wildcard spec/cuda/include/*.h spec/cuda/include/*/*.h) $(OBJ)/flags.txt
+	$(call say,CXX,"$< (precompiled)")
+	@mkdir -p $(@D)
+	$(Q)$(GENERATED_CXX) -x c++-header -o $@ $<
 $(OBJ)/kernels/cuda/fusion/source.c.o $(EMULATED)/obj/kernels/cuda/fusion/source.c.o: \
   $(addprefix kernels/,bessel.h special.h math.h fused.h) $(addprefix src/core/kernel/,host_device.h random.h fault.h) \
   $(addprefix kernels/cuda/,fault.h random/drop.h element.cuh fusion/call.h fusion/loop.cuh)
@@ -666,8 +674,8 @@ sim:
 	@TLUA_SPEC_DEVICE=sim $(MAKE) --no-print-directory SPEC='$(or $(SPEC),$(SIM_SPECS))' \
 	  SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS)) $(SPEC_ARGS)' check
 
-# The same with the GPU's kernels, which the CPU runs (spec/cuda). TLUA_EMULATED_SEED is
-# for other orders of threads.
+# The same with the GPU's kernels, which the CPU runs (spec/cuda), without the wrong calls, which
+# reach no kernel. TLUA_EMULATED_SEED is for other orders of threads.
 EMULATED_SPECS = $(SIM_SPECS) spec/cuda spec/device
 emulated:
 	@.ci/deps build test
@@ -675,7 +683,7 @@ emulated:
 	@ln -sf ../tlua_sim.so $(EMULATED)/tlua_sim.so
 	$(if $(filter-out spec/cuda%,$(SPEC)),,@+$(MAKE) --no-print-directory emulator)
 	@+TLUA_SPEC_DEVICE=cuda TLUA_PLUGINS='$(abspath $(EMULATED))' $(MAKE) --no-print-directory CUDA=0 \
-	  SPEC='$(or $(SPEC),$(EMULATED_SPECS))' SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS)) $(SPEC_ARGS)' check
+	  SPEC='$(or $(SPEC),$(EMULATED_SPECS))' SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS) --exclude spec/ops/fuzz) $(SPEC_ARGS)' check
 # Some kernels once more, compiled so that what they read and write is counted.
 COUNTED := $(BUILD)/counted
 COUNTED_SRC := $(sort $(wildcard spec/cuda/counted/*.cu)) \

@@ -17,9 +17,7 @@ using namespace emulated;
 #else
 #define MORE ""
 #endif
-#define FLAGS                                                                           \
-  " -std=gnu++17 -x c++ -DTLK_EMULATED -D__CUDACC__ -Ispec/cuda/include -Isrc -I. -O1 " \
-  "-w -fPIC -shared" MORE
+#define FLAGS " -x c++ -shared" MORE
 /* Where the bytes are counted that kernels move (traffic.cc), with calls of the counters, but
 ** without the sanitizer's library, which has functions of the same names. */
 #define COUNTED " -fsanitize=thread -nodefaultlibs"
