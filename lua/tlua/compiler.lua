@@ -31,7 +31,8 @@ local function as_it_is(fn) return fn end
 --- a function that returns its argument, like PyTorch's decorator.
 ---@generic T
 ---@param model? T  a module or a function
----@param options? table  fullgraph, dynamic, backend, mode, options, disable: as PyTorch's
+---@param options? {fullgraph: boolean, dynamic: boolean, backend: any, mode: string,
+--- options: table, disable: boolean}
 ---@return T model
 function M.compile(...)
    local a = check(...)

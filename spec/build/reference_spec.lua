@@ -1,6 +1,7 @@
 -- Tests the reference: every public name has a declaration beside its code, and the generated files
 -- (annotations for editors, the manual, the site) cover every name.
 
+local torch = require "tlua"
 local shell = require "spec.support.shell"
 
 package.path = "src/docs/?.lua;" .. package.path
@@ -27,6 +28,23 @@ local function each(visit)
    end
 end
 
+local sample <const> = {
+   count = 4, integer = 1, dim = 1, layers = 1, integers = 2, number = 0.5, boolean = false,
+   string = "mean", callable = torch.relu, ["function"] = torch.relu, tensor = torch.ones(2, 2),
+   numbers = {0.5, 0.9}, any = torch.ones(2),
+}
+
+-- Returns a layer made with the arguments that its signature requires; nil if it needs others.
+local function layer(declared)
+   local arguments = {}
+   for _, p in ipairs(declared.signature or {}) do
+      if not p.optional then arguments[p.name] = sample[p.kinds:match "[%w_]+"] end
+   end
+   local made, object = pcall(torch.nn[declared.path:match "[%w_]+$"],
+      next(arguments) and arguments or nil)
+   return made and object or nil
+end
+
 describe("declarations", function()
    it("exist for every public name, with a sentence", function()
       local list, seen = {}, 0
@@ -49,6 +67,35 @@ describe("declarations", function()
       end)
       assert.is_true(seen > 300)
       assert.equal("", table.concat(list, "\n"))
+   end)
+
+   it("say what parameters mean, for 11 of 12, and show an example for every fifth name", function()
+      local n = declarations.count(all)
+      assert.is_true(n.told / n.parameters > 11 / 12, n.told .. " of " .. n.parameters)
+      assert.is_true(n.examples > n.names / 5, n.examples .. " of " .. n.names)
+   end)
+
+   it("have all fields of the layers that can be made from required arguments", function()
+      local by_name, undeclared, made = {}, {}, 0
+      for _, declared in ipairs(all) do by_name[declared.name or declared.path] = declared end
+      for _, declared in ipairs(all) do
+         local object = declared.path:find "^torch%.nn%.%w+$" and declared.kind == "class"
+            and layer(declared)
+         local known, owner = {}, declared
+         for _, p in ipairs(object and declared.params or {}) do known[p.name] = true end
+         while object and owner do
+            for _, field in ipairs(owner.fields) do known[field.name:gsub("%?$", "")] = true end
+            owner = by_name[owner.parent]
+         end
+         if object then made = made + 1 end
+         for key in next, object or {} do
+            if type(key) == "string" and not key:find "^_" and not known[key] then
+               undeclared[#undeclared + 1] = declared.path .. ": " .. key
+            end
+         end
+      end
+      assert.is_true(made > 150, made)
+      assert.equal("", table.concat(undeclared, "\n"))
    end)
 
    it("name parameters that the code reads", function()

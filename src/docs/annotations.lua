@@ -27,7 +27,7 @@ end
 
 -- Returns the annotations of an overload's parameters; its keyword arguments become one table at
 -- the end.
-local function arranged(params, skip_self, creation)
+local function arranged(params, skip_self)
    local list, named = {}, {}
    for i, p in ipairs(params) do
       if not (skip_self and i == 1 and p.name == "self") then
@@ -38,7 +38,6 @@ local function arranged(params, skip_self, creation)
          end
       end
    end
-   if creation then named[#named + 1] = "requires_grad?: boolean" end
    if named[1] then
       list[#list + 1] = {
          name = "options", optional = true, type = "{" .. table.concat(named, ", ") .. "}",
@@ -74,10 +73,9 @@ local function add_function(out, header, declared, skip_self)
    for i = 2, #(declared.forms or {}) do
       local form = declared.forms[i]
       out[#out + 1] = "---@overload " .. fun_text(
-         arranged(form.params, skip_self, form.creation), form.returns)
+         arranged(form.params, skip_self), form.returns)
    end
-   local first = declared.forms and declared.forms[1]
-   local params, names = arranged(declared.params, skip_self, first and first.creation), {}
+   local params, names = arranged(declared.params, skip_self), {}
    for i, p in ipairs(params) do
       names[i] = name_of(p)
       out[#out + 1] = ("---@param %s%s %s%s"):format(names[i],

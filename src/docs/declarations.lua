@@ -119,7 +119,7 @@ local function annotated(path, found)
          local at = constant or class or
             (owner == "Tensor" and "torch.Tensor" or owner) .. "." .. name
          local method = separator == ":"
-         found[class and "class " .. at or at] = {
+         found[class and "class " .. at or at] = of_lua.complete {
             path = at, text = trim(text), params = params, returns = of_lua.results(tags),
             fields = of_lua.fields(tags), method = method, file = path, line = i,
             kind = name and "function" or class and "class" or "constant",
@@ -131,7 +131,18 @@ end
 
 -- Operators ---------------------------------------------------------------------------------------
 
-local function of_operator(path, forms)
+-- Returns the parameters of a form; the function that works in place takes neither `out` nor
+-- `inplace`.
+local function params_of(form, in_place)
+   if not in_place then return form.params end
+   local list = {}
+   for _, p in ipairs(form.params) do
+      if p.name ~= "out" and p.name ~= "inplace" then list[#list + 1] = p end
+   end
+   return list
+end
+
+local function of_operator(path, forms, in_place)
    local first = forms[1]
    local calls, text = {}, {}
    for i, form in ipairs(forms) do
@@ -140,10 +151,10 @@ local function of_operator(path, forms)
       local told = form.text .. form.example .. "\n"
       for line in told:gmatch "([^\n]*)\n" do text[#text + 1] = line end
    end
-   return {
-      path = path, kind = "function", calls = calls, text = trim(text), params = first.params,
-      returns = first.returns, file = first.file, line = first.line, family = first.family,
-      forms = forms,
+   return of_lua.complete {
+      path = path, kind = "function", calls = calls, text = trim(text),
+      params = params_of(first, in_place), returns = first.returns, file = first.file,
+      line = first.line, family = first.family, forms = forms,
    }
 end
 
@@ -207,7 +218,9 @@ local function declare(entry, context)
    end
    local operator = operator_for(path, context.operators, context.aliases)
    if operator then
-      return of_operator(path, context.operators[operator]), operator ~= path and operator or nil
+      local in_place = path:sub(-1) == "_" and operator:sub(-1) ~= "_"
+      return of_operator(path, context.operators[operator], in_place),
+         operator ~= path and operator or nil
    end
    return in_repository(of_lua.of_function(path, entry.value))
       or known and setmetatable({path = path}, {__index = known})
@@ -301,6 +314,26 @@ function M.classes_of_values(all, binding)
    end
    for _, declared in ipairs(all) do look(declared) end
    return list
+end
+
+--- Counts names, those with an example that shows its output, parameters, and those with words.
+---@param all table[]  declarations
+---@return {names: integer, examples: integer, parameters: integer, told: integer}
+function M.count(all)
+   local n = {names = 0, examples = 0, parameters = 0, told = 0}
+   local function add(declared)
+      n.names = n.names + 1
+      if table.concat(declared.text, "\n"):find "%-%-> " then n.examples = n.examples + 1 end
+      for _, p in ipairs(declared.params or {}) do
+         n.parameters = n.parameters + 1
+         if of_lua.is_told(declared, p) then n.told = n.told + 1 end
+      end
+   end
+   for _, declared in ipairs(all) do
+      add(declared)
+      for _, method in ipairs(declared.methods or {}) do add(method) end
+   end
+   return n
 end
 
 --- Returns all declarations, ordered by path. A declaration without a text has `missing`.

@@ -18,6 +18,10 @@ local function section_of(declared)
    local path = declared.path
    local owner = path:match "^(.*)%.[^.]+$" or "torch"
    if declared.kind == "module" then owner = path end
+   if declared.is_value and not owner:find "^torch" then owner = "torch." .. owner end
+   if declared.kind == "constant" and owner:find "%.%u[%w_]+$" then -- a table of constants
+      owner = owner:match "^(.*)%.[^.]+$"
+   end
    if owner == "torch.Tensor" or owner == "torch" and declared.kind == "function" then
       local folder = declared.file and declared.file:match "^src/ops/([^/]+)/"
       if folder then
@@ -52,7 +56,14 @@ function M.sections(all)
    for i = #list, 1, -1 do
       if #list[i].entries == 0 then table.remove(list, i) end
    end
-   table.sort(list, function(a, b) return a.title < b.title end)
+   local function place(title) -- the families of operators come before the modules
+      return (title == "Methods of tensors" or title:find "^torch: ") and "" or "~"
+   end
+   table.sort(list, function(a, b)
+      local x, y = place(a.title), place(b.title)
+      if x ~= y then return x < y end
+      return a.title < b.title
+   end)
    return list
 end
 

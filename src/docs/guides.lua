@@ -4,8 +4,33 @@ local html = require "html"
 
 local M = {}
 
--- These come first in the list of guides.
-local first <const> = {["README.md"] = 1, ["lua/tlua/from_pytorch.md"] = 2}
+-- The groups of guides in their order: a pattern of paths, the group, and a title if it is not the
+-- text's own heading.
+local groups <const> = {
+   {"^README.md$", "Start"},
+   {"^lua/tlua/from_pytorch.md$", "Start"},
+   {"^rocks/torch7/README.md$", "Start", "Coming from Torch7"},
+   {"^lua/tlua/port/", "Start", "Porting with tlua port"},
+   {"^examples/embed/", "Start"},
+   {"^rocks/README.md$", "Packages"},
+   {"^rocks/", "Packages"},
+   {"^lua/", "Guides"},
+   {"^kernels/", "Devices and systems"},
+   {"^src/building.md$", "Devices and systems"},
+   {"^src/README.md$", "For developers", "How the sources are arranged"},
+   {"^src/", "For developers"},
+}
+
+local order <const> = {
+   Start = 1, Guides = 2, ["Devices and systems"] = 3, Packages = 4, ["For developers"] = 5,
+}
+
+-- Returns the number of a path's row in `groups`; nil for texts that are no guides.
+local function row_of(path)
+   for i, row in ipairs(groups) do
+      if path:find(row[1]) then return i end
+   end
+end
 
 local function read(path)
    local file <close> = assert(io.open(path, "rb"))
@@ -18,7 +43,7 @@ end
 
 --- Returns the guides of a repository.
 ---@param root string
----@return {path: string, page: string, title: string}[]
+---@return {path: string, page: string, title: string, group: string}[]
 function M.list(root)
    local guides = {}
    local files = assert(io.popen(("cd '%s' && find README.md src lua kernels rocks examples "
@@ -26,14 +51,18 @@ function M.list(root)
    for path in files:lines() do
       local page = "guide-" .. path:gsub("%.md$", ""):gsub("/?README$", ""):gsub("/", "-")
       if path == "README.md" then page = "index" end
-      guides[#guides + 1] = {
-         path = path, page = page .. ".html", title = title_of(read(root .. "/" .. path), path),
+      local row = row_of(path)
+      guides[#guides + 1] = row and {
+         path = path, page = page .. ".html", group = groups[row][2], row = row,
+         title = groups[row][3] or title_of(read(root .. "/" .. path), path),
       }
    end
    files:close()
    table.sort(guides, function(a, b)
-      local x, y = first[a.path] or 3, first[b.path] or 3
-      return x == y and a.title < b.title or x < y
+      local x, y = order[a.group], order[b.group]
+      if x ~= y then return x < y end
+      if a.row ~= b.row then return a.row < b.row end
+      return a.title < b.title
    end)
    return guides
 end

@@ -47,6 +47,8 @@ function M.text(lines, links)
    local out, kind, block = {}, nil, {}
    local function close()
       if kind == "code" then
+         local indent = block[1]:match "^ *"
+         for i, line in ipairs(block) do block[i] = line:gsub("^" .. indent, "") end
          out[#out + 1] = "<pre><code>" .. M.escape(table.concat(block, "\n")) .. "</code></pre>"
       elseif kind == "item" then
          out[#out + 1] = "<ul><li>" .. M.inline(table.concat(block, " "), links) .. "</li></ul>"
@@ -64,7 +66,7 @@ function M.text(lines, links)
       elseif line:find "^%s%s" and kind ~= "item" then
          if kind ~= "code" then close() end
          kind = "code"
-         block[#block + 1] = line:gsub("^   ?", "")
+         block[#block + 1] = line
       else
          if kind == "code" then close() end
          kind = kind or "text"

@@ -17,6 +17,9 @@ end
 local all = require "declarations".all(root, gen)
 if site then
    require "site".write(out, root, all)
+   local n = require "declarations".count(all)
+   print(("%d names, %d of them with an example and its output; %d of %d parameters have words")
+      :format(n.names, n.examples, n.told, n.parameters))
 else
    write(out .. "/tlua.lua", require "annotations".print(all))
    write(out .. "/manual.md", require "manual".print(all))

@@ -71,7 +71,10 @@
   });
   const menu = document.querySelector("header .menu"), nav = document.querySelector("nav");
   let heading = "", group = null;
+  // Modules within others are shown where the page belongs to the same family.
+  const family = (page) => page.replace(/^torch\./, "").split(".")[0];
   for (const [title, page, text] of contents) {
+    if (title === "Modules" && text.includes(".") && family(page) !== family(nav.dataset.here)) continue;
     if (title !== heading) {
       const head = document.createElement("h2");
       group = document.createElement("ul");

@@ -110,7 +110,12 @@ local function body(declared, links)
    for i, form in ipairs(declared.forms or {{params = declared.params}}) do
       if i == 1 then params = form.params end
    end
-   out[#out + 1] = table_of("Parameters", rows_of(params, links))
+   local rows = rows_of(params, links)
+   if declared.about_options then
+      local row = {name = "options", optional = true, type = "table", text = declared.about_options}
+      rows[#rows + 1] = rows_of({row}, links)[1]
+   end
+   out[#out + 1] = table_of("Parameters", rows)
    out[#out + 1] = table_of("Returns", result_rows(declared.returns, links))
    out[#out + 1] = table_of("Fields", rows_of(declared.fields or {}, links))
    if declared.see then
@@ -193,15 +198,15 @@ local frame <const> = [[
 <link rel="stylesheet" href="site.css">
 </head>
 <body>
-<header>
+<header><div class="bar">
 <button class="menu" type="button">Contents</button>
 <a class="name" href="index.html">tlua</a>
-<div class="search"><input id="search" type="search" placeholder="Search names (press /)"
+<div class="search"><input id="search" type="search" placeholder="Search ( / )"
   autocomplete="off" aria-label="Search"><ul id="found"></ul></div>
-</header>
+</div></header>
 <div class="page">
 <nav data-here="%s"><a href="contents.html">Contents</a></nav>
-<main>
+<main class="%s">
 %s
 </main>
 </div>
@@ -214,9 +219,11 @@ local frame <const> = [[
 -- Returns the table of contents: for the page with that name, or for the menu beside every page.
 local function contents(sections, list)
    local rows = {}
-   for _, guide in ipairs(list) do rows[#rows + 1] = {"Guides", guide.page, guide.title} end
+   for _, guide in ipairs(list) do rows[#rows + 1] = {guide.group, guide.page, guide.title} end
    for _, section in ipairs(sections) do
-      rows[#rows + 1] = {"Reference", section.page, section.title}
+      local is_torch = section.title:find "^torch: " or section.key == "torch.Tensor"
+      local heading = is_torch and "Tensors" or "Modules"
+      rows[#rows + 1] = {heading, section.page, (section.title:gsub("^torch: ", ""))}
    end
    return rows
 end
@@ -224,11 +231,14 @@ end
 local function contents_page(rows)
    local out, heading = {"<h1>Contents</h1>"}, nil
    for _, row in ipairs(rows) do
-      if row[1] ~= heading then out[#out + 1] = ("<h2>%s</h2>"):format(row[1]) end
+      if row[1] ~= heading then
+         if heading then out[#out + 1] = "</ul>" end
+         out[#out + 1] = ('<h2>%s</h2>\n<ul class="columns">'):format(row[1])
+      end
       heading = row[1]
-      out[#out + 1] = ('<p><a href="%s">%s</a></p>'):format(row[2], escape(row[3]))
+      out[#out + 1] = ('<li><a href="%s">%s</a></li>'):format(row[2], escape(row[3]))
    end
-   return table.concat(out, "\n")
+   return table.concat(out, "\n") .. "</ul>"
 end
 
 local function js_string(text)
@@ -250,8 +260,8 @@ end
 function M.write(out, root, all)
    local sections, list = families.sections(all), guides.list(root)
    local links, rows = index(sections)
-   local function page(name, title, section_name, text)
-      write(out .. "/" .. name, frame:format(escape(title), section_name, text))
+   local function page(name, title, section_name, text, class)
+      write(out .. "/" .. name, frame:format(escape(title), section_name, class or "", text))
    end
    for _, section in ipairs(sections) do
       page(section.page, section.title .. " - tlua", section.page, section_page(section, links))
@@ -263,7 +273,7 @@ function M.write(out, root, all)
       end
    end
    for _, guide in ipairs(list) do
-      page(guide.page, guide.title, guide.page, guides.html(root, guide, list, links))
+      page(guide.page, guide.title, guide.page, guides.html(root, guide, list, links), "guide")
    end
    local menu = contents(sections, list)
    page("contents.html", "Contents - tlua", "contents.html", contents_page(menu))

@@ -185,13 +185,27 @@ local function notes_of(op)
    return (notes:gsub("^\n+", ""))
 end
 
+-- Returns the parameters of an operator's function in Lua, as bind.usage shows them.
+local function params_of(op)
+   local row <const> = "{name = %q, type = %q, default = %s, optional = %s, named = %s}"
+   local list = {}
+   for i, p in ipairs(op.params) do
+      list[i] = row:format(bind.lua_name(p), p.info.lua,
+         p.default and ("%q"):format(p.default) or "nil", tostring(p.optional),
+         tostring(p.keyword_only))
+   end
+   local function add(name, kind, default, is_named)
+      list[#list + 1] = row:format(name, kind, default, "true", tostring(is_named))
+   end
+   if bind.takes_inplace(op) then add("inplace", "boolean", '"false"', false) end
+   if op.creation then add("requires_grad", "boolean", '"false"', true) end
+   if bind.has_out(op) then add("out", "Tensor", "nil", true) end
+   return "{" .. table.concat(list, ", ") .. "}"
+end
+
 -- Returns a declaration for src/docs, made from one entry of an operator.
 local function operator_row(op)
-   local params = list_text(op.params, function(p)
-      return ("{name = %q, type = %q, default = %s, optional = %s, named = %s}"):format(
-         bind.lua_name(p), p.info.lua, p.default and ("%q"):format(p.default) or "nil",
-         tostring(p.optional), tostring(p.keyword_only))
-   end)
+   local params = params_of(op)
    local type = op.results.kind == "value" and op.results.info.lua or "Tensor"
    local results = list_text(op.results.names or {"self"}, function(name)
       return ("{type = %q, name = %q}"):format(type, name)

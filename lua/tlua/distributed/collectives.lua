@@ -153,7 +153,7 @@ local take_gather = taker("gather", "tensor: tensor, gather_list: table?, dst: c
 ---@param tensor Tensor
 ---@param gather_list? Tensor[]
 ---@param dst? integer
----@param options? table  these, group, async_op
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.gather(...)
    local a, group = take_gather(...)
@@ -170,7 +170,7 @@ local take_gather_single = taker("gather_single",
 ---@param input Tensor
 ---@param output? Tensor
 ---@param dst? integer
----@param options? table  these, group, async_op
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.gather_single(...)
    local a, group = take_gather_single(...)
@@ -186,7 +186,7 @@ local take_scatter = taker("scatter", "tensor: tensor, scatter_list: table?, src
 ---@param tensor Tensor
 ---@param scatter_list? Tensor[]
 ---@param src? integer
----@param options? table  these, group, async_op
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.scatter(...)
    local a, group = take_scatter(...)
@@ -269,7 +269,7 @@ local take_gathered = taker("all_gather_coalesced",
 --- inputs, which must have the same shape on all ranks.
 ---@param output_tensor_lists Tensor[][]
 ---@param input_tensor_list Tensor[]
----@param options? {group: distributed.ProcessGroup}
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}
 function M.all_gather_coalesced(...)
    local a, group = take_gathered(...)
    if not group or #a.input_tensor_list == 0 then return end
@@ -302,7 +302,7 @@ local take_coalesced = taker("all_reduce_coalesced", "tensors: table, op: string
 --- Reduces many tensors of one dtype over all ranks in one call.
 ---@param tensors Tensor[]
 ---@param op? string
----@param options? {op: string, group: distributed.ProcessGroup}
+---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
 function M.all_reduce_coalesced(...)
    local a, group = take_coalesced(...)
    if not group or #a.tensors == 0 then return end

@@ -133,6 +133,7 @@ local take_send = args.signature
 ---@param object_list any[]
 ---@param dst integer
 ---@param group? distributed.ProcessGroup
+---@param tag? integer
 function M.send_object_list(...)
    local a = take_send(...)
    local bytes = pack("send_object_list", a.object_list)
@@ -147,6 +148,7 @@ local take_recv = args.signature
 ---@param object_list any[]
 ---@param src? integer
 ---@param group? distributed.ProcessGroup
+---@param tag? integer
 ---@return integer rank  whose they were
 function M.recv_object_list(...)
    local a = take_recv(...)

@@ -306,7 +306,9 @@ end
 ---
 --- Results are bitwise the same as without a profile. Profiles do not nest, except that the profile
 --- of `tlua --profile` ends when the script begins one.
----@param options? table
+---@param options? {activities: string[], schedule: function, on_trace_ready: function,
+--- record_shapes: boolean, profile_memory: boolean, with_stack: boolean, with_flops: boolean,
+--- with_modules: boolean}
 ---@param fn? fun(prof: profiler.Profile): any
 ---@return profiler.Profile prof
 ---@return any ...

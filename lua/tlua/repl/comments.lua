@@ -126,12 +126,19 @@ function M.table(entries)
    return table.concat(list, "\n")
 end
 
---- Returns the first sentence of a text.
+--- Returns the first sentence of a text, or its part before a colon.
 ---@param text string
 ---@return string
 function M.first_sentence(text)
    local flat = text:gsub("%s*\n%s*", " ")
-   local first = flat:match "^(.-[.:;])%s" or flat:match "^(.-)%s*$"
+   local first = flat:match "^(.-)%s*$"
+   for last in flat:gmatch "()[.:;]%s" do
+      local quotes = select(2, flat:sub(1, last):gsub('"', ""))
+      if quotes % 2 == 0 then -- not inside a quoted title
+         first = flat:sub(1, last)
+         break
+      end
+   end
    return (first:gsub("[:;]$", "."))
 end
 

@@ -12,6 +12,7 @@ local checked = require "tlua.checked"
 local comments = require "tlua.repl.comments"
 local packages = require "tlua.packages"
 local types = require "tlua.repl.types"
+local vocabulary = require "tlua.repl.vocabulary"
 
 local M = {}
 
@@ -51,6 +52,9 @@ function M.parameters(tags)
          optional = tag.name:sub(-1) == "?",
       }
       list[i].options = types.fields(type)
+      for _, option in ipairs(list[i].options or {}) do -- "compress: of .npz; quality: of .jpg"
+         option.text = (";" .. text):match("[;,]%s*" .. option.name .. ":%s*([^;]*)") or ""
+      end
    end
    return list
 end
@@ -98,6 +102,17 @@ function M.signature(fn)
    end
 end
 
+-- Returns the words on a table of options that do not belong to a single option.
+local function about_options(tags)
+   for _, tag in ipairs(M.parameters(tags)) do
+      local is_divided = false
+      for _, option in ipairs(tag.options or {}) do
+         is_divided = is_divided or option.text ~= ""
+      end
+      if tag.name == "options" and tag.text ~= "" and not is_divided then return tag.text end
+   end
+end
+
 -- Returns a signature's parameters with their types and defaults, described by the doc comment.
 -- Parameters that are only in the doc comment come first.
 local function parameters_of(signature, tags)
@@ -119,6 +134,28 @@ local function parameters_of(signature, tags)
       }
    end
    return list
+end
+
+--- Returns whether a declaration tells of a parameter, by words of its own or in the text.
+---@param declared table
+---@param parameter table
+---@return boolean
+function M.is_told(declared, parameter)
+   if (parameter.text or "") ~= "" then return true end
+   local text = (" %s %s "):format(table.concat(declared.text, " "), declared.about_options or "")
+   local name = parameter.name:gsub("%.", "%%.")
+   return text:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil
+end
+
+--- Gives parameters without words those of the vocabulary, unless the declaration's text tells of
+--- them.
+---@param declared table
+---@return table declared
+function M.complete(declared)
+   for _, p in ipairs(declared.params) do
+      if not M.is_told(declared, p) then p.text = vocabulary.words(declared.path, p.name) end
+   end
+   return declared
 end
 
 --- Returns a default value as text in Lua.
@@ -230,7 +267,7 @@ function M.of_named(path, shown, kind)
    if not found then return nil end
    local text, tags = comments.take(found[1])
    local params, is_function = M.parameters(tags), kind == nil or kind == "function"
-   return {
+   return M.complete {
       path = path, kind = kind or "function", text = trim(text), params = params,
       calls = {is_function and M.call(shown or path, params) or nil}, returns = M.results(tags),
       chunk = found[3], line = found[2], tags = tags,
@@ -255,10 +292,11 @@ function M.of_function(path, fn, shown)
    local params = signature and parameters_of(signature, tags) or M.parameters(tags)
    text = trim(text)
    if #text == 0 and #(tags["return"] or {}) == 0 and #params == 0 then return nil end
-   return {
+   return M.complete {
       path = path, kind = "function", calls = {M.call(shown or path, params)}, text = text,
       params = params, returns = M.results(tags), chunk = info.source, line = info.linedefined,
       tags = tags, signature = signature, body = method,
+      about_options = signature and about_options(tags),
    }
 end
 
@@ -308,6 +346,12 @@ local function optimizer_params(class)
       list[#list + 1] = {
          name = name, type = kind, default = default, optional = true, named = true, text = "",
       }
+   end
+   local others = {}
+   for name in pairs(made.implementations) do others[#others + 1] = name end
+   table.sort(others)
+   for _, name in ipairs(others) do
+      list[#list + 1] = {name = name, type = "boolean", optional = true, named = true, text = ""}
    end
    return list
 end
@@ -435,12 +479,13 @@ function M.of_class(path, class, module)
       if #text > 0 then text[#text + 1] = "" end
       table.move(example, 1, #example, #text + 1, text)
    end
-   return {
+   return M.complete {
       path = path, name = name, kind = "class", text = text, params = params, returns = {},
       calls = {M.call(path:gsub("^torch%.", ""), params)}, fields = fields_of(class, tags),
       methods = methods, see = computes, is_twin = is_twin, missing = #text == 0,
       chunk = line and chunk or own.source, line = line or own.linedefined, module = module,
       tags = arguments, signature = signature, body = make,
+      about_options = signature and about_options(arguments),
    }
 end
 

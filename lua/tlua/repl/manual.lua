@@ -102,6 +102,22 @@ local function call_text(name, params)
    return comments.list(name .. "(", declarations.arguments(params), ")")
 end
 
+-- Returns a line on each parameter: its name, its type and its words.
+local function params_text(declared)
+   local rows = {}
+   for i, p in ipairs(declared.params) do
+      local kind = p.type ~= "" and p.type or "any"
+      rows[i] = {
+         name = p.name .. (p.optional and p.default == nil and p.name ~= "..." and "?" or ""),
+         text = kind .. ((p.text or "") ~= "" and "  " .. p.text or ""),
+      }
+   end
+   if declared.about_options then
+      rows[#rows + 1] = {name = "options?", text = "table  " .. declared.about_options}
+   end
+   return comments.table(rows)
+end
+
 -- Returns the text on a function in Lua, or nil if its source or comment cannot be found.
 local function function_text(name, fn)
    local declared = declarations.of_function(name or "function", fn)
@@ -109,7 +125,7 @@ local function function_text(name, fn)
    return join {
       call_text(name or declared.signature and declared.signature.title or "function",
          declared.params),
-      comments.layout(declared.text), comments.table(declared.tags.param),
+      comments.layout(declared.text), params_text(declared),
    }
 end
 
@@ -146,7 +162,7 @@ local function class_text(class, module)
    return join {
       call_text(class.__name, declared.params), comments.layout(declared.text),
       computed and computed:match "\n\n(.*)$":gsub("\n\n    .*$", "") or "",
-      not is_optimizer and comments.table(declared.tags.param) or "", fields_text(declared.fields),
+      params_text(declared), fields_text(declared.fields),
       forward_text(class) or "", is_optimizer and optimizer_methods or methods_text(declared) or "",
       declared.see and ('See also help "%s".'):format(declared.see:gsub("^torch%.", "")),
    }

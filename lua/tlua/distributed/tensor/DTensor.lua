@@ -215,12 +215,6 @@ end
 local options <const> = [[device_mesh: object, placements: any?, dtype: string?,
    requires_grad: boolean = false)]]
 
---- Makes a DTensor of a size, distributed over a mesh: each rank makes its part alone.
----@names distributed.tensor.zeros distributed.tensor.ones distributed.tensor.full
----@param size integer|integer[]  of the whole tensor
----@param fill_value? number  of `full` alone
----@param options? {device_mesh: table, placements: table, dtype: string, requires_grad: boolean}
----@return distributed.tensor.DTensor
 -- Defines a function that makes a DTensor; make(shape, a) makes a rank's part.
 local function define(name, arguments, make)
    local title <const> = "distributed.tensor." .. name
@@ -243,8 +237,19 @@ end
 --- Makes a DTensor of one value, of which each rank fills its part: zeros(size, options),
 --- ones(size, options) and full(size, fill_value, options), with device_mesh, placements, dtype and
 --- requires_grad. The dtype is float32 by default; full's default is that of torch.full.
+---@names distributed.tensor.zeros distributed.tensor.ones
+---@param size integer|integer[]  of the whole tensor
+---@param options? {device_mesh: table, placements: table, dtype: string, requires_grad: boolean}
+---@return distributed.tensor.DTensor
 M.zeros = define("zeros", "(size: integers, ", filled_with(0.0))
 M.ones = define("ones", "(size: integers, ", filled_with(1.0))
+
+--- Makes a DTensor whose elements have one value; see distributed.tensor.zeros.
+---@names distributed.tensor.full
+---@param size integer|integer[]  of the whole tensor
+---@param fill_value number
+---@param options? {device_mesh: table, placements: table, dtype: string, requires_grad: boolean}
+---@return distributed.tensor.DTensor
 M.full = define("full", "(size: integers, fill_value: number, ", filled_with())
 
 -- Asking -----------------------------------------------------------------------------------------

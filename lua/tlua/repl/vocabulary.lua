@@ -1,0 +1,508 @@
+-- vocabulary.lua - the meaning of parameters whose name means the same wherever it occurs. A
+-- declaration that says nothing of such a parameter gets its words from here. A group applies to
+-- paths that begin with its key; the longest key wins.
+
+local M = {}
+
+local groups <const> = {
+   [""] = [[
+...: further arguments
+A: the matrix, or a batch of them
+B: the right-hand side
+LU_data: a factorisation
+LU_pivots: the exchanged rows
+accumulate: whether values are added to those that are there
+align_corners: whether the corner pixels keep their place
+alpha: the factor of the second operand
+argnums: the number of the argument, from 1, or a list of them
+atol: the absolute tolerance
+axis0: a dimension
+axis1: a dimension
+beta: the factor of the first operand
+bias: the bias, or none
+cast_inputs: the dtype that floating-point arguments are converted to
+chunk_size: the number of examples that are computed at once
+correction: the number that is subtracted from n in the divisor of a variance
+data: the values
+dataset: the dataset
+decimals: the number of digits after the point
+descending: whether the largest comes first
+device: the device, such as "cpu" or "cuda:0"
+device_type: the kind of device, such as "cuda"
+diagonal: the diagonal's distance from the main one
+dim: the dimension, counted from 1; negative ones count from the end
+dim0: a dimension
+dim1: a dimension
+dim2: a dimension
+dtype: the result's dtype
+enabled: whether it has an effect
+eps: a small number that keeps a denominator from being 0
+equal_nan: whether NaN equals NaN
+fill_value: the value of all elements
+generator: the torch.Generator that random numbers come from
+has_aux: whether the function returns a second value, which is handed on
+height: the number of rows
+help: the text that explains it
+hermitian: whether the matrix is symmetric or Hermitian
+high: the largest integer, exclusive
+i: the number, from 1
+index: positions, counted from 1
+indices: positions, counted from 1
+inplace: whether the input is changed and returned
+input: the input
+inputs: the inputs
+keepdim: whether a reduced dimension stays, with size 1
+key: the key
+largest: whether the largest are meant
+left: whether the system is A X = B, not X A = B
+lengths: the length of each sequence
+low: the smallest integer
+mask: a tensor of booleans
+mat2: a matrix
+max: the largest value
+mean: the mean
+memory_format: the order of the elements in memory, such as "channels_last"
+min: the smallest value
+minlength: the least length of the result
+model: the module
+module: the module
+msg: the message
+name: the name
+non_blocking: whether the host goes on before the copy is done
+norm_type: the order p of the norm
+num_samples: the number of draws
+obj: a value without tensors
+offset: the diagonal's distance from the main one
+optimizer: the optimizer
+options: further arguments by name
+other: the second operand
+out: gets the result
+out_int32: whether positions are int32
+parameters: the parameters
+params: the parameters
+path: of the file
+pivot: whether rows are exchanged
+pivots: the exchanged rows
+prefix: the beginning
+queries: the values that are looked up
+randomness: "error", "same" or "different": random numbers of the examples
+range: the smallest and the largest value
+replacement: whether an element may be drawn again
+requires_grad: whether autograd records operations on the result
+right: whether the place after equal values is meant
+rtol: the relative tolerance
+scale_factor: the factor of each spatial size
+self: the tensor
+shape: the sizes
+size: the sizes
+sizes: the sizes
+sorted: whether the result is sorted
+source: the tensor that values are taken from
+stable: whether equal values keep their order
+start: the first value
+state: a state as the function that returns it gives it
+state_dict: a state as `state_dict` returns it
+std: the standard deviation
+step: the number of the step
+storage_offset: the number of elements before the first one
+stream_ptr: the address of a stream of CUDA
+strict: whether a missing or an unexpected name is an error
+stride: the step in each dimension
+tensors: a list of tensors
+text: the text
+timeout: the number of seconds to wait
+title: the title
+train: whether the function behaves as in training
+training: whether the function behaves as in training
+unbiased: whether the variance is divided by n - 1
+upper: whether the upper triangle is meant
+vec2: a vector
+width: the number of columns
+world_size: the number of ranks
+]],
+   ["torch.nn."] = [[
+_random_samples: the random numbers to use instead of new ones
+activation: "relu", "gelu" or a function
+add_bias_kv: whether a trained token is added to keys and values
+add_zero_attn: whether a token of zeros is added to keys and values
+affine: whether there are a weight and a bias for each channel
+amount: the part of the elements, from 0 to 1, or their number
+anchor: the inputs
+b_hh: the bias of the state
+b_ih: the bias of the input
+batch_first: whether the batch is the first dimension
+bias: whether there is a bias
+bidirectional: whether a second pass goes from the end to the beginning
+blank: the class of no label
+ceil_mode: whether a last, incomplete window counts
+constant_scalar: the constant
+count_include_pad: whether padding counts in the divisor
+d_model: the number of features of a token
+device: the parameters' device
+dilation: the distance of elements in the window
+dim_feedforward: the size between the two linear layers
+distance_function: the distance of two inputs
+div_value: the divisor of a cluster's size
+divisor_override: replaces the window's size as divisor
+downscale_factor: the divisor of each spatial size
+dropout: the probability of dropout
+dtype: the parameters' dtype
+elementwise_affine: whether there are a weight and a bias for each element
+embedding_dim: the size of a vector
+end_dim: the last dimension
+full: whether the constant part of the loss is added
+gain: the factor of the result
+groups: the number of groups of channels that are separate
+has_biases: whether there are biases
+head: the head
+head_bias: whether the head has a bias
+hidden_size: the number of features of the hidden state
+hook: the function that is called
+hx: the state before
+ignore_index: the class that does not count
+in1_features: the number of features of the first input
+in2_features: the number of features of the second input
+in_channels: the number of channels of the input
+in_features: the number of features of the input
+include_last_offset: whether the last offset is the end of the last bag
+input1: the first input
+input2: the second input
+input_lengths: the lengths of the inputs
+input_size: the number of features of the input
+is_causal: whether a token sees only those before it
+kdim: the number of features of keys
+kernel_size: the window's size, one number for all dimensions or one for each
+label_smoothing: the probability that is shared among all classes
+lambd: the threshold
+layer_norm_eps: the epsilon of the normalisations
+log_input: whether the input is the logarithm of the rate
+log_target: whether the target is a logarithm
+lower: the lower bound
+margin: the distance that is wanted
+max_norm: the largest norm of a vector; longer ones are shortened
+max_val: the upper bound
+memory: the encoder's result
+memory_is_causal: whether a token sees only the memory before it
+memory_key_padding_mask: true where the memory is padding
+memory_mask: a mask of the attention to the memory
+min_val: the lower bound
+module: the module
+momentum: the part of a new batch in the running statistics; nil for their mean
+nInputDim: the number of dimensions of an input without batch dimension
+nInputDims: the number of dimensions of an input without batch dimension
+n_classes: the number of classes
+n_power_iterations: the number of power iterations in a call
+negative: inputs of another class
+negative_slope: the slope below 0
+nhead: the number of heads
+nonlinearity: "tanh" or "relu"
+norm_first: whether normalisation comes before each part
+numInputDims: the number of dimensions of an input without batch dimension
+num_channels: the number of channels
+num_embeddings: the number of vectors
+num_features: the number of channels
+num_groups: the number of groups of channels
+num_heads: the number of heads
+num_layers: the number of layers
+out_channels: the number of channels of the result
+out_features: the number of features of the result
+output_padding: the number of elements added to one side of the result
+output_ratio: the result's sizes as parts of the input's
+output_size: the spatial sizes of the result
+p: the probability of an element to be zeroed
+padding: the number of elements put on both sides of each dimension
+padding_idx: the position whose vector is not trained
+padding_mode: "zeros", "reflect", "replicate" or "circular"
+per_sample_weights: the weight of each vector
+pos_weight: the weight of positive targets
+positive: inputs of the same class
+proj_size: the size of projected outputs; 0 for none
+reduction: "none", "mean" or "sum" of the losses
+return_indices: whether positions are returned, too
+running_mean: the running means
+running_var: the running variances
+scale_grad_by_freq: whether gradients are divided by the count of the position in the batch
+seed: the seed
+src: the source sequence
+src_is_causal: whether a token of the source sees only those before it
+src_key_padding_mask: true where the source is padding
+src_mask: a mask of the source's attention
+start_dim: the first dimension
+state_dict: a state as `state_dict` returns it
+stride: the window's step; kernel_size for pools unless given
+swap: whether the nearer of the two distances to the negative counts
+target: the values that the input is compared with
+target_lengths: the lengths of the targets
+tgt: the target sequence
+tgt_is_causal: whether a token of the target sees only those before it
+tgt_key_padding_mask: true where the target is padding
+tgt_mask: a mask of the target's attention
+threshold: the threshold
+track_running_stats: whether running statistics are kept for evaluation
+upper: the upper bound
+upscale_factor: the factor of each spatial size
+use_input_stats: whether the statistics are those of the input
+vdim: the number of features of values
+w_hh: the weight of the state
+w_ih: the weight of the input
+weight: factors of the losses
+x1: the first input
+x2: the second input
+zero_infinity: whether infinite losses become 0
+]],
+   ["torch.nn.functional."] = [[
+bias: the bias, or none
+dtype: the dtype of the result
+p: the probability of an element to be zeroed
+weight: the weight
+]],
+   ["torch.nn.init."] = [[
+nonlinearity: the activation after the layer, such as "relu" or "leaky_relu"
+a: the lower bound, or the slope below 0
+b: the upper bound
+mean: the mean
+mode: "fan_in" or "fan_out"
+sparsity: the part of elements that are 0
+std: the standard deviation
+tensor: the tensor to fill
+]],
+   ["torch.optim."] = [[
+differentiable: only false, since a step is not recorded; for programs written for PyTorch
+foreach: for programs written for PyTorch; all parameters are stepped at once
+fused: for programs written for PyTorch; all parameters are stepped at once
+T_max: the number of steps until the least rate
+adjust_lr_fn: how the rate is adjusted to a matrix's shape
+amsgrad: whether the largest running mean so far divides
+anneal_strategy: "cos" or "linear"
+avg_fn: computes the new average of a parameter
+base_lr: the least rate
+base_momentum: the least momentum
+beta2_decay: the decay of the second factor
+betas: the factors of the running means
+capturable: whether a step can be part of a graph of the device
+centered: whether the mean of gradients is taken from their squares
+cycle_momentum: whether momentum changes against the rate
+d: the largest root mean square of a step
+dampening: the part of a gradient that momentum leaves out
+decoupled_weight_decay: whether the decay is taken from the parameters
+div_factor: max_lr / the first rate
+end_factor: the last factor
+epochs: the number of epochs
+eps: is added to a denominator
+eta_min: the least rate
+etas: the factors of a step size
+factor: the factor of the rate
+final_div_factor: the first rate / the last rate
+gamma: the factor of the rate
+history_size: the number of kept steps
+hook: the function that is called
+initial_accumulator_value: the first sums of squares
+lambd: the decay of the average
+last_epoch: the number of steps already made; -1 at the beginning
+lr: the learning rate
+lr_decay: the decay of the rate
+master_weights: whether float32 copies of narrower parameters are kept
+max_eval: the most evaluations of a step
+max_iter: the most iterations of a step
+max_lr: the largest rate
+max_momentum: the largest momentum
+maximize: whether steps go up
+milestones: the steps at which the rate changes
+min_lr: the least rate
+mode: "min" or "max"
+momentum: the factor of the last step
+momentum_decay: the decay of momentum
+multi_avg_fn: computes the new averages of all parameters
+nesterov: whether momentum is Nesterov's
+ns_coefficients: the coefficients of the Newton-Schulz iteration
+ns_steps: the number of Newton-Schulz iterations
+optimizer: the optimizer whose rates are set
+params: the parameters, or groups of them with options of their own
+patience: the number of steps without improvement
+pct_start: the part of the steps in which the rate rises
+rho: the factor of the running mean of squares
+start_factor: the first factor
+step_size: the number of steps between changes
+step_sizes: the smallest and the largest step
+steps_per_epoch: the number of steps of an epoch
+swa_lr: the rate at the end
+t0: the step at which averaging begins
+tolerance_change: ends a step if the change is that small
+tolerance_grad: ends a step if the gradient is that small
+total_iters: the number of steps until the end
+total_steps: the number of steps
+use_buffers: whether buffers are averaged, too
+weight_decay: the factor with which parameters are added to gradients, or shrunk
+]],
+   ["torch.distributed."] = [[
+async_op: whether a distributed.Work is returned at once
+backend: "shm", "mpi" or "nccl"
+broadcast_from_rank0: whether rank 0's state is sent to all
+bucket: the gradients to be reduced
+checkpoint_id: the folder
+chunk: the number of the part of the batch
+cpu_offload: whether the state is moved to the CPU
+desired_input_layouts: the layout that the module needs
+desired_output_layouts: the layout that is wanted of the results
+device_mesh: the mesh of ranks
+dst: the rank that gets the result
+file_name: the file of the store
+full_state_dict: whether the state is whole on each rank
+gather_list: gets each rank's tensor, on rank dst
+group: the group of ranks; all by default
+host_name: the host of the store
+ignore_frozen_params: whether parameters without gradients are left out
+input_layouts: the layout of the arguments
+input_list: the tensors to be sent
+input_split_sizes: the number of rows for each rank
+input_tensor_list: the tensors to be sent
+is_master: whether this rank serves the store
+loss_fn: computes the loss of a part of the batch
+mesh: the mesh of ranks
+mesh_dim: the dimension of the mesh
+mesh_dim_names: the names of the mesh's dimensions
+model: the model
+model_state_dict: a state of the model
+n_microbatches: the number of parts of a batch
+num_stages: the number of stages
+object_gather_list: gets the values on rank dst
+object_list: the values
+op: how values are reduced, such as "sum" or ReduceOp.MAX
+optim_state_dict: a state of optimizers
+optimizers: the optimizer, or a list of them
+output_layouts: the layout of the results
+output_split_sizes: the number of rows from each rank
+output_tensor_list: gets the results
+p2p_op_list: the messages
+peer: the other rank
+placements: how the tensor is distributed over each dimension of the mesh
+port: the port of the store
+process_group: the group of ranks; all by default
+rank: this rank's number, from 0
+ranks: the ranks of the group
+scale_grads: whether gradients are divided by the number of parts
+scatter_list: the tensor for each rank, on rank src
+secret: the word that all ranks know
+sequence_dim: the dimension of the sequence
+split_sizes: the number of rows for each rank
+src: the rank that sends
+stage: the stage of this rank
+stage_index: the stage's number, from 0
+stages: the stages of this rank
+submodule: the stage's part of the model
+tag: distinguishes messages between the same ranks
+use_local_output: whether results are plain tensors
+world_size: the number of ranks
+]],
+   ["torch.data."] = [[
+batch_size: the number of items of a batch
+buffer_size: the number of items that may wait
+datapipe: the pipe that is read
+dataset: the dataset
+drop_last: whether an incomplete batch is left out
+fn: is called with each item
+generator: the torch.Generator of the random order
+source_datapipe: the pipe that is read
+]],
+   ["torch.utils.tensorboard."] = [[
+main_tag: the name before those of the curves
+step: the number of the step
+tag: the curve's name
+]],
+   ["torch.autograd."] = [[
+check_undefined_grad: whether backward is tried without some gradients
+create_graph: whether the result can be differentiated
+eps: the step of the differences
+fast_mode: whether a random projection is compared
+grad_outputs: the gradient of each output
+inputs: the tensors whose gradients are wanted
+nondet_tol: the largest difference of two backward passes
+outputs: the tensors that are differentiated
+raise_exception: whether a difference is an error
+strict: whether an independent result is an error
+v: the vector of the product
+vec: the vector of the product
+]],
+   ["torch.optim.ASGD"] = [[
+alpha: the power of the step's number in the decay of the rate
+]],
+   ["torch.optim.RMSprop"] = [[
+alpha: the factor of the running mean of squares
+]],
+   ["torch.distributed.P2POp"] = [[
+op: torch.distributed.isend or irecv
+tensor: the tensor that is sent or received
+]],
+   ["torch.nn.SmoothL1Loss"] = [[
+beta: the difference at which the loss becomes linear
+]],
+   ["torch.nn.LocalResponseNorm"] = [[
+alpha: the factor of the mean of squares
+beta: the exponent
+k: is added to the mean of squares
+]],
+   ["torch.nn.TripletMarginLoss"] = [[
+p: the order of the norm
+]],
+   ["torch.nn.MultiMarginLoss"] = [[
+p: the exponent of the differences, 1 or 2
+]],
+   ["torch.nn.functional.grid_sample"] = [[
+mode: "bilinear", "nearest" or "bicubic"
+padding_mode: "zeros", "border" or "reflection"
+]],
+   ["torch.device"] = [[
+index: the device's number, from 0
+]],
+   ["torch.narrow"] = [[
+start: the first position, from 1
+]],
+   ["torch.Tensor.unfold"] = [[
+size: the size of a slice
+step: the distance of slices
+]],
+   ["torch.linalg."] = [[
+n: the exponent
+]],
+   ["torch.nn.MultiheadAttention"] = [[
+key: the tokens that the queries are compared with
+query: the tokens that ask
+value: the tokens that are averaged
+]],
+   ["torch.fill"] = [[
+value: of all elements
+]],
+   ["torch.Tensor.masked_fill"] = [[
+value: of the elements where the mask is true
+]],
+}
+
+local keys <const> = {}
+for key in pairs(groups) do keys[#keys + 1] = key end
+table.sort(keys, function(a, b) return #a > #b end)
+
+-- Returns a group's words by name. They are parsed when they are first needed.
+local function words_of(key)
+   local group = groups[key]
+   if type(group) == "string" then
+      local words = {}
+      for name, text in group:gmatch "([^\n:]+): ([^\n]+)" do words[name] = text end
+      groups[key], group = words, words
+   end
+   return group
+end
+
+--- Returns the words on a parameter, or "" if its name has no common meaning.
+---@param path string  of the function or class, such as "torch.nn.Linear"
+---@param name string
+---@return string
+function M.words(path, name)
+   if not path:find "^torch%." then path = "torch." .. path end
+   for _, key in ipairs(keys) do
+      local words = path:sub(1, #key) == key and words_of(key)[name]
+      if words then return words end
+   end
+   return ""
+end
+
+return M
