@@ -220,8 +220,8 @@ GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
   $(addprefix src/,tlua.h $(addprefix core/kernel/,iter.h fault.h parts.h kernel.h lapack.h) $(addprefix core/device/,api.h backend.h host.h))
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
-GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c)
-GEN_OTHER := $(addprefix $(GEN)/,ops.h kernels.h bind.h manual.lua signatures.lua gradlist.lua operators.lua)
+GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c) $(GEN)/calls.c
+GEN_OTHER := $(addprefix $(GEN)/,ops.h calls.h kernels.h bind.h manual.lua signatures.lua gradlist.lua operators.lua)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(BUILT_IN_SRC:%.c=$(OBJ)/%.o) \
   $(foreach isa,$(ISAS),$(ISA_SRC:%.c=$(OBJ)/%.$(isa).o)) \

@@ -220,6 +220,44 @@ TL_API TL_MUSTCHECK tl_Tensor *
 tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
 
 /* ------------------------------------------------------------------------
+** Programs
+** --------------------------------------------------------------------- */
+
+/* A model that was traced by torch.export in Lua and saved as one file. It runs here with nothing of
+** Lua, by the same operators and with the same bits. Several threads may run one program at once:
+** they share its constants. */
+typedef struct tl_Program tl_Program;
+
+/* An input of a program: its name, and the sizes that it must have, -1 for those that may differ
+** from run to run. `name` is borrowed from the program. */
+typedef struct tl_ProgramInput {
+  const char *name;
+  tl_DType dtype;
+  int ndim;
+  int64_t sizes[TL_MAX_DIMS];
+} tl_ProgramInput;
+
+/* Constructor. Maps the file at `path`, and checks all of it but the values of constants. NULL for
+** a file that cannot be read, is damaged, or names an operator that this library has not got. */
+TL_API TL_MUSTCHECK tl_Program *tl_program_load(const char *path);
+/* Destructor; no run may be under way. Accepts NULL. */
+TL_API void tl_program_free(tl_Program *program);
+
+/* Return how many tensors a run takes and gives. */
+TL_API int tl_program_inputs(const tl_Program *program);
+TL_API int tl_program_outputs(const tl_Program *program);
+/* Describes an input, counted from 0. False if there is none. */
+TL_API TL_MUSTCHECK bool tl_program_input(const tl_Program *program, int i, tl_ProgramInput *out);
+
+/* Runs the program. `outputs[i]` is a tensor that receives the values of an output, or NULL: then it
+** becomes a new tensor, a reference of the caller's. The first run plans its memory, and later runs
+** with the same sizes and given outputs allocate nothing. False if an input does not fit, or an
+** operator fails; then outputs that were NULL are NULL, and the values of others undefined. May be
+** called by several threads, with tensors of their own as outputs. */
+TL_API TL_MUSTCHECK bool tl_program_run(tl_Program *program, tl_Tensor *const *inputs, int ninputs,
+                                        tl_Tensor **outputs, int noutputs);
+
+/* ------------------------------------------------------------------------
 ** Threads and memory
 ** --------------------------------------------------------------------- */
 

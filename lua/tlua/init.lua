@@ -59,6 +59,7 @@ lazy.load(torch, lazy.modules("tlua", {
    testing = "testing",
    version = "version",
    compiler = "compile compiler",
+   export = "export",
    jit = "jit",
    library = "library ops",
    random = "random",

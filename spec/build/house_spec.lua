@@ -64,9 +64,10 @@ local may_include = {
    ["src/io"] = {"core/", "io/"},
    ["src/ops"] = {"core/", "ops/", "ops.h", "autograd/graph.h"},
    ["src/autograd"] = {"core/", "autograd/", "ops.h"},
+   ["src/graph"] = {"core/", "graph/", "ops/", "ops.h", "calls.h"},
    ["src/dist"] = {"core/", "dist/", "ops/", "ops.h", "tlua.h"},
    ["src/lua"] = {
-      "core/", "io/", "ops/", "autograd/", "dist/", "lua/", "ops.h", "bind.h", "tlua.h",
+      "core/", "io/", "ops/", "autograd/", "dist/", "graph/", "lua/", "ops.h", "bind.h", "tlua.h",
    },
    ["src/main"] = {"core/", "dist/", "lua/", "main/", "tlua.h"},
    ["kernels/cpu"] = {

@@ -162,6 +162,16 @@ local function call_c(op, args)
    return ("tlo_%s(%s)"):format(op.cname, args)
 end
 
+-- Returns whether the in-place form of an operator consists of others, so that the binding observes
+-- it.
+local function is_observed_here(op)
+   return (op.composite or op.expr) and not (op.hooked and op.inplace_form)
+end
+
+local function inplace_call_c(op, cname, args)
+   return is_observed_here(op) and profile.choice(cname, args) or ("tlo_%s(%s)"):format(cname, args)
+end
+
 -- Returns whether PyTorch has a single node where we have a composition; the last node of the
 -- composition then gets that name.
 local function titled(op) return (op.composite or op.expr) and op.node ~= nil end
@@ -188,7 +198,7 @@ local emit_results = {}
 local function emit_inplace_choice(op, line)
    line("  if (!a.failed && tli_arg_bool(&a, %d, false) && !a.failed) {", #op.params)
    count_nodes(op, line)
-   line("    bool ok = tlo_%s_(%s);", op.cname, call_args(op))
+   line("    bool ok = %s;", inplace_call_c(op, op.cname .. "_", call_args(op)))
    entitle(op, line, op.params[1].name)
    line("    tli_args_end(&a);")
    line("    if (!ok) return tli_args_raise(&a);")
@@ -236,7 +246,7 @@ end
 
 function emit_results.self(op, line, cname)
    count_nodes(op, line)
-   line("  bool ok = !a.failed && tlo_%s(%s);", cname, call_args(op))
+   line("  bool ok = !a.failed && %s;", inplace_call_c(op, cname, call_args(op)))
    entitle(op, line, op.params[1].name)
    line("  tli_args_end(&a);")
    line("  if (!ok) return tli_args_raise(&a);")
@@ -410,7 +420,8 @@ end
 function M.family(family)
    local out = {
       "/* Generated from " .. family.file .. "; not to be edited. */",
-      '#include "bind.h"\n#include "core/observe/profile.h"\n#include "lua/args/results.h"\n'
+      '#include "bind.h"\n#include "calls.h"\n'
+         .. '#include "core/observe/profile.h"\n#include "lua/args/results.h"\n'
          .. '#include "ops.h"\n'
          .. "#include <math.h>\n" .. (has_conditions(family) and "#include <string.h>\n" or ""),
    }
@@ -419,6 +430,9 @@ function M.family(family)
       if not op.internal and not op.left_out then
          if op.composite and not op.flops and not op.inplace_form then
             out[#out + 1] = profile.wrapper(op, "tlo")
+         end
+         if is_observed_here(op) and (op.inplace or op.inplace_form) then
+            out[#out + 1] = profile.wrapper(op, "tlo", true, true)
          end
          out[#out + 1] = emit_binding(op, op.lua, op.cname, op.inplace_form)
          if op.inplace then

@@ -245,8 +245,8 @@ $prototype {
    })
 end
 
--- Writes tlo_<op> for a hand-written operator that derivatives call, so that it has a row in
--- profiles.
+-- Writes tlo_<op> for a hand-written operator that is observed wherever it is called from: one with
+-- a row in profiles, and one that the binding calls in C, which a tracer must see as a whole.
 local function emit_counted(op)
    local args = names(op)
    if op.results.kind == "tensors" or op.results.kind == "value" then args[#args + 1] = "out" end
@@ -286,8 +286,8 @@ local function emit_op(op, all)
    if op.composite or op.expr then
       if op.expr then
          add(profile.hooked(op, emit_expr(op, all)))
-      elseif op.flops then
-         add(profile.hooked(op, emit_counted(op)))
+      elseif op.flops or op.hooked then
+         add(profile.hooked(op, emit_counted(op), op.inplace_form, not op.flops))
       end
       if op.inplace then add(emit_composite_inplace(op)) end
       return #parts > 1 and join(parts, "\n") or nil
@@ -311,7 +311,8 @@ end
 --- Returns the C file of one family.
 function M.family(family, all)
    local out = {"/* Generated from " .. family.file .. "; not to be edited. */",
-                '#include "core/observe/profile.h"\n#include "ops.h"\n#include "ops/common.h"\n'
+                '#include "calls.h"\n#include "core/observe/profile.h"\n#include "ops.h"\n'
+                   .. '#include "ops/common.h"\n'
                    .. "#include <math.h>\n"
                    .. (all.inference and '#include "ops/left_out.h"\n' or "")}
    for _, op in ipairs(family.ops) do
@@ -330,7 +331,7 @@ function M.header(all)
    for _, op in ipairs(all.ops) do
       out[#out + 1] = M.prototype(op) .. ";"
       if op.inplace then out[#out + 1] = inplace_prototype(op) .. ";" end
-      if not (op.composite and not op.flops or op.expr or op.pointwise) then
+      if not (op.composite and not op.flops and not op.hooked or op.expr or op.pointwise) then
          natives[#natives + 1] = (op.inplace == "native" and inplace_prototype(op, "tli_op")
                                   or M.prototype(op, "tli_op")) .. ";"
       end

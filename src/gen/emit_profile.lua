@@ -1,10 +1,12 @@
--- emit_profile.lua - writes the profiling of an operator: a wrapper that opens a span, and the
--- choice between the wrapper and the plain function, which is the only cost while no profiler runs.
+-- emit_profile.lua - writes how an operator is observed: a wrapper that opens a span for the
+-- profiler and tells a tracer of the call (core/observe/trace.h), and the choice between the
+-- wrapper and the plain function, which is the only cost while nothing observes.
 
+local calls = require "emit_calls"
 local cdecl = require "cdecl"
 local fill = require "template"
 
-local M = {off = false} -- off: the build profiles no operator
+local M = {off = false} -- off: the build observes no operator
 
 local function fail(op, why)
    error(("%s:%d: operator %s: flops: %s"):format(op.file, op.line, op.cname, why), 0)
@@ -61,19 +63,40 @@ local function inputs_c(op)
    return ("(const tli_SpanInput[]){%s}, %d"):format(table.concat(list, ", "), #list)
 end
 
---- Writes the function profiled_<op>, which calls another function with the same arguments within a
---- span.
+-- Returns what the wrapper of an operator has, and how the tracer finds the call's results.
+local function parts_of(op, inplace)
+   local kind = op.results.kind
+   local in_place = inplace and not op.inplace_form
+   local parts = {
+      suffix = in_place and "_" or "", args = cdecl.names(op),
+      single = not inplace and kind == "tensor", results = "NULL, 0", drop = "made_ = false",
+   }
+   if parts.single then
+      parts.results, parts.drop = "&made_, 1", "tli_release(made_), made_ = NULL"
+   elseif not inplace and kind == "tensors" then
+      parts.args[#parts.args + 1] = "out"
+      parts.results = ("out, %d"):format(op.results.count)
+      parts.drop = ("tli_release_results(out, %d), made_ = false"):format(op.results.count)
+   elseif not inplace and kind == "value" then
+      parts.args[#parts.args + 1] = "out"
+      if op.results.info.push == "tensors" then
+         parts.results, parts.drop = "out->v, out->n", "tli_tensors_free(out), made_ = false"
+      end
+   end
+   return parts
+end
+
+--- Writes the function observed_<op>, which calls another function with the same arguments while
+--- the tracer and the profiler look on.
 ---@param op table
 ---@param inner string  that function's name without the operator's: "plain" or "tlo"
 ---@param inplace? boolean  of the in-place form
+---@param traced_only? boolean  the profiler sees only the operators that it calls
 ---@return string
-function M.wrapper(op, inner, inplace)
+function M.wrapper(op, inner, inplace, traced_only)
    if M.off then return nil end
-   local in_place = inplace and not op.inplace_form
-   local suffix = in_place and "_" or ""
-   local args, kind = cdecl.names(op), op.results.kind
-   if not inplace and (kind == "tensors" or kind == "value") then args[#args + 1] = "out" end
-   local single = not inplace and kind == "tensor"
+   local in_place, kind = inplace and not op.inplace_form, op.results.kind
+   local parts = parts_of(op, inplace)
    local formula = op.flops or op.pointwise and "numel(result)"
    local flops = "0"
    if formula and (inplace or kind == "self") then
@@ -84,17 +107,32 @@ function M.wrapper(op, inner, inplace)
    end
    return fill([[
 static __attribute__((cold, noinline)) $prototype {
-  tli_Span span_ = tli_span_open(TLI_SPAN_OPERATOR, "$title", $inputs);
+  const tli_CallArg args_[] = {$values};
+  tli_Traced traced_ = tli_trace_begin(&tli_call_$op, args_);
+  if (traced_ == TLI_TRACE_REFUSED) return $failed;
+?span|  tli_Span span_ = tli_span_open(TLI_SPAN_OPERATOR, "$title", $inputs);
   ${type}made_ = ${inner}_$op($args);
-  tli_span_close(span_, $flops);
+?span|  tli_span_close(span_, $flops);
+  if (traced_ == TLI_TRACED && !tli_trace_end(&tli_call_$op, args_, made_, $results) && made_)
+    $drop;
   return made_;
 }]], {
-      prototype = in_place and cdecl.inplace_prototype(op, "profiled")
-         or cdecl.prototype(op, "profiled"),
-      title = title(op, in_place), inputs = inputs_c(op),
-      type = single and "tl_Tensor *" or "bool ", inner = inner, op = op.cname .. suffix,
-      args = table.concat(args, ", "), flops = flops,
+      prototype = in_place and cdecl.inplace_prototype(op, "observed")
+         or cdecl.prototype(op, "observed"),
+      title = title(op, in_place), inputs = inputs_c(op), span = not traced_only,
+      type = parts.single and "tl_Tensor *" or "bool ", inner = inner,
+      op = op.cname .. parts.suffix,
+      args = table.concat(parts.args, ", "), flops = flops, values = calls.values(op),
+      failed = parts.single and "NULL" or "false", results = parts.results, drop = parts.drop,
    })
+end
+
+--- Returns a call of observed_<name> or tlo_<name>.
+---@return string
+function M.choice(name, args)
+   local call = ("%s(%s)"):format(name, args)
+   if M.off then return "tlo_" .. call end
+   return ("(tli_profiling() ? observed_%s : tlo_%s)"):format(call, call)
 end
 
 --- Returns a call of an operator whose C code is written by hand, with a span around it.
@@ -102,31 +140,31 @@ end
 function M.call(op, args)
    local opens_span = op.flops ~= nil -- Operators without a formula open their span themselves.
    if opens_span or M.off then return ("tlo_%s(%s)"):format(op.cname, args) end
-   local call = ("%s(%s)"):format(op.cname, args)
-   return ("(tli_profiling() ? profiled_%s : tlo_%s)"):format(call, call)
+   return M.choice(op.cname, args)
 end
 
 --- Renames a generated function tlo_<op> to plain_<op>, and adds the choice.
 ---@param op table
 ---@param text string
 ---@param inplace? boolean
+---@param traced_only? boolean
 ---@return string
-function M.hooked(op, text, inplace)
+function M.hooked(op, text, inplace, traced_only)
    if M.off then return text end
    local in_place = inplace and not op.inplace_form
    local name = op.cname .. (in_place and "_" or "")
    local head = in_place and cdecl.inplace_prototype(op) or cdecl.prototype(op)
    local plain = in_place and cdecl.inplace_prototype(op, "plain") or cdecl.prototype(op, "plain")
-   local args, kind = cdecl.names(op), op.results.kind
-   if not inplace and (kind == "tensors" or kind == "value") then args[#args + 1] = "out" end
+   local args = parts_of(op, inplace).args
    assert(text:sub(1, #head) == head, text)
    return fill([[
 static $plain$body
 $wrapper
 $head {
-  return tli_profiling() ? profiled_$name($args) : plain_$name($args);
+  return tli_profiling() ? observed_$name($args) : plain_$name($args);
 }]], {
-      plain = plain, body = text:sub(#head + 1), wrapper = M.wrapper(op, "plain", inplace),
+      plain = plain, body = text:sub(#head + 1),
+      wrapper = M.wrapper(op, "plain", inplace, traced_only),
       head = head, name = name, args = table.concat(args, ", "),
    })
 end

@@ -30,6 +30,9 @@ local fields = {
    also = "boolean",        -- with module: also in torch
    method = "boolean",      -- false: no method; default: a method if the first parameter is self
    func = "boolean",        -- false: method only
+   hooked = "boolean",      -- called in C by the binding, and part of programs even if internal.
+                            -- The C of a composition is then tli_op_<name>, and the generated
+                            -- tlo_<name> is observed
    creation = "boolean",    -- takes the option requires_grad
    internal = "boolean",    -- C only
    overlap = "boolean",     -- in-place: elements may share memory, since all become equal

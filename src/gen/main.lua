@@ -8,6 +8,7 @@ local load = require "load"
 local ops = require "emit_ops"
 local kernels = require "emit_kernels"
 local bind = require "emit_bind"
+local calls = require "emit_calls"
 local docs = require "emit_docs"
 local profile = require "emit_profile"
 local signatures = require "emit_signatures"
@@ -67,6 +68,8 @@ local function main(out, names)
    all.types = read(here .. "/../lua/types.lua") .. read(here .. "/../lua/types_devices.lua")
    os.execute(("mkdir -p '%s'"):format(out))
    write(out .. "/ops.h", ops.header(all))
+   write(out .. "/calls.h", calls.header(all))
+   write(out .. "/calls.c", calls.source(all))
    write(out .. "/kernels.h", kernels.header(all, shared_text()))
    for _, family in ipairs(all.families) do
       write(("%s/ops_%s.c"):format(out, family.name), ops.family(family, all))

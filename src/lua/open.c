@@ -282,6 +282,7 @@ static int open_module(lua_State *L) {
   tli_open_socket(L);
   tli_open_profile(L);
   tli_open_optim(L);
+  tli_open_programs(L);
   tli_open_workers(L);
   tli_open_parcels(L);
   tli_open_library(L);

@@ -4,6 +4,7 @@
 */
 #include "ops/common.h"
 #include "core/device/settings.h"
+#include "core/observe/trace.h"
 
 #include <math.h>
 #include <string.h>
@@ -84,6 +85,16 @@ void tli_tensors_move(tl_Tensors *list, tl_Tensor **out) {
     list->v[i] = NULL;
   }
   tli_tensors_free(list);
+}
+
+bool tli_call_results(const char *op, tl_Tensors *list, tl_Tensors *out) {
+  if (list->n != out->n) {
+    tli_fail(TL_EARG, "%s: expected %" PRId64 " results, got %" PRId64, op, out->n, list->n);
+    tli_tensors_free(list);
+    return false;
+  }
+  tli_tensors_move(list, out->v);
+  return true;
 }
 
 /* ---- copying ---- */

@@ -9,6 +9,7 @@
 #include "core/device/backend.h"
 #include "core/device/capture.h"
 #include "core/memory/pinned.h"
+#include "core/observe/trace.h"
 
 /* Copies, with conversion, between memory and a tensor on the same device; `data` is row-major
 ** with elements of `dtype`. */
@@ -58,6 +59,7 @@ static tl_Tensor *plain_of(const tl_Tensor *t, tl_DType dtype) {
 
 bool tli_read(const tl_Tensor *t, tl_DType dtype, void *buffer) {
   int64_t bytes = t->numel * tli_dtype_bytes[dtype];
+  TL_TRY(tli_trace_read(t));
   if (bytes == 0) return true;
   if (tli_device(t).type == TL_CPU) {
     if ((tl_DType)t->dtype != dtype || !tli_contiguous(t))
@@ -74,6 +76,7 @@ bool tli_read(const tl_Tensor *t, tl_DType dtype, void *buffer) {
 bool tli_read_scalar(const tl_Tensor *t, tl_Scalar *out) {
   int64_t element;
   TL_ASSERT(t->numel == 1);
+  TL_TRY(tli_trace_read(t));
   if (tli_device(t).type != TL_CPU) TL_TRY(tli_read(t, (tl_DType)t->dtype, &element));
   *out = tli_load(tli_device(t).type == TL_CPU ? tli_data(t) : &element, (tl_DType)t->dtype);
   return true;

@@ -105,6 +105,11 @@ static tli_Key key; /* its destructor runs when a thread ends */
 static bool have_key;
 static _Thread_local Thread *self;
 
+/* While a hook is in force, `self` is NULL, so that every call takes the slow path, where the hook
+** is asked; `aside` has the thread. */
+static _Thread_local tli_AllocHook *hook;
+static _Thread_local Thread *aside;
+
 /* ---- size classes ---- */
 
 /* Classes have steps of 16 up to 64, of 64 up to 256, then four per doubling. */
@@ -174,7 +179,7 @@ static void thread_end(void *context) {
   else
     pool.threads = thread->next;
   tli_mutex_unlock(&pool.lock);
-  self = NULL;
+  self = aside = NULL;
   free(thread);
 }
 
@@ -203,7 +208,10 @@ static Thread *thread_new(void) {
   return thread;
 }
 
-static inline Thread *thread_get(void) { return self ? self : thread_new(); }
+static inline Thread *thread_get(void) {
+  if (self) return self;
+  return aside ? aside : thread_new();
+}
 
 /* Called with the lock held. */
 static bool over_limit(int64_t more) {
@@ -596,7 +604,19 @@ static void *out_of_memory(size_t bytes, bool refused) {
                        refused ? most : "", head);
 }
 
+tli_AllocHook *tli_alloc_divert(tli_AllocHook *to) {
+  tli_AllocHook *before = hook;
+  Thread *thread = thread_get();
+  if (thread == NULL) return before; /* memory is exhausted: the allocator goes on */
+  hook = to;
+  self = to ? NULL : thread;
+  aside = to ? thread : NULL;
+  return before;
+}
+
 static __attribute__((noinline)) void *alloc_any(size_t bytes) {
+  void *planned = hook ? hook->get(hook, bytes) : NULL;
+  if (planned) return planned;
   Thread *thread = thread_get();
   bool refused = false;
   if (thread == NULL || bytes > REQUEST_MAX) return out_of_memory(bytes, false);
@@ -610,10 +630,12 @@ static __attribute__((noinline)) void *alloc_any(size_t bytes) {
     }
     if (block == NULL) return out_of_memory(bytes, refused);
   }
+  if (hook) hook->got(hook, block, bytes);
   return block;
 }
 
 static __attribute__((noinline)) void free_any(void *block, size_t bytes) {
+  if (hook && hook->put(hook, block)) return;
   block_put(thread_get(), block, bytes);
 }
 

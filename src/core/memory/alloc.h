@@ -16,6 +16,19 @@ void *tli_alloc(size_t bytes) TL_MUSTCHECK;
 /* Frees a block. `bytes` must be the requested size. Accepts NULL. */
 void tli_free(void *block, size_t bytes);
 
+/* Lets a table of functions serve the calling thread's blocks, until it is replaced by NULL. */
+typedef struct tli_AllocHook {
+  /* Returns a block; NULL leaves the request to the allocator. */
+  void *(*get)(struct tli_AllocHook *hook, size_t bytes);
+  /* After the allocator has served a request that `get` left to it. */
+  void (*got)(struct tli_AllocHook *hook, void *block, size_t bytes);
+  /* Returns true if it has taken the block back; false leaves it to the allocator. */
+  bool (*put)(struct tli_AllocHook *hook, void *block);
+} tli_AllocHook;
+/* Returns the previous hook. The hook is borrowed; its functions allocate nothing while it is in
+** force. */
+tli_AllocHook *tli_alloc_divert(tli_AllocHook *hook);
+
 /* Returns the maximum of tl_memory_used since the reset, accurate to some KB: blocks of up to 4
 ** KB are counted only when a thread takes more of them from the pool. */
 int64_t tli_memory_peak(void);

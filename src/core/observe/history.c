@@ -35,7 +35,7 @@ typedef struct Record {
   owners_Map owners;
 } Record;
 
-size_t (*_Atomic tli_call_stack)(char *text, size_t size);
+size_t (*_Atomic tli_read_call_stack)(char *text, size_t size);
 int (*_Atomic tli_call_frames)(tli_Frame *frames, int most);
 
 static tli_Mutex lock = TLI_MUTEX_INIT;
@@ -139,7 +139,7 @@ void tli_memory_event(tl_Device device, tl_MemoryAction action, const void *data
                       int64_t stream_id) {
   if (!atomic_load_explicit(&recording[device.type], memory_order_relaxed)) return;
   char text[MOST_TEXT];
-  size_t (*stack)(char *, size_t) = atomic_load(&tli_call_stack);
+  size_t (*stack)(char *, size_t) = atomic_load(&tli_read_call_stack);
   size_t size = stack ? stack(text, sizeof text) : 0;
   tli_MemoryEvent event = {device, action, data, bytes, stream_id, tli_time_ns(), NULL};
   tli_mutex_lock(&lock);

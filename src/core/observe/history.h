@@ -29,7 +29,7 @@ typedef struct tli_MemoryEvent {
 } tli_MemoryEvent;
 
 /* Writes the running call's stack into `text`; returns its size. Set by the binding. */
-extern size_t (*_Atomic tli_call_stack)(char *text, size_t size);
+extern size_t (*_Atomic tli_read_call_stack)(char *text, size_t size);
 /* A frame of the running call's stack, without formatting; frames are listed innermost first.
 ** `source` is Lua's, valid during the call. The function below returns the number of frames. */
 typedef struct tli_Frame {

@@ -247,7 +247,7 @@ static int32_t stack_of(tli_Profile *p) {
   Text *known = at(&p->texts, frames);
   if (known->in_words >= 0) return known->in_words;
   char text[MOST_TEXT];
-  size_t (*stack)(char *, size_t) = atomic_load(&tli_call_stack);
+  size_t (*stack)(char *, size_t) = atomic_load(&tli_read_call_stack);
   return known->in_words = intern(p, text, stack ? stack(text, sizeof text) : 0);
 }
 

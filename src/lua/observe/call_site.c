@@ -94,5 +94,5 @@ void tli_open_call_site(void) {
   atomic_store(&tli_warn_wait, warn_wait);
   atomic_store(&tli_call_frames, call_frames);
   atomic_store(&tli_call_site, call_site);
-  atomic_store(&tli_call_stack, call_stack);
+  atomic_store(&tli_read_call_stack, call_stack);
 }

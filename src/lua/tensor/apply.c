@@ -5,6 +5,7 @@
 ** copy, its results are stored in a separate tensor, and only after the last call are they written
 ** to the tensor, with the checks of every in-place operator.
 */
+#include "core/observe/trace.h"
 #include "lua/tensor/value.h"
 
 #include <math.h>
@@ -15,11 +16,11 @@ static tl_Tensor *push_copy(lua_State *L, const char *name, int index) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, index, name), *plain = tli_detached(t), *copy = NULL,
             *rows = NULL;
-  if (plain) copy = tlo_to(plain, TL_NODTYPE, false, true, TLI_CPU, NULL);
+  if (plain && tli_trace_read(t)) copy = tlo_to(plain, TL_NODTYPE, false, true, TLI_CPU, NULL);
   if (copy) rows = tli_contiguous_as(copy, (tl_DType)copy->dtype);
   tli_release(plain);
   tli_release(copy);
-  if (rows == NULL) tli_raise(L);
+  if (rows == NULL) tli_raise_as(L, name);
   tli_fill_box(tli_state(L), box, rows);
   return rows;
 }

@@ -2,6 +2,7 @@
 ** storage.c - the functions of the engine that torch.UntypedStorage uses; the class is in
 ** lua/tlua/functions/storage.lua.
 */
+#include "core/observe/trace.h"
 #include "lua/tensor/value.h"
 
 /* _storage_view(x, untyped) returns a vector of all elements, or bytes, of x's storage. It has no
@@ -10,6 +11,10 @@ static int torch_storage_view(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, 1, "storage"), *all = tli_detached(t);
   if (all == NULL) return tli_raise(L);
+  if (!tli_trace_read(t)) {
+    tli_release(all);
+    return tli_raise_as(L, "storage");
+  }
   all->dtype = lua_toboolean(L, 2) ? (int8_t)TL_U8 : t->dtype;
   all->offset = 0;
   int64_t n = t->storage->bytes / tli_dtype_bytes[all->dtype], stride = 1;

@@ -8,6 +8,7 @@
 #include "lua/args/batched.h"
 #include "lua/tensor/value.h"
 #include "core/memory/device_memory.h"
+#include "core/observe/trace.h"
 
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
   tli_State *S = tli_state(L);
@@ -527,7 +528,9 @@ tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what) {
   lua_State *outer = tli_calling;
   tli_calling = L;
   tli_set_operator(what);
-  tl_Tensor *alias = here ? tli_detached(t) : tli_moved(t, TLI_CPU, false);
+  tl_Tensor *alias = !tli_trace_read(t) ? NULL
+                     : here             ? tli_detached(t)
+                                        : tli_moved(t, TLI_CPU, false);
   tli_calling = outer;
   if (alias == NULL) tli_raise_as(L, what);
   return box->tensor = alias;

@@ -87,6 +87,7 @@ void tli_open_scope(lua_State *L);
 void tli_open_socket(lua_State *L);
 void tli_open_profile(lua_State *L);
 void tli_open_optim(lua_State *L);
+void tli_open_programs(lua_State *L); /* traces and programs (src/lua/program.c) */
 /* Writes the path of the modules that are being called, or "" (raise.c). Raises no error. */
 void tli_module_path(lua_State *L, char *text, size_t size);
 void tli_open_call_site(void);       /* call sites for reports of devices */

@@ -109,7 +109,7 @@ static tl_Tensor *convert_to(const char *op, tl_Tensor *self, tl_DType dtype, tl
   return tli_chain_end(&c, result);
 }
 
-tl_Tensor *tlo_to(tl_Tensor *self, tl_DType dtype, bool non_blocking, bool copy, tl_Device device,
+tl_Tensor *tli_op_to(tl_Tensor *self, tl_DType dtype, bool non_blocking, bool copy, tl_Device device,
                   const char *memory_format) {
   return convert_to("to", self, dtype, device, non_blocking, copy, memory_format);
 }

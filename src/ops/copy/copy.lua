@@ -21,7 +21,8 @@ op {"resize_(Tensor self, int[] size...) -> self",
 op {"to_row_major(Tensor self) -> Tensor",
     name = "contiguous", node = "Clone", internal = true, grad = {self = "grad"}}
 op {"to_dtype(Tensor self, dtype dtype) -> Tensor",
-    name = "to", node = "ToCopy", internal = true, grad = {self = "to_dtype(grad, dtype(self))"}}
+    name = "to", node = "ToCopy", internal = true, hooked = true,
+    grad = {self = "to_dtype(grad, dtype(self))"}}
 op {"move(Tensor self, device device, bool non_blocking=false) -> Tensor",
     name = "to", node = "ToCopy", internal = true, grad = {self = "move(grad, device(self))"}}
 op {[[to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, *,
@@ -32,7 +33,7 @@ op {[[to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false,
     move from pinned memory to a device, or from a device to the CPU, which then gives pinned
     memory, may go on when this returns: synchronize before the values are read on the CPU. With
     memory_format, such as torch.channels_last, the result has that order (see contiguous).]],
-    composite = true, func = false, out = false,
+    composite = true, hooked = true, func = false, out = false,
     examples = {"T(3), 'float64'", "T(3), 'float64', false, true",
                 "T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}
 example("to", [[

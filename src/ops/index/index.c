@@ -631,7 +631,7 @@ static bool bring_indices(const tl_Tensor *self, tl_Tensors *indices, tl_Tensors
   return ok;
 }
 
-tl_Tensor *tlo_index(tl_Tensor *self, tl_Tensors indices) {
+tl_Tensor *tli_op_index(tl_Tensor *self, tl_Tensors indices) {
   Selection s;
   tl_Tensors owned;
   TL_TRY_NULL(bring_indices(self, &indices, &owned));
@@ -757,7 +757,7 @@ static bool assume_masks(const tl_Tensor *self, tl_Tensors *indices, const tl_Te
   return true;
 }
 
-bool tlo_index_put_(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
+bool tli_op_index_put_(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
   tl_Tensors owned, assumed = {0, NULL};
   TL_TRY(bring_indices(self, &indices, &owned));
   tl_Tensor *there = bring_values(self, values);

@@ -32,7 +32,7 @@ op {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
 -- Implements x[...]: there is one tensor of positions, or a mask, for each dimension; missing
 -- entries select whole dimensions.
 op {"index(Tensor self, Tensor[] indices) -> Tensor", internal = true, composite = true,
-    waits = "the true elements of masks are counted"}
+    hooked = true, waits = "the true elements of masks are counted"}
 op {"index_positions(Tensor self, Tensor index, dim first, int count) -> Tensor",
     name = "index", internal = true,
     grad = {self = "index_positions_backward(grad, index, sizes(self), first, count)"}}
@@ -103,7 +103,7 @@ op {"index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=fal
     examples = {"T(3, 4), {torch.tensor{1, 3}}, T(2, 4)", "T(3, 4), {I(3, 5), I(4, 5)}, T(5), true",
                 "T(3, 4), {M(3)}, T()"}}
 op {"index_put_(Tensor self, Tensor[] indices, Tensor values, bool accumulate=false) -> self",
-    doc = "The same over self.", composite = true, nondiff = "see index_put",
+    doc = "The same over self.", composite = true, hooked = true, nondiff = "see index_put",
     any_device = {indices = true, values = true},
     waits = "the true elements of masks are counted"}
 example("index_put_", [=[

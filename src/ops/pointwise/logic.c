@@ -43,7 +43,7 @@ bool tlo_where_positions(tl_Tensor *condition, tl_Tensors *out) {
   return ok;
 }
 
-tl_Tensor *tlo_bitwise_not(tl_Tensor *self) {
+tl_Tensor *tli_op_bitwise_not(tl_Tensor *self) {
   return self->dtype == TL_BOOL ? tlo_logical_not(self) : tlo_bitwise_invert(self);
 }
 

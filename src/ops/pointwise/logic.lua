@@ -97,7 +97,8 @@ example("bitwise_and", [[
    --> tensor([2, 8])]])
 op {"bitwise_not(Tensor self) -> Tensor",
     doc = "All bits of integers inverted; of bool tensors logical_not.",
-    composite = true, inplace = true, nondiff = "integers", examples = {"M(3)"}}
+    composite = true, hooked = true, inplace = true, nondiff = "integers",
+    examples = {"M(3)"}}
 op {"bitwise_invert(Tensor self) -> Tensor",
     name = "bitwise_not", internal = true, pointwise = {types = "integer", bool = false}}
 op {"bitwise_left_shift(Tensor self, Operand other) -> Tensor", doc = "self << other of integers.",

@@ -194,7 +194,7 @@ bool tlo_cat_backward(tl_Tensor *grad, tl_Ints lengths, int64_t dim, tl_Tensors 
   return tlo_split_sizes(grad, lengths, dim, out);
 }
 
-tl_Tensor *tlo_stack(tl_Tensors tensors, int64_t dim) {
+tl_Tensor *tli_op_stack(tl_Tensors tensors, int64_t dim) {
   if (tensors.n == 0) return tli_fail_null(TL_EARG, "stack: expected at least one tensor");
   for (int64_t i = 1; i < tensors.n; i++)
     if (!tli_same_sizes(tensors.v[0], tensors.v[i]))

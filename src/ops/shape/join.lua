@@ -58,6 +58,7 @@ op {"cat_backward(Tensor grad, int[] lengths, dim dim) -> Tensor[]", internal = 
     composite = true}
 op {"stack(Tensor[] tensors, dim dim=0) -> Tensor",
     node = "Stack", doc = "The tensors, all of one shape, along a new dimension.", composite = true,
+    hooked = true,
     autocast = {cpu = "widest"},
     examples = {"{T(2, 3), T(2, 3)}", "{T(2), T(2), T(2)}, 2", "{T(), T()}"}}
 example("stack", [=[

@@ -109,7 +109,7 @@ static tl_Tensor *reshape(const char *op, tl_Tensor *self, tl_Ints shape) {
   return result;
 }
 
-tl_Tensor *tlo_reshape(tl_Tensor *self, tl_Ints shape) { return reshape("reshape", self, shape); }
+tl_Tensor *tli_op_reshape(tl_Tensor *self, tl_Ints shape) { return reshape("reshape", self, shape); }
 
 /* Replaces dimensions first..last by n given ones. */
 static tl_Tensor *replace(const char *op, tl_Tensor *self, int first, int last, int64_t n,
@@ -266,7 +266,7 @@ tl_Tensor *tli_op_transpose(tl_Tensor *self, int64_t dim0, int64_t dim1) {
   return permuted(self, from);
 }
 
-tl_Tensor *tlo_t(tl_Tensor *self) {
+tl_Tensor *tli_op_t(tl_Tensor *self) {
   if (self->ndim > 2)
     return tli_fail_null(TL_ESHAPE, "t: expected at most 2 dimensions, got shape %s",
                          tli_sizes_str(self));

@@ -20,7 +20,7 @@ op {"view.dtype(Tensor self, dtype dtype) -> Tensor",
 op {"reshape(Tensor self, int[] shape...) -> Tensor",
     doc = [[The same elements in another shape; a view if possible, else a copy. One size may be
     -1.]],
-    composite = true, out = false, examples = {"T(4, 3):t(), 2, 6", "T(3, 4), -1"}}
+    composite = true, hooked = true, out = false, examples = {"T(4, 3):t(), 2, 6", "T(3, 4), -1"}}
 example("reshape", [=[
    local x = torch.arange(6)
    print(x:reshape(2, -1))
@@ -90,7 +90,7 @@ example("transpose", [=[
    -->         [3, 6]])]=])
 op {"t(Tensor self) -> Tensor",
     node = "T", doc = "The transpose of a matrix; tensors of fewer dimensions as they are.",
-    composite = true, out = false, examples = {"T(2, 3)", "T(3)"}}
+    composite = true, hooked = true, out = false, examples = {"T(2, 3)", "T(3)"}}
 example("t", [=[
    print(torch.tensor({{1, 2}, {3, 4}}):t())
    --> tensor([[1, 3],

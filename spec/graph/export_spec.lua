@@ -1,0 +1,364 @@
+-- Tests torch.export: programs compute what the model computes, to the bit, and what cannot be recorded
+-- is an error at the model's line.
+
+local torch = require "tlua"
+local nn, F = torch.nn, torch.nn.functional
+
+local function plain(program) return (tostring(program):gsub("; [^\n]*$", "")) end
+
+local function same(expected, given, path)
+   if torch.is_tensor(expected) then
+      assert.equal(expected.dtype, given.dtype, path)
+      assert.same(expected.shape, given.shape, path)
+      assert(expected:equal(given), path .. ": other values")
+      return
+   end
+   for key, value in pairs(expected) do same(value, given[key], path .. "." .. tostring(key)) end
+end
+
+-- Exports a model for the first list of inputs, and compares program, saved program and model for all.
+local function check(model, sets, options)
+   local path <const> = os.tmpname()
+   if type(model) == "table" then model:eval() end
+   local program = torch.export(model, sets[1], options)
+   program:save(path)
+   local loaded = torch.export.load(path)
+   os.remove(path)
+   assert.equal(plain(program), plain(loaded))
+   local _ <close> = torch.no_grad()
+   for round = 1, 3 do
+      for i, set in ipairs(sets) do
+         local expected = table.pack(model(table.unpack(set)))
+         for _, p in ipairs {program, loaded} do
+            local given = table.pack(p(table.unpack(set)))
+            assert.equal(expected.n, given.n)
+            same({table.unpack(expected, 1, expected.n)}, given, ("round %d, inputs %d"):format(round, i))
+         end
+      end
+   end
+   return program
+end
+
+local function convnet()
+   return nn.Sequential(nn.Conv2d(1, 8, 3, {padding = 1}), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+                        nn.Conv2d(8, 16, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                        nn.Dropout(0.5), nn.Linear(16, 10))
+end
+
+describe("torch.export", function()
+   before_each(function() torch.manual_seed(3) end)
+
+   it("computes layers and networks to the bit", function()
+      check(convnet(), {{torch.randn(2, 1, 8, 8)}})
+      check(nn.LSTM(4, 6, {num_layers = 2, batch_first = true, bidirectional = true}), {{torch.randn(2, 5, 4)}})
+      check(nn.GRU(4, 6), {{torch.randn(5, 2, 4), torch.randn(1, 2, 6)}})
+      check(nn.TransformerEncoderLayer(16, 4, {dim_feedforward = 32, batch_first = true}), {{torch.randn(2, 5, 16)}})
+      check(nn.MultiheadAttention(16, 4), {{torch.randn(5, 2, 16), torch.randn(5, 2, 16), torch.randn(5, 2, 16)}})
+      check(nn.Sequential(nn.Embedding(10, 4), nn.LayerNorm(4), nn.GELU()), {{torch.tensor {1, 5, 10, 3}}})
+      check(nn.Sequential(nn.Linear(4, 4), nn.ReLU {inplace = true}), {{torch.randn(2, 4)}})
+   end)
+
+   it("keeps the memory format of weights", function()
+      check(nn.Conv2d(3, 4, 3):to {memory_format = torch.channels_last}, {{torch.randn(1, 3, 6, 6)}})
+   end)
+
+   it("takes and returns nested tables and several results", function()
+      local program = check(function(t, z) return {sum = t.x + t.y, list = {t.x, z}}, t.y * z end,
+                            {{{x = torch.randn(2), y = torch.randn(2)}, torch.randn(2)}})
+      assert.equal("t.x", program:inputs()[1].name)
+      assert.error_matches(function() program({x = torch.ones(2)}, torch.ones(2)) end,
+         "program: inputs.1: expected 2 tensors, as in the exported call, got 1")
+   end)
+
+   it("records views, writes to them, and positions", function()
+      check(function(x)
+         local y = x:clone()
+         y[1] = 0
+         y[{{1, 2}, 2}] = 5
+         y:t():mul_(2)
+         return y[{{}, 1}], y, x[torch.tensor {-1, 1}], x.data + x:detach()
+      end, {{torch.randn(3, 4)}})
+      check(function(x)
+         local y = x:clone()
+         y:unsqueeze_(1):transpose_(1, 2)
+         return y
+      end, {{torch.randn(4)}})
+   end)
+
+   it("records arithmetic with numbers, constants, and several results", function()
+      check(function(x) return x ^ 2, 2 ^ x, -x, x // 1, x % 2, 1 / x, x:gt(0) & x:lt(1) end, {{torch.randn(4)}})
+      check(function(x) return x + torch.tensor {1, 2, 3, 4} end, {{torch.randn(4)}})
+      check(function(x) return x:topk(2) end, {{torch.randn(5)}})
+      check(function(x) local a, b = table.unpack(x:chunk(2)) return a * b end, {{torch.randn(4)}})
+      check(function(x) return torch.einsum("ij,jk->ik", x, x:t()), torch.linalg.inv(x) end, {{torch.randn(4, 4)}})
+      check(function(x) return F.interpolate(x, {scale_factor = 2, mode = "bilinear"}) end, {{torch.randn(1, 2, 4, 4)}})
+      check(function(x) return x end, {{torch.randn(4)}})
+   end)
+
+   it("records what autocast casts", function()
+      check(function(x)
+         local _ <close> = torch.autocast "cpu"
+         return x:matmul(x)
+      end, {{torch.randn(4, 4)}})
+   end)
+
+   it("follows negative positions, which the traced call did not have", function()
+      local program = torch.export(function(x, at) return x[at] end, {torch.arange(5), torch.tensor {1, 2}})
+      assert.same({4, 0}, program(torch.arange(5), torch.tensor {-1, 1}):tolist())
+      assert.error_matches(function() program(torch.arange(5), torch.tensor {6, 1}) end, "out of range")
+   end)
+
+   it("draws the model's random numbers", function()
+      local model = nn.Dropout(0.5):train()
+      local x = torch.ones(100)
+      local program = torch.export(model, {x})
+      torch.manual_seed(1)
+      local expected, after = model(x), torch.rand(1)
+      torch.manual_seed(1)
+      assert(expected:equal(program(x)))
+      assert(after:equal(torch.rand(1)))
+   end)
+
+   it("gives results that belong to the caller", function()
+      local program = torch.export(function(x) return x, x[1] end, {torch.ones(2)})
+      local x = torch.ones(2)
+      local a = program(x)
+      a:zero_()
+      local b = program(x)
+      assert.same({1, 1}, x:tolist())
+      assert.same({1, 1}, b:tolist())
+      assert.same({0, 0}, a:tolist())
+      assert.False(program(x:clone():requires_grad_()).requires_grad)
+   end)
+end)
+
+describe("a program's dynamic sizes", function()
+   it("fit other batches and lengths", function()
+      local batches = {{torch.randn(2, 1, 8, 8)}, {torch.randn(1, 1, 8, 8)}, {torch.randn(9, 1, 8, 8)}}
+      check(convnet(), batches, {dynamic = {input = {1}}})
+      check(nn.LSTM(4, 6, {batch_first = true}), {{torch.randn(2, 5, 4)}, {torch.randn(3, 1, 4)}},
+            {dynamic = {input = {1, 2}}})
+      check(nn.TransformerEncoderLayer(16, 4, {dim_feedforward = 32, batch_first = true}),
+            {{torch.randn(2, 5, 16)}, {torch.randn(3, 9, 16)}}, {dynamic = {src = {1, 2}}, names = {"src"}})
+   end)
+
+   it("are found in arguments and numbers", function()
+      local program = check(function(x)
+         return x:sum(1) / x.shape[1], x:view(x:size(1) * 2, -1), x:reshape(-1) * x.shape[1]
+      end, {{torch.randn(4, 6)}, {torch.randn(7, 6)}, {torch.randn(1, 6)}}, {dynamic = {x = {1}}})
+      assert.matches("view%(x, size = {2 %* x_1, %-1}%)", tostring(program))
+      check(function(x)
+         local n = x.shape[1]
+         return x:masked_fill(torch.ones(n, n):triu(1):bool(), -math.huge):softmax(2)
+      end, {{torch.randn(4, 4)}, {torch.randn(9, 9)}}, {dynamic = {x = {[1] = "n", [2] = "n"}}})
+   end)
+
+   it("are one size in several inputs by name", function()
+      local x, y = torch.randn(4, 2), torch.randn(4, 2)
+      local program = check(function(a, b) return a + b end, {{x, y}, {x[{{1, 3}}], y[{{1, 3}}]}},
+                            {dynamic = {a = {[1] = "n"}, b = {[1] = "n"}}})
+      assert.error_matches(function() program(x, y[{{1, 3}}]) end,
+         "program: b: expected size 4 in dimension 1, which is n as in another input, got sizes %[3, 2%]")
+   end)
+
+   it("are refused where the model does something else for another size", function()
+      local function refused(pattern, fn)
+         assert.error_matches(function() torch.export(fn, {torch.randn(4, 6)}, {dynamic = {x = {1}}}) end, pattern)
+      end
+      refused("depends on x_1", function(x) return x / math.sqrt(x.shape[1]) end)
+      refused("depends on x_1", function(x) return x:reshape(-1):tile(x.shape[1] * x.shape[1]):sum() end)
+      refused("other operators for other x_1", function(x)
+         local sum = 0
+         for i = 1, x.shape[1] do sum = sum + x[i] end
+         return sum
+      end)
+      refused("a tensor that the model makes, depends on x_1", function(x)
+         return x + torch.tensor(x.shape[1])
+      end)
+   end)
+
+   it("begin where the model's ways agree", function()
+      local program = torch.export(function(x)
+         if x.shape[1] == 1 then return x * 2 end
+         return x + 1
+      end, {torch.ones(3)}, {dynamic = {x = {1}}})
+      assert.error_matches(function() program(torch.ones(1)) end, "x: expected a size of at least 2 in dimension 1")
+      assert.same({2, 2}, program(torch.ones(2)):tolist())
+   end)
+
+   it("are dimensions of inputs", function()
+      assert.error_matches(function() torch.export(nn.ReLU(), {torch.ones(3)}, {dynamic = {imput = {1}}}) end,
+         "export: dynamic: unknown option imput; did you mean input")
+      assert.error_matches(function() torch.export(nn.ReLU(), {torch.ones(3)}, {dynamic = {input = {2}}}) end,
+         "export: dynamic: input: expected dimensions of a tensor with 1, got 2")
+   end)
+end)
+
+describe("what a program cannot repeat", function()
+   local x = torch.randn(4)
+
+   -- Expects an error at the line of the function that `fn` calls last.
+   local function refused(pattern, fn, inputs)
+      local ok, message = pcall(torch.export, fn, inputs or {x})
+      assert.False(ok)
+      assert.matches(pattern, message)
+      local line = tonumber(message:match "export_spec.lua:(%d+): ")
+      local info = debug.getinfo(fn, "S")
+      assert(line and line >= info.linedefined and line <= info.lastlinedefined, message)
+   end
+
+   it("is a value on the host", function()
+      refused("item: expected no use of a tensor's values", function(t)
+         if t:sum():item() > 0 then return t end
+         return -t
+      end)
+      refused("tolist: expected no use", function(t) return t + t:tolist()[1] end)
+      refused("tostring: expected no use", function(t) return t, tostring(t) end)
+      refused("apply_: expected no use", function(t) return t:clone():apply_(function(v) return v end) end)
+      refused("storage: expected no use", function(t) return t + t:storage()[1] end)
+      refused("allclose: it returns a value", function(t) return torch.allclose(t, t) and t end)
+      refused("equal: it returns a value", function(t) return t:equal(t) and t end)
+   end)
+
+   it("is a size that depends on values", function()
+      refused("index: the sizes of its result depend on values", function(t) return t[t:gt(0)] end)
+      refused("nonzero: the sizes", function(t) return t:nonzero() end)
+      refused("unique: the sizes", function(t) return (t:unique()) end)
+      refused("masked_select: the sizes", function(t) return t:masked_select(t:gt(0)) end)
+      refused("one_hot: without num_classes", function(t) return F.one_hot(t) end, {torch.tensor {1, 2}})
+   end)
+
+   it("is a change of an input or of a constant", function()
+      local table_of_numbers = torch.ones(4)
+      refused("add_: it changes an input", function(t) return t:add_(1) end)
+      refused("add_: it changes an input", function(t) return t[{{1, 2}}]:add_(1) end)
+      refused("add_: it changes a tensor that is a constant", function(t) return table_of_numbers:add_(t) end)
+   end)
+
+   it("is a number of the host's that differs from call to call", function()
+      local calls = 0
+      assert.error_matches(function()
+         torch.export(function(t)
+            calls = calls + 1
+            return t * calls
+         end, {x})
+      end, "depends on values of the inputs")
+   end)
+
+   it("is a change that no operator made", function()
+      assert.error_matches(function()
+         torch.export(function(t)
+            local y = t * 2
+            y.data = t * 3
+            return y
+         end, {x})
+      end, "was changed by data, which a program cannot repeat")
+      assert.error_matches(function()
+         torch.export(function(t)
+            local y = torch.empty(4)
+            torch.add(t, 1, {out = y})
+            return y
+         end, {x})
+      end, "was changed by add")
+   end)
+
+   it("is a training step's running statistics, which then keep their values", function()
+      local model = nn.Sequential(nn.BatchNorm1d(4))
+      assert.error_matches(function() torch.export(model, {torch.randn(3, 4)}) end,
+         "it changes 1.num_batches_tracked, .* after model:eval%(%)")
+      assert.equal(0, model[1].num_batches_tracked:item())
+      assert.same({0, 0, 0, 0}, model[1].running_mean:tolist())
+   end)
+
+   it("leaves no trace behind", function()
+      pcall(torch.export, function(t) return t:item() end, {x})
+      assert.equal(1, torch.ones(1):item())
+      assert.False(torch._profiling and torch._profiling() or false)
+   end)
+
+   it("is a trace within a trace", function()
+      assert.error_matches(function()
+         torch.export(function(t) return torch.export(nn.ReLU(), {t})(t) end, {x})
+      end, "already being traced")
+   end)
+end)
+
+describe("a program", function()
+   it("checks its inputs by name", function()
+      local program = torch.export(nn.Linear(3, 2), {torch.ones(4, 3)})
+      local function refused(pattern, ...)
+         local given = {...}
+         assert.error_matches(function() program(table.unpack(given)) end, pattern)
+      end
+      refused("input: expected size 3 in dimension 2, as in the exported call, got sizes %[4, 2%]", torch.ones(4, 2))
+      refused("input: expected 2 dimensions, as in the exported call, got sizes %[3%]", torch.ones(3))
+      refused("input: expected dtype float32, as in the exported call, got float64", torch.ones(4, 3):double())
+      refused("inputs: expected 1 tensors, as in the exported call, got 2", torch.ones(4, 3), torch.ones(1))
+      refused("inputs.1: expected a tensor, or a table of tensors, got", "x")
+   end)
+
+   it("runs in the mode in which the model was exported", function()
+      local program = torch.export(nn.Linear(3, 2):eval(), {torch.ones(4, 3)})
+      assert.error_matches(function() program:train()(torch.ones(4, 3)) end,
+         "expected training = false, the mode in which the model was exported, got true")
+      assert.same({4, 2}, program:eval()(torch.ones(4, 3)).shape)
+   end)
+
+   it("takes inputs that are not row-major", function()
+      local model = nn.Linear(3, 2)
+      local program = torch.export(model, {torch.ones(4, 3)})
+      local t = torch.randn(3, 4):t()
+      assert(program(t):equal(model(t:contiguous()):detach()))
+   end)
+
+   it("is printed as its operators", function()
+      local model = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
+      local program = torch.export(model, {torch.ones(4, 3)}, {dynamic = {input = {1}}})
+      assert.equal([[
+Program(input: float32 {input_1, 3})
+  t1 = linear(input, 1.weight, 1.bias)
+  t2 = tanh(t1)
+  return t2
+2 calls, 2 constants of 32 bytes; the first run plans the memory]], tostring(program))
+      program(torch.ones(4, 3))
+      local bytes, live = program:memory()
+      assert.matches(("a run needs %d bytes, of which %d are in use at once"):format(bytes, live), tostring(program))
+   end)
+
+   it("plans at most 1.15 times the memory that is in use at once", function()
+      local wide = nn.Sequential()
+      for i = 1, 12 do wide:add(nn.Linear(8 * i, 8 * (i + 1))):add(nn.Sigmoid()) end
+      local models = {
+         {convnet():eval(), torch.randn(4, 1, 16, 16)}, {wide, torch.randn(16, 8)},
+         {nn.TransformerEncoderLayer(32, 4, {dim_feedforward = 64, batch_first = true}):eval(), torch.randn(2, 10, 32)},
+         {nn.LSTM(8, 16, {num_layers = 2}), torch.randn(7, 2, 8)},
+      }
+      for i, case in ipairs(models) do
+         local program = torch.export(case[1], {case[2]})
+         program(case[2])
+         local bytes, live = program:memory()
+         assert(live > 0 and bytes >= live and bytes <= 1.15 * live, ("model %d: %d of %d"):format(i, bytes, live))
+      end
+   end)
+
+   it("has the model's parameters by name", function()
+      local model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+      local state = torch.export(model, {torch.ones(4, 3)}):state_dict()
+      for name, value in pairs(model:state_dict()) do assert(state[name]:equal(value), name) end
+   end)
+
+   it("refuses options and arguments that it does not know", function()
+      assert.error_matches(function() torch.export(nn.ReLU(), {torch.ones(1)}, {dynamics = {}}) end,
+         "did you mean dynamic")
+      assert.error_matches(function() torch.export(3, {torch.ones(1)}) end,
+         "export: model: expected a module or a function")
+      assert.error_matches(function() torch.export(nn.ReLU(), 3) end, "export: inputs: expected a list")
+      assert.error_matches(function() torch.export(function() end, {torch.ones(1)}) end, "the model returns nothing")
+      assert.error_matches(function() torch.export(function() return 3 end, {torch.ones(1)}) end,
+         "export: result.1: expected a tensor, or a table of tensors, got 3")
+      assert.error_matches(function() return torch.export.lod end, "no field 'lod'")
+      assert.error_matches(function() torch.export.save({}, "x") end, "export.save: program: expected a program")
+      assert.error_matches(function() torch.export.load "/nonexistent.tlp" end,
+         "export.load: /nonexistent.tlp: No such file")
+   end)
+end)

@@ -1,0 +1,127 @@
+/*
+** trace.h - the hook by which a tracer sees the operators that a thread calls, and the flat record
+** of a call: an operator's row in the generated table and an array of arguments. src/graph
+** records calls in this form and makes them again.
+**
+** Only calls from outside of the engine are seen: while an operator runs, those that it calls are
+** its own affair. The cost without a tracer is that of the profiler's hook.
+*/
+#ifndef TLI_TRACE_H
+#define TLI_TRACE_H
+
+#include "core/device/generator.h"
+#include "core/tensor/tensor.h"
+
+/* The kind of a parameter, which decides the member of tli_CallArg: X(kind, member). ORDER KINDS:
+** src/gen/emit_calls.lua has the same table. */
+#define TLI_CALL_KINDS(X) \
+  X(TENSOR, tensor)       \
+  X(OPERAND, tensor)      \
+  X(TENSORS, tensors)     \
+  X(NUMBER, number)       \
+  X(INT, integer)         \
+  X(DIM, integer)         \
+  X(INDEX, integer)       \
+  X(BOOL, flag)           \
+  X(TRUE, flag)           \
+  X(FLOAT, real)          \
+  X(INTS, ints)           \
+  X(DIMS, ints)           \
+  X(DIM_LISTS, ints)      \
+  X(INDICES, ints)        \
+  X(FLOATS, reals)        \
+  X(STRING, text)         \
+  X(DTYPE, dtype)         \
+  X(DEVICE, device)       \
+  X(GENERATOR, generator)
+
+typedef enum tli_CallKind {
+#define X(kind, member) TLI_CALL_##kind,
+  TLI_CALL_KINDS(X)
+#undef X
+} tli_CallKind;
+
+/* An argument. Everything is borrowed. */
+typedef union tli_CallArg {
+  tl_Tensor *tensor;
+  tl_Tensors tensors;
+  tl_Scalar number;
+  int64_t integer;
+  bool flag;
+  double real;
+  tl_Ints ints;
+  tl_Floats reals;
+  const char *text;
+  tl_DType dtype;
+  tl_Device device;
+  tli_Generator *generator;
+} tli_CallArg;
+
+typedef struct tli_CallParam {
+  const char *name;
+  uint8_t kind; /* tli_CallKind */
+  bool optional;
+} tli_CallParam;
+
+enum {
+  TLI_CALL_WRITES = 1, /* changes its first argument and has no result */
+  TLI_CALL_SIZES = 2,  /* the sizes of the result depend on the values of its arguments */
+  TLI_CALL_READS = 4,  /* the result is a value for the host, computed from elements */
+  TLI_CALL_VALUE = 8   /* the result is no tensor */
+};
+
+/* An operator's row in the table. */
+typedef struct tli_Call {
+  const char *name; /* as in C: "max_dim"; that of an in-place form ends in "_" */
+  const tli_CallParam *params;
+  int nparams;
+  int nresults; /* -1: a list, whose length depends on the arguments */
+  int flags;
+  /* Calls the operator with nparams arguments. out->v has out->n places for the results, which
+  ** are new references; they are NULL before the call. NULL: programs cannot call this. */
+  bool (*run)(const tli_CallArg *args, tl_Tensors *out);
+} tli_Call;
+
+/* The callable rows in the order of their names (generated). */
+extern const tli_Call *const tli_calls[];
+extern const int tli_calls_count;
+
+/* Moves a list (owned) to the places for the results; fails unless it has as many tensors. For
+** generated code. */
+bool tli_call_results(const char *op, tl_Tensors *list, tl_Tensors *out) TL_MUSTCHECK;
+
+/* ---- tracing ---- */
+
+/* The functions return false, after tli_fail, to let the operator fail. */
+typedef struct tli_Tracer {
+  /* Before a call. */
+  bool (*begin)(struct tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args);
+  /* After a call that succeeded, with its results, some of which may be NULL. */
+  bool (*end)(struct tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args,
+              tl_Tensor *const *results, int64_t n);
+  /* Before the host reads the values of t. */
+  bool (*read)(struct tli_Tracer *tracer, const tl_Tensor *t);
+  int depth; /* how many traced operators are running in one another */
+} tli_Tracer;
+
+/* Makes a tracer (borrowed) the calling thread's until tli_trace_stop; false, after tli_fail, if
+** the thread has one. */
+bool tli_trace_start(tli_Tracer *tracer) TL_MUSTCHECK;
+void tli_trace_stop(tli_Tracer *tracer);
+bool tli_tracing(void);
+
+typedef enum tli_Traced { TLI_UNTRACED, TLI_TRACED, TLI_TRACE_REFUSED } tli_Traced;
+
+/* For generated code, around an operator. */
+tli_Traced tli_trace_begin(const tli_Call *call, const tli_CallArg *args);
+bool tli_trace_end(const tli_Call *call, const tli_CallArg *args, bool ok,
+                   tl_Tensor *const *results, int64_t n) TL_MUSTCHECK;
+/* To be called where the host reads elements. */
+bool tli_trace_read_slowly(const tl_Tensor *t) TL_MUSTCHECK;
+extern atomic_int tli_profiles; /* profile.h; a tracer counts as a session */
+static inline TL_MUSTCHECK bool tli_trace_read(const tl_Tensor *t) {
+  bool watched = atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0;
+  return __builtin_expect(!watched, 1) || tli_trace_read_slowly(t);
+}
+
+#endif

@@ -1,0 +1,755 @@
+/*
+** file.c - programs as files: safetensors whose metadata has the graph as plain data.
+**
+**   {"__metadata__": {"format": "tlua.program", "program": "<JSON>"},
+**    "layer.weight": {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]}, ...}
+**
+** The program is {"version", "inputs": [[name, dtype, [size or symbol, ...]], ...], "symbols":
+** [[name, example, least], ...], "constants": [name, ...], "numbers": [number, ...], "calls":
+** [[operator, [argument, ...], results], ...], "outputs": [value, ...], "holes": [[call or null,
+** parameter, element or null, base, [factor, ...]], ...], "training", "structure"}. Values are
+** numbered: inputs, constants, numbers, then the results of the calls in their order. An argument
+** is a value's number, a list of them, or plain data by the parameter's kind; null stands for none.
+**
+** A file is not trusted. What is read here keeps the invariant of graph.h, tensors lie within the
+** file, and a required argument is there; the operators check the rest, as they do for any caller.
+*/
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory/alloc.h"
+#include "core/platform/platform.h"
+#include "core/platform/replace.h"
+#include "graph/json.h"
+#include "graph/text.h"
+
+#define VERSION 1
+#define HEADER_MAX ((uint64_t)100000000) /* the limit set by the format */
+
+/* The beginnings of names of dtypes, and the format's letters for them. */
+static const char *const letters[][2] = {
+    {"bfloat", "BF"}, {"float", "F"}, {"uint", "U"}, {"int", "I"}, {"bool", "BOOL"}};
+
+static const char *code_of(tl_DType dtype, char out[16]) {
+  const char *name = tl_dtype_name(dtype);
+  for (size_t i = 0; i < sizeof letters / sizeof *letters; i++) {
+    size_t n = strlen(letters[i][0]);
+    if (strncmp(name, letters[i][0], n) != 0) continue;
+    snprintf(out, 16, "%s%s", letters[i][1], name + n);
+    return out;
+  }
+  return name;
+}
+
+static tl_DType dtype_by(const char *name, bool code) {
+  char text[16];
+  for (int d = 0; d < TL_NDTYPES; d++) {
+    const char *known = code ? code_of((tl_DType)d, text) : tl_dtype_name((tl_DType)d);
+    if (strcmp(known, name) == 0) return (tl_DType)d;
+  }
+  return TL_NODTYPE;
+}
+
+/* ---- writing ---- */
+
+typedef struct Writer {
+  const tli_Graph *g;
+  tli_Text text;
+  int32_t *numbers; /* of values, in the file */
+} Writer;
+
+static void put_string(Writer *w, const char *text) {
+  tli_text_quote(&w->text, text, strlen(text));
+}
+
+static void put_int(Writer *w, int64_t value) { tli_text_format(&w->text, "%" PRId64, value); }
+
+static void put_value(Writer *w, int64_t value) {
+  if (value < 0)
+    tli_text_put(&w->text, "null");
+  else
+    put_int(w, w->numbers[value]);
+}
+
+static void put_number(Writer *w, tl_Scalar s) {
+  if (s.kind == TL_NONE)
+    tli_text_put(&w->text, "null");
+  else if (s.kind == TL_BOOLEAN)
+    tli_text_put(&w->text, s.i ? "true" : "false");
+  else if (s.kind == TL_INTEGER)
+    put_int(w, s.i);
+  else
+    tli_text_real(&w->text, s.f);
+}
+
+static void comma(Writer *w, int64_t i) {
+  if (i > 0) tli_text_put(&w->text, ",");
+}
+
+static void put_list(Writer *w, int kind, const tli_CallArg *arg) {
+  bool reals = kind == TLI_CALL_FLOATS;
+  int64_t n = reals ? arg->reals.n : arg->ints.n;
+  if (reals ? arg->reals.v == NULL : arg->ints.v == NULL && kind != TLI_CALL_TENSORS) {
+    tli_text_put(&w->text, "null");
+    return;
+  }
+  tli_text_put(&w->text, "[");
+  for (int64_t i = 0; i < n; i++) {
+    comma(w, i);
+    if (reals)
+      tli_text_real(&w->text, arg->reals.v[i]);
+    else if (kind == TLI_CALL_TENSORS)
+      put_value(w, arg->ints.v[i]);
+    else
+      put_int(w, arg->ints.v[i]);
+  }
+  tli_text_put(&w->text, "]");
+}
+
+static void put_arg(Writer *w, int kind, const tli_CallArg *arg) {
+  const char *none = "null";
+  if (tli_kind_is_tensor(kind))
+    put_value(w, arg->integer);
+  else if (kind == TLI_CALL_TENSORS || kind == TLI_CALL_FLOATS || tli_kind_is_ints(kind))
+    put_list(w, kind, arg);
+  else if (kind == TLI_CALL_NUMBER)
+    put_number(w, arg->number);
+  else if (tli_kind_is_int(kind) && arg->integer != TLI_NOINT)
+    put_int(w, arg->integer);
+  else if (kind == TLI_CALL_BOOL || kind == TLI_CALL_TRUE)
+    tli_text_put(&w->text, arg->flag ? "true" : "false");
+  else if (kind == TLI_CALL_FLOAT)
+    tli_text_real(&w->text, arg->real);
+  else if (kind == TLI_CALL_STRING && arg->text)
+    put_string(w, arg->text);
+  else if (kind == TLI_CALL_DTYPE && arg->dtype != TL_NODTYPE)
+    put_string(w, tl_dtype_name(arg->dtype));
+  else if (kind == TLI_CALL_DEVICE && arg->device.type >= 0)
+    put_string(w, "cpu");
+  else
+    tli_text_put(&w->text, none);
+}
+
+static void put_inputs(Writer *w) {
+  const tli_Graph *g = w->g;
+  tli_text_put(&w->text, "\"inputs\":[");
+  for (int32_t i = 0; i < g->ninputs; i++) {
+    const tli_GraphInput *in = &g->inputs[i];
+    comma(w, i);
+    tli_text_put(&w->text, "[");
+    put_string(w, in->name);
+    tli_text_put(&w->text, ",");
+    put_string(w, tl_dtype_name(in->dtype));
+    tli_text_put(&w->text, ",[");
+    for (int d = 0; d < in->ndim; d++) {
+      comma(w, d);
+      if (in->symbols[d] >= 0)
+        put_string(w, g->symbols[in->symbols[d]].name);
+      else
+        put_int(w, in->sizes[d]);
+    }
+    tli_text_put(&w->text, "]]");
+  }
+  tli_text_put(&w->text, "],\"symbols\":[");
+  for (int32_t s = 0; s < g->nsymbols; s++) {
+    comma(w, s);
+    tli_text_put(&w->text, "[");
+    put_string(w, g->symbols[s].name);
+    tli_text_format(&w->text, ",%" PRId64 ",%" PRId64 "]", g->symbols[s].example,
+                    g->symbols[s].least);
+  }
+  tli_text_put(&w->text, "]");
+}
+
+static void put_calls(Writer *w) {
+  const tli_Graph *g = w->g;
+  tli_text_put(&w->text, ",\"calls\":[");
+  for (int32_t i = 0; i < g->ncalls; i++) {
+    const tli_GraphCall *c = &g->calls[i];
+    comma(w, i);
+    tli_text_put(&w->text, "[");
+    put_string(w, c->call->name);
+    tli_text_put(&w->text, ",[");
+    for (int p = 0; p < c->call->nparams; p++) {
+      comma(w, p);
+      put_arg(w, c->call->params[p].kind, &c->args[p]);
+    }
+    tli_text_format(&w->text, "],%d]", (int)c->nresults);
+  }
+  tli_text_put(&w->text, "],\"outputs\":[");
+  for (int32_t i = 0; i < g->noutputs; i++) {
+    comma(w, i);
+    put_value(w, g->outputs[i]);
+  }
+  tli_text_put(&w->text, "]");
+}
+
+static void put_index(Writer *w, int32_t index) {
+  tli_text_format(&w->text, index < 0 ? "null" : "%d", (int)index);
+}
+
+static void put_holes(Writer *w) {
+  const tli_Graph *g = w->g;
+  tli_text_put(&w->text, ",\"holes\":[");
+  for (int32_t i = 0; i < g->nholes; i++) {
+    const tli_GraphHole *h = &g->holes[i];
+    comma(w, i);
+    tli_text_put(&w->text, "[");
+    put_index(w, h->call);
+    tli_text_format(&w->text, ",%d,", (int)h->param);
+    put_index(w, h->element);
+    tli_text_format(&w->text, ",%" PRId64 ",[", h->base);
+    for (int32_t s = 0; s < g->nsymbols; s++) {
+      comma(w, s);
+      put_int(w, h->factors[s]);
+    }
+    tli_text_put(&w->text, "]]");
+  }
+  tli_text_put(&w->text, "]");
+}
+
+static void put_program(Writer *w) {
+  const tli_Graph *g = w->g;
+  tli_text_format(&w->text, "{\"version\":%d,", VERSION);
+  put_inputs(w);
+  tli_text_put(&w->text, ",\"constants\":[");
+  for (int32_t i = 0; i < g->nconstants; i++) {
+    comma(w, i);
+    put_string(w, g->constants[i].name);
+  }
+  tli_text_put(&w->text, "],\"numbers\":[");
+  for (int32_t i = 0; i < g->nnumbers; i++) {
+    comma(w, i);
+    put_number(w, g->numbers[i]);
+  }
+  tli_text_put(&w->text, "]");
+  put_calls(w);
+  put_holes(w);
+  tli_text_format(&w->text, ",\"training\":%s", g->training ? "true" : "false");
+  if (g->structure) {
+    tli_text_put(&w->text, ",\"structure\":");
+    put_string(w, g->structure);
+  }
+  tli_text_put(&w->text, "}");
+}
+
+/* Numbers the values: inputs, constants, numbers, results. */
+static bool number_values(Writer *w) {
+  const tli_Graph *g = w->g;
+  int32_t base[] = {0, g->ninputs, g->ninputs + g->nconstants,
+                    g->ninputs + g->nconstants + g->nnumbers};
+  w->numbers = tli_alloc((size_t)g->nvalues * sizeof *w->numbers + 1);
+  if (w->numbers == NULL) return false;
+  for (int32_t v = 0; v < g->nvalues; v++)
+    if (g->values[v].kind != TLI_VALUE_RESULT)
+      w->numbers[v] = base[g->values[v].kind] + g->values[v].index;
+  int32_t next = base[TLI_VALUE_RESULT];
+  for (int32_t i = 0; i < g->ncalls; i++)
+    for (int32_t r = 0; r < g->calls[i].nresults; r++) w->numbers[g->calls[i].results[r]] = next++;
+  return true;
+}
+
+static int64_t bytes_of(const tl_Tensor *t) { return t->numel * tli_dtype_bytes[t->dtype]; }
+
+/* Calls fn with the constants in the order of the file: large elements first, so that each tensor
+** is aligned to its elements. */
+static bool each_constant(Writer *w,
+                          bool (*fn)(Writer *w, const tli_GraphConstant *c, void *context),
+                          void *context) {
+  for (int size = 16; size > 0; size /= 2)
+    for (int32_t i = 0; i < w->g->nconstants; i++)
+      if (tli_dtype_bytes[w->g->constants[i].tensor->dtype] == (size_t)size)
+        TL_TRY(fn(w, &w->g->constants[i], context));
+  return true;
+}
+
+static bool put_entry(Writer *w, const tli_GraphConstant *c, void *context) {
+  int64_t *offset = context;
+  char code[16];
+  tli_text_put(&w->text, ",");
+  put_string(w, c->name);
+  tli_text_format(&w->text, ":{\"dtype\":\"%s\",\"shape\":[",
+                  code_of((tl_DType)c->tensor->dtype, code));
+  for (int d = 0; d < c->tensor->ndim; d++) {
+    comma(w, d);
+    put_int(w, c->tensor->sizes[d]);
+  }
+  int64_t end = *offset + bytes_of(c->tensor);
+  tli_text_format(&w->text, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", *offset, end);
+  *offset = end;
+  return true;
+}
+
+static bool put_data(Writer *w, const tli_GraphConstant *c, void *context) {
+  (void)w;
+  size_t bytes = (size_t)bytes_of(c->tensor);
+  return bytes == 0 || fwrite(tli_data(c->tensor), 1, bytes, context) == bytes ||
+         tli_fail(TL_EIO, "%s", strerror(errno));
+}
+
+/* Writes the header: its length as 8 bytes, and its text, filled up with spaces so that the data
+** begins at a multiple of 64 bytes. */
+static bool make_header(Writer *w) {
+  tli_Text *t = &w->text;
+  put_program(w);
+  tli_Text program = *t;
+  *t = (tli_Text){0};
+  tli_text_add(t, "\0\0\0\0\0\0\0\0", 8);
+  tli_text_put(t, "{\"__metadata__\":{\"format\":\"tlua.program\",\"program\":");
+  if (!program.failed) tli_text_quote(t, program.data, program.size);
+  tli_text_put(t, "}");
+  int64_t offset = 0;
+  bool ok = each_constant(w, put_entry, &offset);
+  tli_text_put(t, "}");
+  while (!t->failed && t->size % 64 != 0) tli_text_put(t, " ");
+  ok = ok && !program.failed && !t->failed;
+  tli_text_free(&program);
+  for (int i = 0; ok && i < 8; i++) t->data[i] = (char)((uint64_t)(t->size - 8) >> 8 * i);
+  return ok;
+}
+
+static bool write_all(Writer *w, const char *path, bool *again) {
+  tli_Replace *r = tli_replace_begin(path, *again);
+  if (r == NULL) return false;
+  FILE *file = tli_replace_file(r);
+  bool ok = fwrite(w->text.data, 1, w->text.size, file) == w->text.size ||
+            tli_fail(TL_EIO, "%s", strerror(errno));
+  ok = ok && each_constant(w, put_data, file);
+  if (ok) return tli_replace_commit(r, again);
+  tli_replace_abort(r);
+  return false;
+}
+
+bool tli_graph_save(const tli_Graph *g, const char *path) {
+  Writer w = {.g = g};
+  bool again = false;
+  bool ok = number_values(&w) && make_header(&w);
+  if (ok && !write_all(&w, path, &again)) ok = again && write_all(&w, path, &again);
+  tli_text_free(&w.text);
+  tli_free(w.numbers, (size_t)g->nvalues * sizeof *w.numbers + 1);
+  if (!ok && tl_error_kind() != TL_EMEM) {
+    char why[600];
+    snprintf(why, sizeof why, "%s", tl_error());
+    return tli_fail(TL_EIO, "export.save: %s: %s", path, why);
+  }
+  return ok;
+}
+
+/* ---- reading ---- */
+
+typedef struct File {
+  void *data;
+  size_t bytes;
+  void (*release)(void *data, void *context);
+  void *context;
+  atomic_int refs; /* one for the reader, and one for each tensor in the file */
+} File;
+
+typedef struct Loader {
+  tli_Graph *g;
+  tli_Region region; /* of the JSON */
+  File *file;
+  const tli_Json *header;
+  const char *data; /* behind the header */
+  size_t data_bytes;
+} Loader;
+
+static bool wrong(const char *what) { return tli_fail(TL_EIO, "expected %s", what); }
+
+static bool is_list(const tli_Json *j) { return j && j->kind == TLI_JSON_ARRAY; }
+
+/* Returns the i-th element of a list, or NULL. */
+static const tli_Json *at(const tli_Json *list, int64_t i) {
+  if (!is_list(list)) return NULL;
+  const tli_Json *j = list->first;
+  while (j && i-- > 0) j = j->next;
+  return j;
+}
+
+static const char *text_at(const tli_Json *list, int64_t i) {
+  const tli_Json *j = at(list, i);
+  return j && j->kind == TLI_JSON_STRING ? j->text : NULL;
+}
+
+static bool int_of(const tli_Json *j, int64_t low, int64_t high, int64_t *out) {
+  if (j == NULL || j->kind != TLI_JSON_INTEGER || j->integer < low || j->integer > high)
+    return false;
+  *out = j->integer;
+  return true;
+}
+
+static bool real_of(const tli_Json *j, double *out) {
+  if (j->kind == TLI_JSON_REAL || j->kind == TLI_JSON_INTEGER) {
+    *out = j->kind == TLI_JSON_REAL ? j->real : (double)j->integer;
+    return true;
+  }
+  if (j->kind != TLI_JSON_STRING) return false;
+  if (strcmp(j->text, "nan") == 0) return *out = NAN, true;
+  if (strcmp(j->text, "inf") == 0) return *out = INFINITY, true;
+  if (strcmp(j->text, "-inf") == 0) return *out = -INFINITY, true;
+  return false;
+}
+
+static bool number_of(const tli_Json *j, tl_Scalar *out) {
+  *out = (tl_Scalar){.kind = TL_NONE};
+  if (j->kind == TLI_JSON_NULL) return true;
+  if (j->kind == TLI_JSON_BOOLEAN) return *out = (tl_Scalar){TL_BOOLEAN, {j->flag}}, true;
+  if (j->kind == TLI_JSON_INTEGER) return *out = (tl_Scalar){TL_INTEGER, {j->integer}}, true;
+  out->kind = TL_FLOATING;
+  return real_of(j, &out->f);
+}
+
+static void unmap(void *data, void *context) { tli_file_unmap(data, (size_t)(uintptr_t)context); }
+
+static void file_release(void *data, void *context) {
+  (void)data;
+  File *f = context;
+  if (!tli_last_reference(&f->refs)) return;
+  f->release(f->data, f->context);
+  tli_free(f, sizeof *f);
+}
+
+/* Reads a tensor's entry in the header. */
+static tl_Tensor *read_tensor(Loader *l, const char *name) {
+  const tli_Json *entry = tli_json_field(l->header, name, TLI_JSON_OBJECT);
+  const tli_Json *dtype = tli_json_field(entry, "dtype", TLI_JSON_STRING);
+  const tli_Json *shape = tli_json_field(entry, "shape", TLI_JSON_ARRAY);
+  const tli_Json *offsets = tli_json_field(entry, "data_offsets", TLI_JSON_ARRAY);
+  tl_DType type = dtype ? dtype_by(dtype->text, true) : TL_NODTYPE;
+  int64_t sizes[TL_MAX_DIMS], first, last;
+  if (type == TL_NODTYPE || shape == NULL || shape->count > TL_MAX_DIMS)
+    return tli_fail_null(TL_EIO, "tensor \"%s\": expected a dtype and a shape", name);
+  for (int64_t d = 0; d < shape->count; d++)
+    if (!int_of(at(shape, d), 0, INT64_MAX, &sizes[d]))
+      return tli_fail_null(TL_EIO, "tensor \"%s\": expected sizes of at least 0", name);
+  int64_t count = tli_numel((int)shape->count, sizes, tli_dtype_bytes[type]);
+  if (!int_of(at(offsets, 0), 0, (int64_t)l->data_bytes, &first) ||
+      !int_of(at(offsets, 1), first, (int64_t)l->data_bytes, &last) || count < 0 ||
+      last - first != count * (int64_t)tli_dtype_bytes[type])
+    return tli_fail_null(TL_EIO,
+                         "tensor \"%s\": expected data_offsets within the file's %zu bytes of data "
+                         "that fit the shape",
+                         name, l->data_bytes);
+  char *data = (char *)l->data + first;
+  if (count > 0 && (uintptr_t)data % tli_dtype_bytes[type] == 0) {
+    atomic_fetch_add(&l->file->refs, 1);
+    tl_Tensor *t = tli_wrap("program", TLI_CPU, data, type, (int)shape->count, sizes, NULL,
+                            file_release, l->file);
+    if (t == NULL) file_release(NULL, l->file);
+    return t;
+  }
+  tl_Tensor *copy = tli_empty(type, TLI_CPU, (int)shape->count, sizes);
+  if (copy && last > first) memcpy(tli_data(copy), data, (size_t)(last - first));
+  return copy;
+}
+
+static bool read_constants(Loader *l, const tli_Json *list) {
+  if (!is_list(list)) return wrong("\"constants\"");
+  for (const tli_Json *j = list->first; j; j = j->next) {
+    if (j->kind != TLI_JSON_STRING) return wrong("names of constants");
+    tl_Tensor *t = read_tensor(l, j->text);
+    int32_t value = t ? tli_graph_constant(l->g, j->text, t) : -1;
+    tli_release(t);
+    if (value < 0) return false;
+  }
+  return true;
+}
+
+static bool read_symbols(Loader *l, const tli_Json *list) {
+  tli_Graph *g = l->g;
+  if (!is_list(list)) return wrong("\"symbols\"");
+  g->symbols = tli_region_get(&g->region, list->count, sizeof *g->symbols);
+  if (g->symbols == NULL) return false;
+  for (const tli_Json *j = list->first; j; j = j->next) {
+    tli_GraphSymbol *s = &g->symbols[g->nsymbols];
+    s->name = text_at(j, 0);
+    if (s->name == NULL || !int_of(at(j, 1), 0, INT32_MAX, &s->example) ||
+        !int_of(at(j, 2), 0, INT32_MAX, &s->least))
+      return wrong("a name and two sizes as a symbol");
+    s->name = tli_region_text(&g->region, s->name, strlen(s->name));
+    if (s->name == NULL) return false;
+    g->nsymbols++;
+  }
+  return true;
+}
+
+static int32_t symbol_named(const tli_Graph *g, const char *name) {
+  for (int32_t s = 0; s < g->nsymbols; s++)
+    if (strcmp(g->symbols[s].name, name) == 0) return s;
+  return -1;
+}
+
+static bool read_input(Loader *l, const tli_Json *j) {
+  tli_GraphInput in = {.name = text_at(j, 0)};
+  const char *dtype = text_at(j, 1);
+  const tli_Json *sizes = at(j, 2);
+  in.dtype = dtype ? dtype_by(dtype, false) : TL_NODTYPE;
+  if (in.name == NULL || in.dtype == TL_NODTYPE || !is_list(sizes) || sizes->count > TL_MAX_DIMS)
+    return wrong("a name, a dtype and sizes as an input");
+  for (const tli_Json *s = sizes->first; s; s = s->next, in.ndim++) {
+    bool dynamic = s->kind == TLI_JSON_STRING;
+    in.symbols[in.ndim] = dynamic ? symbol_named(l->g, s->text) : -1;
+    if (dynamic ? in.symbols[in.ndim] < 0 : !int_of(s, 0, INT64_MAX, &in.sizes[in.ndim]))
+      return wrong("sizes of an input of at least 0, or symbols");
+  }
+  return tli_graph_input(l->g, &in) >= 0;
+}
+
+static bool read_inputs(Loader *l, const tli_Json *list) {
+  if (!is_list(list)) return wrong("\"inputs\"");
+  for (const tli_Json *j = list->first; j; j = j->next) TL_TRY(read_input(l, j));
+  return true;
+}
+
+static bool read_numbers(Loader *l, const tli_Json *list) {
+  tl_Scalar number;
+  if (!is_list(list)) return wrong("\"numbers\"");
+  for (const tli_Json *j = list->first; j; j = j->next)
+    if (!number_of(j, &number) || number.kind == TL_NONE || tli_graph_number(l->g, number) < 0)
+      return wrong("numbers");
+  return true;
+}
+
+/* ---- calls ---- */
+
+static bool wrong_argument(const tli_Call *call, int param) {
+  return tli_fail(TL_EIO, "operator %s: argument %s does not fit", call->name,
+                  call->params[param].name);
+}
+
+/* Reads the number of a value that exists; null is -1. */
+static bool read_value(const Loader *l, const tli_Json *j, bool number, bool none, int64_t *out) {
+  *out = -1;
+  if (j->kind == TLI_JSON_NULL) return none;
+  return int_of(j, 0, (int64_t)l->g->nvalues - 1, out) &&
+         (number || l->g->values[*out].kind != TLI_VALUE_NUMBER);
+}
+
+static bool read_values(Loader *l, const tli_Call *call, const tli_Json *j, tl_Ints *out) {
+  bool none = call->name[0] == 'i' && strncmp(call->name, "index", 5) == 0;
+  if (!is_list(j)) return false;
+  int64_t *v = tli_region_get(&l->g->region, j->count, sizeof *v);
+  if (v == NULL) return false;
+  *out = (tl_Ints){j->count, v};
+  for (const tli_Json *e = j->first; e; e = e->next) TL_TRY(read_value(l, e, false, none, v++));
+  return true;
+}
+
+static bool read_ints(Loader *l, const tli_Json *j, bool none, tl_Ints *out) {
+  *out = TLI_NOINTS;
+  if (j->kind == TLI_JSON_NULL) return none;
+  if (!is_list(j)) return false;
+  int64_t *v = tli_region_get(&l->g->region, j->count, sizeof *v);
+  if (v == NULL) return false;
+  *out = (tl_Ints){j->count, v};
+  for (const tli_Json *e = j->first; e; e = e->next)
+    TL_TRY(int_of(e, INT64_MIN + 1, INT64_MAX, v++));
+  return true;
+}
+
+static bool read_reals(Loader *l, const tli_Json *j, bool none, tl_Floats *out) {
+  *out = TLI_NOFLOATS;
+  if (j->kind == TLI_JSON_NULL) return none;
+  if (!is_list(j)) return false;
+  double *v = tli_region_get(&l->g->region, j->count, sizeof *v);
+  if (v == NULL) return false;
+  *out = (tl_Floats){j->count, v};
+  for (const tli_Json *e = j->first; e; e = e->next) TL_TRY(real_of(e, v++));
+  return true;
+}
+
+/* Reads an argument that is neither a tensor nor a list. */
+static bool read_plain(Loader *l, int kind, const tli_Json *j, bool none, tli_CallArg *out) {
+  bool null = j->kind == TLI_JSON_NULL, text = j->kind == TLI_JSON_STRING;
+  if (kind == TLI_CALL_NUMBER) return number_of(j, &out->number) && (none || !null);
+  if (kind == TLI_CALL_FLOAT) return real_of(j, &out->real);
+  if (tli_kind_is_int(kind)) {
+    out->integer = TLI_NOINT;
+    return null ? none : int_of(j, INT64_MIN + 1, INT64_MAX, &out->integer);
+  }
+  if (kind == TLI_CALL_BOOL || kind == TLI_CALL_TRUE) {
+    out->flag = j->kind == TLI_JSON_BOOLEAN && j->flag;
+    return j->kind == TLI_JSON_BOOLEAN && (out->flag || kind == TLI_CALL_BOOL);
+  }
+  if (kind == TLI_CALL_STRING) {
+    out->text = text ? tli_region_text(&l->g->region, j->text, (size_t)j->count) : NULL;
+    return text ? out->text != NULL : null && none;
+  }
+  if (kind == TLI_CALL_DTYPE) {
+    out->dtype = text ? dtype_by(j->text, false) : TL_NODTYPE;
+    return text ? out->dtype != TL_NODTYPE : null && none;
+  }
+  if (kind == TLI_CALL_DEVICE) {
+    out->device = text ? TLI_CPU : TLI_NODEVICE;
+    return text ? strcmp(j->text, "cpu") == 0 : null && none;
+  }
+  out->generator = NULL;
+  return null;
+}
+
+static bool read_arg(Loader *l, const tli_Call *call, int param, const tli_Json *j,
+                     tli_CallArg *out) {
+  const tli_CallParam *p = &call->params[param];
+  bool ok, none = p->optional;
+  if (tli_kind_is_tensor(p->kind))
+    ok = read_value(l, j, true, none, &out->integer);
+  else if (p->kind == TLI_CALL_TENSORS)
+    ok = read_values(l, call, j, &out->ints);
+  else if (p->kind == TLI_CALL_FLOATS)
+    ok = read_reals(l, j, none, &out->reals);
+  else if (tli_kind_is_ints(p->kind))
+    ok = read_ints(l, j, none, &out->ints);
+  else
+    ok = read_plain(l, p->kind, j, none, out);
+  return ok || wrong_argument(call, param);
+}
+
+static bool read_call(Loader *l, const tli_Json *j) {
+  const char *name = text_at(j, 0);
+  const tli_Call *call = name ? tli_call_find(name) : NULL;
+  const tli_Json *args = at(j, 1);
+  int64_t nresults;
+  if (name == NULL || !is_list(args) || !int_of(at(j, 2), 0, 1 << 16, &nresults))
+    return wrong("an operator's name, arguments and a number of results as a call");
+  if (call == NULL)
+    return tli_fail(TL_EIO, "operator %.80s: there is none of this name in this build", name);
+  if (args->count != call->nparams || (call->nresults >= 0 && nresults != call->nresults))
+    return tli_fail(TL_EIO, "operator %s: expected %d arguments and %d results", call->name,
+                    call->nparams, call->nresults);
+  tli_CallArg *read = tli_region_get(&l->g->region, call->nparams, sizeof *read);
+  if (read == NULL) return false;
+  int param = 0;
+  for (const tli_Json *a = args->first; a; a = a->next, param++)
+    TL_TRY(read_arg(l, call, param, a, &read[param]));
+  if ((call->flags & TLI_CALL_WRITES) &&
+      (read[0].integer < 0 || l->g->values[read[0].integer].kind != TLI_VALUE_RESULT))
+    return wrong_argument(call, 0);
+  tli_GraphCall *made = tli_graph_call(l->g, call, (int32_t)nresults);
+  if (made) made->args = read;
+  return made != NULL;
+}
+
+static bool read_calls(Loader *l, const tli_Json *calls, const tli_Json *outputs) {
+  if (!is_list(calls) || !is_list(outputs)) return wrong("\"calls\" and \"outputs\"");
+  for (const tli_Json *j = calls->first; j; j = j->next) TL_TRY(read_call(l, j));
+  for (const tli_Json *j = outputs->first; j; j = j->next) {
+    int64_t value;
+    if (!read_value(l, j, false, false, &value)) return wrong("values as outputs");
+    TL_TRY(tli_graph_output(l->g, (int32_t)value));
+  }
+  return true;
+}
+
+/* Whether an integer of the graph is where a hole points to. */
+static bool hole_fits(const tli_Graph *g, const tli_GraphHole *h) {
+  if (h->call < 0) return h->param < g->nnumbers && g->numbers[h->param].kind == TL_INTEGER;
+  const tli_GraphCall *c = &g->calls[h->call];
+  if (h->param >= c->call->nparams) return false;
+  int kind = c->call->params[h->param].kind;
+  if (h->element >= 0) return tli_kind_is_ints(kind) && h->element < c->args[h->param].ints.n;
+  if (kind == TLI_CALL_NUMBER) return c->args[h->param].number.kind == TL_INTEGER;
+  return tli_kind_is_int(kind) && c->args[h->param].integer != TLI_NOINT;
+}
+
+static bool index_of(const tli_Json *j, int32_t high, int32_t *out) {
+  int64_t value = -1;
+  bool ok = j && (j->kind == TLI_JSON_NULL || int_of(j, 0, (int64_t)high - 1, &value));
+  *out = (int32_t)value;
+  return ok;
+}
+
+static bool read_holes(Loader *l, const tli_Json *list) {
+  tli_Graph *g = l->g;
+  if (!is_list(list)) return wrong("\"holes\"");
+  for (const tli_Json *j = list->first; j; j = j->next) {
+    tli_GraphHole *h = tli_graph_hole(g);
+    const tli_Json *factors = at(j, 4);
+    if (h == NULL) return false;
+    bool ok = index_of(at(j, 0), g->ncalls, &h->call) && index_of(at(j, 1), INT32_MAX, &h->param) &&
+              h->param >= 0 && index_of(at(j, 2), INT32_MAX, &h->element) &&
+              int_of(at(j, 3), -INT32_MAX, INT32_MAX, &h->base) && is_list(factors) &&
+              factors->count == g->nsymbols;
+    const tli_Json *factor = ok ? factors->first : NULL;
+    for (int32_t s = 0; ok && s < g->nsymbols; s++, factor = factor->next)
+      ok = int_of(factor, -INT32_MAX, INT32_MAX, &h->factors[s]);
+    if (!ok || !hole_fits(g, h)) return wrong("a place, a base and factors as a hole");
+  }
+  return true;
+}
+
+static bool read_program(Loader *l, const tli_Json *p) {
+  tli_Graph *g = l->g;
+  const tli_Json *version = tli_json_field(p, "version", TLI_JSON_INTEGER);
+  if (version == NULL) return wrong("a program with a version");
+  if (version->integer != VERSION)
+    return tli_fail(TL_EIO, "expected a program of version %d, got version %" PRId64, VERSION,
+                    version->integer);
+  const tli_Json *training = tli_json_field(p, "training", TLI_JSON_BOOLEAN);
+  const tli_Json *structure = tli_json_field(p, "structure", TLI_JSON_STRING);
+  g->training = training && training->flag;
+  if (structure) {
+    g->structure = tli_region_text(&g->region, structure->text, (size_t)structure->count);
+    if (g->structure == NULL) return false;
+  }
+  return read_symbols(l, tli_json_field(p, "symbols", TLI_JSON_ARRAY)) &&
+         read_inputs(l, tli_json_field(p, "inputs", TLI_JSON_ARRAY)) &&
+         read_constants(l, tli_json_field(p, "constants", TLI_JSON_ARRAY)) &&
+         read_numbers(l, tli_json_field(p, "numbers", TLI_JSON_ARRAY)) &&
+         read_calls(l, tli_json_field(p, "calls", TLI_JSON_ARRAY),
+                    tli_json_field(p, "outputs", TLI_JSON_ARRAY)) &&
+         read_holes(l, tli_json_field(p, "holes", TLI_JSON_ARRAY));
+}
+
+static bool read_file(Loader *l) {
+  const unsigned char *bytes = l->file->data;
+  uint64_t length = 0;
+  if (l->file->bytes < 8) return wrong("a safetensors file, got less than 8 bytes");
+  for (int i = 0; i < 8; i++) length |= (uint64_t)bytes[i] << 8 * i;
+  if (length > HEADER_MAX || length > l->file->bytes - 8)
+    return wrong("a safetensors file, got a header that is longer than the file");
+  l->data = (const char *)bytes + 8 + length;
+  l->data_bytes = l->file->bytes - 8 - (size_t)length;
+  l->header = tli_json_read(&l->region, (const char *)bytes + 8, (size_t)length);
+  if (l->header == NULL) return false;
+  const tli_Json *metadata = tli_json_field(l->header, "__metadata__", TLI_JSON_OBJECT);
+  const tli_Json *text = tli_json_field(metadata, "program", TLI_JSON_STRING);
+  if (text == NULL)
+    return wrong("a file that torch.export.save has written, got one without a program");
+  const tli_Json *program = tli_json_read(&l->region, text->text, (size_t)text->count);
+  return program && read_program(l, program);
+}
+
+tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, void *context),
+                          void *context) {
+  Loader l = {.g = tli_graph_new(), .file = tli_alloc(sizeof *l.file)};
+  bool ok = l.g && l.file;
+  if (l.file) {
+    *l.file = (File){data, bytes, release, context, 1};
+    ok = ok && read_file(&l);
+  }
+  tli_region_free(&l.region);
+  if (!ok) {
+    tli_graph_release(l.g); /* and its tensors; the bytes stay the caller's */
+    tli_free(l.file, sizeof *l.file);
+    return NULL;
+  }
+  file_release(NULL, l.file);
+  return l.g;
+}
+
+tli_Graph *tli_graph_load(const char *path) {
+  size_t bytes;
+  void *data = tli_file_map(path, &bytes);
+  if (data == NULL) return tli_fail_null(TL_EIO, "export.load: %s: %s", path, strerror(errno));
+  tli_Graph *g = tli_graph_read(data, bytes, unmap, (void *)(uintptr_t)bytes);
+  if (g == NULL) {
+    char why[600];
+    tl_ErrorKind kind = tl_error_kind();
+    snprintf(why, sizeof why, "%s", tl_error());
+    tli_file_unmap(data, bytes);
+    return tli_fail_null(kind, "export.load: %s: %s", path, why);
+  }
+  return g;
+}

@@ -1,0 +1,175 @@
+/*
+** graph.c - building graphs; see graph.h.
+*/
+#include "graph/graph.h"
+
+#include <string.h>
+
+#include "core/memory/alloc.h"
+
+/* ---- regions ---- */
+
+#define CHUNK_BYTES ((size_t)16 << 10)
+
+typedef struct tli_Chunk {
+  struct tli_Chunk *next;
+  size_t bytes, used;
+  _Alignas(16) char data[];
+} tli_Chunk;
+
+void *tli_region_get(tli_Region *r, int64_t count, size_t size) {
+  if (count < 0 || (uint64_t)count > ((size_t)1 << 40) / size)
+    return tli_fail_null(TL_EMEM, "program: out of memory: too many elements");
+  size_t bytes = ((size_t)count * size + 15) & ~(size_t)15;
+  tli_Chunk *c = r->chunks;
+  if (c == NULL || c->bytes - c->used < bytes) {
+    size_t room = bytes > CHUNK_BYTES / 4 ? bytes : CHUNK_BYTES;
+    c = tli_alloc(sizeof *c + room);
+    if (c == NULL) return NULL;
+    *c = (tli_Chunk){r->chunks, room, 0};
+    r->chunks = c;
+  }
+  void *block = c->data + c->used;
+  c->used += bytes;
+  return memset(block, 0, bytes);
+}
+
+char *tli_region_text(tli_Region *r, const char *text, size_t length) {
+  char *copy = tli_region_get(r, (int64_t)length + 1, 1);
+  if (copy) memcpy(copy, text, length);
+  return copy;
+}
+
+void tli_region_free(tli_Region *r) {
+  while (r->chunks) {
+    tli_Chunk *c = r->chunks;
+    r->chunks = c->next;
+    tli_free(c, sizeof *c + c->bytes);
+  }
+}
+
+bool tli_region_grow(tli_Region *r, void **array, int64_t n, size_t size) {
+  if (n > 0 && (n & (n - 1)) != 0) return true;
+  void *more = tli_region_get(r, n > 0 ? 2 * n : 1, size);
+  if (more == NULL) return false;
+  if (n > 0) memcpy(more, *array, (size_t)n * size);
+  *array = more;
+  return true;
+}
+
+/* ---- graphs ---- */
+
+tli_Graph *tli_graph_new(void) {
+  tli_Graph *g = tli_alloc(sizeof *g);
+  if (g == NULL) return NULL;
+  memset(g, 0, sizeof *g);
+  atomic_init(&g->refs, 1);
+  return g;
+}
+
+tli_Graph *tli_graph_retain(tli_Graph *g) {
+  atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+  return g;
+}
+
+void tli_graph_release(tli_Graph *g) {
+  if (g == NULL || !tli_last_reference(&g->refs)) return;
+  for (int32_t i = 0; i < g->nconstants; i++) tli_release(g->constants[i].tensor);
+  tli_region_free(&g->region);
+  tli_free(g, sizeof *g);
+}
+
+int32_t tli_graph_value(tli_Graph *g, tli_ValueKind kind, int32_t index) {
+  if (!tli_region_grow(&g->region, (void **)&g->values, g->nvalues, sizeof *g->values)) return -1;
+  g->values[g->nvalues] = (tli_GraphValue){kind, index};
+  return g->nvalues++;
+}
+
+int32_t tli_graph_number(tli_Graph *g, tl_Scalar number) {
+  if (!tli_region_grow(&g->region, (void **)&g->numbers, g->nnumbers, sizeof *g->numbers))
+    return -1;
+  g->numbers[g->nnumbers] = number;
+  return tli_graph_value(g, TLI_VALUE_NUMBER, g->nnumbers++);
+}
+
+int32_t tli_graph_constant(tli_Graph *g, const char *name, tl_Tensor *tensor) {
+  if (!tli_region_grow(&g->region, (void **)&g->constants, g->nconstants, sizeof *g->constants))
+    return -1;
+  name = tli_region_text(&g->region, name, strlen(name));
+  if (name == NULL) return -1;
+  g->constants[g->nconstants] = (tli_GraphConstant){name, tli_retain(tensor)};
+  return tli_graph_value(g, TLI_VALUE_CONSTANT, g->nconstants++);
+}
+
+int32_t tli_graph_input(tli_Graph *g, const tli_GraphInput *input) {
+  if (!tli_region_grow(&g->region, (void **)&g->inputs, g->ninputs, sizeof *g->inputs)) return -1;
+  tli_GraphInput *in = &g->inputs[g->ninputs];
+  *in = *input;
+  in->name = tli_region_text(&g->region, input->name, strlen(input->name));
+  in->value = in->name ? tli_graph_value(g, TLI_VALUE_INPUT, g->ninputs) : -1;
+  if (in->value >= 0) g->ninputs++;
+  return in->value;
+}
+
+bool tli_graph_output(tli_Graph *g, int32_t value) {
+  if (!tli_region_grow(&g->region, (void **)&g->outputs, g->noutputs, sizeof *g->outputs))
+    return false;
+  g->outputs[g->noutputs++] = value;
+  return true;
+}
+
+tli_GraphCall *tli_graph_call(tli_Graph *g, const tli_Call *call, int32_t nresults) {
+  if (!tli_region_grow(&g->region, (void **)&g->calls, g->ncalls, sizeof *g->calls)) return NULL;
+  tli_GraphCall *made = &g->calls[g->ncalls];
+  *made = (tli_GraphCall){.call = call, .nresults = nresults};
+  made->args = tli_region_get(&g->region, call->nparams, sizeof *made->args);
+  made->results = tli_region_get(&g->region, nresults, sizeof *made->results);
+  if (made->args == NULL || made->results == NULL) return NULL;
+  for (int32_t i = 0; i < nresults; i++) {
+    made->results[i] = tli_graph_value(g, TLI_VALUE_RESULT, -1);
+    if (made->results[i] < 0) return NULL;
+  }
+  g->ncalls++;
+  return made;
+}
+
+tli_GraphHole *tli_graph_hole(tli_Graph *g) {
+  if (!tli_region_grow(&g->region, (void **)&g->holes, g->nholes, sizeof *g->holes)) return NULL;
+  tli_GraphHole *hole = &g->holes[g->nholes];
+  *hole = (tli_GraphHole){.call = -1, .element = -1};
+  hole->factors = tli_region_get(&g->region, g->nsymbols, sizeof *hole->factors);
+  if (hole->factors) g->nholes++;
+  return hole->factors ? hole : NULL;
+}
+
+static bool keep_list(tli_Graph *g, const void **list, int64_t n, size_t size) {
+  if (*list == NULL) return true;
+  void *copy = tli_region_get(&g->region, n, size);
+  if (copy == NULL) return false;
+  memcpy(copy, *list, (size_t)n * size);
+  *list = copy;
+  return true;
+}
+
+bool tli_graph_keep(tli_Graph *g, tli_CallKind kind, tli_CallArg *arg) {
+  if (tli_kind_is_ints(kind) || kind == TLI_CALL_TENSORS)
+    return keep_list(g, (const void **)&arg->ints.v, arg->ints.n, sizeof *arg->ints.v);
+  if (kind == TLI_CALL_FLOATS)
+    return keep_list(g, (const void **)&arg->reals.v, arg->reals.n, sizeof *arg->reals.v);
+  if (kind != TLI_CALL_STRING || arg->text == NULL) return true;
+  arg->text = tli_region_text(&g->region, arg->text, strlen(arg->text));
+  return arg->text != NULL;
+}
+
+const tli_Call *tli_call_find(const char *name) {
+  int low = 0, high = tli_calls_count;
+  while (low < high) {
+    int middle = (low + high) / 2, order = strcmp(name, tli_calls[middle]->name);
+    if (order == 0) return tli_calls[middle];
+    if (order < 0)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return NULL;
+}

@@ -1,0 +1,169 @@
+/*
+** graph.h - a traced model as data: inputs, constants, and a list of operator calls whose tensors
+** are numbered values. Nothing in src/graph knows of Lua.
+**
+**   trace.c     records the calls of a thread as a graph
+**   unify.c     compares traces, and finds the integers that depend on sizes of inputs
+**   file.c      writes and reads a graph as a file; json.c, text.c: its text
+**   run.c       makes the calls again; tl_program_* of tlua.h
+**   plan.c      the memory of a run: places for all blocks, found from their lifetimes
+**   show.c      a graph for people
+**
+** Invariant of a graph that has been built or read: a call's arguments are values that come before
+** its results, and their kinds are those of its operator's parameters.
+*/
+#ifndef TLI_GRAPH_GRAPH_H
+#define TLI_GRAPH_GRAPH_H
+
+#include "core/observe/trace.h"
+#include "core/tensor/tensor.h"
+
+/* Memory that is freed as a whole. */
+typedef struct tli_Region {
+  struct tli_Chunk *chunks;
+} tli_Region;
+
+/* Returns zeros; NULL with a message if memory is exhausted. */
+void *tli_region_get(tli_Region *r, int64_t count, size_t size) TL_MUSTCHECK;
+char *tli_region_text(tli_Region *r, const char *text, size_t length) TL_MUSTCHECK;
+void tli_region_free(tli_Region *r);
+/* Makes room for one more element in an array of n, whose capacity is the power of 2 from n on. */
+bool tli_region_grow(tli_Region *r, void **array, int64_t n, size_t size) TL_MUSTCHECK;
+
+typedef enum tli_ValueKind {
+  TLI_VALUE_INPUT,
+  TLI_VALUE_CONSTANT,
+  TLI_VALUE_NUMBER, /* a number where an operator takes a tensor or a number */
+  TLI_VALUE_RESULT
+} tli_ValueKind;
+
+typedef struct tli_GraphValue {
+  tli_ValueKind kind;
+  int32_t index; /* of the input, constant or number */
+} tli_GraphValue;
+
+typedef struct tli_GraphInput {
+  const char *name;
+  tl_DType dtype;
+  int ndim;
+  int64_t sizes[TL_MAX_DIMS];   /* those of the example; unused for a dynamic dimension */
+  int32_t symbols[TL_MAX_DIMS]; /* the symbol of a dynamic dimension, or -1 */
+  int32_t value;
+} tli_GraphInput;
+
+typedef struct tli_GraphConstant {
+  const char *name;
+  tl_Tensor *tensor; /* owned; row-major on the CPU */
+} tli_GraphConstant;
+
+/* A size that may differ from run to run. */
+typedef struct tli_GraphSymbol {
+  const char *name;
+  int64_t example, least;
+} tli_GraphSymbol;
+
+/* In args, a tensor is the number of its value in `integer` (-1: none), and a list of tensors the
+** numbers in `ints`. */
+typedef struct tli_GraphCall {
+  const tli_Call *call;
+  tli_CallArg *args;
+  int32_t nresults;
+  int32_t *results;
+} tli_GraphCall;
+
+/* An integer base + sum of factors[s] * size of symbol s, in place of an argument's. */
+typedef struct tli_GraphHole {
+  int32_t call; /* -1: `param` is a number's index */
+  int32_t param;
+  int32_t element; /* of a list; -1: the argument itself */
+  int64_t base;
+  int64_t *factors;
+} tli_GraphHole;
+
+typedef struct tli_Graph {
+  tli_Region region; /* has all that follows */
+  atomic_int refs;
+  int32_t nvalues, ninputs, nconstants, nnumbers, ncalls, noutputs, nsymbols, nholes;
+  tli_GraphValue *values;
+  tli_GraphInput *inputs;
+  tli_GraphConstant *constants;
+  tl_Scalar *numbers;
+  tli_GraphCall *calls;
+  int32_t *outputs; /* values */
+  tli_GraphSymbol *symbols;
+  tli_GraphHole *holes;
+  const char *structure; /* a text for the front end: how outputs are nested; may be NULL */
+  bool training;         /* the mode of the model when it was traced */
+} tli_Graph;
+
+tli_Graph *tli_graph_new(void) TL_MUSTCHECK;
+tli_Graph *tli_graph_retain(tli_Graph *g);
+void tli_graph_release(tli_Graph *g); /* accepts NULL */
+
+/* These return a new value's number, or -1 with a message. */
+int32_t tli_graph_value(tli_Graph *g, tli_ValueKind kind, int32_t index) TL_MUSTCHECK;
+int32_t tli_graph_number(tli_Graph *g, tl_Scalar number) TL_MUSTCHECK;
+/* Retains the tensor; copies the name. */
+int32_t tli_graph_constant(tli_Graph *g, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
+/* The input's `value` is filled in; name is copied. */
+int32_t tli_graph_input(tli_Graph *g, const tli_GraphInput *input) TL_MUSTCHECK;
+bool tli_graph_output(tli_Graph *g, int32_t value) TL_MUSTCHECK;
+/* Returns a call with zeros as arguments and new values as results; NULL with a message. */
+tli_GraphCall *tli_graph_call(tli_Graph *g, const tli_Call *call, int32_t nresults) TL_MUSTCHECK;
+tli_GraphHole *tli_graph_hole(tli_Graph *g) TL_MUSTCHECK;
+/* Copies an argument's list or text into the graph. */
+bool tli_graph_keep(tli_Graph *g, tli_CallKind kind, tli_CallArg *arg) TL_MUSTCHECK;
+
+/* Returns the row of an operator that programs can call; NULL for other names. */
+const tli_Call *tli_call_find(const char *name);
+
+static inline bool tli_kind_is_tensor(int kind) {
+  return kind == TLI_CALL_TENSOR || kind == TLI_CALL_OPERAND;
+}
+static inline bool tli_kind_is_ints(int kind) {
+  return kind == TLI_CALL_INTS || kind == TLI_CALL_DIMS || kind == TLI_CALL_DIM_LISTS ||
+         kind == TLI_CALL_INDICES;
+}
+static inline bool tli_kind_is_int(int kind) {
+  return kind == TLI_CALL_INT || kind == TLI_CALL_DIM || kind == TLI_CALL_INDEX;
+}
+
+/* ---- traces ---- */
+
+typedef struct tli_Trace tli_Trace;
+
+/* Begins to trace the calling thread. Tensors used in the traced code are inputs, constants with a
+** name, or else constants without one. */
+tli_Trace *tli_trace_new(void) TL_MUSTCHECK;
+/* The input's name is copied; `symbols` may be NULL. */
+bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
+bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
+/* Starts to record. */
+bool tli_trace_record(tli_Trace *t) TL_MUSTCHECK;
+/* Ends the trace and returns its graph; NULL after tli_fail. */
+tli_Graph *tli_trace_finish(tli_Trace *t, tl_Tensor *const *outputs, int n) TL_MUSTCHECK;
+void tli_trace_free(tli_Trace *t); /* also ends it; accepts NULL */
+
+/* ---- sizes (unify.c) ---- */
+
+/* Fails unless two traces with other values in their inputs are the same. */
+bool tli_graph_same(const tli_Graph *g, const tli_Graph *other) TL_MUSTCHECK;
+/* Makes dimension `dim` of input `input` dynamic with a symbol of that name. */
+bool tli_graph_dynamic(tli_Graph *g, int input, int dim, const char *symbol) TL_MUSTCHECK;
+/* Finds the integers of g that depend on a symbol, by two traces with other sizes for it, and fails
+** if a third point does not lie on the line. */
+bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, int64_t second,
+                   const tli_Graph *b) TL_MUSTCHECK;
+/* Whether a trace with that size has the integers that the graph computes for it. */
+bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Graph *other);
+
+/* ---- files, texts ---- */
+
+bool tli_graph_save(const tli_Graph *g, const char *path) TL_MUSTCHECK;
+tli_Graph *tli_graph_load(const char *path) TL_MUSTCHECK;
+/* The same from bytes, which are used until the last of the graph's tensors is gone; then
+** release(data, context) is called. It is not called after a failure. */
+tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, void *context),
+                          void *context) TL_MUSTCHECK;
+
+#endif

@@ -1,0 +1,38 @@
+/*
+** json.h - reading JSON into a tree. A string may have any bytes but a 0.
+*/
+#ifndef TLI_GRAPH_JSON_H
+#define TLI_GRAPH_JSON_H
+
+#include "graph/graph.h"
+
+typedef enum tli_JsonKind {
+  TLI_JSON_NULL,
+  TLI_JSON_BOOLEAN,
+  TLI_JSON_INTEGER,
+  TLI_JSON_REAL,
+  TLI_JSON_STRING,
+  TLI_JSON_ARRAY,
+  TLI_JSON_OBJECT
+} tli_JsonKind;
+
+typedef struct tli_Json {
+  tli_JsonKind kind;
+  int64_t count; /* elements of an array or object; bytes of a string */
+  union {
+    bool flag;
+    int64_t integer;
+    double real;
+    const char *text; /* ends with a 0 */
+    struct tli_Json *first;
+  };
+  const char *key;       /* in an object */
+  struct tli_Json *next; /* the next element of the same array or object */
+} tli_Json;
+
+/* Returns the value, whose memory is the region's; NULL with a message. */
+const tli_Json *tli_json_read(tli_Region *r, const char *text, size_t size) TL_MUSTCHECK;
+/* Returns a field of that kind; NULL if j is no object or has none. */
+const tli_Json *tli_json_field(const tli_Json *j, const char *key, tli_JsonKind kind);
+
+#endif

@@ -1,0 +1,238 @@
+/*
+** plan.c - see plan.h. Places are found block by block, the largest first: each gets the lowest gap
+** that fits among the blocks that are placed already and live at the same time.
+*/
+#include "graph/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory/alloc.h"
+
+typedef enum State { RECORDING, SERVING } State;
+
+/* One request of a run. */
+typedef struct Block {
+  size_t bytes;       /* as asked for */
+  int64_t size;       /* rounded */
+  int64_t place;      /* in the arena; -1: the allocator serves it */
+  int64_t begin, end; /* counts of requests and returns; end is -1 while it is live */
+  void *address;      /* in the recorded run, while it is live */
+} Block;
+
+struct tli_RunPlan {
+  tli_AllocHook hook;
+  State state;
+  bool failed; /* the run could not be recorded */
+  Block *blocks;
+  int64_t n, room;
+  int64_t time; /* of the recorded run */
+  char *arena;
+  int64_t arena_bytes, live;
+  int64_t next, out; /* of the running one: the next request, blocks in use */
+  bool diverged;     /* the run asked for something else than the recorded one */
+};
+
+/* tli_alloc aligns to 64 bytes from 64 bytes on. */
+static int64_t rounded(size_t bytes) {
+  int64_t align = bytes < TLI_ALIGN ? 16 : TLI_ALIGN;
+  int64_t size = ((int64_t)bytes + align - 1) / align * align;
+  return size > 0 ? size : align;
+}
+
+/* ---- the recorded run ---- */
+
+static void record(tli_RunPlan *p, void *block, size_t bytes) {
+  if (p->failed) return;
+  if (p->n == p->room) {
+    int64_t room = p->room > 0 ? 2 * p->room : 64;
+    tli_run_plan_pause(p);
+    Block *more = tli_alloc((size_t)room * sizeof *more);
+    if (more && p->n > 0) memcpy(more, p->blocks, (size_t)p->n * sizeof *more);
+    if (more) tli_free(p->blocks, (size_t)p->room * sizeof *more);
+    tli_run_plan_resume(p);
+    if (more == NULL) {
+      p->failed = true;
+      return;
+    }
+    p->blocks = more;
+    p->room = room;
+  }
+  p->blocks[p->n++] = (Block){bytes, rounded(bytes), -1, p->time++, -1, block};
+}
+
+static void record_return(tli_RunPlan *p, const void *block) {
+  for (int64_t i = p->n - 1; i >= 0; i--) {
+    Block *b = &p->blocks[i];
+    if (b->address != block) continue;
+    b->end = p->time++;
+    b->address = NULL;
+    return;
+  }
+}
+
+/* ---- places ---- */
+
+static int larger_first(const void *a, const void *b) {
+  const Block *s = *(Block *const *)a, *t = *(Block *const *)b;
+  if (s->size != t->size) return s->size > t->size ? -1 : 1;
+  return s->begin < t->begin ? -1 : s->begin > t->begin;
+}
+
+static int lower_first(const void *a, const void *b) {
+  const Block *s = *(Block *const *)a, *t = *(Block *const *)b;
+  return s->place < t->place ? -1 : s->place > t->place;
+}
+
+static int64_t aligned(int64_t place, int64_t size) {
+  int64_t align = size < TLI_ALIGN ? 16 : TLI_ALIGN;
+  return (place + align - 1) / align * align;
+}
+
+/* Finds a place for a block among those that live at the same time. `near` has room for them. */
+static void find_place(Block *b, Block *const *placed, int64_t n, Block **near) {
+  int64_t count = 0, best = -1, best_gap = INT64_MAX, top = 0;
+  for (int64_t i = 0; i < n; i++)
+    if (placed[i]->place >= 0 && placed[i]->begin < b->end && b->begin < placed[i]->end)
+      near[count++] = placed[i];
+  qsort(near, (size_t)count, sizeof *near, lower_first);
+  for (int64_t i = 0; i < count; i++) {
+    int64_t at = aligned(top, b->size), gap = near[i]->place - top;
+    if (at + b->size <= near[i]->place && gap < best_gap) {
+      best = at;
+      best_gap = gap;
+    }
+    int64_t end = near[i]->place + near[i]->size;
+    if (end > top) top = end;
+  }
+  b->place = best >= 0 ? best : aligned(top, b->size);
+}
+
+static int64_t largest_live_set(const tli_RunPlan *p) {
+  int64_t most = 0, live = 0;
+  int64_t *change = tli_alloc((size_t)(p->time + 1) * sizeof *change);
+  if (change == NULL) return 0;
+  memset(change, 0, (size_t)(p->time + 1) * sizeof *change);
+  for (int64_t i = 0; i < p->n; i++) {
+    if (p->blocks[i].end < 0) continue;
+    change[p->blocks[i].begin] += p->blocks[i].size;
+    change[p->blocks[i].end] -= p->blocks[i].size;
+  }
+  for (int64_t t = 0; t < p->time; t++) {
+    live += change[t];
+    if (live > most) most = live;
+  }
+  tli_free(change, (size_t)(p->time + 1) * sizeof *change);
+  return most;
+}
+
+/* Places all blocks. One that was not returned by the end of the run, such as the allocator's
+** user keeps in a cache, stays with the allocator. */
+static bool place_all(tli_RunPlan *p) {
+  size_t bytes = (size_t)(2 * p->n + 1) * sizeof(Block *);
+  Block **order = tli_alloc(bytes);
+  if (order == NULL) return false;
+  for (int64_t i = 0; i < p->n; i++) order[i] = &p->blocks[i];
+  qsort(order, (size_t)p->n, sizeof *order, larger_first);
+  p->arena_bytes = 0;
+  for (int64_t i = 0; i < p->n; i++) {
+    Block *b = order[i];
+    if (b->end < 0) continue;
+    find_place(b, order, i, order + p->n);
+    if (b->place + b->size > p->arena_bytes) p->arena_bytes = b->place + b->size;
+  }
+  tli_free(order, bytes);
+  p->live = largest_live_set(p);
+  p->arena = tli_alloc((size_t)p->arena_bytes);
+  return p->arena != NULL;
+}
+
+/* ---- the hook ---- */
+
+static void *hook_get(tli_AllocHook *hook, size_t bytes) {
+  tli_RunPlan *p = (tli_RunPlan *)hook;
+  if (p->state != SERVING || p->diverged) return NULL;
+  if (p->next >= p->n || p->blocks[p->next].bytes != bytes) {
+    p->diverged = true;
+    return NULL;
+  }
+  const Block *b = &p->blocks[p->next++];
+  if (b->place < 0) return NULL;
+  p->out++;
+  return p->arena + b->place;
+}
+
+static void hook_got(tli_AllocHook *hook, void *block, size_t bytes) {
+  tli_RunPlan *p = (tli_RunPlan *)hook;
+  if (p->state == RECORDING) record(p, block, bytes);
+}
+
+static bool hook_put(tli_AllocHook *hook, void *block) {
+  tli_RunPlan *p = (tli_RunPlan *)hook;
+  if (p->state == RECORDING) record_return(p, block);
+  if (p->state != SERVING) return false;
+  char *at = block;
+  if (at < p->arena || at >= p->arena + p->arena_bytes) return false;
+  p->out--;
+  return true;
+}
+
+/* ---- the interface ---- */
+
+tli_RunPlan *tli_run_plan_new(void) {
+  tli_RunPlan *p = tli_alloc(sizeof *p);
+  if (p) *p = (tli_RunPlan){.hook = {hook_get, hook_got, hook_put}};
+  return p;
+}
+
+void tli_run_plan_forget(tli_RunPlan *p) {
+  tli_free(p->arena, (size_t)p->arena_bytes);
+  p->arena = NULL;
+  p->arena_bytes = p->live = p->n = p->time = 0;
+  p->state = RECORDING;
+  p->failed = false;
+}
+
+void tli_run_plan_free(tli_RunPlan *p) {
+  if (p == NULL) return;
+  tli_run_plan_forget(p);
+  tli_free(p->blocks, (size_t)p->room * sizeof *p->blocks);
+  tli_free(p, sizeof *p);
+}
+
+void tli_run_plan_begin(tli_RunPlan *p) {
+  if (p->state == RECORDING) tli_run_plan_forget(p);
+  p->next = p->out = 0;
+  p->diverged = false;
+  tli_alloc_divert(&p->hook);
+}
+
+void tli_run_plan_pause(tli_RunPlan *p) {
+  (void)p;
+  tli_alloc_divert(NULL);
+}
+
+void tli_run_plan_resume(tli_RunPlan *p) { tli_alloc_divert(&p->hook); }
+
+void tli_run_plan_end(tli_RunPlan *p) {
+  tli_alloc_divert(NULL);
+  if (p->state == RECORDING) {
+    if (!p->failed && place_all(p))
+      p->state = SERVING;
+    else
+      tli_run_plan_forget(p);
+    return;
+  }
+  if (p->out != 0) {
+    /* somebody keeps a block of the arena, which therefore must stay */
+    p->arena = NULL;
+    p->arena_bytes = 0;
+  }
+  if (p->out != 0 || p->diverged || p->next != p->n) tli_run_plan_forget(p);
+}
+
+int64_t tli_run_plan_arena(const tli_RunPlan *p) {
+  return p->state == SERVING ? p->arena_bytes : 0;
+}
+
+int64_t tli_run_plan_live(const tli_RunPlan *p) { return p->state == SERVING ? p->live : 0; }

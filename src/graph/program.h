@@ -1,0 +1,29 @@
+/*
+** program.h - running a graph. A program may be run by several threads at once: each run uses a
+** context of its own, with its values and its plan of memory, and contexts are kept for reuse.
+*/
+#ifndef TLI_GRAPH_PROGRAM_H
+#define TLI_GRAPH_PROGRAM_H
+
+#include "graph/graph.h"
+#include "graph/text.h"
+
+/* Returns a program that shares the graph; NULL with a message. */
+tl_Program *tli_program_new(tli_Graph *g) TL_MUSTCHECK;
+const tli_Graph *tli_program_graph(const tl_Program *p);
+
+/* The same as tl_program_run; random numbers are drawn from `generator`, if there is one. */
+bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *inputs, int ninputs,
+                     tl_Tensor **outputs, int noutputs) TL_MUSTCHECK;
+
+typedef struct tli_ProgramMemory {
+  int64_t arena; /* bytes of the planned memory of one context; 0 before the first run */
+  int64_t live;  /* the most bytes in use at once */
+  int contexts;
+} tli_ProgramMemory;
+tli_ProgramMemory tli_program_memory(tl_Program *p);
+
+/* Writes a program for people (show.c). */
+void tli_program_show(tl_Program *p, tli_Text *out);
+
+#endif

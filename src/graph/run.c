@@ -1,0 +1,509 @@
+/*
+** run.c - runs a program: checks the inputs, makes the graph's calls in their order, and releases
+** each value after its last use.
+*/
+#include <string.h>
+
+#include "core/platform/platform.h"
+#include "graph/plan.h"
+#include "graph/program.h"
+#include "ops/common.h"
+
+/* A place for a tensor in the arguments of a call. */
+typedef struct Slot {
+  tl_Tensor **place;
+  int32_t value;
+} Slot;
+
+/* A call with arguments of its own, into which the values are put before each run. */
+typedef struct Step {
+  const tli_GraphCall *call;
+  tli_CallArg *args;
+  Slot *slots;
+  tl_Tensor **results;
+  int32_t nslots, ndead;
+  int32_t *dead; /* values whose last use this is */
+} Step;
+
+/* The seed of PyTorch's default generator. */
+#define DEFAULT_SEED 67280421310721
+
+/* The state of one run. */
+typedef struct Context {
+  struct Context *next;
+  tli_Region region;
+  Step *steps;
+  tl_Tensor **values; /* owned during a run; constants and numbers are borrowed from the program */
+  bool *made;         /* of each output: whether the run makes the tensor */
+  int64_t *sizes;     /* of the symbols in the last run */
+  tli_RunPlan *plan;
+  tli_Generator generator; /* from which the run draws */
+} Context;
+
+struct tl_Program {
+  tli_Graph *graph;    /* owned */
+  tl_Tensor **numbers; /* owned; tensors of the graph's numbers, NULL where a hole is */
+  int32_t *last_use;   /* of each value: the last call that takes it; -1: none; ncalls: an output */
+  bool *patched;       /* of each number: whether it depends on a size */
+  tli_Region region;
+  tli_Mutex lock; /* guards `idle` */
+  Context *idle;
+  int contexts;
+  int64_t arena, live; /* of the context that ran last */
+};
+
+/* ---- programs ---- */
+
+static void use(tl_Program *p, int64_t value, int32_t call) {
+  if (value >= 0) p->last_use[value] = call;
+}
+
+static void find_last_uses(tl_Program *p) {
+  const tli_Graph *g = p->graph;
+  for (int32_t v = 0; v < g->nvalues; v++) p->last_use[v] = -1;
+  for (int32_t i = 0; i < g->ncalls; i++) {
+    const tli_GraphCall *c = &g->calls[i];
+    for (int32_t r = 0; r < c->nresults; r++) use(p, c->results[r], i);
+    for (int k = 0; k < c->call->nparams; k++) {
+      if (tli_kind_is_tensor(c->call->params[k].kind)) use(p, c->args[k].integer, i);
+      if (c->call->params[k].kind != TLI_CALL_TENSORS) continue;
+      for (int64_t e = 0; e < c->args[k].ints.n; e++) use(p, c->args[k].ints.v[e], i);
+    }
+  }
+  for (int32_t i = 0; i < g->noutputs; i++) use(p, g->outputs[i], g->ncalls);
+}
+
+static bool make_numbers(tl_Program *p) {
+  const tli_Graph *g = p->graph;
+  for (int32_t i = 0; i < g->nholes; i++)
+    if (g->holes[i].call < 0) p->patched[g->holes[i].param] = true;
+  for (int32_t i = 0; i < g->nnumbers; i++)
+    if (!p->patched[i] && (p->numbers[i] = tli_number(g->numbers[i])) == NULL) return false;
+  return true;
+}
+
+tl_Program *tli_program_new(tli_Graph *g) {
+  tl_Program *p = tli_alloc(sizeof *p);
+  if (p == NULL) return NULL;
+  memset(p, 0, sizeof *p);
+  tli_mutex_init(&p->lock);
+  p->graph = tli_graph_retain(g);
+  p->numbers = tli_region_get(&p->region, g->nnumbers, sizeof *p->numbers);
+  p->patched = tli_region_get(&p->region, g->nnumbers, sizeof *p->patched);
+  p->last_use = tli_region_get(&p->region, g->nvalues, sizeof *p->last_use);
+  if (p->numbers && p->patched && p->last_use && make_numbers(p)) {
+    find_last_uses(p);
+    return p;
+  }
+  tl_program_free(p);
+  return NULL;
+}
+
+const tli_Graph *tli_program_graph(const tl_Program *p) { return p->graph; }
+
+tl_Program *tl_program_load(const char *path) {
+  if (path == NULL) return tli_fail_null(TL_EARG, "export.load: expected a path, got NULL");
+  tli_Graph *g = tli_graph_load(path);
+  tl_Program *p = g ? tli_program_new(g) : NULL;
+  tli_graph_release(g);
+  return p;
+}
+
+static void context_free(Context *c) {
+  if (c == NULL) return;
+  tli_run_plan_free(c->plan);
+  tli_region_free(&c->region);
+  tli_free(c, sizeof *c);
+}
+
+void tl_program_free(tl_Program *p) {
+  if (p == NULL) return;
+  while (p->idle) {
+    Context *c = p->idle;
+    p->idle = c->next;
+    context_free(c);
+  }
+  for (int32_t i = 0; p->numbers && i < p->graph->nnumbers; i++) tli_release(p->numbers[i]);
+  tli_graph_release(p->graph);
+  tli_region_free(&p->region);
+  tli_mutex_destroy(&p->lock);
+  tli_free(p, sizeof *p);
+}
+
+/* ---- contexts ---- */
+
+static int32_t count_slots(const tli_GraphCall *c) {
+  int64_t n = 0;
+  for (int k = 0; k < c->call->nparams; k++) {
+    if (tli_kind_is_tensor(c->call->params[k].kind)) n++;
+    if (c->call->params[k].kind == TLI_CALL_TENSORS) n += c->args[k].ints.n;
+  }
+  return (int32_t)n;
+}
+
+static bool copy_ints(Context *c, tli_CallArg *arg) {
+  int64_t *v = tli_region_get(&c->region, arg->ints.n, sizeof *v);
+  if (v == NULL) return false;
+  memcpy(v, arg->ints.v, (size_t)arg->ints.n * sizeof *v);
+  arg->ints.v = v;
+  return true;
+}
+
+/* Makes the slots of an argument. */
+static bool make_arg(Context *c, Step *s, int kind, const tli_CallArg *from, tli_CallArg *arg) {
+  *arg = *from;
+  if (kind == TLI_CALL_GENERATOR) {
+    arg->generator = &c->generator;
+  } else if (tli_kind_is_tensor(kind)) {
+    arg->tensor = NULL;
+    s->slots[s->nslots++] = (Slot){&arg->tensor, (int32_t)from->integer};
+  } else if (kind == TLI_CALL_TENSORS) {
+    tl_Tensor **v = tli_region_get(&c->region, from->ints.n, sizeof *v);
+    if (v == NULL) return false;
+    arg->tensors = (tl_Tensors){from->ints.n, v};
+    for (int64_t i = 0; i < from->ints.n; i++)
+      s->slots[s->nslots++] = (Slot){&v[i], (int32_t)from->ints.v[i]};
+  } else if (tli_kind_is_ints(kind) && from->ints.v) {
+    return copy_ints(c, arg);
+  }
+  return true;
+}
+
+/* Lists values that nobody uses after this call, results included. */
+static bool make_dead(const tl_Program *p, Context *c, Step *s, int32_t call) {
+  const tli_Graph *g = p->graph;
+  s->dead = tli_region_get(&c->region, s->nslots + s->call->nresults, sizeof *s->dead);
+  if (s->dead == NULL) return false;
+  for (int32_t i = 0; i < s->nslots; i++) {
+    int32_t v = s->slots[i].value;
+    if (v < 0 || g->values[v].kind != TLI_VALUE_RESULT || p->last_use[v] != call) continue;
+    bool twice = false;
+    for (int32_t k = 0; k < s->ndead; k++) twice = twice || s->dead[k] == v;
+    if (!twice) s->dead[s->ndead++] = v;
+  }
+  for (int32_t r = 0; r < s->call->nresults; r++)
+    if (p->last_use[s->call->results[r]] == call) s->dead[s->ndead++] = s->call->results[r];
+  return true;
+}
+
+static bool make_step(const tl_Program *p, Context *c, int32_t i) {
+  Step *s = &c->steps[i];
+  s->call = &p->graph->calls[i];
+  const tli_Call *call = s->call->call;
+  s->args = tli_region_get(&c->region, call->nparams, sizeof *s->args);
+  s->slots = tli_region_get(&c->region, count_slots(s->call), sizeof *s->slots);
+  s->results = tli_region_get(&c->region, s->call->nresults, sizeof *s->results);
+  if (s->args == NULL || s->slots == NULL || s->results == NULL) return false;
+  for (int k = 0; k < call->nparams; k++)
+    TL_TRY(make_arg(c, s, call->params[k].kind, &s->call->args[k], &s->args[k]));
+  return make_dead(p, c, s, i);
+}
+
+static Context *context_new(const tl_Program *p) {
+  const tli_Graph *g = p->graph;
+  Context *c = tli_alloc(sizeof *c);
+  if (c == NULL) return NULL;
+  memset(c, 0, sizeof *c);
+  c->steps = tli_region_get(&c->region, g->ncalls, sizeof *c->steps);
+  c->values = tli_region_get(&c->region, g->nvalues, sizeof(tl_Tensor *));
+  c->made = tli_region_get(&c->region, g->noutputs, sizeof *c->made);
+  c->sizes = tli_region_get(&c->region, g->nsymbols, sizeof *c->sizes);
+  c->plan = tli_run_plan_new();
+  tli_generator_seed(&c->generator, DEFAULT_SEED);
+  bool ok = c->steps && c->values && c->made && c->sizes && c->plan;
+  for (int32_t i = 0; ok && i < g->ncalls; i++) ok = make_step(p, c, i);
+  for (int32_t s = 0; ok && s < g->nsymbols; s++) c->sizes[s] = g->symbols[s].example;
+  if (ok) return c;
+  context_free(c);
+  return NULL;
+}
+
+static Context *take_context(tl_Program *p) {
+  tli_mutex_lock(&p->lock);
+  Context *c = p->idle;
+  if (c) p->idle = c->next;
+  tli_mutex_unlock(&p->lock);
+  if (c) return c;
+  c = context_new(p);
+  if (c == NULL) return NULL;
+  tli_mutex_lock(&p->lock);
+  p->contexts++;
+  tli_mutex_unlock(&p->lock);
+  return c;
+}
+
+static void put_context(tl_Program *p, Context *c) {
+  tli_mutex_lock(&p->lock);
+  c->next = p->idle;
+  p->idle = c;
+  if (tli_run_plan_arena(c->plan) > 0) {
+    p->arena = tli_run_plan_arena(c->plan);
+    p->live = tli_run_plan_live(c->plan);
+  }
+  tli_mutex_unlock(&p->lock);
+}
+
+tli_ProgramMemory tli_program_memory(tl_Program *p) {
+  tli_mutex_lock(&p->lock);
+  tli_ProgramMemory m = {p->arena, p->live, p->contexts};
+  tli_mutex_unlock(&p->lock);
+  return m;
+}
+
+/* ---- guards ---- */
+
+static bool bad_input(const tli_GraphInput *in, const tl_Tensor *t, int d, int64_t expected) {
+  return tli_fail(TL_ESHAPE,
+                  "program: %s: expected size %" PRId64 " in dimension " TLI_POS
+                  ", as in the exported call, got sizes %s",
+                  in->name, expected, (int64_t)d, tli_sizes_str(t));
+}
+
+/* Checks an input and notes the sizes of its dynamic dimensions. */
+static bool check_input(const tli_Graph *g, const tli_GraphInput *in, const tl_Tensor *t,
+                        int64_t *sizes) {
+  if (t == NULL) return tli_fail(TL_EARG, "program: %s: expected a tensor, got NULL", in->name);
+  if (tli_device(t).type != TL_CPU)
+    return tli_fail(TL_EDEVICE, "program: %s: expected a tensor on the CPU, got one on %s",
+                    in->name, tli_device_str(tli_device(t)));
+  if ((tl_DType)t->dtype != in->dtype)
+    return tli_fail(TL_EDTYPE, "program: %s: expected dtype %s, as in the exported call, got %s",
+                    in->name, tl_dtype_name(in->dtype), tl_dtype_name((tl_DType)t->dtype));
+  if (t->ndim != in->ndim)
+    return tli_fail(TL_ESHAPE,
+                    "program: %s: expected %d dimensions, as in the exported call, got sizes %s",
+                    in->name, in->ndim, tli_sizes_str(t));
+  for (int d = 0; d < in->ndim; d++) {
+    int32_t s = in->symbols[d];
+    if (s < 0 && t->sizes[d] != in->sizes[d]) return bad_input(in, t, d, in->sizes[d]);
+    if (s < 0) continue;
+    if (sizes[s] < 0) sizes[s] = t->sizes[d];
+    if (sizes[s] != t->sizes[d])
+      return tli_fail(TL_ESHAPE,
+                      "program: %s: expected size %" PRId64 " in dimension " TLI_POS
+                      ", which is %s as in another input, got sizes %s",
+                      in->name, sizes[s], (int64_t)d, g->symbols[s].name, tli_sizes_str(t));
+    if (t->sizes[d] < g->symbols[s].least)
+      return tli_fail(TL_ESHAPE,
+                      "program: %s: expected a size of at least %" PRId64 " in dimension " TLI_POS
+                      ", got sizes %s",
+                      in->name, g->symbols[s].least, (int64_t)d, tli_sizes_str(t));
+  }
+  return true;
+}
+
+/* ---- dynamic sizes ---- */
+
+static bool hole_value(const tli_Graph *g, const tli_GraphHole *h, const int64_t *sizes,
+                       int64_t *out) {
+  *out = h->base;
+  for (int32_t s = 0; s < g->nsymbols; s++) {
+    int64_t term;
+    if (__builtin_mul_overflow(h->factors[s], sizes[s], &term) ||
+        __builtin_add_overflow(*out, term, out) || *out == TLI_NOINT)
+      return tli_fail(TL_ESHAPE, "program: a size overflows");
+  }
+  return true;
+}
+
+/* Puts the integers that depend on sizes into the arguments. */
+static bool fill_holes(const tl_Program *p, Context *c, const int64_t *sizes) {
+  const tli_Graph *g = p->graph;
+  for (int32_t i = 0; i < g->nholes; i++) {
+    const tli_GraphHole *h = &g->holes[i];
+    int64_t value;
+    TL_TRY(hole_value(g, h, sizes, &value));
+    if (h->call < 0) continue; /* a number: see put_values */
+    tli_CallArg *arg = &c->steps[h->call].args[h->param];
+    if (h->element >= 0)
+      ((int64_t *)arg->ints.v)[h->element] = value;
+    else if (c->steps[h->call].call->call->params[h->param].kind == TLI_CALL_NUMBER)
+      arg->number = tli_int(value);
+    else
+      arg->integer = value;
+  }
+  return true;
+}
+
+/* Makes the tensors of numbers that depend on sizes. */
+static bool put_numbers(const tl_Program *p, Context *c) {
+  const tli_Graph *g = p->graph;
+  for (int32_t v = 0; v < g->nvalues; v++)
+    if (g->values[v].kind == TLI_VALUE_NUMBER) c->values[v] = p->numbers[g->values[v].index];
+  for (int32_t i = 0; i < g->nholes; i++) {
+    int64_t value;
+    if (g->holes[i].call >= 0) continue;
+    TL_TRY(hole_value(g, &g->holes[i], c->sizes, &value));
+    for (int32_t v = 0; v < g->nvalues; v++)
+      if (g->values[v].kind == TLI_VALUE_NUMBER && g->values[v].index == g->holes[i].param &&
+          c->values[v] == NULL && (c->values[v] = tli_number(tli_int(value))) == NULL)
+        return false;
+  }
+  return true;
+}
+
+/* ---- runs ---- */
+
+/* Returns an alias of the input, so that what a program does to the tensor is not seen outside; a
+** row-major copy where it is not row-major. */
+static tl_Tensor *plain_input(tl_Tensor *t) {
+  if (tli_contiguous(t)) return tli_detached(t);
+  tl_Tensor *alias = tli_detached(t);
+  tl_Tensor *plain = alias ? tli_contiguous_as(alias, (tl_DType)t->dtype) : NULL;
+  tli_release(alias);
+  return plain;
+}
+
+static bool put_values(const tl_Program *p, Context *c, tl_Tensor *const *inputs) {
+  const tli_Graph *g = p->graph;
+  for (int32_t v = 0; v < g->nvalues; v++)
+    if (g->values[v].kind == TLI_VALUE_CONSTANT)
+      c->values[v] = g->constants[g->values[v].index].tensor;
+  TL_TRY(put_numbers(p, c));
+  for (int32_t i = 0; i < g->ninputs; i++) {
+    tl_Tensor *t = plain_input(inputs[i]);
+    if (t == NULL) return false;
+    c->values[g->inputs[i].value] = t;
+  }
+  return true;
+}
+
+static bool make_step_call(Context *c, Step *s) {
+  for (int32_t i = 0; i < s->nslots; i++)
+    *s->slots[i].place = s->slots[i].value < 0 ? NULL : c->values[s->slots[i].value];
+  for (int32_t r = 0; r < s->call->nresults; r++) s->results[r] = NULL;
+  bool ok = s->call->call->run(s->args, &(tl_Tensors){s->call->nresults, s->results});
+  for (int32_t r = 0; r < s->call->nresults; r++)
+    if (ok)
+      c->values[s->call->results[r]] = s->results[r];
+    else
+      tli_release(s->results[r]);
+  for (int32_t i = 0; ok && i < s->ndead; i++) {
+    tli_release(c->values[s->dead[i]]);
+    c->values[s->dead[i]] = NULL;
+  }
+  return ok;
+}
+
+static void drop_values(const tl_Program *p, Context *c) {
+  const tli_Graph *g = p->graph;
+  for (int32_t v = 0; v < g->nvalues; v++) {
+    tli_ValueKind kind = g->values[v].kind;
+    bool owned = kind == TLI_VALUE_RESULT || kind == TLI_VALUE_INPUT ||
+                 (kind == TLI_VALUE_NUMBER && p->patched[g->values[v].index]);
+    if (owned) tli_release(c->values[v]);
+    c->values[v] = NULL;
+  }
+}
+
+/* Gives the caller an output: copies it to the tensor that was passed, or to a new one. */
+static bool hand_over(const tli_Graph *g, int32_t i, tl_Tensor *value, tl_Tensor **out) {
+  if (value == NULL) return tli_fail(TL_EARG, "program: output %d was not computed", i + 1);
+  if (*out == NULL) return (*out = tli_clone_for("program", value)) != NULL;
+  if ((*out)->dtype != value->dtype || !tli_same_sizes(*out, value))
+    return tli_fail(TL_ESHAPE,
+                    "program: output %d of %d: expected a %s tensor of sizes %s, got %s %s", i + 1,
+                    (int)g->noutputs, tl_dtype_name((tl_DType)value->dtype), tli_sizes_str(value),
+                    tl_dtype_name((tl_DType)(*out)->dtype), tli_sizes_str(*out));
+  TL_TRY(tli_copy(*out, value));
+  tli_bump(*out, "program");
+  return true;
+}
+
+/* After a failure, outputs that were NULL are NULL again. */
+static bool hand_over_all(const tl_Program *p, Context *c, tl_Tensor **outputs) {
+  const tli_Graph *g = p->graph;
+  bool ok = true;
+  for (int32_t i = 0; i < g->noutputs; i++) c->made[i] = outputs[i] == NULL;
+  for (int32_t i = 0; ok && i < g->noutputs; i++)
+    ok = hand_over(g, i, c->values[g->outputs[i]], &outputs[i]);
+  for (int32_t i = 0; !ok && i < g->noutputs; i++) {
+    if (!c->made[i]) continue;
+    tli_release(outputs[i]);
+    outputs[i] = NULL;
+  }
+  return ok;
+}
+
+static bool run(tl_Program *p, Context *c, tl_Tensor *const *inputs, tl_Tensor **outputs) {
+  const tli_Graph *g = p->graph;
+  tli_run_plan_begin(c->plan);
+  bool ok = put_values(p, c, inputs);
+  for (int32_t i = 0; ok && i < g->ncalls; i++) ok = make_step_call(c, &c->steps[i]);
+  tli_run_plan_pause(c->plan);
+  if (ok) ok = hand_over_all(p, c, outputs);
+  tli_run_plan_resume(c->plan);
+  drop_values(p, c);
+  tli_run_plan_end(c->plan);
+  if (!ok) tli_run_plan_forget(c->plan);
+  return ok;
+}
+
+/* Runs in a context, whose arguments are made to fit the sizes. */
+static bool run_with_sizes(tl_Program *p, Context *c, const int64_t *sizes,
+                           tl_Tensor *const *inputs, tl_Tensor **outputs) {
+  size_t bytes = (size_t)p->graph->nsymbols * sizeof *sizes;
+  if (bytes > 0 && memcmp(c->sizes, sizes, bytes) != 0) {
+    TL_TRY(fill_holes(p, c, sizes));
+    memcpy(c->sizes, sizes, bytes);
+    tli_run_plan_forget(c->plan);
+  }
+  return run(p, c, inputs, outputs);
+}
+
+enum { MOST_SYMBOLS = 64 };
+
+/* Moves to another position in a stream, perhaps of another seed. */
+static void follow(tli_Generator *g, const tli_Generator *from) {
+  g->seed = from->seed;
+  g->offset = from->offset;
+}
+
+bool tl_program_run(tl_Program *p, tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs,
+                    int noutputs) {
+  return tli_program_run(p, NULL, inputs, ninputs, outputs, noutputs);
+}
+
+bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *inputs, int ninputs,
+                     tl_Tensor **outputs, int noutputs) {
+  if (p == NULL) return tli_fail(TL_EARG, "program: expected a program, got NULL");
+  const tli_Graph *g = p->graph;
+  int64_t sizes[MOST_SYMBOLS];
+  if (ninputs != g->ninputs || noutputs != g->noutputs)
+    return tli_fail(TL_EARG, "program: expected %d inputs and %d outputs, got %d and %d",
+                    (int)g->ninputs, (int)g->noutputs, ninputs, noutputs);
+  if ((ninputs > 0 && inputs == NULL) || (noutputs > 0 && outputs == NULL))
+    return tli_fail(TL_EARG, "program: expected lists of inputs and outputs, got NULL");
+  if (g->nsymbols > MOST_SYMBOLS)
+    return tli_fail(TL_EARG, "program: expected at most %d dynamic sizes, got %d", MOST_SYMBOLS,
+                    (int)g->nsymbols);
+  for (int32_t s = 0; s < g->nsymbols; s++) sizes[s] = -1;
+  for (int i = 0; i < ninputs; i++) TL_TRY(check_input(g, &g->inputs[i], inputs[i], sizes));
+  for (int32_t s = 0; s < g->nsymbols; s++)
+    if (sizes[s] < 0) sizes[s] = g->symbols[s].example; /* no input has this size */
+  Context *c = take_context(p);
+  if (c == NULL) return false;
+  if (generator) follow(&c->generator, generator);
+  bool ok = run_with_sizes(p, c, sizes, inputs, outputs);
+  if (generator) follow(generator, &c->generator);
+  put_context(p, c);
+  return ok;
+}
+
+/* ---- inputs and outputs ---- */
+
+int tl_program_inputs(const tl_Program *p) { return p ? p->graph->ninputs : 0; }
+
+int tl_program_outputs(const tl_Program *p) { return p ? p->graph->noutputs : 0; }
+
+bool tl_program_input(const tl_Program *p, int i, tl_ProgramInput *out) {
+  if (p == NULL || out == NULL)
+    return tli_fail(TL_EARG, "program: expected a program and a place, got NULL");
+  if (i < 0 || i >= p->graph->ninputs)
+    return tli_fail(TL_EARG, "program: expected an input from 0 to %d, got %d",
+                    (int)p->graph->ninputs - 1, i);
+  const tli_GraphInput *in = &p->graph->inputs[i];
+  *out = (tl_ProgramInput){.name = in->name, .dtype = in->dtype, .ndim = in->ndim};
+  for (int d = 0; d < in->ndim; d++) out->sizes[d] = in->symbols[d] >= 0 ? -1 : in->sizes[d];
+  return true;
+}

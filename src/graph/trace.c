@@ -1,0 +1,412 @@
+/*
+** trace.c - records the operators that a thread calls as a graph.
+**
+** A tensor is recognized by its address, so every tensor that was seen is kept until the end. What
+** an operator does not report is found by the storages: a tensor that shares the storage of a
+** known one is a view of it, and a storage whose version has changed was written to by something
+** that a graph cannot repeat.
+*/
+#include <stdio.h>
+#include <string.h>
+
+#include "calls.h"
+#include "core/memory/alloc.h"
+#include "graph/graph.h"
+#include "ops/common.h"
+
+/* A map from addresses to numbers, by open addressing; its size is a power of 2. */
+typedef struct Map {
+  const void **keys; /* NULL: free */
+  int32_t *numbers;
+  int64_t size, used;
+} Map;
+
+/* A storage of an input, a constant or a result. */
+typedef struct Memory {
+  tli_ValueKind kind;
+  tl_Tensor *first; /* borrowed from `kept`: the first tensor that was seen with it */
+  unsigned version; /* after the last recorded call */
+} Memory;
+
+typedef struct Named {
+  const char *name;
+  tl_Tensor *tensor; /* borrowed from `kept` */
+} Named;
+
+struct tli_Trace {
+  tli_Tracer tracer;
+  tli_Graph *graph; /* owned; NULL once finished */
+  tli_Region region;
+  Map values;   /* tensor -> value */
+  Map named_at; /* tensor -> index in `named` */
+  Map memories_at;
+  tl_Tensor **kept; /* owned */
+  Memory *memories;
+  Named *named;
+  int32_t nkept, nmemories, nnamed, unnamed;
+  tli_CallArg *pending; /* arguments of the running call, in the graph's form */
+};
+
+/* ---- maps ---- */
+
+static int64_t place(const Map *m, const void *key) {
+  uint64_t hash = (uint64_t)(uintptr_t)key * 0x9E3779B97F4A7C15u;
+  int64_t i = (int64_t)(hash >> 20) & (m->size - 1);
+  while (m->keys[i] != NULL && m->keys[i] != key) i = (i + 1) & (m->size - 1);
+  return i;
+}
+
+static int32_t find(const Map *m, const void *key) {
+  if (m->size == 0) return -1;
+  int64_t i = place(m, key);
+  return m->keys[i] ? m->numbers[i] : -1;
+}
+
+static bool put(tli_Region *r, Map *m, const void *key, int32_t number) {
+  if (2 * m->used >= m->size) {
+    Map more = {.size = m->size > 0 ? 2 * m->size : 64, .used = m->used};
+    more.keys = tli_region_get(r, more.size, sizeof *more.keys);
+    more.numbers = tli_region_get(r, more.size, sizeof *more.numbers);
+    if (more.keys == NULL || more.numbers == NULL) return false;
+    for (int64_t k = 0; k < m->size; k++) {
+      if (m->keys[k] == NULL) continue;
+      int64_t i = place(&more, m->keys[k]);
+      more.keys[i] = m->keys[k];
+      more.numbers[i] = m->numbers[k];
+    }
+    *m = more;
+  }
+  int64_t i = place(m, key);
+  if (m->keys[i] == NULL) m->used++;
+  m->keys[i] = key;
+  m->numbers[i] = number;
+  return true;
+}
+
+/* ---- tensors ---- */
+
+static bool keep(tli_Trace *t, tl_Tensor *tensor) {
+  if (!tli_region_grow(&t->region, (void **)&t->kept, t->nkept, sizeof *t->kept)) return false;
+  t->kept[t->nkept++] = tli_retain(tensor);
+  return true;
+}
+
+static Memory *memory_of(const tli_Trace *t, const tl_Tensor *tensor) {
+  int32_t i = find(&t->memories_at, tensor->storage);
+  return i < 0 ? NULL : &t->memories[i];
+}
+
+/* Notes the storage of a kept tensor, unless it is known. */
+static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
+  if (memory_of(t, tensor)) return true;
+  if (!tli_region_grow(&t->region, (void **)&t->memories, t->nmemories, sizeof *t->memories))
+    return false;
+  t->memories[t->nmemories] = (Memory){kind, tensor, tli_version(tensor)};
+  return put(&t->region, &t->memories_at, tensor->storage, t->nmemories++);
+}
+
+/* Makes a tensor known as a value. */
+static bool note(tli_Trace *t, tl_Tensor *tensor, int32_t value, tli_ValueKind kind) {
+  return value >= 0 && keep(t, tensor) && note_memory(t, tensor, kind) &&
+         put(&t->region, &t->values, tensor, value);
+}
+
+/* Records a call of an operator of one tensor and lists of integers. */
+static int32_t add_view(tli_Trace *t, const tli_Call *call, int32_t of, const tl_Ints *lists,
+                        int n) {
+  tli_GraphCall *made = tli_graph_call(t->graph, call, 1);
+  if (made == NULL) return -1;
+  made->args[0].integer = of;
+  for (int i = 0; i < n; i++) {
+    made->args[i + 1].ints = lists[i];
+    if (!tli_graph_keep(t->graph, TLI_CALL_INTS, &made->args[i + 1])) return -1;
+  }
+  return made->results[0];
+}
+
+/* Records that a tensor is a view of another value in the same storage. */
+static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *base, int32_t value) {
+  if (tensor->dtype != base->dtype) {
+    tli_fail(TL_EARG, "export: a tensor shares memory with another one of a different dtype");
+    return -1;
+  }
+  const tl_Ints geometry[] = {{tensor->ndim, tensor->sizes}, {tensor->ndim, tensor->strides}};
+  int32_t made = add_view(t, &tli_call_as_strided, value, geometry, 2);
+  if (made >= 0) t->graph->calls[t->graph->ncalls - 1].args[3].integer = tensor->offset;
+  return made;
+}
+
+/* Sorts dimensions by their strides, the largest first: t permuted by `order` is row-major if t is
+** dense. `back` undoes it. */
+static void sort_dims(const tl_Tensor *t, int64_t *order, int64_t *back) {
+  for (int d = 0; d < t->ndim; d++) {
+    int at = d;
+    for (; at > 0 && t->strides[order[at - 1]] < t->strides[d]; at--) order[at] = order[at - 1];
+    order[at] = d;
+  }
+  for (int d = 0; d < t->ndim; d++) back[order[d]] = d;
+}
+
+/* Records a constant. Its tensor in the graph is row-major; where the original has its dimensions
+** in another order in memory, a permutation restores that order. */
+static int32_t constant(tli_Trace *t, const char *name, tl_Tensor *tensor) {
+  if (tli_device(tensor).type != TL_CPU) {
+    tli_fail(TL_EDEVICE, "export: %s: expected a tensor on the CPU, got one on %s", name,
+             tli_device_str(tli_device(tensor)));
+    return -1;
+  }
+  int64_t order[TL_MAX_DIMS], back[TL_MAX_DIMS];
+  bool turned = !tli_contiguous(tensor) && tli_dense(tensor);
+  t->tracer.depth++; /* the operators called here are not the model's */
+  tl_Tensor *plain = tli_detached(tensor), *row_major = NULL;
+  if (turned) sort_dims(tensor, order, back);
+  if (plain && turned) {
+    tl_Tensor *other = tlo_permute(plain, (tl_Ints){tensor->ndim, order});
+    tli_release(plain);
+    plain = other;
+  }
+  if (plain) row_major = tli_contiguous_as(plain, (tl_DType)tensor->dtype);
+  t->tracer.depth--;
+  int32_t value = row_major ? tli_graph_constant(t->graph, name, row_major) : -1;
+  tli_release(plain);
+  tli_release(row_major);
+  if (value < 0 || !turned) return value;
+  return add_view(t, &tli_call_permute, value, &(tl_Ints){tensor->ndim, back}, 1);
+}
+
+static int32_t known(tli_Trace *t, tl_Tensor *tensor);
+
+/* Returns the value of a tensor that is used for the first time. */
+static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
+  const Memory *memory = memory_of(t, tensor);
+  if (memory && memory->first != tensor) {
+    tl_Tensor *base = memory->first; /* the next call may move `memories` */
+    int32_t of = known(t, base), value = of < 0 ? -1 : alias(t, tensor, base, of);
+    return note(t, tensor, value, TLI_VALUE_RESULT) ? value : -1;
+  }
+  int32_t named = find(&t->named_at, tensor);
+  char text[32];
+  const char *name = named >= 0 ? t->named[named].name : text;
+  if (named < 0) snprintf(text, sizeof text, "constant_%d", ++t->unnamed);
+  int32_t value = constant(t, name, tensor);
+  return note(t, tensor, value, TLI_VALUE_CONSTANT) ? value : -1;
+}
+
+static int32_t known(tli_Trace *t, tl_Tensor *tensor) {
+  int32_t value = find(&t->values, tensor);
+  const Memory *memory = memory_of(t, tensor);
+  if (memory && memory->version != tli_version(tensor)) {
+    const char *writer = tensor->storage->writer;
+    tli_fail(TL_EARG, "export: a tensor was changed by %s, which a program cannot repeat",
+             writer ? writer : "something");
+    return -1;
+  }
+  return value >= 0 ? value : first_use(t, tensor);
+}
+
+/* Returns the value of an argument; -1 for none. Sets *ok to false after a failure. */
+static int32_t value_of(tli_Trace *t, tl_Tensor *tensor, bool *ok) {
+  if (tensor == NULL) return -1;
+  int32_t value = tensor->flags & TLI_NUMBER
+                      ? tli_graph_number(t->graph, tli_load(tli_data(tensor), tensor->dtype))
+                      : known(t, tensor);
+  if (value < 0) *ok = false;
+  return value;
+}
+
+/* ---- calls ---- */
+
+static bool refuse(const tli_Call *call, const char *why) {
+  return tli_fail(TL_EARG, "%s: %s, so torch.export cannot record it", call->name, why);
+}
+
+static bool computed(const tli_Trace *t, const tl_Tensor *tensor) {
+  const Memory *memory = tensor ? memory_of(t, tensor) : NULL;
+  return memory && memory->kind != TLI_VALUE_CONSTANT;
+}
+
+/* Checks arguments with which the sizes of a result depend on values. */
+static bool check_sizes(const tli_Call *call, const tli_CallArg *args) {
+  static const char why[] = "the sizes of its result depend on values";
+  if (call->flags & TLI_CALL_SIZES) return refuse(call, why);
+  if (call == &tli_call_index) {
+    for (int64_t i = 0; i < args[1].tensors.n; i++) {
+      const tl_Tensor *at = args[1].tensors.v[i];
+      if (at && at->dtype == TL_BOOL) return refuse(call, why);
+    }
+  }
+  if (call == &tli_call_one_hot && args[1].integer < 0)
+    return refuse(call, "without num_classes the sizes of its result depend on values");
+  return true;
+}
+
+/* Refuses a call that changes an input or a constant. */
+static bool refuse_change(const tli_Trace *t, const tli_Call *call, const Memory *memory) {
+  if (memory && memory->kind == TLI_VALUE_INPUT)
+    return refuse(call, "it changes an input (write to a copy, x:clone())");
+  int32_t named = memory ? find(&t->named_at, memory->first) : -1;
+  if (named < 0)
+    return refuse(call, "it changes a tensor that is a constant of the program (write to a copy, "
+                        "x:clone())");
+  return tli_fail(TL_EARG,
+                  "%s: it changes %s, so torch.export cannot record it; layers with running "
+                  "statistics leave them as they are after model:eval()",
+                  call->name, t->named[named].name);
+}
+
+/* Checks the tensor that a call writes to. */
+static bool check_written(const tli_Trace *t, const tli_Call *call, const tl_Tensor *written) {
+  const Memory *memory = memory_of(t, written);
+  return (memory && memory->kind == TLI_VALUE_RESULT) || refuse_change(t, call, memory);
+}
+
+static bool read_list(tli_Trace *t, tl_Tensors given, tli_CallArg *out) {
+  bool ok = true;
+  int64_t *list = tli_region_get(&t->graph->region, given.n, sizeof *list);
+  if (list == NULL) return false;
+  for (int64_t i = 0; ok && i < given.n; i++) list[i] = value_of(t, given.v[i], &ok);
+  out->ints = (tl_Ints){given.n, list};
+  return ok;
+}
+
+/* Reads an argument in the graph's form. */
+static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallArg *given,
+                     tli_CallArg *out) {
+  bool ok = true;
+  int kind = call->params[i].kind;
+  *out = *given;
+  if (tli_kind_is_tensor(kind)) {
+    out->integer = value_of(t, given->tensor, &ok);
+    return ok;
+  }
+  if (kind == TLI_CALL_TENSORS) return read_list(t, given->tensors, out);
+  if (kind == TLI_CALL_GENERATOR) {
+    bool own = given->generator && given->generator->family == NULL;
+    out->generator = NULL; /* a run has one */
+    return !own || refuse(call, "it uses a generator of its own");
+  }
+  if (kind == TLI_CALL_DEVICE && given->device.type > TL_CPU)
+    return refuse(call, "it uses another device than the CPU");
+  return tli_graph_keep(t->graph, (tli_CallKind)kind, out);
+}
+
+static bool begin_value(const tli_Trace *t, const tli_Call *call, const tli_CallArg *args) {
+  for (int i = 0; (call->flags & TLI_CALL_READS) && i < call->nparams; i++)
+    if (tli_kind_is_tensor(call->params[i].kind) && computed(t, args[i].tensor))
+      return refuse(call, "it returns a value that is known only when the program runs");
+  return true;
+}
+
+static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args) {
+  tli_Trace *t = (tli_Trace *)tracer;
+  if (call->flags & TLI_CALL_VALUE) return begin_value(t, call, args);
+  if (call->run == NULL) return refuse(call, "it is not an operator of programs");
+  TL_TRY(check_sizes(call, args));
+  if (call->flags & TLI_CALL_WRITES) TL_TRY(check_written(t, call, args[0].tensor));
+  t->pending = tli_region_get(&t->graph->region, call->nparams, sizeof *t->pending);
+  if (t->pending == NULL) return false;
+  for (int i = 0; i < call->nparams; i++) TL_TRY(read_arg(t, call, i, &args[i], &t->pending[i]));
+  return true;
+}
+
+/* After a call: an argument's new version is that of the call, if it was allowed to write. */
+static bool note_version(tli_Trace *t, const tli_Call *call, tl_Tensor *tensor) {
+  Memory *memory = tensor ? memory_of(t, tensor) : NULL;
+  if (memory == NULL || memory->version == tli_version(tensor)) return true;
+  if (memory->kind != TLI_VALUE_RESULT) return refuse_change(t, call, memory);
+  memory->version = tli_version(tensor);
+  return true;
+}
+
+static bool note_versions(tli_Trace *t, const tli_Call *call, const tli_CallArg *args) {
+  for (int i = 0; i < call->nparams; i++) {
+    if (tli_kind_is_tensor(call->params[i].kind)) TL_TRY(note_version(t, call, args[i].tensor));
+    if (call->params[i].kind != TLI_CALL_TENSORS) continue;
+    for (int64_t k = 0; k < args[i].tensors.n; k++)
+      TL_TRY(note_version(t, call, args[i].tensors.v[k]));
+  }
+  return true;
+}
+
+static bool end(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args,
+                tl_Tensor *const *results, int64_t n) {
+  tli_Trace *t = (tli_Trace *)tracer;
+  if (call->flags & TLI_CALL_VALUE) return true;
+  TL_TRY(note_versions(t, call, args));
+  tli_GraphCall *made = tli_graph_call(t->graph, call, (int32_t)n);
+  if (made == NULL) return false;
+  made->args = t->pending;
+  for (int64_t i = 0; i < n; i++)
+    if (results[i]) TL_TRY(note(t, results[i], made->results[i], TLI_VALUE_RESULT));
+  if (call->flags & TLI_CALL_WRITES) return note_memory(t, args[0].tensor, TLI_VALUE_RESULT);
+  return true;
+}
+
+static bool read(tli_Tracer *tracer, const tl_Tensor *tensor) {
+  if (!computed((tli_Trace *)tracer, tensor)) return true;
+  return tli_fail(TL_EARG,
+                  "expected no use of a tensor's values, which are known only when the program "
+                  "runs: torch.export records operators, not branches and loops on data");
+}
+
+/* ---- the interface ---- */
+
+tli_Trace *tli_trace_new(void) {
+  tli_Trace *t = tli_alloc(sizeof *t);
+  if (t == NULL) return NULL;
+  memset(t, 0, sizeof *t);
+  t->tracer = (tli_Tracer){begin, end, read, 0};
+  t->graph = tli_graph_new();
+  if (t->graph) return t;
+  tli_free(t, sizeof *t);
+  return NULL;
+}
+
+bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) {
+  tli_GraphInput in = {.name = name, .dtype = (tl_DType)tensor->dtype, .ndim = tensor->ndim};
+  if (tli_device(tensor).type != TL_CPU)
+    return tli_fail(TL_EDEVICE, "export: %s: expected a tensor on the CPU, got one on %s", name,
+                    tli_device_str(tli_device(tensor)));
+  for (int d = 0; d < in.ndim; d++) {
+    in.sizes[d] = tensor->sizes[d];
+    in.symbols[d] = -1;
+  }
+  return note(t, tensor, tli_graph_input(t->graph, &in), TLI_VALUE_INPUT);
+}
+
+bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor) {
+  if (find(&t->values, tensor) >= 0 || find(&t->named_at, tensor) >= 0) return true;
+  if (!tli_region_grow(&t->region, (void **)&t->named, t->nnamed, sizeof *t->named)) return false;
+  name = tli_region_text(&t->region, name, strlen(name));
+  if (name == NULL || !keep(t, tensor)) return false;
+  t->named[t->nnamed] = (Named){name, tensor};
+  return put(&t->region, &t->named_at, tensor, t->nnamed++) &&
+         note_memory(t, tensor, TLI_VALUE_CONSTANT);
+}
+
+bool tli_trace_record(tli_Trace *t) { return tli_trace_start(&t->tracer); }
+
+static bool add_outputs(tli_Trace *t, tl_Tensor *const *outputs, int n) {
+  for (int i = 0; i < n; i++) {
+    int32_t value = known(t, outputs[i]);
+    if (value < 0 || !tli_graph_output(t->graph, value)) return false;
+  }
+  return true;
+}
+
+tli_Graph *tli_trace_finish(tli_Trace *t, tl_Tensor *const *outputs, int n) {
+  tli_trace_stop(&t->tracer);
+  if (!add_outputs(t, outputs, n)) return NULL;
+  tli_Graph *g = t->graph;
+  t->graph = NULL;
+  return g;
+}
+
+void tli_trace_free(tli_Trace *t) {
+  if (t == NULL) return;
+  tli_trace_stop(&t->tracer);
+  for (int32_t i = 0; i < t->nkept; i++) tli_release(t->kept[i]);
+  tli_graph_release(t->graph);
+  tli_region_free(&t->region);
+  tli_free(t, sizeof *t);
+}

@@ -1,0 +1,249 @@
+/*
+** unify.c - compares traces of one model. Traces with other values in the inputs must be equal;
+** among traces with other sizes, integers may differ if they lie on a line base + factor * size.
+**
+** A walk visits the same places of several graphs at once, and fails where anything but an integer
+** differs.
+*/
+#include <string.h>
+
+#include "graph/graph.h"
+
+#define MOST 3
+
+/* The integers at one place of each graph. */
+typedef struct Place {
+  int32_t call, param, element; /* as in tli_GraphHole */
+  const char *op, *name;
+  int64_t at[MOST];
+} Place;
+
+typedef struct Walk {
+  const tli_Graph *graphs[MOST];
+  int n;
+  bool (*integer)(struct Walk *w, const Place *p); /* integers differ */
+  const char *over;                                /* "values" or the symbol's name */
+  /* of a fit */
+  tli_Graph *target;
+  int symbol;
+  int64_t sizes[MOST];
+} Walk;
+
+static bool differs(const Walk *w, const Place *p) {
+  return tli_fail(TL_EARG,
+                  "export: %s: %s depends on %s of the inputs in a way that a program "
+                  "cannot repeat",
+                  p->op, p->name, w->over);
+}
+
+static bool other_calls(const Walk *w) {
+  return tli_fail(TL_EARG,
+                  "export: the model calls other operators for other %s of the inputs; a program "
+                  "has the operators of one call",
+                  w->over);
+}
+
+static bool visit(Walk *w, const Place *p) {
+  for (int k = 1; k < w->n; k++)
+    if (p->at[k] != p->at[0]) return w->integer(w, p);
+  return true;
+}
+
+static bool visit_numbers(Walk *w, Place *p, const tl_Scalar *numbers) {
+  for (int k = 1; k < w->n; k++) {
+    if (numbers[k].kind != numbers[0].kind) return differs(w, p);
+    bool floating = numbers[0].kind == TL_FLOATING;
+    if (floating && memcmp(&numbers[k].f, &numbers[0].f, sizeof numbers[k].f) != 0)
+      return differs(w, p);
+  }
+  if (numbers[0].kind != TL_INTEGER && numbers[0].kind != TL_BOOLEAN) return true;
+  for (int k = 0; k < w->n; k++) p->at[k] = numbers[k].i;
+  return visit(w, p);
+}
+
+static bool visit_lists(Walk *w, Place *p, tli_CallArg *const *args) {
+  for (int k = 1; k < w->n; k++)
+    if (args[k]->ints.n != args[0]->ints.n || !args[k]->ints.v != !args[0]->ints.v)
+      return differs(w, p);
+  if (args[0]->ints.v == NULL) return true;
+  for (int64_t i = 0; i < args[0]->ints.n; i++) {
+    p->element = (int32_t)i;
+    for (int k = 0; k < w->n; k++) p->at[k] = args[k]->ints.v[i];
+    TL_TRY(visit(w, p));
+  }
+  return true;
+}
+
+static bool same_plain(int kind, const tli_CallArg *a, const tli_CallArg *b) {
+  if (kind == TLI_CALL_FLOATS)
+    return a->reals.n == b->reals.n && !a->reals.v == !b->reals.v &&
+           (a->reals.v == NULL ||
+            memcmp(a->reals.v, b->reals.v, (size_t)a->reals.n * sizeof *a->reals.v) == 0);
+  if (kind == TLI_CALL_STRING)
+    return a->text == b->text || (a->text && b->text && strcmp(a->text, b->text) == 0);
+  if (kind == TLI_CALL_FLOAT) return memcmp(&a->real, &b->real, sizeof a->real) == 0;
+  if (kind == TLI_CALL_BOOL || kind == TLI_CALL_TRUE) return a->flag == b->flag;
+  if (kind == TLI_CALL_DTYPE) return a->dtype == b->dtype;
+  if (kind == TLI_CALL_DEVICE) return tli_same_device(a->device, b->device);
+  return true; /* a generator, which is none */
+}
+
+static bool visit_arg(Walk *w, Place *p, int kind, tli_CallArg *const *args) {
+  if (kind == TLI_CALL_NUMBER) {
+    tl_Scalar numbers[MOST];
+    for (int k = 0; k < w->n; k++) numbers[k] = args[k]->number;
+    return visit_numbers(w, p, numbers);
+  }
+  if (tli_kind_is_ints(kind)) return visit_lists(w, p, args);
+  if (tli_kind_is_int(kind)) {
+    for (int k = 0; k < w->n; k++) p->at[k] = args[k]->integer;
+    return visit(w, p);
+  }
+  for (int k = 1; k < w->n; k++) {
+    if (tli_kind_is_tensor(kind)) {
+      if (args[k]->integer != args[0]->integer) return other_calls(w);
+    } else if (kind == TLI_CALL_TENSORS) {
+      const tl_Ints a = args[0]->ints, b = args[k]->ints;
+      if (a.n != b.n || memcmp(a.v, b.v, (size_t)a.n * sizeof *a.v) != 0) return other_calls(w);
+    } else if (!same_plain(kind, args[0], args[k])) {
+      return differs(w, p);
+    }
+  }
+  return true;
+}
+
+static bool visit_call(Walk *w, int32_t i) {
+  const tli_Call *call = w->graphs[0]->calls[i].call;
+  for (int k = 1; k < w->n; k++) {
+    const tli_GraphCall *other = &w->graphs[k]->calls[i];
+    if (other->call != call || other->nresults != w->graphs[0]->calls[i].nresults)
+      return other_calls(w);
+  }
+  for (int param = 0; param < call->nparams; param++) {
+    Place p = {.call = i, .param = param, .element = -1, .op = call->name};
+    tli_CallArg *args[MOST] = {NULL};
+    p.name = call->params[param].name;
+    for (int k = 0; k < w->n; k++) args[k] = &w->graphs[k]->calls[i].args[param];
+    TL_TRY(visit_arg(w, &p, call->params[param].kind, args));
+  }
+  return true;
+}
+
+static bool same_constant(const tli_GraphConstant *a, const tli_GraphConstant *b) {
+  const tl_Tensor *s = a->tensor, *t = b->tensor;
+  if (s->dtype != t->dtype || !tli_same_sizes(s, t)) return false;
+  size_t bytes = (size_t)s->numel * tli_dtype_bytes[s->dtype];
+  const char *from = tli_data(s), *to = tli_data(t);
+  return from == to || memcmp(from, to, bytes) == 0;
+}
+
+static bool walk(Walk *w) {
+  const tli_Graph *g = w->graphs[0];
+  for (int k = 1; k < w->n; k++) {
+    const tli_Graph *o = w->graphs[k];
+    if (o->ncalls != g->ncalls || o->nvalues != g->nvalues || o->nconstants != g->nconstants ||
+        o->nnumbers != g->nnumbers || o->noutputs != g->noutputs ||
+        (g->noutputs > 0 &&
+         memcmp(o->outputs, g->outputs, (size_t)g->noutputs * sizeof *g->outputs) != 0))
+      return other_calls(w);
+    for (int32_t i = 0; i < g->nconstants; i++)
+      if (!same_constant(&g->constants[i], &o->constants[i]))
+        return tli_fail(TL_EARG,
+                        "export: %s, a tensor that the model makes, depends on %s of the inputs in "
+                        "a way that a program cannot repeat",
+                        g->constants[i].name, w->over);
+  }
+  for (int32_t i = 0; i < g->nnumbers; i++) {
+    Place p = {.call = -1, .param = i, .element = -1, .op = "a number", .name = "its value"};
+    tl_Scalar numbers[MOST];
+    for (int k = 0; k < w->n; k++) numbers[k] = w->graphs[k]->numbers[i];
+    TL_TRY(visit_numbers(w, &p, numbers));
+  }
+  for (int32_t i = 0; i < g->ncalls; i++) TL_TRY(visit_call(w, i));
+  return true;
+}
+
+static bool no_integer(Walk *w, const Place *p) { return differs(w, p); }
+
+bool tli_graph_same(const tli_Graph *g, const tli_Graph *other) {
+  Walk w = {.graphs = {g, other}, .n = 2, .integer = no_integer, .over = "values"};
+  return walk(&w);
+}
+
+/* ---- dynamic sizes ---- */
+
+static int32_t symbol_of(tli_Graph *g, const char *name, int64_t example) {
+  for (int32_t s = 0; s < g->nsymbols; s++)
+    if (strcmp(g->symbols[s].name, name) == 0) return s;
+  if (!tli_region_grow(&g->region, (void **)&g->symbols, g->nsymbols, sizeof *g->symbols))
+    return -1;
+  name = tli_region_text(&g->region, name, strlen(name));
+  if (name == NULL) return -1;
+  g->symbols[g->nsymbols] = (tli_GraphSymbol){name, example, 1};
+  return g->nsymbols++;
+}
+
+bool tli_graph_dynamic(tli_Graph *g, int input, int dim, const char *symbol) {
+  tli_GraphInput *in = &g->inputs[input];
+  int32_t s = symbol_of(g, symbol, in->sizes[dim]);
+  if (s < 0) return false;
+  if (g->symbols[s].example != in->sizes[dim])
+    return tli_fail(TL_ESHAPE,
+                    "export: dynamic: %s is dimension " TLI_POS " of %s, of size %" PRId64
+                    ", and another one of size %" PRId64,
+                    symbol, (int64_t)dim, in->name, in->sizes[dim], g->symbols[s].example);
+  in->symbols[dim] = s;
+  return true;
+}
+
+static tli_GraphHole *find_hole(const tli_Graph *g, const Place *p) {
+  for (int32_t i = 0; i < g->nholes; i++) {
+    tli_GraphHole *h = &g->holes[i];
+    if (h->call == p->call && h->param == p->param && h->element == p->element) return h;
+  }
+  return NULL;
+}
+
+static bool fit(Walk *w, const Place *p) {
+  int64_t run = w->sizes[1] - w->sizes[0], rise = p->at[1] - p->at[0];
+  int64_t factor = rise / run;
+  if (rise % run != 0 || p->at[2] - p->at[0] != factor * (w->sizes[2] - w->sizes[0]))
+    return differs(w, p);
+  tli_GraphHole *hole = find_hole(w->target, p);
+  if (hole == NULL) {
+    hole = tli_graph_hole(w->target);
+    if (hole == NULL) return false;
+    hole->call = p->call;
+    hole->param = p->param;
+    hole->element = p->element;
+    hole->base = p->at[0];
+  }
+  hole->factors[w->symbol] = factor;
+  hole->base -= factor * w->sizes[0];
+  return true;
+}
+
+bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, int64_t second,
+                   const tli_Graph *b) {
+  Walk w = {.graphs = {g, a, b}, .n = 3, .integer = fit, .target = g, .symbol = symbol};
+  w.over = g->symbols[symbol].name;
+  w.sizes[0] = g->symbols[symbol].example;
+  w.sizes[1] = first;
+  w.sizes[2] = second;
+  return walk(&w);
+}
+
+/* Checks that a hole gives the integer of the other trace. */
+static bool check_hole(Walk *w, const Place *p) {
+  const tli_GraphHole *h = find_hole(w->graphs[0], p);
+  int64_t step = w->sizes[1] - w->sizes[0];
+  return h && p->at[0] + h->factors[w->symbol] * step == p->at[1] ? true : differs(w, p);
+}
+
+bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Graph *other) {
+  Walk w = {.graphs = {g, other}, .n = 2, .integer = check_hole, .symbol = symbol};
+  w.over = g->symbols[symbol].name;
+  w.sizes[0] = g->symbols[symbol].example;
+  w.sizes[1] = size;
+  return walk(&w);
+}

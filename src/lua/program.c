@@ -1,0 +1,285 @@
+/*
+** program.c - traces and programs (src/graph) as Lua values, for lua/tlua/export.lua.
+*/
+#include "graph/program.h"
+#include "lua/tensor/value.h"
+#include "lua/autograd/autograd.h"
+
+#define TRACE "torch.Trace"
+#define PROGRAM "torch.Program"
+
+/* ---- traces ---- */
+
+static tli_Trace *check_trace(lua_State *L) {
+  tli_Trace *t = *(tli_Trace **)luaL_checkudata(L, 1, TRACE);
+  if (t == NULL) tli_error(L, "export: the trace has ended");
+  return t;
+}
+
+/* _trace() returns a trace that records nothing yet. */
+static int trace_new(lua_State *L) {
+  tli_Trace **t = lua_newuserdatauv(L, sizeof *t, 0);
+  *t = NULL;
+  luaL_setmetatable(L, TRACE);
+  tli_note_owner(L);
+  *t = tli_trace_new();
+  return *t ? 1 : tli_raise(L);
+}
+
+/* trace:input(name, tensor) */
+static int trace_input(lua_State *L) {
+  tli_Trace *t = check_trace(L);
+  return tli_trace_input(t, luaL_checkstring(L, 2), tli_check_tensor(L, 3, "export"))
+             ? 0
+             : tli_raise(L);
+}
+
+/* trace:name(name, tensor): the name of a parameter or buffer. */
+static int trace_name(lua_State *L) {
+  tli_Trace *t = check_trace(L);
+  return tli_trace_name(t, luaL_checkstring(L, 2), tli_check_tensor(L, 3, "export")) ? 0
+                                                                                     : tli_raise(L);
+}
+
+static int trace_record(lua_State *L) {
+  return tli_trace_record(check_trace(L)) ? 0 : tli_raise(L);
+}
+
+/* trace:stop() ends the trace of the thread; its graph is lost. */
+static int trace_stop(lua_State *L) {
+  tli_Trace **t = luaL_checkudata(L, 1, TRACE);
+  tli_trace_free(*t);
+  *t = NULL;
+  return 0;
+}
+
+static void push_program(lua_State *L, tl_Program **place, tli_Graph *steals) {
+  *place = steals ? tli_program_new(steals) : NULL;
+  tli_graph_release(steals);
+  if (*place == NULL) tli_raise(L);
+}
+
+static tl_Program **new_program(lua_State *L) {
+  tl_Program **p = lua_newuserdatauv(L, sizeof *p, 0);
+  *p = NULL;
+  luaL_setmetatable(L, PROGRAM);
+  tli_note_owner(L);
+  return p;
+}
+
+/* Returns the tensors of a list at an index in a userdata that it pushes. */
+static tl_Tensor **push_tensors(lua_State *L, int index, int *n) {
+  luaL_checktype(L, index, LUA_TTABLE);
+  *n = (int)lua_rawlen(L, index);
+  tl_Tensor **list = lua_newuserdatauv(L, (size_t)(*n + 1) * sizeof *list, 0);
+  for (int i = 0; i < *n; i++) {
+    lua_rawgeti(L, index, i + 1);
+    list[i] = tli_check_tensor(L, lua_gettop(L), "export"); /* the table keeps it */
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+/* trace:finish(outputs, training, structure) ends the trace and returns its program. */
+static int trace_finish(lua_State *L) {
+  tli_Trace *t = check_trace(L);
+  int n;
+  bool training = lua_toboolean(L, 3);
+  size_t size;
+  const char *structure = luaL_checklstring(L, 4, &size);
+  tl_Program **p = new_program(L);
+  tl_Tensor **outputs = push_tensors(L, 2, &n);
+  tli_Graph *g = tli_trace_finish(t, outputs, n);
+  if (g) {
+    g->training = training;
+    g->structure = tli_region_text(&g->region, structure, size);
+    if (g->structure == NULL) {
+      tli_graph_release(g);
+      g = NULL;
+    }
+  }
+  lua_pop(L, 1);
+  push_program(L, p, g);
+  return 1;
+}
+
+/* ---- programs ---- */
+
+static tl_Program *check_program(lua_State *L, int index) {
+  tl_Program *p = *(tl_Program **)luaL_checkudata(L, index, PROGRAM);
+  if (p == NULL) tli_error(L, "program: it was finalized: the Lua state is closing");
+  return p;
+}
+
+/* The graph of a program that nobody else has seen yet, to be completed. */
+static tli_Graph *own_graph(lua_State *L, int index) {
+  return (tli_Graph *)tli_program_graph(check_program(L, index));
+}
+
+static int program_same(lua_State *L) {
+  return tli_graph_same(own_graph(L, 1), own_graph(L, 2)) ? 0 : tli_raise(L);
+}
+
+/* program:dynamic(input, dim, symbol) -> the symbol's number; inputs and dimensions from 1. */
+static int program_dynamic(lua_State *L) {
+  tli_Graph *g = own_graph(L, 1);
+  int input = (int)luaL_checkinteger(L, 2) - 1, dim = (int)luaL_checkinteger(L, 3) - 1;
+  if (!tli_graph_dynamic(g, input, dim, luaL_checkstring(L, 4))) return tli_raise(L);
+  lua_pushinteger(L, g->inputs[input].symbols[dim] + 1);
+  return 1;
+}
+
+/* program:fit(symbol, size, other, size, other) */
+static int program_fit(lua_State *L) {
+  bool ok =
+      tli_graph_fit(own_graph(L, 1), (int)luaL_checkinteger(L, 2) - 1, luaL_checkinteger(L, 3),
+                    own_graph(L, 4), luaL_checkinteger(L, 5), own_graph(L, 6));
+  return ok ? 0 : tli_raise(L);
+}
+
+/* program:least(symbol, size, other or nil): the least size of a symbol is that of the other trace
+** if it fits, or else one more. */
+static int program_least(lua_State *L) {
+  tli_Graph *g = own_graph(L, 1);
+  int symbol = (int)luaL_checkinteger(L, 2) - 1;
+  int64_t size = luaL_checkinteger(L, 3);
+  bool fits = !lua_isnil(L, 4) && tli_graph_fits(g, symbol, size, own_graph(L, 4));
+  g->symbols[symbol].least = fits ? size : size + 1;
+  return 0;
+}
+
+/* program:ready() returns a program of the completed graph. */
+static int program_ready(lua_State *L) {
+  tli_Graph *g = tli_graph_retain(own_graph(L, 1));
+  lua_settop(L, 1);
+  push_program(L, new_program(L), g);
+  return 1;
+}
+
+/* program:run(inputs) -> a list of outputs */
+static int program_run(lua_State *L) {
+  tl_Program *p = check_program(L, 1);
+  int n, nout = tl_program_outputs(p);
+  tl_Tensors *outputs = tli_push_list(L);
+  tl_Tensor **inputs = push_tensors(L, 2, &n);
+  *outputs = tli_tensors_new(nout);
+  bool ok = outputs->v != NULL || nout == 0;
+  lua_State *outer = tli_calling;
+  tli_calling = L;
+  ok = ok && tli_program_run(p, &tli_state(L)->generator, inputs, n, outputs->v, nout);
+  tli_calling = outer;
+  lua_pop(L, 1);
+  return ok ? tli_finish_list(L, outputs) : tli_raise(L);
+}
+
+/* program:inputs() -> {{name =, dtype =, shape = {sizes or names}}, ...} */
+static int program_inputs(lua_State *L) {
+  const tli_Graph *g = own_graph(L, 1);
+  lua_createtable(L, g->ninputs, 0);
+  for (int32_t i = 0; i < g->ninputs; i++) {
+    const tli_GraphInput *in = &g->inputs[i];
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, in->name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, tl_dtype_name(in->dtype));
+    lua_setfield(L, -2, "dtype");
+    lua_createtable(L, in->ndim, 0);
+    for (int d = 0; d < in->ndim; d++) {
+      if (in->symbols[d] >= 0)
+        lua_pushstring(L, g->symbols[in->symbols[d]].name);
+      else
+        lua_pushinteger(L, in->sizes[d]);
+      lua_rawseti(L, -2, d + 1);
+    }
+    lua_setfield(L, -2, "shape");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* program:constants() -> {{name, tensor}, ...} */
+static int program_constants(lua_State *L) {
+  const tli_Graph *g = own_graph(L, 1);
+  lua_createtable(L, g->nconstants, 0);
+  for (int32_t i = 0; i < g->nconstants; i++) {
+    lua_createtable(L, 2, 0);
+    lua_pushstring(L, g->constants[i].name);
+    lua_rawseti(L, -2, 1);
+    tli_push_tensor(L, tli_retain(g->constants[i].tensor));
+    lua_rawseti(L, -2, 2);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* program:state() -> structure, training */
+static int program_state(lua_State *L) {
+  const tli_Graph *g = own_graph(L, 1);
+  lua_pushstring(L, g->structure ? g->structure : "");
+  lua_pushboolean(L, g->training);
+  return 2;
+}
+
+/* program:memory() -> bytes of a run's arena, and the most in use at once */
+static int program_memory(lua_State *L) {
+  tli_ProgramMemory memory = tli_program_memory(check_program(L, 1));
+  lua_pushinteger(L, memory.arena);
+  lua_pushinteger(L, memory.live);
+  return 2;
+}
+
+static int program_save(lua_State *L) {
+  return tli_graph_save(own_graph(L, 1), luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
+}
+
+/* _program_load(path) */
+static int program_load(lua_State *L) {
+  const char *path = luaL_checkstring(L, 1);
+  tl_Program **p = new_program(L);
+  push_program(L, p, tli_graph_load(path));
+  return 1;
+}
+
+static int push_text(lua_State *L) {
+  const tli_Text *text = lua_touserdata(L, 1);
+  lua_pushlstring(L, text->data, text->size);
+  return 1;
+}
+
+static int program_text(lua_State *L) {
+  tli_Text text = {0};
+  tli_program_show(check_program(L, 1), &text);
+  bool failed = text.failed;
+  lua_pushcfunction(L, push_text);
+  lua_pushlightuserdata(L, &text);
+  int status = failed ? LUA_OK : lua_pcall(L, 1, 1, 0);
+  tli_text_free(&text);
+  if (failed) return tli_raise(L);
+  return status == LUA_OK ? 1 : lua_error(L);
+}
+
+static int program_gc(lua_State *L) {
+  tl_Program **p = luaL_checkudata(L, 1, PROGRAM);
+  tl_program_free(*p);
+  *p = NULL;
+  return 0;
+}
+
+void tli_open_programs(lua_State *L) {
+  static const luaL_Reg trace[] = {{"__gc", trace_stop},     {"__close", trace_stop},
+                                   {"stop", trace_stop},     {"input", trace_input},
+                                   {"name", trace_name},     {"record", trace_record},
+                                   {"finish", trace_finish}, {NULL, NULL}};
+  static const luaL_Reg program[] = {{"__gc", program_gc},       {"__tostring", program_text},
+                                     {"same", program_same},     {"dynamic", program_dynamic},
+                                     {"fit", program_fit},       {"least", program_least},
+                                     {"ready", program_ready},   {"run", program_run},
+                                     {"inputs", program_inputs}, {"constants", program_constants},
+                                     {"state", program_state},   {"memory", program_memory},
+                                     {"save", program_save},     {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"_trace", trace_new}, {"_program_load", program_load}, {NULL, NULL}};
+  tli_open_class(L, TRACE, trace);
+  tli_open_class(L, PROGRAM, program);
+  tli_set_functions(L, functions);
+}
