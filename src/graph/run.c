@@ -369,8 +369,13 @@ static bool put_values(const tl_Program *p, Context *c, tl_Tensor *const *inputs
 }
 
 static bool make_step_call(Context *c, Step *s) {
-  for (int32_t i = 0; i < s->nslots; i++)
-    *s->slots[i].place = s->slots[i].value < 0 ? NULL : c->values[s->slots[i].value];
+  for (int32_t i = 0; i < s->nslots; i++) {
+    int32_t value = s->slots[i].value;
+    *s->slots[i].place = value < 0 ? NULL : c->values[value];
+    if (value >= 0 && c->values[value] == NULL)
+      return tli_fail(TL_EARG, "%s: an argument is a result that was not computed",
+                      s->call->call->name);
+  }
   for (int32_t r = 0; r < s->call->nresults; r++) s->results[r] = NULL;
   bool ok = s->call->call->run(s->args, &(tl_Tensors){s->call->nresults, s->results});
   for (int32_t r = 0; r < s->call->nresults; r++)
