@@ -1,6 +1,6 @@
 -- export.lua - torch.export: a model as a program, which runs without Lua. The model is called and
--- the operators that it calls are recorded (src/graph/trace.c); further calls, with other values
--- and other sizes in the inputs, show that nothing but operators depends on them.
+-- the operators that it calls are recorded (src/graph/call_recorder.c); further calls, with other
+-- values and other sizes in the inputs, show that nothing but operators depends on them.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -11,7 +11,7 @@
 ** numbered: inputs, constants, numbers, then the results of the calls in their order. An argument
 ** is a value's number, a list of them, or plain data by the parameter's kind; null stands for none.
 **
-** A file is not trusted. What is read here keeps the invariant of graph.h, tensors lie within the
+** A file is not trusted. What is read here keeps the invariant of call_graph.h, tensors lie within the
 ** file, and a required argument is there; the operators check the rest, as they do for any caller.
 */
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef TLI_GRAPH_JSON_H
 #define TLI_GRAPH_JSON_H
 
-#include "graph/graph.h"
+#include "graph/call_graph.h"
 
 typedef enum tli_JsonKind {
   TLI_JSON_NULL,

@@ -5,7 +5,7 @@
 #ifndef TLI_GRAPH_PROGRAM_H
 #define TLI_GRAPH_PROGRAM_H
 
-#include "graph/graph.h"
+#include "graph/call_graph.h"
 #include "graph/text.h"
 
 /* Returns a program that shares the graph; NULL with a message. */

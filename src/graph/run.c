@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/platform/platform.h"
-#include "graph/plan.h"
+#include "graph/memory_plan.h"
 #include "graph/program.h"
 #include "ops/common.h"
 

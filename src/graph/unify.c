@@ -7,7 +7,7 @@
 */
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/call_graph.h"
 
 #define MOST 3
 

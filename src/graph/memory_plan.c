@@ -1,8 +1,8 @@
 /*
-** plan.c - see plan.h. Places are found block by block, the largest first: each gets the lowest gap
+** memory_plan.c - see memory_plan.h. Places are found block by block, the largest first: each gets the lowest gap
 ** that fits among the blocks that are placed already and live at the same time.
 */
-#include "graph/plan.h"
+#include "graph/memory_plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /*
-** graph.h - a traced model as data: inputs, constants, and a list of operator calls whose tensors
+** call_graph.h - a traced model as data: inputs, constants, and a list of operator calls whose tensors
 ** are numbered values. Nothing in src/graph knows of Lua.
 **
-**   trace.c     records the calls of a thread as a graph
-**   unify.c     compares traces, and finds the integers that depend on sizes of inputs
-**   file.c      writes and reads a graph as a file; json.c, text.c: its text
-**   run.c       makes the calls again; tl_program_* of tlua.h
-**   plan.c      the memory of a run: places for all blocks, found from their lifetimes
-**   show.c      a graph for people
+**   call_recorder.c  records the calls of a thread as a graph
+**   unify.c          compares traces, and finds the integers that depend on sizes of inputs
+**   file.c           writes and reads a graph as a file; json.c, text.c: its text
+**   run.c            makes the calls again; tl_program_* of tlua.h
+**   memory_plan.c    the memory of a run: places for all blocks, found from their lifetimes
+**   show.c           a graph for people
 **
 ** Invariant of a graph that has been built or read: a call's arguments are values that come before
 ** its results, and their kinds are those of its operator's parameters.

@@ -1,7 +1,7 @@
 /*
-** graph.c - building graphs; see graph.h.
+** call_graph.c - building graphs; see call_graph.h.
 */
-#include "graph/graph.h"
+#include "graph/call_graph.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
-** plan.h - the memory of a run. The first run tells the plan of every block that it takes and
+** memory_plan.h - the memory of a run. The first run tells the plan of every block that it takes and
 ** returns; since the same operators on the same sizes ask for the same blocks in the same order,
 ** later runs get them at places in one arena that were found from the blocks' lifetimes. So a run
 ** takes no memory from the system, and its operators need not know.

@@ -1,5 +1,5 @@
 /*
-** trace.c - records the operators that a thread calls as a graph.
+** call_recorder.c - records the operators that a thread calls as a graph.
 **
 ** A tensor is recognized by its address, so every tensor that was seen is kept until the end. What
 ** an operator does not report is found by the storages: a tensor that shares the storage of a
@@ -11,7 +11,7 @@
 
 #include "calls.h"
 #include "core/memory/alloc.h"
-#include "graph/graph.h"
+#include "graph/call_graph.h"
 #include "ops/common.h"
 
 /* A map from addresses to numbers, by open addressing; its size is a power of 2. */
