@@ -416,6 +416,26 @@ local function has_conditions(family)
    return false
 end
 
+-- Writes the metamethod of a binary operator: x + y calls the operator directly, with numbers as
+-- tensors, or its function where that does more. Messages name the operator as Lua does, if there
+-- is an operator of that name.
+local function emit_metamethod(op, names)
+   local args = {"a", "b"}
+   for i = 3, #op.params do args[i] = default_c(op.params[i]) end
+   local name = names[op.metamethod] and op.metamethod or op.lua
+   local fn = op.left_out and "NULL" or "bind_" .. op.cname
+   return ([[
+static tl_Tensor *operate_%s(tl_Tensor *a, tl_Tensor *b) { return tlo_%s(%s); }
+int tli_meta_%s(lua_State *L) {
+%s  return tli_metamethod(L, "%s", operate_%s, %s, %s);
+}]]):format(op.metamethod, op.cname, table.concat(args, ", "), op.metamethod,
+      op.autocast and not op.left_out and ([[
+  tli_enter(L, tli_state(L));
+  if (tli_state(L)->autocast) return lua_settop(L, 2), bind_%s(L);
+]]):format(op.cname) or "",
+      name, op.metamethod, fn, op.reversed and quote(op.reversed) or "NULL")
+end
+
 --- Returns the C file of one family.
 function M.family(family)
    local out = {
@@ -425,7 +445,14 @@ function M.family(family)
          .. '#include "ops.h"\n'
          .. "#include <math.h>\n" .. (has_conditions(family) and "#include <string.h>\n" or ""),
    }
-   local rows = {}
+   local rows, names = {}, {}
+   for _, op in ipairs(family.ops) do names[op.lua] = names[op.lua] or not op.internal end
+   for _, op in ipairs(family.ops) do
+      if op.metamethod then
+         out[#out + 1] = '#include "lua/tensor/metamethod.h"'
+         break
+      end
+   end
    for _, op in ipairs(family.ops) do
       if not op.internal and not op.left_out then
          if op.composite and not op.flops and not op.inplace_form then
@@ -439,6 +466,7 @@ function M.family(family)
             out[#out + 1] = emit_binding(op, op.lua .. "_", op.cname .. "_", true)
          end
       end
+      if op.metamethod then out[#out + 1] = emit_metamethod(op, names) end
    end
    for _, list in ipairs(group(family)) do
       local cname = list[1]
@@ -460,12 +488,19 @@ function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 "#ifndef TLI_BIND_H\n#define TLI_BIND_H\n",
                 "#include \"lua/modes/autocast.h\"\n#include \"lua/args/batched.h\"\n"}
-   local list = {}
+   local list, metamethods = {}, {}
    for _, family in ipairs(all.families) do
+      for _, op in ipairs(family.ops) do
+         if op.metamethod then
+            metamethods[#metamethods + 1] = ("X(%s)"):format(op.metamethod)
+            out[#out + 1] = ("int tli_meta_%s(lua_State *L);"):format(op.metamethod)
+         end
+      end
       out[#out + 1] = ("extern const tli_Binding tli_bindings_%s[];"):format(family.name)
       list[#list + 1] = "tli_bindings_" .. family.name
    end
-   out[#out + 1] = ("\n#define TLI_ALL_BINDINGS {%s, NULL}\n\n#endif\n"):format(
+   out[#out + 1] = ("\n#define TLI_ALL_METAMETHODS(X) %s"):format(table.concat(metamethods, " "))
+   out[#out + 1] = ("#define TLI_ALL_BINDINGS {%s, NULL}\n\n#endif\n"):format(
       table.concat(list, ", "))
    return table.concat(out, "\n")
 end

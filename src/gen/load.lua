@@ -37,6 +37,8 @@ local fields = {
    internal = "boolean",    -- C only
    overlap = "boolean",     -- in-place: elements may share memory, since all become equal
    alias = "table",         -- further names in Lua
+   metamethod = "string",   -- Lua's operator on tensors and numbers that calls it, such as "add"
+   reversed = "string",     -- with metamethod: the node's name if the left operand is a number
    examples = "table",      -- argument lists for the gradient check and the fuzzer
    autocast = "any",        -- torch.autocast casts tensors to: "lower" (its own dtype),
                             -- "float32", "widest" (of the given ones), "refused"; or {cpu =, gpu =}

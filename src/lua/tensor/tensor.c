@@ -7,7 +7,6 @@
 #include "bind.h"
 #include "lua/args/batched.h"
 #include "lua/tensor/value.h"
-#include "core/memory/device_memory.h"
 #include "core/observe/trace.h"
 
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
@@ -28,96 +27,6 @@ static void read_number(lua_State *L, const char *name, const tl_Tensor *t, tl_S
   bool ok = tli_read_scalar(t, out);
   tli_calling = outer;
   if (!ok) tli_raise_as(L, name);
-}
-
-typedef tl_Tensor *(*Binary)(tl_Tensor *a, tl_Tensor *b);
-
-/* Reads the operand at an index; a number becomes a tensor, which `owned` refers to. */
-static bool operand(lua_State *L, tli_State *S, int index, const char *name, tl_Tensor **out,
-                    tl_Tensor **owned) {
-  tl_Scalar s;
-  *out = tli_to_tensor(L, S, index);
-  if (*out) return true;
-  if (tli_to_scalar(L, index, &s)) return (*out = *owned = tli_number(s)) != NULL;
-  return tli_fail(TL_EARG, "%s: expected Tensors or numbers, got %s", name,
-                  tli_describe(L, S, index));
-}
-
-/* If an operand is a stand-in of vmap, calls the operator's function. */
-static int call_by_name(lua_State *L, const char *name) {
-  static const tli_Binding *const families[] = TLI_ALL_BINDINGS;
-  for (const tli_Binding *const *family = families; *family; family++)
-    for (const tli_Binding *b = *family; b->name; b++)
-      if (b->module == NULL && strcmp(b->name, name) == 0) {
-        lua_settop(L, 2);
-        return b->fn(L);
-      }
-  return tli_error(L, "%s: has no function", name);
-}
-
-static int binary(lua_State *L, const char *name, Binary fn) {
-  tli_State *S = tli_state(L);
-  if (S->batching > 0 && (tli_is_batched(L, 1) || tli_is_batched(L, 2)))
-    return call_by_name(L, name);
-  tli_Box *box = tli_new_box(L, S);
-  tl_Tensor *a = NULL, *b = NULL, *owned = NULL;
-  lua_State *outer = tli_calling;
-  tli_calling = L;
-  tli_set_operator(name);
-  bool ok = operand(L, S, 1, name, &a, &owned) && operand(L, S, 2, name, &b, &owned);
-  tl_Tensor *result = ok ? fn(a, b) : NULL;
-  if (ok && result == NULL && tl_error_kind() == TL_EMEM && !tli_device_exhausted()) {
-    tli_pacer_collect(L, S);
-    result = fn(a, b);
-  }
-  tli_calling = outer;
-  tli_release(owned);
-  if (result == NULL) return tli_raise(L);
-  tli_fill_box(S, box, result);
-  return 1;
-}
-
-static tl_Tensor *add(tl_Tensor *a, tl_Tensor *b) { return tlo_add(a, b, tli_int(1)); }
-static tl_Tensor *sub(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int(1)); }
-
-/* Calls an operator with a number on the left. PyTorch uses another operator then, whose name the
-** node gets. */
-static int reversible(lua_State *L, const char *name, Binary fn, const char *title) {
-  uint64_t count = tli_node_count();
-  bool reversed = lua_type(L, 1) == LUA_TNUMBER;
-  int n = binary(L, name, fn);
-  if (reversed) tli_entitle(tli_to_tensor(L, tli_state(L), -1), title, count);
-  return n;
-}
-
-static int meta_sub(lua_State *L) { return reversible(L, "sub", sub, "Rsub"); }
-static int meta_div(lua_State *L) { return reversible(L, "div", tlo_true_divide, "Mul"); }
-
-/* X(metamethod, operator's name in messages, its function). */
-#define METAMETHODS(X)                                 \
-  X(add, "add", add)                                   \
-  X(mul, "mul", tlo_mul)                               \
-  X(mod, "remainder", tlo_remainder)                   \
-  X(idiv, "floor_divide", tlo_floor_divide)            \
-  X(band, "bitwise_and", tlo_bitwise_and)              \
-  X(bor, "bitwise_or", tlo_bitwise_or)                 \
-  X(bxor, "bitwise_xor", tlo_bitwise_xor)              \
-  X(shl, "bitwise_left_shift", tlo_bitwise_left_shift) \
-  X(shr, "bitwise_right_shift", tlo_bitwise_right_shift)
-#define X(name, op, fn) \
-  static int meta_##name(lua_State *L) { return binary(L, op, fn); }
-METAMETHODS(X)
-#undef X
-
-/* Autocast affects only pow among these operators, by calling torch.pow. */
-static int meta_pow(lua_State *L) {
-  tli_State *S = tli_state(L);
-  tli_enter(L, S);
-  if (!S->autocast) return binary(L, "pow", tlo_pow);
-  const tli_Binding *row = tli_bindings_arithmetic;
-  while (strcmp(row->name, "pow") != 0) row++;
-  lua_settop(L, 2);
-  return row->fn(L);
 }
 
 static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) {
@@ -256,27 +165,18 @@ static int meta_newindex(lua_State *L) {
   return p->set(L, tli_state(L), tli_check_tensor(L, 1, p->name), 3);
 }
 
-static const luaL_Reg metamethods[] = {{"__add", meta_add},
-                                       {"__sub", meta_sub},
-                                       {"__mul", meta_mul},
-                                       {"__div", meta_div},
-                                       {"__mod", meta_mod},
-                                       {"__pow", meta_pow},
-                                       {"__idiv", meta_idiv},
-                                       {"__unm", meta_unm},
-                                       {"__band", meta_band},
-                                       {"__bor", meta_bor},
-                                       {"__bxor", meta_bxor},
+static const luaL_Reg metamethods[] = {{"__unm", meta_unm},
                                        {"__bnot", meta_bnot},
-                                       {"__shl", meta_shl},
-                                       {"__shr", meta_shr},
                                        {"__lt", meta_lt},
                                        {"__le", meta_le},
                                        {"__eq", meta_eq},
                                        {"__len", meta_len},
                                        {"__tostring", meta_tostring},
                                        {"__concat", meta_concat},
-                                       {NULL, NULL}};
+#define X(name) {"__" #name, tli_meta_##name},
+                                       TLI_ALL_METAMETHODS(X)
+#undef X
+                                           {NULL, NULL}};
 
 /* ---- properties ---- */
 
@@ -800,7 +700,7 @@ void tli_open_tensor(lua_State *L) {
   int props = lua_gettop(L);
   set_accessor(L, "__index", meta_index, method_table, props);
   set_accessor(L, "__newindex", meta_newindex, method_table, props);
-  tli_push_function(L, meta_add);
+  tli_push_function(L, meta_len);
   lua_getupvalue(L, -1, 2);
   tli_set_functions(L, metamethods);
   lua_pushliteral(L, "torch.Tensor");

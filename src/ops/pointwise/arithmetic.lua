@@ -15,6 +15,7 @@ end
 -- Arithmetic --------------------------------------------------------------------------------------
 
 op {"add(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
+    metamethod = "add",
     doc = "self + alpha * other, elementwise.",
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "grad", other = "scaled(grad, alpha)"},
@@ -31,6 +32,7 @@ example("add", [=[
    --> tensor([1.5000, 2.5000])]=])
 
 op {"sub(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
+    metamethod = "sub", reversed = "Rsub",
     doc = "self - alpha * other, elementwise. Bool tensors are refused.",
     pointwise = {types = "number", bool = false}, inplace = true, alias = {"subtract"},
     grad = {self = "grad", other = "neg(scaled(grad, alpha))"},
@@ -44,6 +46,7 @@ op {"rsub(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     expr = "sub(other, self, alpha)", examples = {"T(3, 4), T(4)", "T(3), 2, {alpha = 3}"}}
 
 op {"mul(Tensor self, Operand other) -> Tensor",
+    metamethod = "mul",
     doc = "self * other, elementwise.",
     pointwise = {types = "number"}, inplace = true, alias = {"multiply"},
     grad = {self = "grad * other", other = "grad * self"},
@@ -69,6 +72,7 @@ example("div", [[
    --> tensor([ 3, -3])]])
 
 op {"true_divide(Tensor self, Operand other) -> Tensor", node = "Div",
+    metamethod = "div", reversed = "Mul",
     doc = "self / other, elementwise; integers give float32.",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad / other", other = "neg(grad * self / (other * other))"},
@@ -79,6 +83,7 @@ op {"div_trunc(Tensor self, Operand other) -> Tensor", name = "div", internal = 
     grad = {self = "zeros_like(grad)", other = "zeros_like(grad)"}}
 
 op {"floor_divide(Tensor self, Operand other) -> Tensor",
+    metamethod = "idiv",
     doc = "The quotient self / other rounded down, elementwise, in the inputs' type. Lua's `//`.",
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "zeros_like(grad)", other = "zeros_like(grad)"},
@@ -88,6 +93,7 @@ example("floor_divide", [[
    --> tensor([ 3, -4])]])
 
 op {"remainder(Tensor self, Operand other) -> Tensor",
+    metamethod = "mod",
     doc = "self - other * floor(self / other): the sign is other's. Lua's `%`.",
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "grad", other = "neg(grad * floor_divide(self, other))"},
@@ -106,6 +112,7 @@ example("fmod", [[
    --> tensor([ 1, -1])]])
 
 op {"pow(Operand self, Operand exponent) -> Tensor",
+    metamethod = "pow",
     doc = [[self to the power exponent, elementwise; either may be a number. Anything, NaN too, to
     the power 0 is 1. Integers to a negative integer number are an error.]],
     pointwise = {types = "number"}, inplace = true, method = true,

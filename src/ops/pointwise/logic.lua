@@ -90,7 +90,8 @@ example("logical_not", [[
 for _, row in ipairs {{"and", "and"}, {"or", "or"}, {"xor", "exclusive or"}} do
    op {"bitwise_" .. row[1] .. "(Tensor self, Operand other) -> Tensor",
        doc = "Bitwise " .. row[2] .. " of integers; of bool tensors the logical one.",
-       pointwise = {types = "integer"}, inplace = true, examples = {"M(3), M(3)"}}
+       pointwise = {types = "integer"}, inplace = true, metamethod = "b" .. row[1],
+       examples = {"M(3), M(3)"}}
 end
 example("bitwise_and", [[
    print(torch.tensor({6, 12}) & torch.tensor {3, 10})
@@ -102,14 +103,14 @@ op {"bitwise_not(Tensor self) -> Tensor",
 op {"bitwise_invert(Tensor self) -> Tensor",
     name = "bitwise_not", internal = true, pointwise = {types = "integer", bool = false}}
 op {"bitwise_left_shift(Tensor self, Operand other) -> Tensor", doc = "self << other of integers.",
-    pointwise = {types = "integer", bool = false}, inplace = true,
+    pointwise = {types = "integer", bool = false}, inplace = true, metamethod = "shl",
     examples = {"I(30, 4), I(5, 3, 4)", "I(30, 4), 2"}}
 example("bitwise_left_shift", [[
    print(torch.tensor({1, 3}) << 2)
    --> tensor([ 4, 12])]])
 op {"bitwise_right_shift(Tensor self, Operand other) -> Tensor",
     doc = "self >> other of integers; the sign is kept.",
-    pointwise = {types = "integer", bool = false}, inplace = true,
+    pointwise = {types = "integer", bool = false}, inplace = true, metamethod = "shr",
     examples = {"I(30, 4), I(5, 3, 4)", "I(30, 4), 2"}}
 
 predicate("isnan", "Whether an element is NaN.")

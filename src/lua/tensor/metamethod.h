@@ -1,0 +1,52 @@
+/*
+** metamethod.h - calls of binary operators that Lua writes as x + y; the generated metamethods
+** include it.
+*/
+#ifndef TLI_METAMETHOD_H
+#define TLI_METAMETHOD_H
+
+#include "core/memory/device_memory.h"
+#include "lua/args/batched.h"
+#include "lua/tensor/value.h"
+
+/* Reads the operand at an index; a number becomes a tensor, which `owned` refers to. */
+static inline bool tli_operand(lua_State *L, tli_State *S, int index, const char *name,
+                               tl_Tensor **out, tl_Tensor **owned) {
+  tl_Scalar s;
+  *out = tli_to_tensor(L, S, index);
+  if (*out) return true;
+  if (tli_to_scalar(L, index, &s)) return (*out = *owned = tli_number(s)) != NULL;
+  return tli_fail(TL_EARG, "%s: expected Tensors or numbers, got %s", name,
+                  tli_describe(L, S, index));
+}
+
+/* Calls the operator `call` with the operands on the stack, which may be numbers; stand-ins of vmap
+** go to its function `fn`. If the left operand is a number, the node is named `reversed`, unless
+** that is NULL. Inlined, because all but L are constants. */
+static inline int tli_metamethod(lua_State *L, const char *name,
+                                 tl_Tensor *(*call)(tl_Tensor *a, tl_Tensor *b), lua_CFunction fn,
+                                 const char *reversed) {
+  tli_State *S = tli_state(L);
+  if (S->batching > 0 && (tli_is_batched(L, 1) || tli_is_batched(L, 2)))
+    return lua_settop(L, 2), fn(L);
+  uint64_t count = reversed ? tli_node_count() : 0;
+  tli_Box *box = tli_new_box(L, S);
+  tl_Tensor *a = NULL, *b = NULL, *owned = NULL;
+  lua_State *outer = tli_calling;
+  tli_calling = L;
+  tli_set_operator(name);
+  bool ok = tli_operand(L, S, 1, name, &a, &owned) && tli_operand(L, S, 2, name, &b, &owned);
+  tl_Tensor *result = ok ? call(a, b) : NULL;
+  if (ok && result == NULL && tl_error_kind() == TL_EMEM && !tli_device_exhausted()) {
+    tli_pacer_collect(L, S);
+    result = call(a, b);
+  }
+  tli_calling = outer;
+  tli_release(owned);
+  if (result == NULL) return tli_raise(L);
+  if (reversed && lua_type(L, 1) == LUA_TNUMBER) tli_entitle(result, reversed, count);
+  tli_fill_box(S, box, result);
+  return 1;
+}
+
+#endif
