@@ -207,6 +207,7 @@ end
 local function unknown_text(title, key, ...)
    local names = names_in(...)
    key = tostring(key)
+   if #names == 0 then return ("%s: unknown option %s; it takes none"):format(title, key) end
    return ("%s: unknown option %s%s; there are %s"):format(title, key, suggest().hint(key, names),
       table.concat(names, ", "))
 end

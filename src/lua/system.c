@@ -254,6 +254,7 @@ static int torch_can_cast(lua_State *L) {
 
 static int torch_result_type(lua_State *L) {
   tli_State *S = tli_state(L);
+  tli_only(L, 2, "result_type");
   tli_enter(L, S);
   tl_Tensor *ts[2], *owned[2] = {NULL, NULL};
   for (int i = 0; i < 2; i++) {
@@ -356,7 +357,13 @@ static int torch_iinfo(lua_State *L) {
 /* Reads the shape at `index`, a list of sizes or one size. */
 static int read_shape(lua_State *L, int index, int64_t *sizes) {
   bool list = lua_type(L, index) == LUA_TTABLE;
+  int top = lua_gettop(L);
   int n = list ? (int)lua_rawlen(L, index) : 1;
+  lua_pushnil(L);
+  if (list && n == 0 && lua_next(L, index))
+    return tli_error(L, "broadcast_shapes: expected lists of sizes, got a table with the key %s",
+                     tli_describe(L, tli_state(L), lua_gettop(L) - 1));
+  lua_settop(L, top);
   if (n > TL_MAX_DIMS)
     return tli_error(L, "broadcast_shapes: expected at most %d dimensions, got %d", TL_MAX_DIMS, n);
   for (int d = 0; d < n; d++) {

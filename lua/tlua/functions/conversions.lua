@@ -57,11 +57,14 @@ function M.from_table(data, options)
    return torch.tensor(data, options or {})
 end
 
+local take_numpy = args.signature "from_numpy(data: any)"
+
 --- Makes a tensor of nested tables, such as x:numpy() returns; a tensor is returned itself. It
 --- exists for ported programs. torch.load "x.npy" reads NumPy's files.
 ---@param data table|Tensor
 ---@return Tensor
-function M.from_numpy(data)
+function M.from_numpy(...)
+   local data = take_numpy(...).data
    if torch.is_tensor(data) then return data end
    if type(data) ~= "table" then
       args.refuse("from_numpy", "data", "a tensor or a table of numbers", data)

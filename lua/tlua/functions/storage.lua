@@ -50,7 +50,11 @@ function M.is_storage(value) return torch.isinstance(value, UntypedStorage) end
 
 local function title(self) return self.__name:gsub("^torch%.", "") end
 
-local function make(kind, dtype, name, given)
+local function make(kind, dtype, name, given, ...)
+   for i = 1, select("#", ...) do
+      local more = select(i, ...)
+      if more ~= nil then args.refuse(name, "further argument", "none", more) end
+   end
    if given == nil then given = 0 end
    if type(given) == "table" and not getmetatable(given) then
       local ok, made = pcall(torch.tensor, given, {dtype = dtype, device = "cpu"})
@@ -65,8 +69,8 @@ local function make(kind, dtype, name, given)
    return adopt(kind, torch.zeros(given, {dtype = dtype, device = "cpu"}))
 end
 
-function UntypedStorage:__init(size)
-   local made = make(UntypedStorage, "uint8", "UntypedStorage", size)
+function UntypedStorage:__init(...)
+   local made = make(UntypedStorage, "uint8", "UntypedStorage", ...)
    for key, value in pairs(made) do self[key] = value end
 end
 
@@ -78,7 +82,7 @@ end
 -- class for isinstance.
 local function of_dtype(name, dtype)
    return setmetatable({}, {
-      __call = function(_, given) return make(TypedStorage, dtype, name, given) end,
+      __call = function(_, ...) return make(TypedStorage, dtype, name, ...) end,
       __tostring = function() return "torch." .. name end,
       holds = function(value)
          return torch.isinstance(value, TypedStorage) and value.dtype == dtype

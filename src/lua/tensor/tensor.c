@@ -343,6 +343,7 @@ static int tensor_dim(lua_State *L) {
 static int geometry(lua_State *L, const char *name, bool strides) {
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   const int64_t *v = strides ? t->strides : t->sizes;
+  tli_only(L, 2, name);
   if (lua_isnoneornil(L, 2)) return strides ? push_dims(L, t, v) : push_size(L, t);
   int64_t dim;
   if (!tli_to_position(L, 2, &dim))

@@ -118,6 +118,8 @@ function M.clip_grad_value_(...)
    end
 end
 
+local take_row = args.signature "nn.utils.parameters_to_vector(parameters: any)"
+
 --- Returns all elements of the parameters in one row.
 ---
 ---     local layer = torch.nn.Linear(2, 3)
@@ -125,9 +127,9 @@ end
 ---     --> 9
 ---@param parameters Tensor[]
 ---@return Tensor  (n)
-function M.parameters_to_vector(parameters)
+function M.parameters_to_vector(...)
    local rows = {}
-   parameters = check_parameters("nn.utils.parameters_to_vector", parameters)
+   local parameters = check_parameters("nn.utils.parameters_to_vector", take_row(...).parameters)
    for i, parameter in ipairs(parameters) do rows[i] = parameter:reshape(-1) end
    return torch.cat(rows)
 end
