@@ -271,6 +271,17 @@ describe("tlua run", function()
       end)
    end)
 
+   it("reads nothing from standard input if a rank could not be started", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", "print(torch.distributed.is_available())")
+         shell.ok(("mkfifo %s/input"):format(folder)) -- opened by <> it never ends
+         local output, status = shell.run(("ulimit -n 16; timeout 60 %s run -n 8 %s/a.lua <>%s/input")
+            :format(ranks.tlua, folder, folder))
+         assert.matches("Too many open files", output, nil, true)
+         assert.equal(1, status, output)
+      end)
+   end)
+
    it("explains wrong command lines", function()
       local output, status = shell.run(ranks.tlua .. " run -n none a.lua")
       assert.equal(1, status)

@@ -296,6 +296,13 @@ static void begin_stream(Stream *s, int file, FILE *to) {
   s->n = 0;
 }
 
+/* Returns ranks that have not started; they have no streams. NULL if there is no memory. */
+static Rank *new_ranks(int n) {
+  Rank *ranks = calloc((size_t)n, sizeof *ranks);
+  for (int i = 0; ranks && i < n; i++) ranks[i].out.file = ranks[i].err.file = -1;
+  return ranks;
+}
+
 static bool start_rank(Launch *l, int i, char **argv, const char *program) {
   Rank *r = &l->ranks[i];
   int out[2], err[2];
@@ -631,7 +638,7 @@ static int launch(Launch *l, int argc, char **argv) {
   char program[4096];
   tli_library_path((const void *)&usage, program, sizeof program);
   char **arguments = calloc((size_t)(argc - l->script + 2), sizeof *arguments);
-  l->ranks = calloc((size_t)l->n, sizeof *l->ranks);
+  l->ranks = new_ranks(l->n);
   int status = EXIT_FAILURE;
   if (arguments && l->ranks && catch_signals()) {
     arguments[0] = argv[0];
