@@ -126,10 +126,15 @@ local function abandon(self)
    end
 end
 
---- Begins to record; torch.profiler.profile calls it. Raises if another profile is running.
+--- Begins to record; torch.profiler.profile calls it, so that a call before the first step changes
+--- nothing. Raises if another profile is running.
 ---@return profiler.Profile self
 function Profile:start()
    check_not_reporting(self, "start")
+   if self.running and self.step_num == 0 then return self end
+   if self.running then
+      torch.raise "profiler.profile: start: the profile runs already; stop it before"
+   end
    if open[1] or torch._profiling() then collectgarbage() end
    if open[1] and open[1].of_script then
       open[1].gave_way = true -- the script's own profile takes precedence
