@@ -21,7 +21,7 @@
 #ifndef TLK_CUDA_WALK_CUH
 #define TLK_CUDA_WALK_CUH
 
-#include "kernels/cuda/lines.cuh"
+#include "kernels/cuda/line_reduce.cuh"
 
 #define WALK_THREADS 512 /* the largest number of threads of a block */
 #define WALK_BLOCK 128   /* the block's size if fewer threads are enough */

@@ -97,7 +97,7 @@ struct tl_Graph {
   uint64_t launched; /* bit mask of the streams that it was launched on */
   tl_Stream *origin;
   sim_Queue lanes[SIM_STREAMS]; /* each stream's commands */
-  /* during the capture: the commands that each stream's next command comes after */
+  /* during the capture: for each stream, the commands that must precede its next one */
   sim_Clock done[SIM_STREAMS];
   uint64_t launches;
 };

@@ -1,6 +1,6 @@
 -- RandomPipe.lua - the base of pipes that draw random numbers, which determines their seeds. A
--- DataLoader seeds them for each epoch, in all workers alike; without a DataLoader they use
--- torch.manual_seed's generator.
+-- DataLoader seeds them for each epoch, with the same seed in all workers; without a DataLoader
+-- they use torch.manual_seed's generator.
 
 local torch = require "tlua"
 local args = require "tlua.args"

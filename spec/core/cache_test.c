@@ -56,7 +56,7 @@ static void the_hash_is_fnv_1a(void) {
   CHECK(tli_cache_hash("foobar", 6) == 0x85944171f73967e8u);
 }
 
-static void what_is_stored_is_found_again(void) {
+static void stored_data_is_found_again(void) {
   int64_t bytes;
   empty();
   CHECK(has_none("plan", "key"));
@@ -69,7 +69,7 @@ static void what_is_stored_is_found_again(void) {
 }
 
 /* A changed, missing or additional byte invalidates a file. */
-static void damaged_files_are_not_there(void) {
+static void damaged_files_are_ignored(void) {
   char path[128], whole[256], wrong[256];
   empty();
   CHECK(store("plan", "a key", "some data"));
@@ -150,7 +150,7 @@ static bool is_left_alone(const char *command) {
   return alone && tl_error_kind() == TL_OK;
 }
 
-static void what_is_no_file_of_its_own_is_left_alone(void) {
+static void other_kinds_of_files_are_left_alone(void) {
   char path[128];
   CHECK(is_left_alone("rm %s && mkfifo %s"));
   CHECK(is_left_alone("rm %s && mkdir %s"));
@@ -160,7 +160,7 @@ static void what_is_no_file_of_its_own_is_left_alone(void) {
   CHECK(system(path) == 0); /* the link was not followed */
 }
 
-static void what_others_may_write_is_not_read(void) {
+static void files_that_others_may_write_are_not_read(void) {
   char path[128];
   empty();
   CHECK(store("plan", "key", "data"));
@@ -221,7 +221,7 @@ static void processes_store_under_one_key(void) {
 }
 
 /* A sparse file takes no room on the disk. */
-static void the_oldest_go_where_there_is_too_much(void) {
+static void the_oldest_files_are_removed_above_the_limit(void) {
   char path[128];
   int64_t bytes;
   empty();
@@ -250,16 +250,16 @@ int main(void) {
   if (mkdtemp(folder) == NULL) return 1;
   tli_environment_set("TLUA_CACHE", folder);
   RUN(the_hash_is_fnv_1a);
-  RUN(what_is_stored_is_found_again);
-  RUN(damaged_files_are_not_there);
+  RUN(stored_data_is_found_again);
+  RUN(damaged_files_are_ignored);
   RUN(a_file_of_another_key_is_not_taken);
   RUN(the_environment_and_the_setting_turn_it_off);
   RUN(a_folder_that_cannot_be_written_is_no_error);
-  RUN(what_is_no_file_of_its_own_is_left_alone);
-  RUN(what_others_may_write_is_not_read);
+  RUN(other_kinds_of_files_are_left_alone);
+  RUN(files_that_others_may_write_are_not_read);
   RUN(a_limit_or_a_full_disk_is_no_error);
   RUN(processes_store_under_one_key);
-  RUN(the_oldest_go_where_there_is_too_much);
+  RUN(the_oldest_files_are_removed_above_the_limit);
   empty();
   rmdir(folder);
   return test_end();

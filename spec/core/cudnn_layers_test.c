@@ -170,7 +170,7 @@ static void batch_norms_that_are_left_to_our_kernels(void) {
   CHECK(!is_for_engines(&c, 1));
 }
 
-static void what_must_have_the_same_bits_is_left_to_our_kernels(void) {
+static void deterministic_layers_use_our_kernels(void) {
   bool known = cuda_lib_cudnn_version() >= CUDNN_KNOWN;
   CHECK(cuda_dnn_may_differ() == known);
   tli_set_setting(TL_CUDNN_DETERMINISTIC, 1);
@@ -387,7 +387,7 @@ int main(void) {
   RUN(a_norm_begins_with_a_workspace_of_0);
   RUN(norms_of_ever_new_sizes_are_left_to_our_kernels);
   if (cuda_cudnn()) {
-    RUN(what_must_have_the_same_bits_is_left_to_our_kernels);
+    RUN(deterministic_layers_use_our_kernels);
     RUN(averages_have_plans);
     if (has_driver()) {
       RUN(batch_norms_of_a_resnet_have_plans);

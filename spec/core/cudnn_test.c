@@ -503,7 +503,7 @@ static void check_refusals(void) {
   CHECK(program(7, false, &asks, &runs) == 0 && asks == 1);
   says_nothing = false;
 }
-static void what_is_no_plan_or_cannot_be_said_is_found_anew(void) { with_pieces(check_refusals); }
+static void invalid_stored_plans_are_replaced(void) { with_pieces(check_refusals); }
 
 /* A capture measures no plans, and does not store its plan as a measured one. */
 static void check_captures(void) {
@@ -575,7 +575,7 @@ static void plans_are_read_back_by_cudnn(void) {
 int main(void) {
   RUN(plans_are_kept_for_the_next_program);
   RUN(another_library_device_or_limit_has_plans_of_its_own);
-  RUN(what_is_no_plan_or_cannot_be_said_is_found_anew);
+  RUN(invalid_stored_plans_are_replaced);
   RUN(a_graph_gets_what_was_measured_before);
   RUN(plans_that_a_graph_runs_are_not_destroyed);
   RUN(plans_are_found_as_long_as_no_more_are_made);

@@ -69,7 +69,7 @@ static void conversion_to_integer_is_defined(void) {
   CHECK(tli_to_int(tli_bool(true)) == 1);
 }
 
-static void what_fits(void) {
+static void numbers_fit_dtypes(void) {
   CHECK(tli_scalar_fits(tli_int(3), TL_F16) && tli_scalar_fits(tli_bool(true), TL_I8));
   CHECK(!tli_scalar_fits(tli_float(3), TL_I64) && !tli_scalar_fits(tli_int(1), TL_BOOL));
   CHECK(!tli_scalar_fits(tli_none(), TL_F32));
@@ -112,7 +112,7 @@ int main(void) {
   RUN(promotion_is_pytorchs);
   RUN(numbers_keep_their_value);
   RUN(conversion_to_integer_is_defined);
-  RUN(what_fits);
+  RUN(numbers_fit_dtypes);
   RUN(scalar_arithmetic);
   RUN(load_and_store);
   return test_end();

@@ -85,7 +85,7 @@ static bool add_pointwise(fusion_Plan *plan, struct tlk_pointwise p) {
 }
 
 /* (x * y).relu() + x, in place at the end. */
-static void what_steps_have_in_common_is_one_operand(void) {
+static void steps_share_a_common_operand(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call2(TLK_mul, 1000, F(8000), F(0), F(4000))));
   CHECK(add_pointwise(&plan, call1(TLK_relu, 1000, F(12000), F(8000))));
@@ -101,7 +101,7 @@ static void what_steps_have_in_common_is_one_operand(void) {
   CHECK(fusion_width(&plan) == 4);
 }
 
-static void what_overlaps_otherwise_does_not_fit(void) {
+static void other_overlaps_are_not_fused(void) {
   fusion_Plan plan = {0}, before;
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
   before = plan;
@@ -355,7 +355,7 @@ static void nvrtc_compiles_every_dtype_and_form(void) {
   }
 }
 
-static void what_is_no_source_is_refused(void) {
+static void invalid_source_is_refused(void) {
   void *code;
   size_t bytes;
   CHECK(!cuda_lib_compile("no source", 9, 0, &code, &bytes));
@@ -363,8 +363,8 @@ static void what_is_no_source_is_refused(void) {
 }
 
 int main(void) {
-  RUN(what_steps_have_in_common_is_one_operand);
-  RUN(what_overlaps_otherwise_does_not_fit);
+  RUN(steps_share_a_common_operand);
+  RUN(other_overlaps_are_not_fused);
   RUN(freed_memory_is_used_again);
   RUN(shapes_meet_in_their_parts);
   RUN(all_kernels_are_taken);
@@ -376,7 +376,7 @@ int main(void) {
     RUN(nvrtc_compiles_every_kernel);
     RUN(nvrtc_compiles_fused_kernels_and_dropout);
     RUN(nvrtc_compiles_every_dtype_and_form);
-    RUN(what_is_no_source_is_refused);
+    RUN(invalid_source_is_refused);
   } else {
     printf("skipped: there is no NVRTC\n");
   }

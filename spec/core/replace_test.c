@@ -89,7 +89,7 @@ static int save_elsewhere(const char *name, const char *text, void (*event)(void
   return status;
 }
 
-static void a_killed_one_is_swept_by_the_next(void) {
+static void files_of_a_killed_process_are_removed(void) {
   int temporary;
   unlink(in_folder("other"));
   CHECK(save("file", "old"));
@@ -107,7 +107,7 @@ static void others_save(void) {
   meanwhile |= save_elsewhere("other", "theirs", NULL);
 }
 
-static void one_that_is_being_saved_stays(void) {
+static void a_file_being_saved_is_kept(void) {
   int temporary;
   meanwhile = -1;
   before_rename = others_save;
@@ -122,7 +122,7 @@ static bool make(const char *name) {
   return fd >= 0 && close(fd) == 0;
 }
 
-static void nothing_else_goes(void) {
+static void no_other_file_is_removed(void) {
   static const char *const others[] = {".tlua-notes.tmp", ".tlua-1-2-3.tmpx", ".tlua-1-2.tmp",
                                        "x.tlua-1-2-3.tmp"};
   int temporary;
@@ -146,16 +146,16 @@ static void names_from_the_start(void) {
 #ifdef __linux__
   no_links = true;
 #endif
-  a_killed_one_is_swept_by_the_next();
-  one_that_is_being_saved_stays();
+  files_of_a_killed_process_are_removed();
+  a_file_being_saved_is_kept();
 }
 
 int main(void) {
   if (mkdtemp(folder) == NULL) return 1;
-  RUN(a_killed_one_is_swept_by_the_next);
-  RUN(one_that_is_being_saved_stays);
+  RUN(files_of_a_killed_process_are_removed);
+  RUN(a_file_being_saved_is_kept);
   RUN(names_from_the_start);
-  RUN(nothing_else_goes);
+  RUN(no_other_file_is_removed);
   char command[64];
   snprintf(command, sizeof command, "rm -rf %s", folder);
   if (system(command) != 0) return 1;

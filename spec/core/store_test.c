@@ -63,7 +63,7 @@ static void end(Other *o) {
   while (atomic_load(&o->ended) == 0) tli_word_wait(&o->ended, 0, 100000000);
 }
 
-static void what_says_something_else_is_no_store(void) {
+static void a_server_of_another_protocol_is_refused(void) {
   const char *texts[] = {"SSH-2.0-OpenSSH_9.2p1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n",
                          "-ERR\r\n"};
   for (int i = 0; i < 3; i++) {
@@ -75,7 +75,7 @@ static void what_says_something_else_is_no_store(void) {
   }
 }
 
-static void what_says_nothing_is_no_store(void) {
+static void a_silent_server_is_refused(void) {
   int port = 0, listener = tli_socket_listen("127.0.0.1", &port);
   CHECK(listener != TLI_NOSOCKET);
   CHECK(tli_store_connect("127.0.0.1", port, NULL, SECOND) == NULL);
@@ -84,7 +84,7 @@ static void what_says_nothing_is_no_store(void) {
 }
 
 /* A store that ends closes its connections, and another one may be about to take its port. */
-static void what_goes_is_tried_again(void) {
+static void a_closed_connection_is_tried_again(void) {
   Other other = {.connections = 1, .text = ""};
   begin(&other);
   CHECK(tli_store_connect("127.0.0.1", other.port, NULL, 3 * SECOND / 10) == NULL);
@@ -113,7 +113,7 @@ static void check_works(tli_Store *store) {
   free(value);
 }
 
-static void who_knows_the_secret_is_served(void) {
+static void a_client_with_the_secret_is_served(void) {
   const char *secrets[] = {NULL, TLI_STORE_TRUST, secret};
   for (int i = 0; i < 3; i++) {
     tli_StoreServer *server = serve(secrets[i]);
@@ -127,7 +127,7 @@ static void who_knows_the_secret_is_served(void) {
   }
 }
 
-static void who_does_not_is_told(void) {
+static void a_client_without_the_secret_gets_an_error(void) {
   tli_StoreServer *closed = serve(secret), *open = serve(NULL);
   CHECK(connect_with(closed, another) == NULL);
   CHECK_ERROR(TL_EARG, "the secret of the store there is another one than this process has");
@@ -213,7 +213,7 @@ static bool is_closed(int socket) {
 }
 
 /* Requests that are not allowed, or not yet. */
-static void who_has_proved_nothing_may_ask_nothing(void) {
+static void a_client_without_proof_may_make_no_request(void) {
   tli_StoreServer *server = serve(secret);
   const tli_StoreRequest requests[] = {
       {TLI_STORE_MAGIC, TLI_STORE_COUNT, 0, 0, 0},
@@ -233,7 +233,7 @@ static void who_has_proved_nothing_may_ask_nothing(void) {
 }
 
 /* Silent connections use up neither the job's places nor the process's file descriptors. */
-static void the_silent_do_not_keep_others_out(void) {
+static void silent_clients_do_not_keep_others_out(void) {
   struct rlimit before, few;
   CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
   few = before;
@@ -266,7 +266,7 @@ static int greeted(const tli_StoreServer *server) {
 }
 
 /* Clients that do not read once delayed the server by five seconds each. */
-static void who_does_not_read_holds_nobody_up(void) {
+static void a_client_that_does_not_read_delays_no_other(void) {
   tli_StoreServer *server = serve(NULL);
   tli_Store *store = connect_with(server, NULL);
   char *large = calloc(1, LARGE);
@@ -300,7 +300,7 @@ static void pour(int socket, const void *data, size_t bytes) {
     if (tli_socket_give(socket, data, bytes) <= 0) break;
 }
 
-static void who_asks_without_end_waits_for_its_turn(void) {
+static void a_client_with_endless_requests_waits_for_its_turn(void) {
   tli_StoreServer *server = serve(NULL);
   tli_Store *store = connect_with(server, NULL);
   enum { N = 2000 };
@@ -322,7 +322,7 @@ static void who_asks_without_end_waits_for_its_turn(void) {
   tli_store_server_stop(server);
 }
 
-static void keys_of_a_prefix_are_taken_away(void) {
+static void keys_of_a_prefix_are_removed(void) {
   tli_StoreServer *server = serve(secret);
   tli_Store *store = connect_with(server, secret);
   int64_t n;
@@ -408,18 +408,18 @@ static void shared_memory_is_opened_by_its_exact_name(void) {
 }
 
 int main(void) {
-  RUN(what_says_something_else_is_no_store);
-  RUN(what_says_nothing_is_no_store);
-  RUN(what_goes_is_tried_again);
-  RUN(who_knows_the_secret_is_served);
-  RUN(who_does_not_is_told);
+  RUN(a_server_of_another_protocol_is_refused);
+  RUN(a_silent_server_is_refused);
+  RUN(a_closed_connection_is_tried_again);
+  RUN(a_client_with_the_secret_is_served);
+  RUN(a_client_without_the_secret_gets_an_error);
   RUN(other_machines_need_a_secret);
   RUN(a_store_proves_that_it_knows_it);
-  RUN(who_has_proved_nothing_may_ask_nothing);
-  RUN(the_silent_do_not_keep_others_out);
-  RUN(who_does_not_read_holds_nobody_up);
-  RUN(who_asks_without_end_waits_for_its_turn);
-  RUN(keys_of_a_prefix_are_taken_away);
+  RUN(a_client_without_proof_may_make_no_request);
+  RUN(silent_clients_do_not_keep_others_out);
+  RUN(a_client_that_does_not_read_delays_no_other);
+  RUN(a_client_with_endless_requests_waits_for_its_turn);
+  RUN(keys_of_a_prefix_are_removed);
   RUN(a_secret_is_read_from_a_private_file_alone);
   RUN(shared_memory_is_opened_by_its_exact_name);
   return test_end();

@@ -273,7 +273,7 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
 /* ---- the passes ------------------------------------------------------------------------------- */
 
 /* The arguments that all passes have in common. */
-typedef struct Told {
+typedef struct RnnCall {
   const char *call;
   cudnnHandle_t handle;
   cudnnRNNDescriptor_t rnn;
@@ -284,21 +284,21 @@ typedef struct Told {
   size_t weight_bytes, work_bytes, reserve_bytes;
   const void *weights, *work, *reserve;
   bool trains, states_of_cells;
-} Told;
+} RnnCall;
 
-static bool is_state(cudnnTensorDescriptor_t d, const Told *t, int size) {
+static bool is_state(cudnnTensorDescriptor_t d, const RnnCall *t, int size) {
   int batch = t->x->batch;
   return d && d->n == 3 && d->type == t->rnn->shape.type && d->sizes[0] == 1 &&
          d->sizes[1] == batch && d->sizes[2] == size && d->strides[0] == batch * size &&
          d->strides[1] == size && d->strides[2] == 1;
 }
 
-static bool is_data(cudnnRNNDataDescriptor_t d, const Told *t, int size) {
+static bool is_data(cudnnRNNDataDescriptor_t d, const RnnCall *t, int size) {
   return d && d->set && d->type == t->rnn->shape.type && d->size == size &&
          d->steps == t->x->steps && d->batch == t->x->batch;
 }
 
-static RnnJob check(const Told *t) {
+static RnnJob check(const RnnCall *t) {
 #define WANT(condition, what) demand(condition, t->call, what)
   WANT(t->handle && t->rnn && t->rnn->set && t->x, "a handle and descriptors");
   const RnnShape *s = &t->rnn->shape;
@@ -324,7 +324,7 @@ static RnnJob check(const Told *t) {
                   .reserve = (void *)(uintptr_t)t->reserve};
 }
 
-static cudnnStatus_t put(const Told *t, const RnnJob *job, void (*run)(void *job)) {
+static cudnnStatus_t put(const RnnCall *t, const RnnJob *job, void (*run)(void *job)) {
   cudaError_t error = tlk_emulated_put(t->handle->stream, run, job, sizeof *job);
   return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
@@ -337,10 +337,10 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn,
                               const void *cx, void *cy, size_t weight_bytes, const void *weights,
                               size_t work_size, void *work, size_t reserve_size, void *reserve) {
   MAY_FAIL;
-  Told t = {__func__,     handle,  rnn,  device_lengths, x_is,
-            y_is,         h_is,    c_is, weight_bytes,   work_size,
-            reserve_size, weights, work, reserve,        mode == CUDNN_FWD_MODE_TRAINING,
-            true};
+  RnnCall t = {__func__,     handle,  rnn,  device_lengths, x_is,
+               y_is,         h_is,    c_is, weight_bytes,   work_size,
+               reserve_size, weights, work, reserve,        mode == CUDNN_FWD_MODE_TRAINING,
+               true};
   RnnJob job = check(&t);
   DEMAND(x && y, "input and output");
   DEMAND(rnn->shape.mode == CUDNN_LSTM || (!cx && !cy), "cells of LSTM alone");
@@ -357,8 +357,8 @@ cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t
                                       size_t weight_bytes, const void *weights, size_t work_size,
                                       void *work, size_t reserve_size, void *reserve) {
   MAY_FAIL;
-  Told t = {__func__,     handle,    rnn,          device_lengths, x_is, y_is,    h_is, c_is,
-            weight_bytes, work_size, reserve_size, weights,        work, reserve, true, true};
+  RnnCall t = {__func__,     handle,    rnn,          device_lengths, x_is, y_is,    h_is, c_is,
+               weight_bytes, work_size, reserve_size, weights,        work, reserve, true, true};
   RnnJob job = check(&t);
   DEMAND(y && dy && dx, "the output, and the gradients of it and of the input");
   DEMAND(rnn->shape.mode == CUDNN_LSTM || (!cx && !dcy && !dcx), "cells of LSTM alone");
@@ -375,8 +375,8 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
                                          size_t weight_bytes, void *dweights, size_t work_size,
                                          void *work, size_t reserve_size, void *reserve) {
   MAY_FAIL;
-  Told t = {__func__,     handle,    rnn,          device_lengths, x_is, y_is,    h_is, NULL,
-            weight_bytes, work_size, reserve_size, dweights,       work, reserve, true, false};
+  RnnCall t = {__func__,     handle,    rnn,          device_lengths, x_is, y_is,    h_is, NULL,
+               weight_bytes, work_size, reserve_size, dweights,       work, reserve, true, false};
   RnnJob job = check(&t);
   DEMAND(mode == CUDNN_WGRAD_MODE_ADD, "gradients that are added, the only mode there is");
   DEMAND(x && y, "input and output");

@@ -116,7 +116,7 @@ end
 
 local function clones(list)
    local copies = {}
-   for i, x in ipairs(list) do -- compares only equal layouts
+   for i, x in ipairs(list) do -- a clone must have the layout of its original
       if x:dim() > 1 and x:stride(1) == 0 then
          copies[i] = x:select(1, 1):clone():expand(x.shape)
       elseif x:storage_offset() > 1 then

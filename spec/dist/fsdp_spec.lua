@@ -219,7 +219,7 @@ describe("fully_shard", function()
          check(nil, model[2]:unshard())
          near(weight, whole, 0)
          model[2]:reshard()
-         model[2]:unshard(true) -- the module itself waits likewise
+         model[2]:unshard(true) -- the module itself waits, too
          near(model(mine(x)), alone(mine(x)))
          fsdp.register_fsdp_forward_method(model[2], "twice")
          fsdp.register_fsdp_forward_method(alone[2], "twice")

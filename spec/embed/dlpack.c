@@ -62,7 +62,7 @@ static void count_release(void *data, void *context) {
   releases++;
 }
 
-static void what_is_handed_out_keeps_the_memory(void) {
+static void an_exported_tensor_keeps_its_memory(void) {
   double data[2] = {1, 2};
   releases = 0;
   tl_Tensor *t = tl_tensor_wrap(data, TL_F64, 1, (int64_t[]){2}, NULL, count_release, NULL);
@@ -181,7 +181,7 @@ static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
   CHECK(deleted == 0);
 }
 
-static void what_does_not_fit_is_refused(void) {
+static void unsupported_memory_is_refused(void) {
   DLTensor dl = matrix();
   dl.dtype.code = 5; /* complex */
   refuse(dl, TL_EDTYPE, "from_dlpack: no dtype for DLPack's type with code 5, 32 bits, 1 lanes");
@@ -257,13 +257,13 @@ static void read_only_memory_and_other_versions_are_refused(void) {
 
 int main(void) {
   RUN(handing_out_shares_the_memory);
-  RUN(what_is_handed_out_keeps_the_memory);
+  RUN(an_exported_tensor_keeps_its_memory);
   RUN(taking_in_calls_the_deleter_once_after_the_last_view);
   RUN(no_strides_are_row_major_and_no_deleter_is_fine);
   RUN(the_stride_of_one_element_says_nothing);
   RUN(empty_and_zero_dimensional_tensors);
   RUN(every_dtype_comes_back);
-  RUN(what_does_not_fit_is_refused);
+  RUN(unsupported_memory_is_refused);
   RUN(read_only_memory_and_other_versions_are_refused);
   return test_end();
 }

@@ -51,7 +51,7 @@ static void large_sums_need_little(void) { script_runs("spec/memory/large.lua");
 static void a_window_of_tensors_stays_small(void) { script_runs("spec/memory/window.lua"); }
 static void training_steps_leave_nothing(void) { script_runs("spec/memory/training.lua"); }
 static void losses_leave_nothing(void) { script_runs("spec/memory/saved.lua"); }
-static void cycles_of_hooks_go(void) { script_runs("spec/memory/cycles.lua"); }
+static void cycles_of_hooks_are_freed(void) { script_runs("spec/memory/cycles.lua"); }
 static void a_stopped_collector_stays_stopped(void) { script_runs("spec/memory/stopped.lua"); }
 
 /* A host such as a game stops the collector and runs it in steps when it has time. */
@@ -89,7 +89,7 @@ int main(void) {
     RUN(a_window_of_tensors_stays_small);
     RUN(training_steps_leave_nothing);
     RUN(losses_leave_nothing);
-    RUN(cycles_of_hooks_go);
+    RUN(cycles_of_hooks_are_freed);
   }
   return test_end();
 }

@@ -23,7 +23,7 @@ local function namespaces()
          end
       end
    end
-   visit("torch.data", torch.data) -- it is also torch.utils.data
+   visit("torch.data", torch.data) -- torch.data is also torch.utils.data
    visit("torch", torch)
    return found
 end

@@ -41,7 +41,7 @@ local function each_c_comment(lines, found)
    end
 end
 
--- Calls found likewise for Lua: adjacent lines that contain only a comment are one comment.
+-- Calls found for each comment of Lua; adjacent lines that contain only a comment are one comment.
 local function each_lua_comment(lines, found)
    local i = 1
    while i <= #lines do

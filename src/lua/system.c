@@ -8,7 +8,7 @@
 #include "core/device/settings.h"
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
-#include "core/observe/live.h"
+#include "core/observe/live_storages.h"
 #include "core/platform/platform.h"
 #include "lua/autograd/autograd.h"
 #include "lua/modes/thread_modes.h"

@@ -137,7 +137,8 @@ bool tli_elastic_meet(tli_Elastic *e) {
     }
     if (nodes < e->least) return too_few(e, nodes);
     e->round = last + 1;
-    if (number > nodes) continue; /* it joins the next round; this one may end for that reason */
+    /* without a place in this round, the launcher joins the next one */
+    if (number > nodes) continue;
     e->node = (int)number - 1;
     e->nodes = (int)nodes;
     e->looked = 0;

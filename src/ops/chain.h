@@ -30,8 +30,9 @@ tl_Tensor *tli_keep(tli_Chain *c, tl_Tensor *steals);
 /* Releases the chain. Returns a new reference to `result`, which may be one of its tensors or
 ** any other, or NULL if a step failed. */
 tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result);
-/* Like tli_chain_end for n results. out[i] is borrowed (NULL: absent) and becomes a new reference.
-** If a step failed, sets all to NULL and returns false. */
+/* Releases the chain, like tli_chain_end, with n results: each out[i], a step of the chain or NULL
+** for none, is replaced by a new reference. If a step failed, sets all to NULL and returns
+** false. */
 bool tli_chain_end_all(tli_Chain *c, tl_Tensor **out, int n) TL_MUSTCHECK;
 
 /* A step by any operator. Its arguments must not be steps, because they would be computed after

@@ -27,7 +27,7 @@ typedef struct Outer {
   int64_t positions;            /* positions of an image */
   int64_t chunk;                /* images of a chunk */
   int64_t *windows;             /* owned (chunk, positions): offsets in the scratch images */
-  int64_t *offsets;             /* owned (taps): offsets from there */
+  int64_t *offsets;             /* owned (taps): offsets from a window */
   char *images;                 /* owned (chunk, channels_in, ...) */
   char *panels;                 /* owned (groups, tiles, chunk, positions, height) */
   char *sums;                   /* owned (groups, tiles, taps, height) */

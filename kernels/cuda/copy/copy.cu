@@ -3,7 +3,7 @@
 ** bytes in units as large as the strides allow. The driver copies if both sides are contiguous;
 ** if one side is transposed, a kernel copies by tiles in shared memory.
 */
-#include "kernels/cuda/lines.cuh"
+#include "kernels/cuda/line_reduce.cuh"
 
 #define COPY_THREADS 256
 

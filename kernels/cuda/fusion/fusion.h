@@ -23,7 +23,7 @@ typedef struct fusion_Operand {
   const char *low, *high;       /* its first byte, and the end of its last one */
   bool loaded;                  /* a step reads values from before the chain */
   bool written;
-  bool dead; /* it was freed after the last step that writes it */
+  bool dead; /* freed after the last step that writes it */
 } fusion_Operand;
 
 typedef enum fusion_Kind {

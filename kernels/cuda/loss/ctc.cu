@@ -2,7 +2,7 @@
 ** ctc.cu - connectionist temporal classification (see kernels/cpu/loss/ctc.c). Each sample has
 ** a block, whose threads share the states of a frame. Sums are computed in double.
 */
-#include "kernels/cuda/lines.cuh"
+#include "kernels/cuda/line_reduce.cuh"
 
 namespace {
 

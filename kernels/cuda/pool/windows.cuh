@@ -4,7 +4,7 @@
 #ifndef TLK_CUDA_WINDOWS_CUH
 #define TLK_CUDA_WINDOWS_CUH
 
-#include "kernels/cuda/lines.cuh"
+#include "kernels/cuda/line_reduce.cuh"
 
 #define WINDOW_THREADS 256
 

@@ -1,10 +1,10 @@
 /*
-** moments.cuh - mean and sum of squared deviations, as an operator of lines.cuh.
+** moments.cuh - mean and sum of squared deviations, as an operator of line_reduce.cuh.
 */
 #ifndef TLK_CUDA_MOMENTS_CUH
 #define TLK_CUDA_MOMENTS_CUH
 
-#include "kernels/cuda/lines.cuh"
+#include "kernels/cuda/line_reduce.cuh"
 
 /* The number of elements, their mean, and the sum of squared deviations from it. */
 struct Moments {

@@ -1,10 +1,10 @@
 /*
-** reduce.cuh - the reductions of math.h, as operators of lines.cuh.
+** reduce.cuh - the reductions of math.h, as operators of line_reduce.cuh.
 */
 #ifndef TLK_CUDA_REDUCE_CUH
 #define TLK_CUDA_REDUCE_CUH
 
-#include "kernels/cuda/lines.cuh"
+#include "kernels/cuda/line_reduce.cuh"
 #include "kernels/cuda/reduce/reduce.h"
 
 /* A few elements are reduced pairwise in the type M before they go into the accumulator. */

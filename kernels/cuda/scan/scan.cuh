@@ -6,7 +6,7 @@
 #ifndef TLK_CUDA_SCAN_CUH
 #define TLK_CUDA_SCAN_CUH
 
-#include "kernels/cuda/lines.cuh"
+#include "kernels/cuda/line_reduce.cuh"
 #include "kernels/cuda/scan/scan.h"
 
 #define SCAN_THREADS 256

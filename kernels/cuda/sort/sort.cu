@@ -1,7 +1,7 @@
 /*
 ** sort.cu - sorting rows, and the mode of rows.
 */
-#include "kernels/cuda/lines.cuh"
+#include "kernels/cuda/line_reduce.cuh"
 #include "kernels/cuda/sort/keys.cuh"
 #include "kernels/cuda/sort/radix.cuh"
 #include "kernels/cuda/sort/select.h"

@@ -81,11 +81,11 @@ local function recorder_of(module, kind)
       "clear_history: boolean = false)")
 
    --- Starts recording the lines that allocate memory on these devices, for `_snapshot()`.
-   ---@param enabled? "all"|"state"|boolean "all" (or true) notes all that happens, "state" only who
-   --- has asked for what is alive; false ends it
-   ---@param options? table context: whose lines are noted, "all", "alloc" (not those of who gives
-   --- memory back), "state" (of what is alive) or false (no lines); max_entries: older events are
-   --- forgotten; clear_history: forgets what was noted before; stacks, device: without effect
+   ---@param enabled? "all"|"state"|boolean "all" (or true) records every event, "state" only the
+   --- lines that allocated the memory in use; false stops recording
+   ---@param options? table context: the events whose lines are recorded, "all", "alloc" (not those
+   --- that free memory), "state" (only of memory in use) or false (none); max_entries: the number
+   --- of latest events to keep; clear_history: drops earlier events; stacks, device: without effect
    return function(...)
       local a = signature(...)
       local enabled = a.enabled == true and "all" or a.enabled

@@ -170,8 +170,8 @@ function M.install(base, iterate_fields)
       return add(self, "save_post", "register_state_dict_post_hook", hook)
    end
 
-   --- Calls `hook(module, state, prefix)` before load_state_dict looks at a state; the hook may
-   --- change the table, as to rename what older versions have saved: the caller's stays as it is.
+   --- Calls `hook(module, state, prefix)` before load_state_dict reads a state. The hook may change
+   --- the table, for instance to rename entries of older versions: it is a copy of the caller's.
    ---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
    ---@return {remove: fun(self: table)} handle
    function Module:register_load_state_dict_pre_hook(hook)

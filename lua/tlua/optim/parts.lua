@@ -20,8 +20,8 @@ function M.whole_shape(parameter)
    return placement and placement.of(parameter).shape or parameter.shape
 end
 
---- Applies a function to the whole of a tensor that is split as a parameter is, on all ranks alike;
---- this rank's part of the result.
+--- Applies a function to the whole of a tensor that is split like a parameter, and returns this
+--- rank's part of the result. All ranks must call it.
 ---@param parameter Tensor
 ---@param tensor Tensor
 ---@param fn fun(whole: Tensor): Tensor

@@ -176,7 +176,7 @@ bool tli_iter_rows(const tli_Iter *it, int64_t begin, int64_t end, tli_RowFn run
   int64_t first = begin % length; /* position in this row */
   for (;;) {
     int64_t n = length - first < end - begin ? length - first : end - begin;
-    char *ptrs[TLI_ITER_MAX]; /* run may change them */
+    char *ptrs[TLI_ITER_MAX]; /* `run` may change the pointers */
     for (int k = 0; k < it->nargs; k++)
       ptrs[k] = w.start[k] + (first ? first * it->args[k].strides[0] : 0);
     TL_TRY(run(context, ptrs, n));

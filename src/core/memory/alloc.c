@@ -20,7 +20,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "core/observe/live.h"
+#include "core/observe/live_storages.h"
 #include "core/platform/platform.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(TLI_DEBUG)

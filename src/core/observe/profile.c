@@ -16,7 +16,7 @@
 #include "core/device/running.h"
 #include "core/error.h"
 #include "core/observe/history.h"
-#include "core/observe/live.h"
+#include "core/observe/live_storages.h"
 #include "core/platform/platform.h"
 
 #define CHUNK 8192        /* entries */

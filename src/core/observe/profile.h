@@ -78,7 +78,7 @@ typedef struct tli_Profile tli_Profile;
 
 /* ---- recording --------------------------------------------------------------------- */
 
-/* The number of open sessions in the process, plus 1 while live storages are recorded (live.h). */
+/* The number of open sessions in the process, plus 1 while live_storages.h records. */
 extern atomic_int tli_profiles;
 static inline bool tli_profiling(void) {
   return __builtin_expect(atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0, 0);

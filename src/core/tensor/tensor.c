@@ -8,7 +8,7 @@
 
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
-#include "core/observe/live.h"
+#include "core/observe/live_storages.h"
 #include "core/observe/profile.h"
 
 /* ---- construction ---- */

@@ -14,10 +14,10 @@
 #define ELEMENTS ((int64_t)1 << 26)
 
 /* The header of a call, which every rank sends to all before the call. */
-typedef struct Said {
+typedef struct CallInfo {
   uint64_t hash;
   int64_t bytes; /* size of the part that this rank sends to all */
-} Said;
+} CallInfo;
 
 /* ---- requests ------------------------------------------------------------------------ */
 
@@ -76,7 +76,7 @@ static bool finish_all(tli_MpiGroup *m, tli_Work *w, Requests *r, bool begun) {
 
 /* ---- checking that all ranks make the same call ------------------------------------------- */
 
-static bool differs(tli_MpiGroup *m, tli_Work *w, const Said *said) {
+static bool differs(tli_MpiGroup *m, tli_Work *w, const CallInfo *infos) {
   const tli_Group *g = &m->base;
   tli_Status *all = calloc((size_t)g->size, sizeof *all);
   tli_MpiRequest q;
@@ -84,7 +84,7 @@ static bool differs(tli_MpiGroup *m, tli_Work *w, const Said *said) {
   if (all == NULL) return tli_fail(TL_EMEM, "mpi: out of memory");
   BEGIN(m, code, m->mpi->all_gather(m->comm, &m->report.status, sizeof *all, all, &q));
   if (!finish_one(m, w, code, &q)) return false;
-  while (other + 1 < g->size && said[other].hash == said[0].hash) other++;
+  while (other + 1 < g->size && infos[other].hash == infos[0].hash) other++;
   char first[240], second[240], why[600];
   tli_status_text(&all[0], g, first, sizeof first);
   tli_status_text(&all[other], g, second, sizeof second);
@@ -101,24 +101,24 @@ static int64_t own_bytes(const tli_Work *w) {
 
 /* Exchanges the headers of all ranks' calls; returns them in a block to be freed. It waits for all
 ** ranks, like a barrier. */
-static Said *tell(tli_MpiGroup *m, tli_Work *w) {
+static CallInfo *tell(tli_MpiGroup *m, tli_Work *w) {
   const tli_Group *g = &m->base;
   /* the buffer includes the outgoing part, which MPI may read after a failure */
-  Said *said = calloc((size_t)g->size + 1, sizeof *said);
+  CallInfo *infos = calloc((size_t)g->size + 1, sizeof *infos);
   tli_MpiRequest q;
   int code;
-  if (said == NULL) return tli_fail_null(TL_EMEM, "mpi: out of memory");
-  Said *mine = &said[g->size];
-  *mine = (Said){w->hash, own_bytes(w)};
-  BEGIN(m, code, m->mpi->all_gather(m->comm, mine, sizeof *mine, said, &q));
+  if (infos == NULL) return tli_fail_null(TL_EMEM, "mpi: out of memory");
+  CallInfo *mine = &infos[g->size];
+  *mine = (CallInfo){w->hash, own_bytes(w)};
+  BEGIN(m, code, m->mpi->all_gather(m->comm, mine, sizeof *mine, infos, &q));
   if (!finish_one(m, w, code, &q)) return NULL;
   for (int r = 0; r < g->size; r++) {
-    if (said[r].hash == said[0].hash) continue;
-    differs(m, w, said);
-    free(said);
+    if (infos[r].hash == infos[0].hash) continue;
+    differs(m, w, infos);
+    free(infos);
     return NULL;
   }
-  return said;
+  return infos;
 }
 
 static bool wrong_size(tli_MpiGroup *m, const tli_Work *w, int from, int64_t came,
@@ -156,19 +156,19 @@ static void copy(tli_Part to, tli_Part from) {
   if (to.bytes > 0 && to.data != from.data) memmove(to.data, from.data, (size_t)to.bytes);
 }
 
-static bool check_sizes(tli_MpiGroup *m, const tli_Work *w, const Said *said) {
+static bool check_sizes(tli_MpiGroup *m, const tli_Work *w, const CallInfo *infos) {
   for (int r = 0; r < m->base.size; r++)
-    if (said[r].bytes != w->out[r].bytes)
-      return wrong_size(m, w, r, said[r].bytes, w->out[r].bytes);
+    if (infos[r].bytes != w->out[r].bytes)
+      return wrong_size(m, w, r, infos[r].bytes, w->out[r].bytes);
   return true;
 }
 
-static bool all_gather(tli_MpiGroup *m, tli_Work *w, const Said *said) {
+static bool all_gather(tli_MpiGroup *m, tli_Work *w, const CallInfo *infos) {
   const tli_Group *g = &m->base;
   tli_Part in = w->in[0];
-  TL_TRY(check_sizes(m, w, said));
+  TL_TRY(check_sizes(m, w, infos));
   bool even = true; /* whether the parts are even, which has the same value on all ranks */
-  for (int r = 1; r < g->size; r++) even &= said[r].bytes == said[0].bytes;
+  for (int r = 1; r < g->size; r++) even &= infos[r].bytes == infos[0].bytes;
   if (even && in.bytes * g->size <= PIECE) {
     bool apart = !together(w->out, g->size) || in.data == w->out[g->rank].data;
     size_t room = (size_t)(in.bytes * g->size) + 1;
@@ -188,12 +188,12 @@ static bool all_gather(tli_MpiGroup *m, tli_Work *w, const Said *said) {
   return true;
 }
 
-static bool gather(tli_MpiGroup *m, tli_Work *w, const Said *said) {
+static bool gather(tli_MpiGroup *m, tli_Work *w, const CallInfo *infos) {
   const tli_Group *g = &m->base;
   Requests r = {0};
   bool ok = true;
   if (g->rank != w->root) return finish_all(m, w, &r, move_part(m, &r, true, w->in[0], w->root));
-  TL_TRY(check_sizes(m, w, said));
+  TL_TRY(check_sizes(m, w, infos));
   copy(w->out[g->rank], w->in[0]);
   for (int i = 0; i < g->size && ok; i++)
     if (i != g->rank) ok = move_part(m, &r, false, w->out[i], i);
@@ -356,16 +356,16 @@ static bool reduce_scatter(tli_MpiGroup *m, tli_Work *w) {
 
 bool tli_mpi_collective(tli_Group *g, tli_Work *w) {
   tli_MpiGroup *m = tli_mpi_group(g);
-  Said *said = tell(m, w);
-  bool ok = said != NULL;
+  CallInfo *infos = tell(m, w);
+  bool ok = infos != NULL;
   TL_TRY(ok);
   switch (w->kind) {
   case TLI_BARRIER: break;
   case TLI_BROADCAST: ok = broadcast(m, w, w->out[0], w->root); break;
   case TLI_ALL_REDUCE: ok = reduce(m, w, -1); break;
   case TLI_REDUCE: ok = reduce(m, w, w->root); break;
-  case TLI_ALL_GATHER: ok = all_gather(m, w, said); break;
-  case TLI_GATHER: ok = gather(m, w, said); break;
+  case TLI_ALL_GATHER: ok = all_gather(m, w, infos); break;
+  case TLI_GATHER: ok = gather(m, w, infos); break;
   case TLI_SCATTER: ok = exchange(m, w, w->root); break;
   case TLI_REDUCE_SCATTER: ok = reduce_scatter(m, w); break;
   case TLI_ALL_TO_ALL:
@@ -373,6 +373,6 @@ bool tli_mpi_collective(tli_Group *g, tli_Work *w) {
   case TLI_RECV:
   case TLI_NCOLLECTIVES: ok = exchange(m, w, -1); break;
   }
-  free(said);
+  free(infos);
   return ok;
 }

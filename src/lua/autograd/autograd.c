@@ -177,7 +177,7 @@ static int autograd_pass(lua_State *L) {
   return 2;
 }
 
-/* _pass_visits(tensor) returns whether that pass will call the tensor's hooks. */
+/* _pass_visits(tensor) returns whether the running pass will call the tensor's hooks. */
 static int autograd_pass_visits(lua_State *L) {
   bool answer;
   if (!tli_pass_visits(tli_check_tensor(L, 1, "autograd"), &answer)) return tli_raise(L);

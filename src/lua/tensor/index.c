@@ -92,7 +92,7 @@ static void read_range(lua_State *L, Item *item, int i) {
                 tli_describe(L, tli_state(L), lua_gettop(L)));
     lua_pop(L, 1);
   }
-  /* this can be negated and has the same effect */
+  /* -INT64_MAX can be negated and has the same effect */
   if (item->step == INT64_MIN) item->step = -INT64_MAX;
 }
 

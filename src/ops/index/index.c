@@ -490,7 +490,7 @@ static bool check_mask_fits(const tl_Tensor *mask, const tl_Tensor *t, int first
 
 /* Replaces a mask by the positions of its true elements in each dimension. */
 static bool add_mask(Entries *e, tl_Tensor *mask) {
-  if (mask->ndim == 0) { /* it indexes a dimension of size 1 that is added for it */
+  if (mask->ndim == 0) { /* the mask indexes a dimension of size 1 that is added for it */
     tl_Tensor *wider = tlo_unsqueeze(e->tensor, e->n);
     if (wider == NULL) return false;
     tli_release(e->tensor);

@@ -1,9 +1,9 @@
 /*
-** live.h - the storages that exist, with the line and the operator that created each, while
-** recording is on; see torch.memory_snapshot. It covers all threads.
+** live_storages.h - the storages that exist, with the line and the operator that created each,
+** while recording is on; see torch.memory_snapshot. It covers all threads.
 */
-#ifndef TLI_LIVE_H
-#define TLI_LIVE_H
+#ifndef TLI_LIVE_STORAGES_H
+#define TLI_LIVE_STORAGES_H
 
 #include "core/tensor/tensor.h"
 

@@ -1,9 +1,9 @@
 /*
-** live.c - see live.h. Storages are in a map by address. Its memory comes directly from the system,
-** because the allocator lists the largest groups when it is exhausted; if the system has no memory,
-** a storage is not recorded.
+** live_storages.c - see live_storages.h. Storages are in a map by address. Its memory comes
+** directly from the system, because the allocator lists the largest groups when it is exhausted; if
+** the system has no memory, a storage is not recorded.
 */
-#include "core/observe/live.h"
+#include "core/observe/live_storages.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
-** lines.cuh - reductions by any operator, in one pass over memory. "Rows" are lines whose
+** line_reduce.cuh - reductions by any operator, in one pass over memory. "Rows" are lines whose
 ** elements are contiguous and are read 16 bytes at a time; "columns" are lines that are
 ** adjacent to one another. If there are few long lines, they are cut into segments, and a
 ** second kernel joins the segments' accumulators. Where lines are cut depends on the sizes and
@@ -16,8 +16,8 @@
 **   A join(a, b)   associative and commutative
 **   void store(line, acc)
 */
-#ifndef TLK_CUDA_LINES_CUH
-#define TLK_CUDA_LINES_CUH
+#ifndef TLK_CUDA_LINE_REDUCE_CUH
+#define TLK_CUDA_LINE_REDUCE_CUH
 
 #include "kernels/cuda/cuda.cuh"
 
