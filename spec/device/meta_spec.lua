@@ -56,21 +56,6 @@ local function compare(row, expected, actual)
    end
 end
 
--- Returns the gradients of the sum of all results, or nil if nothing is recorded.
-local function gradients(args, results)
-   local inputs, loss = {}, nil
-   for _, x in ipairs(table_of.tensors(args)) do
-      if x.requires_grad then inputs[#inputs + 1] = x end
-   end
-   for _, x in ipairs(table_of.tensors(results)) do
-      if x.requires_grad then loss = loss and loss + x:sum() or x:sum() end
-   end
-   if not loss or #inputs == 0 then return nil end
-   local grads = table.pack(torch.autograd.grad(loss, inputs, {allow_unused = true}))
-   for i = 1, grads.n do grads[i] = grads[i] or false end
-   return grads
-end
-
 -- Returns a description of the failure of an example, or nil; and whether the example asked for
 -- values.
 local function check(row, text, form)
@@ -90,9 +75,9 @@ local function check(row, text, form)
    torch.manual_seed(7)
    if torch.rand(1):item() ~= drawn then return "it has drawn random numbers" end
    local fault = compare(row, expected, actual)
-   local grads = not fault and row.differentiable and gradients(args, expected)
+   local grads = not fault and row.differentiable and table_of.gradients(args, expected)
    if not grads then return fault end
-   fault = compare({}, grads, gradients(there, actual))
+   fault = compare({}, grads, table_of.gradients(there, actual))
    return fault and "gradient: " .. fault
 end
 

@@ -1,24 +1,12 @@
 -- Tests pruning and fused layers against PyTorch; the values are in nn_utils.lua.
 local torch = require "tlua"
+local formulas = require "spec.support.nn_utils"
 local nn = torch.nn
 local utils = nn.utils
 local prune = utils.prune
 local rows = dofile "spec/fixtures/nn_utils.lua"
 
-local function fill(tensor, shift)
-   local values = {}
-   for k = 1, tensor:numel() do values[k] = 0.5 * math.cos(0.61 * (k - 1) + (shift or 0)) end
-   torch.no_grad(function()
-      tensor:copy_(torch.tensor(values, {dtype = "float64"}):view(tensor.shape))
-   end)
-   return tensor
-end
-
-local function filled(module)
-   module:double()
-   for i, parameter in ipairs(module:parameters()) do fill(parameter, i - 1) end
-   return module
-end
+local fill <const>, filled <const> = formulas.fill, formulas.filled
 
 local function compare(name, ...)
    for i, expected in ipairs(rows[name]) do assert.close(expected, (select(i, ...)), 1e-12) end

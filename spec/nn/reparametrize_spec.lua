@@ -1,26 +1,13 @@
 -- Tests weights that are computed from others: parametrizations, and the older hooks.
 local torch = require "tlua"
+local formulas = require "spec.support.nn_utils"
 local sorted = require "spec.support.sorted"
 local nn = torch.nn
 local utils = nn.utils
 local P, parametrizations = utils.parametrize, utils.parametrizations
 local rows = dofile "spec/fixtures/nn_utils.lua"
 
--- Fills a tensor by the formulas of nn_utils.py.
-local function fill(tensor, shift)
-   local values = {}
-   for k = 1, tensor:numel() do values[k] = 0.5 * math.cos(0.61 * (k - 1) + (shift or 0)) end
-   torch.no_grad(function()
-      tensor:copy_(torch.tensor(values, {dtype = "float64"}):view(tensor.shape))
-   end)
-   return tensor
-end
-
-local function filled(module)
-   module:double()
-   for i, parameter in ipairs(module:parameters()) do fill(parameter, i - 1) end
-   return module
-end
+local fill <const>, filled <const> = formulas.fill, formulas.filled
 
 local function zeros(...)
    local shape = ...

@@ -143,34 +143,7 @@ void tli_word_wake(atomic_uint *word) {
 }
 #else
 
-static bool refuse(void) {
-  return tli_fail(TL_EIO, "memory shared between processes is not supported on  this system");
-}
-
-bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
-  (void)bytes, (void)name;
-  share->data = NULL;
-  return refuse();
-}
-
-bool tli_share_open(tli_Share *share, const char *name, size_t bytes) {
-  (void)bytes, (void)name;
-  share->data = NULL;
-  return refuse();
-}
-
-void tli_share_close(tli_Share *share) { (void)share; }
-void tli_share_hide(tli_Share *share) { (void)share; }
-
-bool tli_share_claim(const tli_Share *share, int place) {
-  (void)share, (void)place;
-  return false;
-}
-
-bool tli_share_claimed(const tli_Share *share, int place) {
-  (void)share, (void)place;
-  return false;
-}
+#include "core/platform/share_refused.h"
 
 void tli_word_wait(atomic_uint *word, unsigned seen, int64_t ns) {
   if (atomic_load(word) != seen) return;
