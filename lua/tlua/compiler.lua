@@ -3,6 +3,7 @@
 -- torch.cuda.capture_step and torch.cuda.make_graphed_callables reduce the overhead of steps on a
 -- GPU.
 
+local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
@@ -73,9 +74,9 @@ end
 function M.is_compiling() return false end
 M.is_dynamo_compiling = M.is_compiling
 
---- Tells whether this code is being exported: always false.
+--- Tells whether this code is being traced by torch.export.
 ---@return boolean
-function M.is_exporting() return false end
+function M.is_exporting() return torch._tracing() end
 
 --- Does nothing: there is no compiled code to discard.
 function M.reset() end

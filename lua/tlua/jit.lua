@@ -1,6 +1,6 @@
 -- jit.lua - torch.jit: there is no TorchScript. Model code may ask whether it is being scripted,
--- and mark functions for the compiler: both work. Functions that compile, save or load raise an
--- error with a replacement.
+-- and mark functions for the compiler: both work. trace, save and load are those of torch.export;
+-- functions that compile raise an error with a replacement.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,9 +11,31 @@ local M = {}
 ---@return boolean
 function M.is_scripting() return false end
 
---- Tells whether this code is being traced: always false.
+--- Tells whether this code is being traced by torch.export or torch.jit.trace.
 ---@return boolean
-function M.is_tracing() return false end
+function M.is_tracing() return torch._tracing() end
+
+--- The same as torch.export(model, inputs): sizes are those of the inputs unless `dynamic` names
+--- them.
+---
+---     local program = torch.jit.trace(nn.Linear(2, 1), torch.ones(3, 2))
+---     print(#program(torch.ones(3, 2)))
+---     --> 3
+---@param model nn.Module|function
+---@param inputs Tensor|table
+---@param options? {dynamic: table<string, table>, names: string[]}
+---@return export.Program
+function M.trace(model, inputs, options) return torch.export(model, inputs, options) end
+
+--- The same as torch.export.save.
+---@param program export.Program
+---@param path string
+function M.save(program, path) torch.export.save(program, path) end
+
+--- The same as torch.export.load. Files of TorchScript are another format.
+---@param path string
+---@return export.Program
+function M.load(path) return torch.export.load(path) end
 
 --- Returns the function unchanged: there is no compiler for which it could be marked.
 ---@names jit.ignore jit.unused jit.export jit.script_if_tracing
@@ -27,13 +49,10 @@ for _, name in ipairs {"ignore", "unused", "export", "script_if_tracing"} do
 end
 
 local instead <const> = {
-   script = "use the module as it is",
-   trace = "use the module as it is",
-   trace_module = "use the module as it is",
+   script = "use the module as it is, or torch.export(m, inputs)",
+   trace_module = "use torch.export(m, inputs)",
    freeze = "use the module as it is, after m:eval()",
    optimize_for_inference = "use the module as it is, after m:eval()",
-   save = "save its weights with torch.save(m:state_dict(), path)",
-   load = "make the module and load its weights with m:load_state_dict(torch.load(path))",
 }
 
 --- Raises an error with a replacement: there is no TorchScript.

@@ -265,6 +265,12 @@ static int program_gc(lua_State *L) {
   return 0;
 }
 
+/* _tracing() -> whether a trace of this thread records */
+static int tracing(lua_State *L) {
+  lua_pushboolean(L, tli_tracing());
+  return 1;
+}
+
 void tli_open_programs(lua_State *L) {
   static const luaL_Reg trace[] = {{"__gc", trace_stop},     {"__close", trace_stop},
                                    {"stop", trace_stop},     {"input", trace_input},
@@ -278,7 +284,7 @@ void tli_open_programs(lua_State *L) {
                                      {"state", program_state},   {"memory", program_memory},
                                      {"save", program_save},     {NULL, NULL}};
   static const luaL_Reg functions[] = {
-      {"_trace", trace_new}, {"_program_load", program_load}, {NULL, NULL}};
+      {"_trace", trace_new}, {"_program_load", program_load}, {"_tracing", tracing}, {NULL, NULL}};
   tli_open_class(L, TRACE, trace);
   tli_open_class(L, PROGRAM, program);
   tli_set_functions(L, functions);
