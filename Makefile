@@ -280,7 +280,7 @@ endif
 # ---- a person's day --------------------------------------------------------------
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
-  registers traffic host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs deps config help \
+  registers traffic host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes rockspecs deps config help \
   install install-debug uninstall size infer clean
 
 all: $(if $(PROFILE),$(STATIC_LIB) $(BUILD)/digits,$(TLUA) $(LIBRARIES) $(PLUGINS)) ## build ./tlua and the libraries (default)
@@ -309,6 +309,8 @@ modinfo: ## the same for modules, optimizers and schedules: OP="Linear Adam"
 lint: ## luacheck, clang-format, cppcheck
 tidy-format: ## let clang-format lay out our C
 docs: ## the reference as a site, in build/docs
+notes: ## the notes of a release, from the subjects of commits: FROM=v0.9.0
+rockspecs: ## rockspecs of this version, in build/rockspecs
 deps: ## install the missing packages (Debian) or list them
 config: ## what was found on this machine
 install: ## copy to PREFIX (/usr/local), below DESTDIR
@@ -828,6 +830,11 @@ $(BUILD)/reference/manual.md: $(TLUA) $(DOCS_SRC)
 	$(call say,DOCS,$(@D))
 	$(Q)mkdir -p $(@D) && $(TLUA) src/docs/main.lua $(@D) $(GEN)
 $(BUILD)/reference/tlua.lua: $(BUILD)/reference/manual.md
+
+notes: $(TLUA)
+	@$(TLUA) rocks/release.lua notes $(FROM)
+rockspecs: $(TLUA)
+	@mkdir -p $(BUILD)/$@ && $(TLUA) rocks/release.lua rockspecs $(VERSION) $(BUILD)/$@ && ls $(BUILD)/$@
 
 docs:
 	@.ci/deps build docs

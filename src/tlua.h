@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define TL_VERSION "0.1.0"
+#define TL_VERSION "0.9.0"
 
 #if defined(_WIN32)
 #define TL_API __declspec(dllexport)

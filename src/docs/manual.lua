@@ -1,5 +1,6 @@
 -- manual.lua - prints declarations as one Markdown text, in sections by family.
 
+local torch = require "tlua"
 local families = require "families"
 
 local M = {}
@@ -33,8 +34,11 @@ end
 ---@return string
 function M.print(all)
    local sections = families.sections(all)
-   local out = {"# Manual\n", "Dimensions and positions count from 1, negative ones from the end. "
-      .. "Parameters with a default may be given by name in a table at the end.\n"}
+   local out = {
+      ("# Manual of tlua %s\n"):format(torch.__version__),
+      "Dimensions and positions count from 1, negative ones from the end. Parameters with a default "
+         .. "may be given by name in a table at the end.\n",
+   }
    for _, section in ipairs(sections) do out[#out + 1] = "* " .. section.title end
    out[#out + 1] = ""
    for _, section in ipairs(sections) do

@@ -2,6 +2,7 @@
 -- one for each class, one for each guide, and the index that the search reads. All are in one
 -- folder and use relative links, so that they work from a disk and from any server.
 
+local torch = require "tlua"
 local comments = require "tlua.repl.comments"
 local families = require "families"
 local guides = require "guides"
@@ -200,7 +201,7 @@ local frame <const> = [[
 <body>
 <header><div class="bar">
 <button class="menu" type="button">Contents</button>
-<a class="name" href="index.html">tlua</a>
+<a class="name" href="index.html">tlua <small>%s</small></a>
 <div class="search"><input id="search" type="search" placeholder="Search ( / )"
   autocomplete="off" aria-label="Search"><ul id="found"></ul></div>
 </div></header>
@@ -261,7 +262,8 @@ function M.write(out, root, all)
    local sections, list = families.sections(all), guides.list(root)
    local links, rows = index(sections)
    local function page(name, title, section_name, text, class)
-      write(out .. "/" .. name, frame:format(escape(title), section_name, class or "", text))
+      write(out .. "/" .. name, frame:format(escape(title), torch.__version__, section_name,
+         class or "", text))
    end
    for _, section in ipairs(sections) do
       page(section.page, section.title .. " - tlua", section.page, section_page(section, links))
