@@ -46,6 +46,18 @@ describe("src/ops", function()
       assert.same({}, astray)
       assert.truthy(found > 400, found .. " definitions found")
    end)
+
+   it("lets a tracer see compositions that the binding calls in C", function()
+      local called, unseen = {}, {}
+      for name in shell.ok("grep -rhoE 'tlo_[a-z_0-9]+' src/lua"):gmatch "tlo_([%w_]+)" do called[name] = true end
+      assert.is_true(called.index and called.neg)
+      for _, op in ipairs(all.ops) do
+         local seen = op.hooked or op.expr or op.flops or not op.composite
+         if (called[op.cname] or op.metamethod) and not seen then unseen[#unseen + 1] = op.cname end
+         if called[op.cname .. "_"] and op.composite and op.inplace then unseen[#unseen + 1] = op.cname .. "_" end
+      end
+      assert.same({}, unseen)
+   end)
 end)
 
 describe("kernels/cpu", function()

@@ -39,10 +39,10 @@ local bodies = {
 }
 
 -- Programs call neither operators that only derivatives call, since these do not check their
--- arguments, nor operators whose result is a number or a boolean.
+-- arguments, nor operators whose result is a number or a boolean, nor those that write to a list.
 local function form_of(op, inplace)
    if op.internal and not op.hooked then return nil end
-   if inplace or op.inplace_form then return "self" end
+   if inplace or op.inplace_form then return op.params[1].type == "Tensor" and "self" or nil end
    if op.results.kind == "value" then return op.results.info.push == "tensors" and "list" or nil end
    return op.results.kind
 end

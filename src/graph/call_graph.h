@@ -94,6 +94,7 @@ typedef struct tli_Graph {
   tli_GraphHole *holes;
   const char *structure; /* a text for the front end: how outputs are nested; may be NULL */
   bool training;         /* the mode of the model when it was traced */
+  tl_DType dtype;        /* the default dtype then */
 } tli_Graph;
 
 tli_Graph *tli_graph_new(void) TL_MUSTCHECK;

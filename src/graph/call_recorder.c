@@ -285,7 +285,8 @@ static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallAr
     out->generator = NULL; /* a run has one */
     return !own || refuse(call, "it uses a generator of its own");
   }
-  if (kind == TLI_CALL_DEVICE && given->device.type > TL_CPU)
+  bool on_cpu = (given->device.type < 0 ? tli_default_device() : given->device).type == TL_CPU;
+  if (kind == TLI_CALL_DEVICE && !on_cpu)
     return refuse(call, "it uses another device than the CPU");
   return tli_graph_keep(t->graph, (tli_CallKind)kind, out);
 }
@@ -357,6 +358,7 @@ tli_Trace *tli_trace_new(void) {
   memset(t, 0, sizeof *t);
   t->tracer = (tli_Tracer){begin, end, read, 0};
   t->graph = tli_graph_new();
+  if (t->graph) t->graph->dtype = tli_default_dtype();
   if (t->graph) return t;
   tli_free(t, sizeof *t);
   return NULL;

@@ -7,7 +7,7 @@
 ** The program is {"version", "inputs": [[name, dtype, [size or symbol, ...]], ...], "symbols":
 ** [[name, example, least], ...], "constants": [name, ...], "numbers": [number, ...], "calls":
 ** [[operator, [argument, ...], results], ...], "outputs": [value, ...], "holes": [[call or null,
-** parameter, element or null, base, [factor, ...]], ...], "training", "structure"}. Values are
+** parameter, element or null, base, [factor, ...]], ...], "training", "dtype", "structure"}. Values are
 ** numbered: inputs, constants, numbers, then the results of the calls in their order. An argument
 ** is a value's number, a list of them, or plain data by the parameter's kind; null stands for none.
 **
@@ -227,7 +227,8 @@ static void put_program(Writer *w) {
   tli_text_put(&w->text, "]");
   put_calls(w);
   put_holes(w);
-  tli_text_format(&w->text, ",\"training\":%s", g->training ? "true" : "false");
+  tli_text_format(&w->text, ",\"training\":%s,\"dtype\":\"%s\"", g->training ? "true" : "false",
+                  tl_dtype_name(g->dtype));
   if (g->structure) {
     tli_text_put(&w->text, ",\"structure\":");
     put_string(w, g->structure);
@@ -688,7 +689,10 @@ static bool read_program(Loader *l, const tli_Json *p) {
                     version->integer);
   const tli_Json *training = tli_json_field(p, "training", TLI_JSON_BOOLEAN);
   const tli_Json *structure = tli_json_field(p, "structure", TLI_JSON_STRING);
+  const tli_Json *dtype = tli_json_field(p, "dtype", TLI_JSON_STRING);
   g->training = training && training->flag;
+  g->dtype = dtype ? dtype_by(dtype->text, false) : TL_NODTYPE;
+  if (g->dtype == TL_NODTYPE || !tli_is_float(g->dtype)) return wrong("a floating \"dtype\"");
   if (structure) {
     g->structure = tli_region_text(&g->region, structure->text, (size_t)structure->count);
     if (g->structure == NULL) return false;

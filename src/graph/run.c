@@ -432,6 +432,10 @@ static bool hand_over_all(const tl_Program *p, Context *c, tl_Tensor **outputs) 
 
 static bool run(tl_Program *p, Context *c, tl_Tensor *const *inputs, tl_Tensor **outputs) {
   const tli_Graph *g = p->graph;
+  tl_DType dtype = tli_default_dtype();
+  tl_Device device = tli_default_device();
+  tli_set_default_dtype(g->dtype);
+  tli_set_default_device(TLI_CPU);
   tli_run_plan_begin(c->plan);
   bool ok = put_values(p, c, inputs);
   for (int32_t i = 0; ok && i < g->ncalls; i++) ok = make_step_call(c, &c->steps[i]);
@@ -441,6 +445,8 @@ static bool run(tl_Program *p, Context *c, tl_Tensor *const *inputs, tl_Tensor *
   drop_values(p, c);
   tli_run_plan_end(c->plan);
   if (!ok) tli_run_plan_forget(c->plan);
+  tli_set_default_dtype(dtype);
+  tli_set_default_device(device);
   return ok;
 }
 

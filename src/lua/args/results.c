@@ -3,7 +3,15 @@
 */
 #include "lua/args/results.h"
 
+#include "core/observe/trace.h"
+
 int tli_return_out(tli_Args *a, int i, tl_Tensor *steals) {
+  if (steals && tli_tracing()) {
+    tli_fail(TL_EARG, "%s: out: torch.export records no writes to it; use the result of the call",
+             a->signature->name);
+    tli_release(steals);
+    steals = NULL;
+  }
   tl_Tensor *out = steals ? tli_arg_tensor(a, i) : NULL;
   bool ok = out && tli_out_assign(a->signature->name, out, steals);
   tli_release(steals);
