@@ -71,4 +71,4 @@ for _ = 1, opt.steps do
 end
 torch.no_grad(function() picture:clamp_(0, 1) end)
 print(("loss %.3f at first, %.3f after %d steps"):format(first, last, opt.steps))
-if opt.save ~= "" then torch.io.write_png((picture:detach()[1] * 255):byte(), opt.save) end
+if opt.save ~= "" then torch.save((picture:detach()[1] * 255):byte(), opt.save) end

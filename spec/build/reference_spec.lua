@@ -5,6 +5,7 @@ local torch = require "tlua"
 local shell = require "spec.support.shell"
 
 package.path = "src/docs/?.lua;" .. package.path
+local annotated = require "spec.support.annotated"
 local annotations = require "annotations"
 local examples = require "spec.support.examples"
 local declarations = require "declarations"
@@ -166,6 +167,39 @@ describe("annotations", function()
          end
       end
       assert.equal("", table.concat(keys_of(unknown), " "))
+   end)
+end)
+
+describe("annotations of examples", function()
+   local known = annotated.read(annotations.print(all))
+
+   it("have all their names, methods and options", function()
+      local sources, whole, problems, count = {}, {}, {}, 0
+      for path in shell.ok "find examples -name '*.lua'":gmatch "[^\n]+" do
+         sources[path] = shell.read(path)
+         whole[#whole + 1] = sources[path]
+      end
+      for path, source in pairs(sources) do
+         count = count + 1
+         for _, problem in ipairs(annotated.check(known, source, table.concat(whole))) do
+            problems[#problems + 1] = path .. ":" .. problem
+         end
+      end
+      assert.is_true(count > 30)
+      assert.equal("", table.concat(problems, "\n"))
+   end)
+
+   it("would show a wrong name, a wrong method and a wrong option", function()
+      assert.same({
+         "2: torch.nn.Linaer", "3: torch.nn.Linear: option baos", "5: torch.nn.functional.rleu",
+         "4: method sigmiod",
+      }, annotated.check(known, [[
+local nn, F = torch.nn, torch.nn.functional
+local a = nn.Linaer(2, 3) -- nn.Linaer in a comment
+local b = nn.Linear(2, 3, {baos = false})
+print(b(x):sigmiod())
+print(F.rleu(x), "torch.nonsense", torch.optim.Adam(b:parameters(), {lr = 1}))
+]], ""))
    end)
 end)
 

@@ -89,6 +89,12 @@ local function add_function(out, header, declared, skip_self)
    out[#out + 1] = ("function %s(%s) end\n"):format(header, table.concat(names, ", "))
 end
 
+-- Adds a function under one of its paths; below torch.Tensor it is a method.
+local function add_path(out, path, declared)
+   local method = path:match "^torch%.Tensor%.(.*)$"
+   add_function(out, method and "torch.Tensor:" .. method or path, declared, method ~= nil)
+end
+
 -- Returns the options of a constructor after its first required arguments, for a call with a table.
 local function with_table(params)
    local list, fields = {}, {}
@@ -130,6 +136,9 @@ local function add_class(out, class)
    end
    if by_name then out[#out + 1] = "---@overload " .. fun_text(by_name, result) end
    out[#out + 1] = class.path .. " = {}\n"
+   for _, alias in ipairs(class.aliases or {}) do
+      if is_writable(alias) then out[#out + 1] = ("%s = %s\n"):format(alias, class.path) end
+   end
    for _, method in ipairs(class.methods) do
       if not method.missing then add_function(out, class.path .. ":" .. method.name, method) end
    end
@@ -183,9 +192,8 @@ function M.print(all)
                out[#out + 1] = ("---@type %s\n%s = nil\n"):format(
                   quoted and "string" or value and "number" or "any", path)
             else
-               local method = path:match "^torch%.Tensor%.(.*)$"
-               add_function(out, method and "torch.Tensor:" .. method or path, declared,
-                  method ~= nil)
+               add_path(out, path, declared)
+               for _, alias in ipairs(declared.aliases or {}) do add_path(out, alias, declared) end
             end
          end
       end

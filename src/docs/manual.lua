@@ -36,8 +36,8 @@ function M.print(all)
    local sections = families.sections(all)
    local out = {
       ("# Manual of tlua %s\n"):format(torch.__version__),
-      "Dimensions and positions count from 1, negative ones from the end. Parameters with a default "
-         .. "may be given by name in a table at the end.\n",
+      "Dimensions and positions count from 1, negative ones from the end. Parameters with a "
+         .. "default may be given by name in a table at the end.\n",
    }
    for _, section in ipairs(sections) do out[#out + 1] = "* " .. section.title end
    out[#out + 1] = ""

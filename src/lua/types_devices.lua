@@ -24,15 +24,33 @@ torch.cuda = {}
 ---@return torch.device
 function torch.device(type, index) end
 
---- Returns the device for a name, for a type and an index, or for an index, which means a CUDA
---- device. It does not check that the machine has such a device.
+--- A queue of a device's work, which is done in the order of its calls.
 ---@class torch.Stream
+---@field device torch.device  whose work it is
+---@field stream_id integer  0 for the default stream
+---@field priority integer  the smaller, the sooner
+---@field cuda_stream integer  the stream's address in CUDA
+---@field synchronize fun(self)  waits until all work of the stream is done
+---@field query fun(self): boolean  whether all work of the stream is done
+---@field wait_stream fun(self, stream: torch.Stream)  lets later work wait for the other's so far
+---@field wait_event fun(self, event: torch.Event)  lets later work wait for an event
+---@field record_event fun(self, event?: torch.Event): torch.Event  records an event, or a new one
 
 ---A point in the work of a stream, which other streams can wait for and which measures time.
 ---@class torch.Event
+---@field record fun(self, stream?: torch.Stream)  puts the event behind a stream's work so far
+---@field wait fun(self, stream?: torch.Stream)  lets a stream's later work wait for the event
+---@field query fun(self): boolean  whether the work before the event is done
+---@field synchronize fun(self)  waits until the work before the event is done
+---@field elapsed_time fun(self, stop: torch.Event): number  milliseconds from this event to another
 
 --- Captured work of a device, which can be replayed.
 ---@class torch.Graph
+---@field capture_begin fun(self, options?: table)  captures the work that follows instead of doing it
+---@field capture_end fun(self)  ends the capture
+---@field replay fun(self)  does the captured work once more
+---@field pool fun(self): integer  the memory pool, for graphs that share it
+---@field reset fun(self)  frees the captured work
 
 --- The simulated device, with the functions of torch.cuda: it finds mistakes that only a GPU would
 --- show, on any machine.
