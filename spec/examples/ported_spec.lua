@@ -53,9 +53,17 @@ describe("examples/ported", function()
       assert.matches("torch agrees", shell.ok(tlua .. " examples/ported/micrograd.lua"), 1, true)
    end)
 
+   it("trains on from a file as without a break in checkpoints.lua", function()
+      local output = shell.ok(tlua .. " examples/ported/checkpoints.lua")
+      local straight, continued = output:match "loss ([%d.]+) without a break, ([%d.]+) from"
+      assert.is_truthy(straight, output)
+      assert.equal(straight, continued)
+      assert.matches("2 entries missing, 0 unexpected", output, nil, true)
+   end)
+
    it("has a row in this spec for every program", function()
       for _, name in ipairs(names) do
-         assert.is_truthy(programs[name] or name == "micrograd", name)
+         assert.is_truthy(programs[name] or name == "micrograd" or name == "checkpoints", name)
       end
    end)
 end)
