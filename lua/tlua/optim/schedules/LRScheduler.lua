@@ -117,11 +117,13 @@ local function copy_plain(value)
    return copied
 end
 
---- Returns the schedule's state as plain data, without functions and the optimizer.
+--- Returns the schedule's state as plain data, without functions and the optimizer. `_last_lr` is
+--- for PyTorch's schedules, which return it from get_last_lr.
 ---@return table
 function LRScheduler:state_dict()
    local state = {}
    for key, value in pairs(self) do state[key] = copy_plain(value) end
+   state._last_lr = self:get_last_lr()
    return state
 end
 
