@@ -19,4 +19,11 @@ for name in ([[sparse sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc spa
    M[name] = "tlua has no sparse tensors yet"
 end
 
+M.hub = "tlua loads no models from the network; torch.load reads a file of weights"
+M.quantization = "tlua has no quantized tensors; torch.load reads those of .gguf files"
+M.nested = "tlua has no nested tensors; nn.utils.rnn.pad_sequence joins sequences of any lengths"
+M.dtype = 'a dtype is a string here: torch.isinstance(x, torch.FloatTensor), x.dtype == "float32"'
+M.layout = 'a layout is a string here: x.layout == "strided"'
+M.memory_format = "a memory format is a string here, such as torch.channels_last"
+
 return M

@@ -4,6 +4,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local lazy = require "tlua.lazy"
 local Function = require "tlua.autograd.Function"
 local scopes = require "tlua.scope"
 local random = require "tlua.random"
@@ -178,4 +179,6 @@ function M.checkpoint_sequential(modules, segments, input)
    return run(first, n)(input)
 end
 
-return setmetatable(M, {__call = function(_, ...) return M.checkpoint(...) end})
+lazy.entitle(M, "torch.utils.checkpoint")
+getmetatable(M).__call = function(_, ...) return M.checkpoint(...) end
+return M

@@ -79,6 +79,16 @@ static int meta_len(lua_State *L) {
   return 1;
 }
 
+/* pairs(x) visits the rows, as ipairs does. */
+static int meta_pairs(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  luaL_getsubtable(L, -1, LUA_GNAME);
+  lua_getfield(L, -1, "ipairs");
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 3);
+  return 3;
+}
+
 static int meta_tostring(lua_State *L) {
   if (tli_to_tensor(L, tli_state(L), 1))
     tli_print_tensor(L, 1);
@@ -171,6 +181,7 @@ static const luaL_Reg metamethods[] = {{"__unm", meta_unm},
                                        {"__le", meta_le},
                                        {"__eq", meta_eq},
                                        {"__len", meta_len},
+                                       {"__pairs", meta_pairs},
                                        {"__tostring", meta_tostring},
                                        {"__concat", meta_concat},
 #define X(name) {"__" #name, tli_meta_##name},
