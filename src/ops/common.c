@@ -242,6 +242,12 @@ static void whole_bounds(tl_DType dtype, double *low, double *high) {
   *low = tli_is_unsigned(dtype) ? -*high : -most - 2;
 }
 
+bool tli_check_floating(const char *op, const tl_Tensor *input) {
+  if (tli_is_float((tl_DType)input->dtype)) return true;
+  return tli_fail(TL_EDTYPE, "%s: input: expected a floating tensor, got %s", op,
+                  tl_dtype_name((tl_DType)input->dtype));
+}
+
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) {
   if (dtype == TL_F64 || dtype == TL_BOOL || value.kind == TL_BOOLEAN) return true;
   if (dtype == TL_I64 && value.kind == TL_INTEGER) return true;

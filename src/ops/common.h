@@ -125,6 +125,8 @@ bool tli_check_ndim(const char *op, int64_t n) TL_MUSTCHECK;
 /* Checks that an element of `dtype` can hold the number: integers must be in range (a float
 ** loses its fraction), and a finite float must not exceed the largest one. */
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
+/* Fails unless the operator's input has a floating dtype. */
+bool tli_check_floating(const char *op, const tl_Tensor *input) TL_MUSTCHECK;
 /* Checks that all elements of t are in [low, high]; NaN is not. Otherwise returns false with a
 ** message or, on a device, records a fault. */
 bool tli_check_range(const char *op, const char *argument, tl_Tensor *t, double low, double high)

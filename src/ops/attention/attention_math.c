@@ -4,7 +4,7 @@
 */
 #include <math.h>
 
-#include "ops/attention/attention.h"
+#include "ops/attention/attention_math.h"
 
 /* Converts half types to float32, in which scores and weights are computed. */
 tl_Tensor *tli_attention_widened(tli_Chain *c, tl_Tensor *t) {

@@ -46,8 +46,18 @@ static bool check_linear(const tl_Tensor *input, const tl_Tensor *weight, const 
   return true;
 }
 
+bool tli_linear_fits(const tl_Tensor *input, const tl_Tensor *weight, const tl_Tensor *bias) {
+  if (weight->ndim != 2 || input->ndim < 1 || weight->sizes[1] == 0) return false;
+  if (!tli_is_float((tl_DType)input->dtype) || input->dtype != weight->dtype) return false;
+  if (input->sizes[input->ndim - 1] != weight->sizes[1]) return false;
+  if (!tli_same_device(tli_device(input), tli_device(weight))) return false;
+  return bias == NULL ||
+         (bias->ndim == 1 && bias->sizes[0] == weight->sizes[0] && bias->dtype == input->dtype &&
+          tli_same_device(tli_device(bias), tli_device(input)));
+}
+
 static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
-  if (tli_linear_fits(input, weight, bias)) return tlo_linear_bias(input, weight, bias);
+  if (bias && tli_linear_fits(input, weight, bias)) return tlo_linear_bias(input, weight, bias);
   if (weight->ndim == 2 && input->ndim == 2) return linear_rows(input, weight, bias);
   if (weight->ndim == 2) return linear_folded(input, weight, bias);
   tl_Tensor *product = tlo_matmul(input, weight);

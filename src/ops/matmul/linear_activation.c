@@ -9,22 +9,6 @@
 
 /* ---- forward ---- */
 
-/* Whether the kernel supports these operands. Otherwise a composition computes them or reports
-** the error. */
-static bool fits(const tl_Tensor *input, const tl_Tensor *weight, const tl_Tensor *bias) {
-  if (weight->ndim != 2 || input->ndim < 1 || weight->sizes[1] == 0) return false;
-  if (!tli_is_float((tl_DType)input->dtype) || input->dtype != weight->dtype) return false;
-  if (input->sizes[input->ndim - 1] != weight->sizes[1]) return false;
-  if (!tli_same_device(tli_device(input), tli_device(weight))) return false;
-  return bias == NULL ||
-         (bias->ndim == 1 && bias->sizes[0] == weight->sizes[0] && bias->dtype == input->dtype &&
-          tli_same_device(tli_device(bias), tli_device(input)));
-}
-
-bool tli_linear_fits(const tl_Tensor *input, const tl_Tensor *weight, const tl_Tensor *bias) {
-  return bias != NULL && fits(input, weight, bias);
-}
-
 /* Returns t as a matrix of rows. */
 static tl_Tensor *rows_of(tli_Chain *c, tl_Tensor *t) {
   if (c->failed || t->ndim == 2) return t;
@@ -85,7 +69,7 @@ bool tli_op_linear_gelu_core(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bia
 }
 
 tl_Tensor *tlo_linear_relu(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
-  if (fits(input, weight, bias)) return tlo_linear_relu_core(input, weight, bias);
+  if (tli_linear_fits(input, weight, bias)) return tlo_linear_relu_core(input, weight, bias);
   tl_Tensor *inner = tlo_linear(input, weight, bias);
   tl_Tensor *result = inner ? tlo_relu(inner) : NULL;
   tli_release(inner);
@@ -95,7 +79,7 @@ tl_Tensor *tlo_linear_relu(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias)
 tl_Tensor *tlo_linear_gelu(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
                            const char *approximate) {
   bool tanh = strcmp(approximate, "tanh") == 0;
-  if ((tanh || strcmp(approximate, "none") == 0) && fits(input, weight, bias)) {
+  if ((tanh || strcmp(approximate, "none") == 0) && tli_linear_fits(input, weight, bias)) {
     tl_Tensor *out[2];
     if (!tlo_linear_gelu_core(input, weight, bias, tanh, out)) return NULL;
     tli_release(out[1]);

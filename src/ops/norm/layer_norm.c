@@ -19,7 +19,7 @@ static Rows rows_of(const tl_Tensor *t, int64_t dims) {
 /* Checks that normalized_shape equals input's last sizes and the parameters' shape. */
 static bool check_shape(const char *op, const tl_Tensor *input, tl_Ints shape,
                         const tl_Tensor *weight, const tl_Tensor *bias) {
-  TL_TRY(check_floating(op, input));
+  TL_TRY(tli_check_floating(op, input));
   bool fits = shape.n >= 1 && shape.n <= input->ndim;
   for (int64_t d = 0; fits && d < shape.n; d++)
     fits = input->sizes[input->ndim - shape.n + d] == shape.v[d];

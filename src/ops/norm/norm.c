@@ -251,7 +251,7 @@ bool tlo_batch_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor
 static bool check_batch_norm(const char *op, const tl_Tensor *input, const tl_Tensor *running_mean,
                              const tl_Tensor *running_var, const tl_Tensor *weight,
                              const tl_Tensor *bias, bool training) {
-  TL_TRY(check_floating(op, input));
+  TL_TRY(tli_check_floating(op, input));
   if (input->ndim < 2)
     return tli_fail(TL_ESHAPE, "%s: input: expected (N, C, ...), got %s", op, tli_sizes_str(input));
   int64_t channels = input->sizes[1];
@@ -469,7 +469,7 @@ static tl_Tensor *no_samples(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bia
 
 tl_Tensor *tlo_group_norm(tl_Tensor *input, int64_t num_groups, tl_Tensor *weight, tl_Tensor *bias,
                           double eps) {
-  TL_TRY_NULL(check_floating("group_norm", input));
+  TL_TRY_NULL(tli_check_floating("group_norm", input));
   if (input->ndim < 2)
     return tli_fail_null(TL_ESHAPE, "group_norm: input: expected (N, C, ...), got %s",
                          tli_sizes_str(input));

@@ -20,12 +20,6 @@ static inline tl_DType stat_dtype(const tl_Tensor *t) {
   return t->dtype == TL_F64 ? TL_F64 : TL_F32;
 }
 
-static inline bool check_floating(const char *op, const tl_Tensor *t) {
-  if (tli_is_float((tl_DType)t->dtype)) return true;
-  return tli_fail(TL_EDTYPE, "%s: input: expected a floating tensor, got %s", op,
-                  tl_dtype_name((tl_DType)t->dtype));
-}
-
 static inline tl_Tensor *chain_cast(tli_Chain *c, tl_Tensor *t, tl_DType dtype) {
   return TLI_STEP(c, tli_contiguous_as(t, dtype));
 }

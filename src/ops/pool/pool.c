@@ -41,12 +41,6 @@ static bool check_input(const char *op, const tl_Tensor *input, int n, int full)
                   n + 1, n + 2, full, tli_sizes_str(input));
 }
 
-static bool check_floating(const char *op, const tl_Tensor *t) {
-  if (tli_is_float((tl_DType)t->dtype)) return true;
-  return tli_fail(TL_EDTYPE, "%s: input: expected a floating tensor, got %s", op,
-                  tl_dtype_name((tl_DType)t->dtype));
-}
-
 /* Reads the sizes of an adaptive pool's result; -1 keeps the input's size. */
 static bool read_output_size(const char *op, const tl_Tensor *input, int n, tl_Ints list,
                              int64_t *sizes) {
@@ -276,7 +270,7 @@ static tl_Tensor *avg_pool(const char *op, int n, tl_Tensor *input, tl_Ints kern
     return tli_fail_null(TL_EARG, "%s: divisor_override: expected a number other than 0", op);
   if (tli_dtype_category((tl_DType)input->dtype) == TLI_INT)
     return whole_averages(input, n, &w, ceil_mode, include_pad, divisor);
-  TL_TRY_NULL(check_floating(op, input));
+  TL_TRY_NULL(tli_check_floating(op, input));
   return tlo_average_windows(input, (tl_Ints){n, w.kernel}, (tl_Ints){n, w.stride},
                              (tl_Ints){n, w.padding}, ceil_mode, include_pad,
                              divisor == TLI_NOINT ? 0 : divisor);
@@ -285,7 +279,7 @@ static tl_Tensor *avg_pool(const char *op, int n, tl_Tensor *input, tl_Ints kern
 static tl_Tensor *adaptive_avg_pool(const char *op, int n, tl_Tensor *input, tl_Ints output_size) {
   int64_t sizes[3];
   TL_TRY_NULL(check_input(op, input, n, n));
-  if (input->numel > 0) TL_TRY_NULL(check_floating(op, input));
+  if (input->numel > 0) TL_TRY_NULL(tli_check_floating(op, input));
   TL_TRY_NULL(read_output_size(op, input, n, output_size, sizes));
   bool whole = input->numel > 0;
   int64_t dims[3];
