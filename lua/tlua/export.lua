@@ -70,13 +70,25 @@ end
 ---@overload fun(...): Tensor
 local Program = class.class("export.Program")
 
+-- Returns the number of entries of a structure that has only tensors; nil for any other.
+local function plain_count(structure)
+   if not structure then return nil end
+   for _, entry in ipairs(structure) do
+      if entry[2] ~= 0 then return nil end
+   end
+   return #structure
+end
+
 local function wrap(graph)
    local program = setmetatable({}, Program)
    local structure, training = graph:state()
    local read = structure ~= "" and json.decode(structure) or {}
    rawset(program, "graph_", graph)
-   program.training = training
-   program.structure_ = {inputs = read.inputs, outputs = read.outputs}
+   program.training, program.traced_ = training, training
+   program.structure_ = {
+      inputs = read.inputs, outputs = read.outputs,
+      plain_inputs = plain_count(read.inputs), plain_outputs = plain_count(read.outputs),
+   }
    return program
 end
 
@@ -103,24 +115,33 @@ local function check_structure(name, given, expected)
    end
 end
 
+-- Returns the tensors of the arguments, in the order of the program's inputs.
+local function tensors_of(structure, ...)
+   local tensors = {...}
+   if #tensors == structure.plain_inputs then
+      local plain = true
+      for i = 1, #tensors do plain = plain and torch.is_tensor(tensors[i]) end
+      if plain then return tensors end
+   end
+   local list = {}
+   local given = flatten("program", "inputs", tensors, list)
+   if structure.inputs then check_structure("inputs", given, structure.inputs) end
+   return list
+end
+
 --- Runs the program.
 ---@param ... Tensor  as the exported call had them, by position; tables of tensors where it had
 --- tables
 ---@return Tensor ...  what the model returned
 function Program:__call(...)
-   local _, training = self.graph_:state()
-   if self.training ~= training then
+   if self.training ~= self.traced_ then
       torch.raise(("program: expected training = %s, the mode in which the model was exported, "
-         .. "got %s"):format(training, tostring(self.training)))
+         .. "got %s"):format(self.traced_, tostring(self.training)))
    end
-   local tensors = {}
-   local given = flatten("program", "inputs", {...}, tensors)
-   if self.structure_.inputs then check_structure("inputs", given, self.structure_.inputs) end
-   local outputs = self.graph_:run(tensors)
-   local structure = self.structure_.outputs
-   if not structure then return table.unpack(outputs) end
-   local value = unflatten(structure, outputs, 1)
-   return table.unpack(value, 1, #structure)
+   local structure = self.structure_
+   local outputs = self.graph_:run(tensors_of(structure, ...))
+   if structure.plain_outputs or not structure.outputs then return table.unpack(outputs) end
+   return table.unpack(unflatten(structure.outputs, outputs, 1), 1, #structure.outputs)
 end
 Program.forward = Program.__call
 
