@@ -253,11 +253,14 @@ local function trace(call, tensors)
 end
 
 -- Returns tensors with other values: their elements in the opposite order, or one more.
-local function other_values(tensors)
+local function with_other_values(tensors, changes)
    local list = {}
    for i, tensor in ipairs(tensors) do
-      if tensor:numel() < 2 then
-         list[i] = tensor:is_floating_point() and tensor + 1 or tensor:clone()
+      local floating = tensor:is_floating_point()
+      if changes == "none" or changes == "floats" and not floating then
+         list[i] = tensor
+      elseif tensor:numel() < 2 then
+         list[i] = floating and tensor + 1 or tensor
       else
          list[i] = tensor:flatten():flip(1):reshape(tensor.shape)
       end
@@ -265,8 +268,19 @@ local function other_values(tensors)
    return list
 end
 
--- Returns tensors with another size in some dimensions: elements from the beginning follow those at
--- the end.
+-- Calls the model with other values than the tensors'. Where it fails with them, as for lengths
+-- that must be sorted, fewer of them change.
+local function trace_other_values(call, tensors)
+   local fine, result
+   for _, changes in ipairs {"all", "floats", "none"} do
+      fine, result = pcall(trace, call, with_other_values(tensors, changes))
+      if fine then return result end
+   end
+   error(result, 0)
+end
+
+-- Returns tensors with another size in some dimensions: elements from the beginning follow those
+-- at the end.
 local function with_size(tensors, places, size)
    local list = {table.unpack(tensors)}
    for _, place in ipairs(places) do
@@ -340,7 +354,7 @@ end
 
 local function export(call, tensors, symbols)
    local graph = trace(call, tensors)
-   graph:same(trace(call, other_values(tensors)))
+   graph:same(trace_other_values(call, tensors))
    for _, symbol in ipairs(symbols) do make_dynamic(graph, call, tensors, symbol) end
    return wrap(graph:ready())
 end
