@@ -1,0 +1,236 @@
+-- classes.lua - Torch7's class system: torch.class, torch.factory, torch.typename and so on.
+-- Classes
+-- are known by their names, such as "nn.Linear"; a class's metatable has its methods, and its
+-- constructor table, which programs see, passes reads and writes on to it.
+
+local torch = require "tlua"
+
+local M = {}
+
+local metatables = {}   -- by name
+local constructors = {} -- by name
+local children = setmetatable({}, {__mode = "k"}) -- of metatables: lists of their subclasses'
+
+local metamethods = {}
+for name in ([[add sub mul div mod pow unm idiv concat len eq lt le call tostring]]):gmatch "%a+" do
+   metamethods["__" .. name .. "__"] = "__" .. name
+end
+
+-- Sets a metamethod in a class and in the subclasses that have none of their own.
+local function pass_on(meta, name, value)
+   rawset(meta, name, value)
+   for _, child in ipairs(children[meta] or {}) do
+      if rawget(child, name .. "__") == nil then pass_on(child, name, value) end
+   end
+end
+
+local function index_by(method, meta)
+   return function(object, key)
+      local value, handled = method(object, key)
+      if value ~= nil or handled then return value end
+      return meta[key]
+   end
+end
+
+local function newindex_by(method)
+   return function(object, key, value)
+      if not method(object, key, value) then rawset(object, key, value) end
+   end
+end
+
+-- Sets a field of a class. Torch7 ends the names of metamethods with two more underscores.
+local function define(meta, key, value)
+   rawset(meta, key, value)
+   if metamethods[key] then
+      pass_on(meta, metamethods[key], value)
+   elseif key == "__index__" then
+      pass_on(meta, "__index", index_by(value, meta))
+   elseif key == "__newindex__" then
+      pass_on(meta, "__newindex", newindex_by(value))
+   end
+end
+
+local function constructor_table(meta, make)
+   return setmetatable({}, {__index = meta, __metatable = meta, __pairs = function()
+      return next, meta
+   end, __newindex = function(_, key, value) define(meta, key, value) end,
+      __call = function(_, ...) return make(...) end})
+end
+
+local function describe(object) return object.__typename end
+
+local function check_name(fname, name)
+   if type(name) ~= "string" then
+      torch.raise(("torch.%s: expected a class's name, got %s"):format(fname, type(name)))
+   end
+end
+
+--- Makes the metatable of a class, and returns it. `make` makes objects when the class is called.
+---@param name string
+---@param parent? string
+---@param make? fun(...): any
+---@return table metatable
+function M.newmetatable(name, parent, make)
+   check_name("newmetatable", name)
+   if metatables[name] then torch.raise(("torch.class: the class %s exists"):format(name)) end
+   local above = parent and metatables[parent]
+   if parent and not above then
+      torch.raise(("torch.class: the parent class %s does not exist"):format(tostring(parent)))
+   end
+   local meta = {__typename = name, __version = 1, __tostring = describe}
+   meta.__index = meta
+   if above then
+      for _, short in pairs(metamethods) do meta[short] = rawget(above, short) end
+      meta.__tostring = rawget(above, "__tostring")
+      local method = above.__index__
+      if method then meta.__index = index_by(method, meta) end
+      meta.__newindex = rawget(above, "__newindex")
+      children[above] = children[above] or {}
+      table.insert(children[above], meta)
+      setmetatable(meta, {__index = above, parent = above})
+   end
+   metatables[name] = meta
+   constructors[name] = constructor_table(meta, make or function(...)
+      local object = setmetatable({}, meta)
+      if object.__init then object:__init(...) end
+      return object
+   end)
+   return meta
+end
+
+local roots = {}
+
+--- Names the table that holds the classes of a package, such as "nn".
+function M.root(name, folder) roots[name] = folder end
+
+-- Returns the table that holds a class named "a.b.C", and "C".
+local function place_of(name, module)
+   if module then return module, name:match "[^.]+$" end
+   local folder, last = name:match "^(.*)%.([^.]+)$"
+   if not folder then return _G, name end
+   local at
+   for part in folder:gmatch "[^.]+" do
+      if not at then
+         at = roots[part] or rawget(_G, part) or package.loaded[part]
+      else
+         at = at[part]
+      end
+      if type(at) ~= "table" then
+         torch.raise(("torch.class: %s: there is no table %s"):format(name, part))
+      end
+   end
+   return at, last
+end
+
+--- Makes a class. It becomes the field of its module, or of the table that is given, and its
+--- constructor table is returned, with the parent's metatable.
+---@param name string  such as "nn.Square"
+---@param parent? string
+---@param module? table
+---@return table class
+---@return table? parent
+function M.class(name, parent, module)
+   check_name("class", name)
+   if type(parent) == "table" then parent, module = nil, parent end
+   local place, last = place_of(name, module)
+   M.newmetatable(name, parent)
+   rawset(place, last, constructors[name])
+   return constructors[name], parent and metatables[parent]
+end
+
+--- Returns a class's metatable; nil if there is no such class.
+---@param name string
+---@return table? metatable
+function M.getmetatable(name) return metatables[name] end
+
+--- Returns a class's constructor table; nil if there is no such class.
+---@param name string
+---@return table? class
+function M.getconstructortable(name) return constructors[name] end
+
+--- Makes a table an object of a class, and returns it.
+---@param object table
+---@param name string
+---@return table object
+function M.setmetatable(object, name)
+   if not metatables[name] then
+      torch.raise(("torch.setmetatable: the class %s does not exist"):format(tostring(name)))
+   end
+   return setmetatable(object, metatables[name])
+end
+
+--- Returns a function that makes empty objects of a class, without calling `__init`.
+---@param name string
+---@return fun(): any
+function M.factory(name)
+   local meta = metatables[name]
+   if not meta then
+      torch.raise(("torch.factory: the class %s does not exist"):format(tostring(name)))
+   end
+   return rawget(meta, "__factory") or function() return setmetatable({}, meta) end
+end
+
+--- Returns the metatable of an object of Torch7's classes; nil for other values.
+---@param object any
+---@return table?
+function M.metatype(object)
+   local meta = debug.getmetatable(object)
+   if type(meta) ~= "table" or type(rawget(meta, "__typename")) ~= "string" then return nil end
+   return metatables[meta.__typename] == meta and meta or nil
+end
+
+--- Returns the name of an object's class; nil for values of no class.
+---@param object any
+---@return string?
+function M.typename(object)
+   if type(object) == "string" then return metatables[object] and object end
+   local meta = M.metatype(object)
+   return meta and meta.__typename
+end
+
+--- Returns the name of an object's class, or of its Lua type.
+---@param object any
+---@return string
+function M.type(object)
+   local meta = M.metatype(object)
+   return meta and meta.__typename or type(object)
+end
+
+--- Returns whether an object's class, or one above it, has the name, fits the pattern or is the
+--- constructor table.
+---@param object any
+---@param wanted string|table
+---@return boolean
+function M.isTypeOf(object, wanted)
+   local meta = M.metatype(object)
+   if type(wanted) == "table" then
+      wanted = debug.getmetatable(wanted)
+      wanted = wanted and wanted.__metatable
+   elseif type(wanted) ~= "string" then
+      torch.raise("torch.isTypeOf: expected a class or its name, got " .. type(wanted))
+   end
+   while meta do
+      if meta == wanted then return true end
+      local name = meta.__typename
+      if type(wanted) == "string" and (name == wanted or name:find(wanted)) then return true end
+      local above = getmetatable(meta)
+      meta = above and above.parent
+   end
+   return false
+end
+
+local ids, count = {}, 0
+
+--- Returns a number that stands for a class's name.
+---@param name string
+---@return integer? id
+function M.typename2id(name)
+   if not metatables[name] then return nil end
+   if not ids[name] then
+      count = count + 1
+      ids[name] = count
+   end
+   return ids[name]
+end
+
+return M

@@ -1,0 +1,29 @@
+-- loading.lua - finds files beside a package's own, as Torch7's packages load their parts.
+
+local torch = require "tlua"
+
+local M = {}
+
+--- Returns the folder of a package's init.lua, searched along package.path; nil if there is none.
+---@param name? string
+---@return string? folder
+function M.packageLuaPath(name)
+   if not name then
+      local path = debug.getinfo(2, "S").source:match "^@(.*)$"
+      return path and (path:match "^(.*)/[^/]*$" or ".")
+   end
+   local path = package.searchpath(name, package.path)
+   return path and path:match "^(.*)/[^/]*$"
+end
+
+--- Runs a file of a package.
+---@param name string  the package
+---@param file string
+---@return any ...
+function M.include(name, file)
+   local folder = M.packageLuaPath(name)
+   if not folder then torch.raise("torch.include: there is no package " .. tostring(name)) end
+   return _G.dofile(folder .. "/" .. file)
+end
+
+return M

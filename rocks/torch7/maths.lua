@@ -1,0 +1,401 @@
+-- maths.lua - Torch7's mathematical functions and methods, declared with the operators of tlua that
+-- compute them.
+
+local torch = require "tlua"
+local types = require "tlua.torch7.types"
+local op = require "tlua.torch7.dispatch".op
+
+local T, field, methods = torch, types.field, types.methods
+local linalg = torch.linalg
+
+local in_place <const> = {in_place = true}
+local plain <const> = {results = 0}
+local two <const> = {results = 2}
+
+local function dims(x) return #field(x, "shape") end
+
+local function shape(x) return field(x, "shape") end
+
+local function item(x) return methods.item(x) end
+
+local function is_float(x) return T.is_floating_point(x) end
+
+-- Elementwise -----------------------------------------------------------------------------------
+
+-- Torch7's names of functions of one tensor, with tlua's names where those differ.
+local unary = [[abs sign acos asin atan ceil cos cosh exp floor log log1p frac neg round rsqrt sin
+   sinh sigmoid sqrt tan tanh trunc cinv=reciprocal erf erfinv lgamma digamma]]
+for name in unary:gmatch "%S+" do
+   local ours, theirs = name:match "^(%w+)=(%w+)$"
+   local fn, changing = T[theirs or name], T[(theirs or name) .. "_"]
+   op(ours or name, {T = {fn, function(x)
+      if is_float(x) then return changing(x) end
+      return methods.copy_(x, fn(x))
+   end}}, in_place)
+end
+
+local function scaled(a, n, b) return T.add(a, b, {alpha = n}) end
+
+op("add", {
+   Tn = {T.add, T.add_}, TT = {T.add, T.add_},
+   TnT = {scaled, function(a, n, b) return T.add_(a, b, {alpha = n}) end},
+}, in_place)
+
+op("csub", {
+   Tn = {T.sub, T.sub_}, TT = {T.sub, T.sub_},
+   TnT = function(a, n, b) return scaled(a, -n, b) end,
+}, in_place)
+op("sub", { -- the tensor's method `sub` takes a part
+   Tn = {T.sub, T.sub_}, TT = {T.sub, T.sub_},
+   TnT = function(a, n, b) return scaled(a, -n, b) end,
+}, {in_place = true, method = false})
+
+-- Divides as C does: integers lose the fraction.
+local function divide(a, b)
+   if is_float(a) then return T.div(a, b) end
+   return T.div(a, b, {rounding_mode = "trunc"})
+end
+
+-- Wraps a function of one tensor and a tensor of any shape with as many elements.
+local function by_elements(fn)
+   return function(a, b)
+      if T.is_tensor(b) and not T.is_same_size(a, b) and methods.numel(a) == methods.numel(b) then
+         b = T.reshape(b, shape(a))
+      end
+      return fn(a, b)
+   end
+end
+
+op("mul", {Tn = {T.mul, T.mul_}}, in_place)
+op("div", {Tn = divide}, in_place)
+op("cmul", {TT = {by_elements(T.mul), by_elements(T.mul_)}}, in_place)
+op("cdiv", {TT = by_elements(divide)}, in_place)
+op("pow", {Tn = T.pow, nT = T.pow}, in_place)
+op("cpow", {TT = by_elements(T.pow)}, in_place)
+op("atan2", {TT = by_elements(T.atan2)}, in_place)
+op("fmod", {Tn = T.fmod}, in_place)
+op("cfmod", {TT = by_elements(T.fmod)}, in_place)
+op("remainder mod", {Tn = T.remainder}, in_place)
+op("cremainder cmod", {TT = by_elements(T.remainder)}, in_place)
+op("lerp", {TTn = T.lerp}, in_place)
+op("bitand", {Tn = T.bitwise_and}, in_place)
+op("bitor", {Tn = T.bitwise_or}, in_place)
+op("bitxor", {Tn = T.bitwise_xor}, in_place)
+op("lshift", {Tn = T.bitwise_left_shift}, in_place)
+op("rshift", {Tn = T.bitwise_right_shift}, in_place)
+op("cbitand", {TT = T.bitwise_and}, in_place)
+op("cbitor", {TT = T.bitwise_or}, in_place)
+op("cbitxor", {TT = T.bitwise_xor}, in_place)
+op("clshift", {TT = T.bitwise_left_shift}, in_place)
+op("crshift", {TT = T.bitwise_right_shift}, in_place)
+
+op("clamp", {Tnn = {function(x, low, high) return T.clamp(x, low, high) end,
+   function(x, low, high) return T.clamp_(x, low, high) end}}, in_place)
+op("cmax", {TT = by_elements(T.maximum), Tn = function(x, n) return T.clamp(x, n) end}, in_place)
+op("cmin", {TT = by_elements(T.minimum), Tn = function(x, n) return T.clamp(x, nil, n) end},
+   in_place)
+
+local function fused(fn)
+   return {TnTT = function(x, n, a, b) return fn(x, a, b, {value = n}) end, TTT = fn}
+end
+op("addcmul", fused(T.addcmul), in_place)
+op("addcdiv", fused(T.addcdiv), in_place)
+
+-- Comparisons give bytes.
+for _, name in ipairs {"lt", "le", "gt", "ge", "eq", "ne"} do
+   op(name, {Tn = T[name], TT = by_elements(T[name])})
+end
+
+local function as_mask(fn)
+   return function(x) return item(fn(T.ne(x, 0))) end
+end
+op("all", {T = as_mask(T.all)}, plain)
+op("any", {T = as_mask(T.any)}, plain)
+op("equal", {TT = function(a, b) return T.equal(a, b) end}, plain)
+op("isnan", {T = T.isnan})
+
+-- Products --------------------------------------------------------------------------------------
+
+-- Declares a function that adds a product: ([res,] [beta,] x, [alpha,] a, b).
+local function adding(name, product)
+   op(name, {
+      TTT = function(x, a, b) return T.add(x, product(a, b)) end,
+      TnTT = function(x, n, a, b) return T.add(x, product(a, b), {alpha = n}) end,
+      nTTT = function(m, x, a, b) return T.add(T.mul(x, m), product(a, b)) end,
+      nTnTT = function(m, x, n, a, b)
+         return T.add(T.mul(x, m), product(a, b), {alpha = n})
+      end,
+   }, {method = false})
+   -- The method is called as x:addmm([beta,] [x,] [alpha,] a, b), and changes x.
+   types.Tensor[name] = function(x, ...)
+      local arguments, tensors = {...}, 0
+      for i = 1, #arguments do tensors = tensors + (T.is_tensor(arguments[i]) and 1 or 0) end
+      local at = 1
+      local beta, source, alpha = 1, x, 1
+      if type(arguments[at]) == "number" then
+         if tensors == 3 or #arguments == tensors + 2 then
+            beta, at = arguments[at], at + 1
+         end
+      end
+      if tensors == 3 then source, at = arguments[at], at + 1 end
+      if type(arguments[at]) == "number" then alpha, at = arguments[at], at + 1 end
+      local a, b = arguments[at], arguments[at + 1]
+      if not (T.is_tensor(a) and T.is_tensor(b)) or #arguments > at + 1 then
+         torch.raise(("%s: expected ([beta,] [x,] [alpha,] a, b), with tensors a and b"):format(
+            name))
+      end
+      local sum = beta == 0 and T.mul(product(a, b), alpha)
+         or T.add(beta == 1 and source or T.mul(source, beta), product(a, b), {alpha = alpha})
+      return require "tlua.torch7.dispatch".store(x, sum)
+   end
+end
+
+op("dot", {TT = function(a, b)
+   local n = item(T.sum(T.mul(T.flatten(a), T.flatten(b))))
+   return n
+end}, plain)
+op("mv", {TT = T.mv})
+op("mm", {TT = T.mm})
+op("bmm", {TT = T.bmm})
+op("ger", {TT = T.outer})
+adding("addmv", T.mv)
+adding("addmm", T.mm)
+adding("addr", T.outer)
+adding("baddbmm", T.bmm)
+adding("addbmm", function(a, b) return T.sum(T.bmm(a, b), 1) end)
+op("cross", {TTn = T.cross, TT = function(a, b)
+   for d, size in ipairs(shape(a)) do
+      if size == 3 then return T.cross(a, b, d) end
+   end
+   torch.raise "torch.cross: expected a dimension of size 3"
+end})
+
+-- Reductions --------------------------------------------------------------------------------------
+
+local function keep(fn) return function(x, d) return fn(x, d, {keepdim = true}) end end
+
+-- The result's type is the input's: sums of bytes are bytes along a dimension.
+local function as_input(fn)
+   return function(x, ...) return methods.to(fn(x, ...), field(x, "dtype")) end
+end
+
+local function total(fn)
+   return function(x) return item(fn(x)) end
+end
+
+op("sum", {T = total(T.sum), Tn = as_input(keep(T.sum))})
+op("prod", {T = total(T.prod), Tn = as_input(keep(T.prod))})
+op("mean", {T = total(T.mean), Tn = keep(T.mean)})
+op("cumsum", {T = as_input(function(x) return T.cumsum(x, 1) end), Tn = as_input(T.cumsum)})
+op("cumprod", {T = as_input(function(x) return T.cumprod(x, 1) end), Tn = as_input(T.cumprod)})
+op("max", {T = total(T.max), Tn = keep(T.max)}, two)
+op("min", {T = total(T.min), Tn = keep(T.min)}, two)
+op("median", {T = total(T.median), Tn = keep(T.median)}, two)
+op("mode", {T = function(x) return T.mode(x, -1, {keepdim = true}) end, Tn = keep(T.mode)}, two)
+op("kthvalue", {
+   Tn = function(x, k) return T.kthvalue(x, k, -1, {keepdim = true}) end,
+   Tnn = function(x, k, d) return T.kthvalue(x, k, d, {keepdim = true}) end,
+}, two)
+local function topk(x, k, d, largest, sorted)
+   return T.topk(x, k or 1, d or dims(x), {largest = largest == true, sorted = sorted == true})
+end
+op("topk", {["T Tn Tnn Tnnb Tnnbb"] = topk}, two)
+local function sort(x, d, descending)
+   if type(d) == "boolean" then d, descending = nil, d end
+   return T.sort(x, d or dims(x), {descending = descending == true})
+end
+op("sort", {["T Tn Tb Tnb"] = sort}, two)
+
+-- Spread with a divisor of n - 1, or of n with the flag.
+local function spread(fn)
+   return {
+      T = function(x) return item(fn(x)) end, Tb = function(x, flag)
+         return item(fn(x, nil, {correction = flag and 0 or 1}))
+      end,
+      ["Tn Tnb"] = function(x, d, flag)
+         return fn(x, d, {correction = flag and 0 or 1, keepdim = true})
+      end,
+   }
+end
+op("std", spread(T.std))
+op("var", spread(T.var))
+
+local function norm(x, p) return linalg.vector_norm(x, p or 2) end
+op("norm", {["T Tn"] = function(x, p) return item(norm(x, p)) end,
+   Tnn = function(x, p, d) return linalg.vector_norm(x, p, d, {keepdim = true}) end})
+op("dist", {["TT TTn"] = function(a, b, p) return item(norm(T.sub(a, b), p)) end}, plain)
+op("renorm", {Tnnn = T.renorm}, in_place)
+op("trace", {T = total(T.trace)}, plain)
+op("numel", {T = function(x) return methods.numel(x) end}, plain)
+
+local function histogram(x, bins, low, high)
+   low, high = low or 0, high or 0
+   return T.histc(methods.to(x, "float64"), bins or 100, low, high)
+end
+op("histc", {["T Tn Tnn Tnnn"] = function(x, ...)
+   return methods.to(histogram(x, ...), field(x, "dtype"))
+end})
+op("bhistc", {["T Tn Tnn Tnnn"] = function(x, ...)
+   local rows = T.reshape(x, {shape(x)[1], -1})
+   local list = {}
+   for i = 1, shape(rows)[1] do list[i] = histogram(T.select(rows, 1, i), ...) end
+   return methods.to(T.stack(list), field(x, "dtype"))
+end})
+
+-- Rearrangement
+-- -------------------------------------------------------------------------------------
+
+op("diag", {T = T.diag, Tn = T.diag})
+op("tril", {T = T.tril, Tn = T.tril})
+op("triu", {T = T.triu, Tn = T.triu})
+op("reshape", {TL = function(x, sizes) return T.reshape(T.clone(x),
+   types.sizes("reshape", sizes)) end,
+   ["Tn Tnn Tnnn Tnnnn Tnnnnn"] = function(x, ...)
+      return T.reshape(T.clone(x), types.sizes("reshape", ...))
+   end})
+
+local function not_empty(list)
+   local kept = {}
+   for _, x in ipairs(list) do
+      if methods.numel(x) > 0 then kept[#kept + 1] = x end
+   end
+   return #kept > 0 and kept or {list[1]}
+end
+
+local function join(list, d)
+   list = not_empty(list)
+   return T.cat(list, d and d > 0 and d or dims(list[1]))
+end
+op("cat", {
+   TT = function(a, b) return join({a, b}) end, TTn = function(a, b, d) return join({a, b}, d) end,
+}, {results = 0})
+
+-- Decompositions
+-- --------------------------------------------------------------------------------------
+
+local function column(x) return dims(x) == 1 and T.unsqueeze(x, 2) or x end
+
+op("gesv", {TT = function(b, a)
+   return linalg.solve(a, column(b)), linalg.lu_factor(a)
+end}, two)
+op("gels", {TT = function(b, a)
+   local solution = linalg.lstsq(a, column(b))
+   return solution, T.clone(a)
+end}, two)
+op("trtrs", {["TT TTs TTss TTsss"] = function(b, a, uplo, trans, diag)
+   local upper = (uplo or "U") == "U"
+   local m = upper and T.triu(a) or T.tril(a)
+   if trans == "T" then m, upper = T.t(m), not upper end
+   return linalg.solve_triangular(m, column(b), {upper = upper, unitriangular = diag == "U"}),
+      T.clone(a)
+end}, two)
+op("potrf", {["T Ts"] = function(x, uplo)
+   local l = linalg.cholesky(uplo == "L" and x or T.t(x))
+   return uplo == "L" and l or T.t(l)
+end})
+op("potrs", {["TT TTs"] = function(b, factor, uplo)
+   return T.cholesky_solve(column(b), factor, {upper = uplo ~= "L"})
+end})
+op("potri", {["T Ts"] = function(factor, uplo) return T.cholesky_inverse(factor,
+   {upper = uplo ~= "L"}) end})
+op("inverse", {T = T.inverse})
+op("symeig", {["T Ts Tss"] = function(x, want, uplo)
+   local values, vectors = linalg.eigh(x, uplo or "U")
+   return values, want == "V" and vectors or T.empty(0, {dtype = field(x, "dtype")})
+end}, two)
+op("qr", {T = linalg.qr}, two)
+op("geqrf", {T = T.geqrf}, two)
+op("orgqr", {TT = linalg.householder_product})
+op("ormqr", {["TTT TTTs TTTss"] = function(a, tau, c, side, trans)
+   return T.ormqr(a, tau, c, {left = side ~= "R", transpose = trans == "T"})
+end})
+op("svd", {["T Ts"] = function(x, job)
+   local u, s, vh = linalg.svd(x, {full_matrices = job == "A"})
+   return u, s, T.t(vh)
+end}, {results = 3})
+op("btrifact", {T = linalg.lu_factor}, two)
+op("btrisolve", {TTT = function(b, lu, pivots)
+   return T.squeeze(linalg.lu_solve(lu, pivots, T.unsqueeze(b, -1)), -1)
+end})
+
+-- A symmetric positive semidefinite matrix's Cholesky factor with complete pivoting: the largest
+-- diagonal element that is left comes first.
+op("pstrf", {["T Ts"] = function(x, uplo)
+   local n, a = shape(x)[1], methods.tolist(x)
+   local l, order = {}, {}
+   for i = 1, n do
+      order[i], l[i] = i, {}
+      for j = 1, n do l[i][j] = 0.0 end
+   end
+   for k = 1, n do
+      local best = k
+      for i = k + 1, n do
+         if a[order[i]][order[i]] > a[order[best]][order[best]] then best = i end
+      end
+      order[k], order[best], l[k], l[best] = order[best], order[k], l[best], l[k]
+      local pivot = a[order[k]][order[k]]
+      if pivot <= 1e-14 * n then break end
+      l[k][k] = math.sqrt(pivot)
+      for i = k + 1, n do l[i][k] = a[order[i]][order[k]] / l[k][k] end
+      for i = k + 1, n do
+         for j = k + 1, n do
+            a[order[i]][order[j]] = a[order[i]][order[j]] - l[i][k] * l[j][k]
+         end
+      end
+   end
+   local factor = T.tensor(l, {dtype = field(x, "dtype")})
+   return uplo == "L" and factor or T.t(factor), T.tensor(order, {dtype = "int32"})
+end}, two)
+
+-- Convolutions
+-- --------------------------------------------------------------------------------------
+
+local function reversed(x, n)
+   local spatial = {}
+   for d = 1, n do spatial[d] = -d end
+   return T.flip(x, spatial)
+end
+
+-- Returns the padding of a mode: "V" for results where the kernel is inside, "F" for all.
+local function padding_of(fname, mode, kernel, n)
+   if mode == nil or mode == "V" then return 0 end
+   if mode ~= "F" then
+      torch.raise(("torch.%s: expected the mode V or F, got %s"):format(fname, tostring(mode)))
+   end
+   local padding, size = {}, shape(kernel)
+   for d = 1, n do padding[d] = size[#size - n + d] - 1 end
+   return padding
+end
+
+-- Convolves a picture or volume with kernels: (spatial) with (spatial), planes (p, spatial) with
+-- (spatial) or (p, spatial) each, or with (k, p, spatial). `flip` distinguishes a convolution from
+-- a cross-correlation.
+local function convolve(fname, n, flip)
+   local conv = T["conv" .. n .. "d"]
+   return function(x, kernel, mode)
+      if flip then kernel = reversed(kernel, n) end
+      local padding = padding_of(fname, mode, kernel, n)
+      local xs, ks = dims(x) - n, dims(kernel) - n
+      if xs == 1 and ks == 2 then
+         return T.squeeze(conv(T.unsqueeze(x, 1), kernel, nil, 1, padding), 1)
+      elseif xs > 1 or ks > 1 or ks > xs then
+         torch.raise(("torch.%s: expected planes (p, ...) with kernels (k, p, ...), or one of each")
+            :format(fname))
+      end
+      local planes = xs == 1 and x or T.unsqueeze(x, 1)
+      local p = shape(planes)[1]
+      local each = kernel
+      if ks == 0 then
+         local sizes = shape(kernel)
+         table.insert(sizes, 1, p)
+         each = methods.expand(T.unsqueeze(kernel, 1), sizes)
+      end
+      local made = T.squeeze(conv(T.unsqueeze(planes, 1), T.unsqueeze(each, 2), nil, 1, padding, 1,
+         p), 1)
+      return xs == 1 and made or T.squeeze(made, 1)
+   end
+end
+for n = 2, 3 do
+   op("conv" .. n, {["TT TTs"] = convolve("conv" .. n, n, true)})
+   op("xcorr" .. n, {["TT TTs"] = convolve("xcorr" .. n, n, false)})
+end

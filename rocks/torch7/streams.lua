@@ -1,0 +1,123 @@
+-- streams.lua - the bytes behind Torch7's files: in memory, or a file that is written. Positions
+-- count from 1. A file that is read is in memory as a whole.
+
+local M = {}
+
+---@class torch7.Stream
+---@field at integer  the position of the next byte
+local Memory = {}
+Memory.__index = Memory
+
+--- Makes a stream over a string.
+---@param text string
+---@return torch7.Stream
+function M.memory(text)
+   return setmetatable({text = text, pieces = {}, length = #text, at = 1}, Memory)
+end
+
+--- Returns all bytes.
+---@return string
+function Memory:all()
+   if #self.pieces > 0 then
+      self.text = self.text .. table.concat(self.pieces)
+      self.pieces = {}
+   end
+   return self.text
+end
+
+--- Returns the next n bytes, or fewer at the end.
+function Memory:read(n)
+   local part = self:all():sub(self.at, self.at + n - 1)
+   self.at = self.at + #part
+   return part
+end
+
+--- Returns the number of bytes after the position.
+function Memory:left() return self.length - self.at + 1 end
+
+--- Matches a pattern that begins with ^ and ends with () at the position, and moves behind the
+--- match; nil if there is none.
+function Memory:scan(pattern)
+   local found, after = self:all():match(pattern, self.at)
+   if found then self.at = after end
+   return found
+end
+
+function Memory:write(text)
+   if self.at == self.length + 1 then
+      self.pieces[#self.pieces + 1] = text
+   else
+      local all = self:all()
+      self.text = all:sub(1, self.at - 1) .. text .. all:sub(self.at + #text)
+   end
+   self.at = self.at + #text
+   self.length = math.max(self.length, self.at - 1)
+   return true
+end
+
+function Memory:seek(at) self.at = at end
+
+function Memory:flush() return true end
+function Memory:close() return true end
+
+local Disk = setmetatable({}, {__index = Memory})
+Disk.__index = Disk
+
+-- Writes what is in memory to the file.
+function Disk:flush()
+   local handle, problem = io.open(self.path, "wb")
+   if not handle then return nil, problem end
+   local done, why = handle:write(self:all())
+   handle:close()
+   return done, why
+end
+Disk.close = Disk.flush
+
+local Writer = {}
+Writer.__index = Writer
+
+function Writer:write(text)
+   self.at, self.length = self.at + #text, math.max(self.length, self.at + #text - 1)
+   return self.handle:write(text)
+end
+
+function Writer:seek(at)
+   self.at = at
+   return self.handle:seek("set", at - 1)
+end
+
+function Writer:flush() return self.handle:flush() end
+function Writer:close() return self.handle:close() end
+
+--- Opens a file: "r" reads, "w" writes, "rw" changes. Returns nil and a message if that fails.
+---@param path string
+---@param mode string
+---@return torch7.Stream?
+---@return string? problem
+function M.disk(path, mode)
+   if mode == "w" then
+      local handle, problem = io.open(path, "wb")
+      if not handle then return nil, problem end
+      return setmetatable({handle = handle, at = 1, length = 0}, Writer)
+   end
+   local handle, problem = io.open(path, "rb")
+   if not handle then return nil, problem end
+   local text, why = handle:read "a"
+   handle:close()
+   if not text then return nil, why end
+   local stream = M.memory(text)
+   stream.path = path
+   return mode == "rw" and setmetatable(stream, Disk) or stream
+end
+
+--- Runs a command, and reads its output or writes its input.
+function M.pipe(command, mode)
+   local handle, problem = io.popen(command, mode)
+   if not handle then return nil, problem end
+   if mode == "w" then return setmetatable({handle = handle, at = 1, length = 0}, Writer) end
+   local text = handle:read "a"
+   handle:close()
+   return M.memory(text)
+end
+
+return M
