@@ -1,0 +1,560 @@
+-- Module.lua - nn.Module with Torch7's protocol over tlua's gradients. A layer is defined by a list
+-- of its fields and a function of tlua's operators: `updateOutput` records that function on
+-- detached inputs and parameters, and each half of `backward` asks the record for gradients.
+
+local tlua = require "tlua"
+local torch = require "tlua.torch7.torch"
+local types = require "tlua.torch7.types"
+local classes = require "tlua.torch7.classes"
+local copying = require "tlua.torch7.copying"
+
+local field, methods, is_tensor = types.field, types.methods, types.is_tensor
+local set_metatable, get_metatable = debug.setmetatable, debug.getmetatable
+local detach, grad = tlua.detach, tlua.autograd.grad
+
+local M = {nn = {}}
+local nn = M.nn
+classes.root("nn", nn)
+
+-- Trees: a tensor, or a table of trees ------------------------------------------------------------
+
+-- Returns a table's keys: its positions in order, then its names in order.
+local function keys_of(tree)
+   local keys, n = {}, #tree
+   for i = 1, n do keys[i] = i end
+   for key in next, tree do
+      if not (math.type(key) == "integer" and key >= 1 and key <= n) then keys[#keys + 1] = key end
+   end
+   if #keys > n then
+      local names = table.move(keys, n + 1, #keys, 1, {})
+      table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
+      table.move(names, 1, #names, n + 1, keys)
+   end
+   return keys
+end
+
+local function is_branch(tree) return type(tree) == "table" and not getmetatable(tree) end
+
+local function map(fn, tree)
+   if not is_branch(tree) then return fn(tree) end
+   local made = {}
+   for _, key in ipairs(keys_of(tree)) do made[key] = map(fn, tree[key]) end
+   return made
+end
+M.map = map
+
+local function flatten(tree, into)
+   if not is_branch(tree) then
+      into[#into + 1] = tree
+      return into
+   end
+   for _, key in ipairs(keys_of(tree)) do flatten(tree[key], into) end
+   return into
+end
+
+--- Gives a result Torch7's type; results without dimensions become vectors of one element.
+local function result(value)
+   if not is_tensor(value) then return value end
+   local made = detach(value)
+   if #field(made, "shape") == 0 then made = tlua.unsqueeze(made, 1) end
+   return types.tag(made)
+end
+M.result = result
+
+-- Returns a tensor's version, which changes when its elements do.
+local function version(x) return is_tensor(x) and field(x, "_version") or 0 end
+
+-- Records
+-- -------------------------------------------------------------------------------------------
+
+-- The record of a layer's last call: {leaves, parameters, output, inputs and their versions}. It is
+-- no field, so files do not get it.
+local records = setmetatable({}, {__mode = "k"})
+
+local function leaf(x)
+   if not is_tensor(x) then return x end
+   local made = detach(x)
+   if tlua.is_floating_point(made) then made.requires_grad = true end
+   return made
+end
+
+local function parameters_of(self)
+   local list = {}
+   for _, name in ipairs {"weight", "bias"} do
+      local value = rawget(self, name)
+      if is_tensor(value) and methods.numel(value) > 0 then list[#list + 1] = name end
+   end
+   return list
+end
+
+local empty <const> = {}
+
+local function record(self, input)
+   local leaves = map(leaf, input)
+   local names = rawget(self, "weight") == nil and rawget(self, "bias") == nil and empty
+      or parameters_of(self)
+   local parameters = {}
+   for _, name in ipairs(names) do parameters[name] = leaf(self[name]) end
+   local output = self.compute(self, leaves, parameters.weight, parameters.bias)
+   local inputs, versions = flatten(input, {}), {}
+   for i, x in ipairs(inputs) do versions[i] = version(x) end
+   local made = {leaves = leaves, names = names, parameters = parameters, output = output,
+      inputs = inputs,
+      versions = versions, parameter_versions = {}}
+   for i, name in ipairs(names) do made.parameter_versions[i] = version(self[name]) end
+   records[self] = made
+   return made
+end
+
+-- Whether a record is one of these inputs and of the parameters as they are now.
+local function is_current(self, made, input)
+   local inputs = flatten(input, {})
+   if #inputs ~= #made.inputs then return false end
+   for i, x in ipairs(inputs) do
+      if not rawequal(x, made.inputs[i]) or version(x) ~= made.versions[i] then return false end
+   end
+   for i, name in ipairs(made.names) do
+      if version(self[name]) ~= made.parameter_versions[i] then return false end
+   end
+   return true
+end
+
+local function record_of(self, input)
+   local made = records[self]
+   if made and is_current(self, made, input) then return made end
+   M.again = true
+   made = record(self, input)
+   M.again = false
+   return made
+end
+
+-- Returns the outputs that have a history, and the gradients for them.
+local function outputs_of(made, gradOutput)
+   local outputs, given, kept, grads = flatten(made.output, {}), flatten(gradOutput, {}), {}, {}
+   for i, output in ipairs(outputs) do
+      if is_tensor(output) and field(output, "requires_grad") and is_tensor(given[i]) then
+         local n = #kept + 1
+         local g = given[i]
+         local dtype = field(output, "dtype")
+         if field(g, "dtype") ~= dtype then g = methods.to(g, dtype) end
+         if not tlua.is_same_size(g, output) then
+            if methods.numel(g) ~= methods.numel(output) then
+               tlua.raise(("backward: gradOutput %d: expected %d elements, got %d"):format(i,
+                  methods.numel(output), methods.numel(g)))
+            end
+            g = tlua.reshape(g, field(output, "shape"))
+         end
+         kept[n], grads[n] = output, g
+      end
+   end
+   return kept, grads
+end
+
+-- Returns the gradients of leaves, nil for those that have none.
+local function gradients(made, leaves, gradOutput)
+   local outputs, grads = outputs_of(made, gradOutput)
+   if #outputs == 0 or #leaves == 0 then return {} end
+   return {grad(outputs, leaves, grads, {retain_graph = true, allow_unused = true})}
+end
+
+local function wanted(leaves, into)
+   for _, x in ipairs(flatten(leaves, {})) do
+      if is_tensor(x) and field(x, "requires_grad") then into[#into + 1] = x end
+   end
+   return into
+end
+
+-- Module
+-- --------------------------------------------------------------------------------------------
+
+local Module = classes.class "nn.Module"
+M.Module = Module
+
+function Module:__init()
+   self.gradInput = torch.Tensor()
+   self.output = torch.Tensor()
+   self._type = torch.getdefaulttensortype()
+end
+
+local function check_input(self, input)
+   if input == nil then tlua.raise(classes.type(self) .. ": expected an input, got nil") end
+end
+
+-- The mode in which a layer records: in evaluation, records are made when gradients are wanted.
+function Module:updateOutput(input)
+   if not self.compute then return self.output end
+   check_input(self, input)
+   if self.prepare then self:prepare(input) end
+   if self.train == false then
+      records[self] = nil
+      local leaves = map(function(x) return is_tensor(x) and detach(x) or x end, input)
+      local weight, bias = rawget(self, "weight"), rawget(self, "bias")
+      self.output = map(result, self.compute(self, leaves, weight and detach(weight), bias
+         and detach(bias)))
+   else
+      self.output = map(result, record(self, input).output)
+   end
+   return self.output
+end
+
+-- Returns the gradients of the inputs from a list in the order of `wanted`.
+local function input_gradients(made, list)
+   local at = 0
+   return map(function(x)
+      if not is_tensor(x) then return x end
+      if not field(x, "requires_grad") then return types.tag(tlua.zeros_like(x)) end
+      at = at + 1
+      return types.tag(list[at] or tlua.zeros_like(x))
+   end, made.leaves), at
+end
+
+function Module:updateGradInput(input, gradOutput)
+   if not self.compute then return self.gradInput end
+   local made = record_of(self, input)
+   self.gradInput = input_gradients(made, gradients(made, wanted(made.leaves, {}), gradOutput))
+   return self.gradInput
+end
+
+local grad_names = {weight = "gradWeight", bias = "gradBias"}
+
+local function add_gradient(self, name, gradient, scale)
+   local sum = self[grad_names[name]]
+   if gradient == nil or sum == nil then return end
+   if scale == 1 then tlua.add_(sum, gradient) else tlua.add_(sum, gradient, {alpha = scale}) end
+end
+
+local function parameter_leaves(made, into)
+   for _, name in ipairs(made.names) do into[#into + 1] = made.parameters[name] end
+   return into
+end
+
+function Module:accGradParameters(input, gradOutput, scale)
+   if not self.compute or #parameters_of(self) == 0 then return end
+   local made = record_of(self, input)
+   local list = gradients(made, parameter_leaves(made, {}), gradOutput)
+   for i, name in ipairs(made.names) do add_gradient(self, name, list[i], scale or 1) end
+end
+
+function Module:accUpdateGradParameters(input, gradOutput, rate)
+   if not self.compute then return end
+   local made = record_of(self, input)
+   local list = gradients(made, parameter_leaves(made, {}), gradOutput)
+   for i, name in ipairs(made.names) do
+      if list[i] then tlua.add_(self[name], list[i], {alpha = -rate}) end
+   end
+end
+Module.sharedAccUpdateGradParameters = Module.accUpdateGradParameters
+
+--- Computes both halves of the gradient at once, unless a class has halves of its own.
+function Module:backward(input, gradOutput, scale)
+   local own = self.updateGradInput ~= Module.updateGradInput
+      or self.accGradParameters ~= Module.accGradParameters
+   if own or not self.compute then
+      self:updateGradInput(input, gradOutput)
+      self:accGradParameters(input, gradOutput, scale or 1)
+      return self.gradInput
+   end
+   local made = record_of(self, input)
+   local list = gradients(made, parameter_leaves(made, wanted(made.leaves, {})), gradOutput)
+   local at
+   self.gradInput, at = input_gradients(made, list)
+   for i, name in ipairs(made.names) do add_gradient(self, name, list[at + i], scale or 1) end
+   return self.gradInput
+end
+
+function Module:backwardUpdate(input, gradOutput, rate)
+   self:updateGradInput(input, gradOutput)
+   self:accUpdateGradParameters(input, gradOutput, rate)
+   return self.gradInput
+end
+
+function Module:forward(input) return self:updateOutput(input) end
+
+function Module:__call__(input, gradOutput)
+   self:forward(input)
+   if gradOutput then
+      self:backward(input, gradOutput)
+      return self.output, self.gradInput
+   end
+   return self.output
+end
+
+-- Parameters
+-- ------------------------------------------------------------------------------------------
+
+function Module:parameters()
+   local weights, grads = {}, {}
+   for _, name in ipairs {"weight", "bias"} do
+      if is_tensor(self[name]) then
+         weights[#weights + 1], grads[#grads + 1] = self[name], self[grad_names[name]]
+      end
+   end
+   if #weights > 0 then return weights, grads end
+end
+
+function Module:zeroGradParameters()
+   local _, grads = self:parameters()
+   for _, g in ipairs(grads or {}) do methods.zero_(g) end
+end
+
+function Module:updateParameters(rate)
+   local weights, grads = self:parameters()
+   for i, w in ipairs(weights or {}) do tlua.add_(w, grads[i], {alpha = -rate}) end
+end
+
+-- Returns the intervals of memory that tensors occupy, merged where they overlap, by storage.
+local function intervals_of(tensors)
+   local order, by_key = {}, {}
+   for _, x in ipairs(tensors) do
+      if methods.numel(x) > 0 then
+         local first = methods.storage_offset(x)
+         local last = first
+         for d, size in ipairs(field(x,
+            "shape")) do last = last + (size - 1) * methods.stride(x)[d] end
+         local key = types.storage_key(x)
+         if not by_key[key] then
+            by_key[key] = {}
+            order[#order + 1] = by_key[key]
+         end
+         table.insert(by_key[key], {first = first, last = last, source = x, users = {x},
+            rank = #by_key[key]})
+      end
+   end
+   local merged = {}
+   for _, list in ipairs(order) do
+      table.sort(list, function(a, b) return a.first < b.first or a.first == b.first
+         and a.rank < b.rank end)
+      local open
+      for _, part in ipairs(list) do
+         if open and part.first <= open.last then
+            open.last = math.max(open.last, part.last)
+            table.insert(open.users, part.source)
+         else
+            open = part
+            merged[#merged + 1] = open
+         end
+      end
+   end
+   return merged
+end
+
+-- Moves tensors into one vector, of which they are views from then on.
+local function flatten_tensors(tensors)
+   if #tensors == 0 then return torch.Tensor() end
+   local merged, total = intervals_of(tensors), 0
+   for _, part in ipairs(merged) do total = total + part.last - part.first + 1 end
+   local kind = types.kind_of(tensors[1])
+   local flat, at = tlua.empty({total}, types.place(kind)), 0
+   for _, part in ipairs(merged) do
+      local n = part.last - part.first + 1
+      methods.copy_(tlua.narrow(flat, 1, at + 1, n),
+         tlua.narrow(tlua._storage_view(part.source, false), 1, part.first + 1, n))
+      for _, x in ipairs(part.users) do
+         if types.kind_of(x) ~= kind then
+            tlua.raise "getParameters: expected parameters of one type"
+         end
+         methods.set_(x, flat, at + methods.storage_offset(x) - part.first, field(x, "shape"),
+            methods.stride(x))
+      end
+      at = at + n
+   end
+   return set_metatable(flat, kind.tensor)
+end
+
+--- Moves all parameters into one vector and their gradients into another, and returns both.
+function Module:getParameters()
+   local weights, grads = self:parameters()
+   return flatten_tensors(weights or {}), flatten_tensors(grads or {})
+end
+Module._flatten = flatten_tensors
+
+-- Makes fields share the other module's memory.
+function Module:share(other, ...)
+   for _, name in ipairs {...} do
+      if is_tensor(self[name]) then methods.set_(self[name], other[name]) end
+   end
+   return self
+end
+
+--- Returns a copy; fields that are named share the module's memory.
+function Module:clone(...)
+   local made = copying.copy(self)
+   if select("#", ...) > 0 then made:share(self, ...) end
+   return made
+end
+
+-- Types
+-- ---------------------------------------------------------------------------------------------
+
+function Module:type(name, memo)
+   if name == nil then return self._type end
+   local kind = types.kind_named(name)
+   if not kind then tlua.raise("type: there is no tensor type " .. tostring(name)) end
+   copying.convert(self, kind, memo)
+   self:apply(function(module) module._type = name end)
+   return self
+end
+
+for method, name in pairs {float = "Float", double = "Double", half = "Half", cuda = "Cuda"} do
+   Module[method] = function(self, ...) return self:type(("torch.%sTensor"):format(name), ...) end
+end
+
+-- Modes
+-- ---------------------------------------------------------------------------------------------
+
+function Module:training() self.train = true end
+function Module:evaluate() self.train = false end
+
+function Module:clearState()
+   records[self] = nil
+   for _, name in ipairs {"output", "gradInput"} do
+      local value = self[name]
+      if is_tensor(value) then
+         self[name] = value:new()
+      elseif type(value) == "table" then
+         self[name] = {}
+      end
+   end
+   return self
+end
+
+function Module:reset() end
+
+-- Trees of modules
+-- -----------------------------------------------------------------------------------
+
+function Module:apply(fn)
+   fn(self)
+   for _, module in ipairs(rawget(self, "modules") or {}) do module:apply(fn) end
+end
+
+function Module:applyToModules(fn)
+   for _, module in ipairs(rawget(self, "modules") or {}) do fn(module) end
+end
+
+function Module:replace(fn)
+   local taken = fn(self)
+   for i, module in ipairs(rawget(self, "modules")
+      or {}) do self.modules[i] = module:replace(fn) end
+   return taken
+end
+
+function Module:findModules(name, container)
+   container = container or self
+   local found, containers = {}, {}
+   local meta = classes.metatype(self)
+   if meta and meta.__typename == name then found[1], containers[1] = self, container end
+   for _, module in ipairs(rawget(self, "modules") or {}) do
+      local inner, holders = module:findModules(name, self)
+      for i, one in ipairs(inner) do
+         found[#found + 1], containers[#containers + 1] = one, holders[i]
+      end
+   end
+   return found, containers
+end
+
+function Module:listModules()
+   local list, seen = {}, {}
+   self:apply(function(module)
+      if not seen[module] then
+         seen[module] = true
+         list[#list + 1] = module
+      end
+   end)
+   return list
+end
+
+function Module:__tostring__()
+   local describe = rawget(get_metatable(self), "describe") or self.describe
+   return describe and describe(self) or classes.type(self)
+end
+
+-- Definitions
+-- ----------------------------------------------------------------------------------------
+
+local constants = {["true"] = true, ["false"] = false}
+
+-- Reads "kW kH dW=kW padW=0": names of fields with their defaults.
+local function parse_fields(text)
+   local list = {}
+   for word in text:gmatch "%S+" do
+      local name, default = word:match "^([^=]+)=(.+)$"
+      list[#list + 1] = {name = name or word, default = default, needed = name == nil}
+   end
+   return list
+end
+
+local function default_of(self, text)
+   if constants[text] ~= nil then return constants[text] end
+   if text == "nil" then return nil end
+   if text:find "^%a" then return self[text] end
+   return tonumber(text)
+end
+
+-- Returns an __init that sets the fields of a list.
+local function init_of(name, parent, text)
+   local list = parse_fields(text)
+   return function(self, ...)
+      parent.__init(self)
+      for i, entry in ipairs(list) do
+         local value = select(i, ...)
+         if value == nil then
+            if entry.needed then
+               tlua.raise(("nn.%s: %s: expected a value, got nil"):format(name, entry.name))
+            end
+            value = default_of(self, entry.default)
+         end
+         self[entry.name] = value
+      end
+   end
+end
+
+--- Defines a layer.
+---@param name string
+---@param fields string|fun(self: table, ...)  names of its arguments, or its constructor after
+--- Module's
+---@param compute? fun(self: table, input: any, weight: Tensor?, bias: Tensor?): any
+---@param parent? string
+---@return table class
+function M.layer(name, fields, compute, parent)
+   local class, above = classes.class("nn." .. name, parent or "nn.Module")
+   if type(fields) == "string" then
+      class.__init = init_of(name, above, fields)
+   elseif fields then
+      class.__init = function(self, ...)
+         Module.__init(self)
+         fields(self, ...)
+      end
+   end
+   class.compute = compute
+   return class
+end
+
+--- Gives a layer its parameters, with gradients, as new tensors of sizes; `fan` is the number of
+--- inputs of an output, by which the layer's `reset` scales.
+function M.parameters(self, weight, bias, fan)
+   if weight then
+      self.weight, self.gradWeight = torch.Tensor(table.unpack(weight)),
+         torch.Tensor(table.unpack(weight)):zero()
+   end
+   if bias then
+      self.bias, self.gradBias = torch.Tensor(table.unpack(bias)),
+         torch.Tensor(table.unpack(bias)):zero()
+   end
+   self:reset(nil, fan)
+end
+
+--- Sets uniform random parameters: within 1/sqrt(fan), or with the standard deviation given.
+function M.reset(fan_of)
+   return function(self, stdv)
+      local bound = stdv and stdv * math.sqrt(3) or 1 / math.sqrt(fan_of(self))
+      if self.weight then self.weight:uniform(-bound, bound) end
+      if self.bias then self.bias:uniform(-bound, bound) end
+      return self
+   end
+end
+
+--- The record of a call, for criterions.
+M.leaf, M.flatten, M.wanted, M.version = leaf, flatten, wanted, version
+
+return M

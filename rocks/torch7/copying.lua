@@ -1,0 +1,80 @@
+-- copying.lua - copies and converts whole objects: tensors that share memory share it afterwards.
+
+local torch = require "tlua"
+local types = require "tlua.torch7.types"
+
+local field, methods = types.field, types.methods
+
+local M = {}
+
+-- Returns the new memory for a tensor's or storage's elements, made once for all that share it.
+local function moved(elements, kind, memo)
+   local key = torch._storage_key(elements)
+   local known = memo[key]
+   if not known or known.kind ~= kind then
+      known = {kind = kind, elements = methods.to(torch.clone(torch._storage_view(elements, false)),
+         types.place(kind)), keeps = elements}
+      memo[key] = known
+   end
+   return known.elements
+end
+
+local function move_tensor(x, kind, memo)
+   if methods.numel(x) == 0 then return types.new(kind) end
+   local made = torch.empty(0, types.place(kind))
+   methods.set_(made, moved(x, kind, memo), methods.storage_offset(x), field(x, "shape"),
+      methods.stride(x))
+   return debug.setmetatable(made, kind.tensor)
+end
+
+local function copy(value, memo)
+   if memo[value] then return memo[value] end
+   local made
+   if types.is_tensor(value) then
+      made = move_tensor(value, types.kind_of(value), memo)
+   elseif types.is_storage(value) then
+      local kind = types.kind_of_meta[getmetatable(value)]
+      made = types.storage(kind, moved(value.elements, kind, memo))
+   elseif type(value) == "table" then
+      made = {}
+      memo[value] = made
+      for key, inner in next, value do made[copy(key, memo)] = copy(inner, memo) end
+      return setmetatable(made, getmetatable(value))
+   else
+      return value
+   end
+   memo[value] = made
+   return made
+end
+
+--- Returns a copy of an object with all it contains.
+---@param object any
+---@return any
+function M.copy(object) return copy(object, {[0] = false}) end
+
+local floats = {float64 = true, float32 = true, float16 = true}
+
+local function convert(value, kind, memo)
+   if memo[value] then return memo[value] end
+   if types.is_tensor(value) then
+      local old = types.kind_of(value)
+      -- Integers, such as positions of labels, only change their device.
+      local target = kind
+      if not floats[old.dtype] then return value end
+      memo[value] = old == target and value or move_tensor(value, target, memo)
+      return memo[value]
+   elseif type(value) == "table" and not types.is_storage(value) then
+      memo[value] = value
+      for key, inner in next, value do value[key] = convert(inner, kind, memo) end
+   end
+   return value
+end
+
+--- Converts all tensors of floating-point numbers in an object to a kind. Tables stay themselves.
+---@param object any
+---@param kind torch7.Kind
+---@param memo? table  of calls that shall keep sharing memory
+---@return any
+function M.convert(object, kind, memo) return convert(object, kind, memo or {}) end
+
+return M

@@ -1,0 +1,394 @@
+-- nn_criterion.lua - Torch7's criterions: a loss of an input and a target, as a number, and its
+-- gradient for the input.
+
+local tlua = require "tlua"
+local torch = require "tlua.torch7.torch"
+local types = require "tlua.torch7.types"
+local classes = require "tlua.torch7.classes"
+local copying = require "tlua.torch7.copying"
+local base = require "tlua.torch7.Module"
+
+local T, F = tlua, tlua.nn.functional
+local field, methods, is_tensor = types.field, types.methods, types.is_tensor
+local map, nn = base.map, base.nn
+
+local function dims(x) return #field(x, "shape") end
+
+local Criterion = classes.class "nn.Criterion"
+
+function Criterion:__init()
+   self.gradInput = torch.Tensor()
+   self.output = 0
+   self._type = torch.getdefaulttensortype()
+end
+
+local records = setmetatable({}, {__mode = "k"})
+
+local function record(self, input, target)
+   local leaves = map(base.leaf, input)
+   local loss = self:compute(leaves, map(function(x) return is_tensor(x) and T.detach(x) or x end,
+      target))
+   local inputs, versions = base.flatten(input, {}), {}
+   for i, x in ipairs(inputs) do versions[i] = base.version(x) end
+   records[self] = {leaves = leaves, loss = loss, inputs = inputs, versions = versions,
+      target = target}
+   return records[self]
+end
+
+local function is_current(made, input, target)
+   if not made or not rawequal(made.target, target) then return false end
+   local inputs = base.flatten(input, {})
+   for i, x in ipairs(inputs) do
+      if not rawequal(x, made.inputs[i]) or base.version(x) ~= made.versions[i] then
+         return false
+      end
+   end
+   return #inputs == #made.inputs
+end
+
+function Criterion:updateOutput(input, target)
+   if not self.compute then return self.output end
+   self.output = methods.item(record(self, input, target).loss)
+   return self.output
+end
+
+function Criterion:updateGradInput(input, target)
+   if not self.compute then return self.gradInput end
+   local made = records[self]
+   if not is_current(made, input, target) then made = record(self, input, target) end
+   local leaves = base.wanted(made.leaves, {})
+   local list = {}
+   if field(made.loss, "requires_grad") then
+      list = {T.autograd.grad({made.loss}, leaves, nil, {retain_graph = true, allow_unused = true})}
+   end
+   local at = 0
+   self.gradInput = map(function(x)
+      if not is_tensor(x) then return x end
+      local wanted = field(x, "requires_grad")
+      if wanted then at = at + 1 end
+      return types.tag(wanted and list[at] or T.zeros_like(x))
+   end, made.leaves)
+   return self.gradInput
+end
+
+function Criterion:forward(input, target) return self:updateOutput(input, target) end
+function Criterion:backward(input, target) return self:updateGradInput(input, target) end
+
+function Criterion:__call__(input, target)
+   self.output = self:forward(input, target)
+   self.gradInput = self:backward(input, target)
+   return self.output, self.gradInput
+end
+
+function Criterion:clone() return copying.copy(self) end
+
+function Criterion:type(name, memo)
+   if name == nil then return self._type end
+   local kind = types.kind_named(name)
+   if not kind then tlua.raise("type: there is no tensor type " .. tostring(name)) end
+   copying.convert(self, kind, memo)
+   self._type = name
+   return self
+end
+for method, name in pairs {float = "Float", double = "Double", half = "Half", cuda = "Cuda"} do
+   Criterion[method] = function(self) return self:type(("torch.%sTensor"):format(name)) end
+end
+
+-- Definitions -------------------------------------------------------------------------------------
+
+-- Defines a criterion by the names of its arguments and its loss.
+local function criterion(name, fields, compute)
+   local class = base.layer(name, fields, compute, "nn.Criterion")
+   if type(fields) == "function" then
+      function class:__init(...)
+         Criterion.__init(self)
+         fields(self, ...)
+      end
+   end
+   return class
+end
+
+local function reduction(self) return self.sizeAverage == false and "sum" or "mean" end
+
+-- Returns the mean of losses, or their sum.
+local function total(self, losses)
+   return self.sizeAverage == false and T.sum(losses) or T.mean(losses)
+end
+
+-- Gives a target, which may be a number, the input's shape and type.
+local function like(x, target)
+   if type(target) == "number" then target = T.tensor({target}) end
+   target = methods.to(target, {dtype = field(x, "dtype"), device = field(x, "device")})
+   return methods.numel(target) == methods.numel(x) and T.reshape(target, field(x, "shape"))
+      or target
+end
+
+-- Returns labels as positions: one for each sample.
+local function labels(x, target)
+   if type(target) == "number" then target = T.tensor({target}) end
+   target = methods.to(target, {dtype = "int64", device = field(x, "device")})
+   return target
+end
+
+-- Calls fn with a batch of scores (n, classes) and labels (n).
+local function classified(x, target, fn)
+   target = labels(x, target)
+   if dims(x) == 1 then return fn(T.unsqueeze(x, 1), T.reshape(target, {1})) end
+   return fn(x, dims(target) == dims(x) and T.squeeze(target, 2) or target)
+end
+
+local sized <const> = "sizeAverage=true"
+criterion("AbsCriterion", sized, function(self, x, y) return F.l1_loss(x, like(x, y),
+   {reduction = reduction(self)}) end)
+criterion("MSECriterion", sized, function(self, x, y)
+   return F.mse_loss(x, like(x, y), {reduction = reduction(self)})
+end)
+criterion("SmoothL1Criterion", sized, function(self, x, y)
+   return F.smooth_l1_loss(x, like(x, y), {reduction = reduction(self)})
+end)
+criterion("SoftMarginCriterion", sized, function(self, x, y)
+   return F.soft_margin_loss(x, like(x, y), {reduction = reduction(self)})
+end)
+criterion("DistKLDivCriterion", sized, function(self, x, y)
+   return F.kl_div(x, like(x, y), {reduction = reduction(self)})
+end)
+criterion("WeightedMSECriterion", "weight sizeAverage=true", function(self, x, y)
+   return total(self, T.mul(T.square(T.sub(x, like(x, y))), T.detach(self.weight)))
+end)
+criterion("BCECriterion", "weights=nil sizeAverage=true", function(self, x, y)
+   local w = self.weights and methods.expand(T.detach(self.weights), field(x, "shape"))
+   return F.binary_cross_entropy(x, like(x, y), {weight = w, reduction = reduction(self)})
+end)
+
+local function nll(self, x, y)
+   return classified(x, y, function(scores, target)
+      local weights = self.weights and methods.to(T.detach(self.weights), field(scores, "dtype"))
+      return F.nll_loss(scores, target, {weight = weights, reduction = reduction(self),
+         ignore_index = self.ignoreIndex})
+   end)
+end
+criterion("ClassNLLCriterion", "weights=nil sizeAverage=true ignoreIndex=-100", nll)
+criterion("SpatialClassNLLCriterion", "weights=nil sizeAverage=true", nll)
+criterion("CrossEntropyCriterion", "weights=nil sizeAverage=true", function(self, x, y)
+   x = T.squeeze(x)
+   return nll(self, T.log_softmax(x, dims(x) == 1 and 1 or 2), y)
+end)
+
+criterion("MarginCriterion", "margin=1 sizeAverage=true", function(self, x, y)
+   return total(self, T.relu(T.rsub(T.mul(x, like(x, y)), self.margin)))
+end)
+criterion("MultiMarginCriterion", "p=1 weights=nil margin=1 sizeAverage=true", function(self, x, y)
+   return classified(x, y, function(scores, target)
+      return F.multi_margin_loss(scores, target,
+         {p = self.p, margin = self.margin, reduction = reduction(self),
+         weight = self.weights and T.detach(self.weights)})
+   end)
+end)
+
+-- Targets are lists of labels that end with 0.
+criterion("MultiLabelMarginCriterion", sized, function(self, x, y)
+   local single = dims(x) == 1
+   if single then x, y = T.unsqueeze(x, 1), T.unsqueeze(y, 1) end
+   local n = field(x, "shape")[2]
+   local at = methods.to(y, "int64")
+   local given = T.cumprod(methods.to(T.gt(at, 0), "int64"), 2)
+   local positions = T.clamp(at, 1)
+   local is_label = T.gt(T.scatter_add(T.zeros_like(positions), 2, positions, given), 0)
+   local scores = T.gather(x, 2, positions)
+   local margins = T.relu(T.add(T.sub(T.unsqueeze(x, 2), T.unsqueeze(scores, 3)), 1))
+   local others = T.logical_and(T.unsqueeze(T.gt(given, 0), 3),
+      T.unsqueeze(T.logical_not(is_label), 2))
+   local losses = T.div(T.sum(T.mul(margins, others), {2, 3}), n)
+   return total(self, losses)
+end)
+criterion("MultiLabelSoftMarginCriterion", "weights=nil sizeAverage=true", function(self, x, y)
+   return F.multilabel_soft_margin_loss(x, like(x, y), {reduction = reduction(self),
+      weight = self.weights and T.detach(self.weights)})
+end)
+
+-- Losses of pairs ---------------------------------------------------------------------------------
+
+criterion("HingeEmbeddingCriterion", "margin=1 sizeAverage=true", function(self, x, y)
+   return F.hinge_embedding_loss(x, like(x, y), {margin = self.margin, reduction = reduction(self)})
+end)
+criterion("L1HingeEmbeddingCriterion", "margin=1", function(self, x, y)
+   local distance = T.sum(T.abs(T.sub(x[1], x[2])))
+   if is_tensor(y) then y = methods.item(T.flatten(y)) end
+   return y == 1 and distance or T.relu(T.rsub(distance, self.margin))
+end)
+criterion("CosineEmbeddingCriterion", "margin=0 sizeAverage=true", function(self, x, y)
+   local a, b = x[1], x[2]
+   if dims(a) == 1 then a, b = T.unsqueeze(a, 1), T.unsqueeze(b, 1) end
+   if type(y) == "number" then y = T.tensor({y}) end
+   return F.cosine_embedding_loss(a, b, methods.to(T.flatten(y), field(a, "dtype")),
+      {margin = self.margin, reduction = reduction(self)})
+end)
+criterion("MarginRankingCriterion", "margin=1 sizeAverage=true", function(self, x, y)
+   return total(self, T.relu(T.add(T.mul(T.neg(like(x[1], y)), T.sub(x[1], x[2])), self.margin)))
+end)
+criterion("DistanceRatioCriterion", sized, function(self, x)
+   local near, far = x[1], x[2]
+   return total(self, T.neg(T.log(T.div(T.exp(T.neg(near)),
+      T.add(T.exp(T.neg(near)), T.exp(T.neg(far)))))))
+end)
+criterion("L1Cost", "", function(_, x) return T.sum(T.abs(x)) end)
+
+-- Vertices of a regular simplex, one for each class; the loss is the squared distance to the
+-- class's.
+local function simplex(n)
+   local rows = {}
+   for i = 1, n do
+      rows[i] = {}
+      for j = 1, n do rows[i][j] = 0.0 end
+   end
+   for k = 1, n - 1 do
+      local square = 0
+      for j = 1, k - 1 do square = square + rows[k][j] ^ 2 end
+      rows[k][k] = math.sqrt(1 - square)
+      for i = k + 1, n do
+         local dot = 0
+         for j = 1, k - 1 do dot = dot + rows[k][j] * rows[i][j] end
+         rows[i][k] = (-1 / (n - 1) - dot) / rows[k][k]
+      end
+   end
+   return torch.Tensor(rows)
+end
+local Simplex = criterion("ClassSimplexCriterion", function(self, nClasses)
+   self.nClasses, self.sizeAverage = nClasses, true
+   self.simplex = simplex(nClasses)
+end, function(self, x, y)
+   return classified(x, y, function(points, target)
+      local goals = T.index_select(methods.to(T.detach(self.simplex), field(points, "dtype")), 1,
+         T.flatten(target))
+      return total(self, T.square(T.sub(points, goals)))
+   end)
+end)
+function Simplex:getPredictions(x)
+   local points = x:dim() == 1 and x:view(1, x:size(1)) or x
+   return points * self.simplex:typeAs(x):t()
+end
+function Simplex:getTopPrediction(x)
+   local _, at = self:getPredictions(x):max(2)
+   return at:view(-1)
+end
+
+-- Distributions by mean and log of variance, {mean, log variance}.
+criterion("GaussianCriterion", "", function(_, x, y)
+   local spread = T.add(x[2], math.log(2 * math.pi))
+   return T.sum(T.mul(T.add(spread, T.div(T.square(T.sub(y, x[1])), T.exp(x[2]))), 0.5))
+end)
+criterion("KLDCriterion", "", function(_, x)
+   local inner = T.sub(T.sub(T.add(x[2], 1), T.square(x[1])), T.exp(x[2]))
+   return T.mul(T.sum(inner), -0.5)
+end)
+
+-- Compares the part of a picture in the middle.
+criterion("SpatialAutoCropMSECriterion", sized, function(self, x, y)
+   local size, goal = field(x, "shape"), field(y, "shape")
+   for d = #size - 1, #size do
+      y = T.narrow(y, d, (goal[d] - size[d]) // 2 + 1, size[d])
+   end
+   return F.mse_loss(x, y, {reduction = reduction(self)})
+end)
+
+-- Criterions of criterions ------------------------------------------------------------------------
+
+local Multi = classes.class("nn.MultiCriterion", "nn.Criterion")
+function Multi:__init()
+   Criterion.__init(self)
+   self.criterions, self.weights = {}, {}
+end
+function Multi:add(one, weight)
+   table.insert(self.criterions, one)
+   table.insert(self.weights, weight or 1)
+   return self
+end
+
+local function scaled(grad, weight)
+   return map(function(g) return types.tag(T.mul(g, weight)) end, grad)
+end
+
+local function sum(a, b)
+   if is_tensor(a) then return types.tag(T.add(a, b)) end
+   local made = {}
+   for key in pairs(a) do made[key] = sum(a[key], b[key]) end
+   return made
+end
+
+function Multi:updateOutput(input, target)
+   self.output = 0
+   for i, one in ipairs(self.criterions) do
+      self.output = self.output + self.weights[i] * one:updateOutput(input, target)
+   end
+   return self.output
+end
+function Multi:updateGradInput(input, target)
+   local all
+   for i, one in ipairs(self.criterions) do
+      local g = scaled(one:updateGradInput(input, target), self.weights[i])
+      all = all and sum(all, g) or g
+   end
+   self.gradInput = all
+   return all
+end
+
+local Parallel = classes.class("nn.ParallelCriterion", "nn.Criterion")
+function Parallel:__init(repeatTarget)
+   Criterion.__init(self)
+   self.criterions, self.weights, self.repeatTarget = {}, {}, repeatTarget or false
+end
+Parallel.add = Multi.add
+local function target_of(self, target, i)
+   if self.repeatTarget then return target end
+   return target[i]
+end
+function Parallel:updateOutput(input, target)
+   self.output = 0
+   for i, one in ipairs(self.criterions) do
+      self.output = self.output + self.weights[i] * one:updateOutput(input[i],
+         target_of(self, target, i))
+   end
+   return self.output
+end
+function Parallel:updateGradInput(input, target)
+   self.gradInput = {}
+   for i, one in ipairs(self.criterions) do
+      self.gradInput[i] = scaled(one:updateGradInput(input[i], target_of(self, target, i)),
+         self.weights[i])
+   end
+   return self.gradInput
+end
+
+-- A module with a criterion behind it, and a criterion that takes {input, target}.
+local ModuleCriterion = classes.class("nn.ModuleCriterion", "nn.Criterion")
+function ModuleCriterion:__init(inputModule, targetModule, one, cast)
+   Criterion.__init(self)
+   self.inputModule, self.targetModule, self.criterion, self.castTarget = inputModule,
+      targetModule, one, cast ~= false
+end
+function ModuleCriterion:updateOutput(input, target)
+   self.input = self.inputModule and self.inputModule:forward(input) or input
+   self.target = self.targetModule and self.targetModule:forward(target) or target
+   self.output = self.criterion:forward(self.input, self.target)
+   return self.output
+end
+function ModuleCriterion:updateGradInput(input)
+   local g = self.criterion:backward(self.input, self.target)
+   self.gradInput = self.inputModule and self.inputModule:backward(input, g) or g
+   return self.gradInput
+end
+
+local Table = classes.class("nn.CriterionTable", "nn.Module")
+function Table:__init(one)
+   nn.Module.__init(self)
+   self.criterion = one
+end
+function Table:updateOutput(input)
+   self.output = self.criterion:updateOutput(input[1], input[2])
+   return self.output
+end
+function Table:updateGradInput(input)
+   self.criterion:updateGradInput(input[1], input[2])
+   self.gradInput = {self.criterion.gradInput}
+   return self.gradInput
+end

@@ -1,0 +1,98 @@
+-- nn_jacobian.lua - nn.Jacobian: compares a module's backward with differences of its forward.
+
+local torch = require "tlua.torch7.torch"
+
+local M = {}
+
+--- Returns the derivatives that backward computes, (inputs or parameters, outputs).
+---@param module table
+---@param input any
+---@param param? any  the tensor that is derived by; the input if nil
+---@param dparam? any  its gradient
+---@return any
+function M.backward(module, input, param, dparam)
+   local output = module:forward(input)
+   local gradOutput = output:clone():zero()
+   local flat = gradOutput:view(-1)
+   local jacobian = torch.Tensor((param or input):nElement(), output:nElement())
+   for i = 1, output:nElement() do
+      flat:zero()
+      flat[i] = 1
+      module:zeroGradParameters()
+      local gradInput = module:updateGradInput(input, gradOutput)
+      module:accGradParameters(input, gradOutput)
+      jacobian:select(2, i):copy(dparam or gradInput)
+   end
+   return jacobian
+end
+
+--- Returns the derivatives by differences.
+function M.forward(module, input, param, perturbation)
+   perturbation = perturbation or 1e-6
+   param = param or input
+   local output = module:forward(input)
+   local jacobian = torch.Tensor(param:nElement(), output:nElement())
+   local flat = param:storage()
+   local first = param:storageOffset()
+   for i = 1, param:nElement() do
+      local old = flat[first + i - 1]
+      flat[first + i - 1] = old - perturbation
+      local below = module:forward(input):clone()
+      flat[first + i - 1] = old + perturbation
+      local above = module:forward(input):clone()
+      flat[first + i - 1] = old
+      jacobian:select(1, i):copy(above:add(-1, below):div(2 * perturbation))
+   end
+   return jacobian
+end
+
+local function difference(a, b) return (a - b):abs():max() end
+
+--- Returns the largest difference of the two for the input's gradient. The input is filled with
+--- random numbers between the bounds.
+function M.testJacobian(module, input, low, high, perturbation)
+   low, high = low or -2, high or 2
+   input:copy(torch.rand(input:nElement()):mul(high - low):add(low))
+   return difference(M.forward(module, input, nil, perturbation), M.backward(module, input))
+end
+
+--- The same for a parameter's gradient.
+function M.testJacobianParameters(module, input, param, dparam, low, high, perturbation)
+   low, high = low or -2, high or 2
+   input:copy(torch.rand(input:nElement()):mul(high - low):add(low))
+   param:copy(torch.rand(param:nElement()):mul(high - low):add(low))
+   return difference(M.forward(module, input, param, perturbation),
+      M.backward(module, input, param, dparam))
+end
+
+--- The same for updates of a parameter by accUpdateGradParameters with the rate 1.
+function M.testJacobianUpdateParameters(module, input, param, low, high, perturbation)
+   low, high = low or -2, high or 2
+   input:copy(torch.rand(input:nElement()):mul(high - low):add(low))
+   param:copy(torch.rand(param:nElement()):mul(high - low):add(low))
+   local output = module:forward(input)
+   local updated = torch.Tensor(param:nElement(), output:nElement())
+   local before = param:clone()
+   for i = 1, output:nElement() do
+      local gradOutput = output:clone():zero()
+      gradOutput:view(-1)[i] = 1
+      module:forward(input)
+      module:updateGradInput(input, gradOutput)
+      module:accUpdateGradParameters(input, gradOutput, 1)
+      updated:select(2, i):copy(before - param)
+      param:copy(before)
+   end
+   return difference(M.forward(module, input, param, perturbation), updated)
+end
+
+--- Returns the differences of outputs, and of gradients, after writing the module and reading it
+--- again.
+function M.testIO(module, input)
+   local again = torch.deserialize(torch.serialize(module))
+   local output = module:forward(input):clone()
+   local gradInput = module:backward(input, output):clone()
+   return difference(output, again:forward(input)),
+      difference(gradInput, again:backward(input, output))
+end
+
+return M

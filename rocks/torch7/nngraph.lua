@@ -1,0 +1,232 @@
+-- nngraph.lua - Torch7's nngraph: graphs of modules. module(node, ...) or {nodes} makes a node,
+-- `-` chains modules and nodes, and nn.gModule makes one module of a graph.
+
+local tlua = require "tlua"
+local types = require "tlua.torch7.types"
+local classes = require "tlua.torch7.classes"
+local base = require "tlua.torch7.Module"
+local nn = require "tlua.torch7.nn"
+
+local M = {}
+
+local Node = classes.newmetatable "nngraph.Node"
+M.Node = classes.getconstructortable "nngraph.Node"
+
+-- Makes a node: a module, or nil for an input, after others.
+local function node_of(module, parents)
+   return setmetatable({data = {module = module, annotations = {}}, parents = parents or {},
+      uses = {}}, Node)
+end
+
+local function is_node(value) return type(value) == "table" and getmetatable(value) == Node end
+
+--- Annotates a node, for its printing and its name.
+function Node:annotate(annotations)
+   for key, value in pairs(annotations) do self.data.annotations[key] = value end
+   return self
+end
+
+-- Returns the parts of a node's output as nodes.
+function Node:split(n)
+   local parts = {}
+   for i = 1, n do parts[i] = node_of(nn.SelectTable(i), {self}) end
+   return table.unpack(parts)
+end
+
+local function list_of(...)
+   local list = {...}
+   if #list == 1 and type(list[1]) == "table" and not is_node(list[1])
+      and not classes.metatype(list[1]) then
+      list = list[1]
+   end
+   for i, value in ipairs(list) do
+      if classes.isTypeOf(value, "nn.Module") then list[i] = node_of(value, {}) end
+   end
+   return list
+end
+
+-- module(nodes...) makes a node; called with tensors a module still computes.
+local Module = base.Module
+local call = Module.__call__
+local constructor = classes.getconstructortable "nn.Module"
+constructor.__call__ = function(self, ...)
+   local first = ...
+   if first == nil then return node_of(self, {}) end
+   local of_nodes = is_node(first) or type(first) == "table" and not types.is_tensor(first)
+      and (is_node(first[1]) or classes.isTypeOf(first[1], "nn.Module"))
+      or classes.isTypeOf(first, "nn.Module")
+   if not of_nodes then return call(self, ...) end
+   return node_of(self, list_of(...))
+end
+
+-- node - module, module - module, {nodes} - module.
+local function chain(a, b)
+   if classes.isTypeOf(b, "nn.Module") then return node_of(b, list_of(a)) end
+   b.parents[#b.parents + 1] = list_of(a)[1]
+   return b
+end
+constructor.__sub__ = chain
+Node.__sub = chain
+-- module * other: the second one computes first.
+constructor.__mul__ = function(a, b) return chain(b, a) end
+constructor.__unm__ = function(a) return node_of(a, {}) end
+Node.__unm = function(a) return a end
+
+-- Returns the nodes before others, each once, in an order of computation.
+local function ordered(outputs)
+   local order, state = {}, {}
+   local function visit(node)
+      if state[node] == "open" then tlua.raise "nn.gModule: the graph has a cycle" end
+      if state[node] then return end
+      state[node] = "open"
+      for _, parent in ipairs(node.parents) do visit(parent) end
+      state[node] = "done"
+      order[#order + 1] = node
+   end
+   for _, node in ipairs(outputs) do visit(node) end
+   return order, state
+end
+
+local gModule = classes.class("nn.gModule", "nn.Container")
+
+--- A module of a graph, by lists of its input and output nodes.
+function gModule:__init(inputs, outputs)
+   nn.Container.__init(self)
+   local order, state = ordered(outputs)
+   local at, is_input = {}, {}
+   for i, node in ipairs(inputs) do
+      if not state[node] then
+         tlua.raise(("nn.gModule: the input %d leads to no output"):format(i))
+      end
+      is_input[node] = i
+   end
+   self.plan = {}
+   for i, node in ipairs(order) do
+      at[node] = i
+      local sources = {}
+      for k, parent in ipairs(node.parents) do sources[k] = at[parent] end
+      if #sources == 0 and not is_input[node] then
+         tlua.raise "nn.gModule: a node without inputs is no input"
+      end
+      self.plan[i] = {module = node.data.module, sources = sources, input = is_input[node],
+         annotations = node.data.annotations}
+      if node.data.module then self:add(node.data.module) end
+   end
+   self.ends, self.nInputs = {}, #inputs
+   for i, node in ipairs(outputs) do self.ends[i] = at[node] end
+end
+
+local function inputs_of(step, values)
+   if #step.sources == 1 then return values[step.sources[1]] end
+   local list = {}
+   for k, source in ipairs(step.sources) do list[k] = values[source] end
+   return list
+end
+
+function gModule:updateOutput(input)
+   local values = {}
+   self.given = {}
+   for i, step in ipairs(self.plan) do
+      local x
+      if step.input then
+         x = self.nInputs == 1 and input or input[step.input]
+      else
+         x = inputs_of(step, values)
+      end
+      self.given[i] = x
+      values[i] = step.module and step.module:updateOutput(x) or x
+   end
+   local outputs = {}
+   for i, at in ipairs(self.ends) do outputs[i] = values[at] end
+   self.output = #outputs == 1 and outputs[1] or outputs
+   return self.output
+end
+
+local function add(a, b)
+   if a == nil then return b end
+   if types.is_tensor(a) then return types.tag(tlua.add(a, b)) end
+   local made = {}
+   for key in pairs(b) do made[key] = add(a[key], b[key]) end
+   return made
+end
+
+local function back(self, method, gradOutput, scale)
+   local grads, into = {}, {}
+   for i, at in ipairs(self.ends) do
+      grads[at] = add(grads[at], #self.ends == 1 and gradOutput or gradOutput[i])
+   end
+   for i = #self.plan, 1, -1 do
+      local step, g = self.plan[i], grads[i]
+      if g ~= nil then
+         if step.module then
+            step.module[method](step.module, self.given[i], g, scale)
+            g = step.module.gradInput
+         end
+         if step.input then into[step.input] = add(into[step.input], g) end
+         for k, source in ipairs(step.sources) do
+            grads[source] = add(grads[source], #step.sources == 1 and g or g[k])
+         end
+      end
+   end
+   return self.nInputs == 1 and into[1] or into
+end
+
+function gModule:updateGradInput(_, gradOutput)
+   self.gradInput = back(self, "updateGradInput", gradOutput)
+   return self.gradInput
+end
+function gModule:accGradParameters(_, gradOutput, scale)
+   back(self, "accGradParameters", gradOutput, scale)
+end
+function gModule:accUpdateGradParameters(_, gradOutput, rate)
+   back(self, "accUpdateGradParameters", gradOutput, rate)
+end
+function gModule:backward(_, gradOutput, scale)
+   self.gradInput = back(self, "backward", gradOutput, scale)
+   return self.gradInput
+end
+function gModule:clearState()
+   self.given = nil
+   return nn.Container.clearState(self)
+end
+
+local function label(step, i)
+   local text = step.annotations.name or (step.module and tostring(step.module):match "^[^\n]*")
+      or "input"
+   return ("%d: %s"):format(i, text)
+end
+
+--- Returns a graph in the language of Graphviz.
+local function dot(graph, title)
+   local lines = {("digraph %q {"):format(title or "graph")}
+   for i, step in ipairs(graph.plan) do
+      lines[#lines + 1] = ("  n%d [label=%q];"):format(i, label(step, i))
+      for _, source in ipairs(step.sources) do
+         lines[#lines + 1] = ("  n%d -> n%d;"):format(source, i)
+      end
+   end
+   lines[#lines + 1] = "}\n"
+   return table.concat(lines, "\n")
+end
+
+M.graph = {}
+--- Writes a graph to `name`.dot, if a name is given, and returns its text.
+function M.graph.dot(graph, title, name)
+   local text = dot(graph, title)
+   if name then
+      local file = assert(io.open(name .. ".dot", "w"))
+      file:write(text)
+      file:close()
+   end
+   return text
+end
+
+function gModule:fg() return self end
+gModule.bg = gModule.fg
+
+function M.annotateNodes() end
+function M.setDebug() end
+
+rawset(_G, "graph", rawget(_G, "graph") or M.graph)
+
+return M
