@@ -1,0 +1,170 @@
+-- optim.lua - Torch7's optimizers: optim.sgd(opfunc, x, config, state) and so on. opfunc(x) returns
+-- the loss and its gradient; x is changed in place; `state`, or `config`, keeps what a method
+-- remembers. Each returns x and a table of the losses.
+
+local tlua = require "tlua"
+local torch = require "tlua.torch7.torch"
+local searches = require "tlua.torch7.optim_search"
+
+local M = {}
+
+-- Defines a method of one evaluation a call: step(x, gradient, config, state) changes x.
+local function method(name, defaults, step)
+   M[name] = function(opfunc, x, config, state)
+      config = config or {}
+      state = state or config
+      local c = setmetatable({}, {__index = function(_, key)
+         local value = config[key]
+         if value == nil then value = defaults[key] end
+         return value
+      end})
+      local fx, gradient = opfunc(x)
+      local decay = config.weightDecay or 0
+      if decay ~= 0 then gradient:add(decay, x) end
+      return x, {fx}, step(x, gradient, c, state)
+   end
+end
+
+local function zeros(x) return x:clone():zero() end
+
+-- Returns the rate after the decay, and counts the call.
+local function rate_of(c, state, default)
+   local n = state.evalCounter or 0
+   state.evalCounter = n + 1
+   return (c.learningRate or default) / (1 + n * (c.learningRateDecay or 0))
+end
+
+local function rates(c, gradient)
+   if not c.learningRates then return gradient end
+   return torch.cmul(gradient, c.learningRates)
+end
+
+method("sgd", {momentum = 0}, function(x, gradient, c, state)
+   if c.nesterov and (c.momentum <= 0 or (c.dampening or c.momentum) ~= 0) then
+      tlua.raise "optim.sgd: nesterov needs a momentum, and dampening = 0"
+   end
+   if c.weightDecays then gradient:add(torch.cmul(c.weightDecays, x)) end
+   if c.momentum ~= 0 then
+      if not state.dfdx then
+         state.dfdx = gradient:clone()
+      else
+         state.dfdx:mul(c.momentum):add(1 - (c.dampening or c.momentum), gradient)
+      end
+      if c.nesterov then gradient:add(c.momentum, state.dfdx) else gradient = state.dfdx end
+   end
+   x:add(-rate_of(c, state, 1e-3), rates(c, gradient))
+end)
+
+method("nag", {momentum = 0.9}, function(x, gradient, c, state)
+   local rate = rate_of(c, state, 1e-3)
+   state.dfdx = state.dfdx or zeros(x)
+   state.dfdx:mul(c.momentum):add(-rate, rates(c, gradient))
+   x:add(c.momentum, state.dfdx):add(-rate, rates(c, gradient))
+end)
+
+method("adagrad", {}, function(x, gradient, c, state)
+   local rate = rate_of(c, state, 1e-3)
+   state.paramVariance = (state.paramVariance or zeros(x)):addcmul(1, gradient, gradient)
+   state.paramStd = torch.sqrt(state.paramVariance):add(1e-10)
+   x:addcdiv(-rate, gradient, state.paramStd)
+end)
+
+method("adadelta", {rho = 0.9, eps = 1e-6}, function(x, gradient, c, state)
+   if not state.paramVariance then
+      state.paramVariance, state.accDelta = zeros(x), zeros(x)
+   end
+   state.paramVariance:mul(c.rho):addcmul(1 - c.rho, gradient, gradient)
+   local delta = torch.add(state.accDelta, c.eps):cdiv(torch.add(state.paramVariance,
+      c.eps)):sqrt():cmul(gradient)
+   state.accDelta:mul(c.rho):addcmul(1 - c.rho, delta, delta)
+   x:add(-1, delta)
+   state.evalCounter = (state.evalCounter or 0) + 1
+end)
+
+method("rmsprop", {alpha = 0.99, epsilon = 1e-8, initialMean = 0}, function(x, gradient, c, state)
+   state.m = state.m or zeros(x):fill(c.initialMean)
+   state.m:mul(c.alpha):addcmul(1 - c.alpha, gradient, gradient)
+   x:addcdiv(-(c.learningRate or 1e-2), gradient, torch.sqrt(state.m):add(c.epsilon))
+end)
+
+method("adam", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, function(x, gradient, c, state)
+   local t = (state.t or 0) + 1
+   local rate = (c.learningRate or 0.001) / (1 + (t - 1) * (c.learningRateDecay or 0))
+   state.t = t
+   state.m = (state.m or zeros(x)):mul(c.beta1):add(1 - c.beta1, gradient)
+   state.v = (state.v or zeros(x)):mul(c.beta2):addcmul(1 - c.beta2, gradient, gradient)
+   local size = rate * math.sqrt(1 - c.beta2 ^ t) / (1 - c.beta1 ^ t)
+   x:addcdiv(-size, state.m, torch.sqrt(state.v):add(c.epsilon))
+end)
+
+method("adamax", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-38}, function(x, gradient, c, state)
+   state.t = (state.t or 0) + 1
+   state.m = (state.m or zeros(x)):mul(c.beta1):add(1 - c.beta1, gradient)
+   state.u = torch.cmax((state.u or zeros(x)):mul(c.beta2), torch.abs(gradient):add(c.epsilon))
+   x:addcdiv(-(c.learningRate or 0.002) / (1 - c.beta1 ^ state.t), state.m, state.u)
+end)
+
+-- Averages the parameters from step t0 on; the average is the third result.
+method("asgd", {eta0 = 1e-4, lambda = 1e-4, alpha = 0.75, t0 = 1e6}, function(x, gradient, c, state)
+   state.t = state.t or 0
+   state.eta_t = state.eta_t or c.eta0
+   state.mu_t = state.mu_t or 1
+   x:mul(1 - c.lambda * state.eta_t):add(-state.eta_t, gradient)
+   state.ax = state.ax or zeros(x)
+   if state.mu_t ~= 1 then
+      state.ax:add(state.mu_t, x - state.ax)
+   else
+      state.ax:copy(x)
+   end
+   state.t = state.t + 1
+   state.eta_t = c.eta0 / (1 + c.lambda * c.eta0 * state.t) ^ c.alpha
+   state.mu_t = 1 / math.max(1, state.t - c.t0)
+   return state.ax
+end)
+
+-- Rprop takes the gradients' signs; it may make several evaluations in a call.
+function M.rprop(opfunc, x, config, state)
+   config = config or {}
+   state = state or config
+   local up, down = config.etaplus or 1.2, config.etaminus or 0.5
+   local most, least = config.stepsizemax or 50, config.stepsizemin or 1e-6
+   local losses = {}
+   for i = 1, config.niter or 1 do
+      local fx, gradient = opfunc(x)
+      losses[i] = fx
+      state.stepsize_t = state.stepsize_t or zeros(x):fill(config.stepsize or 0.1)
+      state.delta = state.delta or zeros(x)
+      local change = torch.cmul(gradient, state.delta)
+      local grown, shrunk = change:gt(0):typeAs(x), change:lt(0):typeAs(x)
+      local factor = grown * up + shrunk * down + change:eq(0):typeAs(x)
+      state.stepsize_t:cmul(factor):clamp(least, most)
+      local direction = torch.sign(gradient):cmul(shrunk * -1 + 1)
+      x:addcmul(-1, direction, state.stepsize_t)
+      state.delta:copy(torch.cmul(gradient, shrunk * -1 + 1))
+   end
+   return x, losses
+end
+
+for name, fn in pairs(searches) do M[name] = fn end
+for name, fn in pairs(require "tlua.torch7.optim_population") do M[name] = fn end
+for name, class in pairs(require "tlua.torch7.optim_records") do M[name] = class end
+
+-- Compares a gradient with differences: returns the relative distance and both.
+function M.checkgrad(opfunc, x, eps)
+   eps = eps or 1e-7
+   local _, gradient = opfunc(x)
+   gradient = gradient:clone()
+   local estimate = gradient:clone()
+   for i = 1, x:size(1) do
+      local old = x[i]
+      x[i] = old + eps
+      local above = opfunc(x)
+      x[i] = old - eps
+      local below = opfunc(x)
+      x[i] = old
+      estimate[i] = (above - below) / (2 * eps)
+   end
+   return torch.norm(gradient - estimate) / torch.norm(gradient + estimate), gradient, estimate
+end
+
+return M

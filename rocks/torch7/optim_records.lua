@@ -1,0 +1,195 @@
+-- optim_records.lua - optim.ConfusionMatrix and optim.Logger.
+
+local tlua = require "tlua"
+local torch = require "tlua.torch7.torch"
+local classes = require "tlua.torch7.classes"
+
+local M = {}
+classes.root("optim", M)
+
+-- ConfusionMatrix ---------------------------------------------------------------------------------
+
+local Matrix = classes.class "optim.ConfusionMatrix"
+
+--- Counts pairs of targets and predictions: (number of classes [, names]) or (names).
+function Matrix:__init(n, names)
+   if type(n) == "table" then n, names = #n, n end
+   self.nclasses, self.classes = n, names or {}
+   self.mat = torch.zeros(n, n):float()
+   self.valids, self.unionvalids = torch.zeros(n):float(), torch.zeros(n):float()
+   self.totalValid, self.averageValid, self.averageUnionValid = 0, 0, 0
+end
+
+function Matrix:zero()
+   self.mat:zero()
+   self.valids:zero()
+   self.unionvalids:zero()
+   self.totalValid, self.averageValid = 0, 0
+   return self
+end
+
+-- Returns a class from a number, or from the scores of all classes.
+local function class_of(value)
+   if type(value) == "number" then return math.tointeger(value) end
+   if value:nElement() == 1 then return math.tointeger(value:view(-1)[1]) end
+   local _, at = value:view(-1):max(1)
+   return at[1]
+end
+
+local function count(self, target, prediction)
+   if not target or not prediction or target < 1 or target > self.nclasses
+      or prediction < 1 or prediction > self.nclasses then
+      tlua.raise(("ConfusionMatrix: expected classes from 1 to %d, got %s for %s"):format(
+         self.nclasses, tostring(prediction), tostring(target)))
+   end
+   local row = self.mat[target]
+   row[prediction] = row[prediction] + 1
+end
+
+--- Counts a prediction, a class or scores, for a target.
+function Matrix:add(prediction, target) count(self, class_of(target), class_of(prediction)) end
+
+--- Counts a batch: predictions are classes (n) or scores (n, classes).
+function Matrix:batchAdd(predictions, targets)
+   for i = 1, predictions:size(1) do self:add(predictions[i], targets[i]) end
+end
+
+function Matrix:updateValids()
+   local good, total, sum, unions, kinds, with = 0, 0, 0, 0, 0, 0
+   for t = 1, self.nclasses do
+      local row, column, hit = self.mat[t]:sum(), self.mat:select(2, t):sum(), self.mat[t][t]
+      self.valids[t] = hit / row
+      self.unionvalids[t] = hit / (row + column - hit)
+      good, total = good + hit, total + row
+      if row > 0 then sum, kinds = sum + hit / row, kinds + 1 end
+      if row + column > 0 then unions, with = unions + hit / (row + column - hit), with + 1 end
+   end
+   self.totalValid, self.averageValid, self.averageUnionValid = good / total, sum / kinds,
+      unions / with
+end
+
+--- Matthews' correlation coefficient of each class.
+function Matrix:matthewsCorrelation()
+   local all, result = self.mat:sum(), torch.zeros(self.nclasses):float()
+   for t = 1, self.nclasses do
+      local tp = self.mat[t][t]
+      local fn, fp = self.mat[t]:sum() - tp, self.mat:select(2, t):sum() - tp
+      local tn = all - tp - fn - fp
+      local root = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+      result[t] = root == 0 and 0 or (tp * tn - fp * fn) / root
+   end
+   return result
+end
+
+--- Returns the rates of false acceptance and of false rejection of each class.
+function Matrix:farFrr()
+   local all = self.mat:sum()
+   local far, frr = torch.zeros(self.nclasses):float(), torch.zeros(self.nclasses):float()
+   for t = 1, self.nclasses do
+      local tp, row, column = self.mat[t][t], self.mat[t]:sum(), self.mat:select(2, t):sum()
+      far[t], frr[t] = (column - tp) / (all - row), (row - tp) / row
+   end
+   self.classFarFrr = {far, frr}
+   return far, frr
+end
+
+function Matrix:__tostring__()
+   self:updateValids()
+   local lines, width = {"ConfusionMatrix:"}, #tostring(math.tointeger(self.mat:max())) + 1
+   for t = 1, self.nclasses do
+      local cells = {}
+      for p = 1, self.nclasses do
+         cells[p] = ("%" .. width .. "d"):format(math.tointeger(self.mat[t][p]))
+      end
+      lines[#lines + 1] = ("%s[%s]  %.3f%%  [class: %s]"):format(t == 1 and "[" or " ",
+         table.concat(cells, " "),
+         self.valids[t] * 100, self.classes[t] or t) .. (t == self.nclasses and "]" or "")
+   end
+   lines[#lines + 1] = (" + average row correct: %s%%"):format(self.averageValid * 100)
+   lines[#lines + 1] = (" + average rowUcol correct (VOC measure): %s%%"):format(
+      self.averageUnionValid * 100)
+   lines[#lines + 1] = (" + global correct: %s%%"):format(self.totalValid * 100)
+   return table.concat(lines, "\n")
+end
+
+-- Logger ------------------------------------------------------------------------------------------
+
+local Logger = classes.class "optim.Logger"
+
+--- Writes values in columns into a file; without a name, only keeps them.
+function Logger:__init(path, timestamp)
+   if path and timestamp then path = path .. "-" .. os.date "%Y_%m_%d_%X" end
+   self.name, self.symbols, self.idx, self.figure = path, {}, {}, nil
+   if path then
+      local problem
+      self.file, problem = io.open(path, "w")
+      if not self.file then tlua.raise("optim.Logger: " .. problem) end
+   end
+   self.showPlot = true
+end
+
+local function write_line(self, words)
+   if not self.file then return end
+   self.file:write(table.concat(words, "\t"), "\t\n")
+   self.file:flush()
+end
+
+function Logger:setNames(names)
+   self.names = names
+   self.nsymbols = #names
+   for i in ipairs(names) do self.symbols[i] = {} end
+   write_line(self, names)
+   return self
+end
+
+--- Adds a row: a list in the order of the names, or {name = value}.
+function Logger:add(row)
+   if not self.names then
+      local names = {}
+      for key in pairs(row) do names[#names + 1] = key end
+      table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
+      if #row == 0 then self:setNames(names) else self:setNames((function()
+         for i = 1, #row do names[i] = tostring(i) end
+         return names
+      end)()) end
+   end
+   local words = {}
+   for i, name in ipairs(self.names) do
+      local value = row[i]
+      if value == nil then value = row[name] end
+      if value == nil then
+         tlua.raise(("optim.Logger:add: the value of %s is missing"):format(name))
+      end
+      table.insert(self.symbols[i], value)
+      words[i] = type(value) == "number" and ("%11.4e"):format(value) or tostring(value)
+   end
+   write_line(self, words)
+   return self
+end
+
+function Logger:style(...)
+   self.styles = {...}
+   return self
+end
+function Logger:display(value)
+   self.showPlot = value
+   return self
+end
+function Logger:setlogscale(...)
+   self.logscale = {...}
+   return self
+end
+
+--- Draws the columns into a file beside the log, with `.svg`, and returns the logger; `figure` has
+--- the drawing.
+function Logger:plot()
+   local curves = {}
+   for i, values in ipairs(self.symbols) do
+      if type(values[1]) == "number" then curves[self.names[i]] = values end
+   end
+   self.figure = tlua.utils.plot.curves(curves)
+   if self.name then self.figure:save(self.name .. ".svg") end
+   return self
+end
+
+return M

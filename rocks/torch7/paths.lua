@@ -1,0 +1,152 @@
+-- paths.lua - Torch7's paths: names of files and folders.
+
+local tlua = require "tlua"
+
+local M = {}
+
+local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+local function output_of(command)
+   local handle <close> = io.popen(command .. " 2>/dev/null")
+   return handle:read "a"
+end
+
+--- Returns whether a path is a folder.
+---@param path string
+---@return boolean
+function M.dirp(path)
+   local file = io.open(path, "r")
+   if not file then return false end
+   local _, _, code = file:read(0)
+   local is_folder = code == 21 -- EISDIR
+   file:close()
+   return is_folder
+end
+
+--- Returns whether a path is a file.
+function M.filep(path)
+   local file = io.open(path, "r")
+   if file then file:close() end
+   return file ~= nil and not M.dirp(path)
+end
+
+function M.is_win() return package.config:sub(1, 1) == "\\" end
+function M.is_mac() return output_of "uname -s":match "Darwin" ~= nil end
+function M.uname() return output_of("uname -s"):match "[^\n]*" end
+function M.cwd() return output_of("pwd"):match "[^\n]*" end
+M.home = os.getenv "HOME"
+function M.getenv(name) return os.getenv(name) end
+
+--- Joins a path's parts: what stands in front of an absolute part counts no more.
+---@param ... string
+---@return string
+function M.concat(...)
+   local path = ""
+   for _, part in ipairs {...} do
+      if part:sub(1, 1) == "/" or path == "" then
+         path = part
+      else
+         path = path:gsub("/$", "") .. "/" .. part
+      end
+   end
+   if path:sub(1, 1) ~= "/" then path = M.cwd() .. (path == "" and "" or "/" .. path) end
+   local parts = {}
+   for part in path:gmatch "[^/]+" do
+      if part == ".." then
+         parts[#parts] = nil
+      elseif part ~= "." then
+         parts[#parts + 1] = part
+      end
+   end
+   return "/" .. table.concat(parts, "/")
+end
+
+--- The last part of a path, without the suffix if that is given.
+function M.basename(path, suffix)
+   local name = path:gsub("/+$", ""):match "[^/]*$"
+   if suffix then
+      suffix = suffix:gsub("^%.?", ".")
+      if name:sub(-#suffix) == suffix then name = name:sub(1, -#suffix - 1) end
+   end
+   return name
+end
+
+--- The path without its last part.
+function M.dirname(path)
+   local folder = path:gsub("/+$", ""):match "^(.*)/[^/]*$"
+   if folder == nil then return "." end
+   return folder == "" and "/" or folder
+end
+
+--- The ending behind the last point; nil if there is none.
+function M.extname(path) return M.basename(path):match "^.+%.([^.]*)$" end
+
+--- Returns the names in a folder.
+---@param path string
+---@return string[]?
+function M.dir(path)
+   if not M.dirp(path) then return nil end
+   local names = {}
+   for name in output_of("ls -a " .. quote(path)):gmatch "[^\n]+" do names[#names + 1] = name end
+   return names
+end
+
+local function chosen(path, keep)
+   local list, at = M.dir(path) or {}, 0
+   return function()
+      repeat at = at + 1 until list[at] == nil or keep(list[at])
+      return list[at]
+   end
+end
+
+--- Goes through the names in a folder that fit a pattern or a function.
+function M.files(path, filter)
+   return chosen(path, function(name)
+      if filter == nil then return true end
+      return type(filter) == "function" and filter(name) or type(filter) == "string"
+         and name:find(filter) ~= nil
+   end)
+end
+function M.iterfiles(path)
+   return chosen(path, function(name) return M.filep(path .. "/" .. name) end)
+end
+function M.iterdirs(path)
+   return chosen(path, function(name)
+      return name ~= "." and name ~= ".." and M.dirp(path .. "/" .. name)
+   end)
+end
+
+--- Makes a folder, with those above it.
+function M.mkdir(path)
+   local made, problem = tlua.io.make_folder(path)
+   if not made then return nil, problem end
+   return true
+end
+
+function M.rmdir(path) return os.remove(path) end
+
+--- Removes a folder with all in it; the second argument must be "yes".
+function M.rmall(path, answer)
+   if answer ~= "yes" then tlua.raise "paths.rmall: expected 'yes' as the second argument" end
+   return os.execute("rm -rf -- " .. quote(path)) == true
+end
+
+function M.tmpname() return os.tmpname() end
+
+--- The path of the running file, or of one beside it.
+function M.thisfile(name)
+   local path = debug.getinfo(2, "S").source:match "^@(.*)$"
+   if not path then return nil end
+   return name and M.concat(M.dirname(path), name) or M.concat(path)
+end
+
+--- Runs a file beside the one that calls.
+function M.dofile(name)
+   local path = debug.getinfo(2, "S").source:match "^@(.*)$"
+   return _G.dofile(path and M.concat(M.dirname(path), name) or name)
+end
+
+function M.execdir() return M.dirname(_G.arg and _G.arg[-1] or ".") end
+M.install_prefix = M.execdir()
+
+return M
