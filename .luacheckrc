@@ -19,3 +19,5 @@ files["spec/dist/programs"] = {allow_defined_top = true, read_globals = {"torch"
 -- Its comments stand beside the code, and one value is only there to show a declaration.
 files["examples/tour.lua"] = {max_line_length = false, ignore = {"211"}}
 files["examples/embed/script.lua"] = {globals = {"normalise"}}
+-- Programs for `tlua --torch7`, which has these globals.
+files["rocks/torch7/examples"] = {globals = {"torch", "nn", "optim", "image", "paths", "xlua"}}

@@ -112,7 +112,8 @@ lazy.entitle(torch.distributed, "torch.distributed", "tlua.distributed.unsupport
 -- that a checkout uses its own packages.
 if package and type(package.searchers) == "table" then
    table.insert(package.searchers, math.min(3, #package.searchers + 1), function(module)
-      if module:find "^tlua%." then return require "tlua.packages".search(module) end
+      local ours = module:find "^tlua%." or module == "torch7"
+      if ours then return require "tlua.packages".search(module) end
    end)
 end
 

@@ -72,11 +72,16 @@ function M.source(name)
    return file:read "a", "=tlua:" .. module:gsub("^tlua%.", ""):gsub("%.", "/") .. tail, path
 end
 
---- Searches a module, as an entry of package.searchers.
+--- Searches a module, as an entry of package.searchers. `torch7` is Torch7's own name for its
+--- package's table.
 ---@param module string
 ---@return any loader  or a text for require's error; nil for modules of others
 ---@return string? path
 function M.search(module)
+   if module == "torch7" then
+      if not M.find "tlua.torch7" then return M.advice "torch7" end
+      return function() return require "tlua.torch7.torch" end
+   end
    local name = M.of(module)
    if not name then return nil end
    local text, chunk, path = M.source(module)

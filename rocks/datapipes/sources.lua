@@ -18,12 +18,6 @@ local M = {}
 local wrapper_signature = args.signature [[data.datapipes.iter.IterableWrapper(iterable: any,
    deepcopy: boolean = true)]]
 
----
----     local P = torch.data.datapipes.iter
----     local pipe = P.IterableWrapper {"a", "b"}
----     for x in pipe:iter() do print(x) end
----     --> a
----     --> b
 ---@class data.datapipes.iter.IterableWrapper: data.IterDataPipe
 ---@overload fun(iterable: any, deepcopy?: boolean): data.datapipes.iter.IterableWrapper
 M.IterableWrapper = class.class("data.datapipes.iter.IterableWrapper", IterDataPipe)
@@ -258,7 +252,7 @@ local stream_reader <const> = "data.datapipes.iter.StreamReader"
 --- Reads streams: an item of a label and a stream becomes items of the label and bytes. A stream is
 --- a file, or an object with a method `read` and optionally `close`; it is closed at its end.
 ---@param datapipe data.IterDataPipe
----@param chunk? integer  bytes to read at a time; all at once by default
+---@param chunk? integer  so many bytes at a time; all at once by default
 function StreamReader:__init(...)
    local a = reader_signature(...)
    rows.check_stream(stream_reader, "datapipe", a.datapipe)

@@ -81,10 +81,12 @@ static int open_library(lua_State *L) {
   return luaopen_tlua(L);
 }
 
-/* Called as __index(package.preload, module), since a program may begin with `require "tlua.text"`.
-** Then the library is opened, and its searchers, which come after this table, find the module. */
+/* Called as __index(package.preload, module), since a program may begin with `require "tlua.text"`
+** or `require "torch7"`. Then the library is opened, and its searchers, which come after this
+** table, find the module. */
 static int index_preload(lua_State *L) {
-  if (lua_type(L, 2) != LUA_TSTRING || strncmp(lua_tostring(L, 2), "tlua.", 5) != 0) return 0;
+  const char *module = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
+  if (strncmp(module, "tlua.", 5) != 0 && strcmp(module, "torch7") != 0) return 0;
   require(L, "tlua");
   return 0;
 }

@@ -17,6 +17,7 @@ const char tli_options_usage[] =
     "  -l g=mod    require the library 'mod' into the global 'g'\n"
     "  -v          show version information\n"
     "  --device d  make tensors on device d, such as sim or cuda:0, unless told otherwise\n"
+    "  --torch7    have Torch7's torch, nn, optim, image, paths and xlua as globals\n"
     "  --profile   tell at the end what the script did with its time\n"
     "  --html file with --profile: write it as a page to look at in a browser\n"
     "  -E          ignore environment variables\n"
@@ -78,7 +79,7 @@ bool tli_options_parse(int argc, char **argv, tli_Options *options, char problem
           return false;
         }
       }
-    } else if (!is_flag(option, 'W')) {
+    } else if (!is_flag(option, 'W') && strcmp(option, "--torch7") != 0) {
       return unknown(option, problem);
     }
   }
@@ -89,6 +90,7 @@ tli_Step tli_options_step(char **argv, const tli_Options *options, int *i) {
   while (*i < options->script) {
     const char *option = argv[(*i)++];
     if (strcmp(option, "--device") == 0) return (tli_Step){'d', argv[(*i)++]};
+    if (strcmp(option, "--torch7") == 0) return (tli_Step){'t', NULL};
     if (strcmp(option, "--profile") == 0) continue;
     if (strcmp(option, "--html") == 0) {
       ++*i;

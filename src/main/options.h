@@ -20,7 +20,7 @@ typedef struct tli_Options {
 
 /* An option that is executed before the script runs. */
 typedef struct tli_Step {
-  char letter;       /* 'e', 'l', 'W' or, for --device, 'd'; 0 after the last one */
+  char letter;       /* 'e', 'l', 'W'; for --device 'd', for --torch7 't'; 0 after the last one */
   const char *value; /* the value of -e or -l, borrowed from argv */
 } tli_Step;
 

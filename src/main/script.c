@@ -174,6 +174,7 @@ bool tli_script_step(lua_State *L, tli_Step step) {
   case 'W': lua_warning(L, "@on", 0); return true;
   case 'd': return use_device(L, step.value);
   case 'l': return require_library(L, step.value);
+  case 't': return run_string(L, "require 'tlua.torch7.start'", "=--torch7");
   default: return run_string(L, step.value, "=(command line)");
   }
 }

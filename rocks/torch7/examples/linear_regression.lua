@@ -1,0 +1,51 @@
+-- Linear regression in the manner of Torch7: a closure that returns the loss and its gradient, and
+-- optim.sgd. Run it by: tlua --torch7 linear_regression.lua
+
+require "torch"
+require "nn"
+require "optim"
+
+torch.manualSeed(1)
+
+-- Yields of corn by fertilizer and insecticide, in tens.
+local data = torch.Tensor {
+   {40, 6, 4}, {44, 10, 4}, {46, 12, 5}, {48, 14, 7}, {52, 16, 9},
+   {58, 18, 12}, {60, 22, 14}, {68, 24, 20}, {74, 26, 21}, {80, 32, 24},
+}:div(10)
+
+local model = nn.Sequential()
+model:add(nn.Linear(2, 1))
+local criterion = nn.MSECriterion()
+local x, dl_dx = model:getParameters()
+
+local nextRow = 0
+local function feval(x_new)
+   if x ~= x_new then x:copy(x_new) end
+   nextRow = nextRow % data:size(1) + 1
+   local sample = data[nextRow]
+   local target, inputs = sample[{{1}}], sample[{{2, 3}}]
+   dl_dx:zero()
+   local loss = criterion:forward(model:forward(inputs), target)
+   model:backward(inputs, criterion:backward(model.output, target))
+   return loss, dl_dx
+end
+
+local config = {learningRate = 0.05, learningRateDecay = 1e-3}
+local loss
+for epoch = 1, 600 do
+   loss = 0
+   for _ = 1, data:size(1) do
+      local _, fs = optim.sgd(feval, x, config)
+      loss = loss + fs[1]
+   end
+   loss = loss / data:size(1)
+   if epoch % 200 == 0 then print(("epoch %d: loss %.4f"):format(epoch, loss)) end
+end
+
+-- Against the solution of least squares.
+local A = torch.cat(data[{{}, {2, 3}}], torch.ones(data:size(1), 1), 2)
+local y = data[{{}, {1}}]
+local best = torch.gels(y, A)
+local least = criterion:forward(torch.mm(A, best), y)
+print(("loss %.4f, by least squares %.4f"):format(loss, least))
+return loss, least

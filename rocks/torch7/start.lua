@@ -1,0 +1,47 @@
+-- start.lua - `tlua --torch7`: Torch7's packages as globals, and under their names for `require`,
+-- with the functions that Lua 5.1 had and Torch7's programs use.
+
+local classes = require "tlua.torch7.classes"
+
+local modules = {torch = "torch", nn = "nn", optim = "optim", image = "image", paths = "paths",
+   xlua = "xlua", sys = "sys", nngraph = "nngraph", cutorch = "cutorch", cunn = "nn", cudnn = "nn",
+   gnuplot = "gnuplot", trepl = "sys"}
+
+for name, file in pairs(modules) do
+   package.preload[name] = function() return require("tlua.torch7." .. file) end
+end
+
+for _, name in ipairs {"torch", "nn", "optim", "image", "paths", "xlua", "sys"} do
+   local value = require("tlua.torch7." .. modules[name])
+   rawset(_G, name, value)
+   package.loaded[name] = value
+   classes.root(name, value)
+end
+
+-- Functions that Lua 5.1 had.
+local older = {unpack = table.unpack, loadstring = load, table = {maxn = function(list)
+   local most = 0
+   for key in pairs(list) do
+      if type(key) == "number" then most = math.max(most, key) end
+   end
+   return most
+end, getn = function(list) return #list end}, math = {
+   pow = function(x, y) return x ^ y end, log10 = function(x) return math.log(x, 10) end,
+   mod = math.fmod, ldexp = function(x, n) return x * 2.0 ^ n end,
+   cosh = function(x) return (math.exp(x) + math.exp(-x)) / 2 end,
+   sinh = function(x) return (math.exp(x) - math.exp(-x)) / 2 end,
+   tanh = function(x)
+      local e = math.exp(-2 * math.abs(x))
+      return (x < 0 and -1 or 1) * (1 - e) / (1 + e)
+   end,
+}, string = {gfind = string.gmatch}}
+
+for name, value in pairs(older) do
+   if type(value) == "function" then
+      if rawget(_G, name) == nil then rawset(_G, name, value) end
+   else
+      for field, fn in pairs(value) do _G[name][field] = _G[name][field] or fn end
+   end
+end
+
+return true
