@@ -286,9 +286,9 @@ describe("the orders of schedules", function()
       for_all_plans({1, 2, 3, 4, 8}, {1, 2, 3, 5, 8, 16}, simulate)
    end)
 
-   -- Simulates ranks that run their batches of messages one after another; a batch ends when the
-   -- other side of each of its messages has begun as well. Returns the numbers of batches and of
-   -- messages of all ranks.
+   -- Simulates ranks, each of which runs its batches of messages in order. A batch ends when the
+   -- peer of each of its messages has begun the batch with that message. Returns the total numbers of
+   -- batches and of messages.
    local function exchange(plan, n_ranks, here, n)
       local lists, batches, stages, owners = {}, {}, n_ranks * here, {}
       for r = 0, n_ranks - 1 do

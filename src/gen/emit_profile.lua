@@ -127,7 +127,7 @@ static __attribute__((cold, noinline)) $prototype {
    })
 end
 
---- Returns a call of observed_<name> or tlo_<name>.
+--- Returns C code that calls observed_<name> while a profile runs, otherwise tlo_<name>.
 ---@return string
 function M.choice(name, args)
    local call = ("%s(%s)"):format(name, args)

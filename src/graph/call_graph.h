@@ -81,7 +81,7 @@ typedef struct tli_GraphHole {
 } tli_GraphHole;
 
 typedef struct tli_Graph {
-  tli_Region region; /* has all that follows */
+  tli_Region region; /* owns the memory of the fields below */
   atomic_int refs;
   int32_t nvalues, ninputs, nconstants, nnumbers, ncalls, noutputs, nsymbols, nholes;
   tli_GraphValue *values;
@@ -94,7 +94,7 @@ typedef struct tli_Graph {
   tli_GraphHole *holes;
   const char *structure; /* a text for the front end: how outputs are nested; may be NULL */
   bool training;         /* the mode of the model when it was traced */
-  tl_DType dtype;        /* the default dtype then */
+  tl_DType dtype;        /* the default dtype of the traced code */
 } tli_Graph;
 
 tli_Graph *tli_graph_new(void) TL_MUSTCHECK;
@@ -143,7 +143,7 @@ bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCH
 bool tli_trace_record(tli_Trace *t) TL_MUSTCHECK;
 /* Ends the trace and returns its graph; NULL after tli_fail. */
 tli_Graph *tli_trace_finish(tli_Trace *t, tl_Tensor *const *outputs, int n) TL_MUSTCHECK;
-void tli_trace_free(tli_Trace *t); /* also ends it; accepts NULL */
+void tli_trace_free(tli_Trace *t); /* also ends the trace; accepts NULL */
 
 /* ---- sizes (unify.c) ---- */
 
@@ -162,7 +162,7 @@ bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Grap
 
 bool tli_graph_save(const tli_Graph *g, const char *path) TL_MUSTCHECK;
 tli_Graph *tli_graph_load(const char *path) TL_MUSTCHECK;
-/* The same from bytes, which are used until the last of the graph's tensors is gone; then
+/* Reads a program from bytes, which are used until the last of the graph's tensors is freed; then
 ** release(data, context) is called. It is not called after a failure. */
 tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, void *context),
                           void *context) TL_MUSTCHECK;

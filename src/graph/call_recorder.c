@@ -282,7 +282,7 @@ static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallAr
   if (kind == TLI_CALL_TENSORS) return read_list(t, given->tensors, out);
   if (kind == TLI_CALL_GENERATOR) {
     bool own = given->generator && given->generator->family == NULL;
-    out->generator = NULL; /* a run has one */
+    out->generator = NULL; /* a run has its own generator */
     return !own || refuse(call, "it uses a generator of its own");
   }
   bool on_cpu = (given->device.type < 0 ? tli_default_device() : given->device).type == TL_CPU;

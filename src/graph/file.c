@@ -350,7 +350,7 @@ typedef struct File {
 
 typedef struct Loader {
   tli_Graph *g;
-  tli_Region region; /* of the JSON */
+  tli_Region region; /* the memory of the JSON */
   File *file;
   const tli_Json *header;
   const char *data; /* behind the header */

@@ -71,7 +71,7 @@ static char *put_character(char *out, unsigned c) {
   return out;
 }
 
-/* Reads what follows a backslash. */
+/* Reads an escape after its backslash. */
 static char *read_escape(Reader *r, char *out) {
   static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
   if (r->at == r->end) return bad(r, "an escape");

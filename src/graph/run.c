@@ -22,7 +22,7 @@ typedef struct Step {
   Slot *slots;
   tl_Tensor **results;
   int32_t nslots, ndead;
-  int32_t *dead; /* values whose last use this is */
+  int32_t *dead; /* the values that this call uses last */
 } Step;
 
 /* The seed of PyTorch's default generator. */
@@ -169,7 +169,7 @@ static bool make_arg(Context *c, Step *s, int kind, const tli_CallArg *from, tli
   return true;
 }
 
-/* Lists values that nobody uses after this call, results included. */
+/* Lists values that no later call uses, results included. */
 static bool make_dead(const tl_Program *p, Context *c, Step *s, int32_t call) {
   const tli_Graph *g = p->graph;
   s->dead = tli_region_get(&c->region, s->nslots + s->call->nresults, sizeof *s->dead);

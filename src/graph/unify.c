@@ -23,7 +23,7 @@ typedef struct Walk {
   int n;
   bool (*integer)(struct Walk *w, const Place *p); /* integers differ */
   const char *over;                                /* "values" or the symbol's name */
-  /* of a fit */
+  /* used only by tli_graph_fit */
   tli_Graph *target;
   int symbol;
   int64_t sizes[MOST];
@@ -85,7 +85,7 @@ static bool same_plain(int kind, const tli_CallArg *a, const tli_CallArg *b) {
   if (kind == TLI_CALL_BOOL || kind == TLI_CALL_TRUE) return a->flag == b->flag;
   if (kind == TLI_CALL_DTYPE) return a->dtype == b->dtype;
   if (kind == TLI_CALL_DEVICE) return tli_same_device(a->device, b->device);
-  return true; /* a generator, which is none */
+  return true; /* a generator, which is not recorded */
 }
 
 static bool visit_arg(Walk *w, Place *p, int kind, tli_CallArg *const *args) {

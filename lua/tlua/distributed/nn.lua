@@ -176,8 +176,8 @@ end
 local take_exchange = args.signature [[distributed.nn.all_to_all_single(input: tensor,
    output_split_sizes: table?, input_split_sizes: table?, group: object?)]]
 
---- Returns the parts that all ranks have for this one, in rank order, as rows of one tensor; see
---- all_to_all_single.
+--- Sends one part of the input's rows to each rank. Returns the parts received from all ranks, in
+--- rank order, as rows of one tensor; see all_to_all_single.
 ---@param input Tensor
 ---@param options? table  output_split_sizes, input_split_sizes, group
 ---@return Tensor

@@ -1,10 +1,10 @@
 /*
 ** trace.h - the hook by which a tracer sees the operators that a thread calls, and the flat record
 ** of a call: an operator's row in the generated table and an array of arguments. src/graph
-** records calls in this form and makes them again.
+** records and repeats calls in this form.
 **
-** Only calls from outside of the engine are seen: while an operator runs, those that it calls are
-** its own affair. The cost without a tracer is that of the profiler's hook.
+** A tracer sees only calls from outside of the engine, not the operators that an operator calls.
+** The cost without a tracer is that of the profiler's hook.
 */
 #ifndef TLI_TRACE_H
 #define TLI_TRACE_H

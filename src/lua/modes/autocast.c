@@ -3,11 +3,6 @@
 ** last open scope of the state is closed, so that a weight that is used several times is cast only
 ** once. A kept cast is valid if the parameter has the same version, if the cast was recorded or
 ** this call needs no gradient, and if both belong to the same captured graph or to none.
-**
-** Casts of parameters are kept until the last open scope of the state is closed, so a weight
-** that is used several times is cast once. A kept cast is valid while the parameter's version
-** is the same, the cast was recorded if this call needs a gradient, and both belong to the same
-** captured graph or to none.
 */
 #include "lua/modes/autocast.h"
 

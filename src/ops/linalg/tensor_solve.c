@@ -1,6 +1,6 @@
 /*
-** tensor_solve.c - tensors as matrices: their inverses and systems of equations; and
-** Vandermonde matrices.
+** tensor_solve.c - inverses of tensors and systems of equations with tensors, which are treated as
+** matrices; and Vandermonde matrices.
 */
 #include <string.h>
 
