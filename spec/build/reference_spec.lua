@@ -8,6 +8,7 @@ package.path = "src/docs/?.lua;" .. package.path
 local annotated = require "spec.support.annotated"
 local annotations = require "annotations"
 local examples = require "spec.support.examples"
+local complete = require "tlua.repl.complete"
 local declarations = require "declarations"
 local site = require "site"
 local types = require "tlua.repl.types"
@@ -118,6 +119,49 @@ describe("declarations", function()
       local lr = by_path["torch.optim.Adam"].params[2]
       assert.same({"lr", 1e-3}, {lr.name, lr.default})
       assert.equal("torch.nn.Module", by_path["torch.nn.Module"].path)
+   end)
+end)
+
+-- Lists beside the declarations -------------------------------------------------------------------
+
+describe("lists of names beside the declarations", function()
+   it("have rules of vmap for operators that exist", function()
+      local unknown, count = {}, 0
+      for name in pairs(require "tlua.func.rules") do
+         count = count + 1
+         local found = false
+         for _, prefix in ipairs {"", "nn.functional.", "Tensor."} do
+            found = found or torch.has(prefix .. name)
+         end
+         if not found then unknown[#unknown + 1] = name end
+      end
+      table.sort(unknown)
+      assert.equal("", table.concat(unknown, " "))
+      assert.is_true(count > 400)
+   end)
+
+   it("complete the fields of tensors that annotations declare", function()
+      local head = annotations.print({}):match "%-%-%-@class torch.Tensor\n(.-)torch.Tensor = {}"
+      local declared, completed = {}, {}
+      for name in head:gmatch "%-%-%-@field ([%w_]+)" do declared[name] = true end
+      for _, word in ipairs(complete.words("x.", {x = torch.ones(1)})) do
+         local name = word:match "^x%.(.*)$"
+         if declared[name] then completed[name] = true end
+      end
+      assert.same(declared, completed)
+   end)
+
+   it("declare nothing in C that does not exist", function()
+      local missing, count = {}, 0
+      for _, path in ipairs {"src/lua/types.lua", "src/lua/types_devices.lua"} do
+         for owner, name in shell.read(path):gmatch "\nfunction ([%w_.]+)[.:]([%w_]+)%(" do
+            local at = (owner .. "."):gsub("^torch%.", "")
+            count = count + 1
+            if not torch.has(at .. name) then missing[#missing + 1] = at .. name end
+         end
+      end
+      assert.is_true(count > 150)
+      assert.equal("", table.concat(missing, "\n"))
    end)
 end)
 
