@@ -68,7 +68,9 @@ describe("help", function()
       local text = manual.help(torch.optim.Adam)
       assert.matches("optim.Adam(params, {lr = 0.001, amsgrad = false, betas = {0.9, 0.999},", text, 1, true)
       assert.matches("weight_decay = 0, differentiable?,\n   foreach?, fused?})", text, 1, true)
-      assert.matches("Methods: step, zero_grad, state_dict, load_state_dict", text)
+      for name in ("add_param_group load_state_dict state_dict step zero_grad"):gmatch "%S+" do
+         assert.matches("\nMethods: .*%f[%w_]" .. name .. "%f[^%w_]", text)
+      end
       local class_of = require "tlua.class"
       for name in pairs(lazy.fields(torch.optim)) do
          local class = torch.optim[name]

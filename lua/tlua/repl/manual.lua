@@ -150,20 +150,19 @@ local function methods_text(declared)
    return names[1] and comments.list("Methods: ", names, "")
 end
 
-local optimizer_methods <const> = "Methods: step, zero_grad, state_dict, load_state_dict, "
-   .. "add_param_group"
-
 -- Returns the text on a class. `module` is the module that it was loaded from, if that is known.
 local function class_text(class, module)
    local declared = declarations.of_class(class.__name, class, module)
    if not declarations.source_lines(declared.chunk) then return nil end
    local is_optimizer = issubclass(class, torch.optim.Optimizer)
+   local with_methods = is_optimizer -- whose users call the methods of the base
+      and declarations.of_class("optim.Optimizer", torch.optim.Optimizer) or declared
    local computed = declared.is_twin and operator(declared.see)
    return join {
       call_text(class.__name, declared.params), comments.layout(declared.text),
       computed and computed:match "\n\n(.*)$":gsub("\n\n    .*$", "") or "",
       params_text(declared), fields_text(declared.fields),
-      forward_text(class) or "", is_optimizer and optimizer_methods or methods_text(declared) or "",
+      forward_text(class) or "", methods_text(with_methods) or "",
       declared.see and ('See also help "%s".'):format(declared.see:gsub("^torch%.", "")),
    }
 end
