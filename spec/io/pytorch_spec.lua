@@ -327,6 +327,11 @@ describe("torch.save to a .jpg file", function()
       assert.raises("io.encode_jpeg: a JPEG file takes a tensor, got 2",
          function() torch.io.encode_jpeg(2) end)
       assert.is_nil(io.open(name))
+      for _, shape in ipairs {{3}, {2, 2, 2}, {0, 2, 3}, {1, 2, 2, 3}} do
+         assert.raises("io._jpeg: expected pixels of shape (height, width, 1 or 3), got", function()
+            assert(torch.io._jpeg(torch.zeros(shape, {dtype = "uint8"}), 75))
+         end)
+      end
    end)
 end)
 

@@ -17,6 +17,7 @@ describe("torch.Size", function()
    it("counts negative positions from the end", function()
       assert.equal(4, x.shape[-1])
       assert.equal(2, x.shape[-3])
+      assert.equal(4, x.shape[-2 / 2]) -- a float, -1.0
       assert.is_nil(x.shape[4]) -- the end of the list, which ipairs needs
       local shape = x.shape
       shape[-1] = 7

@@ -14,7 +14,7 @@
 #include "core/platform/platform.h"
 #include "lua/tensor/value.h"
 
-enum { MOST_PIXELS = 1 << 28 };
+enum { MOST_PIXELS = 1 << 28, JPEG_SIDE = 65535 };
 
 static int give_up(lua_State *L) {
   lua_pushnil(L);
@@ -276,11 +276,15 @@ static int io_decode_image(lua_State *L) {
 }
 
 /* _jpeg(pixels, quality) -> the bytes of a JPEG file, or nil and a message. The pixels are uint8,
-** (height, width, channels), contiguous, with 1 or 3 channels; tlua.io.image checks them. */
+** (height, width, channels), contiguous, with 1 or 3 channels. */
 static int io_jpeg(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = check_bytes(L, "io.encode_jpeg");
   int quality = (int)luaL_checkinteger(L, 2);
+  if (t->ndim != 3 || t->numel == 0 || (t->sizes[2] != 1 && t->sizes[2] != 3) ||
+      t->sizes[0] > JPEG_SIDE || t->sizes[1] > JPEG_SIDE)
+    return tli_error(L, "io._jpeg: expected pixels of shape (height, width, 1 or 3), got %s",
+                     tli_describe(L, tli_state(L), 1));
   size_t n;
   unsigned char *file = tli_write_jpeg((const unsigned char *)tli_data(t), (int)t->sizes[1],
                                        (int)t->sizes[0], (int)t->sizes[2], quality, &n);

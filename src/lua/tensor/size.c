@@ -25,24 +25,25 @@ bool tli_is_size(lua_State *L, int index) {
   return is;
 }
 
-/* Returns the list's position, from 1, that the key at stack index 2 means. Raises for 0 and for
+/* Converts the whole number `at`, a key, to a position of the list, from 1. Raises for 0 and for
 ** negative numbers before the first position. */
-static lua_Integer position(lua_State *L) {
-  lua_Integer at = lua_tointeger(L, 2), n = (lua_Integer)lua_rawlen(L, 1);
+static lua_Integer position(lua_State *L, int64_t at) {
+  int64_t n = (int64_t)lua_rawlen(L, 1);
   if (at > 0) return at;
   if (at == 0)
     return tli_error(L, "shape: dim: positions count from 1, and from the end with -1, got 0");
   if (at < -n)
-    return tli_error(L, "shape: dim: expected a position from %d to %d, got %d", -(int)n, (int)n,
-                     (int)at);
+    return tli_error(L, "shape: dim: expected a position from %d to %d, got %lld", -(int)n, (int)n,
+                     (long long)at);
   return at + n + 1;
 }
 
-/* Reads an integer key that the list lacks, or numel. Positions after the last one are nil, as in
+/* Reads a whole number as a key that the list lacks, or numel. Positions after the last one are nil, as in
 ** every list. */
 static int size_index(lua_State *L) {
-  if (lua_isinteger(L, 2)) {
-    lua_rawgeti(L, 1, position(L));
+  int64_t at;
+  if (tli_to_whole(L, 2, &at)) {
+    lua_rawgeti(L, 1, position(L, at));
   } else {
     luaL_getmetafield(L, 1, "numel");
     const char *field = tli_to_word(L, 2);
@@ -52,8 +53,9 @@ static int size_index(lua_State *L) {
 }
 
 static int size_newindex(lua_State *L) {
-  if (lua_isinteger(L, 2)) {
-    lua_rawseti(L, 1, position(L));
+  int64_t at;
+  if (tli_to_whole(L, 2, &at)) {
+    lua_rawseti(L, 1, position(L, at));
   } else {
     lua_rawset(L, 1);
   }
