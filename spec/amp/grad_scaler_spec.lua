@@ -57,10 +57,10 @@ end
 describe("GradScaler", function()
    for _, row in ipairs(fixture) do
       local how = row.optimizer .. (row.clip and ", clipped" or "")
-      it("does what PyTorch's does: " .. how, function() follow(row, "cpu") end)
+      it("has the scales and steps of PyTorch's: " .. how, function() follow(row, "cpu") end)
       it("does it on a device: " .. how, function() follow(row, "sim") end)
       if row.clip then
-         it("does it where step() clips: " .. how, function()
+         it("has the scales and steps of PyTorch's if step() clips: " .. how, function()
             follow(row, "cpu", false, true)
             follow(row, "sim", false, true)
             if row.optimizer ~= "Adafactor" then follow(row, "sim", true, true) end

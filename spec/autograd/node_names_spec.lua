@@ -214,7 +214,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       assert.is_true(seen)
    end)
 
-   it("and the name stays with the node, not with what it is used for next", function()
+   it("which the node keeps when its tensor is used again", function()
       local mean = x:mean()
       local same = mean:expand_as(mean)
       assert.equal("<MeanBackward0>", tostring(mean.grad_fn))

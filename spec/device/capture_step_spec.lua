@@ -79,7 +79,7 @@ describe("a captured step", function()
          assert.is_true(eager.losses[20] ~= eager.losses[20])
       end)
 
-      it("has those of separate calls where one step unscales and clips: " .. name, function()
+      it("has the bits of separate calls if one step unscales and clips: " .. name, function()
          local separate, replayed = train(50, false, make, true), train(50, true, make, true, true)
          assert.equal(text(separate), text(replayed))
          assert.same(separate.parameters, replayed.parameters)

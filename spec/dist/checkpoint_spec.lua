@@ -103,7 +103,7 @@ describe("distributed.checkpoint", function()
       end)
    end)
 
-   it("is written while the program goes on, as it was when async_save was called", function()
+   it("is written by async_save in the background, with the values at the time of the call", function()
       for _, kind in ipairs {"fsdp", "zero"} do
          shell.with_folder(function(folder)
             local id = folder .. "/c"
@@ -186,7 +186,7 @@ describe("distributed.checkpoint", function()
       end)
    end)
 
-   it("refuses an index that lies, by the name of the tensor", function()
+   it("refuses an index with wrong entries, by the name of the tensor", function()
       shell.with_folder(function(folder)
          ranks.ok(1, with([==[
             local json = require "tlua.utils.json"

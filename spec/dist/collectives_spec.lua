@@ -117,7 +117,7 @@ describe("all_reduce", function()
    end)
 end)
 
-describe("what moves without arithmetic", function()
+describe("collectives without arithmetic", function()
    it("broadcast gives the root's to all, of any size", function()
       ranks.ok(3, [[
          for _, numel in ipairs {0, 1, 1000, 200000} do
@@ -153,7 +153,7 @@ describe("what moves without arithmetic", function()
       ]])
    end)
 
-   it("all_gather_into_tensor and reduce_scatter_tensor are one another's transposes", function()
+   it("include all_gather_into_tensor and reduce_scatter_tensor, each the gradient of the other", function()
       ranks.ok(3, [[
          local all = torch.empty(6, 2)
          dist.all_gather_into_tensor(all, torch.full({2, 2}, rank + 0.0))
@@ -273,7 +273,7 @@ describe("async_op", function()
       ]])
    end)
 
-   it("keeps the tensors of a Work that nobody waits for", function()
+   it("keeps the tensors of a Work that is not waited for", function()
       ranks.ok(2, [[
          for _ = 1, 50 do dist.all_reduce(torch.ones(5000), {async_op = true}) end
          collectgarbage()
@@ -283,7 +283,7 @@ describe("async_op", function()
 end)
 
 describe("groups", function()
-   it("of some ranks work beside the world, by the world's numbers", function()
+   it("of some ranks work beside the world, by ranks of the world", function()
       ranks.ok(4, [[
          local even, odd = dist.new_group {0, 2}, dist.new_group({3, 1})
          local mine, other = even, odd

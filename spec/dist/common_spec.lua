@@ -79,7 +79,7 @@ describe("an all_reduce in common memory", function()
       ]==])
    end)
 
-   it("is told when another rank makes another call, or has ended", function()
+   it("fails if another rank makes another call, or has ended", function()
       run(2, [==[
          local a = common()
          if rank == 0 then
@@ -101,7 +101,7 @@ describe("an all_reduce in common memory", function()
 end)
 
 describe("common memory", function()
-   it("is a mapping without an open file, until its last tensor goes", function()
+   it("is mapped without an open file, until its last tensor is freed", function()
       run(2, [==[
          local before, open = mappings(), files()
          local a = common()
@@ -163,7 +163,7 @@ describe("common memory", function()
       ]==])
    end)
 
-   it("holds DDP's buckets, also after they were made anew", function()
+   it("holds DDP's buckets, also after they were rebuilt", function()
       run(2, [==[
          local nn = torch.nn
          torch.manual_seed(1)

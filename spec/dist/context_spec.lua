@@ -125,7 +125,7 @@ describe("context_parallel", function()
       ]==])
    end)
 
-   it("refuses what it cannot do, on every rank", function()
+   it("refuses unsupported arguments, on every rank", function()
       run(2, [==[
          local t = torch.randn(1, 6, 2)
          refused("whose dimension 2 can be cut into 4 parts", x.context_parallel, mesh, {t}, {2},
@@ -223,7 +223,7 @@ describe("MixtureOfExperts", function()
       ]==])
    end)
 
-   it("goes together with fully_shard, which leaves the experts alone", function()
+   it("works with fully_shard, which does not split the experts", function()
       run(2, [==[
          local layer = build(4, 2, 3)
          local own = layer.experts:parameters()

@@ -87,7 +87,7 @@ describe("DistributedDataParallel", function()
       ]==])
    end)
 
-   it("searches once for parameters without a gradient where the graph is static", function()
+   it("searches only once for parameters without a gradient if static_graph = true", function()
       run(2, [==[
          torch.manual_seed(1)
          local t = torch.ones(1, 2)
@@ -153,7 +153,7 @@ describe("DistributedDataParallel", function()
       ]==])
    end)
 
-   it("approximates by PowerSGD, exactly where the rank suffices", function()
+   it("compresses by PowerSGD, without error if the rank suffices", function()
       run(2, [==[
          local power = dist.algorithms.ddp_comm_hooks.powerSGD_hook
          local function gradient(weight_rank, steps)
@@ -213,7 +213,7 @@ describe("DistributedDataParallel", function()
       ]==])
    end)
 
-   it("gives gradients memory of their own where that is asked for", function()
+   it("gives gradients memory of their own without gradient_as_bucket_view", function()
       run(2, [==[
          local model = DDP(build(1), {gradient_as_bucket_view = false, static_graph = true,
             device_ids = {"cpu"}})
@@ -398,7 +398,7 @@ describe("DistributedDataParallel", function()
       end
    end)
 
-   it("refuses models that differ, and what cannot be averaged", function()
+   it("refuses models that differ between ranks, and gradients that cannot be averaged", function()
       run(2, [==[
          refused("device_ids: expected one device, the module's, got 2; nn.DataParallel takes several",
             DDP, nn.Linear(2, 2), {device_ids = {0, 1}})

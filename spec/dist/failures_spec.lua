@@ -20,7 +20,7 @@ describe("a rank that has ended", function()
       assert.equal(2, select(2, output:gsub("told", "")), output)
    end)
 
-   it("is noticed by who waits for a message, too", function()
+   it("is noticed by a rank that waits for a message, too", function()
       local output = ranks.ok(2, [[
          if rank == 1 then os.exit(0) end
          refused("rank 1 has ended and is missing in recv from rank 1 of float32 [1] at ",
@@ -43,7 +43,7 @@ describe("a rank that has ended", function()
       assert.equal(1, select(2, output:gsub("told", "")), output)
    end)
 
-   it("fails what is under way", function()
+   it("ends calls in progress with an error", function()
       local output = ranks.ok(2, [[
          if rank == 1 then os.exit(0) end
          local work = dist.all_reduce(torch.ones(1), {async_op = true})
@@ -96,7 +96,7 @@ describe("calls that differ", function()
 end)
 
 describe("a call that others do not make", function()
-   it("ends after the timeout and says who is missing and what each is about", function()
+   it("ends after the timeout and names the missing ranks and the calls of the others", function()
       ranks.ok(3, [[
          local t, store = torch.ones(4), dist.group.WORLD.store
          local group = dist.new_group(nil, {timeout = 3})

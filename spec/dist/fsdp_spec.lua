@@ -165,7 +165,7 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   it("gathers while a module computes what the user has named", function()
+   it("gathers modules in advance that the user has named", function()
       run(2, [==[
          local group, gathered = dist.group.WORLD, 0
          local raw = group.raw
@@ -200,7 +200,7 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   it("gathers at once what unshard asks for, and for other methods than forward", function()
+   it("gathers parameters at unshard(), and for other methods than forward", function()
       run(2, [==[
          local alone, model = build(8, 1), build(8, 1)
          for _, net in ipairs {alone, model} do
@@ -233,7 +233,7 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   it("divides gradients by what is given, and shows them to a hook", function()
+   it("divides gradients by a given factor, and passes them to a hook", function()
       run(2, [==[
          local alone, model = build(8, 2), shard(build(8, 2))
          loss(alone, x, y):backward()
@@ -285,7 +285,7 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   it("gathers nothing before a pass where the rows of the last one stayed, but after a step", function()
+   it("does not gather rows that the last pass has kept, except after a step", function()
       run(2, [==[
          local alone = build(8, 3)
          local model = shard(build(8, 3))
@@ -323,7 +323,7 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   it("leaves out a step on all ranks where one of them has seen an infinite gradient", function()
+   it("skips a step on all ranks if one of them has an infinite gradient", function()
       run(2, [==[
          local model = fully_shard(nn.Linear(4, 1, {bias = false}))
          local before = full(model.weight):clone()
@@ -413,7 +413,7 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   it("goes on after a pass that has failed", function()
+   it("works after a pass that has failed", function()
       run(2, [==[
          local alone, model = build(8, 2), shard(build(8, 2))
          local fails = true
@@ -456,7 +456,7 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   it("computes with what a step has left, after a forward pass without a backward one, too",
+   it("computes with the stepped parameters, also after a forward pass without a backward pass",
       function()
       run(2, [==[
          for _, reshard in ipairs {true, false} do
@@ -476,7 +476,7 @@ describe("fully_shard", function()
    -- Hooks that refer to their own parameters are collected only from time to time, so one model,
    -- but not two, may wait for that. With MPI, garbage of other code exists at first: it must not
    -- be collected meanwhile.
-   it("goes with its model", function()
+   it("is freed with its model", function()
       run(2, [==[
          collectgarbage() collectgarbage()
          local before, alive = torch.memory_allocated(), 0
@@ -519,7 +519,7 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   it("says why a loss cannot have a parameter's part beside its module's result", function()
+   it("explains why a loss cannot use a parameter directly beside its module's result", function()
       run(4, [==[
          local model = fully_shard(nn.Linear(4, 4))
          local data = torch.ones(2, 4)
@@ -533,7 +533,7 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   it("refuses what it cannot do", function()
+   it("refuses unsupported modules and options", function()
       run(2, [==[
          refused("module: expected a module, got 1", fully_shard, 1)
          local model = fully_shard(nn.Linear(4, 4))

@@ -44,7 +44,7 @@ describe("tlua run", function()
       assert.equal(5, select(2, alone(2, "os.exit(5)")))
    end)
 
-   it("tells which was the first of several that have ended between two of its looks", function()
+   it("names the first of several ranks that ended between two of its checks", function()
       local major, minor = shell.ok "uname -sr":match "^Linux (%d+)%.(%d+)"
       if not major or major * 1000 + minor < 5003 then
          -- pidfds, which report the end of a process, need Linux 5.3
@@ -215,7 +215,7 @@ describe("tlua run", function()
       end)
    end)
 
-   it("waits by a clock that nobody sets", function()
+   it("waits by a monotonic clock", function()
       if not shell.has "cc" then return pending "needs a C compiler" end
       if os.getenv "SPEC_SANITIZED" == "1" then
          return pending "a sanitizer's runtime must be the first library, so none can be preloaded"
@@ -253,7 +253,7 @@ describe("tlua run", function()
       end)
    end)
 
-   it("starts many ranks where few files may be open", function()
+   it("starts many ranks if few files may be open", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", [[
             torch.distributed.init_process_group()

@@ -54,7 +54,7 @@ end)
 describe("ZeroRedundancyOptimizer", function()
    local run <const> = ranks:run_after "zero"
 
-   it("makes the steps that the optimizer makes alone, with the state shared out", function()
+   it("makes the steps of the optimizer alone, with its state split over the ranks", function()
       for _, n in ipairs {2, 4} do
          run(n, [==[
             local one, many = build(), build()
@@ -80,7 +80,7 @@ describe("ZeroRedundancyOptimizer", function()
       end
    end)
 
-   it("saves and loads what the optimizer alone does", function()
+   it("saves and loads the state of the optimizer alone", function()
       run(2, [==[
          local one, many = build(), build()
          local alone = torch.optim.Adam(one:parameters(), {lr = 0.01})

@@ -17,7 +17,7 @@ describe("send and recv", function()
       ]])
    end)
 
-   it("meet by tag, whatever comes first", function()
+   it("match by tag, in any order", function()
       ranks.ok(2, [[
          if rank == 0 then
             for tag = 1, 3 do dist.send(torch.tensor {tag * 10}, 1, {tag = tag}) end
@@ -55,7 +55,7 @@ describe("send and recv", function()
       ]])
    end)
 
-   it("do not block one another when both send first", function()
+   it("do not block each other if both ranks send first", function()
       ranks.ok(2, [[
          local mine, other = torch.full({500000}, rank + 1.0), torch.empty(500000)
          local works = dist.batch_isend_irecv {

@@ -19,7 +19,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          end)
       end
 
-      by("do what those in shared memory do", function()
+      by("give the results of groups in shared memory", function()
          local files = {"collectives", "messages", "ddp", "mesh", "fsdp", "tensor", "context", "optim",
             "pipelining"}
          for i, name in ipairs(files) do files[i] = ("spec/dist/%s_spec.lua"):format(name) end
@@ -45,7 +45,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          assert.equal(2, select(2, output:gsub("told", "")), output)
       end)
 
-      by("end a call after its time and say who is missing", function()
+      by("end a call after its timeout and name the missing ranks", function()
          local output = ranks.mpirun(mpi, 3, [[
             local t, store = torch.ones(4), dist.group.WORLD.store
             local group = dist.new_group(nil, {timeout = 3})
@@ -123,7 +123,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          assert.matches("1 has 2.0 by shm", output)
       end)
 
-      it("say in one line what is missing", function()
+      it("name missing libraries in one line", function()
          shell.with_folder(function(folder)
             local code = "torch.distributed.init_process_group {backend = 'mpi'}"
             local output, status = shell.run(("TLUA_PLUGINS=%s TLUA_MPI=%s %s -e %s"):format(folder, mpi,

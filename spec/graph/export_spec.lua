@@ -170,7 +170,7 @@ describe("a program's dynamic sizes", function()
          "program: b: expected size 4 in dimension 1, which is n as in another input, got sizes %[3, 2%]")
    end)
 
-   it("are refused where the model does something else for another size", function()
+   it("are refused if the model calls other operators for another size", function()
       local function refused(pattern, fn)
          assert.error_matches(function() torch.export(fn, {torch.randn(4, 6)}, {dynamic = {x = {1}}}) end, pattern)
       end
@@ -203,7 +203,7 @@ describe("a program's dynamic sizes", function()
    end)
 end)
 
-describe("what a program cannot repeat", function()
+describe("a step that a program cannot repeat", function()
    local x = torch.randn(4)
 
    -- Expects an error at the line of the function that `fn` calls last.

@@ -5,7 +5,7 @@ local torch = require "tlua"
 
 local other <const> = {keepdim = true}
 
-describe("an argument is refused by methods that take none,", function()
+describe("an argument is refused by methods that take none", function()
    for _, name in ipairs {"dim", "ndimension", "numel", "nelement", "element_size",
                           "is_floating_point", "get_device", "is_complex", "storage_offset",
                           "data_ptr", "item", "tolist", "numpy", "iter", "detach_"} do
@@ -19,7 +19,7 @@ describe("an argument is refused by methods that take none,", function()
    end
 end)
 
-describe("an argument is refused by functions of torch that take none,", function()
+describe("an argument is refused by functions of torch that take none", function()
    for _, name in ipairs {"is_grad_enabled", "is_inference_mode_enabled", "get_num_threads",
                           "get_default_dtype", "get_default_device", "initial_seed",
                           "is_autocast_cache_enabled", "clear_autocast_cache"} do

@@ -230,7 +230,7 @@ describe("the mode of a module", function()
       assert.is_true(net[2].training)
    end)
 
-   it("is refused at the next call where it is no boolean", function()
+   it("is refused at the next call if it is not a boolean", function()
       local x = torch.ones(3)
       for _, wrong in ipairs {1, 0, "eval"} do
          local layer = nn.Dropout(0.5):eval()
@@ -269,7 +269,7 @@ describe("the mode of a module", function()
       assert.is_false(Frozen():eval().training)
    end)
 
-   it("goes with a clone", function()
+   it("is copied to a clone", function()
       local net = Net()
       net.first.training = false
       local copy = net:clone()
@@ -348,7 +348,7 @@ describe("the state of a module", function()
       assert.equal(7, net.scale:item())
    end)
 
-   it("has every path of what is shared", function()
+   it("has every path of a shared tensor", function()
       local net = Net()
       net.again = net.first
       local state = net:state_dict()
@@ -417,7 +417,7 @@ describe("a module", function()
       assert.is_true(torch.isinstance(copy, Net))
    end)
 
-   it("is printed with what it holds", function()
+   it("is printed with its submodules", function()
       assert.equal([[
 Net(
   (first): Linear(in_features=3, out_features=4, bias=true)
@@ -427,7 +427,7 @@ Net(
 end)
 
 describe("hooks of a module", function()
-   it("change what goes in and what comes out", function()
+   it("change arguments and results", function()
       local module = nn.Identity()
       local pre = module:register_forward_pre_hook(function(_, x) return x + 1 end)
       local post = module:register_forward_hook(function(_, inputs, y)

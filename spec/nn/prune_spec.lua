@@ -13,7 +13,7 @@ local function compare(name, ...)
 end
 
 describe("prune", function()
-   it("prunes channels, then elements of what is left, as PyTorch", function()
+   it("prunes channels, then elements of the remaining ones, as PyTorch", function()
       local layer = filled(nn.Linear(4, 5))
       prune.ln_structured(layer, "weight", {amount = 2, n = 2, dim = 1})
       local first = layer.weight_mask:clone()
@@ -60,7 +60,7 @@ describe("prune", function()
       assert.close(layer(x), other(x), 0)
    end)
 
-   it("prunes as many as it is told, whichever", function()
+   it("prunes the given number of random elements", function()
       torch.manual_seed(3)
       local layer = prune.random_unstructured(nn.Linear(10, 10), "weight", 0.37)
       assert.equal(63, layer.weight_mask:sum():item())
@@ -72,7 +72,7 @@ describe("prune", function()
       assert.equal(6, layer.bias_mask:sum():item())
    end)
 
-   it("goes by scores that are given", function()
+   it("uses given scores", function()
       local layer = nn.Linear(2, 2)
       local scores = torch.tensor {{4.0, 3}, {2, 1}}
       prune.l1_unstructured(layer, "weight", {amount = 2, importance_scores = scores})
@@ -112,7 +112,7 @@ describe("prune", function()
       assert.same({0, 1, 0, 1}, Every(2):prune(torch.ones(4)):tolist())
    end)
 
-   it("lets gradients reach only what stays", function()
+   it("gives gradients only to the remaining elements", function()
       local layer = prune.custom_from_mask(nn.Linear(2, 1), "weight", torch.tensor {{1, 0}})
       for _ = 1, 2 do
          layer.weight_orig.grad = nil
@@ -194,7 +194,7 @@ describe("fuse", function()
       compare("fused_linear", fused.weight, fused.bias)
    end)
 
-   it("gives what both give, and leaves both as they are", function()
+   it("gives the results of both layers, and does not change them", function()
       local conv, norm = filled(nn.Conv2d(2, 3, 2)):evaluate(), normalisation(nn.BatchNorm2d(3))
       local x = torch.randn(2, 2, 4, 4, {dtype = "float64"})
       local expected = norm(conv(x))
@@ -220,7 +220,7 @@ describe("fuse", function()
 end)
 
 describe("memory formats", function()
-   it("lay weights of convolutions out anew and change no result", function()
+   it("reorder weights of convolutions and change no result", function()
       local model = nn.Sequential(nn.Conv2d(3, 4, 2), nn.ReLU(), nn.ConvTranspose2d(4, 2, 2))
       local x = torch.randn(1, 3, 5, 5)
       local expected = model(x)

@@ -73,7 +73,7 @@ describe("hooks of a module's state", function()
       assert.is_nil(model:state_dict().added)
    end)
 
-   it("rename what older versions have saved, without touching the caller's table", function()
+   it("may rename entries of older versions, without changing the caller's table", function()
       local model, lists = nn.Linear(1, 1), nil
       model:register_load_state_dict_pre_hook(function(_, state, prefix)
          state[prefix .. "weight"] = state[prefix .. "old_weight"]
@@ -106,7 +106,7 @@ describe("hooks of a module's call", function()
       end)
    end)
 
-   it("run where forward raises, with always_call, and leave the error as it is", function()
+   it("run after an error of forward, with always_call, and do not change the error", function()
       local Fails, seen = torch.class("Fails", nn.Module), 0
       function Fails.forward() error({code = 3}, 0) end
       local m = Fails()

@@ -77,7 +77,7 @@ describe("a state with PyTorch's names", function()
       assert.is_not_nil(attention:state_dict({names = "pytorch"})["layers.0.self_attn.in_proj_bias"])
    end)
 
-   it("is guessed where the option was forgotten, or was too much", function()
+   it("is suggested by the error if the option is missing or superfluous", function()
       local a = model()
       assert.raises('its positions seem to count from 0: try {names = "pytorch"}', function()
          a:load_state_dict(a:state_dict {names = "pytorch"})

@@ -11,7 +11,7 @@ describe("functional_call", function()
       torch.no_grad(function() model[1].bias:fill_(0) end)
    end)
 
-   it("computes with what is given, and leaves the module as it is", function()
+   it("computes with the given tensors, and does not change the module", function()
       local own = model[1].weight
       local weight = (torch.eye(2) * 3):requires_grad_()
       local output = utils.functional_call(model[1], {weight = weight}, torch.ones(1, 2))
@@ -55,7 +55,7 @@ describe("functional_call", function()
       assert.is_true(model[1].weight == own)
    end)
 
-   it("restores the module when its coroutine is left alone", function()
+   it("restores the module when its coroutine is abandoned", function()
       local Waits = torch.class("Waits", nn.Module)
       function Waits:__init()
          nn.Module.__init(self)
@@ -94,7 +94,7 @@ describe("functional_call", function()
       assert.equal(4, utils.functional_call(tied, {["1.weight"] = two}, x, {strict = true}):item())
    end)
 
-   it("reaches what a parametrization is computed from", function()
+   it("replaces the tensors from which a parametrization is computed", function()
       local layer = utils.parametrizations.weight_norm(nn.Linear(2, 1, {bias = false}))
       local output = utils.functional_call(layer, {
          ["parametrizations.weight.original0"] = torch.tensor {{5.0}},

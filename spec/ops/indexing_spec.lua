@@ -108,7 +108,7 @@ describe("x[...]", function()
       assert.raises("index", "position -3", function() return x[torch.tensor {-3}] end)
    end)
 
-   it("adds up what goes to one place with accumulate", function()
+   it("adds up values for the same position with accumulate", function()
       local y = torch.zeros(3)
       y:index_put_({torch.tensor {1, 3, 1, 1}}, torch.tensor {1.0, 2, 3, 4}, true)
       assert.close({8, 0, 2}, y:tolist(), 0)
@@ -129,7 +129,7 @@ describe("ipairs of a tensor", function()
       return list
    end
 
-   it("goes through the rows and ends", function()
+   it("iterates over the rows and ends", function()
       assert.same({{1, 2}, {3, 4}, {5, 6}}, rows(torch.tensor {{1, 2}, {3, 4}, {5, 6}}))
       assert.same({}, rows(torch.zeros(0, 2)))
       assert.same({{true}}, rows(torch.tensor {{true}}:to "sim"))
@@ -270,7 +270,7 @@ describe("where as a method", function()
 end)
 
 describe("index_reduce", function()
-   it("joins what index lists", function()
+   it("joins the rows that index lists", function()
       local x, index = torch.tensor {2.0, 3, 5}, torch.tensor {1, 3, 1}
       local source = torch.tensor {7.0, 11, 13}
       for reduce, row in pairs {prod = {{182, 3, 55}, {91, 3, 11}}, mean = {{22 / 3, 3, 8}, {10, 3, 11}},

@@ -167,7 +167,7 @@ describe("torch.linalg", function()
       assert.close(torch.tensor({1.0, 2}, {dtype = "float64"}), (linalg.lstsq(a, b:select(2, 1))), 1e-12)
    end)
 
-   it("lstsq leaves out what a driver does not tell", function()
+   it("lstsq leaves out results that a driver does not compute", function()
       local a, b = random(4, 2), random(4, 3)
       for driver, shapes in sorted {
          gelsy = {{0}, {}, {0}}, gels = {{3}, {0}, {0}}, gelsd = {{3}, {}, {2}}, gelss = {{3}, {}, {2}},
@@ -360,7 +360,7 @@ describe("torch itself and methods", function()
       assert.close(torch.zeros(2, 2, {dtype = "float64"}), u, 0)
    end)
 
-   it("say that a logarithm is none, and what is singular", function()
+   it("report logarithms that do not exist and singular matrices", function()
       local negative = torch.tensor {{0.0, 1}, {1, 0}}:logdet():item()
       assert.is_true(negative ~= negative)
       local zeros = leaf(torch.zeros(2, 2))
@@ -394,7 +394,7 @@ describe("Householder's reflections", function()
       assert.same({2}, tau.shape)
    end)
 
-   it("are identities if there are none, and errors name the argument that does not fit", function()
+   it("are the identity for no reflections; errors name the argument that does not fit", function()
       local q = linalg.householder_product(random(2, 3, 2), torch.zeros(2, 0, {dtype = "float64"}))
       assert.same({{{1, 0}, {0, 1}, {0, 0}}, {{1, 0}, {0, 1}, {0, 0}}}, q:tolist())
       assert.raises("linalg.householder_product: expected reflectors (..., m, n) with m >= n", "[2, 3]",
@@ -452,7 +452,7 @@ describe("L D L^T", function()
          torch.zeros(0, 2)).shape)
    end)
 
-   it("refuses what is singular, and pivots that are none", function()
+   it("refuses singular matrices and invalid pivots", function()
       assert.raises("linalg.ldl_factor", "singular", function() linalg.ldl_factor(torch.zeros(2, 2)) end)
       assert.equal(1, (select(3, linalg.ldl_factor_ex(torch.zeros(2, 2)))):item())
       assert.raises("linalg.ldl_factor: expected square", function() linalg.ldl_factor(random(2, 3)) end)
@@ -510,7 +510,7 @@ describe("svd_lowrank and pca_lowrank", function()
       return (u * torch.tensor({5, 2, 1}, {dtype = "float64"})):matmul(v:t())
    end
 
-   it("give what a matrix of low rank is made of", function()
+   it("give the factors of a matrix of low rank", function()
       for _, shape in ipairs {{20, 8}, {8, 20}} do
          local a = of_rank_3(table.unpack(shape))
          local u, s, v = torch.svd_lowrank(a, 4)

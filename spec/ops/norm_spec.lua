@@ -145,7 +145,7 @@ end)
 describe("dropout", function()
    before_each(function() torch.manual_seed(5) end)
 
-   it("scales what is left, so that the mean stays", function()
+   it("scales the remaining elements, so that the mean is kept", function()
       local y = F.dropout(torch.ones(100000), 0.3)
       assert.close({0, 1 / 0.7}, y:unique():tolist(), 1e-6)
       assert.close(1, y:mean():item(), 1e-2)
@@ -214,7 +214,7 @@ describe("group_norm", function()
 end)
 
 describe("renorm", function()
-   it("scales down what is longer", function()
+   it("scales down rows with a larger norm", function()
       local x = torch.tensor {{3.0, 4}, {0.3, 0.4}}
       assert.close({{0.6, 0.8}, {0.3, 0.4}}, x:renorm(2, 1, 1), 1e-6)
       assert.close({{20 / 11, 20 / 11}, {2 / 11, 2 / 11}}, torch.renorm(x, 1, 2, 2), 1e-6)

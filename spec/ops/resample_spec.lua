@@ -22,7 +22,7 @@ describe("pad", function()
       check({7, 7, 7, 7, 1, 2, 7, 4, 5}, F.pad(x, {1, -1, 1, 0}, "constant", 7))
    end)
 
-   it("mirrors, repeats the ends, goes round", function()
+   it("reflects, replicates the edge, and wraps around", function()
       check({3, 2, 1, 2, 3, 2, 6, 5, 4, 5, 6, 5}, F.pad(x, {2, 1}, "reflect"))
       check({1, 1, 1, 2, 3, 3, 4, 4, 4, 5, 6, 6}, F.pad(x, {2, 1}, "replicate"))
       check({2, 3, 1, 2, 3, 1, 5, 6, 4, 5, 6, 4}, F.pad(x, {2, 1}, "circular"))
@@ -32,7 +32,7 @@ describe("pad", function()
          F.pad(torch.arange(12.0):reshape(1, 2, 2, 3), {1, 0, 0, 0, 1, 0}, "reflect"))
    end)
 
-   it("goes round what is left where it also cuts off", function()
+   it("wraps around the remaining part if it also crops", function()
       check({2, 1, 2, 5, 4, 5, 8, 7, 8, 2, 1, 2, 5, 4, 5}, F.pad(y, {1, -1, 0, 2}, "circular"))
    end)
 

@@ -193,7 +193,7 @@ describe("a step", function()
       torch.set_num_threads(threads)
    end)
 
-   it("changes each element alone, wherever it lies", function()
+   it("steps each element independently of its position", function()
       for name, text in sorted(each) do
          local p = torch.linspace(-2, 2, 1061):requires_grad_()
          local optimizer = optim[name]({p}, problem.options(text))
@@ -216,7 +216,7 @@ describe("a step", function()
       end
    end)
 
-   it("divides gradients by grad_scale, and leaves everything where found_inf says so", function()
+   it("divides gradients by grad_scale, and changes nothing if found_inf is 1", function()
       for name, text in sorted(each) do
          local expected = problem.run(name, text, float32)
          local params = problem.parameters(float32)
@@ -274,7 +274,7 @@ describe("a step of a half type", function()
       end
    end)
 
-   it("with master weights goes on as one in float32", function()
+   it("with master weights gives the steps of float32", function()
       for _, dtype in ipairs {"float16", "bfloat16"} do
          for name, text in sorted(each) do
             local _, of_exact, exact = problem.run(name, text, float32)
@@ -344,7 +344,7 @@ describe("_fused_step_", function()
       assert.close({1, 1}, fine, 0)
    end)
 
-   it("refuses what in-place operators refuse, and is seen as one", function()
+   it("has the checks and effects of an in-place operator", function()
       local p = torch.zeros(2, {requires_grad = true})
       assert.raises("leaf", function()
          torch._fused_step_({p}, {torch.ones(2)}, {}, {}, "lerp", {0.5})

@@ -31,7 +31,7 @@ describe("a measurement", function()
 end)
 
 describe("a timer", function()
-   it("runs code that sees its globals and what setup has set", function()
+   it("runs code with the given globals and the variables of setup", function()
       local calls = 0
       local timer = benchmark.Timer {
          stmt = "count(y)", setup = "y = x + 1",
@@ -54,7 +54,7 @@ describe("a timer", function()
       assert.is_true(#m.times >= 4)
    end)
 
-   it("computes with as many threads as it is told, and then as before", function()
+   it("computes with num_threads threads, and restores the number", function()
       local before, during = torch.get_num_threads(), nil
       benchmark.Timer({stmt = function() during = torch.get_num_threads() end,
          num_threads = 2}):timeit(1)

@@ -408,7 +408,7 @@ describe("a DataLoader of pipes", function()
          print(sum)]])
    end)
 
-   it("seeds shuffles by its generator, alike in all workers and anew in each epoch", function()
+   it("seeds shuffles by its generator, equally in all workers and differently in each epoch", function()
       local output = run [[
          local numbers = {}
          for i = 1, 40 do numbers[i] = i end

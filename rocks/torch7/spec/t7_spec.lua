@@ -81,7 +81,7 @@ describe("Torch7's format", function()
       assert.equal(6, torch.deserialize(torch.serialize(Own(3))).n)
    end)
 
-   it("refuses what does not fit, by name", function()
+   it("refuses unsupported contents, by name", function()
       local function refused(message, text, format)
          assert.raises(message, function() torch.deserialize(text, format or "ascii") end)
       end

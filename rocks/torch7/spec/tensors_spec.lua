@@ -74,7 +74,7 @@ describe("Torch7's tensors", function()
       assert.is_false(pcall(function() return x[3] end))
    end)
 
-   it("have no dimensions without elements, and numbers instead of tensors of none", function()
+   it("have no dimensions without elements, and numbers in place of 0-d tensors", function()
       assert.equal(0, torch.Tensor():dim())
       assert.equal(0, torch.Tensor():size():size())
       assert.equal("[torch.DoubleTensor with no dimension]\n", tostring(torch.Tensor()))
