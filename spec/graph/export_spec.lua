@@ -283,6 +283,13 @@ describe("a step that a program cannot repeat", function()
       assert.False(torch._profiling and torch._profiling() or false)
    end)
 
+   it("is a program that the model calls", function()
+      local inner = torch.export(function(t) return t * 2 end, {x})
+      assert.error_matches(function() torch.export(function(t) return inner(t) + 1 end, {x}) end,
+         "does not record a program that a model calls")
+      assert(inner(x):equal(x * 2))
+   end)
+
    it("is a trace within a trace", function()
       assert.error_matches(function()
          torch.export(function(t) return torch.export(nn.ReLU(), {t})(t) end, {x})

@@ -159,6 +159,10 @@ static int program_ready(lua_State *L) {
 /* program:run(inputs) -> a list of outputs */
 static int program_run(lua_State *L) {
   tl_Program *p = check_program(L, 1);
+  if (tli_tracing())
+    return tli_error(L,
+                     "program: torch.export does not record a program that a model calls; export "
+                     "the model with the original module");
   int n, nout = tl_program_outputs(p);
   tl_Tensors *outputs = tli_push_list(L);
   tl_Tensor **inputs = push_tensors(L, 2, &n);
