@@ -72,15 +72,15 @@ end
 local function rows_of(params, links)
    local rows = {}
    for _, p in ipairs(params) do
-      local default = p.default
+      local default, words = p.default, html.inline(p.text or "", links)
       if default ~= nil and type(default) ~= "string" then
          default = require "declarations".show(default)
       end
+      local shown = default ~= nil and default ~= "nil"
       rows[#rows + 1] = ("<tr><td><code>%s</code></td><td><code>%s</code></td><td>%s%s</td></tr>")
          :format(escape(p.name), escape(p.type .. (p.optional and default == nil and "?" or "")),
-            default ~= nil and default ~= "nil" and "= <code>" .. escape(default) .. "</code> "
-               or "",
-            html.inline(p.text or "", links))
+            shown and "<code>= " .. escape(default) .. "</code>" .. (words ~= "" and ", " or "")
+               or "", words)
    end
    return rows
 end
