@@ -34,36 +34,38 @@ for name in unary:gmatch "%S+" do
    end}}, in_place)
 end
 
-local function scaled(a, n, b) return T.add(a, b, {alpha = n}) end
+-- Gives a tensor the shape of another with as many elements.
+local function shaped(b, like)
+   if not T.is_tensor(b) or T.is_same_size(like, b) then return b end
+   if methods.numel(like) ~= methods.numel(b) then
+      torch.raise(("expected tensors of as many elements, got %d and %d"):format(
+         methods.numel(like), methods.numel(b)))
+   end
+   return T.reshape(b, shape(like))
+end
 
-op("add", {
-   Tn = {T.add, T.add_}, TT = {T.add, T.add_},
-   TnT = {scaled, function(a, n, b) return T.add_(a, b, {alpha = n}) end},
-}, in_place)
+-- Wraps a function of a tensor and a tensor of any shape with as many elements, or a number.
+local function by_elements(fn)
+   return function(a, b) return fn(a, shaped(b, a)) end
+end
 
-op("csub", {
-   Tn = {T.sub, T.sub_}, TT = {T.sub, T.sub_},
-   TnT = function(a, n, b) return scaled(a, -n, b) end,
-}, in_place)
-op("sub", { -- the tensor's method `sub` takes a part
-   Tn = {T.sub, T.sub_}, TT = {T.sub, T.sub_},
-   TnT = function(a, n, b) return scaled(a, -n, b) end,
-}, {in_place = true, method = false})
+local function scaled(fn, sign)
+   return function(a, n, b) return fn(a, shaped(b, a), {alpha = sign * n}) end
+end
+
+local addition = {Tn = {T.add, T.add_}, TT = {by_elements(T.add), by_elements(T.add_)},
+   TnT = {scaled(T.add, 1), scaled(T.add_, 1)}}
+local subtraction = {Tn = {T.sub, T.sub_}, TT = {by_elements(T.sub), by_elements(T.sub_)},
+   TnT = {scaled(T.add, -1), scaled(T.add_, -1)}}
+op("add", addition, in_place)
+op("csub", subtraction, in_place)
+-- The tensor's method `sub` takes a part.
+op("sub", subtraction, {in_place = true, method = false})
 
 -- Divides as C does: integers lose the fraction.
 local function divide(a, b)
    if is_float(a) then return T.div(a, b) end
    return T.div(a, b, {rounding_mode = "trunc"})
-end
-
--- Wraps a function of one tensor and a tensor of any shape with as many elements.
-local function by_elements(fn)
-   return function(a, b)
-      if T.is_tensor(b) and not T.is_same_size(a, b) and methods.numel(a) == methods.numel(b) then
-         b = T.reshape(b, shape(a))
-      end
-      return fn(a, b)
-   end
 end
 
 op("mul", {Tn = {T.mul, T.mul_}}, in_place)
@@ -96,7 +98,10 @@ op("cmin", {TT = by_elements(T.minimum), Tn = function(x, n) return T.clamp(x, n
    in_place)
 
 local function fused(fn)
-   return {TnTT = function(x, n, a, b) return fn(x, a, b, {value = n}) end, TTT = fn}
+   return {
+      TnTT = function(x, n, a, b) return fn(x, shaped(a, x), shaped(b, x), {value = n}) end,
+      TTT = function(x, a, b) return fn(x, shaped(a, x), shaped(b, x)) end,
+   }
 end
 op("addcmul", fused(T.addcmul), in_place)
 op("addcdiv", fused(T.addcdiv), in_place)
@@ -151,8 +156,7 @@ local function adding(name, product)
 end
 
 op("dot", {TT = function(a, b)
-   local n = item(T.sum(T.mul(T.flatten(a), T.flatten(b))))
-   return n
+   return item(T.sum(T.mul(T.flatten(a), shaped(T.flatten(b), T.flatten(a)))))
 end}, plain)
 op("mv", {TT = T.mv})
 op("mm", {TT = T.mm})

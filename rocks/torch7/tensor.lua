@@ -475,8 +475,16 @@ local function cast(x, result)
    return same(x, result)
 end
 
-function Tensor.__add(a, b) return cast(number_first(a) and b or a, T.add(a, b)) end
-function Tensor.__sub(a, b) return cast(number_first(a) and b or a, T.sub(a, b)) end
+local torch7 = require "tlua.torch7.torch" -- `op` has filled it before this file is loaded
+
+function Tensor.__add(a, b)
+   if number_first(a) then a, b = b, a end
+   return torch7.add(a, b)
+end
+function Tensor.__sub(a, b)
+   if number_first(a) then return cast(b, T.rsub(b, a)) end
+   return torch7.csub(a, b)
+end
 function Tensor.__unm(a) return same(a, T.neg(a)) end
 
 -- The product of tensors is that of linear algebra: of vectors, the scalar product.
@@ -492,8 +500,8 @@ function Tensor.__mul(a, b)
 end
 
 function Tensor.__div(a, b)
-   if T.is_floating_point(a) then return cast(a, T.div(a, b)) end
-   return cast(a, T.div(a, b, {rounding_mode = "trunc"}))
+   if number_first(a) then return cast(b, T.div(T.full_like(b, a), b)) end
+   return (type(b) == "number" and torch7.div or torch7.cdiv)(a, b)
 end
 
 function Tensor.__mod(a, b) return cast(a, T.remainder(a, b)) end

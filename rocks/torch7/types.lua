@@ -293,6 +293,17 @@ local function of_table(kind, list)
    return methods.to(made, M.place(kind))
 end
 
+-- Returns a tensor of sizes, with strides if those are given.
+local function of_sizes(kind, sizes, strides)
+   if not strides then return torch.empty(sizes, M.place(kind)) end
+   local given, count = M.sizes("Tensor", strides), 1
+   for d = 1, #sizes do
+      count = given[d] < 0 and count * sizes[d] or count + (sizes[d] - 1) * given[d]
+   end
+   local storage = M.storage(kind, torch.empty({count}, M.place(kind)))
+   return over_storage(kind, storage, 1, M.longs(sizes), M.longs(given))
+end
+
 --- Makes a tensor of a kind as Torch7's constructors do: of sizes, a table, a tensor (of the same
 --- memory) or a storage.
 ---@param kind torch7.Kind
@@ -310,7 +321,7 @@ function M.new(kind, first, ...)
       made = torch.detach(first)
    elseif M.is_storage(first) then
       if kind.name ~= "Long" and M.kind_of_meta[getmetatable(first)].name == "Long" then
-         made = torch.empty(M.sizes("Tensor", first), M.place(kind))
+         made = of_sizes(kind, M.sizes("Tensor", first), ...)
       else
          made = over_storage(kind, first, ...)
       end
