@@ -103,6 +103,15 @@ local forker_signature = args.signature [[data.datapipes.iter.Forker(datapipe: a
 --- buffered for the others. If the first pipe would get more than `buffer_size` items ahead of the
 --- last, its next item is an error until the last one has caught up; -1 means no limit. `copy` is
 --- "shallow" or "deep" if each pipe is to get copies of tables and tensors.
+---
+---     local P = torch.data.datapipes.iter
+---     local a, b = P.IterableWrapper {1, 2}:fork(2)
+---     for x in a:iter() do print(x) end
+---     for x in b:iter() do print(x) end
+---     --> 1
+---     --> 2
+---     --> 1
+---     --> 2
 ---@class data.datapipes.iter.Forker: data.IterDataPipe
 ---@overload fun(datapipe, num_instances: integer, buffer_size?, copy?): data.IterDataPipe ...
 M.Forker = make_class "data.datapipes.iter.Forker"
@@ -174,6 +183,16 @@ local demux_signature = args.signature [[data.datapipes.iter.Demultiplexer(datap
 ---
 --- An item for another pipe than the one being read is buffered. When more than `buffer_size` items
 --- are buffered, further reading is an error until one of them is taken; -1 means no limit.
+---
+---     local P = torch.data.datapipes.iter
+---     local odd, even = P.IterableWrapper {1, 2, 3}:demux(2, function(x)
+---        return x % 2 == 1 and 1 or 2
+---     end)
+---     for x in odd:iter() do print(x) end
+---     for x in even:iter() do print("even", x) end
+---     --> 1
+---     --> 3
+---     --> even	2
 ---@class data.datapipes.iter.Demultiplexer: data.IterDataPipe
 ---@overload fun(datapipe, num_instances, classifier_fn, ...): data.IterDataPipe ...
 M.Demultiplexer = make_class "data.datapipes.iter.Demultiplexer"

@@ -93,6 +93,15 @@ end
 local mapper_signature = args.signature [[data.datapipes.iter.Mapper(datapipe: any, fn: callable,
    input_col: any?, output_col: any?)]]
 
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {1, 2, 3, 4}
+---     pipe = pipe:map(function(x) return 10 * x end)
+---     for x in pipe:iter() do print(x) end
+---     --> 10
+---     --> 20
+---     --> 30
+---     --> 40
 ---@class data.datapipes.iter.Mapper: data.IterDataPipe
 ---@overload fun(datapipe, fn: function, input_col?, output_col?): data.datapipes.iter.Mapper
 M.Mapper = class.class("data.datapipes.iter.Mapper", IterDataPipe)
@@ -212,6 +221,13 @@ end
 local filter_signature = args.signature [[data.datapipes.iter.Filter(datapipe: any,
    filter_fn: callable, input_col: any?)]]
 
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {1, 2, 3, 4}
+---     pipe = pipe:filter(function(x) return x % 2 == 0 end)
+---     for x in pipe:iter() do print(x) end
+---     --> 2
+---     --> 4
 ---@class data.datapipes.iter.Filter: data.IterDataPipe
 ---@overload fun(datapipe, filter_fn: function, input_col?): data.datapipes.iter.Filter
 M.Filter = class.class("data.datapipes.iter.Filter", IterDataPipe)

@@ -31,6 +31,12 @@ local function shortest(self)
 end
 
 --- Iterates over the items of each pipe in turn, one pipe after another.
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {1}:concat(P.IterableWrapper {2})
+---     for x in pipe:iter() do print(x) end
+---     --> 1
+---     --> 2
 ---@class data.datapipes.iter.Concater: data.IterDataPipe
 ---@overload fun(...: data.IterDataPipe): data.datapipes.iter.Concater
 M.Concater = class.class("data.datapipes.iter.Concater", IterDataPipe)
@@ -63,6 +69,14 @@ function M.Concater:__len()
 end
 
 --- Takes an item from each pipe in turn, as long as all of them have one.
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {1, 2}:mux(P.IterableWrapper {3, 4})
+---     for x in pipe:iter() do print(x) end
+---     --> 1
+---     --> 3
+---     --> 2
+---     --> 4
 ---@class data.datapipes.iter.Multiplexer: data.IterDataPipe
 ---@overload fun(...: data.IterDataPipe): data.datapipes.iter.Multiplexer
 M.Multiplexer = class.class("data.datapipes.iter.Multiplexer", IterDataPipe)
@@ -96,6 +110,12 @@ function M.Multiplexer:__len() return shortest(self) * #self.datapipes end
 
 --- Combines one item of each pipe into an item of several values, as long as all pipes have one. An
 --- item that already has several values is packed by table.pack.
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {1, 2}:zip(P.IterableWrapper {"a", "b"})
+---     for x, y in pipe:iter() do print(x, y) end
+---     --> 1	a
+---     --> 2	b
 ---@class data.datapipes.iter.Zipper: data.IterDataPipe
 ---@overload fun(...: data.IterDataPipe): data.datapipes.iter.Zipper
 M.Zipper = class.class("data.datapipes.iter.Zipper", IterDataPipe)

@@ -14,6 +14,12 @@ local M = {}
 local batcher_signature = args.signature [[data.datapipes.iter.Batcher(datapipe: any,
    batch_size: integer, drop_last: boolean = false, wrapper_class: callable?)]]
 
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {1, 2, 3, 4}:batch(2)
+---     for x in pipe:iter() do print(x) end
+---     --> [1, 2]
+---     --> [3, 4]
 ---@class data.datapipes.iter.Batcher: data.IterDataPipe
 ---@overload fun(datapipe, batch_size: integer, ...): data.datapipes.iter.Batcher
 M.Batcher = class.class("data.datapipes.iter.Batcher", IterDataPipe)
@@ -61,6 +67,13 @@ end
 local unbatcher_signature = args.signature [[data.datapipes.iter.UnBatcher(datapipe: any,
    unbatch_level: integer = 1)]]
 
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {{1, 2}, {3}}:unbatch()
+---     for x in pipe:iter() do print(x) end
+---     --> 1
+---     --> 2
+---     --> 3
 ---@class data.datapipes.iter.UnBatcher: data.IterDataPipe
 ---@overload fun(datapipe, unbatch_level?: integer): data.datapipes.iter.UnBatcher
 M.UnBatcher = class.class("data.datapipes.iter.UnBatcher", IterDataPipe)
@@ -134,6 +147,13 @@ local grouper_signature = args.signature [[data.datapipes.iter.Grouper(datapipe:
    keep_key: boolean = false, buffer_size: integer = 10000, group_size: integer?,
    guaranteed_group_size: integer?, drop_remaining: boolean = false)]]
 
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {1, 3, 2}
+---     pipe = pipe:groupby(function(x) return x % 2 end)
+---     for x in pipe:iter() do print(x) end
+---     --> [1, 3]
+---     --> [2]
 ---@class data.datapipes.iter.Grouper: data.IterDataPipe
 ---@overload fun(datapipe, group_key_fn: function, options?: table): data.datapipes.iter.Grouper
 M.Grouper = class.class("data.datapipes.iter.Grouper", IterDataPipe)

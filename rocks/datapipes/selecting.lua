@@ -15,6 +15,13 @@ local M = {}
 local shuffler_signature = args.signature [[data.datapipes.iter.Shuffler(datapipe: any,
    buffer_size: integer = 10000, unbatch_level: integer = 0)]]
 
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {1, 2, 3, 4}:shuffle():set_seed(1)
+---     local sum = 0
+---     for x in pipe:iter() do sum = sum + x end
+---     print(sum)
+---     --> 10
 ---@class data.datapipes.iter.Shuffler: data.datapipes.RandomPipe
 ---@overload fun(datapipe, options?: table): data.datapipes.iter.Shuffler
 M.Shuffler = class.class("data.datapipes.iter.Shuffler", RandomPipe)
@@ -104,6 +111,13 @@ M.SHARDING_PRIORITIES = {DEFAULT = 1, DISTRIBUTED = 2, MULTIPROCESSING = 3}
 local sharding_signature = args.signature [[data.datapipes.iter.ShardingFilter(source_datapipe: any,
    sharding_group_filter: integer?)]]
 
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {1, 2, 3, 4}:sharding_filter()
+---     pipe:apply_sharding(2, 1) -- the second of two processes
+---     for x in pipe:iter() do print(x) end
+---     --> 2
+---     --> 4
 ---@class data.datapipes.iter.ShardingFilter: data.IterDataPipe
 ---@overload fun(source_datapipe, sharding_group_filter?): data.datapipes.iter.ShardingFilter
 M.ShardingFilter = class.class("data.datapipes.iter.ShardingFilter", IterDataPipe)

@@ -18,6 +18,12 @@ local M = {}
 local wrapper_signature = args.signature [[data.datapipes.iter.IterableWrapper(iterable: any,
    deepcopy: boolean = true)]]
 
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper {"a", "b"}
+---     for x in pipe:iter() do print(x) end
+---     --> a
+---     --> b
 ---@class data.datapipes.iter.IterableWrapper: data.IterDataPipe
 ---@overload fun(iterable: any, deepcopy?: boolean): data.datapipes.iter.IterableWrapper
 M.IterableWrapper = class.class("data.datapipes.iter.IterableWrapper", IterDataPipe)

@@ -554,6 +554,12 @@ function torch.get_rng_state() end
 function torch.set_rng_state(state) end
 
 --- A random number generator: a seed, and the number of random numbers drawn so far.
+---
+---     local generator = torch.Generator():manual_seed(1)
+---     local a = torch.rand(2, {generator = generator})
+---     generator:manual_seed(1)
+---     print(a:equal(torch.rand(2, {generator = generator})))
+---     --> true
 ---@class torch.Generator
 ---@field manual_seed fun(self, seed: integer): torch.Generator  starts the numbers anew
 ---@field seed fun(self): integer  starts them anew from a seed of the system's

@@ -13,6 +13,10 @@ torch.cuda = {}
 --- devices, and tostring gives the name. Functions that accept a device's name also accept this
 --- value. A string never equals such a value in Lua: compare x.device.type with "cuda", or x.device
 --- with torch.device "cuda:0".
+---
+---     local device = torch.device "cuda:1"
+---     print(device.type, device.index)
+---     --> cuda	1
 ---@class torch.device
 ---@field type string  "cpu", "cuda" or "sim"
 ---@field index integer?  from 0; nil for "cuda", which means the current device

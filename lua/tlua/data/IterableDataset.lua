@@ -5,6 +5,19 @@ local torch = require "tlua"
 local class = require "tlua.class"
 local indexing = require "tlua.data.indexing"
 
+---
+---     local Count = torch.class("Count", torch.data.IterableDataset)
+---     function Count:iter()
+---        local i = 0
+---        return function()
+---           i = i + 1
+---           return i <= 4 and torch.tensor(i) or nil
+---        end
+---     end
+---     local loader = torch.data.DataLoader(Count(), {batch_size = 2})
+---     for x in loader:iter() do print(x) end
+---     --> tensor([1, 2])
+---     --> tensor([3, 4])
 ---@class data.IterableDataset
 ---@field iter fun(self): fun(): any ...  returns an iterator over the samples
 local IterableDataset = class.class("data.IterableDataset")

@@ -13,6 +13,21 @@ local M = {}
 
 --- The base of samplers, which choose positions of a dataset's items. A user-defined class has
 --- `iter`, which returns an iterator over positions from 1, and `__len`.
+---
+---     local Even = torch.class("Even", torch.data.Sampler)
+---     function Even:__init(n) self.n = n end
+---     function Even:iter()
+---        local i = 0
+---        return function()
+---           i = i + 2
+---           return i <= self.n and i or nil
+---        end
+---     end
+---     local dataset = torch.data.TensorDataset(torch.arange(10, 70, 10))
+---     local options = {sampler = Even(6), batch_size = 3}
+---     local loader = torch.data.DataLoader(dataset, options)
+---     for x in loader:iter() do print(x) end
+---     --> tensor([20, 40, 60])
 ---@class data.Sampler
 ---@field indices fun(self): Tensor  the positions of an epoch, in their order
 local Sampler = class.class("data.Sampler")

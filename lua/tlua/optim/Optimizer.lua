@@ -14,6 +14,14 @@ local hooks = require "tlua.optim.hooks"
 local parts = require "tlua.optim.parts"
 local zero_grad = require "tlua.autograd.zero_grad"
 
+---
+---     local w = torch.tensor({1.0}):requires_grad_()
+---     local optimizer = torch.optim.SGD({w}, {lr = 0.5})
+---     local v = torch.zeros(2):requires_grad_()
+---     optimizer:add_param_group {params = {v}, lr = 0.1}
+---     for i, group in ipairs(optimizer.param_groups) do print(i, group.lr) end
+---     --> 1	0.5
+---     --> 2	0.1
 ---@class optim.Optimizer
 ---@field register_step_pre_hook fun(self, hook: function, options?: table): table
 --- returns a handle; the hook is called before each step with the optimizer and the closure

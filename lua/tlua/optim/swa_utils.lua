@@ -80,6 +80,15 @@ end
 
 --- A copy of a model whose parameters are the average of the model's parameters at the calls of
 --- update_parameters. It is called like the model.
+---
+---     local model = torch.nn.Linear(1, 1)
+---     local average = torch.optim.swa_utils.AveragedModel(model)
+---     for value = 1, 3 do
+---        model.weight.data:fill_(value)
+---        average:update_parameters(model)
+---     end
+---     print(average.module.weight:item())
+---     --> 2.0
 ---@class optim.swa_utils.AveragedModel: nn.Module
 ---@field module nn.Module  the averaged model
 ---@field n_averaged Tensor  how many calls there were; int64, on the CPU

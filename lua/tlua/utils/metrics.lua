@@ -56,6 +56,11 @@ end
 local take_accuracy = args.signature "utils.metrics.Accuracy(top_k: count = 1)"
 
 --- The fraction of correct predictions, or of samples whose target is among the k highest scores.
+---
+---     local accuracy = torch.utils.metrics.Accuracy()
+---     accuracy:update(torch.tensor {1, 2, 2}, torch.tensor {1, 2, 3})
+---     print(accuracy:compute())
+---     --> 0.66666666666667
 ---@class utils.metrics.Accuracy: utils.metrics.Ratio
 ---@overload fun(options?: {top_k: integer}): utils.metrics.Accuracy
 local Accuracy = class.class("utils.metrics.Accuracy", Ratio)
@@ -141,6 +146,12 @@ function Perplexity:compute()
 end
 
 --- The weighted mean of values, such as losses.
+---
+---     local mean = torch.utils.metrics.Mean()
+---     mean:update(1.0, 3)
+---     mean:update(5.0, 1)
+---     print(mean:compute())
+---     --> 2.0
 ---@class utils.metrics.Mean: utils.metrics.Ratio
 ---@overload fun(): utils.metrics.Mean
 local Mean = class.class("utils.metrics.Mean", Ratio)
@@ -229,16 +240,31 @@ end
 --- The fraction of correct predictions among all predictions of a class. `average`: the mean over
 --- the classes that occur (macro), over all samples (micro), weighted by the number of targets, or
 --- none: a list with one number for each class.
+---
+---     local precision = torch.utils.metrics.Precision(2)
+---     precision:update(torch.tensor {1, 1, 2}, torch.tensor {1, 2, 2})
+---     print(precision:compute())
+---     --> 0.75
 ---@class utils.metrics.Precision
 ---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.Precision
 by_class("Precision", function(tp, predicted) return tp, predicted end)
 
 --- The fraction of a class's samples that were predicted correctly. Options are those of Precision.
+---
+---     local recall = torch.utils.metrics.Recall(2)
+---     recall:update(torch.tensor {1, 1, 2}, torch.tensor {1, 2, 2})
+---     print(recall:compute())
+---     --> 0.75
 ---@class utils.metrics.Recall
 ---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.Recall
 by_class("Recall", function(tp, _, actual) return tp, actual end)
 
 --- The harmonic mean of precision and recall. Options are those of Precision.
+---
+---     local f1 = torch.utils.metrics.F1(2, {average = "micro"})
+---     f1:update(torch.tensor {1, 1, 2, 2}, torch.tensor {1, 2, 2, 2})
+---     print(f1:compute())
+---     --> 0.75
 ---@class utils.metrics.F1
 ---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.F1
 by_class("F1", function(tp, predicted, actual) return 2 * tp, predicted + actual end)
@@ -247,6 +273,11 @@ by_class("F1", function(tp, predicted, actual) return 2 * tp, predicted + actual
 
 --- The area under the receiver operating characteristic: the probability that a positive sample has
 --- a higher score than a negative one; ties count half. It keeps all scores.
+---
+---     local auc = torch.utils.metrics.AUC()
+---     auc:update(torch.tensor {0.9, 0.2, 0.6}, torch.tensor {1, 0, 0})
+---     print(auc:compute())
+---     --> 1.0
 ---@class utils.metrics.AUC
 ---@overload fun(): utils.metrics.AUC
 local AUC = class.class("utils.metrics.AUC")

@@ -15,6 +15,11 @@ local signature = args.signature(name .. [[(in_features: count, num_classes: cou
    reduction: string = 'mean', weight: tensor?, ignore_index: integer?,
    label_smoothing: number = 0, options: table?)]])
 
+---
+---     local loss = torch.nn.LinearCrossEntropyLoss(4, 10)
+---     local x, class = torch.zeros(3, 4), torch.tensor {1, 5, 10}
+---     print(loss(x, class):dim())
+---     --> 0
 ---@class nn.LinearCrossEntropyLoss: nn.Module
 ---@field linear nn.Linear  the layer before the loss
 ---@overload fun(in_features: integer, num_classes: integer, options?: table)

@@ -16,6 +16,12 @@ local order = require "tlua.nn.order"
 local zero_grad = require "tlua.autograd.zero_grad"
 local packages = require "tlua.packages"
 
+---
+---     local Double = torch.class("Double", torch.nn.Module)
+---     function Double:__init() torch.nn.Module.__init(self) end
+---     function Double:forward(x) return 2 * x end
+---     print(Double()(torch.ones(3)))
+---     --> tensor([2., 2., 2.])
 ---@class nn.Module
 ---@field half fun(self): nn.Module  casts floating parameters and buffers to float16
 ---@field bfloat16 fun(self): nn.Module  casts floating parameters and buffers to bfloat16

@@ -10,6 +10,11 @@ local Module = require "tlua.nn.modules.Module"
 local signature = args.signature [[nn.RotaryEmbedding(dim: count, max_seq_len: count = 4096,
    base: number = 10000, interleaved: boolean = true, seq_dim: integer = 2)]]
 
+---
+---     local rotate = torch.nn.RotaryEmbedding(4, 16)
+---     local query = torch.ones(1, 2, 3, 4) -- (N, heads, tokens, features)
+---     print(table.unpack(rotate(query).shape))
+---     --> 1	2	3	4
 ---@class nn.RotaryEmbedding: nn.Module
 ---@field dim integer  number of rotated features, the first ones of each head
 ---@field max_seq_len integer  the largest number of positions

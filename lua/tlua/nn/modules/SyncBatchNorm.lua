@@ -7,6 +7,10 @@ local norms = require "tlua.nn.modules.BatchNorm"
 
 --- Normalises (N, C, ...) by the mean and variance over the batches of all ranks, whose sizes may
 --- differ. Without a process group, and in evaluation mode, it works like BatchNorm.
+---
+---     local norm = torch.nn.SyncBatchNorm(3):eval()
+---     print(table.unpack(norm(torch.ones(2, 3, 4)).shape))
+---     --> 2	3	4
 ---@class nn.SyncBatchNorm: nn.BatchNorm1d
 ---@overload fun(num_features: integer, options?: table): nn.SyncBatchNorm
 local SyncBatchNorm, parent = class.class("nn.SyncBatchNorm", norms.BatchNorm1d)

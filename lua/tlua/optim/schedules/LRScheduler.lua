@@ -11,6 +11,13 @@ local checked = require "tlua.checked"
 local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
 
+---
+---     local sgd = torch.optim.SGD({torch.zeros(1):requires_grad_()}, {lr = 1.0})
+---     local schedule = torch.optim.lr_scheduler.ExponentialLR(sgd, {gamma = 0.5})
+---     sgd:step()
+---     schedule:step()
+---     print(table.unpack(schedule:get_last_lr()))
+---     --> 0.5
 ---@class optim.LRScheduler
 ---@field optimizer optim.Optimizer  whose rates it sets
 ---@field last_epoch integer  the number of steps so far
