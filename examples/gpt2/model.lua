@@ -121,7 +121,7 @@ function GPT2:groups(weight_decay)
    return {{params = matrices, weight_decay = weight_decay}, {params = others, weight_decay = 0.0}}
 end
 
---- Appends so many tokens, drawn from the `top` most probable ones at a temperature.
+--- Appends `count` tokens, drawn from the `top` most probable ones at a temperature.
 function GPT2:sample(tokens, count, temperature, top)
    self:evaluate()
    local _ <close> = torch.no_grad()

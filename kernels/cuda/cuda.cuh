@@ -57,9 +57,8 @@ static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t byt
 
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Returns the number of blocks for n pieces of work, with `each` pieces to a block. There are at
-** most so many that they fill the device `waves` times; kernels then loop with the grid's
-** stride. */
+/* Returns the number of blocks for n pieces of work, with `each` pieces to a block, but at most the
+** number that fills the device `waves` times; kernels then loop with the grid's stride. */
 static inline unsigned blocks_for(const tlk_Context *cx, int64_t n, int64_t each, int waves = 8) {
   int64_t blocks = divide_up(n, each);
   int64_t most = (int64_t)cuda_multiprocessors(cx->device.index) * waves;

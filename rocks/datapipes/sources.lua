@@ -258,7 +258,7 @@ local stream_reader <const> = "data.datapipes.iter.StreamReader"
 --- Reads streams: an item of a label and a stream becomes items of the label and bytes. A stream is
 --- a file, or an object with a method `read` and optionally `close`; it is closed at its end.
 ---@param datapipe data.IterDataPipe
----@param chunk? integer  so many bytes at a time; all at once by default
+---@param chunk? integer  bytes to read at a time; all at once by default
 function StreamReader:__init(...)
    local a = reader_signature(...)
    rows.check_stream(stream_reader, "datapipe", a.datapipe)

@@ -48,7 +48,7 @@ local function word_end(text, at)
    local start = text:byte(at) == 32 and at + 1 or at
    local kind = character(text, start)
    if kind and kind ~= "space" then return end_of_run(text, start, kind) end
-   local last, stop = at, at -- of several spaces, the last belongs to the next word
+   local last, stop = at, at -- the last of several spaces belongs to the next word
    while true do
       local found, after = character(text, stop)
       if found ~= "space" then break end

@@ -169,15 +169,34 @@ describe("comments", function()
       "^%s*What ", "^%s*Who ", "^%s*Whose ", "^%s*Whom ", "^%s*Which ", "^%s*Where ", "^%s*That ",
       "^%s*Whoever ", "^%s*Whatever ", "^%s*Of ", "^%s*And ", "^%s*But ", "^%s*Or ", "^%s*Also ",
       "^%s*Too ", "^%s*So ", "^%s*Not ", "^%s*Then ", "^%s*Ditto", "^%s*Likewise", "^%s*They ",
+      "^%s*It ", "^%s*Them ", "^%s*Those ", "^%s*Here ", "^%s*The same [^a-z]", "^%s*The same[,.]",
+      "^%s*what ", "^%s*who ", "^%s*whose ", "^%s*whom ", "^%s*which ", "^%s*where ", "^%s*that ",
+      "^%s*they ", "^%s*them ", "^%s*those ", "^%s*it ", "^%s*or ",
       "whoever", "whatever it", "what there is", "none the less", "thereof", "hears? of",
+      "whose turn", "nobody has", "holds nobody", "what it stands for", "as it stands", "so many [%a]+[.:;,]",
    }
 
    it("begin with a subject or a verb, not with a word such as What, Which, Of or And", function()
       local found = {}
-      for _, comment in ipairs(read {"src", "kernels", "lua", "spec", "rocks"}) do
+      for _, comment in ipairs(read {"src", "kernels", "lua", "spec", "rocks", "examples"}) do
          for _, pattern in ipairs(headless) do
             if comment.text:find(pattern) then
                found[#found + 1] = ("%s:%d: %s"):format(comment.path, comment.line, comment.text)
+            end
+         end
+      end
+      assert.same({}, found)
+   end)
+end)
+
+describe("names of tests", function()
+   it("do not begin with an option or a headless word", function()
+      local found = {}
+      local files = shell.ok "git ls-files 'spec/*_spec.lua' 'rocks/*_spec.lua'"
+      for path in files:gmatch "%S+" do
+         for name in shell.read(path):gmatch "%f[%w]it%s*%(?%s*\"([^\"]*)" do
+            for _, pattern in ipairs {"^%-", "^what ", "^who ", "^whoever ", "^whatever ", "^or "} do
+               if name:find(pattern) then found[#found + 1] = path .. ": " .. name end
             end
          end
       end

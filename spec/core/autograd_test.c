@@ -137,7 +137,7 @@ static void gradients_are_not_copied_without_need(void) {
   CHECK(tli_grad_accumulate(x, shared, false));
   CHECK(x->autograd->grad == shared);
 
-  /* but a part of a larger block is copied, since it would keep the block alive */
+  /* a part of a larger block is copied, since it would keep the block alive */
   tl_Tensor *large = hold(&bag, tli_empty(TL_F32, TLI_CPU, 2, (int64_t[]){2, 1000}));
   CHECK(tlo_fill_(large, one));
   tl_Tensor *part = tlo_select(large, 0, 1);

@@ -217,7 +217,7 @@ static void processes_store_under_one_key(void) {
     CHECK(wait(&status) > 0 && status == 0);
   }
   char path[128];
-  only_entry(path, sizeof path); /* and the folder has no other file */
+  only_entry(path, sizeof path); /* the folder has no other file */
 }
 
 /* A sparse file takes no room on the disk. */

@@ -112,7 +112,7 @@ typedef struct Case {
   tl_Program *program;
   tl_Tensor *in;
   void *in_data, *expected;
-  size_t bytes; /* of the first result */
+  size_t bytes; /* the size of the first result */
   int noutputs;
 } Case;
 

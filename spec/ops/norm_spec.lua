@@ -91,7 +91,7 @@ describe("batch_norm", function()
             assert.is_true(y:is_contiguous {memory_format = torch.channels_last})
             assert.is_true(x.grad:is_contiguous {memory_format = torch.channels_last})
             assert.close(expected:detach(), y:detach():double(), limit)
-            -- where the variance is 0, the remaining grad is multiplied by 1 / sqrt(eps)
+            -- in channels of variance 0, the remaining grad is multiplied by 1 / sqrt(eps)
             for _, channel in ipairs {1, 3} do
                local at = {{}, channel}
                assert.close(double.grad[at], x.grad[at]:double(), limit)

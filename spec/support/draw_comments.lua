@@ -14,7 +14,7 @@ if not (count and seed) then
    os.exit(1)
 end
 local folders = table.move(arg, 3, #arg, 1, {})
-if #folders == 0 then folders = { "src", "kernels", "lua", "spec", "rocks" } end
+if #folders == 0 then folders = {"src", "kernels", "lua", "spec", "rocks", "examples"} end
 
 local comments = require("spec.support.comments").read(folders)
 

@@ -39,14 +39,14 @@ typedef enum tli_ValueKind {
 
 typedef struct tli_GraphValue {
   tli_ValueKind kind;
-  int32_t index; /* of the input, constant or number */
+  int32_t index; /* the index of the input, constant or number */
 } tli_GraphValue;
 
 typedef struct tli_GraphInput {
   const char *name;
   tl_DType dtype;
   int ndim;
-  int64_t sizes[TL_MAX_DIMS];   /* those of the example; unused for a dynamic dimension */
+  int64_t sizes[TL_MAX_DIMS];   /* sizes of the example; unused for a dynamic dimension */
   int32_t symbols[TL_MAX_DIMS]; /* the symbol of a dynamic dimension, or -1 */
   int32_t value;
 } tli_GraphInput;
@@ -75,7 +75,7 @@ typedef struct tli_GraphCall {
 typedef struct tli_GraphHole {
   int32_t call; /* -1: `param` is a number's index */
   int32_t param;
-  int32_t element; /* of a list; -1: the argument itself */
+  int32_t element; /* the position in a list; -1: the argument itself */
   int64_t base;
   int64_t *factors;
 } tli_GraphHole;

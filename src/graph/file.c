@@ -57,7 +57,7 @@ static tl_DType dtype_by(const char *name, bool code) {
 typedef struct Writer {
   const tli_Graph *g;
   tli_Text text;
-  int32_t *numbers; /* of values, in the file */
+  int32_t *numbers; /* the numbers of values in the file */
 } Writer;
 
 static void put_string(Writer *w, const char *text) {
@@ -735,7 +735,7 @@ tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, 
   }
   tli_region_free(&l.region);
   if (!ok) {
-    tli_graph_release(l.g); /* and its tensors; the bytes stay the caller's */
+    tli_graph_release(l.g); /* also releases its tensors; the bytes stay the caller's */
     tli_free(l.file, sizeof *l.file);
     return NULL;
   }

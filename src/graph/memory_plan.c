@@ -26,10 +26,10 @@ struct tli_RunPlan {
   bool failed; /* the run could not be recorded */
   Block *blocks;
   int64_t n, room;
-  int64_t time; /* of the recorded run */
+  int64_t time; /* the time of the recorded run */
   char *arena;
   int64_t arena_bytes, live;
-  int64_t next, out; /* of the running one: the next request, blocks in use */
+  int64_t next, out; /* in the current run: the next request, blocks in use */
   bool diverged;     /* the run asked for something else than the recorded one */
 };
 

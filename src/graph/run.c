@@ -34,8 +34,8 @@ typedef struct Context {
   tli_Region region;
   Step *steps;
   tl_Tensor **values; /* owned during a run; constants and numbers are borrowed from the program */
-  bool *made;         /* of each output: whether the run makes the tensor */
-  int64_t *sizes;     /* of the symbols in the last run */
+  bool *made;         /* for each output: whether the run makes the tensor */
+  int64_t *sizes;     /* the values of the symbols in the last run */
   tli_RunPlan *plan;
   tli_Generator generator; /* from which the run draws */
 } Context;
@@ -43,13 +43,13 @@ typedef struct Context {
 struct tl_Program {
   tli_Graph *graph;    /* owned */
   tl_Tensor **numbers; /* owned; tensors of the graph's numbers, NULL where a hole is */
-  int32_t *last_use;   /* of each value: the last call that takes it; -1: none; ncalls: an output */
-  bool *patched;       /* of each number: whether it depends on a size */
+  int32_t *last_use; /* for each value: the last call that takes it; -1: none; ncalls: an output */
+  bool *patched;     /* for each number: whether it depends on a size */
   tli_Region region;
   tli_Mutex lock; /* guards `idle` */
   Context *idle;
   int contexts;
-  int64_t arena, live; /* of the context that ran last */
+  int64_t arena, live; /* the bytes of the context that ran last */
 };
 
 /* ---- programs ---- */

@@ -29,7 +29,8 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
   int error = errno;
   bool here = pthread_equal(pthread_self(), catching_thread);
   tli_TruncatedFn fn = current;
-  if (here && info->si_code <= 0 && info->si_pid == getpid()) { /* of several one may be left */
+  if (here && info->si_code <= 0 &&
+      info->si_pid == getpid()) { /* one of several signals may be left */
     if (atomic_exchange(&elsewhere, false) && fn) fn(false);
   } else if (info->si_code > 0 && tli_file_shrunk(info->si_addr)) {
     if (here) {

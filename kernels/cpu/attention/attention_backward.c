@@ -263,7 +263,7 @@ static bool run(Call *c, int64_t tasks, int64_t work, tli_RangeFn fn) {
 ** in a single pass. */
 enum { PRODUCTS_APART = 7, PRODUCTS_TOGETHER = 5 };
 
-/* Whether a single pass with so many tasks keeps threads busy enough to be faster than two
+/* Whether a single pass with this number of tasks keeps threads busy enough to be faster than two
 ** passes, which compute some products twice. */
 static bool enough(int64_t tasks) {
   int64_t threads = tl_get_num_threads();

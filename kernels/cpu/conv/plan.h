@@ -73,7 +73,7 @@ bool tlk_conv_dot1x1_sums(const tlk_Conv *conv, bool backward, void *out, const 
 bool tlk_conv_dot1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 
-/* Whether so many channels fill vectors well enough, for sums of so many terms. */
+/* Whether this number of channels fills vectors well enough, for sums of `terms` terms. */
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms);
 double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel);
 

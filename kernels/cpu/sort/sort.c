@@ -343,7 +343,7 @@ static void keep_items(tlk_LargePair *items, int64_t n, uint64_t last, int64_t t
     if (items[i].key < last || (items[i].key == last && ties-- > 0)) items[kept++] = items[i];
 }
 
-#define SAMPLE 16 /* one in so many elements is sampled to bound the search in the whole row */
+#define SAMPLE 16 /* every 16th element is sampled to bound the search in the whole row */
 
 /* Finds the positions of the first k elements in order by sorting only those. The k-th element
 ** of a sample of the row is an upper bound for the whole row. */

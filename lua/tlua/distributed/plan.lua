@@ -32,7 +32,8 @@ local hardware <const> = {
 local model_fields <const> = {"layers", "width", "heads", "vocab", "sequence", "batch"}
 local other_options <const> = {
    top = true, checkpointing = true, sequence_parallel = true, flash = true, max_context = true,
-   batch = true, sequence = true, heads = true, -- these are options if the model is a module
+   -- batch, sequence and heads are options if the model is a module
+   batch = true, sequence = true, heads = true,
 }
 
 -- Model -------------------------------------------------------------------------------------------

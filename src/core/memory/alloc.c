@@ -91,7 +91,7 @@ static struct {
   int64_t held; /* bytes from the system */
   int64_t peak; /* the maximum of `used`, without blocks in magazines */
   Block *chains[SMALL_CLASSES];
-  Slab *slabs[SMALL_CLASSES]; /* of each class; blocks are being cut from the first slab */
+  Slab *slabs[SMALL_CLASSES]; /* by class; blocks are being cut from the first slab */
   Cached *large[CLASSES];
   Cached *newest, *oldest;
   int64_t large_bytes; /* bytes of the larger blocks in the cache */

@@ -39,7 +39,7 @@ bool tli_folder_own(const char *path);
 /* Returns the bytes of a file that only this user can change, in a block for free(). Returns NULL,
 ** without a message, for any other file, for files with more than `most` bytes, and for links. */
 char *tli_folder_read_own(const char *path, int64_t most, size_t *bytes);
-/* Whether a file of so many bytes may be written under that name. The name must be free or belong
+/* Whether a file of this size may be written under that name. The name must be free or belong
 ** to an ordinary file that is no link, and the size must be within the process's limit; a larger
 ** file would raise a signal. */
 bool tli_folder_may_write(const char *path, size_t bytes);

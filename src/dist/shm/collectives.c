@@ -10,7 +10,7 @@
 
 #include "dist/shm/shm.h"
 
-/* With at least MANY ranks, a reduction of at least so many bytes is divided among the ranks. */
+/* With at least MANY ranks, a reduction of SHARED_FROM bytes or more is divided among them. */
 enum { MANY = 4, SHARED_FROM = 16384, SHARED_FROM_FEW = 2 << 20 };
 #define STEP ((int64_t)16 << 10)
 

@@ -101,7 +101,7 @@ void tli_shm_wake(tli_Shm *g, int rank);
 typedef struct tli_Wait {
   uint64_t step;           /* waits for a round: until `step` rounds are published ... */
   int who;                 /* ... by one rank, or by all if -1 */
-  const tli_Work *message; /* or waits for a message to end */
+  const tli_Work *message; /* if not NULL: waits for the message to end */
   const tli_Work *work;    /* the call, for its deadline and its name */
 } tli_Wait;
 

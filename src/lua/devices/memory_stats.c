@@ -83,7 +83,7 @@ static int device_memory_stats(lua_State *L) {
     TL_MEMORY_STATS(X)
 #undef X
   }
-  /* always 0, since all sizes are split alike */
+  /* always 0, since blocks of every size are split */
   set_stat(L, "oversize_allocations", "", &(tl_Stat){0});
   set_stat(L, "oversize_segments", "", &(tl_Stat){0});
   tli_set_integer(L, "max_split_size", -1);

@@ -198,7 +198,7 @@ function Future:_end(failed)
    self.pool = nil
 end
 
--- Waits for at most so many seconds; 0: until the file is written.
+-- Waits for at most that number of seconds; 0: until the file is written.
 local function await(self, seconds)
    if self.written then return end
    local worker, _, good, why = self.pool:take(seconds)

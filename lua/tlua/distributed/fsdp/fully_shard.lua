@@ -299,7 +299,7 @@ local function enter_forward(unit, ...)
       if unit == context.root then
          local failures = torch.autograd._failures()
          local lost = context.awaits and context.awaits ~= failures -- the backward pass has failed
-         -- or the forward pass has failed earlier
+         -- `running`: an earlier forward pass has failed
          if context.running or lost then context:reset() end
          context.running, context.order = true, {}
          if torch.is_grad_enabled() then context.awaits = failures end

@@ -96,7 +96,7 @@ function LRScheduler:restart()
    self:first_step()
 end
 
---- Undoes the first step, for a scheduler whose turn comes later.
+--- Undoes the first step, for a scheduler that begins later.
 function LRScheduler:undo()
    self.last_epoch = self.last_epoch - 1
 end

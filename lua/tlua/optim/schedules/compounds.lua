@@ -68,7 +68,7 @@ end
 ---     --> 0.5
 local SequentialLR = class.class("optim.lr_scheduler.SequentialLR", Compound)
 
--- Returns the number of the schedule whose turn it is at an epoch.
+-- Returns the number of the schedule that is active at an epoch.
 local function turn_at(self, epoch)
    local turn = 1
    for i, milestone in ipairs(self.milestones) do
