@@ -346,7 +346,7 @@ function M.hsl2rgb(src)
    return stacked(channel(5), channel(3), channel(1))
 end
 
---- Colours as shares of their sum.
+--- Converts colours to shares of their sum.
 function M.rgb2nrgb(src)
    local r, g, b = table.unpack(channels(src))
    local sum = T.add(T.add(T.add(r, g), b), 1e-6)

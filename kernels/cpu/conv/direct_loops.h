@@ -4,7 +4,7 @@
 ** set's registers minus those for inputs.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* Otherwise gcc hoists so many loads that sums are spilled. */
+/* Without this pragma gcc hoists so many loads that sums are spilled. */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 

@@ -4,7 +4,7 @@
 ** registers.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* Otherwise gcc hoists so many loads that sums are spilled. */
+/* Without this pragma gcc hoists so many loads that sums are spilled. */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
