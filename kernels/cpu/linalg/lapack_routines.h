@@ -30,19 +30,19 @@ static struct {
   void (*trsm)(int, int, int, int, int, int, int, real, const real *, int, real *, int);
 } lib;
 
-static bool take(void *member, const char *name) {
+static bool load_routine(void *member, const char *name) {
   void *symbol = tlk_blas_symbol(name);
   *(void **)member = symbol;
   return symbol != NULL;
 }
 
 static bool open_routines(void) {
-  return take(&lib.potrf, P "potrf_") && take(&lib.getrf, P "getrf_") &&
-         take(&lib.getrs, P "getrs_") && take(&lib.geqrf, P "geqrf_") &&
-         take(&lib.orgqr, P "orgqr_") && take(&lib.gesdd, P "gesdd_") &&
-         take(&lib.syevd, P "syevd_") && take(&lib.gelsd, P "gelsd_") &&
-         take(&lib.sytrf, P "sytrf_") && take(&lib.sytrs, P "sytrs_") &&
-         take(&lib.trsm, "cblas_" P "trsm");
+  return load_routine(&lib.potrf, P "potrf_") && load_routine(&lib.getrf, P "getrf_") &&
+         load_routine(&lib.getrs, P "getrs_") && load_routine(&lib.geqrf, P "geqrf_") &&
+         load_routine(&lib.orgqr, P "orgqr_") && load_routine(&lib.gesdd, P "gesdd_") &&
+         load_routine(&lib.syevd, P "syevd_") && load_routine(&lib.gelsd, P "gelsd_") &&
+         load_routine(&lib.sytrf, P "sytrf_") && load_routine(&lib.sytrs, P "sytrs_") &&
+         load_routine(&lib.trsm, "cblas_" P "trsm");
 }
 
 /* Workspace of the size that a routine's query returned. */
