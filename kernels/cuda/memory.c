@@ -2,9 +2,11 @@
 ** memory.c - device memory: connects the allocator of kernels/device to the driver's virtual-memory
 ** calls. It also allocates pinned host memory.
 **
-** TLUA_CUDA_ALLOCATOR=driver makes every allocation a call of cudaMalloc or cudaFree. That is
-** slow, but tools that watch each block, such as compute-sanitizer, need it. The same happens
-** if the driver has no virtual-memory calls or they fail; then graphs are unavailable.
+** If the driver has no virtual-memory calls or they fail, or with TLUA_CUDA_ALLOCATOR=segments, the
+** allocator divides segments of cudaMalloc, which cannot grow; memory_stats().expandable_segments
+** is then 0. TLUA_CUDA_ALLOCATOR=driver makes every allocation a call of cudaMalloc or cudaFree.
+** That is slow and makes graphs unavailable, but tools that watch each block, such as
+** compute-sanitizer, need it.
 */
 #include <cuda.h>
 #include <pthread.h>
@@ -17,7 +19,8 @@
 #include "kernels/cuda/plugin.h"
 
 #define LARGE_GRANULE (20 * 1024 * 1024) /* the least granule of arenas for large blocks */
-#define REACH 8 /* an arena's address space is this many times the device's memory */
+#define SMALL_GRANULE (2 * 1024 * 1024)  /* that of segments of cudaMalloc for small blocks */
+#define FIRST 16 /* a stream's first arena has this fraction of the device's memory as addresses */
 
 /* ---- the driver's calls --------------------------------------------------------------------- */
 
@@ -31,6 +34,7 @@ typedef struct Driver {
   CUresult (*unmap)(CUdeviceptr, size_t);
   CUresult (*access)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
   CUresult (*granularity)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
+  CUresult (*attribute)(int *, CUdevice_attribute, CUdevice);
 } Driver;
 
 static Driver driver;
@@ -56,15 +60,17 @@ static bool find_calls(void) {
          find_call("cuMemCreate", &driver.create) && find_call("cuMemRelease", &driver.release) &&
          find_call("cuMemMap", &driver.map) && find_call("cuMemUnmap", &driver.unmap) &&
          find_call("cuMemSetAccess", &driver.access) &&
-         find_call("cuMemGetAllocationGranularity", &driver.granularity);
+         find_call("cuMemGetAllocationGranularity", &driver.granularity) &&
+         find_call("cuDeviceGetAttribute", &driver.attribute);
 }
 
 /* ---- a device's memory ------------------------------------------------------------------------ */
 
 typedef struct Memory {
   pthread_mutex_t lock;
-  bool open, by_driver;
+  bool by_driver; /* each block is one call of cudaMalloc */
   int device;
+  CUmemAllocationProp kind; /* the memory that is mapped */
   tlk_Blocks blocks;
   cudaEvent_t spare[64]; /* events that can be used again as marks */
   int nspare;
@@ -72,11 +78,23 @@ typedef struct Memory {
 
 static Memory memories[CUDA_MAX_DEVICES];
 
-static CUmemAllocationProp kind_of(const Memory *m) {
-  return (CUmemAllocationProp){
+static bool has(int device, CUdevice_attribute attribute) {
+  int value = 0;
+  return driver.attribute(&value, attribute, device) == CUDA_SUCCESS && value != 0;
+}
+
+/* NCCL can register memory (ncclCommRegister) only if other processes can open it and network
+** cards can reach it. */
+static CUmemAllocationProp kind_for(int device, bool shared) {
+  CUmemAllocationProp kind = {
       .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = m->device},
+      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
   };
+  if (shared && has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
+    kind.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (shared && has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
+    kind.allocFlags.gpuDirectRDMACapable = 1;
+  return kind;
 }
 
 static char *reserve(void *self, int64_t bytes) {
@@ -104,9 +122,8 @@ static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
 
 /* Each granule has its own memory handle, which is released with its mapping. */
 static bool map_granule(const Memory *m, char *at, int64_t granule) {
-  CUmemAllocationProp kind = kind_of(m);
   CUmemGenericAllocationHandle handle;
-  if (driver.create(&handle, (size_t)granule, &kind, 0) != CUDA_SUCCESS) return false;
+  if (driver.create(&handle, (size_t)granule, &m->kind, 0) != CUDA_SUCCESS) return false;
   CUresult error = driver.map((CUdeviceptr)(uintptr_t)at, (size_t)granule, 0, handle, 0);
   driver.release(handle);
   return error == CUDA_SUCCESS;
@@ -138,16 +155,40 @@ static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
   return false;
 }
 
-/* Whether the driver supports the arenas' calls on this device: not all drivers do, and virtual
-** machines may forbid them. */
-static bool can_map(Memory *m) {
-  int64_t granule = m->blocks.source.granule[1];
-  char *at = reserve(m, granule);
-  bool ok = at && map(m, at, granule, granule);
-  if (ok) unmap(m, at, granule, granule);
-  if (at) unreserve(m, at, granule);
-  return ok;
+/* ---- segments ------------------------------------------------------------------------------- */
+
+static void *from_driver(int64_t bytes) {
+  void *data = NULL;
+  CUDA_RELAXED;
+  return cuda_ok(cudaMalloc(&data, bytes > 0 ? (size_t)bytes : 1), "cudaMalloc") ? data : NULL;
 }
+
+/* cudaFree waits for all streams first. */
+static void to_driver(void *data) {
+  CUDA_RELAXED;
+  cudaFree(data);
+}
+
+static char *segment_new(void *self, int64_t bytes) {
+  (void)self;
+  return from_driver(bytes);
+}
+
+static void segment_free(void *self, char *at, int64_t bytes) {
+  (void)self, (void)bytes;
+  to_driver(at);
+}
+
+static bool segment_map(void *self, char *at, int64_t bytes, int64_t granule) {
+  (void)self, (void)at, (void)bytes, (void)granule;
+  return true;
+}
+
+static void segment_unmap(void *self, char *at, int64_t bytes, int64_t granule) {
+  (void)self, (void)at, (void)bytes, (void)granule;
+}
+
+/* ---- events ----------------------------------------------------------------------------------- */
 
 static void *mark(void *self, int stream) {
   Memory *m = self;
@@ -188,40 +229,74 @@ static bool wait_for_all(void *self) {
 
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-static bool open_blocks(Memory *m) {
-  CUmemAllocationProp kind = kind_of(m);
-  size_t free_bytes, total, granule = 1;
-  CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
-  m->by_driver =
-      m->by_driver ||
-      driver.granularity(&granule, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS;
+/* Describes address space to which memory is mapped on demand. */
+static tlk_BlockSource mapped(Memory *m, int64_t total) {
+  size_t granule = SMALL_GRANULE;
+  driver.granularity(&granule, &m->kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   int64_t small = (int64_t)granule, large = round_up(LARGE_GRANULE, small);
-  tlk_BlockSource source = {.self = m,
-                            .host = cuda_host,
-                            .name = "cuda",
-                            .device = {TL_CUDA, (int8_t)m->device},
-                            .granule = {large, small},
-                            .reach = round_up((int64_t)total * REACH, large),
-                            .reserve = reserve,
-                            .unreserve = unreserve,
-                            .map = map,
-                            .unmap = unmap,
-                            .mark = mark,
-                            .passed = passed,
-                            .drop = drop,
-                            .wait = wait_for_all};
-  tlk_blocks_open(&m->blocks, &source, (int64_t)total);
-  m->by_driver = m->by_driver || !can_map(m);
+  return (tlk_BlockSource){.granule = {large, small},
+                           .reach = round_up(total / FIRST, large),
+                           .most = round_up(total + total / 8, large),
+                           .reserve = reserve,
+                           .unreserve = unreserve,
+                           .map = map,
+                           .unmap = unmap};
+}
+
+/* Describes segments of cudaMalloc, each as large as PyTorch's. */
+static tlk_BlockSource segments(void) {
+  return (tlk_BlockSource){.granule = {SMALL_GRANULE, SMALL_GRANULE},
+                           .least = LARGE_GRANULE,
+                           .reach = LARGE_GRANULE,
+                           .most = LARGE_GRANULE,
+                           .reserve = segment_new,
+                           .unreserve = segment_free,
+                           .map = segment_map,
+                           .unmap = segment_unmap};
+}
+
+static bool open_with(Memory *m, tlk_BlockSource source, int64_t total) {
+  source.self = m;
+  source.host = cuda_host;
+  source.name = "cuda";
+  source.device = (tl_Device){TL_CUDA, (int8_t)m->device};
+  source.mark = mark;
+  source.passed = passed;
+  source.drop = drop;
+  source.wait = wait_for_all;
+  tlk_blocks_open(&m->blocks, &source, total);
   return true;
+}
+
+/* Whether memory of this kind can be mapped on this device: not all drivers can, and virtual
+** machines may forbid it. */
+static bool can_map(Memory *m, bool shared) {
+  m->kind = kind_for(m->device, shared);
+  int64_t granule = mapped(m, 0).granule[1];
+  char *at = reserve(m, granule);
+  bool ok = at && map(m, at, granule, granule);
+  if (ok) unmap(m, at, granule, granule);
+  if (at) unreserve(m, at, granule);
+  return ok;
+}
+
+static bool is_wanted(const char *allocator) {
+  const char *wanted = getenv("TLUA_CUDA_ALLOCATOR");
+  return wanted && strcmp(wanted, allocator) == 0;
 }
 
 bool cuda_memory_open(int device) {
   Memory *m = &memories[device];
-  const char *wanted = getenv("TLUA_CUDA_ALLOCATOR");
+  size_t free_bytes, total;
   pthread_mutex_init(&m->lock, NULL);
   m->device = device;
-  m->by_driver = (wanted && strcmp(wanted, "driver") == 0) || !find_calls();
-  return open_blocks(m);
+  m->by_driver = is_wanted("driver");
+  CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
+  bool maps = !m->by_driver && !is_wanted("segments") && find_calls() &&
+              (can_map(m, true) || can_map(m, false));
+  open_with(m, maps ? mapped(m, (int64_t)total) : segments(), (int64_t)total);
+  m->blocks.stats.expandable_segments = maps;
+  return true;
 }
 
 /* Locks and returns the device's memory; returns NULL with a message on failure. */
@@ -235,16 +310,35 @@ static void unlock(Memory *m) { pthread_mutex_unlock(&m->lock); }
 
 /* ---- blocks --------------------------------------------------------------------------------------- */
 
-static void *from_driver(int64_t bytes) {
-  void *data = NULL;
-  CUDA_RELAXED;
-  return cuda_ok(cudaMalloc(&data, bytes > 0 ? (size_t)bytes : 1), "cudaMalloc") ? data : NULL;
+/* Adds a block of the driver's, or a negative number for one that was freed, to the statistics. */
+static void count_by_driver(Memory *m, int sign, int64_t bytes) {
+  tl_MemoryStats *s = &m->blocks.stats;
+  tl_Stat *counts[] = {s->allocation, s->active, s->segment};
+  tl_Stat *sizes[] = {s->allocated_bytes, s->active_bytes, s->reserved_bytes, s->requested_bytes};
+  tl_Pool pool = bytes <= TLK_SMALL_BLOCK ? TL_POOL_SMALL : TL_POOL_LARGE;
+  for (int i = 0; i < 3; i++) {
+    tl_stat_add(&counts[i][TL_POOL_ALL], sign);
+    tl_stat_add(&counts[i][pool], sign);
+  }
+  for (int i = 0; i < 4; i++) {
+    tl_stat_add(&sizes[i][TL_POOL_ALL], sign * bytes);
+    tl_stat_add(&sizes[i][pool], sign * bytes);
+  }
+  if (sign > 0)
+    s->num_device_alloc++;
+  else
+    s->num_device_free++;
 }
 
-/* cudaFree waits for all streams first. */
-static void to_driver(void *data) {
-  CUDA_RELAXED;
-  cudaFree(data);
+static void *alloc_by_driver(Memory *m, int64_t bytes) {
+  void *data = from_driver(bytes);
+  if (data) count_by_driver(m, 1, bytes);
+  return data;
+}
+
+static void free_by_driver(Memory *m, void *data, int64_t bytes) {
+  to_driver(data);
+  count_by_driver(m, -1, bytes);
 }
 
 void *cuda_alloc(const tlk_Context *cx, int64_t bytes) {
@@ -252,8 +346,8 @@ void *cuda_alloc(const tlk_Context *cx, int64_t bytes) {
   uint64_t pool = cuda_capture_pool(stream);
   Memory *m = lock(stream->device);
   if (m == NULL) return NULL;
-  void *data =
-      m->by_driver ? from_driver(bytes) : tlk_blocks_alloc(&m->blocks, bytes, stream->id, pool);
+  void *data = m->by_driver ? alloc_by_driver(m, bytes)
+                            : tlk_blocks_alloc(&m->blocks, bytes, stream->id, pool);
   unlock(m);
   return data;
 }
@@ -263,7 +357,7 @@ void cuda_free(tl_Device device, void *data, int64_t bytes) {
   Memory *m = lock(device.index);
   if (m == NULL) return;
   if (m->by_driver)
-    to_driver(data);
+    free_by_driver(m, data, bytes);
   else
     tlk_blocks_free(&m->blocks, data);
   unlock(m);
@@ -298,9 +392,8 @@ bool cuda_memory_hold(int device, uint64_t pool) {
   if (m == NULL) return false;
   bool ok = m->by_driver
                 ? cuda_fail(TL_EDEVICE, "capturing a graph: not possible while every block "
-                                        "is the driver's, which frees it at once; this "
-                                        "device has no virtual memory, or "
-                                        "TLUA_CUDA_ALLOCATOR is set to driver")
+                                        "is the driver's, which frees it at once "
+                                        "(TLUA_CUDA_ALLOCATOR is set to driver)")
                 : tlk_blocks_hold(&m->blocks, pool);
   unlock(m);
   return ok;

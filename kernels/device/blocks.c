@@ -201,28 +201,50 @@ static tlk_Block *settle_down(tlk_Blocks *b, tlk_Block *block) {
 
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-static tlk_Arena *arena_new(tlk_Blocks *b, const tlk_Arena *like) {
+static bool alike(const tlk_Arena *a, const tlk_Arena *like) {
+  return a->stream == like->stream && a->pool == like->pool && a->small == like->small;
+}
+
+/* Returns the address space that an arena should have, of which `least` bytes are needed. */
+static int64_t wanted(const tlk_Blocks *b, const tlk_Arena *like, int64_t least) {
+  int64_t bytes = 0;
+  for (const tlk_Arena *a = b->arenas; a && bytes < b->source.most; a = a->next)
+    if (alike(a, like)) bytes += a->bytes;
+  if (bytes > b->source.most) bytes = b->source.most;
+  if (bytes < b->source.reach) bytes = b->source.reach;
+  return bytes > least ? bytes : least;
+}
+
+/* Reserves address space for an arena: as much as wanted or, once that was refused, the `least`
+** bytes, a multiple of the granule. Sets the arena's base and size; returns false with a message on
+** failure. */
+static bool reserve_addresses(tlk_Blocks *b, tlk_Arena *a, int64_t least) {
+  a->bytes = b->tight ? least : round_up(wanted(b, a, least), granule_of(b, a));
+  a->base = b->source.reserve(b->source.self, a->bytes);
+  if (a->base || a->bytes == least) return a->base != NULL;
+  b->tight = true;
+  b->stats.num_address_retries++;
+  a->bytes = least;
+  a->base = b->source.reserve(b->source.self, least);
+  return a->base != NULL;
+}
+
+static tlk_Arena *arena_new(tlk_Blocks *b, const tlk_Arena *like, int64_t least) {
   tlk_Arena *a = malloc(sizeof *a);
   tlk_Block *all = calloc(1, sizeof *all);
-  char *base = a && all ? b->source.reserve(b->source.self, like->bytes) : NULL;
-  if (base == NULL) {
+  if (a) *a = *like;
+  if (a == NULL || all == NULL || !reserve_addresses(b, a, least)) {
     if (a == NULL || all == NULL) no_memory(b);
     free(a);
     free(all);
     return NULL;
   }
-  *all = (tlk_Block){.arena = a, .data = base, .bytes = like->bytes, .state = UNMAPPED};
-  *a = *like;
-  a->base = base;
+  *all = (tlk_Block){.arena = a, .data = a->base, .bytes = a->bytes, .state = UNMAPPED};
   a->first = all;
   a->next = b->arenas;
   b->arenas = a;
   list(b, all);
   return a;
-}
-
-static bool alike(const tlk_Arena *a, const tlk_Arena *like) {
-  return a->stream == like->stream && a->pool == like->pool && a->small == like->small;
 }
 
 static void count_mapped(tlk_Blocks *b, tlk_Arena *a, int64_t bytes) {
@@ -296,9 +318,7 @@ static tlk_Block *find(tlk_Blocks *b, int64_t bytes, int stream, uint64_t pool, 
     if (block) return block;
     room = room || has_room(b, a, bytes);
   }
-  like.bytes = round_up(bytes, granule_of(b, &like));
-  if (like.bytes < b->source.reach) like.bytes = b->source.reach;
-  if (!room && arena_new(b, &like) == NULL) return NULL;
+  if (!room && arena_new(b, &like, round_up(bytes, granule_of(b, &like))) == NULL) return NULL;
   for (tlk_Arena *a = b->arenas; a; a = a->next) {
     tlk_Block *block = alike(a, &like) ? grow(b, a, bytes) : NULL;
     if (block) return block;
@@ -428,6 +448,7 @@ static void remove_empty(tlk_Blocks *b) {
     }
     *at = a->next;
     b->source.unreserve(b->source.self, a->base, a->bytes);
+    b->tight = false;
     free(a->first); /* the arena is one unmapped range */
     free(a);
   }
@@ -545,10 +566,12 @@ void tlk_blocks_capture(tlk_Blocks *b, int change) {
 void tlk_blocks_stats(const tlk_Blocks *b, tl_MemoryStats *out) {
   *out = b->stats;
   out->limit = b->limit;
-  for (const tlk_Arena *a = b->arenas; a; a = a->next)
+  for (const tlk_Arena *a = b->arenas; a; a = a->next) {
+    out->reserved_addresses += a->bytes;
     for (const tlk_Block *block = a->first; block && a->pool == 0; block = block->after)
       if (block->state == FREE && block->bytes > out->largest_free)
         out->largest_free = block->bytes;
+  }
 }
 
 /* Returns the arena with the next higher address than `last`, or NULL. */

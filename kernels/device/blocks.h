@@ -7,7 +7,9 @@
 ** Memory is divided into arenas, which belong to one stream, pool and kind of size. An arena is a
 ** range of address space; its granules are mapped to memory on demand, at any position. So a small
 ** block in an unlucky place keeps one granule mapped instead of the whole range. Another arena is
-** made if no range of address space is long enough.
+** made if no range of address space is long enough: as large as those before it together, or just
+** large enough if the source refuses so much, since a process has 47 bits of addresses for all
+** devices, streams and graphs.
 **
 ** A block belongs to its arena's stream. Once freed, it may be handed out again immediately,
 ** because its next use is queued later on that stream. A block that other streams use as well
@@ -36,7 +38,8 @@ typedef struct tlk_BlockSource {
   tl_Device device;
   int64_t granule[2]; /* in bytes, for large and for small blocks */
   int64_t least; /* in bytes: the least that is mapped for a large block of less than half of it */
-  int64_t reach; /* the least address space of an arena in bytes, a multiple of both granules */
+  int64_t reach; /* the address space of a stream's first arena in bytes, a multiple of both */
+  int64_t most;  /* arenas that grow are at most this large, a multiple of both */
   /* Reserves address space; returns NULL with a message on failure. */
   char *(*reserve)(void *self, int64_t bytes);
   void (*unreserve)(void *self, char *at, int64_t bytes);
@@ -76,6 +79,7 @@ typedef struct tlk_Blocks {
   tlk_Arena *arenas;    /* owned */
   tlk_BlockPool *pools; /* owned; pools in use */
   tlk_Block *pending;
+  bool tight;   /* address space was refused, so that arenas are as small as possible */
   int captures; /* number of open captures; streams cannot be queried during one */
   int64_t limit;
   tl_MemoryStats stats;

@@ -206,6 +206,7 @@ bool sim_memory_open(sim_Device *device, int64_t total) {
                             .granule = {GRANULE, GRANULE},
                             .least = ARENA,
                             .reach = ARENA,
+                            .most = ARENA,
                             .reserve = reserve,
                             .unreserve = unreserve,
                             .map = map,

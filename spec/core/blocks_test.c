@@ -20,7 +20,8 @@ enum { STREAMS = 4, MIB = 1 << 20, GRANULE = 2 * MIB, MEMORY = 256 * MIB };
 
 typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
-  int64_t reach, mapped, reserved, marks, waits;
+  int64_t granted; /* address space in bytes, more of which is refused */
+  int64_t mapped, reserved, marks, waits;
   /* bytes of blocks that became free: in the general pool, and in a pool of a graph */
   int64_t freed[2];
   int64_t fail_at; /* calls until one fails; 0: no call fails */
@@ -36,8 +37,8 @@ static bool may_go(World *w) { return w->fail_at == 0 || --w->fail_at > 0; }
 
 static char *reserve(void *self, int64_t bytes) {
   World *w = self;
-  CHECK(bytes >= w->reach && bytes % GRANULE == 0);
-  if (!may_go(w)) return NULL;
+  CHECK(bytes > 0 && bytes % GRANULE == 0);
+  if (!may_go(w) || w->reserved + bytes > w->granted) return NULL;
   w->reserved += bytes;
   w->next += (uintptr_t)bytes;
   return (char *)w->next - bytes;
@@ -104,7 +105,7 @@ static void freed(void *self, char *data, int64_t bytes, int stream, uint64_t po
   w->freed[pool > 0] += bytes;
 }
 
-/* Creates an allocator whose arenas have at least `reach` bytes of address space. */
+/* Opens blocks whose first arenas have `reach` bytes of address space. */
 static void open_with(tlk_Blocks *b, World *w, int64_t reach) {
   static const tl_Host host = {.fail = failed, .memory_event = no_note};
   tlk_BlockSource source = {.self = w,
@@ -112,6 +113,7 @@ static void open_with(tlk_Blocks *b, World *w, int64_t reach) {
                             .name = "test",
                             .granule = {GRANULE, GRANULE},
                             .reach = reach,
+                            .most = REACH,
                             .reserve = reserve,
                             .unreserve = unreserve,
                             .map = map,
@@ -121,7 +123,7 @@ static void open_with(tlk_Blocks *b, World *w, int64_t reach) {
                             .drop = drop,
                             .wait = wait_for_all,
                             .freed = freed};
-  *w = (World){.next = (uintptr_t)1 << 40, .reach = reach};
+  *w = (World){.next = (uintptr_t)1 << 40, .granted = (int64_t)1 << 47};
   tlk_blocks_open(b, &source, MEMORY);
 }
 
@@ -316,6 +318,40 @@ static void holes_are_given_back(void) {
   close_blocks(&b, &w);
 }
 
+/* Arenas of one kind double: two blocks that do not fit the first one take a second of its size,
+** the next a third of twice that. */
+static void arenas_grow(void) {
+  World w;
+  tlk_Blocks b;
+  void *data[4];
+  open_with(&b, &w, 8 * MIB);
+  for (int i = 0; i < 4; i++) data[i] = tlk_blocks_alloc(&b, 6 * MIB, 0, 0);
+  CHECK(w.reserved == (8 + 8 + 16) * MIB);
+  tl_MemoryStats stats;
+  tlk_blocks_stats(&b, &stats);
+  CHECK(stats.reserved_addresses == w.reserved && stats.num_address_retries == 0);
+  for (int i = 0; i < 4; i++) tlk_blocks_free(&b, data[i]);
+  close_blocks(&b, &w);
+}
+
+static void refused_addresses_are_asked_for_in_small_ranges(void) {
+  World w;
+  tlk_Blocks b;
+  open_blocks(&b, &w);
+  w.granted = 100 * MIB;
+  void *data = tlk_blocks_alloc(&b, 6 * MIB, 0, 0);
+  CHECK(data != NULL && w.reserved == 6 * MIB && b.stats.num_address_retries == 1);
+  void *rest = tlk_blocks_alloc(&b, 90 * MIB, 1, 0);
+  CHECK(rest != NULL && w.reserved == 96 * MIB && b.stats.num_address_retries == 1);
+  CHECK(tlk_blocks_alloc(&b, 10 * MIB, 2, 0) == NULL);
+  tlk_blocks_free(&b, rest); /* address space that is not in use is released for others */
+  void *other = tlk_blocks_alloc(&b, 10 * MIB, 2, 0);
+  CHECK(other != NULL);
+  tlk_blocks_free(&b, data);
+  tlk_blocks_free(&b, other);
+  close_blocks(&b, &w);
+}
+
 static void pools_live_as_long_as_their_holders(void) {
   World w;
   tlk_Blocks b;
@@ -429,6 +465,8 @@ int main(void) {
   RUN(a_freed_block_is_handed_out_at_once);
   RUN(other_users_are_waited_for);
   RUN(holes_are_given_back);
+  RUN(arenas_grow);
+  RUN(refused_addresses_are_asked_for_in_small_ranges);
   RUN(pools_live_as_long_as_their_holders);
   RUN(nothing_is_asked_of_streams_during_a_capture);
   RUN(the_limit_is_kept);

@@ -81,8 +81,8 @@ describe("on a GPU", function()
          "for 80 90; build with make CUDA_ARCH=\"80 90 90\"\n$", output)
    end)
 
-   it("without virtual memory everything works but graphs", function()
-      local output = run("TLUA_CUDA_ALLOCATOR=native TLUA_EMULATED_LEGACY=1", [[
+   it("where every block is the driver's, everything works but graphs", function()
+      local output = run("TLUA_CUDA_ALLOCATOR=driver", [[
          local x = torch.ones(8, 8, {device = "cuda"})
          print(x:matmul(x):sum():item())
          x:release()

@@ -8,7 +8,8 @@
 ** ends the process with a message that names kernel and thread.
 **
 ** Settings, from the environment: TLUA_EMULATED_SEED (1), TLUA_EMULATED_DEVICES (2),
-** TLUA_EMULATED_MEMORY (bytes of each, 4 GiB), TLUA_EMULATED_MULTIPROCESSORS (4),
+** TLUA_EMULATED_MEMORY (bytes of each, 4 GiB), TLUA_EMULATED_ADDRESSES (bytes of address space,
+** 2^47), TLUA_EMULATED_MULTIPROCESSORS (4),
 ** TLUA_EMULATED_FAIL_AT (the number of the call that fails; 0: none), TLUA_EMULATED_DEAD_AT (from
 ** that call on all fail, as after a hardware fault; 0: never), TLUA_EMULATED_LAZY (1: streams run
 ** when they are waited for, 0: immediately), TLUA_EMULATED_IDLE (1: kernels are never run),
@@ -43,7 +44,7 @@ enum { GARBAGE = 0xfb };
 
 struct Settings {
   int64_t seed, devices, memory, multiprocessors, fail_at, dead_at, lazy, idle, verbose, foreign,
-      legacy;
+      legacy, addresses;
 };
 extern Settings settings;
 /* Changes a setting by its name; returns false if no setting has that name. */

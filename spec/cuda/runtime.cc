@@ -29,7 +29,8 @@ Settings settings = {setting("TLUA_EMULATED_SEED", 1),
                      setting("TLUA_EMULATED_IDLE", 0),
                      setting("TLUA_EMULATED_VERBOSE", 0),
                      setting("TLUA_EMULATED_FOREIGN", 0),
-                     setting("TLUA_EMULATED_LEGACY", 0)};
+                     setting("TLUA_EMULATED_LEGACY", 0),
+                     setting("TLUA_EMULATED_ADDRESSES", (int64_t)1 << 47)};
 
 static uint64_t state = (uint64_t)settings.seed;
 

@@ -17,6 +17,7 @@ struct Memory {
   int file, device;
   size_t bytes;
   int uses; /* mappings, and the handle while it is held */
+  bool shared;
 };
 
 struct Mapping {
@@ -27,6 +28,7 @@ struct Mapping {
 typedef std::map<CUmemGenericAllocationHandle, Memory> Memories;
 
 std::map<char *, size_t> &reserved = *new std::map<char *, size_t>();
+size_t reserved_bytes; /* the sum of all of them */
 std::map<char *, Mapping> &mapped = *new std::map<char *, Mapping>();
 Memories &memories = *new Memories();
 CUmemGenericAllocationHandle last_handle;
@@ -96,7 +98,9 @@ CUresult cuGetErrorString(CUresult error, const char **text) {
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attr, CUdevice device) {
-  *value = attr == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+  *value = attr == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
+           attr == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED ||
+           attr == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED;
   return device >= 0 && device < settings.devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
@@ -111,6 +115,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignmen
   return driver(__func__, [&] {
     size_t aligned = std::max<size_t>(alignment, GRANULE);
     if (!whole(bytes) || aligned & (aligned - 1)) return CUDA_ERROR_INVALID_VALUE;
+    if (reserved_bytes + bytes > (size_t)settings.addresses) return CUDA_ERROR_OUT_OF_MEMORY;
     void *pages = mmap(nullptr, bytes + aligned, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -119,6 +124,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignmen
     if (begin > first) munmap(first, (size_t)(begin - first));
     munmap(begin + bytes, (size_t)(first + aligned - begin));
     reserved[begin] = bytes;
+    reserved_bytes += bytes;
     *address = (CUdeviceptr)begin;
     return CUDA_SUCCESS;
   });
@@ -131,6 +137,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
   if (found == reserved.end() || found->second != bytes || !is_unmapped(at(address), bytes))
     return CUDA_ERROR_INVALID_VALUE;
   munmap(at(address), bytes);
+  reserved_bytes -= bytes;
   reserved.erase(found);
   return CUDA_SUCCESS;
 }
@@ -149,7 +156,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
     spoil(file, bytes);
     memory_used[device] += bytes;
     *out = ++last_handle;
-    memories[*out] = {file, device, bytes, 1};
+    bool shared = prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+                  prop->allocFlags.gpuDirectRDMACapable;
+    memories[*out] = {file, device, bytes, 1, shared};
     return CUDA_SUCCESS;
   });
 }
@@ -193,6 +202,17 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
     mapped.erase(found);
   }
   return CUDA_SUCCESS;
+}
+
+/* For a stand-in of NCCL: whether other processes may open the memory at an address and network
+** cards reach it; memory that is not mapped is cudaMalloc's, which is as good. */
+extern "C" __attribute__((visibility("default"))) int emulated_is_shared(void *data) {
+  std::lock_guard<std::mutex> guard(lock);
+  auto next = mapped.upper_bound(static_cast<char *>(data));
+  if (next == mapped.begin()) return 1;
+  auto found = std::prev(next);
+  bool inside = data < found->first + found->second.bytes;
+  return !inside || memories.at(found->second.handle).shared;
 }
 
 /* Only what has access is memory to the runtime. */

@@ -236,8 +236,9 @@ function torch.cuda.Event(options) end
 --- g:capture_end() on a stream other than the default one; g:replay() runs it on the current
 --- stream. The tensors that it reads must live as long as the graph. Each replay draws new random
 --- numbers. If NVRTC is available, successive elementwise operators become one kernel, with bitwise
---- equal results, see torch.backends.cuda.fusion.enabled. Intermediate results that are garbage are
---- not written at all; to find these, garbage is collected for each such kernel during the capture.
+--- equal results if it has nvcc's version, see torch.backends.cuda.fusion. Intermediate results
+--- that are garbage are not written at all; to find these, garbage is collected for each such kernel
+--- during the capture.
 ---@return torch.Graph
 function torch.cuda.Graph() end
 
@@ -279,7 +280,11 @@ function torch.cuda.max_memory_reserved(device) end
 ---@return integer free, integer total
 function torch.cuda.mem_get_info(device) end
 
---- Returns all memory statistics under PyTorch's names, such as "allocated_bytes.all.peak".
+--- Returns all memory statistics under PyTorch's names, such as "allocated_bytes.all.peak". There
+--- are also expandable_segments, which is 1 if memory is mapped to reserved addresses on demand and
+--- 0 if it is allocated in fixed segments, because the driver has no virtual memory or
+--- TLUA_CUDA_ALLOCATOR asks for that; reserved_addresses, the bytes of these addresses; and
+--- num_address_retries, how often fewer had to be reserved than wanted.
 ---@param device? integer|string|torch.device
 ---@return table<string, integer>
 function torch.cuda.memory_stats(device) end

@@ -271,16 +271,20 @@ static void end(void *data) {
   free(j);
 }
 
-/* Launches the job by the emulator, which is in the plugin that has loaded this library. */
-static bool launch(Job *j) {
+/* Finds a function of the emulator, which is in the plugin that has loaded this library. */
+static bool find(const char *name, void *function) {
   char path[500];
-  int (*exchange)(cudaStream_t, void (*)(void *), int (*)(void *), void (*)(void *), void *);
   const char *plugins = getenv("TLUA_PLUGINS");
   snprintf(path, sizeof path, "%s/tlua_cuda.so", plugins ? plugins : ".");
   void *plugin = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-  void *symbol = plugin ? dlsym(plugin, "emulated_exchange") : NULL;
-  memcpy(&exchange, &symbol, sizeof symbol);
-  return symbol && exchange(j->stream, begin, ready, end, j) == 0;
+  void *symbol = plugin ? dlsym(plugin, name) : NULL;
+  memcpy(function, &symbol, sizeof symbol);
+  return symbol != NULL;
+}
+
+static bool launch(Job *j) {
+  int (*exchange)(cudaStream_t, void (*)(void *), int (*)(void *), void (*)(void *), void *);
+  return find("emulated_exchange", &exchange) && exchange(j->stream, begin, ready, end, j) == 0;
 }
 
 /* ---- calls --------------------------------------------------------------------------------- */
@@ -417,12 +421,16 @@ API ncclResult_t ncclCommAbort(ncclComm_t c) {
   return ncclSuccess;
 }
 
+/* NCCL's manual, "User buffer registration": mapped memory has to be made so that other processes
+** can open it. */
 API ncclResult_t ncclCommRegister(const ncclComm_t c, void *data, size_t bytes, void **handle) {
   char text[100];
-  snprintf(text, sizeof text, "Register %zu", bytes);
+  int (*is_shared)(void *);
+  bool shared = find("emulated_is_shared", &is_shared) && is_shared(data);
+  snprintf(text, sizeof text, "%s %zu", shared ? "Register" : "WRONG Register of private", bytes);
   note(c->rank, text);
   *handle = data;
-  return is("TLUA_NCCL_FAIL", "Register") ? ncclInvalidUsage : ncclSuccess;
+  return is("TLUA_NCCL_FAIL", "Register") || !shared ? ncclInvalidUsage : ncclSuccess;
 }
 API ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle) {
   note(c->rank, handle ? "Deregister" : "WRONG Deregister of nothing");

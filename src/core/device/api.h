@@ -84,8 +84,11 @@ typedef struct tl_MemoryStats {
   int64_t num_alloc_retries;                 /* allocations that had to release the cache first */
   int64_t num_sync_all_streams;              /* waits for all streams because of an allocation */
   int64_t num_device_alloc, num_device_free; /* calls of the driver */
-  int64_t largest_free; /* the largest free block that needs no call of the driver */
-  int64_t limit;        /* the most bytes that may be reserved, see set_memory_limit */
+  int64_t num_address_retries; /* reservations of addresses that were refused and made smaller */
+  int64_t reserved_addresses;  /* bytes of address space, most of which has no memory */
+  int64_t expandable_segments; /* 1 if memory is mapped into segments; 0: they are the driver's */
+  int64_t largest_free;        /* the largest free block that needs no call of the driver */
+  int64_t limit;               /* the most bytes that may be reserved, see set_memory_limit */
 } tl_MemoryStats;
 
 /* Resets the peaks to the present values. */
@@ -105,7 +108,7 @@ static inline void tl_stats_reset_sums(tl_MemoryStats *s) {
 #undef X
   }
   s->num_alloc_retries = s->num_sync_all_streams = 0;
-  s->num_device_alloc = s->num_device_free = 0;
+  s->num_device_alloc = s->num_device_free = s->num_address_retries = 0;
 }
 
 /* ---- the blocks of memory, and their history ---- */
@@ -311,6 +314,10 @@ typedef struct tl_DeviceApi {
   /* Returns the largest size of the array that the kernel rnn keeps for rnn_backward; NULL:
   ** tlk_rnn_reserve. */
   int64_t (*rnn_reserve)(tl_Device device, const tlk_Rnn *rnn);
+  /* Returns the name of counter `index` and how often all devices of this kind have taken that
+  ** path, such as "cudnn.convolution" or "cudnn.convolution_own"; NULL after the last one. May
+  ** itself be NULL. */
+  const char *(*counter)(int index, int64_t *count);
   /* Returns how often the host has waited for the device. */
   int64_t (*waits)(tl_Device device);
   /* From now on, calls `note` with what the devices have run, from any thread and with some

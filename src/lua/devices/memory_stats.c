@@ -89,6 +89,9 @@ static int device_memory_stats(lua_State *L) {
   tli_set_integer(L, "max_split_size", -1);
   tli_set_integer(L, "num_alloc_retries", s.num_alloc_retries);
   tli_set_integer(L, "num_ooms", tli_device_ooms(device));
+  tli_set_integer(L, "num_address_retries", s.num_address_retries);
+  tli_set_integer(L, "reserved_addresses", s.reserved_addresses);
+  tli_set_integer(L, "expandable_segments", s.expandable_segments);
   tli_set_integer(L, "num_sync_all_streams", s.num_sync_all_streams);
   tli_set_integer(L, "num_device_alloc", s.num_device_alloc);
   tli_set_integer(L, "num_device_free", s.num_device_free);
