@@ -84,7 +84,7 @@ bool cuda_may_wait(const tl_Stream *stream, const char *what) {
 
 static int exchange(enum cudaStreamCaptureMode mode) {
   if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) cudaGetLastError();
-  return mode;
+  return (int)mode;
 }
 
 int cuda_relax(void) { return exchange(cudaStreamCaptureModeRelaxed); }
@@ -150,9 +150,11 @@ bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   return false;
 }
 
+/* Each node keeps the priority of the stream that it was captured on; without the flag, all have
+** that of the stream on which the graph is launched. */
 static bool instantiate(tl_Graph *graph, cudaGraph_t recorded) {
   CUDA_RELAXED;
-  CUDA_TRY(cudaGraphInstantiate(&graph->exec, recorded, 0));
+  CUDA_TRY(cudaGraphInstantiate(&graph->exec, recorded, cudaGraphInstantiateFlagUseNodePriority));
   return true;
 }
 

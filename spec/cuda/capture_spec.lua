@@ -152,3 +152,26 @@ describe("while a graph is captured", function()
          print(math.tointeger(y:item()))]]))
    end)
 end)
+
+describe("a captured graph", function()
+   it("keeps the priorities of the streams that it was captured on", function()
+      -- the order of two writes that nothing orders: the stream of higher priority goes first
+      assert.equal("true\n", shell.ok("TLUA_EMULATED_LAZY=1 " .. shell.start() .. " -e " .. shell.quote [[
+         local cuda = torch.cuda
+         local x, g = torch.zeros(4, {device = "cuda"}), cuda.Graph()
+         local low, high = cuda.Stream(), cuda.Stream {priority = -1}
+         cuda.graph(g, function()
+            for value, s in ipairs {low, high} do
+               s:wait_stream(cuda.current_stream())
+               cuda.stream(s, function() x:fill_(value) end)
+            end
+            for _, s in ipairs {low, high} do cuda.current_stream():wait_stream(s) end
+         end)
+         local always = true
+         for _ = 1, 30 do
+            g:replay()
+            always = always and x[1]:item() == 1
+         end
+         print(always)]]))
+   end)
+end)

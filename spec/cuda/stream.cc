@@ -34,6 +34,7 @@ struct Command {
 
 struct Node {
   Work work;
+  int priority;
   std::set<int> after; /* nodes */
 };
 typedef std::vector<Node> Nodes;
@@ -74,6 +75,7 @@ struct CUgraph_st {
 struct CUgraphExec_st {
   std::shared_ptr<Nodes> nodes;
   int device;
+  bool by_priority;
 };
 
 namespace {
@@ -180,7 +182,7 @@ void put_command(CUstream_st *stream, Command command) {
 
 void add_node(CUstream_st *stream, Work work) {
   Nodes &nodes = *stream->capture->nodes;
-  nodes.push_back({std::move(work), stream->after});
+  nodes.push_back({std::move(work), stream->priority, stream->after});
   stream->after = {(int)nodes.size() - 1};
 }
 
@@ -207,16 +209,20 @@ cudaError_t spoil(CUstream_st *stream, cudaError_t error) {
   return error;
 }
 
-/* Any order in which a node comes after those that it needs. */
-void run_nodes(const Nodes &nodes) {
+/* Any order in which a node comes after those that it needs, and, if priorities count, after those
+** of higher priority (a lower number) that could run. */
+void run_nodes(const Nodes &nodes, bool by_priority) {
   std::vector<bool> done(nodes.size());
   for (size_t left = nodes.size(); left > 0; left--) {
     size_t chosen = nodes.size(), seen = 0;
     for (size_t i = 0; i < nodes.size(); i++) {
-      bool free = !done[i];
+      bool free = !done[i], first = chosen == nodes.size();
       for (int before : nodes[i].after) free = free && done[(size_t)before];
-      if (free && draw() % ++seen == 0) chosen = i;
-      if (chosen < nodes.size() && !settings.lazy) break;
+      int higher = by_priority && free && !first ? nodes[chosen].priority - nodes[i].priority : 0;
+      if (!free || higher < 0) continue;
+      if (higher > 0) seen = 0;
+      if (first || higher > 0 || settings.lazy)
+        if (draw() % ++seen == 0) chosen = i;
     }
     nodes[chosen].work();
     done[chosen] = true;
@@ -526,10 +532,12 @@ cudaError_t cudaEventElapsedTime(float *out, cudaEvent_t start, cudaEvent_t end)
 
 /* ---- graphs ------------------------------------------------------------------------------------ */
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
+                                 unsigned long long flags) {
   return call(__func__, [&] {
     if (!known(graphs, graph)) return cudaErrorInvalidValue;
-    *out = new CUgraphExec_st{graph->nodes, current_device};
+    bool by_priority = (flags & cudaGraphInstantiateFlagUseNodePriority) != 0;
+    *out = new CUgraphExec_st{graph->nodes, current_device, by_priority};
     execs.insert(*out);
     return cudaSuccess;
   });
@@ -551,7 +559,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return call(__func__, [&] {
     if (!known(execs, exec)) return cudaErrorInvalidValue;
     std::shared_ptr<Nodes> nodes = exec->nodes;
-    return put(stream, [nodes] { run_nodes(*nodes); });
+    bool by_priority = exec->by_priority;
+    return put(stream, [=] { run_nodes(*nodes, by_priority); });
   });
 }
 
