@@ -28,6 +28,10 @@ static bool is_pinned(const void *host) {
   return true;
 }
 
+/* The driver returns from a copy of so few bytes of pageable memory at once. For a larger one it
+** waits until the stream's work is done, and copies in pieces. */
+#define STAGED (64 * 1024)
+
 /* Copies from or to the host. The driver has read pageable memory when the call returns, and
 ** copies to pageable memory are waited for. Pinned memory is copied asynchronously; the call
 ** waits for that unless the caller allows it to complete later. */
@@ -40,7 +44,9 @@ static bool with_host(const struct tlk_transfer *call) {
                                  "is captured");
   CUDA_TRY(cudaMemcpyAsync(call->dst, call->src, (size_t)call->bytes,
                            out ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream->handle));
-  return call->async || (!out && !is_pinned(call->src)) || cuda_stream_sync(stream);
+  if (!call->async && (out || is_pinned(call->src))) return cuda_stream_sync(stream);
+  if (!call->async && call->bytes > STAGED) cuda_count_wait(stream->device);
+  return true;
 }
 
 bool cuda_transfer(const struct tlk_transfer *call) {

@@ -88,12 +88,17 @@ static cudaError_t check_copy(const void *dst, const void *src, size_t bytes,
   return fine ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+/* The most bytes of pageable memory that are copied without waiting for the stream. */
+enum { STAGED_BYTES = 64 * 1024 };
+
 /* Pageable memory is read before the call returns, and written before it, too; pinned
 ** memory when the copy's turn comes. */
 static cudaError_t copy(void *dst, const void *src, size_t bytes, cudaStream_t stream) {
   CUstream_st *s = stream_of(stream);
   if (s == nullptr) return cudaErrorInvalidResourceHandle;
   if (!capturing(s) && owner_of(src, bytes).owner == HOST_MEMORY) {
+    cudaError_t waited = bytes > STAGED_BYTES ? finish(s) : cudaSuccess;
+    if (waited != cudaSuccess) return waited;
     std::string staged(static_cast<const char *>(src), bytes);
     return put(stream, [=] { memcpy(dst, staged.data(), bytes); });
   }
