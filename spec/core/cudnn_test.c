@@ -104,6 +104,20 @@ static void exact_and_deterministic_plans_exist(void) {
   }
 }
 
+static void exact_convolutions_avoid_winograd(void) {
+  Key key = {.conv = {.dtype = TL_F32}, .tf32 = 0};
+  uint32_t winograd = WINOGRADS;
+  CHECK((avoid(&key) & winograd) == winograd && (avoid(&key) & BIT(TENSOR_CORE)));
+  key.tf32 = 1;
+  CHECK(avoid(&key) == 0);
+  key.deterministic = 1;
+  CHECK(avoid(&key) == BIT(NONDETERMINISTIC));
+  key = (Key){.conv = {.dtype = TL_F64}};
+  CHECK(avoid(&key) == winograd);
+  key.conv.dtype = TL_BF16;
+  CHECK(avoid(&key) == 0);
+}
+
 static void windows_that_leave_elements_unread(void) {
   tlk_Conv c = conv2d(TL_F32, 32, 10, 3, 3, 0); /* no window contains the last column */
   CHECK(c.windows.out[1] == 3 && end_padding(&c.windows, 1) == 0);
@@ -591,6 +605,7 @@ int main(void) {
     RUN(channels_last_have_plans);
     RUN(three_dimensions_and_groups);
     RUN(exact_and_deterministic_plans_exist);
+    RUN(exact_convolutions_avoid_winograd);
     RUN(windows_that_leave_elements_unread);
     RUN(plans_are_read_back_by_cudnn);
   } else {

@@ -123,11 +123,16 @@ static cudnnBackendDescriptor_t conv_graph(cuda_DnnGraph *g, const void *at) {
 }
 
 #define BIT(note) (1u << CUDNN_NUMERICAL_NOTE_##note)
+/* Winograd's transforms lose bits: some for tiles of 4 x 4, more for larger ones. */
+#define WINOGRADS \
+  (BIT(WINOGRAD) | BIT(WINOGRAD_TILE_4x4) | BIT(WINOGRAD_TILE_6x6) | BIT(WINOGRAD_TILE_13x13))
 
+/* Returns the notes of engines that must not be used. */
 static uint32_t avoid(const Key *key) {
   uint32_t bits = key->deterministic ? BIT(NONDETERMINISTIC) : 0;
+  if (key->conv.dtype == TL_F64) return bits | WINOGRADS;
   bool exact = key->conv.dtype == TL_F32 && !key->tf32;
-  return bits | (exact ? BIT(TENSOR_CORE) | BIT(DOWN_CONVERT_INPUTS) : 0);
+  return bits | (exact ? BIT(TENSOR_CORE) | BIT(DOWN_CONVERT_INPUTS) | WINOGRADS : 0);
 }
 
 /* ---- the calls ----------------------------------------------------------------------------------------- */
