@@ -58,6 +58,36 @@ typedef struct cuda_DeviceKind {
 } cuda_DeviceKind;
 void cuda_device_kind(int device, cuda_DeviceKind *out);
 
+/* X(counter, name): the paths that are counted; torch.backends.cudnn.stats() and its like return
+** the counts by these names. */
+#define CUDA_COUNTERS(X)                   \
+  X(CONV_CUDNN, "cudnn.convolution")       \
+  X(CONV_OWN, "cudnn.convolution_own")     \
+  X(ATTENTION_CUDNN, "cudnn.attention")    \
+  X(ATTENTION_OWN, "cudnn.attention_own")  \
+  X(NORM_CUDNN, "cudnn.batch_norm")        \
+  X(NORM_OWN, "cudnn.batch_norm_own")      \
+  X(POOL_CUDNN, "cudnn.avg_pool")          \
+  X(POOL_OWN, "cudnn.avg_pool_own")        \
+  X(RNN_CUDNN, "cudnn.rnn")                \
+  X(RNN_OWN, "cudnn.rnn_own")              \
+  X(FUSION_KERNELS, "fusion.kernels")      \
+  X(FUSION_REFUSED, "fusion.unfused")      \
+  X(NCCL_BUFFERS, "nccl.buffers")          \
+  X(NCCL_REFUSED, "nccl.refused_buffers")  \
+  X(LINEAR_EPILOGUE, "cublaslt.epilogues") \
+  X(LINEAR_SEPARATE, "cublaslt.separate_epilogues")
+typedef enum cuda_Counter {
+#define X(name, text) CUDA_##name,
+  CUDA_COUNTERS(X)
+#undef X
+      CUDA_NCOUNTERS
+} cuda_Counter;
+void cuda_count(cuda_Counter which);
+/* Counts work that a library was offered: the library's counter, or the next one if our own kernels
+** do the work. Returns `done`. */
+bool cuda_counted(cuda_Counter library, bool done);
+
 /* ---- memory (memory.c) ----------------------------------------------------------- */
 
 /* Allocates memory for the next calls on the context's stream. It may be freed immediately, because

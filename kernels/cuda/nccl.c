@@ -242,7 +242,7 @@ static void *nccl_add_buffer(tl_Comm *c, void *data, int64_t bytes) {
   if (c->handle == NULL || !cuda_enter(c->device)) return NULL;
   CUDA_RELAXED;
   ncclResult_t result = lib.ncclCommRegister(c->handle, data, (size_t)bytes, &buffer);
-  return result == ncclSuccess ? buffer : NULL;
+  return cuda_counted(CUDA_NCCL_BUFFERS, result == ncclSuccess) ? buffer : NULL;
 }
 
 static void nccl_remove_buffer(tl_Comm *c, void *buffer) {

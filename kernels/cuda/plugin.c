@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cuda/fusion/fusion.h"
+#include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/plugin.h"
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "core/device/host.h"
@@ -232,13 +233,47 @@ static bool can_access_peer(int device, int peer) {
   return can != 0;
 }
 
+/* Returns 13000 for "nvrtc 13.0"; 0 without NVRTC. */
+static int64_t nvrtc_version(void) {
+  const char *compiler = cuda_lib_compiler();
+  int major, minor;
+  bool known = compiler && sscanf(compiler, "nvrtc %d.%d", &major, &minor) == 2;
+  return known ? major * 1000 + minor * 10 : 0;
+}
+
 static int64_t library_version(const char *name) {
   int version = 0;
   if (strcmp(name, "cuda") == 0) cudaRuntimeGetVersion(&version);
   if (strcmp(name, "driver") == 0) cudaDriverGetVersion(&version);
   if (strcmp(name, "nccl") == 0) return cuda_nccl_version();
+  if (strcmp(name, "nvrtc") == 0) return nvrtc_version();
+  if (strcmp(name, "cudnn") == 0) return cuda_lib_cudnn_version();
   if (strcmp(name, "cusolver") == 0) return cuda_cusolver_version();
   return version;
+}
+
+/* ---- counters ---------------------------------------------------------------------------- */
+
+static _Atomic int64_t counters[CUDA_NCOUNTERS];
+
+void cuda_count(cuda_Counter which) {
+  atomic_fetch_add_explicit(&counters[which], 1, memory_order_relaxed);
+}
+
+bool cuda_counted(cuda_Counter library, bool done) {
+  cuda_count(done ? library : library + 1);
+  return done;
+}
+
+static const char *counter(int index, int64_t *count) {
+  static const char *const names[] = {
+#define X(name, text) text,
+      CUDA_COUNTERS(X)
+#undef X
+  };
+  if (index >= CUDA_NCOUNTERS) return NULL;
+  *count = atomic_load_explicit(&counters[index], memory_order_relaxed);
+  return names[index];
 }
 
 static int64_t waits(tl_Device device) { return atomic_load(&devices[device.index].waits); }
@@ -285,6 +320,7 @@ static const tl_DeviceApi api = {
     .graph_launch = cuda_graph_launch,
     .graph_free = cuda_graph_free,
     .rnn_reserve = cuda_dnn_rnn_reserve,
+    .counter = counter,
     .waits = waits,
 #ifndef TLK_EMULATED /* the emulation has no activities to record */
     .activities = cuda_activities,

@@ -147,6 +147,25 @@ local cache = {enabled = boolean "disk_cache"}
 -- the gradients of these and of activations.
 local fusion = {enabled = boolean "fusion"}
 
+-- Returns a function that returns the counters whose names begin with a prefix, without it.
+local function counters(prefix)
+   return function()
+      local counts = {}
+      for name, count in pairs(torch.cuda._counters()) do
+         if name:sub(1, #prefix) == prefix then counts[name:sub(#prefix + 1)] = count end
+      end
+      return counts
+   end
+end
+
+-- The bits of a captured chain equal those of its operators one by one if the compiler at run time
+-- is as old as the one that has compiled the operators' kernels.
+local function fusion_stats()
+   local counts, compiler = counters "fusion." (), torch.cuda._library_version "nvrtc"
+   counts.same_compiler = compiler and compiler == torch.cuda._library_version "cuda" or false
+   return counts
+end
+
 -- PyTorch's functions that enable a single implementation of attention: enable_flash_sdp(boolean)
 -- and flash_sdp_enabled().
 local of_cuda = {}
@@ -202,7 +221,8 @@ local function cudnn_flags(options, fn, ...)
 end
 
 of_cuda.matmul = settings("backends.cuda.matmul", matmul)
-of_cuda.fusion = settings("backends.cuda.fusion", fusion)
+of_cuda.fusion = settings("backends.cuda.fusion", fusion, {stats = fusion_stats})
+of_cuda.stats = counters ""
 
 --- Settings of the libraries and kernels that GPUs use, as fields.
 ---
@@ -215,10 +235,22 @@ of_cuda.fusion = settings("backends.cuda.fusion", fusion)
 --- functions for flash, mem_efficient and cudnn choose implementations of attention, like
 --- nn.attention.sdpa_kernel, but permanently; backends.cuda.sdp_kernel{enable_math = false} is a
 --- deprecated name of the latter.
+---
+--- backends.cuda.stats() returns how often each path was taken on GPUs since the program's start.
+--- "cudnn.convolution" counts those that cuDNN has computed, "cudnn.convolution_own" those that it
+--- could not and our kernels have; likewise attention, avg_pool, batch_norm and rnn.
+--- "fusion.kernels" counts chains that became one kernel, "fusion.unfused" those that could not be
+--- compiled; "cublaslt.epilogues" products that cuBLASLt has finished with bias and activation,
+--- "cublaslt.separate_epilogues" those that needed another pass; "nccl.buffers" tensors that NCCL
+--- accesses in place, "nccl.refused_buffers" those that it copies. backends.cudnn.stats() and
+--- backends.cuda.fusion.stats() return their part; the latter also has same_compiler: whether NVRTC
+--- has the version of the compiler of the other kernels, without which bits may differ.
 ---@names torch.backends
 M.backends = group("backends", {
    cuda = group("backends.cuda", of_cuda, "backends.cuda.fusion.enabled"),
-   cudnn = settings("backends.cudnn", cudnn, {flags = cudnn_flags}),
+   cudnn = settings("backends.cudnn", cudnn, {
+      flags = cudnn_flags, stats = counters "cudnn.",
+   }),
    cache = settings("backends.cache", cache),
    mps = unavailable.mps,
 }, "backends.cudnn.enabled")

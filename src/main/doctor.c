@@ -186,6 +186,27 @@ static void report_device(tl_DeviceType type, const char *gives) {
   print_found(what, text);
 }
 
+/* Reports what tlua does without on a GPU: memory that can be mapped, and a compiler of kernels at
+** run time whose results have the bits of those that were built. */
+static void report_cuda(void) {
+  tl_Device first = {TL_CUDA, 0};
+  tl_MemoryStats stats;
+  const tl_Backend *backend = tli_device_count(TL_CUDA) > 0 ? tli_backend_open(first) : NULL;
+  if (backend == NULL || !backend->device->memory_stats(first, &stats)) return;
+  if (stats.expandable_segments)
+    print_found("GPU memory", "mapped on demand");
+  else
+    print_missing("GPU memory", "mapped on demand, which leaves fewer unusable gaps",
+                  "the driver has no virtual memory, or TLUA_CUDA_ALLOCATOR asks for cudaMalloc");
+  int64_t built = backend->device->library_version("cuda");
+  int64_t compiler = backend->device->library_version("nvrtc");
+  if (compiler == built)
+    print_found("fused kernels", "with the bits of single ones");
+  else
+    print_missing("fused kernels", "elementwise operators of a graph as one kernel, bit for bit",
+                  compiler == 0 ? "there is no NVRTC" : "NVRTC is not as old as this build's CUDA");
+}
+
 static void report_cache(void) {
   char folder[4 * TEXT], text[5 * TEXT];
   int64_t bytes;
@@ -213,6 +234,7 @@ void tli_doctor_run(lua_State *L) {
   report_cache();
   puts("");
   report_device(TL_CUDA, "tensors on NVIDIA GPUs");
+  report_cuda();
   report_device(TL_SIM, "a device that shows, without a GPU, what fails on one");
   for (int id = TLI_OPTIONAL_EDIT + 1; id < TLI_NOPTIONAL; id++) report_library((tli_OptionalId)id);
   puts("\ntlua runs without what is missing, and finds at its next start what was added.");

@@ -439,7 +439,7 @@ template <class S> static bool backward(const struct tlk_attention_backward *cal
 bool tlk_attention(const struct tlk_attention *call) {
   bool done;
   if (!cuda_lib_attention(call, &done)) return false;
-  if (done) return true;
+  if (cuda_counted(CUDA_ATTENTION_CUDNN, done)) return true;
   WITH_FLOATING(call->attention.dtype, S, return forward<S>(call))
   return true;
 }
@@ -447,7 +447,7 @@ bool tlk_attention(const struct tlk_attention *call) {
 bool tlk_attention_backward(const struct tlk_attention_backward *call) {
   bool done;
   if (!cuda_lib_attention_backward(call, &done)) return false;
-  if (done) return true;
+  if (cuda_counted(CUDA_ATTENTION_CUDNN, done)) return true;
   WITH_FLOATING(call->attention.dtype, S, return backward<S>(call))
   return true;
 }

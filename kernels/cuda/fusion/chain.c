@@ -80,6 +80,7 @@ static bool run(Chain *c, int n) {
   bool done = false;
   fusion_merge(&c->plan);
   if (n > 1 && !fusion_run(&c->cx, &c->plan, &done)) return false;
+  if (n > 1) (void)cuda_counted(CUDA_FUSION_KERNELS, done);
   for (int i = 0; !done && i < n; i++)
     if (!run_call(&c->calls[i], &c->cx)) return false;
   return true;

@@ -268,7 +268,7 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
 bool tlk_batch_norm(const struct tlk_batch_norm *call) {
   bool done;
   if (!cuda_lib_batch_norm(call, &done)) return false;
-  if (!done)
+  if (!cuda_counted(CUDA_NORM_CUDNN, done))
     return call->in.dtype == TL_F64 ? run_batch_norm<double>(call) : run_batch_norm<float>(call);
   return launch(call->cx, deviation_kernel,
                 dim3(blocks_for(call->cx, call->channels, CHANNEL_THREADS)), CHANNEL_THREADS, 0,
@@ -279,7 +279,7 @@ bool tlk_batch_norm(const struct tlk_batch_norm *call) {
 bool tlk_batch_norm_backward(const struct tlk_batch_norm_backward *call) {
   bool done;
   if (!cuda_lib_batch_norm_backward(call, &done)) return false;
-  if (done) return true;
+  if (cuda_counted(CUDA_NORM_CUDNN, done)) return true;
   return call->in.dtype == TL_F64 ? run_batch_norm_backward<double>(call)
                                   : run_batch_norm_backward<float>(call);
 }

@@ -239,7 +239,7 @@ bool tlk_avg_pool(const struct tlk_avg_pool *call) {
     return call->in.dtype == TL_F64 ? run_whole<double>(call) : run_whole<float>(call);
   bool done;
   if (!cuda_lib_avg_pool(call, &done)) return false;
-  if (done) return true;
+  if (cuda_counted(CUDA_POOL_CUDNN, done)) return true;
   WITH_FLOATING(call->in.dtype, S, return run_average<S>(call))
   return false;
 }
@@ -247,7 +247,7 @@ bool tlk_avg_pool(const struct tlk_avg_pool *call) {
 bool tlk_avg_pool_backward(const struct tlk_avg_pool_backward *call) {
   bool done;
   if (!cuda_lib_avg_pool_backward(call, &done)) return false;
-  if (done) return true;
+  if (cuda_counted(CUDA_POOL_CUDNN, done)) return true;
   WITH_FLOATING(call->grad_in.dtype, S, return run_spread<S>(call))
   return false;
 }

@@ -209,7 +209,7 @@ bool cuda_rnn_flip(const tlk_Context *cx, void *to, const void *from, int64_t st
 bool tlk_rnn(const struct tlk_rnn *call) {
   bool done;
   if (!cuda_dnn_rnn(call, &done)) return false;
-  if (done) return true;
+  if (cuda_counted(CUDA_RNN_CUDNN, done)) return true;
   if (call->reserve) *call->kept = tlk_rnn_reserve(&call->rnn);
   WITH_FLOATING(call->rnn.dtype, S, return forward<S>(call))
   return true;

@@ -274,6 +274,20 @@ static int device_library_version(lua_State *L) {
   return 1;
 }
 
+/* _counters() returns how often each path was taken, by the path's name; {} without a device. */
+static int device_counters(lua_State *L) {
+  const tl_Backend *backend = tli_device_count(tli_kind(L)) > 0
+                                  ? tli_backend_open((tl_Device){(int8_t)tli_kind(L), 0})
+                                  : NULL;
+  const char *name;
+  int64_t count;
+  lua_newtable(L);
+  if (backend == NULL || backend->device->counter == NULL) return 1;
+  for (int i = 0; (name = backend->device->counter(i, &count)) != NULL; i++)
+    tli_set_integer(L, name, count);
+  return 1;
+}
+
 /* _architectures() returns the architectures for which kernels are compiled, such as "80 90
 ** compute_80"; nil without a device. */
 static int device_architectures(lua_State *L) {
@@ -333,6 +347,7 @@ static const luaL_Reg functions[] = {
     {"get_device_properties", device_get_device_properties},
     {"is_bf16_supported", device_is_bf16_supported},
     {"can_device_access_peer", device_can_access_peer},
+    {"_counters", device_counters},
     {"_library_version", device_library_version},
     {"_architectures", device_architectures},
     {"_device_index", device_index},
