@@ -132,13 +132,44 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Adds to out (batch, channels, volume) the bias of each channel. */
-template <class S>
+/* Adds to out (rows, channels) the bias of each channel. A thread has N channels of several rows,
+** whose bias it reads once; `across` threads cover the channels of a row. */
+template <int N, class S>
 __global__ void __launch_bounds__(THREADS)
-    bias_kernel(S *out, const S *bias, int64_t n, int64_t channels, int64_t size) {
+    bias_rows_kernel(S *out, const S *bias, int64_t rows, int64_t channels, int across) {
   typedef typename Sum<S>::type A;
-  for (int64_t i = thread_index(); i < n; i += thread_count())
-    out[i] = narrow<S>((A)widen(out[i]) + (A)widen(bias[i / size % channels]));
+  int64_t c = ((int64_t)blockIdx.x * across + threadIdx.x % across) * N, down = THREADS / across;
+  if (c >= channels) return;
+  A add[N];
+#pragma unroll
+  for (int e = 0; e < N; e++) add[e] = (A)widen(bias[c + e]);
+  for (int64_t row = blockIdx.y * down + threadIdx.x / across; row < rows;
+       row += gridDim.y * down) {
+    Vector<S, N> *at = reinterpret_cast<Vector<S, N> *>(out + row * channels + c), x = *at;
+#pragma unroll
+    for (int e = 0; e < N; e++) x.at[e] = narrow<S>((A)widen(x.at[e]) + add[e]);
+    *at = x;
+  }
+}
+
+/* Adds to out (batch, channels, size) the bias of each channel. `across` threads cover a plane. */
+template <int N, class S>
+__global__ void __launch_bounds__(THREADS)
+    bias_planes_kernel(S *out, const S *bias, int64_t batch, int64_t channels, int64_t size,
+                       int across) {
+  typedef typename Sum<S>::type A;
+  int64_t i = ((int64_t)blockIdx.x * across + threadIdx.x % across) * N, down = THREADS / across;
+  if (i >= size) return;
+  for (int64_t c = blockIdx.y * down + threadIdx.x / across; c < channels; c += gridDim.y * down) {
+    A add = (A)widen(bias[c]);
+    for (int64_t sample = blockIdx.z; sample < batch; sample += gridDim.z) {
+      S *plane = out + (sample * channels + c) * size;
+      Vector<S, N> *at = reinterpret_cast<Vector<S, N> *>(plane + i), x = *at;
+#pragma unroll
+      for (int e = 0; e < N; e++) x.at[e] = narrow<S>((A)widen(x.at[e]) + add);
+      *at = x;
+    }
+  }
 }
 
 /* ---- launchers ------------------------------------------------------------------------------- */
@@ -184,15 +215,46 @@ static bool weight_groups(const struct tlk_conv_weight *call) {
   return true;
 }
 
-static bool add_bias(const struct tlk_conv *call) {
+static unsigned limited(int64_t n) { return (unsigned)(n < 65535 ? n : 65535); }
+
+/* Returns how many threads cover n elements, `each` to a thread: a power of 2, at most a block. */
+static int threads_across(int64_t n, int64_t each) {
+  int across = 1;
+  while (across < THREADS && across * each < n) across *= 2;
+  return across;
+}
+
+template <int N, class S>
+static bool add_to_rows(const struct tlk_conv *call, int64_t rows, int64_t channels) {
+  int across = threads_across(channels, N);
+  dim3 grid((unsigned)divide_up(channels, across * N), limited(divide_up(rows, THREADS / across)));
+  return launch(call->cx, bias_rows_kernel<N, S>, grid, THREADS, 0, (S *)call->out,
+                (const S *)call->bias, rows, channels, across);
+}
+
+template <int N, class S> static bool add_to_planes(const struct tlk_conv *call, int64_t size) {
+  int64_t batch = call->conv.batch, channels = call->conv.channels_out;
+  int across = threads_across(size, N);
+  dim3 grid((unsigned)divide_up(size, across * N), limited(divide_up(channels, THREADS / across)),
+            limited(batch));
+  return launch(call->cx, bias_planes_kernel<N, S>, grid, THREADS, 0, (S *)call->out,
+                (const S *)call->bias, batch, channels, size, across);
+}
+
+template <class S> static bool add_bias_to(const struct tlk_conv *call) {
   const tlk_Conv &c = call->conv;
-  int64_t size = volume(c.windows.out), n = c.batch * c.channels_out * size;
-  unsigned grid = blocks_for(call->cx, n, THREADS, 16);
+  enum { N = 16 / sizeof(S) };
+  int64_t size = volume(c.windows.out), channels = c.channels_out;
+  bool vectors = aligned(call->out, 16) && (c.channels_last ? channels : size) % N == 0;
+  if (c.channels_last)
+    return vectors ? add_to_rows<N, S>(call, c.batch * size, channels)
+                   : add_to_rows<1, S>(call, c.batch * size, channels);
+  return vectors ? add_to_planes<N, S>(call, size) : add_to_planes<1, S>(call, size);
+}
+
+static bool add_bias(const struct tlk_conv *call) {
   if (call->bias == NULL) return true;
-  if (c.channels_last) size = 1;
-  WITH_FLOATING(c.dtype, S,
-                return launch(call->cx, bias_kernel<S>, dim3(grid), THREADS, 0, (S *)call->out,
-                              (const S *)call->bias, n, c.channels_out, size))
+  WITH_FLOATING(call->conv.dtype, S, return add_bias_to<S>(call))
   return true;
 }
 
@@ -454,7 +516,7 @@ bool tlk_conv(const struct tlk_conv *call) {
   bool done = false;
   if (n == 0) return true;
   if (c.channels_in > 0 && !cuda_lib_conv(call, &done)) return false;
-  if (done) return add_bias(call);
+  if (cuda_counted(CUDA_CONV_CUDNN, done)) return add_bias(call);
   if (c.channels_last) return forward_in_rows(call);
   return c.groups == 1 && c.channels_in > 0 ? forward_product(call) : forward_groups(call);
 }
@@ -468,7 +530,7 @@ bool tlk_conv_input(const struct tlk_conv_input *call) {
     return cuda_enter(call->cx->device.index) &&
            fill_zero(call->cx, call->grad_in, n * dtype_bytes(c.dtype));
   if (!cuda_lib_conv_input(call, &done)) return false;
-  if (done) return true;
+  if (cuda_counted(CUDA_CONV_CUDNN, done)) return true;
   if (c.channels_last) return input_in_rows(call);
   return c.groups == 1 ? input_product(call) : input_groups(call);
 }
@@ -482,7 +544,7 @@ bool tlk_conv_weight(const struct tlk_conv_weight *call) {
     return cuda_enter(call->cx->device.index) &&
            fill_zero(call->cx, call->grad_weight, n * dtype_bytes(c.dtype));
   if (!cuda_lib_conv_weight(call, &done)) return false;
-  if (done) return true;
+  if (cuda_counted(CUDA_CONV_CUDNN, done)) return true;
   if (c.channels_last) return weight_in_rows(call);
   if (c.groups > 1) return weight_groups(call);
   return c.dtype == TL_F16 || c.dtype == TL_BF16 ? weight_in_float(call) : weight_product(call);

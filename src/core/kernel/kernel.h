@@ -140,7 +140,7 @@ struct tlk_gemm {
 ** floating dtype with k > 0 and beta 0; bias has n elements, or is NULL. inner (m, n) is
 ** written, with c's row stride, unless it is NULL. sums (m) receives the sums of op(a)'s rows,
 ** for a dense a, unless it is NULL. Bias and the three results have gemm's dtype; half types
-** are rounded only at the end. */
+** are rounded at the end, and a GPU may round gelu's argument, by erf, before it. */
 struct tlk_linear {
   const tlk_Context *cx;
   tlk_Gemm gemm;
