@@ -10,6 +10,7 @@
 #include "core/kernel/half.h"
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/plugin.h"
+#include "kernels/math.h"
 #include "spec/cuda/library.h"
 
 /* All kernels' call structs begin with the same members. */
@@ -146,6 +147,73 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
   WideProduct w = {call->gemm, out};
   if (!cuda_enter(call->cx->device.index)) return false;
   return cuda_ok(tlk_emulated_put(call->cx->stream->handle, run_wide, &w, sizeof w), "tlk_library");
+}
+
+/* ---- epilogues ------------------------------------------------------------------------------ */
+
+/* Takes bfloat16 and float32 in rows of 8, so that the plugin's own second pass is tested as well:
+** by float16, float64 and other sizes. */
+static bool takes_linear(const struct tlk_linear *call) {
+  const tlk_Gemm *g = &call->gemm;
+  bool sums_only = !call->bias && !call->inner && call->activation == TLK_ACTIVATION_NONE;
+  return (g->dtype == TL_F32 || g->dtype == TL_BF16) && g->n % 8 == 0 && g->ldc % 8 == 0 &&
+         call->activation != TLK_ACTIVATION_GELU && (!call->sums || sums_only) &&
+         (!call->inner || call->activation == TLK_ACTIVATION_GELU_TANH);
+}
+
+static float element(const void *from, tl_DType dtype, int64_t i) {
+  return dtype == TL_F32 ? ((const float *)from)[i] : tli_bf16_to_f32(((const uint16_t *)from)[i]);
+}
+static void put_element(void *to, tl_DType dtype, int64_t i, float x) {
+  if (dtype == TL_F32)
+    ((float *)to)[i] = x;
+  else
+    ((uint16_t *)to)[i] = tli_f32_to_bf16(x);
+}
+
+static float activated(tlk_Activation activation, float x) {
+  return activation == TLK_ACTIVATION_RELU        ? tlm_relu_f32(x, NULL)
+         : activation == TLK_ACTIVATION_GELU_TANH ? tlm_gelu_tanh_f32(x, NULL)
+                                                  : x;
+}
+
+static bool product_of(const tlk_Gemm *g, float *out) {
+  struct tlk_gemm call = {.cx = &(tlk_Context){.device = {TL_CPU, 0}}, .gemm = *g};
+  call.gemm.c = out;
+  call.gemm.ldc = g->n;
+  return g->dtype == TL_F32 ? run_product(&call) : multiply_wide(call.gemm, out);
+}
+
+static void put_sums(const tlk_Gemm *g, void *sums) {
+  for (int64_t i = 0; i < g->m; i++) {
+    double sum = 0;
+    for (int64_t p = 0; p < g->k; p++)
+      sum += (double)element(g->a, g->dtype, g->trans_a ? p * g->lda + i : i * g->lda + p);
+    put_element(sums, g->dtype, i, (float)sum);
+  }
+}
+
+static void run_epilogue(void *copy) {
+  const struct tlk_linear *call = copy;
+  const tlk_Gemm *g = &call->gemm;
+  float *product = malloc((size_t)(g->m * g->n) * sizeof *product);
+  if (product == NULL || !product_of(g, product)) abort();
+  for (int64_t i = 0; i < g->m * g->n; i++) {
+    int64_t col = i % g->n, at = i / g->n * g->ldc + col;
+    float x = product[i] + (call->bias ? element(call->bias, g->dtype, col) : 0);
+    if (call->inner) put_element(call->inner, g->dtype, at, x);
+    put_element(g->c, g->dtype, at, activated(call->activation, x));
+  }
+  if (call->sums) put_sums(g, call->sums);
+  free(product);
+}
+
+bool cuda_lib_linear(const struct tlk_linear *call, bool *done) {
+  *done = takes_linear(call);
+  if (!*done) return true;
+  if (!cuda_enter(call->cx->device.index)) return false;
+  return cuda_ok(tlk_emulated_put(call->cx->stream->handle, run_epilogue, call, sizeof *call),
+                 "tlk_library");
 }
 
 /* Leaves attention to the plugin's own kernels, as without cuDNN. */

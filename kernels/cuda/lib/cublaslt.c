@@ -7,7 +7,8 @@
 **
 ** Asking the library for an algorithm takes longer than a small product. So plans (descriptors
 ** and the algorithm) are cached for each device, by a key of everything that the choice depends
-** on.
+** on. A plan may have an epilogue: bias, ReLU and GELU (by tanh) of the result while it is in
+** registers, or sums of an operand that is read anyway.
 */
 #include <cublasLt.h>
 #include <pthread.h>
@@ -23,12 +24,23 @@
 typedef struct Key {
   int8_t dtype, trans_a, trans_b, precision;
   int8_t align_a, align_b, align_c, reads_c; /* log2 of alignments; reads_c: beta is not 0 */
-  int64_t wide;                              /* 1 if the result is float32 */
+  int32_t wide;                              /* 1 if the result is float32 */
+  int32_t epilogue;                          /* a cublasLtEpilogue_t */
   int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
 } Key;
 
+/* The vector and the matrix of an epilogue besides the operands of the product. */
+typedef struct Extra {
+  cublasLtEpilogue_t epilogue;
+  const void *vector; /* bias, or NULL, or the sums, which are written */
+  void *inner;        /* GELU's argument, with c's row stride, or NULL */
+} Extra;
+
+static const Extra no_extra = {CUBLASLT_EPILOGUE_DEFAULT, NULL, NULL};
+
 typedef struct Plan {
   bool used;
+  bool none; /* the library has no algorithm with this epilogue */
   Key key;
   cublasLtMatmulDesc_t op;
   cublasLtMatrixLayout_t a, b, c;
@@ -90,7 +102,8 @@ static int8_t alignment_of(const void *p) {
   return (int8_t)__builtin_ctzll(address);
 }
 
-static Key key_of(const tlk_Gemm *g, const void *out, bool wide) {
+/* Vector and matrix of an epilogue count as operands of c's alignment. */
+static Key key_of(const tlk_Gemm *g, const void *out, bool wide, const Extra *extra) {
   Key key;
   memset(&key, 0, sizeof key); /* keys are compared as bytes, padding included */
   key.dtype = (int8_t)g->dtype;
@@ -99,8 +112,10 @@ static Key key_of(const tlk_Gemm *g, const void *out, bool wide) {
   key.precision = precision_of(g->dtype);
   key.align_a = alignment_of(g->a);
   key.align_b = alignment_of(g->b);
-  key.align_c = alignment_of(out);
+  key.align_c = alignment_of(
+      (const void *)((uintptr_t)out | (uintptr_t)extra->vector | (uintptr_t)extra->inner));
   key.wide = wide;
+  key.epilogue = (int32_t)extra->epilogue;
   key.reads_c = g->beta.kind == TL_FLOATING ? g->beta.f != 0 : g->beta.i != 0;
   key.m = g->m, key.n = g->n, key.k = g->k;
   key.lda = g->lda, key.ldb = g->ldb, key.ldc = g->ldc;
@@ -131,14 +146,32 @@ static bool layout(cublasLtMatrixLayout_t *out, const Key *key, tl_DType dtype, 
   return true;
 }
 
-static bool describe(Plan *plan) {
+/* Sets the arrays of a plan's epilogue; they may differ from call to call. The search for an
+** algorithm reads their alignment. */
+static bool set_extra(const Plan *plan, const Extra *extra) {
+  if (extra->vector)
+    LT_TRY(cublasLtMatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                          &extra->vector, sizeof extra->vector));
+  if (extra->inner == NULL) return true;
+  LT_TRY(cublasLtMatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                        &extra->inner, sizeof extra->inner));
+  LT_TRY(cublasLtMatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                                        &plan->key.ldc, sizeof plan->key.ldc));
+  return true;
+}
+
+static bool describe(Plan *plan, const Extra *extra) {
   const Key *key = &plan->key;
+  uint32_t epilogue = (uint32_t)extra->epilogue;
   cudaDataType_t scale = key->dtype == TL_F64 ? CUDA_R_64F : CUDA_R_32F;
   cublasOperation_t op_a = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   cublasOperation_t op_b = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   LT_TRY(cublasLtMatmulDescCreate(&plan->op, compute_of(key), scale));
   LT_TRY(cublasLtMatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a));
   LT_TRY(cublasLtMatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b));
+  LT_TRY(cublasLtMatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                        sizeof epilogue));
+  if (!set_extra(plan, extra)) return false;
   int64_t m = key->m, n = key->n, k = key->k;
   tl_DType dtype = (tl_DType)key->dtype;
   return layout(&plan->a, key, dtype, key->trans_b ? k : n, key->trans_b ? n : k, key->ldb,
@@ -176,12 +209,17 @@ static bool choose(cublasLtHandle_t handle, Plan *plan) {
   cublasLtMatmulHeuristicResult_t best;
   int found = 0;
   LT_TRY(cublasLtMatmulPreferenceCreate(&p));
-  bool ok = prefer(p, &plan->key) &&
-            lt_ok(cublasLtMatmulAlgoGetHeuristic(handle, plan->op, plan->a, plan->b, plan->c,
-                                                 plan->c, p, 1, &best, &found),
-                  "cublasLtMatmulAlgoGetHeuristic");
+  bool ok = prefer(p, &plan->key);
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  if (ok)
+    status = cublasLtMatmulAlgoGetHeuristic(handle, plan->op, plan->a, plan->b, plan->c, plan->c, p,
+                                            1, &best, &found);
   cublasLtMatmulPreferenceDestroy(p);
-  if (!ok) return false;
+  plan->none = ok && plan->key.epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
+               (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+                (status == CUBLAS_STATUS_SUCCESS && found == 0));
+  if (plan->none) return true;
+  if (!ok || !lt_ok(status, "cublasLtMatmulAlgoGetHeuristic")) return false;
   if (found == 0) return cuda_fail(TL_EDEVICE, "cublasLt has no algorithm for this product");
   plan->algo = best.algo;
   plan->workspace = (int64_t)best.workspaceSize;
@@ -204,7 +242,7 @@ static void begin_anew(Table *t) {
 
 /* Returns the plan of a key and creates it if necessary; returns NULL with a message on
 ** failure. Called with the lock held. */
-static const Plan *plan_of(Table *t, const Key *key) {
+static const Plan *plan_of(Table *t, const Key *key, const Extra *extra) {
   CUDA_RELAXED;
   if (t->handle == NULL && !lt_ok(cublasLtCreate(&t->handle), "cublasLtCreate")) return NULL;
   if (t->filled == PLANS) begin_anew(t);
@@ -214,7 +252,7 @@ static const Plan *plan_of(Table *t, const Key *key) {
   Plan *plan = &t->plans[at];
   if (plan->used) return plan;
   plan->key = *key;
-  if (!describe(plan) || !choose(t->handle, plan)) {
+  if (!describe(plan, extra) || !choose(t->handle, plan)) {
     discard(plan);
     return NULL;
   }
@@ -247,23 +285,70 @@ static bool run(const struct tlk_gemm *call, void *out, const Table *t, const Pl
   return true;
 }
 
-static bool multiply(const struct tlk_gemm *call, void *out, bool wide) {
+/* *done becomes false if there is no algorithm with the epilogue. */
+static bool multiply(const struct tlk_gemm *call, void *out, bool wide, const Extra *extra,
+                     bool *done) {
   Table *t = &tables[call->cx->device.index];
-  Key key = key_of(&call->gemm, out, wide);
+  Key key = key_of(&call->gemm, out, wide, extra);
   if (!cuda_enter(call->cx->device.index)) return false;
   pthread_once(&once, make_locks);
   pthread_mutex_lock(&t->lock);
-  const Plan *plan = plan_of(t, &key);
-  int64_t bytes = plan ? plan->workspace : 0;
+  const Plan *plan = plan_of(t, &key, extra);
+  *done = plan && !plan->none;
+  int64_t bytes = *done ? plan->workspace : 0;
   void *workspace = bytes > 0 ? cuda_scratch(call->cx, bytes) : NULL;
-  bool ok = plan && (workspace || bytes == 0) && run(call, out, t, plan, workspace);
+  bool ok = plan && (plan->none || ((workspace || bytes == 0) && set_extra(plan, extra) &&
+                                    run(call, out, t, plan, workspace)));
   pthread_mutex_unlock(&t->lock);
   if (workspace) cuda_scratch_free(call->cx, workspace, bytes);
   return ok;
 }
 
-bool cuda_lib_gemm(const struct tlk_gemm *call) { return multiply(call, call->gemm.c, false); }
+bool cuda_lib_gemm(const struct tlk_gemm *call) {
+  bool done;
+  return multiply(call, call->gemm.c, false, &no_extra, &done);
+}
 
 bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
-  return multiply(call, out, true);
+  bool done;
+  return multiply(call, out, true, &no_extra, &done);
+}
+
+/* ---- epilogues ---------------------------------------------------------------------------------- */
+
+/* cuBLASLt's GELU is that by tanh, and its bits for ReLU's gradient are not ours. */
+static bool extra_of(const struct tlk_linear *call, Extra *out) {
+  bool bias = call->bias != NULL;
+  *out = (Extra){CUBLASLT_EPILOGUE_DEFAULT, call->bias, call->inner};
+  switch (call->activation) {
+  case TLK_ACTIVATION_NONE:
+    if (bias) out->epilogue = CUBLASLT_EPILOGUE_BIAS;
+    break;
+  case TLK_ACTIVATION_RELU:
+    out->epilogue = bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    break;
+  case TLK_ACTIVATION_GELU_TANH:
+    if (call->inner)
+      out->epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    else
+      out->epilogue = bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    break;
+  default: return false;
+  }
+  if (call->sums) { /* rows of op(a) are columns of the library's B */
+    if (out->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return false;
+    *out = (Extra){CUBLASLT_EPILOGUE_BGRADB, call->sums, NULL};
+  }
+  return call->inner == NULL || call->activation == TLK_ACTIVATION_GELU_TANH;
+}
+
+bool cuda_lib_linear(const struct tlk_linear *call, bool *done) {
+  const tlk_Gemm *g = &call->gemm;
+  struct tlk_gemm product = {.cx = call->cx, .gemm = *g};
+  Extra extra;
+  *done = false;
+  if (g->dtype == TL_F64 || !extra_of(call, &extra)) return true;
+  /* the library wants rows of GELU's argument at multiples of 8 elements */
+  if (extra.inner && (g->ldc % 8 != 0 || alignment_of(extra.inner) < 4)) return true;
+  return multiply(&product, g->c, false, &extra, done);
 }

@@ -1,6 +1,7 @@
 /*
-** linear.cu - matrix products followed by bias and activation, and their gradients. The product
-** comes first (in float32 for half types); bias and activation follow in a second pass.
+** linear.cu - matrix products followed by bias and activation, and their gradients. cuBLASLt does
+** all of it in one pass where it can. Elsewhere (float64, GELU by erf, odd strides) the product
+** comes first, in float32 for half types, and bias and activation follow in a second pass;
 ** tlk_reduce computes the sums, so their order depends on the sizes alone.
 */
 #include "kernels/cuda/cuda.cuh"
@@ -54,27 +55,45 @@ template <> struct Wide<double> {
 };
 
 /* Sets c (m, n), whose rows are ld apart, to activation(product + bias), and `inner` to the
-** activation's argument. The product, whose rows are `from` apart, may be c itself. */
-template <class S, class P>
+** activation's argument. The product, whose rows are `from` apart, may be c itself. A block is a
+** rectangle: each thread has N columns and reads their bias once. */
+template <int N, class S, class P>
 __global__ void __launch_bounds__(THREADS)
     finish_kernel(S *c, S *inner, const P *product, const S *bias, int64_t m, int64_t n, int64_t ld,
-                  int64_t from, int activation) {
+                  int64_t from, int across, int activation) {
   typedef typename Wide<S>::type C;
-  for (int64_t i = thread_index(); i < m * n; i += thread_count()) {
-    int64_t row = i / n, col = i % n;
-    C x = (C)widen(product[row * from + col]) + (bias ? (C)widen(bias[col]) : C(0));
-    if (inner) inner[row * ld + col] = narrow<S>(x);
-    c[row * ld + col] = narrow<S>(Wide<S>::forward(activation, x));
+  int64_t col = ((int64_t)blockIdx.x * across + threadIdx.x % across) * N;
+  int64_t down = THREADS / across;
+  if (col >= n) return;
+  C add[N];
+#pragma unroll
+  for (int e = 0; e < N; e++) add[e] = bias ? (C)widen(bias[col + e]) : C(0);
+  for (int64_t row = blockIdx.y * down + threadIdx.x / across; row < m; row += gridDim.y * down) {
+    Vector<P, N> x = *reinterpret_cast<const Vector<P, N> *>(product + row * from + col);
+    Vector<S, N> before, after;
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      C sum = (C)widen(x.at[e]) + add[e];
+      before.at[e] = narrow<S>(sum);
+      after.at[e] = narrow<S>(Wide<S>::forward(activation, sum));
+    }
+    if (inner) *reinterpret_cast<Vector<S, N> *>(inner + row * ld + col) = before;
+    *reinterpret_cast<Vector<S, N> *>(c + row * ld + col) = after;
   }
 }
 
-template <class S>
+template <int N, class S>
 __global__ void __launch_bounds__(THREADS)
     back_kernel(S *grad_in, const S *grad_out, const S *saved, int64_t n, int activation) {
   typedef typename Wide<S>::type C;
-  for (int64_t i = thread_index(); i < n; i += thread_count())
-    grad_in[i] =
-        narrow<S>(Wide<S>::backward(activation, (C)widen(grad_out[i]), (C)widen(saved[i])));
+  for (int64_t i = thread_index() * N; i < n; i += thread_count() * N) {
+    Vector<S, N> out = *reinterpret_cast<const Vector<S, N> *>(grad_out + i);
+    Vector<S, N> x = *reinterpret_cast<const Vector<S, N> *>(saved + i), in;
+#pragma unroll
+    for (int e = 0; e < N; e++)
+      in.at[e] = narrow<S>(Wide<S>::backward(activation, (C)widen(out.at[e]), (C)widen(x.at[e])));
+    *reinterpret_cast<Vector<S, N> *>(grad_in + i) = in;
+  }
 }
 
 /* ---- launchers ------------------------------------------------------------------------------- */
@@ -94,15 +113,36 @@ static bool sum(const tlk_Context *cx, void *out, const void *in, tl_DType dtype
   return tlk_reduce(&call);
 }
 
+/* Elements of 16 bytes of the wider type. */
+template <class S, class P> struct Several {
+  enum { wide = sizeof(S) > sizeof(P) ? sizeof(S) : sizeof(P), of = 16 / wide };
+};
+
+template <int N, class S, class P>
+static bool finish_by(const struct tlk_linear *call, const P *product, int64_t from) {
+  const tlk_Gemm &g = call->gemm;
+  int across = 1;
+  while (across < THREADS && across * N < g.n) across *= 2;
+  int64_t rows = divide_up(g.m, THREADS / across);
+  int64_t most = divide_up((int64_t)cuda_multiprocessors(call->cx->device.index) * 16,
+                           divide_up(g.n, across * N));
+  if (rows > most) rows = most;
+  dim3 grid((unsigned)divide_up(g.n, across * N), (unsigned)(rows < 65535 ? rows : 65535));
+  return launch(call->cx, finish_kernel<N, S, P>, grid, THREADS, 0, (S *)g.c, (S *)call->inner,
+                product, (const S *)call->bias, g.m, g.n, g.ldc, from, across,
+                (int)call->activation);
+}
+
 template <class S, class P>
 static bool finish(const struct tlk_linear *call, const P *product, int64_t from) {
+  enum { N = Several<S, P>::of };
   const tlk_Gemm &g = call->gemm;
-  unsigned grid = blocks_for(call->cx, g.m * g.n, THREADS, 16);
   if (call->bias == NULL && call->activation == TLK_ACTIVATION_NONE && call->inner == NULL &&
       (const void *)product == g.c)
     return true;
-  return launch(call->cx, finish_kernel<S, P>, dim3(grid), THREADS, 0, (S *)g.c, (S *)call->inner,
-                product, (const S *)call->bias, g.m, g.n, g.ldc, from, (int)call->activation);
+  bool whole = g.n % N == 0 && g.ldc % N == 0 && from % N == 0 && aligned(product, 16) &&
+               aligned(g.c, N * sizeof(S)) && aligned(call->inner, N * sizeof(S));
+  return whole ? finish_by<N, S, P>(call, product, from) : finish_by<1, S, P>(call, product, from);
 }
 
 template <class S>
@@ -118,34 +158,61 @@ template <class S> static bool in_float(const struct tlk_linear *call, struct tl
   return out && cuda_lib_gemm_wide(&product, out) && finish<S>(call, out, call->gemm.n);
 }
 
-bool tlk_linear(const struct tlk_linear *call) {
+/* The product comes first, bias and activation in a second pass. */
+static bool separately(const struct tlk_linear *call) {
+  const tlk_Gemm &g = call->gemm;
   struct tlk_gemm product = {};
   product.cx = call->cx;
-  product.gemm = call->gemm;
-  const tlk_Gemm &g = call->gemm;
-  bool ok = true;
-  if (g.m == 0 || g.n == 0)
-    ok = true;
-  else if (g.dtype == TL_F32)
-    ok = in_place<float>(call, &product);
-  else if (g.dtype == TL_F64)
-    ok = in_place<double>(call, &product);
-  else if (g.dtype == TL_F16)
-    ok = in_float<f16>(call, product);
-  else
-    ok = in_float<bf16>(call, product);
+  product.gemm = g;
+  bool ok = g.dtype == TL_F32   ? in_place<float>(call, &product)
+            : g.dtype == TL_F64 ? in_place<double>(call, &product)
+            : g.dtype == TL_F16 ? in_float<f16>(call, product)
+                                : in_float<bf16>(call, product);
   return ok && (call->sums == NULL || sum(call->cx, call->sums, g.a, g.dtype, g.trans_a ? 1 : g.m,
                                           g.k, g.trans_a ? g.m : 1));
 }
 
-static bool back(const struct tlk_activation_backward *call) {
-  int64_t n = call->rows * call->n;
-  unsigned grid = blocks_for(call->cx, n, THREADS, 16);
-  WITH_FLOATING(call->grad_in.dtype, S,
-                return launch(call->cx, back_kernel<S>, dim3(grid), THREADS, 0,
-                              (S *)call->grad_in.data, (const S *)call->grad_out.data,
-                              (const S *)call->saved.data, n, (int)call->activation))
+/* GELU by erf is a second pass over the product with its bias. */
+static bool in_one_pass(const struct tlk_linear *call, bool *done) {
+  struct tlk_linear first = *call;
+  if (call->activation != TLK_ACTIVATION_GELU) return cuda_lib_linear(call, done);
+  first.activation = TLK_ACTIVATION_NONE;
+  first.inner = NULL;
+  if (call->inner) first.gemm.c = call->inner;
+  if (!cuda_lib_linear(&first, done)) return false;
+  if (!*done) return true;
+  struct tlk_linear second = *call;
+  second.bias = NULL;
+  second.inner = NULL;
+  int64_t from = call->gemm.ldc;
+  WITH_FLOATING(call->gemm.dtype, S, return finish<S>(&second, (const S *)first.gemm.c, from))
   return true;
+}
+
+bool tlk_linear(const struct tlk_linear *call) {
+  const tlk_Gemm &g = call->gemm;
+  bool done;
+  if (g.m == 0 || g.n == 0)
+    return call->sums == NULL ||
+           sum(call->cx, call->sums, g.a, g.dtype, g.trans_a ? 1 : g.m, g.k, g.trans_a ? g.m : 1);
+  if (!in_one_pass(call, &done)) return false;
+  return cuda_counted(CUDA_LINEAR_EPILOGUE, done) || separately(call);
+}
+
+template <int N, class S>
+static bool back_by(const struct tlk_activation_backward *call, int64_t n) {
+  unsigned grid = blocks_for(call->cx, n / N, THREADS, 16);
+  return launch(call->cx, back_kernel<N, S>, dim3(grid), THREADS, 0, (S *)call->grad_in.data,
+                (const S *)call->grad_out.data, (const S *)call->saved.data, n,
+                (int)call->activation);
+}
+
+template <class S> static bool back(const struct tlk_activation_backward *call) {
+  enum { N = Several<S, S>::of };
+  int64_t n = call->rows * call->n;
+  bool whole = n % N == 0 && aligned(call->grad_in.data, 16) && aligned(call->grad_out.data, 16) &&
+               aligned(call->saved.data, 16);
+  return whole ? back_by<N, S>(call, n) : back_by<1, S>(call, n);
 }
 
 bool cuda_bias_gradient(const struct tlk_activation_backward *call) {
@@ -154,6 +221,8 @@ bool cuda_bias_gradient(const struct tlk_activation_backward *call) {
 }
 
 bool tlk_activation_backward(const struct tlk_activation_backward *call) {
-  if (call->rows > 0 && call->n > 0 && !back(call)) return false;
+  bool ok = true;
+  if (call->rows > 0 && call->n > 0) WITH_FLOATING(call->grad_in.dtype, S, ok = back<S>(call))
+  if (!ok) return false;
   return call->grad_bias.data == NULL || cuda_bias_gradient(call);
 }
