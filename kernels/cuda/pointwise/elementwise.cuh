@@ -1,8 +1,11 @@
 /*
-** elementwise.cuh - the two variants of an elementwise kernel, for any function of math.h.
+** elementwise.cuh - the three variants of an elementwise kernel, for any function of math.h.
 **
 ** rows: operands of one stored type S that are contiguous or constant along the innermost
-**   dimension; 16 bytes of each are processed at a time.
+**   dimension; 16 bytes of each are processed at a time. The elements that remain at the end of a
+**   loop of one dimension are processed one by one.
+** spread: operands of one floating type S and any stride, so rows of any length and at any
+**   address; a thread has several elements in flight.
 ** any: operands of any dtype and stride, one element at a time.
 */
 #ifndef TLK_CUDA_ELEMENTWISE_CUH
@@ -12,6 +15,7 @@
 #include "kernels/cuda/pointwise/pointwise.h"
 
 #define POINTWISE_THREADS 256
+#define SPREAD 4 /* elements that a thread of spread_kernel has in flight */
 
 /* The parameters of a function of math.h besides its operands. */
 template <class C> struct Numbers { C p[TLK_PARAMS]; };
@@ -50,8 +54,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 
 /* The number of elements that a thread processes at a time: 16 bytes of the most important
 ** types. */
-template <class C> struct Width {
-  enum { of = sizeof(C) == 8 ? 2 : 4 };
+template <class C, class S> struct Width {
+  enum { of = sizeof(C) == 8 ? 2 : sizeof(S) == 2 ? 8 : 4 };
 };
 
 /* Stored types of one size share a kernel that branches on the dtype once for each vector,
@@ -88,9 +92,27 @@ template <> inline bool stored_as<double>(int dtype) { return dtype == TL_F64; }
 template <> inline bool stored_as<int32_t>(int dtype) { return dtype == TL_I32; }
 template <> inline bool stored_as<int64_t>(int dtype) { return dtype == TL_I64; }
 template <> inline bool stored_as<bool8>(int dtype) { return dtype == TL_BOOL; }
+template <> inline bool stored_as<f16>(int dtype) { return dtype == TL_F16; }
+template <> inline bool stored_as<bf16>(int dtype) { return dtype == TL_BF16; }
 template <> inline bool stored_as<any16>(int dtype) { return dtype == TL_F16 || dtype == TL_BF16; }
 template <> inline bool stored_as<any8>(int dtype) {
   return dtype == TL_I8 || dtype == TL_U8 || dtype == TL_BOOL;
+}
+
+/* Computes element i of operands that are stored as S, and the result as R. */
+template <class F, class S, class R>
+__device__ __forceinline__ void
+compute_element(const Strided<F::inputs + 1> &s, uint32_t i, const Numbers<typename F::C> &numbers,
+                const cuda_Word &word, const tlk_FaultSource &source) {
+  typedef typename F::C C;
+  int64_t offset[F::inputs + 1];
+  C x[F::inputs];
+  s.offsets(i, offset);
+#pragma unroll
+  for (int k = 0; k < F::inputs; k++)
+    x[k] = read_as<C>(*static_cast<const S *>(s.source(k + 1, offset[k + 1])), s.dtype[k + 1]);
+  *reinterpret_cast<R *>(s.data[0] + offset[0]) =
+      Write<R>::as((C)apply<F>(x, numbers, word, source), s.dtype[0]);
 }
 
 /* Bit k of `steady` is set if input k is constant along the innermost dimension. */
@@ -99,7 +121,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
     rows_kernel(const __grid_constant__ Strided<F::inputs + 1> s, unsigned steady,
                 Numbers<typename F::C> numbers, cuda_Word word, tlk_FaultSource source) {
   typedef typename F::C C;
-  enum { N = Width<C>::of };
+  enum { N = Width<C, S>::of };
   uint32_t step = (uint32_t)thread_count(), vectors = s.numel / N;
   for (uint32_t i = (uint32_t)thread_index(); i < vectors; i += step) {
     int64_t offset[F::inputs + 1];
@@ -126,6 +148,38 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
     }
     *reinterpret_cast<Vector<R, N> *>(s.data[0] + offset[0]) = out;
   }
+  uint32_t i = vectors * N + (uint32_t)thread_index();
+  if (i < s.numel) compute_element<F, S, R>(s, i, numbers, word, source);
+}
+
+template <class F, class S, class R>
+__global__ void __launch_bounds__(POINTWISE_THREADS)
+    spread_kernel(const __grid_constant__ Strided<F::inputs + 1> s, Numbers<typename F::C> numbers,
+                  cuda_Word word, tlk_FaultSource source) {
+  typedef typename F::C C;
+  enum { N = SPREAD };
+  uint32_t step = (uint32_t)thread_count();
+  for (uint32_t first = (uint32_t)thread_index(); first < s.numel; first += N * step) {
+    int64_t offset[N][F::inputs + 1];
+    S in[N][F::inputs];
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      uint32_t i = first + e * step < s.numel ? first + e * step : first;
+      s.offsets(i, offset[e]);
+#pragma unroll
+      for (int k = 0; k < F::inputs; k++)
+        in[e][k] = *static_cast<const S *>(s.source(k + 1, offset[e][k + 1]));
+    }
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      C x[F::inputs];
+      if (first + e * step >= s.numel) break;
+#pragma unroll
+      for (int k = 0; k < F::inputs; k++) x[k] = read_as<C>(in[e][k], s.dtype[k + 1]);
+      *reinterpret_cast<R *>(s.data[0] + offset[e][0]) =
+          Write<R>::as((C)apply<F>(x, numbers, word, source), s.dtype[0]);
+    }
+  }
 }
 
 /* ---- choosing a variant
@@ -145,12 +199,12 @@ static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
 template <class F, class S, class R>
 static bool try_rows(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers,
                      bool *done) {
-  enum { N = Width<typename F::C>::of };
+  enum { N = Width<typename F::C, S>::of };
   const tli_Iter &it = call->it;
   unsigned steady = 0;
   *done = false;
-  if (it.ndim == 0 || it.sizes[0] % N != 0 || !stored_as<R>(it.args[0].dtype) ||
-      !vectors_of(it, 0, (int64_t)sizeof(R), N))
+  if (it.ndim == 0 || it.numel < N || (it.ndim > 1 && it.sizes[0] % N != 0) ||
+      !stored_as<R>(it.args[0].dtype) || !vectors_of(it, 0, (int64_t)sizeof(R), N))
     return true;
   for (int k = 1; k <= F::inputs; k++) {
     if (!stored_as<S>(it.args[k].dtype)) return true;
@@ -165,6 +219,45 @@ static bool try_rows(const struct tlk_pointwise *call, const Numbers<typename F:
     return launch(call->cx, rows_kernel<F, S, R>, dim3(grid), POINTWISE_THREADS, 0, s, steady,
                   numbers, cuda_word(call->cx), call->source);
   });
+}
+
+/* Types whose loops of other layouts have kernels of their own. */
+template <class S> struct Spreads {
+  enum { is = 0 };
+};
+template <> struct Spreads<float> {
+  enum { is = 1 };
+};
+template <> struct Spreads<f16> {
+  enum { is = 1 };
+};
+template <> struct Spreads<bf16> {
+  enum { is = 1 };
+};
+
+/* Launches spread_kernel if all operands are stored as S, and sets `*done` then. */
+template <class F, class S, class R>
+static bool try_spread(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers,
+                       bool *done) {
+  const tli_Iter &it = call->it;
+  if constexpr (Spreads<S>::is) {
+    *done = stored_as<R>(it.args[0].dtype);
+    for (int k = 1; k <= F::inputs; k++) *done = *done && stored_as<S>(it.args[k].dtype);
+    if (*done)
+      return for_parts<F::inputs + 1>(it, [&](const Strided<F::inputs + 1> &s) {
+        unsigned grid = blocks_for(call->cx, s.numel, POINTWISE_THREADS * SPREAD, 16);
+        return launch(call->cx, spread_kernel<F, S, R>, dim3(grid), POINTWISE_THREADS, 0, s,
+                      numbers, cuda_word(call->cx), call->source);
+      });
+  }
+  return true;
+}
+
+template <class F, class S, class R>
+static bool try_stored(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers,
+                       bool *done) {
+  return try_rows<F, S, R>(call, numbers, done) &&
+         (*done || try_spread<F, S, R>(call, numbers, done));
 }
 
 template <class F>
@@ -187,14 +280,15 @@ static inline int32_t number_of(const tl_Scalar &s, int32_t) {
   return (int32_t)number_of(s, (int64_t)0);
 }
 
-/* Runs the first variant that fits; Stored lists the types that have row kernels. */
+/* Runs the first variant that fits; Stored lists the types that have kernels of their own. */
 template <class F, class... Stored> struct Run {
   static bool go(const struct tlk_pointwise *call) {
     Numbers<typename F::C> numbers;
     bool done = false, ok = true;
     for (int i = 0; i < TLK_PARAMS; i++)
       numbers.p[i] = number_of(call->params[i], (typename F::C)0);
-    ((done || (ok = try_rows<F, Stored, typename F::template Out<Stored>>(call, numbers, &done))) &&
+    ((done ||
+      (ok = try_stored<F, Stored, typename F::template Out<Stored>>(call, numbers, &done))) &&
      ...);
     return done || !ok ? ok : run_any<F>(call, numbers);
   }

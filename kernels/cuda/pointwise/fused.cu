@@ -75,7 +75,7 @@ template <class F, class S, class P, int tables>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     fused_rows(const __grid_constant__ Strided<F::all> s, unsigned steady) {
   typedef typename F::C C;
-  enum { N = Width<C>::of, M = F::outputs };
+  enum { N = Width<C, C>::of, M = F::outputs };
   uint32_t step = (uint32_t)thread_count(), vectors = s.numel / N;
   for (uint32_t i = (uint32_t)thread_index(); i < vectors; i += step) {
     int64_t offset[F::all];
@@ -110,7 +110,7 @@ template <class F, class S, class P>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     fused_pairs(const __grid_constant__ Strided<F::all> s, unsigned steady) {
   typedef typename F::C C;
-  enum { N = Width<C>::of };
+  enum { N = Width<C, C>::of };
   uint32_t step = (uint32_t)thread_count(), vectors = s.numel / N;
   for (uint32_t i = (uint32_t)thread_index(); i < vectors; i += step) {
     int64_t offset[F::all];
@@ -152,7 +152,7 @@ bool inputs_fit(const tli_Iter &it, int outputs, int first, int last, int n, uns
 
 template <class F, class Kernel>
 bool run_parts(const struct tlk_fused *call, Kernel kernel, unsigned steady) {
-  enum { N = Width<typename F::C>::of };
+  enum { N = Width<typename F::C, typename F::C>::of };
   return for_parts<F::all>(call->it, [&](const Strided<F::all> &s) {
     unsigned grid = blocks_for(call->cx, s.numel / N, POINTWISE_THREADS, 16);
     return launch(call->cx, kernel, dim3(grid), POINTWISE_THREADS, 0, s, steady);
@@ -161,7 +161,7 @@ bool run_parts(const struct tlk_fused *call, Kernel kernel, unsigned steady) {
 
 template <class F, class S, class P, int tables>
 bool try_fused_rows(const struct tlk_fused *call, bool *done) {
-  enum { N = Width<typename F::C>::of, M = F::outputs };
+  enum { N = Width<typename F::C, typename F::C>::of, M = F::outputs };
   const tli_Iter &it = call->it;
   unsigned steady = 0;
   if (it.ndim == 0 || it.sizes[0] % N != 0) return true;
@@ -188,7 +188,7 @@ bool neighbours(const tli_Iter &it, int k, int64_t bytes, int n) {
 }
 
 template <class F, class S, class P> bool try_pairs(const struct tlk_fused *call, bool *done) {
-  enum { N = Width<typename F::C>::of };
+  enum { N = Width<typename F::C, typename F::C>::of };
   const tli_Iter &it = call->it;
   int64_t bytes = (int64_t)sizeof(S);
   unsigned steady = 0;

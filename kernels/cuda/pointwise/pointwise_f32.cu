@@ -6,8 +6,8 @@
 #define NUMBER_F(name, n, result) POINTWISE_FUNCTOR(name, n, f32, float, result)
 #define FLOATING_F(name, n, result) POINTWISE_FUNCTOR(name, n, f32, float, result)
 #define INTEGER_F(name, n, result)
-#define NUMBER_E(name) Run<name##_f32, float, any16>::go,
-#define FLOATING_E(name) Run<name##_f32, float, any16>::go,
+#define NUMBER_E(name) Run<name##_f32, float, bf16, f16>::go,
+#define FLOATING_E(name) Run<name##_f32, float, bf16, f16>::go,
 #define INTEGER_E(name) NULL,
 
 namespace {

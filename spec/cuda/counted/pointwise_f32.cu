@@ -15,7 +15,7 @@ COUNTED(X)
 static bool run(const struct tlk_pointwise *call, int kernel) {
   switch (kernel) {
 #define X(name, n) \
-  case TLK_##name: return Run<name##_f32, float, any16>::go(call);
+  case TLK_##name: return Run<name##_f32, float, bf16, f16>::go(call);
     COUNTED(X)
 #undef X
   default: return cuda_fail(TL_EDEVICE, "kernel %d is not among those that are counted", kernel);

@@ -1,0 +1,142 @@
+-- Tests which of a kernel's paths a call takes, by the counters of torch.backends.cuda.stats(), and
+-- that all paths of linear layers, of a convolution's bias and of elementwise operators give the
+-- CPU's results.
+
+local torch = require "tlua"
+local F = torch.nn.functional
+
+-- Returns how much the counters have changed, without those that have not.
+local function counted(fn)
+   local before, changes = torch.backends.cuda.stats(), {}
+   fn()
+   for name, count in pairs(torch.backends.cuda.stats()) do
+      if count ~= before[name] then changes[name] = count - before[name] end
+   end
+   return changes
+end
+
+local function on_cpu(dtype, ...)
+   return torch.randn({...}, {device = "cpu"}):to(dtype)
+end
+
+-- Half of the last bit of numbers up to `scale`, doubled for an argument that is rounded as well.
+local function close(expected, actual, dtype, scale)
+   local spacing = ({float32 = 2.0 ^ -22, float64 = 2.0 ^ -50, float16 = 2.0 ^ -10, bfloat16 = 2.0 ^ -7})[dtype]
+   local off = (actual:cpu():double() - expected:double()):abs():max():item()
+   assert.is_true(off <= spacing * scale, off)
+end
+
+describe("a linear layer", function()
+   local function pass(activation, x, w, b)
+      if activation == "relu" then return F.linear_relu(x, w, b) end
+      if activation == "none" then return F.linear(x, w, b) end
+      return F.linear_gelu(x, w, b, activation == "tanh" and "tanh" or "none")
+   end
+
+   for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
+      for _, activation in ipairs {"none", "relu", "tanh", "erf"} do
+         it(("has the CPU's values and gradients, with activation %s, in %s"):format(activation, dtype), function()
+            for _, n in ipairs {8, 16, 5, 72, 1} do
+               local x, w, b = on_cpu(dtype, 9, 12), on_cpu(dtype, n, 12), on_cpu(dtype, n)
+               local function run(device)
+                  local leaves = {}
+                  for i, t in ipairs {x, w, b} do leaves[i] = t:to(device):requires_grad_() end
+                  local y = pass(activation, table.unpack(leaves))
+                  return y, torch.autograd.grad(y:float():pow(2):sum(), leaves)
+               end
+               local y, grads = run "cpu"
+               local z, others = run "cuda"
+               close(y, z, dtype, 16)
+               for i in ipairs {x, w, b} do close(grads[i], others[i], dtype, 8 * math.max(1,
+                  grads[i]:double():abs():max():item())) end
+            end
+         end)
+      end
+   end
+
+   it("is finished by cuBLASLt where that can do it", function()
+      local x, w, b = on_cpu("bfloat16", 9, 16):cuda(), on_cpu("bfloat16", 8, 16):cuda(), on_cpu("bfloat16", 8):cuda()
+      for _, activation in ipairs {"none", "relu", "tanh", "erf"} do
+         assert.same({["cublaslt.epilogues"] = 1}, counted(function() pass(activation, x, w, b) end))
+      end
+      x, w, b = x:double(), w:double(), b:double()
+      assert.same({["cublaslt.separate_epilogues"] = 1}, counted(function() F.linear(x, w, b) end))
+   end)
+
+   it("sums the bias's gradient in the product of the weight's gradient", function()
+      local x, b = on_cpu("float32", 9, 16):cuda(), on_cpu("float32", 8):cuda():requires_grad_()
+      local w = on_cpu("float32", 8, 16):cuda():requires_grad_()
+      local y = F.linear(x, w, b)
+      assert.same({["cublaslt.epilogues"] = 1}, counted(function() y:backward {gradient = torch.ones_like(y)} end))
+      assert.same({9, 9, 9, 9, 9, 9, 9, 9}, b.grad:tolist())
+   end)
+end)
+
+describe("a convolution's bias", function()
+   it("is added to each channel, in planes and in channels_last, of any size", function()
+      torch.backends.cudnn.enabled = false
+      for _, dtype in ipairs {"float32", "float64", "bfloat16"} do
+         for _, shape in ipairs {{3, 5, 7, 7}, {2, 16, 8, 8}, {1, 8, 1, 3}, {2, 300, 2, 2}, {1, 1, 40, 40}} do
+            local channels = shape[2]
+            local x = on_cpu(dtype, shape[1], 3, shape[3], shape[4])
+            local w, b = on_cpu(dtype, channels, 3, 1, 1), on_cpu(dtype, channels)
+            for _, format in ipairs {torch.contiguous_format, torch.channels_last} do
+               local moved = x:cuda():contiguous {memory_format = format}
+               close(F.conv2d(x, w, b), F.conv2d(moved, w:cuda(), b:cuda()), dtype, 16)
+            end
+         end
+      end
+      torch.backends.cudnn.enabled = true
+   end)
+end)
+
+describe("an elementwise operator", function()
+   it("has the CPU's bits for any length, start, stride and number of rows", function()
+      for _, dtype in ipairs {"float32", "float16", "bfloat16", "float64", "int32"} do
+         for _, n in ipairs {1, 3, 4, 7, 8, 9, 16, 31, 1023, 1024, 5001} do
+            local a, b = on_cpu("float32", n + 2, 3):mul(9):to(dtype), on_cpu("float32", n + 2, 3):mul(9):to(dtype)
+            local p, q = a:cuda(), b:cuda()
+            local function views(x, y)
+               return {
+                  {x:view(-1):narrow(1, 1, n), y:view(-1):narrow(1, 1, n)},
+                  {x:view(-1):narrow(1, 2, n), y:view(-1):narrow(1, 3, n)},
+                  {x:view(-1):narrow(1, 1, n), y:view(-1)[1]},
+                  {x:t(), y:t()},
+                  {x, y[1]},
+                  {x:t():contiguous(), y:t()},
+                  {x:narrow(2, 1, 2), y:narrow(2, 2, 2)},
+               }
+            end
+            local here, there = views(a, b), views(p, q)
+            for i in ipairs(here) do
+               local x, y = table.unpack(here[i])
+               local u, v = table.unpack(there[i])
+               assert.is_true(torch.equal(x * y + x, (u * v + u):cpu()), ("%s %d view %d"):format(dtype, n, i))
+               assert.is_true(torch.equal(x:gt(y), u:gt(v):cpu()))
+            end
+         end
+      end
+   end)
+end)
+
+describe("torch.backends.cuda.stats", function()
+   it("counts the convolutions of cuDNN and of our kernels", function()
+      local x, w = torch.randn(1, 2, 5, 5, {device = "cuda"}), torch.randn(3, 2, 3, 3, {device = "cuda"})
+      local cudnn = torch.backends.cudnn
+      local allowed = cudnn.allow_tf32
+      cudnn.allow_tf32 = true -- then the emulator answers for cuDNN
+      assert.same({["cudnn.convolution"] = 1}, counted(function() F.conv2d(x, w) end))
+      cudnn.enabled = false
+      assert.same({["cudnn.convolution_own"] = 1}, counted(function() F.conv2d(x, w) end))
+      cudnn.enabled, cudnn.allow_tf32 = true, allowed
+      assert.equal(torch.backends.cuda.stats()["cudnn.convolution"], cudnn.stats().convolution)
+   end)
+
+   it("counts attention, and tells of NVRTC", function()
+      local q = torch.randn(1, 1, 4, 8, {device = "cuda"})
+      assert.same({["cudnn.attention_own"] = 1}, counted(function() F.scaled_dot_product_attention(q, q, q) end))
+      local fusion = torch.backends.cuda.fusion.stats()
+      assert.is_false(fusion.same_compiler) -- the emulator has no NVRTC
+      assert.is_true(fusion.kernels >= 0 and fusion.unfused >= 0)
+   end)
+end)
