@@ -37,6 +37,27 @@ DEVICE int own_part(const Parts &p, int64_t *begin, int64_t *end) {
   return i;
 }
 
+/* Calls f(element) for each element of the block's part, by vectors of 16 bytes where the address
+** allows them; f may change the element, which is stored then. */
+template <bool stores, class S, class F>
+__device__ __forceinline__ void visit(S *x, int64_t begin, int64_t end, F f) {
+  enum { N = 16 / sizeof(S) };
+  S *part = x + begin;
+  int64_t n = end - begin, vectors = (uintptr_t)part % 16 == 0 ? n / N : 0;
+#pragma unroll 2
+  for (int64_t v = threadIdx.x; v < vectors; v += THREADS) {
+    Vector<S, N> *at = reinterpret_cast<Vector<S, N> *>(part) + v, several = *at;
+#pragma unroll
+    for (int e = 0; e < N; e++) f(several.at[e]);
+    if (stores) *at = several;
+  }
+  for (int64_t i = vectors * N + threadIdx.x; i < n; i += THREADS) {
+    S one = part[i];
+    f(one);
+    if (stores) part[i] = one;
+  }
+}
+
 static Parts parts_of(int32_t count, const int64_t *n, void *const *data) {
   Parts p = {};
   int64_t parts = 0;
@@ -77,42 +98,40 @@ struct Firsts {
   int64_t first[TLK_LIST_TENSORS];
 };
 
-template <class R>
+template <class R, class S>
 __global__ void __launch_bounds__(THREADS)
-    reduce_kernel(const __grid_constant__ Parts p, const __grid_constant__ Firsts to, int dtype,
+    reduce_kernel(const __grid_constant__ Parts p, const __grid_constant__ Firsts to,
                   typename R::C param, double *partials) {
   typedef typename R::C C;
   __shared__ typename R::A shared[WARP];
   int64_t begin, end;
-  int which = own_part(p, &begin, &end), bytes = dtype == TL_F64 ? 8 : dtype == TL_F32 ? 4 : 2;
-  const char *data = static_cast<const char *>(p.data[which]);
+  int which = own_part(p, &begin, &end);
   typename R::A acc = R::start(&param);
-  if (dtype == (sizeof(C) == 8 ? TL_F64 : TL_F32)) {
-    const C *x = reinterpret_cast<const C *>(data);
-#pragma unroll 2
-    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS)
-      acc = R::join(acc, R::enter(x[i], &param));
-  } else {
-    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS)
-      acc = R::join(acc, R::enter(load_any<C>(data + i * bytes, dtype), &param));
-  }
+  visit<false>(static_cast<S *>(p.data[which]), begin, end,
+               [&](S x) { acc = R::join(acc, R::enter((C)widen(x), &param)); });
   acc = block_reduce(
       acc, [](typename R::A a, typename R::A b) { return R::join(a, b); }, shared);
   if (threadIdx.x == 0) partials[to.first[which] + begin / TLK_LIST_PART] = (double)acc;
 }
 
-template <class F, class D> static bool reduce(const struct tlk_list_reduce *call) {
+template <class R, class S> static bool reduce_as(const struct tlk_list_reduce *call) {
   Parts p = parts_of(call->count, call->n, const_cast<void *const *>(call->data));
   Firsts to = {};
   double param =
       call->params[0].kind == TL_FLOATING ? call->params[0].f : (double)call->params[0].i;
   memcpy(to.first, call->first, sizeof to.first);
-  dim3 grid((unsigned)p.first[p.count]);
-  if (call->dtype == TL_F64)
-    return launch(call->cx, reduce_kernel<D>, grid, THREADS, 0, p, to, call->dtype, param,
-                  call->partials);
-  return launch(call->cx, reduce_kernel<F>, grid, THREADS, 0, p, to, call->dtype, (float)param,
-                call->partials);
+  return launch(call->cx, reduce_kernel<R, S>, dim3((unsigned)p.first[p.count]), THREADS, 0, p, to,
+                (typename R::C)param, call->partials);
+}
+
+/* F reduces in float, D in double. */
+template <class F, class D> static bool reduce(const struct tlk_list_reduce *call) {
+  switch (call->dtype) {
+  case TL_F64: return reduce_as<D, double>(call);
+  case TL_F32: return reduce_as<F, float>(call);
+  case TL_F16: return reduce_as<F, f16>(call);
+  default: return reduce_as<F, bf16>(call);
+  }
 }
 
 bool tlk_list_reduce(const struct tlk_list_reduce *call) {
@@ -132,31 +151,30 @@ bool tlk_list_reduce(const struct tlk_list_reduce *call) {
 
 /* ---- scaling --------------------------------------------------------------------------------- */
 
-template <class C>
+template <class S>
 __global__ void __launch_bounds__(THREADS)
-    scale_kernel(const __grid_constant__ Parts p, int dtype, tlk_Array scale, float *found_inf) {
+    scale_kernel(const __grid_constant__ Parts p, tlk_Array scale, float *found_inf) {
+  typedef decltype(widen(S())) C;
   int64_t begin, end;
-  int which = own_part(p, &begin, &end), bytes = dtype == TL_F64 ? 8 : dtype == TL_F32 ? 4 : 2;
-  char *data = static_cast<char *>(p.data[which]);
+  int which = own_part(p, &begin, &end);
   C factor = scale.dtype == TL_F64 ? (C) * static_cast<const double *>(scale.data)
                                    : (C) * static_cast<const float *>(scale.data);
   bool odd = false;
-  for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
-    C x = load_any<C>(data + i * bytes, dtype);
-    odd = odd || !(x - x == 0);
-    store_any<C>(data + i * bytes, dtype, x * factor);
-  }
+  visit<true>(static_cast<S *>(p.data[which]), begin, end, [&](S &x) {
+    C wide = widen(x);
+    odd = odd || !(wide - wide == 0);
+    x = narrow<S>(wide * factor);
+  });
   if (odd && found_inf) *found_inf = 1;
 }
 
 bool tlk_list_scale(const struct tlk_list_scale *call) {
   Parts p = parts_of(call->count, call->n, call->data);
   dim3 grid((unsigned)p.first[p.count]);
-  if (call->dtype == TL_F64)
-    return launch(call->cx, scale_kernel<double>, grid, THREADS, 0, p, call->dtype, call->scale,
-                  call->found_inf);
-  return launch(call->cx, scale_kernel<float>, grid, THREADS, 0, p, call->dtype, call->scale,
-                call->found_inf);
+  WITH_FLOATING(
+      call->dtype, S,
+      return launch(call->cx, scale_kernel<S>, grid, THREADS, 0, p, call->scale, call->found_inf))
+  return true;
 }
 
 /* ---- clipping -------------------------------------------------------------------------------- */
