@@ -119,6 +119,26 @@ describe("an elementwise operator", function()
    end)
 end)
 
+describe("topk of a long row", function()
+   it("has the CPU's values and places, also of equal elements and of NaN", function()
+      local n <const> = (1 << 17) + 4321
+      local normal = torch.randn(2, n, {device = "cpu"})
+      local few = torch.randint(0, 5, {2, n}, {device = "cpu"}):float()
+      local holes = torch.where(normal:gt(3), torch.full_like(normal, 0 / 0), normal)
+      for _, x in ipairs {normal, few, holes, normal:bfloat16(), (normal * 1000):long()} do
+         for _, k in ipairs {1, 100, 1024} do
+            for _, largest in ipairs {true, false} do
+               local values, places = x:topk(k, {largest = largest})
+               local others, found = x:cuda():topk(k, {largest = largest})
+               assert.is_true(torch.equal(values:nan_to_num(), others:cpu():nan_to_num()))
+               assert.is_true(torch.equal(values:isnan(), others:isnan():cpu()))
+               assert.is_true(torch.equal(places, found:cpu()), tostring(x.dtype) .. k)
+            end
+         end
+      end
+   end)
+end)
+
 describe("torch.backends.cuda.stats", function()
    it("counts the convolutions of cuDNN and of our kernels", function()
       local x, w = torch.randn(1, 2, 5, 5, {device = "cuda"}), torch.randn(3, 2, 3, 3, {device = "cuda"})

@@ -75,7 +75,11 @@ struct Picked {
   /* Stores element `place` of the row as result `to`. */
   __device__ __forceinline__ void give(const Keys &in, int64_t row, int64_t to,
                                        int64_t place) const {
-    int64_t from = row * in.n + place, at = row * k + to;
+    put(in, row * in.n + place, row * k + to, place);
+  }
+  /* Stores element `from` at `at`, with its place in its row. */
+  __device__ __forceinline__ void put(const Keys &in, int64_t from, int64_t at,
+                                      int64_t place) const {
     if (indices) indices[at] = place + 1;
     if (values == NULL) return;
     switch (in.bytes) {

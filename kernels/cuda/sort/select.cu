@@ -1,7 +1,7 @@
 /*
 ** select.cu - selects the first elements of rows, or the element of a given rank, by radix
 ** selection: the digits of the wanted key are found from the highest one, by a histogram of the
-** keys that share the digits found so far.
+** keys that share the digits found so far. A block has a row, or a part of a long one.
 */
 #include "kernels/cuda/sort/keys.cuh"
 #include "kernels/cuda/sort/radix.cuh"
@@ -91,42 +91,91 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
   }
 }
 
+/* How rows are divided: part p has `size` elements from p * size on, the last one what is left. */
+struct Division {
+  int64_t parts, size;
+};
+
+/* Selects the first k of each part. */
 template <class Item>
 __global__ void __launch_bounds__(SELECT_THREADS, 2)
-    first_kernel(const __grid_constant__ Keys in, const __grid_constant__ Picked out, int span) {
+    first_kernel(const __grid_constant__ Keys in, const __grid_constant__ Picked out, int span,
+                 Division d) {
   __shared__ Shared s;
   __shared__ Item items[SELECT_MOST];
-  for (int64_t row = blockIdx.x; row < in.rows; row += gridDim.x) {
+  for (int64_t part = blockIdx.x; part < in.rows * d.parts; part += gridDim.x) {
+    int64_t row = part / d.parts, begin = (part - row * d.parts) * d.size;
+    Keys own = in;
+    own.data += (row * in.n + begin) * in.bytes;
+    own.n = in.n - begin < d.size ? in.n - begin : d.size;
     uint32_t k = (uint32_t)out.k, smaller;
-    uint64_t last = select_key(in, row, k - 1, s, &smaller);
+    uint64_t last = select_key(own, 0, k - 1, s, &smaller);
     __syncthreads();
     if (threadIdx.x == 0) s.kept = 0;
     for (int t = threadIdx.x; t < span; t += SELECT_THREADS) items[t] = Item::last();
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < in.n; i += SELECT_THREADS) {
-      uint64_t key = in.at(row, i);
+    for (int64_t i = threadIdx.x; i < own.n; i += SELECT_THREADS) {
+      uint64_t key = own.at(0, i);
       if (key < last) items[atomicAdd(&s.kept, 1u)] = Item::of(key, (uint64_t)i);
     }
     in_order(
-        in, row, s, [&](uint64_t key) { return key == last; },
+        own, 0, s, [&](uint64_t key) { return key == last; },
         [&](int64_t i, uint32_t number) {
           if (smaller + number < k) items[smaller + number] = Item::of(last, (uint64_t)i);
         });
     sort_groups(items, span, span);
-    for (uint32_t t = threadIdx.x; t < k; t += SELECT_THREADS)
-      out.give(in, row, t, items[t].place());
+    for (uint32_t t = threadIdx.x; t < k; t += SELECT_THREADS) {
+      int64_t place = (int64_t)items[t].place();
+      out.put(own, place, part * k + t, begin + place);
+    }
     __syncthreads();
   }
 }
 
+/* Replaces places among candidates, `each` for a row, by the candidates' places in their rows. */
+__global__ void __launch_bounds__(SELECT_THREADS)
+    place_kernel(int64_t *indices, const int64_t *chosen, const int64_t *candidates, int64_t n,
+                 int64_t k, int64_t each) {
+  for (int64_t i = thread_index(); i < n; i += thread_count())
+    indices[i] = candidates[i / k * each + chosen[i] - 1];
+}
+
+/* A few long rows are divided into parts, of at least 8 k elements, for all multiprocessors. */
+Division division_of(const Keys &in, int64_t k) {
+  if (in.n <= 1 << 17 || in.rows >= 64) return {1, in.n};
+  int64_t least = 8 * k < 1 << 15 ? 1 << 15 : 8 * k, parts = in.n / least;
+  if (parts > 1024) parts = 1024;
+  return {parts, divide_up(in.n, parts)};
+}
+
+bool select_parts(const tlk_Context *cx, const Keys &in, const Picked &out, Division d) {
+  int span = 2;
+  while (span < out.k) span *= 2;
+  unsigned grid = blocks_for(cx, in.rows * d.parts, 1, 64);
+  auto kernel = in.bits > 32 ? first_kernel<LargePair> : first_kernel<Pair>;
+  return launch(cx, kernel, dim3(grid), SELECT_THREADS, 0, in, out, span, d);
+}
+
 } // namespace
 
+/* The first k of all parts are candidates, in the order of their places where they are equal. */
 bool cuda_select_first(const tlk_Context *cx, const Keys *in, const Picked *out) {
-  int span = 2;
-  while (span < out->k) span *= 2;
-  unsigned grid = blocks_for(cx, in->rows, 1, 64);
-  auto kernel = in->bits > 32 ? first_kernel<LargePair> : first_kernel<Pair>;
-  return launch(cx, kernel, dim3(grid), SELECT_THREADS, 0, *in, *out, span);
+  Division d = division_of(*in, out->k);
+  if (d.parts == 1) return select_parts(cx, *in, *out, d);
+  int64_t each = d.parts * out->k, n = in->rows * out->k;
+  Scratch values(cx, in->rows * each * in->bytes), places(cx, in->rows * each * 8);
+  Scratch chosen(cx, n * 8);
+  if (!values.data || !places.data || !chosen.data) return false;
+  Picked candidates = {(char *)values.data, (int64_t *)places.data, out->k};
+  Picked last = {out->values, (int64_t *)chosen.data, out->k};
+  Keys again = *in;
+  again.data = (const char *)values.data;
+  again.n = each;
+  return select_parts(cx, *in, candidates, d) && cuda_select_first(cx, &again, &last) &&
+         (out->indices == NULL ||
+          launch(cx, place_kernel, dim3(blocks_for(cx, n, SELECT_THREADS)), SELECT_THREADS, 0,
+                 out->indices, (const int64_t *)chosen.data, (const int64_t *)places.data, n,
+                 out->k, each));
 }
 
 bool cuda_select_rank(const tlk_Context *cx, const Keys *in, const Picked *out, int64_t rank,

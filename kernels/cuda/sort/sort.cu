@@ -177,10 +177,15 @@ static bool selects(int64_t rows, int64_t n) {
   return n > SELECT_SHORT && n <= UINT32_MAX && (n <= 1 << 17 || rows >= 64);
 }
 
+/* Whether the first k are selected; a long row is divided among blocks. */
+static bool selects_first(int64_t n, int64_t k) {
+  return k > 0 && k <= SELECT_MOST && n > SELECT_SHORT && n <= UINT32_MAX;
+}
+
 bool tlk_topk(const struct tlk_topk *call) {
   Keys in = keys_of(call->in, call->rows, call->n, call->descending);
   Picked out = {(char *)call->values.data, call->indices, call->k};
-  if (call->k <= SELECT_MOST && call->k > 0 && call->rows > 0 && selects(call->rows, call->n))
+  if (call->rows > 0 && selects_first(call->n, call->k))
     return cuda_select_first(call->cx, &in, &out);
   return sort_rows(call->cx, in, out);
 }
