@@ -229,8 +229,10 @@ template <int N> struct Strided {
   int8_t dtype[N];
 
   __device__ __forceinline__ void offsets(uint32_t i, int64_t (&out)[N]) const {
+    bool flat = ndim == 1;
 #pragma unroll
-    for (int k = 0; k < N; k++) out[k] = 0;
+    for (int k = 0; k < N; k++) out[k] = flat ? (int64_t)i * strides[0][k] : 0;
+    if (flat) return;
     for (int d = 0; d < ndim; d++) {
       uint32_t next = sizes[d].quotient(i);
       uint32_t at = i - next * sizes[d].divisor;

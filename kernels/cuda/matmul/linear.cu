@@ -54,13 +54,34 @@ template <> struct Wide<double> {
   }
 };
 
+/* Stores a vector of 16 or 8 bytes in global memory by one instruction: where the address of another
+** store is near, the compiler would store one element after the other. */
+template <class S, int N>
+__device__ __forceinline__ void store_whole(S *to, const Vector<S, N> &from) {
+#ifndef TLK_EMULATED
+  uint32_t w[sizeof from / 4 > 0 ? sizeof from / 4 : 1];
+  if constexpr (sizeof from >= 8) memcpy(w, &from, sizeof from);
+  if constexpr (sizeof from == 16) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                 : "memory");
+    return;
+  } else if constexpr (sizeof from == 8 && N > 1) {
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" : : "l"(to), "r"(w[0]), "r"(w[1]) : "memory");
+    return;
+  }
+#endif
+  *reinterpret_cast<Vector<S, N> *>(to) = from;
+}
+
 /* Sets c (m, n), whose rows are ld apart, to activation(product + bias), and `inner` to the
 ** activation's argument. The product, whose rows are `from` apart, may be c itself. A block is a
 ** rectangle: each thread has N columns and reads their bias once. */
-template <int N, class S, class P>
+template <int N, int activation, class S, class P>
 __global__ void __launch_bounds__(THREADS)
     finish_kernel(S *c, S *inner, const P *product, const S *bias, int64_t m, int64_t n, int64_t ld,
-                  int64_t from, int across, int activation) {
+                  int64_t from, int across) {
   typedef typename Wide<S>::type C;
   int64_t col = ((int64_t)blockIdx.x * across + threadIdx.x % across) * N;
   int64_t down = THREADS / across;
@@ -77,14 +98,14 @@ __global__ void __launch_bounds__(THREADS)
       before.at[e] = narrow<S>(sum);
       after.at[e] = narrow<S>(Wide<S>::forward(activation, sum));
     }
-    if (inner) *reinterpret_cast<Vector<S, N> *>(inner + row * ld + col) = before;
-    *reinterpret_cast<Vector<S, N> *>(c + row * ld + col) = after;
+    store_whole(c + row * ld + col, after);
+    if (inner) store_whole(inner + row * ld + col, before);
   }
 }
 
-template <int N, class S>
+template <int N, int activation, class S>
 __global__ void __launch_bounds__(THREADS)
-    back_kernel(S *grad_in, const S *grad_out, const S *saved, int64_t n, int activation) {
+    back_kernel(S *grad_in, const S *grad_out, const S *saved, int64_t n) {
   typedef typename Wide<S>::type C;
   for (int64_t i = thread_index() * N; i < n; i += thread_count() * N) {
     Vector<S, N> out = *reinterpret_cast<const Vector<S, N> *>(grad_out + i);
@@ -118,6 +139,20 @@ template <class S, class P> struct Several {
   enum { wide = sizeof(S) > sizeof(P) ? sizeof(S) : sizeof(P), of = 16 / wide };
 };
 
+/* Runs the code with A defined as the number of an activation, on the host. */
+#define ACTIVATION_AS(tag, A, ...) \
+  case tag: {                      \
+    enum { A = tag };              \
+    __VA_ARGS__;                   \
+  } break;
+#define WITH_ACTIVATION(activation, A, ...)                 \
+  switch (activation) {                                     \
+    ACTIVATION_AS(TLK_ACTIVATION_NONE, A, __VA_ARGS__)      \
+    ACTIVATION_AS(TLK_ACTIVATION_RELU, A, __VA_ARGS__)      \
+    ACTIVATION_AS(TLK_ACTIVATION_GELU, A, __VA_ARGS__)      \
+    ACTIVATION_AS(TLK_ACTIVATION_GELU_TANH, A, __VA_ARGS__) \
+  }
+
 template <int N, class S, class P>
 static bool finish_by(const struct tlk_linear *call, const P *product, int64_t from) {
   const tlk_Gemm &g = call->gemm;
@@ -128,9 +163,11 @@ static bool finish_by(const struct tlk_linear *call, const P *product, int64_t f
                            divide_up(g.n, across * N));
   if (rows > most) rows = most;
   dim3 grid((unsigned)divide_up(g.n, across * N), (unsigned)(rows < 65535 ? rows : 65535));
-  return launch(call->cx, finish_kernel<N, S, P>, grid, THREADS, 0, (S *)g.c, (S *)call->inner,
-                product, (const S *)call->bias, g.m, g.n, g.ldc, from, across,
-                (int)call->activation);
+  WITH_ACTIVATION(call->activation, A,
+                  return launch(call->cx, finish_kernel<N, A, S, P>, grid, THREADS, 0, (S *)g.c,
+                                (S *)call->inner, product, (const S *)call->bias, g.m, g.n, g.ldc,
+                                from, across))
+  return false;
 }
 
 template <class S, class P>
@@ -202,9 +239,11 @@ bool tlk_linear(const struct tlk_linear *call) {
 template <int N, class S>
 static bool back_by(const struct tlk_activation_backward *call, int64_t n) {
   unsigned grid = blocks_for(call->cx, n / N, THREADS, 16);
-  return launch(call->cx, back_kernel<N, S>, dim3(grid), THREADS, 0, (S *)call->grad_in.data,
-                (const S *)call->grad_out.data, (const S *)call->saved.data, n,
-                (int)call->activation);
+  WITH_ACTIVATION(call->activation, A,
+                  return launch(call->cx, back_kernel<N, A, S>, dim3(grid), THREADS, 0,
+                                (S *)call->grad_in.data, (const S *)call->grad_out.data,
+                                (const S *)call->saved.data, n))
+  return false;
 }
 
 template <class S> static bool back(const struct tlk_activation_backward *call) {

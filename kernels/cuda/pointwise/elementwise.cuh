@@ -15,7 +15,7 @@
 #include "kernels/cuda/pointwise/pointwise.h"
 
 #define POINTWISE_THREADS 256
-#define SPREAD 4 /* elements that a thread of spread_kernel has in flight */
+#define SPREAD 2 /* elements that a thread of spread_kernel has in flight */
 
 /* The parameters of a function of math.h besides its operands. */
 template <class C> struct Numbers { C p[TLK_PARAMS]; };
