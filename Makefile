@@ -280,7 +280,7 @@ endif
 # ---- a person's day --------------------------------------------------------------
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
-  registers traffic host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes rockspecs deps config help \
+  registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes rockspecs deps config help \
   install install-debug uninstall size infer clean
 
 all: $(if $(PROFILE),$(STATIC_LIB) $(BUILD)/digits,$(TLUA) $(LIBRARIES) $(PLUGINS)) ## build ./tlua and the libraries (default)
@@ -299,6 +299,8 @@ valgrind: ## all specs under valgrind
 bench: ## what an operator, a layer and a training step cost
 registers: ## what the GPU's kernels need; fails where one spills
 traffic: ## the bytes that they move; fails where one moves a tenth too many
+instructions: ## the instructions of the GPU's kernels for each element; fails where they bound a kernel that memory should
+races: ## races between threads of the GPU's kernels
 host-cost: ## what a call for the GPU costs the host; fails above 1.5 microseconds
 bundle: ## a folder in build/bundle that runs specs and benchmark on a machine with a GPU
 gpu-check: ## all that needs a GPU: specs, compute-sanitizer, benchmark
@@ -686,25 +688,48 @@ emulated:
 	$(if $(filter-out spec/cuda%,$(SPEC)),,@+$(MAKE) --no-print-directory emulator)
 	@+TLUA_SPEC_DEVICE=cuda TLUA_PLUGINS='$(abspath $(EMULATED))' $(MAKE) --no-print-directory CUDA=0 \
 	  SPEC='$(or $(SPEC),$(EMULATED_SPECS))' SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS) --exclude spec/ops/fuzz) $(SPEC_ARGS)' check
-# Some kernels once more, compiled so that what they read and write is counted.
+# Some kernels once more, compiled so that their accesses to memory are counted and checked for races.
 COUNTED := $(BUILD)/counted
 COUNTED_SRC := $(sort $(wildcard spec/cuda/counted/*.cu)) \
-  $(addprefix kernels/cuda/,attention/softmax.cu copy/copy.cu norm/norm.cu optim/list.cu optim/step.cu)
+  $(addprefix kernels/cuda/,attention/attention.cu attention/softmax.cu conv/conv.cu copy/copy.cu index/gather.cu \
+  index/nonzero.cu loss/cross_entropy.cu loss/ctc.cu matmul/gemm.cu norm/norm.cu optim/list.cu optim/step.cu \
+  scan/scan_i64.cu sort/select.cu sort/sort.cu)
 uncounted := $(COUNTED_SRC) $(addprefix kernels/cuda/,pointwise/pointwise_f32.cu reduce/reduce_f32.cu)
 COUNTED_OBJ := $(COUNTED_SRC:%=$(COUNTED)/obj/%.o) \
   $(patsubst %,$(EMULATED)/obj/%.o,$(filter-out $(uncounted),$(EMULATED_SRC))) $(DEVICE_OBJ)
 $(COUNTED)/obj/%.cu.o: %.cu $(OBJ)/flags.txt | $(GEN)/stamp
 	$(call say,CXX,"$< (counted)")
 	@mkdir -p $(@D)
-	$(Q)$(CCACHE) $(emulate_cxx) -fsanitize=thread -D__CUDACC__ -include cuda_runtime.h -c -o $@ $<
+	$(Q)$(CCACHE) $(emulate_cxx) -fsanitize=thread $(see_volatile) -D__CUDACC__ -include cuda_runtime.h -c -o $@ $<
+see_volatile = $(shell $(CXX) --param=tsan-distinguish-volatile=1 -E -x c++ /dev/null >/dev/null 2>&1 && \
+  echo --param=tsan-distinguish-volatile=1)
 $(COUNTED)/tlua_cuda.so: $(COUNTED_OBJ)
 	$(call say,LD,$@)
-	$(Q)$(CXX) $(TL_LDFLAGS) -shared -Wl,-z,nodelete -o $@ $(COUNTED_OBJ) $(TL_LIBS)
+	$(Q)$(CXX) $(TL_LDFLAGS) -shared -Wl,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -o $@ $(COUNTED_OBJ) $(TL_LIBS)
 traffic:
 	@+$(MAKE) --no-print-directory CUDA=0 $(TLUA) $(COUNTED)/tlua_cuda.so
 	@: >$(COUNTED)/log
 	@TLUA_PLUGINS='$(abspath $(COUNTED))' TLUA_EMULATED_TRAFFIC=$(COUNTED)/log TLUA_EMULATED_COMPILER=1 \
 	  TLUA_CACHE='$(abspath $(COUNTED))' $(TLUA) spec/cuda/traffic.lua
+
+# Instructions of some kernels for each element, by nvcc's PTX.
+COUNTED_PTX := $(patsubst %.cu,$(COUNTED)/ptx/%.ptx,spec/cuda/counted/pointwise_f32.cu \
+  $(addprefix kernels/cuda/,matmul/linear.cu conv/conv.cu optim/list.cu))
+$(COUNTED)/ptx/%.ptx: %.cu $(OBJ)/cuda_flags.txt | $(GEN)/stamp
+	$(call say,PTX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -std=c++17 -arch=compute_90 -ptx -Isrc -I. -I$(GEN) -o $@ $<
+instructions: $(TLUA) $(COUNTED_PTX)
+	@$(TLUA) spec/cuda/instructions.lua $(COUNTED_PTX)
+
+# Kernels whose threads share memory, with 20 orders of their threads.
+RACES = $(TLUA) spec/cuda/races.lua
+SEEDS ?= $(shell seq 1 20)
+races:
+	@+$(MAKE) --no-print-directory CUDA=0 $(TLUA) $(COUNTED)/tlua_cuda.so
+	@for seed in $(SEEDS); do TLUA_PLUGINS='$(abspath $(COUNTED))' TLUA_EMULATED_RACES=1 TLUA_EMULATED_SEED=$$seed \
+	  $(RACES) >$(COUNTED)/races.txt 2>&1 || { cat $(COUNTED)/races.txt; echo "seed $$seed"; exit 1; }; done
+	@echo 'no races with the seeds $(SEEDS)'
 
 host-cost:
 	@+$(MAKE) --no-print-directory CUDA=0 $(TLUA) $(EMULATED)/tlua_cuda.so
@@ -764,7 +789,8 @@ bundle: all
 	@.ci/bundle $(BUILD)
 gpu-check: all
 	@.ci/gpu-check $(BUILD)
-# The script itself, in short, from a bundle whose GPU is emulated and whose sanitizer none.
+# The script itself, in short, from a bundle whose GPU is emulated and whose sanitizer none, in the
+# three calls of at most 9 minutes that it is made for.
 DRY := $(BUILD)/dry
 gpu-check-dry:
 	@+$(MAKE) --no-print-directory CUDA=0 all $(EMULATED)/tlua_cuda.so
@@ -774,7 +800,10 @@ gpu-check-dry:
 	@printf '%s\n' '#!/bin/sh' 'while case $$1 in --*) ;; *) false ;; esac; do shift 2; done' 'exec "$$@"' \
 	  >$(DRY)/bin/compute-sanitizer && chmod +x $(DRY)/bin/compute-sanitizer
 	@.ci/bundle $(DRY)
-	@cd $(DRY)/bundle && PATH="$(abspath $(DRY))/bin:$$PATH" GPU_SHORT=1 .ci/gpu-check .
+	@cd $(DRY)/bundle && for leave in 'GPU_BENCH=0 GPU_SANITIZER=0' 'GPU_SPECS=0 GPU_SANITIZER=0' \
+	  'GPU_SPECS=0 GPU_BENCH=0'; do \
+	  env $$leave PATH="$(abspath $(DRY))/bin:$$PATH" GPU_SHORT=1 GPU_SECONDS=540 \
+	    TLUA_EMULATED_MEMORY=536870912 .ci/gpu-check . || exit 1; done
 
 # Every operator beside PyTorch, with the inputs of PyTorch's own tests; then with
 # the same inputs on the simulated device, beside the CPU.

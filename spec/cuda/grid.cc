@@ -235,6 +235,7 @@ void release(Warp &warp, Slot &slot) {
     if (thread->state == IN_WARP) block.ready.push_back(thread);
   }
   slot.arrived = 0;
+  if (slot.meeting == SYNC) order_warp(first / WARP_LANES);
 }
 
 /* Lets those go on who waited for a lane that has ended. */
@@ -302,6 +303,7 @@ void run_block(const Launch &launch, uint3 index) {
   prepare_threads();
   draw_order();
   spoil_shared(launch);
+  begin_block_races(block.warps.size());
   switch_to(take_idle());
 }
 
@@ -353,10 +355,12 @@ void run_grid(const Launch &launch) {
   running = host;
   prepare(launch);
   begin_traffic();
+  begin_races(launch);
   for (uint64_t i = 0; i < count; i++, at = (at + step) % count)
     run_block(launch, uint3{(unsigned)(at % n.x), (unsigned)(at / n.x % n.y),
                             (unsigned)(at / ((uint64_t)n.x * n.y))});
   end_traffic(launch);
+  end_races();
   shared_free(place.shared);
   self = nullptr;
 }
@@ -381,6 +385,7 @@ void run_grid(const Launch &launch) {
 }
 
 int meet_block(int count, const char *what, Line at) {
+  if (is_removed(at)) return 0;
   const Thread *first = block.first;
   if (block.met == 0)
     block.first = self;
@@ -393,6 +398,7 @@ int meet_block(int count, const char *what, Line at) {
     return (int)self->result;
   }
   count = block.sum;
+  order_block();
   block.met = 0;
   block.sum = 0;
   for (Thread &thread : block.threads) {
@@ -406,6 +412,7 @@ uint64_t meet_warp(Meeting meeting, unsigned mask, uint64_t x, int source, const
                    Line at) {
   Warp &warp = block.warps[self->number / WARP_LANES];
   unsigned lane = place.lane;
+  if (meeting == SYNC && is_removed(at)) return 0;
   if (!(mask >> lane & 1))
     stop("%s at %s:%d: the mask 0x%08x does not name the calling lane, %u", what, at.file, at.line,
          mask, lane);

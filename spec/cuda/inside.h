@@ -13,7 +13,7 @@
 ** TLUA_EMULATED_FAIL_AT (the number of the call that fails; 0: none), TLUA_EMULATED_DEAD_AT (from
 ** that call on all fail, as after a hardware fault; 0: never), TLUA_EMULATED_LAZY (1: streams run
 ** when they are waited for, 0: immediately), TLUA_EMULATED_IDLE (1: kernels are never run),
-** TLUA_EMULATED_VERBOSE.
+** TLUA_EMULATED_RACES and TLUA_EMULATED_REMOVE (races.cc), TLUA_EMULATED_VERBOSE.
 **
 ** One lock guards everything, including the work of kernels. Globals live until the process ends,
 ** because memory on a device may be freed while the process exits.
@@ -111,6 +111,15 @@ void run_grid(const Launch &launch);
 /* Count the memory traffic of a launch (traffic.cc). */
 void begin_traffic();
 void end_traffic(const Launch &launch);
+/* Look for races of a launch's threads (races.cc). */
+extern bool racing;
+void begin_races(const Launch &launch);
+void end_races();
+void begin_block_races(size_t warps);
+/* Note that a barrier orders what a block, or a warp, does before and after it. */
+void order_block();
+void order_warp(unsigned warp);
+void race_access(char *at, size_t bytes, bool writes, bool is_volatile);
 
 /* ---- memory (memory.cc) ---- */
 

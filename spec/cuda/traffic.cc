@@ -55,8 +55,9 @@ int pass(uintptr_t unit, uint32_t wanted) {
   return missed;
 }
 
-void access(void *data, size_t bytes, bool writes) {
+void access(void *data, size_t bytes, bool writes, bool is_volatile = false) {
   char *at = static_cast<char *>(data);
+  if (racing && bytes > 0) race_access(at, bytes, writes, is_volatile);
   if (bytes == 0 || !is_counted(at)) return;
   if (writes) bytes_written += bytes;
   for (size_t done = 0; done < bytes;) {
@@ -93,7 +94,9 @@ void end_traffic(const Launch &launch) {
   void __tsan_read##bytes(void *data) { emulated::access(data, bytes, false); }           \
   void __tsan_write##bytes(void *data) { emulated::access(data, bytes, true); }           \
   void __tsan_unaligned_read##bytes(void *data) { emulated::access(data, bytes, false); } \
-  void __tsan_unaligned_write##bytes(void *data) { emulated::access(data, bytes, true); }
+  void __tsan_unaligned_write##bytes(void *data) { emulated::access(data, bytes, true); } \
+  void __tsan_volatile_read##bytes(void *data) { emulated::access(data, bytes, false); }  \
+  void __tsan_volatile_write##bytes(void *data) { emulated::access(data, bytes, true, true); }
 
 #pragma GCC visibility push(default) /* for kernels that are loaded while it runs */
 extern "C" {

@@ -129,6 +129,7 @@ __global__ void __launch_bounds__(THREADS)
       C factor = before == -(C)INFINITY ? C(0) : exp(before - now);
       if (lane < tile)
         weight[i * lds + lane] = w * (C)kept(a, p.batch, p.head, p.first + i, j0 + lane);
+      __syncwarp(); /* all lanes have read most[i]; shuffles order no memory */
       if (lane == 0) {
         most[i] = now;
         total[i] = total[i] * factor + sum;

@@ -1,16 +1,33 @@
 /*
 ** atomics.h - CUDA's atomic operations, for the types that support them. One host thread runs all
-** blocks of a launch, and switches between CUDA threads only at barriers; so plain reads and writes
-** are atomic.
+** blocks of a launch, and switches between CUDA threads only at barriers, or, where races are looked
+** for (races.cc), between operations; so plain reads and writes are atomic.
 */
 #ifndef TLK_EMULATED_ATOMICS_H
 #define TLK_EMULATED_ATOMICS_H
 
-#define ATOMIC(name, T, result)           \
-  static inline T name(T *address, T x) { \
-    T old = *address;                     \
-    *address = (T)(result);               \
-    return old;                           \
+namespace emulated {
+/* The extent of an atomic operation. */
+class Atomically {
+  bool removed;
+
+public:
+  explicit Atomically(Line at) : removed(is_removed(at)) { place.atomic = !removed; }
+  ~Atomically() { place.atomic = false; }
+  /* Between the load and the store. */
+  void halfway() const {
+    if (removed) pause();
+  }
+};
+} // namespace emulated
+
+#define ATOMIC(name, T, result)                     \
+  static inline T name(T *address, T x, TLK_HERE) { \
+    emulated::Atomically extent({file, line});      \
+    T old = *address;                               \
+    extent.halfway();                               \
+    *address = (T)(result);                         \
+    return old;                                     \
   }
 #define ATOMIC_WORDS(name, result) \
   ATOMIC(name, int, result)        \
@@ -38,11 +55,13 @@ ATOMIC(atomicDec, unsigned, old == 0 || old > x ? x : old - 1)
 #undef ATOMIC_WORDS
 #undef ATOMIC
 
-#define ATOMIC_CAS(T)                                           \
-  static inline T atomicCAS(T *address, T expected, T wanted) { \
-    T old = *address;                                           \
-    if (old == expected) *address = wanted;                     \
-    return old;                                                 \
+#define ATOMIC_CAS(T)                                                     \
+  static inline T atomicCAS(T *address, T expected, T wanted, TLK_HERE) { \
+    emulated::Atomically extent({file, line});                            \
+    T old = *address;                                                     \
+    extent.halfway();                                                     \
+    if (old == expected) *address = wanted;                               \
+    return old;                                                           \
   }
 ATOMIC_CAS(int)
 ATOMIC_CAS(unsigned)

@@ -12,6 +12,7 @@ struct Place {
   dim3 threads, blocks;
   unsigned lane;
   void *shared; /* the block's dynamic shared memory */
+  bool atomic;  /* it is within an atomic operation */
 };
 
 /* The position of the running CUDA thread; only one runs at a time in the process. */
@@ -36,6 +37,10 @@ uint64_t meet_warp(Meeting meeting, unsigned mask, uint64_t x, int source, const
 
 /* Lets other threads of the block run. */
 void pause();
+/* What the thread has written before, others have before what it writes later (races.cc). */
+void fence(Line at);
+/* Whether the barrier, fence or atomic at a line is to have no effect (races.cc). */
+bool is_removed(Line at);
 /* Ends the process with a message about the running thread. */
 [[noreturn]] void stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -78,9 +83,9 @@ static inline int __syncthreads_or(int predicate, TLK_HERE) {
 static inline int __syncthreads_and(int predicate, TLK_HERE) {
   return emulated::meet_block(predicate == 0, "__syncthreads_and", {file, line}) == 0;
 }
-static inline void __threadfence() {}
-static inline void __threadfence_block() {}
-static inline void __threadfence_system() {}
+static inline void __threadfence(TLK_HERE) { emulated::fence({file, line}); }
+static inline void __threadfence_block(TLK_HERE) { emulated::fence({file, line}); }
+static inline void __threadfence_system(TLK_HERE) { emulated::fence({file, line}); }
 static inline void __nanosleep(unsigned) { emulated::pause(); }
 [[noreturn]] static inline void __trap() { emulated::stop("__trap"); }
 
