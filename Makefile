@@ -727,7 +727,8 @@ RACES = $(TLUA) spec/cuda/races.lua
 SEEDS ?= $(shell seq 1 20)
 races:
 	@+$(MAKE) --no-print-directory CUDA=0 $(TLUA) $(COUNTED)/tlua_cuda.so
-	@for seed in $(SEEDS); do TLUA_PLUGINS='$(abspath $(COUNTED))' TLUA_EMULATED_RACES=1 TLUA_EMULATED_SEED=$$seed \
+	@for seed in $(SEEDS); do TLUA_PLUGINS='$(abspath $(COUNTED))' TLUA_EMULATED_RACES=1 \
+	  TLUA_EMULATED_MULTIPROCESSORS=1 TLUA_EMULATED_SEED=$$seed \
 	  $(RACES) >$(COUNTED)/races.txt 2>&1 || { cat $(COUNTED)/races.txt; echo "seed $$seed"; exit 1; }; done
 	@echo 'no races with the seeds $(SEEDS)'
 

@@ -23,7 +23,6 @@ static __device__ __forceinline__ void note_fault(const cuda_Word &word, const t
   *word.fault = untold;
   __threadfence_system(); /* the host may read the fault as soon as its kind is set */
   *static_cast<volatile tlk_FaultKind *>(&word.fault->kind) = fault.kind;
-  __threadfence_system();
 }
 #endif
 

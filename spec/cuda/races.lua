@@ -41,18 +41,25 @@ function programs.attention()
    end
    on_both(attend {}, torch.randn(1, 2, 70, 12), torch.randn(1, 2, 75, 12), torch.randn(1, 2, 75, 12))
    on_both(attend {is_causal = true}, torch.randn(1, 1, 68, 8), torch.randn(1, 1, 68, 8), torch.randn(1, 1, 68, 8))
+   -- rows so long that a tile has fewer than a warp's, keys that no query sees, and none
+   on_both(attend {}, torch.randn(1, 1, 20, 200), torch.randn(1, 1, 21, 200), torch.randn(1, 1, 21, 200))
+   on_both(attend {is_causal = true}, torch.randn(1, 1, 5, 9), torch.randn(1, 1, 75, 9), torch.randn(1, 1, 75, 9))
+   on_both(attend {}, torch.randn(1, 1, 40, 9), torch.randn(1, 1, 0, 9), torch.randn(1, 1, 0, 9))
 end
 
 function programs.sort()
    -- radix sorts in one block and over several, with equal keys
-   on_both(function(x) return x:sort() end, torch.randint(0, 50, {2, 3000}))
-   on_both(function(x) return x:sort() end, torch.randn(9000))
+   on_both(function(x) return x:sort() end, torch.randint(0, 50, {2, 3000}):short())
+   on_both(function(x) return x:sort() end, torch.randn(5000))
+   on_both(function(x) return x:sort() end, torch.randint(0, 256, {5, 4500}):byte())
+   on_both(function(x) return x:sort() end, torch.randint(0, 50, {90, 100}))
    on_both(function(x) return x:sort(1, {descending = true, stable = true}) end, torch.randint(0, 9, {700, 3}))
 end
 
 function programs.select()
    on_both(function(x) return x:topk(5) end, torch.randn(2, 3000))
    on_both(function(x) return (x:topk(40)) end, torch.randint(0, 30, {1, 2500}):float())
+   on_both(function(x) return (x:topk(3)) end, torch.randn(70, 1100):bfloat16())
    on_both(function(x) return (x:kthvalue(700)) end, torch.randn(2, 1500))
    on_both(function(x) return (x:median(-1)) end, torch.randn(3, 1200))
    local holes = torch.where(torch.rand(2, 1500):gt(0.3), torch.randn(2, 1500), 0 / 0)
@@ -91,15 +98,15 @@ function programs.walk()
 end
 
 function programs.blocks()
-   on_both(function(x) return x:nonzero() end, torch.randint(0, 2, {9000}))
+   on_both(function(x) return x:nonzero() end, torch.randint(0, 2, {30000}))
    torch.backends.cudnn.enabled = false
-   on_both(gradients(function(x, w) return F.conv2d(x, w, nil, {groups = 2}) end), torch.randn(2, 4, 9, 9),
-      torch.randn(4, 2, 3, 3))
+   on_both(gradients(function(x, w) return F.conv2d(x, w, nil, {groups = 2}) end), torch.randn(2, 8, 9, 9),
+      torch.randn(4, 4, 3, 3))
    on_both(function(x) return torch.nn.utils.get_total_norm {x} end, torch.randn(5000))
 end
 
 function programs.copy()
-   on_both(function(x) return x:t():contiguous() end, torch.randn(130, 70))
+   on_both(function(x) return x:t():contiguous() end, torch.randn(300, 200))
    on_both(function(x) return x:transpose(2, 3):contiguous() end, torch.randn(2, 70, 65):half())
 end
 

@@ -4,8 +4,8 @@
 local shell = require "spec.support.shell"
 
 local function run(settings, name)
-   return shell.run(("TLUA_PLUGINS=%s/counted TLUA_EMULATED_RACES=1 %s %s spec/cuda/races.lua %s 2>&1"):format(
-      shell.build, settings, shell.start(), name))
+   return shell.run(("TLUA_PLUGINS=%s/counted TLUA_EMULATED_MULTIPROCESSORS=1 TLUA_EMULATED_RACES=1 %s %s " ..
+      "spec/cuda/races.lua %s 2>&1"):format(shell.build, settings, shell.start(), name))
 end
 
 -- Returns the line of the first barrier in a source.

@@ -120,7 +120,7 @@ __device__ __forceinline__ void frame_gradient(const Sample<T> &x, int64_t t,
                                                const double *both, double *shared) {
   double blank = -INFINITY;
   for (int64_t k = threadIdx.x; k < x.c.classes; k += CTC_THREADS) gradient.put(x, t, k, -INFINITY);
-  __syncthreads();
+  __syncthreads(); /* also after step_back */
   for (int64_t s = threadIdx.x; s < x.states; s += CTC_THREADS) {
     if (links[s] == SAYS_BLANK) {
       blank = add_logs(blank, both[s]);
@@ -156,7 +156,6 @@ __global__ void __launch_bounds__(CTC_THREADS, 2)
       for (int64_t k = threadIdx.x; k < c.classes; k += CTC_THREADS) grad[x.row(t) + k] = 0;
     for (int64_t t = x.frames - 1; t >= 0; t--) {
       step_back(x, t, alpha, beta + (t + 1) % 2 * room, beta + t % 2 * room, both);
-      __syncthreads();
       frame_gradient(x, t, gradient, links, both, shared);
     }
   }

@@ -26,7 +26,6 @@ __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint
   uint32_t below = 0;
 #pragma unroll 1
   for (int shift = in.bits - 8; shift >= 0; shift -= 8) {
-    __syncthreads();
     if (threadIdx.x < SORT_BINS) s.counts[threadIdx.x] = 0;
     __syncthreads();
     for (int64_t i = threadIdx.x; i < in.n; i += SELECT_THREADS) {
@@ -109,8 +108,8 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
     own.data += (row * in.n + begin) * in.bytes;
     own.n = in.n - begin < d.size ? in.n - begin : d.size;
     uint32_t k = (uint32_t)out.k, smaller;
+    /* its barriers are between the items of two parts */
     uint64_t last = select_key(own, 0, k - 1, s, &smaller);
-    __syncthreads();
     if (threadIdx.x == 0) s.kept = 0;
     for (int t = threadIdx.x; t < span; t += SELECT_THREADS) items[t] = Item::last();
     __syncthreads();
@@ -128,7 +127,6 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
       int64_t place = (int64_t)items[t].place();
       out.put(own, place, part * k + t, begin + place);
     }
-    __syncthreads();
   }
 }
 

@@ -37,7 +37,7 @@ uint64_t meet_warp(Meeting meeting, unsigned mask, uint64_t x, int source, const
 
 /* Lets other threads of the block run. */
 void pause();
-/* What the thread has written before, others have before what it writes later (races.cc). */
+/* Orders what the thread has written before what it writes later, for all others (races.cc). */
 void fence(Line at);
 /* Whether the barrier, fence or atomic at a line is to have no effect (races.cc). */
 bool is_removed(Line at);
