@@ -10,8 +10,8 @@
 ** that the others are there, must come after a fence.
 **
 ** TLUA_EMULATED_RACES=1 looks for races, and lets threads change at accesses drawn by chance.
-** TLUA_EMULATED_REMOVE=radix.cuh:59 takes the barrier, fence or atomic at that line away, for
-** spec/cuda/mutants.lua.
+** TLUA_EMULATED_REMOVE=radix.cuh:59 takes the barrier, fence or atomic at that line away, to
+** prove that a race is found then.
 */
 #include "spec/cuda/inside.h"
 

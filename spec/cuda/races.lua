@@ -1,6 +1,5 @@
 -- races.lua [NAME...] - runs kernels whose threads share memory, and compares with the CPU. Run by
--- `make races` with the plugin that looks for races (races.cc), and by mutants.lua for the sources
--- of which a barrier, a fence or an atomic operation is removed.
+-- `make races` with the plugin that looks for races (races.cc).
 
 local torch = require "tlua"
 local F = torch.nn.functional
