@@ -19,7 +19,7 @@
 #include "kernels/cuda/plugin.h"
 
 #define LARGE_GRANULE (20 * 1024 * 1024) /* the least granule of arenas for large blocks */
-#define SMALL_GRANULE (2 * 1024 * 1024)  /* that of segments of cudaMalloc for small blocks */
+#define SMALL_GRANULE (2 * 1024 * 1024) /* the granule of segments of cudaMalloc for small blocks */
 #define FIRST 16 /* a stream's first arena has this fraction of the device's memory as addresses */
 
 /* ---- the driver's calls --------------------------------------------------------------------- */

@@ -12,7 +12,7 @@ struct Place {
   dim3 threads, blocks;
   unsigned lane;
   void *shared; /* the block's dynamic shared memory */
-  bool atomic;  /* it is within an atomic operation */
+  bool atomic;  /* set within an atomic operation */
 };
 
 /* The position of the running CUDA thread; only one runs at a time in the process. */
