@@ -192,8 +192,7 @@ end)
 describe("names of tests", function()
    it("do not begin with an option or a headless word", function()
       local found = {}
-      local files = shell.ok "git ls-files 'spec/*_spec.lua' 'rocks/*_spec.lua'"
-      for path in files:gmatch "%S+" do
+      for path in shell.ok("git ls-files 'spec/*_spec.lua' 'rocks/*_spec.lua'"):gmatch "%S+" do
          for name in shell.read(path):gmatch "%f[%w]it%s*%(?%s*\"([^\"]*)" do
             for _, pattern in ipairs {"^%-", "^what ", "^who ", "^whoever ", "^whatever ", "^or "} do
                if name:find(pattern) then found[#found + 1] = path .. ": " .. name end

@@ -137,8 +137,8 @@ local function dirty_positions(cls, inputs, results, marked)
          torch.raise(("%s: mark_dirty: expected arguments of forward, got another tensor"):format(
             cls.__name))
       elseif not next(positions(results, {tensor})) then
-         torch.raise(("%s: mark_dirty: tensors that forward changed in place must be among its results")
-            :format(cls.__name))
+         torch.raise(("%s: mark_dirty: tensors that forward changed in place must be among its " ..
+            "results"):format(cls.__name))
       end
    end
    return positions(results, marked)
