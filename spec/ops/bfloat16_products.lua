@@ -88,7 +88,8 @@ end
 
 for _, case in ipairs {{1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 5, 97, 16, 17}, {1, 4, 2, 97, 193, 64, 70},
                        {1, 2, 1, 200, 31, 7, 130}, {1, 2, 2, 96, 288, 140, 16},
-                       {2, 3, 3, 130, 130, 33, 33, causal = true}, {2, 2, 2, 40, 110, 64, 64, masked = true}, {1, 1, 1, 17, 100, 64, 48}} do
+                       {2, 3, 3, 130, 130, 33, 33, causal = true},
+                       {2, 2, 2, 40, 110, 64, 64, masked = true}, {1, 1, 1, 17, 100, 64, 48}} do
    local batch, heads, kv_heads, queries, keys, size, values = table.unpack(case)
    local mask
    if case.causal then mask = torch.full({queries, keys}, -math.huge, {dtype = "float64"}):triu(1) end
