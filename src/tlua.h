@@ -79,17 +79,19 @@ TL_API tl_ErrorKind tl_error_kind(void);
 ** and the conversions in core/kernel/element.h. ORDER DTYPE: files and kernel tables may
 ** rely on the order, so a new type goes to the end; a build may add dtypes with
 ** TL_MORE_DTYPES. */
-#define TL_DTYPES(X, ...)                            \
-  X(F32, "float32", 4, FLOAT, 24, 128, __VA_ARGS__)  \
-  X(F64, "float64", 8, FLOAT, 53, 1024, __VA_ARGS__) \
-  X(F16, "float16", 2, FLOAT, 11, 16, __VA_ARGS__)   \
-  X(BF16, "bfloat16", 2, FLOAT, 8, 128, __VA_ARGS__) \
-  X(I8, "int8", 1, INT, 7, 0, __VA_ARGS__)           \
-  X(I16, "int16", 2, INT, 15, 0, __VA_ARGS__)        \
-  X(I32, "int32", 4, INT, 31, 0, __VA_ARGS__)        \
-  X(I64, "int64", 8, INT, 63, 0, __VA_ARGS__)        \
-  X(U8, "uint8", 1, INT, 8, 0, __VA_ARGS__)          \
-  X(BOOL, "bool", 1, BOOL, 1, 0, __VA_ARGS__)        \
+#define TL_DTYPES(X, ...)                                   \
+  X(F32, "float32", 4, FLOAT, 24, 128, __VA_ARGS__)         \
+  X(F64, "float64", 8, FLOAT, 53, 1024, __VA_ARGS__)        \
+  X(F16, "float16", 2, FLOAT, 11, 16, __VA_ARGS__)          \
+  X(BF16, "bfloat16", 2, FLOAT, 8, 128, __VA_ARGS__)        \
+  X(I8, "int8", 1, INT, 7, 0, __VA_ARGS__)                  \
+  X(I16, "int16", 2, INT, 15, 0, __VA_ARGS__)               \
+  X(I32, "int32", 4, INT, 31, 0, __VA_ARGS__)               \
+  X(I64, "int64", 8, INT, 63, 0, __VA_ARGS__)               \
+  X(U8, "uint8", 1, INT, 8, 0, __VA_ARGS__)                 \
+  X(BOOL, "bool", 1, BOOL, 1, 0, __VA_ARGS__)               \
+  X(C64, "complex64", 8, COMPLEX, 24, 128, __VA_ARGS__)     \
+  X(C128, "complex128", 16, COMPLEX, 53, 1024, __VA_ARGS__) \
   TL_MORE_DTYPES(X, __VA_ARGS__)
 #ifndef TL_MORE_DTYPES
 #define TL_MORE_DTYPES(X, ...)
@@ -128,15 +130,22 @@ typedef struct tl_Device {
   int8_t index; /* 0 for the CPU */
 } tl_Device;
 
-/* A number as in Lua: an integer, a float or a boolean. */
-typedef enum tl_ScalarKind { TL_NONE, TL_BOOLEAN, TL_INTEGER, TL_FLOATING } tl_ScalarKind;
+/* A number: an integer, a float or a boolean as in Lua, or a complex number. */
+typedef enum tl_ScalarKind {
+  TL_NONE,
+  TL_BOOLEAN,
+  TL_INTEGER,
+  TL_FLOATING,
+  TL_COMPLEX
+} tl_ScalarKind;
 
 typedef struct tl_Scalar {
   tl_ScalarKind kind;
   union {
     int64_t i; /* TL_BOOLEAN, TL_INTEGER */
-    double f;  /* TL_FLOATING */
+    double f;  /* TL_FLOATING; TL_COMPLEX: the real part */
   };
+  double imag; /* TL_COMPLEX; otherwise 0 */
 } tl_Scalar;
 
 /* ------------------------------------------------------------------------

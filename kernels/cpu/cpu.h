@@ -26,13 +26,15 @@
 #define TLK_GRAIN 32768
 
 /* Types that kernels compute in. ORDER COMPUTE */
-enum { TLK_C_I32, TLK_C_I64, TLK_C_F32, TLK_C_F64, TLK_NCOMPUTE };
+enum { TLK_C_I32, TLK_C_I64, TLK_C_F32, TLK_C_F64, TLK_C_C64, TLK_C_C128, TLK_NCOMPUTE };
 
 static inline int tlk_compute_index(tl_DType compute) {
-  return compute == TL_F32   ? TLK_C_F32
-         : compute == TL_F64 ? TLK_C_F64
-         : compute == TL_I64 ? TLK_C_I64
-                             : TLK_C_I32;
+  return compute == TL_F32    ? TLK_C_F32
+         : compute == TL_F64  ? TLK_C_F64
+         : compute == TL_I64  ? TLK_C_I64
+         : compute == TL_C64  ? TLK_C_C64
+         : compute == TL_C128 ? TLK_C_C128
+                              : TLK_C_I32;
 }
 
 /* A position out of range, if any thread has found one. It starts as zeros. */
@@ -146,7 +148,8 @@ typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t se
 typedef struct tlk_Isa {
   const char *name;
   const tlk_Loop *loops[TLK_NCOMPUTE]; /* indexed by tlk_Pointwise; NULL where not defined */
-  /* loops whose inputs except the first are one element each; NULL for kernels of one input */
+  /* loops whose inputs except the first are one element each; NULL for kernels of one input, and
+  ** for complex types */
   const tlk_Loop *fixed[TLK_NCOMPUTE];
   const tlk_Loop *fused[2];                  /* indexed by tlk_Fused; for float, for double */
   const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* indexed by tlk_Reduction */
@@ -174,9 +177,14 @@ typedef struct tlk_Isa {
 /* Returns the instruction set in use. */
 const tlk_Isa *tlk_isa(void);
 
+/* An element of 16 bytes, for loops that only move it; named like C's integers for macros. */
+typedef struct uint128_t {
+  uint64_t at[2];
+} uint128_t;
+
 static inline int tlk_log2_size(tl_DType dtype) {
   size_t size = tl_dtype_size(dtype);
-  return size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
+  return size == 16 ? 4 : size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
 }
 
 /* Names in files that are compiled once for each instruction set. */

@@ -8,7 +8,7 @@
 #include "core/tensor/tensor.h"
 #include "test.h"
 
-enum { NUMBERS = 3, OPERANDS = 2 * TL_NDTYPES + NUMBERS };
+enum { NUMBERS = 4, OPERANDS = 2 * TL_NDTYPES + NUMBERS };
 
 static const char *const expected[OPERANDS] = {
 #include "promotion.inc"
@@ -37,7 +37,7 @@ static tl_Tensor *operand(int i) {
   if (i < 2 * TL_NDTYPES) return tli_empty((tl_DType)(i - TL_NDTYPES), TLI_CPU, 0, NULL);
   if (i == 2 * TL_NDTYPES) return tli_number(tli_bool(true));
   if (i == 2 * TL_NDTYPES + 1) return tli_number(tli_int(1));
-  return tli_number(tli_float(1.5));
+  return tli_number(i == 2 * TL_NDTYPES + 2 ? tli_float(1.5) : tli_complex(0, 1));
 }
 
 static void promotion_is_pytorchs(void) {
@@ -84,6 +84,10 @@ static void scalar_arithmetic(void) {
   CHECK(s.kind == TL_INTEGER && s.i == -2);
   s = tli_scalar_div(tli_int(1), tli_int(2));
   CHECK(s.kind == TL_FLOATING && s.f == 0.5);
+  s = tli_scalar_mul(tli_complex(1, 2), tli_complex(0, 1));
+  CHECK(s.kind == TL_COMPLEX && s.f == -2 && s.imag == 1);
+  s = tli_scalar_sub(tli_int(1), tli_scalar_conj(tli_complex(1, 2)));
+  CHECK(s.kind == TL_COMPLEX && s.f == 0 && s.imag == 2);
   s = tli_scalar_pow(tli_int(2), tli_int(-1));
   CHECK(s.kind == TL_FLOATING && s.f == 0.5);
   s = tli_scalar_neg(tli_int(INT64_MIN));

@@ -183,7 +183,7 @@ static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
 
 static void unsupported_memory_is_refused(void) {
   DLTensor dl = matrix();
-  dl.dtype.code = 5; /* complex */
+  dl.dtype.code = 5; /* complex, of 16-bit parts */
   refuse(dl, TL_EDTYPE, "from_dlpack: no dtype for DLPack's type with code 5, 32 bits, 1 lanes");
   dl = matrix();
   dl.dtype.lanes = 4;

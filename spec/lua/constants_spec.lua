@@ -13,7 +13,8 @@ describe("a dtype's constant", function()
 
    it("is also found under PyTorch's other names", function()
       for alias, name in pairs {float = "float32", double = "float64", half = "float16",
-         short = "int16", int = "int32", long = "int64"} do
+         short = "int16", int = "int32", long = "int64", cfloat = "complex64",
+         cdouble = "complex128"} do
          assert.equal(name, torch[alias])
       end
       assert.equal("int64", torch.zeros(1, {dtype = torch.long}).dtype)
@@ -21,7 +22,7 @@ describe("a dtype's constant", function()
    end)
 
    it("raises an error if tlua lacks the dtype", function()
-      for name, of in pairs {complex64 = "complex64", cfloat = "complex64", cdouble = "complex128",
+      for name, of in pairs {complex32 = "complex32", chalf = "complex32",
          uint16 = "uint16", float8_e4m3fn = "float8_e4m3fn", qint8 = "qint8"} do
          assert.raises(("torch.%s: tlua has no dtype %s yet"):format(name, of),
             function() return torch[name] end)

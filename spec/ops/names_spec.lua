@@ -12,7 +12,8 @@ local function wrong_tensors(x)
    local function ones(...) return torch.ones({...}, {dtype = x.dtype}) end
    return {
       ones(7, 11), ones(7, 11, 13, 2, 3), ones(), ones(0), ones(3, 0, 2), torch.tensor {99, 0, -7},
-      x:detach():to("int64"), x:detach():gt(0), x:detach():to("float16"), "x", {}, 7.5,
+      x:detach():to("int64"), x:detach():ne(0), x:detach():to("float16"), x:detach():to("complex64"),
+      "x", {}, 7.5,
    }
 end
 

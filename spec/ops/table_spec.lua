@@ -19,6 +19,13 @@ local exceptions = {
       layouts = "it refuses layouts that need a copy",
       expanded = "it refuses layouts that need a copy",
    },
+   view_as_complex = {
+      layouts = "it refuses layouts that are no pairs",
+      expanded = "it refuses layouts that are no pairs",
+      float32 = "its result is no floating-point tensor",
+   },
+   complex = {float32 = "its result is no floating-point tensor"},
+   polar = {float32 = "its result is no floating-point tensor"},
    batch_norm = {arguments = "it updates the running statistics"},
    instance_norm = {arguments = "it updates the running statistics"},
 }
@@ -116,13 +123,16 @@ local function second_pass(row, args)
    local inputs, sum = inputs_of(args), 0
    if #inputs == 0 then return end
    for _, x in ipairs(table_of.tensors(table_of.call(row, args))) do
+      if x.requires_grad and x:is_complex() then x = x:view_as_real() end
       if x.requires_grad then sum = sum + (x * x):sum() end
    end
    if sum == 0 then return end
    local again = 0
    local grads = table.pack(torch.autograd.grad(sum, inputs, {create_graph = true, allow_unused = true}))
    for i = 1, grads.n do
-      if grads[i] and grads[i].requires_grad then again = again + grads[i]:sum() end
+      local grad = grads[i]
+      if grad and grad:is_complex() then grad = grad:view_as_real() end
+      if grad and grad.requires_grad then again = again + grad:sum() end
    end
    if again ~= 0 then torch.autograd.grad(again, inputs, {allow_unused = true}) end
 end
@@ -343,6 +353,33 @@ local function check_entry(row)
    end
 end
 
+-- Aspects of complex numbers; the others are about dtypes and messages.
+local of_complex <const> = {
+   gradient = true, ["second gradient"] = true, ["in place"] = true, layouts = true, expanded = true,
+   ["function and method"] = true, arguments = true,
+}
+
+local real_results <const> = {abs = true, angle = true}
+local real_examples <const> = {
+   ["T(3), P(3), {rounding_mode = 'floor'}"] = "complex quotients are not rounded",
+   ["T(3, 4), 'nuc'"] = "singular values of complex matrices are missing",
+}
+
+local function check_complex(row, text, faults)
+   for _, a in ipairs(aspects) do
+      local excepted = exceptions[row.name] and exceptions[row.name][a.name]
+         or a.name == "in place" and real_results[row.name]
+      if of_complex[a.name] and not excepted then
+         local args = table_of.arguments(text, nil, true)
+         local ok, fault = xpcall(a.check, debug.traceback, row, args)
+         if fault then
+            faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault)
+         end
+         if not ok then break end
+      end
+   end
+end
+
 local function check_example(row, text, faults)
    for _, a in ipairs(aspects) do
       local excepted = exceptions[row.name] and exceptions[row.name][a.name]
@@ -367,5 +404,25 @@ describe("operator", function()
          end
          assert(#faults == 0, "\n" .. table.concat(faults, "\n"))
       end)
+   end
+end)
+
+-- Operators that take complex numbers, but not where their examples have floating tensors.
+local real_only <const> = {
+   complex = "its parts are real", polar = "its magnitudes and angles are real",
+   view_as_complex = "it views real numbers",
+}
+
+describe("operator on complex numbers", function()
+   for _, row in ipairs(table_of.rows()) do
+      if row.complex and row.gradcheck and #row.examples > 0 and not real_only[row.name] then
+         it(row.form, function()
+            local faults = {}
+            for _, text in ipairs(row.examples) do
+               if not real_examples[text] then check_complex(row, text, faults) end
+            end
+            assert(#faults == 0, "\n" .. table.concat(faults, "\n"))
+         end)
+      end
    end
 end)

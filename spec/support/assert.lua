@@ -85,16 +85,22 @@ local function position(k, shape)
    return text
 end
 
+-- Returns the absolute value of a number or of a complex number; nil for other values.
+local function magnitude(value)
+   if type(value) == "number" then return math.abs(value) end
+   return type(value) == "userdata" and getmetatable(value) == "torch.complex" and value:abs() or nil
+end
+
 -- Returns the distance of two leaves: 0 if equal or both NaN, infinite if they cannot be compared.
 local function distance(expected, actual)
-   if type(expected) ~= "number" or type(actual) ~= "number" then
+   if not magnitude(expected) or not magnitude(actual) then
       return expected == actual and 0 or math.huge
    end
    if expected == actual then return 0 end
    if expected ~= expected or actual ~= actual then
       return expected ~= expected and actual ~= actual and 0 or math.huge
    end
-   return math.abs(expected - actual)
+   return magnitude(expected - actual)
 end
 
 -- Returns nil if all values are close, otherwise a description of the difference.
@@ -106,7 +112,7 @@ local function compare_arrays(expected, actual, tol, path)
    local worst, at, wrong = 0, nil, 0
    for k, e in ipairs(expected.data) do
       local off = distance(e, actual.data[k])
-      local excess = off / (type(e) == "number" and math.max(1, math.abs(e)) or 1)
+      local excess = off / math.max(1, magnitude(e) or 1)
       local within = excess <= tol -- false for NaN, which results from an infinite expected value
       if off ~= 0 and not within then
          wrong = wrong + 1

@@ -98,8 +98,7 @@ for versioned in forms:
 
     # what has no dtype or cannot be written to
     for array, message in [
-        (np.zeros(3, np.complex64), "from_dlpack: no dtype for DLPack's type with code 5"),
-        (np.zeros(3, np.uint32), "code 1, 32 bits"),
+        (np.zeros(3, np.uint32), "from_dlpack: no dtype for DLPack's type with code 1, 32 bits"),
         (np.arange(4.0)[::-1], "from_dlpack: strides [-1] for sizes [4]"),
     ]:
         try:

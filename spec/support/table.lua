@@ -7,7 +7,7 @@ local torch = require "tlua"
 local M = {}
 
 --- Returns all overloads of operators, one row each, sorted by name.
----@return table[] rows  {name, path, form, method, func, inplace, out, view, differentiable,
+---@return table[] rows  {name, path, form, method, func, inplace, out, view, differentiable, complex,
 ---   gradcheck, nondiff, params = {{name, type, optional}, ...}, examples = {text, ...}}
 function M.rows()
    return dofile(shell.build .. "/gen/gradlist.lua")
@@ -64,6 +64,9 @@ end
 
 local names = {
    T = function(...) return randn(...):requires_grad_() end,
+   Z = function(...)
+      return torch.complex(randn(...), randn(...)):requires_grad_()
+   end,
    P = uniform(0.5, 2),
    U = uniform(-0.9, 0.9),
    SPD = positive_definite,
@@ -71,6 +74,17 @@ local names = {
    M = function(...) return torch.rand(resize(...)):lt(0.5) end,
 }
 local environment = setmetatable(names, {__index = _G})
+
+-- The same names with complex tensors in place of floating ones.
+local function as_complex(make)
+   return function(...)
+      local parts = {make(...):detach(), make(...):detach()}
+      return torch.complex(parts[1], parts[2]):requires_grad_()
+   end
+end
+local complex_names = setmetatable({
+   T = names.Z, P = as_complex(names.P), U = as_complex(names.U),
+}, {__index = environment})
 
 --- Replaces each tensor in a value, at any depth in tables, by fn(tensor).
 ---@param value any
@@ -119,10 +133,12 @@ end
 --- Evaluates an example; the random arguments are the same each time.
 ---@param text string
 ---@param sizes? fun(...: integer): integer[]  changes the sizes of tensors
+---@param complex? boolean  complex tensors in place of floating ones
 ---@return table args  packed, with n
-function M.arguments(text, sizes)
+function M.arguments(text, sizes, complex)
    torch.manual_seed(42)
-   local chunk = assert(load("return " .. text, "=" .. text, "t", environment))
+   local names_of = complex and complex_names or environment
+   local chunk = assert(load("return " .. text, "=" .. text, "t", names_of))
    resize = sizes or as_written
    local args = table.pack(pcall(chunk))
    resize = as_written

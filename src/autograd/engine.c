@@ -461,7 +461,14 @@ static tl_Tensor *root_grad(const Pass *p, int i) {
   tl_Tensor *grad = p->call->grads ? p->call->grads[i] : NULL;
   tli_Info info;
   info_of_end(p->call->roots[i], &p->ends[i], &info);
-  if (grad == NULL && numel_of(&info) == 1) return tli_grad_fill(&info, 1);
+  bool complex = tli_is_complex((tl_DType)info.dtype);
+  if (grad == NULL && numel_of(&info) == 1 && !complex) return tli_grad_fill(&info, 1);
+  if (grad == NULL && complex)
+    return tli_fail_null(
+        TL_EAUTOGRAD,
+        "backward: only a real tensor has a gradient to start with; got %s, pass a "
+        "gradient of that dtype",
+        tl_dtype_name((tl_DType)info.dtype));
   const char *shape = tli_shape_str(info.ndim, info.sizes);
   if (grad == NULL)
     return tli_fail_null(TL_EAUTOGRAD,

@@ -13,11 +13,20 @@
 
 /* ---- fitting ---- */
 
+/* Converts a gradient. A real value takes the real part of a complex one. */
+static tl_Tensor *converted(tl_Tensor *grad, tl_DType dtype) {
+  bool part = tli_is_complex((tl_DType)grad->dtype) && !tli_is_complex(dtype);
+  tl_Tensor *real = part ? tlo_real(grad) : tli_retain(grad);
+  tl_Tensor *result = real ? tlo_to_dtype(real, dtype) : NULL;
+  tli_release(real);
+  return result;
+}
+
 tl_Tensor *tli_grad_fit(const char *op, tl_Tensor *grad, const tli_Info *info) {
   if (!tli_same_device(tli_device(grad), info->device))
     return tli_fail_null(TL_EDEVICE, "%s: got a gradient on %s for a value on %s", op,
                          tli_device_str(tli_device(grad)), tli_device_str(info->device));
-  if (!tli_is_float((tl_DType)grad->dtype))
+  if (!tli_is_inexact((tl_DType)grad->dtype))
     return tli_fail_null(TL_EDTYPE, "%s: expected a floating gradient, got %s", op,
                          tl_dtype_name((tl_DType)grad->dtype));
   bool same_shape = grad->ndim == info->ndim &&
@@ -29,7 +38,7 @@ tl_Tensor *tli_grad_fit(const char *op, tl_Tensor *grad, const tli_Info *info) {
   tl_Tensor *t =
       same_shape ? tli_retain(grad) : tlo_sum_to_size(grad, (tl_Ints){info->ndim, info->sizes});
   if (t == NULL || t->dtype == info->dtype) return t;
-  tl_Tensor *cast = tlo_to_dtype(t, (tl_DType)info->dtype);
+  tl_Tensor *cast = converted(t, (tl_DType)info->dtype);
   tli_release(t);
   return cast;
 }

@@ -133,7 +133,7 @@ void tli_info_of(const tl_Tensor *t, tli_Info *info) {
 
 bool tli_node_output(tli_Node *n, int k, tl_Tensor *result) {
   tli_info_of(result, &n->infos[k]);
-  if (!tli_is_float((tl_DType)result->dtype)) return true;
+  if (!tli_is_inexact((tl_DType)result->dtype)) return true;
   tli_Autograd *a = tli_autograd(result);
   TL_TRY(a);
   TL_ASSERT(a->node == NULL);
@@ -210,7 +210,7 @@ static tl_Tensor *snapshot(tl_Tensor *input, bool copy) {
 
 /* Whether no in-place operator can give t a history. */
 static bool settled(const tl_Tensor *t) {
-  return (t->flags & (TLI_REQUIRES_GRAD | TLI_NUMBER)) || !tli_is_float((tl_DType)t->dtype);
+  return (t->flags & (TLI_REQUIRES_GRAD | TLI_NUMBER)) || !tli_is_inexact((tl_DType)t->dtype);
 }
 
 static bool save(tli_Saved *s, tl_Tensor *input, bool copy) {
@@ -312,8 +312,8 @@ tli_Autograd *tli_autograd(tl_Tensor *t) {
 }
 
 bool tli_set_requires_grad(tl_Tensor *t, bool on) {
-  if (on && !tli_is_float((tl_DType)t->dtype))
-    return tli_fail(TL_EDTYPE, "requires_grad: expected a floating dtype, got %s",
+  if (on && !tli_is_inexact((tl_DType)t->dtype))
+    return tli_fail(TL_EDTYPE, "requires_grad: expected a floating or complex dtype, got %s",
                     tl_dtype_name((tl_DType)t->dtype));
   if (on && (t->flags & TLI_INFERENCE) && !tli_inference_mode())
     return tli_fail(TL_EAUTOGRAD, "requires_grad: a tensor made in inference mode takes part in no "

@@ -28,7 +28,7 @@ bool tli_view_requires_grad(const tl_Tensor *view) {
 
 bool tli_view_of(tl_Tensor *view, tl_Tensor *of) {
   if (view == of || view->base || view->storage != of->storage) return true;
-  if (view->dtype != of->dtype || !tli_is_float((tl_DType)view->dtype)) return true;
+  if (view->dtype != of->dtype || !tli_is_inexact((tl_DType)view->dtype)) return true;
   if (tli_inference_mode()) return true;
   tl_Tensor *base = of->base ? of->base : of;
   unsigned history = history_of(base);
@@ -280,7 +280,7 @@ bool tli_inplace_done(const char *op, tl_Tensor *self, tli_Node *node) {
 }
 
 bool tli_inplace_result(const char *op, tl_Tensor *self, tli_Node *node, int k) {
-  if (!tli_is_float((tl_DType)self->dtype)) return true;
+  if (!tli_is_inexact((tl_DType)self->dtype)) return true;
   tli_info_of(self, &node->infos[k]);
   if (self->base == NULL) return set_history(self, node, k);
   if (node->noutputs != 1)

@@ -14,7 +14,10 @@ const char *const tli_reduction_names[] = {
 };
 
 bool tli_reduction_fits(const char *op, tli_Reduction r, tl_DType dtype) {
-  bool floating = tli_is_float(dtype), bitwise = r >= TLI_REDUCE_BAND;
+  bool floating = tli_is_inexact(dtype), bitwise = r >= TLI_REDUCE_BAND;
+  if (tli_is_complex(dtype) && (r == TLI_REDUCE_MIN || r == TLI_REDUCE_MAX))
+    return tli_fail(TL_EDTYPE, "%s: op: '%s' does not take complex tensors", op,
+                    tli_reduction_names[r]);
   if (r == TLI_REDUCE_AVG ? floating : !(bitwise && floating)) return true;
   return tli_fail(TL_EDTYPE, "%s: op: expected %s tensors for '%s', got %s", op,
                   bitwise ? "integer or bool" : "floating-point", tli_reduction_names[r],
@@ -34,6 +37,12 @@ enum { BLOCK = 2048 };
 #define FLOAT_BXOR(W, a, b) ((void)(a), (b)) /* refused earlier */
 #define FLOAT_STORE(name, x) tli_write_##name(x)
 #define FLOAT_MEAN(x, k) ((x) / (k))
+
+#define COMPLEX_SUM(W, a, b) FLOAT_SUM(W, a, b)
+#define COMPLEX_PRODUCT(W, a, b) FLOAT_PRODUCT(W, a, b)
+#define COMPLEX_REFUSED(W, a, b) ((void)(a), (b)) /* refused earlier */
+#define COMPLEX_STORE(name, x) (x)
+#define COMPLEX_MEAN(x, k) ((x) / (k))
 
 #define INT_SUM(W, a, b) ((W)((uint64_t)(a) + (uint64_t)(b)))
 #define INT_PRODUCT(W, a, b) ((W)((uint64_t)(a) * (uint64_t)(b)))
@@ -77,6 +86,9 @@ enum { BLOCK = 2048 };
 
 #define CASES_FLOAT(name) \
   CASES(name, FLOAT_SUM, FLOAT_PRODUCT, FLOAT_MIN, FLOAT_MAX, FLOAT_BAND, FLOAT_BOR, FLOAT_BXOR)
+#define CASES_COMPLEX(name)                                                                    \
+  CASES(name, COMPLEX_SUM, COMPLEX_PRODUCT, COMPLEX_REFUSED, COMPLEX_REFUSED, COMPLEX_REFUSED, \
+        COMPLEX_REFUSED, COMPLEX_REFUSED)
 #define CASES_INT(name) \
   CASES(name, INT_SUM, INT_PRODUCT, INT_MIN_, INT_MAX_, INT_BAND, INT_BOR, INT_BXOR)
 #define CASES_BOOL(name) \

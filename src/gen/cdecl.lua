@@ -5,6 +5,28 @@ local M = {}
 --- Types of parameters that are tensors.
 M.tensor_types = {Tensor = true, Operand = true, ["Tensor[]"] = true}
 
+--- Returns C code that is true if a call has a complex tensor, number or dtype among its arguments;
+--- nil if it has no such parameter.
+function M.complex_arguments(op)
+   local tensors, tests = {}, {}
+   for _, p in ipairs(op.params) do
+      if p.type == "Tensor" or p.type == "Operand" then
+         tensors[#tensors + 1] = p.name
+      elseif p.type == "Tensor[]" then
+         tests[#tests + 1] = ("tli_any_complex(%s.v, (int)%s.n)"):format(p.name, p.name)
+      elseif p.type == "Number" then
+         tests[#tests + 1] = ("%s.kind == TL_COMPLEX"):format(p.name)
+      elseif p.type == "dtype" then
+         tests[#tests + 1] = ("tli_complex_wanted(%s)"):format(p.name)
+      end
+   end
+   if #tensors > 0 then
+      table.insert(tests, 1, ("tli_any_complex((tl_Tensor *[]){%s}, %d)"):format(
+         table.concat(tensors, ", "), #tensors))
+   end
+   return #tests > 0 and table.concat(tests, " || ") or nil
+end
+
 function M.map(list, fn)
    local out = {}
    for i, item in ipairs(list) do

@@ -1,6 +1,7 @@
 -- emit_bind.lua - writes the Lua functions of the operators: one C function for each signature, one
 -- that chooses among the overloads of an operator, and the table of all functions.
 
+local cdecl = require "cdecl"
 local default_c = require("expr").default_c
 local profile = require "emit_profile"
 
@@ -326,6 +327,10 @@ local function emit_binding(op, name, cname, inplace)
       line("  tl_Tensors *list = a.failed ? NULL : tli_push_list(L);")
    end
    emit_reading(op, line)
+   if op.composite and not op.complex and cdecl.complex_arguments(op) then
+      line("  if (!a.failed && (%s)) a.failed = !tli_refuse_complex(sig_%s.name);",
+           cdecl.complex_arguments(op), cname)
+   end
    if op.autocast and not op.casts_result and not inplace then emit_casts(op, line) end
    emit_results[kind](op, line, cname)
    line("}")

@@ -259,7 +259,7 @@ local function gradlist_row(op)
       {"method", op.method}, {"func", op.func ~= false},
       {"inplace", (op.inplace or op.inplace_form) and true},
       {"out", bind.has_out(op)}, {"view", op.view}, {"differentiable", differentiable},
-      {"nondiff", op.nondiff}, {"waits", op.waits},
+      {"nondiff", op.nondiff}, {"waits", op.waits}, {"complex", op.complex},
       {"autocast_cpu", op.autocast and op.autocast.cpu},
       {"autocast_gpu", op.autocast and op.autocast.gpu},
    }

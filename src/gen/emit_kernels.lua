@@ -9,6 +9,8 @@ local titles = {
    pointwise = [[
 /* X(name, inputs, types, result): types NUMBER (I32 I64 F32 F64), FLOATING (F32 F64)
 ** or INTEGER (I32 I64); result SAME or BOOL. */]],
+   complex = [[
+/* X(name, inputs, result): kernels that also compute in C64 and C128; result SAME, BOOL or REAL. */]],
    reduction = "/* X(name, types) */",
    scan = "/* X(name, types) */",
 }
@@ -58,6 +60,7 @@ end
 --- of the headers that host and plugins share.
 function M.header(all, shared)
    local lists = {pointwise = {}, reduction = {}, scan = {}}
+   local complex, of_complex = {}, {}
    local seen = {}
    local kept = all.inference and {
       pointwise = named(all.sources, ""), reduction = named(all.sources, "reduction_"),
@@ -68,6 +71,11 @@ function M.header(all, shared)
          local entry = op[kind]
          local name = entry and (entry.kernel or op.cname)
          if entry and kept and not op.left_out then kept[kind][name] = true end
+         if kind == "pointwise" and entry and op.complex and not of_complex[name] then
+            of_complex[name] = true
+            local result = entry.real and "REAL" or (entry.out or "same"):upper()
+            complex[#complex + 1] = ("%s, %d, %s"):format(name, inputs_of(op), result)
+         end
          if entry and not seen[kind .. name] then
             seen[kind .. name] = true
             if kind == "pointwise" then
@@ -99,6 +107,8 @@ $enum
 } tlk_$kind;
 ]], {kind = kind:gsub("^%l", string.upper), enum = enum, list = macro:sub(5)})
    end
+   out[#out + 1] = titles.complex
+   out[#out + 1] = kernel_list("TLK_COMPLEX_POINTWISES", complex)
    local text = table.concat(out, "\n")
    return fill([[
 $text

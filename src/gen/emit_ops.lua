@@ -58,9 +58,12 @@ local promotions = {
 local function emit_pointwise_spec(op)
    local _, _, ntensors, nscalars = pointwise_arrays(op)
    local p = op.pointwise
-   return ("static const tli_PointwiseSpec spec_%s = {\"%s\", TLK_%s, %d, %d, %s, %s, %s};"):format(
+   local complex = op.complex and (p.real and "TLI_COMPLEX_TO_REAL" or "TLI_COMPLEX_TAKEN")
+      or "TLI_COMPLEX_REFUSED"
+   local row = "{\"%s\", TLK_%s, %d, %d, %s, %s, %s, %s}"
+   return ("static const tli_PointwiseSpec spec_%s = " .. row .. ";"):format(
       op.cname, op.lua, p.kernel or op.cname, ntensors, nscalars, promotions[p.types],
-      tostring(p.out == "bool"), tostring(p.bool ~= false))
+      tostring(p.out == "bool"), tostring(p.bool ~= false), complex)
 end
 
 local function forward_call(op)
@@ -119,6 +122,13 @@ local several_results = [[
 for (int i = 0; i < $count; i++) out[i] = NULL;
 if (!$call) return false;]]
 
+-- Returns the line that refuses complex arguments of an operator that does not take them.
+local function refuse_complex(op, failed)
+   local given = not op.complex and not op.pointwise and cdecl.complex_arguments(op)
+   if not given then return nil end
+   return ("if (%s) return tli_refuse_complex(\"%s\"), %s;"):format(given, op.lua, failed)
+end
+
 local function emit_function(op, edges, recorded)
    local single = op.results.kind == "tensor"
    local prototype = M.prototype(op)
@@ -128,6 +138,7 @@ local function emit_function(op, edges, recorded)
    local call = op.inplace == "native" and native or single and one_result or several_results
    return fill([[
 $prototype {
+  $refuse
   $call
 ?view|  if (made_ && !tli_view_of(made_, $self)) tli_release(made_), made_ = NULL;
 ?recorded|  if ($given$recording) {
@@ -138,6 +149,7 @@ $prototype {
 ?recorded|  }
   return $made;
 }]], {
+      refuse = {refuse_complex(op, single and "NULL" or "false")},
       prototype = prototype, view = op.view, recorded = recorded, op = op.cname,
       call = {fill(call, {
          name = op.lua, self = op.params[1] and op.params[1].name, op = op.cname,
@@ -168,6 +180,7 @@ end
 local function emit_inplace(op, rules, fields, edges, recorded)
    return fill(recorded and [[
 $prototype {
+  $refuse
   if (!$check("$name", self)) return false;
   tli_Node *node = NULL;
   if ($recording && (node = node_$op($args)) == NULL) return false;
@@ -178,9 +191,11 @@ $prototype {
   return ok;
 }]] or [[
 $prototype {
+  $refuse
   if (!$check("$name", self)) return false;
   return $write && tli_inplace_done("$name", self, NULL);
 }]], {
+      refuse = {refuse_complex(op, "false")},
       prototype = op.inplace_form and M.prototype(op) or inplace_prototype(op),
       name = op.inplace_form and op.lua or op.lua .. "_", op = op.cname, write = write_call(op),
       check = op.entry.overlap and "tli_inplace_check_fill" or "tli_inplace_check",

@@ -375,7 +375,17 @@ function compile.binary(self, node)
            c = ("%s%s %s %s"):format(cast, in_brackets(left.c), node.sign, in_brackets(right.c))}
 end
 
+-- The conjugate of a number needs no operator.
+local function conjugate(self, node)
+   if node.name ~= "conj" or node.args[1].kind ~= "name" then return nil end
+   local value = self:compile(node.args[1])
+   if value.type ~= "Number" then return nil end
+   return {type = "Number", c = ("tli_scalar_conj(%s)"):format(value.c)}
+end
+
 function compile.call(self, node)
+   local number = conjugate(self, node)
+   if number then return number end
    local value = self.env.builtin and self.env.builtin(self, node)
    return value or self:call(node.name, node.args)
 end

@@ -1,7 +1,7 @@
 -- load.lua - reads the operator table: every src/ops/FAMILY/*.lua is a list of entries. Entries are
 -- data; `fields` lists the allowed fields of an entry; anything else is refused. Below an entry,
 -- example(name, text) gives the manual a short program with its output after `--> `, which a spec
--- runs.
+-- runs. takes_complex(names) says which entries of the file take complex tensors.
 
 local schema = require "schema"
 
@@ -9,9 +9,10 @@ local M = {}
 
 local fields = {
    doc = "string",          -- description: shapes, dtypes, errors; required unless internal
-   -- {types=, out=, kernel=, bool=, truncates=, check=}: the forward pass is an
-   pointwise = "table",
-                            -- elementwise kernel
+   pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=, real=}: the
+                            -- forward is an elementwise kernel; real: of complex numbers, too
+   complex = "boolean",     -- takes complex tensors and dtypes, which others refuse; an expression
+                            -- does so by default if its operators do
    reduction = "table",     -- {types=}: declares a kernel of the reduce family
    scan = "table",          -- {types=}: declares a kernel of the scan family
    view = "boolean",        -- the result shares self's storage
@@ -170,6 +171,19 @@ local function load_family(path)
       end
       op.example = text:gsub("^\n", ""):gsub("^   ", ""):gsub("\n   ", "\n"):gsub("%s+$", "")
    end
+   -- Marks the entries of these names, separated by blanks, and of all names without any.
+   function env.takes_complex(names)
+      local left = {}
+      for word in (names or ""):gmatch "%S+" do left[word] = true end
+      for _, op in ipairs(family.ops) do
+         local named = left[op.cname] or not op.internal and left[op.lua]
+         if named or not names then op.complex = true end
+      end
+      for _, op in ipairs(family.ops) do left[op.cname], left[op.lua] = nil, nil end
+      if next(left) then
+         error(("%s: takes_complex: there is no entry %s"):format(family.file, next(left)), 0)
+      end
+   end
    assert(loadfile(path, "t", env))()
    return family
 end
@@ -196,6 +210,20 @@ local function inherit_waits(all, op)
       if called then
          inherit_waits(all, called)
          op.waits = op.waits or called.waits
+      end
+   end
+end
+
+-- Marks an expression as taking complex tensors if all operators in it do.
+local function inherit_complex(all, op)
+   if op.complex ~= nil or not op.expr then return end
+   op.complex = true
+   local text = op.expr:gsub("%^", " pow("):gsub("/", " true_divide("):gsub("%*", " mul(")
+   for name in text:gmatch("([%w_]+)%(") do
+      local called = all.byname[name]
+      if called then
+         inherit_complex(all, called)
+         op.complex = op.complex and called.complex or false
       end
    end
 end
@@ -246,7 +274,10 @@ function M.load(paths)
       end
    end
    check_forms(all)
-   for _, op in ipairs(all.ops) do inherit_waits(all, op) end
+   for _, op in ipairs(all.ops) do
+      inherit_waits(all, op)
+      inherit_complex(all, op)
+   end
    return all
 end
 

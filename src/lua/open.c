@@ -273,6 +273,7 @@ static int open_module(lua_State *L) {
   tli_open_io(L);
   tli_open_constants(L);
   tli_open_torch_device(L);
+  tli_open_complex(L);
   tli_open_devices(L);
   tli_open_settings(L);
   tli_open_dist(L);

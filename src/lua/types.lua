@@ -35,8 +35,8 @@ torch.workers = {}
 -- Tensors ---------------------------------------------------------------------------------------
 
 --- Makes a tensor from a number, a boolean or nested tables of them; a tensor is copied without
---- history. The dtype is int64 for integers, the default dtype (float32) for floats, and bool for
---- booleans, unless dtype is given. A ragged table raises an error that says where it is ragged.
+--- history. The dtype is int64 for integers, the default dtype (float32) for floats, complex64 for
+--- complex numbers, and bool for booleans, unless dtype is given. A ragged table raises an error that says where it is ragged.
 ---@param data number|boolean|table|torch.Tensor
 ---@param options? {dtype?: string, device?: string|torch.device, requires_grad?: boolean}
 ---@return torch.Tensor
@@ -170,7 +170,7 @@ function Tensor:is_floating_point() end
 ---@return integer
 function Tensor:get_device() end
 
---- Returns whether the elements are complex numbers: always false.
+--- Returns whether the dtype is complex64 or complex128.
 ---@return boolean
 function Tensor:is_complex() end
 

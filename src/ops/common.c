@@ -9,6 +9,12 @@
 #include <math.h>
 #include <string.h>
 
+/* ---- complex tensors ---- */
+
+bool tli_refuse_complex(const char *op) {
+  return tli_fail(TL_EDTYPE, "%s: does not take complex numbers", op);
+}
+
 /* ---- payload of nodes ---- */
 
 bool tli_ints_keep(tli_IntsBuf *buf, tl_Ints ints) {
@@ -249,11 +255,15 @@ bool tli_check_floating(const char *op, const tl_Tensor *input) {
 }
 
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) {
-  if (dtype == TL_F64 || dtype == TL_BOOL || value.kind == TL_BOOLEAN) return true;
+  if (value.kind == TL_COMPLEX && !tli_is_complex(dtype))
+    return tli_fail(TL_EARG, "%s: the complex number %g%+gi does not fit in a tensor of dtype %s",
+                    op, value.f, value.imag, tl_dtype_name(dtype));
+  if (dtype == TL_F64 || dtype == TL_C128 || dtype == TL_BOOL || value.kind == TL_BOOLEAN)
+    return true;
   if (dtype == TL_I64 && value.kind == TL_INTEGER) return true;
   double v = tli_to_double(value), low, high;
   bool ok;
-  if (tli_is_float(dtype)) {
+  if (tli_is_inexact(dtype)) {
     ok = fabs(v) <= tli_float_max(dtype) || v - v != 0; /* infinity and NaN are allowed */
   } else {
     whole_bounds(dtype, &low, &high);
@@ -391,7 +401,8 @@ bool tli_true_positions(const tl_Tensor *t, tl_Tensor *out, int ndim, const int6
 }
 
 bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) {
-  static const tli_PointwiseSpec add = {"add", TLK_add, 2, 1, TLI_TYPES_NUMBER, false, true};
+  static const tli_PointwiseSpec add = {"add", TLK_add,          2, 1, TLI_TYPES_NUMBER, false,
+                                        true,  TLI_COMPLEX_TAKEN};
   tl_Scalar one = tli_int(1);
   return tli_pointwise_into(&add, (tl_Tensor *[]){dst, src}, &one, dst);
 }
@@ -469,6 +480,6 @@ tli_Along tli_along(const tl_Tensor *t, int dim) {
 bool tli_fill_uninitialized(tl_Tensor *t) {
   if (tli_setting(TL_DETERMINISTIC) == 0 || !tli_setting(TL_FILL_UNINITIALIZED)) return true;
   tl_DType dtype = (tl_DType)t->dtype;
-  if (tli_is_float(dtype)) return tli_fill(t, tli_float(NAN));
+  if (tli_is_inexact(dtype)) return tli_fill(t, tli_float(NAN));
   return tli_fill(t, tli_int(tli_dtype_category(dtype) == TLI_INT ? tli_int_max(dtype) : 1));
 }

@@ -31,11 +31,12 @@ typedef struct tli_PointwiseSpec {
   tli_Types types;
   bool to_bool;    /* the result's dtype is bool */
   bool takes_bool; /* if false, bool inputs are an error, as in PyTorch's sub */
+  enum { TLI_COMPLEX_REFUSED, TLI_COMPLEX_TAKEN, TLI_COMPLEX_TO_REAL } on_complex;
 } tli_PointwiseSpec;
 
 /* Converts a parameter for inputs of t's dtype: for integers its fraction is dropped. */
 static inline tl_Scalar tli_fitting(tl_Scalar s, const tl_Tensor *t) {
-  return tli_is_float((tl_DType)t->dtype) ? s : tli_int(tli_to_int(s));
+  return tli_is_inexact((tl_DType)t->dtype) ? s : tli_int(tli_to_int(s));
 }
 
 /* Check the numbers of some operators. */
@@ -52,6 +53,20 @@ bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
 /* Runs a kernel of several outputs on n operands, outputs first. Inputs broadcast to the
 ** outputs' shape; the compute type is that of the first output. */
 bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) TL_MUSTCHECK;
+
+/* ---- complex tensors ---- */
+
+/* Whether one of n tensors is complex; NULL is not. */
+static inline bool tli_any_complex(tl_Tensor *const *ts, int n) {
+  bool found = false;
+  for (int i = 0; i < n; i++) found = found || (ts[i] && tli_is_complex((tl_DType)ts[i]->dtype));
+  return found;
+}
+static inline bool tli_complex_wanted(tl_DType dtype) {
+  return dtype != TL_NODTYPE && tli_is_complex(dtype);
+}
+/* Fails: the operator of that name takes no complex tensors, numbers or dtypes. */
+bool tli_refuse_complex(const char *op);
 
 /* ---- payload of nodes ---- */
 
@@ -190,12 +205,12 @@ static inline tl_Tensor *tli_minus(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(
 tl_Tensor *tli_where_else(tl_Tensor *condition, tl_Tensor *t, tl_Scalar s) TL_MUSTCHECK;
 tl_Tensor *tli_where_then(tl_Tensor *condition, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
 
-/* Return t's dtype if it is floating, otherwise the default dtype; and t converted to it. */
+/* Return t's dtype if it is floating or complex, otherwise the default dtype; and t converted to it. */
 static inline tl_DType tli_floating_dtype(const tl_Tensor *t) {
-  return tli_is_float((tl_DType)t->dtype) ? (tl_DType)t->dtype : tli_default_dtype();
+  return tli_is_inexact((tl_DType)t->dtype) ? (tl_DType)t->dtype : tli_default_dtype();
 }
 static inline tl_Tensor *tli_floating(tl_Tensor *t) {
-  return tli_is_float((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, tli_default_dtype());
+  return tli_is_inexact((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, tli_default_dtype());
 }
 
 static inline tlk_Array tli_array(const tl_Tensor *t) {

@@ -63,7 +63,7 @@ bool tlk_fill(const struct tlk_fill *call) {
   if (call->it.numel == 0) return true;
   tl_DType dtype = call->it.args[0].dtype;
   int64_t size = (int64_t)tl_dtype_size(dtype);
-  char element[8];
+  _Alignas(16) char element[16];
   tli_store(element, dtype, call->value);
   bool zero = true;
   for (int64_t i = 0; i < size; i++) zero = zero && element[i] == 0;

@@ -23,6 +23,7 @@ ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[];
 ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[];
 ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_f32)[];
 ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_f64)[];
+ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_c64)[], TLK_ISA_NAME(tlk_loops_c128)[];
 ROW const tlk_Loop TLK_ISA_NAME(tlk_fixed_i32)[];
 ROW const tlk_Loop TLK_ISA_NAME(tlk_fixed_i64)[];
 ROW const tlk_Loop TLK_ISA_NAME(tlk_fixed_f32)[];
@@ -68,7 +69,9 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
     .loops = {[TLK_C_I32] = TLK_ISA_NAME(tlk_loops_i32),
               [TLK_C_I64] = TLK_ISA_NAME(tlk_loops_i64),
               [TLK_C_F32] = TLK_ISA_NAME(tlk_loops_f32),
-              [TLK_C_F64] = TLK_ISA_NAME(tlk_loops_f64)},
+              [TLK_C_F64] = TLK_ISA_NAME(tlk_loops_f64),
+              [TLK_C_C64] = TLK_ISA_NAME(tlk_loops_c64),
+              [TLK_C_C128] = TLK_ISA_NAME(tlk_loops_c128)},
     .fixed = {[TLK_C_I32] = TLK_ISA_NAME(tlk_fixed_i32),
               [TLK_C_I64] = TLK_ISA_NAME(tlk_fixed_i64),
               [TLK_C_F32] = TLK_ISA_NAME(tlk_fixed_f32),

@@ -15,7 +15,7 @@
 #include "kernels/cpu/cpu.h"
 
 #define MAX_ARGS TLI_ITER_MAX /* most kernels have one output and up to three inputs */
-#define BUFFER_BYTES (TLK_CHUNK * 8)
+#define BUFFER_BYTES (TLK_CHUNK * 16)
 
 typedef struct Call {
   const tlk_Isa *isa;
@@ -36,6 +36,16 @@ static const char *const names[] = {
 #undef X
 };
 
+/* Kernels whose result for complex numbers is real. */
+static const bool gives_real[TLK_NPOINTWISES] = {
+#define GIVES_REAL_SAME false
+#define GIVES_REAL_BOOL false
+#define GIVES_REAL_REAL true
+#define X(name, inputs, result) [TLK_##name] = GIVES_REAL_##result,
+    TLK_COMPLEX_POINTWISES(X)
+#undef X
+};
+
 enum { GIVES_SAME, GIVES_BOOL };
 static const uint8_t gives[] = {
 #define X(name, inputs, types, result) GIVES_##result,
@@ -48,7 +58,7 @@ static const uint8_t gives[] = {
 /* Processes the last n < TLK_LANES elements, padded with copies of the last one so that no lane
 ** computes on garbage. */
 static bool run_tail(const Call *call, tlk_Loop loop, int64_t done, int64_t n, void *const *args) {
-  _Alignas(64) char pad[MAX_ARGS][TLK_LANES * 8];
+  _Alignas(64) char pad[MAX_ARGS][TLK_LANES * 16];
   void *padded[MAX_ARGS];
   for (int k = 0; k < call->it->nargs; k++) {
     size_t size = tli_dtype_bytes[call->want[k]];
@@ -126,7 +136,7 @@ static tlk_Loop loop_for_rows(const Call *call) {
 
 static bool run_row(void *context, char **ptrs, int64_t n) {
   const Call *call = context;
-  _Alignas(8) char element[MAX_ARGS][8];
+  _Alignas(16) char element[MAX_ARGS][16];
   void *args[MAX_ARGS];
   for (int k = 0; k < call->it->nargs; k++) {
     tl_DType from = call->it->args[k].dtype, to = call->want[k];
@@ -298,12 +308,14 @@ bool tlk_pointwise(const struct tlk_pointwise *call) {
   p.loop = isa->loops[tlk_compute_index(call->compute)][call->kernel];
   /* for results of one byte, a `fixed` loop over sixteen elements is not worth its setup */
   bool test = gives[call->kernel] == GIVES_BOOL;
-  p.fixed = test ? NULL : isa->fixed[tlk_compute_index(call->compute)][call->kernel];
+  const tlk_Loop *fixed = isa->fixed[tlk_compute_index(call->compute)];
+  p.fixed = test || fixed == NULL ? NULL : fixed[call->kernel];
   if (p.loop == NULL)
     return tli_fail(TL_EINTERNAL, "%s: no kernel that computes in %s", names[call->kernel],
                     tl_dtype_name(call->compute));
   for (int k = 0; k < call->it.nargs; k++) p.want[k] = call->compute;
   if (gives[call->kernel] == GIVES_BOOL) p.want[0] = TL_BOOL;
+  if (fixed == NULL && gives_real[call->kernel]) p.want[0] = tli_real_dtype(call->compute);
   TL_TRY(run(&p));
   if (atomic_load_explicit(&p.failed, memory_order_relaxed))
     return tlk_fault(call->cx, &(tlk_Fault){.kind = TLK_FAULT_DIVISION, .source = call->source});

@@ -5,6 +5,7 @@
 */
 #include "kernels/cpu/sort/sort.h"
 
+#include <complex.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -33,6 +34,9 @@ static uint64_t key_of_double(double x) {
   return x != x ? UINT64_MAX : key;
 }
 
+/* Operators refuse to sort complex numbers. */
+static uint64_t key_of_c64(tli_C64 x) { return key_of_float(crealf(x)); }
+static uint64_t key_of_c128(tli_C128 x) { return key_of_double(creal(x)); }
 static uint64_t key_of_i32(int32_t x) { return (uint32_t)x ^ 0x80000000u; }
 static uint64_t key_of_i64(int64_t x) { return (uint64_t)x ^ ((uint64_t)1 << 63); }
 
@@ -42,7 +46,9 @@ static uint64_t key_of_i64(int64_t x) { return (uint64_t)x ^ ((uint64_t)1 << 63)
            : key_of_float, double   \
            : key_of_double, int32_t \
            : key_of_i32, int64_t    \
-           : key_of_i64)(x)
+           : key_of_i64, tli_C64    \
+           : key_of_c64, tli_C128   \
+           : key_of_c128)(x)
 
 static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   switch (dtype) {

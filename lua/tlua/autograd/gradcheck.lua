@@ -1,5 +1,6 @@
 -- gradcheck.lua - compares derivatives with finite differences, for operators, modules and
--- user-defined functions. Inputs should be float64: in float32 the differences are too inaccurate.
+-- user-defined functions. Inputs should be float64 or complex128: in float32 the differences are
+-- too inaccurate. Complex tensors are checked as pairs of real numbers, of which both parts vary.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,8 +23,10 @@ local function outputs_of(fn, inputs)
    end
    local outputs = {}
    for i = 1, results.n do
-      if torch.is_tensor(results[i]) and results[i]:is_floating_point() then
-         outputs[#outputs + 1] = results[i]
+      local result = results[i]
+      if torch.is_tensor(result) and result:is_complex() then result = result:view_as_real() end
+      if torch.is_tensor(result) and result:is_floating_point() then
+         outputs[#outputs + 1] = result
       end
    end
    return outputs
@@ -135,6 +138,23 @@ local function to_list(inputs)
    return {n = inputs.n or #inputs, table.unpack(inputs, 1, inputs.n or #inputs)}
 end
 
+-- Replaces complex inputs that require a gradient by their parts, from which fn gets them again.
+local function with_parts(fn, inputs)
+   local parts, changed = {n = inputs.n, table.unpack(inputs, 1, inputs.n)}, {}
+   for i = 1, inputs.n do
+      if wants_gradient(inputs[i]) and inputs[i]:is_complex() then
+         parts[i] = inputs[i]:detach():view_as_real():clone():requires_grad_()
+         changed[#changed + 1] = i
+      end
+   end
+   if #changed == 0 then return fn, inputs end
+   return function(...)
+      local values = table.pack(...)
+      for _, i in ipairs(changed) do values[i] = values[i]:view_as_complex() end
+      return fn(table.unpack(values, 1, values.n))
+   end, parts
+end
+
 local function judge(a, inputs)
    local fault = find_fault(a, inputs)
    if not fault then return true end
@@ -156,7 +176,9 @@ end
 ---@return string? fault
 function M.gradcheck(...)
    local a = signature(...)
-   return judge(a, to_list(a.inputs))
+   local inputs
+   a.fn, inputs = with_parts(a.fn, to_list(a.inputs))
+   return judge(a, inputs)
 end
 
 --- Checks second derivatives: the gradient is checked as a function of the inputs and of the
@@ -168,7 +190,8 @@ end
 ---@return string? fault
 function M.gradgradcheck(...)
    local a = signature(...)
-   local inputs = to_list(a.inputs)
+   local inputs
+   a.fn, inputs = with_parts(a.fn, to_list(a.inputs))
    local n = inputs.n
    local seeds = {}
    for _, output in ipairs(outputs_of(a.fn, inputs)) do

@@ -14,6 +14,7 @@ local M = {}
 local dtypes <const> = {
    f2 = "float16", f4 = "float32", f8 = "float64", i1 = "int8", i2 = "int16", i4 = "int32",
    i8 = "int64", u1 = "uint8", b1 = "bool", u2 = "int16", u4 = "int32", u8 = "int64",
+   c8 = "complex64", c16 = "complex128",
 }
 local wider <const> = {u2 = {"int32", 0xFFFF}, u4 = {"int64", 0xFFFFFFFF}}
 
@@ -65,7 +66,12 @@ function M.array(bytes)
    end
    local size = math.tointeger(tonumber(kind:sub(2)))
    local tensor
-   if order == ">" and size > 1 then
+   if order == ">" and kind:sub(1, 1) == "c" then -- each part has an order of bytes of its own
+      local pairs_shape = table.move(shape, 1, #shape, 1, {})
+      pairs_shape[#pairs_shape + 1] = 2
+      tensor = s:big_endian(s.at, pairs_shape, size == 8 and "float32" or "float64", size // 2)
+      tensor = tensor:view_as_complex()
+   elseif order == ">" and size > 1 then
       tensor = s:big_endian(s.at, shape, dtype, size)
    else
       tensor = s:elements(s.at, shape, dtype)
@@ -97,7 +103,7 @@ end
 
 local descriptions <const> = {
    float16 = "<f2", float32 = "<f4", float64 = "<f8", int8 = "|i1", int16 = "<i2", int32 = "<i4",
-   int64 = "<i8", uint8 = "|u1", bool = "|b1",
+   int64 = "<i8", uint8 = "|u1", bool = "|b1", complex64 = "<c8", complex128 = "<c16",
 }
 
 -- Returns a .npy header with NumPy's padding: it leaves room for a first size of 21 digits, and

@@ -17,7 +17,7 @@ local max_header <const> = 100000000
 local max_dims <const> = 16
 
 -- The format names a dtype by its kind's letters and its bits: F32 for float32, BF16, U8, BOOL.
-local letters = {float = "F", bfloat = "BF", int = "I", uint = "U", bool = "BOOL"}
+local letters = {float = "F", bfloat = "BF", int = "I", uint = "U", bool = "BOOL", complex = "C"}
 local kinds = {}
 for kind, code in pairs(letters) do kinds[code] = kind end
 

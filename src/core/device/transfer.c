@@ -74,7 +74,7 @@ bool tli_read(const tl_Tensor *t, tl_DType dtype, void *buffer) {
 }
 
 bool tli_read_scalar(const tl_Tensor *t, tl_Scalar *out) {
-  int64_t element;
+  _Alignas(16) char element[16];
   TL_ASSERT(t->numel == 1);
   TL_TRY(tli_trace_read(t));
   if (tli_device(t).type != TL_CPU) TL_TRY(tli_read(t, (tl_DType)t->dtype, &element));

@@ -1,7 +1,7 @@
 /*
 ** element.h - the stored and the wide type of each dtype, and the conversions between them; a
 ** dtype's row is in tlua.h. Floating types are read as float or double, integers as C's
-** integers.
+** integers, complex types as C's complex types. In C++ a complex type is a struct of its parts.
 */
 #ifndef TLI_ELEMENT_H
 #define TLI_ELEMENT_H
@@ -20,6 +20,19 @@
   typedef stored tli_##name;                \
   typedef wide tli_wide_##name;             \
   TLI_FN wide tli_read_##name(stored x) { return (wide)x; }
+#ifdef __cplusplus
+#define TLI_COMPLEX_ELEMENT(name, part) \
+  typedef struct tli_##name {           \
+    part real, imag;                    \
+  } tli_##name;                         \
+  typedef tli_##name tli_wide_##name;   \
+  TLI_FN tli_##name tli_read_##name(tli_##name x) { return x; }
+#else
+#define TLI_COMPLEX_ELEMENT(name, part)  \
+  typedef _Complex part tli_##name;      \
+  typedef _Complex part tli_wide_##name; \
+  TLI_FN _Complex part tli_read_##name(_Complex part x) { return x; }
+#endif
 
 TLI_FLOAT_ELEMENT(F32, float, float, float, float)
 TLI_FLOAT_ELEMENT(F64, double, double, double, double)
@@ -31,6 +44,8 @@ TLI_INT_ELEMENT(I32, int32_t, int32_t)
 TLI_INT_ELEMENT(I64, int64_t, int64_t)
 TLI_INT_ELEMENT(U8, uint8_t, int32_t)
 TLI_INT_ELEMENT(BOOL, uint8_t, int32_t)
+TLI_COMPLEX_ELEMENT(C64, float)
+TLI_COMPLEX_ELEMENT(C128, double)
 #ifdef TL_MORE_ELEMENTS
 TL_MORE_ELEMENTS
 #endif

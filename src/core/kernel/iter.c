@@ -97,7 +97,7 @@ static void take_numbers(tli_Iter *it, tl_Tensor *const *args) {
     if (tli_device(args[k]).type != TL_CPU) continue;
     TL_ASSERT(args[k]->numel <= 1);
     if (args[k]->numel == 1)
-      memcpy(&it->args[k].number, tli_data(args[k]), tli_dtype_bytes[args[k]->dtype]);
+      memcpy(it->args[k].stored, tli_data(args[k]), tli_dtype_bytes[args[k]->dtype]);
     it->args[k].data = NULL;
   }
 }

@@ -15,7 +15,10 @@
 ** value, with data NULL. */
 typedef struct tli_IterArg {
   char *data;
-  int64_t number; /* its value as stored bytes */
+  union {
+    int64_t number;  /* its value as stored bytes */
+    char stored[16]; /* the same, for types of 16 bytes */
+  };
   tl_DType dtype;
   int64_t strides[TL_MAX_DIMS]; /* in bytes; 0 if broadcast */
 } tli_IterArg;

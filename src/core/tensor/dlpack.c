@@ -12,10 +12,11 @@
 static const struct {
   tl_DType dtype;
   uint8_t code, bits;
-} types[] = {{TL_F32, DLPACK_FLOAT, 32}, {TL_F64, DLPACK_FLOAT, 64},   {TL_F16, DLPACK_FLOAT, 16},
-             {TL_I8, DLPACK_INT, 8},     {TL_BF16, DLPACK_BFLOAT, 16}, {TL_I16, DLPACK_INT, 16},
-             {TL_I32, DLPACK_INT, 32},   {TL_I64, DLPACK_INT, 64},     {TL_U8, DLPACK_UINT, 8},
-             {TL_BOOL, DLPACK_BOOL, 8}};
+} types[] = {
+    {TL_F32, DLPACK_FLOAT, 32}, {TL_F64, DLPACK_FLOAT, 64},   {TL_F16, DLPACK_FLOAT, 16},
+    {TL_I8, DLPACK_INT, 8},     {TL_BF16, DLPACK_BFLOAT, 16}, {TL_I16, DLPACK_INT, 16},
+    {TL_I32, DLPACK_INT, 32},   {TL_I64, DLPACK_INT, 64},     {TL_U8, DLPACK_UINT, 8},
+    {TL_BOOL, DLPACK_BOOL, 8},  {TL_C64, DLPACK_COMPLEX, 64}, {TL_C128, DLPACK_COMPLEX, 128}};
 
 enum { TYPES = sizeof types / sizeof types[0] };
 

@@ -16,7 +16,14 @@ typedef struct DLDevice {
   int32_t device_id;
 } DLDevice;
 
-enum { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLPACK_BOOL = 6 };
+enum {
+  DLPACK_INT = 0,
+  DLPACK_UINT = 1,
+  DLPACK_FLOAT = 2,
+  DLPACK_BFLOAT = 4,
+  DLPACK_COMPLEX = 5,
+  DLPACK_BOOL = 6
+};
 
 typedef struct DLDataType {
   uint8_t code;

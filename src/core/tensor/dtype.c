@@ -4,6 +4,7 @@
 */
 #include "core/tensor/dtype.h"
 
+#include <complex.h>
 #include <math.h>
 #include <string.h>
 
@@ -63,6 +64,8 @@ static tl_DType signed_of(int bytes) {
 tl_DType tli_dtype_promote(tl_DType a, tl_DType b) {
   if (a == b) return a;
   tli_Category ca = tli_dtype_category(a), cb = tli_dtype_category(b);
+  if (ca == TLI_COMPLEX || cb == TLI_COMPLEX)
+    return a == TL_C128 || b == TL_C128 || a == TL_F64 || b == TL_F64 ? TL_C128 : TL_C64;
   if (ca != cb) return ca > cb ? a : b;
   int na = tli_dtype_bytes[a], nb = tli_dtype_bytes[b];
   if (tli_is_unsigned(a) != tli_is_unsigned(b)) {
@@ -128,12 +131,13 @@ tl_DType tli_scalar_dtype(tl_Scalar s) {
   case TL_BOOLEAN: return TL_BOOL;
   case TL_INTEGER: return TL_I64;
   case TL_FLOATING: return default_dtype;
+  case TL_COMPLEX: return tli_complex_dtype(default_dtype);
   default: return TL_NODTYPE;
   }
 }
 
 int64_t tli_to_int(tl_Scalar s) {
-  if (s.kind != TL_FLOATING) return s.i;
+  if (!tli_is_fractional(s)) return s.i;
   if (isnan(s.f)) return 0;
   if (s.f >= 0x1p63) return INT64_MAX;
   if (s.f < -0x1p63) return INT64_MIN;
@@ -145,35 +149,49 @@ bool tli_scalar_fits(tl_Scalar s, tl_DType dtype) {
 }
 
 static bool both_integers(tl_Scalar a, tl_Scalar b) {
-  return a.kind != TL_FLOATING && b.kind != TL_FLOATING;
+  return !tli_is_fractional(a) && !tli_is_fractional(b);
 }
+
+static bool any_complex(tl_Scalar a, tl_Scalar b) {
+  return a.kind == TL_COMPLEX || b.kind == TL_COMPLEX;
+}
+
+static double complex complex_of(tl_Scalar s) { return CMPLX(tli_to_double(s), s.imag); }
+
+static tl_Scalar of_complex(double complex z) { return tli_complex(creal(z), cimag(z)); }
 
 /* Integers wrap around, as in Lua, so they are computed unsigned. */
 
 tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b) {
   if (both_integers(a, b)) return tli_int((int64_t)((uint64_t)a.i + (uint64_t)b.i));
+  if (any_complex(a, b)) return of_complex(complex_of(a) + complex_of(b));
   return tli_float(tli_to_double(a) + tli_to_double(b));
 }
 
 tl_Scalar tli_scalar_sub(tl_Scalar a, tl_Scalar b) {
   if (both_integers(a, b)) return tli_int((int64_t)((uint64_t)a.i - (uint64_t)b.i));
+  if (any_complex(a, b)) return of_complex(complex_of(a) - complex_of(b));
   return tli_float(tli_to_double(a) - tli_to_double(b));
 }
 
 tl_Scalar tli_scalar_mul(tl_Scalar a, tl_Scalar b) {
   if (both_integers(a, b)) return tli_int((int64_t)((uint64_t)a.i * (uint64_t)b.i));
+  if (any_complex(a, b)) return of_complex(complex_of(a) * complex_of(b));
   return tli_float(tli_to_double(a) * tli_to_double(b));
 }
 
 tl_Scalar tli_scalar_div(tl_Scalar a, tl_Scalar b) {
+  if (any_complex(a, b)) return of_complex(complex_of(a) / complex_of(b));
   return tli_float(tli_to_double(a) / tli_to_double(b));
 }
 
 tl_Scalar tli_scalar_pow(tl_Scalar a, tl_Scalar b) {
+  if (any_complex(a, b)) return of_complex(cpow(complex_of(a), complex_of(b)));
   return tli_float(pow(tli_to_double(a), tli_to_double(b)));
 }
 
 tl_Scalar tli_scalar_neg(tl_Scalar a) {
+  if (a.kind == TL_COMPLEX) return tli_complex(-a.f, -a.imag);
   if (a.kind != TL_FLOATING) return tli_int((int64_t)(0 - (uint64_t)a.i));
   return tli_float(-a.f);
 }
@@ -181,6 +199,7 @@ tl_Scalar tli_scalar_neg(tl_Scalar a) {
 /* ---- single elements at any address, hence memcpy ---- */
 
 #define LOAD_FLOAT(name, x) tli_float((double)tli_read_##name(x))
+#define LOAD_COMPLEX(name, x) tli_complex((double)creal(x), (double)cimag(x))
 #define LOAD_INT(name, x) tli_int((int64_t)(x))
 #define LOAD_BOOL(name, x) tli_bool((x) != 0)
 
@@ -199,6 +218,7 @@ tl_Scalar tli_load(const void *p, tl_DType dtype) {
 }
 
 #define STORE_FLOAT(name, s) tli_write_##name((tli_wide_##name)tli_to_double(s))
+#define STORE_COMPLEX(name, s) (tli_##name) complex_of(s)
 #define STORE_INT(name, s) (tli_##name) tli_to_int(s)
 #define STORE_BOOL(name, s) tli_to_bool(s)
 

@@ -7,7 +7,7 @@
 #include "tlua.h"
 
 /* ORDER CATEGORY: promotion chooses the higher category. */
-typedef enum tli_Category { TLI_BOOL, TLI_INT, TLI_FLOAT } tli_Category;
+typedef enum tli_Category { TLI_BOOL, TLI_INT, TLI_FLOAT, TLI_COMPLEX } tli_Category;
 
 /* Indexed by dtype, for code in which calling tl_dtype_size would be too slow. */
 extern const uint8_t tli_dtype_bytes[TL_NDTYPES];
@@ -19,6 +19,17 @@ static inline tli_Category tli_dtype_category(tl_DType dtype) {
 extern const uint8_t tli_dtype_digits[TL_NDTYPES];
 
 static inline bool tli_is_float(tl_DType t) { return tli_dtype_category(t) == TLI_FLOAT; }
+static inline bool tli_is_complex(tl_DType t) { return tli_dtype_category(t) == TLI_COMPLEX; }
+/* Whether a type has fractions and can have a gradient: floating or complex. */
+static inline bool tli_is_inexact(tl_DType t) { return tli_dtype_category(t) >= TLI_FLOAT; }
+/* Returns the type of the parts of a complex type, and any other type unchanged. */
+static inline tl_DType tli_real_dtype(tl_DType t) {
+  return t == TL_C64 ? TL_F32 : t == TL_C128 ? TL_F64 : t;
+}
+/* Returns the complex type whose parts hold `t`: complex128 for float64, otherwise complex64. */
+static inline tl_DType tli_complex_dtype(tl_DType t) {
+  return t == TL_F64 || t == TL_C128 ? TL_C128 : TL_C64;
+}
 /* Whether a type is floating and narrower than float32, in which it is computed. */
 static inline bool tli_is_half(tl_DType t) { return tli_is_float(t) && tli_dtype_bytes[t] < 4; }
 static inline bool tli_is_unsigned(tl_DType t) {
@@ -40,7 +51,7 @@ tl_DType tli_dtype_compute(tl_DType dtype);
 /* Return the range of an integer type or bool. */
 int64_t tli_int_min(tl_DType dtype);
 int64_t tli_int_max(tl_DType dtype);
-/* Return properties of a floating type: the largest finite number, the smallest normal number,
+/* Return properties of a floating type, or of a complex type's parts: the largest finite number, the smallest normal number,
 ** and the distance from 1 to the next number. */
 double tli_float_max(tl_DType dtype);
 double tli_float_tiny(tl_DType dtype);
@@ -50,22 +61,29 @@ double tli_float_epsilon(tl_DType dtype);
 tl_DType tli_default_dtype(void);
 void tli_set_default_dtype(tl_DType dtype);
 
-/* Returns the type of a Lua number or boolean: int64, the default floating type, or bool. */
+/* Returns the type of a number: bool, int64, the default floating type, or the complex type of
+** its size. */
 tl_DType tli_scalar_dtype(tl_Scalar s);
 
 static inline tl_Scalar tli_none(void) { return (tl_Scalar){.kind = TL_NONE, .i = 0}; }
 static inline tl_Scalar tli_int(int64_t i) { return (tl_Scalar){.kind = TL_INTEGER, .i = i}; }
 static inline tl_Scalar tli_float(double f) { return (tl_Scalar){.kind = TL_FLOATING, .f = f}; }
+static inline tl_Scalar tli_complex(double re, double im) {
+  return (tl_Scalar){.kind = TL_COMPLEX, .f = re, .imag = im};
+}
 static inline tl_Scalar tli_bool(bool b) { return (tl_Scalar){.kind = TL_BOOLEAN, .i = b}; }
 
 static inline bool tli_given(tl_Scalar s) { return s.kind != TL_NONE; }
-static inline double tli_to_double(tl_Scalar s) {
-  return s.kind == TL_FLOATING ? s.f : (double)s.i;
-}
+/* Whether the number has a fraction: a float or a complex number. */
+static inline bool tli_is_fractional(tl_Scalar s) { return s.kind >= TL_FLOATING; }
+/* Returns the real part. */
+static inline double tli_to_double(tl_Scalar s) { return tli_is_fractional(s) ? s.f : (double)s.i; }
 /* Converts a scalar to an integer: truncates towards zero and saturates; NaN gives 0 (C leaves
 ** these cases undefined). */
 int64_t tli_to_int(tl_Scalar s);
-static inline bool tli_to_bool(tl_Scalar s) { return s.kind == TL_FLOATING ? s.f != 0 : s.i != 0; }
+static inline bool tli_to_bool(tl_Scalar s) {
+  return tli_is_fractional(s) ? s.f != 0 || s.imag != 0 : s.i != 0;
+}
 /* Whether a number may be stored in `dtype` without changing category: a float may not be
 ** stored in an integer type. */
 bool tli_scalar_fits(tl_Scalar s, tl_DType dtype);
@@ -78,6 +96,10 @@ tl_Scalar tli_scalar_mul(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_div(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_pow(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_neg(tl_Scalar a);
+static inline tl_Scalar tli_scalar_conj(tl_Scalar a) {
+  a.imag = -a.imag;
+  return a;
+}
 
 /* Read and write one element of any type. */
 tl_Scalar tli_load(const void *p, tl_DType dtype);

@@ -160,11 +160,19 @@ static tl_DType promote_given(tl_DType a, tl_DType b) {
   return tli_dtype_promote(a, b);
 }
 
-/* Returns `strong` unless `weak` has a higher category. */
+/* Returns `strong` unless `weak` has a higher category: a complex number makes a floating type the
+** complex type of its size. */
 static tl_DType combine(tl_DType strong, tl_DType weak) {
   if (strong == TL_NODTYPE) return weak;
   if (weak == TL_NODTYPE || tli_dtype_category(weak) <= tli_dtype_category(strong)) return strong;
+  if (tli_is_complex(weak) && tli_is_float(strong)) return tli_complex_dtype(strong);
   return weak;
+}
+
+/* The type as which a number takes part in promotion. */
+static tl_DType number_dtype(tl_DType own) {
+  if (tli_is_complex(own)) return tli_complex_dtype(tli_default_dtype());
+  return tli_is_float(own) ? tli_default_dtype() : own;
 }
 
 /* Tensors with dimensions take precedence over 0-d tensors, and those over numbers; each group
@@ -180,7 +188,7 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
       zero = promote_given(zero, own);
     /* a number is stored in double precision but counts as the default type */
     else
-      number = promote_given(number, tli_is_float(own) ? tli_default_dtype() : own);
+      number = promote_given(number, number_dtype(own));
   }
   return combine(dims, combine(zero, number));
 }

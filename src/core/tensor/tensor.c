@@ -34,9 +34,19 @@ static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
   t->base = NULL;
 }
 
+/* The GPU's kernels compute with real numbers only. Steals `storage`. */
+static tl_Tensor *refuse_complex(tl_Storage *storage, tl_DType dtype) {
+  tli_fail(TL_EDTYPE, "tensor: there are no %s tensors on %s yet; use the CPU",
+           tl_dtype_name(dtype), tli_device_str(storage->device));
+  tli_storage_release(storage);
+  return NULL;
+}
+
 /* Returns a new tensor. Steals `storage`, also on failure; passes NULL on. */
 static tl_Tensor *tensor_new(tl_Storage *storage, tl_DType dtype) {
   if (storage == NULL) return NULL;
+  if ((dtype == TL_C64 || dtype == TL_C128) && storage->device.type == TL_CUDA)
+    return refuse_complex(storage, dtype);
   if (tli_profiling()) tli_live_dtype(storage, dtype);
   tl_Tensor *t = tli_alloc(sizeof *t);
   if (t)
@@ -152,7 +162,9 @@ tl_Tensor *tli_on_meta(const tl_Tensor *like) {
 }
 
 tl_Tensor *tli_number(tl_Scalar s) {
-  tl_DType dtype = s.kind == TL_FLOATING ? TL_F64 : tli_scalar_dtype(s);
+  tl_DType dtype = s.kind == TL_FLOATING  ? TL_F64
+                   : s.kind == TL_COMPLEX ? TL_C128
+                                          : tli_scalar_dtype(s);
   tl_Tensor *t = tli_scalar_tensor(s, dtype, TLI_CPU);
   if (t) t->flags |= TLI_NUMBER;
   return t;
@@ -174,7 +186,12 @@ tl_Tensor *tli_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) {
 
 tl_Tensor *tli_alias(const tl_Tensor *t, int ndim, const int64_t *sizes, const int64_t *strides,
                      int64_t offset) {
-  tl_Tensor *view = tensor_new(tli_storage_retain(t->storage), (tl_DType)t->dtype);
+  return tli_alias_as(t, (tl_DType)t->dtype, ndim, sizes, strides, offset);
+}
+
+tl_Tensor *tli_alias_as(const tl_Tensor *t, tl_DType dtype, int ndim, const int64_t *sizes,
+                        const int64_t *strides, int64_t offset) {
+  tl_Tensor *view = tensor_new(tli_storage_retain(t->storage), dtype);
   if (view == NULL) return NULL;
   view->flags = t->flags & TLI_INFERENCE;
   view->offset = offset;

@@ -34,6 +34,7 @@ bool tli_to_scalar(lua_State *L, int index, tl_Scalar *out) {
                                    : tli_float(lua_tonumber(L, index));
     return true;
   case LUA_TBOOLEAN: *out = tli_bool(lua_toboolean(L, index)); return true;
+  case LUA_TUSERDATA: return tli_to_complex(L, index, out);
   default: return false;
   }
 }
@@ -99,6 +100,11 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
   case LUA_TSTRING: return describe_string(L, index, text, sizeof text);
   case LUA_TBOOLEAN: return lua_toboolean(L, index) ? "true" : "false";
   case LUA_TUSERDATA:
+    if (tli_to_complex(L, index, &(tl_Scalar){.i = 0})) {
+      snprintf(text, sizeof text, "the complex number %s", luaL_tolstring(L, index, NULL));
+      lua_pop(L, 1);
+      return text;
+    }
     if (tli_to_device_name(L, index) == NULL) return luaL_typename(L, index);
     snprintf(text, sizeof text, "the device %s", tli_to_device_name(L, index));
     return text;
@@ -372,10 +378,9 @@ tl_Tensor *tli_arg_tensor(tli_Args *a, int i) {
 
 tl_Tensor *tli_arg_operand(tli_Args *a, int i) {
   if (a->at[i] == 0 || a->failed) return NULL;
-  tl_Tensor *t = NULL;
-  if (a->type[i] == LUA_TUSERDATA) {
-    t = tli_to_tensor(a->L, a->S, a->at[i]);
-    if (t) check_device(a, i, 0, t);
+  tl_Tensor *t = a->type[i] == LUA_TUSERDATA ? tli_to_tensor(a->L, a->S, a->at[i]) : NULL;
+  if (t) {
+    check_device(a, i, 0, t);
   } else {
     tl_Scalar s;
     if (tli_to_scalar(a->L, a->at[i], &s)) {
@@ -697,6 +702,7 @@ tli_Generator *tli_arg_generator(tli_Args *a, int i) {
 /* ---- results ---- */
 
 int tli_push_scalar(lua_State *L, tl_Scalar s) {
+  if (s.kind == TL_COMPLEX) return tli_push_complex(L, s.f, s.imag);
   if (s.kind == TL_FLOATING)
     lua_pushnumber(L, s.f);
   else if (s.kind == TL_BOOLEAN)

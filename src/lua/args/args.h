@@ -159,7 +159,11 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index);
 ** signature. */
 void tli_only(lua_State *L, int n, const char *name);
 
+/* Reads a torch.complex value (tensor/complex_value.c). */
+bool tli_to_complex(lua_State *L, int index, tl_Scalar *out);
+
 /* Pushing results. */
+int tli_push_complex(lua_State *L, double real, double imag);
 int tli_push_scalar(lua_State *L, tl_Scalar s);
 int tli_push_ints(lua_State *L, tl_Ints ints);
 
@@ -169,7 +173,7 @@ bool tli_to_whole(lua_State *L, int index, int64_t *out);
 /* Reads a position, which counts from 1 or from the end, and converts it to count from 0; 0 is
 ** refused. */
 bool tli_to_position(lua_State *L, int index, int64_t *out);
-/* Reads a Lua number or boolean. */
+/* Reads a Lua number or boolean, or a complex number. */
 bool tli_to_scalar(lua_State *L, int index, tl_Scalar *out);
 /* Returns a string without zero bytes, borrowed from the stack; NULL for other values. */
 const char *tli_to_word(lua_State *L, int index);

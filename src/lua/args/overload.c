@@ -27,10 +27,10 @@ static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index
   switch (kind) {
   case TLI_A_TENSOR: return tli_to_box(L, S, index) != NULL || tli_is_batched(L, index);
   case TLI_A_OPERAND:
-    return type == LUA_TNUMBER || type == LUA_TBOOLEAN || tli_to_box(L, S, index) ||
+    return tli_to_scalar(L, index, &(tl_Scalar){.i = 0}) || tli_to_box(L, S, index) ||
            tli_is_batched(L, index);
   case TLI_A_TENSORS: return is_list(L, index, true);
-  case TLI_A_NUMBER: return type == LUA_TNUMBER || type == LUA_TBOOLEAN;
+  case TLI_A_NUMBER: return tli_to_scalar(L, index, &(tl_Scalar){.i = 0});
   case TLI_A_INT:
   case TLI_A_DIM:
   case TLI_A_INDEX:

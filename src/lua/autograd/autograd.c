@@ -657,7 +657,7 @@ static const tl_Tensor *check_data(lua_State *L, tli_State *S, const tl_Tensor *
   if (y == NULL) tli_error(L, "data: expected a Tensor, got %s", tli_describe(L, S, value));
   if (t->base || (t->autograd && t->autograd->node))
     tli_error(L, "data: can be set of a leaf only, not of a view or a result that has a history");
-  if ((t->flags & TLI_REQUIRES_GRAD) && !tli_is_float((tl_DType)y->dtype))
+  if ((t->flags & TLI_REQUIRES_GRAD) && !tli_is_inexact((tl_DType)y->dtype))
     tli_error(L, "data: expected a floating Tensor for one that requires a gradient, got %s",
               tli_describe(L, S, value));
   if (t->autograd && t->autograd->grad)

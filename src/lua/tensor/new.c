@@ -14,7 +14,7 @@ typedef struct Scan {
   int ndim; /* -1 until the first leaf is found */
   int64_t sizes[TL_MAX_DIMS];
   int64_t path[TL_MAX_DIMS + 1]; /* path of the current value, counted from 1 */
-  bool integers, floats, booleans;
+  bool integers, floats, booleans, complexes;
   tl_DType tensors; /* dtype of 0-d tensors among the leaves */
 } Scan;
 
@@ -55,6 +55,8 @@ static bool scan_leaf(Scan *s, int depth) {
     s->booleans = true;
   else if (value.kind == TL_INTEGER)
     s->integers = true;
+  else if (value.kind == TL_COMPLEX)
+    s->complexes = true;
   else
     s->floats = true;
   return true;
@@ -97,7 +99,8 @@ static bool scan(Scan *s, int depth) {
 }
 
 static tl_DType scanned_dtype(const Scan *s) {
-  tl_DType dtype = s->floats     ? tli_default_dtype()
+  tl_DType dtype = s->complexes  ? tli_complex_dtype(tli_default_dtype())
+                   : s->floats   ? tli_default_dtype()
                    : s->integers ? TL_I64
                    : s->booleans ? TL_BOOL
                                  : TL_NODTYPE;

@@ -1,7 +1,7 @@
 /*
 ** print.c - prints a tensor as PyTorch does. All elements have the same format, which the
 ** printed ones determine. If there are more than `threshold` elements, only `edgeitems` at each
-** end of each dimension are printed.
+** end of each dimension are printed. The two parts of complex numbers have a format each.
 */
 #include <math.h>
 #include <stdio.h>
@@ -12,15 +12,18 @@
 typedef struct Format {
   const tli_PrintOptions *options;
   const tl_Tensor *t;
+  int part; /* of complex numbers: 0 real, 1 imaginary */
   bool floating, integral, scientific, summarize;
   int width;
   double least, most; /* smallest and largest magnitude of finite non-zero elements */
   bool any;
 } Format;
 
-static tl_Scalar element(const tl_Tensor *t, int64_t offset) {
-  size_t bytes = tl_dtype_size((tl_DType)t->dtype);
-  return tli_load((const char *)tli_data(t) + offset * (int64_t)bytes, (tl_DType)t->dtype);
+static tl_Scalar element(const Format *f, int64_t offset) {
+  tl_DType dtype = (tl_DType)f->t->dtype;
+  size_t bytes = tl_dtype_size(dtype);
+  tl_Scalar s = tli_load((const char *)tli_data(f->t) + offset * (int64_t)bytes, dtype);
+  return s.kind == TL_COMPLEX ? tli_float(f->part ? s.imag : s.f) : s;
 }
 
 static int format_element(const Format *f, tl_Scalar s, char *out, size_t size) {
@@ -38,7 +41,7 @@ static int format_element(const Format *f, tl_Scalar s, char *out, size_t size) 
 static void each_shown(Format *f, int dim, int64_t offset, void (*fn)(Format *f, tl_Scalar s)) {
   const tl_Tensor *t = f->t;
   if (dim == t->ndim) {
-    fn(f, element(t, offset));
+    fn(f, element(f, offset));
     return;
   }
   int64_t n = t->sizes[dim], edge = f->options->edgeitems;
@@ -81,17 +84,25 @@ static void pad(luaL_Buffer *b, int n) {
   while (n-- > 0) luaL_addchar(b, ' ');
 }
 
+/* f has two formats if numbers are complex. */
 static void put_scalar(luaL_Buffer *b, const Format *f, int64_t offset) {
   char text[400];
-  int n = format_element(f, element(f->t, offset), text, sizeof text);
+  int n = format_element(f, element(f, offset), text, sizeof text);
   pad(b, f->width - n);
   luaL_addstring(b, text);
+  if (!tli_is_complex((tl_DType)f->t->dtype)) return;
+  format_element(&f[1], element(&f[1], offset), text, sizeof text);
+  if (text[0] != '-') luaL_addchar(b, '+');
+  luaL_addstring(b, text);
+  luaL_addchar(b, 'j');
 }
 
 static void put_vector(luaL_Buffer *b, const Format *f, int indent, int64_t offset) {
   int64_t n = f->t->sizes[f->t->ndim - 1], stride = f->t->strides[f->t->ndim - 1];
   int64_t edge = f->options->edgeitems;
-  int per_line = (f->options->linewidth - indent) / (f->width + 2);
+  bool parts = tli_is_complex((tl_DType)f->t->dtype);
+  int length = f->width + 2 + (parts ? f[1].width + 1 : 0);
+  int per_line = (f->options->linewidth - indent) / length;
   if (per_line < 1) per_line = 1;
   bool cut = f->summarize && n > 2 * edge;
   luaL_addchar(b, '[');
@@ -161,8 +172,10 @@ static void collect_suffixes(Suffixes *s, tl_Tensor *t) {
   s->n = 0;
   if (t->storage->device.type != TL_CPU)
     snprintf(s->text[s->n++], sizeof s->text[0], "device='%s'", tli_device_str(tli_device(t)));
-  bool usual = t->dtype == tli_default_dtype() ||
-               (t->numel > 0 && !meta && (t->dtype == TL_I64 || t->dtype == TL_BOOL));
+  bool usual =
+      t->dtype == tli_default_dtype() || (t->numel > 0 && !meta &&
+                                          (t->dtype == TL_I64 || t->dtype == TL_BOOL ||
+                                           t->dtype == tli_complex_dtype(tli_default_dtype())));
   if (meta || (t->numel == 0 && t->ndim != 1)) put_sizes(s->text[s->n++], sizeof s->text[0], t);
   if (!usual)
     snprintf(s->text[s->n++], sizeof s->text[0], "dtype=torch.%s",
@@ -203,10 +216,14 @@ void tli_print_tensor(lua_State *L, int index) {
   } else if (t->numel == 0) {
     luaL_addstring(&b, "[]");
   } else {
-    Format f = {.options = &S->print, .t = t, .floating = tli_is_float((tl_DType)t->dtype)};
-    f.summarize = t->numel > S->print.threshold;
-    choose(&f);
-    put_nested(&b, &f, 0, indent, 0);
+    Format f[2];
+    for (int part = 0; part < 2; part++) {
+      f[part] = (Format){.options = &S->print, .t = t, .part = part};
+      f[part].floating = tli_is_inexact((tl_DType)t->dtype);
+      f[part].summarize = t->numel > S->print.threshold;
+      if (part == 0 || tli_is_complex((tl_DType)t->dtype)) choose(&f[part]);
+    }
+    put_nested(&b, f, 0, indent, 0);
   }
   luaL_pushresult(&b);
   size_t length;

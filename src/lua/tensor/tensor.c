@@ -52,6 +52,7 @@ static double single(lua_State *L, int index) {
               tli_sizes_str(t));
   tl_Scalar s;
   read_number(L, "comparison", t, &s);
+  if (s.kind == TL_COMPLEX) return tli_error(L, "comparison: complex numbers have no order");
   return tli_to_double(s);
 }
 
@@ -308,18 +309,51 @@ static int get_mT(lua_State *L, tli_State *S, tl_Tensor *t) {
   return push_result(L, tlo_transpose(t, -1, -2));
 }
 
-/* All dtypes are real, so there is nothing to conjugate. */
+/* Conjugates a transpose, which this call steals. */
+static int push_conj(lua_State *L, tl_Tensor *steals) {
+  tl_Tensor *result = steals ? tlo_conj(steals) : NULL;
+  tli_release(steals);
+  return push_result(L, result);
+}
+
 static int get_mH(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   if (t->ndim < 2) return tli_error(L, "mH: expected at least 2 dimensions, got %d", (int)t->ndim);
-  return push_result(L, tlo_transpose(t, -1, -2));
+  return push_conj(L, tlo_transpose(t, -1, -2));
 }
 
 static int get_H(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   if (t->ndim != 2 && t->ndim != 0)
     return tli_error(L, "H: expected a matrix, got %d dimensions", (int)t->ndim);
-  return push_result(L, tlo_t(t));
+  return push_conj(L, tlo_t(t));
+}
+
+static int get_real(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  return push_result(L, tlo_real(t));
+}
+
+static int get_imag(lua_State *L, tli_State *S, tl_Tensor *t) {
+  (void)S;
+  return push_result(L, tlo_imag(t));
+}
+
+/* x.real = y and x.imag = y copy a tensor or a number into the part, which shares x's memory. */
+static int set_part(lua_State *L, tli_State *S, tl_Tensor *part, const char *name, int value) {
+  tl_Tensor *source = NULL, *owned = NULL;
+  bool ok = part && operand(L, S, value, name, &source, &owned) && tlo_copy_(part, source, false);
+  tli_release(owned);
+  tli_release(part);
+  return ok ? 0 : tli_raise(L);
+}
+
+static int set_real(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  return set_part(L, S, tlo_real(t), "real", value);
+}
+
+static int set_imag(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  return set_part(L, S, tlo_imag(t), "imag", value);
 }
 
 const tli_Property tli_tensor_properties[] = {{"shape", get_shape, NULL},
@@ -340,6 +374,8 @@ const tli_Property tli_tensor_properties[] = {{"shape", get_shape, NULL},
                                               {"mT", get_mT, NULL},
                                               {"H", get_H, NULL},
                                               {"mH", get_mH, NULL},
+                                              {"real", get_real, set_real},
+                                              {"imag", get_imag, set_imag},
                                               {"is_parameter", get_is_parameter, set_is_parameter},
                                               {NULL, NULL, NULL}};
 
@@ -393,10 +429,8 @@ static int tensor_get_device(lua_State *L) {
   return 1;
 }
 
-/* Always false, since no dtype is complex. */
 static int tensor_is_complex(lua_State *L) {
-  tli_sole_tensor(L, "is_complex");
-  lua_pushboolean(L, false);
+  lua_pushboolean(L, tli_is_complex((tl_DType)tli_sole_tensor(L, "is_complex")->dtype));
   return 1;
 }
 

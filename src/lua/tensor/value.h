@@ -80,6 +80,7 @@ void tli_open_generators(lua_State *L); /* random numbers */
 void tli_open_io(lua_State *L);
 void tli_open_constants(lua_State *L);
 void tli_open_torch_device(lua_State *L);
+void tli_open_complex(lua_State *L);  /* complex_value.c */
 void tli_open_devices(lua_State *L);  /* torch.cuda, torch.sim */
 void tli_open_settings(lua_State *L); /* settings of kernels */
 void tli_open_dist(lua_State *L);     /* functions for torch.distributed */

@@ -99,3 +99,5 @@ example("detach", [[
    print((x * 2).requires_grad, (x * 2):detach().requires_grad)
    --> true	false]])
 
+
+takes_complex()

@@ -29,3 +29,5 @@ op {"contiguous.format(Tensor self, *, string memory_format) -> Tensor",
     composite = true, out = false, examples = {"T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}
 op {"laid_out(Tensor self, int format) -> Tensor",
     name = "contiguous", node = "Clone", internal = true, grad = {self = "grad"}}
+
+takes_complex()

@@ -108,3 +108,5 @@ op {[[scatter_prod_src(Tensor grad_output, Tensor self, dim dim, Tensor index, T
     expr = [[where(single, gather(grad_output * scatter_reduce(self, dim, index,
     masked_fill(src, single, 1), 'prod', include_self), dim, index), gather(grad_output * result,
     dim, index) / masked_fill(src, eq(src, 0), 1))]]}
+
+takes_complex [[gather gather_backward scatter scatter_add]]

@@ -121,3 +121,7 @@ op {[[put_positions(Tensor self, Tensor index, Tensor values, dim first, int cou
 op {[[put_positions_backward_self(Tensor grad_output, Tensor index, dim first, int count,
       bool accumulate) -> Tensor]],
     internal = true, composite = true}
+
+takes_complex [[index_select take take_along_dim index index_positions index_positions_backward
+   index_add index_copy index_fill index_fill_tensor put put_backward_self index_put index_put_
+   put_positions put_positions_backward_self]]

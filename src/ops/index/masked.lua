@@ -34,3 +34,5 @@ op {"masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
 op {"masked_scatter_(Tensor self, Tensor mask, Tensor source) -> self", doc = "The same over self.",
     node = "MaskedScatter", composite = true,
     func = false, nondiff = "see masked_scatter", waits = "the number of true elements is read"}
+
+takes_complex()

@@ -22,3 +22,5 @@ op {"nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
     follow.]],
     composite = true, nondiff = "positions", waits = "it counts what is not zero",
     examples = {"M(3, 4), {size = 20}", "M(3, 4), {size = 2}", "M(), {size = 2}"}}
+
+takes_complex()

@@ -18,3 +18,5 @@ example("einsum", [[
    --> 2	4
    print(torch.einsum("ij->", a):item())
    --> 6.0]])
+
+takes_complex()

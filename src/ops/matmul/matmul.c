@@ -4,6 +4,8 @@
 */
 #include "ops/matmul/matmul.h"
 
+#include <string.h>
+
 #include "ops/chain.h"
 
 /* ---- operands of the kernel ---- */
@@ -85,8 +87,82 @@ void tli_product_end(tli_Product *p) {
   tli_release(p->b);
 }
 
+/* ---- complex products as one real product ----
+**
+** A complex number is a pair in memory, so a (m, k) is also a real matrix (m, 2k), and the result
+** a real (m, 2n). Each element re + im i of b becomes the block ((re, im), (-im, re)), so that the
+** real product has the complex one's sums, in the accuracy of a real product of 2k terms. (Three
+** products in place of four would lose digits of the smaller part.) */
+
+/* Returns t's pairs as real numbers, row-major, with the last dimension doubled. */
+static tl_Tensor *pairs_of(tl_Tensor *t) {
+  tl_Tensor *dense = tli_contiguous_as(t, (tl_DType)t->dtype);
+  tl_Tensor *pairs = dense ? tli_op_view_as_real(dense) : NULL;
+  tli_release(dense);
+  if (pairs == NULL) return NULL;
+  int64_t sizes[TL_MAX_DIMS];
+  int last = t->ndim - 1;
+  memcpy(sizes, t->sizes, (size_t)t->ndim * sizeof *sizes);
+  sizes[last] *= 2;
+  tl_Tensor *merged = tli_op_view(pairs, (tl_Ints){t->ndim, sizes});
+  tli_release(pairs);
+  return merged;
+}
+
+/* Returns (..., 2k, 2n) real blocks for b (..., k, n). */
+static tl_Tensor *blocks_of(tl_Tensor *b) {
+  tli_Chain c = {0};
+  tl_Tensor *re = TLI_STEP(&c, tlo_real(b)), *im = TLI_STEP(&c, tlo_imag(b));
+  tl_Tensor *minus = chain_neg(&c, im);
+  tl_Tensor *upper = TLI_STEP(&c, tlo_stack((tl_Tensors){2, (tl_Tensor *[]){re, im}}, -1));
+  tl_Tensor *lower = TLI_STEP(&c, tlo_stack((tl_Tensors){2, (tl_Tensor *[]){minus, re}}, -1));
+  tl_Tensor *both = TLI_STEP(&c, tlo_stack((tl_Tensors){2, (tl_Tensor *[]){upper, lower}}, -3));
+  int64_t sizes[TL_MAX_DIMS];
+  int r = b->ndim - 2;
+  memcpy(sizes, b->sizes, (size_t)b->ndim * sizeof *sizes);
+  sizes[r] *= 2;
+  sizes[r + 1] *= 2;
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(both, (tl_Ints){b->ndim, sizes})));
+}
+
+static bool multiply(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha, tl_Scalar beta);
+
+/* Scales t by a complex number in place; t has no history. */
+static bool scale(tl_Tensor *t, tl_Scalar factor) {
+  tl_Tensor *number = tli_number(factor);
+  bool ok = number && tlo_mul_(t, number);
+  tli_release(number);
+  return ok;
+}
+
+static bool multiply_complex(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha,
+                             tl_Scalar beta) {
+  bool mode = tli_set_grad_mode(false);
+  bool turned = alpha.kind == TL_COMPLEX;
+  bool ok = beta.kind != TL_COMPLEX || scale(out, beta);
+  tl_Tensor *left = pairs_of(a), *right = blocks_of(b), *into = tli_op_view_as_real(out);
+  tl_Tensor *fresh = ok && turned ? tli_empty_like(out, (tl_DType)out->dtype) : NULL;
+  tl_Tensor *plain = fresh ? pairs_of(fresh) : into ? pairs_of(out) : NULL;
+  ok = ok && left && right && plain && (fresh != NULL) == turned &&
+       multiply(plain, left, right, turned ? tli_int(1) : alpha,
+                turned                    ? tli_int(0)
+                : beta.kind == TL_COMPLEX ? tli_int(1)
+                                          : beta);
+  if (ok && turned) {
+    ok = scale(fresh, alpha);
+    if (ok && tli_to_bool(beta))
+      ok = (beta.kind == TL_COMPLEX || scale(out, beta)) && tlo_add_(out, fresh, tli_int(1));
+    else if (ok)
+      ok = tli_copy(out, fresh);
+  }
+  tli_release_results((tl_Tensor *[]){left, right, into, fresh, plain}, 5);
+  tli_set_grad_mode(mode);
+  return ok;
+}
+
 static bool multiply(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha, tl_Scalar beta) {
   if (out->numel == 0) return true;
+  if (tli_is_complex((tl_DType)out->dtype)) return multiply_complex(out, a, b, alpha, beta);
   tli_Product p;
   bool ok =
       tli_product(&p, out, a, b, alpha, beta) && TLI_RUN(tli_device(out), gemm, .gemm = p.gemm);
@@ -159,7 +235,7 @@ static tl_Tensor *add_product(const char *op, tl_Tensor *self, tl_Tensor *a, tl_
                          op, tli_sizes_str(self), tli_shape_str(n, sizes));
   tl_Tensor *out = tli_empty((tl_DType)a->dtype, tli_device(a), n, sizes);
   bool ok = out != NULL;
-  if (ok && tli_to_double(beta) != 0) {
+  if (ok && tli_to_bool(beta)) {
     tl_Tensor *wide = tli_op_expand(self, (tl_Ints){n, sizes});
     ok = wide && tli_copy(out, wide);
     tli_release(wide);

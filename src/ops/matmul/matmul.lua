@@ -21,7 +21,7 @@ example("matmul", [=[
 op {"mm(Tensor self, Tensor mat2) -> Tensor",
     doc = "The product of two matrices (n, k) and (k, m).",
     flops = "2 * numel(result) * size(self, 2)",
-    grad = {self = "mm(grad, t(mat2))", mat2 = "mm(t(self), grad)"},
+    grad = {self = "mm(grad, conj(t(mat2)))", mat2 = "mm(conj(t(self)), grad)"},
     autocast = "lower",
     examples = {"T(2, 3), T(3, 4)", "T(3, 2):t(), T(4, 3):t()"}}
 example("mm", [=[
@@ -32,7 +32,8 @@ example("mm", [=[
 op {"bmm(Tensor self, Tensor mat2) -> Tensor",
     doc = "The products of two batches of matrices, (b, n, k) and (b, k, m).",
     flops = "2 * numel(result) * size(self, 3)",
-    grad = {self = "bmm(grad, transpose(mat2, 1, 2))", mat2 = "bmm(transpose(self, 1, 2), grad)"},
+    grad = {self = "bmm(grad, conj(transpose(mat2, 1, 2)))",
+            mat2 = "bmm(conj(transpose(self, 1, 2)), grad)"},
     autocast = "lower",
     examples = {"T(2, 2, 3), T(2, 3, 4)"}}
 example("bmm", [[
@@ -48,7 +49,11 @@ example("mv", [[
    --> tensor([21., 43.])]])
 op {"dot(Tensor self, Tensor other) -> Tensor",
     node = "Dot", doc = "The inner product of two vectors of one length.",
-    composite = true, alias = {"vdot"},
+    composite = true,
+    autocast = {gpu = "widest"}, examples = {"T(3), T(3)"}}
+op {"vdot(Tensor self, Tensor other) -> Tensor",
+    node = "Dot", doc = "The inner product of the conjugate of a vector and another vector.",
+    expr = "dot(conj(self), other)",
     autocast = {gpu = "widest"}, examples = {"T(3), T(3)"}}
 example("dot", [[
    print(torch.tensor({1, 2, 3}):dot(torch.tensor {4, 5, 6}):item())
@@ -63,8 +68,9 @@ example("outer", [=[
 op {"addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1) -> Tensor",
     doc = "beta * self + alpha * mat1 @ mat2; self is broadcast to (n, m).",
     inplace = true, flops = "2 * numel(result) * size(mat1, 2)",
-    grad = {self = "scaled(grad, beta)", mat1 = "scaled(mm(grad, t(mat2)), alpha)",
-            mat2 = "scaled(mm(t(mat1), grad), alpha)"},
+    grad = {self = "scaled(grad, conj(beta))",
+            mat1 = "scaled(mm(grad, conj(t(mat2))), conj(alpha))",
+            mat2 = "scaled(mm(conj(t(mat1)), grad), conj(alpha))"},
     autocast = "lower",
     examples = {"T(2, 4), T(2, 3), T(3, 4)", "T(4), T(2, 3), T(3, 4), {beta = 0.5, alpha = 2}"}}
 example("addmm", [=[
@@ -77,9 +83,9 @@ op {[[baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Numbe
       -> Tensor]],
     doc = "beta * self + alpha * batch1 @ batch2 for batches of matrices; self is broadcast.",
     inplace = true, flops = "2 * numel(result) * size(batch1, 3)",
-    grad = {self = "scaled(grad, beta)",
-            batch1 = "scaled(bmm(grad, transpose(batch2, 1, 2)), alpha)",
-            batch2 = "scaled(bmm(transpose(batch1, 1, 2), grad), alpha)"},
+    grad = {self = "scaled(grad, conj(beta))",
+            batch1 = "scaled(bmm(grad, conj(transpose(batch2, 1, 2))), conj(alpha))",
+            batch2 = "scaled(bmm(conj(transpose(batch1, 1, 2)), grad), conj(alpha))"},
     autocast = "lower",
     examples = {"T(2, 2, 4), T(2, 2, 3), T(2, 3, 4)",
                 "T(4), T(2, 2, 3), T(2, 3, 4), {beta = 0.5, alpha = 2}"}}
@@ -87,3 +93,5 @@ example("baddbmm", [[
    local a, b = torch.ones(2, 1, 3), torch.ones(2, 3, 1)
    print(torch.zeros(2, 1, 1):baddbmm(a, b):flatten())
    --> tensor([3., 3.])]])
+
+takes_complex()

@@ -96,3 +96,6 @@ op {"pdist(Tensor self, float p=2) -> Tensor",
     ...]],
     composite = true,
     autocast = {gpu = "float32"}, examples = {"T(4, 3)", "T(4, 3), 1"}}
+
+takes_complex [[addbmm addmv addr inner kron cross cross_linalg matmul_linalg vecdot diagonal_linalg
+   tensordot tensordot_dims tensordot_pair]]

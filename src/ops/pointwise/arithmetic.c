@@ -14,7 +14,7 @@ tl_Tensor *tlo_positive(tl_Tensor *self) {
 }
 
 tl_Tensor *tlo_scaled(tl_Tensor *self, tl_Scalar factor) {
-  if (tli_to_double(factor) == 1) return tli_retain(self);
+  if (factor.kind != TL_COMPLEX && tli_to_double(factor) == 1) return tli_retain(self);
   return tli_with_number(tlo_mul, self, factor);
 }
 
@@ -30,13 +30,14 @@ tl_Tensor *tlo_div(tl_Tensor *self, tl_Tensor *other, const char *rounding_mode)
 
 /* Computes the gradient for a number as exponent, which keeps its full precision. */
 static tl_Tensor *pow_backward_number(tl_Tensor *grad, tl_Tensor *self, tl_Scalar exponent) {
-  double e = tli_to_double(exponent);
-  if (e == 0) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE, NULL);
+  if (!tli_to_bool(exponent)) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE, NULL);
   tli_Chain c = {0};
   tl_Scalar less = tli_scalar_sub(exponent, tli_int(1));
-  tl_Tensor *power = e == 2 ? self : TLI_STEP(&c, tli_with_number(tlo_pow, self, less));
+  bool square = exponent.kind != TL_COMPLEX && tli_to_double(exponent) == 2;
+  tl_Tensor *power = square ? self : TLI_STEP(&c, tli_with_number(tlo_pow, self, less));
   tl_Tensor *slope = TLI_STEP(&c, tlo_scaled(power, exponent));
-  return tli_chain_end(&c, chain_mul(&c, grad, slope));
+  tl_Tensor *conjugate = TLI_STEP(&c, tlo_conj(slope));
+  return tli_chain_end(&c, chain_mul(&c, grad, conjugate));
 }
 
 /* Computes grad * exponent * self^(exponent - 1), 0 where the exponent is 0. */
@@ -45,9 +46,21 @@ tl_Tensor *tlo_pow_backward_self(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *ex
   tli_Chain c = {0};
   tl_Tensor *less = chain_with_int(&c, tli_minus, exponent, 1);
   tl_Tensor *power = TLI_STEP(&c, tlo_pow(self, less));
-  tl_Tensor *back = chain_mul(&c, grad, chain_mul(&c, power, exponent));
+  tl_Tensor *slope = chain_mul(&c, power, exponent);
+  tl_Tensor *conjugate = TLI_STEP(&c, tlo_conj(slope));
+  tl_Tensor *back = chain_mul(&c, grad, conjugate);
   tl_Tensor *zero = chain_with_int(&c, tlo_eq, exponent, 0);
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), back));
+}
+
+/* Whether an exponent is real and at least 0. */
+static tl_Tensor *at_least_0(tl_Tensor *exponent) {
+  tli_Chain c = {0};
+  tl_Tensor *real = TLI_STEP(&c, tlo_real(exponent));
+  tl_Tensor *above = chain_with_int(&c, tlo_ge, real, 0);
+  if (!tli_is_complex((tl_DType)exponent->dtype)) return tli_chain_end(&c, above);
+  tl_Tensor *whole = TLI_STEP(&c, tlo_isreal(exponent));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_logical_and(above, whole)));
 }
 
 /* Computes grad * result * log(self); 0 if the base is 0 and the exponent at least 0. A base that
@@ -57,11 +70,13 @@ tl_Tensor *tlo_pow_backward_exponent(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
   tli_Chain c = {0};
   tl_Tensor *base = chain_to(&c, self, (tl_DType)result->dtype);
   tl_Tensor *zero = chain_with_int(&c, tlo_eq, base, 0);
-  tl_Tensor *not_negative = chain_with_int(&c, tlo_ge, exponent, 0);
+  tl_Tensor *not_negative = TLI_STEP(&c, at_least_0(exponent));
   tl_Tensor *flat = TLI_STEP(&c, tlo_logical_and(zero, not_negative));
   tl_Tensor *positive = chain_where_then(&c, flat, tli_int(1), base);
   tl_Tensor *log = TLI_STEP(&c, tlo_log(positive));
-  tl_Tensor *back = chain_mul(&c, grad, chain_mul(&c, result, log));
+  tl_Tensor *slope = chain_mul(&c, result, log);
+  tl_Tensor *conjugate = TLI_STEP(&c, tlo_conj(slope));
+  tl_Tensor *back = chain_mul(&c, grad, conjugate);
   return tli_chain_end(&c, chain_where_then(&c, flat, tli_int(0), back));
 }
 

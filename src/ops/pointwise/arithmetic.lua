@@ -18,7 +18,7 @@ op {"add(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     metamethod = "add",
     doc = "self + alpha * other, elementwise.",
     pointwise = {types = "number"}, inplace = true,
-    grad = {self = "grad", other = "scaled(grad, alpha)"},
+    grad = {self = "grad", other = "scaled(grad, conj(alpha))"},
     examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(4), T(3, 1), {alpha = 2.5}", "T(2, 3), 1.5",
                 "T(), T(2)"}}
 example("add", [=[
@@ -35,7 +35,7 @@ op {"sub(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     metamethod = "sub", reversed = "Rsub",
     doc = "self - alpha * other, elementwise. Bool tensors are refused.",
     pointwise = {types = "number", bool = false}, inplace = true, alias = {"subtract"},
-    grad = {self = "grad", other = "neg(scaled(grad, alpha))"},
+    grad = {self = "grad", other = "neg(scaled(grad, conj(alpha)))"},
     examples = {"T(3, 4), T(3, 4)", "T(4), T(3, 1), {alpha = 2.5}", "T(2, 3), 1.5"}}
 example("sub", [[
    print(torch.tensor({5, 7}) - torch.tensor {1, 2}, 1 - torch.tensor {5, 7})
@@ -49,7 +49,7 @@ op {"mul(Tensor self, Operand other) -> Tensor",
     metamethod = "mul",
     doc = "self * other, elementwise.",
     pointwise = {types = "number"}, inplace = true, alias = {"multiply"},
-    grad = {self = "grad * other", other = "grad * self"},
+    grad = {self = "grad * conj(other)", other = "grad * conj(self)"},
     examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(2, 3), 1.5", "T(), T(2)"}}
 example("mul", [=[
    local x = torch.tensor {{1, 2}, {3, 4}}
@@ -75,7 +75,8 @@ op {"true_divide(Tensor self, Operand other) -> Tensor", node = "Div",
     metamethod = "div", reversed = "Mul",
     doc = "self / other, elementwise; integers give float32.",
     pointwise = {types = "floating"}, inplace = true,
-    grad = {self = "grad / other", other = "neg(grad * self / (other * other))"},
+    grad = {self = "grad / conj(other)",
+            other = "neg(grad * conj(self) / conj(other * other))"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)", "T(2, 3), 1.5"}}
 
 op {"div_trunc(Tensor self, Operand other) -> Tensor", name = "div", internal = true,
@@ -147,8 +148,8 @@ op {"scaled(Tensor self, Number factor) -> Tensor", internal = true, composite =
 op {"addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
     doc = "self + value * tensor1 * tensor2, elementwise.",
     pointwise = {types = "number"}, inplace = true,
-    grad = {self = "grad", tensor1 = "scaled(grad * tensor2, value)",
-            tensor2 = "scaled(grad * tensor1, value)"},
+    grad = {self = "grad", tensor1 = "scaled(grad * conj(tensor2), conj(value))",
+            tensor2 = "scaled(grad * conj(tensor1), conj(value))"},
     autocast = {gpu = "widest"},
     examples = {"T(3, 4), T(3, 1), T(4), {value = 0.7}", "T(2), T(2), T(2)"}}
 example("addcmul", [[
@@ -159,8 +160,9 @@ example("addcmul", [[
 op {"addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
     doc = "self + value * tensor1 / tensor2, elementwise; floating only.",
     pointwise = {types = "floating"}, inplace = true,
-    grad = {self = "grad", tensor1 = "scaled(grad / tensor2, value)",
-            tensor2 = "neg(scaled(grad * tensor1 / (tensor2 * tensor2), value))"},
+    grad = {self = "grad", tensor1 = "scaled(grad / conj(tensor2), conj(value))",
+            tensor2 = [[neg(scaled(grad * conj(tensor1) / conj(tensor2 * tensor2),
+                               conj(value)))]]},
     autocast = {gpu = "widest"},
     examples = {"T(3, 4), T(3, 1), P(4), {value = 0.7}", "T(2), T(2), P(2)"}}
 example("addcdiv", [[
@@ -171,7 +173,8 @@ example("addcdiv", [[
 op {"lerp(Tensor self, Tensor end_, Operand weight) -> Tensor",
     doc = "self + weight * (end - self), elementwise; floating only.",
     pointwise = {types = "floating"}, inplace = true,
-    grad = {self = "grad * (1 - weight)", end_ = "grad * weight", weight = "grad * (end_ - self)"},
+    grad = {self = "grad * (1 - conj(weight))", end_ = "grad * conj(weight)",
+            weight = "grad * conj(end_ - self)"},
     examples = {"T(3, 4), T(3, 4), 0.3", "T(3, 4), T(4), U(3, 1)"}}
 example("lerp", [[
    local from, to = torch.tensor {0.0, 10.0}, torch.tensor {10.0, 20.0}
@@ -186,7 +189,8 @@ example("neg", [[
 op {"positive(Tensor self) -> Tensor", doc = "self itself; bool tensors are refused.",
     composite = true,
     examples = {"T(3)"}, out = false}
-unary("abs", {doc = "Absolute value, elementwise.", pointwise = {types = "number"},
+unary("abs", {doc = "Absolute value, elementwise; real for complex numbers.",
+   pointwise = {types = "number", real = true},
    alias = {"absolute"},
    grad = {self = "grad * sgn(self)"}})
 example("abs", [[
@@ -198,28 +202,29 @@ unary("sign", {doc = "-1, 0 or 1 by sign; NaN gives 0 as in PyTorch.",
 example("sign", [[
    print(torch.tensor({-3.0, 0.0, 2.0}):sign())
    --> tensor([-1.,  0.,  1.])]])
-unary("sgn", {doc = "The same as sign for real tensors; 0 for NaN.",
+unary("sgn", {doc = [[self / |self| of complex numbers, 0 for 0; the same as sign for real tensors,
+   and 0 for NaN.]],
    pointwise = {types = "number", kernel = "sign"},
-   grad = {self = "zeros_like(grad)"}})
+   grad = {self = "sgn_backward(grad, self, result)"}})
 unary("square", {node = "Pow", doc = "self * self, elementwise.", pointwise = {types = "number"},
-   grad = {self = "grad * 2 * self"},
+   grad = {self = "grad * 2 * conj(self)"},
    autocast = {gpu = "float32"}})
 example("square", [[
    print(torch.tensor({-2, 3}):square())
    --> tensor([4, 9])]])
 unary("reciprocal", {doc = "1 / self, elementwise; integers give float32.",
-   grad = {self = "neg(grad * result * result)"},
+   grad = {self = "neg(grad * conj(result) * conj(result))"},
    autocast = {gpu = "float32"}, examples = {"P(3, 4)"}})
 example("reciprocal", [[
    print(torch.tensor({2.0, 4.0}):reciprocal())
    --> tensor([0.5000, 0.2500])]])
 unary("sqrt", {doc = "Square root, elementwise; NaN for negative numbers.",
-   grad = {self = "grad / (2 * result)"}, examples = {"P(3, 4)", "P()"}})
+   grad = {self = "grad / (2 * conj(result))"}, examples = {"P(3, 4)", "P()"}})
 example("sqrt", [[
    print(torch.tensor({4.0, 9.0, -1.0}):sqrt())
    --> tensor([2., 3., nan])]])
 unary("rsqrt", {doc = "1 / sqrt(self), elementwise.",
-   grad = {self = "grad * -0.5 * result:pow(3)"},
+   grad = {self = "grad * -0.5 * conj(result:pow(3))"},
    autocast = {gpu = "float32"}, examples = {"P(3, 4)"}})
 example("rsqrt", [[
    print(torch.tensor({4.0, 16.0}):rsqrt())
@@ -255,12 +260,12 @@ example("frac", [[
    print(torch.tensor({1.5, -1.25}):frac())
    --> tensor([ 0.5000, -0.2500])]])
 
-unary("cos", {doc = "Cosine of radians.", grad = {self = "neg(grad * sin(self))"}})
+unary("cos", {doc = "Cosine of radians.", grad = {self = "neg(grad * conj(sin(self)))"}})
 example("cos", [[
    print(torch.tensor({0.0, math.pi}):cos())
    --> tensor([ 1., -1.])]])
 unary("acos", {doc = "Arc cosine, in radians.", alias = {"arccos"},
-   grad = {self = "neg(grad * rsqrt(1 - self * self))"},
+   grad = {self = "neg(grad * conj(rsqrt(1 - self * self)))"},
    autocast = {gpu = "float32"}, examples = {"U(3, 4)"}})
 op {"hypot(Tensor self, Operand other) -> Tensor",
     doc = "sqrt(self^2 + other^2), without overflow.",
@@ -379,3 +384,6 @@ example("nan_to_num", [[
    local x = torch.tensor {torch.nan, torch.inf, 1.0}
    print(x:nan_to_num {nan = 0, posinf = 100})
    --> tensor([  0., 100.,   1.])]])
+
+takes_complex [[add sub rsub mul div true_divide pow cube pow_backward_self pow_backward_exponent
+   scaled addcmul addcdiv lerp neg positive abs sgn square reciprocal sqrt rsqrt cos acos]]

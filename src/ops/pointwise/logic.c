@@ -52,7 +52,7 @@ tl_Tensor *tli_op_bitwise_not(tl_Tensor *self) {
 /* Converts integers and bools to int64, since bools have no difference, and that of small
 ** integers may overflow. */
 static tl_Tensor *number_like(tl_Tensor *t) {
-  return tli_is_float((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, TL_I64);
+  return tli_is_inexact((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, TL_I64);
 }
 
 /* Computes |a - b| of int64 tensors in float64. If the difference is 2^63 or more, it wraps to
@@ -140,6 +140,12 @@ bool tlo_is_same_size(tl_Tensor *self, tl_Tensor *other, bool *out) {
 }
 
 tl_Tensor *tlo_isreal(tl_Tensor *self) {
+  if (tli_is_complex((tl_DType)self->dtype)) {
+    tl_Tensor *imag = tlo_imag(self);
+    tl_Tensor *result = imag ? tli_with_number(tlo_eq, imag, tli_int(0)) : NULL;
+    tli_release(imag);
+    return result;
+  }
   return tlo_full_like(self, tli_bool(true), TL_BOOL, TLI_NODEVICE, NULL);
 }
 

@@ -129,7 +129,7 @@ predicate("isposinf", "Whether an element is +infinity.")
 predicate("isneginf", "Whether an element is -infinity.")
 predicate("signbit", "Whether the sign bit is set; true for -0.0.")
 op {"isreal(Tensor self) -> Tensor",
-    doc = "True everywhere: there are real numbers, and NaN, only.",
+    doc = "Whether an element has no imaginary part; true everywhere for real tensors.",
     composite = true, out = false, nondiff = "a bool result", examples = {"T(3)"}}
 op {[[isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=false)
       -> Tensor]],
@@ -163,3 +163,6 @@ example("equal", [[
    local a = torch.tensor {1, 2}
    print(a:equal(torch.tensor {1, 2}), a == torch.tensor {1, 2})
    --> true	false]])
+
+takes_complex [[eq ne where where_self select_where isnan isinf isfinite isreal isclose allclose
+   equal is_nonzero is_same_size is_signed logical_and logical_or logical_xor logical_not]]

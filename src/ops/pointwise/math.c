@@ -40,6 +40,33 @@ tl_Tensor *tlo_bessel_j1_derivative(tl_Tensor *self, tl_Tensor *j1) {
   return slope_of_order_1(self, j1, tlo_bessel_j0);
 }
 
+/* 1 / sqrt(x^2 - 1). Of complex numbers the root is taken of each factor, since the root of a
+** product may lie on the other side of the cut. */
+tl_Tensor *tlo_acosh_slope(tl_Tensor *self) {
+  tli_Chain c = {0};
+  if (!tli_is_complex((tl_DType)self->dtype)) {
+    tl_Tensor *square = chain_with_int(&c, tli_minus, chain_mul(&c, self, self), 1);
+    return tli_chain_end(&c, TLI_STEP(&c, tlo_rsqrt(square)));
+  }
+  tl_Tensor *above = chain_with_int(&c, tli_plus, self, 1);
+  tl_Tensor *below = chain_with_int(&c, tli_minus, self, 1);
+  tl_Tensor *first = TLI_STEP(&c, tlo_rsqrt(above)), *second = TLI_STEP(&c, tlo_rsqrt(below));
+  return tli_chain_end(&c, chain_mul(&c, first, second));
+}
+
+/* The derivative of sinc; of complex numbers (cos(pi z) - sinc(z)) / z, 0 at 0. */
+tl_Tensor *tlo_sinc_slope(tl_Tensor *self) {
+  if (!tli_is_complex((tl_DType)self->dtype)) return tlo_sinc_derivative(self);
+  tli_Chain c = {0};
+  tl_Tensor *zero = chain_with_int(&c, tlo_eq, self, 0);
+  tl_Tensor *divisor = chain_where_then(&c, zero, tli_int(1), self);
+  tl_Tensor *turned = chain_with(&c, tlo_mul, self, TLI_PI);
+  tl_Tensor *cosine = TLI_STEP(&c, tlo_cos(turned));
+  tl_Tensor *sinc = TLI_STEP(&c, tlo_sinc(self));
+  tl_Tensor *slope = chain_div(&c, chain_sub(&c, cosine, sinc), divisor);
+  return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), slope));
+}
+
 tl_Tensor *tlo_no_derivative(tl_Tensor *grad, const char *op, const char *input) {
   (void)grad;
   return tli_fail_null(TL_EAUTOGRAD, "%s: %s: has no derivative here; detach it", op, input);

@@ -10,39 +10,41 @@ end
 
 -- Exponentials and logarithms ---------------------------------------------------------------------
 
-unary("exp", {doc = "e to the power self, elementwise.", grad = {self = "grad * result"},
+unary("exp", {doc = "e to the power self, elementwise.", grad = {self = "grad * conj(result)"},
    autocast = {gpu = "float32"}})
 example("exp", [[
    print(torch.tensor({0.0, 1.0}):exp())
    --> tensor([1.0000, 2.7183])]])
 unary("exp2", {doc = "2 to the power self, elementwise.",
-   grad = {self = "grad * result * 0.6931471805599453"}})
-unary("expm1", {doc = "exp(self) - 1, accurate near 0.", grad = {self = "grad * (result + 1)"},
+   grad = {self = "grad * conj(result) * 0.6931471805599453"}})
+unary("expm1", {doc = "exp(self) - 1, accurate near 0.", grad = {self = "grad * conj(result + 1)"},
    autocast = {gpu = "float32"}})
 example("expm1", [[
    local x = torch.tensor {1e-10}
    print(x:expm1(), x:exp() - 1)
    --> tensor([1.0000e-10])	tensor([0.])]])
-unary("log", {doc = "Natural logarithm, elementwise.", grad = {self = "grad / self"},
+unary("log", {doc = "Natural logarithm, elementwise.", grad = {self = "grad / conj(self)"},
    autocast = {gpu = "float32"},
    examples = {"P(3, 4)", "P()"}})
 example("log", [[
    print(torch.tensor({1.0, 2.0, 0.0}):log())
    --> tensor([0.0000, 0.6931,   -inf])]])
-unary("log2", {doc = "Logarithm to base 2.", grad = {self = "grad / (self * 0.6931471805599453)"},
+unary("log2", {doc = "Logarithm to base 2.",
+   grad = {self = "grad / (conj(self) * 0.6931471805599453)"},
    autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
 example("log2", [[
    print(torch.tensor({1.0, 8.0}):log2())
    --> tensor([0., 3.])]])
-unary("log10", {doc = "Logarithm to base 10.", grad = {self = "grad / (self * 2.302585092994046)"},
+unary("log10", {doc = "Logarithm to base 10.",
+   grad = {self = "grad / (conj(self) * 2.302585092994046)"},
    autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
 example("log10", [[
    print(torch.tensor({1.0, 1000.0}):log10())
    --> tensor([0., 3.])]])
 unary("log1p", {node = "Log1P",
-    doc = "log(1 + self), accurate near 0.", grad = {self = "grad / (self + 1)"},
+    doc = "log(1 + self), accurate near 0.", grad = {self = "grad / conj(self + 1)"},
    autocast = {gpu = "float32"},
    examples = {"P(3, 4)"}})
 example("log1p", [[
@@ -52,35 +54,36 @@ example("log1p", [[
 
 -- Trigonometry ------------------------------------------------------------------------------------
 
-unary("sin", {doc = "Sine of radians.", grad = {self = "grad * cos(self)"}})
+unary("sin", {doc = "Sine of radians.", grad = {self = "grad * conj(cos(self))"}})
 example("sin", [[
    print(torch.tensor({0.0, math.pi / 2}):sin())
    --> tensor([0., 1.])]])
-unary("tan", {doc = "Tangent of radians.", grad = {self = "grad * (1 + result * result)"},
+unary("tan", {doc = "Tangent of radians.", grad = {self = "grad * conj(1 + result * result)"},
    autocast = {gpu = "float32"},
    examples = {"U(3, 4)"}})
 example("tan", [[
    print(torch.tensor({0.0, 1.0}):tan())
    --> tensor([0.0000, 1.5574])]])
 unary("asin", {doc = "Arc sine, in radians.", alias = {"arcsin"},
-   grad = {self = "grad * rsqrt(1 - self * self)"},
+   grad = {self = "grad * conj(rsqrt(1 - self * self))"},
    autocast = {gpu = "float32"}, examples = {"U(3, 4)"}})
 unary("atan", {doc = "Arc tangent, in radians.", alias = {"arctan"},
-   grad = {self = "grad / (1 + self * self)"}})
-unary("sinh", {doc = "Hyperbolic sine.", grad = {self = "grad * cosh(self)"},
+   grad = {self = "grad / conj(1 + self * self)"}})
+unary("sinh", {doc = "Hyperbolic sine.", grad = {self = "grad * conj(cosh(self))"},
    autocast = {gpu = "float32"}})
-unary("cosh", {doc = "Hyperbolic cosine.", grad = {self = "grad * sinh(self)"},
+unary("cosh", {doc = "Hyperbolic cosine.", grad = {self = "grad * conj(sinh(self))"},
    autocast = {gpu = "float32"}})
-unary("tanh", {doc = "Hyperbolic tangent.", grad = {self = "grad * (1 - result * result)"}})
+unary("tanh", {doc = "Hyperbolic tangent.", grad = {self = "grad * conj(1 - result * result)"}})
 example("tanh", [[
    print(torch.tensor({-1.0, 0.0, 1.0}):tanh())
    --> tensor([-0.7616,  0.0000,  0.7616])]])
 unary("asinh", {doc = "Inverse hyperbolic sine.", alias = {"arcsinh"},
-   grad = {self = "grad * rsqrt(self * self + 1)"}})
+   grad = {self = "grad * conj(rsqrt(self * self + 1))"}})
 unary("acosh", {doc = "Inverse hyperbolic cosine; NaN below 1.", alias = {"arccosh"},
-   grad = {self = "grad * rsqrt(self * self - 1)"}, examples = {"P(3, 4) + 1"}})
+   grad = {self = "grad * conj(acosh_slope(self))"}, examples = {"P(3, 4) + 1"}})
+op {"acosh_slope(Tensor self) -> Tensor", internal = true, composite = true}
 unary("atanh", {doc = "Inverse hyperbolic tangent.", alias = {"arctanh"},
-   grad = {self = "grad / (1 - self * self)"}, examples = {"U(3, 4)"}})
+   grad = {self = "grad / conj(1 - self * self)"}, examples = {"U(3, 4)"}})
 op {"atan2(Tensor self, Operand other) -> Tensor",
     doc = "The angle of the point (other, self) in radians, in (-pi, pi].", alias = {"arctan2"},
     pointwise = {types = "floating"}, inplace = true,
@@ -167,7 +170,9 @@ for _, row in ipairs {{"igamma", "below", ""}, {"igammac", "above", "neg"}} do
                other = sign .. "(grad * exp((self - 1) * log(other) - other - lgamma(self)))"},
        examples = {"P(3, 4):detach(), P(3, 4)", "P(4):detach() + 3, P(3, 4)"}}
 end
-unary("sinc", {doc = "sin(pi x) / (pi x), 1 at 0.", grad = {self = "grad * sinc_derivative(self)"}})
+unary("sinc", {doc = "sin(pi x) / (pi x), 1 at 0.",
+   grad = {self = "grad * conj(sinc_slope(self))"}})
+op {"sinc_slope(Tensor self) -> Tensor", internal = true, composite = true}
 unary("spherical_j0_derivative", {name = "spherical_j0_backward", internal = true, inplace = false,
    grad = {self = "grad * spherical_j0_second(self)"}})
 unary("spherical_j0_second", {name = "spherical_j0_backward", internal = true, inplace = false,
@@ -177,7 +182,7 @@ unary("sinc_derivative", {name = "sinc_backward", internal = true, inplace = fal
 unary("sinc_second", {name = "sinc_backward", internal = true, inplace = false,
    nondiff = "third derivative of sinc"})
 unary("sigmoid", {doc = "1 / (1 + exp(-self)).", alias = {"expit"},
-   grad = {self = "grad * result * (1 - result)"}})
+   grad = {self = "grad * conj(result) * conj(1 - result)"}})
 example("sigmoid", [[
    print(torch.tensor({-1.0, 0.0, 1.0}):sigmoid())
    --> tensor([0.2689, 0.5000, 0.7311])]])
@@ -213,3 +218,6 @@ op {"logaddexp2(Tensor self, Operand other) -> Tensor",
     grad = {self = "grad * sigmoid((self - other) * 0.6931471805599453)",
             other = "grad * sigmoid((other - self) * 0.6931471805599453)"},
     examples = {"T(3, 4), T(4)"}}
+
+takes_complex [[exp exp2 expm1 log log2 log10 log1p sin tan asin atan sinh cosh tanh asinh
+   acosh acosh_slope atanh sinc sinc_slope sigmoid]]

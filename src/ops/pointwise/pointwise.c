@@ -3,6 +3,7 @@
 ** one kernel call. Most calls have inputs of the same dtype and shape; they take the short path
 ** at the top of tli_pointwise, which is the hot path of the whole library.
 */
+#include <math.h>
 #include <string.h>
 
 #include "ops/common.h"
@@ -31,7 +32,9 @@ static bool check_bool(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_D
 
 static bool check_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_DType *dtype) {
   if (!spec->takes_bool) TL_TRY(check_bool(spec, in, *dtype));
-  if (tli_is_float(*dtype)) {
+  if (tli_is_complex(*dtype) && spec->on_complex == TLI_COMPLEX_REFUSED)
+    return tli_refuse_complex(spec->name);
+  if (tli_is_inexact(*dtype)) {
     if (spec->types != TLI_TYPES_INTEGER) return true;
     return tli_fail(TL_EDTYPE, "%s: expected integer or bool tensors, got %s", spec->name,
                     tl_dtype_name(*dtype));
@@ -43,7 +46,7 @@ static bool check_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_
 }
 
 static bool check_params(const tli_PointwiseSpec *spec, tl_DType dtype, const tl_Scalar *params) {
-  if (tli_is_float(dtype)) return true;
+  if (tli_is_inexact(dtype)) return true;
   for (int i = 0; i < spec->nparams; i++)
     if (params[i].kind == TL_FLOATING)
       return tli_fail(TL_EDTYPE, "%s: expected an integer argument for integer tensors, got %g",
@@ -61,13 +64,18 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
   call.kernel = kernel;
   call.compute = tli_dtype_compute(dtype);
   /* only integers can fail, in a division by zero */
-  if (tli_is_float(dtype))
+  if (tli_is_inexact(dtype))
     memset(&call.source, 0, sizeof call.source);
   else
     call.source = tli_fault_source(device, spec->name, NULL);
   /* kernels that ignore parameters may still copy all of them */
   memset(call.params, 0, sizeof call.params);
-  for (int i = 0; i < spec->nparams && params; i++) call.params[i] = params[i];
+  for (int i = 0; i < spec->nparams && params; i++) {
+    if (params[i].kind == TL_COMPLEX && !tli_is_complex(dtype))
+      return tli_fail(TL_EDTYPE, "%s: expected a real number for real tensors, got %g%+gi",
+                      spec->name, params[i].f, params[i].imag);
+    call.params[i] = params[i];
+  }
   tli_iter_build(&call.it, out->ndim, out->sizes, args, ninputs + 1);
   return tli_backend(device)->pointwise(&call);
 }
@@ -75,9 +83,10 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
 /* Computes powers with a number as exponent by faster kernels for the most common exponents. */
 static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                       tl_Tensor *out) {
-  double e = tli_to_double(tli_number_of(in[1]));
+  tl_Scalar exponent = tli_number_of(in[1]);
+  double e = exponent.kind == TL_COMPLEX ? NAN : tli_to_double(exponent);
   tlk_Pointwise kernel = TLK_pow;
-  if (!tli_is_float(dtype)) {
+  if (!tli_is_inexact(dtype)) {
     if (e < 0)
       return tli_fail(TL_EARG,
                       "pow: integers to the power of a negative integer, %g, are no "
@@ -132,6 +141,11 @@ static bool run(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const 
   return run_kernel(spec, kernel_for(spec->kernel, dtype), dtype, in, spec->ninputs, params, out);
 }
 
+static tl_DType result_dtype(const tli_PointwiseSpec *spec, tl_DType dtype) {
+  if (spec->to_bool) return TL_BOOL;
+  return spec->on_complex == TLI_COMPLEX_TO_REAL ? tli_real_dtype(dtype) : dtype;
+}
+
 /* Computes shape and dtype of the result, and checks the inputs. */
 static bool plan(const tli_PointwiseSpec *spec, tl_Tensor *const *in, const tl_Scalar *params,
                  tl_DType *dtype, int *ndim, int64_t *sizes) {
@@ -172,7 +186,7 @@ static bool alike(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   for (int i = 1; i < spec->ninputs; i++) {
     const tl_Tensor *t = in[i];
     bool fits = t->flags & TLI_NUMBER
-                    ? t->dtype != TL_BOOL
+                    ? t->dtype < TL_BOOL /* neither bool nor complex */
                     : t->dtype == first->dtype && tli_contiguous(t) && tli_same_sizes(t, first) &&
                           tli_same_device(tli_device(t), tli_device(first));
     if (!fits) return false;
@@ -199,7 +213,7 @@ tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(plan(spec, in, params, &dtype, &ndim, sizes));
   const tl_Tensor *like = model(spec, in, ndim, sizes);
-  tl_DType result = spec->to_bool ? TL_BOOL : dtype;
+  tl_DType result = result_dtype(spec, dtype);
   tl_Tensor *out =
       like ? tli_empty_like(like, result) : tli_empty(result, device_of(spec, in), ndim, sizes);
   if (out && !run(spec, dtype, in, params, out)) {
@@ -223,10 +237,13 @@ bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
   int ndim;
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY(plan(spec, in, params, &dtype, &ndim, sizes));
-  tl_DType result = spec->to_bool ? TL_BOOL : dtype;
+  tl_DType result = result_dtype(spec, dtype);
   if (tli_dtype_category(result) > tli_dtype_category((tl_DType)out->dtype))
     return tli_fail(TL_EDTYPE, "%s_: a result of dtype %s cannot be stored in a tensor of dtype %s",
                     spec->name, tl_dtype_name(result), tl_dtype_name((tl_DType)out->dtype));
+  if (tli_is_complex((tl_DType)out->dtype) && spec->on_complex == TLI_COMPLEX_TO_REAL)
+    return tli_fail(TL_EDTYPE, "%s_: does not take complex tensors, since the result is real",
+                    spec->name);
   bool fits = out->ndim == ndim;
   for (int d = 0; fits && d < ndim; d++) fits = out->sizes[d] == sizes[d];
   if (!fits)

@@ -33,7 +33,22 @@ static bool draw(tlk_Distribution d, tl_Tensor *self, tl_Scalar a, tl_Scalar b, 
 }
 
 static bool draw_floats(const char *op, tlk_Distribution d, tl_Tensor *self, double a, double b,
+                        tli_Generator *g);
+
+/* Draws both parts of complex numbers. Each part has half of a normal number's variance, as in
+** PyTorch. */
+static bool draw_parts(const char *op, tlk_Distribution d, tl_Tensor *self, double a, double b,
+                       tli_Generator *g) {
+  if (d != TLK_UNIFORM && d != TLK_NORMAL) return tli_refuse_complex(op);
+  tl_Tensor *parts = tli_op_view_as_real(self);
+  bool ok = parts && draw_floats(op, d, parts, a, d == TLK_NORMAL ? b * sqrt(0.5) : b, g);
+  tli_release(parts);
+  return ok;
+}
+
+static bool draw_floats(const char *op, tlk_Distribution d, tl_Tensor *self, double a, double b,
                         tli_Generator *g) {
+  if (tli_is_complex((tl_DType)self->dtype)) return draw_parts(op, d, self, a, b, g);
   if (!tli_is_float((tl_DType)self->dtype))
     return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
@@ -272,7 +287,8 @@ static bool check_probabilities(const char *op, const char *argument, tl_Tensor 
 /* Compares one uniform number for each element with its probability. */
 static bool try_each(const char *op, const char *argument, tl_Tensor *out, tl_Tensor *p,
                      tli_Generator *g) {
-  static const tli_PointwiseSpec lt = {"bernoulli", TLK_lt, 2, 0, TLI_TYPES_NUMBER, true, true};
+  static const tli_PointwiseSpec lt = {"bernoulli",      TLK_lt, 2,    0,
+                                       TLI_TYPES_NUMBER, true,   true, TLI_COMPLEX_REFUSED};
   TL_TRY(check_probabilities(op, argument, p));
   tl_DType dtype = p->dtype == TL_F64 ? TL_F64 : TL_F32;
   tl_Device device = tli_device(out);

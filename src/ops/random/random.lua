@@ -109,3 +109,5 @@ op {"bernoulli.p(Tensor self, float p, " .. given .. ") -> Tensor",
     not matter.]],
     grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers",
     examples = {"T(3), 0.5"}}
+
+takes_complex "rand randn rand_like randn_like uniform_ normal_"

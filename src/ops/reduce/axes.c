@@ -166,7 +166,8 @@ static bool run_passes(const tli_ReduceSpec *spec, tli_Axes *a, tl_Tensor *out) 
 
 /* Computes out *= k. */
 static bool multiply(tl_Tensor *out, int64_t k) {
-  static const tli_PointwiseSpec mul = {"mul", TLK_mul, 2, 0, TLI_TYPES_NUMBER, false, true};
+  static const tli_PointwiseSpec mul = {"mul", TLK_mul,          2, 0, TLI_TYPES_NUMBER, false,
+                                        true,  TLI_COMPLEX_TAKEN};
   tl_Tensor *number = tli_number(tli_int(k));
   bool ok = number && tli_pointwise_into(&mul, (tl_Tensor *[]){out, number}, NULL, out);
   tli_release(number);

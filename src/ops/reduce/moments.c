@@ -20,7 +20,7 @@ static int64_t reduced_count(const char *op, const tl_Tensor *self, tl_Ints dim)
 /* Returns the floating dtype of the result; TL_NODTYPE with a message for integers. */
 static tl_DType floating(const char *op, const tl_Tensor *self, tl_DType wish) {
   tl_DType dtype = wish == TL_NODTYPE ? (tl_DType)self->dtype : wish;
-  if (tli_is_float(dtype)) return dtype;
+  if (tli_is_inexact(dtype)) return dtype;
   tli_fail(TL_EDTYPE, "%s: expected a floating dtype, got %s", op, tl_dtype_name(dtype));
   return TL_NODTYPE;
 }
@@ -75,7 +75,8 @@ static bool moments_of(Moments *m, tl_Tensor *in, const tli_Run *run) {
 ** completes the deviations within pieces of `each` elements. */
 static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments *means,
                             const tli_Run *run, int64_t each) {
-  static const tli_PointwiseSpec add = {"var", TLK_add, 2, 1, TLI_TYPES_NUMBER, false, true};
+  static const tli_PointwiseSpec add = {"var", TLK_add,          2, 1, TLI_TYPES_NUMBER, false,
+                                        true,  TLI_COMPLEX_TAKEN};
   tl_Scalar times = tli_float((double)each);
   return TLI_RUN(tli_device(total), reduce, .kernel = TLK_reduction_sum,
                  .compute = (tl_DType)total->dtype, .out = tli_array(total),
@@ -109,8 +110,8 @@ static tl_Tensor *deviation(tli_Axes *a) {
 
 /* Computes out = deviation / (n - correction); both have the same layout. */
 static bool divide(tl_Tensor *out, tl_Tensor *sums, int64_t n, double correction) {
-  static const tli_PointwiseSpec spec = {"var", TLK_true_divide, 2, 0, TLI_TYPES_FLOATING, false,
-                                         true};
+  static const tli_PointwiseSpec spec = {"var", TLK_true_divide,  2, 0, TLI_TYPES_FLOATING, false,
+                                         true,  TLI_COMPLEX_TAKEN};
   double freedom = (double)n - correction;
   tl_Tensor *number = tli_number(tli_float(freedom > 0 ? freedom : 0));
   tl_Tensor *seen = tli_alias(sums, out->ndim, out->sizes, out->strides, 0);
@@ -154,8 +155,20 @@ tl_Tensor *tlo_var_backward(tl_Tensor *grad, tl_Tensor *self, tl_Ints dim, tl_Sc
   return tli_chain_end(&c, chain_mul(&c, slope, chain_sub(&c, self, mean)));
 }
 
+/* The variance of complex numbers is that of both parts together. */
+static tl_Tensor *complex_var(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbiased,
+                              bool keepdim) {
+  tli_Chain c = {0};
+  tl_Tensor *real = TLI_STEP(&c, tlo_real(self)), *imag = TLI_STEP(&c, tlo_imag(self));
+  tl_Tensor *first = TLI_STEP(&c, tlo_var(real, dim, correction, unbiased, keepdim));
+  tl_Tensor *second = TLI_STEP(&c, tlo_var(imag, dim, correction, unbiased, keepdim));
+  return tli_chain_end(&c, chain_add(&c, first, second));
+}
+
 tl_Tensor *tlo_var(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbiased,
                    bool keepdim) {
+  if (tli_is_complex((tl_DType)self->dtype))
+    return complex_var(self, dim, correction, unbiased, keepdim);
   return tlo_variance(self, dim, unbiased ? correction : tli_int(0), keepdim);
 }
 
@@ -260,7 +273,8 @@ static tl_Tensor *norm_sum(tl_Tensor *self, double p, tl_Ints dim, bool keepdim)
 }
 
 static tl_Tensor *count(tl_Tensor *self, tl_Ints dim, bool keepdim) {
-  static const tli_PointwiseSpec ne = {"norm", TLK_ne, 2, 0, TLI_TYPES_NUMBER, true, true};
+  static const tli_PointwiseSpec ne = {"norm",           TLK_ne, 2,    0,
+                                       TLI_TYPES_NUMBER, true,   true, TLI_COMPLEX_TAKEN};
   tli_Chain c = {0};
   tl_Tensor *zero = TLI_STEP(&c, tli_number(tli_int(0)));
   tl_Tensor *counts = TLI_STEP(&c, tli_pointwise(&ne, (tl_Tensor *[]){self, zero}, NULL));
@@ -269,8 +283,10 @@ static tl_Tensor *count(tl_Tensor *self, tl_Ints dim, bool keepdim) {
 }
 
 tl_Tensor *tli_op_p_norm(tl_Tensor *self, tl_Scalar p_, tl_Ints dim, bool keepdim) {
-  static const tli_PointwiseSpec root = {"norm", TLK_sqrt, 1, 0, TLI_TYPES_FLOATING, false, true};
-  static const tli_PointwiseSpec power = {"norm", TLK_pow, 2, 0, TLI_TYPES_NUMBER, false, true};
+  static const tli_PointwiseSpec root = {"norm", TLK_sqrt,         1, 0, TLI_TYPES_FLOATING, false,
+                                         true,   TLI_COMPLEX_TAKEN};
+  static const tli_PointwiseSpec power = {"norm",           TLK_pow, 2,    0,
+                                          TLI_TYPES_NUMBER, false,   true, TLI_COMPLEX_TAKEN};
   double p = tli_to_double(p_);
   if (p == 0) return count(self, dim, keepdim);
   if (isinf(p))
@@ -354,7 +370,9 @@ tl_Tensor *tlo_norm(tl_Tensor *self, tl_Scalar p, tl_Ints dim, bool keepdim, tl_
                          "norm: a tensor without elements has no norm of order %g, got shape %s",
                          tli_to_double(p), tli_sizes_str(self));
   tli_Chain c = {0};
-  tl_Tensor *cast = chain_to(&c, self, dtype);
+  bool parts = tli_is_complex((tl_DType)self->dtype);
+  tl_Tensor *magnitude = parts ? TLI_STEP(&c, tlo_abs(self)) : self;
+  tl_Tensor *cast = chain_to(&c, magnitude, tli_real_dtype(dtype));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_p_norm(cast, p, dim, keepdim)));
 }
 

@@ -92,3 +92,5 @@ for _, name in ipairs {"sum_abs", "sum_square", "amax_abs", "amin_abs"} do
 end
 op {"sum_power(Tensor self, Number p, dim[] dim, bool keepdim) -> Tensor", internal = true,
     reduction = {types = "floating"}}
+
+takes_complex "mean var var_unbiased var_dim std std_unbiased std_dim norm"

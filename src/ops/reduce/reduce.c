@@ -4,17 +4,24 @@
 */
 #include "ops/chain.h"
 #include "ops/reduce/axes.h"
+#include "ops/reduce/complex.h"
 
 /* ---- forward ---- */
 
 /* Returns the dtype of a sum: the requested one, or int64 for integers and bool. */
 static tl_DType sum_dtype(const tl_Tensor *self, tl_DType wish) {
   if (wish != TL_NODTYPE) return wish;
-  return tli_is_float((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
+  return tli_is_inexact((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
 }
 
 static tl_Tensor *truth(const char *name, tlk_Reduction kernel, tl_Tensor *self, tl_Ints dim,
                         bool keepdim) {
+  if (tli_is_complex((tl_DType)self->dtype)) {
+    tl_Tensor *bools = tli_op_to_dtype(self, TL_BOOL);
+    tl_Tensor *result = bools ? truth(name, kernel, bools, dim, keepdim) : NULL;
+    tli_release(bools);
+    return result;
+  }
   tli_ReduceSpec spec = {.name = name,
                          .kernel = kernel,
                          .again = kernel,
@@ -27,6 +34,7 @@ static tl_Tensor *truth(const char *name, tlk_Reduction kernel, tl_Tensor *self,
 tl_Tensor *tli_op_sum(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
   tl_DType result = sum_dtype(self, dtype);
   if (result == TL_BOOL) return truth("sum", TLK_reduction_any, self, dim, keepdim);
+  if (tli_is_complex(result)) return tli_complex_sum("sum", self, dim, keepdim, result);
   tli_ReduceSpec spec = {.name = "sum",
                          .kernel = TLK_reduction_sum,
                          .again = TLK_reduction_sum,
@@ -51,6 +59,7 @@ tl_Tensor *tli_op_nansum(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dt
 tl_Tensor *tli_op_prod(tl_Tensor *self, int64_t dim, bool keepdim, tl_DType dtype) {
   tl_DType result = sum_dtype(self, dtype);
   if (result == TL_BOOL) return truth("prod", TLK_reduction_all, self, tli_one_dim(&dim), keepdim);
+  if (tli_is_complex(result)) return tli_complex_prod("prod", self, dim, keepdim, result);
   tli_ReduceSpec spec = {.name = "prod",
                          .kernel = TLK_reduction_prod,
                          .again = TLK_reduction_prod,
@@ -103,6 +112,12 @@ tl_Tensor *tli_op_any(tl_Tensor *self, tl_Ints dim, bool keepdim) {
 
 /* Counts in float64, because float32 is not exact beyond 2^24. */
 tl_Tensor *tli_op_count_nonzero(tl_Tensor *self, tl_Ints dim) {
+  if (tli_is_complex((tl_DType)self->dtype)) {
+    tl_Tensor *bools = tli_op_to_dtype(self, TL_BOOL);
+    tl_Tensor *result = bools ? tli_op_count_nonzero(bools, dim) : NULL;
+    tli_release(bools);
+    return result;
+  }
   tl_DType compute = tli_is_float((tl_DType)self->dtype) ? TL_F64 : TL_I64;
   tli_ReduceSpec spec = {.name = "count_nonzero",
                          .kernel = TLK_reduction_count_nonzero,
@@ -286,6 +301,8 @@ tl_Tensor *tlo_prod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result
   int d = flat ? 0 : tli_dim("prod", dim, self->ndim);
   if (d < 0) return NULL;
   tli_Chain c = {0};
+  self = TLI_STEP(&c, tlo_conj(self));
+  result = TLI_STEP(&c, tlo_conj(result));
   if (flat) {
     self = TLI_STEP(&c, tlo_reshape(self, (tl_Ints){1, (int64_t[]){-1}}));
     grad = TLI_STEP(&c, tlo_reshape(grad, one));

@@ -124,3 +124,5 @@ op {"argmin(Tensor self, dim dim=nil, bool keepdim=false) -> Tensor",
 example("argmin", [[
    print(torch.tensor({{4, 1}, {2, 3}}):argmin(2))
    --> tensor([2, 1])]])
+
+takes_complex "sum unsqueeze_reduced prod prod_backward all any count_nonzero"

@@ -76,3 +76,5 @@ op {"histogram.edges(Tensor self, Tensor bins, *, Tensor weight=nil, bool densit
     doc = "The same for parts between given edges, in ascending order.",
     composite = true, waits = "its edges are read",
     nondiff = "counts", examples = {"T(20), torch.tensor({-1, 0, 0.5, 2}, {dtype = 'float64'})"}}
+
+takes_complex "trace"

@@ -6,6 +6,7 @@
 
 #include "ops/chain.h"
 #include "ops/reduce/axes.h"
+#include "ops/reduce/complex.h"
 
 /* ---- forward ---- */
 
@@ -34,7 +35,10 @@ static tl_Tensor *sums(const char *op, tlk_Scan kernel, tl_Tensor *self, int64_t
                        tl_DType dtype) {
   if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "%s: not defined for bool", op);
   if (dtype == TL_NODTYPE)
-    dtype = tli_is_float((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
+    dtype = tli_is_inexact((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
+  if (tli_is_complex(dtype))
+    return (kernel == TLK_scan_cumsum ? tli_complex_cumsum : tli_complex_cumprod)(op, self, dim,
+                                                                                  dtype);
   tl_Tensor *result = NULL;
   run(op, kernel, self, dim, dtype, &result, NULL);
   return result;
@@ -138,8 +142,13 @@ tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *res
   if (d < 0) return NULL;
   bool zero;
   TL_TRY_NULL(tli_any_zero(self, &zero));
+  if (zero && tli_is_complex((tl_DType)self->dtype))
+    return tli_fail_null(TL_EAUTOGRAD,
+                         "cumprod: the gradient of complex numbers with a zero is missing here");
   if (zero) return cumprod_with_zeros(grad, self, result, d);
   tli_Chain c = {0};
+  self = TLI_STEP(&c, tlo_conj(self));
+  result = TLI_STEP(&c, tlo_conj(result));
   tl_Tensor *product = chain_mul(&c, grad, result);
   tl_Tensor *sums = TLI_STEP(&c, backwards(product, d, cumsum));
   return tli_chain_end(&c, chain_div(&c, sums, self));

@@ -22,3 +22,5 @@ op {[[set_(Tensor self, Tensor source, int storage_offset=nil, int[] size=nil, i
 op {"resize_as_(Tensor self, Tensor the_template) -> self",
     doc = "resize_ to the shape of another tensor.",
     composite = true, nondiff = "it changes the storage"}
+
+takes_complex()

@@ -348,7 +348,8 @@ tl_Tensor *tlo_roll(tl_Tensor *self, tl_Ints shifts, tl_Ints dims) {
 
 /* Returns column - row <= diagonal as (rows, cols) of bool. */
 static tl_Tensor *lower_mask(tl_Device device, int64_t rows, int64_t cols, int64_t diagonal) {
-  static const tli_PointwiseSpec le = {"tril", TLK_le, 2, 0, TLI_TYPES_NUMBER, true, true};
+  static const tli_PointwiseSpec le = {"tril",           TLK_le, 2,    0,
+                                       TLI_TYPES_NUMBER, true,   true, TLI_COMPLEX_REFUSED};
   tl_Scalar first = tli_int(diagonal), last = tli_int(diagonal + rows);
   tli_Chain c = {0};
   tl_Tensor *at = TLI_STEP(&c, tlo_arange(tli_int(0), tli_int(cols), tli_int(1), TL_I64, device));
@@ -366,7 +367,8 @@ static tl_Tensor *triangle(const char *op, tl_Tensor *self, int64_t diagonal, bo
   if (self->ndim < 2)
     return tli_fail_null(TL_ESHAPE, "%s: expected at least 2 dimensions, got shape %s", op,
                          tli_sizes_str(self));
-  static const tli_PointwiseSpec choose = {"where", TLK_where, 3, 0, TLI_TYPES_NUMBER, false, true};
+  static const tli_PointwiseSpec choose = {"where",          TLK_where, 3,    0,
+                                           TLI_TYPES_NUMBER, false,     true, TLI_COMPLEX_TAKEN};
   int64_t rows = self->sizes[self->ndim - 2], cols = self->sizes[self->ndim - 1];
   tl_Device device = tli_device(self);
   tli_Chain c = {0};

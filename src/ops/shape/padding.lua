@@ -28,3 +28,5 @@ op {"constant_pad(Tensor self, int[] pad, Number value) -> Tensor",
     name = "pad", node = "ConstantPadNd", internal = true,
     grad = {self = "constant_unpad(grad, pad)"}}
 op {"constant_unpad(Tensor self, int[] pad) -> Tensor", internal = true, composite = true}
+
+takes_complex "pad constant_pad"

@@ -152,3 +152,5 @@ for _, row in ipairs {{"hsplit", "dimension 2, or 1 of a vector"}, {"vsplit", "d
        composite = true,
        examples = {"T(4, 4, 4), {1, 3}"}}
 end
+
+takes_complex()

@@ -19,3 +19,5 @@ op {[[as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int 
       -> Tensor]],
     doc = "A row-major copy of self with src at the elements that as_strided shows of the copy.",
     composite = true, out = false, examples = {"T(3, 4), T(2, 2), {2, 2}, {4, 1}, 1"}}
+
+takes_complex()

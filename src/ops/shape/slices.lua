@@ -88,3 +88,5 @@ example("diagonal", [[
 op {"diagonal_backward(Tensor grad, int[] size, int offset, dim dim1, dim dim2) -> Tensor",
     internal = true,
     grad = {grad = "diagonal(grad, offset, dim1, dim2)"}}
+
+takes_complex()

@@ -209,7 +209,7 @@ tl_Tensor *tlo_sum_to_size(tl_Tensor *self, tl_Ints size) {
   int64_t count = 0;
   for (int d = 0; d < self->ndim; d++)
     if (d < skip || (size.v[d - skip] == 1 && self->sizes[d] != 1)) dims[count++] = d;
-  bool widened = n == 0 && !tli_is_float((tl_DType)self->dtype); /* sums of integers are int64 */
+  bool widened = n == 0 && !tli_is_inexact((tl_DType)self->dtype); /* sums of integers are int64 */
   if (count == 0 && !widened) return tli_retain(self);
   tl_Tensor *sum = tlo_sum(self, (tl_Ints){count, dims}, true, TL_NODTYPE);
   if (sum == NULL || skip == 0) return sum;

@@ -95,8 +95,8 @@ example("t", [=[
    print(torch.tensor({{1, 2}, {3, 4}}):t())
    --> tensor([[1, 3],
    -->         [2, 4]])]=])
-op {"adjoint(Tensor self) -> Tensor", doc = "Matrices transposed; all numbers are real.",
-    expr = "transpose(self, -2, -1)", out = false, examples = {"T(2, 3)", "T(2, 3, 4)"}}
+op {"adjoint(Tensor self) -> Tensor", doc = "Matrices transposed and conjugated.",
+    expr = "conj(transpose(self, -2, -1))", out = false, examples = {"T(2, 3)", "T(2, 3, 4)"}}
 op {"movedim(Tensor self, dim[] source, dim[] destination) -> Tensor",
     doc = "Moves dimensions to other positions; the others keep their order.", composite = true,
     out = false,
@@ -124,3 +124,5 @@ example("unsqueeze", [[
    --> 1	3
    print(table.unpack(x:unsqueeze(-1).shape))
    --> 3	1]])
+
+takes_complex()

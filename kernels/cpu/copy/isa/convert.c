@@ -3,8 +3,11 @@
 **
 ** Floating values become integers by truncation. NaN and values out of range give the most
 ** negative int32 or int64; narrower integers keep the low bits of the int32, as x86 and
-** therefore PyTorch do. Bool is "not zero".
+** therefore PyTorch do. Bool is "not zero". A complex number becomes a real one by dropping its
+** imaginary part.
 */
+#include <complex.h>
+
 #include "core/kernel/element.h"
 #include "kernels/cpu/cpu.h"
 
@@ -31,21 +34,31 @@ static inline int64_t i32_to_i64(int32_t x) { return x; }
 static inline int32_t i64_to_i32(int64_t x) { return (int32_t)x; }
 static inline int64_t i64_to_i64(int64_t x) { return x; }
 
-#define AS_I32(x)                \
-  _Generic((x), float            \
-           : f32_to_i32, double  \
-           : f64_to_i32, int32_t \
-           : i32_to_i32, int64_t \
-           : i64_to_i32)(x)
-#define AS_I64(x)                \
-  _Generic((x), float            \
-           : f32_to_i64, double  \
-           : f64_to_i64, int32_t \
-           : i32_to_i64, int64_t \
-           : i64_to_i64)(x)
+static inline int32_t c64_to_i32(tli_C64 x) { return f32_to_i32(crealf(x)); }
+static inline int32_t c128_to_i32(tli_C128 x) { return f64_to_i32(creal(x)); }
+static inline int64_t c64_to_i64(tli_C64 x) { return f32_to_i64(crealf(x)); }
+static inline int64_t c128_to_i64(tli_C128 x) { return f64_to_i64(creal(x)); }
+
+#define AS_I32(x)                 \
+  _Generic((x), float             \
+           : f32_to_i32, double   \
+           : f64_to_i32, int32_t  \
+           : i32_to_i32, int64_t  \
+           : i64_to_i32, tli_C64  \
+           : c64_to_i32, tli_C128 \
+           : c128_to_i32)(x)
+#define AS_I64(x)                 \
+  _Generic((x), float             \
+           : f32_to_i64, double   \
+           : f64_to_i64, int32_t  \
+           : i32_to_i64, int64_t  \
+           : i64_to_i64, tli_C64  \
+           : c64_to_i64, tli_C128 \
+           : c128_to_i64)(x)
 
 /* Conversions by the category of the target type; x has the wide type of the source. */
 #define NARROW_FLOAT(to, x) tli_write_##to((tli_wide_##to)(x))
+#define NARROW_COMPLEX(to, x) ((tli_##to)(x))
 #define NARROW_INT(to, x) ((tli_##to)(sizeof(tli_##to) == 8 ? AS_I64(x) : AS_I32(x)))
 #define NARROW_BOOL(to, x) ((tli_##to)((x) != 0))
 

@@ -16,6 +16,7 @@
 #define SIDE_8 8
 #define SIDE_16 8
 #define SIDE_64 8
+#define SIDE_128 4
 
 /* Copies the columns of a square of src to the rows of dst. */
 #define TURN(bits)                                                                       \
@@ -39,9 +40,11 @@
 TURN(8)
 TURN(16)
 TURN(64)
+TURN(128)
 TURN_PART(8)
 TURN_PART(16)
 TURN_PART(64)
+TURN_PART(128)
 
 #ifdef __AVX__
 #ifdef __AVX512F__
@@ -180,6 +183,7 @@ MOVE(8)
 MOVE(16)
 MOVE(32)
 MOVE(64)
+MOVE(128)
 
-extern const tlk_Move TLK_ISA_NAME(tlk_move)[4];
-const tlk_Move TLK_ISA_NAME(tlk_move)[4] = {move_8, move_16, move_32, move_64};
+extern const tlk_Move TLK_ISA_NAME(tlk_move)[5];
+const tlk_Move TLK_ISA_NAME(tlk_move)[5] = {move_8, move_16, move_32, move_64, move_128};

@@ -3,9 +3,11 @@
 ** adjacent, whole rows are copied; otherwise single elements, along the lines or across them,
 ** whichever is contiguous.
 */
+#include <complex.h>
 #include <math.h>
 #include <string.h>
 
+#include "core/kernel/element.h"
 #include "kernels/cpu/index/gather.h"
 
 static void range(int64_t n, const int64_t *x, int64_t *least, int64_t *most) {
@@ -114,6 +116,7 @@ GATHER(8)
 GATHER(16)
 GATHER(32)
 GATHER(64)
+GATHER(128)
 
 /* a is the present value, b the new one. */
 #define SCATTER(name, type, expression)                                               \
@@ -190,6 +193,7 @@ SCATTER(set_8, uint8_t, b)
 SCATTER(set_16, uint16_t, b)
 SCATTER(set_32, uint32_t, b)
 SCATTER(set_64, uint64_t, b)
+SCATTER(set_128, uint128_t, b)
 
 #define FLOATING(s, type)                           \
   SCATTER(add_##s, type, a + b)                     \
@@ -206,20 +210,25 @@ FLOATING(f32, float)
 FLOATING(f64, double)
 INTEGER(i32, int32_t, uint32_t)
 INTEGER(i64, int64_t, uint64_t)
+SCATTER(add_c64, tli_C64, a + b)
+SCATTER(mul_c64, tli_C64, a *b)
+SCATTER(add_c128, tli_C128, a + b)
+SCATTER(mul_c128, tli_C128, a *b)
 
-#define JOINS(name)                                                               \
+#define JOINS(name, ...)                                                          \
   {                                                                               \
     [TLK_C_I32] = name##_i32, [TLK_C_I64] = name##_i64, [TLK_C_F32] = name##_f32, \
-    [TLK_C_F64] = name##_f64                                                      \
+    [TLK_C_F64] = name##_f64, __VA_ARGS__                                         \
   }
+#define COMPLEX_JOINS(name) JOINS(name, [TLK_C_C64] = name##_c64, [TLK_C_C128] = name##_c128)
 
 extern const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
 const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops) = {
     .range = range,
-    .gather = {gather_8, gather_16, gather_32, gather_64},
-    .set = {set_8, set_16, set_32, set_64},
-    .join = {[TLK_JOIN_ADD] = JOINS(add),
-             [TLK_JOIN_MUL] = JOINS(mul),
-             [TLK_JOIN_MAX] = JOINS(max),
-             [TLK_JOIN_MIN] = JOINS(min)},
+    .gather = {gather_8, gather_16, gather_32, gather_64, gather_128},
+    .set = {set_8, set_16, set_32, set_64, set_128},
+    .join = {[TLK_JOIN_ADD] = COMPLEX_JOINS(add),
+             [TLK_JOIN_MUL] = COMPLEX_JOINS(mul),
+             [TLK_JOIN_MAX] = JOINS(max, ),
+             [TLK_JOIN_MIN] = JOINS(min, )},
 };

@@ -1,0 +1,306 @@
+-- Tests complex numbers: values, dtypes, views, printing, files and refusals, beside what PyTorch
+-- gives (spec/fixtures/complex.py). Their gradients are in spec/ops/table_spec.lua.
+
+local torch = require "tlua"
+
+local device = require "spec.support.device"
+local reference = dofile "spec/fixtures/complex.lua"
+local i = torch.complex(0, 1)
+
+-- Returns the numbers of a list of real and imaginary parts.
+local function numbers(list, dtype)
+   local pairs_of = torch.tensor(list, {dtype = "float64"}):reshape(-1, 2)
+   return pairs_of:view_as_complex():to(dtype or "complex128")
+end
+
+-- Returns the elements, of complex numbers both parts in turn.
+local function elements(t)
+   if t:is_complex() then t = t:view_as_real() end
+   return t:reshape(-1):tolist()
+end
+
+local function close(expected, actual, tol, what)
+   assert.equal(#expected, #actual, what)
+   for k, e in ipairs(expected) do
+      local a = actual[k]
+      local same = e == a or (e ~= e and a ~= a)
+      if not same and type(e) == "number" then
+         same = math.abs(e - a) <= tol * math.max(1, math.abs(e))
+      end
+      assert(same, ("%s: element %d: expected %s, got %s"):format(what, k, e, a))
+   end
+end
+
+describe("a complex number", function()
+   local z = torch.complex(1, 2)
+
+   it("has fields, methods and text", function()
+      assert.same({1.0, 2.0}, {z.real, z.imag})
+      assert.equal("1+2i", tostring(z))
+      assert.equal("-0.5-1.5i", tostring(torch.complex(-0.5, -1.5)))
+      assert.equal("z = 1+2i", "z = " .. z)
+      assert.equal(math.sqrt(5), z:abs())
+      assert.equal(math.atan(2, 1), z:angle())
+      assert.equal(torch.complex(1, -2), z:conj())
+   end)
+
+   it("computes with numbers and with its kind", function()
+      assert.equal(torch.complex(-3, 4), z * z)
+      assert.equal(torch.complex(2, 2), z + 1)
+      assert.equal(torch.complex(0, -2), 1 - z)
+      assert.equal(torch.complex(0.5, 1), z / 2)
+      assert.equal(torch.complex(1, 0), z / z)
+      assert.equal(torch.complex(1, 0), z ^ 0)
+      assert.equal(torch.complex(-1, -2), -z)
+   end)
+
+   it("is taken wherever a number is", function()
+      local x = torch.ones(2)
+      for what, y in pairs {sum = x + z, reversed = z + x, product = x * z, method = x:add(z)} do
+         assert.equal("complex64", y.dtype, what)
+      end
+      assert.same({2, 2, 2, 2}, elements(z + x))
+      assert.same({0, -2, 0, -2}, elements(x - z))
+      local filled = torch.full({2}, z)
+      assert.equal("complex64", filled.dtype)
+      filled[2] = 2 * i
+      assert.same({1, 2, 0, 2}, elements(filled))
+      assert.same({0, 1, 0, 1}, elements(filled:fill_(i)))
+      assert.equal(z, torch.tensor {z, 3}[1]:item())
+      assert.same({z, torch.complex(3, 0)}, torch.tensor({z, 3}):tolist())
+   end)
+
+   it("is refused where numbers are real", function()
+      assert.raises("add: expected a real number for real tensors, got 1+2i", function()
+         torch.ones(2):add(torch.ones(2), {alpha = z})
+      end)
+      assert.raises("arange: does not take complex numbers", function() torch.arange(0, z) end)
+      assert.raises("fill_: the complex number 1+2i does not fit in a tensor of dtype float32",
+         function() torch.ones(2):fill_(z) end)
+      assert.raises("torch.complex: expected the field real or imag", function() return z.re end)
+      assert.raises("add: expected numbers or a Tensor, got string", function() return z + "x" end)
+   end)
+end)
+
+describe("complex dtypes", function()
+   it("are made by every constructor", function()
+      local options = {dtype = "complex128"}
+      assert.same({0, 0}, elements(torch.zeros(1, options)))
+      assert.same({1, 0}, elements(torch.ones(1, options)))
+      assert.same({1, 0, 0, 0, 0, 0, 1, 0}, elements(torch.eye(2, options)))
+      assert.same({1, 2}, elements(torch.tensor({torch.complex(1, 2)}, options)))
+      assert.equal("complex128", torch.empty(2, options).dtype)
+      assert.equal("complex64", torch.zeros_like(torch.ones(2, {dtype = "complex64"})).dtype)
+      torch.manual_seed(1)
+      local x = torch.randn(20000, options)
+      assert(math.abs(x.real:var():item() - 0.5) < 0.02 and math.abs(x:var():item() - 1) < 0.02)
+      local u = torch.rand(1000, {dtype = "complex64"})
+      assert(u.real:min():item() >= 0 and u.imag:max():item() < 1)
+   end)
+
+   it("convert as PyTorch's", function()
+      local z = torch.tensor {torch.complex(1.5, 2), i, torch.complex(0, 0)}
+      assert.same({1.5, 0, 0}, elements(z:to "float64"))
+      assert.same({1, 0, 0}, elements(z:to "int32"))
+      assert.same({true, true, false}, elements(z:to "bool"))
+      assert.same({3, 0}, elements(torch.tensor({3}):to "complex64"))
+      assert.same({1.5, 0}, elements(torch.tensor({1.5}, {dtype = "float16"}):to "complex128"))
+   end)
+
+   it("tell that they are complex", function()
+      local z = torch.ones(1, {dtype = "complex64"})
+      assert.is_true(z:is_complex() and torch.is_complex(z))
+      assert.is_false(z:is_floating_point())
+      assert.same({8, 16}, {z:element_size(), z:to("complex128"):element_size()})
+   end)
+end)
+
+describe("views of complex tensors", function()
+   it("share memory as pairs", function()
+      local z = torch.zeros(2, {dtype = "complex64"})
+      local pairs_of = z:view_as_real()
+      assert.same({2, 2}, pairs_of.shape)
+      pairs_of[{2, 1}] = 5
+      z.imag = torch.tensor {1, 2}
+      z.real:add_(1)
+      assert.same({1, 1, 6, 2}, elements(z))
+      assert.same({1, 1, 6, 2}, elements(pairs_of:view_as_complex()))
+      local turned = torch.zeros(2, 3, {dtype = "complex128"}):t()
+      assert.same({2, 6, 1}, turned:view_as_real():stride())
+   end)
+
+   it("refuse what is no pair", function()
+      assert.raises("view_as_complex: expected a last dimension of size 2, got shape [3]", function()
+         torch.zeros(3):view_as_complex()
+      end)
+      assert.raises("view_as_complex: expected pairs in memory", function()
+         torch.zeros(2, 3):t():view_as_complex()
+      end)
+      assert.raises("view_as_complex: expected float32 or float64, got int64", function()
+         torch.zeros(2, {dtype = "int64"}):view_as_complex()
+      end)
+      assert.raises("imag: expected a complex tensor, got float32", function()
+         return torch.ones(2).imag
+      end)
+   end)
+
+   it("conjugate matrices and leave real tensors as they are", function()
+      local z = torch.tensor {{i, 2}, {3, 4 * i}}
+      assert.same({0, -1, 3, 0, 2, 0, 0, -4}, elements(z.H))
+      assert.same(elements(z.mH), elements(z:adjoint()))
+      local x = torch.ones(2)
+      assert(x:conj() == x and torch.real(x) == x)
+   end)
+end)
+
+describe("an operator on complex numbers", function()
+   for name, expected in pairs(reference.unary) do
+      it(name .. " gives PyTorch's values", function()
+         local x = numbers(reference.points)
+         close(expected, elements(torch[name](x)), 1e-12, name)
+         close(expected, elements(torch[name](x:to "complex64")), 2e-5, name .. " in complex64")
+         local gaps = torch.zeros(x:numel(), 2, {dtype = "complex128"})
+         gaps:select(2, 1):copy_(x)
+         close(expected, elements(torch[name](gaps:select(2, 1))), 1e-12, name .. " with gaps")
+      end)
+   end
+
+   it("keeps infinities and NaN as PyTorch does", function()
+      for name, expected in pairs(reference.at_edges) do
+         close(expected, elements(torch[name](numbers(reference.edges))), 1e-12, name)
+      end
+   end)
+
+   it("of two inputs gives PyTorch's values", function()
+      local x = numbers(reference.some)
+      local y = x:flip(1) + torch.complex(0.25, 0.5)
+      for name, expected in pairs(reference.binary) do
+         close(expected, elements(torch[name](x, y)), 1e-12, name)
+      end
+   end)
+
+   it("reduces as PyTorch", function()
+      local x = numbers(reference.some)
+      for name, expected in pairs(reference.reduced) do
+         local result = name:find "^cum" and x[name](x, 1) or x[name](x)
+         close(expected, elements(result), 1e-10, name)
+      end
+      local empty = torch.zeros(0, 2, {dtype = "complex64"})
+      assert.same({0, 0, 0, 0}, elements(empty:sum(1)))
+      assert.same({1, 0, 1, 0}, elements(empty:prod(1)))
+   end)
+
+   it("multiplies matrices like the sums of products", function()
+      torch.manual_seed(3)
+      local options = {dtype = "complex128"}
+      local a, b = torch.randn(2, 3, 4, options), torch.randn(2, 4, 5, options)
+      local expected = (a:unsqueeze(-1) * b:unsqueeze(2)):sum(3)
+      for what, product in pairs {
+         bmm = a:bmm(b), matmul = a:matmul(b), einsum = torch.einsum("bik,bkj->bij", a, b),
+         strided = a:transpose(2, 3):contiguous():transpose(2, 3):bmm(b),
+      } do
+         close(elements(expected), elements(product), 1e-12, what)
+      end
+      local c = torch.randn(2, 3, 5, options)
+      local sum = c * torch.complex(0.5, 1) + expected * torch.complex(2, -1)
+      local added = c:baddbmm(a, b, {beta = torch.complex(0.5, 1), alpha = torch.complex(2, -1)})
+      close(elements(sum), elements(added), 1e-12, "baddbmm")
+      local v, w = a[1][1], a[1][2]
+      close(elements((v * w):sum()), elements(v:dot(w)), 1e-12, "dot")
+      close(elements((v:conj() * w):sum()), elements(v:vdot(w)), 1e-12, "vdot")
+      close(elements((a[1] * v):sum(2)), elements(a[1]:mv(v)), 1e-12, "mv")
+      assert.same({2, 0, 5}, torch.zeros(2, 0, 3, options):bmm(torch.zeros(2, 3, 5, options)).shape)
+   end)
+
+   it("indexes, joins and compares", function()
+      local z = torch.tensor {1 * i, 2, torch.complex(3, 1)}
+      assert.same({3, 1, 0, 1}, elements(z:index_select(1, torch.tensor {3, 1})))
+      assert.same({2, 0, 3, 1}, elements(z[z:abs():gt(1.5)]))
+      assert.same({0, 1, 0, 1}, elements(z:gather(1, torch.tensor {1, 1})))
+      assert.same({0, 1, 2, 0, 3, 1, 0, 1}, elements(torch.cat {z, z[{{1, 1}}]}))
+      local sums = torch.zeros(2, {dtype = "complex64"}):index_add(1, torch.tensor {1, 1, 2}, z)
+      assert.same({2, 1, 3, 1}, elements(sums))
+      assert.same({9, 0, 2, 0, 3, 1}, elements(z:masked_fill(z:eq(i), 9)))
+      assert.is_true(torch.equal(z, z:clone()) and torch.allclose(z, z + 1e-9))
+      assert.same({0, 1, 0, 0, 0, 0}, elements(torch.where(z:eq(i), z, 0)))
+   end)
+
+   it("refuses what has no meaning for them", function()
+      local z = torch.ones(2, {dtype = "complex64"})
+      for name, call in pairs {
+         sort = function() z:sort() end, lt = function() return z:lt(z) end,
+         clamp = function() return z:clamp(0, 1) end, floor = function() return z:floor() end,
+         maximum = function() return torch.maximum(z, z) end,
+         argmax = function() return z:argmax() end, sign = function() return z:sign() end,
+         cummax = function() return z:cummax(1) end, relu = function() return torch.relu(z) end,
+      } do
+         assert.raises(name .. ": does not take complex numbers", call)
+      end
+      assert.raises("abs_: does not take complex tensors, since the result is real", function()
+         z:abs_()
+      end)
+      assert.raises("add_: a result of dtype complex64 cannot be stored in a tensor of dtype float32",
+         function() torch.ones(2):add_(z) end)
+      assert.raises("comparison: complex numbers have no order", function() return z[1] < 1 end)
+   end)
+end)
+
+describe("gradients of complex numbers", function()
+   it("are PyTorch's: of real functions, the sum over both parts", function()
+      local z = torch.tensor({torch.complex(1, 2), i}):requires_grad_()
+      z:abs():square():sum():backward()
+      assert.same({2, 4, 0, 2}, elements(z.grad))
+   end)
+
+   it("of real inputs are real", function()
+      local x = torch.tensor({1.0, 2.0}):requires_grad_()
+      local y = x * torch.complex(3, 4)
+      y:backward(torch.ones(2, {dtype = "complex64"}))
+      assert.equal("float32", x.grad.dtype)
+      assert.same({3, 3}, elements(x.grad))
+   end)
+
+   it("begin with a gradient that is given", function()
+      local z = torch.ones(1, {dtype = "complex64", requires_grad = true})
+      assert.raises("backward: only a real tensor has a gradient to start with; got complex64",
+         function() (z * z):sum():backward() end)
+   end)
+end)
+
+describe("printing complex numbers", function()
+   it("is PyTorch's", function()
+      for _, row in ipairs(reference.printed) do
+         local real, imag, dtype, text = table.unpack(row)
+         local options = {dtype = "float64"}
+         local z = torch.complex(torch.tensor(real, options), torch.tensor(imag, options)):to(dtype)
+         assert.equal(text, tostring(z:cpu()))
+      end
+   end)
+end)
+
+-- Files are read and written on the CPU.
+describe("files of complex numbers", device.name and function() end or function()
+   it("are read as they were written", function()
+      local name = os.tmpname()
+      local z = torch.tensor {{torch.complex(1, 2), 3}, {4, torch.complex(0, -1)}}
+      for _, ending in ipairs {".npy", ".safetensors", ".pt"} do
+         local path = name .. ending
+         torch.save(ending == ".npy" and z or {z = z}, path)
+         local back = torch.load(path)
+         back = ending == ".npy" and back or back.z
+         assert(back.dtype == "complex64" and torch.equal(z, back:to(z.device)), ending)
+         os.remove(path)
+      end
+      os.remove(name)
+   end)
+
+   it("may have the other order of bytes", function()
+      local path = os.tmpname() .. ".npy"
+      local header = "{'descr': '>c16', 'fortran_order': False, 'shape': (1,), }"
+      local file = assert(io.open(path, "wb"))
+      file:write("\x93NUMPY\1\0", ("<s2"):pack(header), (">dd"):pack(1, -2))
+      file:close()
+      assert.same({1, -2}, elements(torch.load(path)))
+      os.remove(path)
+   end)
+end)

@@ -1,0 +1,70 @@
+-- Complex numbers: parts, magnitudes and angles, conjugates, and views as pairs of real numbers.
+-- In examples, Z(sizes) is a random complex tensor; for the other names see arithmetic.lua.
+
+op {"view_as_real(Tensor self) -> Tensor",
+    doc = [[A complex tensor as a real one with one more dimension, of size 2, for the real and the
+    imaginary part; a view.]],
+    view = true, grad = {self = "complex_of_pairs(grad)"},
+    examples = {"Z(3)", "Z()", "Z(2, 3):t()"}}
+example("view_as_real", [=[
+   local z = torch.tensor {torch.complex(1, 2)}
+   print(z:view_as_real())
+   --> tensor([[1., 2.]])]=])
+op {"view_as_complex(Tensor self) -> Tensor",
+    doc = [[A float32 or float64 tensor whose last dimension has size 2 as complex numbers with
+    these parts; a view. The strides of the other dimensions must be even, that of the last 1.]],
+    view = true, grad = {self = "view_as_real(grad)"}, examples = {"T(3, 2)", "T(2)"}}
+example("view_as_complex", [[
+   print(torch.tensor({{1.0, 2.0}, {3.0, -4.0}}):view_as_complex())
+   --> tensor([1.+2.j, 3.-4.j])]])
+op {"complex_of_pairs(Tensor self) -> Tensor", internal = true, composite = true}
+op {"real(Tensor self) -> Tensor",
+    doc = "The real parts of a complex tensor, as a view; a real tensor itself.",
+    composite = true, out = false, method = false, examples = {"T(3)"}}
+op {"imag(Tensor self) -> Tensor",
+    doc = "The imaginary parts of a complex tensor, as a view. Real tensors have none.",
+    composite = true, out = false, method = false, examples = {"Z(3)", "Z()"}}
+op {"conj(Tensor self) -> Tensor",
+    doc = "The complex conjugate, elementwise; a real tensor itself.", composite = true,
+    out = false, examples = {"T(3)"}}
+example("conj", [[
+   print(torch.tensor({torch.complex(1, 2)}):conj())
+   --> tensor([1.-2.j])]])
+op {"conj_physical(Tensor self) -> Tensor",
+    doc = "The complex conjugate in new memory; a real tensor itself.",
+    pointwise = {types = "number"}, inplace = true, grad = {self = "conj(grad)"},
+    examples = {"T(3, 4)", "T()"}}
+op {"resolve_conj(Tensor self) -> Tensor",
+    doc = "self, since conj writes conjugates to memory.", composite = true, out = false,
+    examples = {"T(3)"}}
+op {"resolve_neg(Tensor self) -> Tensor",
+    doc = "self, since negative numbers are in memory.", composite = true, out = false,
+    examples = {"T(3)"}}
+op {"angle(Tensor self) -> Tensor",
+    doc = "The argument of complex numbers, in radians: 0 or pi for real ones. NaN stays NaN.",
+    pointwise = {types = "floating", real = true},
+    grad = {self = "angle_backward(grad, self)"}, examples = {"P(3, 4)"}}
+example("angle", [[
+   print(torch.tensor({torch.complex(0, 2), -1}):angle())
+   --> tensor([1.5708, 3.1416])]])
+op {"angle_backward(Tensor grad, Tensor self) -> Tensor", internal = true, composite = true}
+op {"sgn_backward(Tensor grad, Tensor self, Tensor result) -> Tensor", internal = true,
+    composite = true}
+op {"complex(Tensor real, Tensor imag) -> Tensor",
+    doc = [[Complex numbers with these parts: two float32 or float64 tensors of one dtype, which are
+    broadcast. Of two numbers, one complex number.]],
+    composite = true, examples = {"T(3), T(3)", "T(2, 1), T(3)"}}
+example("complex", [[
+   print(torch.complex(torch.tensor {1.0, 2.0}, torch.tensor {0.0, -1.0}))
+   --> tensor([1.+0.j, 2.-1.j])
+   print(torch.complex(1, 2) * torch.complex(0, 1))
+   --> -2+1i]])
+op {"polar(Tensor abs, Tensor angle) -> Tensor",
+    doc = [[Complex numbers with these magnitudes and angles in radians: two float32 or float64
+    tensors of one dtype, which are broadcast.]],
+    composite = true, examples = {"T(3), T(3)"}}
+example("polar", [[
+   print(torch.polar(torch.tensor {2.0}, torch.tensor {math.pi}))
+   --> tensor([-2.-1.7485e-07j])]])
+
+takes_complex()
