@@ -37,7 +37,7 @@ sys.dont_write_bytecode = True
 import more
 from lua import DTYPES, Unwritable, each, kinds, keyword_kind, lua, result_kinds
 
-# Not tlua's: complex numbers, sparse layouts, spectra, and what is no operator for users; the decompositions
+# Not tlua's: sparse layouts, spectra, and what is no operator for users; the decompositions
 # of low rank, which are random and whose samples are factors of their argument.
 OTHER = tuple("""_ fft. masked. signal. torch. jiterator native_ sparse. stft istft to_sparse
     to_mkldnn view_as_ real imag conj resolve_ polar complex cfloat cdouble chalf linalg.eig ops.
@@ -58,7 +58,7 @@ VAGUE = {("linalg.lstsq", "grad_oriented"), ("linalg.pinv", "singular"), ("norma
 COUNTS = {
     torch.float32: (30, 10), torch.float64: (10, 3), torch.bfloat16: (10, 3), torch.float16: (10, 3),
     torch.int64: (15, 4), torch.int32: (5, 2), torch.int16: (5, 2), torch.int8: (5, 2),
-    torch.uint8: (5, 2), torch.bool: (10, 3)}
+    torch.uint8: (5, 2), torch.bool: (10, 3), torch.complex64: (10, 3), torch.complex128: (5, 2)}
 UNKNOWN = ("layout", "pin_memory", "non_blocking")  # arguments that tlua lacks
 LAYOUTS = "transposed gaps expanded rows0 columns0 scalar first64 first32".split()
 SIGNLESS = {  # vectors are determined up to their signs, and only those of values
@@ -121,6 +121,8 @@ def fresh(t):
 
 
 def in_double(t):
+    if t.is_complex():
+        return t.detach().to(torch.complex128).requires_grad_(t.requires_grad)
     return t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t
 
 
@@ -131,6 +133,7 @@ def weights(r, k):
 def gradients(results, inputs):
     """Of the weighted sum of all results; None: no result depends on the inputs."""
     leaves = [t for t in tensors(inputs) if t.requires_grad]
+    results = [torch.view_as_real(r) if isinstance(r, torch.Tensor) and r.is_complex() else r for r in results]
     terms = [(r.double() * weights(r, k)).sum() for k, r in enumerate(results)
              if isinstance(r, torch.Tensor) and r.requires_grad and r.is_floating_point()]
     return list(torch.autograd.grad(sum(terms), leaves, allow_unused=True)) if terms else None
@@ -187,8 +190,8 @@ class Writer:
             return ",e=" + lua(str(fault).split("\n")[0][:150], None, [0])
         text = listed("r", results, self.op)
         text += listed("g", g) + (nodes(results) if self.op not in SIGNLESS else "") if g else ""
-        narrow = [t.dtype for t in tensors((args, kw)) if t.is_floating_point()]
-        if not chance and narrow and torch.float64 not in narrow:
+        narrow = [t.dtype for t in tensors((args, kw)) if t.is_floating_point() or t.is_complex()]
+        if not chance and narrow and not {torch.float64, torch.complex128} & set(narrow):
             try:
                 results, g = self.attempt(fn, each(in_double, args), each(in_double, kw), grad)
                 text += listed("x", results, self.op) + (listed("gx", g) if g else "")
@@ -278,7 +281,7 @@ def write_dtype(w, op, fn, extra, dtype):
 
 def write_gradients(w, op, fn, extra, dtype):
     how = forms(op.name)
-    for i, (a, k) in enumerate(spread(samples(op, dtype, True), 30 if dtype == torch.float64 else 6)):
+    for i, (a, k) in enumerate(spread(samples(op, dtype, True), 30 if dtype in (torch.float64, torch.complex128) else 6)):
         k.update(extra)
         a, k = each(lambda t: t.detach().requires_grad_(t.requires_grad), (a, k))
         if how:
@@ -299,7 +302,7 @@ def write_operator(w, op):
     for dtype in COUNTS:
         if dtype in op.dtypes:
             write_dtype(w, op, fn, extra, dtype)
-            if op.supports_autograd and dtype.is_floating_point:
+            if op.supports_autograd and (dtype.is_floating_point or dtype.is_complex):
                 write_gradients(w, op, fn, extra, dtype)
     for e in op.error_inputs("cpu") if op.error_inputs_func and forms(op.name) else ():
         s = e.sample_input

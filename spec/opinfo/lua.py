@@ -9,7 +9,7 @@ import math
 import torch
 
 DTYPES = {getattr(torch, n): n for n in (
-    "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool").split()}
+    "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128").split()}
 DIMS = set("""dim dims dim0 dim1 dim2 axis axis0 axis1 start_dim end_dim source_dim source
     destination dimension""".split())
 POSITIONS = set("sorter padding_idx ignore_index blank offsets index".split())
@@ -129,7 +129,7 @@ def result_kinds(op, args, kw, count):
 def shifted(v, kind):
     """An integer, or all of a tensor, counted from 1."""
     if isinstance(v, torch.Tensor):
-        if v.is_floating_point() or v.dtype == torch.bool:
+        if v.is_floating_point() or v.is_complex() or v.dtype == torch.bool:
             return v
         return torch.where(v < 0, v - 1 if kind == "stop" else v, v if kind == "stop" else v + 1)
     if kind == "stop":
@@ -138,6 +138,8 @@ def shifted(v, kind):
 
 
 def number(v):
+    if isinstance(v, complex):
+        return "Z(%s,%s)" % (number(v.real), number(v.imag))
     if isinstance(v, bool):
         return "true" if v else "false"
     if isinstance(v, int):
@@ -164,7 +166,7 @@ def tensor(t, kind, budget):
     except RuntimeError as fault:  # its storage is gone
         raise Unwritable("values") from fault
     strides = "nil" if t.is_contiguous() else "{%s}" % ",".join(map(str, t.stride()))
-    if t.dtype == torch.float64:
+    if t.dtype == torch.float64 or t.is_complex():
         text = ",".join(number(e) for e in values)
     else:
         text = ",".join("%.9g" % e if isinstance(e, float) and e else number(e) for e in values)
@@ -199,7 +201,7 @@ def lua(v, kind, budget):
         return "{%s}" % ",".join(key(e, budget) for e in (v if isinstance(v, tuple) else (v,)))
     if v is None:
         return "nil"
-    if isinstance(v, (bool, float)):
+    if isinstance(v, (bool, float, complex)):
         return number(v)
     if isinstance(v, int):
         return number(shifted(v, kind) if kind in ("dim", "at", "stop", "label") else v)

@@ -111,6 +111,7 @@ local function weighted_sum(results)
    local total
    for k = 1, results.n do
       local r = results[k]
+      if is_tensor(r) and r:is_complex() then r = r:view_as_real() end
       if is_tensor(r) and r.requires_grad then
          local steps = torch.arange(r:numel(), {dtype = "float64", device = r.device})
          local weights = torch.cos(steps * 1.3 + (0.5 * (k - 1) + 0.2)):reshape(r.shape)
@@ -123,7 +124,7 @@ end
 
 local function zeros(t)
    for _, v in ipairs(t and t.values or {}) do
-      if v ~= 0 then return false end
+      if v ~= 0 and v ~= torch.complex(0, 0) then return false end
    end
    return true
 end
@@ -280,7 +281,7 @@ end
 
 ---- one operator, in a process of its own --------------------------------------------
 
-local ENVIRONMENT <const> = {T = T, newaxis = torch.newaxis, nan = -(0 / 0), inf = math.huge,
+local ENVIRONMENT <const> = {T = T, Z = torch.complex, newaxis = torch.newaxis, nan = -(0 / 0), inf = math.huge,
    math = math}
 
 local function names_operator(row, name)

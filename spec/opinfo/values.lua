@@ -8,6 +8,7 @@ local torch = require "tlua"
 local TOLERANCE <const> = {
    float32 = {1e-5, 1e-5, 2e-6}, float64 = {1e-7, 1e-8, 1e-10},
    float16 = {2e-3, 1e-3, 1e-3}, bfloat16 = {1.6e-2, 1e-3, 8e-3},
+   complex64 = {1e-5, 1e-5, 2e-6}, complex128 = {1e-7, 1e-8, 1e-10},
 }
 
 ---- tensors -----------------------------------------------------------------------
@@ -25,7 +26,7 @@ local function is_written(v)
 end
 
 local function is_tensor(v)
-   return type(v) == "userdata" and v ~= torch.newaxis
+   return torch.is_tensor(v)
 end
 
 -- Builds a tensor with strides inside a larger one, from its second element on.
@@ -120,6 +121,14 @@ local function near(v, w, exact, tolerance, most)
    return within(w, 0) or exact and within(exact, 1.5 * math.abs(w - exact)) or false
 end
 
+-- Returns the elements of a list with complex numbers replaced by their two parts.
+local function parts_of(values)
+   if type(values[1]) ~= "userdata" then return values end
+   local parts = {}
+   for i, z in ipairs(values) do parts[2 * i - 1], parts[2 * i] = z.real, z.imag end
+   return parts
+end
+
 -- Returns the difference between the result v and the expected one, or nil. The tolerance is that
 -- of the dtype `given`, if set.
 local function compare_tensors(v, want, exact, random, given)
@@ -128,10 +137,10 @@ local function compare_tensors(v, want, exact, random, given)
    if v.dtype ~= want.dtype then return "dtype" end
    if random or #want.values == 0 then return nil end
    local tolerance = TOLERANCE[v.dtype] and TOLERANCE[given or v.dtype]
-   local values = v:detach():flatten():tolist()
-   local most = tolerance and largest(want.values)
-   exact = exact and exact.values or {}
-   for i, w in ipairs(want.values) do
+   local values, wanted = parts_of(v:detach():flatten():tolist()), parts_of(want.values)
+   local most = tolerance and largest(wanted)
+   exact = exact and parts_of(exact.values) or {}
+   for i, w in ipairs(wanted) do
       local same = values[i] == w or tolerance and near(values[i], w, exact[i], tolerance, most)
       if not same then return "value", i end
    end
