@@ -144,7 +144,21 @@ local function add_class(out, class)
    end
 end
 
+-- Complex numbers are values without a table of their own; torch.complex makes them.
 local tensor_head <const> = [[
+---@class torch.ComplexNumber
+---@field real number
+---@field imag number
+---@field abs fun(self: torch.ComplexNumber): number
+---@field angle fun(self: torch.ComplexNumber): number
+---@field conj fun(self: torch.ComplexNumber): torch.ComplexNumber
+---@operator add(torch.ComplexNumber|number): torch.ComplexNumber
+---@operator sub(torch.ComplexNumber|number): torch.ComplexNumber
+---@operator mul(torch.ComplexNumber|number): torch.ComplexNumber
+---@operator div(torch.ComplexNumber|number): torch.ComplexNumber
+---@operator pow(torch.ComplexNumber|number): torch.ComplexNumber
+---@operator unm: torch.ComplexNumber
+
 ---@class torch.Tensor
 ---@field shape integer[]
 ---@field dtype string
@@ -155,6 +169,8 @@ local tensor_head <const> = [[
 ---@field requires_grad boolean
 ---@field is_leaf boolean
 ---@field is_parameter boolean
+---@field real torch.Tensor
+---@field imag torch.Tensor
 ---@operator add(torch.Tensor|number): torch.Tensor
 ---@operator sub(torch.Tensor|number): torch.Tensor
 ---@operator mul(torch.Tensor|number): torch.Tensor

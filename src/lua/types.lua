@@ -179,8 +179,9 @@ function Tensor:is_complex() end
 ---@return boolean
 function torch.is_floating_point(self) end
 
---- Returns the only element, as a number or a boolean. Raises if there is not exactly one element.
----@return number|boolean
+--- Returns the only element, as a number, a complex number or a boolean. Raises if there is not
+--- exactly one element.
+---@return number|boolean|torch.ComplexNumber
 function Tensor:item() end
 
 --- Returns all elements as nested tables; a number or a boolean for a 0-dimensional tensor.
