@@ -304,7 +304,7 @@ TLM_FLOATING2(xlogy, 0, {
   T product = a * log(b);
   return isnan(b) ? b : a == 0 ? 0 : product;
 })
-/* Of complex numbers: cpu/pointwise/complex_loops.h. */
+/* These are for real numbers; cpu/pointwise/complex_loops.h has the loops for complex ones. */
 TLM_NUMBER1(conj_physical, 0, return x;)
 TLM_FLOATING1(angle, 0, return isnan(x) ? x : x < 0 ? (T)TLM_PI : 0;)
 TLM_FLOATING1(sigmoid, 0, return 1 / (1 + exp(-x));)

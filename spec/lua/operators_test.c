@@ -29,6 +29,7 @@ static const char *const setup =
     "local function total(list)\n"
     "  local sum\n"
     "  for _, x in ipairs(T.tensors(list)) do\n"
+    "    if x:is_complex() then x = x:view_as_real() end\n"
     "    if x.requires_grad then sum = sum and sum + (x * x):sum() or (x * x):sum() end\n"
     "  end\n"
     "  return sum\n"

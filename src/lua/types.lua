@@ -250,6 +250,18 @@ torch.uint8 = "uint8"
 ---The dtype of booleans, a byte each.
 ---@type string
 torch.bool = "bool"
+---The dtype of complex numbers of two float32.
+---@type string
+torch.complex64 = "complex64"
+---The dtype of complex numbers of two float64.
+---@type string
+torch.complex128 = "complex128"
+---Another name of complex64.
+---@type string
+torch.cfloat = "complex64"
+---Another name of complex128.
+---@type string
+torch.cdouble = "complex128"
 ---Another name of float32.
 ---@type string
 torch.float = "float32"
