@@ -9,8 +9,8 @@ local titles = {
    pointwise = [[
 /* X(name, inputs, types, result): types NUMBER (I32 I64 F32 F64), FLOATING (F32 F64)
 ** or INTEGER (I32 I64); result SAME or BOOL. */]],
-   complex = [[
-/* X(name, inputs, result): kernels that also compute in C64 and C128; result SAME, BOOL or REAL. */]],
+   complex = "/* X(name, inputs, result): kernels that also compute in C64 and C128; "
+      .. "result SAME, BOOL or REAL. */",
    reduction = "/* X(name, types) */",
    scan = "/* X(name, types) */",
 }

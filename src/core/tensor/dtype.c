@@ -156,7 +156,9 @@ static bool any_complex(tl_Scalar a, tl_Scalar b) {
   return a.kind == TL_COMPLEX || b.kind == TL_COMPLEX;
 }
 
-static double complex complex_of(tl_Scalar s) { return CMPLX(tli_to_double(s), s.imag); }
+static double complex complex_of(tl_Scalar s) {
+  return __builtin_complex(tli_to_double(s), s.imag);
+}
 
 static tl_Scalar of_complex(double complex z) { return tli_complex(creal(z), cimag(z)); }
 

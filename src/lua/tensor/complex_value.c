@@ -21,7 +21,7 @@ bool tli_to_complex(lua_State *L, int index, tl_Scalar *out) {
 
 int tli_push_complex(lua_State *L, double real, double imag) {
   Value *value = (Value *)lua_newuserdatauv(L, sizeof *value, 0);
-  *value = CMPLX(real, imag);
+  *value = __builtin_complex(real, imag);
   luaL_setmetatable(L, COMPLEX);
   return 1;
 }
@@ -31,7 +31,7 @@ static bool read(lua_State *L, int index, Value *out) {
   tl_Scalar s;
   if (lua_type(L, index) != LUA_TNUMBER && lua_type(L, index) != LUA_TUSERDATA) return false;
   if (!tli_to_scalar(L, index, &s)) return false;
-  *out = CMPLX(tli_to_double(s), s.imag);
+  *out = __builtin_complex(tli_to_double(s), s.imag);
   return true;
 }
 
@@ -62,9 +62,7 @@ static Value sum(Value a, Value b) { return a + b; }
 static Value difference(Value a, Value b) { return a - b; }
 static Value product(Value a, Value b) { return a * b; }
 static Value quotient(Value a, Value b) { return a / b; }
-static Value power(Value a, Value b) {
-  return creal(b) == 0 && cimag(b) == 0 ? CMPLX(1, 0) : cpow(a, b);
-}
+static Value power(Value a, Value b) { return creal(b) == 0 && cimag(b) == 0 ? 1 : cpow(a, b); }
 
 static int binary(lua_State *L, const char *metamethod, Value (*fn)(Value, Value)) {
   Value a, b;
