@@ -20,7 +20,8 @@ bool tli_to_complex(lua_State *L, int index, tl_Scalar *out) {
 }
 
 int tli_push_complex(lua_State *L, double real, double imag) {
-  Value *value = (Value *)lua_newuserdatauv(L, sizeof *value, 0);
+  /* a byte more: tensors' boxes, of the same size, are recognised by their length */
+  Value *value = (Value *)lua_newuserdatauv(L, sizeof *value + 1, 0);
   *value = __builtin_complex(real, imag);
   luaL_setmetatable(L, COMPLEX);
   return 1;
