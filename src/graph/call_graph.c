@@ -86,6 +86,10 @@ int32_t tli_graph_value(tli_Graph *g, tli_ValueKind kind, int32_t index) {
 }
 
 int32_t tli_graph_number(tli_Graph *g, tl_Scalar number) {
+  if (number.kind == TL_COMPLEX)
+    return tli_fail(TL_EARG, "export: complex numbers cannot be in a program, got %g%+gi", number.f,
+                    number.imag),
+           -1;
   if (!tli_region_grow(&g->region, (void **)&g->numbers, g->nnumbers, sizeof *g->numbers))
     return -1;
   g->numbers[g->nnumbers] = number;

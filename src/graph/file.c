@@ -396,8 +396,10 @@ static bool real_of(const tli_Json *j, double *out) {
 static bool number_of(const tli_Json *j, tl_Scalar *out) {
   *out = (tl_Scalar){.kind = TL_NONE};
   if (j->kind == TLI_JSON_NULL) return true;
-  if (j->kind == TLI_JSON_BOOLEAN) return *out = (tl_Scalar){TL_BOOLEAN, {j->flag}}, true;
-  if (j->kind == TLI_JSON_INTEGER) return *out = (tl_Scalar){TL_INTEGER, {j->integer}}, true;
+  if (j->kind == TLI_JSON_BOOLEAN)
+    return *out = (tl_Scalar){.kind = TL_BOOLEAN, .i = j->flag}, true;
+  if (j->kind == TLI_JSON_INTEGER)
+    return *out = (tl_Scalar){.kind = TL_INTEGER, .i = j->integer}, true;
   out->kind = TL_FLOATING;
   return real_of(j, &out->f);
 }

@@ -6,6 +6,7 @@
 
 #include "bind.h"
 #include "lua/args/batched.h"
+#include "lua/tensor/metamethod.h"
 #include "lua/tensor/value.h"
 #include "core/observe/trace.h"
 
@@ -342,7 +343,8 @@ static int get_imag(lua_State *L, tli_State *S, tl_Tensor *t) {
 /* x.real = y and x.imag = y copy a tensor or a number into the part, which shares x's memory. */
 static int set_part(lua_State *L, tli_State *S, tl_Tensor *part, const char *name, int value) {
   tl_Tensor *source = NULL, *owned = NULL;
-  bool ok = part && operand(L, S, value, name, &source, &owned) && tlo_copy_(part, source, false);
+  bool ok =
+      part && tli_operand(L, S, value, name, &source, &owned) && tlo_copy_(part, source, false);
   tli_release(owned);
   tli_release(part);
   return ok ? 0 : tli_raise(L);
