@@ -64,9 +64,11 @@ static tl_Tensor *part(tl_Tensor *self, int64_t which) {
   return result;
 }
 
-tl_Tensor *tlo_real(tl_Tensor *self) { return is_complex(self) ? part(self, 0) : tli_retain(self); }
+tl_Tensor *tli_op_real(tl_Tensor *self) {
+  return is_complex(self) ? part(self, 0) : tli_retain(self);
+}
 
-tl_Tensor *tlo_imag(tl_Tensor *self) {
+tl_Tensor *tli_op_imag(tl_Tensor *self) {
   if (is_complex(self)) return part(self, 1);
   return tli_fail_null(TL_EDTYPE, "imag: expected a complex tensor, got %s",
                        tl_dtype_name((tl_DType)self->dtype));
@@ -74,7 +76,7 @@ tl_Tensor *tlo_imag(tl_Tensor *self) {
 
 /* ---- conjugates ---- */
 
-tl_Tensor *tlo_conj(tl_Tensor *self) {
+tl_Tensor *tli_op_conj(tl_Tensor *self) {
   return is_complex(self) ? tlo_conj_physical(self) : tli_retain(self);
 }
 

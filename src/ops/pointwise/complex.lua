@@ -20,12 +20,12 @@ example("view_as_complex", [[
 op {"complex_of_pairs(Tensor self) -> Tensor", internal = true, composite = true}
 op {"real(Tensor self) -> Tensor",
     doc = "The real parts of a complex tensor, as a view; a real tensor itself.",
-    composite = true, out = false, method = false, examples = {"T(3)"}}
+    composite = true, hooked = true, out = false, method = false, examples = {"T(3)"}}
 op {"imag(Tensor self) -> Tensor",
     doc = "The imaginary parts of a complex tensor, as a view. Real tensors have none.",
-    composite = true, out = false, method = false, examples = {"Z(3)", "Z()"}}
+    composite = true, hooked = true, out = false, method = false, examples = {"Z(3)", "Z()"}}
 op {"conj(Tensor self) -> Tensor",
-    doc = "The complex conjugate, elementwise; a real tensor itself.", composite = true,
+    doc = "The complex conjugate, elementwise; a real tensor itself.", composite = true, hooked = true,
     out = false, examples = {"T(3)"}}
 example("conj", [[
    print(torch.tensor({torch.complex(1, 2)}):conj())
