@@ -109,8 +109,8 @@ static tl_Tensor *convert_to(const char *op, tl_Tensor *self, tl_DType dtype, tl
   return tli_chain_end(&c, result);
 }
 
-tl_Tensor *tli_op_to(tl_Tensor *self, tl_DType dtype, bool non_blocking, bool copy, tl_Device device,
-                  const char *memory_format) {
+tl_Tensor *tli_op_to(tl_Tensor *self, tl_DType dtype, bool non_blocking, bool copy,
+                     tl_Device device, const char *memory_format) {
   return convert_to("to", self, dtype, device, non_blocking, copy, memory_format);
 }
 

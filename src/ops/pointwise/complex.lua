@@ -25,8 +25,8 @@ op {"imag(Tensor self) -> Tensor",
     doc = "The imaginary parts of a complex tensor, as a view. Real tensors have none.",
     composite = true, hooked = true, out = false, method = false, examples = {"Z(3)", "Z()"}}
 op {"conj(Tensor self) -> Tensor",
-    doc = "The complex conjugate, elementwise; a real tensor itself.", composite = true, hooked = true,
-    out = false, examples = {"T(3)"}}
+    doc = "The complex conjugate, elementwise; a real tensor itself.",
+    composite = true, hooked = true, out = false, examples = {"T(3)"}}
 example("conj", [[
    print(torch.tensor({torch.complex(1, 2)}):conj())
    --> tensor([1.-2.j])]])

@@ -109,7 +109,9 @@ static tl_Tensor *reshape(const char *op, tl_Tensor *self, tl_Ints shape) {
   return result;
 }
 
-tl_Tensor *tli_op_reshape(tl_Tensor *self, tl_Ints shape) { return reshape("reshape", self, shape); }
+tl_Tensor *tli_op_reshape(tl_Tensor *self, tl_Ints shape) {
+  return reshape("reshape", self, shape);
+}
 
 /* Replaces dimensions first..last by n given ones. */
 static tl_Tensor *replace(const char *op, tl_Tensor *self, int first, int last, int64_t n,
