@@ -171,6 +171,14 @@ describe("an operator on complex numbers", function()
       end
    end)
 
+   it("keeps imaginary parts in float_power", function()
+      local z = torch.tensor {torch.complex(1, 2)}
+      assert.equal("complex128", z:float_power(2).dtype)
+      close({-3, 4}, elements(z:float_power(2)), 1e-12, "number")
+      close({-3, 4}, elements(z:to("complex128"):float_power_(2)), 1e-12, "in place")
+      close({0, 1}, elements(torch.tensor({-1.0}):float_power(torch.complex(0.5, 0))), 1e-12, "real")
+   end)
+
    it("of two inputs gives PyTorch's values", function()
       local x = numbers(reference.some)
       local y = x:flip(1) + torch.complex(0.25, 0.5)
@@ -258,6 +266,14 @@ describe("gradients of complex numbers", function()
       y:backward(torch.ones(2, {dtype = "complex64"}))
       assert.equal("float32", x.grad.dtype)
       assert.same({3, 3}, elements(x.grad))
+   end)
+
+   it("of empty tensors are empty", function()
+      local z = torch.zeros(0, 3, {dtype = "complex64", requires_grad = true})
+      local product = z * z
+      product.real:sum():backward()
+      assert.same({0, 3}, z.grad.shape)
+      assert.same({3, 0}, torch.zeros(3, 0, 2):view_as_complex().shape)
    end)
 
    it("begin with a gradient that is given", function()

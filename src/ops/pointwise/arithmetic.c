@@ -80,9 +80,17 @@ tl_Tensor *tlo_pow_backward_exponent(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
   return tli_chain_end(&c, chain_where_then(&c, flat, tli_int(0), back));
 }
 
+tl_Tensor *tlo_float_power(tl_Tensor *self, tl_Tensor *exponent) {
+  bool complex = tli_any_complex((tl_Tensor *[]){self, exponent}, 2);
+  tl_Tensor *wide = tlo_to_dtype(self, complex ? TL_C128 : TL_F64);
+  tl_Tensor *result = wide ? tlo_pow(wide, exponent) : NULL;
+  tli_release(wide);
+  return result;
+}
+
 bool tlo_float_power_(tl_Tensor *self, tl_Tensor *exponent) {
-  if (self->dtype != TL_F64)
-    return tli_fail(TL_EDTYPE, "float_power_: self: expected float64, got %s",
+  if (self->dtype != TL_F64 && self->dtype != TL_C128)
+    return tli_fail(TL_EDTYPE, "float_power_: self: expected float64 or complex128, got %s",
                     tl_dtype_name((tl_DType)self->dtype));
   return tlo_pow_(self, exponent);
 }

@@ -134,13 +134,13 @@ op {"pow_backward_exponent(Tensor grad, Tensor self, Tensor exponent, Tensor res
     internal = true, composite = true}
 
 op {"float_power(Tensor self, Operand exponent) -> Tensor",
-    doc = "self to the power exponent, computed in float64.",
-    expr = "pow(to_dtype(self, 'float64'), exponent)", examples = {"P(3, 4), T(3, 4)", "P(3), 2"}}
+    doc = "self to the power exponent, computed in float64, or in complex128.",
+    composite = true, examples = {"P(3, 4), T(3, 4)", "P(3), 2"}}
 example("float_power", [[
    print(torch.tensor({1, 2, 3}):float_power(0.5))
    --> tensor([1.0000, 1.4142, 1.7321], dtype=torch.float64)]])
 op {"float_power_(Tensor self, Operand exponent) -> self",
-    doc = "The same over self, which must be float64.",
+    doc = "The same over self, which must be float64 or complex128.",
     composite = true, func = false, nondiff = "see pow_", examples = {"P(3, 4), T(3, 4)"}}
 
 op {"scaled(Tensor self, Number factor) -> Tensor", internal = true, composite = true}
@@ -385,5 +385,5 @@ example("nan_to_num", [[
    print(x:nan_to_num {nan = 0, posinf = 100})
    --> tensor([  0., 100.,   1.])]])
 
-takes_complex [[add sub rsub mul div true_divide pow cube pow_backward_self pow_backward_exponent
+takes_complex [[add sub rsub mul div true_divide float_power float_power_ pow cube pow_backward_self pow_backward_exponent
    scaled addcmul addcdiv lerp neg positive abs sgn square reciprocal sqrt rsqrt cos acos]]
