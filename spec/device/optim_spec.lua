@@ -9,7 +9,7 @@ local here <const>, there <const> = {device = "cpu"}, {device = "sim"}
 
 -- Optimizers that step with one call, with options that need no norm.
 local rows = {}
-for _, row in ipairs(problem.rows.float32) do rows[#rows + 1] = row end
+for _, row in ipairs(problem.rows) do rows[#rows + 1] = row end
 
 describe("an optimizer on a device", function()
    it("has the CPU's bits", function()

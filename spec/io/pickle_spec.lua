@@ -119,9 +119,9 @@ describe("a malicious pickle", function()
          refused(message, "]" .. inner .. "K\1\x86\x85a.")
          refused(message, ordered .. "]K\1" .. inner .. "\x86a\x85R.")
       end
-      refused("fills a list that is none", ")K\1a.") -- a tuple cannot be appended to
-      refused("fills a dict that is none", "]K\1K\2s.")
-      refused("fills a list that is none", storage .. "K\1a.")
+      refused("adds items to a value that is not a list", ")K\1a.") -- a tuple cannot be appended to
+      refused("adds items to a value that is not a dict", "]K\1K\2s.")
+      refused("adds items to a value that is not a list", storage .. "K\1a.")
    end)
 
    it("may copy a list only as often as its length allows", function()

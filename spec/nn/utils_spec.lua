@@ -113,8 +113,7 @@ describe("wrong arguments", function()
    it("are named", function()
       local nn, prune, parametrize = torch.nn, utils.prune, utils.parametrize
       for message, call in sorted {
-         ["nn.utils.parameters_to_vector: parameters: expected a tensor or a list of "
-            .. "tensors, got nil"]
+         ["nn.utils.parameters_to_vector: parameters is missing; expected a value"]
             = function() utils.parameters_to_vector() end,
          ["nn.utils.parameters_to_vector: parameters[2]: expected a tensor, got 4"]
             = function() utils.parameters_to_vector {torch.ones(2), 4} end,

@@ -86,11 +86,11 @@ local function write(name, text)
    if old and old:read("a") == text then return end
    assert(io.open(path, "w")):write(text):close()
 end
-for _, name in ipairs {"ops.h", "kernels.h", "bind.h"} do write(name, "/* */\n") end
+for _, name in ipairs {"ops.h", "calls.h", "kernels.h", "bind.h"} do write(name, "/* */\n") end
 for _, name in ipairs {"manual.lua", "signatures.lua", "gradlist.lua", "operators.lua"} do
    write(name, "return {}\n")
 end
-for _, name in ipairs {"ops_pointwise.c", "bind_pointwise.c"} do
+for _, name in ipairs {"ops_pointwise.c", "bind_pointwise.c", "calls.c"} do
    write(name, '#include "ops.h"\n')
 end
 ]],

@@ -185,15 +185,18 @@ function M.call_method(row, name, args)
    return table.pack(self[name](self, table.unpack(args, 2, args.n)))
 end
 
---- Returns the gradients of the sum of all results, or nil if nothing is recorded; false stands for
---- an input without one.
+--- Returns the gradients of the sum of all results (of their real and imaginary parts), or nil if
+--- nothing is recorded; false stands for an input without one.
 function M.gradients(args, results)
    local inputs, loss = {}, nil
    for _, x in ipairs(M.tensors(args)) do
       if x.requires_grad then inputs[#inputs + 1] = x end
    end
    for _, x in ipairs(M.tensors(results)) do
-      if x.requires_grad then loss = loss and loss + x:sum() or x:sum() end
+      if x.requires_grad then
+         local sum = (x:is_complex() and torch.view_as_real(x) or x):sum()
+         loss = loss and loss + sum or sum
+      end
    end
    if not loss or #inputs == 0 then return nil end
    local grads = table.pack(torch.autograd.grad(loss, inputs, {allow_unused = true}))

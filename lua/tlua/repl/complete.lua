@@ -12,8 +12,8 @@ end
 
 -- The fields that a tensor has besides its methods.
 local properties <const> = {
-   "data", "device", "dtype", "grad", "grad_fn", "is_leaf", "is_parameter",
-   "requires_grad", "shape",
+   "data", "device", "dtype", "grad", "grad_fn", "imag", "is_leaf", "is_parameter",
+   "real", "requires_grad", "shape",
 }
 
 local function library()
