@@ -332,8 +332,8 @@ describe("groups by nccl", function()
             work:wait() -- waits only on the stream
             refused("all_reduce: rank 2 did not arrive within 3 s; rank 0 waits in all_reduce number 2 " ..
                "of float32 [4] at ", function() return t:sum():item() end)
-            check(true, work:exception():find("rank 2 did not come", 1, true) ~= nil)
-            refused("rank 2 did not come", function() dist.barrier {group = group} end)
+            check(true, work:exception():find("rank 2 did not arrive", 1, true) ~= nil)
+            refused("rank 2 did not arrive", function() dist.barrier {group = group} end)
             local list = notes()
             check("Abort", list[#list])
             store:set("late" .. rank, "")
