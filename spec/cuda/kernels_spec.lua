@@ -206,11 +206,27 @@ local function differ(factor, ok, expected, fine, actual)
    if e ~= a then return ("says %q, not %q"):format(a, e) end
 end
 
+local function has_complex(values)
+   for _, x in ipairs(table_of.tensors(values)) do
+      if x:is_complex() then return true end
+   end
+   return false
+end
+
+-- A GPU has no complex tensors yet. Returns a description of the failure if an example that has them
+-- is not refused, or nil.
+local function refuses_complex(row, text, variant)
+   local _, ok, fault = pcall(run, row, text, variant, "cuda")
+   local said = tostring(ok == true and "no error" or fault or ok)
+   if not said:find("complex", 1, true) then return "does not refuse complex tensors: " .. said end
+end
+
 -- Returns a description of the failure of an example in a variant, or nil.
 local function check(row, text, variant)
    local made = pcall(arguments, text, variant, "cpu")
    if not made then return nil end -- the example cannot have these sizes
    local ok, expected, here = run(row, text, variant, "cpu")
+   if has_complex(here) or ok and has_complex(expected) then return refuses_complex(row, text, variant) end
    local fine, actual, there = run(row, text, variant, "cuda")
    if not ok and fine and tostring(expected):find(unchecked, 1, true) then return nil end
    local fault = differ(determinants[row.name] and condition or 1, ok, expected, fine, actual)

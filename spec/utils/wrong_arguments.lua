@@ -32,7 +32,7 @@ local others <const> = {
    reset_max_memory_allocated = "reset_peak_memory_stats", memory_summary = "memory_stats",
    memory_stats_as_nested_dict = "memory_stats", memory_snapshot = "device",
    host_memory_stats_as_nested_dict = "host_memory_stats", memory_allocated = "memory_stats",
-   max_memory_allocated = "memory_stats", ImageFolder = "DatasetFolder",
+   max_memory_allocated = "memory_stats", ImageFolder = "DatasetFolder", trace = "export",
    fractional_max_pool2d_with_indices = "fractional_max_pool2d",
    fractional_max_pool3d_with_indices = "fractional_max_pool3d", calculate_fan = "nn.init",
    csv_fields = "csv", HashStore = "store",
