@@ -84,7 +84,13 @@ describe("gelu in float32", function()
    it("is accurate near 0 too", function()
       local x = torch.linspace(-6.4, 8, 20000, {dtype = "float64"}):float():double()
       -- F.gelu in float64 calls C's erfc
-      local off = (F.gelu(x:float()):double() / F.gelu(x) - 1):abs()
+      local expected, actual = F.gelu(x), F.gelu(x:float()):double()
+      if device.name == "cuda" then
+         -- PyTorch's form, x * (1 + erf(x / sqrt(2))) / 2, has an error relative to x
+         assert.is_true(((actual - expected) / x):abs():max():item() < 2.4e-7)
+         return
+      end
+      local off = (actual / expected - 1):abs()
       assert.is_true(off[x:gt(-1)]:max():item() < 5e-7)
       assert.is_true(off[x:gt(-3)]:max():item() < 1.2e-6)
       assert.is_true(off:max():item() < 6e-6)

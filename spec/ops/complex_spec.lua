@@ -4,6 +4,18 @@
 local torch = require "tlua"
 
 local device = require "spec.support.device"
+
+if device.name == "cuda" then
+   describe("complex tensors on a GPU", function()
+      it("are refused, since it has no kernels for them yet", function()
+         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU", function()
+            torch.zeros(1, {dtype = "complex64"})
+         end)
+      end)
+   end)
+   return
+end
+
 local reference = dofile "spec/fixtures/complex.lua"
 local i = torch.complex(0, 1)
 

@@ -7,13 +7,24 @@ local table_of = require "spec.support.table"
 local F <const> = torch.nn.functional
 local rows <const> = table_of.rows()
 
+-- A GPU has no complex tensors yet: the examples that take or give them are left out there.
+local has_complex <const> = device.name ~= "cuda"
+local gives_complex <const> = {complex = true, polar = true, view_as_complex = true}
+for _, row in ipairs(has_complex and {} or rows) do
+   local kept = {}
+   for _, text in ipairs(row.examples) do
+      if not gives_complex[row.name] and not text:find "Z%(" then kept[#kept + 1] = text end
+   end
+   row.examples = kept
+end
+
 -- Returns values that the operator refuses, at least in some arguments.
 local function wrong_tensors(x)
    local function ones(...) return torch.ones({...}, {dtype = x.dtype}) end
    return {
       ones(7, 11), ones(7, 11, 13, 2, 3), ones(), ones(0), ones(3, 0, 2), torch.tensor {99, 0, -7},
-      x:detach():to("int64"), x:detach():ne(0), x:detach():to("float16"), x:detach():to("complex64"),
-      "x", {}, 7.5,
+      x:detach():to("int64"), x:detach():ne(0), x:detach():to("float16"),
+      x:detach():to(has_complex and "complex64" or "float64"), "x", {}, 7.5,
    }
 end
 
