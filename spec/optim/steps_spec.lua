@@ -16,6 +16,18 @@ for dtype, tolerance in sorted {float64 = 1e-12, float32 = 1e-6} do
    end)
 end
 
+-- No step reads the mean, so the parameters do not show it.
+describe("the mean of parameters after 20 steps matches PyTorch:", function()
+   for _, row in ipairs(problem.means) do
+      it("ASGD " .. row[1], function()
+         local _, optimizer = problem.run("ASGD", row[1], {dtype = "float64"})
+         local means = {}
+         for i, state in ipairs(optimizer:state_dict().state) do means[i] = state.ax end
+         assert.close({table.unpack(row, 2)}, problem.values(means), 1e-12)
+      end)
+   end
+end)
+
 describe("20 steps match PyTorch:", function()
    local sizes = {{4, 3}, {2, 5}}
    for _, row in ipairs(problem.muon) do

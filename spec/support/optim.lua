@@ -7,8 +7,8 @@ local M = {steps = 20}
 
 local fixture <const> = dofile "spec/fixtures/optim_steps.lua"
 
---- Rows {name, options, values...}, and those of Muon without a name.
-M.rows, M.muon = fixture.others, fixture.muon
+--- Rows {name, options, values...}; those of Muon and of ASGD's means have no name.
+M.rows, M.muon, M.means = fixture.others, fixture.muon, fixture.means
 
 local sizes <const> = {{2, 3}, {}, {2, 3}, {4}}
 
