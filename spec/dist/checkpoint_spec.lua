@@ -280,6 +280,15 @@ describe("distributed.checkpoint", function()
                {options = fresh})
             refused("unknown option full_state; did you mean", dcp.StateDictOptions,
                {full_state = true})
+            local default = dcp.StateDictOptions {keep_submodule_prefixes = true,
+               flatten_optimizer_state_dict = false, dsd_fqn_modifiers = "_fqn_modifiers"}
+            check(true, default.strict)
+            refused("keep_submodule_prefixes: expected true, got false: paths begin at the model",
+               dcp.StateDictOptions, {keep_submodule_prefixes = false})
+            refused("flatten_optimizer_state_dict: expected false, got true: the state of an",
+               dcp.StateDictOptions, {flatten_optimizer_state_dict = true})
+            refused("dsd_fqn_modifiers: expected _fqn_modifiers, got other: modules have no",
+               dcp.StateDictOptions, {dsd_fqn_modifiers = "other"})
          ]==]))
       end
    end)

@@ -28,12 +28,6 @@ describe("fully_shard", function()
 
    it("draws first weights as layers do that are whole, with rank 0's generator", function()
       run(2, [==[
-         local function reset(model, seed)
-            torch.manual_seed(seed)
-            for _, m in ipairs(model:modules()) do
-               if m.reset_parameters then m:reset_parameters() end
-            end
-         end
          local alone = build(16, 2)
          reset(alone, 3)
          local filled = shard(torch.default_device("meta", build, 16, 2))
@@ -59,6 +53,51 @@ describe("fully_shard", function()
          local other = nn.Linear(4, 4)
          reset(other, 5)
          near(full(linear.weight), other.weight, 0)
+      ]==])
+   end)
+
+   it("draws first weights on a mesh with replicas, and with parts in the CPU's memory", function()
+      run(4, [==[
+         local alone = build(8, 2)
+         reset(alone, 3)
+         loss(alone, x, y):backward()
+         for _, kind in ipairs {"cpu", "sim"} do
+            local mesh = dist.init_device_mesh(kind, {2, 2}, {mesh_dim_names = {"copy", "shard"}})
+            for _, offload in ipairs {false, fsdp.CPUOffloadPolicy()} do
+               local model = shard(build(8, 2):to(kind), {mesh = mesh,
+                  offload_policy = offload or nil})
+               reset(model, 3 + rank)
+               for i, p in ipairs(model:parameters()) do
+                  check(offload and "cpu" or kind, p.device.type)
+                  near(full(p):cpu(), alone:parameters()[i], 0)
+               end
+               loss(model, mine(x):to(kind), mine(y):to(kind)):backward()
+               for i, p in ipairs(model:parameters()) do
+                  near(full(p, p.grad):cpu(), alone:parameters()[i].grad)
+               end
+            end
+         end
+      ]==])
+   end)
+
+   it("refuses to draw first weights of layers that tensor parallelism has split", function()
+      run(4, [==[
+         local mesh = dist.init_device_mesh("cpu", {2, 2}, {mesh_dim_names = {"dp", "tp"}})
+         local split = dist.tensor.parallel.ColwiseParallel()
+         local model = build(8, 1)
+         dist.tensor.parallel.parallelize_module(model, mesh.tp, {["2.a"] = split})
+         local layer = model[2].a
+         refused("reset_parameters: 2.a is split by tensor parallelism; call reset_parameters before",
+            layer.reset_parameters, layer)
+         shard(model, {mesh = mesh.dp})
+         local before = full(layer.weight)
+         refused("reset_parameters: weight is split by tensor parallelism", layer.reset_parameters,
+            layer)
+         near(full(layer.weight), before, 0)
+         reset(model[1], 3 + mesh.dp:get_local_rank())
+         local other = nn.Linear(5, 8)
+         reset(other, 3)
+         near(full(model[1].weight), other.weight, 0)
       ]==])
    end)
 

@@ -125,6 +125,14 @@ function M.refuse_split(name, parameters, group)
    end
 end
 
+--- Raises for reset_parameters of a module with a parameter that tensor parallelism has split: first
+--- weights depend on the whole shape, which the module no longer has.
+---@param name string  of the module or the parameter
+function M.refuse_reset(name)
+   torch.raise(("reset_parameters: %s is split by tensor parallelism; call reset_parameters before "
+      .. "parallelize_module, or load a state, such as by distributed.checkpoint"):format(name))
+end
+
 -- Gathers the whole box; each rank of the group has a range of its elements.
 local function gather_range(place, tensor)
    local group, parts = place.flat.group, {}

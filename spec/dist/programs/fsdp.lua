@@ -23,6 +23,13 @@ function shard(model, options)
    return fully_shard(model, options)
 end
 
+function reset(model, seed)
+   torch.manual_seed(seed)
+   for _, m in ipairs(model:modules()) do
+      if m.reset_parameters then m:reset_parameters() end
+   end
+end
+
 function mean(l)
    l = l:detach():clone()
    dist.all_reduce(l, "avg")

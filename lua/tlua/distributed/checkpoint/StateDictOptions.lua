@@ -7,7 +7,18 @@ local class = require "tlua.class"
 
 local take = args.signature [[StateDictOptions(full_state_dict: boolean = false,
    cpu_offload: boolean = false, ignore_frozen_params: boolean = false, strict: boolean = true,
-   broadcast_from_rank0: boolean = false)]]
+   broadcast_from_rank0: boolean = false, keep_submodule_prefixes: boolean = true,
+   flatten_optimizer_state_dict: boolean = false, dsd_fqn_modifiers: string = "_fqn_modifiers")]]
+
+-- PyTorch's options that have no use here: the only value allowed, and an alternative.
+local fixed <const> = {
+   keep_submodule_prefixes = {true, "paths begin at the model that is given; give the submodule "
+      .. "for paths without its prefix"},
+   flatten_optimizer_state_dict = {false, "the state of an optimizer has the paths of parameters as "
+      .. "its keys, and distributed.checkpoint.save takes its nested tables"},
+   dsd_fqn_modifiers = {"_fqn_modifiers", "modules have no modifiers of names; change the keys of "
+      .. "the table that is returned"},
+}
 
 ---@class distributed.checkpoint.StateDictOptions
 ---@field full_state_dict boolean  whole tensors in place of each rank's parts
@@ -15,11 +26,21 @@ local take = args.signature [[StateDictOptions(full_state_dict: boolean = false,
 ---@field ignore_frozen_params boolean  leaves out parameters that require no gradient
 ---@field strict boolean  the names of a loaded state must equal the model's
 ---@field broadcast_from_rank0 boolean  all ranks load rank 0's state; needs full_state_dict
+---@field keep_submodule_prefixes boolean  always true
+---@field flatten_optimizer_state_dict boolean  always false
+---@field dsd_fqn_modifiers string  always "_fqn_modifiers"
 ---@overload fun(options?: table): distributed.checkpoint.StateDictOptions
 local StateDictOptions = class.class("distributed.checkpoint.StateDictOptions")
 
 function StateDictOptions:__init(...)
-   for name, value in pairs(take(...)) do self[name] = value end
+   for name, value in pairs(take(...)) do
+      local allowed = fixed[name]
+      if allowed and value ~= allowed[1] then
+         torch.raise(("StateDictOptions: %s: expected %s, got %s: %s"):format(name,
+            tostring(allowed[1]), tostring(value), allowed[2]))
+      end
+      self[name] = value
+   end
 end
 
 local defaults <const> = take()

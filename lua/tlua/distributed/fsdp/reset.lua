@@ -53,7 +53,9 @@ local function reset(method, module, ...)
       end
    end
    local _ <close> = scopes.new(function() restore(false) end)
-   for _, p in ipairs(module:parameters()) do
+   for name, p in module:named_parameters() do
+      local place = placement.get(p)
+      if place and place.dim then placement.refuse_reset(name) end
       if flats[p] and not lent[p] then back[#back + 1] = lend(p) end
    end
    local results = table.pack(method(module, ...))

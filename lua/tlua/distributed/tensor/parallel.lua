@@ -58,6 +58,11 @@ local function split_parameter(title, path, parameter, dim, group)
    placement.split(parameter, dim, group.group_rank, n, group)
 end
 
+-- Makes reset_parameters of a layer whose parameters are split an error.
+local function refuse_reset(module, path)
+   rawset(module, "reset_parameters", function() placement.refuse_reset(path) end)
+end
+
 -- Sums the gradients of a replicated parameter over the ranks, which see different parts of the
 -- data.
 local function sum_gradients(parameter, group)
@@ -119,6 +124,7 @@ function M.ColwiseParallel:apply(module, path, group)
    if linear and module.bias then
       split_parameter(title, path .. ".bias", module.bias, 1, group)
    end
+   refuse_reset(module, path)
    local input, output = self.input, self.output
    local function before(x)
       if not linear then return x end
@@ -188,6 +194,7 @@ function M.RowwiseParallel:apply(module, path, group)
    expect(self, module, path)
    local apply = class.isinstance(module, Linear) and rowwise_linear or rowwise_embedding
    apply(self, module, path, group)
+   refuse_reset(module, path)
 end
 
 local take_sequence = args.signature [[SequenceParallel(sequence_dim: integer = 2,
@@ -312,7 +319,8 @@ end
 
 --- Splits the layers of a module that a plan names over the ranks of a one-dimensional mesh. All
 --- these ranks must call it. Parameters of split layers take the values of the mesh's first rank;
---- other parameters must already be equal on all ranks.
+--- other parameters must already be equal on all ranks. A split layer refuses reset_parameters,
+--- which needs the whole shapes: call it before, or load a state.
 ---@param module nn.Module
 ---@param mesh distributed.DeviceMesh
 ---@param plan table<string, distributed.tensor.ParallelStyle>|distributed.tensor.ParallelStyle
