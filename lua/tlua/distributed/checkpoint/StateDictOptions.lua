@@ -8,14 +8,14 @@ local class = require "tlua.class"
 local take = args.signature [[StateDictOptions(full_state_dict: boolean = false,
    cpu_offload: boolean = false, ignore_frozen_params: boolean = false, strict: boolean = true,
    broadcast_from_rank0: boolean = false, keep_submodule_prefixes: boolean = true,
-   flatten_optimizer_state_dict: boolean = false, dsd_fqn_modifiers: string = "_fqn_modifiers")]]
+   flatten_optimizer_state_dict: boolean = false, dsd_fqn_modifiers: string = '_fqn_modifiers')]]
 
 -- PyTorch's options that have no use here: the only value allowed, and an alternative.
 local fixed <const> = {
    keep_submodule_prefixes = {true, "paths begin at the model that is given; give the submodule "
       .. "for paths without its prefix"},
-   flatten_optimizer_state_dict = {false, "the state of an optimizer has the paths of parameters as "
-      .. "its keys, and distributed.checkpoint.save takes its nested tables"},
+   flatten_optimizer_state_dict = {false, "the state of an optimizer has the paths of parameters "
+      .. "as its keys, and distributed.checkpoint.save takes its nested tables"},
    dsd_fqn_modifiers = {"_fqn_modifiers", "modules have no modifiers of names; change the keys of "
       .. "the table that is returned"},
 }

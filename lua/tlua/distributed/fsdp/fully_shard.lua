@@ -545,9 +545,10 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
 --- model on the meta device is sharded without memory; to_empty then allocates this rank's shards,
 --- and a checkpoint or reset_parameters fills them. All ranks must call a layer's reset_parameters,
 --- which draws the values of the whole layer with rank 0's generator; a layer that tensor
---- parallelism has split refuses it. The module gets the methods unshard, reshard, set_requires_gradient_sync, set_requires_all_reduce,
---- set_reshard_after_forward, set_reshard_after_backward, set_modules_to_forward_prefetch,
---- set_modules_to_backward_prefetch, set_gradient_divide_factor and set_all_reduce_hook.
+--- parallelism has split refuses it. The module gets the methods unshard, reshard,
+--- set_requires_gradient_sync, set_requires_all_reduce, set_reshard_after_forward,
+--- set_reshard_after_backward, set_modules_to_forward_prefetch, set_modules_to_backward_prefetch,
+--- set_gradient_divide_factor and set_all_reduce_hook.
 ---@param module nn.Module
 ---@param options? table  mesh, reshard_after_forward, mp_policy, offload_policy, ignored_params
 ---@return nn.Module module
