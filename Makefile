@@ -559,8 +559,8 @@ $(EMULATED)/tlua_cuda.so: $(EMULATED_OBJ) $(OBJ)/files.txt $(PRECOMPILED)
 # Kernels that are generated while a program runs are compiled as the plugin was; the text of
 # what they include is in it.
 # Their common headers are precompiled: they take half of the time of a kernel.
-GENERATED_CXX = $(CXX) -I$(EMULATED)/precompiled -I$(GEN) -std=gnu++17 -DTLK_EMULATED -D__CUDACC__ \
-  -Ispec/cuda/include -Isrc -I. -O1 -w -fPIC
+GENERATED_CXX = $(CXX) -I$(EMULATED)/precompiled -I$(GEN) -std=gnu++17 -DTLK_EMULATED -DTLK_GENERATED \
+  -D__CUDACC__ -Ispec/cuda/include -Isrc -I. -O1 -w -fPIC
 $(EMULATED)/obj/spec/cuda/lib/nvrtc.cc.o: EMULATE += -DTLK_EMULATED_CXX='"$(GENERATED_CXX)"'
 $(PRECOMPILED): spec/cuda/include/cuda_runtime.h $(wildcard spec/cuda/include/*.h spec/cuda/include/*/*.h) $(OBJ)/flags.txt
 	$(call say,CXX,"$< (precompiled)")

@@ -35,12 +35,20 @@ enum Meeting { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, UMIN, UMAX, AND, OR,
 uint64_t meet_warp(Meeting meeting, unsigned mask, uint64_t x, int source, const char *what,
                    Line at);
 
+#ifdef TLK_GENERATED
+/* A kernel that is compiled while the program runs does not find the emulator's functions. Its
+** threads need no turns: they share nothing but the word that reports a fault. */
+static inline void pause() {}
+static inline void fence(Line) {}
+static inline bool is_removed(Line) { return false; }
+#else
 /* Lets other threads of the block run. */
 void pause();
 /* Orders what the thread has written before what it writes later, for all others (races.cc). */
 void fence(Line at);
 /* Whether the barrier, fence or atomic at a line is to have no effect (races.cc). */
 bool is_removed(Line at);
+#endif
 /* Ends the process with a message about the running thread. */
 [[noreturn]] void stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
