@@ -2,6 +2,7 @@
 -- function is not silently ignored.
 
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 
 local other <const> = {keepdim = true}
 
@@ -28,6 +29,29 @@ describe("an argument is refused by functions of torch that take none", function
             torch[name](other)
          end)
          torch[name]()
+      end)
+   end
+end)
+
+describe("an argument is refused by queries of devices and settings that take fewer", function()
+   for path, given in sorted {
+      is_tensor = {1}, manual_seed = {1}, get_printoptions = {}, get_rng_state = {},
+      memory_trim = {}, ["autograd.is_anomaly_enabled"] = {}, ["cuda.is_available"] = {},
+      ["cuda.device_count"] = {}, ["cuda.is_initialized"] = {}, ["cuda.manual_seed"] = {1},
+      ["cuda.manual_seed_all"] = {1}, ["cuda.seed_all"] = {}, ["cuda.get_rng_state_all"] = {},
+      ["sim.is_available"] = {}, ["sim.device_count"] = {},
+   } do
+      it("such as " .. path, function()
+         local fn = torch
+         for name in path:gmatch "[%w_]+" do fn = fn[name] end
+         for _, more in ipairs {other, 1, false} do
+            local list = table.move(given, 1, #given, 1, {})
+            list[#list + 1] = more
+            assert.raises(path .. ": expected no further argument, got ", function()
+               fn(table.unpack(list))
+            end)
+         end
+         fn(table.unpack(given))
       end)
    end
 end)

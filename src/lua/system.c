@@ -123,7 +123,7 @@ static int torch_set_memory_limit(lua_State *L) {
 }
 
 static int torch_memory_trim(lua_State *L) {
-  (void)L;
+  tli_only(L, 0, "memory_trim");
   tl_memory_trim();
   return 0;
 }
@@ -192,6 +192,7 @@ static int torch_set_printoptions(lua_State *L) {
 
 /* get_printoptions() -> {precision =, threshold =, edgeitems =, linewidth =, sci_mode =} */
 static int torch_get_printoptions(lua_State *L) {
+  tli_only(L, 0, "get_printoptions");
   const tli_PrintOptions *p = &tli_state(L)->print;
   lua_createtable(L, 0, 5);
   set_bytes(L, "precision", p->precision);

@@ -114,16 +114,19 @@ void tli_set_integer(lua_State *L, const char *name, int64_t value) {
 /* ---- available devices --------------------------------------------------------------- */
 
 static int device_is_available(lua_State *L) {
+  tli_device_only(L, 0, "is_available");
   lua_pushboolean(L, tli_device_count(tli_kind(L)) > 0);
   return 1;
 }
 
 static int device_count(lua_State *L) {
+  tli_device_only(L, 0, "device_count");
   lua_pushinteger(L, tli_device_count(tli_kind(L)));
   return 1;
 }
 
 static int device_is_initialized(lua_State *L) {
+  tli_device_only(L, 0, "is_initialized");
   lua_pushboolean(L, tli_backend((tl_Device){(int8_t)tli_kind(L), 0}) != NULL);
   return 1;
 }

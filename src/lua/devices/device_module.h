@@ -21,6 +21,10 @@ static inline const tl_DeviceApi *tli_api(tl_Device device) { return tli_backend
 
 /* Returns "cuda.synchronize", for messages; valid until the next call. */
 const char *tli_device_name(tl_DeviceType type, const char *name);
+/* Raises for arguments after the first n of a device module's function; nil passes. */
+static inline void tli_device_only(lua_State *L, int n, const char *name) {
+  if (lua_gettop(L) > n) tli_only(L, n, tli_device_name(tli_kind(L), name));
+}
 /* Raises the engine's failure under that name. */
 int tli_device_fail(lua_State *L, tl_DeviceType type, const char *name);
 /* Raises the error that an argument is not the expected value. */

@@ -245,6 +245,7 @@ static int autograd_set_detect_anomaly(lua_State *L) {
 }
 
 static int autograd_is_anomaly_enabled(lua_State *L) {
+  tli_only(L, 0, "autograd.is_anomaly_enabled");
   tli_enter(L, tli_state(L));
   lua_pushboolean(L, tli_anomaly());
   return 1;

@@ -84,6 +84,7 @@ static void read_state(lua_State *L, int index, tli_Generator *g, const char *na
 /* ---- torch.manual_seed and similar functions ------------------------------------------------ */
 
 static int torch_manual_seed(lua_State *L) {
+  tli_only(L, 1, "manual_seed");
   tli_generator_seed_all(&tli_state(L)->generator, check_seed(L, 1, "manual_seed"));
   return 0;
 }
@@ -102,7 +103,10 @@ static int torch_seed(lua_State *L) {
   return 1;
 }
 
-static int torch_get_rng_state(lua_State *L) { return push_state(L, &tli_state(L)->generator); }
+static int torch_get_rng_state(lua_State *L) {
+  tli_only(L, 0, "get_rng_state");
+  return push_state(L, &tli_state(L)->generator);
+}
 
 static int torch_set_rng_state(lua_State *L) {
   read_state(L, 1, &tli_state(L)->generator, "set_rng_state");
@@ -127,6 +131,7 @@ static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
 /* Seeds the generator of the device. Before the device type is opened, the seed is stored for its
 ** devices. */
 static int device_manual_seed(lua_State *L) {
+  tli_device_only(L, 1, "manual_seed");
   uint64_t seed = check_seed(L, 1, tli_device_name(tli_kind(L), "manual_seed"));
   tli_enter(L, tli_state(L));
   tl_Device device = {(int8_t)tli_kind(L), (int8_t)tli_current_device(tli_kind(L))};
@@ -142,6 +147,7 @@ static void seed_kind(lua_State *L, uint64_t seed) {
 }
 
 static int device_manual_seed_all(lua_State *L) {
+  tli_device_only(L, 1, "manual_seed_all");
   seed_kind(L, check_seed(L, 1, tli_device_name(tli_kind(L), "manual_seed_all")));
   return 0;
 }
@@ -155,6 +161,7 @@ static int device_seed(lua_State *L) {
 }
 
 static int device_seed_all(lua_State *L) {
+  tli_device_only(L, 0, "seed_all");
   uint64_t seed = new_seed(L);
   seed_kind(L, seed);
   lua_pushinteger(L, (lua_Integer)seed);
@@ -177,6 +184,7 @@ static int device_set_rng_state(lua_State *L) {
 }
 
 static int device_get_rng_state_all(lua_State *L) {
+  tli_device_only(L, 0, "get_rng_state_all");
   int count = tli_device_count(tli_kind(L));
   lua_createtable(L, count, 0);
   for (int i = 0; i < count; i++) {
