@@ -116,6 +116,10 @@ function Optimizer:check_parameter(i, parameter)
       torch.raise(("%s: parameter %d: expected a leaf, got the result of an operator"):format(
          name, i))
    end
+   if parameter:is_complex() then
+      torch.raise(("%s: parameter %d: expected a real tensor, got %s; optimize its parts, a real "
+         .. "leaf w, and compute with w:view_as_complex()"):format(name, i, parameter.dtype))
+   end
    parts.check_parameter(self, i, parameter)
 end
 
