@@ -92,6 +92,33 @@ describe("a complex number", function()
       assert.raises("torch.complex: expected the field real or imag", function() return z.re end)
       assert.raises("add: expected numbers or a Tensor, got string", function() return z + "x" end)
    end)
+
+   it("is refused by writes to a real tensor, which would lose its imaginary part", function()
+      local mask, first, tensor = torch.tensor {true, false}, torch.tensor {1}, torch.tensor(z)
+      local x, real <const> = torch.ones(2), {dtype = "float32"}
+      local F <const> = torch.nn.functional
+      for message, call in pairs {
+         ["tensor: complex numbers do not fit"] = function() torch.tensor({z, 1}, real) end,
+         ["masked_fill: the complex number 1+2i"] = function() x:masked_fill(mask, z) end,
+         ["masked_fill: values of dtype complex64"] = function() x:masked_fill_(mask, tensor) end,
+         ["index_fill: the complex number 1+2i"] = function() x:index_fill(1, first, z) end,
+         ["index_fill: values of dtype complex64"] = function() x:index_fill(1, first, tensor) end,
+         ["scatter: the complex number 1+2i"] = function() x:scatter_(1, first, z) end,
+         ["index_put: the complex number 1+2i"] = function() x[mask] = z end,
+         ["index_put: values of dtype complex64"] = function() x[first] = tensor:view(1) end,
+         ["pad: the complex number 1+2i"] = function() F.pad(x, {1, 1}, {value = z}) end,
+      } do
+         assert.raises(message, call)
+         assert.same({1, 1}, x:tolist(), message)
+      end
+   end)
+
+   it("is written to complex tensors by masks and positions", function()
+      local x = torch.zeros(3, {dtype = "complex64"})
+      x[torch.tensor {true, false, false}] = z
+      x:index_fill_(1, torch.tensor {2}, z):scatter_(1, torch.tensor {3}, z)
+      assert.same({z, z, z}, x:tolist())
+   end)
 end)
 
 describe("complex dtypes", function()

@@ -254,10 +254,21 @@ bool tli_check_floating(const char *op, const tl_Tensor *input) {
                   tl_dtype_name((tl_DType)input->dtype));
 }
 
+bool tli_check_complex_number(const char *op, tl_Scalar value, tl_DType dtype) {
+  if (value.kind != TL_COMPLEX || tli_is_complex(dtype)) return true;
+  return tli_fail(TL_EARG, "%s: the complex number %g%+gi does not fit in a tensor of dtype %s", op,
+                  value.f, value.imag, tl_dtype_name(dtype));
+}
+
+bool tli_check_complex_values(const char *op, const tl_Tensor *values, tl_DType dtype) {
+  if (values->flags & TLI_NUMBER) return tli_check_complex_number(op, tli_number_of(values), dtype);
+  if (!tli_is_complex((tl_DType)values->dtype) || tli_is_complex(dtype)) return true;
+  return tli_fail(TL_EDTYPE, "%s: values of dtype %s cannot be stored in a tensor of dtype %s", op,
+                  tl_dtype_name((tl_DType)values->dtype), tl_dtype_name(dtype));
+}
+
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) {
-  if (value.kind == TL_COMPLEX && !tli_is_complex(dtype))
-    return tli_fail(TL_EARG, "%s: the complex number %g%+gi does not fit in a tensor of dtype %s",
-                    op, value.f, value.imag, tl_dtype_name(dtype));
+  TL_TRY(tli_check_complex_number(op, value, dtype));
   if (dtype == TL_F64 || dtype == TL_C128 || dtype == TL_BOOL || value.kind == TL_BOOLEAN)
     return true;
   if (dtype == TL_I64 && value.kind == TL_INTEGER) return true;

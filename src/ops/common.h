@@ -137,6 +137,9 @@ bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) TL_MUSTCHECK;
 bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) TL_MUSTCHECK;
 /* Checks that a tensor may have n dimensions. */
 bool tli_check_ndim(const char *op, int64_t n) TL_MUSTCHECK;
+/* Check that no number, and no values of a tensor, would lose imaginary parts in `dtype`. */
+bool tli_check_complex_number(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
+bool tli_check_complex_values(const char *op, const tl_Tensor *values, tl_DType dtype) TL_MUSTCHECK;
 /* Checks that an element of `dtype` can hold the number: integers must be in range (a float
 ** loses its fraction), and a finite float must not exceed the largest one. */
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;

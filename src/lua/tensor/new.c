@@ -131,7 +131,11 @@ tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype) {
   for (int d = 0; d < TL_MAX_DIMS; d++) s.sizes[d] = -1;
   lua_pushvalue(L, index);
   if (!scan(&s, 0)) return NULL;
-  if (dtype == TL_NODTYPE) dtype = scanned_dtype(&s);
+  tl_DType found = scanned_dtype(&s);
+  if (dtype == TL_NODTYPE) dtype = found;
+  if (tli_is_complex(found) && !tli_is_complex(dtype))
+    return tli_fail_null(TL_EDTYPE, "tensor: complex numbers do not fit in a tensor of dtype %s",
+                         tl_dtype_name(dtype));
   tl_Tensor *t = tli_empty(dtype, TLI_CPU, s.ndim, s.sizes);
   if (t && t->numel > 0) store(L, s.S, (char *)tli_data(t), dtype);
   lua_pop(L, 1);

@@ -116,6 +116,7 @@ static tl_Tensor *spread_number(const tl_Tensor *self, const tl_Tensor *index, t
 
 static bool scatter_number(const char *op, tlk_Join join, tl_Tensor *self, int64_t dim,
                            tl_Tensor *index, tl_Scalar value) {
+  TL_TRY(tli_check_complex_number(op, value, (tl_DType)self->dtype));
   tl_Tensor *src = spread_number(self, index, value);
   bool ok = src && scatter_checked(op, join, self, dim, index, src);
   tli_release(src);

@@ -276,6 +276,7 @@ bool tli_op_index_fill_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Scala
   int d = tli_dim("index_fill", dim, self->ndim);
   TL_TRY(d >= 0);
   TL_TRY(check_list("index_fill", index));
+  TL_TRY(tli_check_complex_number("index_fill", value, (tl_DType)self->dtype));
   if (index->numel == 0) return true;
   int64_t sizes[TL_MAX_DIMS];
   listed_sizes(self, d, index, sizes);
@@ -291,6 +292,7 @@ tl_Tensor *tlo_index_fill_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *index,
   if (value->ndim != 0)
     return tli_fail_null(TL_ESHAPE, "index_fill: value: expected no dimensions, got %s",
                          tli_sizes_str(value));
+  TL_TRY_NULL(tli_check_complex_values("index_fill", value, (tl_DType)self->dtype));
   tli_Chain c = {0};
   tl_Tensor *cast = chain_to(&c, value, (tl_DType)self->dtype);
   tl_Tensor *none = TLI_STEP(&c, tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE, NULL));
@@ -678,6 +680,7 @@ static tl_Tensor *fitted(const Selection *s, tl_Tensor *values) {
 }
 
 static bool put(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
+  TL_TRY(tli_check_complex_values("index_put", values, (tl_DType)self->dtype));
   if (fills(self, indices, values, accumulate)) return fill_masked(self, indices.v[0], values);
   Selection s;
   TL_TRY(select_entries(self, indices, &s));

@@ -17,6 +17,7 @@ static tl_Tensor *fill_value(const tl_Tensor *self, tl_Tensor *mask, tl_Tensor *
                          "masked_fill: value: expected a number or a tensor of no "
                          "dimensions, got %s",
                          tli_sizes_str(value));
+  TL_TRY_NULL(tli_check_complex_values("masked_fill", value, (tl_DType)self->dtype));
   if (value->flags & TLI_NUMBER)
     return tli_scalar_tensor(tli_number_of(value), (tl_DType)self->dtype, TLI_CPU);
   return tlo_to_dtype(value, (tl_DType)self->dtype);

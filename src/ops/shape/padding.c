@@ -58,6 +58,7 @@ static bool copy_inside(tl_Tensor *result, const tl_Tensor *self, tl_Ints pad) {
 tl_Tensor *tli_op_constant_pad(tl_Tensor *self, tl_Ints pad, tl_Scalar value) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(padded_sizes(self, pad, sizes));
+  TL_TRY_NULL(tli_check_complex_number("pad", value, (tl_DType)self->dtype));
   tl_Tensor *result = tli_empty_format(tli_format_of(self), (tl_DType)self->dtype, tli_device(self),
                                        self->ndim, sizes);
   if (result && tli_fill(result, value) && copy_inside(result, self, pad)) return result;
