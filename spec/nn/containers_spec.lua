@@ -86,6 +86,18 @@ describe("nn.Sequential", function()
       end)
    end)
 
+   it("refuses names of modules, and shows the form without them", function()
+      assert.raises("got a table with the key conv1, whose order is undefined; write {first, second}",
+         function() nn.Sequential {conv1 = nn.ReLU()} end)
+      assert.raises("module 2: expected a module, got a pair with the name relu; its modules have "
+         .. "positions: write nn.Sequential(first, second)", function()
+         nn.Sequential {nn.Tanh(), {"relu", nn.ReLU()}}
+      end)
+      assert.raises("module 1: expected a module, got a pair with the name conv1", function()
+         nn.Sequential({"conv1", nn.ReLU()}, {"relu", nn.ReLU()})
+      end)
+   end)
+
    it("gives back its input when it is empty", function()
       assert.equal(5, nn.Sequential()(5))
    end)

@@ -38,7 +38,7 @@ end
 
 --- Takes modules, or one list of them. `seq[i]` is the i-th module, `seq[-1]` the last one,
 --- `seq[{i, j}]` a Sequential of those from i to j, `#seq` their number; `ipairs(seq)` iterates
---- over them.
+--- over them. Modules have positions and no names: pairs, as in PyTorch's OrderedDict, are refused.
 ---@param ... nn.Module|nn.Module[]
 function Sequential:__init(...)
    parent.__init(self)
@@ -50,10 +50,19 @@ function Sequential:__init(...)
    for i = 1, list.n do self:add(list[i]) end
 end
 
+-- Refuses PyTorch's pairs of a name and a module.
+local function refuse_pair(position, value)
+   if type(value) ~= "table" or getmetatable(value) or type(value[1]) ~= "string" then return end
+   torch.raise(("nn.Sequential: module %d: expected a module, got a pair with the name %s; its "
+      .. "modules have positions: write nn.Sequential(first, second), or a class with fields and a "
+      .. "forward of its own"):format(position, value[1]))
+end
+
 --- Adds a module at the end.
 ---@param module nn.Module
 ---@return nn.Sequential self
 function Sequential:add(module)
+   refuse_pair(#self + 1, module)
    if not class.isinstance(module, Module) then
       args.refuse("nn.Sequential", "module " .. #self + 1, "a module", module)
    end

@@ -62,7 +62,8 @@ function M.check(who, what, list)
       for key in pairs(list) do
          if math.type(key) ~= "integer" or key < 1 or key > n then
             torch.raise(("%s: %s: expected a list, got a table with the key %s, whose order "
-               .. "is undefined"):format(who, what, tostring(key)))
+               .. "is undefined; write {first, second}, without keys"):format(who, what,
+               tostring(key)))
          end
       end
    end
