@@ -62,6 +62,7 @@ typedef struct tlk_AttentionPlan {
   const tlk_DotLoops *dots; /* NULL if the processor has no instructions for bfloat16 products */
   const tlk_AttentionLoops *loops;
   tl_DType compute;
+  int64_t lanes;         /* products have a multiple of this number of columns */
   int64_t size;          /* bytes of an element of the compute type */
   int64_t queries, keys; /* the sizes of a whole block */
   int64_t query_blocks, key_blocks;

@@ -22,14 +22,17 @@ static int64_t piece_of(int64_t n, int64_t limit, int64_t step) {
 void tlk_attention_plan(const tlk_Attention *a, tlk_AttentionPlan *plan) {
   bool wide = a->dtype == TL_F64;
   const tlk_Isa *isa = tlk_isa();
+  const tlk_DotLoops *dots = a->dtype == TL_BF16 ? tlk_dot_loops() : NULL;
   int64_t lanes = isa->tile[wide]->lanes;
+  if (dots) lanes = tlk_max(lanes, TLK_DOT_LINES); /* loops of fewer lanes may stand beside them */
   *plan = (tlk_AttentionPlan){
       .a = a,
       .isa = isa,
       .tile = isa->tile[wide],
-      .dots = a->dtype == TL_BF16 ? tlk_dot_loops() : NULL,
+      .dots = dots,
       .loops = isa->attention[wide],
       .compute = wide ? TL_F64 : TL_F32,
+      .lanes = lanes,
       .size = wide ? 8 : 4,
       .queries = piece_of(a->queries, TLK_ATTENTION_QUERIES, lanes),
       .keys = TLK_ATTENTION_KEYS,
@@ -51,7 +54,7 @@ tlk_AttentionBlock tlk_attention_queries(const tlk_AttentionPlan *p, int64_t b, 
                               .kv = h / (p->a->heads / p->a->kv_heads),
                               .query = first,
                               .queries = n,
-                              .cols = whole(n, p->tile->lanes)};
+                              .cols = whole(n, p->lanes)};
 }
 
 bool tlk_attention_keys(const tlk_AttentionPlan *p, int64_t j, tlk_AttentionBlock *block) {
@@ -74,10 +77,10 @@ tlk_Matrix tlk_attention_numbers(const tlk_AttentionPlan *p, const tlk_HeadRows 
                                  int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
                                  void *buffer) {
   const char *at = first_row(p, from, b, h, first);
-  bool near = from->row * p->size <= NEAR_BYTES && cols % p->tile->lanes == 0;
+  bool near = from->row * p->size <= NEAR_BYTES && cols % p->lanes == 0;
   if (p->a->dtype == p->compute && (near || !right))
     return (tlk_Matrix){at, from->row, 1, false, cols};
-  tlk_Matrix rows = {buffer, whole(cols, p->tile->lanes), 1, false, cols};
+  tlk_Matrix rows = {buffer, whole(cols, p->lanes), 1, false, cols};
   tlk_Convert convert = p->isa->convert[p->a->dtype][p->compute];
   char *to = buffer;
   for (int64_t r = 0; r < n; r++, to += rows.row * p->size) {
