@@ -95,7 +95,7 @@ static void scalar_arithmetic(void) {
 }
 
 static void load_and_store(void) {
-  char bytes[9] = {0};
+  char bytes[17] = {0};
   for (int d = 0; d < TL_NDTYPES; d++) {
     tli_store(bytes + 1, (tl_DType)d, tli_int(1)); /* an odd address */
     CHECK_AT(d, tli_to_double(tli_load(bytes + 1, (tl_DType)d)) == 1);
