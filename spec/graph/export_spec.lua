@@ -102,6 +102,17 @@ describe("torch.export", function()
       end, {{torch.randn(4, 4)}})
    end)
 
+   it("records casts of parameters that an outer autocast keeps", function()
+      local _ <close> = torch.autocast("cpu", {dtype = "bfloat16"})
+      local model, x = nn.Linear(3, 2):eval(), torch.randn(4, 3)
+      for _, state in ipairs {"before", "after"} do
+         local program = torch.export(model, {x})
+         assert.is_truthy(program:state_dict().weight, state .. " a call that keeps the cast")
+         assert.equal("bfloat16", program(x).dtype)
+         assert.is_true(program(x):equal(model(x)))
+      end
+   end)
+
    it("follows negative positions, which the traced call did not have", function()
       local program = torch.export(function(x, at) return x[at] end, {torch.arange(5), torch.tensor {1, 2}})
       assert.same({4, 0}, program(torch.arange(5), torch.tensor {-1, 1}):tolist())

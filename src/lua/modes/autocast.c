@@ -11,6 +11,7 @@
 #include "core/memory/alloc.h"
 #include "core/device/capture.h"
 #include "core/memory/device_memory.h"
+#include "core/observe/trace.h"
 #include "lua/autograd/autograd.h"
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
@@ -90,7 +91,8 @@ static bool is_parameter(const tl_Tensor *t) {
 /* Returns the cast of t as a new reference. */
 static tl_Tensor *cast(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   tli_State *S = a->S;
-  bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype);
+  /* a traced program has the cast itself, so that its constant is the model's parameter */
+  bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype) && !tli_tracing();
   if (!keeps) return convert(a, t, dtype);
   uint64_t capture = tli_capture_number(tli_device(t));
   Kept *k = find_cast(S, t);
