@@ -93,7 +93,7 @@ describe("a complex number", function()
       assert.raises("add: expected numbers or a Tensor, got string", function() return z + "x" end)
    end)
 
-   it("is refused by writes to a real tensor, which would lose its imaginary part", function()
+   it("is refused where a real result would lose its imaginary part", function()
       local mask, first, tensor = torch.tensor {true, false}, torch.tensor {1}, torch.tensor(z)
       local x, real <const> = torch.ones(2), {dtype = "float32"}
       local F <const> = torch.nn.functional
@@ -106,6 +106,16 @@ describe("a complex number", function()
          ["scatter: the complex number 1+2i"] = function() x:scatter_(1, first, z) end,
          ["index_put: the complex number 1+2i"] = function() x[mask] = z end,
          ["index_put: values of dtype complex64"] = function() x[first] = tensor:view(1) end,
+         ["index_add: the complex number 1+2i"] = function()
+            x:index_add_(1, first, first:float(), {alpha = z})
+         end,
+         ["addmm: the complex number 1+2i"] = function()
+            torch.addmm(x, torch.ones(2, 2), torch.ones(2, 2), {alpha = z})
+         end,
+         ["baddbmm: the complex number 1+2i"] = function()
+            local one <const> = torch.ones(1, 1, 1)
+            one:baddbmm(one, one, {beta = z})
+         end,
          ["pad: the complex number 1+2i"] = function() F.pad(x, {1, 1}, {value = z}) end,
       } do
          assert.raises(message, call)

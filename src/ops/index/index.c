@@ -253,6 +253,7 @@ static bool index_write(const char *op, tlk_Join join, tl_Tensor *self, int64_t 
 
 bool tli_op_index_add_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Tensor *source,
                        tl_Scalar alpha) {
+  TL_TRY(tli_check_complex_number("index_add", alpha, (tl_DType)self->dtype));
   if (tli_to_double(alpha) == 1)
     return index_write("index_add", TLK_JOIN_ADD, self, dim, index, source);
   bool mode = tli_set_grad_mode(false);

@@ -224,6 +224,8 @@ static tl_Tensor *add_product(const char *op, tl_Tensor *self, tl_Tensor *a, tl_
                               tl_Scalar beta, tl_Scalar alpha) {
   TL_TRY_NULL(check_product(op, a, b, a->ndim == 3 ? 3 : 2));
   TL_TRY_NULL(check_dtypes(op, self, a));
+  TL_TRY_NULL(tli_check_complex_number(op, beta, (tl_DType)self->dtype) &&
+              tli_check_complex_number(op, alpha, (tl_DType)self->dtype));
   alpha = tli_fitting(alpha, a);
   beta = tli_fitting(beta, a);
   int64_t sizes[3];
