@@ -64,8 +64,8 @@ static inline tlk_Block tlk_block_at(const tlk_Blocks *b, int64_t index) {
   return block;
 }
 
-/* Whether some operand is contiguous along dimension 1 instead of 0. Such a loop uses roughly
-** square blocks, so that whole cache lines are used. */
+/* Returns whether some operand is contiguous along dimension 1 instead of 0. Such a loop uses
+** roughly square blocks, so that whole cache lines are used. */
 static inline bool tlk_transposed(const tli_Iter *it) {
   if (it->ndim < 2 || it->sizes[0] < 8 || it->sizes[1] < 8) return false;
   for (int k = 0; k < it->nargs; k++) {

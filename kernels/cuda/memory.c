@@ -268,8 +268,8 @@ static bool open_with(Memory *m, tlk_BlockSource source, int64_t total) {
   return true;
 }
 
-/* Whether memory of this kind can be mapped on this device: not all drivers can, and virtual
-** machines may forbid it. */
+/* Returns whether memory of this kind can be mapped on this device: not all drivers can, and
+** virtual machines may forbid it. */
 static bool can_map(Memory *m, bool shared) {
   m->kind = kind_for(m->device, shared);
   int64_t granule = mapped(m, 0).granule[1];

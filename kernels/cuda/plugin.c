@@ -42,8 +42,8 @@ bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
   return cuda_host->fail(kind, "cuda: %s", text);
 }
 
-/* Whether all later calls of the process fail after this error: hardware faults (214) and kernel
-** failures (700 to 719, except those about peers and registered memory). */
+/* Returns whether all later calls of the process fail after this error: hardware faults (214) and
+** kernel failures (700 to 719, except those about peers and registered memory). */
 static bool is_final(cudaError_t error) {
   int number = (int)error;
   return number == 214 || number == 700 || number == 702 || number == 710 ||

@@ -20,7 +20,7 @@ static bool between(const struct tlk_transfer *call) {
   return ok;
 }
 
-/* Whether host memory is pinned, so that the driver copies asynchronously. */
+/* Returns whether host memory is pinned, so that the driver copies asynchronously. */
 static bool is_pinned(const void *host) {
   struct cudaPointerAttributes of;
   if (cudaPointerGetAttributes(&of, host) == cudaSuccess) return of.type == cudaMemoryTypeHost;

@@ -42,7 +42,8 @@ static tl_Graph *capture_of(const tl_Event *event) {
   return NULL;
 }
 
-/* Whether a stream may wait for an event of a capture; it then takes part in the capture. */
+/* Returns whether a stream may wait for an event of a capture; it then takes part in the
+** capture. */
 static bool may_join(const tl_Stream *stream, const tl_Graph *graph) {
   if (stream->device != graph->device)
     return sim_host->fail(TL_EDEVICE,
@@ -110,7 +111,7 @@ bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   return graph != NULL;
 }
 
-/* Whether all work of the capture comes before the end of the stream that began it. */
+/* Returns whether all work of the capture comes before the end of the stream that began it. */
 static bool joined(const tl_Graph *graph) {
   const uint64_t *known = graph->done[graph->origin->id];
   for (int s = 0; s < SIM_STREAMS; s++)

@@ -134,7 +134,7 @@ static void tell(const tl_Stream *stream, const sim_Command *command, int64_t be
                       .end = nanoseconds()});
 }
 
-/* Whether a stream's next command can run now. */
+/* Returns whether a stream's next command can run now. */
 static bool runnable(const tl_Stream *stream) {
   const sim_Command *next = stream->queue.first;
   return next && (next->kind != SIM_WAIT || next->point.event->reached >= next->point.ticket);

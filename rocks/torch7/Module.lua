@@ -106,7 +106,7 @@ local function record(self, input)
    return made
 end
 
--- Whether a record is one of these inputs and of the parameters as they are now.
+-- Returns whether a record is one of these inputs and of the parameters as they are now.
 local function is_current(self, made, input)
    local inputs = flatten(input, {})
    if #inputs ~= #made.inputs then return false end

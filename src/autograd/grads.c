@@ -56,7 +56,7 @@ tl_Tensor *tli_grad_fill(const tli_Info *info, int64_t value) {
 
 /* ---- adding up ---- */
 
-/* Whether the caller's reference is the only access to the elements. A view's base without
+/* Returns whether the caller's reference is the only access to the elements. A view's base without
 ** other owners does not count. */
 static bool sole(const tl_Tensor *t) {
   int refs = atomic_load_explicit(&t->storage->refs, memory_order_acquire);
@@ -64,7 +64,7 @@ static bool sole(const tl_Tensor *t) {
   return tli_unique(t) && refs == (base ? 2 : 1);
 }
 
-/* Whether `other` can be added to t in place. */
+/* Returns whether `other` can be added to t in place. */
 static bool can_take(const tl_Tensor *t, const tl_Tensor *other) {
   return !tli_grad_mode() && sole(t) && !(t->flags & TLI_INFERENCE) && !tli_requires_grad(t) &&
          t->dtype == other->dtype && (tli_contiguous(t) || tli_dense(t));
@@ -99,8 +99,8 @@ tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
 
 /* ---- .grad ---- */
 
-/* Whether grad has the memory layout of t, so that an optimizer can process both linearly: t's
-** strides if t is dense, otherwise row-major. */
+/* Returns whether grad has the memory layout of t, so that an optimizer can process both linearly:
+** t's strides if t is dense, otherwise row-major. */
 static bool lies_like(const tl_Tensor *grad, const tl_Tensor *t) {
   if (tli_contiguous(t) || !tli_dense(t)) return tli_contiguous(grad);
   for (int d = 0; d < t->ndim; d++)
@@ -119,8 +119,8 @@ static tl_Tensor *copy_for(const tl_Tensor *t, tl_Tensor *grad) {
   return NULL;
 }
 
-/* Whether grad can become .grad without a copy. A small part of a large block cannot, since it
-** would keep the block alive. */
+/* Returns whether grad can become .grad without a copy. A small part of a large block cannot, since
+** it would keep the block alive. */
 static bool can_stay(const tl_Tensor *grad, const tl_Tensor *t) {
   int64_t bytes = grad->numel * (int64_t)tl_dtype_size((tl_DType)grad->dtype);
   return sole(grad) && lies_like(grad, t) && !tli_requires_grad(grad) &&
@@ -183,8 +183,8 @@ static const tl_Tensor *grad_of(const tl_Tensor *t) {
   return t->autograd ? t->autograd->grad : NULL;
 }
 
-/* Whether `grad` owns t through its own gradient, its base and so on. As t's gradient it would
-** never be freed. */
+/* Returns whether `grad` owns t through its own gradient, its base and so on. As t's gradient it
+** would never be freed. */
 static bool owns(const tl_Tensor *grad, const tl_Tensor *t) {
   if (tli_unique(t)) return false;
   for (const tl_Tensor *g = grad; g; g = grad_of(g)) {

@@ -208,7 +208,7 @@ static tl_Tensor *snapshot(tl_Tensor *input, bool copy) {
   return t;
 }
 
-/* Whether no in-place operator can give t a history. */
+/* Returns whether no in-place operator can give t a history. */
 static bool settled(const tl_Tensor *t) {
   return (t->flags & (TLI_REQUIRES_GRAD | TLI_NUMBER)) || !tli_is_inexact((tl_DType)t->dtype);
 }

@@ -93,7 +93,7 @@ typedef struct tli_Saved {
 
 /* ---- recording, for generated code ---- */
 
-/* Whether operators of this thread record. */
+/* Returns whether operators of this thread record. */
 bool tli_grad_mode(void);
 bool tli_set_grad_mode(bool enabled); /* returns the previous mode */
 
@@ -104,11 +104,11 @@ bool tli_set_grad_mode(bool enabled); /* returns the previous mode */
 bool tli_set_dual_level(bool open);
 bool tli_set_tangent_pass(bool on);
 bool tli_tangent_pass(void);
-/* Whether operators record for tangents alone: a level is open, and recording is off. */
+/* Returns whether operators record for tangents alone: a level is open, and recording is off. */
 bool tli_tangents_only(void);
 /* Marks t as a dual. */
 bool tli_make_dual(tl_Tensor *t) TL_MUSTCHECK;
-/* Whether t was made from duals. */
+/* Returns whether t was made from duals. */
 static inline bool tli_is_dual(const tl_Tensor *t) {
   for (; t; t = t->base)
     if (t->autograd && (t->autograd->dual || (t->autograd->node && t->autograd->node->dual)))
@@ -116,8 +116,8 @@ static inline bool tli_is_dual(const tl_Tensor *t) {
   return false;
 }
 
-/* Whether a view requires a gradient; its base may have been changed in place since the view
-** was made. */
+/* Returns whether a view requires a gradient; its base may have been changed in place since the
+** view was made. */
 bool tli_view_requires_grad(const tl_Tensor *view);
 static inline bool tli_requires_grad(const tl_Tensor *t) {
   return t != NULL && ((t->flags & TLI_REQUIRES_GRAD) || (t->autograd && t->autograd->node) ||
@@ -130,7 +130,7 @@ bool tli_set_requires_grad(tl_Tensor *t, bool on) TL_MUSTCHECK;
 static inline bool tli_require_grad(tl_Tensor *t) { return tli_set_requires_grad(t, true); }
 /* Makes t a leaf that requires no gradient; returns false for a view. */
 bool tli_forget_history(tl_Tensor *t) TL_MUSTCHECK;
-/* Whether a call with these inputs, some of which may be NULL, is recorded. */
+/* Returns whether a call with these inputs, some of which may be NULL, is recorded. */
 bool tli_recording(tl_Tensor *const *inputs, int64_t n);
 
 /* Returns a node with a zeroed payload; `bytes` is the size of the struct that begins with a
@@ -149,7 +149,7 @@ bool tli_node_connect(tli_Node *n, int i, tl_Tensor *input) TL_MUSTCHECK;
 /* Makes `result` the node's result k. It then requires a gradient if its dtype is floating;
 ** otherwise only its info is stored. */
 bool tli_node_output(tli_Node *n, int k, tl_Tensor *result) TL_MUSTCHECK;
-/* Whether the gradient of input i is needed: the edge has a destination and, in a pass that
+/* Returns whether the gradient of input i is needed: the edge has a destination and, in a pass that
 ** computes only certain inputs' gradients, leads towards one of them. */
 bool tli_node_wants(const tli_Node *n, int i);
 /* Stores the present properties of a tensor. */
@@ -246,10 +246,10 @@ bool tli_backward(const tli_Backward *call) TL_MUSTCHECK;
 /* Returns the number of the pass that runs in this thread, or 0, and how many passes it is
 ** nested in. Nested passes have numbers of their own. */
 uint64_t tli_pass(int *depth);
-/* Whether the pass computes t's gradient, so that its hooks will be called. */
+/* Sets *answer to whether the pass computes t's gradient, so that its hooks will be called. */
 bool tli_pass_visits(tl_Tensor *t, bool *answer) TL_MUSTCHECK;
 
-/* Whether roots that require gradients depend on a leaf that is not in `own`. */
+/* Sets *answer to whether roots that require gradients depend on a leaf that is not in `own`. */
 bool tli_reaches_others(tl_Tensor *const *roots, int nroots, tl_Tensor *const *own, int nown,
                         bool *answer) TL_MUSTCHECK;
 

@@ -17,7 +17,7 @@ typedef struct tli_PackHooks {
 
 /* Sets the hooks that pack this thread's saved tensors from now on; NULL: none. */
 void tli_set_pack_hooks(const tli_PackHooks *hooks, void *context);
-/* Whether this thread has such hooks. */
+/* Returns whether this thread has such hooks. */
 bool tli_packing(void);
 
 /* Packs the tensor that was just saved; releases it on failure. */

@@ -65,7 +65,7 @@ typedef struct Walk {
   int32_t depth, room;
 } Walk;
 
-/* Whether the pass does not follow the node's edges. */
+/* Returns whether the pass does not follow the node's edges. */
 static bool ends_at(const tli_Node *node) { return node->cut && !tli_tangent_pass(); }
 
 /* Visits a slot for the first time. A node's edges are followed later. */

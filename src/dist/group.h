@@ -52,8 +52,8 @@ typedef struct tli_Work tli_Work;
 ** too. */
 tli_Group *tli_group_join(const char *backend, tli_Store *store, const char *name, int rank,
                           int size, const int *ranks, int64_t timeout, bool detail) TL_MUSTCHECK;
-/* Whether there is a back end of this name and the process has what it requires: for "mpi" a
-** library and a launcher that started the process, for "nccl" a GPU and the library. */
+/* Returns whether there is a back end of this name and the process has what it requires: for "mpi"
+** a library and a launcher that started the process, for "nccl" a GPU and the library. */
 bool tli_group_available(const char *backend);
 /* Returns this process's rank among the processes that mpirun or srun has started, the number of
 ** these processes, and the name of this machine. */
@@ -128,7 +128,7 @@ bool tli_group_common(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out) 
 ** host does not wait. */
 bool tli_work_wait(tli_Work *w, int64_t timeout) TL_MUSTCHECK;
 tli_Collective tli_work_kind(const tli_Work *w);
-/* Whether the call has ended. */
+/* Returns whether the call has ended. */
 bool tli_work_done(const tli_Work *w);
 /* Returns the error message, or "". */
 const char *tli_work_error(const tli_Work *w);

@@ -160,7 +160,7 @@ static bool put(tli_StoreServer *s, const tli_StoreRequest *r, const char *key, 
   return tli_table_put(s->table, key, r->key, v);
 }
 
-/* Whether the request must wait longer. */
+/* Returns whether the request must wait longer. */
 static bool waits_for(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
                       int64_t now) {
   int64_t version = tli_table_version(s->table);
@@ -278,7 +278,7 @@ static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int6
   return true;
 }
 
-/* Whether a request is allowed now and its sizes are within the limits. */
+/* Returns whether a request is allowed now and its sizes are within the limits. */
 static bool is_proper(const Client *c, const tli_StoreRequest *r) {
   uint32_t proof = TLI_CHALLENGE + TLI_SHA256_BYTES;
   if (r->magic != TLI_STORE_MAGIC || r->key > TLI_STORE_KEY || r->value > TLI_STORE_VALUE)
@@ -288,7 +288,7 @@ static bool is_proper(const Client *c, const tli_StoreRequest *r) {
   return c->state == KNOWN;
 }
 
-/* Whether a whole request has arrived; an improper one ends the connection. */
+/* Returns whether a whole request has arrived; an improper one ends the connection. */
 static bool whole(Client *c, tli_StoreRequest *r) {
   if (c->gone || c->size < sizeof *r) return false;
   memcpy(r, c->data + c->begin, sizeof *r);

@@ -155,7 +155,7 @@ bool tli_graph_dynamic(tli_Graph *g, int input, int dim, const char *symbol) TL_
 ** if a third point does not lie on the line. */
 bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, int64_t second,
                    const tli_Graph *b) TL_MUSTCHECK;
-/* Whether a trace with that size has the integers that the graph computes for it. */
+/* Returns whether a trace with that size has the integers that the graph computes for it. */
 bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Graph *other);
 
 /* ---- files, texts ---- */

@@ -645,7 +645,7 @@ static bool read_calls(Loader *l, const tli_Json *calls, const tli_Json *outputs
   return true;
 }
 
-/* Whether an integer of the graph is where a hole points to. */
+/* Returns whether an integer of the graph is where a hole points to. */
 static bool hole_fits(const tli_Graph *g, const tli_GraphHole *h) {
   if (h->call < 0) return h->param < g->nnumbers && g->numbers[h->param].kind == TL_INTEGER;
   const tli_GraphCall *c = &g->calls[h->call];

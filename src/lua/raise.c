@@ -134,8 +134,8 @@ int tli_raise(lua_State *L) {
   return raise(L, message);
 }
 
-/* Whether a message names a function: "linalg.norm" appears as such or as "norm", and "add_" as
-** "add". */
+/* Returns whether a message names a function: "linalg.norm" appears as such or as "norm", and
+** "add_" as "add". */
 static bool names(const char *message, const char *name) {
   const char *last = strrchr(name, '.');
   size_t n = strlen(name);

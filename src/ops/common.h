@@ -56,7 +56,7 @@ bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) TL_MUSTCHECK
 
 /* ---- complex tensors ---- */
 
-/* Whether one of n tensors is complex; NULL is not. */
+/* Returns whether one of n tensors is complex; NULL is not. */
 static inline bool tli_any_complex(tl_Tensor *const *ts, int n) {
   bool found = false;
   for (int i = 0; i < n; i++) found = found || (ts[i] && tli_is_complex((tl_DType)ts[i]->dtype));
@@ -128,7 +128,7 @@ bool tli_fill(tl_Tensor *dst, tl_Scalar value) TL_MUSTCHECK;
 ** otherwise a copy. */
 tl_Tensor *tli_contiguous_as(tl_Tensor *t, tl_DType dtype) TL_MUSTCHECK;
 
-/* Whether writing `out` element by element, in any order, would overwrite elements of `in`
+/* Returns whether writing `out` element by element, in any order, would overwrite elements of `in`
 ** before they are read: they share memory with different geometry. */
 bool tli_clashes(const tl_Tensor *out, const tl_Tensor *in);
 /* Adds src, broadcast, to dst; records nothing. */
@@ -167,12 +167,12 @@ tl_Tensor *tli_pick(const tl_Tensor *t, int dim, int64_t at) TL_MUSTCHECK;
 
 /* Reads the truth of a tensor with one element. */
 bool tli_truth(tl_Tensor *t, bool *out) TL_MUSTCHECK;
-/* Whether some, or all, elements of a mask are true. The mask is released; NULL means that the
-** operator that should have made it failed. */
+/* Sets *out to whether some, or all, elements of a mask are true. The mask is released; NULL means
+** that the operator that should have made it failed. */
 bool tli_any_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
 bool tli_all_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
-/* Whether an element is zero; always false on the meta device. Use it only to choose between
-** formulas with the same shapes. */
+/* Sets *out to whether an element is zero; always false on the meta device. Use it only to choose
+** between formulas with the same shapes. */
 bool tli_any_zero(tl_Tensor *t, bool *out) TL_MUSTCHECK;
 /* Return the smallest and the largest element, or NaN if one is NaN. A tensor without elements,
 ** or on the meta device, gives infinity and -infinity. */

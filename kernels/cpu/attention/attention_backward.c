@@ -263,8 +263,8 @@ static bool run(Call *c, int64_t tasks, int64_t work, tli_RangeFn fn) {
 ** in a single pass. */
 enum { PRODUCTS_APART = 7, PRODUCTS_TOGETHER = 5 };
 
-/* Whether a single pass with this number of tasks keeps threads busy enough to be faster than two
-** passes, which compute some products twice. */
+/* Returns whether a single pass with this number of tasks keeps threads busy enough to be faster
+** than two passes, which compute some products twice. */
 static bool enough(int64_t tasks) {
   int64_t threads = tl_get_num_threads();
   return tlk_ceil_div(tasks, threads) * threads * PRODUCTS_TOGETHER <= tasks * PRODUCTS_APART;

@@ -58,8 +58,8 @@ bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void 
 bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
                           const void *grad_out);
 
-/* Whether the convolution is a matrix product that is worth computing as one; and functions that
-** compute it so. */
+/* Returns whether the convolution is a matrix product that is worth computing as one; and functions
+** that compute it so. */
 bool tlk_conv1x1(const tlk_Conv *conv);
 bool tlk_conv1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                       const void *weight, const void *bias);
@@ -73,7 +73,7 @@ bool tlk_conv_dot1x1_sums(const tlk_Conv *conv, bool backward, void *out, const 
 bool tlk_conv_dot1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 
-/* Whether this number of channels fills vectors well enough, for sums of `terms` terms. */
+/* Returns whether this number of channels fills vectors well enough, for sums of `terms` terms. */
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms);
 double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel);
 

@@ -50,7 +50,7 @@ size_t tlk_strip_bytes(const tlk_Segments *s);
 void tlk_winograd_patches(const tlk_Segments *s, int64_t index, int64_t n, const tlk_Planes *in,
                           float *strip, float *out, int64_t block, int64_t plane);
 
-/* Whether the method supports this convolution and it is large enough to gain. */
+/* Returns whether the method supports this convolution and it is large enough to gain. */
 bool tlk_winograd_fits(const tlk_Conv *conv);
 /* Compute the convolution or the gradient of its input, and the gradient of its weight. If a result
 ** is not finite, `finite` is false and the results must not be used: a transform mixes the elements

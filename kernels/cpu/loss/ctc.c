@@ -41,7 +41,8 @@ static int64_t state_class(const tlk_Ctc *c, int64_t sample, int64_t state) {
   return (state % 2 == 0 ? c->blank : c->targets[sample * c->longest + state / 2]) - 1;
 }
 
-/* Whether a path may skip the blank before this state, because the label before it differs. */
+/* Returns whether a path may skip the blank before this state, because the label before it
+** differs. */
 static bool may_skip(const tlk_Ctc *c, int64_t sample, int64_t state) {
   return state % 2 == 1 && state >= 2 &&
          state_class(c, sample, state) != state_class(c, sample, state - 2);

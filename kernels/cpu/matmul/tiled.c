@@ -71,7 +71,7 @@ typedef struct Rows {
 COMBINE(f32, float)
 COMBINE(f64, double)
 
-/* Whether reading b in place is better than packing it. */
+/* Returns whether reading b in place is better than packing it. */
 static bool in_place(const tlk_Gemm *g, int64_t size) {
   int64_t row = g->ldb * size;
   if (g->trans_b) return false;

@@ -146,8 +146,8 @@ static bool run_row(void *context, char **ptrs, int64_t n) {
   return run_loop(call, call->rows, n, args);
 }
 
-/* Whether the operands are two-dimensional and need no conversion, so that going to the next
-** row only advances pointers. */
+/* Returns whether the operands are two-dimensional and need no conversion, so that going to the
+** next row only advances pointers. */
 static bool is_plane(const Call *call) {
   const tli_Iter *it = call->it;
   if (it->ndim != 2) return false;

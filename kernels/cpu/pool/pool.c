@@ -49,7 +49,7 @@ static void fill_shares(const tlk_Pool *p, int64_t *const covered[3], double *sh
       }
 }
 
-/* Whether window o along dimension d covers the n elements from n * o on, for all o. */
+/* Returns whether window o along dimension d covers the n elements from n * o on, for all o. */
 static bool side_by_side(const tlk_Spans *s, int d, int64_t n) {
   for (int64_t o = 0; o < s->out[d]; o++)
     if (s->begin[d][o] != n * o || s->end[d][o] != n * (o + 1)) return false;

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(COPY_THREADS) move_kernel(const __grid_constan
   }
 }
 
-/* Whether units of this many bytes can replace the elements of dimension 0. */
+/* Returns whether units of this many bytes can replace the elements of dimension 0. */
 static bool units_fit(const tli_Iter &it, int64_t size, int64_t unit) {
   if (it.ndim == 0 || it.sizes[0] * size % unit != 0) return false;
   for (int k = 0; k < 2; k++) {
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(COPY_THREADS)
   }
 }
 
-/* Whether an operand can be read or written in whole vectors. */
+/* Returns whether an operand can be read or written in whole vectors. */
 static bool vectors_of(const tli_Iter &it, int k) {
   const tli_IterArg &a = it.args[k];
   int64_t size = dtype_bytes(a.dtype), bytes = size * CONVERTED < 16 ? size * CONVERTED : 16;

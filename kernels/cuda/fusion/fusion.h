@@ -64,7 +64,8 @@ typedef struct fusion_Plan {
 bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
 /* Notes that the chain's values of these bytes are not read any more. */
 void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes);
-/* Whether some step reads an earlier step's result that the kernel would still have to store. */
+/* Returns whether some step reads an earlier step's result that the kernel would still have to
+** store. */
 bool fusion_keeps(const fusion_Plan *plan);
 /* Merges dimensions that are contiguous for all operands. */
 void fusion_merge(fusion_Plan *plan);
@@ -83,7 +84,7 @@ int fusion_headers(const char *const **names, const char *const **texts);
 
 /* ---- kernel_cache.c: compiling and launching ---- */
 
-/* Whether chains can be compiled and the user has not turned that off. */
+/* Returns whether chains can be compiled and the user has not turned that off. */
 bool fusion_possible(void);
 /* Launches a merged plan's kernel; *done stays false if there is none. */
 bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done);

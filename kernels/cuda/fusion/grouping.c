@@ -94,8 +94,8 @@ static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int6
   return span;
 }
 
-/* Whether two operands use disjoint parts of every `step` bytes, as the two halves of rows or the
-** two elements of pairs do. */
+/* Returns whether two operands use disjoint parts of every `step` bytes, as the two halves of rows
+** or the two elements of pairs do. */
 static bool alternate(const fusion_Operand *a, const fusion_Operand *b, const fusion_Plan *plan,
                       int64_t step) {
   int64_t span_a = span_below(a, plan, step), span_b = span_below(b, plan, step);
@@ -111,10 +111,10 @@ static bool overlap(const fusion_Operand *a, const fusion_Operand *b, const fusi
   return !apart;
 }
 
-/* Whether the kernel will read or write the operand's memory. */
+/* Returns whether the kernel will read or write the operand's memory. */
 static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
 
-/* Whether no two iterations write the same element: each stride is at least as large as the
+/* Returns whether no two iterations write the same element: each stride is at least as large as the
 ** span of the smaller ones. */
 static bool apart(const fusion_Operand *o, const fusion_Plan *plan) {
   int64_t span = bytes_of(o->dtype);

@@ -76,7 +76,7 @@ static const char *fused_name(int kernel) {
 #define DIVIDES_NUMBER(name) tlm_##name##_i32_divides
 #define DIVIDES_INTEGER(name) tlm_##name##_i32_divides
 
-/* Whether a step divides by its last input, which must not be 0. */
+/* Returns whether a step divides by its last input, which must not be 0. */
 static bool divides(const fusion_Step *s) {
   static const bool table[] = {
 #define X(name, inputs, types, result) DIVIDES_##types(name),
@@ -122,7 +122,7 @@ static int64_t size_of(tl_DType dtype) {
 
 static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
 
-/* Whether the operand is the same for the whole innermost dimension. */
+/* Returns whether the operand is the same for the whole innermost dimension. */
 static bool is_steady(const fusion_Plan *plan, const fusion_Operand *o) {
   return plan->ndim > 0 && o->strides[0] == 0;
 }
@@ -167,7 +167,7 @@ __attribute__((format(printf, 2, 3))) static void say(Text *t, const char *forma
   if (!t->full) t->used += (size_t)n;
 }
 
-/* Whether a later step reads the operand `made`, which `step` computes. */
+/* Returns whether a later step reads the operand `made`, which `step` computes. */
 static bool is_read_later(const fusion_Plan *plan, int step, int made) {
   for (int s = step + 1; s < plan->nsteps; s++) {
     const fusion_Step *later = &plan->steps[s];

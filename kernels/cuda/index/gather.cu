@@ -91,7 +91,8 @@ __global__ void __launch_bounds__(GATHER_THREADS)
   }
 }
 
-/* Whether units of this many bytes can replace neighbouring elements that share a position. */
+/* Returns whether units of this many bytes can replace neighbouring elements that share a
+** position. */
 static bool units_fit(const tli_Iter &it, int64_t step, int64_t size, int64_t unit) {
   if (it.ndim == 0 || it.sizes[0] * size % unit != 0 || it.args[1].strides[0] != 0) return false;
   for (int k = 0; k <= 2; k += 2) {

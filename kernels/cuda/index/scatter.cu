@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* Whether item `at` begins a run of equal keys or, if `set`, ends it. */
+/* Returns whether item `at` begins a run of equal keys or, if `set`, ends it. */
 template <class Item>
 __device__ __forceinline__ bool decides(const Item *items, int64_t all, int64_t none, int64_t at,
                                         bool set) {

@@ -153,7 +153,7 @@ void cuda_dnn_free(cuda_DnnGraph *g) {
 
 enum { CONFIGS = 32 }; /* the most configurations requested for one heuristic mode */
 
-/* Whether the engine of a configuration has a numerical note that `avoid` excludes. */
+/* Returns whether the engine of a configuration has a numerical note that `avoid` excludes. */
 static bool avoided(cuda_DnnGraph *g, cudnnBackendDescriptor_t config, uint32_t avoid) {
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
   cudnnBackendDescriptor_t engine = NULL;

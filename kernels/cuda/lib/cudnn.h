@@ -160,8 +160,8 @@ typedef struct cuda_DnnWork {
 
 #define CUDNN_KNOWN 91900 /* the oldest version whose norms and pools are verified */
 
-/* Whether norms and pools may use cuDNN, which does not promise bitwise reproducible results:
-** users must allow that, and the version must be a verified one. */
+/* Returns whether norms and pools may use cuDNN, which does not promise bitwise reproducible
+** results: users must allow that, and the version must be a verified one. */
 bool cuda_dnn_may_differ(void);
 
 /* Runs the request. *done stays false if cuDNN is absent or disabled, or has no plan for it. */

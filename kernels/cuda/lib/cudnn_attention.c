@@ -325,10 +325,9 @@ static bool begin(AttentionCall *c, const tlk_Attention *a, bool backward) {
          give_rows(c, VALUE, &a->value, a->kv_heads, a->keys);
 }
 
-/* Whether this version is free of known bugs, according to the release notes of cuDNN and its
-** front end: up to 9.15.0, keys that do not fill tiles of 128 without a padding mask are wrong;
-** gradients are wrong in 9.10.0 and 9.10.1, and before 9.6, which does not clear an
-** accumulator. */
+/* Returns whether this version is free of known bugs, according to the release notes of cuDNN and
+** its front end: up to 9.15.0, keys that do not fill tiles of 128 without a padding mask are wrong;
+** gradients are wrong in 9.10.0 and 9.10.1, and before 9.6, which does not clear an accumulator. */
 static bool is_right(int64_t version, int64_t keys, bool backward) {
   if (version <= 91500 && keys % 128 != 0) return false;
   return !backward || (version >= 90600 && version != 91000 && version != 91001);

@@ -125,7 +125,7 @@ static void give_array(NormCall *c, int64_t id, const void *data) {
   c->arrays[c->n++] = (void *)(uintptr_t)data;
 }
 
-/* Whether cuDNN has an engine for this call; the list above gives the conditions. */
+/* Returns whether cuDNN has an engine for this call; the list above gives the conditions. */
 static bool is_for_engines(const NormCall *c, int64_t inner) {
   const NormKey *k = &c->key;
   int64_t vector = k->dtype == TL_F32 ? 4 : 8;

@@ -159,7 +159,7 @@ static void begin_anew(Table *t) {
   t->filled = 0;
 }
 
-/* Whether the limit of plans for this kind of work is reached. */
+/* Returns whether the limit of plans for this kind of work is reached. */
 static bool has_enough(Table *t, const cuda_DnnWork *work) {
   int64_t kind;
   if (work->sizes == 0) return false;

@@ -22,7 +22,8 @@ template <class T> struct Sample {
   __device__ __forceinline__ int64_t class_of(int64_t s) const {
     return (s % 2 == 0 ? c.blank : c.targets[sample * c.longest + s / 2]) - 1;
   }
-  /* Whether a path may skip the blank before this state, because the label before it differs. */
+  /* Returns whether a path may skip the blank before this state, because the label before it
+  ** differs. */
   __device__ __forceinline__ bool may_skip(int64_t s) const {
     return s % 2 == 1 && s >= 2 && class_of(s) != class_of(s - 2);
   }

@@ -185,7 +185,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 /* ---- choosing a variant
 ** ---------------------------------------------------------------------- */
 
-/* Whether every N elements of operand k from the start of a row are contiguous and aligned. */
+/* Returns whether every N elements of operand k from the start of a row are contiguous and
+** aligned. */
 static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
   const tli_IterArg &a = it.args[k];
   if (a.strides[0] != bytes || !aligned(a.data, (size_t)(bytes * n < 16 ? bytes * n : 16)))

@@ -136,7 +136,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 /* ---- choosing a variant
 ** ------------------------------------------------------------------------ */
 
-/* Whether inputs first .. last - 1 of stored type S can be loaded as vectors or are constant. */
+/* Returns whether inputs first .. last - 1 of stored type S can be loaded as vectors or are
+** constant. */
 template <class S>
 bool inputs_fit(const tli_Iter &it, int outputs, int first, int last, int n, unsigned *steady) {
   for (int k = first; k < last; k++) {
@@ -174,8 +175,8 @@ bool try_fused_rows(const struct tlk_fused *call, bool *done) {
   return run_parts<F>(call, fused_rows<F, S, P, tables>, steady);
 }
 
-/* Whether operands k and k + 1 are adjacent, so that a thread can load both as one vector of 2
-** n. */
+/* Returns whether operands k and k + 1 are adjacent, so that a thread can load both as one vector
+** of 2 n. */
 bool neighbours(const tli_Iter &it, int k, int64_t bytes, int n) {
   const tli_IterArg &a = it.args[k], &b = it.args[k + 1];
   int64_t unit = 2 * bytes * n < 16 ? 2 * bytes * n : 16;

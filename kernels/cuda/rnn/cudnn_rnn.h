@@ -14,7 +14,7 @@ extern "C" {
 ** supports the layer, for cuDNN. */
 int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *rnn);
 
-/* Whether a reserve was filled by cuDNN: its size is then odd; ours is even. */
+/* Returns whether a reserve was filled by cuDNN: its size is then odd; ours is even. */
 static inline bool cuda_dnn_rnn_kept(int64_t kept) { return kept % 2 != 0; }
 
 /* Runs the forward pass. *done stays false if cuDNN is absent, disabled, or does not support this

@@ -172,12 +172,12 @@ bool tlk_sort(const struct tlk_sort *call) {
   return sort_rows(call->cx, keys_of(call->in, call->rows, call->n, call->descending), out);
 }
 
-/* Whether radix selection, with one block for each row, is faster than sorting. */
+/* Returns whether radix selection, with one block for each row, is faster than sorting. */
 static bool selects(int64_t rows, int64_t n) {
   return n > SELECT_SHORT && n <= UINT32_MAX && (n <= 1 << 17 || rows >= 64);
 }
 
-/* Whether the first k are selected; a long row is divided among blocks. */
+/* Returns whether the first k are selected; a long row is divided among blocks. */
 static bool selects_first(int64_t n, int64_t k) {
   return k > 0 && k <= SELECT_MOST && n > SELECT_SHORT && n <= UINT32_MAX;
 }

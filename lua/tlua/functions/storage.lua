@@ -128,7 +128,7 @@ function UntypedStorage:is_pinned() return self._elements:is_pinned() end
 ---@return integer
 function UntypedStorage:get_device() return self._elements:get_device() end
 
---- Whether two values are one storage: changes of one are changes of the other.
+--- Returns whether two values are one storage: changes of one are changes of the other.
 function UntypedStorage:__eq(other)
    return M.is_storage(self) and M.is_storage(other)
       and torch._storage_key(self._elements) == torch._storage_key(other._elements)

@@ -156,7 +156,7 @@ function M.read(who, text)
    return schema
 end
 
--- Whether a value is a table of arguments by name.
+-- Returns whether a value is a table of arguments by name.
 local function has_names(value)
    return type(value) == "table" and not getmetatable(value) and type(next(value)) == "string"
 end

@@ -35,8 +35,8 @@ function M.begin() last.module = nil end
 -- The local variables of the function that made the last assignment, weakly, and their number.
 local locals, nlocals = setmetatable({}, {__mode = "v"}), 0
 
--- Whether the local variables of the function at a level are what they were at the last assignment.
--- None changes while one statement assigns.
+-- Returns whether the local variables of the function at a level are what they were at the last
+-- assignment. None changes while one statement assigns.
 local function same_locals(level)
    local same, n = true, 0
    while true do

@@ -57,7 +57,7 @@ static bool path_of(char path[PATH_BYTES], const char *kind, const void *key, si
                   kind) < PATH_BYTES;
 }
 
-/* Whether a file name has the cache's form: 16 hexadecimal digits, a dot, a kind. */
+/* Returns whether a file name has the cache's form: 16 hexadecimal digits, a dot, a kind. */
 static bool is_ours(const char *name) {
   size_t digits = strspn(name, "0123456789abcdef");
   size_t letters =

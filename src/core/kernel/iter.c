@@ -20,7 +20,7 @@ static void set_strides(tli_IterArg *arg, const tl_Tensor *t, int ndim, const in
   }
 }
 
-/* Whether dimension a should be outside of b: 1 yes, -1 no, 0 undecided. */
+/* Returns whether dimension a should be outside of b: 1 yes, -1 no, 0 undecided. */
 static int compare(const tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++) {
     int64_t sa = it->args[k].strides[a], sb = it->args[k].strides[b];
@@ -56,7 +56,7 @@ static void sort_dims(tli_Iter *it) {
   }
 }
 
-/* Whether dimension b continues a: a step of b spans all of a. */
+/* Returns whether dimension b continues a: a step of b spans all of a. */
 static bool mergeable(const tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].strides[b] != it->args[k].strides[a] * it->sizes[a]) return false;

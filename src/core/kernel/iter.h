@@ -42,7 +42,7 @@ void tli_iter_build(tli_Iter *it, int ndim, const int64_t *shape, tl_Tensor *con
 typedef bool (*tli_RowFn)(void *context, char **ptrs, int64_t n);
 bool tli_iter_rows(const tli_Iter *it, int64_t begin, int64_t end, tli_RowFn run, void *context);
 
-/* Whether every operand is contiguous in iteration order, or has stride 0 throughout (a
+/* Returns whether every operand is contiguous in iteration order, or has stride 0 throughout (a
 ** scalar). */
 bool tli_iter_flat(const tli_Iter *it);
 

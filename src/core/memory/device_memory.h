@@ -15,8 +15,8 @@ void *tli_device_alloc(tl_Device device, int64_t bytes);
 ** false if that is impossible now. If memory is `lacking`, caches are released as well;
 ** otherwise a large heap is collected only in part. Set by the binding; may be NULL. */
 extern bool (*_Atomic tli_collect_garbage)(bool lacking);
-/* Whether this thread's last failure came after tli_device_alloc had collected garbage, so that
-** another attempt is futile. */
+/* Returns whether this thread's last failure came after tli_device_alloc had collected garbage, so
+** that another attempt is futile. */
 bool tli_device_exhausted(void);
 /* Returns the number of failures of tli_device_alloc. */
 int64_t tli_device_ooms(tl_Device device);

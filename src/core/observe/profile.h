@@ -102,9 +102,9 @@ tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput 
 /* Ends the span and spans in it that are still open. `flops`, computed by the operator's
 ** formula, is ignored if the inner spans account for as much. */
 void tli_span_close(tli_Span span, double flops);
-/* Whether the calling thread's session wants formulas evaluated. */
+/* Returns whether the calling thread's session wants formulas evaluated. */
 bool tli_span_flops(void);
-/* Whether the calling thread has a session. */
+/* Returns whether the calling thread has a session. */
 bool tli_profile_here(void);
 /* Notes that the innermost open event created, or differentiates, the node with that number. */
 void tli_span_node(uint64_t sequence);

@@ -33,15 +33,15 @@ bool tli_folder_separates(char c);
 /* Returns a file's size and modification time in some unit; false, without a message, if it is
 ** no file. */
 bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) TL_MUSTCHECK;
-/* Whether only this user and the system can change what a path refers to: the user owns it, and
-** not everybody may write. Also true if it does not exist. Always true on Windows. */
+/* Returns whether only this user and the system can change what a path refers to: the user owns it,
+** and not everybody may write. Also true if it does not exist. Always true on Windows. */
 bool tli_folder_own(const char *path);
 /* Returns the bytes of a file that only this user can change, in a block for free(). Returns NULL,
 ** without a message, for any other file, for files with more than `most` bytes, and for links. */
 char *tli_folder_read_own(const char *path, int64_t most, size_t *bytes);
-/* Whether a file of this size may be written under that name. The name must be free or belong
-** to an ordinary file that is no link, and the size must be within the process's limit; a larger
-** file would raise a signal. */
+/* Returns whether a file of this size may be written under that name. The name must be free or
+** belong to an ordinary file that is no link, and the size must be within the process's limit; a
+** larger file would raise a signal. */
 bool tli_folder_may_write(const char *path, size_t bytes);
 
 #endif

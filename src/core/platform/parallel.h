@@ -23,7 +23,7 @@ void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context
 ** and returns false after tli_fail. */
 bool tli_parallel_try(int64_t n, int64_t grain, tli_RangeFn fn, void *context) TL_MUSTCHECK;
 
-/* Whether the calling thread runs a range of tli_parallel_for. */
+/* Returns whether the calling thread runs a range of tli_parallel_for. */
 bool tli_parallel_inside(void);
 
 /* Makes every tli_parallel_for of the calling thread run in it alone, for threads that are
@@ -34,7 +34,7 @@ bool tli_parallel_set_serial(bool serial);
 ** tl_set_num_threads: for threads that stand for a process (data-loader workers). */
 void tli_own_threads(int n);
 
-/* Whether tl_interrupt was called; long kernels check it now and then. */
+/* Returns whether tl_interrupt was called; long kernels check it now and then. */
 bool tli_interrupted(void);
 
 /* Returns false after tli_fail if tl_interrupt was called. */

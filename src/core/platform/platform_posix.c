@@ -231,7 +231,7 @@ void tli_library_close(void *library) { dlclose(library); }
 #endif
 
 #ifdef __ELF__
-/* Whether the file contains all bytes of the segments in its header. */
+/* Returns whether the file contains all bytes of the segments in its header. */
 static bool has_segments(FILE *file, const ElfW(Ehdr) * header) {
   ElfW(Phdr) segment;
   if (fseeko(file, 0, SEEK_END) != 0) return false;

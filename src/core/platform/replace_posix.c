@@ -62,8 +62,8 @@ static char *folder_of(const char *path) {
   return strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-/* Whether links in the folder refer to open files instead of names, as in /proc/self/fd and for
-** /dev/stdout. */
+/* Returns whether links in the folder refer to open files instead of names, as in /proc/self/fd and
+** for /dev/stdout. */
 static bool leads_to_open_files(const char *folder) {
   char real[PATH_MAX];
   return realpath(folder, real) && strncmp(real, "/proc/", 6) == 0;

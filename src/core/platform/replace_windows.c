@@ -48,8 +48,8 @@ static char *temporary_name(const char *target) {
 
 /* ---- files of killed programs ---- */
 
-/* Whether the process that created something at that time, in ns since 1970, still runs; true
-** if that is unknown. */
+/* Returns whether the process that created something at that time, in ns since 1970, still runs;
+** true if that is unknown. */
 static bool runs(unsigned long process, unsigned long long since) {
   HANDLE handle = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, FALSE, process);
   if (handle == NULL) return GetLastError() != ERROR_INVALID_PARAMETER;

@@ -61,7 +61,7 @@ static bool is_ours(const char *name) {
   return at && *at == '\0';
 }
 
-/* Whether only this machine writes to the folder's file system. */
+/* Returns whether only this machine writes to the folder's file system. */
 static bool is_local(int folder) {
 #ifdef __linux__
   static const unsigned long known[] = {

@@ -32,7 +32,7 @@ void tli_share_hide(tli_Share *share);
 /* Claims a place, a number from 0, until the share is closed or the process ends for any
 ** reason; returns false, without a message, if another process holds it. */
 bool tli_share_claim(const tli_Share *share, int place) TL_MUSTCHECK;
-/* Whether another process holds the place. */
+/* Returns whether another process holds the place. */
 bool tli_share_claimed(const tli_Share *share, int place);
 
 /* Sleeps while *word is `seen`, until tli_word_wake or for `ns` nanoseconds; may wake earlier.

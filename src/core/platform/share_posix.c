@@ -56,7 +56,7 @@ bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
   return map(share, file, bytes);
 }
 
-/* Whether the text is exactly "/proc/<number>/fd/<number>". */
+/* Returns whether the text is exactly "/proc/<number>/fd/<number>". */
 static bool is_name(const char *name) {
   char again[TLI_SHARE_NAME];
   long process;
@@ -67,15 +67,15 @@ static bool is_name(const char *name) {
   return strcmp(name, again) == 0;
 }
 
-/* Whether an open file is memory created by tli_share_make, for this user. */
+/* Returns whether an open file is memory created by tli_share_make, for this user. */
 static bool is_share(int file) {
   struct stat info;
   return fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
          info.st_nlink == 0 && (info.st_mode & 077) == 0 && fcntl(file, F_GET_SEALS) == SEALS;
 }
 
-/* Whether a name leads to memory of this user. The name is a link that the system makes. Its
-** destination is checked before it is opened, because opening may have effects, and afterwards,
+/* Returns whether a name leads to memory of this user. The name is a link that the system makes.
+** Its destination is checked before it is opened, because opening may have effects, and afterwards,
 ** because it may have changed. */
 static bool leads_to_memory(const char *name) {
   static const char expected[] = "/memfd:tlua (deleted)";

@@ -13,11 +13,11 @@
 /* Listens at an address of this machine, "localhost" or another name or number; "" means all
 ** addresses. Port 0 takes a free port, which *port receives. */
 int tli_socket_listen(const char *host, int *port) TL_MUSTCHECK;
-/* Whether a listener can be reached, or a connection's other side is reached, only by loopback
-** addresses of this machine. */
+/* Returns whether a listener can be reached, or a connection's other side is reached, only by
+** loopback addresses of this machine. */
 bool tli_socket_is_local(int socket);
-/* Whether the other side of a connection within this machine belongs to another user who is not
-** root. False if the system does not tell. */
+/* Returns whether the other side of a connection within this machine belongs to another user who is
+** not root. False if the system does not tell. */
 bool tli_socket_is_foreign(int socket);
 /* Returns the next waiting connection; TLI_NOSOCKET if there is none, or TLI_NOFILES if this
 ** process or the system has no free file descriptors. */

@@ -176,8 +176,8 @@ static bool ready(int fd, short events, int64_t deadline) {
   }
 }
 
-/* Whether the socket is connected to itself, which happens if it gets the port that it connects
-** to. */
+/* Returns whether the socket is connected to itself, which happens if it gets the port that it
+** connects to. */
 static bool is_itself(int fd) {
   struct sockaddr_storage here = {0}, there = {0};
   socklen_t n = sizeof here, m = sizeof there;

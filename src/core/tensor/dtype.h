@@ -20,7 +20,7 @@ extern const uint8_t tli_dtype_digits[TL_NDTYPES];
 
 static inline bool tli_is_float(tl_DType t) { return tli_dtype_category(t) == TLI_FLOAT; }
 static inline bool tli_is_complex(tl_DType t) { return tli_dtype_category(t) == TLI_COMPLEX; }
-/* Whether a type has fractions and can have a gradient: floating or complex. */
+/* Returns whether a type has fractions and can have a gradient: floating or complex. */
 static inline bool tli_is_inexact(tl_DType t) { return tli_dtype_category(t) >= TLI_FLOAT; }
 /* Returns the type of the parts of a complex type, and any other type unchanged. */
 static inline tl_DType tli_real_dtype(tl_DType t) {
@@ -30,7 +30,7 @@ static inline tl_DType tli_real_dtype(tl_DType t) {
 static inline tl_DType tli_complex_dtype(tl_DType t) {
   return t == TL_F64 || t == TL_C128 ? TL_C128 : TL_C64;
 }
-/* Whether a type is floating and narrower than float32, in which it is computed. */
+/* Returns whether a type is floating and narrower than float32, in which it is computed. */
 static inline bool tli_is_half(tl_DType t) { return tli_is_float(t) && tli_dtype_bytes[t] < 4; }
 static inline bool tli_is_unsigned(tl_DType t) {
   return tli_dtype_category(t) == TLI_INT && tli_dtype_digits[t] == 8 * tli_dtype_bytes[t];
@@ -74,7 +74,7 @@ static inline tl_Scalar tli_complex(double re, double im) {
 static inline tl_Scalar tli_bool(bool b) { return (tl_Scalar){.kind = TL_BOOLEAN, .i = b}; }
 
 static inline bool tli_given(tl_Scalar s) { return s.kind != TL_NONE; }
-/* Whether the number has a fraction: a float or a complex number. */
+/* Returns whether the number has a fraction: a float or a complex number. */
 static inline bool tli_is_fractional(tl_Scalar s) { return s.kind >= TL_FLOATING; }
 /* Returns the real part. */
 static inline double tli_to_double(tl_Scalar s) { return tli_is_fractional(s) ? s.f : (double)s.i; }
@@ -84,7 +84,7 @@ int64_t tli_to_int(tl_Scalar s);
 static inline bool tli_to_bool(tl_Scalar s) {
   return tli_is_fractional(s) ? s.f != 0 || s.imag != 0 : s.i != 0;
 }
-/* Whether a number may be stored in `dtype` without changing category: a float may not be
+/* Returns whether a number may be stored in `dtype` without changing category: a float may not be
 ** stored in an integer type. */
 bool tli_scalar_fits(tl_Scalar s, tl_DType dtype);
 

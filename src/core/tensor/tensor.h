@@ -23,7 +23,7 @@ typedef struct tli_AutogradHead {
   tl_Tensor *(*free)(struct tli_Autograd *a);
 } tli_AutogradHead;
 
-/* Whether new tensors of this thread are inference tensors, which are never recorded. The
+/* Returns whether new tensors of this thread are inference tensors, which are never recorded. The
 ** second function returns the previous mode. */
 bool tli_inference_mode(void);
 bool tli_set_inference_mode(bool enabled);
@@ -109,7 +109,7 @@ static inline void *tli_data(const tl_Tensor *t) {
 }
 static inline bool tli_contiguous(const tl_Tensor *t) { return t->flags & TLI_CONTIGUOUS; }
 static inline tl_Device tli_device(const tl_Tensor *t) { return t->storage->device; }
-/* Whether the tensor has memory: not on the meta device, which has no values. */
+/* Returns whether the tensor has memory: not on the meta device, which has no values. */
 static inline bool tli_has_values(const tl_Tensor *t) { return t->storage->device.type != TL_META; }
 static inline bool tli_same_device(tl_Device a, tl_Device b) {
   return a.type == b.type && a.index == b.index;
@@ -211,10 +211,10 @@ int64_t tli_numel(int ndim, const int64_t *sizes, size_t element);
 void tli_row_major(int ndim, const int64_t *sizes, int64_t *strides);
 /* Sets ndim, sizes, strides (NULL: row-major), numel and the contiguous flag. */
 void tli_set_geometry(tl_Tensor *t, int ndim, const int64_t *sizes, const int64_t *strides);
-/* Whether the elements fill their memory range without gap or overlap, in any order. */
+/* Returns whether the elements fill their memory range without gap or overlap, in any order. */
 bool tli_dense(const tl_Tensor *t);
-/* Whether several positions share an element (stride 0 or overlapping). May be true for strides
-** that interleave without overlapping. */
+/* Returns whether several positions share an element (stride 0 or overlapping). May be true for
+** strides that interleave without overlapping. */
 bool tli_overlaps_itself(const tl_Tensor *t);
 
 /* Converts a dimension that counts from either end to [0, ndim); returns -1 with a message if

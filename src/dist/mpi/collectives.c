@@ -143,8 +143,8 @@ static bool broadcast(tli_MpiGroup *m, tli_Work *w, tli_Part part, int root) {
   return true;
 }
 
-/* Whether the parts have equal sizes and are contiguous, and MPI's counts suffice for all of
-** them. */
+/* Returns whether the parts have equal sizes and are contiguous, and MPI's counts suffice for all
+** of them. */
 static bool together(const tli_Part *parts, int n) {
   for (int i = 1; i < n; i++)
     if (parts[i].bytes != parts[0].bytes || parts[i].data != parts[i - 1].data + parts[0].bytes)

@@ -62,7 +62,7 @@ static bool reduce(tli_Nccl *n, const tli_Work *w, tl_CommKind kind, int root, c
 
 /* ---- calls ----------------------------------------------------------------------------- */
 
-/* Whether parts have one size and are contiguous. */
+/* Returns whether parts have one size and are contiguous. */
 static bool in_a_row(const tli_Part *parts, int n, int64_t bytes) {
   for (int i = 0; i < n; i++)
     if (parts[i].bytes != bytes || parts[i].data != parts[0].data + i * bytes) return false;

@@ -97,15 +97,16 @@ static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   return NULL;
 }
 
-/* Whether a call waits for a message of that rank, so that the messages before it must be moved. */
+/* Returns whether a call waits for a message of that rank, so that the messages before it must be
+** moved. */
 static bool wanted(const tli_Shm *g, int from) {
   for (const tli_Work *w = g->posted; w; w = w->next)
     if (w->root == from || w->root < 0) return true;
   return false;
 }
 
-/* Whether the message has the size and dtype that the call expects; if not, ends the call with
-** an error. */
+/* Returns whether the message has the size and dtype that the call expects; if not, ends the call
+** with an error. */
 static bool fits(tli_Shm *g, tli_Work *w, int from, const tli_MessageHead *head) {
   w->source = from;
   if (head->bytes == w->out[0].bytes && head->hash == w->hash) return true;

@@ -27,7 +27,8 @@ static bool differs(tli_Shm *g, int rank) {
   return tli_broken(g);
 }
 
-/* Whether all ranks (if who is -1), or one rank, have published a round of the same call. */
+/* Returns whether all ranks (if who is -1), or one rank, have published a round of the same
+** call. */
 static bool same_call(tli_Shm *g, int who) {
   for (int r = 0; r < g->base.size; r++) {
     if (r == g->base.rank || (who >= 0 && r != who)) continue;

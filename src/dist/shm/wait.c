@@ -175,7 +175,7 @@ bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *w, bool slept) {
   return tli_now_ns() < w->work->deadline || over(g, w) || late(g, w);
 }
 
-/* Whether polling is allowed: it occupies a processor, which must not be taken from other
+/* Returns whether polling is allowed: it occupies a processor, which must not be taken from other
 ** ranks, or from this rank's caller while that computes. */
 static bool may_look(tli_Shm *g) {
   int computing = g->base.by_thread && atomic_load(&g->base.callers) == 0 ? 2 : 1;

@@ -228,8 +228,8 @@ static void check_missing(tli_Args *a) {
   }
 }
 
-/* Whether a nil at parameter i probably is a variable that should have a value, as in x:to(nil) or
-** zeros(nil): without it the call would mean something else. */
+/* Returns whether a nil at parameter i probably is a variable that should have a value, as in
+** x:to(nil) or zeros(nil): without it the call would mean something else. */
 static bool needs_value(const tli_Param *p, int i) {
   if (p->kind == TLI_A_DTYPE || p->kind == TLI_A_DEVICE) return i == 1;
   return p->kind == TLI_A_INTS && (p->flags & TLI_P_VARARG) && !(p->flags & TLI_P_OPTIONAL);

@@ -78,7 +78,7 @@ typedef struct tli_Args {
 /* Matches the stack with the signature. Raises an error only for lack of memory. */
 void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature);
 
-/* Whether parameter i was given (and not nil). */
+/* Returns whether parameter i was given (and not nil). */
 static inline bool tli_args_given(const tli_Args *a, int i) { return a->at[i] != 0; }
 
 /* Each of these functions returns parameter i, or `otherwise` if it was not given; after a
@@ -136,7 +136,8 @@ static inline bool tli_takes_list(const tli_Param *p) {
   return p->kind == TLI_A_FLOATS || p->kind == TLI_A_INTS || p->kind == TLI_A_DIMS ||
          p->kind == TLI_A_INDICES || p->kind == TLI_A_TENSORS;
 }
-/* Whether an argument of that type is part of a list that is passed as separate arguments. */
+/* Returns whether an argument of that type is part of a list that is passed as separate
+** arguments. */
 static inline bool tli_begins_list(const tli_Param *p, int type) {
   return (p->flags & TLI_P_VARARG) &&
          type == (p->kind == TLI_A_TENSORS ? LUA_TUSERDATA : LUA_TNUMBER);

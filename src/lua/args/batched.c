@@ -22,7 +22,7 @@ bool tli_is_batched(lua_State *L, int index) {
   return tli_state(L)->batching > 0 && is_stand_in(L, index);
 }
 
-/* Whether a list or a table of options contains a stand-in. */
+/* Returns whether a list or a table of options contains a stand-in. */
 static bool holds_one(lua_State *L, int index) {
   if (lua_type(L, index) != LUA_TTABLE) return false;
   bool found = false;
@@ -75,7 +75,7 @@ static void push_signature(lua_State *L, const tli_Signature *sig) {
   lua_remove(L, -2);
 }
 
-/* Whether the last argument is a table of options that has `out`. */
+/* Returns whether the last argument is a table of options that has `out`. */
 static bool has_out(lua_State *L, int top) {
   if (top == 0 || lua_type(L, top) != LUA_TTABLE) return false;
   lua_pushliteral(L, "out");

@@ -8,7 +8,8 @@
 
 #include "lua/args/args.h"
 
-/* Whether the value at an index is a stand-in; false immediately while no mapped function runs. */
+/* Returns whether the value at an index is a stand-in; false immediately while no mapped function
+** runs. */
 bool tli_is_batched(lua_State *L, int index);
 
 /* Call this while a mapped function runs. If an argument is a stand-in, or a list or options

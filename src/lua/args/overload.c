@@ -11,7 +11,7 @@
 
 _Static_assert(TLI_MAX_PARAMS <= 32, "given parameters are bits of a uint32_t");
 
-/* Whether the value is a table that is empty, or begins with a tensor (`tensors`) or with
+/* Returns whether the value is a table that is empty, or begins with a tensor (`tensors`) or with
 ** another value. */
 static bool is_list(lua_State *L, int index, bool tensors) {
   if (lua_type(L, index) != LUA_TTABLE || tli_is_batched(L, index)) return false;
@@ -54,8 +54,8 @@ static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index
   return false;
 }
 
-/* Whether the options name only parameters of the signature, and none that is already `given`
-** (one bit each). */
+/* Returns whether the options name only parameters of the signature, and none that is already
+** `given` (one bit each). */
 static bool options_fit(lua_State *L, const tli_State *S, const tli_Signature *sig, int table,
                         uint32_t *given) {
   bool fit = true;

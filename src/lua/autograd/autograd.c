@@ -233,7 +233,7 @@ static void end_pass(lua_State *L, bool ok) {
   lua_pop(L, 1);
 }
 
-/* Whether a pass that begins now is not nested in another one. */
+/* Returns whether a pass that begins now is not nested in another one. */
 static bool outermost(void) { return tli_running() == NULL; }
 
 /* _is_running() returns whether the caller runs inside a backward pass. */

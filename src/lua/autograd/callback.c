@@ -236,16 +236,16 @@ void tli_callback_drop(void *callback) {
 
 /* ---- loosening ---- */
 
-/* Whether the value on top of the stack holds the callback's tensor or node, and is the only
-** owner of its own tensor. */
+/* Returns whether the value on top of the stack holds the callback's tensor or node, and is the
+** only owner of its own tensor. */
 static bool holds(lua_State *L, const tli_State *S, const tli_Callback *a) {
   const tl_Tensor *t = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, lua_gettop(L)) : NULL;
   if (t == NULL || !tli_unique(t)) return false;
   return a->node == NULL || (t->autograd && t->autograd->node == a->node);
 }
 
-/* Whether only the callback's values hold its tensor or node. The table of values is on top of
-** the stack. */
+/* Returns whether only the callback's values hold its tensor or node. The table of values is on top
+** of the stack. */
 static bool held_by_values(lua_State *L, const tli_State *S, const tli_Callback *a) {
   int holders = 0;
   if (atomic_load_explicit(&a->dropped, memory_order_acquire)) return false;

@@ -38,7 +38,7 @@ bool tli_callback_call_in(lua_State *L, tli_Callback *callback, lua_CFunction ru
     TL_MUSTCHECK;
 /* Pushes the callback's value. */
 void tli_callback_push(lua_State *L, const tli_Callback *callback);
-/* Whether the engine's last failure is a Lua error of a callback. */
+/* Returns whether the engine's last failure is a Lua error of a callback. */
 bool tli_caught(void);
 
 /* Sets the Lua state from which this thread calls the engine, for callbacks. Returns the

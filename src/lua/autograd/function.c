@@ -123,8 +123,8 @@ static int count_in(lua_State *L, int table, const char *name) {
   return (int)n;
 }
 
-/* Whether t cannot become the node's result itself, because it is a view, has a history, or is
-** an input. */
+/* Returns whether t cannot become the node's result itself, because it is a view, has a history, or
+** is an input. */
 static bool needs_alias(lua_State *L, const tl_Tensor *t, int inputs, int n) {
   if (t->base || tli_requires_grad(t)) return true;
   for (int i = 1; i <= n; i++)
@@ -134,7 +134,7 @@ static bool needs_alias(lua_State *L, const tl_Tensor *t, int inputs, int n) {
 
 enum { NAME = 1, INPUTS, OUTPUTS, CONSTANT, SAVED, BACKWARD, MATERIALIZE, DIRTY };
 
-/* Whether output k is an input that forward has changed in place. */
+/* Returns whether output k is an input that forward has changed in place. */
 static bool is_dirty(lua_State *L, int k) {
   lua_rawgeti(L, DIRTY, k + 1);
   bool dirty = lua_toboolean(L, -1);

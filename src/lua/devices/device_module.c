@@ -65,7 +65,7 @@ static void refuse_closed(lua_State *L, const char *name) {
   if (tli_state(L)->ledger == NULL) tli_error(L, "%s: the Lua state is closing", name);
 }
 
-/* Whether the value names a device of the type; nil means the current device. */
+/* Returns whether the value names a device of the type; nil means the current device. */
 static bool to_device(lua_State *L, int index, tl_DeviceType type, tl_Device *device) {
   int64_t number = tli_current_device(type);
   if (tli_to_device_name(L, index))

@@ -82,7 +82,7 @@ static tl_Tensor *convert(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   return made;
 }
 
-/* Whether a tensor is a parameter of a model: a leaf that owns its memory and requires a
+/* Returns whether a tensor is a parameter of a model: a leaf that owns its memory and requires a
 ** gradient. */
 static bool is_parameter(const tl_Tensor *t) {
   return (t->flags & TLI_REQUIRES_GRAD) && t->base == NULL && t->dtype == TL_F32;

@@ -47,7 +47,7 @@ static bool empty(const tli_Settings *s) {
   return s->scopes == 0;
 }
 
-/* Whether autocast is on, or a scope of it open, in any thread. */
+/* Returns whether autocast is on, or a scope of it open, in any thread. */
 static bool casting(const tli_State *S) {
   for (int k = TLI_MODE_AUTOCAST; k < TLI_MODE_AUTOCAST + TL_NDEVICETYPES; k++)
     if ((S->main.mode[k] >= 0 && S->main.mode[k] < TLI_CAST_IDLE) || S->nset[k] > 0) return true;
@@ -153,7 +153,7 @@ static tli_Settings *find(const lua_State *L, tli_State *S) {
   return NULL;
 }
 
-/* Whether a thread is running, or is waiting for a thread that it has resumed. */
+/* Returns whether a thread is running, or is waiting for a thread that it has resumed. */
 static bool active(lua_State *thread) {
   lua_Debug frame;
   return lua_status(thread) == LUA_OK && lua_getstack(thread, 0, &frame);

@@ -68,7 +68,7 @@ extern const luaL_Reg tli_device_methods[];          /* devices/device_module.c 
 
 /* Makes the list on top of the stack a torch.Size (size.c). */
 void tli_set_size(lua_State *L);
-/* Whether the value at an index is a torch.Size. */
+/* Returns whether the value at an index is a torch.Size. */
 bool tli_is_size(lua_State *L, int index);
 
 /* Each function adds its part to the module table on top of the stack. */

@@ -150,7 +150,7 @@ static void enter(lua_State *L, int known, const char *module, const char *field
   lua_rawset(L, known);
 }
 
-/* Whether the value at an index is a class of tlua.class. */
+/* Returns whether the value at an index is a class of tlua.class. */
 static bool is_class(lua_State *L, int index) {
   bool is = lua_istable(L, index) && lua_getmetatable(L, index);
   if (!is) return false;
@@ -451,8 +451,8 @@ static void write_userdata(Packer *k, int index, const Place *place) {
   lua_pop(L, 1);
 }
 
-/* Whether to search for the name of a value: plain tables are the most frequent values, and in
-** later parcels they are data. */
+/* Returns whether to search for the name of a value: plain tables are the most frequent values, and
+** in later parcels they are data. */
 static bool may_be_known(Packer *k, int index) {
   if (k->first_one || lua_type(k->L, index) != LUA_TTABLE) return true;
   if (!lua_getmetatable(k->L, index)) return false;
@@ -509,8 +509,8 @@ static void write_value(Packer *k, int index, const Place *place) {
 
 /* ---- globals ---- */
 
-/* Whether bytecode in the parcel names a global, that is, contains the string, which in Lua 5.4
-** follows its length. A local of that name only wastes space. */
+/* Returns whether bytecode in the parcel names a global, that is, contains the string, which in Lua
+** 5.4 follows its length. A local of that name only wastes space. */
 static bool named(const tli_Parcel *p, const char *name, size_t n) {
   const char *at = p->bytes, *end = p->bytes + p->n;
   while (n > 0 && (at = (const char *)memchr(at, name[0], (size_t)(end - at))) != NULL) {
@@ -543,7 +543,7 @@ static int write_global(lua_State *L) {
   return 1; /* the table of known values */
 }
 
-/* Whether the value at an index is a number assigned after `count`. */
+/* Returns whether the value at an index is a number assigned after `count`. */
 static bool is_late(lua_State *L, int index, int count) {
   return lua_isinteger(L, index) && lua_tointeger(L, index) > count;
 }

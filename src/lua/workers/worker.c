@@ -81,8 +81,8 @@ static atomic_int forks; /* the number of forks that have led to this process */
 
 static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
 
-/* Whether the crew's threads belong to a process that has forked this one. Its locks may then be
-** held for ever, so the crew is not used. */
+/* Returns whether the crew's threads belong to a process that has forked this one. Its locks may
+** then be held for ever, so the crew is not used. */
 static bool is_parents(const tli_Crew *crew) {
   return crew->forks != atomic_load_explicit(&forks, memory_order_relaxed);
 }
@@ -213,7 +213,7 @@ static void end_worker(lua_State *L, lua_Debug *ar) {
 
 static void end_here(lua_State *L) { lua_sethook(L, end_worker, LUA_MASKCOUNT, 1); }
 
-/* Whether a worker is busy. Called with the lock held. */
+/* Returns whether a worker is busy. Called with the lock held. */
 static bool any_busy(const Pool *p) {
   for (int i = 0; i < p->n; i++)
     if (p->busy[i]) return true;

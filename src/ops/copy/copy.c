@@ -32,7 +32,7 @@ static tl_Tensor *broadcast(const char *op, const tl_Tensor *self, const tl_Tens
   return tli_alias(self, to->ndim, to->sizes, strides, self->offset);
 }
 
-/* Whether a copy can move the bytes unchanged. */
+/* Returns whether a copy can move the bytes unchanged. */
 static bool alike(const tl_Tensor *a, const tl_Tensor *b) {
   return a->dtype == b->dtype && tli_same_sizes(a, b) && tli_contiguous(a) && tli_contiguous(b);
 }

@@ -20,7 +20,7 @@ typedef enum tli_Format {
 ** dimensions cannot have it. */
 bool tli_read_format(const char *op, const char *name, int ndim, tli_Format *format) TL_MUSTCHECK;
 
-/* Whether t is dense in that format; PRESERVE means row-major. */
+/* Returns whether t is dense in that format; PRESERVE means row-major. */
 bool tli_lies(const tl_Tensor *t, tli_Format format);
 
 /* Returns the format that t's strides suggest, as PyTorch reads them: a channels-last format,

@@ -530,7 +530,7 @@ static bool add_entry(Entries *e, tl_Tensor *index) {
   return true;
 }
 
-/* Whether the given entries are adjacent; finds the first one and their number. */
+/* Returns whether the given entries are adjacent; finds the first one and their number. */
 static bool side_by_side(const Entries *e, int *first, int *count) {
   int last = -1;
   *count = 0;
@@ -647,7 +647,7 @@ tl_Tensor *tli_op_index(tl_Tensor *self, tl_Tensors indices) {
   return result;
 }
 
-/* Whether a mask over all of self is filled with one number, which needs no positions. */
+/* Returns whether a mask over all of self is filled with one number, which needs no positions. */
 static bool fills(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
   return indices.n == 1 && !accumulate && values->numel == 1 && indices.v[0] &&
          indices.v[0]->dtype == TL_BOOL && tli_same_sizes(indices.v[0], self) && self->ndim > 0;

@@ -44,8 +44,8 @@ bool tli_gather(const char *op, const tli_Operand operands[3], int ndim, const i
 ** TLK_JOIN_SET. */
 bool tli_scatter(tlk_Join join, const tli_Operand operands[3], int ndim, const int64_t *sizes,
                  int64_t count, int64_t n) TL_MUSTCHECK;
-/* Whether elements of out's dtype must be combined in a copy of its compute type: half types
-** lose less, small integers wrap in the same way. */
+/* Returns whether elements of out's dtype must be combined in a copy of its compute type: half
+** types lose less, small integers wrap in the same way. */
 bool tli_scatter_upcasts(tlk_Join join, const tl_Tensor *out);
 
 #endif

@@ -37,8 +37,8 @@ static tl_Tensor *reflectors(tli_Chain *c, tl_Tensor *A, int64_t k) {
   return chain_add(c, below, ones);
 }
 
-/* Whether a device's library computes the product in one call: no graph is recorded, and there
-** are reflections and elements. */
+/* Returns whether a device's library computes the product in one call: no graph is recorded, and
+** there are reflections and elements. */
 static bool is_for_library(tl_Tensor *A, tl_Tensor *tau) {
   tl_Device device = tli_device(A);
   return device.type != TL_CPU && (A->dtype == TL_F32 || A->dtype == TL_F64) && tau->numel > 0 &&

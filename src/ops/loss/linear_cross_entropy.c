@@ -176,7 +176,7 @@ static tl_Tensor *plain(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *target, 
       &c, TLI_STEP(&c, tlo_cross_entropy(logits, target, weight, ignore, reduction, smoothing)));
 }
 
-/* Whether chunks can compute this call; other calls, including wrong ones, use the separate
+/* Returns whether chunks can compute this call; other calls, including wrong ones, use the separate
 ** operators. */
 static bool fits(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tensor *target,
                  const tl_Tensor *weight, double smoothing) {

@@ -16,7 +16,7 @@ typedef struct Matrix {
   int64_t ld, step; /* elements between rows, between matrices */
 } Matrix;
 
-/* Whether BLAS accepts a leading dimension: rows do not overlap, and it fits an int. */
+/* Returns whether BLAS accepts a leading dimension: rows do not overlap, and it fits an int. */
 static bool usable(int64_t ld, int64_t length) { return ld >= length && ld < INT32_MAX; }
 
 /* Describes the last two dimensions of m->t in place; returns false if they must be copied. */
@@ -364,7 +364,7 @@ static tl_Tensor *batched(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){n + 2, sizes})));
 }
 
-/* Whether all batch dimensions have size 1 and can be flattened into the rows. */
+/* Returns whether all batch dimensions have size 1 and can be flattened into the rows. */
 static bool only_matrix(const tl_Tensor *t, int ndim) {
   for (int d = 0; d < t->ndim - 2; d++)
     if (t->sizes[d] != 1) return false;

@@ -18,8 +18,8 @@ bool tli_product(tli_Product *p, tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_
                  tl_Scalar beta) TL_MUSTCHECK;
 void tli_product_end(tli_Product *p);
 
-/* Whether one kernel computes a linear layer of these operands; bias may be NULL. Otherwise a
-** composition computes them or reports the error. */
+/* Returns whether one kernel computes a linear layer of these operands; bias may be NULL. Otherwise
+** a composition computes them or reports the error. */
 bool tli_linear_fits(const tl_Tensor *input, const tl_Tensor *weight, const tl_Tensor *bias);
 
 #endif

@@ -34,7 +34,7 @@ static inline tlk_Array array_of(const tl_Tensor *t) {
   return t ? tli_array(t) : (tlk_Array){NULL, TL_F32};
 }
 
-/* Whether the gradient of this gradient may be needed. */
+/* Returns whether the gradient of this gradient may be needed. */
 static inline bool watched(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight) {
   return tli_recording((tl_Tensor *[]){grad, input, weight}, 3);
 }

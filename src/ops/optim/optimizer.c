@@ -277,7 +277,7 @@ static bool clocks_on(const Step *s, const Item *item, tl_Device device) {
   return rules[s->rule].clocks > 0 && tli_same_device(tli_device(item->clocks[0]), device);
 }
 
-/* Whether a and b may be in the same call. */
+/* Returns whether a and b may be in the same call. */
 static bool alike(const Step *s, const Item *a, const Item *b) {
   for (int k = 0; k < OPERANDS; k++)
     if (a->used[k] && a->used[k]->dtype != b->used[k]->dtype) return false;
@@ -286,8 +286,8 @@ static bool alike(const Step *s, const Item *a, const Item *b) {
          clocks_on(s, a, device) == clocks_on(s, b, device);
 }
 
-/* Whether the parameters' device computes the coefficients: its memory has the clocks or, for a
-** rule without clocks, the learning rate. */
+/* Returns whether the parameters' device computes the coefficients: its memory has the clocks or,
+** for a rule without clocks, the learning rate. */
 static bool device_computes(const Step *s, const Item *item, tl_Device device) {
   if (device.type == TL_CPU) return false;
   if (rules[s->rule].clocks > 0) return clocks_on(s, item, device);

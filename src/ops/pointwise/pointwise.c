@@ -176,8 +176,8 @@ static tl_Device device_of(const tli_PointwiseSpec *spec, tl_Tensor *const *in) 
   return TLI_CPU;
 }
 
-/* Whether the inputs are row-major floating tensors of one dtype, shape and device, possibly
-** followed by numbers. Then nothing except numbers needs promotion or broadcasting, and no
+/* Returns whether the inputs are row-major floating tensors of one dtype, shape and device,
+** possibly followed by numbers. Then nothing except numbers needs promotion or broadcasting, and no
 ** check can fail. */
 static bool alike(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   const tl_Tensor *first = in[0];

@@ -350,7 +350,7 @@ tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *resu
   return tli_chain_end(&c, chain_mul(&c, share, power));
 }
 
-/* Whether there are no elements along dim; invalid dimensions are reported later. */
+/* Returns whether there are no elements along dim; invalid dimensions are reported later. */
 static bool none_along(const tl_Tensor *self, tl_Ints dim) {
   if (dim.n == 0 || self->ndim == 0) return self->numel == 0;
   for (int64_t i = 0; i < dim.n; i++) {

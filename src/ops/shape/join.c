@@ -100,7 +100,7 @@ bool tlo_unbind(tl_Tensor *self, int64_t dim, tl_Tensors *out) {
 
 /* ---- cat ---- */
 
-/* Whether t is an empty vector, which can be joined with tensors of any shape. */
+/* Returns whether t is an empty vector, which can be joined with tensors of any shape. */
 static bool is_nothing(const tl_Tensor *t) { return t->ndim == 1 && t->sizes[0] == 0; }
 
 /* Computes the shape of the joined tensor, and the dimension along which tensors are joined. */

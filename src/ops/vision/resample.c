@@ -409,7 +409,7 @@ static tl_Tensor *chain_bytes(tli_Chain *c, tl_Tensor *t) {
   return chain_clamp(c, TLI_STEP(c, tlo_floor(above)), 0, UINT8_MAX);
 }
 
-/* Whether to begin with the last dimension, whose elements are looked up one by one: it is
+/* Returns whether to begin with the last dimension, whose elements are looked up one by one: it is
 ** better as long as there are fewer rows than later. Images that are rounded in between always
 ** begin with it. */
 static bool last_first(const Axis *axes, int n) {

@@ -26,20 +26,20 @@ static inline int64_t load_position(const char *p) {
   return v;
 }
 
-/* Whether lines are adjacent in out and in and share the index. */
+/* Returns whether lines are adjacent in out and in and share the index. */
 static inline bool shared_index(const tlk_Tile *t, int64_t size) {
   return t->lines > 1 && t->line_strides[1] == 0 && t->line_strides[0] == size &&
          (t->line_strides[2] == size || t->line_strides[2] == 0);
 }
 
-/* Whether the inner loop runs along the lines. */
+/* Returns whether the inner loop runs along the lines. */
 static inline bool along_first(const tlk_Tile *t) {
   return t->lines == 1 ||
          (t->count > 1 && t->strides[1] != 0 &&
           t->strides[1] <= (t->line_strides[1] ? t->line_strides[1] : t->line_strides[0]));
 }
 
-/* Whether n positions are in [low, high]; low is at least 1. */
+/* Returns whether n positions are in [low, high]; low is at least 1. */
 static inline bool all_within(int64_t n, const int64_t *at, int64_t low, int64_t high) {
   uint64_t most = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -49,7 +49,7 @@ static inline bool all_within(int64_t n, const int64_t *at, int64_t low, int64_t
   return most <= (uint64_t)(high - low);
 }
 
-/* Whether elements of a line are contiguous in all operands. */
+/* Returns whether elements of a line are contiguous in all operands. */
 static inline bool dense(const tlk_Tile *t, int64_t size) {
   return t->strides[0] == size && t->strides[1] == (int64_t)sizeof(int64_t) &&
          t->strides[2] == size && t->high >= t->low;

@@ -46,7 +46,7 @@ static inline bool is_removed(Line) { return false; }
 void pause();
 /* Orders what the thread has written before what it writes later, for all others (races.cc). */
 void fence(Line at);
-/* Whether the barrier, fence or atomic at a line is to have no effect (races.cc). */
+/* Returns whether the barrier, fence or atomic at a line is to have no effect (races.cc). */
 bool is_removed(Line at);
 #endif
 /* Ends the process with a message about the running thread. */
