@@ -681,7 +681,6 @@ static tl_Tensor *fitted(const Selection *s, tl_Tensor *values) {
 }
 
 static bool put(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
-  TL_TRY(tli_check_complex_values("index_put", values, (tl_DType)self->dtype));
   if (fills(self, indices, values, accumulate)) return fill_masked(self, indices.v[0], values);
   Selection s;
   TL_TRY(select_entries(self, indices, &s));
@@ -699,6 +698,7 @@ static bool put(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool acc
 
 /* Copies values to self's device; values without dimensions may come from the CPU. */
 static tl_Tensor *bring_values(const tl_Tensor *self, tl_Tensor *values) {
+  TL_TRY_NULL(tli_check_complex_values("index_put", values, (tl_DType)self->dtype));
   tl_Device device = tli_device(self);
   if (tli_same_device(tli_device(values), device)) return tli_retain(values);
   if (values->flags & TLI_NUMBER)
