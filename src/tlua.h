@@ -283,7 +283,8 @@ TL_API void tl_set_parallel_run(void (*run)(int tasks, void (*task)(void *contex
                                             void *context, void *user),
                                 void *user);
 
-/* Return the bytes of tensor memory on the CPU that are in use, and that are kept for reuse. */
+/* tl_memory_used returns the bytes of tensor memory on the CPU that are in use, tl_memory_cached
+** the bytes that are kept for reuse. */
 TL_API int64_t tl_memory_used(void);
 TL_API int64_t tl_memory_cached(void);
 /* Sets a limit on used bytes, beyond which allocations fail with TL_EMEM. 0: none. */

@@ -65,7 +65,8 @@ static inline unsigned blocks_for(const tlk_Context *cx, int64_t n, int64_t each
   return (unsigned)(blocks < most ? blocks : most);
 }
 
-/* Return the calling thread's index in the grid, and the number of threads. */
+/* thread_index returns the calling thread's index in the grid, thread_count the grid's number of
+** threads. */
 DEVICE int64_t thread_index() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 DEVICE int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 

@@ -387,7 +387,8 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- choosing a kernel ------------------------------------------------------------------- */
 
-/* Return the number of threads, and of blocks, that keep the device busy. */
+/* busy_threads returns the number of threads that keep the device busy, busy_blocks the number of
+** blocks. */
 static inline int64_t busy_threads(const tlk_Context *cx) {
   return (int64_t)cuda_multiprocessors(cx->device.index) * 2048;
 }

@@ -78,9 +78,9 @@ struct tl_Event {
   tl_Stream *stream;          /* the stream that recorded it last */
   double time;                /* the time in seconds at which the event was last reached */
   bool timing;
-  uint64_t capture;    /* number of the capture that recorded it last; 0: none */
-  sim_Command *record; /* borrowed; its record in that capture, while the capture is open */
-  sim_Clock clock;     /* the commands that come before that record */
+  uint64_t capture;    /* number of the capture that recorded the event last; 0: none */
+  sim_Command *record; /* borrowed; the event's record in `capture` while that is open */
+  sim_Clock clock;     /* the commands that come before `record` */
 };
 
 /* A part of a device's address space that an arena of its blocks occupies. */

@@ -544,7 +544,8 @@ function M.parameters(self, weight, bias, fan)
    self:reset(nil, fan)
 end
 
---- Sets uniform random parameters: within 1/sqrt(fan), or with the standard deviation given.
+--- Returns a method that draws parameters from a uniform distribution: with bounds
+--- +-1/sqrt(fan_of(self)), or with the standard deviation `stdv` if it is given.
 function M.reset(fan_of)
    return function(self, stdv)
       local bound = stdv and stdv * math.sqrt(3) or 1 / math.sqrt(fan_of(self))

@@ -464,7 +464,8 @@ layer("SpatialCrossMapLRN", "size alpha=0.0001 beta=0.75 k=1", function(self, x)
    end)
 end)
 
--- Returns the kernel-weighted mean over neighbours and planes; at the border, of what is inside.
+-- Returns the kernel-weighted mean over neighbours and planes. At the border the mean is taken over
+-- the neighbours that are inside the image.
 local function mean_around(self, x)
    local kernel = T.detach(self.kernel)
    if dims(kernel) == 1 then kernel = T.outer(kernel, kernel) end

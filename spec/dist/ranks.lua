@@ -59,7 +59,8 @@ function M.following(name)
    return function(text) return running(name) .. text end
 end
 
---- Returns `ok` for code that follows a file of spec/dist/programs.
+--- Returns a function like `ok` that puts a file of spec/dist/programs before the code that it
+--- runs.
 ---@param name string
 function M:run_after(name)
    return function(n, code, options) return self.ok(n, running(name) .. code, options) end

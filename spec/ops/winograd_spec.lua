@@ -1,6 +1,6 @@
 -- Tests Winograd's transforms of tiles (kernels/cpu/conv/winograd.c), which large float32
--- convolutions use; those in this file are large enough. Expected values are products of columns in
--- float64.
+-- convolutions use. All convolutions of this file are large enough for Winograd's method. Expected
+-- values are im2col matrix products in float64.
 
 local torch = require "tlua"
 local F = torch.nn.functional

@@ -12,7 +12,7 @@
 tl_Program *tli_program_new(tli_Graph *g) TL_MUSTCHECK;
 const tli_Graph *tli_program_graph(const tl_Program *p);
 
-/* The same as tl_program_run; random numbers are drawn from `generator`, if there is one. */
+/* Runs a program as tl_program_run does; draws random numbers from `generator`, if not NULL. */
 bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *inputs, int ninputs,
                      tl_Tensor **outputs, int noutputs) TL_MUSTCHECK;
 

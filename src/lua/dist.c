@@ -511,7 +511,7 @@ static tli_Work *check_work(lua_State *L, const char *name) {
   return w->work;
 }
 
-/* work:wait(seconds?) -> true */
+/* work:wait(seconds?) waits until the call has ended and returns true. */
 static int work_wait(lua_State *L) {
   tli_Work *w = check_work(L, "wait");
   check_open(L, "wait");

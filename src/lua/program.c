@@ -120,7 +120,8 @@ static int program_same(lua_State *L) {
   return tli_graph_same(own_graph(L, 1), own_graph(L, 2)) ? 0 : tli_raise(L);
 }
 
-/* program:dynamic(input, dim, symbol) -> the symbol's number; inputs and dimensions from 1. */
+/* program:dynamic(input, dim, symbol) gives a dimension of an input a symbolic size and returns the
+** symbol's number. Inputs, dimensions and symbols are counted from 1. */
 static int program_dynamic(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   int input = (int)luaL_checkinteger(L, 2) - 1, dim = (int)luaL_checkinteger(L, 3) - 1;
@@ -156,7 +157,7 @@ static int program_ready(lua_State *L) {
   return 1;
 }
 
-/* program:run(inputs) -> a list of outputs */
+/* program:run(inputs) runs the program and returns a list of its outputs. */
 static int program_run(lua_State *L) {
   tl_Program *p = check_program(L, 1);
   if (tli_tracing())
@@ -176,7 +177,7 @@ static int program_run(lua_State *L) {
   return ok ? tli_finish_list(L, outputs) : tli_raise(L);
 }
 
-/* program:inputs() -> {{name =, dtype =, shape = {sizes or names}}, ...} */
+/* program:inputs() returns {{name =, dtype =, shape = {sizes or names}}, ...}. */
 static int program_inputs(lua_State *L) {
   const tli_Graph *g = own_graph(L, 1);
   lua_createtable(L, g->ninputs, 0);
@@ -201,7 +202,7 @@ static int program_inputs(lua_State *L) {
   return 1;
 }
 
-/* program:constants() -> {{name, tensor}, ...} */
+/* program:constants() returns the program's constants as {{name, tensor}, ...}. */
 static int program_constants(lua_State *L) {
   const tli_Graph *g = own_graph(L, 1);
   lua_createtable(L, g->nconstants, 0);
@@ -216,7 +217,8 @@ static int program_constants(lua_State *L) {
   return 1;
 }
 
-/* program:state() -> structure, training */
+/* program:state() returns the text that tells how outputs are nested, "" if there is none, and
+** whether the model was in training mode when it was traced. */
 static int program_state(lua_State *L) {
   const tli_Graph *g = own_graph(L, 1);
   lua_pushstring(L, g->structure ? g->structure : "");
@@ -224,7 +226,8 @@ static int program_state(lua_State *L) {
   return 2;
 }
 
-/* program:memory() -> bytes of a run's arena, and the most in use at once */
+/* program:memory() returns the bytes of a run's arena, and the most bytes that a run uses at
+** once. */
 static int program_memory(lua_State *L) {
   tli_ProgramMemory memory = tli_program_memory(check_program(L, 1));
   lua_pushinteger(L, memory.arena);

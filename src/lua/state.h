@@ -199,7 +199,8 @@ int tli_finish_list(lua_State *L, tl_Tensors *list);
 ** the library. Positions in the message are counted from 1, and the path of the active modules
 ** is added. Does not return. */
 int tli_raise(lua_State *L);
-/* Does the same with the name in front, unless the message begins with it. */
+/* Raises the engine's last failure as tli_raise does, with `name` in front of the message unless
+** the message begins with it. */
 int tli_raise_as(lua_State *L, const char *name);
 /* Raises an error with a message of the binding. */
 int tli_error(lua_State *L, const char *format, ...);

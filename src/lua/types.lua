@@ -713,8 +713,8 @@ function torch.io.read(file, shape, dtype) end
 function torch.io.write(file, tensor) end
 
 --- Makes a file that replaces the one at `path` when it is committed; if it is closed before, the
---- old file is unchanged. Returns nil and a message if it cannot be made. `named`: until then it is
---- visible in the folder, as .tlua-PROCESS-COUNT-TIME.tmp.
+--- old file is unchanged. Returns nil and a message if it cannot be made. `named`: the new file is
+--- visible in the folder before it is committed, as .tlua-PROCESS-COUNT-TIME.tmp.
 ---@param path string
 ---@param named? boolean
 ---@return file*?, string?

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 enum {
-  MAX_LINES = 10000, /* a file with more lines than this is cut ... */
-  KEPT_LINES = 5000, /* ... to this number of the newest lines */
+  MAX_LINES = 10000, /* a file with more lines is cut to KEPT_LINES */
+  KEPT_LINES = 5000, /* the number of newest lines that a cut file keeps */
   PATH_SIZE = 1024,
 };
 

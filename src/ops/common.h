@@ -167,15 +167,15 @@ tl_Tensor *tli_pick(const tl_Tensor *t, int dim, int64_t at) TL_MUSTCHECK;
 
 /* Reads the truth of a tensor with one element. */
 bool tli_truth(tl_Tensor *t, bool *out) TL_MUSTCHECK;
-/* Sets *out to whether some, or all, elements of a mask are true. The mask is released; NULL means
-** that the operator that should have made it failed. */
+/* tli_any_true sets *out to whether some element of a mask is true, tli_all_true to whether all
+** are. Both release the mask; NULL means that the operator that should have made it failed. */
 bool tli_any_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
 bool tli_all_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
 /* Sets *out to whether an element is zero; always false on the meta device. Use it only to choose
 ** between formulas with the same shapes. */
 bool tli_any_zero(tl_Tensor *t, bool *out) TL_MUSTCHECK;
-/* Return the smallest and the largest element, or NaN if one is NaN. A tensor without elements,
-** or on the meta device, gives infinity and -infinity. */
+/* tli_smallest sets *out to the smallest element, tli_largest to the largest; NaN if an element is
+** NaN. A tensor without elements, or on the meta device, gives infinity and -infinity. */
 bool tli_smallest(tl_Tensor *t, double *out) TL_MUSTCHECK;
 bool tli_largest(tl_Tensor *t, double *out) TL_MUSTCHECK;
 /* Counts the nonzero elements of a row-major tensor. */

@@ -22,7 +22,7 @@ typedef struct tlk_ConvJob {
   int64_t count[3]; /* results along each dimension */
   int64_t pitch[3]; /* the scratch image's pitches */
   int64_t at;       /* the grid's first element in the result's plane */
-  int64_t steps[3]; /* distances of the grid's results in elements */
+  int64_t steps[3]; /* strides between the grid's results, in elements */
 } tlk_ConvJob;
 
 typedef struct tlk_ConvPlan {

@@ -19,7 +19,7 @@ typedef struct Loops {
   int64_t size;
 } Loops;
 
-/* Processes n elements, a multiple of TLK_LANES. */
+/* Applies the epilogue (bias, copy, activation) to n elements; n is a multiple of TLK_LANES. */
 static void finish_lanes(const Loops *l, int64_t n, char *c, const char *bias, char *inner) {
   tl_Scalar one = tli_int(1);
   if (bias) l->add(n, (void *const[]){c, c, (void *)(uintptr_t)bias}, &one);
@@ -27,7 +27,7 @@ static void finish_lanes(const Loops *l, int64_t n, char *c, const char *bias, c
   if (l->activate) l->activate(n, (void *const[]){c, c}, NULL);
 }
 
-/* Processes any number of elements; the last few go through buffers. */
+/* Applies the epilogue to any number of elements; the last few go through buffers. */
 static void finish_run(const Loops *l, int64_t n, char *c, const char *bias, char *inner) {
   int64_t whole = n & -TLK_LANES, done = whole * l->size;
   size_t rest = (size_t)((n - whole) * l->size);

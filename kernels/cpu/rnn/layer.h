@@ -66,7 +66,7 @@ typedef struct tlk_RnnLayer {
   char *gates, *cell, *tanh_cell, *unprojected;
 } tlk_RnnLayer;
 
-/* Return the first row of step t, and its number of rows. */
+/* tlk_rnn_first returns the first row of step t, tlk_rnn_count the number of rows of step t. */
 static inline int64_t tlk_rnn_first(const tlk_Rnn *r, int64_t t) {
   return r->offsets ? r->offsets[t] : t * r->batch;
 }

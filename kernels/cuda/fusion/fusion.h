@@ -94,7 +94,8 @@ bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done);
 /* Adds the call to its stream's pending chain if the stream captures and the call fits;
 ** otherwise launches the pending chain first. Returns false with a message on failure. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken);
-/* Does the same for an activation's gradient; the caller still has to sum the bias's gradient. */
+/* Adds the gradient of an activation to the chain as fusion_take adds a call; the caller still has
+** to sum the bias's gradient. */
 bool fusion_take_activation(const struct tlk_activation_backward *call, bool *taken);
 /* Launches the stream's pending chain. Call it before anything else is queued. */
 bool fusion_settle(const tl_Stream *stream);

@@ -146,7 +146,7 @@ __device__ __forceinline__ T element(const Strided<3> &s, const Line &line, int6
   return *static_cast<const T *>(s.source(2, offset + k * line.in));
 }
 
-/* Combines the items that have the key, starting at `first`, by all threads of the warp. */
+/* All threads of the warp together combine the items that have the key, starting at `first`. */
 template <class T, class Item>
 __device__ __forceinline__ T join_run(const Strided<3> &s, const Line &line, const Item *items,
                                       int64_t all, int64_t first, uint64_t key, int64_t offset,

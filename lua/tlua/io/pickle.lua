@@ -78,7 +78,8 @@ function Machine:is_inner(value)
    return getmetatable(value) == Special or self.kind[value] == "inner"
 end
 
---- Converts a value to data: None becomes nil. The machine's own objects are refused.
+--- Converts a value of the pickle's stack to a Lua value: None becomes nil. Raises an error for
+--- objects that only the interpreter of pickles uses, such as classes and storages.
 function Machine:plain(value)
    if value == none then return nil end
    if type(value) == "table" and self:is_inner(value) then

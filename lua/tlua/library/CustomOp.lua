@@ -284,8 +284,8 @@ local function call_batched(op, given, level, size)
    return table.unpack(list, 1, #list)
 end
 
--- Refuses tensors inside tables that require gradients: gradients flow only through tensors that
--- are arguments themselves.
+-- Raises an error if a table among the arguments holds a tensor that requires a gradient: gradients
+-- flow only through tensors that are arguments themselves.
 local function refuse_hidden(op, given)
    for i = 1, given.n do
       local list = given[i]

@@ -32,7 +32,7 @@ function M.through_whole(parameter, tensor, fn)
    return placement.part(parameter, fn(placement.full(parameter, tensor)))
 end
 
---- Raises where a parameter is a part and the optimizer's steps need the whole.
+--- Raises an error if a parameter is a shard and the optimizer's steps need the whole parameter.
 ---@param optimizer optim.Optimizer
 ---@param position integer
 ---@param parameter Tensor

@@ -14,7 +14,7 @@ local opt = cmd:parse(arg)
 torch.manualSeed(3)
 torch.setdefaulttensortype "torch.FloatTensor"
 
--- Pictures (1, 32, 32) with a bar that lies (class 1), stands (2) or is missing (3).
+-- Returns an image (1, 32, 32) with a horizontal bar (class 1), a vertical bar (2) or none (3).
 local function picture(class)
    local x = torch.randn(1, 32, 32):mul(0.1)
    local at = torch.random(5, 25)

@@ -48,7 +48,7 @@ tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
 ** integers, otherwise the type itself. */
 tl_DType tli_dtype_compute(tl_DType dtype);
 
-/* Return the range of an integer type or bool. */
+/* Return the smallest and the largest value of an integer type or bool. */
 int64_t tli_int_min(tl_DType dtype);
 int64_t tli_int_max(tl_DType dtype);
 /* Return properties of a floating type, or of a complex type's parts: the largest finite number, the smallest normal number,

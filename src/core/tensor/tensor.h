@@ -189,7 +189,8 @@ tl_Tensor *tli_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) TL_M
 ** The caller guarantees that the geometry is inside the storage. */
 tl_Tensor *tli_alias(const tl_Tensor *t, int ndim, const int64_t *sizes, const int64_t *strides,
                      int64_t offset) TL_MUSTCHECK;
-/* The same with another dtype, in whose elements strides and offset count. */
+/* Returns a view as tli_alias does, with another dtype; strides and offset count elements of that
+** dtype. */
 tl_Tensor *tli_alias_as(const tl_Tensor *t, tl_DType dtype, int ndim, const int64_t *sizes,
                         const int64_t *strides, int64_t offset) TL_MUSTCHECK;
 /* Returns a view with the same geometry and no autograd state. */

@@ -137,8 +137,8 @@ static tli_Stash *stash_new(const tli_MessageHead *head) {
   return NULL;
 }
 
-/* Chooses the destination of the next message: a matching call, or a stash if a call waits for a
-** later message. */
+/* Chooses the destination of the next message: the buffer of a matching receive, or a stash if a
+** receive waits for a later message. */
 static bool place(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   i->at = 0;

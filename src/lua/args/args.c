@@ -346,7 +346,8 @@ static void fail_devices(tli_Args *a, int i, int64_t item, tl_Device device) {
 }
 
 /* Checks that all tensors of a call are on one device. A 0-d CPU tensor fits any device if numbers
-** are allowed, as an operand or beside one. `item` is the position of t in a list, from 1, or 0. */
+** are allowed, as an operand or beside an operand. `item` is the position of t in a list, counted
+** from 1; 0 if t is not in a list. */
 static void compare_devices(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
   if (a->signature->params[i].flags & TLI_P_ANY_DEVICE) return;
   tl_Device device = tli_device(t);

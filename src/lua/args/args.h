@@ -114,7 +114,8 @@ bool tli_args_retry(tli_Args *a);
 ** on lack of memory. */
 void *tli_args_room(tli_Args *a, int64_t n);
 
-/* Does the same for n tensors, initially NULL, which tli_args_end releases. */
+/* Returns an array of n tensor pointers, all NULL at first; tli_args_end releases the tensors put
+** there. */
 tl_Tensor **tli_args_owned(tli_Args *a, int64_t n);
 
 /* Releases temporaries. Call it before anything is pushed or raised. */

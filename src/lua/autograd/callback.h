@@ -33,7 +33,7 @@ void tli_callbacks_fasten(lua_State *L);
 ** index 2. After a Lua error returns false; tli_raise_caught raises the error again. */
 bool tli_callback_call(tli_Callback *callback, lua_CFunction run, void *argument) TL_MUSTCHECK;
 
-/* Does the same in a given Lua thread, while an operator runs. */
+/* Calls `run` as tli_callback_call does, but in a given Lua thread, while an operator runs. */
 bool tli_callback_call_in(lua_State *L, tli_Callback *callback, lua_CFunction run, void *argument)
     TL_MUSTCHECK;
 /* Pushes the callback's value. */

@@ -22,7 +22,7 @@ typedef enum tli_Cast {
 ** float64 or of integers, and Lua numbers, stay as they are. The call owns the casts. Failures
 ** are reported like those of an argument. */
 void tli_autocast(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensor **const *tensors, int n);
-/* Does the same for a list of tensors. */
+/* Casts the tensors of a list as tli_autocast casts a call's. */
 void tli_autocast_list(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensors *list);
 /* Casts a float32 result (owned; NULL if the call has failed) to the dtype of autocast on its
 ** device; returns it unchanged if autocast is off. */

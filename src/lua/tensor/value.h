@@ -9,7 +9,8 @@
 
 /* Returns the tensor at `index`, or raises an error ("method: expected a Tensor, ..."). */
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what);
-/* Does the same for the only argument. */
+/* Returns the tensor that is the call's only argument, or raises an error as tli_check_tensor
+** does. */
 static inline tl_Tensor *tli_sole_tensor(lua_State *L, const char *what) {
   tli_only(L, 1, what);
   return tli_check_tensor(L, 1, what);

@@ -19,7 +19,8 @@ static bool check_along(const char *op, const tl_Tensor *self, const tl_Tensor *
       op, tli_sizes_str(self), (int64_t)dim, tli_sizes_str(index));
 }
 
-/* Describes t along dim; a tensor without dimensions has one element. */
+/* Returns an operand with the strides of t, and its stride along dim separately. A tensor without
+** dimensions has one element. */
 static tli_Operand operand_along(tl_Tensor *t, int ndim, int dim) {
   tli_Operand o = {.tensor = t, .along = t->ndim ? t->strides[dim] : 0};
   for (int d = 0; d < ndim; d++) o.strides[d] = t->ndim ? t->strides[d] : 0;

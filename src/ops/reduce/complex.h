@@ -6,13 +6,15 @@
 
 #include "ops/common.h"
 
-/* Return the sum, or the running sums, of both parts; the result has dtype `result`. */
+/* tli_complex_sum returns the sum of a complex tensor's elements, tli_complex_cumsum the running
+** sums. The result has dtype `result`. */
 tl_Tensor *tli_complex_sum(const char *op, tl_Tensor *self, tl_Ints dim, bool keepdim,
                            tl_DType result) TL_MUSTCHECK;
 tl_Tensor *tli_complex_cumsum(const char *op, tl_Tensor *self, int64_t dim, tl_DType result)
     TL_MUSTCHECK;
-/* Return the product along dim (TLI_NOINT: of all elements), or the running products. Elements are
-** multiplied in pairs, so the number of roundings is logarithmic. */
+/* tli_complex_prod returns the product along dim (TLI_NOINT: of all elements), tli_complex_cumprod
+** the running products. Elements are multiplied in pairs, so the number of roundings is
+** logarithmic. */
 tl_Tensor *tli_complex_prod(const char *op, tl_Tensor *self, int64_t dim, bool keepdim,
                             tl_DType result) TL_MUSTCHECK;
 tl_Tensor *tli_complex_cumprod(const char *op, tl_Tensor *self, int64_t dim, tl_DType result)

@@ -48,13 +48,15 @@ local function compress(name, dtype)
    end
 end
 
---- Averages gradients in float16, in half the bytes of float32: for register_comm_hook.
+--- Averages gradients in float16, which halves the bytes of float32 gradients that are sent. Pass
+--- this hook to register_comm_hook.
 ---@names distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook
 ---@param group? distributed.ProcessGroup
 ---@param bucket distributed.GradBucket
 ---@return distributed.Work
 M.default_hooks.fp16_compress_hook = compress("fp16_compress_hook", "float16")
---- Averages gradients in bfloat16, in half the bytes of float32: for register_comm_hook.
+--- Averages gradients in bfloat16, which halves the bytes of float32 gradients that are sent. Pass
+--- this hook to register_comm_hook.
 ---@names distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook
 ---@param group? distributed.ProcessGroup
 ---@param bucket distributed.GradBucket

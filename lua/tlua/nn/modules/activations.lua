@@ -166,7 +166,8 @@ for _, row in ipairs(rows) do
    M[name] = define(name, options, forward_of(plain, in_place, taken[1], taken[2]))
 end
 
---- Slopes are drawn from (lower, upper) in training mode; otherwise the slope is their mean.
+--- The leaky ReLU with random slopes for negative elements. Slopes are drawn from (lower, upper) in
+--- training mode; otherwise the slope is the mean of lower and upper.
 ---
 ---     local layer = torch.nn.RReLU():eval() -- the mean slope, (1/8 + 1/3) / 2
 ---     print(layer(torch.tensor {-1.0, 2.0}))

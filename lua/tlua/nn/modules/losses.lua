@@ -113,7 +113,8 @@ local rows = {
    ---     --> tensor(0.3250)
    {"MultiMarginLoss", "p: integer = 1, margin: number = 1, weight: tensor?",
       "multi_margin_loss", 2},
-   --- The hinge loss of several classes a sample, listed from 1 and ended by -1.
+   --- The hinge loss for samples that have several classes each. A target lists the sample's
+   --- classes, counted from 1, and ends with -1.
    ---
    ---     local loss = torch.nn.MultiLabelMarginLoss()
    ---     local scores = torch.tensor {{0.1, 0.2, 0.4, 0.8}}
