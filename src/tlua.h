@@ -252,7 +252,8 @@ TL_API TL_MUSTCHECK tl_Program *tl_program_load(const char *path);
 /* Destructor; no run may be under way. Accepts NULL. */
 TL_API void tl_program_free(tl_Program *program);
 
-/* Return how many tensors a run takes and gives. */
+/* tl_program_inputs returns the number of tensors that a run takes, tl_program_outputs the number
+** that it returns. */
 TL_API int tl_program_inputs(const tl_Program *program);
 TL_API int tl_program_outputs(const tl_Program *program);
 /* Describes an input, counted from 0. False if there is none. */

@@ -154,7 +154,7 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
     STORED_AS(TL_BOOL, bool8, S, __VA_ARGS__)  \
   default: break;                              \
   }
-/* Like WITH_STORED, for floating types only. */
+/* Runs the code with S as the floating type of dtype; does nothing for other dtypes. */
 #define WITH_FLOATING(dtype, S, ...) \
   switch (dtype) {                   \
     FLOATING_TYPES(S, __VA_ARGS__)   \

@@ -46,7 +46,7 @@ cuda_Word cuda_word(const tlk_Context *cx);
 /* Reports the fault that the device's kernels recorded: returns false with its message. Call it
 ** after a wait. */
 bool cuda_report(int device);
-/* Return properties of a device that decide how kernels are launched. */
+/* Returns the number of multiprocessors of a device. */
 int cuda_multiprocessors(int device);
 /* The most dynamic shared memory that a block may be given (allow_shared in cuda.cuh). */
 int64_t cuda_shared_bytes(int device);

@@ -199,7 +199,7 @@ __device__ __forceinline__ void add_run(const Op &op, typename Op::A &acc,
   }
 }
 
-/* Like add_run, for dtypes that are not in Natural. */
+/* Adds a run as add_run does, for dtypes that are not in Natural. */
 template <class Op>
 __device__ __forceinline__ void add_any(const Op &op, typename Op::A &acc,
                                         const Source<Op::inputs> &in, int64_t first, int64_t n,

@@ -131,7 +131,7 @@ int sim_device_count(void);
 ** or if this process is a fork of the one that opened the devices. */
 pthread_mutex_t *sim_mutex(void);
 bool sim_locked_may_go(const char *what);
-/* Like sim_locked_may_go, but checks only for a fork. */
+/* Returns false with a message in a forked process. */
 bool sim_locked_is_here(const char *what);
 uint64_t sim_locked_random(void);
 /* Reports the recorded fault or failure, if any, as the failure of this call. */

@@ -188,7 +188,7 @@ function Program:train(mode)
    return self
 end
 
---- The same as train(false).
+--- Switches the program to evaluation mode, as train(false) does.
 ---@return export.Program self
 function Program:eval() return self:train(false) end
 

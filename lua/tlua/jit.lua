@@ -27,12 +27,12 @@ function M.is_tracing() return torch._tracing() end
 ---@return export.Program
 function M.trace(model, inputs, options) return torch.export(model, inputs, options) end
 
---- The same as torch.export.save.
+--- Saves a program to a file, as torch.export.save does.
 ---@param program export.Program
 ---@param path string
 function M.save(program, path) torch.export.save(program, path) end
 
---- The same as torch.export.load. Files of TorchScript are another format.
+--- Loads a program from a file, as torch.export.load does. Files of TorchScript are another format.
 ---@param path string
 ---@return export.Program
 function M.load(path) return torch.export.load(path) end

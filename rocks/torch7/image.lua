@@ -1,4 +1,5 @@
--- image.lua - Torch7's image: pictures as tensors (channels, height, width) of numbers from 0 to 1.
+-- image.lua - Torch7's package image. Images are tensors (channels, height, width) of numbers from
+-- 0 to 1.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -12,8 +13,8 @@ local M = {}
 local function shape(x) return field(x, "shape") end
 local function tag(x) return types.tag(x) end
 
--- Runs fn with a batch of one picture (1, channels, height, width), and gives the result the
--- dimensions and type of the picture.
+-- Runs fn with a batch of one image (1, channels, height, width), and gives the result the
+-- dimensions and type of the image.
 local function as_batch(src, fn)
    local n, x = #shape(src), T.detach(src)
    while #shape(x) < 4 do x = T.unsqueeze(x, 1) end
@@ -87,13 +88,13 @@ local function decode(bytes, depth, kind, name)
    return debug.setmetatable(methods.to(methods.contiguous(picture), target.dtype), target.tensor)
 end
 
---- Reads a picture (PNG, JPEG, PPM, PGM): (path [, channels [, "float", "double" or "byte"]]).
+--- Reads an image (PNG, JPEG, PPM, PGM): (path [, channels [, "float", "double" or "byte"]]).
 function M.load(path, depth, kind)
    return decode(read(path), depth, kind or types.default.name:lower(), "load")
 end
 M.loadPNG, M.loadJPG, M.loadPPM, M.loadPGM = M.load, M.load, M.load, M.load
 
---- Reads a picture from a ByteTensor of a file's bytes.
+--- Reads an image from a ByteTensor of a file's bytes.
 function M.decompress(bytes, depth, kind)
    return decode(bytes:byte():storage():string(), depth, kind or types.default.name:lower(),
       "decompress")
@@ -107,7 +108,7 @@ local function bytes_of(picture)
    return methods.to(T.clamp(T.round(T.mul(methods.to(x, "float64"), 255)), 0, 255), "uint8")
 end
 
---- Writes a picture as PNG, PPM or PGM, by the name's ending.
+--- Writes an image as PNG, PPM or PGM, by the name's ending.
 function M.save(path, picture)
    local ending = path:match "%.(%a+)$"
    local x = bytes_of(picture)
@@ -152,7 +153,7 @@ local function size_from(src, width, height)
    return math.max(math.floor(w * factor + 0.5), 1), math.max(math.floor(h * factor + 0.5), 1)
 end
 
---- Scales a picture: (src, width, height [, mode]) or (src, size [, mode]); the mode is "bilinear",
+--- Scales an image: (src, width, height [, mode]) or (src, size [, mode]); the mode is "bilinear",
 --- "simple" (the nearest pixel) or "bicubic". A result may come first, whose size counts.
 function M.scale(src, width, height, mode)
    local into
@@ -197,7 +198,7 @@ function M.crop(src, a, b, c, d)
    return tag(T.clone(T.narrow(T.narrow(src, #size, x1 + 1, x2 - x1), #size - 1, y1 + 1, y2 - y1)))
 end
 
---- Moves a picture by (x, y); what comes in is 0.
+--- Moves an image by (x, y). Pixels without a source are 0.
 function M.translate(src, x, y)
    local size = shape(src)
    local n, H, W = #size, size[#size - 1], size[#size]
@@ -217,7 +218,7 @@ function M.vflip(src) return M.flip(src, #shape(src) - 1) end
 -- Warps
 -- ------------------------------------------------------------------------------------------------
 
--- Reads a picture at positions (height, width) of rows and columns, counted from 0.
+-- Reads an image at positions (height, width) of rows and columns, counted from 0.
 local function sample(x, rows, columns, mode, clamp)
    local size = shape(x)
    local function scaled(positions, n) return T.sub(T.mul(positions, 2 / math.max(n - 1, 1)), 1) end
@@ -265,7 +266,7 @@ function M.affinetransform(src, matrix, mode, translation)
    end)
 end
 
---- Rotates a picture about its centre, against the clock, by an angle in radians.
+--- Rotates an image about its centre, against the clock, by an angle in radians.
 function M.rotate(src, angle, mode)
    local c, s = math.cos(angle), math.sin(angle)
    return M.affinetransform(src, torch.Tensor {{c, s}, {-s, c}}, mode or "simple")
@@ -476,7 +477,7 @@ function M.minmax(args)
    return made
 end
 
---- Puts pictures side by side: {input = (n, channels, height, width) or a table, nrow, padding}.
+--- Puts images side by side: {input = (n, channels, height, width) or a table, nrow, padding}.
 function M.toDisplayTensor(args)
    if types.is_tensor(args) then args = {input = args} end
    local list = args.input or args[1]
@@ -495,7 +496,7 @@ function M.toDisplayTensor(args)
    return M.minmax {tensor = made, min = args.min, max = args.max}
 end
 
---- Shows pictures: writes them to a file, image.png or `file`, and returns its name.
+--- Shows images: writes them to a file, image.png or `file`, and returns its name.
 function M.display(args)
    if types.is_tensor(args) then args = {image = args} end
    local picture = M.toDisplayTensor {input = args.image or args[1], nrow = args.nrow,

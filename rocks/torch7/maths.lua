@@ -371,7 +371,7 @@ local function padding_of(fname, mode, kernel, n)
    return padding
 end
 
--- Convolves a picture or volume with kernels: (spatial) with (spatial), planes (p, spatial) with
+-- Convolves an image or volume with kernels: (spatial) with (spatial), planes (p, spatial) with
 -- (spatial) or (p, spatial) each, or with (k, p, spatial). `flip` distinguishes a convolution from
 -- a cross-correlation.
 local function convolve(fname, n, flip)

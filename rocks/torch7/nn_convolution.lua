@@ -1,4 +1,4 @@
--- nn_convolution.lua - Torch7's layers over time, pictures and volumes. Arguments come in Torch7's
+-- nn_convolution.lua - Torch7's layers over time, images and volumes. Arguments come in Torch7's
 -- order (width before height), sizes in tensors in the other one.
 
 local tlua = require "tlua"

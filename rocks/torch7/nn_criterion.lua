@@ -282,7 +282,7 @@ criterion("KLDCriterion", "", function(_, x)
    return T.mul(T.sum(inner), -0.5)
 end)
 
--- Compares the part of a picture in the middle.
+-- The mean squared error of x and the central part of y, cropped to the size of x.
 criterion("SpatialAutoCropMSECriterion", sized, function(self, x, y)
    local size, goal = field(x, "shape"), field(y, "shape")
    for d = #size - 1, #size do

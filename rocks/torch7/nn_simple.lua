@@ -502,7 +502,7 @@ end, function(_, x, weight)
 end)
 function PReLU:reset() self.weight:fill(0.25) end
 
--- The dimension of softmax: vectors and pictures begin with it, batches have it second.
+-- The dimension of softmax: vectors and images begin with it, batches have it second.
 local function feature_dim(x)
    local n = dims(x)
    return (n == 1 or n == 3) and 1 or 2

@@ -9,7 +9,7 @@ local programs = {
    -- at least 7 steps are needed, and guessing takes 31
    actor_critic = {"", "([%d.]+) at last", 7, 12},
    char_rnn_names = {"--steps 1000", "accuracy: ([%d.]+)", 0.9, 1},         -- guessing: 0.33
-   -- pictures of noise differ by 1 and more
+   -- images of noise differ by 1 and more
    dcgan = {"--epochs 3", "differs from the digits' by ([%d.]+)", 0, 0.5},
    dqn = {"", "reaches the goal in (%d+) steps", 10, 14},
    graph_attention = {"", "all nodes: ([%d.]+)", 0.8, 1},   -- guessing: 0.33

@@ -248,7 +248,7 @@ describe("torch.save to a .png file", function()
 end)
 
 describe("torch.save to a .jpg file", function()
-   -- A smooth picture, which a lossy format keeps well.
+   -- A smooth image, which a lossy format keeps well.
    local function picture(channels, height, width)
       local rows = torch.linspace(20, 200, height):view(1, height, 1)
       local columns = torch.linspace(0, 50, width):view(1, 1, width)

@@ -29,7 +29,7 @@ for _, size in ipairs {{1, 1, 1}, {1, 33, 5}, {7, 1, 3}, {16, 32, 16}, {17, 31, 
          "addmm", m, k, n, i)
    end
    compare(torch.nn.functional.linear(a, bt:t(), bias), exact(a, b) + bias:double(), "linear", m, k, n)
-   local far = integers(m, 2 * k)[{{}, {1, k}}] -- its rows are further apart than their length
+   local far = integers(m, 2 * k)[{{}, {1, k}}] -- a view whose row stride exceeds k
    compare(far:matmul(b), exact(far, b), "rows with gaps", m, k, n)
 end
 

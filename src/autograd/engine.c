@@ -176,7 +176,7 @@ static bool receive(Pass *p, const char *from, int32_t to, int output, tl_Tensor
   return true;
 }
 
-/* Like receive, on the stream of the receiving slot. */
+/* Calls `receive` on the stream of the receiving slot. */
 static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
   const tli_Slot *s = &p->plan.slots[to];
   const tl_Tensor *some = grad ? grad : s->leaf ? s->one : NULL;

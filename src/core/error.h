@@ -26,7 +26,7 @@
 
 /* Records a failure and returns false. Never pass a user's text as the format. */
 bool tli_fail(tl_ErrorKind kind, const char *format, ...) __attribute__((format(TLI_PRINTF, 2, 3)));
-/* Like tli_fail, for functions that return a pointer. */
+/* Reports an error as tli_fail does and returns NULL, for functions that return a pointer. */
 void *tli_fail_null(tl_ErrorKind kind, const char *format, ...)
     __attribute__((format(TLI_PRINTF, 2, 3)));
 

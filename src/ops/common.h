@@ -46,7 +46,8 @@ bool tli_check_softshrink(tl_Scalar lambd) TL_MUSTCHECK;
 /* Computes kernel(inputs...) with broadcasting and promotion into a new tensor. */
 tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                          const tl_Scalar *params) TL_MUSTCHECK;
-/* Like tli_pointwise; `out` must have the result's shape and a dtype that can hold it. */
+/* Computes as tli_pointwise does, into `out`, which must have the result's shape and a dtype that
+** can hold the result. */
 bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                         const tl_Scalar *params, tl_Tensor *out) TL_MUSTCHECK;
 
@@ -157,8 +158,9 @@ bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DI
 tl_Tensor *tli_new(const char *op, tl_Ints size, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
 /* Returns zeros of a gradient's dtype and device. */
 tl_Tensor *tli_zeros(const char *op, tl_Tensor *like, tl_Ints size) TL_MUSTCHECK;
-/* Return a view with one dimension restricted to n positions, `step` apart, beginning at
-** `start`; and a view without the dimension, at one position. Neither is checked or recorded. */
+/* tli_cut returns a view with one dimension restricted to n positions, `step` apart, beginning at
+** `start`. tli_pick returns a view of position `at` without the dimension. Neither call is checked
+** or recorded. */
 tl_Tensor *tli_cut(const tl_Tensor *t, int dim, int64_t start, int64_t n, int64_t step)
     TL_MUSTCHECK;
 tl_Tensor *tli_pick(const tl_Tensor *t, int dim, int64_t at) TL_MUSTCHECK;
@@ -208,7 +210,8 @@ static inline tl_Tensor *tli_minus(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(
 tl_Tensor *tli_where_else(tl_Tensor *condition, tl_Tensor *t, tl_Scalar s) TL_MUSTCHECK;
 tl_Tensor *tli_where_then(tl_Tensor *condition, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
 
-/* Return t's dtype if it is floating or complex, otherwise the default dtype; and t converted to it. */
+/* tli_floating_dtype returns t's dtype if it is floating or complex, otherwise the default dtype.
+** tli_floating returns t in that dtype. */
 static inline tl_DType tli_floating_dtype(const tl_Tensor *t) {
   return tli_is_inexact((tl_DType)t->dtype) ? (tl_DType)t->dtype : tli_default_dtype();
 }

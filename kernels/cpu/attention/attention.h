@@ -91,8 +91,9 @@ typedef struct tlk_AttentionBlock {
   int64_t query, queries, key, keys, cols;
 } tlk_AttentionBlock;
 
-/* Return block i of the queries of head h, without keys; and set the keys of the j-th block, or
-** return false if the queries see none of those keys. */
+/* tlk_attention_queries returns block i of the queries of head h, without keys.
+** tlk_attention_keys sets the keys of the j-th block, or returns false if the queries see none of
+** those keys. */
 tlk_AttentionBlock tlk_attention_queries(const tlk_AttentionPlan *p, int64_t b, int64_t h,
                                          int64_t i);
 bool tlk_attention_keys(const tlk_AttentionPlan *p, int64_t j, tlk_AttentionBlock *block);

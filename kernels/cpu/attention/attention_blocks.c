@@ -24,7 +24,7 @@ void tlk_attention_plan(const tlk_Attention *a, tlk_AttentionPlan *plan) {
   const tlk_Isa *isa = tlk_isa();
   const tlk_DotLoops *dots = a->dtype == TL_BF16 ? tlk_dot_loops() : NULL;
   int64_t lanes = isa->tile[wide]->lanes;
-  if (dots) lanes = tlk_max(lanes, TLK_DOT_LINES); /* loops of fewer lanes may stand beside them */
+  if (dots) lanes = tlk_max(lanes, TLK_DOT_LINES); /* other loops may have fewer lanes */
   *plan = (tlk_AttentionPlan){
       .a = a,
       .isa = isa,

@@ -109,7 +109,7 @@ static void loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Like loss_tasks for transposed samples. */
+/* Computes the tasks of loss_tasks for transposed samples. */
 static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   Loss *l = context;
   for (int64_t task = begin; task < end; task++) {

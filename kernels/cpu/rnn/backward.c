@@ -27,7 +27,7 @@ typedef struct Backward {
 static char *row(const Backward *b, const void *array, int64_t i, int64_t n) {
   return (char *)(uintptr_t)array + i * n * b->layer.size;
 }
-/* Like row, but returns zeros if the array is NULL. */
+/* Returns a row as `row` does, but zeros if the array is NULL. */
 static const char *row_or_zeros(const Backward *b, const void *array, int64_t i, int64_t n) {
   return array ? row(b, array, i, n) : b->memory;
 }

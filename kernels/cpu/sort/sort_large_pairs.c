@@ -1,4 +1,4 @@
-/* sort_large_pairs.c - sorting pairs whose key and position have a number each. */
+/* sort_large_pairs.c - sorting pairs that store key and position in separate integers. */
 #include "kernels/cpu/sort/sort.h"
 
 typedef tlk_LargePair Item;

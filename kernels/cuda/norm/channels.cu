@@ -90,8 +90,8 @@ __device__ __forceinline__ void numbers_of(const C *from, int64_t channel, bool 
   for (int k = 0; k < K; k++) x[k] = from ? from[along ? channel + k : channel] : 0;
 }
 
-/* Processes K elements at a time. The loop's second operand has element size 1 and starts at
-** the address of `out`, so that its offset is the channel's index. */
+/* Scales and shifts K elements at a time. The loop's second operand has element size 1 and starts
+** at the address of `out`, so that its offset is the channel's index. */
 template <class S, class C, int K>
 __global__ void __launch_bounds__(AFFINE_THREADS)
     affine_kernel(const __grid_constant__ Strided<2> s, const __grid_constant__ Affine<C> a) {

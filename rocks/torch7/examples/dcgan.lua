@@ -1,4 +1,4 @@
--- A generative adversarial network of convolutions on small pictures of spots, in the manner of
+-- A generative adversarial network of convolutions on small images of spots, in the manner of
 -- dcgan.torch. Run it by: tlua --torch7 dcgan.lua [-steps 60]
 
 require "torch"

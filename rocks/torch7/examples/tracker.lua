@@ -1,4 +1,4 @@
--- A network in a .t7 file: writes one in the manner of a tracker's (features of a picture, and
+-- A network in a .t7 file: writes one in the manner of a tracker's (features of an image, and
 -- boxes from them), reads it in ASCII and in binary, and runs it. Run it by:
 --    tlua --torch7 tracker.lua
 

@@ -25,7 +25,7 @@ struct tlk_transfer {
   tl_Stream *from_stream; /* for a sending device: the stream that wrote the bytes */
 };
 
-/* Like cudaDeviceProp; a property that the device lacks is 0. */
+/* The properties of a device, as in cudaDeviceProp; a property that the device lacks is 0. */
 typedef struct tl_DeviceProperties {
   char name[128];
   int64_t total_memory; /* bytes */

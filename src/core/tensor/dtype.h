@@ -48,11 +48,11 @@ tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
 ** integers, otherwise the type itself. */
 tl_DType tli_dtype_compute(tl_DType dtype);
 
-/* Return the smallest and the largest value of an integer type or bool. */
+/* tli_int_min returns the smallest value of an integer type or bool, tli_int_max the largest. */
 int64_t tli_int_min(tl_DType dtype);
 int64_t tli_int_max(tl_DType dtype);
-/* Return properties of a floating type, or of a complex type's parts: the largest finite number, the smallest normal number,
-** and the distance from 1 to the next number. */
+/* Return properties of a floating type, or of a complex type's parts: _max the largest finite
+** number, _tiny the smallest normal number, _epsilon the distance from 1 to the next number. */
 double tli_float_max(tl_DType dtype);
 double tli_float_tiny(tl_DType dtype);
 double tli_float_epsilon(tl_DType dtype);

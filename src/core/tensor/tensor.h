@@ -174,7 +174,7 @@ tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *
 /* Returns an uninitialised dense tensor with `like`'s sizes, device and order of dimensions in
 ** memory (PyTorch's preserve_format). */
 tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) TL_MUSTCHECK;
-/* Like tli_empty_like, on the meta device. */
+/* Returns a new tensor as tli_empty_like does, but on the meta device. */
 tl_Tensor *tli_on_meta(const tl_Tensor *like) TL_MUSTCHECK;
 /* Returns a tensor for foreign memory on a device, as tl_tensor_wrap describes. `op` begins
 ** messages. */

@@ -31,7 +31,7 @@ tli_Format tli_format_of(const tl_Tensor *t);
 tl_Tensor *tli_empty_format(tli_Format format, tl_DType dtype, tl_Device device, int ndim,
                             const int64_t *sizes) TL_MUSTCHECK;
 
-/* Like tli_empty_like with another dtype, device or format if given. */
+/* Returns a new tensor as tli_empty_like does, with another dtype, device or format if given. */
 tl_Tensor *tli_new_like(const char *op, tl_Tensor *self, tl_DType dtype, tl_Device device,
                         const char *memory_format) TL_MUSTCHECK;
 
