@@ -177,13 +177,20 @@ TL_LIBS := $(if $(WINDOWS)$(WASM),,-ldl -lpthread) -lm $(LDLIBS)
 SHARED_FLAGS := -shared $(if $(WINDOWS),,-Wl,-soname,libtlua.so.0 -Wl,-z,nodelete)
 # Modules in C that the program loads find Lua's functions in it.
 PROGRAM_FLAGS := $(if $(WINDOWS),,-Wl,-E)
+# Tables of functions need 22,000 relocations: half a megabyte, or a few kilobytes where the linker and
+# the C library (glibc from 2.36 on) know packed ones.
+PACKED := $(if $(CROSS)$(WINDOWS)$(WASM)$(APPLE),,$(shell echo 'int main(void) { return 0; }' | \
+  $(CC) -x c -o /dev/null -Wl,--fatal-warnings -Wl,-z,pack-relative-relocs - 2>/dev/null && echo -Wl,-z,pack-relative-relocs))
+SHARED_FLAGS += $(PACKED)
+PROGRAM_FLAGS += $(PACKED)
 ifdef APPLE
 SHARED_FLAGS := -dynamiclib -undefined dynamic_lookup
 PROGRAM_FLAGS := -Wl,-export_dynamic
 endif
-# Nothing unwinds through kernels, and debuggers find their frames in the debug information. (On
-# Windows a jump out of a signal's handler unwinds.)
-KERNEL_FRAMES := $(if $(WINDOWS)$(WASM)$(SANITIZE),,-fno-exceptions -fno-asynchronous-unwind-tables -fno-unwind-tables)
+# Errors of Lua unwind through the binding alone: the engine below it and the kernels return theirs, and
+# debuggers find their frames in the debug information. (On Windows a jump out of a signal's handler
+# unwinds.)
+NO_UNWINDING := $(if $(WINDOWS)$(WASM)$(SANITIZE),,-fno-exceptions -fno-asynchronous-unwind-tables -fno-unwind-tables)
 # gcc unrolls a row's sixteen accumulators into scalars before it makes vectors of them: 5 times the
 # code for integers, which then takes up to 8 times as long.
 FEWER_UNROLLED := $(call compiles,--param max-completely-peel-times=4)
@@ -419,7 +426,7 @@ clean:
 update = @mkdir -p $(@D) && printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' '$(1)' >$@
 .PHONY: FORCE
 $(OBJ)/flags.txt: FORCE
-	$(call update,$(COMPILE) $(KERNEL_CFLAGS) $(KERNEL_FRAMES) $(FEWER_UNROLLED) $(TL_LDFLAGS) $(LUA_LIBS) $(TL_LIBS))
+	$(call update,$(COMPILE) $(KERNEL_CFLAGS) $(NO_UNWINDING) $(FEWER_UNROLLED) $(TL_LDFLAGS) $(LUA_LIBS) $(TL_LIBS))
 $(OBJ)/files.txt: FORCE
 	$(call update,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ) $(LUA_SRC))
 $(GEN)/files.txt: FORCE
@@ -453,18 +460,19 @@ $(BUILD)/host: src/gen/lua_host.c
 $(OBJ)/%.o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) $(if $(filter kernels/% src/dist/reduce.c,$<),$(KERNEL_CFLAGS) $(KERNEL_FRAMES)) -c -o $@ $<
+	$(Q)$(COMPILE) $(if $(filter kernels/% src/dist/reduce.c,$<),$(KERNEL_CFLAGS)) \
+	  $(if $(filter-out src/lua/% src/main/% spec/%,$<),$(NO_UNWINDING)) -c -o $@ $<
 
 $(OBJ)/gen/%.o: $(GEN)/%.c $(OBJ)/flags.txt | $(GEN)/stamp
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) -c -o $@ $<
+	$(Q)$(COMPILE) $(if $(filter $(GEN)/ops_%,$<),$(NO_UNWINDING)) -c -o $@ $<
 
 define isa_rule
 $(OBJ)/%.$(1).o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
 	$$(call say,CC,"$$< ($(1))")
 	@mkdir -p $$(@D)
-	$$(Q)$$(COMPILE) $$(KERNEL_CFLAGS) $$(KERNEL_FRAMES) $$(FLAGS_OF_FILE) -DTLK_ISA=$(1) $$(ISA_FLAGS_$(1)) -c -o $$@ $$<
+	$$(Q)$$(COMPILE) $$(KERNEL_CFLAGS) $$(NO_UNWINDING) $$(FLAGS_OF_FILE) -DTLK_ISA=$(1) $$(ISA_FLAGS_$(1)) -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 $(foreach isa,$(ISAS),$(OBJ)/kernels/cpu/reduce/isa/reduce_i32.$(isa).o \
