@@ -326,8 +326,8 @@ static void set_count(lua_State *L, const char *name, int64_t n) {
   lua_setfield(L, -2, name);
 }
 
-/* group:traffic() -> {all_reduce = {calls =, bytes =, messages =, sent =}, ...}, or nil if the
-** group does not record */
+/* group:traffic() returns {all_reduce = {calls =, bytes =, messages =, sent =}, ...}, or nil if the
+** group does not record. */
 static int group_traffic(lua_State *L) {
   Group *g = luaL_checkudata(L, 1, GROUP);
   tli_Traffic t;
@@ -457,7 +457,7 @@ static tli_Span open_span(lua_State *L, const char *what) {
   return span;
 }
 
-/* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) -> a Work if async,
+/* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) returns a Work if async,
 ** otherwise the group rank from which a message came. */
 static int group_run(lua_State *L) {
   check_open(L, "distributed");

@@ -272,7 +272,7 @@ static int program_gc(lua_State *L) {
   return 0;
 }
 
-/* _tracing() -> whether a trace of this thread records */
+/* _tracing() returns whether a trace of this thread records. */
 static int tracing(lua_State *L) {
   lua_pushboolean(L, tli_tracing());
   return 1;

@@ -35,8 +35,8 @@ static void set_bytes(lua_State *L, const char *name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-/* memory_stats() -> {used=, cached=, live=, ...}: bytes in use by the process, kept for reuse, and
-** kept alive by this Lua state; also under PyTorch's names. */
+/* memory_stats() returns {used=, cached=, live=, ...}: bytes in use by the process, kept for reuse,
+** and kept alive by this Lua state; also under PyTorch's names. */
 static int torch_memory_stats(lua_State *L) {
   tli_State *S = tli_state(L);
   if (S->pacer.wants_full && S->ledger) tli_pacer_work(L, S);
@@ -91,7 +91,7 @@ static void push_group(lua_State *L, const tli_LiveGroup *g) {
   lua_setfield(L, -2, "operator");
 }
 
-/* _live() -> a list of recorded live tensors in groups, those with the most bytes first */
+/* _live() returns a list of recorded live tensors in groups, those with the most bytes first. */
 static int torch_live(lua_State *L) {
   tli_LiveGroup **groups = lua_newuserdatauv(L, sizeof *groups, 0);
   *groups = NULL;
@@ -190,7 +190,7 @@ static int torch_set_printoptions(lua_State *L) {
   return 0;
 }
 
-/* get_printoptions() -> {precision =, threshold =, edgeitems =, linewidth =, sci_mode =} */
+/* get_printoptions() returns {precision =, threshold =, edgeitems =, linewidth =, sci_mode =}. */
 static int torch_get_printoptions(lua_State *L) {
   tli_only(L, 0, "get_printoptions");
   const tli_PrintOptions *p = &tli_state(L)->print;
@@ -416,7 +416,8 @@ static int torch_config(lua_State *L) {
 
 static const char library_mark = 0;
 
-/* _library_path() -> the file from which this code was loaded: the command or a shared library. */
+/* _library_path() returns the file from which this code was loaded: the command or a shared
+** library. */
 static int torch_library_path(lua_State *L) {
   char path[4096];
   tli_library_path((const void *)&library_mark, path, sizeof path);

@@ -118,7 +118,7 @@ static void run_block(const Call *c, const Work *w, tlk_AttentionBlock block) {
   finish(c, w, &block);
 }
 
-/* Processes blocks of queries; indices run through all heads. */
+/* Computes the results of blocks [begin, end) of queries; indices run through all heads. */
 static void run_blocks(void *context, int64_t begin, int64_t end) {
   Call *c = context;
   const tlk_AttentionPlan *p = &c->plan;

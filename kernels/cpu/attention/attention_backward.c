@@ -161,7 +161,7 @@ static void add_block(const Call *c, Work *w, const tlk_AttentionBlock *block, i
                           w->grad_query, p->width, w->packed);
 }
 
-/* Processes a block of queries with all keys. */
+/* Computes the gradients of a block of queries, with all keys. */
 static void run_queries(const Call *c, Work *w, tlk_AttentionBlock block) {
   const tlk_AttentionPlan *p = &c->plan;
   take_queries(c, w, &block);
@@ -175,8 +175,8 @@ static void run_queries(const Call *c, Work *w, tlk_AttentionBlock block) {
 
 /* ---- tasks ---- */
 
-/* Processes `n` keys of one head, beginning at `first`: block j, or all blocks if j is
-** negative, with all queries of all heads that use them. */
+/* Computes the gradients of `n` keys of one head, beginning at `first`: block j, or all blocks if
+** j is negative, with all queries of all heads that use these keys. */
 static bool run_keys(Call *c, Work *w, int64_t b, int64_t kv, int64_t j, int64_t first, int64_t n) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;

@@ -30,9 +30,8 @@ typedef struct Call {
   atomic_bool failed;
 } Call;
 
-/* Processes a piece of each array: `cols` lines of n elements. If `rows`, each line is
-** contiguous; otherwise the lines are columns, and `step` is the distance of a column's
-** elements. */
+/* Computes the call on a piece of each array: `cols` lines of n elements. If `rows`, each line is
+** contiguous; otherwise the lines are columns, and `step` is the stride of a column's elements. */
 static void compute(const Call *c, char *const *piece, bool rows, int64_t cols, int64_t step) {
   if (c->arrays == 2 && rows)
     c->kernel->rows(c->log, cols, c->n, piece[0], piece[1]);

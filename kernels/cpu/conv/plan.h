@@ -58,15 +58,17 @@ bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void 
 bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
                           const void *grad_out);
 
-/* Returns whether the convolution is a matrix product that is worth computing as one; and functions
-** that compute it so. */
+/* tlk_conv1x1 returns whether the convolution is a matrix product and is worth computing by one.
+** The two functions after it compute such a convolution, or its weight's gradient, by matrix
+** products. */
 bool tlk_conv1x1(const tlk_Conv *conv);
 bool tlk_conv1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                       const void *weight, const void *bias);
 bool tlk_conv1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                         const void *grad_out);
 
-/* Like the three functions above, for bfloat16, if the processor has instructions for it. */
+/* Do as the tlk_conv1x1 functions do, for bfloat16, if the processor has instructions for
+** bfloat16. */
 bool tlk_conv_dot1x1(const tlk_Conv *conv);
 bool tlk_conv_dot1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                           const void *weight, const void *bias);

@@ -104,8 +104,8 @@ static void run_forward(void *context, int64_t begin, int64_t end) {
 
 enum { AT_ONCE = 4 }; /* rows that are processed together */
 
-/* Processes rows [first, first + rows), rows <= AT_ONCE. `buffers` has room for 3 x AT_ONCE
-** rows. */
+/* Computes the gradients of rows [first, first + rows), rows <= AT_ONCE. `buffers` has room for
+** 3 x AT_ONCE rows. */
 static void back_rows(const Call *c, int64_t first, int64_t rows, double *sums, char *buffers) {
   int64_t size = (int64_t)tl_dtype_size(c->dtype), wide = (int64_t)tl_dtype_size(c->compute);
   int64_t at = first * c->n * size, room = AT_ONCE * c->n * wide;

@@ -97,7 +97,7 @@ static double sign(const Step *s, int i) {
 
 /* ---- elements --------------------------------------------------------------------- */
 
-/* Processes the last n < TLK_LANES elements in vectors that are padded with zeros. */
+/* Updates the last n < TLK_LANES elements in vectors that are padded with zeros. */
 static void run_tail(const Step *s, int64_t n, const Operands *o, double factor,
                      const void *coefs) {
   _Alignas(64) char pad[OPERANDS][TLK_LANES * 8];
@@ -134,7 +134,7 @@ static void *element(tlk_Array a, int64_t i) {
   return (char *)a.data + i * (int64_t)tl_dtype_size(a.dtype);
 }
 
-/* Processes up to TLK_CHUNK elements, beginning at `begin`, in converted buffers. */
+/* Updates up to TLK_CHUNK elements, beginning at `begin`, in converted buffers. */
 static void run_converted(const Step *s, const tlk_OptimTensor *t, int64_t begin, int64_t n,
                           double factor, const void *coefs) {
   _Alignas(64) char buffers[OPERANDS][TLK_CHUNK * 8];

@@ -55,8 +55,8 @@ static const uint8_t gives[] = {
 
 /* ---- whole vectors ---------------------------------------------------------- */
 
-/* Processes the last n < TLK_LANES elements, padded with copies of the last one so that no lane
-** computes on garbage. */
+/* Runs the loop on the last n < TLK_LANES elements, padded with copies of the last one so that no
+** lane computes on garbage. */
 static bool run_tail(const Call *call, tlk_Loop loop, int64_t done, int64_t n, void *const *args) {
   _Alignas(64) char pad[MAX_ARGS][TLK_LANES * 16];
   void *padded[MAX_ARGS];
@@ -156,7 +156,7 @@ static bool is_plane(const Call *call) {
   return true;
 }
 
-/* Processes elements from `first` to `last`, in row order. */
+/* Computes the elements from `first` to `last`, in row order. */
 static bool run_plane(const Call *call, int64_t first, int64_t last) {
   const tli_Iter *it = call->it;
   int64_t width = it->sizes[0], row = first / width, at = first % width;

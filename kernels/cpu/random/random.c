@@ -18,7 +18,7 @@ typedef struct Draw {
   tl_Scalar a, b;
 } Draw;
 
-/* Processes groups of TLK_RANDOM_BLOCKS blocks in [begin, end). */
+/* Draws the numbers of the groups [begin, end), of TLK_RANDOM_BLOCKS blocks each. */
 static void run(void *context, int64_t begin, int64_t end) {
   const Draw *d = context;
   const tlk_Isa *isa = tlk_isa();

@@ -21,7 +21,8 @@ static inline const tl_DeviceApi *tli_api(tl_Device device) { return tli_backend
 
 /* Returns "cuda.synchronize", for messages; valid until the next call. */
 const char *tli_device_name(tl_DeviceType type, const char *name);
-/* Raises for arguments after the first n of a device module's function; nil passes. */
+/* Raises an error if a device module's function gets arguments after the first n; nil is
+** allowed. */
 static inline void tli_device_only(lua_State *L, int n, const char *name) {
   if (lua_gettop(L) > n) tli_only(L, n, tli_device_name(tli_kind(L), name));
 }

@@ -73,7 +73,7 @@ static void free_block(void *data, void *context) {
 
 static void unmap(void *data, void *context) { tli_file_unmap(data, (size_t)(uintptr_t)context); }
 
-/* map(path) -> bytes, or nil and a message. */
+/* map(path) returns the bytes of the mapped file, or nil and a message. */
 static int io_map(lua_State *L) {
   const char *path = tli_to_word(L, 1);
   if (path == NULL)
@@ -91,7 +91,7 @@ static int io_map(lua_State *L) {
   return give(L, box, data, 1, &size, unmap, (void *)(uintptr_t)bytes);
 }
 
-/* bytes(text) -> its bytes, (n) uint8. */
+/* bytes(text) returns its bytes, (n) uint8. */
 static int io_bytes(lua_State *L) {
   if (lua_type(L, 1) != LUA_TSTRING)
     return tli_error(L, "io.bytes: expected a string, got %s",
@@ -107,7 +107,7 @@ static int io_bytes(lua_State *L) {
   return 1;
 }
 
-/* bytes_as(bytes, first, shape, dtype) -> Tensor, or nil and a message. */
+/* bytes_as(bytes, first, shape, dtype) returns a tensor, or nil and a message. */
 static int io_bytes_as(lua_State *L) {
   int64_t sizes[TL_MAX_DIMS];
   tl_Tensor *bytes = check_bytes(L, "io.bytes_as");
@@ -153,7 +153,7 @@ static int io_bytes_as(lua_State *L) {
   return 1;
 }
 
-/* text(bytes, first, n) -> a string */
+/* text(bytes, first, n) returns a string. */
 static int io_text(lua_State *L) {
   tl_Tensor *bytes = check_bytes(L, "io.text");
   int64_t n, first = check_first(L, 2, bytes, "io.text");
@@ -164,8 +164,8 @@ static int io_text(lua_State *L) {
   return 1;
 }
 
-/* inflate(bytes, kind, expected, head) -> bytes, or nil and a message. With `head`, `expected` is
-** the most bytes wanted from the beginning. Without `expected` the result may have at most 100
+/* inflate(bytes, kind, expected, head) returns bytes, or nil and a message. With `head`, `expected`
+** is the most bytes wanted from the beginning. Without `expected` the result may have at most 100
 ** times as many bytes as the input, or 256 MB. */
 static int io_inflate(lua_State *L) {
   check_bytes(L, "io.inflate");
@@ -189,8 +189,8 @@ static int io_inflate(lua_State *L) {
   return give(L, box, block, 1, &size, free_block, NULL);
 }
 
-/* deflate(text, tensor) -> the compressed bytes of the text followed by the tensor's, or nil and a
-** message. */
+/* deflate(text, tensor) returns the compressed bytes of the text followed by the tensor's, or nil
+** and a message. */
 static int io_deflate(lua_State *L) {
   const void *data[2];
   size_t n[2], packed;
@@ -211,7 +211,7 @@ static int io_deflate(lua_State *L) {
   return give(L, box, block, 1, &size, free_block, NULL);
 }
 
-/* dequantize(bytes, first, shape, kind) -> Tensor, or nil and a message. */
+/* dequantize(bytes, first, shape, kind) returns a tensor, or nil and a message. */
 static int io_dequantize(lua_State *L) {
   int64_t sizes[TL_MAX_DIMS];
   tl_Tensor *bytes = check_bytes(L, "io.dequantize");
@@ -239,7 +239,7 @@ static int io_dequantize(lua_State *L) {
   return 1;
 }
 
-/* decode_image(string or bytes) -> (channels, height, width), or nil and a message. */
+/* decode_image(string or bytes) returns (channels, height, width), or nil and a message. */
 static int io_decode_image(lua_State *L) {
   bool text = lua_type(L, 1) == LUA_TSTRING;
   if (!text && tli_to_box(L, tli_state(L), 1) == NULL)
@@ -275,8 +275,8 @@ static int io_decode_image(lua_State *L) {
   return 1;
 }
 
-/* _jpeg(pixels, quality) -> the bytes of a JPEG file, or nil and a message. The pixels are uint8,
-** (height, width, channels), contiguous, with 1 or 3 channels. */
+/* _jpeg(pixels, quality) returns the bytes of a JPEG file, or nil and a message. The pixels are
+** uint8, (height, width, channels), contiguous, with 1 or 3 channels. */
 static int io_jpeg(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = check_bytes(L, "io.encode_jpeg");
@@ -302,7 +302,7 @@ static const char *check_path(lua_State *L, const char *name) {
   return path;
 }
 
-/* folder(path) -> bytes in the format of tli_folder_list, or nil and a message. */
+/* folder(path) returns bytes in the format of tli_folder_list, or nil and a message. */
 static int io_folder(lua_State *L) {
   const char *path = check_path(L, "io.folder");
   tli_Box *box = tli_push_box(L);
@@ -318,7 +318,7 @@ static int push_text(lua_State *L) {
   return 1;
 }
 
-/* make_folder(path) -> the absolute path, or nil and a message. */
+/* make_folder(path) returns the absolute path, or nil and a message. */
 static int io_make_folder(lua_State *L) {
   char *full = tli_folder_make(check_path(L, "io.make_folder"));
   if (full == NULL) return give_up(L);
@@ -357,8 +357,8 @@ static tli_Csv check_csv(lua_State *L) {
   return csv;
 }
 
-/* csv_fields(bytes, first, delimiter, quote) -> the number of fields of the row that begins
-** at `first`, 0 at the end, or nil and a message. */
+/* csv_fields(bytes, first, delimiter, quote) returns the number of fields of the row that begins at
+** `first`, 0 at the end, or nil and a message. */
 static int io_csv_fields(lua_State *L) {
   tli_Csv csv = check_csv(L);
   int64_t n = tli_csv_fields(&csv);
@@ -435,8 +435,8 @@ static void finish_column(lua_State *L, const tli_Csv *csv, int i, int64_t rows,
   lua_pop(L, 1);
 }
 
-/* csv(bytes, first, delimiter, quote, types, rows, line) -> columns, rows, first, line, or nil and
-** a message. Reads up to `rows` rows from the byte `first`, which is in line `line`. A column
+/* csv(bytes, first, delimiter, quote, types, rows, line) returns columns, rows, first, line, or nil
+** and a message. Reads up to `rows` rows from the byte `first`, which is in line `line`. A column
 ** becomes a 1-d tensor of the dtype in `types`, a list for "string", or false for "skip". */
 static int io_csv(lua_State *L) {
   tli_Csv csv = check_csv(L);

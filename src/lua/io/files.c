@@ -40,8 +40,7 @@ static void normalize(tl_Tensor *t) {
   for (int64_t i = 0; i < t->numel; i++) p[i] = p[i] != 0;
 }
 
-/* read(file, shape, dtype) -> Tensor, or nil and a message at the end of the
-** file. */
+/* read(file, shape, dtype) returns a tensor, or nil and a message at the end of the file. */
 static int io_read(lua_State *L) {
   static const tli_Param params[] = {
       {"file", TLI_A_TENSOR, 0, 0}, {"shape", TLI_A_INTS, 0, 0}, {"dtype", TLI_A_DTYPE, 0, 0}};
@@ -102,7 +101,7 @@ static void push_write_failure(lua_State *L, const tl_Tensor *t, int error) {
         path);
 }
 
-/* write(file, tensor) -> true, or nil and a message. */
+/* write(file, tensor) returns true, or nil and a message. */
 static int io_write(lua_State *L) {
   FILE *file = check_file(L, 1, "io.write");
   tl_Tensor *plain = in_file_order("io.write", tli_check_tensor(L, 2, "io.write"));
@@ -121,7 +120,7 @@ static int io_write(lua_State *L) {
   return 1;
 }
 
-/* crc32(text or tensor, crc) -> the checksum, as in zip files, of the bytes that `write` would
+/* crc32(text or tensor, crc) returns the checksum, as in zip files, of the bytes that `write` would
 ** write; `crc`, 0 by default, is the checksum of the data before. */
 static int io_crc32(lua_State *L) {
   int64_t crc = 0;
@@ -160,8 +159,8 @@ static int abandon(lua_State *L) {
   return 1;
 }
 
-/* replace(path, named) -> file, or nil and a message. commit(file) puts the file in the place of
-** `path`; without commit nothing changes. */
+/* replace(path, named) returns a file, or nil and a message. commit(file) puts the file in the place
+** of `path`; without commit nothing changes. */
 static int io_replace(lua_State *L) {
   bool named = lua_toboolean(L, 2);
   const char *path = tli_to_word(L, 1);
@@ -187,8 +186,8 @@ static int io_replace(lua_State *L) {
   return 2;
 }
 
-/* commit(file) -> true, or nil, a message, and whether another attempt may succeed. The file is
-** closed and flushed to the disk. */
+/* commit(file) returns true, or nil, a message, and whether another attempt may succeed. The file
+** is closed and flushed to the disk. */
 static int io_commit(lua_State *L) {
   check_file(L, 1, "io.commit");
   Output *out = (Output *)lua_touserdata(L, 1);
@@ -210,19 +209,19 @@ static int io_commit(lua_State *L) {
 
 /* ---- progress ---- */
 
-/* is_terminal(file) -> whether the file is a terminal. */
+/* is_terminal(file) returns whether the file is a terminal. */
 static int io_is_terminal(lua_State *L) {
   lua_pushboolean(L, tli_file_is_terminal(check_file(L, 1, "io.is_terminal")));
   return 1;
 }
 
-/* clock() -> the seconds of a monotonic clock. */
+/* clock() returns the seconds of a monotonic clock. */
 static int io_clock(lua_State *L) {
   lua_pushnumber(L, 1e-9 * (lua_Number)tli_now_ns());
   return 1;
 }
 
-/* time() -> seconds since 1970, including the fraction. */
+/* time() returns seconds since 1970, including the fraction. */
 static int io_time(lua_State *L) {
   lua_pushnumber(L, 1e-9 * (lua_Number)tli_time_ns());
   return 1;
