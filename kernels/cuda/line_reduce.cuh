@@ -135,7 +135,7 @@ static inline Source<2> source_of(const tlk_Array &a, const tlk_Array &b) {
       {(const char *)a.data, (const char *)b.data}, a.dtype, (int)dtype_bytes(a.dtype)};
 }
 
-/* The array that results are written to. */
+/* The array to which a reduction writes its results. */
 struct Result {
   char *data;
   int dtype, bytes;

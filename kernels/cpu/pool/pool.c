@@ -201,7 +201,8 @@ static void join(const Columns *c, int64_t n, char *in, int64_t step, char *cols
   }
 }
 
-/* Processes the row of cols that belongs to kernel element `at`. */
+/* Copies elements of the image to the row of cols that belongs to kernel element `at` (im2col) or,
+** if c->back, adds that row to the image (col2im). */
 static void column_row(const Columns *c, char *in, char *cols, const int64_t at[3]) {
   const tlk_Windows *w = c->w;
   int64_t size = (int64_t)tl_dtype_size(c->dtype), row[3];

@@ -47,7 +47,7 @@ static bool failed(const char *what) {
 
 /* ---- paths ---- */
 
-/* Returns dir/name, to be freed. */
+/* Returns the path dir/name, which the caller frees. */
 static char *join(const char *dir, const char *name) {
   size_t n = strlen(dir) + strlen(name) + 2;
   char *path = malloc(n);

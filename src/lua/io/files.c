@@ -159,8 +159,8 @@ static int abandon(lua_State *L) {
   return 1;
 }
 
-/* replace(path, named) returns a file, or nil and a message. commit(file) puts the file in the place
-** of `path`; without commit nothing changes. */
+/* replace(path, named) returns a file, or nil and a message. commit(file) puts the file in the
+** place of `path`; without commit nothing changes. */
 static int io_replace(lua_State *L) {
   bool named = lua_toboolean(L, 2);
   const char *path = tli_to_word(L, 1);

@@ -95,7 +95,7 @@ void tli_module_path(lua_State *L, char *text, size_t size);
 void tli_open_call_site(void);       /* call sites for reports of devices */
 void tli_open_library(lua_State *L); /* the embedded Lua files */
 void tli_open_workers(lua_State *L); /* threads with an interpreter each */
-void tli_open_parcels(lua_State *L); /* values as strings, for other processes */
+void tli_open_parcels(lua_State *L); /* packs values into strings, for other processes */
 
 /* Pushes the environment of the embedded Lua files. */
 void tli_push_environment(lua_State *L);

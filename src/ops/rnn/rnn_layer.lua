@@ -29,7 +29,7 @@ local backward_flops = rows .. [[
    + numel(weight_hh) * (1 + choose(want_weight_hh, 1, 0))
    + numel(weight_hr) * (1 + choose(want_weight_hr, 1, 0)))]]
 
--- The order is that of tlk_RnnMode.
+-- The operators are in the order of tlk_RnnMode.
 for mode, name in ipairs {"rnn_relu", "rnn_tanh", "lstm", "gru"} do
    op {name .. "_layer(" .. inputs .. ", bool reverse) "
           .. "-> (Tensor output, Tensor hn, Tensor cn, Tensor reserve)",

@@ -280,7 +280,7 @@ tl_Tensor *tli_op_resample_spread(tl_Tensor *self, int64_t dim, tl_Ints size, in
   return result;
 }
 
-/* Selects elements without summing, for any dtype. */
+/* Resamples along d to the nearest elements: selects them without sums, for any dtype. */
 static tl_Tensor *take_nearest(tl_Tensor *self, int d, const Axis *a, Mode mode) {
   tli_Chain c = {0};
   tl_Tensor *at = TLI_STEP(&c, tli_new("interpolate", (tl_Ints){1, &a->out}, TL_I64, TLI_CPU));
