@@ -11,7 +11,7 @@ struct tl_Event {
   int device;
   int flags;
   cudaEvent_t handle; /* owned; NULL until the event is recorded */
-  uint64_t capture;   /* number of the capture that recorded it last; 0: none */
+  uint64_t capture;   /* number of the capture that recorded the event last; 0: none */
 };
 
 tl_Event *cuda_event(tl_Device device, int flags) {

@@ -80,7 +80,7 @@ struct tli_Work {
 ** engine calls the functions from `usable` to `fail`. */
 typedef struct tli_Transport {
   const char *name;
-  size_t bytes; /* bytes of its group struct, which begins with a tli_Group */
+  size_t bytes; /* bytes of the transport's group struct, which begins with a tli_Group */
   int most;     /* the most ranks */
   int64_t nap;  /* nanoseconds to sleep between two polls of pending messages */
   /* Returns false with a message if the machine or the process lacks a requirement. NULL:
