@@ -5,6 +5,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local lazy = require "tlua.lazy"
 local unavailable = require "tlua.device.unavailable"
 local scopes = require "tlua.scope"
@@ -114,6 +115,9 @@ end
 function M.is_deterministic_algorithms_warn_only_enabled()
    return torch._setting "deterministic" == 1
 end
+
+checked.queries(M, "", [[get_float32_matmul_precision are_deterministic_algorithms_enabled
+   is_deterministic_algorithms_warn_only_enabled]])
 
 local cudnn = {
    enabled = boolean "cudnn_enabled",

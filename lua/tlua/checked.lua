@@ -32,6 +32,22 @@ local function check(fn, declaration)
    return checked
 end
 
+--- Makes functions without parameters refuse arguments.
+---@param module table  that has the functions
+---@param prefix string  of their names in messages: "" or "cpu."
+---@param names string  separated by spaces
+function M.queries(module, prefix, names)
+   for name in names:gmatch "[%w_]+" do
+      local fn, take = module[name], args.signature(prefix .. name .. "()")
+      local function checked(...)
+         if select("#", ...) > 0 then take(...) end
+         return fn()
+      end
+      origins[checked] = fn
+      module[name] = checked
+   end
+end
+
 --- Makes methods of a class check their arguments, which the methods then get by position.
 ---@param class table
 ---@param declarations string  "zero_grad(set_to_none: boolean = true) eval()", each in the form of

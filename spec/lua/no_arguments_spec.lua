@@ -56,6 +56,23 @@ describe("an argument is refused by queries of devices and settings that take fe
    end
 end)
 
+describe("an argument or an option is refused by queries in Lua", function()
+   for _, path in ipairs {
+      "cpu.is_available", "cpu.device_count", "cpu.current_device", "cpu.is_initialized",
+      "accelerator.is_available", "accelerator.device_count", "accelerator.current_accelerator",
+      "get_num_interop_threads", "is_anomaly_enabled", "get_float32_matmul_precision",
+      "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
+   } do
+      it("such as " .. path, function()
+         local fn = torch
+         for name in path:gmatch "[%w_]+" do fn = fn[name] end
+         assert.raises(path .. ": unknown option keepdim", function() fn(other) end)
+         assert.raises(path .. ": expected at most 0 arguments, got 1", function() fn(1) end)
+         fn()
+      end)
+   end
+end)
+
 describe("softmax and its relatives", function()
    it("need a dim: one that is missing or nil is an error, as in PyTorch", function()
       local F, x = torch.nn.functional, torch.ones(2, 3)

@@ -3,6 +3,7 @@
 -- in `tlua --device sim`.
 
 local torch = require "tlua"
+local checked = require "tlua.checked"
 
 local M = {}
 
@@ -79,5 +80,7 @@ for name in ([[empty_cache memory_stats memory_allocated max_memory_allocated me
    max_memory_reserved reset_peak_memory_stats reset_accumulated_memory_stats]]):gmatch "%S+" do
    M[name] = function(...) return module_of(name)[name](...) end
 end
+
+checked.queries(M, "accelerator.", "is_available device_count current_accelerator")
 
 return M

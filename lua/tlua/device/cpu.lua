@@ -1,6 +1,8 @@
 -- cpu.lua - torch.cpu: the functions of torch.cuda for the CPU, for programs written for any kind
 -- of device.
 
+local checked = require "tlua.checked"
+
 local M = {}
 
 --- Returns true: there is a CPU.
@@ -24,5 +26,7 @@ function M.synchronize() end
 --- Returns true: the CPU is always ready.
 ---@return boolean
 function M.is_initialized() return true end
+
+checked.queries(M, "cpu.", "is_available device_count current_device is_initialized")
 
 return M

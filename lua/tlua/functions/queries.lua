@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 
 local M = {}
@@ -83,5 +84,7 @@ function M.set_default_tensor_type(name)
    if cuda == "cuda" then torch.set_default_device "cuda" end
    torch.set_default_dtype(dtype)
 end
+
+checked.queries(M, "", "get_num_interop_threads is_anomaly_enabled")
 
 return M
