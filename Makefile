@@ -216,8 +216,9 @@ BUILT_IN_SRC := $(filter-out kernels/cpu/left_out.c,$(BUILT_IN_SRC))
 ifeq ($(PROFILE),)
 LIB_SRC := $(filter-out src/lua/left_out.c,$(LIB_SRC))
 else
-LIB_SRC := $(filter-out src/dist/% src/lua/dist.c,$(LIB_SRC))
-ISA_SRC := $(filter kernels/cpu/isa/% $(foreach f,$(BASE_FAMILIES) $(KERNEL_FAMILIES),kernels/cpu/$f/%),$(ISA_SRC))
+LIB_SRC := $(filter-out src/dist/% src/graph/% $(addprefix src/lua/,dist.c program.c observe/profile.c),$(LIB_SRC))
+ISA_SRC := $(filter-out %_c64.c %_c128.c,$(filter kernels/cpu/isa/% \
+  $(foreach f,$(BASE_FAMILIES) $(KERNEL_FAMILIES),kernels/cpu/$f/%),$(ISA_SRC)))
 BUILT_IN_SRC := kernels/cpu/backend.c kernels/cpu/left_out.c $(filter kernels/meta/% \
   $(foreach f,$(BASE_FAMILIES) $(KERNEL_FAMILIES),kernels/cpu/$f/%),$(BUILT_IN_SRC))
 LUA_SRC := $(filter-out $(INFER_LUA_NOT:%=lua/tlua/%.lua),$(filter $(INFER_LUA:%=lua/tlua/%.lua),$(LUA_SRC)))
@@ -227,7 +228,7 @@ GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
   $(addprefix src/,tlua.h $(addprefix core/kernel/,iter.h fault.h parts.h kernel.h lapack.h) $(addprefix core/device/,api.h backend.h host.h))
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
-GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c) $(GEN)/calls.c
+GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c) $(if $(PROFILE),,$(GEN)/calls.c)
 GEN_OTHER := $(addprefix $(GEN)/,ops.h calls.h kernels.h bind.h manual.lua signatures.lua gradlist.lua operators.lua)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(BUILT_IN_SRC:%.c=$(OBJ)/%.o) \

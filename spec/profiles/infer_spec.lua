@@ -58,6 +58,22 @@ describe("PROFILE=infer", function()
          'require "tlua".distributed.init_process_group()', 1, true)
    end)
 
+   it("names torch.export, the profiler and complex dtypes, which it leaves out", function()
+      for _, name in ipairs {"export", "profiler"} do
+         assert.matches(("model.lua:1: torch.%s: tlua.%s is not in this build (PROFILE=infer)")
+            :format(name, name), refused(('local x = require "tlua".%s'):format(name)), 1, true)
+      end
+      for call, dtype in pairs {
+         ["torch.zeros(2, {dtype = torch.complex64})"] = "complex64",
+         ["torch.zeros(2):to(torch.complex128)"] = "complex128",
+         ["torch.ones(2) * torch.complex(1, 2)"] = "complex128",
+         ["torch.ones(2, {dtype = torch.float64}):view(torch.complex64)"] = "complex64",
+      } do
+         assert.matches(dtype .. " is not in this build (PROFILE=infer)",
+            refused('local torch = require "tlua"\nlocal x = ' .. call), 1, true)
+      end
+   end)
+
    it("records nothing to differentiate", function()
       assert.matches("backward", refused [[
          local torch = require "tlua"

@@ -1,5 +1,5 @@
 # infer.mk - what `make PROFILE=infer` keeps: a library for trained models in C programs, without
-# derivatives, optimizers, process groups, profiler and REPL.
+# derivatives, optimizers, process groups, profiler, torch.export, complex numbers and REPL.
 
 # Operators, by their names in Lua or C; `make PROFILE=infer OPS='...'` gives others. A call of one
 # that is not here fails with its name. The last line has what layers and other operators call.

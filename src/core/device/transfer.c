@@ -152,6 +152,7 @@ bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype, void *buffer, size_
   if (tensor == NULL) return tli_fail(TL_EARG, "read: expected a tensor, got NULL");
   if (dtype < 0 || dtype >= TL_NDTYPES)
     return tli_fail(TL_EDTYPE, "read: expected a dtype, got %d", (int)dtype);
+  TL_TRY(tli_has_dtype(dtype));
   int64_t need;
   if (__builtin_mul_overflow(tensor->numel, (int64_t)tli_dtype_bytes[dtype], &need) ||
       bytes != (size_t)need)

@@ -45,6 +45,10 @@ static tl_Tensor *refuse_complex(tl_Storage *storage, tl_DType dtype) {
 /* Returns a new tensor. Steals `storage`, also on failure; passes NULL on. */
 static tl_Tensor *tensor_new(tl_Storage *storage, tl_DType dtype) {
   if (storage == NULL) return NULL;
+  if (!tli_has_dtype(dtype)) {
+    tli_storage_release(storage);
+    return NULL;
+  }
   if ((dtype == TL_C64 || dtype == TL_C128) && storage->device.type == TL_CUDA)
     return refuse_complex(storage, dtype);
   if (tli_profiling()) tli_live_dtype(storage, dtype);
@@ -268,6 +272,7 @@ tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype
                     void (*release)(void *data, void *context), void *context) {
   int64_t count = check_sizes(dtype, ndim, sizes);
   if (count < 0) return NULL;
+  TL_TRY_NULL(tli_has_dtype(dtype));
   int64_t element = tli_dtype_bytes[dtype];
   if (count > 0 && data == NULL) return tli_fail_null(TL_EARG, "%s: expected memory, got NULL", op);
   if ((uintptr_t)data % (uintptr_t)element != 0)

@@ -14,6 +14,17 @@
 #include "core/tensor/dtype.h"
 #include "core/error.h"
 
+/* Fails for a dtype of which this build has no tensors: PROFILE=infer leaves out complex numbers. */
+static inline TL_MUSTCHECK bool tli_has_dtype(tl_DType dtype) {
+#ifdef TLI_INFER
+  if (tli_is_complex(dtype))
+    return tli_fail(TL_EDTYPE, "tensor: %s is not in this build (PROFILE=infer)",
+                    tl_dtype_name(dtype));
+#endif
+  (void)dtype;
+  return true;
+}
+
 struct tli_Autograd; /* autograd/graph.h */
 struct tl_Backend;   /* core/device/backend.h */
 

@@ -135,9 +135,8 @@ static int io_bytes_as(lua_State *L) {
   if (same) {
     int64_t strides[TL_MAX_DIMS];
     tli_row_major(ndim, sizes, strides);
-    t = tli_alias(bytes, ndim, sizes, strides,
-                  (data - (const char *)bytes->storage->data) / (ptrdiff_t)size);
-    if (t) t->dtype = (int8_t)dtype;
+    t = tli_alias_as(bytes, dtype, ndim, sizes, strides,
+                     (data - (const char *)bytes->storage->data) / (ptrdiff_t)size);
   } else if ((t = tli_empty(dtype, TLI_CPU, ndim, sizes)) != NULL) {
     char *to = (char *)tli_data(t);
     for (int64_t i = 0; i < n; i++, to += size, data += size) {

@@ -76,8 +76,18 @@ static inline int64_t c128_to_i64(tli_C128 x) { return f64_to_i64(creal(x)); }
       out[i] = NARROW_##category(to, x);                                                      \
     }                                                                                         \
   }
-#define ENTRY(to, text, bytes, category, digits, exponent, from) \
-  [TL_##from][TL_##to] = from##_to_##to,
+#define ENTRY(to, text, bytes, category, digits, exponent, from, from_category) \
+  ENTRY_##from_category(ENTRY_##category([TL_##from][TL_##to] = from##_to_##to, ))
+
+/* Entries by the category of either type. PROFILE=infer makes no complex tensors. */
+#define ENTRY_FLOAT(...) __VA_ARGS__
+#define ENTRY_INT(...) __VA_ARGS__
+#define ENTRY_BOOL(...) __VA_ARGS__
+#ifdef TLI_INFER
+#define ENTRY_COMPLEX(...)
+#else
+#define ENTRY_COMPLEX(...) __VA_ARGS__
+#endif
 
 /* Expands all pairs of types: TL_DTYPES within TL_DTYPES. A macro does not expand within
 ** itself, so its name is formed only when AGAIN rescans the text. */
@@ -85,7 +95,7 @@ static inline int64_t c128_to_i64(tli_C128 x) { return f64_to_i64(creal(x)); }
 #define NOTHING
 #define DTYPES_NAME() TL_DTYPES
 #define CONVERT_FROM(from, ...) DTYPES_NAME NOTHING()(CONVERT, from)
-#define ENTRIES_FROM(from, ...) DTYPES_NAME NOTHING()(ENTRY, from)
+#define ENTRIES_FROM(from, text, bytes, category, ...) DTYPES_NAME NOTHING()(ENTRY, from, category)
 
 AGAIN(TL_DTYPES(CONVERT_FROM, ))
 

@@ -210,17 +210,21 @@ FLOATING(f32, float)
 FLOATING(f64, double)
 INTEGER(i32, int32_t, uint32_t)
 INTEGER(i64, int64_t, uint64_t)
-SCATTER(add_c64, tli_C64, a + b)
-SCATTER(mul_c64, tli_C64, a *b)
-SCATTER(add_c128, tli_C128, a + b)
-SCATTER(mul_c128, tli_C128, a *b)
 
 #define JOINS(name, ...)                                                          \
   {                                                                               \
     [TLK_C_I32] = name##_i32, [TLK_C_I64] = name##_i64, [TLK_C_F32] = name##_f32, \
     [TLK_C_F64] = name##_f64, __VA_ARGS__                                         \
   }
+#ifdef TLI_INFER /* there are no complex tensors */
+#define COMPLEX_JOINS(name) JOINS(name, )
+#else
+SCATTER(add_c64, tli_C64, a + b)
+SCATTER(mul_c64, tli_C64, a *b)
+SCATTER(add_c128, tli_C128, a + b)
+SCATTER(mul_c128, tli_C128, a *b)
 #define COMPLEX_JOINS(name) JOINS(name, [TLK_C_C64] = name##_c64, [TLK_C_C128] = name##_c128)
+#endif
 
 extern const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
 const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops) = {
