@@ -396,7 +396,7 @@ layer("PixelShuffle", "upscaleFactor", function(self, x) return F.pixel_shuffle(
 
 -- Noise -------------------------------------------------------------------------------------------
 
--- Noise is drawn before a call and kept, so that gradients see the same.
+-- The noise is drawn before the forward call and kept, so that the backward pass uses it again.
 local function noisy(name, fields, draw, compute)
    local class = layer(name, fields, compute)
    function class:prepare(input)

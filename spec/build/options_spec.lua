@@ -102,7 +102,7 @@ describe("the options in declarations", function()
                      undeclared[#undeclared + 1] = declared.path .. ": " .. name
                   end
                end
-               -- an operator's message may show another of its forms
+               -- the error of an operator with several forms may show the usage of another form
                local is_one = not declared.forms or #declared.forms == 1
                for _, p in ipairs(is_one and declared.params or {}) do
                   local by_name = (p.optional or p.default ~= nil) and p.name ~= "options"
