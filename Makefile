@@ -461,7 +461,7 @@ $(BUILD)/host: src/gen/lua_host.c
 $(OBJ)/%.o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) $(if $(filter kernels/% src/dist/reduce.c,$<),$(KERNEL_CFLAGS)) \
+	$(Q)$(COMPILE) $(if $(filter kernels/% src/dist/reduce.c,$<),$(KERNEL_CFLAGS)) $(FLAGS_OF_FILE) \
 	  $(if $(filter-out src/lua/% src/main/% spec/%,$<),$(NO_UNWINDING)) -c -o $@ $<
 
 $(OBJ)/gen/%.o: $(GEN)/%.c $(OBJ)/flags.txt | $(GEN)/stamp
@@ -478,6 +478,7 @@ endef
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 $(foreach isa,$(ISAS),$(OBJ)/kernels/cpu/reduce/isa/reduce_i32.$(isa).o \
   $(OBJ)/kernels/cpu/reduce/isa/reduce_i64.$(isa).o): FLAGS_OF_FILE := $(FEWER_UNROLLED)
+$(OBJ)/kernels/cpu/pointwise/rare.o: FLAGS_OF_FILE := -O2 -fno-tree-vectorize
 
 # The command and the libraries find the packages of a checkout by this link; it is relative, so that
 # the checkout can be moved.

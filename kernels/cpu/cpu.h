@@ -61,6 +61,10 @@ static inline bool tlk_no_fault(const tlk_Context *cx, tlk_FirstFault *first, tl
 ** divided by 0; outputs are undefined then. */
 typedef bool (*tlk_Loop)(int64_t n, void *const *args, const tl_Scalar *params);
 
+/* The loops of rare kernels in float and in double, and those whose inputs except the first are
+** one element each (NULL for kernels of one input); one build serves all instruction sets. */
+extern const tlk_Loop tlk_rare_loops[2][TLK_NPOINTWISES], tlk_rare_fixed[2][TLK_NPOINTWISES];
+
 /* dst[i] = (type) src[i]; any n. */
 typedef void (*tlk_Convert)(int64_t n, void *dst, const void *src);
 
@@ -147,7 +151,7 @@ typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t se
 
 typedef struct tlk_Isa {
   const char *name;
-  const tlk_Loop *loops[TLK_NCOMPUTE]; /* indexed by tlk_Pointwise; NULL where not defined */
+  const tlk_Loop *loops[TLK_NCOMPUTE]; /* indexed by tlk_Pointwise; NULL if rare or not defined */
   /* loops whose inputs except the first are one element each; NULL for kernels of one input, and
   ** for complex types */
   const tlk_Loop *fixed[TLK_NCOMPUTE];

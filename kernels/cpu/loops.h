@@ -10,18 +10,23 @@
 #include "kernels/cpu/pointwise/fast_path.h"
 #include "kernels/math.h"
 
-/* The type lists (third column of the generated list) that a compute type belongs to. */
+/* The type lists (third column of the generated list) that a compute type belongs to. Rare
+** kernels are in no instruction set's table: rare.c has their loops. */
 #define TLK_IN_f32_NUMBER(...) __VA_ARGS__
 #define TLK_IN_f32_FLOATING(...) __VA_ARGS__
+#define TLK_IN_f32_RARE(...)
 #define TLK_IN_f32_INTEGER(...)
 #define TLK_IN_f64_NUMBER(...) __VA_ARGS__
 #define TLK_IN_f64_FLOATING(...) __VA_ARGS__
+#define TLK_IN_f64_RARE(...)
 #define TLK_IN_f64_INTEGER(...)
 #define TLK_IN_i32_NUMBER(...) __VA_ARGS__
 #define TLK_IN_i32_FLOATING(...)
+#define TLK_IN_i32_RARE(...)
 #define TLK_IN_i32_INTEGER(...) __VA_ARGS__
 #define TLK_IN_i64_NUMBER(...) __VA_ARGS__
 #define TLK_IN_i64_FLOATING(...)
+#define TLK_IN_i64_RARE(...)
 #define TLK_IN_i64_INTEGER(...) __VA_ARGS__
 
 #define TLK_RESULT_SAME(type) type

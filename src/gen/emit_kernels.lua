@@ -7,8 +7,8 @@ local M = {}
 
 local titles = {
    pointwise = [[
-/* X(name, inputs, types, result): types NUMBER (I32 I64 F32 F64), FLOATING (F32 F64)
-** or INTEGER (I32 I64); result SAME or BOOL. */]],
+/* X(name, inputs, types, result): types NUMBER (I32 I64 F32 F64), FLOATING (F32 F64),
+** RARE (FLOATING, but seldom called) or INTEGER (I32 I64); result SAME or BOOL. */]],
    complex = "/* X(name, inputs, result): kernels that also compute in C64 and C128; "
       .. "result SAME, BOOL or REAL. */",
    reduction = "/* X(name, types) */",
@@ -49,7 +49,9 @@ local function kernel_list(macro, rows, kept)
    local out = {("#define %s(X)"):format(macro)}
    for _, row in ipairs(rows) do
       if kept and not kept[row:match "^[%w_]+"] then
-         row = row:gsub("NUMBER", "NONE"):gsub("FLOATING", "NONE"):gsub("INTEGER", "NONE")
+         for _, types in ipairs {"NUMBER", "FLOATING", "RARE", "INTEGER"} do
+            row = row:gsub(types, "NONE")
+         end
       end
       out[#out + 1] = "  X(" .. row .. ")"
    end
@@ -79,8 +81,8 @@ function M.header(all, shared)
          if entry and not seen[kind .. name] then
             seen[kind .. name] = true
             if kind == "pointwise" then
-               rows[#rows + 1] = ("%s, %d, %s, %s"):format(
-                  name, inputs_of(op), entry.types:upper(), (entry.out or "same"):upper())
+               rows[#rows + 1] = ("%s, %d, %s, %s"):format(name, inputs_of(op),
+                  entry.rare and "RARE" or entry.types:upper(), (entry.out or "same"):upper())
             else
                rows[#rows + 1] = ("%s, %s"):format(name, (entry.types or "number"):upper())
             end

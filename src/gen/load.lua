@@ -9,8 +9,9 @@ local M = {}
 
 local fields = {
    doc = "string",          -- description: shapes, dtypes, errors; required unless internal
-   pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=, real=}: the
-                            -- forward is an elementwise kernel; real: of complex numbers, too
+   pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=, real=, rare=}: the
+                            -- forward is an elementwise kernel; real: of complex numbers, too;
+                            -- rare: the CPU has one loop for all instruction sets
    complex = "boolean",     -- takes complex tensors and dtypes, which others refuse; an expression
                             -- does so by default if its operators do
    reduction = "table",     -- {types=}: declares a kernel of the reduce family

@@ -310,6 +310,10 @@ bool tlk_pointwise(const struct tlk_pointwise *call) {
   bool test = gives[call->kernel] == GIVES_BOOL;
   const tlk_Loop *fixed = isa->fixed[tlk_compute_index(call->compute)];
   p.fixed = test || fixed == NULL ? NULL : fixed[call->kernel];
+  if (p.loop == NULL && (call->compute == TL_F32 || call->compute == TL_F64)) {
+    p.loop = tlk_rare_loops[call->compute == TL_F64][call->kernel];
+    p.fixed = tlk_rare_fixed[call->compute == TL_F64][call->kernel];
+  }
   if (p.loop == NULL)
     return tli_fail(TL_EINTERNAL, "%s: no kernel that computes in %s", names[call->kernel],
                     tl_dtype_name(call->compute));

@@ -73,6 +73,7 @@ static const char *fused_name(int kernel) {
 }
 
 #define DIVIDES_FLOATING(name) 0
+#define DIVIDES_RARE(name) 0
 #define DIVIDES_NUMBER(name) tlm_##name##_i32_divides
 #define DIVIDES_INTEGER(name) tlm_##name##_i32_divides
 

@@ -14,6 +14,10 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/pointwise/pointwise.h"
 
+/* The lists of a file's kernels treat rare ones as the others. */
+#define RARE_F(...) FLOATING_F(__VA_ARGS__)
+#define RARE_E(name) FLOATING_E(name)
+
 #define POINTWISE_THREADS 256
 #define SPREAD 2 /* elements that a thread of spread_kernel has in flight */
 

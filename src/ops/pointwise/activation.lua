@@ -120,7 +120,8 @@ op {"gelu_tanh_backward(Tensor grad_output, Tensor self) -> Tensor",
     grad = {grad_output = "gelu_tanh_backward(grad, self)",
             self = "grad * grad_output * gelu_tanh_second(self)"}}
 op {"gelu_tanh_second(Tensor self) -> Tensor",
-    name = "gelu_backward", internal = true, pointwise = {types = "floating"},
+    name = "gelu_backward", internal = true,
+    pointwise = {types = "floating", rare = true},
     nondiff = "third derivative of gelu"}
 activation("silu", {}, {doc = "self * sigmoid(self).",
    second = [[grad * grad_output * sigmoid(self) * (1 - sigmoid(self)) * (2 + self * (1 - 2 *
@@ -131,7 +132,8 @@ example("silu", [[
 activation("mish", {}, {doc = "self * tanh(log(1 + exp(self))).",
    second = "grad * grad_output * mish_second(self)"})
 op {"mish_second(Tensor self) -> Tensor",
-    name = "mish_backward", internal = true, pointwise = {types = "floating"},
+    name = "mish_backward", internal = true,
+    pointwise = {types = "floating", rare = true},
     nondiff = "third derivative of mish"}
 activation("softplus", {"beta=1.0", "threshold=20.0"}, {inplace = false,
    autocast = {gpu = "float32"},

@@ -285,14 +285,14 @@ example("copysign", [[
    --> tensor([-1., -2.])]])
 op {"nextafter(Tensor self, Operand other) -> Tensor",
     doc = "The next representable number after self towards other.", method = true,
-    pointwise = {types = "floating"}, inplace = true,
+    pointwise = {types = "floating", rare = true}, inplace = true,
     grad = {self = "keep_where(grad, ne(self, other))", other = "zeros_like(grad)"},
     gradcheck = false, examples = {"T(3), T(3)"}}
 -- nextafter calls these for tensors of 16-bit types.
 op {"nextafter_f16(Tensor self, Operand other) -> Tensor", name = "nextafter", internal = true,
-    pointwise = {types = "floating"}}
+    pointwise = {types = "floating", rare = true}}
 op {"nextafter_bf16(Tensor self, Operand other) -> Tensor", name = "nextafter", internal = true,
-    pointwise = {types = "floating"}}
+    pointwise = {types = "floating", rare = true}}
 op {"ldexp(Tensor self, Operand other) -> Tensor",
     doc = "self * 2^other, elementwise; integers of other leave self its floating dtype.",
     node = "Ldexp", composite = true, inplace = true, examples = {"T(3, 4), T(4)"}}

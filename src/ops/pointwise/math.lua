@@ -109,6 +109,8 @@ op {"rad2deg(Tensor self) -> Tensor", node = "Rad2Deg",
 
 -- Special functions -------------------------------------------------------------------------------
 
+local rare <const> = {types = "floating", rare = true}
+
 unary("erf", {doc = "The error function.",
    grad = {self = "grad * 1.1283791670955126 * exp(neg(self * self))"}})
 example("erf", [[
@@ -119,15 +121,15 @@ unary("erfc", {doc = "1 - erf(self), accurate for large self.",
 unary("erfinv", {doc = "The inverse of erf, on (-1, 1).",
    grad = {self = "grad * 0.886226925452758 * exp(result * result)"},
    autocast = {gpu = "float32"}, examples = {"U(3, 4)"}})
-unary("lgamma", {doc = "Logarithm of the absolute value of the gamma function.",
+unary("lgamma", {pointwise = rare, doc = "Logarithm of the absolute value of the gamma function.",
    grad = {self = "grad * digamma(self)"}, examples = {"P(3, 4)"}})
 unary("digamma", {doc = "Derivative of lgamma.", grad = {self = "grad * trigamma(self)"},
    examples = {"P(3, 4)"}})
-unary("trigamma", {name = "polygamma", internal = true, inplace = false,
+unary("trigamma", {pointwise = rare, name = "polygamma", internal = true, inplace = false,
    grad = {self = "grad * higher_gamma(self, 2)"},
    examples = {"P(3, 4)"}})
 op {"higher_gamma(Tensor self, int n) -> Tensor",
-    name = "polygamma", internal = true, pointwise = {types = "floating"},
+    name = "polygamma", internal = true, pointwise = rare,
     grad = {self = "grad * higher_gamma(self, n + 1)"}}
 op {"polygamma(Tensor self, int n) -> Tensor",
     node = "Polygamma",
@@ -146,12 +148,11 @@ op {"frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
     int32.]],
     grad = {self = "grad_mantissa / exp2(exponent)"}, examples = {"T(3, 4)"}}
 for _, name in ipairs {"frexp_mantissa", "frexp_exponent"} do
-   op {name .. "(Tensor self) -> Tensor", name = "frexp", internal = true,
-       pointwise = {types = "floating"}}
+   op {name .. "(Tensor self) -> Tensor", name = "frexp", internal = true, pointwise = rare}
 end
-unary("i0", {doc = "Modified Bessel function of the first kind, order 0.",
+unary("i0", {pointwise = rare, doc = "Modified Bessel function of the first kind, order 0.",
    grad = {self = "grad * i1(self)"}})
-unary("i1", {node = "SpecialI1", internal = true, inplace = false,
+unary("i1", {pointwise = rare, node = "SpecialI1", internal = true, inplace = false,
    grad = {self = "grad * i1_derivative(self, result)"}})
 op {"i1_derivative(Tensor self, Tensor i1) -> Tensor", internal = true, composite = true}
 op {"i1_derivative_scaled(Tensor self, Tensor i1e) -> Tensor", internal = true, composite = true}
@@ -165,7 +166,7 @@ for _, row in ipairs {{"igamma", "below", ""}, {"igammac", "above", "neg"}} do
    op {name .. "(Tensor self, Tensor other) -> Tensor",
        doc = "The share of the gamma distribution of shape self that lies " .. side ..
           " other; NaN where either is negative. Differentiable by other alone.",
-       pointwise = {types = "floating"}, inplace = true,
+       pointwise = rare, inplace = true,
        grad = {self = ("no_derivative(grad, '%s', 'self')"):format(name),
                other = sign .. "(grad * exp((self - 1) * log(other) - other - lgamma(self)))"},
        examples = {"P(3, 4):detach(), P(3, 4)", "P(4):detach() + 3, P(3, 4)"}}
@@ -173,13 +174,17 @@ end
 unary("sinc", {doc = "sin(pi x) / (pi x), 1 at 0.",
    grad = {self = "grad * conj(sinc_slope(self))"}})
 op {"sinc_slope(Tensor self) -> Tensor", internal = true, composite = true}
-unary("spherical_j0_derivative", {name = "spherical_j0_backward", internal = true, inplace = false,
+unary("spherical_j0_derivative", {pointwise = rare, name = "spherical_j0_backward", internal = true,
+   inplace = false,
    grad = {self = "grad * spherical_j0_second(self)"}})
-unary("spherical_j0_second", {name = "spherical_j0_backward", internal = true, inplace = false,
+unary("spherical_j0_second", {pointwise = rare, name = "spherical_j0_backward", internal = true,
+   inplace = false,
    nondiff = "third derivative of spherical_bessel_j0"})
-unary("sinc_derivative", {name = "sinc_backward", internal = true, inplace = false,
+unary("sinc_derivative", {pointwise = rare, name = "sinc_backward", internal = true,
+   inplace = false,
    grad = {self = "grad * sinc_second(self)"}})
-unary("sinc_second", {name = "sinc_backward", internal = true, inplace = false,
+unary("sinc_second", {pointwise = rare, name = "sinc_backward", internal = true,
+   inplace = false,
    nondiff = "third derivative of sinc"})
 unary("sigmoid", {doc = "1 / (1 + exp(-self)).", alias = {"expit"},
    grad = {self = "grad * conj(result) * conj(1 - result)"}})
@@ -214,7 +219,7 @@ example("logaddexp", [[
    --> tensor([-999.3068])]])
 op {"logaddexp2(Tensor self, Operand other) -> Tensor",
     doc = "log2(2^self + 2^other), without overflow.",
-    pointwise = {types = "floating"},
+    pointwise = rare,
     grad = {self = "grad * sigmoid((self - other) * 0.6931471805599453)",
             other = "grad * sigmoid((other - self) * 0.6931471805599453)"},
     examples = {"T(3, 4), T(4)"}}

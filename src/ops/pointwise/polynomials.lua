@@ -23,7 +23,7 @@ for i, family in ipairs(families) do
        examples = {"T(3, 4), torch.tensor {0.0, 1, 2, 5}", "T(3), 3"}}
 end
 op {"orthogonal_polynomial(Operand input, Operand n, int family, int slope) -> Tensor",
-    internal = true, pointwise = {types = "floating"},
+    internal = true, pointwise = {types = "floating", rare = true},
     grad = {input = "grad * orthogonal_slope(input, n, family, slope)",
             n = "no_derivative(grad, 'orthogonal polynomials', 'n')"}}
 op {"orthogonal_slope(Tensor input, Operand n, int family, int slope) -> Tensor", internal = true,

@@ -61,7 +61,8 @@ end
 local function kernel(name, entry)
    entry[1] = name .. "(Tensor input) -> Tensor"
    entry.module, entry.method, entry.node = "special", false, node_of(name)
-   entry.pointwise = {types = "floating"}
+   entry.pointwise = {types = "floating", rare = entry.rare ~= false}
+   entry.rare = nil
    entry.examples = entry.examples or {"T(3, 4)", "T()"}
    op(entry)
 end
@@ -70,10 +71,10 @@ kernel("i0e", {doc = "exp(-|input|) i0(input), which does not overflow.",
    grad = {input = "grad * (i1e(input) - sign(input) * result)"}})
 kernel("i1e", {doc = "exp(-|input|) i1(input), which does not overflow.",
    grad = {input = "grad * (i1_derivative_scaled(input, result) - sign(input) * result)"}})
-kernel("erfcx", {doc = "exp(input^2) erfc(input), which does not underflow.",
+kernel("erfcx", {rare = false, doc = "exp(input^2) erfc(input), which does not underflow.",
    grad = {input = "grad * (2 * input * result - 1.1283791670955126)"}})
-kernel("log_ndtr", {doc = [[The logarithm of the share of the normal distribution below input,
-   accurate far below 0, too.]],
+kernel("log_ndtr", {rare = false, doc = [[The logarithm of the share of the normal distribution
+   below input, accurate far below 0, too.]],
    grad = {input = "grad / erfcx(input * -0.7071067811865476) * 0.7978845608028654"}})
 kernel("ndtri", {doc = [[The number below which there is the share input of the normal distribution:
    ndtr's inverse; NaN outside of [0, 1].]],
@@ -118,7 +119,7 @@ bessel("spherical_bessel_j0",
 op {"zeta(Tensor input, Tensor other) -> Tensor", module = "special", method = false,
     doc = [[Hurwitz's zeta function, the sum of (k + other)^-input over k from 0; infinite at
     input = 1, NaN below. Differentiable by other alone.]],
-    pointwise = {types = "floating"},
+    pointwise = {types = "floating", rare = true},
     grad = {input = "no_derivative(grad, 'special.zeta', 'input')",
             other = "neg(grad * input * zeta(input + 1, other))"},
     examples = {"P(3, 4):detach() + 1.5, P(3, 4)"}}
