@@ -5,8 +5,12 @@
 ** negative int32 or int64; narrower integers keep the low bits of the int32, as x86 and
 ** therefore PyTorch do. Bool is "not zero". A complex number becomes a real one by dropping its
 ** imaginary part.
+**
+** Conversions between a narrow float or a complex type and most other types have two steps, with
+** float or double between them; the results are the same, and the code is a third.
 */
 #include <complex.h>
+#include <string.h>
 
 #include "core/kernel/element.h"
 #include "kernels/cpu/cpu.h"
@@ -62,12 +66,57 @@ static inline int64_t c128_to_i64(tli_C128 x) { return f64_to_i64(creal(x)); }
 #define NARROW_INT(to, x) ((tli_##to)(sizeof(tli_##to) == 8 ? AS_I64(x) : AS_I32(x)))
 #define NARROW_BOOL(to, x) ((tli_##to)((x) != 0))
 
+/* ---- conversions of two steps ---- */
+
+extern const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
+#define TABLE TLK_ISA_NAME(tlk_convert)
+
+/* Each of these is constant for a given dtype; narrow floats are read into float. */
+#define IS_COMPLEX(d) _Generic((tli_wide_##d)0, tli_C64 : true, tli_C128 : true, default : false)
+#define IS_NARROW_FLOAT(d) (sizeof(tli_##d) < 4 && (tli_wide_##d)0.5 != 0 && TL_##d != TL_BOOL)
+/* The type between a dtype and others: itself for those that are converted directly. */
+#define BETWEEN(d) \
+  (IS_COMPLEX(d) ? sizeof(tli_##d) == 8 ? TL_F32 : TL_F64 : IS_NARROW_FLOAT(d) ? TL_F32 : TL_##d)
+#define STEP(from, to) (BETWEEN(from) != TL_##from ? BETWEEN(from) : BETWEEN(to))
+/* Between complex types, and from them to bool, both parts count. */
+#define HAS_TWO_STEPS(from, to)                                \
+  (STEP(from, to) != TL_##from && STEP(from, to) != TL_##to && \
+   !(IS_COMPLEX(from) && (IS_COMPLEX(to) || TL_##to == TL_BOOL)))
+
+static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_DType between,
+                       tl_DType to) {
+  enum { AT_A_TIME = 512 };
+  double buffer[AT_A_TIME];
+  int64_t from_bytes = tli_dtype_bytes[from], to_bytes = tli_dtype_bytes[to];
+  for (int64_t at = 0; at < n; at += AT_A_TIME) {
+    int64_t m = n - at < AT_A_TIME ? n - at : AT_A_TIME;
+    TABLE[from][between](m, buffer, (const char *)src + at * from_bytes);
+    TABLE[between][to](m, (char *)dst + at * to_bytes, buffer);
+  }
+}
+
 /* ---- the loops ---- */
 
 /* Defines the conversion from `from` to `to`; the first arguments are the row of `to` in
 ** TL_DTYPES. */
 #define CONVERT(to, text, bytes, category, digits, exponent, from)                            \
   __attribute__((unused)) static void from##_to_##to(int64_t n, void *dst, const void *src) { \
+    if (TL_##from == TL_##to) {                                                               \
+      memcpy(dst, src, (size_t)n * sizeof(tli_##to));                                         \
+      return;                                                                                 \
+    }                                                                                         \
+    if (TL_##from == TL_BOOL) { /* stored as 0 or 1 */                                        \
+      TABLE[TL_U8][TL_##to](n, dst, src);                                                     \
+      return;                                                                                 \
+    }                                                                                         \
+    if (TL_##to == TL_I8) { /* the same low bits */                                           \
+      TABLE[TL_##from][TL_U8](n, dst, src);                                                   \
+      return;                                                                                 \
+    }                                                                                         \
+    if (HAS_TWO_STEPS(from, to)) {                                                            \
+      convert_by(n, dst, src, TL_##from, STEP(from, to), TL_##to);                            \
+      return;                                                                                 \
+    }                                                                                         \
     tli_##to *out = dst;                                                                      \
     const tli_##from *in = src;                                                               \
     TLK_IVDEP                                                                                 \
@@ -122,6 +171,5 @@ static void floats_to_halves(int64_t n, void *dst, const void *src) {
 #define F32_to_F16 floats_to_halves
 #endif
 
-extern const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
 const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES] = {
     AGAIN(TL_DTYPES(ENTRIES_FROM, ))};
