@@ -449,7 +449,7 @@ $(GEN_SRC) $(GEN_OTHER): $(GEN)/stamp
 
 $(GEN)/embed.c: $(LUA_SRC) $(GEN)/manual.lua $(GEN)/signatures.lua src/gen/embed.lua src/gen/pack.lua $(OBJ)/files.txt
 	$(call say,GEN,$@)
-	$(Q)$(or $(LUA),$(BUILD)/host) src/gen/embed.lua $@ lua/tlua $(LUA_SRC) $(if $(PROFILE),\
+	$(Q)$(or $(LUA),$(BUILD)/host) src/gen/embed.lua $(if $(PROFILE),--bare) $@ lua/tlua $(LUA_SRC) $(if $(PROFILE),\
 	  tlua.left_out=$(GEN)/left_out.lua,tlua.manual=$(GEN)/manual.lua tlua.port.signatures=$(GEN)/signatures.lua)
 
 # Runs the generators where no interpreter is installed.

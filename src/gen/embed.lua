@@ -1,7 +1,8 @@
--- embed.lua OUT.c ROOT FILE...: writes Lua sources, packed, as C string literals, with the tables
--- that src/lua/embed.h declares. A FILE below ROOT becomes the module of that name in `tlua`, an
--- init.lua that of its folder; MODULE=FILE names the module explicitly. Files that contain
--- only annotations for editors (`---@meta`) are left out.
+-- embed.lua [--bare] OUT.c ROOT FILE...: writes Lua sources, packed, as C string literals, with the
+-- tables that src/lua/embed.h declares. A FILE below ROOT becomes the module of that name in `tlua`,
+-- an init.lua that of its folder; MODULE=FILE names the module explicitly. Files that contain only
+-- annotations for editors (`---@meta`) are left out. With --bare comments become empty lines, for a
+-- library without `help`.
 
 package.path = (arg[0]:match("^(.*)/[^/]*$") or ".") .. "/?.lua;" .. package.path
 local pack = require "pack"
@@ -43,7 +44,42 @@ local function read(path)
    return file:read("a")
 end
 
-local function collect(root, arguments)
+-- Returns the end of a string or of a comment's brackets that begins at a place, or nil.
+local function end_of_string(text, at)
+   local equals = text:match("^%[(=*)%[", at)
+   if equals then return select(2, assert(text:find("]" .. equals .. "]", at, true))) end
+   local quote = text:match("^[\"']", at)
+   if not quote then return nil end
+   repeat
+      at = assert(text:find("[\\" .. quote .. "]", at + 1))
+      local escape = text:sub(at, at) == "\\"
+      if escape then at = at + 1 end
+   until not escape
+   return at
+end
+
+-- Returns a chunk without its comments; code stays on its lines.
+local function without_comments(text)
+   local out, at = {}, 1
+   local function keep(last) out[#out + 1], at = text:sub(at, last), last + 1 end
+   while at <= #text do
+      keep((text:find("[%-%[\"']", at) or #text + 1) - 1)
+      if text:find("^%-%-", at) then
+         out[#out] = out[#out]:gsub("[ \t]+$", "")
+         local last = text:find("^%-%-%[=*%[", at) and end_of_string(text, at + 2)
+            or (text:find("\n", at) or #text + 1) - 1
+         out[#out + 1] = text:sub(at, last):gsub("[^\n]", "")
+         at = last + 1
+      elseif at <= #text then
+         keep(end_of_string(text, at) or at)
+      end
+   end
+   local bare = table.concat(out)
+   assert(string.dump(assert(load(bare, "=", "t"))) == string.dump(load(text, "=", "t")))
+   return bare
+end
+
+local function collect(root, arguments, bare)
    local entries, seen = {}, {}
    for _, argument in ipairs(arguments) do
       local module, path, inner = names(root, argument)
@@ -52,7 +88,8 @@ local function collect(root, arguments)
       if not text:find("^%-%-%-@meta") then
          assert(not seen[module], "two files for the module " .. module)
          seen[module] = true
-         entries[#entries + 1] = {module = module, chunk = "=tlua:" .. inner, text = text}
+         entries[#entries + 1] = {module = module, chunk = "=tlua:" .. inner,
+            text = bare and without_comments(text) or text}
       end
    end
    table.sort(entries, function(a, b) return a.module < b.module end)
@@ -81,4 +118,6 @@ local function write(path, entries)
       #entries))
 end
 
-write(arg[1], collect(arg[2], {table.unpack(arg, 3)}))
+local bare = arg[1] == "--bare"
+if bare then table.remove(arg, 1) end
+write(arg[1], collect(arg[2], {table.unpack(arg, 3)}, bare))
