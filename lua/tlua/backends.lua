@@ -152,20 +152,21 @@ local cache = {enabled = boolean "disk_cache"}
 local fusion = {enabled = boolean "fusion"}
 
 -- Returns a function that returns the counters whose names begin with a prefix, without it.
-local function counters(prefix)
-   return function()
+local function counters(title, prefix)
+   return checked.query(title, function()
       local counts = {}
       for name, count in pairs(torch.cuda._counters()) do
          if name:sub(1, #prefix) == prefix then counts[name:sub(#prefix + 1)] = count end
       end
       return counts
-   end
+   end)
 end
 
 -- The bits of a captured chain equal those of its operators one by one if the compiler at run time
 -- is as old as the one that has compiled the operators' kernels.
-local function fusion_stats()
-   local counts, compiler = counters "fusion." (), torch.cuda._library_version "nvrtc"
+local counts_of_fusion = counters("backends.cuda.fusion.stats", "fusion.")
+local function fusion_stats(...)
+   local counts, compiler = counts_of_fusion(...), torch.cuda._library_version "nvrtc"
    counts.same_compiler = compiler and compiler == torch.cuda._library_version "cuda" or false
    return counts
 end
@@ -187,6 +188,7 @@ for name, backend in pairs {
    of_cuda[name .. "_sdp_enabled"] = function()
       return require "tlua.nn.attention".is_allowed(backend)
    end
+   checked.queries(of_cuda, "backends.cuda.", name .. "_sdp_enabled")
 end
 
 local take_kernels = args.signature [[backends.cuda.sdp_kernel(enable_flash: boolean = true,
@@ -226,7 +228,7 @@ end
 
 of_cuda.matmul = settings("backends.cuda.matmul", matmul)
 of_cuda.fusion = settings("backends.cuda.fusion", fusion, {stats = fusion_stats})
-of_cuda.stats = counters ""
+of_cuda.stats = counters("backends.cuda.stats", "")
 
 --- Settings of the libraries and kernels that GPUs use, as fields.
 ---
@@ -253,7 +255,7 @@ of_cuda.stats = counters ""
 M.backends = group("backends", {
    cuda = group("backends.cuda", of_cuda, "backends.cuda.fusion.enabled"),
    cudnn = settings("backends.cudnn", cudnn, {
-      flags = cudnn_flags, stats = counters "cudnn.",
+      flags = cudnn_flags, stats = counters("backends.cudnn.stats", "cudnn."),
    }),
    cache = settings("backends.cache", cache),
    mps = unavailable.mps,

@@ -32,17 +32,37 @@ local function check(fn, declaration)
    return checked
 end
 
+--- Returns a function without parameters that refuses arguments.
+---@param title string  its name in messages
+---@param fn function
+---@return function
+function M.query(title, fn)
+   local take = args.signature(title .. "()")
+   local function checked(...)
+      if select("#", ...) > 0 then take(...) end
+      return fn()
+   end
+   origins[checked] = fn
+   return checked
+end
+
 --- Makes functions without parameters refuse arguments.
 ---@param module table  that has the functions
 ---@param prefix string  of their names in messages: "" or "cpu."
 ---@param names string  separated by spaces
 function M.queries(module, prefix, names)
-   for name in names:gmatch "[%w_]+" do
-      local fn, take = module[name], args.signature(prefix .. name .. "()")
-      local function checked(...)
-         if select("#", ...) > 0 then take(...) end
-         return fn()
-      end
+   for name in names:gmatch "[%w_]+" do module[name] = M.query(prefix .. name, module[name]) end
+end
+
+--- Makes functions check their arguments, which they then get by position.
+---@param module table  that has the functions
+---@param prefix string  of their names in messages: "" or "amp."
+---@param declarations string  "is_storage(value: any?)", each in the form of args.signature
+function M.functions(module, prefix, declarations)
+   for declaration in declarations:gmatch "[%w_]+%b()" do
+      local name = declaration:match "^[%w_]+"
+      local fn, take, names = module[name], args.declare(prefix .. declaration)
+      local function checked(...) return fn(values(take(...), names(), 1)) end
       origins[checked] = fn
       module[name] = checked
    end

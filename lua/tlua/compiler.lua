@@ -5,6 +5,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 
 local M = {}
 
@@ -72,7 +73,6 @@ end
 --- Tells whether this code is being compiled: always false.
 ---@return boolean
 function M.is_compiling() return false end
-M.is_dynamo_compiling = M.is_compiling
 
 --- Tells whether this code is being traced by torch.export.
 ---@return boolean
@@ -87,5 +87,9 @@ function M.cudagraph_mark_step_begin() end
 --- Returns the list of names that `backend` accepts, which is empty.
 ---@return string[]
 function M.list_backends() return {} end
+
+checked.queries(M, "compiler.", [[is_compiling is_exporting reset cudagraph_mark_step_begin
+   list_backends]])
+M.is_dynamo_compiling = M.is_compiling
 
 return M

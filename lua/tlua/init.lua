@@ -122,7 +122,7 @@ end
 local of_tensor = getmetatable(torch.Tensor)
 of_tensor.holds = torch.is_tensor
 for _, name in ipairs {"storage", "untyped_storage"} do
-   torch.Tensor[name] = function(x) return require "tlua.functions.storage"[name](x) end
+   torch.Tensor[name] = function(...) return require "tlua.functions.storage"[name](...) end
 end
 function of_tensor.__call(_, ...) return require "tlua.functions.tensor_types".Tensor(...) end
 

@@ -4,6 +4,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 
 local M = {}
 
@@ -14,6 +15,8 @@ function M.is_scripting() return false end
 --- Tells whether this code is being traced by torch.export or torch.jit.trace.
 ---@return boolean
 function M.is_tracing() return torch._tracing() end
+
+checked.queries(M, "jit.", "is_scripting is_tracing")
 
 --- The same as torch.export(model, inputs): sizes are those of the inputs unless `dynamic` names
 --- them.

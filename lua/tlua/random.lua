@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local scopes = require "tlua.scope"
 
 local M = {}
@@ -19,6 +20,8 @@ function M.get_states()
    end
    return states
 end
+
+checked.queries(M, "random.", "get_states")
 
 --- Restores the states of the default generators.
 ---@param states table  from get_states

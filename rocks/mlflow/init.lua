@@ -14,6 +14,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local Run = require "tlua.mlflow.Run"
 local files = require "tlua.mlflow.files"
 local rest = require "tlua.mlflow.rest"
@@ -49,6 +50,8 @@ function M.get_tracking_uri()
    local uri = current.uri or os.getenv "MLFLOW_TRACKING_URI"
    return uri and uri ~= "" and uri or "mlruns"
 end
+
+checked.queries(M, "utils.mlflow.", "get_tracking_uri")
 
 --- Sets the experiment of runs that begin from now on; it is made with the first run.
 ---@param experiment_name string

@@ -2,6 +2,7 @@
 -- function is not silently ignored.
 
 local torch = require "tlua"
+local shell = require "spec.support.shell"
 local sorted = require "spec.support.sorted"
 
 local other <const> = {keepdim = true}
@@ -62,6 +63,9 @@ describe("an argument or an option is refused by queries in Lua", function()
       "accelerator.is_available", "accelerator.device_count", "accelerator.current_accelerator",
       "get_num_interop_threads", "is_anomaly_enabled", "get_float32_matmul_precision",
       "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
+      "backends.cuda.flash_sdp_enabled", "backends.cuda.mem_efficient_sdp_enabled",
+      "backends.cuda.math_sdp_enabled", "backends.cuda.cudnn_sdp_enabled", "backends.cuda.stats",
+      "backends.cuda.fusion.stats", "backends.cudnn.stats",
    } do
       it("such as " .. path, function()
          local fn = torch
@@ -71,6 +75,100 @@ describe("an argument or an option is refused by queries in Lua", function()
          fn()
       end)
    end
+end)
+
+-- Returns the public functions whose declarations have no parameter, and the methods of tensors.
+local function without_parameters()
+   package.path = "src/docs/?.lua;" .. package.path
+   local functions, methods = {}, {}
+   for _, declared in ipairs(require "declarations".all(".", shell.build .. "/gen")) do
+      local none = #(declared.params or {}) == 0
+      for _, form in ipairs(declared.forms or {}) do none = none and #form.params == 0 end
+      local method = declared.path:match "^torch%.Tensor%.([%w_]+)$"
+      local is_internal = declared.path:find "^torch%.profiler%.script%." -- for the command's C
+      if none and declared.kind == "function" and not declared.is_value and not is_internal then
+         local list = method and methods or functions
+         list[#list + 1] = method or declared.path
+      end
+   end
+   return functions, methods
+end
+
+-- Tells whether the message is about the argument, not about what the function does.
+local function is_refusal(message)
+   return message:find "unknown option nonsense; "
+      or message:find "expected at most %d arguments?, got "
+      or message:find "expected no further argument, got "
+end
+
+describe("a public function whose declaration has no parameter", function()
+   local functions, methods = without_parameters()
+
+   it("refuses an argument and an option", function()
+      local accept = {}
+      for _, path in ipairs(functions) do
+         local fn = torch
+         for name in path:gsub("^torch%.", ""):gmatch "[%w_]+" do fn = fn[name] end
+         for _, given in ipairs {7, {nonsense = 1}} do
+            local ok, message = pcall(fn, given)
+            if ok or not is_refusal(tostring(message)) then
+               accept[#accept + 1] = path .. ": " .. tostring(message)
+            end
+         end
+      end
+      assert.same({}, accept)
+      assert.is_true(#functions >= 110)
+   end)
+
+   it("refuses them as a method of tensors", function()
+      local accept = {}
+      for _, name in ipairs(methods) do
+         for _, given in ipairs {7, {nonsense = 1}} do
+            local x = torch.ones(1)
+            local ok, message = pcall(x[name], x, given)
+            if ok or not is_refusal(tostring(message)) then
+               accept[#accept + 1] = name .. ": " .. tostring(message)
+            end
+         end
+      end
+      assert.same({}, accept)
+      assert.is_true(#methods >= 15)
+   end)
+end)
+
+describe("a further argument or option is refused by queries with an argument", function()
+   local calls <const> = {
+      ["is_storage: expected at most 1 arguments, got 2"] = function() torch.is_storage(1, 2) end,
+      ["is_storage: unknown option keepdim; there are value"] = function()
+         torch.is_storage(torch.ones(1):storage(), other)
+      end,
+      ["amp.is_autocast_available: unknown option keepdim; there are device_type"] = function()
+         torch.amp.is_autocast_available("cpu", other)
+      end,
+      ["distributed.get_node_local_rank: unknown option keepdim; there are fallback_rank"] = function()
+         torch.distributed.get_node_local_rank(0, other)
+      end,
+      ["set_memory_limit: expected no further argument, got table"] = function()
+         torch.set_memory_limit(0, other)
+      end,
+      ["cpu.set_device: device: expected \"cpu\", got \"sim\""] = function() torch.cpu.set_device "sim" end,
+      ["nn.Module.extra_repr: unknown option keepdim"] = function()
+         torch.nn.Module():extra_repr(other)
+      end,
+   }
+   for message, call in sorted(calls) do
+      it("such as " .. message:match "[%w_.]+", function() assert.raises(message, call) end)
+   end
+
+   it("and is not needed", function()
+      assert.is_true(torch.is_storage(torch.ones(1):storage()))
+      assert.is_false(torch.is_storage(nil))
+      assert.is_true(torch.amp.is_autocast_available "cpu")
+      assert.equal(3, torch.distributed.get_node_local_rank {fallback_rank = 3})
+      torch.set_memory_limit(0)
+      torch.cpu.set_device()
+      torch.cpu.set_device "cpu"
+   end)
 end)
 
 describe("softmax and its relatives", function()

@@ -118,6 +118,7 @@ static int torch_set_memory_limit(lua_State *L) {
   if (!tli_to_whole(L, 1, &bytes) || bytes < 0)
     return tli_error(L, "set_memory_limit: expected a number of bytes, or 0 for none, got %s",
                      tli_describe(L, tli_state(L), 1));
+  tli_only(L, 1, "set_memory_limit");
   tl_set_memory_limit(bytes);
   return 0;
 }
@@ -226,6 +227,7 @@ static int torch_set_deterministic(lua_State *L) {
 }
 
 static int torch_get_deterministic(lua_State *L) {
+  tli_only(L, 0, "get_deterministic_debug_mode");
   lua_pushinteger(L, tli_setting(TL_DETERMINISTIC));
   return 1;
 }
@@ -402,6 +404,7 @@ static int torch_broadcast_shapes(lua_State *L) {
 /* ---- the library itself ---- */
 
 static int torch_config(lua_State *L) {
+  tli_only(L, 0, "config");
   lua_createtable(L, 0, 6);
   lua_pushstring(L, tl_version());
   lua_setfield(L, -2, "version");

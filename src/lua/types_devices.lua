@@ -181,8 +181,9 @@ function torch.cuda.seed_all() end
 function torch.cuda.reset_accumulated_memory_stats(device) end
 
 --- Returns the lowest and the highest priority of streams.
+---@param device? integer|string|torch.device
 ---@return integer least, integer greatest
-function torch.cuda.stream_priority_range() end
+function torch.cuda.stream_priority_range(device) end
 
 --- Returns the number of times that the host has waited for the device so far.
 ---@param device? integer|string|torch.device

@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local casts = require "tlua.amp.casts"
 
 local M = {}
@@ -52,6 +53,7 @@ end
 function M.is_autocast_available(device_type)
    return device_type == "cpu" or device_type == "cuda" or device_type == "sim"
 end
+checked.functions(M, "amp.", "is_autocast_available(device_type: string)")
 
 M.autocast = torch.autocast
 

@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 
 local M = {}
 
@@ -43,5 +44,7 @@ function M.set_autocast_cpu_enabled(enabled)
    end
    torch.set_autocast_enabled("cpu", enabled)
 end
+
+checked.queries(M, "", "get_autocast_cpu_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled")
 
 return M

@@ -1,5 +1,7 @@
 -- get_worker_info.lua - tells a dataset which DataLoader worker is reading it.
 
+local checked = require "tlua.checked"
+
 local M = {}
 
 --- Describes the worker whose interpreter calls it: {id, num_workers, seed, dataset}. The id counts
@@ -8,5 +10,7 @@ local M = {}
 function M.get_worker_info()
    return M.info
 end
+
+checked.queries(M, "data.", "get_worker_info")
 
 return M

@@ -81,6 +81,7 @@ for name in ([[empty_cache memory_stats memory_allocated max_memory_allocated me
    M[name] = function(...) return module_of(name)[name](...) end
 end
 
-checked.queries(M, "accelerator.", "is_available device_count current_accelerator")
+checked.queries(M, "accelerator.", [[is_available device_count current_accelerator
+   current_device_index current_device_idx]])
 
 return M

@@ -1,6 +1,7 @@
 -- cpu.lua - torch.cpu: the functions of torch.cuda for the CPU, for programs written for any kind
 -- of device.
 
+local args = require "tlua.args"
 local checked = require "tlua.checked"
 
 local M = {}
@@ -18,7 +19,12 @@ function M.device_count() return 1 end
 function M.current_device() return "cpu" end
 
 --- Has no effect, since there is only one CPU device.
-function M.set_device() end
+---@param device? string|torch.device  "cpu"
+function M.set_device(device)
+   if device and tostring(device):match "^[^:]*" ~= "cpu" then
+      args.refuse("cpu.set_device", "device", '"cpu"', tostring(device))
+   end
+end
 
 --- Does nothing, because operators on the CPU are complete when they return.
 function M.synchronize() end
@@ -27,6 +33,8 @@ function M.synchronize() end
 ---@return boolean
 function M.is_initialized() return true end
 
-checked.queries(M, "cpu.", "is_available device_count current_device is_initialized")
+checked.functions(M, "cpu.", "set_device(device: device?)")
+checked.queries(M, "cpu.", [[is_available device_count current_device is_initialized
+   synchronize]])
 
 return M

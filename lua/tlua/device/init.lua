@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local memory_of = require "tlua.device.memory"
 local scopes = require "tlua.scope"
 
@@ -309,6 +310,7 @@ return function(kind)
       capture_step = capture_step_of(kind),
       make_graphed_callables = graphed_callables_of(kind),
    }
+   checked.queries(own, kind .. ".", "get_sync_debug_mode get_arch_list")
    for name, make in pairs(require "tlua.functions.tensor_types".of(kind)) do own[name] = make end
    if kind == "cuda" then add_cuda(module, memory, own) end
    return own

@@ -3,6 +3,7 @@
 -- in PyTorch's form.
 
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local json = require "tlua.utils.json"
 local pickle = require "tlua.io.pickle_writer"
 local text = require "tlua.profiler.text"
@@ -200,5 +201,6 @@ return function(module, kind)
       return "native"
    end
 
+   checked.queries(M, kind .. ".memory.", "memory_snapshot get_allocator_backend")
    return M
 end

@@ -2,6 +2,8 @@
 -- They report that there is no such device, so a program that looks for the best device tries the
 -- next one.
 
+local checked = require "tlua.checked"
+
 local M = {}
 
 --- Returns false: tlua does not support this kind of device.
@@ -21,16 +23,18 @@ local function none() return 0 end
 ---@param ... any
 local function nothing() end
 
-local function unavailable()
-   return {
+local function unavailable(prefix)
+   local module = {
       is_available = no, is_built = no, is_initialized = no, device_count = none,
       empty_cache = nothing, manual_seed = nothing, manual_seed_all = nothing,
    }
+   checked.queries(module, prefix, "is_available is_built is_initialized device_count empty_cache")
+   return module
 end
 
 --- Apple's GPUs: is_available() is false.
-M.mps = unavailable()
+M.mps = unavailable "mps."
 --- Intel's GPUs: is_available() is false.
-M.xpu = unavailable()
+M.xpu = unavailable "xpu."
 
 return M

@@ -274,6 +274,9 @@ end
 
 --- Returns the group of a mesh of one dimension, or of the world for nil; raises an error for other
 --- values.
+---@param title string  the calling function's name, for messages
+---@param mesh? distributed.DeviceMesh
+---@return distributed.ProcessGroup
 function M.group_of(title, mesh)
    if mesh == nil then return groups.resolve(title) end
    if not class.isinstance(mesh, DeviceMesh) then

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local store = require "tlua.distributed.store"
 
@@ -271,6 +272,8 @@ function M.is_available()
    return true
 end
 
+checked.queries(M, "distributed.", "is_initialized is_available")
+
 local take_new = args.signature [[new_group(ranks: integers?, timeout: number?, backend: string?)]]
 
 --- Makes a group of some of the world's ranks, all by default. Every rank of the world must call
@@ -455,6 +458,7 @@ function M.get_node_local_rank(fallback_rank)
    end
    return fallback_rank
 end
+checked.functions(M, "distributed.", "get_node_local_rank(fallback_rank: any?)")
 
 --- Returns the number of ranks of a group; -1 if this process is not in the group.
 ---@param group? distributed.ProcessGroup
@@ -500,12 +504,18 @@ function M.get_process_group_ranks(group)
 end
 
 --- Returns the number in a group of a rank that is given by its number in the world.
+---@param group? distributed.ProcessGroup
+---@param global_rank integer
+---@return integer
 function M.get_group_rank(group, global_rank)
    return M.position("get_group_rank", "global_rank", resolve_own("get_group_rank", group),
       global_rank)
 end
 
 --- Returns the number in the world of a rank that is given by its number in a group.
+---@param group? distributed.ProcessGroup
+---@param group_rank integer
+---@return integer
 function M.get_global_rank(group, group_rank)
    group = resolve_own("get_global_rank", group)
    local rank = group.ranks[(math.tointeger(group_rank) or -1) + 1]
@@ -562,6 +572,9 @@ end
 function M.is_torchelastic_launched()
    return os.getenv "TLUA_STORE" ~= nil
 end
+
+checked.queries(M, "distributed.", [[get_pg_count get_debug_level is_mpi_available
+   is_nccl_available is_gloo_available is_torchelastic_launched]])
 
 -- Meeting --------------------------------------------------------------------------------------
 

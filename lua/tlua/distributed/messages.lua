@@ -51,12 +51,18 @@ function M.recv(...)
 end
 
 --- Sends like send, but returns a Work at once.
+---@param tensor Tensor
+---@param dst integer  a rank of the world
+---@param options? {group: distributed.ProcessGroup, tag: integer}
 ---@return distributed.Work
 function M.isend(...)
    return send("isend", true, ...)
 end
 
 --- Receives like recv, but returns a Work at once.
+---@param tensor Tensor
+---@param src? integer
+---@param options? {group: distributed.ProcessGroup, tag: integer}
 ---@return distributed.Work
 function M.irecv(...)
    return (receive("irecv", true, ...))

@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 
 local M = {}
@@ -47,6 +48,9 @@ function M.storage(tensor) return of(tensor, false) end
 ---@param value any
 ---@return boolean
 function M.is_storage(value) return torch.isinstance(value, UntypedStorage) end
+
+checked.functions(M, "",
+   "untyped_storage(tensor: tensor) storage(tensor: tensor) is_storage(value: any?)")
 
 local function title(self) return self.__name:gsub("^torch%.", "") end
 

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local package_of = require "tlua.multiprocessing.package_of"
 
@@ -145,6 +146,7 @@ end
 function M.get_start_method()
    return "spawn"
 end
+checked.queries(M, "multiprocessing.", "get_start_method")
 
 --- Accepts "spawn", the only supported way: a forked process would lack the engine's threads.
 ---@param method string

@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 local LRScheduler = require "tlua.optim.schedules.LRScheduler"
@@ -75,6 +76,8 @@ function M.get_swa_avg_fn()
       return averaged + (current - averaged) / (count + 1)
    end
 end
+
+checked.queries(M, "optim.swa_utils.", "get_swa_avg_fn get_swa_multi_avg_fn")
 
 -- Models ----------------------------------------------------------------------------------------
 

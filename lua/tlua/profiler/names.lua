@@ -1,6 +1,7 @@
 -- names.lua - PyTorch's constants of the profiler, which are strings in tlua.
 
 local torch = require "tlua"
+local checked = require "tlua.checked"
 
 local M = {}
 
@@ -29,5 +30,7 @@ end
 --- Returns whether the profiler can be used: always true.
 ---@return boolean
 function M.kineto_available() return true end
+
+checked.queries(M, "profiler.", "supported_activities kineto_available")
 
 return M

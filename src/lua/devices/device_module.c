@@ -132,6 +132,7 @@ static int device_is_initialized(lua_State *L) {
 }
 
 static int device_init(lua_State *L) {
+  tli_device_only(L, 0, "init");
   tli_check_current(L, tli_kind(L), "init");
   return 0;
 }
@@ -139,6 +140,7 @@ static int device_init(lua_State *L) {
 /* ---- the current device -------------------------------------------------------------- */
 
 static int device_current_device(lua_State *L) {
+  tli_device_only(L, 0, "current_device");
   lua_pushinteger(L, tli_check_current(L, tli_kind(L), "current_device").index);
   return 1;
 }
@@ -229,6 +231,7 @@ static int device_get_device_properties(lua_State *L) {
 /* Returns whether kernels support bfloat16; without a device returns false instead of raising an
 ** error. */
 static int device_is_bf16_supported(lua_State *L) {
+  tli_device_only(L, 0, "is_bf16_supported");
   tl_DeviceProperties p = {0};
   if (tli_device_count(tli_kind(L)) > 0) {
     lua_settop(L, 0);
@@ -240,6 +243,7 @@ static int device_is_bf16_supported(lua_State *L) {
 
 /* Returns whether the device has matrix units of compute capability 8.0 or later. */
 static int device_is_tf32_supported(lua_State *L) {
+  tli_device_only(L, 0, "is_tf32_supported");
   tl_DeviceProperties p = {0};
   if (tli_device_count(tli_kind(L)) > 0) {
     lua_settop(L, 0);
@@ -252,6 +256,7 @@ static int device_is_tf32_supported(lua_State *L) {
 /* Does nothing. PyTorch frees memory that other processes have used; tlua does not share device
 ** memory. */
 static int device_ipc_collect(lua_State *L) {
+  tli_device_only(L, 0, "ipc_collect");
   tli_check_current(L, tli_kind(L), "ipc_collect");
   return 0;
 }

@@ -17,6 +17,7 @@ typedef struct Graph {
 } Graph;
 
 static int device_graph_new(lua_State *L) {
+  tli_device_only(L, 0, "CUDAGraph");
   tl_DeviceType type = tli_kind(L);
   tli_check_current(L, type, "CUDAGraph");
   Graph *g = lua_newuserdatauv(L, sizeof *g, 0);
@@ -115,12 +116,14 @@ static int graph_tostring(lua_State *L) {
 /* ---- functions --------------------------------------------------------------------- */
 
 static int device_is_capturing(lua_State *L) {
+  tli_device_only(L, 0, "is_current_stream_capturing");
   tl_Device device = tli_check_current(L, tli_kind(L), "is_current_stream_capturing");
   lua_pushboolean(L, tli_api(device)->capture(tli_stream(device)) != 0);
   return 1;
 }
 
 static int device_pool_handle(lua_State *L) {
+  tli_device_only(L, 0, "graph_pool_handle");
   lua_pushinteger(L, (lua_Integer)tli_capture_new_pool());
   return 1;
 }

@@ -116,6 +116,7 @@ static int device_reset_sums(lua_State *L) {
 
 /* Returns statistics of host memory that devices of this type access directly. */
 static int device_host_memory_stats(lua_State *L) {
+  tli_device_only(L, 0, "host_memory_stats");
   tli_check_current(L, tli_kind(L), "host_memory_stats");
   tli_PinnedStats s = tli_pinned_stats(tli_kind(L));
   lua_createtable(L, 0, 18);
@@ -129,18 +130,21 @@ static int device_host_memory_stats(lua_State *L) {
 }
 
 static int device_reset_host_peaks(lua_State *L) {
+  tli_device_only(L, 0, "reset_peak_host_memory_stats");
   tli_check_current(L, tli_kind(L), "reset_peak_host_memory_stats");
   tli_pinned_reset_peaks(tli_kind(L));
   return 0;
 }
 
 static int device_reset_host_sums(lua_State *L) {
+  tli_device_only(L, 0, "reset_accumulated_host_memory_stats");
   tli_check_current(L, tli_kind(L), "reset_accumulated_host_memory_stats");
   tli_pinned_reset_sums(tli_kind(L));
   return 0;
 }
 
 static int device_empty_host_cache(lua_State *L) {
+  tli_device_only(L, 0, "empty_host_cache");
   tli_check_current(L, tli_kind(L), "empty_host_cache");
   tli_pinned_reap();
   tli_pinned_trim(tli_kind(L));
@@ -148,6 +152,7 @@ static int device_empty_host_cache(lua_State *L) {
 }
 
 static int device_empty_cache(lua_State *L) {
+  tli_device_only(L, 0, "empty_cache");
   int count = tli_device_count(tli_kind(L));
   for (int i = 0; i < count; i++) {
     tl_Device device = {(int8_t)tli_kind(L), (int8_t)i};
@@ -363,6 +368,7 @@ static int tensor_pin_memory(lua_State *L) {
 }
 
 static int tensor_is_pinned(lua_State *L) {
+  tli_only(L, 1, "is_pinned");
   lua_pushboolean(L, tli_is_pinned(tli_check_tensor(L, 1, "is_pinned")));
   return 1;
 }

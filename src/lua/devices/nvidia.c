@@ -185,6 +185,7 @@ static int nvtx_range_push(lua_State *L) {
 }
 
 static int nvtx_range_pop(lua_State *L) {
+  tli_only(L, 0, "nvtx.range_pop");
   int (*pop)(void);
   find(L, &nvtx, "nvtx.range_pop", "nvtxRangePop", &pop, sizeof pop);
   lua_pushinteger(L, pop());

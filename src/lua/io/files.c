@@ -217,12 +217,14 @@ static int io_is_terminal(lua_State *L) {
 
 /* clock() returns the seconds of a monotonic clock. */
 static int io_clock(lua_State *L) {
+  tli_only(L, 0, "io.clock");
   lua_pushnumber(L, 1e-9 * (lua_Number)tli_now_ns());
   return 1;
 }
 
 /* time() returns seconds since 1970, including the fraction. */
 static int io_time(lua_State *L) {
+  tli_only(L, 0, "io.time");
   lua_pushnumber(L, 1e-9 * (lua_Number)tli_time_ns());
   return 1;
 }

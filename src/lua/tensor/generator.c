@@ -153,6 +153,7 @@ static int device_manual_seed_all(lua_State *L) {
 }
 
 static int device_seed(lua_State *L) {
+  tli_device_only(L, 0, "seed");
   uint64_t seed = new_seed(L);
   tli_Generator *g = (lua_settop(L, 0), own_generator(L, 1, "seed"));
   tli_generator_seed(g, seed);

@@ -505,6 +505,7 @@ static int tensor_numpy(lua_State *L) {
 
 static int tensor_release(lua_State *L) {
   if (tli_to_box(L, tli_state(L), 1) == NULL) tli_check_tensor(L, 1, "release");
+  tli_only(L, 1, "release");
   tli_release_box(L, 1);
   return 0;
 }

@@ -694,6 +694,7 @@ static int pool_stop_(lua_State *L) {
 
 /* running() returns the number of workers of this state. */
 static int workers_running(lua_State *L) {
+  tli_only(L, 0, "workers.running");
   tli_Crew *crew = tli_state(L)->crew;
   int running = 0;
   if (crew && !is_parents(crew)) {

@@ -30,6 +30,8 @@ local function check_state(name, state, has)
 end
 
 --- Averages gradients in their own dtype, as without a hook.
+---@param group? distributed.ProcessGroup
+---@param bucket table  as DistributedDataParallel passes it
 function M.default_hooks.allreduce_hook(group, bucket)
    check_bucket("allreduce_hook", bucket)
    return start(group, bucket:buffer())
@@ -121,6 +123,8 @@ local nothing = {wait = function() end}
 --- Averages gradients over all ranks at first, and later over a subgroup or not at all. From then
 --- on the program averages the parameters from time to time, with
 --- algorithms.model_averaging.averagers.
+---@param state table  a PostLocalSGDState
+---@param bucket table  as DistributedDataParallel passes it
 function M.post_localSGD_hook.post_localSGD_hook(state, bucket)
    check_state("post_localSGD_hook", state, "start_localSGD_iter")
    check_bucket("post_localSGD_hook", bucket)

@@ -778,8 +778,8 @@ end
 
 require "tlua.nn.state" (Module, fields)
 
-checked.methods(Module, [[modules() children() named_children() evaluate() eval() clone() cpu()
-   float() double() half() bfloat16() cuda(device: device|integer?) type(dtype: any)
+checked.methods(Module, [[modules() children() named_children() extra_repr() evaluate() eval()
+   clone() cpu() float() double() half() bfloat16() cuda(device: device|integer?) type(dtype: any)
    zero_grad(set_to_none: boolean = true) requires_grad_(requires_grad: boolean = true)
    apply(fn: callable) register_buffer(name: string, tensor: tensor?, persistent: boolean = true)
    register_parameter(name: string, parameter: tensor?)
