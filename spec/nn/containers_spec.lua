@@ -86,16 +86,10 @@ describe("nn.Sequential", function()
       end)
    end)
 
-   it("refuses names of modules, and shows the form without them", function()
-      assert.raises("got a table with the key conv1, whose order is undefined; write {first, second}",
+   it("refuses a table with names as keys, and shows the form with an order", function()
+      assert.raises("got a table with the key conv1, whose order is undefined; write "
+         .. 'nn.Sequential {{"conv1", nn.ReLU(...)}, ...}, a list of pairs',
          function() nn.Sequential {conv1 = nn.ReLU()} end)
-      assert.raises("module 2: expected a module, got a pair with the name relu; its modules have "
-         .. "positions: write nn.Sequential(first, second)", function()
-         nn.Sequential {nn.Tanh(), {"relu", nn.ReLU()}}
-      end)
-      assert.raises("module 1: expected a module, got a pair with the name conv1", function()
-         nn.Sequential({"conv1", nn.ReLU()}, {"relu", nn.ReLU()})
-      end)
    end)
 
    it("gives back its input when it is empty", function()
@@ -113,6 +107,161 @@ Sequential(
 )]], tostring(nn.Sequential(nn.Linear(2, 16),
          nn.Sequential(nn.Tanh(), nn.Conv2d(1, 32, 3, {padding = 1})))))
       assert.equal("Sequential()", tostring(nn.Sequential()))
+   end)
+end)
+
+describe("nn.Sequential with names", function()
+   local function make()
+      return nn.Sequential {{"conv", nn.Conv2d(1, 2, 3)}, {"act", nn.Tanh()}, nn.Flatten(), {"fc", nn.Linear(8, 3)}}
+   end
+   local function names_of(iterate)
+      local list = {}
+      for name in iterate do list[#list + 1] = tostring(name) end
+      return list
+   end
+   local x <const> = torch.ones(1, 1, 4, 4)
+
+   it("loads a state of PyTorch by the names, and computes the same", function()
+      local saved = torch.load "spec/fixtures/formats/named.pt"
+      local act = nn.Tanh()
+      local model = nn.Sequential {{"conv", nn.Conv2d(1, 2, 3)}, {"act", act}, {"flat", nn.Flatten()}}
+      model:append(nn.Linear(8, 3))
+      model:add_module("head", nn.Sequential {{"fc", nn.Linear(3, 2)}, {"act", act}})
+      assert.same({}, (model:load_state_dict(saved.state, {names = "pytorch"})))
+      assert.close(saved.y, model(saved.x), 1e-6)
+      local own = names_of(model:named_modules())
+      for i, name in ipairs(own) do own[i] = name:gsub("^4$", "3") end -- the one without a name
+      assert.same(saved.names, own)
+      local state = model:state_dict {names = "pytorch"}
+      for name, tensor in pairs(saved.state) do assert.is_true(torch.equal(tensor, state[name]), name) end
+   end)
+
+   it("has its modules by position and by name", function()
+      local model = make()
+      assert.equal(4, #model)
+      assert.is_true(model.conv == model[1] and model.fc == model[-1] and model:get_submodule "act" == model[2])
+      assert.same({"conv", "act", "3", "fc"}, names_of(model:named_children()))
+      assert.same({"1", "2", "3", "4"}, names_of(pairs(model)))
+      assert.same({"conv.weight", "conv.bias", "fc.weight", "fc.bias"}, names_of(model:named_parameters()))
+      assert.same({1, 3}, model(x).shape)
+      assert.is_nil(model.nothing)
+      assert.equal("Sequential(\n  (act): Tanh()\n  (2): Flatten(start_dim=2, end_dim=-1)\n)",
+         tostring(model[{2, 3}]))
+      assert.equal("fc.bias", model[{2, -1}]:get_parameter "fc.bias" == model.fc.bias and "fc.bias")
+   end)
+
+   it("replaces a module by position or by name", function()
+      local model = make()
+      model[2] = nn.ReLU()
+      assert.equal("nn.ReLU", torch.type(model.act))
+      model.act = nn.GELU()
+      assert.equal("nn.GELU", torch.type(model[2]))
+      model:add_module("act", nn.SiLU()):set_submodule("conv", nn.Conv2d(1, 2, 3, {bias = false}))
+      assert.same({"conv.weight", "fc.weight", "fc.bias"}, names_of(model:named_parameters()))
+      assert.equal("nn.SiLU", torch.type(model[2]))
+      assert.equal(4, #model)
+   end)
+
+   it("gives names by add_module, by pairs, and to a single pair", function()
+      local model = nn.Sequential():add_module("a", nn.ReLU()):append {"b", nn.Tanh()}
+      model:add_module("3", nn.GELU()):add_module("3", nn.SiLU()):append(nn.Identity())
+      assert.same({"a", "b", "3", "4"}, names_of(model:named_children()))
+      assert.equal("nn.SiLU", torch.type(model[3]))
+      assert.same({"z"}, names_of(nn.Sequential {"z", nn.ReLU()}:named_children()))
+      assert.same({"y", "z"}, names_of(nn.Sequential({"y", nn.ReLU()}, {"z", nn.ReLU()}):named_children()))
+   end)
+
+   it("keeps names with their modules when others are inserted and removed", function()
+      local model = make()
+      model:insert(1, nn.Identity())
+      model:insert(3, {"more", nn.Identity()})
+      assert.same({"1", "conv", "more", "act", "5", "fc"}, names_of(model:named_children()))
+      assert.equal("nn.Conv2d", torch.type(model:remove(2)))
+      assert.same({"1", "more", "act", "4", "fc"}, names_of(model:named_children()))
+      model:pop()
+      assert.same({"1", "more", "act", "4"}, names_of(model:named_children()))
+      assert.is_nil(model.fc)
+      model[4] = nil
+      assert.same({"1", "more", "act"}, names_of(model:named_children()))
+   end)
+
+   it("refuses moves that leave the names behind", function()
+      for _, move in ipairs {function(m) table.remove(m, 1) end, function(m) table.insert(m, 1, nn.ReLU()) end} do
+         local model = make()
+         move(model)
+         assert.raises("its modules were moved without their names: use seq:insert(position, module)",
+            function() model:state_dict() end)
+      end
+   end)
+
+   it("is copied with its names, and called with other parameters by name", function()
+      local model = make()
+      local copy = model:clone()
+      copy.fc = nn.Identity()
+      assert.same({"conv", "act", "3", "fc"}, names_of(copy:named_children()))
+      assert.equal("nn.Linear", torch.type(model.fc))
+      local state = model:state_dict()
+      for name, tensor in pairs(state) do state[name] = torch.zeros_like(tensor) end
+      assert.same({{0, 0, 0}}, torch.func.functional_call(model, state, x):tolist())
+   end)
+
+   it("keeps names when its batch norms are converted", function()
+      local model = nn.Sequential {{"norm", nn.BatchNorm2d(1)}, {"act", nn.ReLU()}}
+      model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+      assert.same({"norm", "act"}, names_of(model:named_children()))
+      assert.equal("nn.SyncBatchNorm", torch.type(model.norm))
+   end)
+
+   it("is a class's parent, with a forward of its own", function()
+      local Layer = torch.class("NamedLayer", nn.Sequential)
+      function Layer:__init()
+         nn.Sequential.__init(self)
+         self:add_module("norm", nn.BatchNorm1d(2)):add_module("fc", nn.Linear(2, 2))
+      end
+      function Layer:forward(input) return input + self.fc(self.norm(input)) end
+      local layer = Layer()
+      assert.same({"norm", "fc"}, names_of(layer:named_children()))
+      assert.same({3, 2}, layer(torch.randn(3, 2)).shape)
+   end)
+
+   it("refuses names that cannot be", function()
+      local model = make()
+      for name, message in pairs {
+         [""] = "name: expected a string without dots, got",
+         ["a.b"] = 'name: expected a string without dots, got "a.b"',
+         forward = "nn.Sequential: forward is the name of a method",
+         training = "training is the name of a method",
+         ["0"] = 'name: expected no number but the position 5, got "0"',
+         ["7"] = "expected no number but the position 5",
+      } do
+         assert.raises(message, function() model:add_module(name, nn.ReLU()) end)
+         assert.raises(message, function() model:append {name, nn.ReLU()} end)
+      end
+      assert.raises("two modules have the name act", function() model:append {"act", nn.ReLU()} end)
+      assert.raises("a: expected a module, got 3", function() model:add_module("a", 3) end)
+      assert.raises("act: expected a module (seq:remove(position) removes one), got nil",
+         function() model.act = nil end)
+      assert.raises("expected a module that does not contain it", function() model.act = model end)
+      assert.raises('more: seq:add_module("more", module) adds a module with a name', function()
+         model.more = nn.ReLU()
+      end)
+      assert.raises('module 2: expected a module, or a pair {"name", module}, got a table', function()
+         nn.Sequential {nn.ReLU(), {act = nn.ReLU()}}
+      end)
+      assert.equal(4, #model)
+   end)
+end)
+
+describe("tables of modules and parameters", function()
+   it("take a list of pairs, in its order", function()
+      local modules = nn.ModuleDict {{"z", nn.ReLU()}, {"a", nn.Tanh()}}
+      assert.same({"z", "a"}, modules:keys())
+      assert.same({"z", "a", "m"}, modules:update({{"m", nn.GELU()}}):keys())
+      assert.same({"z", "a"}, nn.ParameterDict {{"z", torch.ones(1)}, {"a", torch.ones(2)}}:keys())
+      assert.raises("nn.ModuleDict: pair 1: expected {name, module}, got an instance of nn.ReLU",
+         function() nn.ModuleDict {nn.ReLU()} end)
+      assert.raises("nn.ParameterDict: pair 2: expected {name, parameter}, got 3",
+         function() nn.ParameterDict {{"a", torch.ones(1)}, 3} end)
    end)
 end)
 
@@ -232,9 +381,7 @@ describe("positions of containers", function()
 
    it("hold all modules that nn.Sequential calls", function()
       local model = nn.Sequential(nn.ReLU())
-      local refused = "nn.Sequential: fc: its modules have positions"
-      assert.raises(refused, function() model.fc = nn.Linear(1, 1) end)
-      assert.raises(refused, function() model:add_module("fc", nn.Linear(1, 1)) end)
+      assert.raises("nn.Sequential: fc: seq:add_module", function() model.fc = nn.Linear(1, 1) end)
       model.name = "a field that is no module"
       local Block = torch.class("Block", nn.Sequential)
       function Block:forward(x) return self.last(nn.Sequential.forward(self, x)) end

@@ -486,35 +486,36 @@ library["numpy.finfo"] = function(P, node)
    return prefix(("torch.finfo(%s)"):format(P:emit(node.args[1])), {k = "finfo"})
 end
 
--- Returns the second items of a list of pairs, or nil if the node is anything else.
-local function seconds(node)
-   if not node or node._ ~= "List" then return nil end
+-- Returns the texts of a list of pairs, or nil if the node is anything else.
+local function pairs_of(P, node)
+   if not node or node._ ~= "List" and node._ ~= "Tuple" then return nil end
    local list = {}
    for i, pair in ipairs(node.elts) do
-      if pair._ ~= "Tuple" or #pair.elts ~= 2 then return nil end
-      list[i] = pair.elts[2]
+      if pair._ ~= "Tuple" and pair._ ~= "List" or #pair.elts ~= 2 then return nil end
+      list[i] = ("{%s, %s}"):format(P:emit(pair.elts[1]), (P:emit(pair.elts[2])))
    end
    return list
 end
 
--- A Sequential of an OrderedDict has names, which are left out.
-library["torch.nn.Sequential"] = function(P, node)
-   local dict = #node.args == 1 and node.args[1]
-   if not dict or dict._ ~= "Call" or P:path(dict.func) ~= "collections.OrderedDict" then
-      return nil
+-- A Sequential or ModuleDict of an OrderedDict is made from its list of pairs.
+local function of_pairs(name)
+   return function(P, node)
+      local dict = #node.args == 1 and node.args[1]
+      if not dict or dict._ ~= "Call" or P:path(dict.func) ~= "collections.OrderedDict" then
+         return nil
+      end
+      local texts = pairs_of(P, dict.args[1])
+      if not texts then
+         P:note(node, ("nn.%s: expected a list of pairs {name, module}"):format(name))
+         return nil
+      end
+      P.uses_torch = true
+      return prefix(("%s {%s}"):format(P:emit(node.func), table.concat(texts, ", ")),
+         types.layer(name))
    end
-   local modules = seconds(dict.args[1])
-   if not modules then
-      P:note(node, "nn.Sequential: its modules have positions and no names; give them in order")
-      return nil
-   end
-   P.uses_torch = true
-   P:note(node, "nn.Sequential: its modules have positions and no names: model[1] is the first")
-   local texts = {}
-   for i, module in ipairs(modules) do texts[i] = (P:emit(module)) end
-   return prefix(("%s(%s)"):format(P:emit(node.func), table.concat(texts, ", ")),
-      types.layer "Sequential")
 end
+library["torch.nn.Sequential"] = of_pairs "Sequential"
+library["torch.nn.ModuleDict"] = of_pairs "ModuleDict"
 
 -- Whole modules cannot be saved, so their parameters are.
 library["torch.save"] = function(P, node)

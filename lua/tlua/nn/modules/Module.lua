@@ -12,6 +12,7 @@ local class = require "tlua.class"
 local Buffer = require "tlua.nn.Buffer"
 local Uninitialized = require "tlua.nn.Uninitialized"
 local scopes = require "tlua.scope"
+local item_names = require "tlua.nn.item_names"
 local order = require "tlua.nn.order"
 local zero_grad = require "tlua.autograd.zero_grad"
 local packages = require "tlua.packages"
@@ -154,9 +155,10 @@ local function join(path, name)
    return path == "" and tostring(name) or path .. "." .. tostring(name)
 end
 
--- Iterates over the fields in the order of their first assignment.
+-- Iterates over the fields in the order of their first assignment. An item with a name comes under
+-- its name.
 local function fields(module)
-   local list = rawget(module, "_fields")
+   local list, named = rawget(module, "_fields"), item_names.of(module)
    local names, i = list and list.order or {}, 0
    return function()
       while true do
@@ -164,7 +166,7 @@ local function fields(module)
          local name = names[i]
          if name == nil then return nil end
          local value = rawget(module, name)
-         if value ~= nil then return name, value end
+         if value ~= nil then return named and named[name] or name, value end
       end
    end
 end
@@ -442,7 +444,7 @@ function Module:set_submodule(path, module)
    name = name or path
    local position = math.tointeger(tonumber(name))
    if position and rawget(owner, name) == nil then name = position end
-   if rawget(owner, name) == nil then
+   if rawget(owner, name) == nil and not item_names.position(owner, name) then
       torch.raise(("set_submodule: %s has no %s"):format(torch.type(self), path))
    end
    owner:add_module(name, module)

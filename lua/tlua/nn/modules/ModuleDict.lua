@@ -6,6 +6,7 @@ local checked = require "tlua.checked"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 local order = require "tlua.nn.order"
+local slicing = require "tlua.nn.modules.slicing"
 
 ---     local heads = torch.nn.ModuleDict {a = torch.nn.Linear(2, 1)}
 ---     heads.b = torch.nn.Linear(2, 3)
@@ -16,7 +17,8 @@ local order = require "tlua.nn.order"
 local ModuleDict, parent = class.class("nn.ModuleDict", Module)
 
 --- Indexing by a name gets or sets the module: `dict.name`, `dict.name = module`.
----@param modules? table<string, nn.Module>  taken in alphabetical order
+---@param modules? table<string, nn.Module>|table[]  taken in alphabetical order; a list of pairs
+--- {name, module} in its order
 function ModuleDict:__init(modules, ...)
    parent.__init(self)
    local n = 1 + select("#", ...)
@@ -29,8 +31,9 @@ function ModuleDict:__init(modules, ...)
    self:update(modules or {})
 end
 
---- Sets the modules of a table, in alphabetical order, or of another ModuleDict, in its order.
----@param modules table<string, nn.Module>|nn.ModuleDict
+--- Sets the modules of a table, in alphabetical order, or of another ModuleDict or a list of pairs
+--- {name, module}, in its order.
+---@param modules table<string, nn.Module>|table[]|nn.ModuleDict
 ---@return nn.ModuleDict self
 function ModuleDict:update(modules)
    if type(modules) ~= "table" then
@@ -38,6 +41,15 @@ function ModuleDict:update(modules)
    end
    if class.isinstance(modules, ModuleDict) then
       for name, module in modules:items() do self:set(name, module) end
+      return self
+   end
+   if modules[1] ~= nil then
+      for i, pair in ipairs(slicing.check("nn.ModuleDict", "modules", modules)) do
+         if type(pair) ~= "table" or getmetatable(pair) or #pair ~= 2 then
+            args.refuse("nn.ModuleDict", "pair " .. i, "{name, module}", pair)
+         end
+         self:set(pair[1], pair[2])
+      end
       return self
    end
    local names = {}

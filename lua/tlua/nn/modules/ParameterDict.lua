@@ -7,6 +7,7 @@ local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 local Parameter = require "tlua.nn.Parameter"
 local order = require "tlua.nn.order"
+local slicing = require "tlua.nn.modules.slicing"
 
 ---     local parameters = torch.nn.ParameterDict {scale = torch.ones(2)}
 ---     print(parameters.scale.requires_grad)
@@ -16,7 +17,8 @@ local order = require "tlua.nn.order"
 local ParameterDict, parent = class.class("nn.ParameterDict", Module)
 
 --- Indexing by a name gets the parameter: `dict.name`.
----@param parameters? table<string, Tensor>  taken in alphabetical order
+---@param parameters? table<string, Tensor>|table[]  taken in alphabetical order; a list of pairs
+--- {name, parameter} in its order
 function ParameterDict:__init(parameters, ...)
    parent.__init(self)
    local n = 1 + select("#", ...)
@@ -44,8 +46,8 @@ function ParameterDict:set(name, parameter)
    return self
 end
 
---- Sets the parameters of a table, or of another dictionary.
----@param parameters table<string, Tensor>|nn.ParameterDict
+--- Sets the parameters of a table, of another dictionary, or of a list of pairs {name, parameter}.
+---@param parameters table<string, Tensor>|table[]|nn.ParameterDict
 ---@return nn.ParameterDict self
 function ParameterDict:update(parameters)
    if type(parameters) ~= "table" then
@@ -53,6 +55,15 @@ function ParameterDict:update(parameters)
    end
    if class.isinstance(parameters, ParameterDict) then
       for name, parameter in parameters:items() do self:set(name, parameter) end
+      return self
+   end
+   if parameters[1] ~= nil then
+      for i, pair in ipairs(slicing.check("nn.ParameterDict", "parameters", parameters)) do
+         if type(pair) ~= "table" or getmetatable(pair) or #pair ~= 2 then
+            args.refuse("nn.ParameterDict", "pair " .. i, "{name, parameter}", pair)
+         end
+         self:set(pair[1], pair[2])
+      end
       return self
    end
    local names = {}

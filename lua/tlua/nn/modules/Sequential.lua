@@ -5,6 +5,7 @@ local args = require "tlua.args"
 local checked = require "tlua.checked"
 local class = require "tlua.class"
 local fuses = require "tlua.nn.modules.Linear".activation
+local item_names = require "tlua.nn.item_names"
 local Module = require "tlua.nn.modules.Module"
 local slicing = require "tlua.nn.modules.slicing"
 
@@ -20,58 +21,120 @@ local Sequential, parent = class.class("nn.Sequential", Module)
 
 local function module_or_nil(value) return class.isinstance(value, Module) and value or nil end
 
-slicing.define(Sequential, function(modules) return Sequential(modules) end, module_or_nil,
-   "a module")
+-- Returns some of a Sequential's modules, with their names.
+local function slice_of(modules, from, first)
+   local slice, names = Sequential(modules), item_names.of(from) or {}
+   for i = 1, #modules do item_names.set(slice, i, names[first + i - 1]) end
+   return slice
+end
 
--- Refuses a module with a name: it would be a child, but `forward` would never call it.
+slicing.define(Sequential, slice_of, module_or_nil, "a module")
+
+-- Replaces the module that has the name. Refuses a module with a new name: it would be a child, but
+-- `forward` would never call it.
 local set_position <const> = Sequential.__newindex
 
 function Sequential:__newindex(name, value)
+   local position = item_names.position(self, name)
+   if position then
+      if not class.isinstance(value, Module) then
+         args.refuse(torch.type(self), name, "a module (seq:remove(position) removes one)", value)
+      end
+      self:_admit(name, value)
+      return rawset(self, position, value)
+   end
    if type(name) == "string" and class.isinstance(value, Module)
          and self.forward == Sequential.forward then
       self:_admit(name, value)
-      torch.raise(("%s: %s: its modules have positions; seq:append(module) adds one, and a class "
-         .. "with a forward of its own may have others"):format(torch.type(self), name))
+      torch.raise(('%s: %s: seq:add_module("%s", module) adds a module with a name at the end; a '
+         .. "class with a forward of its own may have others"):format(torch.type(self), name, name))
    end
    return set_position(self, name, value)
 end
 
+-- Returns the items of a plain table. One with names as keys is refused, since it has no order.
+local function list_of(title, modules)
+   for key, value in pairs(modules) do
+      if type(key) == "string" then
+         torch.raise(('%s: modules: expected a list, got a table with the key %s, whose order is '
+            .. 'undefined; write %s {{"%s", %s}, ...}, a list of pairs'):format(title, key, title,
+            key, class.isinstance(value, Module) and torch.type(value) .. "(...)" or "module"))
+      end
+   end
+   if type(modules[1]) == "string" and #modules == 2 then return {n = 1, modules} end
+   slicing.check(title, "modules", modules)
+   return {n = #modules, table.unpack(modules)}
+end
+
 --- Takes modules, or one list of them. `seq[i]` is the i-th module, `seq[-1]` the last one,
 --- `seq[{i, j}]` a Sequential of those from i to j, `#seq` their number; `ipairs(seq)` iterates
---- over them. Modules have positions and no names: pairs, as in PyTorch's OrderedDict, are refused.
----@param ... nn.Module|nn.Module[]
+--- over them. A pair {name, module} gives a module a name, as PyTorch's OrderedDict does:
+--- `nn.Sequential {{"conv", m}, {"act", n}}` has conv.weight in its state, and `seq.conv`.
+---@param ... nn.Module|table
 function Sequential:__init(...)
    parent.__init(self)
    local list = table.pack(...)
    if list.n == 1 and type(list[1]) == "table" and not getmetatable(list[1]) then
-      slicing.check(torch.type(self), "modules", list[1])
-      list = {n = #list[1], table.unpack(list[1])}
+      list = list_of(torch.type(self), list[1])
    end
    for i = 1, list.n do self:add(list[i]) end
 end
 
--- Refuses PyTorch's pairs of a name and a module.
-local function refuse_pair(position, value)
-   if type(value) ~= "table" or getmetatable(value) or type(value[1]) ~= "string" then return end
-   torch.raise(("nn.Sequential: module %d: expected a module, got a pair with the name %s; its "
-      .. "modules have positions: write nn.Sequential(first, second), or a class with fields and a "
-      .. "forward of its own"):format(position, value[1]))
+-- Returns the name and the module of a pair, or the module alone.
+local function unpack_pair(self, what, position, value)
+   local name
+   local is_plain = type(value) == "table" and not getmetatable(value)
+   if is_plain and #value == 2 then
+      name = item_names.check(self, position, value[1])
+      value = value[2]
+   end
+   if not class.isinstance(value, Module) then
+      args.refuse(torch.type(self), what,
+         is_plain and 'a module, or a pair {"name", module}' or "a module", value)
+   end
+   return value, name
 end
 
 --- Adds a module at the end.
----@param module nn.Module
+---@param module nn.Module|table  a pair {name, module} for one with a name
 ---@return nn.Sequential self
 function Sequential:add(module)
-   refuse_pair(#self + 1, module)
-   if not class.isinstance(module, Module) then
-      args.refuse("nn.Sequential", "module " .. #self + 1, "a module", module)
-   end
-   self[#self + 1] = module
+   local position = #self + 1
+   local value, name = unpack_pair(self, "module " .. position, position, module)
+   self[position] = value
+   item_names.set(self, position, name)
    return self
 end
+
+--- Adds a module with a name at the end, or replaces the module that has the name or position.
+---
+---     local seq = torch.nn.Sequential()
+---     seq:add_module("fc", torch.nn.Linear(2, 3))
+---     print(seq.fc == seq[1], seq:get_parameter("fc.weight"):size(1))
+---     --> true	3
+---@param name string|integer
+---@param module nn.Module
+---@return nn.Sequential self
+function Sequential:add_module(name, module)
+   if not class.isinstance(module, Module) then
+      args.refuse(torch.type(self) .. ".add_module", tostring(name), "a module", module)
+   end
+   if item_names.position(self, name) or rawget(self, name) ~= nil then
+      self:_admit(name, module)
+      self[name] = module
+      return self
+   end
+   local position = math.tointeger(name)
+   if position and position >= 1 and position <= #self and not (item_names.of(self) or {})[position]
+         or type(name) == "number" then
+      return parent.add_module(self, position or name, module)
+   end
+   return self:add {name, module}
+end
+
 --- Inserts a module at a position, and shifts this and all later modules by one.
 ---@param position integer  from 1 to #seq + 1
----@param module nn.Module
+---@param module nn.Module|table  a pair {name, module} for one with a name
 ---@return nn.Sequential self
 function Sequential:insert(position, module)
    local n = #self
@@ -80,12 +143,18 @@ function Sequential:insert(position, module)
          ("an integer from 1 to %d"):format(n + 1),
          position)
    end
-   if not class.isinstance(module, Module) then
+   local value, name = module, nil
+   if class.isinstance(self, Sequential) then
+      value, name = unpack_pair(self, "insert: module", position, module)
+   elseif not class.isinstance(module, Module) then
       args.refuse(torch.type(self) .. ".insert", "module", "a module", module)
    end
-   self:_admit(position, module)
-   for i = n, position, -1 do self[i + 1] = self[i] end
-   self[position] = module
+   self:_admit(position, value)
+   item_names.shift(self, position, 1, function()
+      for i = n, position, -1 do self[i + 1] = self[i] end
+      self[position] = value
+   end)
+   item_names.set(self, position, name)
    return self
 end
 
@@ -100,7 +169,9 @@ function Sequential:remove(position)
          position)
    end
    local module = self[position]
-   for i = position, n do rawset(self, i, self[i + 1]) end
+   item_names.shift(self, position, -1, function()
+      for i = position, n do rawset(self, i, self[i + 1]) end
+   end)
    return module
 end
 
@@ -145,7 +216,8 @@ function Sequential:slice(first, last)
    return self[{first, last or -1}]
 end
 
-checked.methods(Sequential, [[add(module: any) insert(position: integer, module: any)
+checked.methods(Sequential, [[add(module: any) add_module(name: any, module: any)
+   insert(position: integer, module: any)
    remove(position: integer?) extend(modules: any) slice(first: integer, last: integer?)]])
 Sequential.append = Sequential.add
 Sequential.pop = Sequential.remove

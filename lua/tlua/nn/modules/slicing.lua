@@ -5,6 +5,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local item_names = require "tlua.nn.item_names"
 local Module = require "tlua.nn.modules.Module"
 
 local M = {}
@@ -39,8 +40,10 @@ end
 local function lookup(self, key, make)
    if type(key) == "table" then
       local first, last = bounds(self, key)
-      return make(table.move(self, first, last, 1, {}))
+      return make(table.move(self, first, last, 1, {}), self, first)
    end
+   local named = item_names.position(self, key)
+   if named then return rawget(self, named) end
    if math.type(key) == "integer" and key < 0 then return rawget(self, from_end(self, key)) end
    if key == 0 then
       torch.raise(("%s: expected a position, counted from 1 or from the end with -1, got 0")
@@ -73,7 +76,8 @@ end
 --- Defines indexing for instances of a class. The position after the end is nil, which ends ipairs,
 --- and can be assigned to.
 ---@param cls table
----@param make fun(items: any[]): nn.Module  makes a list of some of the items
+---@param make fun(items: any[], from: nn.Module, first: integer): nn.Module  makes a list of items
+--- that another list has from the position `first` on
 ---@param admit fun(value: any): any  returns the value as an item, or nil if it cannot be one
 ---@param what string  an item, such as "a module"
 function M.define(cls, make, admit, what)
@@ -94,7 +98,7 @@ function M.define(cls, make, admit, what)
       local keys, i = {}, 0
       for position = 1, #self do keys[position] = position end
       for name in self:named_children() do
-         if not math.tointeger(name) then keys[#keys + 1] = name end
+         if rawget(self, name) ~= nil and not math.tointeger(name) then keys[#keys + 1] = name end
       end
       return function()
          i = i + 1

@@ -4,6 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local scopes = require "tlua.scope"
+local item_names = require "tlua.nn.item_names"
 local Module = require "tlua.nn.modules.Module"
 
 local M = {}
@@ -41,10 +42,10 @@ local function places(module)
       if above[owner] then return end
       above[owner] = true
       local marks = rawget(owner, "_buffers") or {}
-      local list = rawget(owner, "_fields")
+      local list, named = rawget(owner, "_fields"), item_names.of(owner)
       for _, field in ipairs(list and list.order or {}) do
          local value = rawget(owner, field)
-         local path = prefix .. tostring(field)
+         local path = prefix .. tostring(named and named[field] or field)
          if torch.is_tensor(value) and (value.is_parameter or marks[field]) then
             found[path] = {owner, field, value}
          elseif class.isinstance(value, Module) then
