@@ -28,7 +28,10 @@ local function write(path, contents, mode)
       local closed, problem = file:close()
       if ok then ok, message = closed, problem end
    end
-   if not ok then error(message or path, 0) end
+   if not ok then
+      message = message or "the file was not written"
+      error(message:find(path, 1, true) and message or ("%s: %s"):format(path, message), 0)
+   end
 end
 
 -- Returns a string in YAML, in quotes that need no further escapes.

@@ -105,10 +105,10 @@ function Rest:put(run, path, contents)
    local place = folder .. "/" .. path
    local made, problem = torch.io.make_folder(place:match "^(.*)/")
    if not made then error({refused = ("log_artifact: %s: %s"):format(place, problem)}, 0) end
-   local file, message = io.open(place, "wb")
-   if not file then error({refused = "log_artifact: " .. message}, 0) end
-   file:write(contents)
-   file:close()
+   local failure = require "tlua.io.replace"(place, function(file)
+      return select(2, file:write(contents))
+   end)
+   if failure then error({refused = ("log_artifact: %s: %s"):format(place, failure)}, 0) end
 end
 
 function Rest:finish(run, status, time)

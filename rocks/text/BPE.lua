@@ -8,6 +8,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local json = require "tlua.utils.json"
+local replace_file = require "tlua.io.replace"
 local unicode = require "tlua.text.unicode"
 
 ---@class text.BPE
@@ -379,11 +380,10 @@ function BPE:save(vocab, merges)
       lines[i + 1] = in_characters(pair[1]) .. " " .. in_characters(pair[2])
    end
    for path, text in pairs {[vocab] = json.encode(numbers), [merges] = table.concat(lines, "\n")} do
-      local file, message = io.open(path, "wb")
-      if not file then return nil, message end
-      local ok
-      ok, message = file:write(text, "\n")
-      if not ok or not file:close() then return nil, message end
+      local failure = replace_file(path, function(file)
+         return select(2, file:write(text, "\n"))
+      end)
+      if failure then return nil, ("%s: %s"):format(path, failure) end
    end
    return true
 end

@@ -185,8 +185,13 @@ function CmdLine:log(path, params)
       if not self.is_silent then show(...) end
       local words = table.pack(...)
       for i = 1, words.n do words[i] = tostring(words[i]) end
-      file:write(self.stamp and self.stamp() or "", table.concat(words, "\t"), "\n")
-      file:flush()
+      if not file then return end
+      local text = table.concat(words, "\t")
+      local done, why = file:write(self.stamp and self.stamp() or "", text, "\n")
+      if done then done, why = file:flush() end
+      if done then return end
+      io.stderr:write(("CmdLine:log: %s: %s; nothing more is written\n"):format(path, why))
+      file = nil
    end
    local names = {}
    for name in pairs(params or {}) do names[#names + 1] = tostring(name) end

@@ -115,10 +115,12 @@ function M.save(path, picture)
    if ending == "ppm" or ending == "pgm" then
       local size = shape(x)
       local flat = methods.contiguous(T.permute(x, {2, 3, 1}))
-      local file = assert(io.open(path, "wb"))
-      file:write(("%s\n%d %d\n255\n"):format(size[1] == 3 and "P6" or "P5", size[3], size[2]),
-         T.io.text(T.reshape(flat, {-1}), 1, methods.numel(flat)))
-      file:close()
+      local failure = require "tlua.io.replace"(path, function(file)
+         return select(2, file:write(
+            ("%s\n%d %d\n255\n"):format(size[1] == 3 and "P6" or "P5", size[3], size[2]),
+            T.io.text(T.reshape(flat, {-1}), 1, methods.numel(flat))))
+      end)
+      if failure then tlua.raise(("image.save: %s: %s"):format(path, failure)) end
       return
    elseif ending ~= "png" then
       tlua.raise(("image.save: expected a name that ends with .png, .ppm or .pgm, got '%s'"):format(

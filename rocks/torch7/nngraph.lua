@@ -214,9 +214,11 @@ M.graph = {}
 function M.graph.dot(graph, title, name)
    local text = dot(graph, title)
    if name then
-      local file = assert(io.open(name .. ".dot", "w"))
-      file:write(text)
-      file:close()
+      local path = name .. ".dot"
+      local failure = require "tlua.io.replace"(path, function(file)
+         return select(2, file:write(text))
+      end)
+      if failure then error(("graph.dot: %s: %s"):format(path, failure), 2) end
    end
    return text
 end

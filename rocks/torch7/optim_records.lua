@@ -130,8 +130,11 @@ end
 
 local function write_line(self, words)
    if not self.file then return end
-   self.file:write(table.concat(words, "\t"), "\t\n")
-   self.file:flush()
+   local done, why = self.file:write(table.concat(words, "\t"), "\t\n")
+   if done then done, why = self.file:flush() end
+   if done then return end
+   io.stderr:write(("optim.Logger: %s: %s; nothing more is written\n"):format(self.name, why))
+   self.file = nil
 end
 
 function Logger:setNames(names)

@@ -65,11 +65,10 @@ Disk.__index = Disk
 
 -- Writes what is in memory to the file.
 function Disk:flush()
-   local handle, problem = io.open(self.path, "wb")
-   if not handle then return nil, problem end
-   local done, why = handle:write(self:all())
-   handle:close()
-   return done, why
+   local failure = require "tlua.io.replace"(self.path, function(handle)
+      return select(2, handle:write(self:all()))
+   end)
+   return not failure or nil, failure and ("%s: %s"):format(self.path, failure)
 end
 Disk.close = Disk.flush
 

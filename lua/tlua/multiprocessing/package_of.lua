@@ -12,8 +12,8 @@ end
 
 local function write_tensor(file, t)
    local shape = t.shape
-   file:write(string.pack("<s1BB", t.dtype, t.is_parameter and 1 or 0, #shape))
-   for _, n in ipairs(shape) do file:write(string.pack("<i8", n)) end
+   assert(file:write(string.pack("<s1BB", t.dtype, t.is_parameter and 1 or 0, #shape)))
+   for _, n in ipairs(shape) do assert(file:write(string.pack("<i8", n))) end
    assert(torch.io.write(file, t))
 end
 
@@ -34,11 +34,12 @@ function M.write(folder, fn, arguments)
    local n = arguments.n or #arguments
    local bytes, tensors = torch._pack("spawn", fn, n, table.unpack(arguments, 1, n))
    local file <close> = assert(io.open(folder .. "/parcel", "wb"))
-   file:write(string.pack("<s8I8", bytes, #tensors))
+   assert(file:write(string.pack("<s8I8", bytes, #tensors)))
    for _, t in ipairs(tensors) do write_tensor(file, t) end
    local script <close> = assert(io.open(folder .. "/rank.lua", "w"))
-   script:write(("package.path, package.cpath = %q, %q\n"):format(package.path, package.cpath),
-      ("torch.multiprocessing._run(%q)\n"):format(folder))
+   assert(script:write(
+      ("package.path, package.cpath = %q, %q\n"):format(package.path, package.cpath),
+      ("torch.multiprocessing._run(%q)\n"):format(folder)))
    assert(script:flush())
    assert(file:flush())
 end

@@ -227,13 +227,13 @@ function M.command(arguments)
       return false
    end
    if options.out then
-      local file, why = io.open(options.out, "w")
-      if not file then
-         io.stderr:write("tlua port: ", why, "\n")
+      local failure = require "tlua.io.replace"(options.out, function(file)
+         return select(2, file:write(text))
+      end)
+      if failure then
+         io.stderr:write("tlua port: ", options.out, ": ", failure, "\n")
          return false
       end
-      file:write(text)
-      file:close()
    else
       io.stdout:write(text)
       io.stdout:flush()

@@ -38,8 +38,8 @@ local function run(python, paths)
    for i, path in ipairs(paths) do words[i] = quote(path) end
    local program = os.tmpname()
    local file <close> = assert(io.open(program, "w"))
-   file:write(dump)
-   file:close()
+   assert(file:write(dump))
+   assert(file:close())
    local pipe = assert(io.popen(("%s %s %s"):format(quote(python), quote(program),
       table.concat(words, " "))))
    local lines = {}
