@@ -266,6 +266,22 @@ end, function(self, name)
    self.steps = -1
 end)
 
+-- PyTorch counts the steps from 1, and has the goals in the optimizer's groups.
+function M.SWALR:to_pytorch()
+   local state = LRScheduler.to_pytorch(self)
+   state.swa_lr, state.anneal_strategy = nil, nil
+   state._anneal_strategy, state._step_count = self.anneal_strategy, self.steps + 1
+   return state
+end
+
+function M.SWALR:from_pytorch(state)
+   if not state._anneal_strategy then return state end
+   return {
+      base_lrs = state.base_lrs, last_epoch = state.last_epoch, steps = state._step_count - 1,
+      anneal_epochs = state.anneal_epochs, anneal_strategy = state._anneal_strategy,
+   }
+end
+
 function M.SWALR:step()
    self.steps = self.steps + 1
    LRScheduler.step(self)

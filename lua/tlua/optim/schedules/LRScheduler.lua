@@ -9,6 +9,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local checked = require "tlua.checked"
 local class = require "tlua.class"
+local kinds = require "tlua.io.kinds"
 local Optimizer = require "tlua.optim.Optimizer"
 
 ---
@@ -115,7 +116,7 @@ end
 local function copy_plain(value)
    local kind = type(value)
    if kind == "number" or kind == "boolean" or kind == "string" then return value end
-   if kind ~= "table" or getmetatable(value) then return nil end
+   if kind ~= "table" or getmetatable(value) and not kinds.of(value) then return nil end
    local copied = {}
    for key, item in pairs(value) do
       copied[key] = copy_plain(item)
@@ -124,23 +125,53 @@ local function copy_plain(value)
    return copied
 end
 
---- Returns the schedule's state as plain data, without functions and the optimizer. `_last_lr` is
---- for PyTorch's schedules, which return it from get_last_lr.
+-- Raises unless `names` is nil or "pytorch".
+local function check_names(self, method, names)
+   if names ~= nil and names ~= "pytorch" then
+      args.refuse(("%s.%s"):format(torch.type(self), method), "names", '"pytorch" or nil', names)
+   end
+end
+
+--- Returns the state that PyTorch's schedule has; each class adds its own fields.
 ---@return table
-function LRScheduler:state_dict()
+function LRScheduler:to_pytorch()
+   local state = {
+      base_lrs = copy_plain(self.base_lrs), last_epoch = self.last_epoch,
+      _step_count = self.last_epoch + 1, _is_initial = false, _get_lr_called_within_step = false,
+      _last_lr = self:get_last_lr(),
+   }
+   for _, name in ipairs(self.pytorch_names) do state[name] = copy_plain(self[name]) end
+   return state
+end
+LRScheduler.pytorch_names = {}
+
+--- Converts a state of PyTorch's schedule; a state of this schedule is returned as it is.
+---@param state table
+---@return table
+function LRScheduler:from_pytorch(state) return state end
+
+--- Returns the schedule's state as plain data, without functions and the optimizer. `_last_lr` is
+--- for PyTorch's schedules, which return it from get_last_lr. With {names = "pytorch"} it is the
+--- state of PyTorch's schedule.
+---@param names? "pytorch"
+---@return table
+function LRScheduler:state_dict(names)
+   check_names(self, "state_dict", names)
+   if names then return self:to_pytorch() end
    local state = {}
    for key, value in pairs(self) do state[key] = copy_plain(value) end
    state._last_lr = self:get_last_lr()
    return state
 end
 
---- Restores a saved state.
----@param state table
-function LRScheduler:load_state_dict(state)
-   if type(state) ~= "table" then
-      args.refuse(torch.type(self) .. ".load_state_dict", "state", "a table", state)
+--- Restores a saved state, of this schedule or of PyTorch's.
+---@param state_dict table
+---@param names? "pytorch"  accepted; both kinds of states are told apart
+function LRScheduler:load_state_dict(state_dict, names)
+   check_names(self, "load_state_dict", names)
+   for key, value in pairs(self:from_pytorch(state_dict)) do
+      if type(key) == "string" and key:sub(1, 1) ~= "_" then self[key] = copy_plain(value) end
    end
-   for key, value in pairs(state) do self[key] = copy_plain(value) end
 end
 
 --- Returns a group's value of an option that is one value for all groups or a list.
@@ -183,10 +214,15 @@ function LRScheduler.define(name, options, next_lr, check)
       LRScheduler.__init(self, a.optimizer, a.last_epoch)
    end
    Schedule.next_lr = next_lr
+   Schedule.pytorch_names = {}
+   for option in options:gmatch "([%w_]+)%s*:" do
+      table.insert(Schedule.pytorch_names, option)
+   end
    return Schedule
 end
 
 checked.methods(LRScheduler,
-   "step() get_last_lr() state_dict() load_state_dict(state_dict: table)")
+   [[step() get_last_lr() state_dict(names: string?)
+   load_state_dict(state_dict: table, names: string?)]])
 
 return LRScheduler

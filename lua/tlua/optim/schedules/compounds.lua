@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local LRScheduler = require "tlua.optim.schedules.LRScheduler"
 local Plateau = require "tlua.optim.schedules.plateau".ReduceLROnPlateau
@@ -32,15 +33,38 @@ local function check_schedulers(self, optimizer, schedulers)
    self.optimizer, self.schedulers = optimizer, schedulers
 end
 
-function Compound:state_dict()
+function Compound:to_pytorch()
+   local state = {_last_lr = self:get_last_lr(), _schedulers = {}}
+   for i, schedule in ipairs(self.schedulers) do state._schedulers[i] = schedule:to_pytorch() end
+   if self.milestones then
+      state._milestones, state.last_epoch = {table.unpack(self.milestones)}, self.last_epoch
+   end
+   return state
+end
+
+function Compound:from_pytorch(state)
+   local list = type(state) == "table" and state._schedulers
+   if not list then return state end
+   return {
+      schedulers = list, milestones = state._milestones,
+      last_epoch = state.last_epoch or list[1] and list[1].last_epoch,
+   }
+end
+
+function Compound:state_dict(names)
+   if names ~= nil then return LRScheduler.state_dict(self, names) end
    local state = {last_epoch = self.last_epoch, schedulers = {}}
    for i, schedule in ipairs(self.schedulers) do state.schedulers[i] = schedule:state_dict() end
    if self.milestones then state.milestones = {table.unpack(self.milestones)} end
    return state
 end
 
-function Compound:load_state_dict(state)
+function Compound:load_state_dict(state, names)
    local name = torch.type(self) .. ".load_state_dict"
+   if names ~= nil and names ~= "pytorch" then
+      args.refuse(name, "names", '"pytorch" or nil', names)
+   end
+   state = self:from_pytorch(state)
    if type(state) ~= "table" or type(state.schedulers) ~= "table" then
       args.refuse(name, "state", "a result of state_dict", state)
    end
@@ -52,6 +76,9 @@ function Compound:load_state_dict(state)
    if self.milestones then self.milestones = {table.unpack(state.milestones)} end
    for i, schedule in ipairs(self.schedulers) do schedule:load_state_dict(state.schedulers[i]) end
 end
+
+checked.methods(Compound,
+   "state_dict(names: string?) load_state_dict(state_dict: any, names: string?)")
 
 --- Runs schedulers one after another: schedulers[i + 1] takes over at epoch milestones[i].
 ---

@@ -2,6 +2,8 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local json = require "tlua.utils.json"
+local kinds = require "tlua.io.kinds"
 local LRScheduler = require "tlua.optim.schedules.LRScheduler"
 
 local M = {}
@@ -99,6 +101,44 @@ end, function(self, name)
    end
 end)
 
+local function list_of(value, n)
+   if type(value) == "table" then return table.move(value, 1, n, 1, {}) end
+   local list = {}
+   for g = 1, n do list[g] = value end
+   return list
+end
+
+-- PyTorch keeps the length of a cycle and the part of it that goes up.
+function M.CyclicLR:to_pytorch()
+   local state, n = LRScheduler.to_pytorch(self), #self.optimizer.param_groups
+   local up = self.step_size_up
+   local total = up + (self.step_size_down or up)
+   for _, name in ipairs {"base_lr", "step_size_up", "step_size_down", "scale_fn"} do
+      state[name] = nil
+   end
+   state.base_lrs = list_of(self.base_lr, n)
+   for _, name in ipairs {"max_lr", "base_momentum", "max_momentum"} do
+      state[name .. "s"], state[name] = self[name] and list_of(self[name], n), nil
+   end
+   state.total_size, state.step_ratio = total + 0.0, up / total
+   if not self.scale_fn then state.scale_mode = modes[self.mode][2] end
+   state.use_beta1, state._scale_fn_custom = self.optimizer.defaults.betas ~= nil, json.null
+   return state
+end
+
+function M.CyclicLR:from_pytorch(state)
+   if not state.max_lrs then return state end
+   local up = state.total_size * state.step_ratio
+   if math.abs(up - math.floor(up + 0.5)) < 1e-9 * up then up = math.floor(up + 0.5) end
+   return {
+      base_lrs = state.base_lrs, last_epoch = state.last_epoch, mode = state.mode,
+      base_lr = state.base_lrs, max_lr = state.max_lrs, step_size_up = up,
+      step_size_down = state.total_size - up, gamma = state.gamma, scale_mode = state.scale_mode,
+      cycle_momentum = state.cycle_momentum, base_momentum = state.base_momentums,
+      max_momentum = state.max_momentums,
+   }
+end
+
 -- OneCycleLR ------------------------------------------------------------------------------------
 
 local function blend(shape, from, to, share)
@@ -193,6 +233,33 @@ M.OneCycleLR = LRScheduler.define("OneCycleLR", [[max_lr: number|numbers, total_
       return blend(shape, group[phase[2]], group[phase[3]], share)
    end, check_one_cycle)
 
+-- PyTorch keeps the phases by the names of their limits.
+function M.OneCycleLR:to_pytorch()
+   local phases = kinds.as_list {}
+   for i, phase in ipairs(phases_of(self)) do
+      phases[i] = {
+         end_step = phase[1], start_lr = phase[2], end_lr = phase[3], start_momentum = phase[4],
+         end_momentum = phase[5],
+      }
+   end
+   local state = LRScheduler.to_pytorch(self)
+   for _, name in ipairs(self.pytorch_names) do state[name] = nil end
+   state.total_steps, state._schedule_phases = self.total_steps, phases
+   state._anneal_func_type, state.cycle_momentum = self.anneal_strategy, self.cycle_momentum
+   state.use_beta1 = self.optimizer.defaults.betas ~= nil
+   return state
+end
+
+function M.OneCycleLR:from_pytorch(state)
+   local phases = state._schedule_phases
+   if not phases then return state end
+   return {
+      base_lrs = state.base_lrs, last_epoch = state.last_epoch, total_steps = state.total_steps,
+      cycle_momentum = state.cycle_momentum, anneal_strategy = state._anneal_func_type,
+      three_phase = #phases == 3, pct_start = (phases[1].end_step + 1) / state.total_steps,
+   }
+end
+
 -- Warm restarts ---------------------------------------------------------------------------------
 
 --- Lowers the rate along half cosines. The first lasts T_0 epochs, and each further one T_mult
@@ -218,6 +285,7 @@ local Restarts = LRScheduler.define("CosineAnnealingWarmRestarts",
       if self.T_mult < 1 then args.refuse(name, "T_mult", "at least 1", self.T_mult) end
       self.T_cur, self.T_i = self.last_epoch, self.T_0
    end)
+Restarts.pytorch_names = {"T_0", "T_i", "T_mult", "eta_min", "T_cur"}
 M.CosineAnnealingWarmRestarts = Restarts
 
 -- Returns the position of an epoch in its half cosine, and the length of the half cosine.

@@ -1,7 +1,8 @@
 -- factors.lua - schedulers that multiply a rate by a factor in each epoch.
 
 local args = require "tlua.args"
-local checked = require "tlua.checked"
+local json = require "tlua.utils.json"
+local kinds = require "tlua.io.kinds"
 local LRScheduler = require "tlua.optim.schedules.LRScheduler"
 
 local M = {}
@@ -49,6 +50,16 @@ define("MultiplicativeLR", "lr_lambda: table|callable", function(self, lr, _, g)
    if self.is_initial then return lr end
    return lr * of_group(self.lr_lambda, g)(self.last_epoch)
 end, check_lambdas)
+
+-- PyTorch saves the attributes of functions that are objects: there are none.
+for _, name in ipairs {"LambdaLR", "MultiplicativeLR"} do
+   M[name].to_pytorch = function(self)
+      local state = LRScheduler.to_pytorch(self)
+      state.lr_lambda, state.lr_lambdas = nil, kinds.as_list {}
+      for g = 1, #self.base_lrs do state.lr_lambdas[g] = json.null end
+      return state
+   end
+end
 
 --- Begins at epoch 0 with the present rate, since it has no first rate to go back to.
 function M.MultiplicativeLR:restart()
@@ -108,11 +119,19 @@ end
 
 --- Loads a saved state, which may come from PyTorch.
 ---@param state_dict table
-function M.MultiStepLR:load_state_dict(state_dict)
-   LRScheduler.load_state_dict(self, state_dict)
-   self.milestones = milestones_of(self.milestones)
+function M.MultiStepLR:from_pytorch(state)
+   local own = {}
+   for key, value in pairs(state) do own[key] = value end
+   own.milestones = milestones_of(state.milestones)
+   return own
 end
-checked.methods(M.MultiStepLR, "load_state_dict(state_dict: table)")
+
+function M.MultiStepLR:to_pytorch()
+   local state, counts = LRScheduler.to_pytorch(self), {}
+   for _, epoch in ipairs(self.milestones) do counts[epoch] = (counts[epoch] or 0) + 1 end
+   state.milestones = kinds.as_dict(counts)
+   return state
+end
 
 --- Multiplies the rate by gamma at every epoch.
 ---

@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local json = require "tlua.utils.json"
 local LRScheduler = require "tlua.optim.schedules.LRScheduler"
 
 local name <const> = "optim.lr_scheduler.ReduceLROnPlateau"
@@ -80,6 +81,26 @@ function Plateau:step(metric)
       lower(self)
       self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
    end
+end
+
+local own_names <const> = {"factor", "patience", "cooldown", "eps", "last_epoch", "mode",
+   "threshold", "threshold_mode", "best", "cooldown_counter", "num_bad_epochs"}
+
+function Plateau:to_pytorch()
+   local state, least = {_last_lr = self:get_last_lr()}, self.min_lr
+   for _, field in ipairs(own_names) do state[field] = self[field] end
+   state.min_lrs = {}
+   for g = 1, #self.optimizer.param_groups do state.min_lrs[g] = LRScheduler.of_group(least, g) end
+   state.default_min_lr = type(least) == "number" and least or json.null
+   state.mode_worse = self.mode == "min" and math.huge or -math.huge
+   return state
+end
+
+function Plateau:from_pytorch(state)
+   if not state.min_lrs then return state end
+   local own = {min_lr = state.min_lrs}
+   for _, field in ipairs(own_names) do own[field] = state[field] end
+   return own
 end
 
 return {ReduceLROnPlateau = Plateau}
