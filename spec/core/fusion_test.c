@@ -268,6 +268,7 @@ static void nvrtc_compiles_every_kernel(void) {
     bool floating, integer;
   } kernels[] = {
 #define FLOATING true, false
+#define RARE FLOATING
 #define INTEGER false, true
 #define NUMBER true, true
 #define X(name, inputs, types, result) {inputs, types},
