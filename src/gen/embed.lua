@@ -1,8 +1,8 @@
 -- embed.lua [--bare] OUT.c ROOT FILE...: writes Lua sources, packed, as C string literals, with the
--- tables that src/lua/embed.h declares. A FILE below ROOT becomes the module of that name in `tlua`,
--- an init.lua that of its folder; MODULE=FILE names the module explicitly. Files that contain only
--- annotations for editors (`---@meta`) are left out. With --bare comments become empty lines, for a
--- library without `help`.
+-- tables that src/lua/embed.h declares. A FILE below ROOT becomes the module of that name in
+-- `tlua`, an init.lua that of its folder; MODULE=FILE names the module explicitly. Files that
+-- contain only annotations for editors (`---@meta`) are left out. With --bare comments become empty
+-- lines, for a library without `help`.
 
 package.path = (arg[0]:match("^(.*)/[^/]*$") or ".") .. "/?.lua;" .. package.path
 local pack = require "pack"
