@@ -229,7 +229,7 @@ GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c) $(if $(PROFILE),,$(GEN)/calls.c)
-GEN_OTHER := $(addprefix $(GEN)/,ops.h calls.h kernels.h bind.h manual.lua signatures.lua gradlist.lua operators.lua)
+GEN_OTHER := $(addprefix $(GEN)/,ops.h calls.h kernels.h each_pointwise.h each_reduction.h each_scan.h bind.h manual.lua signatures.lua gradlist.lua operators.lua)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(BUILT_IN_SRC:%.c=$(OBJ)/%.o) \
   $(foreach isa,$(ISAS),$(ISA_SRC:%.c=$(OBJ)/%.$(isa).o)) \

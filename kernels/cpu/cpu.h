@@ -191,10 +191,10 @@ static inline int tlk_log2_size(tl_DType dtype) {
   return size == 16 ? 4 : size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
 }
 
-/* Names in files that are compiled once for each instruction set. */
-#ifdef TLK_ISA
 #define TLK_PASTE2_(a, b) a##_##b
 #define TLK_PASTE_(a, b) TLK_PASTE2_(a, b)
+/* Names in files that are compiled once for each instruction set. */
+#ifdef TLK_ISA
 #define TLK_ISA_NAME(name) TLK_PASTE_(name, TLK_ISA)
 #define TLK_STRING2_(x) #x
 #define TLK_STRING_(x) TLK_STRING2_(x)

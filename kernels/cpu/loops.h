@@ -1,13 +1,12 @@
 /*
-** loops.h - for one compute type, instantiates a loop around each scalar definition of math.h
-** that the generated list names, and defines the table of these loops. isa/pointwise_<type>.c
-** includes it; it holds macros only.
+** loops.h - what templates of loops share that are included for each kernel of a generated list
+** (each_pointwise.h and its like). A file with such loops defines `real`, TYPE (f32 for float) and
+** TEMPLATE, and includes the list.
 */
 #ifndef TLK_LOOPS_H
 #define TLK_LOOPS_H
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pointwise/fast_path.h"
 #include "kernels/math.h"
 
 /* The type lists (third column of the generated list) that a compute type belongs to. Rare
@@ -40,24 +39,22 @@ static inline int64_t tlk_param_i64(tl_Scalar s) {
 }
 static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64(s); }
 
-/* The beginning of every loop: p holds the parameters in the loop's type. */
-#define TLK_PARAMS_(name, s, type)                                   \
-  enum { nparams = tlm_##name##_##s##_params };                      \
-  type p[nparams + 1];                                               \
-  p[nparams] = 0;                                                    \
-  for (int k = 0; k < nparams; k++) p[k] = tlk_param_##s(params[k]); \
-  n -= n % TLK_LANES;
+/* Whether TYPE belongs to a type list, for preprocessors: "1 + 0" or " + 0". */
+#define TAKES(types) TLK_PASTE_(TLK_PASTE_(TLK_IN, TYPE), types)(1) + 0
 
-#define TLK_PLAIN1_(name, s, type, result)                                               \
-  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
-    TLK_PARAMS_(name, s, type)                                                           \
-    (void)params;                                                                        \
-    result *out = args[0];                                                               \
-    const type *x = args[1];                                                             \
-    TLK_IVDEP                                                                            \
-    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(x[i], p);          \
-    return true;                                                                         \
-  }
+/* A name of the kernel's: TLK_OWN(loop) is loop_<kernel>_<type>. */
+#define TLK_OWN(name) TLK_PASTE_(TLK_PASTE_(name, NAME), TYPE)
+/* A name that math.h defines for the kernel. */
+#define TLM_OWN(name) TLK_PASTE_(TLK_OWN(tlm), name)
+
+/* The beginning of loops: p holds the parameters in the loop's type. */
+#define TLK_READ_PARAMS                                                            \
+  enum { nparams = TLM_OWN(params) };                                              \
+  real p[nparams + 1];                                                             \
+  p[nparams] = 0;                                                                  \
+  for (int k = 0; k < nparams; k++) p[k] = TLK_PASTE_(tlk_param, TYPE)(params[k]); \
+  (void)params;
+
 #if defined(__clang__)
 #define TLK_VECTOR TLK_IVDEP
 #else
@@ -65,75 +62,7 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
 #define TLK_VECTOR _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
 #endif
 
-/* Kernels of several inputs have two loops: `loop` for arrays, `fixed` if all inputs but the
-** first are one element each. `fixed` reads these from arrays of TLK_LANES equal elements;
-** otherwise compilers hoist invariant parts of the body and then fail to vectorise the rest. */
-#define TLK_PLAIN2_(name, s, type, result)                                                \
-  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) {  \
-    TLK_PARAMS_(name, s, type)                                                            \
-    (void)params;                                                                         \
-    result *out = args[0];                                                                \
-    const type *a = args[1];                                                              \
-    const type *b = args[2];                                                              \
-    if (tlm_##name##_##s##_divides) {                                                     \
-      int zeros = 0;                                                                      \
-      for (int64_t i = 0; i < n; i++) zeros |= b[i] == 0;                                 \
-      if (zeros) return false;                                                            \
-    }                                                                                     \
-    TLK_IVDEP                                                                             \
-    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(a[i], b[i], p);     \
-    return true;                                                                          \
-  }                                                                                       \
-  static bool fixed_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
-    TLK_PARAMS_(name, s, type)                                                            \
-    (void)params;                                                                         \
-    result *out = args[0];                                                                \
-    const type *a = args[1];                                                              \
-    type b[TLK_LANES];                                                                    \
-    for (int k = 0; k < TLK_LANES; k++) b[k] = *(const type *)args[2];                    \
-    if (tlm_##name##_##s##_divides && b[0] == 0) return false;                            \
-    for (int64_t i = 0; i < n; i += TLK_LANES) {                                          \
-      TLK_VECTOR                                                                          \
-      for (int k = 0; k < TLK_LANES; k++)                                                 \
-        out[i + k] = (result)tlm_##name##_##s(a[i + k], b[k], p);                         \
-    }                                                                                     \
-    return true;                                                                          \
-  }
-#define TLK_PLAIN3_(name, s, type, result)                                                  \
-  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) {    \
-    TLK_PARAMS_(name, s, type)                                                              \
-    (void)params;                                                                           \
-    result *out = args[0];                                                                  \
-    const type *a = args[1];                                                                \
-    const type *b = args[2];                                                                \
-    const type *c = args[3];                                                                \
-    TLK_IVDEP                                                                               \
-    for (int64_t i = 0; i < n; i++) out[i] = (result)tlm_##name##_##s(a[i], b[i], c[i], p); \
-    return true;                                                                            \
-  }                                                                                         \
-  static bool fixed_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) {   \
-    TLK_PARAMS_(name, s, type)                                                              \
-    (void)params;                                                                           \
-    result *out = args[0];                                                                  \
-    const type *a = args[1];                                                                \
-    type b[TLK_LANES], c[TLK_LANES];                                                        \
-    for (int k = 0; k < TLK_LANES; k++) b[k] = *(const type *)args[2];                      \
-    for (int k = 0; k < TLK_LANES; k++) c[k] = *(const type *)args[3];                      \
-    for (int64_t i = 0; i < n; i += TLK_LANES) {                                            \
-      TLK_VECTOR                                                                            \
-      for (int k = 0; k < TLK_LANES; k++)                                                   \
-        out[i + k] = (result)tlm_##name##_##s(a[i + k], b[k], c[k], p);                     \
-    }                                                                                       \
-    return true;                                                                            \
-  }
-
-/* The entry of one kernel, used as X of TLK_POINTWISES by a macro that names the type. The loop
-** is the plain one unless fast_path.h defines TLK_FAST_<name>_<s>. */
-#define TLK_SECOND2_(a, b, ...) b
-#define TLK_SECOND_(...) TLK_SECOND2_(__VA_ARGS__)
-#define TLK_LOOP(s, type, name, inputs, types, result)                             \
-  TLK_IN_##s##_##types(TLK_SECOND_(TLK_FAST_##name##_##s, TLK_PLAIN##inputs##_, )( \
-      name, s, type, TLK_RESULT_##result(type)))
+/* Rows of tables, used as X of TLK_POINTWISES by a macro that names the type. */
 #define TLK_LOOP_ENTRY(s, name, types) TLK_IN_##s##_##types([TLK_##name] = loop_##name##_##s, )
 #define TLK_FIXED1_(s, name)
 #define TLK_FIXED2_(s, name) [TLK_##name] = fixed_##name##_##s,

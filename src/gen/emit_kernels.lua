@@ -1,4 +1,5 @@
--- emit_kernels.lua - writes kernels.h: the lists of kernels in the operator table.
+-- emit_kernels.lua - writes kernels.h, the lists of kernels in the operator table, and headers that
+-- include a template for each kernel of a list.
 
 local cdecl = require "cdecl"
 local fill = require "template"
@@ -45,22 +46,56 @@ local no_types = [[
 #define TLK_IN_i64_NONE(...)
 ]]
 
-local function kernel_list(macro, rows, kept)
+local function kernel_list(macro, rows)
    local out = {("#define %s(X)"):format(macro)}
-   for _, row in ipairs(rows) do
-      if kept and not kept[row:match "^[%w_]+"] then
-         for _, types in ipairs {"NUMBER", "FLOATING", "RARE", "INTEGER"} do
-            row = row:gsub(types, "NONE")
-         end
-      end
-      out[#out + 1] = "  X(" .. row .. ")"
-   end
+   for _, row in ipairs(rows) do out[#out + 1] = "  X(" .. row .. ")" end
    return table.concat(out, " \\\n") .. "\n"
 end
 
+-- Changes the rows of kernels that the build leaves out.
+local function leave_out(rows, kept)
+   for i, row in ipairs(rows) do
+      if not kept[row:match "^[%w_]+"] then
+         for _, types in ipairs {"NUMBER", "FLOATING", "RARE", "INTEGER"} do
+            row = row:gsub(types, "NONE")
+         end
+         rows[i] = row
+      end
+   end
+end
+
+local header_of_templates <const> = [[
+/* Generated from src/ops; not to be edited. Includes the file TEMPLATE for each $kind kernel whose
+** types TAKES knows. */
+]]
+
+-- Returns the header that includes a template for each row, whose columns are macros for it.
+local function templates(kind, columns, rows)
+   local out = {fill(header_of_templates, {kind = kind})}
+   for _, row in ipairs(rows) do
+      local defined = {}
+      local next_value = row:gmatch "[%w_]+"
+      for _, column in ipairs(columns) do
+         local value = next_value()
+         if column == "types" then
+            out[#out + 1] = ("#if TAKES(%s)"):format(value)
+         else
+            defined[#defined + 1] = ("#define %s %s"):format(column, value)
+         end
+      end
+      table.move(defined, 1, #defined, #out + 1, out)
+      out[#out + 1] = "#include TEMPLATE"
+      for _, column in ipairs(columns) do
+         if column ~= "types" then out[#out + 1] = "#undef " .. column end
+      end
+      out[#out + 1] = "#endif"
+   end
+   return table.concat(out, "\n") .. "\n"
+end
+
 --- Returns kernels.h: X-macro lists and enums of the kernels in the table, and a hash of them and
---- of the headers that host and plugins share.
-function M.header(all, shared)
+--- of the headers that host and plugins share; and the other headers by their names.
+function M.headers(all, shared)
    local lists = {pointwise = {}, reduction = {}, scan = {}}
    local complex, of_complex = {}, {}
    local seen = {}
@@ -89,6 +124,9 @@ function M.header(all, shared)
          end
       end
    end
+   if kept then
+      for kind, rows in pairs(lists) do leave_out(rows, kept[kind]) end
+   end
    local out = {
       "/* Generated from src/ops; not to be edited. */",
       "#ifndef TLK_KERNELS_H\n#define TLK_KERNELS_H\n",
@@ -97,7 +135,7 @@ function M.header(all, shared)
    for _, kind in ipairs {"pointwise", "reduction", "scan"} do
       local macro = "TLK_" .. kind:upper() .. "S"
       out[#out + 1] = titles[kind]
-      out[#out + 1] = kernel_list(macro, lists[kind], kept and kept[kind])
+      out[#out + 1] = kernel_list(macro, lists[kind])
       local enum = cdecl.map(lists[kind], function(row)
          local name = row:match("^[%w_]+")
          return ("  TLK_%s%s,"):format(kind == "pointwise" and "" or kind .. "_", name)
@@ -112,13 +150,20 @@ $enum
    out[#out + 1] = titles.complex
    out[#out + 1] = kernel_list("TLK_COMPLEX_POINTWISES", complex)
    local text = table.concat(out, "\n")
-   return fill([[
+   local header = fill([[
 $text
 /* Changes with these lists and with the headers that plugins share with us. */
 #define TLK_HASH 0x${hash}ull
 
 #endif
 ]], {text = text, hash = ("%016x"):format(M.hash(text .. shared))})
+   return {
+      ["kernels.h"] = header,
+      ["each_pointwise.h"] = templates("pointwise", {"NAME", "INPUTS", "types", "RESULT"},
+         lists.pointwise),
+      ["each_reduction.h"] = templates("reduction", {"NAME", "types"}, lists.reduction),
+      ["each_scan.h"] = templates("scan", {"NAME", "types"}, lists.scan),
+   }
 end
 
 return M

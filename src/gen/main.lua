@@ -70,7 +70,9 @@ local function main(out, names)
    write(out .. "/ops.h", ops.header(all))
    write(out .. "/calls.h", calls.header(all))
    write(out .. "/calls.c", calls.source(all))
-   write(out .. "/kernels.h", kernels.header(all, shared_text()))
+   for name, text in pairs(kernels.headers(all, shared_text())) do
+      write(out .. "/" .. name, text)
+   end
    for _, family in ipairs(all.families) do
       write(("%s/ops_%s.c"):format(out, family.name), ops.family(family, all))
       write(("%s/bind_%s.c"):format(out, family.name), bind.family(family, all))

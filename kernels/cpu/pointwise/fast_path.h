@@ -8,17 +8,17 @@
 
 #include "kernels/math.h"
 
-/* The macro that defines the loop of a kernel and type in place of the plain one. */
-#define TLK_FAST_sin_f32 ~, TLK_FAST1_
-#define TLK_FAST_cos_f32 ~, TLK_FAST1_
-#define TLK_FAST_tan_f32 ~, TLK_FAST1_
-#define TLK_FAST_exp_f32 ~, TLK_FAST1_
-#define TLK_FAST_sigmoid_f32 ~, TLK_FAST1_
-#define TLK_FAST_silu_f32 ~, TLK_FAST1_
-#define TLK_FAST_log_f32 ~, TLK_FAST1_
-#define TLK_FAST_fmod_f32 ~, TLK_FAST2_
-#define TLK_FAST_remainder_f32 ~, TLK_FAST2_
-#define TLK_FAST_floor_divide_f32 ~, TLK_FAST2_
+/* The kernels and types. */
+#define TLK_FAST_sin_f32 1
+#define TLK_FAST_cos_f32 1
+#define TLK_FAST_tan_f32 1
+#define TLK_FAST_exp_f32 1
+#define TLK_FAST_sigmoid_f32 1
+#define TLK_FAST_silu_f32 1
+#define TLK_FAST_log_f32 1
+#define TLK_FAST_fmod_f32 1
+#define TLK_FAST_remainder_f32 1
+#define TLK_FAST_floor_divide_f32 1
 
 /* The magnitudes of numbers are compared by their bits as integers, so NaN is the largest. */
 #define TLK_FAST_LIMIT_sin tlk_bits(TLK_TRIG_LIMIT)
@@ -71,60 +71,5 @@ static inline float tlk_fast_floor_divide(float a, float b) {
 }
 
 #define TLK_FAST_BLOCK 1024
-
-#define TLK_FAST1_(name, s, type, result)                                                \
-  static bool loop_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
-    TLK_PARAMS_(name, s, type)                                                           \
-    (void)params;                                                                        \
-    for (int64_t at = 0; at < n; at += TLK_FAST_BLOCK) {                                 \
-      int64_t m = n - at < TLK_FAST_BLOCK ? n - at : TLK_FAST_BLOCK;                     \
-      result *out = (result *)args[0] + at;                                              \
-      const type *x = (const type *)args[1] + at;                                        \
-      uint32_t most = 0;                                                                 \
-      m -= m % TLK_LANES;                                                                \
-      for (int64_t i = 0; i < m; i++) {                                                  \
-        uint32_t reach = tlk_fast_range_##name(x[i]);                                    \
-        most = reach > most ? reach : most;                                              \
-      }                                                                                  \
-      if (most >= TLK_FAST_LIMIT_##name) {                                               \
-        TLK_IVDEP                                                                        \
-        for (int64_t i = 0; i < m; i++) out[i] = tlm_##name##_##s(x[i], p);              \
-      } else {                                                                           \
-        TLK_IVDEP                                                                        \
-        for (int64_t i = 0; i < m; i++) out[i] = tlk_fast_##name(x[i]);                  \
-      }                                                                                  \
-    }                                                                                    \
-    return true;                                                                         \
-  }
-#define TLK_FAST2_(name, s, type, result)          \
-  TLK_FAST2_OF_(loop, b[i], name, s, type, result) \
-  TLK_FAST2_OF_(fixed, second, name, s, type, result)
-#define TLK_FAST2_OF_(kind, B, name, s, type, result)                                      \
-  static bool kind##_##name##_##s(int64_t n, void *const *args, const tl_Scalar *params) { \
-    TLK_PARAMS_(name, s, type)                                                             \
-    (void)params;                                                                          \
-    for (int64_t at = 0; at < n; at += TLK_FAST_BLOCK) {                                   \
-      int64_t m = n - at < TLK_FAST_BLOCK ? n - at : TLK_FAST_BLOCK;                       \
-      result *out = (result *)args[0] + at;                                                \
-      const type *a = (const type *)args[1] + at;                                          \
-      const type *b = (const type *)args[2] + at;                                          \
-      const type second = *(const type *)args[2];                                          \
-      (void)b, (void)second;                                                               \
-      uint32_t most = 0;                                                                   \
-      m -= m % TLK_LANES;                                                                  \
-      for (int64_t i = 0; i < m; i++) {                                                    \
-        uint32_t reach = tlk_fast_range_##name(a[i], B);                                   \
-        most = reach > most ? reach : most;                                                \
-      }                                                                                    \
-      if (most >= TLK_FAST_LIMIT_##name) {                                                 \
-        TLK_IVDEP                                                                          \
-        for (int64_t i = 0; i < m; i++) out[i] = tlm_##name##_##s(a[i], B, p);             \
-      } else {                                                                             \
-        TLK_IVDEP                                                                          \
-        for (int64_t i = 0; i < m; i++) out[i] = tlk_fast_##name(a[i], B);                 \
-      }                                                                                    \
-    }                                                                                      \
-    return true;                                                                           \
-  }
 
 #endif

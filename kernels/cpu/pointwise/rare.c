@@ -9,12 +9,18 @@
 #define IN_INTEGER(...)
 #define IN_NONE(...)
 #define IN_RARE(...) __VA_ARGS__
+#undef TAKES
+#define TAKES(types) TLK_PASTE_(IN, types)(1) + 0
+#define TEMPLATE "kernels/cpu/pointwise/pointwise_loops.h"
 
-#define X(name, inputs, types, result)                     \
-  IN_##types(TLK_PLAIN##inputs##_(name, f32, float, float) \
-                 TLK_PLAIN##inputs##_(name, f64, double, double))
-TLK_POINTWISES(X)
-#undef X
+#define real float
+#define TYPE f32
+#include "each_pointwise.h"
+#undef real
+#undef TYPE
+#define real double
+#define TYPE f64
+#include "each_pointwise.h"
 
 const tlk_Loop tlk_rare_loops[2][TLK_NPOINTWISES] = {
 #define X(name, inputs, types, result) IN_##types([TLK_##name] = loop_##name##_f32, )

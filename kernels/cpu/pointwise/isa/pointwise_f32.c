@@ -1,9 +1,11 @@
 /* pointwise_f32.c - elementwise loops that compute in float. */
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/pointwise/fast_path.h"
 
-#define X(name, inputs, types, result) TLK_LOOP(f32, float, name, inputs, types, result)
-TLK_POINTWISES(X)
-#undef X
+typedef float real;
+#define TYPE f32
+#define TEMPLATE "kernels/cpu/pointwise/pointwise_loops.h"
+#include "each_pointwise.h"
 
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_f32)[TLK_NPOINTWISES];
 const tlk_Loop TLK_ISA_NAME(tlk_loops_f32)[TLK_NPOINTWISES] = {

@@ -1,9 +1,11 @@
 /* pointwise_f64.c - elementwise loops that compute in double. */
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/pointwise/fast_path.h"
 
-#define X(name, inputs, types, result) TLK_LOOP(f64, double, name, inputs, types, result)
-TLK_POINTWISES(X)
-#undef X
+typedef double real;
+#define TYPE f64
+#define TEMPLATE "kernels/cpu/pointwise/pointwise_loops.h"
+#include "each_pointwise.h"
 
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_f64)[TLK_NPOINTWISES];
 const tlk_Loop TLK_ISA_NAME(tlk_loops_f64)[TLK_NPOINTWISES] = {

@@ -1,9 +1,11 @@
 /* pointwise_i32.c - elementwise loops that compute in int32_t. */
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/pointwise/fast_path.h"
 
-#define X(name, inputs, types, result) TLK_LOOP(i32, int32_t, name, inputs, types, result)
-TLK_POINTWISES(X)
-#undef X
+typedef int32_t real;
+#define TYPE i32
+#define TEMPLATE "kernels/cpu/pointwise/pointwise_loops.h"
+#include "each_pointwise.h"
 
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[TLK_NPOINTWISES];
 const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[TLK_NPOINTWISES] = {

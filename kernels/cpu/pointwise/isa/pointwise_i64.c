@@ -1,9 +1,11 @@
 /* pointwise_i64.c - elementwise loops that compute in int64_t. */
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/pointwise/fast_path.h"
 
-#define X(name, inputs, types, result) TLK_LOOP(i64, int64_t, name, inputs, types, result)
-TLK_POINTWISES(X)
-#undef X
+typedef int64_t real;
+#define TYPE i64
+#define TEMPLATE "kernels/cpu/pointwise/pointwise_loops.h"
+#include "each_pointwise.h"
 
 extern const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[TLK_NPOINTWISES];
 const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[TLK_NPOINTWISES] = {
