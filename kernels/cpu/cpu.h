@@ -193,6 +193,10 @@ static inline int tlk_log2_size(tl_DType dtype) {
 
 #define TLK_PASTE2_(a, b) a##_##b
 #define TLK_PASTE_(a, b) TLK_PASTE2_(a, b)
+#define TLK_PASTE3_(a, b, c) a##_##b##_##c
+#define TLK_PASTE_3_(a, b, c) TLK_PASTE3_(a, b, c)
+#define TLK_PASTE4_(a, b, c, d) a##_##b##_##c##_##d
+#define TLK_PASTE_4_(a, b, c, d) TLK_PASTE4_(a, b, c, d)
 /* Names in files that are compiled once for each instruction set. */
 #ifdef TLK_ISA
 #define TLK_ISA_NAME(name) TLK_PASTE_(name, TLK_ISA)

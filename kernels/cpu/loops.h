@@ -40,12 +40,12 @@ static inline int64_t tlk_param_i64(tl_Scalar s) {
 static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64(s); }
 
 /* Whether TYPE belongs to a type list, for preprocessors: "1 + 0" or " + 0". */
-#define TAKES(types) TLK_PASTE_(TLK_PASTE_(TLK_IN, TYPE), types)(1) + 0
+#define TAKES(types) TLK_PASTE_3_(TLK_IN, TYPE, types)(1) + 0
 
 /* A name of the kernel's: TLK_OWN(loop) is loop_<kernel>_<type>. */
-#define TLK_OWN(name) TLK_PASTE_(TLK_PASTE_(name, NAME), TYPE)
+#define TLK_OWN(name) TLK_PASTE_3_(name, NAME, TYPE)
 /* A name that math.h defines for the kernel. */
-#define TLM_OWN(name) TLK_PASTE_(TLK_OWN(tlm), name)
+#define TLM_OWN(name) TLK_PASTE_4_(tlm, NAME, TYPE, name)
 
 /* The beginning of loops: p holds the parameters in the loop's type. */
 #define TLK_READ_PARAMS                                                            \

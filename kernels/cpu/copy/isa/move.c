@@ -11,41 +11,6 @@
 #include <immintrin.h>
 #endif
 
-/* Side of the squares of transposed pieces, by element size. Compilers turn squares of 8 into
-** register shuffles, but not squares of 16. */
-#define SIDE_8 8
-#define SIDE_16 8
-#define SIDE_64 8
-#define SIDE_128 4
-
-/* Copies the columns of a square of src to the rows of dst. */
-#define TURN(bits)                                                                       \
-  static inline void turn_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0) { \
-    enum { SIDE = SIDE_##bits };                                                         \
-    uint##bits##_t square[SIDE][SIDE];                                                   \
-    for (int c = 0; c < SIDE; c++) {                                                     \
-      const uint##bits##_t *in = (const uint##bits##_t *)(const void *)(src + c * ss0);  \
-      for (int r = 0; r < SIDE; r++) square[r][c] = in[r];                               \
-    }                                                                                    \
-    for (int r = 0; r < SIDE; r++) memcpy(dst + r * ds1, square[r], sizeof square[r]);   \
-  }
-/* Copies a part of a square: the first `rows` rows and `cols` columns of dst. */
-#define TURN_PART(bits)                                                                            \
-  static void turn_part_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols, \
-                               int64_t rows) {                                                     \
-    for (int64_t r = 0; r < rows; r++)                                                             \
-      for (int64_t c = 0; c < cols; c++)                                                           \
-        memcpy(dst + r * ds1 + c * (bits / 8), src + c * ss0 + r * (bits / 8), bits / 8);          \
-  }
-TURN(8)
-TURN(16)
-TURN(64)
-TURN(128)
-TURN_PART(8)
-TURN_PART(16)
-TURN_PART(64)
-TURN_PART(128)
-
 #ifdef __AVX__
 #ifdef __AVX512F__
 #define SIDE_32 16
@@ -104,7 +69,6 @@ static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0)
 }
 #else
 #define SIDE_32 8
-TURN(32)
 #endif
 
 #ifdef __AVX512F__
@@ -129,61 +93,36 @@ static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, i
     for (int i = 0; i < 4 && i < rows; i++) _mm512_mask_storeu_ps(dst + i * ds1, out, turned[i]);
   }
 }
-#else
-TURN_PART(32)
 #endif
 
-#define MOVE(bits)                                                                                 \
-  static void fill_row_##bits(char *dst, int64_t cols, const char *src) {                          \
-    uint##bits##_t value;                                                                          \
-    memcpy(&value, src, sizeof value);                                                             \
-    uint##bits##_t *out = (uint##bits##_t *)(void *)dst;                                           \
-    for (int64_t c = 0; c < cols; c++) out[c] = value;                                             \
-  }                                                                                                \
-  /* Transposes a piece whose elements are contiguous along c in dst and along r in src. */        \
-  static void transpose_##bits(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols, \
-                               int64_t rows) {                                                     \
-    const int64_t side = SIDE_##bits, size = bits / 8;                                             \
-    for (int64_t r = 0; r < rows; r += side)                                                       \
-      for (int64_t c = 0; c < cols; c += side) {                                                   \
-        char *to = dst + r * ds1 + c * size;                                                       \
-        const char *from = src + c * ss0 + r * size;                                               \
-        if (r + side <= rows && c + side <= cols)                                                  \
-          turn_##bits(to, ds1, from, ss0);                                                         \
-        else                                                                                       \
-          turn_part_##bits(to, ds1, from, ss0, cols - c < side ? cols - c : side,                  \
-                           rows - r < side ? rows - r : side);                                     \
-      }                                                                                            \
-  }                                                                                                \
-  static void move_##bits(char *dst, int64_t ds0, int64_t ds1, const char *src, int64_t ss0,       \
-                          int64_t ss1, int64_t cols, int64_t rows) {                               \
-    const int64_t size = bits / 8;                                                                 \
-    if (ds0 == size && ss1 == size && ss0 != size && ss0 != 0 && rows > 1) {                       \
-      transpose_##bits(dst, ds1, src, ss0, cols, rows);                                            \
-      return;                                                                                      \
-    }                                                                                              \
-    if (ds1 == size && ss0 == size && ds0 != size && ss1 != 0 && cols > 1 && rows > 1) {           \
-      transpose_##bits(dst, ds0, src, ss1, rows, cols);                                            \
-      return;                                                                                      \
-    }                                                                                              \
-    for (int64_t r = 0; r < rows; r++, dst += ds1, src += ss1) {                                   \
-      if (ds0 == size && ss0 == size) {                                                            \
-        memcpy(dst, src, (size_t)(cols * size));                                                   \
-      } else if (ds0 == size && ss0 == 0) {                                                        \
-        fill_row_##bits(dst, cols, src);                                                           \
-      } else {                                                                                     \
-        char *d = dst;                                                                             \
-        const char *s = src;                                                                       \
-        for (int64_t c = 0; c < cols; c++, d += ds0, s += ss0) memcpy(d, s, bits / 8);             \
-      }                                                                                            \
-    }                                                                                              \
-  }
+/* Compilers turn squares of 8 into register shuffles, but not squares of 16. */
+#define BITS 8
+#define Word uint8_t
+#define SIDE 8
+#include "kernels/cpu/copy/move_loops.h"
+#define BITS 16
+#define Word uint16_t
+#define SIDE 8
+#include "kernels/cpu/copy/move_loops.h"
+#define BITS 64
+#define Word uint64_t
+#define SIDE 8
+#include "kernels/cpu/copy/move_loops.h"
+#define BITS 128
+#define Word uint128_t
+#define SIDE 4
+#include "kernels/cpu/copy/move_loops.h"
 
-MOVE(8)
-MOVE(16)
-MOVE(32)
-MOVE(64)
-MOVE(128)
+#ifdef __AVX__
+#define TURNS_WHOLE
+#endif
+#ifdef __AVX512F__
+#define TURNS_PART
+#endif
+#define BITS 32
+#define Word uint32_t
+#define SIDE SIDE_32
+#include "kernels/cpu/copy/move_loops.h"
 
 extern const tlk_Move TLK_ISA_NAME(tlk_move)[5];
 const tlk_Move TLK_ISA_NAME(tlk_move)[5] = {move_8, move_16, move_32, move_64, move_128};

@@ -66,150 +66,56 @@ static inline void fetch_row(const tlk_Tile *t, int operand, int64_t k) {
   for (int line = 0; line < 4; line++) __builtin_prefetch(row + line * 64);
 }
 
-#define GATHER(bits)                                                                             \
-  static bool gather_rows_##bits(const tlk_Tile *t, int64_t *bad) {                              \
-    size_t bytes = (size_t)t->lines * (bits / 8);                                                \
-    for (int64_t k = 0; k < t->count; k++) {                                                     \
-      int64_t at = load_position(t->ptrs[1] + k * t->strides[1]);                                \
-      if (at < 1 || at > t->high) return *bad = at, false;                                       \
-      if (bytes >= 256) fetch_row(t, 2, k + AHEAD);                                              \
-      memcpy(t->ptrs[0] + k * t->strides[0], t->ptrs[2] + (at - 1) * t->strides[2], bytes);      \
-    }                                                                                            \
-    return true;                                                                                 \
-  }                                                                                              \
-  static bool gather_dense_##bits(const tlk_Tile *t, int64_t line) {                             \
-    uint##bits##_t *out = (void *)(t->ptrs[0] + line * t->line_strides[0]);                      \
-    const int64_t *index = (const void *)(t->ptrs[1] + line * t->line_strides[1]);               \
-    const uint##bits##_t *in = (const void *)(t->ptrs[2] + line * t->line_strides[2]);           \
-    for (int64_t k = 0; k < t->count; k += PIECE) {                                              \
-      int64_t n = t->count - k < PIECE ? t->count - k : PIECE;                                   \
-      if (!all_within(n, index + k, 1, t->high)) return false;                                   \
-      TLK_IVDEP                                                                                  \
-      for (int64_t i = k; i < k + n; i++) out[i] = in[index[i] - 1];                             \
-    }                                                                                            \
-    return true;                                                                                 \
-  }                                                                                              \
-  static bool gather_##bits(const tlk_Tile *t, int64_t *bad) {                                   \
-    if (shared_index(t, bits / 8) && t->line_strides[2] != 0) return gather_rows_##bits(t, bad); \
-    bool along = along_first(t);                                                                 \
-    int64_t outer = along ? t->lines : t->count, inner = along ? t->count : t->lines;            \
-    const int64_t *so = along ? t->line_strides : t->strides;                                    \
-    const int64_t *si = along ? t->strides : t->line_strides;                                    \
-    int64_t step = t->strides[2], in_outer = along ? t->line_strides[2] : 0;                     \
-    int64_t in_inner = along ? 0 : t->line_strides[2];                                           \
-    bool tight = along && dense(t, bits / 8);                                                    \
-    for (int64_t i = 0; i < outer; i++) {                                                        \
-      if (tight && gather_dense_##bits(t, i))                                                    \
-        continue; /* otherwise the loop below finds the bad position */                          \
-      char *out = t->ptrs[0] + i * so[0];                                                        \
-      const char *index = t->ptrs[1] + i * so[1], *in = t->ptrs[2] + i * in_outer;               \
-      for (int64_t k = 0; k < inner; k++) {                                                      \
-        int64_t at = load_position(index + k * si[1]);                                           \
-        if (at < 1 || at > t->high) return *bad = at, false;                                     \
-        memcpy(out + k * si[0], in + k * in_inner + (at - 1) * step, bits / 8);                  \
-      }                                                                                          \
-    }                                                                                            \
-    return true;                                                                                 \
-  }
+#define BITS 8
+#define Word uint8_t
+#include "kernels/cpu/index/gather_loops.h"
+#define BITS 16
+#define Word uint16_t
+#include "kernels/cpu/index/gather_loops.h"
+#define BITS 32
+#define Word uint32_t
+#include "kernels/cpu/index/gather_loops.h"
+#define BITS 64
+#define Word uint64_t
+#include "kernels/cpu/index/gather_loops.h"
+#define BITS 128
+#define Word uint128_t
+#include "kernels/cpu/index/gather_loops.h"
 
-GATHER(8)
-GATHER(16)
-GATHER(32)
-GATHER(64)
-GATHER(128)
+#define ONLY_SET
+#define real uint8_t
+#define TYPE 8
+#include "kernels/cpu/index/scatter_loops.h"
+#define real uint16_t
+#define TYPE 16
+#include "kernels/cpu/index/scatter_loops.h"
+#define real uint32_t
+#define TYPE 32
+#include "kernels/cpu/index/scatter_loops.h"
+#define real uint64_t
+#define TYPE 64
+#include "kernels/cpu/index/scatter_loops.h"
+#define real uint128_t
+#define TYPE 128
+#include "kernels/cpu/index/scatter_loops.h"
+#undef ONLY_SET
 
-/* a is the present value, b the new one. */
-#define SCATTER(name, type, expression)                                               \
-  static void name##_dense(const tlk_Tile *t, int64_t line) {                         \
-    type *out = (void *)(t->ptrs[0] + line * t->line_strides[0]);                     \
-    const int64_t *index = (const void *)(t->ptrs[1] + line * t->line_strides[1]);    \
-    const type *in = (const void *)(t->ptrs[2] + line * t->line_strides[2]);          \
-    uint64_t most = (uint64_t)(t->high - t->low);                                     \
-    for (int64_t k = 0; k < t->count; k++) {                                          \
-      int64_t at = index[k];                                                          \
-      if ((uint64_t)at - (uint64_t)t->low > most) continue;                           \
-      type a = out[at - 1], b = in[k];                                                \
-      (void)a;                                                                        \
-      out[at - 1] = expression;                                                       \
-    }                                                                                 \
-  }                                                                                   \
-  static void name##_rows(const tlk_Tile *t) {                                        \
-    for (int64_t k = 0; k < t->count; k++) {                                          \
-      int64_t at = load_position(t->ptrs[1] + k * t->strides[1]);                     \
-      if (at < t->low || at > t->high) continue;                                      \
-      type *out = (type *)(void *)(t->ptrs[0] + (at - 1) * t->strides[0]);            \
-      const type *in = (const type *)(const void *)(t->ptrs[2] + k * t->strides[2]);  \
-      if (t->line_strides[2] == 0) {                                                  \
-        type b = in[0];                                                               \
-        for (int64_t i = 0; i < t->lines; i++) {                                      \
-          type a = out[i];                                                            \
-          (void)a;                                                                    \
-          out[i] = expression;                                                        \
-        }                                                                             \
-        continue;                                                                     \
-      }                                                                               \
-      TLK_IVDEP                                                                       \
-      for (int64_t i = 0; i < t->lines; i++) {                                        \
-        type a = out[i], b = in[i];                                                   \
-        (void)a;                                                                      \
-        out[i] = expression;                                                          \
-      }                                                                               \
-    }                                                                                 \
-  }                                                                                   \
-  static void name(const tlk_Tile *t) {                                               \
-    if (shared_index(t, sizeof(type))) {                                              \
-      name##_rows(t);                                                                 \
-      return;                                                                         \
-    }                                                                                 \
-    bool along = along_first(t);                                                      \
-    int64_t outer = along ? t->lines : t->count, inner = along ? t->count : t->lines; \
-    const int64_t *so = along ? t->line_strides : t->strides;                         \
-    const int64_t *si = along ? t->strides : t->line_strides;                         \
-    int64_t step = t->strides[0], out_outer = along ? t->line_strides[0] : 0;         \
-    int64_t out_inner = along ? 0 : t->line_strides[0];                               \
-    bool tight = along && dense(t, sizeof(type));                                     \
-    for (int64_t i = 0; i < outer; i++) {                                             \
-      if (tight) {                                                                    \
-        name##_dense(t, i);                                                           \
-        continue;                                                                     \
-      }                                                                               \
-      char *line = t->ptrs[0] + i * out_outer;                                        \
-      const char *index = t->ptrs[1] + i * so[1], *in = t->ptrs[2] + i * so[2];       \
-      for (int64_t k = 0; k < inner; k++) {                                           \
-        int64_t at = load_position(index + k * si[1]);                                \
-        if (at < t->low || at > t->high) continue;                                    \
-        char *place = line + k * out_inner + (at - 1) * step;                         \
-        type a, b, result;                                                            \
-        memcpy(&a, place, sizeof a);                                                  \
-        memcpy(&b, in + k * si[2], sizeof b);                                         \
-        (void)a;                                                                      \
-        result = expression;                                                          \
-        memcpy(place, &result, sizeof result);                                        \
-      }                                                                               \
-    }                                                                                 \
-  }
-
-SCATTER(set_8, uint8_t, b)
-SCATTER(set_16, uint16_t, b)
-SCATTER(set_32, uint32_t, b)
-SCATTER(set_64, uint64_t, b)
-SCATTER(set_128, uint128_t, b)
-
-#define FLOATING(s, type)                           \
-  SCATTER(add_##s, type, a + b)                     \
-  SCATTER(mul_##s, type, a *b)                      \
-  SCATTER(max_##s, type, a > b || isnan(a) ? a : b) \
-  SCATTER(min_##s, type, a < b || isnan(a) ? a : b)
-#define INTEGER(s, type, wide)                      \
-  SCATTER(add_##s, type, (type)((wide)a + (wide)b)) \
-  SCATTER(mul_##s, type, (type)((wide)a * (wide)b)) \
-  SCATTER(max_##s, type, a > b ? a : b)             \
-  SCATTER(min_##s, type, a < b ? a : b)
-
-FLOATING(f32, float)
-FLOATING(f64, double)
-INTEGER(i32, int32_t, uint32_t)
-INTEGER(i64, int64_t, uint64_t)
+#define ORDERED
+#define real float
+#define TYPE f32
+#include "kernels/cpu/index/scatter_loops.h"
+#define real double
+#define TYPE f64
+#include "kernels/cpu/index/scatter_loops.h"
+#define real int32_t
+#define TYPE i32
+#define UNSIGNED uint32_t
+#include "kernels/cpu/index/scatter_loops.h"
+#define real int64_t
+#define TYPE i64
+#define UNSIGNED uint64_t
+#include "kernels/cpu/index/scatter_loops.h"
+#undef ORDERED
 
 #define JOINS(name, ...)                                                          \
   {                                                                               \
@@ -219,10 +125,12 @@ INTEGER(i64, int64_t, uint64_t)
 #ifdef TLI_INFER /* there are no complex tensors */
 #define COMPLEX_JOINS(name) JOINS(name, )
 #else
-SCATTER(add_c64, tli_C64, a + b)
-SCATTER(mul_c64, tli_C64, a *b)
-SCATTER(add_c128, tli_C128, a + b)
-SCATTER(mul_c128, tli_C128, a *b)
+#define real tli_C64
+#define TYPE c64
+#include "kernels/cpu/index/scatter_loops.h"
+#define real tli_C128
+#define TYPE c128
+#include "kernels/cpu/index/scatter_loops.h"
 #define COMPLEX_JOINS(name) JOINS(name, [TLK_C_C64] = name##_c64, [TLK_C_C128] = name##_c128)
 #endif
 

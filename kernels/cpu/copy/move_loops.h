@@ -1,0 +1,80 @@
+/*
+** move_loops.h - copies of elements of one size: isa/move.c defines BITS, Word, an integer of that
+** size, and SIDE, the side of the squares of transposed pieces, and includes this file. With
+** TURNS_WHOLE or TURNS_PART it has defined that function itself.
+*/
+#define OF_BITS(name) TLK_PASTE_(name, BITS)
+
+#ifndef TURNS_WHOLE
+/* Copies the columns of a square of src to the rows of dst. */
+static inline void OF_BITS(turn)(char *dst, int64_t ds1, const char *src, int64_t ss0) {
+  Word square[SIDE][SIDE];
+  for (int c = 0; c < SIDE; c++) {
+    const Word *in = (const Word *)(const void *)(src + c * ss0);
+    for (int r = 0; r < SIDE; r++) square[r][c] = in[r];
+  }
+  for (int r = 0; r < SIDE; r++) memcpy(dst + r * ds1, square[r], sizeof square[r]);
+}
+#endif
+
+#ifndef TURNS_PART
+/* Copies a part of a square: the first `rows` rows and `cols` columns of dst. */
+static void OF_BITS(turn_part)(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols,
+                               int64_t rows) {
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < cols; c++)
+      memcpy(dst + r * ds1 + c * sizeof(Word), src + c * ss0 + r * sizeof(Word), sizeof(Word));
+}
+#endif
+
+static void OF_BITS(fill_row)(char *dst, int64_t cols, const char *src) {
+  Word value;
+  memcpy(&value, src, sizeof value);
+  Word *out = (Word *)(void *)dst;
+  for (int64_t c = 0; c < cols; c++) out[c] = value;
+}
+
+/* Transposes a piece whose elements are contiguous along c in dst and along r in src. */
+static void OF_BITS(transpose)(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols,
+                               int64_t rows) {
+  const int64_t side = SIDE, size = sizeof(Word);
+  for (int64_t r = 0; r < rows; r += side)
+    for (int64_t c = 0; c < cols; c += side) {
+      char *to = dst + r * ds1 + c * size;
+      const char *from = src + c * ss0 + r * size;
+      int64_t wide = cols - c < side ? cols - c : side, high = rows - r < side ? rows - r : side;
+      if (wide == side && high == side)
+        OF_BITS(turn)(to, ds1, from, ss0);
+      else
+        OF_BITS(turn_part)(to, ds1, from, ss0, wide, high);
+    }
+}
+
+static void OF_BITS(move)(char *dst, int64_t ds0, int64_t ds1, const char *src, int64_t ss0,
+                          int64_t ss1, int64_t cols, int64_t rows) {
+  const int64_t size = sizeof(Word);
+  if (ds0 == size && ss1 == size && ss0 != size && ss0 != 0 && rows > 1) {
+    OF_BITS(transpose)(dst, ds1, src, ss0, cols, rows);
+    return;
+  }
+  if (ds1 == size && ss0 == size && ds0 != size && ss1 != 0 && cols > 1 && rows > 1) {
+    OF_BITS(transpose)(dst, ds0, src, ss1, rows, cols);
+    return;
+  }
+  for (int64_t r = 0; r < rows; r++, dst += ds1, src += ss1) {
+    if (ds0 == size && ss0 == size) {
+      memcpy(dst, src, (size_t)(cols * size));
+    } else if (ds0 == size && ss0 == 0) {
+      OF_BITS(fill_row)(dst, cols, src);
+    } else {
+      char *d = dst;
+      const char *s = src;
+      for (int64_t c = 0; c < cols; c++, d += ds0, s += ss0) memcpy(d, s, sizeof(Word));
+    }
+  }
+}
+
+#undef OF_BITS
+#undef BITS
+#undef Word
+#undef SIDE
