@@ -45,7 +45,7 @@ lazy.load(torch, lazy.modules("tlua", {
    ["functions.conversions"] = "frombuffer from_table from_numpy asarray",
    ["functions.histogramdd"] = "histogramdd",
    ["functions.lowrank"] = "svd_lowrank pca_lowrank",
-   ["functions.queries"] = [[typename is_complex get_device_module
+   ["functions.queries"] = [[typename is_complex is_inference get_device_module
       get_num_interop_threads set_num_interop_threads is_anomaly_enabled set_flush_denormal
       set_default_tensor_type]],
    ["functions.tensor_types"] = old_tensors,
@@ -121,7 +121,7 @@ end
 -- torch.isinstance.
 local of_tensor = getmetatable(torch.Tensor)
 of_tensor.holds = torch.is_tensor
-for _, name in ipairs {"storage", "untyped_storage"} do
+for _, name in ipairs {"storage", "untyped_storage", "is_set_to", "dim_order"} do
    torch.Tensor[name] = function(...) return require "tlua.functions.storage"[name](...) end
 end
 function of_tensor.__call(_, ...) return require "tlua.functions.tensor_types".Tensor(...) end

@@ -112,4 +112,33 @@ describe("storages of one dtype", function()
       assert.is_true(torch.isinstance(untyped, torch.UntypedStorage))
       assert.is_false(torch.isinstance(untyped, torch.TypedStorage))
    end)
+
+   it("is compared with another tensor's by is_set_to", function()
+      local x = torch.ones(2, 3)
+      assert.is_true(x:is_set_to(x:view(2, 3)))
+      for _, other in ipairs {x:view(3, 2), x:clone(), x[1], x:t(), x:view "int32"} do
+         assert.is_false(x:is_set_to(other))
+      end
+      assert.raises("is_set_to: tensor: expected a tensor, got 3", function() x:is_set_to(3) end)
+   end)
+
+   it("is traversed in the order that dim_order returns", function() -- PyTorch 2.15, counted from 1
+      for _, row in ipairs {
+         {torch.empty(2, 3, 5, 7), {1, 2, 3, 4}},
+         {torch.empty(2, 3, 5, 7):contiguous {memory_format = "channels_last"}, {1, 3, 4, 2}},
+         {torch.empty(3, 4):t(), {2, 1}}, {torch.empty(1, 1, 3), {1, 2, 3}},
+         {torch.empty(3, 1, 1):expand(3, 4, 1), {1, 2, 3}}, {torch.empty(2, 3, 4):permute(3, 1, 2), {2, 3, 1}},
+         {torch.empty(2, 1, 1, 3):permute(4, 3, 1, 2), {3, 2, 4, 1}}, {torch.tensor(1.0), {}},
+         {torch.empty(0, 3):t(), {1, 2}},
+      } do
+         assert.same(row[2], row[1]:dim_order())
+      end
+   end)
+
+   it("remembers inference mode", function()
+      local made = torch.inference_mode(function() return torch.ones(1) end)
+      assert.is_true(made:is_inference() and torch.is_inference(made))
+      assert.is_false(torch.is_inference(torch.ones(1)))
+      assert.raises("is_inference: input: expected a tensor, got 3", function() torch.is_inference(3) end)
+   end)
 end)

@@ -253,6 +253,26 @@ describe("nn.Sequential with names", function()
 end)
 
 describe("tables of modules and parameters", function()
+   it("have every name of a shared module or parameter", function()
+      local shared, weight = nn.ReLU(), nn.Parameter(torch.ones(2))
+      assert.same({"a", "b"}, nn.ModuleDict {a = shared, b = shared}:keys())
+      local parameters = nn.ParameterDict():fromkeys({"x", "y"}, weight)
+      assert.same({"x", "y"}, parameters:keys())
+      assert.is_true(parameters.x == weight and parameters.y == weight)
+      assert.equal(1, #parameters:parameters())
+   end)
+
+   it("are copied, and lose what was set last", function()
+      local parameters = nn.ParameterDict {{"z", torch.ones(1)}, {"a", torch.ones(2)}}
+      local copy = parameters:copy()
+      local name, parameter = parameters:popitem()
+      assert.same({"a", {2}}, {name, parameter.shape})
+      assert.same({"z", "a"}, copy:keys())
+      assert.is_true(copy.a == parameter)
+      parameters:popitem()
+      assert.raises("nn.ParameterDict.popitem: the dictionary is empty", function() parameters:popitem() end)
+   end)
+
    it("take a list of pairs, in its order", function()
       local modules = nn.ModuleDict {{"z", nn.ReLU()}, {"a", nn.Tanh()}}
       assert.same({"z", "a"}, modules:keys())

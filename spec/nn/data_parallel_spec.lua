@@ -61,4 +61,12 @@ describe("nn.DataParallel", function()
       assert.raises("device_ids[1]: expected a device", function() nn.DataParallel(build(), {1}) end)
       assert.raises("module: expected a module", function() nn.DataParallel(1, devices) end)
    end)
+
+   it("is made for one call by nn.parallel.data_parallel", function()
+      local model, x = nn.Linear(2, 3), torch.randn(4, 2)
+      local device = {tostring(x.device)}
+      assert.is_true(torch.equal(model(x), nn.parallel.data_parallel(model, x, device)))
+      assert.is_true(torch.equal(model(x), nn.parallel.data_parallel(model, {x}, device, {dim = 1})))
+      assert.raises("device_ids", function() nn.parallel.data_parallel(model, x, {}) end)
+   end)
 end)

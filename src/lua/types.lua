@@ -141,6 +141,21 @@ function torch.LongStorage(given) end
 ---@return torch.TypedStorage
 function torch.BoolStorage(given) end
 
+--- Returns whether the tensor was made in inference mode, so that it cannot be used where a gradient
+--- is recorded.
+---@return boolean
+function Tensor:is_inference() end
+
+--- Returns whether another tensor has the same memory, sizes and strides.
+---@param tensor torch.Tensor
+---@return boolean
+function Tensor:is_set_to(tensor) end
+
+--- Returns the dimensions in the order of their strides, the outermost first: {1, 3, 4, 2} in the
+--- memory format channels_last.
+---@return integer[]
+function Tensor:dim_order() end
+
 --- Returns the bytes of the memory that x and its views share.
 ---@return torch.UntypedStorage
 function Tensor:untyped_storage() end

@@ -24,6 +24,14 @@ function M.is_complex(tensor)
    return tensor.dtype:find "^complex" ~= nil
 end
 
+--- Returns whether a tensor was made in inference mode.
+---@param tensor Tensor
+---@return boolean
+function M.is_inference(tensor)
+   if not torch.is_tensor(tensor) then args.refuse("is_inference", "input", "a tensor", tensor) end
+   return tensor:is_inference()
+end
+
 --- Returns the module of a kind of device: torch.cpu, torch.cuda or torch.sim.
 ---@param device? string|torch.device  such as "cuda:1"; by default the default device
 ---@return table
@@ -85,6 +93,7 @@ function M.set_default_tensor_type(name)
    torch.set_default_dtype(dtype)
 end
 
+checked.functions(M, "", "is_complex(input: any) is_inference(input: any)")
 checked.queries(M, "", "get_num_interop_threads is_anomaly_enabled")
 
 return M

@@ -49,8 +49,53 @@ function M.storage(tensor) return of(tensor, false) end
 ---@return boolean
 function M.is_storage(value) return torch.isinstance(value, UntypedStorage) end
 
-checked.functions(M, "",
-   "untyped_storage(tensor: tensor) storage(tensor: tensor) is_storage(value: any?)")
+-- Returns whether two tensors have the same memory, sizes and strides.
+function M.is_set_to(self, tensor)
+   local function same(a, b)
+      for i = 1, #a do
+         if a[i] ~= b[i] then return false end
+      end
+      return #a == #b
+   end
+   return self.dtype == tensor.dtype and self:storage_offset() == tensor:storage_offset()
+      and M.untyped_storage(self):data_ptr() == M.untyped_storage(tensor):data_ptr()
+      and same(self.shape, tensor.shape) and same(self:stride(), tensor:stride())
+end
+
+-- Tells whether dimension a lies inside of b, or b inside of a, or that the strides do not tell.
+local function compare(shape, strides, a, b)
+   local first, second = strides[a], strides[b]
+   if first == 0 or second == 0 then return 0 end
+   if first ~= second then return first < second and -1 or 1 end
+   return shape[a] > shape[b] and 1 or 0
+end
+
+-- Returns the dimensions from the outermost to the innermost. Dimensions whose strides do not tell
+-- stay in their order, as PyTorch sorts them.
+function M.dim_order(self)
+   local shape, strides, order = self.shape, self:stride(), {} -- order: from the innermost
+   local n = #shape
+   local is_contiguous = self:is_contiguous()
+   for i = 1, n do order[i] = is_contiguous and i or n + 1 - i end
+   if is_contiguous then return order end
+   for i = 2, n do
+      local at = i
+      for j = i - 1, 1, -1 do
+         local which = compare(shape, strides, order[j], order[at])
+         if which == 1 then
+            order[j], order[at] = order[at], order[j]
+            at = j
+         elseif which == -1 then
+            break
+         end
+      end
+   end
+   for i = 1, n // 2 do order[i], order[n + 1 - i] = order[n + 1 - i], order[i] end
+   return order
+end
+
+checked.functions(M, "", [[untyped_storage(tensor: tensor) storage(tensor: tensor)
+   is_storage(value: any?) is_set_to(self: tensor, tensor: tensor) dim_order(self: tensor)]])
 
 local function title(self) return self.__name:gsub("^torch%.", "") end
 

@@ -17,6 +17,18 @@ for name in ([[sparse sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc spa
    M[name] = "tlua has no sparse tensors yet"
 end
 
+for name in ("Event Stream"):gmatch "%S+" do
+   M[name] = ("events and streams belong to a kind of device: torch.cuda.%s"):format(name)
+end
+for name in ("fork wait futures"):gmatch "%S+" do
+   M[name] = "tlua has no futures; torch.multiprocessing.spawn starts processes"
+end
+for name in ("set_warn_always is_warn_always_enabled"):gmatch "%S+" do
+   M[name] = "tlua raises an error where PyTorch warns once"
+end
+M.binomial = "tlua draws no binomial numbers: torch.bernoulli draws those of one trial"
+M.lobpcg = "torch.linalg.eigh and torch.svd_lowrank find eigenvalues and singular values"
+M.from_file = "torch.load(path, {mmap = true}) maps a file"
 M.hub = "tlua loads no models from the network; torch.load reads a file of weights"
 M.quantization = "tlua has no quantized tensors; torch.load reads those of .gguf files"
 M.nested = "tlua has no nested tensors; nn.utils.rnn.pad_sequence joins sequences of any lengths"

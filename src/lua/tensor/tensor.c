@@ -436,6 +436,12 @@ static int tensor_is_complex(lua_State *L) {
   return 1;
 }
 
+/* Returns whether the tensor was made in inference mode. */
+static int tensor_is_inference(lua_State *L) {
+  lua_pushboolean(L, (tli_sole_tensor(L, "is_inference")->flags & TLI_INFERENCE) != 0);
+  return 1;
+}
+
 static int tensor_storage_offset(lua_State *L) {
   lua_pushinteger(L, tli_sole_tensor(L, "storage_offset")->offset);
   return 1;
@@ -560,6 +566,7 @@ static const luaL_Reg methods[] = {{"dim", tensor_dim},
                                    {"is_floating_point", tensor_is_floating_point},
                                    {"get_device", tensor_get_device},
                                    {"is_complex", tensor_is_complex},
+                                   {"is_inference", tensor_is_inference},
                                    {"storage_offset", tensor_storage_offset},
                                    {"data_ptr", tensor_data_ptr},
                                    {"item", tensor_item},

@@ -80,7 +80,17 @@ end
 --- Iterates over names and modules, in the order in which they were set.
 ---@return fun(): string, nn.Module
 function ModuleDict:items()
-   return self:named_children()
+   local list, i = rawget(self, "_fields"), 0
+   local names = list and table.move(list.order, 1, #list.order, 1, {}) or {}
+   return function()
+      while true do
+         i = i + 1
+         local name = names[i]
+         if name == nil then return nil end
+         local module = rawget(self, name)
+         if class.isinstance(module, Module) then return name, module end
+      end
+   end
 end
 
 -- pairs(dict) iterates like items().

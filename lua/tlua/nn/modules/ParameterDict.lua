@@ -88,7 +88,7 @@ end
 --- Iterates over names and parameters, in the order in which they were first set.
 ---@return fun(): string, Tensor
 function ParameterDict:items()
-   return self:named_parameters()
+   return self:named_parameters {remove_duplicate = false}
 end
 
 -- pairs(dict) iterates like items().
@@ -129,6 +129,35 @@ function ParameterDict:setdefault(name, default)
    return self:get(name)
 end
 
+--- Returns another dictionary with the same parameters.
+---@return nn.ParameterDict
+function ParameterDict:copy()
+   local other = ParameterDict()
+   for name, parameter in self:items() do other:set(name, parameter) end
+   return other
+end
+
+--- Removes the parameter that was set last.
+---@return string name
+---@return Tensor parameter
+function ParameterDict:popitem()
+   local names = self:keys()
+   local name = names[#names]
+   if not name then torch.raise "nn.ParameterDict.popitem: the dictionary is empty" end
+   return name, self:pop(name)
+end
+
+--- Returns a dictionary with one parameter under each of the names.
+---@param keys string[]
+---@param default Tensor
+---@return nn.ParameterDict
+function ParameterDict:fromkeys(keys, default) -- luacheck: no unused args
+   local other = ParameterDict()
+   slicing.check("nn.ParameterDict.fromkeys", "keys", keys)
+   for _, name in ipairs(keys) do other:set(name, default) end
+   return other
+end
+
 --- Removes all parameters.
 ---@return nn.ParameterDict self
 function ParameterDict:clear()
@@ -147,6 +176,6 @@ end
 
 checked.methods(ParameterDict, [[update(parameters: any) set(name: any, parameter: any) items()
    keys() values() pop(name: any) get(name: any, default: any?) setdefault(name: any, default: any)
-   clear()]])
+   copy() popitem() fromkeys(keys: table, default: any) clear()]])
 
 return ParameterDict

@@ -4,5 +4,6 @@ local lazy = require "tlua.lazy"
 
 return lazy.load({}, {
    DataParallel = "tlua.nn.parallel.DataParallel",
+   data_parallel = "tlua.nn.parallel.data_parallel",
    DistributedDataParallel = "tlua.distributed.DistributedDataParallel",
 })
