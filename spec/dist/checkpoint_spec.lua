@@ -239,6 +239,44 @@ describe("distributed.checkpoint", function()
       ]==])
    end)
 
+   it("takes the states of split models as tables of tensors", function()
+      for _, kind in ipairs {"fsdp", "tp", "both"} do
+         for _, how in ipairs {"model:state_dict()", "dcp.get_model_state_dict(model)",
+            "dcp.get_model_state_dict(model, {cpu_offload = true})"} do
+            shell.with_folder(function(folder)
+               local id = folder .. "/c"
+               ranks.ok(2, ("local KIND, ID = %q, %q "):format(kind, id) .. code([==[
+                  local model = split(build(1), KIND)
+                  local adam = torch.optim.AdamW(model:parameters(), {lr = 0.02})
+                  step(model, adam)
+                  local options = {cpu_offload = ("HOW"):find "cpu" ~= nil}
+                  dcp.save({model = HOW, optim = dcp.get_optimizer_state_dict(model, adam, options).state},
+                     {checkpoint_id = ID})
+                  local fresh = split(build(2), KIND)
+                  local state = dcp.get_model_state_dict(fresh)
+                  dcp.load({model = state}, {checkpoint_id = ID})
+                  dcp.set_model_state_dict(fresh, state)
+                  for i, p in ipairs(model:parameters()) do check(true, torch.equal(fresh:parameters()[i], p)) end
+               ]==]):gsub("HOW", function() return how end))
+               ranks.ok(1, ("local ID = %q "):format(id) .. code [==[
+                  local alone, fresh = build(1), build(2)
+                  local adam = torch.optim.AdamW(alone:parameters(), {lr = 0.02})
+                  step(alone, adam)
+                  local moments = {}
+                  for path, p in alone:named_parameters() do moments[path] = {exp_avg = torch.zeros(p.shape)} end
+                  dcp.load({model = fresh, optim = moments}, {checkpoint_id = ID})
+                  local saved, at = fresh:state_dict(), 0
+                  for path, tensor in pairs(alone:state_dict()) do near(saved[path], tensor, 1e-5, path) end
+                  for path in alone:named_parameters() do
+                     at = at + 1
+                     near(moments[path].exp_avg, adam.state[at].exp_avg, 1e-5, path)
+                  end
+               ]==])
+            end)
+         end
+      end
+   end)
+
    it("gives whole states to rank 0 alone, and takes them from it", function()
       for _, kind in ipairs {"both", "fsdp", "ddp"} do
          ranks.ok(4, code(("local KIND = %q "):format(kind) .. [==[

@@ -43,6 +43,16 @@ function M.get(parameter)
    return placements[parameter]
 end
 
+--- Gives a copy or a view of a parameter, or a part of its optimizer's state, the parameter's
+--- placement.
+---@param tensor Tensor
+---@param parameter Tensor
+---@return Tensor tensor
+function M.inherit(tensor, parameter)
+   placements[tensor] = placements[parameter]
+   return tensor
+end
+
 --- Returns a parameter's placement, even if every rank has the whole parameter.
 ---@param parameter Tensor
 ---@return distributed.Placement

@@ -131,6 +131,13 @@ local function guess(module, state, shift, faults)
       or '; its positions seem to count from 1: try it without names = "pytorch"'
 end
 
+-- Returns a detached tensor. That of a split parameter is still known as its part.
+local function detached(tensor)
+   local copy = tensor:detach()
+   local placement = package and package.loaded["tlua.distributed.placement"]
+   return placement and placement.inherit(copy, tensor) or copy
+end
+
 local take_save = args.signature "state_dict(prefix: string = '', names: string?)"
 local take_load = args.signature [[load_state_dict(strict: boolean = true, names: string?,
    assign: boolean = false)]]
@@ -171,7 +178,7 @@ return function(base, iterate_fields)
       local state, prefix = {}, a.prefix
       local shift = shift_of("state_dict", a.names)
       state_hooks.before_save(self, prefix, shift)
-      each(self, prefix, shift, function(path, tensor) state[path] = tensor:detach() end, {})
+      each(self, prefix, shift, function(path, tensor) state[path] = detached(tensor) end, {})
       state_hooks.after_save(self, state, prefix, shift)
       return state
    end

@@ -87,7 +87,8 @@ function M.get_model_state_dict(...)
       if leaves_to_rank0(a) then
          state[path] = nil
       elseif a.cpu_offload then
-         state[path] = state[path]:cpu()
+         local tensor = state[path]:cpu()
+         state[path] = a.full_state_dict and tensor or placement.inherit(tensor, state[path])
       end
    end
    return state
@@ -188,7 +189,9 @@ function M.get_optimizer_state_dict(...)
             local split = entries.place_of(p, tensor) == placement.get(p)
             if a.full_state_dict and split then tensor = placement.full(p, tensor) end
             if leaves_to_rank0(a) then return nil end
-            return a.cpu_offload and tensor:cpu() or tensor
+            if a.cpu_offload then tensor = tensor:cpu() end
+            if a.full_state_dict or not split then return tensor end
+            return placement.inherit(tensor:detach(), p)
          end
          if p.requires_grad or not a.ignore_frozen_params then
             at[position] = names[p]
