@@ -22,21 +22,23 @@
 #include "ops.h"
 
 typedef struct Pass {
-  struct Pass *outer; /* borrowed; the pass that this one is nested in */
+  struct Pass *outer; /* the enclosing pass, if this one is nested (borrowed) */
   uint64_t number;
   const tli_Backward *call;
   tli_Plan plan;
-  bool retain;    /* nodes keep their saved tensors */
-  tli_Edge *ends; /* owned, with references: edges of the roots, then of the inputs */
+  bool retain; /* whether nodes keep their saved tensors for another pass */
+  /* edges of the roots, then of the inputs; the pass owns this array and its references */
+  tli_Edge *ends;
   int nends;
-  int32_t *heap; /* heap of ready nodes by sequence number */
+  int32_t *heap; /* ready nodes, as a heap ordered by sequence number */
   int32_t nheap, heap_room;
-  tli_StreamGuard *running; /* borrowed; the running node's stream; NULL: the caller's streams */
+  /* the stream guard of the running node (borrowed); NULL on the caller's streams */
+  tli_StreamGuard *running;
 } Pass;
 
-static _Thread_local Pass *current; /* borrowed; the innermost pass */
+static _Thread_local Pass *current; /* the innermost pass of this thread (borrowed) */
 
-/* The node whose derivative is being computed, for tli_node_wants. */
+/* The node whose derivative is being computed; tli_node_wants reads this record. */
 static _Thread_local struct {
   const Pass *pass;
   const tli_Slot *slot;
@@ -102,7 +104,7 @@ static bool give(const tl_Tensor *t, tl_Stream *to) {
 
 /* ---- complete gradients ---- */
 
-/* Stores a slot's gradients as the results of the inputs that refer to it. */
+/* Stores a slot's gradients as the results of those inputs whose edges lead to the slot. */
 static bool capture(Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
   const tli_Backward *call = p->call;
   for (int32_t i = s->captures; i >= 0; i = p->plan.next[i]) {
@@ -131,7 +133,7 @@ static bool accumulate_profiled(tl_Tensor *leaf, tl_Tensor *grad, bool create_gr
 static bool finish_leaf(Pass *p, tli_Slot *s) {
   if (s->one == NULL) return true;
   if (s->leaf->autograd) TL_TRY(tli_hooks_run(s->leaf->autograd->hooks, "backward", 0, &s->one));
-  bool wants_grad = s->leaf->flags & TLI_REQUIRES_GRAD; /* a hook may have turned it off */
+  bool wants_grad = s->leaf->flags & TLI_REQUIRES_GRAD; /* a hook may have cleared the flag */
   if (p->call->ninputs || !wants_grad) {
     TL_TRY(capture(p, s, &s->one));
     tli_slot_clear(s);
@@ -145,8 +147,8 @@ static bool finish_leaf(Pass *p, tli_Slot *s) {
   return s->leaf->autograd->hooks == NULL || tli_hooks_run_after(s->leaf);
 }
 
-/* Casts a gradient (steals it), sums it to the output's shape, and adds it to the gradients
-** that have arrived for that output. */
+/* Casts a gradient and sums it to the output's shape, then adds it to the gradients that have
+** arrived for that output. Steals the gradient. */
 static bool add(tli_Slot *s, const char *from, int output, tl_Tensor *grad) {
   tli_Info of_leaf;
   if (s->leaf) tli_info_of(s->leaf, &of_leaf);
@@ -162,8 +164,8 @@ static bool add(tli_Slot *s, const char *from, int output, tl_Tensor *grad) {
   return *sum != NULL;
 }
 
-/* Takes a gradient (steals it; NULL means that this use has no gradient) to a slot, on the current
-** stream. The last one finishes a leaf and makes a node ready. */
+/* Delivers a gradient to a slot on the current stream; NULL means that this use has no gradient.
+** The last delivery finishes a leaf, or makes a node ready. Steals the gradient. */
 static bool receive(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
   tli_Slot *s = &p->plan.slots[to];
   if (s->wanted && grad)
@@ -227,8 +229,8 @@ static bool has_nan(tl_Tensor *t, bool *answer) {
   return ok;
 }
 
-/* Whether the gradients that arrived at a node are finite; if so, NaN in its results originates
-** there. */
+/* Returns whether all gradients of a node are finite. If they are, a NaN in the node's results
+** originates in the node itself. */
 static bool all_finite(tl_Tensor *const *grads, int n, bool *answer) {
   *answer = true;
   for (int k = 0; k < n && *answer; k++) {
@@ -285,8 +287,8 @@ static bool apply(Pass *p, tli_Slot *s, tl_Tensor **out) {
   return ok;
 }
 
-/* Releases what the node saved. A node without saved tensors can run again. Hooks are released
-** as well: a function that refers to the result it was added to would keep that alive. */
+/* Releases the tensors that the node saved; a node without saved tensors can run again. Hooks are
+** released as well, since a hook that refers to the node's result would keep that result alive. */
 static void drop(tli_Node *n) {
   if (n->dropped || (n->type->drop == NULL && n->hooks == NULL)) return;
   n->dropped = true;
@@ -305,7 +307,7 @@ static bool derive(Pass *p, tli_Slot *s, tl_Tensor **out) {
   TL_TRY(prepare(n, tli_slot_grads(s), &any));
   if (any && tli_anomaly()) TL_TRY(all_finite(tli_slot_grads(s), n->noutputs, &came_finite));
   if (any) TL_TRY(apply(p, s, out));
-  /* clears the slot first, so that a gradient that is merely passed on has one owner */
+  /* clearing the slot first leaves one owner for a gradient that the node passes on unchanged */
   tli_slot_clear(s);
   if (!p->retain) drop(n);
   if (!any || !tli_anomaly() || check_nan(n, out, came_finite)) return true;
@@ -331,7 +333,7 @@ static bool give_captured(const Pass *p, const tli_Slot *s, tl_Tensor *const *gr
 static bool run_node(Pass *p, tli_Slot *s) {
   const tli_Node *n = s->node;
   if (tli_interrupted()) return tli_fail(TL_EINTERRUPT, "backward: interrupted");
-  TL_TRY(tli_slot_open(s)); /* possibly no gradient has arrived */
+  TL_TRY(tli_slot_open(s)); /* the slot has no gradients yet if none has arrived */
   TL_TRY(run_hooks(n, tli_slot_grads(s)));
   TL_TRY(give_captured(p, s, tli_slot_grads(s)));
   TL_TRY(capture(p, s, tli_slot_grads(s)));
@@ -394,7 +396,7 @@ void tli_edge_release(tli_Edge *edge) {
   tli_release(old.leaf);
 }
 
-/* Returns another owned edge to the same place. */
+/* Returns an owned copy of an edge. */
 static tli_Edge edge_copy(const tli_Edge *e) {
   return (tli_Edge){e->node ? tli_node_retain(e->node) : NULL, e->leaf ? tli_retain(e->leaf) : NULL,
                     e->output};
@@ -497,7 +499,7 @@ static bool start(Pass *p) {
   return true;
 }
 
-/* Sets the gradient of input i to zeros, because the outputs do not depend on it. */
+/* Sets the gradient of input i to zeros, because no output depends on that input. */
 static bool fill_unused(Pass *p, int i) {
   const tli_Backward *call = p->call;
   tli_Info info;
@@ -552,7 +554,8 @@ static bool is_one_of(const tl_Tensor *t, tl_Tensor *const *list, int n) {
   return false;
 }
 
-/* Fills `edges`, which has room for all roots, with the edges of those that require gradients. */
+/* Fills `edges`, which has room for one edge per root, with the edges of the roots that require
+** gradients. */
 static bool edges_of(tl_Tensor *const *roots, int nroots, tli_Edge *edges, int *n) {
   for (int i = 0; i < nroots; i++) {
     if (!tli_requires_grad(roots[i])) continue;
@@ -595,7 +598,7 @@ bool tli_backward(const tli_Backward *call) {
   Pass p = {.outer = current, .call = call, .retain = call->retain_graph || call->create_graph};
   p.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
   current = &p;
-  bool level = tli_set_dual_level(false); /* derivatives are recorded only with create_graph */
+  bool level = tli_set_dual_level(false); /* tangents record derivatives only with create_graph */
   bool inference = tli_set_inference_mode(false);
   bool grad = tli_set_grad_mode(call->create_graph);
   tli_Span span = {0, -1};

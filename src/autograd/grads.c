@@ -13,7 +13,7 @@
 
 /* ---- fitting ---- */
 
-/* Converts a gradient. A real value takes the real part of a complex one. */
+/* Converts a gradient. If the value is real and the gradient complex, the real part remains. */
 static tl_Tensor *converted(tl_Tensor *grad, tl_DType dtype) {
   bool part = tli_is_complex((tl_DType)grad->dtype) && !tli_is_complex(dtype);
   tl_Tensor *real = part ? tlo_real(grad) : tli_retain(grad);
@@ -56,15 +56,15 @@ tl_Tensor *tli_grad_fill(const tli_Info *info, int64_t value) {
 
 /* ---- adding up ---- */
 
-/* Returns whether the caller's reference is the only access to the elements. A view's base without
-** other owners does not count. */
+/* Returns whether the caller holds the only reference to the elements. The base of a view does not
+** count unless it has other owners. */
 static bool sole(const tl_Tensor *t) {
   int refs = atomic_load_explicit(&t->storage->refs, memory_order_acquire);
   bool base = t->base && tli_unique(t->base);
   return tli_unique(t) && refs == (base ? 2 : 1);
 }
 
-/* Returns whether `other` can be added to t in place. */
+/* Returns whether `other` can be added to `t` in place. */
 static bool can_take(const tl_Tensor *t, const tl_Tensor *other) {
   return !tli_grad_mode() && sole(t) && !(t->flags & TLI_INFERENCE) && !tli_requires_grad(t) &&
          t->dtype == other->dtype && (tli_contiguous(t) || tli_dense(t));
@@ -84,7 +84,7 @@ static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
 tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
   tl_Tensor *sum = NULL;
   if (!check_same(a, b)) {
-    /* neither can be reused */
+    /* neither gradient can be reused */
   } else if (can_take(a, b)) {
     sum = tlo_add_(a, b, tli_int(1)) ? tli_retain(a) : NULL;
   } else if (can_take(b, a)) {
@@ -127,7 +127,7 @@ static bool can_stay(const tl_Tensor *grad, const tl_Tensor *t) {
          grad->storage->bytes <= bytes + TLI_INLINE_BYTES;
 }
 
-/* Returns the first gradient of t; steals grad and uses it without a copy if possible. */
+/* Returns the first gradient of t: `grad` itself if possible, otherwise a copy. Steals grad. */
 static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
   if (!tli_grad_mode() && can_stay(grad, t)) {
     grad->flags &= (uint8_t) ~(TLI_NUMBER | TLI_PARAMETER);
@@ -140,8 +140,8 @@ static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
   return copy;
 }
 
-/* Adds a later gradient to `sum` in place, even if other code refers to `sum`, as .grad is
-** meant to behave; steals grad. */
+/* Adds a later gradient to `sum` in place; other code that refers to `sum` sees the change, as
+** users expect of .grad. Steals grad. */
 static tl_Tensor *later(tl_Tensor *sum, tl_Tensor *grad) {
   tl_Tensor *result = NULL;
   bool fixed = (sum->flags & TLI_INFERENCE) || (!tli_contiguous(sum) && tli_overlaps_itself(sum));
@@ -183,8 +183,8 @@ static const tl_Tensor *grad_of(const tl_Tensor *t) {
   return t->autograd ? t->autograd->grad : NULL;
 }
 
-/* Returns whether `grad` owns t through its own gradient, its base and so on. As t's gradient it
-** would never be freed. */
+/* Returns whether `grad` owns t indirectly: through its own gradient, its base and so on. If t took
+** such a gradient, neither would ever be freed. */
 static bool owns(const tl_Tensor *grad, const tl_Tensor *t) {
   if (tli_unique(t)) return false;
   for (const tl_Tensor *g = grad; g; g = grad_of(g)) {

@@ -1,6 +1,6 @@
 /*
-** graph.c - nodes, edges, saved tensors and the autograd state of tensors. Invariant: nothing
-** here recurses along the graph, not even freeing it.
+** graph.c - nodes, edges, saved tensors and the autograd state of tensors. Invariant: no function
+** of this file recurses along the graph, not even the one that frees a graph.
 */
 #include "autograd/graph.h"
 
@@ -24,7 +24,7 @@ static size_t align_up(size_t n) {
   return (n + unit - 1) / unit * unit;
 }
 
-/* Allocates one block for the struct that begins with the node, its edges and its infos. */
+/* Allocates one block that contains the node's struct, its edges and its infos. */
 tli_Node *tli_node_new(const tli_NodeType *type, size_t bytes, int ninputs, int noutputs) {
   size_t edges = align_up(bytes);
   size_t infos = edges + (size_t)ninputs * sizeof(tli_Edge);
@@ -58,8 +58,9 @@ static void node_free(tli_Node *n) {
   tli_free(n, n->bytes);
 }
 
-/* Freeing a node releases others, through its edges and its saved tensors. Those wait in a list
-** that the outermost call processes, so that the stack stays flat for chains of any length. */
+/* Freeing a node releases others, through its edges and its saved tensors. The released nodes wait
+** in a list that the outermost call processes, so that the stack stays flat for chains of any
+** length. */
 void tli_node_release(tli_Node *n) {
   static _Thread_local tli_Node *waiting;
   static _Thread_local bool working;
@@ -152,7 +153,7 @@ void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count) {
 void tli_node_title(const tli_Node *n, char *out, size_t size) {
   const tli_NodeType *type = tli_node_type(n);
   const char *suffix = "Backward0", *title = n->title;
-  /* an in-place change of a view */
+  /* NULL stands for the node of an in-place change of a view */
   if (title == NULL) title = type != n->type ? "CopySlices" : type->title;
   if (title) {
     bool whole = strstr(title, "Backward") || strcmp(title, "CopySlices") == 0;
@@ -221,7 +222,7 @@ static bool save(tli_Saved *s, tl_Tensor *input, bool copy) {
                     "a tensor of shape %s that was made in inference mode cannot be "
                     "saved for a backward pass; clone it outside of inference mode",
                     tli_sizes_str(input));
-  bool leaf = input->flags & TLI_REQUIRES_GRAD; /* a copy of a leaf would get no gradient */
+  bool leaf = input->flags & TLI_REQUIRES_GRAD; /* a copy of a leaf would receive no gradient */
   copy = copy && !leaf;
   s->tensor = copy || !settled(input) ? snapshot(input, copy) : tli_retain(input);
   TL_TRY(s->tensor);
@@ -261,8 +262,8 @@ static bool fail_changed(const tli_Saved *s, const tli_Node *n) {
       tli_version(s->tensor));
 }
 
-/* Gives the result of n that was saved without history its history back, so that the gradient
-** of n's gradient can be computed. */
+/* Restores the history of a result that node n saved without history, so that second derivatives
+** can be computed. */
 static tl_Tensor *with_history(const tli_Saved *s, tli_Node *n) {
   tl_Tensor *t = tli_detached(s->tensor);
   if (t && !tli_node_output(n, s->result, t)) {

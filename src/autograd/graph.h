@@ -11,8 +11,8 @@
 
 typedef struct tli_Node tli_Node;
 
-/* The destination of a gradient: the output `output` of a node, or a leaf tensor, or none (both
-** are NULL). */
+/* The destination of a gradient: output number `output` of a node, or a leaf tensor. An edge whose
+** node and leaf are both NULL has no destination. */
 typedef struct tli_Edge {
   tli_Node *node;  /* owned */
   tl_Tensor *leaf; /* owned */
@@ -26,7 +26,7 @@ typedef struct tli_Info {
   uint8_t ndim;
   tl_Device device;
   bool defined;
-  struct tl_Stream *stream; /* the stream that was current when it was made; NULL on the CPU */
+  struct tl_Stream *stream; /* the current stream when the result was computed; NULL on the CPU */
   int64_t sizes[TL_MAX_DIMS];
 } tli_Info;
 
@@ -37,65 +37,69 @@ typedef struct tli_NodeType {
   ** gradient of input i if edge i has a destination, or NULL. On failure returns false and has
   ** released the gradients that it had put into out. */
   bool (*apply)(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out);
-  /* Releases saved tensors. Called once: before the node is freed, or earlier by a backward
-  ** pass that does not retain the graph; then the node cannot run again. NULL: nothing was
-  ** saved, and the node can run any number of times. */
+  /* Releases saved tensors. The engine calls it once: before the node is freed, or earlier, by a
+  ** backward pass that does not retain the graph. The node cannot run again afterwards. NULL means
+  ** that nothing was saved, and that the node can run any number of times. */
   void (*drop)(tli_Node *node);
   bool materialize;
-  /* Frees the rest of the payload before the node is freed. May be NULL. */
+  /* Frees the remaining fields of the payload before the node is freed. May be NULL. */
   void (*free)(tli_Node *node);
-  const char *title; /* PyTorch's name of the node; NULL: derived from `name` */
+  const char *title; /* PyTorch's name of the node; NULL if it can be derived from `name` */
 } tli_NodeType;
 
-struct tli_Hooks; /* autograd/hooks.h */
+struct tli_Hooks; /* defined in autograd/hooks.h */
 struct tli_Hook;
 
 struct tli_Node {
   atomic_int refs;
   int ninputs; /* number of edges */
   int noutputs;
-  bool dropped; /* saved tensors are released */
-  bool dual;    /* made from duals of forward-mode derivatives */
-  bool cut;     /* recorded for a tangent although recording was off: see tli_set_dual_level */
+  bool dropped; /* whether saved tensors were released */
+  bool dual;    /* whether the node was made from duals of forward-mode derivatives */
+  bool cut;     /* recorded only for a tangent, while recording was off; see tli_set_dual_level */
   union {
-    uint64_t sequence; /* later nodes have higher numbers */
-    tli_Node *next;    /* after the last release: the next node to be freed */
+    uint64_t sequence; /* creation order: a later node has a higher number */
+    tli_Node *next;    /* in the list of nodes to free: the next node */
   };
   const tli_NodeType *type;
-  size_t bytes;            /* size of the whole block */
-  tli_Edge *edges;         /* inside the block */
-  tli_Info *infos;         /* inside the block */
-  struct tli_Hooks *hooks; /* owned; usually NULL */
-  const char *title; /* name of the composition that created it, see tli_entitle; usually NULL */
-  char *where;       /* owned; in anomaly mode the Lua line of the forward call, otherwise NULL */
+  size_t bytes;            /* size in bytes of the block that contains this struct */
+  tli_Edge *edges;         /* the node's edges, inside the same block */
+  tli_Info *infos;         /* the infos of the node's results, inside the same block */
+  struct tli_Hooks *hooks; /* hooks on the node's results (owned); usually NULL */
+  /* name of the composition that created the node, see tli_entitle; usually NULL */
+  const char *title;
+  char *where; /* the Lua line of the forward call, in anomaly mode (owned); otherwise NULL */
 };
 
 /* The autograd state of a tensor. */
 typedef struct tli_Autograd {
-  tli_AutogradHead head;   /* first member: core uses it to free the state */
-  tli_Node *node;          /* owned; NULL for a leaf */
+  tli_AutogradHead head;   /* first member, because core frees the state through this head */
+  tli_Node *node;          /* the node that produced the tensor (owned); NULL for a leaf */
   int output;              /* index of this tensor among the results of `node` */
-  unsigned view_version;   /* for a view: the base's `history` when `node` was made */
-  unsigned history;        /* for a base: counts changes of `node` by in-place operators */
-  bool dual;               /* the tensor is itself a dual */
+  unsigned view_version;   /* for a view: the base's `history` at the time when `node` was made */
+  unsigned history;        /* for a base: the number of changes of `node` by in-place operators */
+  bool dual;               /* whether the tensor itself is a dual */
   tl_Tensor *grad;         /* owned */
-  struct tli_Hooks *hooks; /* owned; for a leaf */
-  struct tli_Hook *keeper; /* owned; for other tensors: stores .grad, see tli_retain_grad */
+  struct tli_Hooks *hooks; /* for a leaf: hooks on its gradient (owned) */
+  /* for a non-leaf: the hook that stores .grad (owned), see tli_retain_grad */
+  struct tli_Hook *keeper;
 } tli_Autograd;
 
 /* A tensor that a node saves for its backward pass, with its version. */
 typedef struct tli_Saved {
-  tl_Tensor *tensor; /* owned; for a result: a detached alias, since the node must not own itself */
-  struct tli_Packed *packed; /* owned; replaces the tensor, see pack_hooks.h; usually NULL */
+  /* the saved tensor (owned); for a result a detached alias, since a node must not own itself */
+  tl_Tensor *tensor;
+  /* packed replacement for the tensor (owned), see pack_hooks.h; usually NULL */
+  struct tli_Packed *packed;
   unsigned version;
-  int result; /* index of the result, -1 for an input */
+  int result; /* index of the saved result; -1 for an input */
 } tli_Saved;
 
 /* ---- recording, for generated code ---- */
 
 /* Returns whether operators of this thread record. */
 bool tli_grad_mode(void);
-bool tli_set_grad_mode(bool enabled); /* returns the previous mode */
+bool tli_set_grad_mode(bool enabled); /* Turns grad mode on or off; returns the previous mode. */
 
 /* Forward-mode derivatives use recorded graphs, even while recording is off. While a level of them
 ** is open in this thread, operators with dual inputs always record; a node recorded while recording
@@ -116,16 +120,16 @@ static inline bool tli_is_dual(const tl_Tensor *t) {
   return false;
 }
 
-/* Returns whether a view requires a gradient; its base may have been changed in place since the
-** view was made. */
+/* Returns whether a view requires a gradient. In-place changes of the view's base may have altered
+** that since the view was made. */
 bool tli_view_requires_grad(const tl_Tensor *view);
 static inline bool tli_requires_grad(const tl_Tensor *t) {
   return t != NULL && ((t->flags & TLI_REQUIRES_GRAD) || (t->autograd && t->autograd->node) ||
                        (t->base && tli_view_requires_grad(t)));
 }
-/* Makes a leaf require a gradient or not. A view without history stops being a view of its
-** base, because recorded operators must not change such a leaf. Returns false for a tensor that
-** is no leaf, not floating, or made in inference mode. */
+/* Turns requires_grad of a leaf on or off. A view without history is then no longer a view of its
+** base, because recorded operators must not change such a leaf. Returns false for a tensor that is
+** no leaf, that is not floating, or that was made in inference mode. */
 bool tli_set_requires_grad(tl_Tensor *t, bool on) TL_MUSTCHECK;
 static inline bool tli_require_grad(tl_Tensor *t) { return tli_set_requires_grad(t, true); }
 /* Makes t a leaf that requires no gradient; returns false for a view. */
@@ -141,7 +145,8 @@ static inline tli_Node *tli_node_retain(tli_Node *n) {
   atomic_fetch_add_explicit(&n->refs, 1, memory_order_relaxed);
   return n;
 }
-void tli_node_release(tli_Node *n); /* accepts NULL; does not recurse */
+/* Drops a reference to a node. Accepts NULL; does not recurse. */
+void tli_node_release(tli_Node *n);
 
 /* Connects edge i to the node or leaf of `input`; to nothing if input needs no gradient or is
 ** NULL. */
@@ -189,16 +194,17 @@ bool tli_inplace_check(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
 /* Like tli_inplace_check, for an operator that makes all elements equal. They may share memory
 ** unless the change is recorded. */
 bool tli_inplace_check_fill(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
-/* Call it after the operator has written. Increments the version. If `node` is not NULL (its
-** edge 0 is self's old history), it becomes self's history; for a view, the base's history
-** changes and self's is rebuilt from it. Sets the node's info of self, since in-place operators
-** do not call tli_node_output. */
+/* Finishes a recorded in-place operator; the caller calls it after the operator has written.
+** Increments the version. If `node` is not NULL, edge 0 of the node is self's old history, and the
+** node becomes self's history. For a view, the base's history changes and self's is rebuilt from
+** the base's. Also sets the node's info for self, since in-place operators do not call
+** tli_node_output. */
 bool tli_inplace_done(const char *op, tl_Tensor *self, tli_Node *node) TL_MUSTCHECK;
-/* Like tli_inplace_done, for result k of a node, but the version does not change. A view must be
-** the only result; its old history is behind edge 0. */
+/* Does the same as tli_inplace_done for result k of a node, but keeps the version. A view must be
+** the only result; edge 0 leads to the view's old history. */
 bool tli_inplace_result(const char *op, tl_Tensor *self, tli_Node *node, int k) TL_MUSTCHECK;
-/* Gives self the geometry, the memory and the history of `view`, and a new version; the data
-** does not change. Refuses a leaf like tli_inplace_check. */
+/* Gives self the geometry, the memory and the history of `view`, and a new version; the data does
+** not change. Refuses the leaves that tli_inplace_check refuses. */
 bool tli_rebase(const char *op, tl_Tensor *self, tl_Tensor *view) TL_MUSTCHECK;
 
 /* Declares `view` a differentiable view of `of` (or of its base). Every view operator calls it
@@ -219,22 +225,25 @@ void tli_edge_release(tli_Edge *edge);
 /* ---- the engine ---- */
 
 typedef struct tli_Backward {
-  tl_Tensor *const *roots;    /* if an entry is NULL, root_edges has the edge */
-  const tli_Edge *root_edges; /* NULL: every root is a tensor */
-  /* one for each root; NULL, or NULL entries: ones, for roots with 1 element */
+  tl_Tensor *const *roots; /* the roots; root_edges has the edge of a root whose entry is NULL */
+  /* edges of roots that are not tensors; NULL if every root is a tensor */
+  const tli_Edge *root_edges;
+  /* the gradient of each root; NULL means ones, for roots with one element */
   tl_Tensor *const *grads;
   int nroots;
   bool retain_graph;
   bool create_graph;
   /* the tensors whose gradients are returned instead of accumulated */
-  tl_Tensor *const *inputs;    /* NULL entries: edges, as for roots */
-  const tli_Edge *input_edges; /* NULL: every input is a tensor */
-  int ninputs;                 /* 0: accumulates into leaves */
+  tl_Tensor *const *inputs; /* NULL entries stand for edges, as in `roots` */
+  /* edges of inputs that are not tensors; NULL if every input is a tensor */
+  const tli_Edge *input_edges;
+  int ninputs; /* number of inputs; 0 means that gradients accumulate into leaves */
   bool
-      accumulate; /* with inputs: accumulates into them (backward{inputs=}); edges have to be of leaves */
+      /* gradients of the inputs accumulate (backward{inputs=}); the edges must lead to leaves */
+      accumulate;
   bool allow_unused;
-  bool materialize;    /* unused inputs get zeros, which require gradients with create_graph */
-  tl_Tensor **results; /* ninputs new references, NULL for unused inputs */
+  bool materialize;    /* unused inputs get zeros, which require gradients if create_graph is set */
+  tl_Tensor **results; /* receives ninputs new references; NULL for unused inputs */
 } tli_Backward;
 
 /* Runs a backward pass in the calling thread. On failure returns false with everything
@@ -243,10 +252,11 @@ typedef struct tli_Backward {
 ** `inputs` without accumulate do not. */
 bool tli_backward(const tli_Backward *call) TL_MUSTCHECK;
 
-/* Returns the number of the pass that runs in this thread, or 0, and how many passes it is
-** nested in. Nested passes have numbers of their own. */
+/* Returns the number of the backward pass that runs in this thread, or 0; *depth receives the
+** number of enclosing passes. Nested passes have numbers of their own. */
 uint64_t tli_pass(int *depth);
-/* Sets *answer to whether the pass computes t's gradient, so that its hooks will be called. */
+/* Sets *answer to whether the pass computes t's gradient, which means that t's hooks will be
+** called. */
 bool tli_pass_visits(tl_Tensor *t, bool *answer) TL_MUSTCHECK;
 
 /* Sets *answer to whether roots that require gradients depend on a leaf that is not in `own`. */
@@ -274,9 +284,9 @@ typedef bool (*tli_HookFn)(void *context, tl_Tensor *grad, tl_Tensor **out);
 struct tli_Hook *tli_hook_add(tl_Tensor *t, tli_HookFn fn, void *context,
                               void (*release)(void *context)) TL_MUSTCHECK;
 void tli_hook_remove(struct tli_Hook *hook);
-/* Releases the caller's reference; the tensor keeps its hook. */
+/* Releases the caller's reference to a hook; the tensor keeps the hook. */
 void tli_hook_release(struct tli_Hook *hook);
-/* Makes the backward pass store .grad of this tensor although it is not a leaf. */
+/* Makes the backward pass store .grad of a tensor that is not a leaf. */
 bool tli_retain_grad(tl_Tensor *t) TL_MUSTCHECK;
 
 /* Anomaly mode of this thread. `where` returns the user's source line for a new node, in memory
@@ -285,6 +295,7 @@ bool tli_retain_grad(tl_Tensor *t) TL_MUSTCHECK;
 typedef char *(*tli_WhereFn)(void *context);
 void tli_set_anomaly(tli_WhereFn where, void *context);
 bool tli_anomaly(void);
-char *tli_anomaly_where(void); /* NULL if off or unknown */
+/* Returns the user's source line; NULL if anomaly mode is off or the line is unknown. */
+char *tli_anomaly_where(void);
 
 #endif

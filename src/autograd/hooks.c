@@ -133,7 +133,7 @@ tli_Hook *tli_hook_add(tl_Tensor *t, tli_HookFn fn, void *context, void (*releas
 
 /* ---- running ---- */
 
-/* Replaces the gradient by the result of a hook (steals it). */
+/* Replaces the gradient by the result of a hook. Steals the result. */
 static bool replace(const char *name, tl_Tensor **grad, tl_Tensor *with) {
   if (!tli_same_device(tli_device(with), tli_device(*grad))) {
     tli_fail(TL_EDEVICE, "%s: expected a hook to return a gradient on %s, got one on %s", name,
@@ -188,7 +188,7 @@ bool tli_hooks_run(const tli_Hooks *list, const char *name, int output, tl_Tenso
   return ok;
 }
 
-/* Calls a hook that runs after accumulation; its result is ignored. */
+/* Calls a hook that runs after accumulation, and ignores its result. */
 static bool call_after(tli_Hook *h, tl_Tensor *leaf) {
   tl_Tensor *out = NULL;
   tli_mutex_lock(&guard);
@@ -274,7 +274,7 @@ void tli_keeper_forget(tli_Autograd *a) {
   a->keeper = NULL;
   if (h == NULL) return;
   tli_mutex_lock(&guard);
-  /* otherwise the context is already released */
+  /* if no tensor was stored, the context has been released already */
   if (h->release) ((Weak *)h->context)->tensor = NULL;
   tli_mutex_unlock(&guard);
   tli_hook_remove(h);
@@ -293,7 +293,7 @@ bool tli_retain_grad(tl_Tensor *t) {
     return tli_fail(TL_EAUTOGRAD, "retain_grad: the tensor requires no gradient");
   if (t->flags & TLI_REQUIRES_GRAD) return true;
   bool ok = true;
-  tli_grad_fn(t, &ok); /* moves an older keeper to the tensor's present node */
+  tli_grad_fn(t, &ok); /* updates the tensor's node, and moves an older keeper to the new node */
   if (!ok) return false;
   return t->autograd->keeper || add_keeper(t);
 }

@@ -11,38 +11,40 @@
 #include "autograd/graph.h"
 
 typedef struct tli_Hook {
-  atomic_int refs; /* references to the struct; the context may be released earlier */
-  int lists;       /* number of lists that contain it; the context stays while there are any */
-  int calls;       /* number of running calls; the context stays while there are any */
-  int output;      /* index of the node's output; 0 for a leaf */
-  bool after;      /* for a leaf: called with the leaf after accumulation into .grad */
-  bool retains;    /* added by tli_retain_grad; runs after the other hooks */
-  tli_HookFn fn;   /* NULL once removed */
-  void *context;   /* owned; freed by `release` */
+  atomic_int refs; /* references to this struct; the context may be released earlier */
+  int lists;    /* number of lists that contain the hook; the context lives while this is not 0 */
+  int calls;    /* number of running calls of the hook; the context lives while this is not 0 */
+  int output;   /* which output of the node the hook belongs to; 0 for a leaf */
+  bool after;   /* for a leaf: whether fn receives the leaf itself, after accumulation into .grad */
+  bool retains; /* whether tli_retain_grad added the hook; such hooks run after all others */
+  tli_HookFn fn; /* the function to call; NULL once the hook is removed */
+  void *context; /* argument of fn (owned), freed by `release` */
   void (*release)(void *context);
 } tli_Hook;
 
 typedef struct tli_Hooks {
   int n;
   int capacity;
-  tli_Hook *hooks[]; /* owned references */
+  tli_Hook *hooks[]; /* the hooks, as owned references */
 } tli_Hooks;
 
-/* Runs the hooks for one gradient; their results replace *grad. The list may change or be freed
-** meanwhile; hooks that are added then are not called yet. The list may be NULL. `name` is for
-** messages. */
+/* Runs the hooks for one gradient; their results replace *grad. `hooks` may be NULL. Hooks may
+** change or free the list while it runs; hooks added during the run are called from the next
+** gradient on. `name` is for messages. */
 bool tli_hooks_run(const tli_Hooks *hooks, const char *name, int output, tl_Tensor **grad)
     TL_MUSTCHECK;
 /* Runs a leaf's hooks that wait for accumulation into .grad. */
 bool tli_hooks_run_after(tl_Tensor *leaf) TL_MUSTCHECK;
-/* Adds such a hook like tli_hook_add, to a leaf that requires a gradient. */
+/* Adds a hook that runs after accumulation to a leaf that requires a gradient; otherwise like
+** tli_hook_add. */
 tli_Hook *tli_hook_add_after(tl_Tensor *leaf, tli_HookFn fn, void *context,
                              void (*release)(void *context)) TL_MUSTCHECK;
-void tli_hooks_free(tli_Hooks *hooks); /* accepts NULL */
+void tli_hooks_free(tli_Hooks *hooks); /* Frees a list of hooks. Accepts NULL. */
 
-/* Call it after t's node has changed: moves the keeper of t's .grad to the new node. */
+/* Moves the keeper of t's .grad to t's new node. The caller calls it after t's node has changed. */
 bool tli_keeper_follow(tl_Tensor *t) TL_MUSTCHECK;
-/* Call it before t is freed or becomes a leaf. */
+/* Releases the keeper of .grad. The caller calls it before the tensor is freed or becomes a
+** leaf. */
 void tli_keeper_forget(tli_Autograd *a);
 
 #endif

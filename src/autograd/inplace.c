@@ -41,7 +41,7 @@ bool tli_view_of(tl_Tensor *view, tl_Tensor *of) {
   return true;
 }
 
-/* Gives the view the history that its geometry has in the present base. */
+/* Recreates the view's history from the present history of its base. */
 static bool rebuild(tl_Tensor *view) {
   tl_Tensor *base = view->base;
   tli_Autograd *a = tli_autograd(view);
@@ -84,7 +84,7 @@ typedef struct Geometry {
 
 typedef struct CopySlices {
   tli_Node node;
-  tli_Node *op; /* owned; this node has the same edges, except the first */
+  tli_Node *op; /* the operator's node (owned); CopySlices shares its edges, except the first */
   tl_DType dtype;
   tl_Device device;
   Geometry base, view;
@@ -172,7 +172,8 @@ static bool apply_copy_slices(tli_Node *node, tl_Tensor *const *grads, tl_Tensor
 static void drop_copy_slices(tli_Node *node) {
   tli_Node *op = ((CopySlices *)node)->op;
   bool only = atomic_load_explicit(&op->refs, memory_order_acquire) == 1;
-  if (op->type->drop == NULL) node->dropped = false; /* the node may run again */
+  /* nothing was released, so the node may run again */
+  if (op->type->drop == NULL) node->dropped = false;
   if (!only || op->dropped || op->type->drop == NULL) return;
   op->dropped = true;
   op->type->drop(op);
@@ -267,7 +268,7 @@ static bool set_history_of_base(tl_Tensor *view, tli_Node *op) {
   TL_TRY(node);
   bool ok = set_history(view->base, node, 0);
   tli_node_release(node);
-  if (view->autograd) { /* its node is now outdated */
+  if (view->autograd) { /* the view's node is outdated now */
     tli_node_release(view->autograd->node);
     view->autograd->node = NULL;
   }

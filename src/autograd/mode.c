@@ -5,7 +5,7 @@
 */
 #include "autograd/graph.h"
 
-static _Thread_local bool grad_off; /* false in a new thread, so that it records */
+static _Thread_local bool grad_off; /* negated, so that a new thread, where it is false, records */
 static _Thread_local tli_WhereFn anomaly_where;
 static _Thread_local void *anomaly_context;
 

@@ -1,6 +1,6 @@
 /*
-** pack_hooks.c - implements pack_hooks.h. An unpacked tensor has only values. Its history is kept
-** here and restored while a graph of the gradient is recorded.
+** pack_hooks.c - implements pack_hooks.h. An unpacked tensor has only values. A tli_Packed keeps
+** the tensor's history, which is restored while a graph of the gradient is recorded.
 */
 #include "autograd/pack_hooks.h"
 
@@ -12,8 +12,8 @@
 struct tli_Packed {
   atomic_int refs;
   const tli_PackHooks *hooks; /* static */
-  void *value;                /* owned; freed by the hooks */
-  tli_Edge from;              /* owned; for an input */
+  void *value;                /* the packed value (owned), freed by the hooks */
+  tli_Edge from;              /* for an input: the edge of its gradient (owned) */
   tli_Info info;
 };
 

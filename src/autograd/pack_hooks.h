@@ -10,14 +10,16 @@
 typedef struct tli_PackHooks {
   /* Stores an owned substitute for the tensor (borrowed) in *packed. */
   bool (*pack)(void *context, tl_Tensor *tensor, void **packed);
-  /* Returns a new reference to a tensor of the same shape, dtype and device. */
+  /* Recreates the packed tensor: *out receives a new reference to a tensor of the original shape,
+  ** dtype and device. */
   bool (*unpack)(void *packed, tl_Tensor **out);
-  void (*release)(void *packed); /* called in any thread */
+  void (*release)(void *packed); /* Frees a packed value; may be called in any thread. */
 } tli_PackHooks;
 
-/* Sets the hooks that pack this thread's saved tensors from now on; NULL: none. */
+/* Sets the hooks that pack saved tensors of this thread from now on; NULL removes the present
+** hooks. */
 void tli_set_pack_hooks(const tli_PackHooks *hooks, void *context);
-/* Returns whether this thread has such hooks. */
+/* Returns whether this thread has hooks that pack saved tensors. */
 bool tli_packing(void);
 
 /* Packs the tensor that was just saved; releases it on failure. */

@@ -55,12 +55,12 @@ int32_t tli_plan_slot(const tli_Plan *p, const tli_Edge *edge) {
 
 typedef struct Frame {
   int32_t slot;
-  int32_t edge; /* the next edge to follow */
+  int32_t edge; /* the edge that the walk follows next */
 } Frame;
 
 typedef struct Walk {
   tli_Plan *plan;
-  bool all; /* all gradients are wanted */
+  bool all; /* whether all gradients are wanted */
   Frame *stack;
   int32_t depth, room;
 } Walk;
@@ -92,9 +92,9 @@ static void want(tli_Plan *p, int32_t from, int32_t to) {
   p->slots[from].wanted = true;
 }
 
-/* Does one step: follows an edge of the topmost node, or leaves the node. A slot's `wanted` is
-** final once all slots behind it were left. So it is propagated when an edge leads to a slot
-** that was left before, and when a slot is left. */
+/* Does one step: follows an edge of the topmost node, or leaves that node. `wanted` of a slot is
+** final once the walk has left all slots that the slot's edges lead to. The flag is therefore
+** propagated twice: when an edge leads to a slot that was left before, and when a slot is left. */
 static bool step(Walk *w) {
   tli_Plan *p = w->plan;
   Frame *top = &w->stack[w->depth - 1];

@@ -8,26 +8,28 @@
 #include "autograd/graph.h"
 #include "core/memory/alloc.h"
 
-/* A node or a leaf that the pass may reach; the roots keep it alive. */
+/* A node or a leaf that the backward pass may reach; the roots keep the node or leaf alive. */
 typedef struct tli_Slot {
-  tli_Node *node;   /* borrowed; NULL for a leaf */
-  tl_Tensor *leaf;  /* borrowed; NULL for a node */
-  int32_t uses;     /* gradients still to arrive */
-  int32_t targets;  /* for a node: index of its first edge in tli_Plan.targets */
-  int32_t captures; /* the first input whose gradient is wanted here, -1: none; see tli_Plan.next */
+  tli_Node *node;  /* the node (borrowed); NULL for a leaf */
+  tl_Tensor *leaf; /* the leaf (borrowed); NULL for a node */
+  int32_t uses;    /* number of gradients that have not arrived yet */
+  int32_t targets; /* for a node: index into tli_Plan.targets for its first edge */
+  /* the first input whose gradient this slot provides, or -1; tli_Plan.next has the others */
+  int32_t captures;
   bool seen;
-  bool runs;          /* for a node: some of its edges lead to a wanted slot */
-  bool wanted;        /* its gradient is needed */
-  union {             /* owned; the sum so far */
-    tl_Tensor *one;   /* for a leaf, and for a node with one output */
-    tl_Tensor **many; /* for other nodes: one for each output; NULL until the first arrives */
+  bool runs;        /* for a node: whether some edge leads to a wanted slot */
+  bool wanted;      /* whether the slot's gradient is needed */
+  union {           /* the sum of the gradients that have arrived (owned) */
+    tl_Tensor *one; /* the sum, for a leaf or a node with one output */
+    /* for other nodes: a sum for each output, NULL until its first gradient arrives */
+    tl_Tensor **many;
   };
 } tli_Slot;
 
-/* The position of a node's or leaf's slot. */
+/* An entry of a hash table from nodes and leaves to the numbers of their slots. */
 typedef struct tli_Place {
-  const void *key; /* the node or the leaf */
-  int32_t slot;    /* its number + 1; 0 in an entry that is new */
+  const void *key; /* the address of the node or the leaf */
+  int32_t slot;    /* the slot's number + 1; 0 in a new entry */
 } tli_Place;
 
 #define MAP tli_places
@@ -39,9 +41,9 @@ typedef struct tli_Place {
 typedef struct tli_Plan {
   tli_Slot *slots;
   int32_t nslots, slot_room;
-  int32_t *targets; /* for each edge of a node: the slot it leads to, -1: none */
+  int32_t *targets; /* for each edge of each node: the number of the destination's slot, or -1 */
   int32_t ntargets, target_room;
-  int32_t *next; /* for each input: the next one with the same slot, -1: none */
+  int32_t *next; /* for each input: the next input with the same slot, or -1 */
   int ninputs;
   tli_places_Map places;
 } tli_Plan;

@@ -20,7 +20,7 @@ static _Thread_local struct {
 } last;
 
 static void record(tl_ErrorKind kind, const char *format, va_list args) {
-  /* an argument may be the previous message itself */
+  /* a separate buffer, since an argument may be the previous message itself */
   char message[MESSAGE_MAX];
   vsnprintf(message, sizeof message, format, args);
   last.kind = kind;

@@ -17,7 +17,7 @@
 #define TLI_POS_END '\2'
 #define TLI_POS "\1%" PRId64 "\2"
 
-/* C's printf formats, which differ from Windows' own. */
+/* GCC checks C's printf formats; those of Windows differ. */
 #ifdef _WIN32
 #define TLI_PRINTF gnu_printf
 #else
@@ -30,21 +30,22 @@ bool tli_fail(tl_ErrorKind kind, const char *format, ...) __attribute__((format(
 void *tli_fail_null(tl_ErrorKind kind, const char *format, ...)
     __attribute__((format(TLI_PRINTF, 2, 3)));
 
-/* Rewrites a failure about positions or their dtype to name `what`, such as "one_hot: self",
-** instead of the inner operator and argument. Returns false. */
+/* Rewrites a failure about positions or dtypes so that its message names `what`, such as "one_hot:
+** self", instead of the inner operator and argument. Returns false. */
 bool tli_fail_about(const char *what);
 /* Returns the length of the message's prefix "name: ", or 0. */
 size_t tli_error_head(const char *message);
 
-/* Returns the message with its position marks, for bindings. */
+/* Returns the last message with its position marks still in it, for bindings. */
 const char *tli_error_raw(void);
-/* Returns the number of failures in this thread so far, which distinguishes them. */
+/* Returns the number of failures in this thread so far; an unchanged number means that no call has
+** failed since. */
 uint64_t tli_error_number(void);
-/* Writes `raw` with marked positions translated: `base` is added to those that are not
+/* Writes the message `raw` with its marked positions translated: adds `base` to those that are not
 ** negative. */
 void tli_error_translate(const char *raw, int base, char *out, size_t size);
 
-/* Marks the last failure as that of an earlier call, which its message names. */
+/* Marks the last failure as one of an earlier call, which the message names. */
 void tli_error_set_late(void);
 bool tli_error_late(void);
 

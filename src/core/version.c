@@ -1,5 +1,5 @@
 /*
-** version.c - the library's version, for hosts that load it at run time.
+** version.c - the library's version number, for programs that load the library at run time.
 */
 #include "tlua.h"
 

@@ -1,5 +1,6 @@
 /*
-** failure_report.c - see failure_report.h.
+** failure_report.c - implements failure_report.h: keys in the store for the status of ranks and for
+** the reason of a failure.
 */
 #include "dist/failure_report.h"
 
@@ -7,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ANSWER INT64_C(1000000000) /* time for the other ranks to report their status */
-#define ABORT INT64_C(5000000000)  /* time to reach the store */
-#define ALONE INT64_C(1000000000)  /* time for messages in flight after the store has ended */
+/* nanoseconds that the other ranks have to report their status */
+#define ANSWER INT64_C(1000000000)
+#define ABORT INT64_C(5000000000) /* nanoseconds to reach the store */
+/* nanoseconds that messages in flight have after the store has ended */
+#define ALONE INT64_C(1000000000)
 
 bool tli_report_open(tli_Group *g, tli_FailureReport *t, tli_Store *store, const char *name) {
   t->status.dtype = -1;
@@ -122,7 +125,8 @@ void tli_report_abort(const tli_FailureReport *t, const char *why) {
   tli_store_close(store);
 }
 
-/* Publishes what this rank waits for, once, if another rank has asked or if `asked`. */
+/* Publishes the call that this rank waits for, once, if another rank has asked or if `asked` is
+** set. */
 static bool answer(tli_Group *g, tli_FailureReport *t, bool asked) {
   char key[300], text[240];
   if (t->answered) return true;
@@ -139,7 +143,8 @@ bool tli_report_check(tli_Group *g, tli_FailureReport *t) {
   return read_why(g, t, 0) && answer(g, t, false);
 }
 
-/* Collects the status of each rank in `all`, and the list of ranks that do not answer in `who`. */
+/* Collects the status texts of the ranks in `all`, and the list of ranks that do not answer in
+** `who`. */
 static void collect(tli_Group *g, tli_FailureReport *t, char *who, size_t room, char *all,
                     size_t size) {
   int64_t deadline = tli_now_ns() + ANSWER;

@@ -12,14 +12,15 @@
 #include "dist/inside.h"
 
 typedef struct tli_FailureReport {
-  tli_Store *store; /* owned: a separate connection of the group */
+  tli_Store *store; /* the group's own connection to the store (owned) */
   char name[200];   /* the group's name in the store */
   tli_Status status;
   bool broken;
   char why[1500];
   bool answered; /* whether this rank has published its status because another rank has asked */
-  int64_t store_lost_at; /* the time when the store was found to have ended; 0: it is alive */
-  /* Called once when the group has failed; may be NULL. */
+  /* the time when the store was found to have ended; 0 while the store is alive */
+  int64_t store_lost_at;
+  /* Is called once when the group has failed; may be NULL. */
   void (*ended)(tli_Group *g);
 } tli_FailureReport;
 
@@ -39,8 +40,8 @@ bool tli_report_timeout(tli_Group *g, tli_FailureReport *t, tli_Collective kind,
 /* Publishes for all ranks the reason why the group has failed, unless another rank has published
 ** one; returns false with the reason that all ranks get. */
 bool tli_report_publish(tli_Group *g, tli_FailureReport *t, const char *why);
-/* Like tli_report_publish, but over a new connection, so that any thread may call it at any time;
-** this rank finds the failure the next time it reads the store. */
+/* Publishes a failure like tli_report_publish, but over a new connection, so that any thread may
+** call it at any time. This rank notices the failure when it reads the store the next time. */
 void tli_report_abort(const tli_FailureReport *t, const char *why);
 /* Ends the group for this rank alone. */
 bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why);

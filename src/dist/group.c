@@ -125,7 +125,8 @@ static void hold(tli_Group *g, bool by_thread) {
   g->by_thread = by_thread;
 }
 
-/* The time for which a thread sleeps before it checks again whether the other ranks are alive. */
+/* The time in nanoseconds for which a thread sleeps before it checks again whether the other ranks
+** are alive. */
 #define SLICE INT64_C(20000000)
 
 static bool move(tli_Group *g, bool slept) {
@@ -135,7 +136,7 @@ static bool move(tli_Group *g, bool slept) {
   return moved;
 }
 
-/* Moves messages for a while; new calls wake it as well. `looked` is the time of the last check
+/* Moves messages for a while, or until a new call arrives. `looked` is the time of the last check
 ** whether all ranks are alive. */
 static void attend_messages(tli_Group *g, int64_t *looked) {
   unsigned seen = atomic_load(g->wake_count);
@@ -208,7 +209,7 @@ static bool enqueue(tli_Group *g, tli_Work *w) {
   return true;
 }
 
-/* Lets the device run the call; the group's thread watches for its end. */
+/* Launches the call on the device; the group's thread notices when the call has ended. */
 static bool launch(tli_Group *g, tli_Work *w) {
   TL_TRY(need_thread(g));
   hand_over(g, w);

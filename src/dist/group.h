@@ -15,7 +15,7 @@
 #include "dist/store.h"
 
 #define TLI_MOST_RANKS 4096
-#define TLI_SHM_RANKS 128 /* the most ranks on one machine */
+#define TLI_SHM_RANKS 128 /* the largest number of ranks on one machine */
 
 /* X(name, text). SEND and RECV are between two ranks; the others, which come before SEND, involve
 ** all ranks. Transports and work.c have a case for each, without a default, so that the compiler
@@ -52,8 +52,8 @@ typedef struct tli_Work tli_Work;
 ** too. */
 tli_Group *tli_group_join(const char *backend, tli_Store *store, const char *name, int rank,
                           int size, const int *ranks, int64_t timeout, bool detail) TL_MUSTCHECK;
-/* Returns whether there is a back end of this name and the process has what it requires: for "mpi"
-** a library and a launcher that started the process, for "nccl" a GPU and the library. */
+/* Returns whether a back end of this name exists and can be used in this process. "mpi" requires a
+** library and a launcher that started the process, "nccl" a GPU and the library. */
 bool tli_group_available(const char *backend);
 /* Returns this process's rank among the processes that mpirun or srun has started, the number of
 ** these processes, and the name of this machine. */
@@ -61,8 +61,8 @@ bool tli_mpi_rank(int *rank, int *size, char host[256]) TL_MUSTCHECK;
 /* Copies process 0's text to all processes. */
 bool tli_mpi_share(char *text, int bytes) TL_MUSTCHECK;
 
-/* Ends a group on all its ranks with the reason: for a rank that fails between calls while others
-** wait for it. The first reason is kept. */
+/* Ends a group on all its ranks and publishes the reason. A rank that fails between calls, while
+** others wait for it, calls this. The first reason is kept. */
 void tli_group_abort(tli_Group *g, const char *why);
 /* Leaves the group. Pending calls fail on this rank and on ranks that wait for it. Accepts NULL. */
 void tli_group_leave(tli_Group *g);
@@ -71,12 +71,14 @@ void tli_group_set_timeout(tli_Group *g, int64_t timeout);
 int tli_group_rank(const tli_Group *g);
 int tli_group_size(const tli_Group *g);
 
-/* The traffic of a rank, for calls of one kind, in a group that only records its traffic. */
+/* The recorded traffic of a rank, for calls of one kind. */
 typedef struct tli_Traffic {
-  int64_t calls, bytes;   /* bytes: of the input or the output, whichever is larger */
-  int64_t messages, sent; /* messages to other ranks, and their bytes */
+  /* number of calls, and the bytes of their inputs or outputs, whichever are larger */
+  int64_t calls, bytes;
+  int64_t messages, sent; /* number of messages to other ranks, and their bytes */
 } tli_Traffic;
-/* Returns false, without a message, if the group does not record its traffic. */
+/* Reads the traffic of this rank; returns false, without a message, if the group does not record
+** traffic. */
 bool tli_group_traffic(const tli_Group *g, tli_Collective kind, tli_Traffic *out);
 
 /* A call. Tensors may be on any device and have any strides; all tensors of all ranks have one
@@ -94,7 +96,7 @@ bool tli_group_traffic(const tli_Group *g, tli_Collective kind, tli_Traffic *out
 **   SEND            in: 1, to `root`
 **   RECV            out: 1, from `root`, or from any rank if that is -1
 **
-** A RECV between two ranks receives the SEND with the same `tag`; those of one tag match in
+** A RECV receives the SEND with the same `tag` from the same rank; calls with equal tags match in
 ** order. */
 typedef struct tli_Call {
   tli_Collective kind;
@@ -102,21 +104,22 @@ typedef struct tli_Call {
   int root;
   int64_t tag;
   tl_Tensors in, out; /* borrowed */
-  const char *site;   /* "script.lua:12", static; NULL: unknown */
-  int64_t timeout;    /* nanoseconds; 0: the group's timeout */
+  const char *site;   /* "script.lua:12" (static); NULL if unknown */
+  int64_t timeout;    /* nanoseconds; 0 means the group's timeout */
 } tli_Call;
 
 /* Starts a call; returns NULL if its arguments are wrong. With `async`, a thread of the group runs
 ** it while the caller continues, and the tensors must not change until tli_work_wait has returned.
 ** Otherwise the call is complete, and tli_work_wait tells whether it succeeded. */
 tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) TL_MUSTCHECK;
-/* Messages that begin between the two calls are sent together if the transport supports that,
-** so that their order may differ between the ranks. Batches can be nested. */
+/* Begins or ends a batch. Messages that begin within a batch are sent together if the transport
+** supports that, so their order may differ between ranks. Batches can be nested. */
 bool tli_group_batch(tli_Group *g, bool begins) TL_MUSTCHECK;
 /* Begins another pass of training: ranks that are in different passes make different calls. */
 void tli_group_next_pass(tli_Group *g);
-/* Registers a tensor's memory that will be sent often, so that NCCL works on it in place, or ends
-** that if `add` is false. The group keeps a registered tensor. Does nothing for other groups. */
+/* Registers a tensor's memory that will be sent often, so that NCCL works on that memory in place;
+** with `add` false, ends the registration. The group keeps a registered tensor. Groups of other
+** back ends do nothing. */
 bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) TL_MUSTCHECK;
 /* Creates a tensor of n zeros on the CPU in memory that the group's ranks share: an all_reduce
 ** of such tensors, or of parts of them, needs no copies. *out is NULL if no such memory is
@@ -134,6 +137,6 @@ bool tli_work_done(const tli_Work *w);
 const char *tli_work_error(const tli_Work *w);
 /* Returns the rank that sent the message of a finished RECV. */
 int tli_work_source(const tli_Work *w);
-void tli_work_release(tli_Work *w); /* accepts NULL */
+void tli_work_release(tli_Work *w); /* Releases a call. Accepts NULL. */
 
 #endif

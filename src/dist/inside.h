@@ -1,8 +1,8 @@
 /*
-** inside.h - declarations shared by the files of src/dist: groups, their calls, and the
-** transport, a table of functions by which a group's ranks communicate. There are four
-** transports: shared memory (shm/), MPI (mpi/), NCCL (nccl/), and one that only records what
-** would be sent (record.c).
+** inside.h - declarations shared by the files of src/dist: groups, their calls, and the transport,
+** a table of functions by which a group's ranks communicate. There are four transports: shared
+** memory (shm/), MPI (mpi/), NCCL (nccl/), and a transport that sends nothing and records the
+** traffic (record.c).
 */
 #ifndef TLI_DIST_INSIDE_H
 #define TLI_DIST_INSIDE_H
@@ -12,10 +12,10 @@
 #include "core/platform/share.h"
 #include "dist/group.h"
 
-/* A rank's present call, for messages. */
+/* The present call of a rank, for messages. */
 typedef struct tli_Status {
-  int64_t number; /* number of its collective, from 1; 0: no call yet */
-  int64_t pass;   /* the training pass of the rank */
+  int64_t number; /* number of the rank's present collective, from 1; 0 before the first call */
+  int64_t pass;   /* number of the rank's training pass */
   int8_t kind, dtype, active, ndim;
   int16_t peer;
   int64_t sizes[TL_MAX_DIMS];
@@ -23,19 +23,18 @@ typedef struct tli_Status {
 } tli_Status;
 
 typedef struct tli_Part {
-  char *data; /* borrowed from a tensor of the call */
+  char *data; /* bytes of the tensor (borrowed from a tensor of the call) */
   int64_t bytes;
 } tli_Part;
 
-/* A tensor of a call, and its copy on the device where the group runs its calls, usually the
-** host. */
+/* A tensor of a call, and its copy on the device where the group runs calls, usually the host. */
 typedef struct tli_Piece {
   tl_Tensor *target, *staged; /* owned */
   bool in, out;
 } tli_Piece;
 
-/* The least bytes with which an all_reduce in shared memory pays for its extra barrier; and the
-** most bytes, so that an offset is below 2^40. */
+/* An all_reduce in shared memory needs an extra barrier, which pays from TLI_COMMON_FROM bytes on.
+** TLI_COMMON_MOST is the largest size, so that an offset is below 2^40. */
 #define TLI_COMMON_FROM ((int64_t)256 << 10)
 #define TLI_COMMON_MOST ((int64_t)1 << 39)
 
@@ -45,8 +44,8 @@ enum { TLI_MOST_EVENTS = 4 };
 struct tli_Work {
   atomic_int refs;
   atomic_uint state;
-  size_t bytes;     /* bytes of this block */
-  tli_Group *group; /* borrowed while the call is pending */
+  size_t bytes;     /* bytes of the block that contains this struct */
+  tli_Group *group; /* the group (borrowed while the call is pending) */
   tli_Work *next;
   tli_Collective kind;
   tli_Reduction reduce;
@@ -56,23 +55,24 @@ struct tli_Work {
   uint64_t hash;
   tli_Status status;
   bool finished;
-  tli_Invitation *invitation; /* owned; joins the caller's profile; may be NULL */
-  int64_t begun;              /* tli_now_ns */
-  bool counted;               /* the group's thread runs the call and holds a reference */
+  /* lets the group's thread join the caller's profile (owned); may be NULL */
+  tli_Invitation *invitation;
+  int64_t begun; /* tli_now_ns */
+  bool counted;  /* whether the group's thread runs the call and holds a reference */
   int nevents;
-  struct tl_Event *events[TLI_MOST_EVENTS]; /* owned: mark the copies to the host */
+  struct tl_Event *events[TLI_MOST_EVENTS]; /* events that mark the copies to the host (owned) */
   tl_Device event_devices[TLI_MOST_EVENTS];
-  struct tl_Event *end;   /* owned: marks the end of a call on a device's stream */
-  tl_Device device;       /* the device of `end` */
-  struct tl_Stream *from; /* the stream that was current when the call was made */
-  int64_t deadline;       /* set when the call starts */
-  bool head_done;         /* for a message in shared memory: the header was sent */
+  struct tl_Event *end;   /* event that marks the end of the call on a device's stream (owned) */
+  tl_Device device;       /* the device of the event `end` */
+  struct tl_Stream *from; /* the current stream at the time of the call */
+  int64_t deadline;       /* the time at which the call fails; set when the call starts */
+  bool head_done;         /* for a message in shared memory: whether the header was sent */
   int64_t at;
   int source;
   tl_ErrorKind error;
   char message[1000];
   int npieces, nin, nout;
-  tli_Piece *pieces; /* inside the block */
+  tli_Piece *pieces; /* the call's tensors, inside the same block */
   tli_Part *in, *out;
 };
 
@@ -80,40 +80,41 @@ struct tli_Work {
 ** engine calls the functions from `usable` to `fail`. */
 typedef struct tli_Transport {
   const char *name;
-  size_t bytes; /* bytes of the transport's group struct, which begins with a tli_Group */
-  int most;     /* the most ranks */
+  size_t bytes; /* bytes of the transport's own group struct, which begins with a tli_Group */
+  int most;     /* the largest number of ranks */
   int64_t nap;  /* nanoseconds to sleep between two polls of pending messages */
   /* Returns false with a message if the machine or the process lacks a requirement. NULL:
   ** always available. */
   bool (*available)(void);
-  /* Meets all other ranks. On failure, `leave` releases what it has allocated. */
+  /* Joins the group together with all other ranks. On failure, `leave` releases everything that
+  ** `join` has allocated. */
   bool (*join)(tli_Group *g, tli_Store *store, const char *name);
   /* Leaves the group when no call is pending; ranks that wait for this one are notified. */
   void (*leave)(tli_Group *g);
   /* Returns false with a message if the group has failed. */
   bool (*usable)(tli_Group *g);
-  /* Publishes this rank's present call, and whether the rank waits. */
+  /* Publishes the present call of this rank, and whether the rank waits. */
   void (*note)(tli_Group *g, const tli_Status *s, bool active);
   /* Runs a collective from beginning to end. */
   bool (*collective)(tli_Group *g, tli_Work *w);
-  /* Begins a message. One of the next two functions ends it by tli_work_end. */
+  /* Begins a message. `collective` or `await` ends it by tli_work_end. */
   void (*post)(tli_Group *g, tli_Work *w);
   /* Makes progress on pending messages; returns whether any progressed. With `slept`, also checks
   ** for late calls and failed ranks. */
   bool (*move)(tli_Group *g, bool slept);
   /* Waits until a message has ended; returns false with a message if the group has failed. */
   bool (*await)(tli_Group *g, tli_Work *w);
-  /* Ends all messages with this thread's error. */
+  /* Ends all messages with this thread's error message. */
   void (*fail)(tli_Group *g);
-  /* Publishes for all ranks why the group has failed; may be called while another thread runs a
-  ** call. NULL: there are no other ranks. */
+  /* Publishes for all ranks why the group has failed. It may be called while another thread runs a
+  ** call. NULL if a group has no other ranks. */
   void (*abort)(tli_Group *g, const char *why);
-  /* Launches the call on a stream of the group's device; w->end is reached when it is complete, and
-  ** `move` polls that event. NULL for transports that do not queue calls; these have collective,
-  ** post and await. */
+  /* Launches the call on a stream of the group's device; the event w->end marks the call's
+  ** completion, and `move` polls that event. NULL for transports that do not queue calls; such
+  ** transports have collective, post and await. */
   bool (*launch)(tli_Group *g, tli_Work *w);
-  /* Collects launches until the batch ends, then runs them together. NULL: they are run one by
-  ** one. */
+  /* Collects launches until the batch ends, then runs them together. NULL if the transport runs
+  ** them one by one. */
   bool (*batch)(tli_Group *g, bool begins);
   /* Registers memory that will be sent often, or ends that if `add` is false. NULL: not
   ** supported. */
@@ -129,34 +130,34 @@ extern const tli_Transport tli_transport_shm, tli_transport_mpi, tli_transport_n
 struct tli_Group {
   const tli_Transport *transport;
   int rank, size;
-  int *ranks;       /* owned: the ranks' numbers in the world */
-  tl_Device device; /* the device on which calls run; tensors of other devices are copied to it */
+  int *ranks;       /* the ranks' numbers in the world (owned) */
+  tl_Device device; /* the device on which calls run; tensors on other devices are copied to it */
   int64_t timeout;
   bool detail;
   int64_t number; /* number of collectives so far */
-  int64_t pass;   /* number of the pass, see tli_group_next_pass */
+  int64_t pass;   /* number of the training pass, see tli_group_next_pass */
   /* held by the thread that runs a call: a caller or the group's thread */
   tli_Mutex engine;
-  bool by_thread; /* whether the group's thread holds the lock */
-  /* The number of callers that wait for the group's thread. If it is 0, callers compute, and the
-  ** thread leaves them the processor. */
+  bool by_thread; /* whether the group's thread holds the engine's lock */
+  /* The number of callers that wait for the group's thread. While it is 0, callers compute, and the
+  ** thread leaves the processor to them. */
   atomic_int callers;
-  /* guards the fields that callers and the thread share */
+  /* guards the fields that callers and the group's thread share */
   tli_Mutex lock;
-  tli_Work *first, **last; /* guarded: calls queued for the thread */
-  atomic_int outstanding;  /* calls that the thread has not ended */
+  tli_Work *first, **last; /* calls queued for the group's thread (guarded) */
+  atomic_int outstanding;  /* number of calls that the group's thread has not ended */
   bool has_thread;
   atomic_bool closing;
   atomic_uint ended;
-  /* The word that the thread sleeps on, and the number of its sleepers: in this struct, or in
-  ** shared memory, where other ranks can wake the thread. */
+  /* The word that the group's thread sleeps on, and the number of its sleepers. Both are in this
+  ** struct, or in shared memory, where other ranks can wake the thread. */
   atomic_uint *wake_count, *sleepers;
   atomic_uint own_wake_count, own_sleepers;
 };
 
 /* Describes a rank's call, as "all_reduce number 3 of float32 [2] at a.lua:1" (status.c). */
 void tli_status_text(const tli_Status *s, const tli_Group *g, char *out, size_t size);
-/* Marks a call as ended; unless `ok`, tl_error is its error (work.c). */
+/* Marks a call as ended; unless `ok`, the call's error is that of tl_error (work.c). */
 void tli_work_end(tli_Work *w, bool ok);
 /* Appends a call to a list (work.c). */
 void tli_work_append(tli_Work **list, tli_Work *w);

@@ -49,7 +49,7 @@ static void count(Record *r, const tli_Work *w) {
   t->bytes += in > out ? in : out;
   switch (w->kind) {
   case TLI_BARRIER: t->messages += 2 * others; return;
-  case TLI_ALL_REDUCE: /* a reduce_scatter, then an all_gather */
+  case TLI_ALL_REDUCE: /* an all_reduce is a reduce_scatter, then an all_gather */
     t->messages += 2 * others;
     t->sent += ring_bytes(out, g->size, (g->rank + 1) % g->size) +
                ring_bytes(out, g->size, (g->rank + 2) % g->size);
@@ -66,12 +66,12 @@ static void count(Record *r, const tli_Work *w) {
     t->messages += others;
     t->sent += in - w->in[g->rank].bytes;
     return;
-  case TLI_BROADCAST: /* the chain begins at the root */
+  case TLI_BROADCAST: /* the chain of a broadcast begins at the root */
     if ((g->rank + 1) % g->size == w->root) return;
     t->messages += 1;
     t->sent += out;
     return;
-  case TLI_REDUCE: /* the chain ends at the root */
+  case TLI_REDUCE: /* the chain of a reduction ends at the root */
     if (root) return;
     t->messages += 1;
     t->sent += out;
@@ -82,7 +82,7 @@ static void count(Record *r, const tli_Work *w) {
     t->sent += in - w->in[g->rank].bytes;
     return;
   case TLI_RECV: return;
-  default: /* GATHER, SEND */
+  default: /* GATHER and SEND */
     if (w->kind == TLI_GATHER && root) return;
     t->messages += 1;
     t->sent += in;
@@ -92,7 +92,8 @@ static void count(Record *r, const tli_Work *w) {
 
 /* ---- calls ----------------------------------------------------------------------------- */
 
-/* Copies as much of one part as fits and zeroes the rest. */
+/* Copies as much of one part as fits into another, and fills the remainder of that one with
+** zeros. */
 static void fill(tli_Part to, tli_Part from) {
   int64_t n = from.bytes < to.bytes ? from.bytes : to.bytes;
   if (n > 0 && to.data != from.data) memmove(to.data, from.data, (size_t)n);

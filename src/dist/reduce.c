@@ -1,6 +1,6 @@
 /*
 ** reduce.c - implements reduce.h. Blocks that fit into the first-level cache are reduced in the
-** dtype's wide type; two arrays, the common case, in one pass.
+** dtype's wide type; two arrays, the common case, are added in one pass.
 */
 #include "dist/reduce.h"
 
@@ -33,14 +33,17 @@ enum { BLOCK = 2048 };
 #define FLOAT_MAX(W, a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 /* not called, since the operation was refused earlier */
 #define FLOAT_BAND(W, a, b) ((void)(a), (b))
-#define FLOAT_BOR(W, a, b) ((void)(a), (b))  /* refused earlier */
-#define FLOAT_BXOR(W, a, b) ((void)(a), (b)) /* refused earlier */
+/* not called, since the operation was refused earlier */
+#define FLOAT_BOR(W, a, b) ((void)(a), (b))
+/* not called, since the operation was refused earlier */
+#define FLOAT_BXOR(W, a, b) ((void)(a), (b))
 #define FLOAT_STORE(name, x) tli_write_##name(x)
 #define FLOAT_MEAN(x, k) ((x) / (k))
 
 #define COMPLEX_SUM(W, a, b) FLOAT_SUM(W, a, b)
 #define COMPLEX_PRODUCT(W, a, b) FLOAT_PRODUCT(W, a, b)
-#define COMPLEX_REFUSED(W, a, b) ((void)(a), (b)) /* refused earlier */
+/* not called, since the operation was refused earlier */
+#define COMPLEX_REFUSED(W, a, b) ((void)(a), (b))
 #define COMPLEX_STORE(name, x) (x)
 #define COMPLEX_MEAN(x, k) ((x) / (k))
 
@@ -121,7 +124,7 @@ static const BlockFn blocks[TL_NDTYPES] = {
 #undef X
 };
 
-/* Sum and mean of two float arrays, which are most reductions. */
+/* Computes the sum or the mean of two float arrays, the most frequent reductions. */
 static void add_two(float *out, const float *a, const float *b, int64_t n) {
   for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
 }

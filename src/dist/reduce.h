@@ -6,8 +6,9 @@
 
 #include "core/tensor/dtype.h"
 
-/* X(name, text): ORDER REDUCE. Bitwise reductions are for integers and bool, the mean for
-** floating types. For bool, sum and max are "or", product and min are "and". */
+/* Reductions, X(name, text), in the order of all tables marked ORDER REDUCE. Bitwise reductions are
+** for integers and bool, the mean for floating types. For bool, sum and max are "or", product and
+** min are "and". */
 #define TLI_REDUCTIONS(X) \
   X(SUM, "sum")           \
   X(AVG, "avg")           \

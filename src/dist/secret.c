@@ -1,5 +1,5 @@
 /*
-** secret.c - implements secret.h.
+** secret.c - implements secret.h: reading secrets, and proving that one is known.
 */
 #include "dist/secret.h"
 

@@ -9,16 +9,16 @@
 #include "dist/sha256.h"
 
 enum {
-  TLI_SECRET_LEAST = 16, /* the least number of characters */
-  TLI_SECRET_ROOM = 512, /* bytes of a secret, including the terminating 0 */
-  TLI_CHALLENGE = 32     /* random bytes of each side */
+  TLI_SECRET_LEAST = 16, /* the smallest number of characters of a secret */
+  TLI_SECRET_ROOM = 512, /* bytes for a secret, including the terminating 0 */
+  TLI_CHALLENGE = 32     /* number of random bytes that each side sends */
 };
 
 /* Creates a secret: 64 hexadecimal digits of the system's randomness. */
 bool tli_secret_make(char out[TLI_SECRET_ROOM]) TL_MUSTCHECK;
-/* Checks that the text is long enough; `where` names its origin in the message. */
+/* Checks that a secret is long enough; `where` says in the message where the secret comes from. */
 bool tli_secret_check(const char *where, const char *secret) TL_MUSTCHECK;
-/* Reads the first line of a file that no other user may read. */
+/* Reads a secret from the first line of a file; refuses a file that another user may read. */
 bool tli_secret_read(const char *path, char out[TLI_SECRET_ROOM]) TL_MUSTCHECK;
 /* Overwrites a copy that is no longer needed. */
 void tli_secret_forget(char *secret, size_t bytes);

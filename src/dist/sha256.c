@@ -1,5 +1,6 @@
 /*
-** sha256.c - see sha256.h. The names of the functions and of a to h are those of FIPS 180-4.
+** sha256.c - implements sha256.h. The names of the functions, and the variables a to h, are those
+** of FIPS 180-4.
 */
 #include "dist/sha256.h"
 

@@ -1,5 +1,5 @@
 /*
-** status.c - describes a rank's present call, for messages.
+** status.c - describes in words the call that a rank is making, for error messages.
 */
 #include <stdarg.h>
 #include <stdio.h>

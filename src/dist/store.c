@@ -1,5 +1,5 @@
 /*
-** store.c - the client of a store.
+** store.c - the client side of a store: connecting, requests and their answers.
 */
 #include "dist/store.h"
 
@@ -13,7 +13,7 @@
 #include "core/platform/socket.h"
 #include "dist/secret.h"
 
-/* The time that an answer may take beyond the request's own timeout. */
+/* The time in nanoseconds that an answer may take beyond the request's own timeout. */
 #define GRACE INT64_C(10000000000)
 
 struct tli_Store {
@@ -25,9 +25,9 @@ struct tli_Store {
 
 /* ---- meeting --------------------------------------------------------------------- */
 
-/* Time for the greeting, whatever the connection's timeout: a store may be waiting for a processor,
-** and another program may never answer. AGAIN is the delay before another attempt if the other side
-** closes the connection first, as a store that is ending does. */
+/* GREETING is the time for the greeting, whatever the connection's timeout: a store may be waiting
+** for a processor, and another program may never answer. AGAIN is the delay before another attempt
+** if the other side closes the connection first, as a store that is ending does. */
 #define GREETING INT64_C(3000000000)
 #define LONGEST_GREETING INT64_C(30000000000)
 #define AGAIN INT64_C(500000000)
@@ -46,8 +46,8 @@ static Peer differ(char *how, size_t size, const char *text) {
   return WRONG_SECRET;
 }
 
-/* Exchanges the proofs of both sides. The client's comes first, so a program that only listens
-** learns nothing. */
+/* Exchanges the proofs of both sides. The client's proof comes first, so a program that only
+** listens learns nothing. */
 static Peer prove(const tli_Store *s, const unsigned char *challenge, int64_t deadline, char *how,
                   size_t size) {
   struct {
@@ -121,7 +121,7 @@ static bool open_socket(tli_Store *s, int64_t timeout) {
     if (s->socket == TLI_NOSOCKET) return false;
     int64_t now = tli_now_ns();
     if (taken == 0) taken = now;
-    int64_t left = begun + timeout - now; /* the timeout may be the largest number */
+    int64_t left = begun + timeout - now; /* a sum, since the timeout may be the largest int64 */
     if (left < GREETING) left = GREETING;
     if (left > LONGEST_GREETING) left = LONGEST_GREETING;
     Peer peer = greet(s, now + left, how, sizeof how);
@@ -178,11 +178,11 @@ static bool lost(tli_Store *s, const char *what, const char *key) {
   return tli_fail(TL_EIO, "store %s:%d: %s of '%.200s': %s", s->host, s->port, what, key, why);
 }
 
-/* The requests' names for messages. */
+/* The requests' names in messages. */
 static const char *const names[] = {"set",    "get",   "wait",   "add",         "check",
                                     "delete", "count", "append", "compare_set", "clear"};
 
-/* Sends a request and receives the answer except its value. */
+/* Sends a request, and receives the answer's header; the caller receives the answer's value. */
 static bool ask(tli_Store *s, uint32_t what, const char *key, const void *value, size_t size,
                 int64_t number, int64_t timeout, tli_StoreAnswer *a) {
   size_t length = strlen(key);
@@ -217,7 +217,8 @@ static char *receive_value(tli_Store *s, uint32_t what, const char *key, const t
                            size_t *size) {
   char *value = a->value <= TLI_STORE_VALUE ? malloc((size_t)a->value + 1) : NULL;
   if (value == NULL) {
-    s->broken = true; /* the value was not read */
+    /* the answer's value was not read, so the connection cannot be used any more */
+    s->broken = true;
     return tli_fail_null(TL_EMEM, "store: no memory for the value of '%.200s'", key);
   }
   if (!tli_socket_receive(s->socket, value, a->value, tli_now_ns() + GRACE)) {

@@ -1,6 +1,6 @@
 /*
 ** store.h - a small table of keys and values. The processes of a program share it, and find one
-** another by it. One of them serves it by TCP, from a thread.
+** another by it. A thread of one process serves the table by TCP.
 **
 ** Keys have up to 1000 bytes, values up to 64 MB, all together up to 4 GB. All waits end at a
 ** deadline, with an error that names the key. README.md in this folder lists the guarantees of a
@@ -15,10 +15,9 @@ typedef struct tli_StoreServer tli_StoreServer;
 typedef struct tli_Store tli_Store;
 
 /* Begins to serve at an address of this machine; port 0 takes a free one. Clients have to prove
-** that they know the secret (secret.h). If it is NULL, there is no secret; the address must
-** then be reachable only from this machine, and processes of other users are refused if the
-** system can tell them apart. If it is TLI_STORE_TRUST, there is no secret and every client is
-** trusted. */
+** that they know the secret (secret.h). If the secret is NULL, clients need none; the address must
+** then be reachable only from this machine, and processes of other users are refused if the system
+** can tell them apart. If the secret is TLI_STORE_TRUST, every client is trusted. */
 tli_StoreServer *tli_store_serve(const char *host, int port, const char *secret) TL_MUSTCHECK;
 int tli_store_server_port(const tli_StoreServer *server);
 /* Stops serving all clients. Accepts NULL. */
@@ -26,15 +25,14 @@ void tli_store_server_stop(tli_StoreServer *server);
 
 #define TLI_STORE_TRUST ""
 
-/* Connects within `timeout` nanoseconds. A connection belongs to one thread at a time. The
-** server must say within a few seconds that it is a store, and prove that it knows the secret,
-** too. Otherwise the error, of kind TL_EARG, says that another program or another job has the
-** port. */
+/* Connects within `timeout` nanoseconds. A connection belongs to one thread at a time. The server
+** must say within a few seconds that it is a store, and prove that it knows the secret as well.
+** Otherwise the error, of kind TL_EARG, says that another program or another job has the port. */
 tli_Store *tli_store_connect(const char *host, int port, const char *secret, int64_t timeout)
     TL_MUSTCHECK;
 /* Opens another connection to the same store. */
 tli_Store *tli_store_connect_again(const tli_Store *store, int64_t timeout) TL_MUSTCHECK;
-void tli_store_close(tli_Store *store); /* accepts NULL */
+void tli_store_close(tli_Store *store); /* Closes a connection. Accepts NULL. */
 
 /* Sets a key, and wakes clients that wait for it. */
 bool tli_store_set(tli_Store *s, const char *key, const void *value, size_t size) TL_MUSTCHECK;
@@ -44,13 +42,14 @@ char *tli_store_get(tli_Store *s, const char *key, size_t *size, int64_t timeout
 bool tli_store_wait(tli_Store *s, const char *key, int64_t timeout) TL_MUSTCHECK;
 /* Appends bytes to a key's value, which is empty if the key does not exist. */
 bool tli_store_append(tli_Store *s, const char *key, const void *value, size_t size) TL_MUSTCHECK;
-/* `both` consists of the expected value, of `expected` bytes, and the desired one. Atomically
-** sets the key to the desired value if it has the expected one, or if it does not exist and
-** `expected` is 0. Returns the key's value afterwards like tli_store_get; if there is none, the
-** expected value. */
+/* Atomically sets a key to the desired value if it has the expected one, or if the key does not
+** exist and `expected` is 0. `both` consists of the expected value, of `expected` bytes, and the
+** desired one. Returns the key's value afterwards like tli_store_get; if the key has none, returns
+** the expected value. */
 char *tli_store_compare_set(tli_Store *s, const char *key, const char *both, size_t bytes,
                             size_t expected, size_t *size) TL_MUSTCHECK;
-/* Adds to a number, which is 0 if the key does not exist; it is stored as decimal text. */
+/* Adds to the number under a key, which is 0 if the key does not exist; the number is stored as
+** decimal text. */
 bool tli_store_add(tli_Store *s, const char *key, int64_t amount, int64_t *sum) TL_MUSTCHECK;
 bool tli_store_check(tli_Store *s, const char *key, bool *there) TL_MUSTCHECK;
 bool tli_store_delete(tli_Store *s, const char *key, bool *was_there) TL_MUSTCHECK;
@@ -70,12 +69,14 @@ enum {
   TLI_STORE_DELETE,
   TLI_STORE_COUNT,
   TLI_STORE_APPEND,
-  TLI_STORE_COMPARE, /* the value is the expected one, of `number` bytes, then the desired one */
+  /* the request's value is the expected value, of `number` bytes, then the desired value */
+  TLI_STORE_COMPARE,
   TLI_STORE_CLEAR,
-  /* The first request. The answer's number and status are TLI_STORE_MAGIC; its value is the
-  ** server's challenge if there is a secret. The second request is ... */
+  /* The first request of a connection. The answer's number and status are TLI_STORE_MAGIC; its
+  ** value is the server's challenge if there is a secret. TLI_STORE_PROVE follows. */
   TLI_STORE_GREET,
-  /* ... the client's challenge with its proof; the answer's value is the server's proof */
+  /* The second request: the client's challenge with its proof. The answer's value is the server's
+  ** proof. */
   TLI_STORE_PROVE
 };
 enum { TLI_STORE_OK, TLI_STORE_LATE, TLI_STORE_REFUSED, TLI_STORE_STRANGER };
@@ -85,8 +86,9 @@ enum { TLI_STORE_OK, TLI_STORE_LATE, TLI_STORE_REFUSED, TLI_STORE_STRANGER };
 
 typedef struct tli_StoreRequest { /* A request's header; the key and then the value follow. */
   uint32_t magic, what;
-  uint32_t key, value; /* sizes in bytes */
-  int64_t number; /* a number to add, or a timeout in nanoseconds; see also TLI_STORE_COMPARE */
+  uint32_t key, value; /* sizes of the key and the value in bytes */
+  /* the number to add, or a timeout in nanoseconds; see TLI_STORE_COMPARE for its third use */
+  int64_t number;
 } tli_StoreRequest;
 
 typedef struct tli_StoreAnswer { /* An answer's header; the value follows. */

@@ -19,17 +19,19 @@
 #include "dist/store_table.h"
 
 #define SECOND INT64_C(1000000000)
-#define INTRODUCTION (10 * SECOND) /* the time that a client has to prove the secret */
-#define CROWDED SECOND             /* the time that it has while others wait for a place */
-#define STALLED (60 * SECOND) /* a client may not pause longer than this while it reads an answer */
-/* delay before accepting again after file descriptors were exhausted */
+/* the time in which a client has to prove that it knows the secret */
+#define INTRODUCTION (10 * SECOND)
+#define CROWDED SECOND        /* the same time while other clients wait for a place */
+#define STALLED (60 * SECOND) /* the longest pause of a client while it reads an answer */
+/* delay before connections are accepted again, after file descriptors were exhausted */
 #define BREATH (SECOND / 10)
 enum {
-  CLIENTS = 32768,  /* the most connections */
-  STRANGERS = 256,  /* the most connections without a proof */
-  SPARE_FILES = 64, /* file descriptors left for the rest of the program */
-  AT_ONCE = 16,     /* the most requests of a connection in one turn */
-  CHUNK = 65536     /* the most bytes of a connection in one turn */
+  CLIENTS = 32768, /* the largest number of connections */
+  STRANGERS = 256, /* the largest number of connections without a proof */
+  /* number of file descriptors that the server leaves for the rest of the program */
+  SPARE_FILES = 64,
+  AT_ONCE = 16, /* the largest number of requests of a connection in one turn */
+  CHUNK = 65536 /* the largest number of bytes of a connection in one turn */
 };
 
 typedef enum State { NEW, CHALLENGED, KNOWN } State;
@@ -37,23 +39,25 @@ typedef enum State { NEW, CHALLENGED, KNOWN } State;
 /* An answer that is being sent: a header with a short value, then a long value. */
 typedef struct Output {
   char head[sizeof(tli_StoreAnswer) + TLI_CHALLENGE];
-  size_t bytes, sent; /* sizes of both; sent < bytes: sending is incomplete */
+  /* total size of both, and the bytes sent so far; sending is complete once they are equal */
+  size_t bytes, sent;
   size_t head_bytes;
-  tli_Value *value; /* owned reference, or NULL */
+  tli_Value *value; /* the long value (owned reference), or NULL */
 } Output;
 
 typedef struct Client {
   int socket;
   State state;
   bool gone;
-  bool parts;       /* the connection is closed once its answer is sent */
-  bool waits;       /* its request waits for a key */
-  int64_t deadline; /* the time when the wait ends */
-  int64_t version;  /* the table's version when the key was last looked up */
-  int64_t since;    /* the time of its arrival, or of the last progress in reading an answer */
+  bool parts;       /* whether the connection is closed once its answer is sent */
+  bool waits;       /* whether the connection's request waits for a key */
+  int64_t deadline; /* the time at which the wait ends */
+  int64_t version;  /* version of the table when the key was last looked up */
+  int64_t since; /* the time when the client arrived, or last made progress in reading an answer */
   unsigned char challenge[TLI_CHALLENGE];
-  char *data;               /* owned: a buffer with bytes of the next requests, */
-  size_t begin, size, room; /* `size` of them from `begin` on, in `room` bytes */
+  char *data; /* a buffer with bytes of the next requests (owned) */
+  /* the buffer has `room` bytes; `size` bytes of requests start at `begin` */
+  size_t begin, size, room;
   Output out;
 } Client;
 
@@ -64,10 +68,11 @@ struct tli_StoreServer {
   atomic_uint ended;
   bool has_secret, trusts;
   char secret[TLI_SECRET_ROOM];
-  Client **clients; /* owned; only the thread uses the fields from here on */
+  /* all connections (owned); only the server's thread uses the fields from here on */
+  Client **clients;
   int n, room, most, most_strangers;
-  int64_t pause;         /* no connections are accepted before this time */
-  bool more;             /* some requests were left for the next turn */
+  int64_t pause;         /* the time before which no connections are accepted */
+  bool more;             /* whether some requests were left for the next turn */
   tli_StoreTable *table; /* owned */
 };
 
@@ -147,7 +152,7 @@ static tli_Value *join(tli_StoreServer *s, const char *a, uint32_t n, const char
   return v;
 }
 
-/* Returns the decimal number in a value, or 0 if it is none. */
+/* Returns the number that a value contains as decimal text, or 0 if the value is not a number. */
 static int64_t number_in(const tli_Value *v) {
   char text[32];
   if (v == NULL || v->size >= sizeof text) return 0;
@@ -209,7 +214,7 @@ static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, co
     return;
   }
   tli_Value *now = same ? join(s, value + n, r->value - n, NULL, 0) : join(s, value, n, NULL, 0);
-  if (same && now) now->refs++; /* one reference for the table, one for this function */
+  if (same && now) now->refs++; /* the table and this function have one reference each */
   if (same ? put(s, r, key, now) : now != NULL)
     answer_value(s, c, now);
   else
@@ -219,8 +224,8 @@ static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, co
 
 /* ---- authentication ------------------------------------------------------------------ */
 
-/* Answers the first request. Without a secret, all users of this machine can reach the port; those
-** that the system can tell apart are refused. */
+/* Answers the first request of a connection. Without a secret, all users of this machine can reach
+** the port; other users' connections are refused if the system can tell whose they are. */
 static void greet(tli_StoreServer *s, Client *c) {
   if (!s->has_secret && !s->trusts && tli_socket_is_foreign(c->socket)) {
     c->parts = true;
@@ -253,7 +258,7 @@ static void judge(tli_StoreServer *s, Client *c, const char *value) {
 
 /* ---- serving --------------------------------------------------------------------- */
 
-/* Answers the first request in the buffer; returns false if it must wait. */
+/* Answers the first request in the buffer; returns false if the request must wait. */
 static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int64_t now) {
   const char *key = c->data + c->begin + sizeof *r, *value = key + r->key;
   switch (r->what) {
@@ -317,7 +322,7 @@ static bool serve_some(tli_StoreServer *s, Client *c, int64_t now) {
   return served > 0;
 }
 
-/* Makes room for more bytes by moving those in the buffer to its front. */
+/* Makes room in the buffer by moving its bytes to the front. */
 static bool make_room(tli_StoreServer *s, Client *c, size_t bytes) {
   if (c->begin > 0 && c->size > 0) memmove(c->data, c->data + c->begin, c->size);
   c->begin = 0;
@@ -335,8 +340,8 @@ static bool make_room(tli_StoreServer *s, Client *c, size_t bytes) {
   return true;
 }
 
-/* Receives bytes. A stranger may send only its two requests; other clients may send one request
-** beyond the one that waits. */
+/* Receives bytes. A stranger may send only its two requests; other clients may send one more
+** request while a request waits. */
 static void receive(tli_StoreServer *s, Client *c) {
   enum { STRANGER_BYTES = 512 };
   tli_StoreRequest r;
@@ -419,8 +424,8 @@ static void accept_all(tli_StoreServer *s, int64_t now) {
   }
 }
 
-/* Returns the time when a connection is closed if it makes no progress; it is earlier if new
-** connections wait for a place. */
+/* Returns the time at which a connection is closed unless it makes progress. The time is earlier if
+** new connections wait for a place. */
 static int64_t end_of(const Client *c, bool crowded) {
   if (c->state != KNOWN) return c->since + (crowded ? CROWDED : INTRODUCTION);
   return is_sending(c) ? c->since + STALLED : INT64_MAX;
@@ -453,7 +458,8 @@ static void wait_for_some(tli_StoreServer *s, tli_Watch *w) {
   for (int i = 0; i < s->n; i++) {
     Client *c = s->clients[i];
     tli_StoreRequest r;
-    bool full = !is_sending(c) && !c->waits && whole(c, &r); /* served in the next turn */
+    /* a complete request is left, for the next turn */
+    bool full = !is_sending(c) && !c->waits && whole(c, &r);
     w[i + 2] = (tli_Watch){full ? TLI_NOSOCKET : c->socket, is_sending(c), false};
     if (c->waits) deadline = least(deadline, c->deadline);
     deadline = least(deadline, end_of(c, crowded));
@@ -472,7 +478,8 @@ static void turn(tli_StoreServer *s, tli_Watch *w) {
       receive(s, s->clients[i]);
   }
   s->more = false;
-  /* one connection's request may end another's wait, so all are served until none has an answer */
+  /* one connection's request may end the wait of another, so the loop repeats until no connection
+  ** gets an answer */
   bool served = true;
   for (int pass = 0; served && pass < 4; pass++) {
     served = false;
@@ -508,7 +515,8 @@ static void server_free(tli_StoreServer *s) {
   free(s);
 }
 
-/* Refuses to serve on an address that others can reach unless there is a secret. */
+/* Returns whether the server may use an address. An address that other machines or users can reach
+** requires a secret. */
 static bool may_serve(const tli_StoreServer *s, const char *host) {
   if (s->has_secret || s->trusts || tli_socket_is_local(s->listener)) return true;
   return tli_fail(

@@ -1,5 +1,5 @@
 /*
-** store_table.c - implements store_table.h. All bytes are counted and limited.
+** store_table.c - implements store_table.h: a hash table whose bytes are counted and limited.
 */
 #include "dist/store_table.h"
 
@@ -9,11 +9,12 @@
 #include "core/error.h"
 
 enum { BUCKETS = 4096 };
-#define MOST ((int64_t)4 << 30) /* the most bytes of all keys, values and incomplete requests */
+/* the largest number of bytes of all keys, values and incomplete requests together */
+#define MOST ((int64_t)4 << 30)
 
 typedef struct Entry {
   struct Entry *next;
-  tli_Value *value; /* owned reference */
+  tli_Value *value; /* the value of the key (owned reference) */
   uint32_t size;
   char key[];
 } Entry;
@@ -56,7 +57,7 @@ void tli_value_release(tli_StoreTable *t, tli_Value *v) {
   free(v);
 }
 
-/* Finds a key by its FNV-1a hash: returns the link to its entry. */
+/* Finds a key by its FNV-1a hash, and returns the link that refers to its entry. */
 static Entry **find(tli_StoreTable *t, const char *key, uint32_t size) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (uint32_t i = 0; i < size; i++) hash = (hash ^ (unsigned char)key[i]) * 0x100000001b3u;

@@ -6,7 +6,7 @@
 
 #include "tlua.h"
 
-/* A value has a reference count, so that an answer can send it without a copy. */
+/* A value of the table. Its reference count lets an answer send the value without a copy. */
 typedef struct tli_Value {
   int refs;
   uint32_t size;
@@ -16,20 +16,23 @@ typedef struct tli_Value {
 typedef struct tli_StoreTable tli_StoreTable;
 
 tli_StoreTable *tli_table_new(void) TL_MUSTCHECK;
-void tli_table_free(tli_StoreTable *t); /* accepts NULL; no value may be in use */
+/* Frees a table, none of whose values may be in use. Accepts NULL. */
+void tli_table_free(tli_StoreTable *t);
 
 /* Returns uninitialised bytes with one reference; NULL if there is no room. */
 tli_Value *tli_value_new(tli_StoreTable *t, uint32_t size) TL_MUSTCHECK;
-void tli_value_release(tli_StoreTable *t, tli_Value *v); /* accepts NULL */
+/* Releases a reference to a value. Accepts NULL. */
+void tli_value_release(tli_StoreTable *t, tli_Value *v);
 
-/* Reserves bytes for the server's other memory; returns false if there is no room. */
+/* Reserves bytes for other memory of the server; returns false if the table's limit leaves no
+** room. */
 bool tli_table_reserve(tli_StoreTable *t, int64_t bytes) TL_MUSTCHECK;
 void tli_table_return(tli_StoreTable *t, int64_t bytes);
 
 /* Returns a borrowed value, or NULL. */
 tli_Value *tli_table_get(tli_StoreTable *t, const char *key, uint32_t size) TL_MUSTCHECK;
-/* Takes the reference to the value. Returns false if the value is NULL, because it could not be
-** created, or if there is no room for the key. */
+/* Sets a key to a value, whose reference it takes over. Returns false if the value is NULL, because
+** it could not be created, or if there is no room for the key. */
 bool tli_table_put(tli_StoreTable *t, const char *key, uint32_t size, tli_Value *v) TL_MUSTCHECK;
 bool tli_table_delete(tli_StoreTable *t, const char *key, uint32_t size);
 /* Deletes all keys with that prefix; returns their number. */

@@ -322,7 +322,7 @@ bool tli_work_done(const tli_Work *w) {
   bool done = atomic_load(&w->state) != TLI_PENDING;
   if (done || w->end == NULL) return done;
   if (tli_backend(w->device)->device->event_query(w->end, &done)) return done;
-  tli_error_clear(); /* the thread that waits for the call gets the error */
+  tli_error_clear(); /* the error belongs to the thread that waits for the call */
   return false;
 }
 
@@ -347,7 +347,7 @@ static bool sleep_to_end(tli_Work *w, int64_t timeout) {
   return true;
 }
 
-/* Waits for the end of a call. While the call is pending, its group stays alive. */
+/* Waits for the end of a call. The group stays alive while the call is pending. */
 static bool await_end(tli_Work *w, int64_t timeout) {
   if (atomic_load(&w->state) != TLI_PENDING) return true;
   atomic_fetch_add(&w->group->callers, 1);

@@ -1,5 +1,6 @@
 /*
-** work.h - functions of work.c that group.c calls.
+** work.h - the functions of work.c that group.c calls: checks of arguments, and copies to and from
+** the host.
 */
 #ifndef TLI_DIST_WORK_H
 #define TLI_DIST_WORK_H

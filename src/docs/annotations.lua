@@ -1,4 +1,4 @@
--- annotations.lua - prints declarations as LuaLS annotations, for editors.
+-- annotations.lua - prints declarations as LuaLS annotations, which editors read.
 
 local M = {}
 
@@ -25,8 +25,8 @@ local function name_of(p)
    return reserved[p.name] and p.name .. "_" or p.name
 end
 
--- Returns the annotations of an overload's parameters; its keyword arguments become one table at
--- the end.
+-- Returns the annotations of an overload's parameters. Its keyword arguments become one table, the
+-- last parameter.
 local function arranged(params, skip_self)
    local list, named = {}, {}
    for i, p in ipairs(params) do
@@ -95,7 +95,8 @@ local function add_path(out, path, declared)
    add_function(out, method and "torch.Tensor:" .. method or path, declared, method ~= nil)
 end
 
--- Returns the options of a constructor after its first required arguments, for a call with a table.
+-- Returns the options of a constructor that follow its first required arguments, for a call with a
+-- table.
 local function with_table(params)
    local list, fields = {}, {}
    for _, p in ipairs(params) do
@@ -120,7 +121,7 @@ local function add_class(out, class)
       out[#out + 1] = ("---@field %s %s%s"):format(field.name, field.type,
          field.text ~= "" and "  " .. field.text or "")
    end
-   if class.is_value then -- the class is in no public table
+   if class.is_value then -- such a class is in no public table
       table.insert(out, first, "do")
       out[#out + 1] = "local value = {}\n"
       for _, method in ipairs(class.methods) do
@@ -144,7 +145,8 @@ local function add_class(out, class)
    end
 end
 
--- Complex numbers are values without a table of their own; torch.complex makes them.
+-- The beginning of Tensor's annotations. Complex numbers are values without a table of their own;
+-- torch.complex makes them.
 local tensor_head <const> = [[
 ---@class torch.ComplexNumber
 ---@field real number

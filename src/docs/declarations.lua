@@ -52,7 +52,8 @@ local function unread(signature, tags, fn)
    local function check(name)
       local is_read = signature.by_name[name] or formal[name]
          or body:find("%f[%w_]" .. name .. "%f[^%w_]")
-         or name == "fn" and body:find("...)", 1, true) -- `fn` is forwarded to the body of a scope
+         -- the rest of the arguments is forwarded to the function that runs in a scope
+         or name == "fn" and body:find("...)", 1, true)
       if not is_read then list[#list + 1] = name end
    end
    for _, tag in ipairs(of_lua.parameters(tags)) do
@@ -76,7 +77,8 @@ local function in_repository(declared)
    return declared
 end
 
--- A layer that computes an operator, and has no text itself, gets the operator's text.
+-- Returns the declaration of a layer. A layer without text that computes one operator gets the
+-- operator's text.
 local function of_class(entry, context)
    local declared = in_repository(of_lua.of_class(entry.path, entry.value, entry.module))
    if declared.is_twin then
@@ -158,7 +160,7 @@ local function of_operator(path, forms, in_place)
    }
 end
 
--- Returns the operator that another name stands for: an alias, the in-place form, or the same
+-- Returns the operator behind another public name: an alias, the in-place form, or the same
 -- function in another table.
 local function operator_for(path, operators, aliases)
    for _, name in ipairs {path, (path:gsub("_$", "")), (path:gsub("^torch%.Tensor%.", "torch.")),
@@ -196,7 +198,8 @@ local function of_value(entry, binding)
    local is_function = args.is_callable(entry.value) and not entry.module
    local kind, owner = is_function and "function" or "constant", entry.path:match "^(.*)%."
    local declared = of_lua.of_named(entry.path, nil, kind)
-      or entry.kind == "constant" and of_lua.of_named(owner, nil, kind) -- a table of constants
+      -- a table of constants has a doc comment above it
+      or entry.kind == "constant" and of_lua.of_named(owner, nil, kind)
    if declared then declared.path = entry.path end
    if declared then return in_repository(declared) end
    return entry.module and of_module(entry, binding) or nil
@@ -226,7 +229,7 @@ local function declare(entry, context)
       or known and setmetatable({path = path}, {__index = known})
 end
 
--- Returns the loaded modules of the library, and those that their sources name.
+-- Returns the loaded modules of the library, and the modules that their sources name.
 local function modules_named()
    local found, waiting = {}, {}
    local function add(module)
@@ -278,11 +281,11 @@ local function tagged_classes(module, found)
    end
 end
 
--- Returns the classes of values that public functions take and return but that are in no public
--- table: those in C, and those that a source declares by tags.
----@param all table[]
----@param binding table<string, table>
----@return table[]
+-- Returns the classes that are in no public table, but that public functions take or return:
+-- classes in C, and classes that a source declares by tags.
+--@param all table[]
+--@param binding table<string, table>
+--@return table[]
 function M.classes_of_values(all, binding)
    local found, public, list = {}, {}, {}
    for module in pairs(modules_named()) do tagged_classes(module, found) end
@@ -316,7 +319,8 @@ function M.classes_of_values(all, binding)
    return list
 end
 
---- Counts names, those with an example that shows its output, parameters, and those with words.
+--- Counts names, names with an example that shows its output, parameters, and parameters with
+--- words.
 ---@param all table[]  declarations
 ---@return {names: integer, examples: integer, parameters: integer, told: integer}
 function M.count(all)

@@ -19,7 +19,8 @@ local function section_of(declared)
    local owner = path:match "^(.*)%.[^.]+$" or "torch"
    if declared.kind == "module" then owner = path end
    if declared.is_value and not owner:find "^torch" then owner = "torch." .. owner end
-   if declared.kind == "constant" and owner:find "%.%u[%w_]+$" then -- a table of constants
+   -- a constant belongs to its table, which has a capitalised name
+   if declared.kind == "constant" and owner:find "%.%u[%w_]+$" then
       owner = owner:match "^(.*)%.[^.]+$"
    end
    if owner == "torch.Tensor" or owner == "torch" and declared.kind == "function" then
@@ -56,7 +57,7 @@ function M.sections(all)
    for i = #list, 1, -1 do
       if #list[i].entries == 0 then table.remove(list, i) end
    end
-   local function place(title) -- the families of operators come before the modules
+   local function place(title) -- families of operators come before modules
       return (title == "Methods of tensors" or title:find "^torch: ") and "" or "~"
    end
    table.sort(list, function(a, b)

@@ -1,11 +1,11 @@
--- guides.lua - the guides of the site: Markdown files beside the code that they describe.
+-- guides.lua - collects the guides of the site: Markdown files beside the code that they describe.
 
 local html = require "html"
 
 local M = {}
 
--- The groups of guides in their order: a pattern of paths, the group, and a title if it is not the
--- text's own heading.
+-- The groups of guides in their order. Each row has a pattern of paths, the group's title, and a
+-- guide's title if its own heading is not suitable.
 local groups <const> = {
    {"^README.md$", "Start"},
    {"^lua/tlua/from_pytorch.md$", "Start"},

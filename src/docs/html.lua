@@ -10,13 +10,13 @@ local entities <const> = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"']
 ---@return string
 function M.escape(text) return (text:gsub('[&<>"]', entities)) end
 
--- Returns a name as a link, if it has a page.
+-- Returns a name, as a link if the name has a page.
 local function link(name, links)
    local at = links[name] or links["torch." .. name] or links[(name:gsub("%(.*$", ""))]
    return at and ('<a href="%s">%s</a>'):format(at, M.escape(name)) or nil
 end
 
---- Converts a line of text with code and links.
+--- Converts one line of text, with its code and links, to HTML.
 ---@param text string
 ---@param links table<string, string>
 ---@return string
@@ -39,7 +39,7 @@ function M.inline(text, links)
    return table.concat(out)
 end
 
---- Converts the lines of a doc comment.
+--- Converts the lines of a doc comment to HTML.
 ---@param lines string[]
 ---@param links table<string, string>
 ---@return string

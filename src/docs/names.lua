@@ -40,7 +40,7 @@ local function kind_of(value)
    return kind == "function" and kind or "constant"
 end
 
--- Only values of these kinds can have aliases: equal constants are indistinguishable.
+-- The kinds of values that can have aliases; equal constants are indistinguishable.
 local has_identity = {class = true, ["function"] = true, module = true, object = true}
 
 --- Returns all public names, the shortest first.
@@ -50,7 +50,9 @@ function M.walk(torch)
    local list, met = {}, {}
    local root = {path = "torch", kind = "module", value = torch, aliases = {}}
    local waiting, at = {root}, 1
-   local of_tensor -- visited last: a function that is also a method is known by its own table
+   -- torch.Tensor, which is visited last: a function that is also a method is known by its own
+   -- table
+   local of_tensor
    list[1], met[torch] = root, root
    while waiting[at] do
       local owner = waiting[at]

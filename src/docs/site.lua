@@ -1,6 +1,6 @@
--- site.lua - writes the reference as a folder of static pages: one for each section of the manual,
--- one for each class, one for each guide, and the index that the search reads. All are in one
--- folder and use relative links, so that they work from a disk and from any server.
+-- site.lua - writes the reference as static pages: one for each section of the manual, for each
+-- class, and for each guide. The search reads an index file. All pages are in one folder and use
+-- relative links, so that they work from a disk and from any server.
 
 local torch = require "tlua"
 local comments = require "tlua.repl.comments"

@@ -6,7 +6,7 @@ local M = {}
 M.tensor_types = {Tensor = true, Operand = true, ["Tensor[]"] = true}
 
 --- Returns C code that is true if a call has a complex tensor, number or dtype among its arguments;
---- nil if it has no such parameter.
+--- nil if the operator has no parameter of such a kind.
 function M.complex_arguments(op)
    local tensors, tests = {}, {}
    for _, p in ipairs(op.params) do

@@ -7,7 +7,8 @@
 package.path = (arg[0]:match("^(.*)/[^/]*$") or ".") .. "/?.lua;" .. package.path
 local pack = require "pack"
 
--- Returns bytes as C literals of 64 each. "?" is escaped, since two of them may begin a trigraph.
+-- Returns bytes as C string literals of 64 bytes each. "?" is escaped, since two of them may begin
+-- a trigraph.
 local function literal(bytes)
    local lines = {}
    for at = 1, #bytes, 64 do
@@ -84,7 +85,7 @@ local function collect(root, arguments, bare)
    for _, argument in ipairs(arguments) do
       local module, path, inner = names(root, argument)
       local text = read(path)
-      assert(load(text, "@" .. path, "t")) -- a syntax error fails the build
+      assert(load(text, "@" .. path, "t")) -- stops the build at a syntax error
       if not text:find("^%-%-%-@meta") then
          assert(not seen[module], "two files for the module " .. module)
          seen[module] = true

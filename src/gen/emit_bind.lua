@@ -41,7 +41,8 @@ local function lua_default(param)
 end
 M.lua_default = lua_default
 
---- Returns the call as help and messages show it; with `inplace`, the call of the in-place form.
+--- Returns an operator's call as help and messages show it; with `inplace`, the call of the
+--- in-place form.
 function M.usage(op, name, inplace)
    local positional, named = {}, {}
    for _, p in ipairs(op.params) do
@@ -61,7 +62,8 @@ function M.usage(op, name, inplace)
    return ("%s(%s)"):format(name, table.concat(positional, ", "))
 end
 
---- Returns whether the Lua function takes `inplace`, like those of torch.nn.functional.
+--- Returns whether the Lua function takes the option `inplace`, as functions of torch.nn.functional
+--- do.
 function M.takes_inplace(op)
    return op.module == "nn.functional" and op.inplace and true or false
 end
@@ -163,8 +165,8 @@ local function call_c(op, args)
    return ("tlo_%s(%s)"):format(op.cname, args)
 end
 
--- Returns whether the in-place form of an operator consists of others, so that the binding observes
--- it.
+-- Returns whether the in-place form of an operator consists of calls of other operators; the
+-- binding then opens its span.
 local function is_observed_here(op)
    return (op.composite or op.expr) and not (op.hooked and op.inplace_form)
 end
@@ -186,7 +188,7 @@ local function entitle(op, line, result)
 end
 
 -- Writes the call of an operator that changes none of its arguments. If memory is exhausted, the
--- call is repeated after a collection.
+-- generated code collects garbage and repeats the call.
 local function emit_call(op, out, line)
    local call = call_c(op, call_args(op, out))
    line("  bool ok = !a.failed && %s;", call)
@@ -315,7 +317,7 @@ local function emit_binding(op, name, cname, inplace)
    end
    line("  tli_Args a;")
    line("  tli_args_begin(&a, L, &sig_%s);", cname)
-   -- After a failure nothing is allocated, because finalizers that run then may fail, too.
+   -- nothing may be allocated after a failure, because finalizers that run then may fail, too
    if kind == "tensor" then
       line("  tli_Box *box = a.failed ? NULL : tli_new_box(L, a.S);")
    elseif kind == "tensors" then

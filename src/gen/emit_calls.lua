@@ -6,7 +6,7 @@ local fill = require "template"
 
 local M = {}
 
--- Maps a parameter's kind to the member of tli_CallArg that holds it.
+-- Maps a parameter's kind to the member of tli_CallArg for arguments of that kind.
 local members = {
    TENSOR = "tensor", OPERAND = "tensor", TENSORS = "tensors", NUMBER = "number", INT = "integer",
    DIM = "integer", INDEX = "integer", BOOL = "flag", TRUE = "flag", FLOAT = "real", INTS = "ints",
@@ -38,8 +38,9 @@ local bodies = {
   return tlo_$name($args, &list) && tli_call_results("$name", &list, out);]],
 }
 
--- Programs call neither operators that only derivatives call, since these do not check their
--- arguments, nor operators whose result is a number or a boolean, nor those that write to a list.
+-- Returns the form in which programs call an operator, or nil. Programs do not call operators that
+-- only derivatives call, since these do not check their arguments, nor operators whose result is a
+-- number or a boolean, nor operators that write to a list.
 local function form_of(op, inplace)
    if op.internal and not op.hooked then return nil end
    if inplace or op.inplace_form then return op.params[1].type == "Tensor" and "self" or nil end
@@ -100,7 +101,8 @@ function M.header(all)
    return table.concat(out, "\n")
 end
 
---- Returns calls.c: the rows, and those that programs may call in the order of their names.
+--- Returns the text of calls.c: a row for each operator, and the list of the rows that programs may
+--- call, in the order of their names.
 function M.source(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 '#include "calls.h"\n#include "ops.h"\n#include "ops/common.h"\n'}

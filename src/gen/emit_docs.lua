@@ -35,7 +35,8 @@ return names
 ]]):format(table.concat(names, " "))
 end
 
--- Returns the tables below torch that have the function; false stands for torch itself.
+-- Returns the tables below torch that contain the operator's function; false stands for torch
+-- itself.
 local function modules_of(op)
    if op.also then return {false, op.module} end
    return {op.module or false}
@@ -89,7 +90,7 @@ local function entry_text(op)
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
 end
 
--- Returns an operator's example as help shows it, below the text.
+-- Returns an operator's example in the form in which help shows it, below the text.
 local function example_text(op)
    return op.example and "\n\n    " .. op.example:gsub("\n", "\n    ") or ""
 end
@@ -171,7 +172,7 @@ local function list_text(list, format)
    return "{" .. table.concat(texts, ", ") .. "}"
 end
 
--- Returns the overloads of an operator as `usage` writes them, without its other names.
+-- Returns the overloads of an operator as `usage` writes them, without the operator's other names.
 local function usages(op)
    local list = {}
    for _, form in ipairs(forms_text(op)) do
@@ -185,7 +186,7 @@ local function notes_of(op)
    return (notes:gsub("^\n+", ""))
 end
 
--- Returns the parameters of an operator's function in Lua, as bind.usage shows them.
+-- Returns the parameters of an operator's Lua function, in the form of bind.usage.
 local function params_of(op)
    local row <const> = "{name = %q, type = %q, default = %s, optional = %s, named = %s}"
    local list = {}

@@ -38,7 +38,7 @@ local function named(sources, prefix)
    return names
 end
 
--- The lists of a kernel that the build leaves out: no compute type has a loop.
+-- The lists of a kernel that this build leaves out: the kernel has no loop for any compute type.
 local no_types = [[
 #define TLK_IN_f32_NONE(...)
 #define TLK_IN_f64_NONE(...)

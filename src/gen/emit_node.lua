@@ -148,8 +148,8 @@ end
 
 -- drop_<op>, free_<op>: the end of a node -------------------------------------------------------
 
--- Writes a function of the node that does `what` with each of the fields; returns NULL if there are
--- none.
+-- Writes a function of the node that applies `what` to each of the fields; writes NULL if there are
+-- no fields.
 local function emit_each(op, name, what, fields)
    if #fields == 0 then return "NULL" end
    local lines = cdecl.map(fields, function(f)
@@ -208,7 +208,8 @@ local function save(op, f, rules)
    return ("node_->%s = %s;"):format(f.name, value)
 end
 
--- Returns the name of the list of tensors if the inputs are a list; nil if they are single tensors.
+-- Returns the name of the list of tensors if the inputs are a list; nil if the inputs are single
+-- tensors.
 local function input_list(edges)
    return edges[1] and edges[1].type == "Tensor[]" and edges[1].name or nil
 end
@@ -256,7 +257,7 @@ local function emit_finish(op, rules, fields)
    local outputs, saves = {}, {}
    for k, name in ipairs(op.results.names) do
       if not (op.nograd and op.nograd[name]) then
-         -- results that the caller did not request are missing
+         -- a result that the caller did not request is NULL
          local given = op.results.count > 1 and ("results[%d] && "):format(k - 1) or ""
          outputs[#outputs + 1] = ("if (%s!tli_node_output(node, %d, results[%d])) return false;")
             :format(given, k - 1, k - 1)

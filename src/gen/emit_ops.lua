@@ -41,7 +41,7 @@ local function pointwise_arrays(op)
    return ("(tl_Tensor *[]){%s}"):format(join(tensors, ", ")), params, #tensors, #scalars
 end
 
--- Returns the call, guarded by the check of the operator's numbers, if it has one.
+-- Returns a call, preceded by the check of the operator's numbers if its entry has one.
 local function checked(op, format, call)
    if not op.pointwise.check then return call end
    local scalars = {}
@@ -112,7 +112,8 @@ static $prototype {
    })
 end
 
--- The function of an operator whose C code works in place: copies the input and writes to the copy.
+-- Template for an operator whose C code works in place: the function copies the input and writes to
+-- the copy.
 local native = [[
 tl_Tensor *made_ = tli_clone_for("$name", $self);
 if (made_ && !tli_op_${op}_($args)) tli_release(made_), made_ = NULL;]]
@@ -122,7 +123,7 @@ local several_results = [[
 for (int i = 0; i < $count; i++) out[i] = NULL;
 if (!$call) return false;]]
 
--- Returns the line that refuses complex arguments of an operator that does not take them.
+-- Returns the line of C that refuses complex arguments, for an operator that does not take them.
 local function refuse_complex(op, failed)
    local given = not op.complex and not op.pointwise and cdecl.complex_arguments(op)
    if not given then return nil end
@@ -260,8 +261,8 @@ $prototype {
    })
 end
 
--- Writes tlo_<op> for a hand-written operator that is observed wherever it is called from: one with
--- a row in profiles, and one that the binding calls in C, which a tracer must see as a whole.
+-- Writes tlo_<op> of a hand-written operator that is always observed: one with a row in profiles,
+-- or one that the binding calls in C and that a tracer must see as a whole.
 local function emit_counted(op)
    local args = names(op)
    if op.results.kind == "tensors" or op.results.kind == "value" then args[#args + 1] = "out" end
@@ -273,8 +274,8 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Writes the functions of an operator that the build leaves out: they fail with its name. Those of
--- a composition are weak, since its C may be in the build.
+-- Writes the functions of an operator that the build leaves out: they fail with a message that
+-- names the operator. A composition's functions are weak, since the build may contain its C code.
 local function emit_left_out(op)
    local functions = {{M.prototype(op), op.results.kind == "tensor" and "NULL" or "false"}}
    if op.inplace_form then functions = {{inplace_prototype(op):gsub("_%(", "("), "false"}} end
@@ -336,7 +337,8 @@ function M.family(family, all)
    return join(out, "\n\n") .. "\n"
 end
 
---- Returns ops.h: the operators' C declarations, and the hand-written functions behind them.
+--- Returns the text of ops.h: the operators' C declarations, and those of the hand-written
+--- functions behind them.
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 "#ifndef TLI_OPS_H\n#define TLI_OPS_H\n",

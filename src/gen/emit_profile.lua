@@ -6,7 +6,7 @@ local calls = require "emit_calls"
 local cdecl = require "cdecl"
 local fill = require "template"
 
-local M = {off = false} -- off: the build observes no operator
+local M = {off = false} -- off is true for a build that observes no operator
 
 local function fail(op, why)
    error(("%s:%d: operator %s: flops: %s"):format(op.file, op.line, op.cname, why), 0)
@@ -25,8 +25,8 @@ local function tensor_c(op, name)
 end
 
 -- A formula is arithmetic with numel(tensor), which is 0 for a missing tensor, size(tensor,
--- dimension) with Lua's dimensions, and choose(boolean parameter, formula, formula). It is not
--- counted if the operators that were called have already counted as much.
+-- dimension) with Lua's dimensions, and choose(boolean parameter, formula, formula). The formula's
+-- value is ignored if the operators inside the call have counted as many operations.
 local function flops_c(op, text)
    text = text:gsub("choose(%b())", function(list)
       local flag, yes, no = list:match "^%(%s*([%w_]+)%s*,(.*),(.-)%)$"
@@ -63,7 +63,8 @@ local function inputs_c(op)
    return ("(const tli_SpanInput[]){%s}, %d"):format(table.concat(list, ", "), #list)
 end
 
--- Returns what the wrapper of an operator has, and how the tracer finds the call's results.
+-- Returns the parts of an operator's wrapper: what the wrapper must do, and how the tracer finds
+-- the call's results.
 local function parts_of(op, inplace)
    local kind = op.results.kind
    local in_place = inplace and not op.inplace_form
@@ -86,8 +87,8 @@ local function parts_of(op, inplace)
    return parts
 end
 
---- Writes the function observed_<op>, which calls another function with the same arguments while
---- the tracer and the profiler look on.
+--- Writes the function observed_<op>, which calls another function with the same arguments; tracer
+--- and profiler are told before and after the call.
 ---@param op table
 ---@param inner string  that function's name without the operator's: "plain" or "tlo"
 ---@param inplace? boolean  of the in-place form
@@ -138,7 +139,7 @@ end
 --- Returns a call of an operator whose C code is written by hand, with a span around it.
 ---@return string
 function M.call(op, args)
-   local opens_span = op.flops ~= nil -- Operators without a formula open their span themselves.
+   local opens_span = op.flops ~= nil -- an operator without a formula opens its span itself
    if opens_span or M.off then return ("tlo_%s(%s)"):format(op.cname, args) end
    return M.choice(op.cname, args)
 end

@@ -1,6 +1,6 @@
--- emit_signatures.lua - writes the facts about operators that `tlua port` cannot derive itself:
--- which parameters are dimensions or positions, and which operators do not return exactly one
--- tensor. Other operators are left out.
+-- emit_signatures.lua - writes the facts about operators that `tlua port` cannot derive itself: the
+-- parameters that are dimensions or positions, and the number of results. Operators with one result
+-- and no such parameter are left out.
 
 local bind = require "emit_bind"
 

@@ -1,8 +1,8 @@
 -- expr.lua - the small language of derivatives and compositions: names, numbers, calls of operators
 -- (`sum(grad, dim, true)` or `grad:sum(dim, true)`), + - * / ^ and lists `{a, b}`. Between tensors
--- the signs stand for operators of the table, between numbers for arithmetic. The language is
--- translated to C, where every intermediate tensor is in a slot `t[i]` that the surrounding
--- function releases at its end. Dimensions are C's: from 0, or negative from the end.
+-- the signs stand for operators of the table, between numbers for arithmetic. The translation is C
+-- code in which every intermediate tensor is in a slot `t[i]` that the surrounding function
+-- releases at its end. Dimensions count from 0, as in C; negative ones count from the end.
 
 local M = {}
 
@@ -105,7 +105,7 @@ function Parser:suffixed()
    return left
 end
 
--- Precedence as in Lua: the left and right binding powers of each sign.
+-- Precedence as in Lua: the left and right binding power of each operator sign.
 local powers = {["+"] = {3, 4}, ["-"] = {3, 4}, ["*"] = {5, 6}, ["/"] = {5, 6}, ["^"] = {9, 8}}
 
 function Parser:expression(limit)
@@ -260,7 +260,7 @@ local function default_c(param)
    elseif param.type == "dtype" then
       return M.dtypes[text:sub(2, -2)]
    elseif param.type == "dim" or param.type == "index" then
-      return text -- defaults in signatures count like C: from 0 or from the end
+      return text -- defaults of dimensions in signatures count from 0, as in C, or from the end
    end
    return text
 end
@@ -375,7 +375,7 @@ function compile.binary(self, node)
            c = ("%s%s %s %s"):format(cast, in_brackets(left.c), node.sign, in_brackets(right.c))}
 end
 
--- The conjugate of a number needs no operator.
+-- a number has no conjugate operator; scalars are conjugated in C
 local function conjugate(self, node)
    if node.name ~= "conj" or node.args[1].kind ~= "name" then return nil end
    local value = self:compile(node.args[1])

@@ -1,7 +1,7 @@
 -- load.lua - reads the operator table: every src/ops/FAMILY/*.lua is a list of entries. Entries are
 -- data; `fields` lists the allowed fields of an entry; anything else is refused. Below an entry,
 -- example(name, text) gives the manual a short program with its output after `--> `, which a spec
--- runs. takes_complex(names) says which entries of the file take complex tensors.
+-- runs. takes_complex(names) lists the entries of the file that take complex tensors.
 
 local schema = require "schema"
 
@@ -21,44 +21,47 @@ local fields = {
    expr = "string",         -- a composition written as an expression
    -- true: op_ writes its result over self; "native": the C function works in place
    inplace = "any",
-   out = "boolean",         -- false: no out= form
-   grad = "table",          -- input -> derivative expression, or "a, b" -> one with several results
+   out = "boolean",         -- false: the operator has no out= form
+   -- maps an input to a derivative expression, or "a, b" to one with several results
+   grad = "table",
    materialize = "boolean", -- false: the derivative accepts undefined gradients as nil
-   name = "string",         -- the name in Lua, if it differs from C's; for an internal entry,
-                            -- the name in messages
-   node = "string",         -- PyTorch's name of the node, if it is not derived from the operator's;
-                            -- for a composition, the name of its last node if Lua calls it
-   module = "string",       -- torch.<module> instead of torch
-   also = "boolean",        -- with module: also in torch
-   method = "boolean",      -- false: no method; default: a method if the first parameter is self
-   func = "boolean",        -- false: method only
-   hooked = "boolean",      -- called in C by the binding, and part of programs even if internal.
-                            -- The C of a composition is then tli_op_<name>, and the generated
-                            -- tlo_<name> is observed
-   creation = "boolean",    -- takes the option requires_grad
+   name = "string",         -- the name in Lua, if it differs from C's; for an internal entry, the
+                            -- name in messages
+   node = "string", -- PyTorch's name of the node if it does not follow from the operator's name;
+                            -- for a composition that Lua calls: the name of its last node
+   module = "string",       -- the function is in torch.<module> instead of torch
+   also = "boolean",        -- with module: true if the function is also in torch
+   method = "boolean", -- false: not a method; by default a method if the first parameter is self
+   func = "boolean",        -- false: only a method
+   hooked = "boolean", -- true: the binding calls it in C, and programs contain it even if internal.
+                            -- A composition's C is then tli_op_<name>; the generated tlo_<name> is
+                            -- observed
+   creation = "boolean",    -- true: takes the option requires_grad
    internal = "boolean",    -- C only
-   overlap = "boolean",     -- in-place: elements may share memory, since all become equal
-   alias = "table",         -- further names in Lua
-   metamethod = "string",   -- Lua's operator on tensors and numbers that calls it, such as "add"
-   reversed = "string",     -- with metamethod: the node's name if the left operand is a number
+   -- true: in-place results may share memory among elements, since all become equal
+   overlap = "boolean",
+   alias = "table",         -- list of further names in Lua
+   metamethod = "string",   -- the Lua operator that calls it on tensors and numbers, such as "add"
+   reversed = "string",     -- with metamethod: the node's name if a number is the left operand
    examples = "table",      -- argument lists for the gradient check and the fuzzer
-   autocast = "any",        -- torch.autocast casts tensors to: "lower" (its own dtype),
-                            -- "float32", "widest" (of the given ones), "refused"; or {cpu =, gpu =}
-                            -- if PyTorch's lists differ, and `when`, a condition in C; "result":
-                            -- casts the result to autocast's dtype, for functions that end in a
-                            -- matrix product
-   -- tensors, by name = true, that may be on another device than the others
+   autocast = "any",        -- how torch.autocast casts tensors: to "lower" (its own dtype),
+                            -- "float32" or "widest" (of the given ones), or "refused"; or {cpu =,
+                            -- gpu =} if PyTorch's lists differ, with `when`, a condition in C;
+                            -- "result" casts the result to autocast's dtype, for functions that end
+                            -- in a matrix product
+                            --
+                            -- set of names of tensors that may be on another device than the others
    any_device = "table",
-   flops = "string",        -- number of floating-point operations of a call, see emit_profile.lua;
-                            -- a pointwise operator counts one for each element by default
-   waits = "string",        -- why the host waits for the device in every call: a graph cannot
-                            -- capture it
-   host = "string",         -- only the CPU implements this: inputs and results are transferred; it
+   flops = "string", -- number of floating-point operations of a call, see emit_profile.lua; a
+                            -- pointwise operator without it counts one for each element
+   waits = "string",        -- why every call makes the host wait for the device, so that a graph
+                            -- cannot capture it
+   host = "string", -- true: only the CPU implements it, so inputs and results are transferred; it
                             -- waits
    device_lapack = "boolean", -- with host: its C code also runs on devices with LAPACK's routines
-   nondiff = "string",      -- why there is no derivative, if the result is floating-point
-   nograd = "table",        -- floating-point results without a derivative, by name
-   gradcheck = "any",       -- options for the gradient check, or false with a reason in `nondiff`
+   nondiff = "string",      -- why a floating-point result has no derivative
+   nograd = "table",        -- set of names of floating-point results without a derivative
+   gradcheck = "any",       -- options for the gradient check; false with a reason in `nondiff`
 }
 
 local function fail(entry, why)
@@ -141,8 +144,8 @@ local function enter(family, entry, line)
    return op
 end
 
--- Returns the line of the statement of an entry's file that is being read: an entry may be made by
--- a function of that file.
+-- Returns the line, in an entry's file, of the statement that is being read. (A function of that
+-- file may make the entry.)
 local function line_in_file()
    local level, info = 2
    repeat
@@ -172,7 +175,8 @@ local function load_family(path)
       end
       op.example = text:gsub("^\n", ""):gsub("^   ", ""):gsub("\n   ", "\n"):gsub("%s+$", "")
    end
-   -- Marks the entries of these names, separated by blanks, and of all names without any.
+   -- Marks entries as taking complex tensors: those whose names, separated by blanks, the text
+   -- contains; without a text all entries of the file.
    function env.takes_complex(names)
       local left = {}
       for word in (names or ""):gmatch "%S+" do left[word] = true end
@@ -189,7 +193,7 @@ local function load_family(path)
    return family
 end
 
--- Checks that the overloads of a name are entries of one file, since the binding chooses among
+-- Checks that all overloads of a name are entries of one file, since the binding chooses among
 -- them.
 local function check_forms(all)
    local homes = {}
@@ -203,7 +207,7 @@ local function check_forms(all)
    end
 end
 
--- Marks an expression as waiting if an operator in it waits.
+-- Marks an expression as waiting for the device if an operator in it waits.
 local function inherit_waits(all, op)
    if op.waits or not op.expr then return end
    for name in op.expr:gmatch("([%w_]+)%(") do
@@ -229,7 +233,7 @@ local function inherit_complex(all, op)
    end
 end
 
--- Keeps an operator, and the operators of its expression.
+-- Marks an operator as kept, and the operators of its expression as well.
 local function keep(all, op)
    if not op.left_out then return end
    op.left_out = false
@@ -238,8 +242,7 @@ local function keep(all, op)
    end
 end
 
---- Marks all operators except those of these names as left out, and drops all recording for
---- derivatives.
+--- Leaves out all operators except those in `names`, and drops all recording for derivatives.
 ---@param all table  as load() returns it
 ---@param names string  separated by blanks: names in Lua, aliases, or names in C
 function M.keep_only(all, names)

@@ -47,7 +47,7 @@ local function sources(folders)
    return table.concat(texts)
 end
 
--- The headers on which host and plugins must agree, apart from the kernels themselves.
+-- The headers, besides those of the kernels, on which host and plugins must agree.
 local shared = {"tlua.h", "core/kernel/iter.h", "core/kernel/fault.h", "core/kernel/parts.h",
    "core/kernel/kernel.h", "core/kernel/lapack.h", "core/device/api.h", "core/device/backend.h",
    "core/device/host.h"}

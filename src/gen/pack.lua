@@ -2,24 +2,25 @@
 -- no table of its own. src/lua/embed.c unpacks them.
 --
 -- A packed text is a sequence of codes; bytes are filled from their highest bit. A symbol below 256
--- is a byte of the text. A larger symbol stands for a copy of earlier text: it is 256 plus the
--- bucket of the copy's length less MIN_COPY. The low bits of that number follow; then, in the
--- second code, the bucket of the copy's distance less 1, and the low bits of that number. Buckets 0
--- and 1 hold one number each; bucket 2 e + h holds the numbers of e + 1 bits whose second highest
--- bit is h, with e - 1 low bits.
+-- is a byte of the text. A larger symbol stands for a copy of earlier text: the symbol is 256 plus
+-- a bucket, that of the copy's length less MIN_COPY. The low bits of that number follow; then, in
+-- the second code, the bucket of the copy's distance less 1, and the low bits of that number.
+-- Buckets 0 and 1 hold one number each; bucket 2 e + h holds the numbers of e + 1 bits whose second
+-- highest bit is h, with e - 1 low bits.
 local pack = {}
 
 pack.MIN_COPY = 4
-pack.CODE_BITS = 11 -- bits of the longest code
+pack.CODE_BITS = 11 -- number of bits of the longest code
 
-local MAX_COPY <const> = 4096 -- the longest copy; it bounds the work in runs of one byte
-local CANDIDATES <const> = 24 -- earlier places that a search tries
-local LONG <const> = 32 -- the search stops at a copy of this length
+local MAX_COPY <const> = 4096 -- length of the longest copy, a limit of the work in runs of one byte
+local CANDIDATES <const> = 24 -- number of earlier positions that a search tries
+local LONG <const> = 32 -- a copy of this length ends the search
 
 -- ---- copies ----
 
--- Returns the length and the distance of the longest copy of earlier text at a place. `place` is
--- the last earlier place with the same first bytes, links[place] the one before that.
+-- Returns the length and the distance of the longest copy of earlier text at a position. `place` is
+-- the last earlier position with the same first bytes, links[place] the position before that one
+-- with these bytes.
 local function longest(bytes, at, place, links)
    local best, distance = pack.MIN_COPY - 1, nil
    local last = math.min(#bytes - at + 1, MAX_COPY)
@@ -35,8 +36,8 @@ local function longest(bytes, at, place, links)
    return best, distance
 end
 
--- Returns the first bytes at each place of a text, as one number; places at the end, with too few
--- bytes, have none.
+-- Returns the first bytes at each position of a text as one number. The last positions, which too
+-- few bytes follow, have none.
 local function keys_of(bytes)
    local keys, key = {}, 0
    for at = 1, #bytes do
@@ -46,7 +47,8 @@ local function keys_of(bytes)
    return keys
 end
 
--- Returns a text as steps: a byte, or the length of a copy + 256 followed by its distance.
+-- Returns a text as a list of steps. A step is a byte, or the length of a copy + 256 followed by
+-- the copy's distance.
 local function parse(text)
    local bytes, steps, heads, links = {}, {}, {}, {}
    local size = #text
@@ -78,7 +80,7 @@ end
 
 -- ---- codes ----
 
--- Returns the bucket of a number, and the number of its low bits that follow.
+-- Returns the bucket of a number, and how many low bits of the number follow its code.
 local function bucket_of(number)
    if number < 2 then return number, 0 end
    local e = 1
@@ -126,8 +128,8 @@ local function bounded_lengths(counts)
 end
 
 -- Returns the canonical code for these counts, as the bits and the length of each symbol; and the
--- table by which it is read. Entry i of the table, from 0, is 16 times the symbol that the
--- CODE_BITS bits i begin with, plus the length of its code.
+-- table for decoding. Entry i of the table, from 0, is for the CODE_BITS next bits being i: 16
+-- times the symbol whose code they begin with, plus the length of that code.
 local function make_code(counts)
    local lengths = bounded_lengths(counts)
    local symbols, bits, entries = {}, {}, {}
@@ -197,7 +199,7 @@ local function encode(steps, symbol_code, distance_code)
    return table.concat(packed)
 end
 
---- Packs texts. The reader reads up to 3 bytes behind a packed text and ignores their values.
+--- Packs texts. The unpacker reads up to 3 bytes behind a packed text and ignores their values.
 ---@param texts string[]
 ---@return string[] packed
 ---@return integer[] symbols    the table by which the first code is read, of 2^CODE_BITS entries

@@ -42,8 +42,8 @@ function M.edges_of(op, rules)
    return edges
 end
 
---- The properties of a parameter that a formula may use: their types, the fields that store them,
---- and their C expressions.
+--- The properties of a parameter that a formula may use: the type of each, the field that stores
+--- it, and its C expression.
 M.builtins = {
    sizes = {
       type = "int[]", field = "tli_IntsBuf", list = true, c = "(tl_Ints){%s->ndim, %s->sizes}",
@@ -110,8 +110,8 @@ function M.is_list(field)
       or (field.what == "value" and field.param.type:find("%[%]") ~= nil)
 end
 
---- Returns C code that tells whether a rule's gradients are needed. A list has as many edges as
---- tensors: the engine decides which of them are needed.
+--- Returns C code that tells whether a rule's gradients are needed. A list has one edge for each
+--- tensor; the engine decides which gradients are needed.
 function M.wants(rule)
    if rule.targets[1].type == "Tensor[]" then return "true" end
    local each = cdecl.map(rule.targets, function(p)

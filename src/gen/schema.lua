@@ -7,8 +7,8 @@
 
 local M = {}
 
---- The parameter types: the C type, C's value for "not given", the binding's kind, and the type's
---- name for users.
+--- The parameter types. Each has a C type, C's value for "not given", the binding's kind, and the
+--- name that users see.
 M.types = {
    Tensor = {c = "tl_Tensor *", none = "NULL", kind = "TENSOR", lua = "Tensor"},
    Operand = {c = "tl_Tensor *", none = "NULL", kind = "OPERAND", lua = "Tensor|number"},
@@ -20,7 +20,7 @@ M.types = {
    dim = {c = "int64_t ", none = "TLI_NOINT", kind = "DIM", lua = "integer"},
    index = {c = "int64_t ", none = "TLI_NOINT", kind = "INDEX", lua = "integer"},
    bool = {c = "bool ", none = "false", kind = "BOOL", lua = "boolean"},
-   -- accepted only as true: selects an overload
+   -- the value must be true: such an option selects an overload
    ["true"] = {c = "bool ", none = "false", kind = "TRUE", lua = "true"},
    float = {c = "double ", none = "NAN", kind = "FLOAT", lua = "number"},
    ["int[]"] = {c = "tl_Ints ", none = "TLI_NOINTS", kind = "INTS", lua = "integer[]"},
@@ -34,7 +34,7 @@ M.types = {
    Generator = {c = "tli_Generator *", none = "NULL", kind = "GENERATOR", lua = "Generator"},
 }
 
---- Result types other than one or several Tensors; `c` is the type that the out pointer points to.
+--- Result types other than one or several Tensors; `c` is the C type of a result.
 M.results = {
    ["Tensor[]"] = {c = "tl_Tensors ", push = "tensors", lua = "Tensor[]"},
    bool = {c = "bool ", push = "bool", lua = "boolean"},

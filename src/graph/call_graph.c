@@ -1,5 +1,5 @@
 /*
-** call_graph.c - building graphs; see call_graph.h.
+** call_graph.c - implements the functions of call_graph.h that build and free graphs.
 */
 #include "graph/call_graph.h"
 

@@ -18,7 +18,7 @@
 #include "core/observe/trace.h"
 #include "core/tensor/tensor.h"
 
-/* Memory that is freed as a whole. */
+/* Memory that is allocated piece by piece and freed as a whole. */
 typedef struct tli_Region {
   struct tli_Chunk *chunks;
 } tli_Region;
@@ -33,37 +33,38 @@ bool tli_region_grow(tli_Region *r, void **array, int64_t n, size_t size) TL_MUS
 typedef enum tli_ValueKind {
   TLI_VALUE_INPUT,
   TLI_VALUE_CONSTANT,
-  TLI_VALUE_NUMBER, /* a number where an operator takes a tensor or a number */
+  TLI_VALUE_NUMBER, /* a number at a place where an operator takes a tensor or a number */
   TLI_VALUE_RESULT
 } tli_ValueKind;
 
 typedef struct tli_GraphValue {
   tli_ValueKind kind;
-  int32_t index; /* the index of the input, constant or number */
+  int32_t index; /* the index among inputs, constants or numbers */
 } tli_GraphValue;
 
 typedef struct tli_GraphInput {
   const char *name;
   tl_DType dtype;
   int ndim;
-  int64_t sizes[TL_MAX_DIMS];   /* sizes of the example; unused for a dynamic dimension */
-  int32_t symbols[TL_MAX_DIMS]; /* the symbol of a dynamic dimension, or -1 */
+  int64_t sizes[TL_MAX_DIMS]; /* sizes in the example; a dynamic dimension's size is not used */
+  /* for each dimension: the number of its symbol, or -1 if it is not dynamic */
+  int32_t symbols[TL_MAX_DIMS];
   int32_t value;
 } tli_GraphInput;
 
 typedef struct tli_GraphConstant {
   const char *name;
-  tl_Tensor *tensor; /* owned; row-major on the CPU */
+  tl_Tensor *tensor; /* the constant's tensor (owned), row-major on the CPU */
 } tli_GraphConstant;
 
-/* A size that may differ from run to run. */
+/* A size that may differ between runs of a program. */
 typedef struct tli_GraphSymbol {
   const char *name;
   int64_t example, least;
 } tli_GraphSymbol;
 
-/* In args, a tensor is the number of its value in `integer` (-1: none), and a list of tensors the
-** numbers in `ints`. */
+/* A call of an operator. In args, a tensor is represented by the number of its value in `integer`
+** (-1 for none), a list of tensors by the numbers in `ints`. */
 typedef struct tli_GraphCall {
   const tli_Call *call;
   tli_CallArg *args;
@@ -71,17 +72,18 @@ typedef struct tli_GraphCall {
   int32_t *results;
 } tli_GraphCall;
 
-/* An integer base + sum of factors[s] * size of symbol s, in place of an argument's. */
+/* An integer that depends on sizes and replaces an integer argument: base + the sum of factors[s] *
+** size of symbol s. */
 typedef struct tli_GraphHole {
-  int32_t call; /* -1: `param` is a number's index */
+  int32_t call; /* index of the call; -1 if `param` is the index of a number */
   int32_t param;
-  int32_t element; /* the position in a list; -1: the argument itself */
+  int32_t element; /* position in a list; -1 if the hole is the argument itself */
   int64_t base;
   int64_t *factors;
 } tli_GraphHole;
 
 typedef struct tli_Graph {
-  tli_Region region; /* owns the memory of the fields below */
+  tli_Region region; /* the memory of the fields below (owned) */
   atomic_int refs;
   int32_t nvalues, ninputs, nconstants, nnumbers, ncalls, noutputs, nsymbols, nholes;
   tli_GraphValue *values;
@@ -92,21 +94,21 @@ typedef struct tli_Graph {
   int32_t *outputs; /* values */
   tli_GraphSymbol *symbols;
   tli_GraphHole *holes;
-  const char *structure; /* a text for the front end: how outputs are nested; may be NULL */
-  bool training;         /* the mode of the model when it was traced */
+  const char *structure; /* text for the front end that tells how outputs are nested; may be NULL */
+  bool training;         /* whether the model was in training mode when it was traced */
   tl_DType dtype;        /* the default dtype of the traced code */
 } tli_Graph;
 
 tli_Graph *tli_graph_new(void) TL_MUSTCHECK;
 tli_Graph *tli_graph_retain(tli_Graph *g);
-void tli_graph_release(tli_Graph *g); /* accepts NULL */
+void tli_graph_release(tli_Graph *g); /* Releases a graph. Accepts NULL. */
 
-/* These return a new value's number, or -1 with a message. */
+/* Add a value to a graph and return its number, or -1 with a message. */
 int32_t tli_graph_value(tli_Graph *g, tli_ValueKind kind, int32_t index) TL_MUSTCHECK;
 int32_t tli_graph_number(tli_Graph *g, tl_Scalar number) TL_MUSTCHECK;
 /* Retains the tensor; copies the name. */
 int32_t tli_graph_constant(tli_Graph *g, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
-/* The input's `value` is filled in; name is copied. */
+/* Adds an input, whose name is copied; `value` receives the number of its value. */
 int32_t tli_graph_input(tli_Graph *g, const tli_GraphInput *input) TL_MUSTCHECK;
 bool tli_graph_output(tli_Graph *g, int32_t value) TL_MUSTCHECK;
 /* Returns a call with zeros as arguments and new values as results; NULL with a message. */
@@ -115,7 +117,7 @@ tli_GraphHole *tli_graph_hole(tli_Graph *g) TL_MUSTCHECK;
 /* Copies an argument's list or text into the graph. */
 bool tli_graph_keep(tli_Graph *g, tli_CallKind kind, tli_CallArg *arg) TL_MUSTCHECK;
 
-/* Returns the row of an operator that programs can call; NULL for other names. */
+/* Returns the row of an operator that programs can call; NULL if `name` is not one. */
 const tli_Call *tli_call_find(const char *name);
 
 static inline bool tli_kind_is_tensor(int kind) {
@@ -133,37 +135,38 @@ static inline bool tli_kind_is_int(int kind) {
 
 typedef struct tli_Trace tli_Trace;
 
-/* Begins to trace the calling thread. Tensors used in the traced code are inputs, constants with a
-** name, or else constants without one. */
+/* Begins to trace the calling thread. Tensors that the traced code uses, and that are neither
+** inputs nor results, become constants; named ones are declared first. */
 tli_Trace *tli_trace_new(void) TL_MUSTCHECK;
-/* The input's name is copied; `symbols` may be NULL. */
+/* Declares an input of the traced code. Its name is copied; `symbols` may be NULL. */
 bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
 bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
 /* Starts to record. */
 bool tli_trace_record(tli_Trace *t) TL_MUSTCHECK;
 /* Ends the trace and returns its graph; NULL after tli_fail. */
 tli_Graph *tli_trace_finish(tli_Trace *t, tl_Tensor *const *outputs, int n) TL_MUSTCHECK;
-void tli_trace_free(tli_Trace *t); /* also ends the trace; accepts NULL */
+void tli_trace_free(tli_Trace *t); /* Ends the trace as well, and frees it. Accepts NULL. */
 
 /* ---- sizes (unify.c) ---- */
 
-/* Fails unless two traces with other values in their inputs are the same. */
+/* Fails unless two traces, whose inputs have different values, are equal. */
 bool tli_graph_same(const tli_Graph *g, const tli_Graph *other) TL_MUSTCHECK;
 /* Makes dimension `dim` of input `input` dynamic with a symbol of that name. */
 bool tli_graph_dynamic(tli_Graph *g, int input, int dim, const char *symbol) TL_MUSTCHECK;
-/* Finds the integers of g that depend on a symbol, by two traces with other sizes for it, and fails
-** if a third point does not lie on the line. */
+/* Finds the integers of g that depend on a symbol, from two traces with different sizes for the
+** symbol. A third trace checks that the dependence is linear. */
 bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, int64_t second,
                    const tli_Graph *b) TL_MUSTCHECK;
-/* Returns whether a trace with that size has the integers that the graph computes for it. */
+/* Returns whether a trace with another size for the symbol has the integers that the graph computes
+** for that size. */
 bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Graph *other);
 
 /* ---- files, texts ---- */
 
 bool tli_graph_save(const tli_Graph *g, const char *path) TL_MUSTCHECK;
 tli_Graph *tli_graph_load(const char *path) TL_MUSTCHECK;
-/* Reads a program from bytes, which are used until the last of the graph's tensors is freed; then
-** release(data, context) is called. It is not called after a failure. */
+/* Reads a program from bytes. The bytes are used until the last of the graph's tensors is freed,
+** when release(data, context) is called; after a failure it is not called. */
 tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, void *context),
                           void *context) TL_MUSTCHECK;
 

@@ -1,8 +1,8 @@
 /*
 ** call_recorder.c - records the operators that a thread calls as a graph.
 **
-** A tensor is recognized by its address, so every tensor that was seen is kept until the end. What
-** an operator does not report is found by the storages: a tensor that shares the storage of a
+** A tensor is recognized by its address, so all tensors seen are kept until the end. Effects that
+** an operator does not report are found through storages: a tensor that shares the storage of a
 ** known one is a view of it, and a storage whose version has changed was written to by something
 ** that a graph cannot repeat.
 */
@@ -16,35 +16,35 @@
 
 /* A map from addresses to numbers, by open addressing; its size is a power of 2. */
 typedef struct Map {
-  const void **keys; /* NULL: free */
+  const void **keys; /* keys of the entries; NULL in a free one */
   int32_t *numbers;
   int64_t size, used;
 } Map;
 
-/* A storage of an input, a constant or a result. */
+/* The storage of an input, a constant or a result. */
 typedef struct Memory {
   tli_ValueKind kind;
-  tl_Tensor *first; /* borrowed from `kept`: the first tensor that was seen with it */
-  unsigned version; /* after the last recorded call */
+  tl_Tensor *first; /* the first tensor seen with this storage (borrowed from `kept`) */
+  unsigned version; /* the storage's version after the last recorded call */
 } Memory;
 
 typedef struct Named {
   const char *name;
-  tl_Tensor *tensor; /* borrowed from `kept` */
+  tl_Tensor *tensor; /* the constant's tensor (borrowed from `kept`) */
 } Named;
 
 struct tli_Trace {
   tli_Tracer tracer;
-  tli_Graph *graph; /* owned; NULL once finished */
+  tli_Graph *graph; /* the graph that is being recorded (owned); NULL once the trace is finished */
   tli_Region region;
-  Map values;   /* tensor -> value */
-  Map named_at; /* tensor -> index in `named` */
+  Map values;   /* maps tensors to values */
+  Map named_at; /* maps tensors to indices in `named` */
   Map memories_at;
   tl_Tensor **kept; /* owned */
   Memory *memories;
   Named *named;
   int32_t nkept, nmemories, nnamed, unnamed;
-  tli_CallArg *pending; /* arguments of the running call, in the graph's form */
+  tli_CallArg *pending; /* arguments of the running call, in the form that the graph stores */
 };
 
 /* ---- maps ---- */
@@ -96,7 +96,7 @@ static Memory *memory_of(const tli_Trace *t, const tl_Tensor *tensor) {
   return i < 0 ? NULL : &t->memories[i];
 }
 
-/* Notes the storage of a kept tensor, unless it is known. */
+/* Adds the storage of a kept tensor to the list, unless the storage is known. */
 static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
   if (memory_of(t, tensor)) return true;
   if (!tli_region_grow(&t->region, (void **)&t->memories, t->nmemories, sizeof *t->memories))
@@ -124,7 +124,7 @@ static int32_t add_view(tli_Trace *t, const tli_Call *call, int32_t of, const tl
   return made->results[0];
 }
 
-/* Records that a tensor is a view of another value in the same storage. */
+/* Records that a tensor is a view of another value with the same storage. */
 static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *base, int32_t value) {
   if (tensor->dtype != base->dtype) {
     tli_fail(TL_EARG, "export: a tensor shares memory with another one of a different dtype");
@@ -137,7 +137,7 @@ static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *bas
 }
 
 /* Sorts dimensions by their strides, the largest first: t permuted by `order` is row-major if t is
-** dense. `back` undoes it. */
+** dense. `back` is the inverse permutation. */
 static void sort_dims(const tl_Tensor *t, int64_t *order, int64_t *back) {
   for (int d = 0; d < t->ndim; d++) {
     int at = d;
@@ -157,7 +157,7 @@ static int32_t constant(tli_Trace *t, const char *name, tl_Tensor *tensor) {
   }
   int64_t order[TL_MAX_DIMS], back[TL_MAX_DIMS];
   bool turned = !tli_contiguous(tensor) && tli_dense(tensor);
-  t->tracer.depth++; /* the operators called here are not the model's */
+  t->tracer.depth++; /* operators called from here on are not part of the model */
   tl_Tensor *plain = tli_detached(tensor), *row_major = NULL;
   if (turned) sort_dims(tensor, order, back);
   if (plain && turned) {
@@ -180,7 +180,7 @@ static int32_t known(tli_Trace *t, tl_Tensor *tensor);
 static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
   const Memory *memory = memory_of(t, tensor);
   if (memory && memory->first != tensor) {
-    tl_Tensor *base = memory->first; /* the next call may move `memories` */
+    tl_Tensor *base = memory->first; /* a copy, since the next call may move `memories` */
     int32_t of = known(t, base), value = of < 0 ? -1 : alias(t, tensor, base, of);
     return note(t, tensor, value, TLI_VALUE_RESULT) ? value : -1;
   }
@@ -282,7 +282,7 @@ static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallAr
   if (kind == TLI_CALL_TENSORS) return read_list(t, given->tensors, out);
   if (kind == TLI_CALL_GENERATOR) {
     bool own = given->generator && given->generator->family == NULL;
-    out->generator = NULL; /* a run has its own generator */
+    out->generator = NULL; /* a generator is left out, because a run has its own */
     return !own || refuse(call, "it uses a generator of its own");
   }
   bool on_cpu = (given->device.type < 0 ? tli_default_device() : given->device).type == TL_CPU;
@@ -310,7 +310,7 @@ static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *a
   return true;
 }
 
-/* After a call: an argument's new version is that of the call, if it was allowed to write. */
+/* Accepts an argument's new version after a call that was allowed to write to the argument. */
 static bool note_version(tli_Trace *t, const tli_Call *call, tl_Tensor *tensor) {
   Memory *memory = tensor ? memory_of(t, tensor) : NULL;
   if (memory == NULL || memory->version == tli_version(tensor)) return true;

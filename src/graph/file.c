@@ -7,12 +7,14 @@
 ** The program is {"version", "inputs": [[name, dtype, [size or symbol, ...]], ...], "symbols":
 ** [[name, example, least], ...], "constants": [name, ...], "numbers": [number, ...], "calls":
 ** [[operator, [argument, ...], results], ...], "outputs": [value, ...], "holes": [[call or null,
-** parameter, element or null, base, [factor, ...]], ...], "training", "dtype", "structure"}. Values are
-** numbered: inputs, constants, numbers, then the results of the calls in their order. An argument
-** is a value's number, a list of them, or plain data by the parameter's kind; null stands for none.
+** parameter, element or null, base, [factor, ...]], ...], "training", "dtype", "structure"}. Values
+** are numbered: inputs, constants, numbers, then the results of the calls in their order. An
+** argument is a value's number, a list of them, or plain data by the parameter's kind; null stands
+** for none.
 **
-** A file is not trusted. What is read here keeps the invariant of call_graph.h, tensors lie within the
-** file, and a required argument is there; the operators check the rest, as they do for any caller.
+** A file is not trusted. The reader checks the invariant of call_graph.h, that tensors lie within
+** the file, and that required arguments are present; the operators check everything else, as they
+** do for any caller.
 */
 #include <errno.h>
 #include <math.h>
@@ -26,9 +28,9 @@
 #include "graph/text.h"
 
 #define VERSION 1
-#define HEADER_MAX ((uint64_t)100000000) /* the limit set by the format */
+#define HEADER_MAX ((uint64_t)100000000) /* the largest header that the format allows, in bytes */
 
-/* The beginnings of names of dtypes, and the format's letters for them. */
+/* Maps the beginnings of dtypes' names to the format's letters. */
 static const char *const letters[][2] = {
     {"bfloat", "BF"}, {"float", "F"}, {"uint", "U"}, {"int", "I"}, {"bool", "BOOL"}};
 
@@ -57,7 +59,7 @@ static tl_DType dtype_by(const char *name, bool code) {
 typedef struct Writer {
   const tli_Graph *g;
   tli_Text text;
-  int32_t *numbers; /* the numbers of values in the file */
+  int32_t *numbers; /* the numbers that values have in the file */
 } Writer;
 
 static void put_string(Writer *w, const char *text) {
@@ -345,15 +347,15 @@ typedef struct File {
   size_t bytes;
   void (*release)(void *data, void *context);
   void *context;
-  atomic_int refs; /* one for the reader, and one for each tensor in the file */
+  atomic_int refs; /* one reference for the reader, and one for each tensor in the file */
 } File;
 
 typedef struct Loader {
   tli_Graph *g;
-  tli_Region region; /* the memory of the JSON */
+  tli_Region region; /* the memory of the parsed JSON */
   File *file;
   const tli_Json *header;
-  const char *data; /* behind the header */
+  const char *data; /* the tensors' bytes, which follow the header */
   size_t data_bytes;
 } Loader;
 
@@ -737,7 +739,7 @@ tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, 
   }
   tli_region_free(&l.region);
   if (!ok) {
-    tli_graph_release(l.g); /* also releases its tensors; the bytes stay the caller's */
+    tli_graph_release(l.g); /* also releases the graph's tensors; the bytes remain the caller's */
     tli_free(l.file, sizeof *l.file);
     return NULL;
   }

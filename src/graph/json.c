@@ -1,6 +1,6 @@
 /*
-** json.c - see json.h. The reader takes JSON and nothing else; integers that int64 cannot hold are
-** read as floats. Nesting is limited, since it is recursive.
+** json.c - implements json.h. The reader accepts strict JSON. Integers that int64 cannot hold are
+** read as floats. Nesting is limited, since the reader is recursive.
 */
 #include "graph/json.h"
 
@@ -38,7 +38,7 @@ static int hex_digit(char c) {
   return -1;
 }
 
-/* Reads the four digits of \u; -1 if they are not there. */
+/* Reads the four hexadecimal digits of \u; returns -1 if they are missing. */
 static int read_unit(Reader *r) {
   int unit = 0;
   if (r->end - r->at < 4) return -1;
@@ -71,7 +71,7 @@ static char *put_character(char *out, unsigned c) {
   return out;
 }
 
-/* Reads an escape after its backslash. */
+/* Reads an escape sequence after its backslash. */
 static char *read_escape(Reader *r, char *out) {
   static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
   if (r->at == r->end) return bad(r, "an escape");
@@ -95,7 +95,7 @@ static char *read_escape(Reader *r, char *out) {
   return put_character(out, code);
 }
 
-/* Reads a string behind its first quote. */
+/* Reads a string after its opening quote. */
 static const char *read_string(Reader *r, int64_t *size) {
   const char *close = r->at;
   while (close < r->end && *close != '"') close += *close == '\\' ? 2 : 1;

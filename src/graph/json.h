@@ -1,5 +1,5 @@
 /*
-** json.h - reading JSON into a tree. A string may have any bytes but a 0.
+** json.h - reading JSON into a tree. A string may contain any byte except 0.
 */
 #ifndef TLI_GRAPH_JSON_H
 #define TLI_GRAPH_JSON_H
@@ -18,15 +18,15 @@ typedef enum tli_JsonKind {
 
 typedef struct tli_Json {
   tli_JsonKind kind;
-  int64_t count; /* elements of an array or object; bytes of a string */
+  int64_t count; /* number of elements of an array or object; number of bytes of a string */
   union {
     bool flag;
     int64_t integer;
     double real;
-    const char *text; /* ends with a 0 */
+    const char *text; /* the text of a string, ended by 0 */
     struct tli_Json *first;
   };
-  const char *key;       /* in an object */
+  const char *key;       /* the key, for an element of an object */
   struct tli_Json *next; /* the next element of the same array or object */
 } tli_Json;
 

@@ -1,6 +1,7 @@
 /*
-** memory_plan.c - see memory_plan.h. Places are found block by block, the largest first: each gets the lowest gap
-** that fits among the blocks that are placed already and live at the same time.
+** memory_plan.c - implements memory_plan.h. The plan assigns addresses to blocks one by one, the
+** largest first. Each block gets the lowest gap that fits between the blocks that were placed
+** earlier and live at the same time.
 */
 #include "graph/memory_plan.h"
 
@@ -11,29 +12,31 @@
 
 typedef enum State { RECORDING, SERVING } State;
 
-/* One request of a run. */
+/* A block that a run requests. */
 typedef struct Block {
-  size_t bytes;       /* as asked for */
-  int64_t size;       /* rounded */
-  int64_t place;      /* in the arena; -1: the allocator serves it */
-  int64_t begin, end; /* counts of requests and returns; end is -1 while it is live */
-  void *address;      /* in the recorded run, while it is live */
+  size_t bytes;  /* the requested size */
+  int64_t size;  /* rounded */
+  int64_t place; /* offset in the arena; -1 if the allocator serves the block */
+  /* lifetime, in counts of requests and returns; `end` is -1 while the block is in use */
+  int64_t begin, end;
+  void *address; /* address of the block in the recorded run, while it is in use */
 } Block;
 
 struct tli_RunPlan {
   tli_AllocHook hook;
   State state;
-  bool failed; /* the run could not be recorded */
+  bool failed; /* whether recording the run failed */
   Block *blocks;
   int64_t n, room;
-  int64_t time; /* the time of the recorded run */
+  int64_t time; /* number of requests and returns in the recorded run so far */
   char *arena;
   int64_t arena_bytes, live;
-  int64_t next, out; /* in the current run: the next request, blocks in use */
-  bool diverged;     /* the run asked for something else than the recorded one */
+  /* in the current run: number of the next request, and number of blocks in use */
+  int64_t next, out;
+  bool diverged; /* whether the run requested a block that the recorded run did not request */
 };
 
-/* tli_alloc aligns to 64 bytes from 64 bytes on. */
+/* Returns a size rounded up as the allocator does: sizes from 64 bytes on are multiples of 64. */
 static int64_t rounded(size_t bytes) {
   int64_t align = bytes < TLI_ALIGN ? 16 : TLI_ALIGN;
   int64_t size = ((int64_t)bytes + align - 1) / align * align;
@@ -89,7 +92,8 @@ static int64_t aligned(int64_t place, int64_t size) {
   return (place + align - 1) / align * align;
 }
 
-/* Finds a place for a block among those that live at the same time. `near` has room for them. */
+/* Finds an offset for a block among the placed blocks that live at the same time; `near` is a
+** buffer for them. */
 static void find_place(Block *b, Block *const *placed, int64_t n, Block **near) {
   int64_t count = 0, best = -1, best_gap = INT64_MAX, top = 0;
   for (int64_t i = 0; i < n; i++)
@@ -126,8 +130,8 @@ static int64_t largest_live_set(const tli_RunPlan *p) {
   return most;
 }
 
-/* Places all blocks. One that was not returned by the end of the run, such as the allocator's
-** user keeps in a cache, stays with the allocator. */
+/* Places all blocks. A block that was not returned before the end of the run, because an operator
+** keeps it in a cache, stays with the allocator. */
 static bool place_all(tli_RunPlan *p) {
   size_t bytes = (size_t)(2 * p->n + 1) * sizeof(Block *);
   Block **order = tli_alloc(bytes);
@@ -224,7 +228,7 @@ void tli_run_plan_end(tli_RunPlan *p) {
     return;
   }
   if (p->out != 0) {
-    /* somebody keeps a block of the arena, which therefore must stay */
+    /* other code still uses a block of the arena, which therefore must not be freed */
     p->arena = NULL;
     p->arena_bytes = 0;
   }

@@ -1,8 +1,9 @@
 /*
-** memory_plan.h - the memory of a run. The first run tells the plan of every block that it takes and
-** returns; since the same operators on the same sizes ask for the same blocks in the same order,
-** later runs get them at places in one arena that were found from the blocks' lifetimes. So a run
-** takes no memory from the system, and its operators need not know.
+** memory_plan.h - plans the memory of a program's runs. The plan records every block that the first
+** run requests and returns. The same operators on the same sizes request the same blocks in the
+** same order, so later runs get blocks from one arena, at offsets that the plan computed from the
+** blocks' lifetimes. Such a run takes no memory from the system, and its operators need not know
+** about the plan.
 */
 #ifndef TLI_GRAPH_PLAN_H
 #define TLI_GRAPH_PLAN_H
@@ -12,20 +13,20 @@
 typedef struct tli_RunPlan tli_RunPlan;
 
 tli_RunPlan *tli_run_plan_new(void) TL_MUSTCHECK;
-void tli_run_plan_free(tli_RunPlan *p); /* accepts NULL */
+void tli_run_plan_free(tli_RunPlan *p); /* Frees a plan. Accepts NULL. */
 
-/* Around a run in one thread: its blocks are planned, or served by the plan. All must have been
-** returned before the end. */
+/* Begin and end a run in one thread. In between, blocks are recorded, or served from the plan. The
+** run must return all of them before its end. */
 void tli_run_plan_begin(tli_RunPlan *p);
 void tli_run_plan_end(tli_RunPlan *p);
-/* Within a run, around work whose blocks outlive it. */
+/* Pause and resume the plan within a run, around work whose blocks outlive the run. */
 void tli_run_plan_pause(tli_RunPlan *p);
 void tli_run_plan_resume(tli_RunPlan *p);
-/* Forgets the plan, for a run that will ask for other blocks. */
+/* Forgets the plan, because the next run will request other blocks. */
 void tli_run_plan_forget(tli_RunPlan *p);
 
-/* The bytes of the arena, and the most bytes that were in use at once in the planned run; 0 before
-** there is a plan. */
+/* Return the bytes of the arena, and the largest number of bytes that were in use at once in the
+** planned run. Both are 0 before a plan exists. */
 int64_t tli_run_plan_arena(const tli_RunPlan *p);
 int64_t tli_run_plan_live(const tli_RunPlan *p);
 

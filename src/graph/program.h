@@ -17,8 +17,8 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *
                      tl_Tensor **outputs, int noutputs) TL_MUSTCHECK;
 
 typedef struct tli_ProgramMemory {
-  int64_t arena; /* bytes of the planned memory of one context; 0 before the first run */
-  int64_t live;  /* the most bytes in use at once */
+  int64_t arena; /* bytes of the arena of one context; 0 before the first run */
+  int64_t live;  /* the largest number of bytes in use at once */
   int contexts;
 } tli_ProgramMemory;
 tli_ProgramMemory tli_program_memory(tl_Program *p);

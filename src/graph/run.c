@@ -9,47 +9,49 @@
 #include "graph/program.h"
 #include "ops/common.h"
 
-/* A place for a tensor in the arguments of a call. */
+/* A place for a tensor among the arguments of a call. */
 typedef struct Slot {
   tl_Tensor **place;
   int32_t value;
 } Slot;
 
-/* A call with arguments of its own, into which the values are put before each run. */
+/* A call with its own copy of the arguments, into which each run puts its values. */
 typedef struct Step {
   const tli_GraphCall *call;
   tli_CallArg *args;
   Slot *slots;
   tl_Tensor **results;
   int32_t nslots, ndead;
-  int32_t *dead; /* the values that this call uses last */
+  int32_t *dead; /* the values that this call is the last to use */
 } Step;
 
 /* The seed of PyTorch's default generator. */
 #define DEFAULT_SEED 67280421310721
 
-/* The state of one run. */
+/* The state of one run of a program. */
 typedef struct Context {
   struct Context *next;
   tli_Region region;
   Step *steps;
-  tl_Tensor **values; /* owned during a run; constants and numbers are borrowed from the program */
-  bool *made;         /* for each output: whether the run makes the tensor */
-  int64_t *sizes;     /* the values of the symbols in the last run */
+  tl_Tensor **values; /* owned during a run, except constants and numbers, which the program owns */
+  bool *made;         /* for each output: whether the run has created the tensor */
+  int64_t *sizes;     /* the sizes of the symbols in the last run */
   tli_RunPlan *plan;
-  tli_Generator generator; /* from which the run draws */
+  tli_Generator generator; /* the generator from which the run draws random numbers */
 } Context;
 
 struct tl_Program {
-  tli_Graph *graph;    /* owned */
-  tl_Tensor **numbers; /* owned; tensors of the graph's numbers, NULL where a hole is */
-  int32_t *last_use; /* for each value: the last call that takes it; -1: none; ncalls: an output */
-  bool *patched;     /* for each number: whether it depends on a size */
+  tli_Graph *graph; /* owned */
+  /* tensors of the graph's numbers (owned); NULL for a number that is a hole */
+  tl_Tensor **numbers;
+  /* for each value: the last call that takes it; -1 for no call, ncalls for an output */
+  int32_t *last_use;
+  bool *patched; /* for each number: whether it depends on a size */
   tli_Region region;
-  tli_Mutex lock; /* guards `idle` */
+  tli_Mutex lock; /* guards the list `idle` */
   Context *idle;
   int contexts;
-  int64_t arena, live; /* the bytes of the context that ran last */
+  int64_t arena, live; /* memory figures of the context that ran last, in bytes */
 };
 
 /* ---- programs ---- */
@@ -259,7 +261,7 @@ static bool bad_input(const tli_GraphInput *in, const tl_Tensor *t, int d, int64
                   in->name, expected, (int64_t)d, tli_sizes_str(t));
 }
 
-/* Checks an input and notes the sizes of its dynamic dimensions. */
+/* Checks an input and records the sizes of its dynamic dimensions. */
 static bool check_input(const tli_Graph *g, const tli_GraphInput *in, const tl_Tensor *t,
                         int64_t *sizes) {
   if (t == NULL) return tli_fail(TL_EARG, "program: %s: expected a tensor, got NULL", in->name);
@@ -313,7 +315,7 @@ static bool fill_holes(const tl_Program *p, Context *c, const int64_t *sizes) {
     const tli_GraphHole *h = &g->holes[i];
     int64_t value;
     TL_TRY(hole_value(g, h, sizes, &value));
-    if (h->call < 0) continue; /* a number: see put_values */
+    if (h->call < 0) continue; /* the hole is a number; put_values handles those */
     tli_CallArg *arg = &c->steps[h->call].args[h->param];
     if (h->element >= 0)
       ((int64_t *)arg->ints.v)[h->element] = value;
@@ -344,8 +346,8 @@ static bool put_numbers(const tl_Program *p, Context *c) {
 
 /* ---- runs ---- */
 
-/* Returns an alias of the input, so that what a program does to the tensor is not seen outside; a
-** row-major copy where it is not row-major. */
+/* Returns an alias of the input, so that the caller does not see the program's changes to the
+** tensor; a row-major copy if the input is not row-major. */
 static tl_Tensor *plain_input(tl_Tensor *t) {
   if (tli_contiguous(t)) return tli_detached(t);
   tl_Tensor *alias = tli_detached(t);
@@ -401,7 +403,8 @@ static void drop_values(const tl_Program *p, Context *c) {
   }
 }
 
-/* Gives the caller an output: copies it to the tensor that was passed, or to a new one. */
+/* Gives an output to the caller: copies it to the tensor that the caller passed, or returns a new
+** tensor. */
 static bool hand_over(const tli_Graph *g, int32_t i, tl_Tensor *value, tl_Tensor **out) {
   if (value == NULL) return tli_fail(TL_EARG, "program: output %d was not computed", i + 1);
   if (*out == NULL) return (*out = tli_clone_for("program", value)) != NULL;
@@ -415,7 +418,7 @@ static bool hand_over(const tli_Graph *g, int32_t i, tl_Tensor *value, tl_Tensor
   return true;
 }
 
-/* After a failure, outputs that were NULL are NULL again. */
+/* Gives all outputs to the caller. After a failure, outputs that were NULL are NULL again. */
 static bool hand_over_all(const tl_Program *p, Context *c, tl_Tensor **outputs) {
   const tli_Graph *g = p->graph;
   bool ok = true;
@@ -491,7 +494,8 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *
   for (int32_t s = 0; s < g->nsymbols; s++) sizes[s] = -1;
   for (int i = 0; i < ninputs; i++) TL_TRY(check_input(g, &g->inputs[i], inputs[i], sizes));
   for (int32_t s = 0; s < g->nsymbols; s++)
-    if (sizes[s] < 0) sizes[s] = g->symbols[s].example; /* no input has this size */
+    /* no input has this size, so the example's size is used */
+    if (sizes[s] < 0) sizes[s] = g->symbols[s].example;
   Context *c = take_context(p);
   if (c == NULL) return false;
   if (generator) follow(&c->generator, generator);

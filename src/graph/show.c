@@ -1,5 +1,5 @@
 /*
-** show.c - prints a program as people read it: a line for each call, with dimensions and positions
+** show.c - prints a program for people: one line for each call, with dimensions and positions
 ** counted from 1.
 */
 #include <string.h>
@@ -10,7 +10,7 @@
 typedef struct Printer {
   const tli_Graph *g;
   tli_Text *out;
-  int32_t *names; /* the numbers in names of results: t1, t2, ... */
+  int32_t *names; /* the numbers in the names of results: t1, t2, ... */
 } Printer;
 
 static void show_number(Printer *p, tl_Scalar s) {
@@ -115,7 +115,7 @@ static bool is_given(int kind, const tli_CallArg *arg) {
   if (kind == TLI_CALL_FLOAT) return arg->real == arg->real;
   if (kind == TLI_CALL_STRING) return arg->text != NULL;
   if (kind == TLI_CALL_DTYPE) return arg->dtype != TL_NODTYPE;
-  return false; /* a device or a generator: there is only one */
+  return false; /* a device or a generator is not shown, since a program has only one of each */
 }
 
 static void show_arg(Printer *p, int32_t call, int param, int kind, const tli_CallArg *arg) {
@@ -139,7 +139,7 @@ static void show_arg(Printer *p, int32_t call, int param, int kind, const tli_Ca
     tli_text_quote(p->out, tl_dtype_name(arg->dtype), strlen(tl_dtype_name(arg->dtype)));
 }
 
-/* Shows tensors by position and the other arguments that were given by name. */
+/* Shows a call: its tensors by position, its other arguments by name if they were given. */
 static void show_call(Printer *p, int32_t i) {
   const tli_GraphCall *c = &p->g->calls[i];
   bool any = false;

@@ -1,5 +1,5 @@
 /*
-** text.c - see text.h.
+** text.c - implements text.h.
 */
 #include "graph/text.h"
 

@@ -1,5 +1,6 @@
 /*
-** text.h - a text that grows, for files and messages. After a failure further calls do nothing.
+** text.h - a text buffer that grows, for files and messages. After a failure, further calls do
+** nothing.
 */
 #ifndef TLI_GRAPH_TEXT_H
 #define TLI_GRAPH_TEXT_H
@@ -7,18 +8,19 @@
 #include "core/error.h"
 
 typedef struct tli_Text {
-  char *data; /* owned; ends with a 0 once something was added */
+  char *data; /* the text (owned), ended by 0 once something was added */
   size_t size, room;
-  bool failed; /* memory is exhausted; there is a message */
+  bool failed; /* whether memory was exhausted; the error has a message then */
 } tli_Text;
 
 void tli_text_add(tli_Text *t, const char *data, size_t size);
 void tli_text_put(tli_Text *t, const char *text);
 void tli_text_format(tli_Text *t, const char *format, ...)
     __attribute__((format(TLI_PRINTF, 2, 3)));
-/* A string of JSON, with its quotes. */
+/* Adds a JSON string, with its quotes. */
 void tli_text_quote(tli_Text *t, const char *text, size_t size);
-/* A number of JSON from which the same float64 is read; "nan", "inf" and "-inf" as strings. */
+/* Adds a JSON number from which exactly the same float64 is read; NaN and infinities become the
+** strings "nan", "inf" and "-inf". */
 void tli_text_real(tli_Text *t, double value);
 void tli_text_free(tli_Text *t);
 

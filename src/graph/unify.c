@@ -11,9 +11,9 @@
 
 #define MOST 3
 
-/* The integers at one place of each graph. */
+/* The position of an integer argument, and the integer that each graph has there. */
 typedef struct Place {
-  int32_t call, param, element; /* as in tli_GraphHole */
+  int32_t call, param, element; /* the position, as in tli_GraphHole */
   const char *op, *name;
   int64_t at[MOST];
 } Place;
@@ -21,9 +21,10 @@ typedef struct Place {
 typedef struct Walk {
   const tli_Graph *graphs[MOST];
   int n;
-  bool (*integer)(struct Walk *w, const Place *p); /* integers differ */
-  const char *over;                                /* "values" or the symbol's name */
-  /* used only by tli_graph_fit */
+  /* called for each position at which integers differ */
+  bool (*integer)(struct Walk *w, const Place *p);
+  const char *over; /* the cause of differences, for messages: "values" or the symbol's name */
+  /* the graph to change; only tli_graph_fit uses it */
   tli_Graph *target;
   int symbol;
   int64_t sizes[MOST];
@@ -85,7 +86,7 @@ static bool same_plain(int kind, const tli_CallArg *a, const tli_CallArg *b) {
   if (kind == TLI_CALL_BOOL || kind == TLI_CALL_TRUE) return a->flag == b->flag;
   if (kind == TLI_CALL_DTYPE) return a->dtype == b->dtype;
   if (kind == TLI_CALL_DEVICE) return tli_same_device(a->device, b->device);
-  return true; /* a generator, which is not recorded */
+  return true; /* generators are not recorded, so they cannot differ */
 }
 
 static bool visit_arg(Walk *w, Place *p, int kind, tli_CallArg *const *args) {
@@ -233,7 +234,7 @@ bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, 
   return walk(&w);
 }
 
-/* Checks that a hole gives the integer of the other trace. */
+/* Checks that a hole, computed for the other trace's size, gives the other trace's integer. */
 static bool check_hole(Walk *w, const Place *p) {
   const tli_GraphHole *h = find_hole(w->graphs[0], p);
   int64_t step = w->sizes[1] - w->sizes[0];

@@ -37,7 +37,7 @@ static struct {
   int (*begin)(Stream *, int bits, const char *version, int size);
   int (*run)(Stream *, int flush);
   int (*end)(Stream *);
-  bool packs; /* whether it also has the functions that compress */
+  bool packs; /* whether the library also has functions that compress */
   int (*pack_begin)(Stream *, int level, int method, int bits, int memory, int strategy,
                     const char *version, int size);
   int (*pack)(Stream *, int flush);
@@ -54,8 +54,8 @@ static void open_zlib(void) {
 
 enum { STREAM_END = 1, BUFFER_ERROR = -5, PIECE = 1 << 30 };
 
-/* The initial limit for the uncompressed size of n bytes: deflate compresses up to 1000 times, but
-** real data rarely 20 times. */
+/* The initial limit for the uncompressed size of n bytes is n * MOST_TIMES: deflate compresses up
+** to 1000 times, but real data rarely 20 times. Sizes up to ALWAYS_FINE are never refused. */
 enum { MOST_TIMES = 100, ALWAYS_FINE = 1 << 28 };
 
 /* Enlarges *block, of `room` bytes, which a stream of n bytes has filled. */
@@ -106,7 +106,7 @@ void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expecte
   tli_once(&zlib.once, open_zlib);
   if (!zlib.there)
     return tli_fail_null(TL_EIO, "needs zlib, which was not found; see `tlua doctor`");
-  if (!head && expected > (int64_t)n * 1032 + 64) /* deflate's highest compression ratio */
+  if (!head && expected > (int64_t)n * 1032 + 64) /* 1032 is deflate's highest compression ratio */
     return tli_fail_null(TL_EIO, "%lld bytes cannot come out of %zu deflated ones",
                          (long long)expected, n);
   size_t room = expected >= 0 ? (size_t)expected : n * 3 + 64;
@@ -151,7 +151,7 @@ void *tli_deflate(const void *const data[2], const size_t n[2], size_t *bytes) {
   tli_once(&zlib.once, open_zlib);
   if (!zlib.packs)
     return tli_fail_null(TL_EIO, "needs zlib, which was not found; see `tlua doctor`");
-  /* the result is never larger */
+  /* room for the largest possible result */
   size_t all = n[0] + n[1], room = all + (all >> 12) + (all >> 14) + 128;
   unsigned char *block = (unsigned char *)malloc(room);
   if (block == NULL) return tli_fail_null(TL_EMEM, "out of memory for %zu packed bytes", room);
@@ -204,7 +204,7 @@ uint32_t tli_crc32(uint32_t crc, const void *data, size_t n) {
 
 /* ---- PNG: libpng's simplified interface ---- */
 
-typedef struct Png { /* libpng's png_image */
+typedef struct Png { /* the png_image of libpng */
   void *opaque;
   uint32_t version, width, height, format, flags, colormap_entries, warning_or_error;
   char message[64];
@@ -244,7 +244,7 @@ static unsigned char *read_png(const void *data, size_t n, int64_t most, int *wi
   if (!png.begin(&image, data, n)) return tli_fail_null(TL_EIO, "PNG: %s", image.message);
   unsigned char *pixels = NULL;
   if (fits(image.width, image.height, most)) {
-    /* converts to 8 bits for each channel, without a palette */
+    /* converts the image to 8 bits per channel, without a palette */
     image.format &= PNG_ALPHA | PNG_COLOR;
     *channels = 1 + (image.format & PNG_COLOR ? 2 : 0) + (image.format & PNG_ALPHA ? 1 : 0);
     *width = (int)image.width;
@@ -273,7 +273,7 @@ static struct {
              int);
   int (*end)(void *);
   char *(*error)(void *);
-  bool writes; /* also has the functions that compress */
+  bool writes; /* whether the library also has functions that compress */
   void *(*write_begin)(void);
   int (*write)(void *, const unsigned char *, int width, int pitch, int height, int format,
                unsigned char **out, unsigned long *size, int sampling, int quality, int flags);
@@ -332,7 +332,8 @@ unsigned char *tli_write_jpeg(const unsigned char *pixels, int width, int height
   void *handle = jpeg.write_begin();
   if (handle == NULL) return tli_fail_null(TL_EMEM, "JPEG: the library cannot be initialized");
   bool gray = channels == 1;
-  unsigned char *made = NULL, *file = NULL; /* the library's block, and its copy for free() */
+  /* the block that the library allocated, and its copy for free() */
+  unsigned char *made = NULL, *file = NULL;
   unsigned long size = 0;
   if (jpeg.write(handle, pixels, width, 0, height, gray ? TJ_GRAY : TJ_RGB, &made, &size,
                  gray ? TJ_SAMPLE_GRAY : TJ_SAMPLE_420, quality, TJ_ACCURATE) != 0) {

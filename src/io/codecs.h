@@ -26,7 +26,8 @@ uint32_t tli_crc32(uint32_t crc, const void *data, size_t n);
 unsigned char *tli_read_image(const void *data, size_t n, int64_t most, int *width, int *height,
                               int *channels) TL_MUSTCHECK;
 
-/* Returns a JPEG file of (height, width, channels) pixels, with 1 (gray) or 3 (RGB) channels, for
+/* Compresses pixels.
+** Returns a JPEG file of (height, width, channels) pixels, with 1 (gray) or 3 (RGB) channels, for
 ** free(). `quality` is from 1 to 100; colors are sampled 4:2:0, as libjpeg does by default. NULL
 ** after tli_fail. */
 unsigned char *tli_write_jpeg(const unsigned char *pixels, int width, int height, int channels,

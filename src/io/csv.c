@@ -24,8 +24,8 @@ static bool fail_at(const tli_Csv *c, int column, const char *what) {
 
 /* ---- fields ---- */
 
-/* Reads a quoted field from p, which is after the opening quote. Returns a pointer past it, or
-** NULL. */
+/* Reads a quoted field; p is after the opening quote. Returns a pointer past the field, or NULL if
+** the closing quote is missing. */
 static const char *take_quoted(const tli_Csv *c, const char *p, int column, int64_t *lines,
                                Field *f) {
   const char *end = c->data + c->bytes;
@@ -49,7 +49,8 @@ static const char *take_quoted(const tli_Csv *c, const char *p, int column, int6
   return NULL;
 }
 
-/* Reads the field at p. Returns a pointer past it: to a delimiter, a line's end or the end. */
+/* Reads the field at p. Returns a pointer past the field: to a delimiter, to the end of a line, or
+** to the end of the text. */
 static const char *take(const tli_Csv *c, const char *p, int column, int64_t *lines, Field *f) {
   const char *end = c->data + c->bytes;
   if (p < end && *p == c->quote && c->quote) return take_quoted(c, p + 1, column, lines, f);
@@ -80,7 +81,7 @@ static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
 
 /* The parts of a decimal number. */
 typedef struct Decimal {
-  uint64_t digits; /* the first 19 digits that are not leading zeros */
+  uint64_t digits; /* the first 19 digits of the number, without leading zeros */
   int64_t exponent;
   int count; /* number of digits without leading zeros */
   bool negative, any;

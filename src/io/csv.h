@@ -11,15 +11,16 @@
 /* Column types in addition to dtypes. */
 enum { TLI_CSV_SKIP = -1, TLI_CSV_TEXT = -2 };
 
-/* The position of a field's bytes. */
+/* The position of a text field in the file's bytes. */
 typedef struct tli_CsvText {
-  int64_t first;  /* from 0 */
-  int64_t length; /* if negative, ~length bytes, which contain doubled quotes */
+  int64_t first; /* from 0 */
+  /* length in bytes; if the field contains doubled quotes, its bitwise complement ~length */
+  int64_t length;
 } tli_CsvText;
 
 typedef struct tli_CsvColumn {
-  int type;   /* a tl_DType, or TLI_CSV_SKIP or TLI_CSV_TEXT */
-  void *data; /* room for `rows` elements; for TLI_CSV_TEXT they are tli_CsvText */
+  int type;   /* a tl_DType, TLI_CSV_SKIP or TLI_CSV_TEXT */
+  void *data; /* array of `rows` elements; for TLI_CSV_TEXT of tli_CsvText */
 } tli_CsvColumn;
 
 typedef struct tli_Csv {
@@ -28,15 +29,15 @@ typedef struct tli_Csv {
   char delimiter, quote;
   int columns;
   const tli_CsvColumn *column;
-  int64_t at;   /* start of the next row; advanced by reading */
-  int64_t line; /* line number of the next row, from 1; advanced by reading */
+  int64_t at;   /* offset of the next row; reading advances it */
+  int64_t line; /* line number of the next row, from 1; reading advances it */
 } tli_Csv;
 
-/* Reads up to `rows` rows. Returns their number, which is smaller only at the end of the data, or
-** -1 with TL_EIO for a row with another number of fields than `columns`, or a field that its
-** column's dtype cannot hold. Numbers are decimal as in C; floats may also be nan and inf in upper
-** or lower case, and an empty field is nan; bools are true, false, 1 and 0. Floats are first
-** rounded to the nearest double. */
+/* Reads up to `rows` rows. Returns their number, which is less than `rows` only at the end of the
+** data. Returns -1 with TL_EIO for a row whose number of fields differs from `columns`, or for a
+** field that the dtype of its column cannot hold. Numbers are decimal as in C; floats may also be
+** nan and inf in upper or lower case, and an empty field is nan; bools are true, false, 1 and 0.
+** Floats are first rounded to the nearest double. */
 int64_t tli_csv_read(tli_Csv *csv, int64_t rows) TL_MUSTCHECK;
 
 /* Returns the number of fields of the row at csv->at, without advancing; 0 at the end, -1 on

@@ -12,8 +12,8 @@ static float half_at(const unsigned char *p) {
   return tli_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
 }
 
-/* Layout: the scale d; 16 bytes, whose low nibbles are the first half of the block, and whose high
-** nibbles are the second. */
+/* Converts a Q4_0 block: the scale d, then 16 bytes. Their low nibbles are the first half of the
+** block, their high nibbles the second half. */
 static void read_q4_0(const unsigned char *b, float *out) {
   float d = half_at(b);
   for (int i = 0; i < 16; i++) {
@@ -22,13 +22,13 @@ static void read_q4_0(const unsigned char *b, float *out) {
   }
 }
 
-/* Layout: the scale d; 32 signed bytes. */
+/* Converts a Q8_0 block: the scale d, then 32 signed bytes. */
 static void read_q8_0(const unsigned char *b, float *out) {
   float d = half_at(b);
   for (int i = 0; i < 32; i++) out[i] = (float)(int8_t)b[2 + i] * d;
 }
 
-/* Unpacks the scale and the minimum of part `i` of 8: six bits each, packed in 12 bytes. */
+/* Unpacks the scale and the minimum of sub-block `i` of 8: six bits each, packed in 12 bytes. */
 static void scale_and_minimum(const unsigned char *s, int i, int *scale, int *minimum) {
   if (i < 4) {
     *scale = s[i] & 63;
@@ -39,8 +39,8 @@ static void scale_and_minimum(const unsigned char *s, int i, int *scale, int *mi
   }
 }
 
-/* Layout: d, dmin; 12 bytes of scales; 128 bytes of nibbles, with 32 elements of each half at a
-** time. */
+/* Converts a Q4_K block: d, dmin, 12 bytes of scales, then 128 bytes of nibbles. Each 32 bytes hold
+** 32 elements in their low nibbles and 32 in their high nibbles. */
 static void read_q4_k(const unsigned char *b, float *out) {
   float d = half_at(b), least = half_at(b + 2);
   const unsigned char *scales = b + 4, *q = b + 16;
@@ -53,8 +53,8 @@ static void read_q4_k(const unsigned char *b, float *out) {
   }
 }
 
-/* Layout: 128 bytes of low nibbles, 64 bytes with two high bits for each element, 16 signed scales,
-** d. */
+/* Converts a Q6_K block: 128 bytes of low nibbles, 64 bytes with two high bits for each element, 16
+** signed scales, then d. */
 static void read_q6_k(const unsigned char *b, float *out) {
   const unsigned char *low = b, *high = b + 128;
   const int8_t *scales = (const int8_t *)(b + 192);

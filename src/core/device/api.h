@@ -8,21 +8,23 @@
 
 #include "core/kernel/kernel.h"
 
-#define TL_MAX_DEVICES 32 /* the most devices of each kind */
+#define TL_MAX_DEVICES 32 /* the largest number of devices of each kind */
 
-/* An event, and a graph: work recorded for replay. */
+/* An event, and a graph, which is work recorded for replay. */
 typedef struct tl_Event tl_Event;
 typedef struct tl_Graph tl_Graph;
 
 /* Copies bytes from one place to another. */
 struct tlk_transfer {
-  const tlk_Context *cx; /* the device's context; for two devices, the receiver's */
-  tl_Device to, from;    /* the CPU and a device, or two devices of one kind */
+  const tlk_Context *cx; /* the device's context; for a copy between two devices, the receiver's */
+  /* the destination and the source: the CPU and a device, or two devices of one kind */
+  tl_Device to, from;
   void *dst;
   const void *src;
   int64_t bytes;
-  bool async;             /* may return before the bytes have moved; host memory is pinned */
-  tl_Stream *from_stream; /* for a sending device: the stream that wrote the bytes */
+  bool async; /* the copy may still run when the call returns; host memory is pinned */
+  /* for a copy between devices: the source's stream, which wrote the bytes */
+  tl_Stream *from_stream;
 };
 
 /* The properties of a device, as in cudaDeviceProp; a property that the device lacks is 0. */
@@ -37,9 +39,9 @@ typedef struct tl_DeviceProperties {
   int64_t clock_rate, memory_clock_rate; /* kHz */
   int memory_bus_width;                  /* bits */
   int pci_bus_id, pci_device_id, pci_domain_id;
-  char uuid[37]; /* "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or "" */
+  char uuid[37]; /* "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or "" if the device has no UUID */
   bool is_integrated, is_multi_gpu_board;
-  bool bf16; /* its kernels support bfloat16 */
+  bool bf16; /* whether the device's kernels support bfloat16 */
 } tl_DeviceProperties;
 
 /* ---- memory statistics ---- */
@@ -81,14 +83,18 @@ typedef struct tl_MemoryStats {
 #define X(name) tl_Stat name[TL_NPOOLS];
   TL_MEMORY_STATS(X)
 #undef X
-  int64_t num_alloc_retries;                 /* allocations that had to release the cache first */
-  int64_t num_sync_all_streams;              /* waits for all streams because of an allocation */
-  int64_t num_device_alloc, num_device_free; /* calls of the driver */
-  int64_t num_address_retries; /* reservations of addresses that were refused and made smaller */
-  int64_t reserved_addresses;  /* bytes of address space, most of which has no memory */
-  int64_t expandable_segments; /* 1 if memory is mapped into segments; 0: they are the driver's */
-  int64_t largest_free;        /* the largest free block that needs no call of the driver */
-  int64_t limit;               /* the most bytes that may be reserved, see set_memory_limit */
+  int64_t num_alloc_retries;    /* number of allocations that first had to release the cache */
+  int64_t num_sync_all_streams; /* number of allocations that waited for all streams */
+  int64_t num_device_alloc, num_device_free; /* number of calls of the driver */
+  /* number of address reservations that the driver refused at first and granted at a smaller
+  ** size */
+  int64_t num_address_retries;
+  int64_t reserved_addresses; /* bytes of reserved address space; most of it has no memory */
+  /* 1 if memory is mapped into segments, 0 if the driver allocates each segment */
+  int64_t expandable_segments;
+  /* bytes of the largest free block that can be used without a call of the driver */
+  int64_t largest_free;
+  int64_t limit; /* the limit of reserved bytes, see set_memory_limit */
 } tl_MemoryStats;
 
 /* Resets the peaks to the present values. */
@@ -115,16 +121,16 @@ static inline void tl_stats_reset_sums(tl_MemoryStats *s) {
 
 typedef enum tl_BlockState {
   TL_BLOCK_ALLOCATED,
-  TL_BLOCK_PENDING, /* freed, but another stream may still use it */
+  TL_BLOCK_PENDING, /* freed by its owner while another stream may still use it */
   TL_BLOCK_FREE
 } tl_BlockState;
 
 typedef struct tl_BlockInfo {
-  const void *segment; /* address of its segment */
+  const void *segment; /* address of the block's segment */
   int64_t segment_bytes;
-  int64_t stream_id; /* the stream that owns the segment */
-  uint64_t pool;     /* pool of graphs (capture_begin); 0: the general pool */
-  bool small;        /* belongs to the pool of small blocks */
+  int64_t stream_id; /* number of the stream that owns the segment */
+  uint64_t pool;     /* pool of captured graphs (capture_begin); 0 is the general pool */
+  bool small;        /* whether the block belongs to the pool of small blocks */
   const void *data;
   int64_t bytes, requested;
   tl_BlockState state;
@@ -133,13 +139,13 @@ typedef struct tl_BlockInfo {
 typedef enum tl_MemoryAction {
   TL_MEMORY_ALLOC,
   TL_MEMORY_FREE_REQUESTED,
-  TL_MEMORY_FREE_COMPLETED, /* the block can be reused */
+  TL_MEMORY_FREE_COMPLETED, /* the block can be reused from now on */
   TL_MEMORY_SEGMENT_ALLOC,
   TL_MEMORY_SEGMENT_FREE,
-  TL_MEMORY_SEGMENT_MAP, /* for segments that grow and shrink */
+  TL_MEMORY_SEGMENT_MAP, /* memory was mapped into a segment that grows and shrinks */
   TL_MEMORY_SEGMENT_UNMAP,
-  TL_MEMORY_OOM,     /* recorded by the engine */
-  TL_MEMORY_SNAPSHOT /* recorded by the engine */
+  TL_MEMORY_OOM,     /* out of memory, recorded by the engine */
+  TL_MEMORY_SNAPSHOT /* a snapshot was taken, recorded by the engine */
 } tl_MemoryAction;
 
 /* cudaStreamCaptureMode: the threads that must not make unsafe calls while a stream captures. */
@@ -153,7 +159,7 @@ enum { TL_EVENT_TIMING = 1, TL_EVENT_BLOCKING = 2 /* waiting threads sleep */ };
 
 /* A kernel, copy or fill that a device has run; times are in ns of the device's clock. */
 typedef struct tl_Activity {
-  const char *name; /* valid during the callback */
+  const char *name; /* name of the activity, valid during the callback */
   tl_Device device;
   int64_t stream_id, begin, end;
 } tl_Activity;
@@ -165,13 +171,13 @@ typedef struct tl_Comm tl_Comm;
 
 /* ORDER COMMSTEP in the plugin. SEND ignores `out`, RECV ignores `in`. */
 typedef enum tl_CommKind {
-  TL_COMM_ALL_REDUCE,     /* in, out: count elements; they may be the same array */
-  TL_COMM_REDUCE,         /* like ALL_REDUCE; only the root's out is written */
-  TL_COMM_BROADCAST,      /* like ALL_REDUCE; only the root's in is read */
-  TL_COMM_ALL_GATHER,     /* in: count elements; out: count elements of each rank */
+  TL_COMM_ALL_REDUCE,     /* in, out: count elements each; in and out may be the same array */
+  TL_COMM_REDUCE,         /* like TL_COMM_ALL_REDUCE, but only the root's `out` is written */
+  TL_COMM_BROADCAST,      /* like TL_COMM_ALL_REDUCE, but only the root's `in` is read */
+  TL_COMM_ALL_GATHER,     /* in: count elements; out: count elements for each rank */
   TL_COMM_REDUCE_SCATTER, /* in: count elements for each rank; out: count elements */
-  TL_COMM_SEND,           /* to `peer` */
-  TL_COMM_RECV            /* from `peer` */
+  TL_COMM_SEND,           /* sends count elements to rank `peer` */
+  TL_COMM_RECV            /* receives count elements from rank `peer` */
 } tl_CommKind;
 
 typedef enum tl_CommOp {
@@ -186,7 +192,7 @@ typedef struct tl_CommStep {
   tl_CommKind kind;
   tl_CommOp op;
   int dtype;     /* a tl_DType */
-  int peer;      /* the other rank, or the root */
+  int peer;      /* number of the other rank, or of the root */
   int64_t count; /* number of elements */
   const void *in;
   void *out;
@@ -194,18 +200,19 @@ typedef struct tl_CommStep {
 
 enum { TL_COMM_ID_BYTES = 128 };
 
-/* No function waits. All except abort are called by one thread at a time. */
+/* The functions of a device's communication library. None of them waits; all except abort are
+** called by one thread at a time. */
 typedef struct tl_CommApi {
   const char *name; /* "nccl" */
   /* Creates the id of a group: one rank creates it and sends it to all. */
   bool (*id)(unsigned char id[TL_COMM_ID_BYTES]);
   /* Begins to join. Returns NULL with a message on failure. */
   tl_Comm *(*open)(tl_Device device, int rank, int size, const unsigned char id[TL_COMM_ID_BYTES]);
-  /* Whether an operation (open, run, finalize) is still in progress; returns false with a
-  ** message if the communicator has failed. */
+  /* Sets *busy to whether an operation (open, run, finalize) is still in progress. Returns false
+  ** with a message if the communicator has failed. */
   bool (*state)(tl_Comm *comm, bool *busy);
-  /* Queues steps on a stream. Several steps are queued as one, so that messages between two
-  ** ranks flow in both directions at the same time. */
+  /* Queues steps on a stream. The device starts all steps of one call together, so messages between
+  ** two ranks can flow in both directions at the same time. */
   bool (*run)(tl_Comm *comm, tl_Stream *stream, const tl_CommStep *steps, int n);
   /* Ends all operations, with undefined results, and the communicator, which can then only be
   ** closed. The next wait for the device fails with `why`. May be called from any thread. */
@@ -233,36 +240,39 @@ typedef struct tl_DeviceApi {
   bool (*can_access_peer)(int device, int peer);
   /* Returns the version of "cuda" (13000), "cudnn" (91900), "nccl", ...; 0 if it is absent. */
   int64_t (*library_version)(const char *name);
-  /* "80 90 compute_80": the architectures of its kernels, then that of their PTX; NULL: all */
+  /* Names the architectures that the kernels are compiled for, then that of their PTX: "80 90
+  ** compute_80". NULL means that every device is supported. */
   const char *architectures;
 
   /* Allocates a block, which belongs to the context's stream: once freed, it can be reused
   ** immediately, because its next use is queued later on that stream. Other streams that use it
-  ** must be registered by record_stream. A stream that takes part in a capture gets memory of
-  ** the capture's pool.
+  ** must be registered by record_stream. A stream that takes part in a capture gets memory of the
+  ** capture's pool.
   **
-  ** If memory is exhausted, it first checks blocks that wait for other streams. Then it
+  ** If memory is exhausted, the function first checks blocks that wait for other streams. It then
   ** releases the cache and waits for all streams, except while one of the device's streams
-  ** captures. Then it returns NULL with TL_EMEM and any message: the engine runs the garbage
-  ** collector, tries once more, and finally reports the statistics. */
+  ** captures. As the last resort it returns NULL with TL_EMEM and any message; the engine runs the
+  ** garbage collector, tries once more, and finally reports the statistics. */
   void *(*alloc)(const tlk_Context *cx, int64_t bytes);
-  /* Called for a tensor's last owner, which may be a finalizer: neither waits nor fails. A
-  ** block that a capture has used on several streams (record_stream) is freed once no capture
-  ** of the device is open. */
+  /* Frees a block. It is called for a tensor's last owner, which may be a finalizer, so it neither
+  ** waits nor fails. A block that a capture has used on several streams (record_stream) is freed
+  ** once no capture of the device is open. */
   void (*free)(tl_Device device, void *data, int64_t bytes);
   bool (*record_stream)(tl_Device device, void *data, tl_Stream *stream);
   bool (*transfer)(const struct tlk_transfer *call);
   /* Releases memory that is kept for reuse; waits for blocks that other streams use. */
   bool (*trim)(tl_Device device);
   bool (*memory_stats)(tl_Device device, tl_MemoryStats *out);
-  bool (*reset_peaks)(tl_Device device); /* see tl_stats_reset_peaks */
-  bool (*reset_sums)(tl_Device device);  /* see tl_stats_reset_sums */
-  /* Returns the driver's numbers, which include other programs. */
+  /* Resets the peaks of the statistics; see tl_stats_reset_peaks. */
+  bool (*reset_peaks)(tl_Device device);
+  /* Resets the sums of the statistics; see tl_stats_reset_sums. */
+  bool (*reset_sums)(tl_Device device);
+  /* Returns the driver's numbers of free and total bytes, which include other programs' memory. */
   bool (*memory_info)(tl_Device device, int64_t *free, int64_t *total);
   /* Limits the bytes that are reserved from now on. */
   bool (*set_memory_limit)(tl_Device device, int64_t bytes);
-  /* Calls `visit` for each block, ordered by the segment's address and by the block's. It holds
-  ** the allocator's lock: visit must not call functions of this table. */
+  /* Calls `visit` for each block, ordered by the address of its segment, then by its own. The
+  ** allocator's lock is held meanwhile, so `visit` must not call functions of this table. */
   bool (*memory_blocks)(tl_Device device, void (*visit)(void *to, const tl_BlockInfo *block),
                         void *to);
   /* Allocates host memory that the device can read without a copy by the driver. */
@@ -271,15 +281,17 @@ typedef struct tl_DeviceApi {
 
   /* Streams are never destroyed: a device has a few and hands them out in turn. */
   tl_Stream *(*default_stream)(tl_Device device);
-  /* A lower number is a higher priority; numbers out of range are clamped. */
+  /* Returns a stream of a priority: lower numbers mean higher priority. Numbers out of range are
+  ** clamped. */
   tl_Stream *(*stream)(tl_Device device, int priority);
   void (*priority_range)(tl_Device device, int *least, int *greatest);
-  /* Converts a stream to the driver's handle, and a handle to a stream. Another library may
-  ** have created it; it must stay valid as long as it is used here. NULL if the device has no
-  ** handles. */
+  /* Converts a stream to the driver's handle (the second function), and a handle to a stream. A
+  ** handle may come from another library, which must keep it valid as long as tlua uses it. NULL if
+  ** the device has no handles. */
   tl_Stream *(*stream_of)(tl_Device device, void *handle);
   void *(*stream_handle)(const tl_Stream *stream);
-  int64_t (*stream_id)(const tl_Stream *stream); /* 0: the default stream; takes no lock */
+  /* Returns the stream's number, 0 for the default stream; takes no lock. */
+  int64_t (*stream_id)(const tl_Stream *stream);
   int (*stream_priority)(const tl_Stream *stream);
   bool (*stream_sync)(tl_Stream *stream);
   bool (*stream_query)(tl_Stream *stream, bool *done);
@@ -309,7 +321,8 @@ typedef struct tl_DeviceApi {
   /* Returns the number of the capture that a stream takes part in, or 0. It is fast. */
   uint64_t (*capture)(const tl_Stream *stream);
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
-  void (*graph_free)(tl_Graph *graph); /* a launch in flight completes first */
+  /* Frees a graph, after a launch that is in flight has completed. */
+  void (*graph_free)(tl_Graph *graph);
 
   /* Returns the largest size of the array that the kernel rnn keeps for rnn_backward; NULL:
   ** tlk_rnn_reserve. */
@@ -325,7 +338,7 @@ typedef struct tl_DeviceApi {
   ** that has ended before it returns, then stops. Returns false, without a message, if that is
   ** unavailable. NULL: never available. */
   bool (*activities)(void (*note)(const tl_Activity *activity), int64_t *now);
-  /* Changes a setting of this kind of device; NULL: there are none. */
+  /* Changes a setting of this kind of device. NULL if the kind has no settings. */
   bool (*configure)(const char *key, int64_t value);
   /* Returns the functions for groups of devices, or NULL with a message. May itself be NULL. */
   const tl_CommApi *(*comms)(void);
@@ -338,29 +351,31 @@ typedef struct tl_DeviceApi {
 
 /* The settings that host->setting returns. */
 typedef enum tl_Setting {
-  TL_MATMUL_PRECISION,      /* for float32: 0 exact, 1 TF32, 2 bfloat16 or TF32 */
-  TL_MATMUL_REDUCED_FP16,   /* sums of float16 products may be rounded to float16; default 1 */
-  TL_MATMUL_REDUCED_BF16,   /* sums of bfloat16 products may be rounded to bfloat16; default 1 */
+  TL_MATMUL_PRECISION,      /* precision of float32 products: 0 exact, 1 TF32, 2 bfloat16 or TF32 */
+  TL_MATMUL_REDUCED_FP16,   /* 1 (default): sums of float16 products may be rounded to float16 */
+  TL_MATMUL_REDUCED_BF16,   /* 1 (default): sums of bfloat16 products may be rounded to bfloat16 */
   TL_CUDNN_ENABLED,         /* default 1 */
-  TL_CUDNN_TF32,            /* cuDNN may compute float32 in TF32; default 1 */
-  TL_CUDNN_BENCHMARK,       /* time several algorithms and use the fastest */
-  TL_CUDNN_BENCHMARK_LIMIT, /* how many to time; 0: all; default 10 */
-  TL_CUDNN_DETERMINISTIC,   /* use only deterministic algorithms of cuDNN */
-  TL_DETERMINISTIC,      /* for all operators: 0 any algorithm, 1 warn, 2 only deterministic ones */
-  TL_FILL_UNINITIALIZED, /* if deterministic, fill uninitialised memory; default 1 */
-  TL_SYNC_DEBUG,         /* for operators that wait for a device: 0 nothing, 1 warn, 2 fail */
-  TL_DISK_CACHE,         /* keep compiled kernels and measurements on disk; default 1 */
-  TL_FUSION,             /* fuse chains of elementwise kernels in graphs; default 1 */
-  TL_SDP_BACKENDS, /* the algorithms that attention may choose: a set of TL_SDP_...; default all */
+  TL_CUDNN_TF32,            /* 1 (default): cuDNN may compute float32 in TF32 */
+  TL_CUDNN_BENCHMARK,       /* 1: time several algorithms of cuDNN and use the fastest */
+  TL_CUDNN_BENCHMARK_LIMIT, /* number of algorithms to time; 0 means all of them; default 10 */
+  TL_CUDNN_DETERMINISTIC,   /* 1: use only deterministic algorithms of cuDNN */
+  /* algorithms of all operators: 0 any, 1 warn about nondeterministic ones, 2 refuse those */
+  TL_DETERMINISTIC,
+  TL_FILL_UNINITIALIZED, /* 1 (default): deterministic mode fills uninitialised memory */
+  TL_SYNC_DEBUG,         /* operators that wait for a device: 0 say nothing, 1 warn, 2 fail */
+  TL_DISK_CACHE,         /* 1 (default): compiled kernels and measurements are kept on disk */
+  TL_FUSION,             /* 1 (default): graphs fuse chains of elementwise kernels */
+  /* the algorithms that attention may choose: a set of TL_SDP_...; default all of them */
+  TL_SDP_BACKENDS,
   TL_NSETTINGS
 } tl_Setting;
 
 enum {
-  TL_SDP_MATH = 1, /* operators that store all weights */
+  TL_SDP_MATH = 1, /* the kernels of operators that store all attention weights */
   TL_SDP_FLASH = 2,
   TL_SDP_EFFICIENT = 4,
   TL_SDP_CUDNN = 8,
-  TL_SDP_MATH_FIRST = 16, /* the math kernels are preferred if they are allowed */
+  TL_SDP_MATH_FIRST = 16, /* flag: the math kernels are preferred if they are allowed */
 };
 
 #endif

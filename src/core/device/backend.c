@@ -1,7 +1,7 @@
 /*
-** backend.c - finds the kernels of a device, and the calling thread's current stream. The
-** tables of the CPU and of the meta device are built in; others are opened on first use, once
-** for the process, and stay open. So the device of a tensor always has its table.
+** backend.c - finds the kernels of a device, and the calling thread's current stream. The tables of
+** the CPU and of the meta device are built in; plugins' tables are opened on first use, once for
+** the process, and stay open. A tensor's device therefore always has its table.
 */
 #include "core/device/backend.h"
 
@@ -19,9 +19,9 @@ const tlk_Context tli_cpu_context = {.device = {TL_CPU, 0}};
 
 /* ---- opening --------------------------------------------------------------------- */
 
-/* Held while a plugin is opened. Opening may fork, so the lock is not held over forks. A child
-** of a process in which another thread was opening a plugin opens none, because that thread may
-** hold the loader's own lock. */
+/* Guards the opening of a plugin. Opening may fork, so the lock is not held over forks. A child of
+** a process in which another thread was opening a plugin opens none, because that thread may hold
+** the loader's own lock. */
 static tli_Mutex lock = TLI_MUTEX_INIT;
 static atomic_bool opening;
 static bool cut_off;
@@ -50,7 +50,7 @@ const char *tli_device_type_name(int type) {
   return type >= 0 && type < TL_NDEVICETYPES ? names[type] : "device";
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static const tl_Backend *open_table(int type) {
   if (type == TL_META) return &tlk_meta_backend;
   if (cut_off)
@@ -110,7 +110,8 @@ const tlk_Context *tli_context_of(tl_Device device) {
 
 tl_Stream *tli_stream(tl_Device device) { return tli_context(device)->stream; }
 
-static _Thread_local tli_StreamGuard *guards; /* borrowed; innermost first */
+/* the thread's stream guards, innermost first (borrowed) */
+static _Thread_local tli_StreamGuard *guards;
 
 static tl_Stream *guarded_stream(const tli_StreamGuard *s, tl_Device device, tl_Stream *stream) {
   if (s == NULL) return stream;

@@ -1,10 +1,10 @@
 /*
-** backend.h - a kind of device: its kernels (kernel.h), and, where it has memory
-** and a clock of its own, that memory, its streams and its events.
+** backend.h - the table of a kind of device: its kernels (kernel.h) and, for a device with memory
+** and a clock of its own, its functions for memory, streams and events.
 **
-** The CPU's table is built in, and the meta device's. Others come from plugins (host.h), shared
-** libraries that are opened when a device of their kind is first asked for and stay until the
-** process ends.
+** The tables of the CPU and of the meta device are built in. Other tables come from plugins
+** (host.h), shared libraries that are opened when a device of their kind is first asked for and
+** stay open until the process ends.
 */
 #ifndef TLI_BACKEND_H
 #define TLI_BACKEND_H
@@ -15,31 +15,32 @@
 #include "core/tensor/tensor.h"
 
 typedef struct tl_Backend {
-  const char *name; /* "cpu", "cuda", "sim", "meta" */
+  const char *name; /* "cpu", "cuda", "sim" or "meta" */
 #define X(name, operands) bool (*name)(const struct tlk_##name *call);
   TLK_KERNELS(X)
 #undef X
-  const tlk_Lapack *lapack;   /* factorizations; may be NULL */
-  const tl_DeviceApi *device; /* NULL for the CPU */
-  bool conv_channels_last;    /* convolutions support channels-last tensors */
+  const tlk_Lapack *lapack;   /* factorizations; NULL if the device has none */
+  const tl_DeviceApi *device; /* functions besides kernels; NULL for the CPU */
+  bool conv_channels_last;    /* whether convolutions support channels-last tensors */
 } tl_Backend;
 
 /* ---- finding devices -------------------------------------------------------------- */
 
-/* Returns the table of a device. It is never NULL for the device of a tensor. For others, which
-** may have to be opened first, it may be NULL with TL_EDEVICE and a message that says how to
-** get them. */
+/* Returns the table of a device, and opens its plugin if necessary. For a tensor's device the
+** result is never NULL. For any other device it may be NULL with TL_EDEVICE and a message that says
+** how to get the plugin. */
 const tl_Backend *tli_backend_open(tl_Device device);
-extern _Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES]; /* NULL until opened */
+/* the table of each kind of device; NULL until the kind's plugin is opened */
+extern _Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES];
 static inline const tl_Backend *tli_backend(tl_Device device) {
   return atomic_load_explicit(&tli_backends[device.type], memory_order_acquire);
 }
-/* Whether no device besides the CPU was ever opened, so that all tensors are on the CPU. */
+/* False as long as no device besides the CPU was ever opened; all tensors are then on the CPU. */
 extern atomic_bool tli_devices_opened;
 static inline bool tli_only_cpu(void) {
   return !atomic_load_explicit(&tli_devices_opened, memory_order_relaxed);
 }
-/* Returns the number of devices of a kind; if it is 0, tl_error has the reason. */
+/* Returns the number of devices of a kind; if it is 0, tl_error explains why. */
 int tli_device_count(tl_DeviceType type);
 
 /* Returns the context of the calling thread's current stream of a device. */
@@ -57,8 +58,8 @@ static inline const tlk_Context *tli_context(tl_Device device) {
 /* Returns the calling thread's current stream of a device, initially the default stream. */
 tl_Stream *tli_stream(tl_Device device);
 void tli_set_stream(tl_Device device, tl_Stream *stream);
-/* Overrides the current stream for a while, also if the calling thread's modes are loaded
-** meanwhile: they then refer to the stream that was current before. Overrides can be nested. */
+/* Overrides the current stream until the guard is closed. If the calling thread's modes are loaded
+** meanwhile, they refer to the stream that was current before. Guards can be nested. */
 typedef struct tli_StreamGuard {
   tl_Device device;
   tl_Stream *before, *stream;
@@ -66,21 +67,22 @@ typedef struct tli_StreamGuard {
 } tli_StreamGuard;
 void tli_stream_guard(tli_StreamGuard *s, tl_Device device, tl_Stream *stream);
 void tli_stream_guard_end(const tli_StreamGuard *s);
-/* Work queued on `next` from now on runs after the work that `first` has so far. */
+/* Makes `next` wait for `first`: work queued on `next` from now on runs after the work that `first`
+** has so far. */
 bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) TL_MUSTCHECK;
-/* The device of new tensors of the calling thread, if none is given. */
+/* Returns the device of new tensors of the calling thread, if the call names none. */
 tl_Device tli_default_device(void);
 void tli_set_default_device(tl_Device device);
-/* The device that "cuda" without a number means in the calling thread. */
+/* Returns the number of the device that "cuda" without a number means in the calling thread. */
 int tli_current_device(tl_DeviceType type);
 void tli_set_current_device(tl_DeviceType type, int index);
 
-/* The CPU's table. The best instruction set is chosen on the first call. */
+/* The CPU's table of kernels. The first call of a kernel chooses the best instruction set. */
 extern const tl_Backend tlk_cpu_backend;
 /* The meta device's table: kernels that compute nothing, on tensors without memory. */
 extern const tl_Backend tlk_meta_backend;
-/* The instruction set of the CPU's kernels, "x86-64-v3", and the BLAS, "OpenBLAS 0.3.21 ...":
-** text for users. */
+/* Return the instruction set of the CPU's kernels ("x86-64-v3") and the BLAS ("OpenBLAS 0.3.21
+** ..."), as text for users. */
 const char *tlk_cpu_isa(void);
 const char *tlk_blas_config(void);
 

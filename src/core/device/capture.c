@@ -20,20 +20,20 @@
 #include "core/tensor/tensor.h"
 #include "core/device/transfer.h"
 
-enum { MOST_GENERATORS = 8 }; /* the most generators of one graph */
+enum { MOST_GENERATORS = 8 }; /* the largest number of generators in one graph */
 
 /* A generator that a graph draws from. */
 typedef struct Draws {
   struct Draws *next;
   tli_Generator *generator; /* owned */
-  tl_Tensor *state;         /* borrowed from the capture's states */
-  uint64_t blocks;          /* blocks that one replay draws */
+  tl_Tensor *state; /* the generator's words on the device (borrowed from the capture's states) */
+  uint64_t blocks;  /* number of blocks that one replay draws */
 } Draws;
 
-/* A storage that a graph keeps. */
+/* A storage that a graph keeps alive. */
 typedef struct Kept {
   const void *key;
-  tl_Storage *storage; /* the key; owned: a reference */
+  tl_Storage *storage; /* the key of the map, an owned reference */
 } Kept;
 
 #define MAP kept
@@ -43,23 +43,24 @@ typedef struct Kept {
 #include "core/memory/address_map.h"
 
 struct tli_Capture {
-  tli_Capture *next; /* borrowed; next open capture; guarded */
+  tli_Capture *next; /* next open capture in the list (borrowed); guarded by the lock */
   tl_Device device;
-  uint64_t number;   /* number of the open capture; otherwise 0 */
-  uint64_t pool;     /* 0: nothing was captured */
-  tl_Stream *stream; /* borrowed; the stream that began the capture */
-  tl_Stream *last;   /* borrowed; the stream of the last replay, or of the capture */
-  tl_Graph *graph;   /* owned; NULL: nothing was captured */
+  uint64_t number;   /* number of the open capture; 0 if it is closed */
+  uint64_t pool;     /* the graph's memory pool; 0 if nothing was captured */
+  tl_Stream *stream; /* the stream that began the capture (borrowed) */
+  tl_Stream *last;   /* the stream of the last replay or, before that, of the capture (borrowed) */
+  tl_Graph *graph;   /* the captured graph (owned); NULL if nothing was captured */
   Draws *draws;      /* owned */
-  tl_Tensor *states[MOST_GENERATORS]; /* owned; two words on the device for each generator */
+  tl_Tensor *states[MOST_GENERATORS]; /* two words on the device for each generator (owned) */
   kept_Map kept;                      /* guarded */
-  bool lost;                          /* a storage could not be kept because memory was exhausted */
+  bool lost; /* whether a storage could not be kept because memory was exhausted */
 };
 
 static tli_Mutex lock = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(lock)
-static tli_Capture *open_captures; /* borrowed list; guarded */
-atomic_int tli_captures_open;      /* number of open captures, so that most calls need not search */
+static tli_Capture *open_captures; /* list of the open captures (borrowed); guarded by the lock */
+/* number of open captures; while it is 0, no call searches the list */
+atomic_int tli_captures_open;
 
 static const tl_DeviceApi *api_of(tl_Device device) { return tli_backend(device)->device; }
 
@@ -90,7 +91,7 @@ uint64_t tli_capture_number(tl_Device device) {
   return api_of(device)->capture(tli_stream(device));
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static tli_Capture *find_open(int8_t type, uint64_t number) {
   tli_Capture *c = open_captures;
   while (c && !(c->number == number && c->device.type == type)) c = c->next;
@@ -128,7 +129,7 @@ bool tli_may_wait(tl_Device device) {
 
 /* ---- storages that a graph keeps ------------------------------------------------------ */
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static void keep(tli_Capture *c, tl_Storage *s) {
   Kept *kept = kept_add(&c->kept, s);
   if (kept == NULL)
@@ -147,7 +148,8 @@ static void keep_for(tl_Device device, tl_Storage *s) {
   tli_mutex_unlock(&lock);
 }
 
-/* A storage with 0 references is a caller's local variable for bytes of a real storage. */
+/* Ignores a storage with 0 references: it is a caller's local variable for bytes of a real
+** storage. */
 void tli_capture_keep(tl_Storage *s) {
   if (s->device.type == TL_CPU || atomic_load_explicit(&s->refs, memory_order_relaxed) == 0) return;
   keep_for(s->device, s);

@@ -1,7 +1,7 @@
 /*
 ** capture.h - the engine's side of a device's graph, which is captured on a stream and then
-** replayed. The device knows the graph's contents; the engine tracks what each replay needs
-** besides: the position of its random numbers.
+** replayed. The device knows the graph's contents; the engine tracks the position of the random
+** numbers that each replay needs.
 */
 #ifndef TLI_CAPTURE_H
 #define TLI_CAPTURE_H
@@ -19,26 +19,25 @@ void tli_capture_free(tli_Capture *c);
 
 /* Returns a new number of a memory pool that graphs may share; never 0. */
 uint64_t tli_capture_new_pool(void);
-uint64_t tli_capture_last_pool(void); /* the largest number that was assigned */
+uint64_t tli_capture_last_pool(void); /* Returns the largest pool number assigned so far. */
 /* Returns the pool of a graph; 0 if nothing was captured. */
 uint64_t tli_capture_pool(const tli_Capture *c);
 
 /* Begins to capture on the current stream of a device; if pool is 0, the graph gets a new pool. */
 bool tli_capture_begin(tli_Capture *c, tl_Device device, uint64_t pool, tl_CaptureMode mode)
     TL_MUSTCHECK;
-/* Ends the capture. The current stream must be the one that it was begun on; otherwise it stays
-** open. */
+/* Ends the capture. The current stream must be the one that began the capture; otherwise the call
+** fails and the capture stays open. */
 bool tli_capture_end(tli_Capture *c) TL_MUSTCHECK;
 bool tli_capture_open(const tli_Capture *c);
-/* Replays on the current stream of its device, after the last replay. */
+/* Replays the graph on the current stream of its device, after the previous replay has finished. */
 bool tli_capture_replay(tli_Capture *c) TL_MUSTCHECK;
 
 /* Returns the capture that the current stream of a device takes part in, or NULL. */
 tli_Capture *tli_capture_of(tl_Device device);
 /* Returns that capture's unique number, or 0. */
 uint64_t tli_capture_number(tl_Device device);
-/* Whether the host may wait for the device's current stream; otherwise returns false with a
-** message. */
+/* Returns whether the host may wait for the device's current stream; if not, leaves a message. */
 bool tli_may_wait(tl_Device device) TL_MUSTCHECK;
 /* Keeps host memory that copies in the current stream's capture read or write at each replay;
 ** tli_data keeps device memory in the same way. */

@@ -34,14 +34,14 @@ static bool write_path(char *path, size_t size, const char *parent, const char *
   return n > 0 && (size_t)n < size;
 }
 
-/* By the XDG rules a relative path is ignored. */
+/* Returns whether a path is absolute; by the XDG rules a relative path is ignored. */
 static bool is_absolute(const char *path) {
   return path && (path[0] == '/' || (path[0] && path[1] == ':'));
 }
 
 bool tli_cache_folder(char *path, size_t size) {
   const char *own = getenv("TLUA_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  const char *local = getenv("LOCALAPPDATA"); /* the place for such files on Windows */
+  const char *local = getenv("LOCALAPPDATA"); /* the folder for cache files on Windows */
   if (!tli_setting(TL_DISK_CACHE) || (own && strcmp(own, "0") == 0)) return false;
   if (own && own[0]) return write_path(path, size, own, "");
   if (is_absolute(xdg)) return write_path(path, size, xdg, "/tlua");
@@ -49,7 +49,7 @@ bool tli_cache_folder(char *path, size_t size) {
   return is_absolute(home) && write_path(path, size, home, "/.cache/tlua");
 }
 
-/* A folder that others can write to is neither read nor written. */
+/* Writes the path of an entry's file. Refuses a folder that others can write to. */
 static bool path_of(char path[PATH_BYTES], const char *kind, const void *key, size_t bytes) {
   char folder[PATH_BYTES - 64];
   return tli_cache_folder(folder, sizeof folder) && tli_folder_own(folder) &&
@@ -95,7 +95,7 @@ static int by_age(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* If the cache exceeds its limit, removes the oldest files until a quarter is free. */
+/* If the cache exceeds its limit, removes the oldest files until a quarter of the limit is free. */
 static void sweep(const char *folder) {
   int n;
   int64_t sum = 0;

@@ -16,22 +16,23 @@
 
 #include "core/error.h"
 
-/* the most bytes in the folder; the oldest entries are removed */
+/* the limit of bytes in the folder; beyond it the oldest entries are removed */
 #define TLI_CACHE_MOST ((int64_t)256 << 20)
 
-/* Writes the folder's path; returns false if there is none. It need not exist. */
+/* Writes the path of the cache folder, which need not exist; returns false if the cache has no
+** folder. */
 bool tli_cache_folder(char *path, size_t size);
-/* Returns the number of entries and their bytes. */
+/* Returns the number of entries; *bytes receives their total size. */
 int tli_cache_size(int64_t *bytes);
 
-/* Returns the data stored under a key, in a block for tli_free(block, *bytes), or NULL. `kind`,
-** a short word of letters, says what a key means, and ends the file's name. */
+/* Returns the data stored under a key, in a block for tli_free(block, *bytes), or NULL. `kind`, a
+** short word of letters, names the type of the key and is the ending of the file's name. */
 void *tli_cache_load(const char *kind, const void *key, size_t key_bytes, size_t *bytes);
 /* Returns true if the entry was written. */
 bool tli_cache_store(const char *kind, const void *key, size_t key_bytes, const void *data,
                      size_t bytes);
 
-/* 64-bit FNV-1a hash. */
+/* Returns the 64-bit FNV-1a hash of a block of bytes. */
 uint64_t tli_cache_hash(const void *data, size_t bytes);
 
 #endif

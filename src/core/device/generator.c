@@ -1,6 +1,5 @@
 /*
-** generator.c - implements generator.h. tli_philox computes the numbers themselves where they
-** are needed.
+** generator.c - implements generator.h. Kernels compute the numbers themselves, by tli_philox.
 */
 #include "core/device/generator.h"
 

@@ -11,11 +11,12 @@
 #include "core/device/api.h"
 
 typedef struct tli_Generator {
-  atomic_int refs; /* 0: part of an object that outlives its users */
+  /* reference count; 0 for a part of an object that outlives the generator's users */
+  atomic_int refs;
   uint64_t seed;
-  uint64_t offset; /* the next unused block of four 32-bit numbers */
-  bool own;        /* a device's generator was seeded separately */
-  /* for the default generator: those of the devices (tli_generator_of) */
+  uint64_t offset; /* number of the next unused block of four 32-bit numbers */
+  bool own;        /* whether a device's generator was seeded separately */
+  /* for the default generator: the generators of the devices (tli_generator_of) */
   struct tli_Generator *family;
 } tli_Generator;
 
@@ -25,22 +26,24 @@ typedef struct tli_Generator {
 /* Returns a generator with one reference; NULL if memory is exhausted. */
 tli_Generator *tli_generator_new(void) TL_MUSTCHECK;
 tli_Generator *tli_generator_retain(tli_Generator *g);
-void tli_generator_release(tli_Generator *g); /* accepts NULL */
+/* Releases a reference to a generator. Accepts NULL. */
+void tli_generator_release(tli_Generator *g);
 
 static inline void tli_generator_seed(tli_Generator *g, uint64_t seed) {
   g->seed = seed;
   g->offset = 0;
 }
-/* Seeds a default generator; all devices draw from it again. */
+/* Seeds a default generator; from now on all devices draw from it. */
 void tli_generator_seed_all(tli_Generator *g, uint64_t seed);
-/* Returns the generator that a device draws from. In a family it is the device's own if it has
-** one, otherwise the default generator; any other generator serves all devices. */
+/* Returns the generator that a device draws from. A default generator stands for its family: a
+** device with a generator of its own draws from that one, any other device from the default
+** generator. A generator without family serves all devices. */
 static inline tli_Generator *tli_generator_of(tli_Generator *g, tl_Device device) {
   if (g->family == NULL || device.type == TL_CPU) return g;
   tli_Generator *own = &g->family[(device.type - 1) * TL_MAX_DEVICES + device.index];
   return own->own ? own : g;
 }
-/* Gives a device its own generator, which begins at the default one's position. */
+/* Gives a device its own generator, which begins at the position of the default generator. */
 static inline tli_Generator *tli_generator_own(tli_Generator *g, tl_Device device) {
   tli_Generator *now = tli_generator_of(g, device);
   if (g->family == NULL || device.type == TL_CPU || now != g) return now;
@@ -62,12 +65,12 @@ static inline uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_b
   return first;
 }
 
-/* The part of the stream from which a kernel computes n numbers (struct tlk_random). In a
-** capture, it is relative to the generator's position at replay. Code that draws the numbers
-** again later retains `state`, which the graph releases when it is reset. */
+/* The part of the stream from which a kernel computes n numbers (struct tlk_random). In a capture,
+** it is relative to the generator's position at replay. Code that draws the same numbers again
+** later retains `state`, which the graph releases when the graph is reset. */
 typedef struct tli_Stretch {
   uint64_t seed, block;
-  tl_Tensor *state; /* borrowed; int64 (2), {seed, block}; NULL: none */
+  tl_Tensor *state; /* int64 (2) with {seed, block} (borrowed); NULL outside of captures */
 } tli_Stretch;
 /* Reserves n numbers; on the meta device, reserves none. */
 bool tli_generator_stretch(tli_Generator *g, tl_Device device, int64_t n, int per_block,

@@ -8,7 +8,8 @@
 
 #include "core/device/backend.h"
 
-/* Two builds are compatible if this is equal: a hash of everything that they share. */
+/* A hash of everything that engine and plugin share; two builds are compatible if their hashes are
+** equal. */
 #define TL_PLUGIN_HASH ((uint64_t)TLK_HASH ^ sizeof(tl_Backend) ^ sizeof(tl_DeviceApi) << 20)
 
 /* The functions of the engine that a plugin may use. */
@@ -21,29 +22,28 @@ typedef struct tl_Host {
   bool (*fault_fail)(const tlk_Fault *fault);
   const char *(*error)(void);
   tl_ErrorKind (*error_kind)(void);
-  const char *(*running)(void); /* the operator that the calling thread runs */
+  const char *(*running)(void); /* Returns the name of the operator that the calling thread runs. */
   int64_t (*setting)(tl_Setting which);
-  /* Collects garbage that may hold tensors. Call it without a lock: tensors are freed, and a
-  ** finalizer may call operators. */
+  /* Runs the garbage collector, which may free tensors. The caller must hold no lock, because
+  ** finalizers may call operators. */
   void (*collect)(void);
-  /* The cache on disk (disk_cache.h). */
+  /* The functions of the cache on disk (disk_cache.h). */
   void *(*cache_load)(const char *kind, const void *key, size_t key_bytes, size_t *bytes);
   bool (*cache_store)(const char *kind, const void *key, size_t key_bytes, const void *data,
                       size_t bytes);
-  /* Reports an event of memory, in the thread that caused it; may be called with the
-  ** allocator's lock held. Fast unless the history is recorded. */
+  /* Reports an event of memory, in the thread that caused it; may be called with the allocator's
+  ** lock held. The call is fast unless a history is recorded. */
   void (*memory_event)(tl_Device device, tl_MemoryAction action, const void *data, int64_t bytes,
                        int64_t stream_id);
 } tl_Host;
 
 typedef struct tl_Plugin {
-  uint64_t hash; /* stays the first member in all future versions */
+  uint64_t hash; /* always the first member, in all future versions as well */
   const tl_Backend *backend;
 } tl_Plugin;
 
-/* The only function that a plugin exports, under this name. The plugin's table stays valid
-** forever. It returns NULL, with a message by host->fail, if it finds no device. It is called
-** once. */
+/* The name of a plugin's only exported function. The engine calls it once; it returns the plugin's
+** table, which stays valid forever, or NULL with a message (host->fail) if it finds no device. */
 #define TL_PLUGIN_ENTRY "tlua_plugin_open"
 typedef const tl_Plugin *(*tl_PluginOpen)(const tl_Host *host);
 TL_API const tl_Plugin *tlua_plugin_open(const tl_Host *host);

@@ -42,7 +42,7 @@ static const tl_Host host = {
     .memory_event = tli_memory_event,
 };
 
-/* Writes the folder that this code was loaded from, or "". */
+/* Writes the folder that this code was loaded from, or "" if it is unknown. */
 static void own_folder(char *out) {
   tli_library_path(&host, out, PATH_BYTES);
   char *slash = strrchr(out, '/');

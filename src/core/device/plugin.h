@@ -6,14 +6,14 @@
 
 #include "core/device/backend.h"
 
-/* Returns the table of the plugin tlua_<name>.so. On failure returns NULL with TL_EDEVICE, and
-** says where it was searched or why it cannot be used. Call it only once for a name that
-** succeeds. */
+/* Returns the table of the plugin tlua_<name>.so. On failure returns NULL with TL_EDEVICE; the
+** message says where the plugin was searched, or why the plugin cannot be used. After a success, a
+** name must not be opened again. */
 const tl_Backend *tli_plugin_open(const char *name) TL_MUSTCHECK;
 
 #define TLI_PLUGIN_PATH 2048
-/* Writes the path of tlua_<name>.so; returns false, with the expected path, if it does not
-** exist. */
+/* Writes the path of tlua_<name>.so. If the file does not exist, writes its expected path and
+** returns false. */
 bool tli_plugin_path(const char *name, char path[TLI_PLUGIN_PATH]);
 
 #endif

@@ -1,5 +1,6 @@
 /*
-** running.c - see running.h; and messages for the faults that kernels find in their data.
+** running.c - implements running.h, and words the messages for the faults that kernels find in
+** their data.
 */
 #include "core/device/running.h"
 
@@ -38,7 +39,7 @@ const char *tli_set_fault_argument(const char *argument) {
   return previous;
 }
 
-/* Returns the last part of a name: messages call "nn.functional.linear" linear. */
+/* Returns the last component of a dotted name: messages call "nn.functional.linear" linear. */
 static const char *last_part(const char *name) {
   const char *dot = strrchr(name, '.');
   return dot ? dot + 1 : name;

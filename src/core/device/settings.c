@@ -1,5 +1,6 @@
 /*
-** settings.c - see settings.h.
+** settings.c - implements settings.h: the settings of the process, and those of threads that have
+** their own.
 */
 #include "core/device/settings.h"
 

@@ -1,6 +1,6 @@
 /*
-** transfer.c - copies between the host and a device. Only reading waits for a device, and only
-** this file does it.
+** transfer.c - copies between the host and a device. Only a copy to the host waits for a device,
+** and only in this file.
 */
 #include "core/device/transfer.h"
 
@@ -11,12 +11,12 @@
 #include "core/memory/pinned.h"
 #include "core/observe/trace.h"
 
-/* Copies, with conversion, between memory and a tensor on the same device; `data` is row-major
-** with elements of `dtype`. */
+/* Copies between a row-major buffer of `dtype` and a tensor on the same device, and converts the
+** elements. */
 static bool copy_plain(const tl_Tensor *t, tl_DType dtype, void *data, bool out) {
   tl_Storage storage = {.device = tli_device(t), .data = data};
   tl_Tensor plain = {.dtype = (int8_t)dtype, .storage = &storage};
-  tl_Tensor view = *t; /* tli_iter_build takes no const */
+  tl_Tensor view = *t; /* tli_iter_build takes no pointer to const */
   tli_set_geometry(&plain, t->ndim, t->sizes, NULL);
   tl_Tensor *args[] = {out ? &plain : &view, out ? &view : &plain};
   struct tlk_copy call = {.cx = tli_context(tli_device(t))};
@@ -48,7 +48,7 @@ bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, in
                              .from_stream = from.type == TL_CPU ? NULL : tli_stream(from)});
 }
 
-/* Returns t row-major in `dtype` on its own device: t itself or a copy. */
+/* Returns t in row-major order and in `dtype`, on t's device: t itself or a copy. */
 static tl_Tensor *plain_of(const tl_Tensor *t, tl_DType dtype) {
   if ((tl_DType)t->dtype == dtype && tli_contiguous(t)) return tli_retain((tl_Tensor *)t);
   tl_Tensor *plain = tli_empty(dtype, tli_device(t), t->ndim, t->sizes);
@@ -106,8 +106,8 @@ tl_Tensor *tli_upload(tl_DType dtype, tl_Device device, int ndim, const int64_t 
   return NULL;
 }
 
-/* Copies all bytes; `to` is row-major like `from`. `async` requires pinned memory on the host's
-** side. */
+/* Copies all bytes from a row-major tensor to another one. `async` requires pinned memory on the
+** host's side. */
 static bool move(tl_Tensor *to, const tl_Tensor *from, bool async) {
   int64_t bytes = from->numel * tli_dtype_bytes[from->dtype];
   if (bytes == 0) return true;

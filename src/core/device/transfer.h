@@ -1,6 +1,6 @@
 /*
-** transfer.h - copies between the host and a device. An operator that reads on the host says so
-** in its entry (`waits`), because the host then waits for the device.
+** transfer.h - copies between the host and a device. An operator that reads values on the host
+** declares `waits` in its entry, because the host then waits for the device.
 */
 #ifndef TLI_TRANSFER_H
 #define TLI_TRANSFER_H
@@ -17,14 +17,15 @@ static inline tl_Scalar tli_number_of(const tl_Tensor *number) {
   return tli_load(tli_data(number), (tl_DType)number->dtype);
 }
 /* Returns a new reference to an operand. An operand without dimensions may be on the CPU while
-** others are on a device; it is then copied to the device, without waiting. */
+** others are on a device; the CPU's operand is then copied to the device, without waiting. */
 tl_Tensor *tli_operand_on(tl_Tensor *operand, tl_Device device) TL_MUSTCHECK;
 /* Reads the number in a tensor with one element. Waits for the device. */
 bool tli_read_scalar(const tl_Tensor *t, tl_Scalar *out) TL_MUSTCHECK;
 /* Writes a row-major tensor on any device from a buffer of its dtype, which may be freed
 ** immediately. */
 bool tli_write(tl_Tensor *t, const void *buffer) TL_MUSTCHECK;
-/* Creates a tensor and writes it in the same way. */
+/* Creates a tensor from a buffer of `dtype` in row-major order; the buffer may be freed
+** immediately. */
 tl_Tensor *tli_upload(tl_DType dtype, tl_Device device, int ndim, const int64_t *sizes,
                       const void *data) TL_MUSTCHECK;
 /* Copies bytes to or from a device, or between devices of one kind. */

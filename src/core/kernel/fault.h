@@ -9,13 +9,13 @@
 #include <stdint.h>
 #endif
 
-/* The call that a fault is attributed to, for its message. The strings are static; site is
-** "script.lua:12", or NULL if it is known otherwise. */
+/* The call that a fault is attributed to, for its message. The strings are static; `site` is a line
+** of a script, "script.lua:12", or NULL if the message gets the line elsewhere. */
 typedef struct tlk_FaultSource {
   const char *op, *argument, *site;
 } tlk_FaultSource;
 
-/* The kinds of faults. */
+/* The kinds of errors that kernels find in data. */
 typedef enum tlk_FaultKind {
   TLK_NO_FAULT,
   TLK_FAULT_POSITION, /* `value` is not in [1, size] */

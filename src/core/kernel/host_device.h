@@ -1,5 +1,5 @@
 /*
-** host_device.h - attributes for functions that C and CUDA C++ kernels share.
+** host_device.h - attributes that let C and CUDA C++ kernels share functions.
 */
 #ifndef TLI_SHARED_H
 #define TLI_SHARED_H

@@ -12,7 +12,7 @@
 static void set_strides(tli_IterArg *arg, const tl_Tensor *t, int ndim, const int64_t *shape,
                         const int *kept, int nkept) {
   int64_t element = tli_dtype_bytes[t->dtype];
-  int skip = ndim - t->ndim; /* leading dimensions that t does not have */
+  int skip = ndim - t->ndim; /* number of leading dimensions that t lacks */
   for (int k = 0; k < nkept; k++) {
     int d = kept[k] - skip;
     bool broadcast = d < 0 || (t->sizes[d] == 1 && shape[kept[k]] != 1);
@@ -76,8 +76,8 @@ static void merge_dims(tli_Iter *it) {
   it->ndim = last + 1;
 }
 
-/* Records the operands' memory. Returns whether one dimension is enough, because all of them
-** are row-major or have one element. */
+/* Records the operands' memory. Returns whether one dimension is enough, because all operands are
+** row-major or have one element. */
 static bool set_args(tli_Iter *it, tl_Tensor *const *args) {
   bool linear = true;
   for (int k = 0; k < it->nargs; k++) {
@@ -91,7 +91,7 @@ static bool set_args(tli_Iter *it, tl_Tensor *const *args) {
   return linear;
 }
 
-/* The result is on a device: numbers on the CPU are passed by value. */
+/* Passes numbers on the CPU by value, since the result is on a device. */
 static void take_numbers(tli_Iter *it, tl_Tensor *const *args) {
   for (int k = 1; k < it->nargs; k++) {
     if (tli_device(args[k]).type != TL_CPU) continue;
@@ -118,7 +118,7 @@ void tli_iter_build(tli_Iter *it, int ndim, const int64_t *shape, tl_Tensor *con
     return;
   }
 
-  int kept[TL_MAX_DIMS]; /* innermost first, without those of size 1 */
+  int kept[TL_MAX_DIMS]; /* the dimensions to loop over, innermost first, without those of size 1 */
   for (int d = ndim - 1; d >= 0; d--) {
     if (shape[d] == 1) continue;
     it->sizes[it->ndim] = shape[d];
@@ -143,8 +143,8 @@ bool tli_iter_flat(const tli_Iter *it) {
 
 typedef struct Walk {
   const tli_Iter *it;
-  int64_t at[TL_MAX_DIMS];   /* the current row; at[0] is not used */
-  char *start[TLI_ITER_MAX]; /* each operand's first element of the current row */
+  int64_t at[TL_MAX_DIMS];   /* position of the current row; at[0] is not used */
+  char *start[TLI_ITER_MAX]; /* address of each operand's first element in the current row */
 } Walk;
 
 static void walk_to_row(Walk *w, const tli_Iter *it, int64_t row) {
@@ -173,10 +173,10 @@ bool tli_iter_rows(const tli_Iter *it, int64_t begin, int64_t end, tli_RowFn run
   int64_t length = it->ndim > 0 ? it->sizes[0] : 1;
   Walk w;
   walk_to_row(&w, it, begin / length);
-  int64_t first = begin % length; /* position in this row */
+  int64_t first = begin % length; /* position within the first row */
   for (;;) {
     int64_t n = length - first < end - begin ? length - first : end - begin;
-    char *ptrs[TLI_ITER_MAX]; /* `run` may change the pointers */
+    char *ptrs[TLI_ITER_MAX]; /* a copy, since `run` may change the pointers */
     for (int k = 0; k < it->nargs; k++)
       ptrs[k] = w.start[k] + (first ? first * it->args[k].strides[0] : 0);
     TL_TRY(run(context, ptrs, n));

@@ -1,8 +1,8 @@
 /*
-** iter.h - an elementwise loop over several operands, reduced to the fewest dimensions:
-** operands are broadcast (stride 0), dimensions are reordered so that dimension 0 is the
-** innermost (smallest strides), and merged if memory allows. Kernels see only this, never a
-** tensor. The file is also C++.
+** iter.h - an elementwise loop over several operands, reduced to the fewest dimensions: operands
+** are broadcast (stride 0), dimensions are reordered so that dimension 0 is the innermost (smallest
+** strides), and merged if memory allows. Kernels see this loop, never a tensor. The file also
+** compiles as C++.
 */
 #ifndef TLI_ITER_H
 #define TLI_ITER_H
@@ -16,18 +16,18 @@
 typedef struct tli_IterArg {
   char *data;
   union {
-    int64_t number;  /* its value as stored bytes */
-    char stored[16]; /* the same, for types of 16 bytes */
+    int64_t number;  /* the value of such a tensor, as stored bytes */
+    char stored[16]; /* the value of such a tensor, for types of 16 bytes */
   };
   tl_DType dtype;
-  int64_t strides[TL_MAX_DIMS]; /* in bytes; 0 if broadcast */
+  int64_t strides[TL_MAX_DIMS]; /* strides in bytes; 0 for a broadcast dimension */
 } tli_IterArg;
 
 typedef struct tli_Iter {
-  int nargs; /* outputs first, then inputs */
-  int ndim;  /* 0 only if numel is 1 or 0 */
+  int nargs; /* number of operands: outputs come first, then inputs */
+  int ndim;  /* number of dimensions; 0 only if numel is 1 or 0 */
   int64_t numel;
-  int64_t sizes[TL_MAX_DIMS]; /* sizes[0] is the innermost */
+  int64_t sizes[TL_MAX_DIMS]; /* size of each dimension; sizes[0] is the innermost */
   tli_IterArg args[TLI_ITER_MAX];
 } tli_Iter;
 
@@ -38,7 +38,8 @@ void tli_iter_build(tli_Iter *it, int ndim, const int64_t *shape, tl_Tensor *con
 
 /* Calls `run` for rows along dimension 0 in the range [begin, end) of elements, counted in
 ** iteration order: ptrs[k] is operand k's first element of the row, n the row's length (at most
-** sizes[0]). Each thread of a back end iterates over its share in this way. */
+** sizes[0]). A back end with threads calls it in each thread, for that thread's share of the
+** elements. */
 typedef bool (*tli_RowFn)(void *context, char **ptrs, int64_t n);
 bool tli_iter_rows(const tli_Iter *it, int64_t begin, int64_t end, tli_RowFn run, void *context);
 

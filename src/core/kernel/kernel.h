@@ -3,15 +3,15 @@
 ** arithmetic on their arguments and know no tensors.
 **
 ** A call is one flat struct: pointers to the device's memory, sizes and numbers by value, and
-** nothing on the host that the kernel would have to read later. So a device may copy the struct
-** to a queue and run it later, and a graph is a list of such structs. A kernel returns false
-** with a message if the call could not be made. An error in the data is a fault (tlk_fault),
-** which a device reports at the next wait.
+** nothing on the host that the kernel would have to read later. So a device may copy the struct to
+** a queue and run it later, and a graph is a list of such structs. A kernel returns false with a
+** message if the call could not be made. An error in the data is a fault (tlk_fault), which a
+** device reports at the next wait.
 **
 ** "Contiguous" means row-major without gaps. A kernel "along a dimension" sees its input as
 ** contiguous (outer, n, inner) and works along n.
 **
-** The file is also C++, since the kernels of GPUs are C++.
+** The file also compiles as C++, since the kernels of GPUs are C++.
 */
 #ifndef TLI_KERNEL_H
 #define TLI_KERNEL_H
@@ -19,17 +19,17 @@
 #include "core/kernel/fault.h"
 #include "core/kernel/iter.h"
 #include "core/kernel/parts.h"
-#include "kernels.h" /* generated: enums of pointwise, reduction and scan kernels */
+#include "kernels.h" /* generated enums of pointwise, reduction and scan kernels */
 
 /* ---- the context ------------------------------------------------------------------------ */
 
-/* A stream of a device: work queued on it runs in order. */
+/* A stream of a device; work queued on a stream runs in order. */
 typedef struct tl_Stream tl_Stream;
 
 /* The device and stream on which a kernel runs. */
 typedef struct tlk_Context {
   tl_Device device;
-  tl_Stream *stream; /* NULL on the CPU */
+  tl_Stream *stream; /* the stream; NULL on the CPU */
   /* The device's fault word, which holds the first fault until it is reported. NULL on the CPU,
   ** where a fault is the failure of the call. */
   tlk_Fault *fault;
@@ -39,27 +39,27 @@ typedef struct tlk_Context {
 ** call. Returns false. */
 bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault);
 
-/* The most numeric parameters of pointwise kernels and reductions. */
+/* The largest number of numeric parameters of a pointwise kernel or a reduction. */
 #define TLK_PARAMS 4
 
 /* ---- elementwise: operands of any dtype and stride, outputs first ---- */
 
-/* args[0] = (dtype) args[1]: float to integer truncates towards zero, conversion to bool is
-** "not zero". */
+/* Converts: args[0] = (dtype) args[1]; float to integer truncates towards zero, conversion to bool
+** is "not zero". */
 struct tlk_copy {
   const tlk_Context *cx;
   tli_Iter it;
 };
 
-/* args[0] = value. */
+/* Fills: every element of args[0] = value. */
 struct tlk_fill {
   const tlk_Context *cx;
   tli_Iter it;
   tl_Scalar value;
 };
 
-/* args[0] = kernel(args[1], ...), computed in `compute` (I32, I64, F32 or F64), to which inputs
-** are converted and from which the output is converted. */
+/* Applies a function to each element: args[0] = kernel(args[1], ...). Inputs are converted to
+** `compute` (I32, I64, F32 or F64), and the output is converted from it. */
 struct tlk_pointwise {
   const tlk_Context *cx;
   tli_Iter it;
@@ -69,8 +69,9 @@ struct tlk_pointwise {
   tlk_FaultSource source;
 };
 
-/* args[0], ... = kernel(inputs), outputs first, for any dtypes and strides; computed in
-** `compute`, F32 or F64. */
+/* Applies an elementwise kernel with several outputs: args[0], ... = kernel(inputs). Outputs come
+** first in args; operands may have any dtypes and strides. The arithmetic is in `compute`, F32 or
+** F64. */
 struct tlk_fused {
   const tlk_Context *cx;
   tli_Iter it;
@@ -80,8 +81,9 @@ struct tlk_fused {
 
 /* ---- sequences ---- */
 
-/* out[i] = start + i * step for i < n; in int64, wrapping around, if both are integers,
-** otherwise in float64. out is contiguous. */
+/* Writes an arithmetic sequence.
+** out[i] = start + i * step for i < n; in int64, wrapping around, if both are integers, otherwise
+** in float64. out is contiguous. */
 struct tlk_iota {
   const tlk_Context *cx;
   tlk_Array out;
@@ -90,7 +92,7 @@ struct tlk_iota {
   tl_Scalar step;
 };
 
-/* n numbers from start to end with equal steps; both ends are exact. */
+/* Writes n numbers from start to end with equal steps; both ends are exact. */
 struct tlk_linspace {
   const tlk_Context *cx;
   tlk_Array out;
@@ -111,22 +113,23 @@ struct tlk_random {
   int64_t n;
   uint64_t seed;
   uint64_t block;
-  const uint64_t *state; /* NULL: none */
+  const uint64_t *state; /* {seed, block} on the device; NULL outside of captures */
   tl_Scalar a;
   tl_Scalar b;
 };
 
-/* out = residual + in * m / (1 - p). For element i, m is 1 if word i % 4 of block `block` + i /
-** 4 of stream `seed` is less than (1 - p) * 2^32, as for TLK_BERNOULLI, otherwise 0. All arrays
-** are contiguous with n elements and one floating dtype. residual.data may be NULL; residual is
-** not scaled. If p is 1, out is residual, or NaN where `in` is not finite. */
+/* Adds dropout of `in` to residual.
+** out = residual + in * m / (1 - p). For element i, m is 1 if word i % 4 of block `block` + i / 4
+** of stream `seed` is less than (1 - p) * 2^32, as for TLK_BERNOULLI, otherwise 0. All arrays are
+** contiguous with n elements and one floating dtype. residual.data may be NULL; residual is not
+** scaled. If p is 1, out is residual, or NaN where `in` is not finite. */
 struct tlk_dropout {
   const tlk_Context *cx;
   tlk_Array out, in, residual;
   int64_t n;
   double p;
   uint64_t seed, block;
-  const uint64_t *state; /* see tlk_random */
+  const uint64_t *state; /* the state of the random words, as in tlk_random */
 };
 
 /* ---- products ---- */
@@ -136,11 +139,12 @@ struct tlk_gemm {
   tlk_Gemm gemm;
 };
 
-/* c = activation(inner), inner = gemm's product + bias, in one pass. gemm is one product of a
-** floating dtype with k > 0 and beta 0; bias has n elements, or is NULL. inner (m, n) is
-** written, with c's row stride, unless it is NULL. sums (m) receives the sums of op(a)'s rows,
-** for a dense a, unless it is NULL. Bias and the three results have gemm's dtype; half types
-** are rounded at the end, and a GPU may round gelu's argument, by erf, before it. */
+/* Computes a linear layer with its activation in one pass.
+** c = activation(inner), where inner = gemm's product + bias. gemm is one product of a floating
+** dtype with k > 0 and beta 0; bias has n elements, or is NULL. inner (m, n) is written, with c's
+** row stride, unless it is NULL. sums (m) receives the sums of op(a)'s rows, for a dense a, unless
+** it is NULL. Bias and the three results have gemm's dtype; half types are rounded at the end, and
+** a GPU may round gelu's argument, by erf, before it. */
 struct tlk_linear {
   const tlk_Context *cx;
   tlk_Gemm gemm;
@@ -149,9 +153,9 @@ struct tlk_linear {
   void *inner, *sums;
 };
 
-/* The gradients before an activation: grad_in (rows, n) = grad_out * activation'(inner), and
-** grad_bias (n) = the sum of its rows, unless data is NULL. `saved` is relu's result, or gelu's
-** argument. All arrays are contiguous and have one floating dtype. */
+/* Computes the gradients before an activation: grad_in (rows, n) = grad_out * activation'(inner),
+** and grad_bias (n) = the sum of grad_in's rows, unless its data is NULL. `saved` is the result of
+** relu or the argument of gelu. All arrays are contiguous and have one floating dtype. */
 struct tlk_activation_backward {
   const tlk_Context *cx;
   tlk_Activation activation;
@@ -161,9 +165,9 @@ struct tlk_activation_backward {
 
 /* ---- along a dimension ---- */
 
-/* out (outer, inner) = the reduction of in (outer, n, inner). Computes in `compute` as above;
-** the error of half types' and float32's sums does not grow with n. n == 0 gives the neutral
-** element. Results do not depend on the number of threads. */
+/* out (outer, inner) = the reduction of in (outer, n, inner). The arithmetic is in `compute`, as in
+** tlk_pointwise; the error of half types' and float32's sums does not grow with n. n == 0 gives the
+** neutral element. Results do not depend on the number of threads. */
 struct tlk_reduce {
   const tlk_Context *cx;
   tlk_Reduction kernel;
@@ -173,10 +177,9 @@ struct tlk_reduce {
   tl_Scalar params[TLK_PARAMS];
 };
 
-/* For in (outer, n, inner) with n > 0, computes the largest element along n (the smallest
-** unless `largest`; NaN if there is one) and its position, from 1, the first one of equal
-** elements: values (outer, inner) in in's dtype, which may have data NULL, and indices (outer,
-** inner). */
+/* For in (outer, n, inner) with n > 0, computes the largest element along n (the smallest unless
+** `largest`; NaN if there is one) and its position, from 1, and of equal elements the first counts:
+** values (outer, inner) in in's dtype, which may have data NULL, and indices (outer, inner). */
 struct tlk_reduce_index {
   const tlk_Context *cx;
   bool largest;
@@ -195,10 +198,10 @@ struct tlk_moments {
   int64_t outer, n, inner;
 };
 
-/* out = the scan of in along n, both (outer, n, inner): element i combines elements 0 to i.
-** Computes in `compute`; sums and products of floating types in float64, of integers in int64.
-** For kernels that pick an element, indices, of the same shape, receives its position, from 1
-** (the last one of equal elements); otherwise it is NULL. */
+/* out = the scan of in along n, both (outer, n, inner): element i combines elements 0 to i. The
+** arithmetic is in `compute`; sums and products of floating types in float64, of integers in int64.
+** For kernels that pick an element, indices, of the same shape, receives its position, from 1 (the
+** last one of equal elements); otherwise it is NULL. */
 struct tlk_scan {
   const tlk_Context *cx;
   tlk_Scan kernel;
@@ -209,8 +212,8 @@ struct tlk_scan {
   int64_t outer, n, inner;
 };
 
-/* out = softmax or log-softmax of in (outer, n, inner) along n; both have one floating dtype.
-** Half types are computed in float32. */
+/* Computes softmax or log-softmax along n: out = softmax(in), both (outer, n, inner) with one
+** floating dtype. Half types are computed in float32. */
 struct tlk_softmax {
   const tlk_Context *cx;
   bool log;
@@ -218,7 +221,8 @@ struct tlk_softmax {
   int64_t outer, n, inner;
 };
 
-/* The gradient of softmax's input, from softmax's result `out` and its gradient. */
+/* Computes the gradient of softmax's input from softmax's result `out` and the gradient of that
+** result. */
 struct tlk_softmax_backward {
   const tlk_Context *cx;
   bool log;
@@ -226,9 +230,10 @@ struct tlk_softmax_backward {
   int64_t outer, n, inner;
 };
 
-/* out[i] = the sum over j of weight[i][j] * value[j]. norm (batch, heads, queries), contiguous,
-** in float32 (float64 for float64), is saved for attention_backward: the logarithm of the sum
-** of each query's exponentials of scores, 0 for a query that sees nothing. */
+/* Computes attention.
+** out[i] = the sum over j of weight[i][j] * value[j]. norm (batch, heads, queries), contiguous, in
+** float32 (float64 for float64), is saved for attention_backward: the logarithm of the sum of each
+** query's exponentials of scores, 0 for a query that sees nothing. */
 struct tlk_attention {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -236,9 +241,10 @@ struct tlk_attention {
   void *norm;
 };
 
-/* The gradients of attention, any of which may have data NULL. The mask's gradient is added to
-** grad_mask, in float32 (float64 for float64); a stride of 0 sums over a dimension, except that
-** of keys, which must have a stride. The results do not depend on the number of threads. */
+/* Computes the gradients of attention, any of which may have data NULL. The mask's gradient is
+** added to grad_mask, in float32 (float64 for float64). A stride of 0 in grad_mask sums over that
+** dimension; the dimension of keys must have a stride. The results do not depend on the number of
+** threads. */
 struct tlk_attention_backward {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -248,12 +254,13 @@ struct tlk_attention_backward {
   const void *norm;
 };
 
-/* Each of `rows` rows of n elements is shifted to mean 0 and scaled to variance 1, then scaled
-** by weight and shifted by bias (n elements each, of in's dtype, or data NULL): out = (in -
-** mean) * rstd * weight + bias with rstd = 1 / sqrt(variance + eps). mean and rstd (rows) are
-** float32, float64 for float64. If mean.data is NULL, nothing is shifted, and rstd is computed
-** from the mean square. If residual.data is given, the input is in + residual, rounded to its
-** dtype, which is stored in sum. */
+/* Computes layer norm or RMS norm.
+** Each of `rows` rows of n elements is shifted to mean 0 and scaled to variance 1, then scaled by
+** weight and shifted by bias (n elements each, of in's dtype, or data NULL): out = (in - mean) *
+** rstd * weight + bias with rstd = 1 / sqrt(variance + eps). mean and rstd (rows) are float32,
+** float64 for float64. If mean.data is NULL, nothing is shifted, and rstd is computed from the mean
+** square. If residual.data is given, the input is in + residual, rounded to its dtype, which is
+** stored in sum. */
 struct tlk_layer_norm {
   const tlk_Context *cx;
   tlk_Array out, mean, rstd, in, weight, bias;
@@ -262,8 +269,8 @@ struct tlk_layer_norm {
   double eps;
 };
 
-/* The gradients of layer_norm; grad_in, grad_weight and grad_bias may have data NULL. `in` is
-** the normalised input; grad_sum, unless its data is NULL, is added to grad_in. The result does
+/* Computes the gradients of layer_norm; grad_in, grad_weight and grad_bias may have data NULL. `in`
+** is the normalised input; grad_sum, unless its data is NULL, is added to grad_in. The results do
 ** not depend on the number of threads. */
 struct tlk_layer_norm_backward {
   const tlk_Context *cx;
@@ -275,7 +282,7 @@ struct tlk_layer_norm_backward {
 /* ---- channels of (outer, channels, inner); values for each channel are float32, or float64 if
 ** the data is ---- */
 
-/* The mean of each channel, and the sum of squared deviations from it. */
+/* Computes the mean of each channel, and the sum of squared deviations from that mean. */
 struct tlk_channel_moments {
   const tlk_Context *cx;
   void *mean, *deviation;
@@ -283,7 +290,7 @@ struct tlk_channel_moments {
   int64_t outer, channels, inner;
 };
 
-/* For each channel, the sums of grad and of grad * (in - mean). */
+/* Computes, for each channel, the sums of grad and of grad * (in - mean). */
 struct tlk_channel_products {
   const tlk_Context *cx;
   void *sum, *product;
@@ -292,7 +299,8 @@ struct tlk_channel_products {
   int64_t outer, channels, inner;
 };
 
-/* out = (in - mean) * scale + shift + other * factor; mean, shift, other.data and factor may be
+/* Applies an affine map to each channel.
+** out = (in - mean) * scale + shift + other * factor; mean, shift, other.data and factor may be
 ** NULL. All arrays have one dtype. */
 struct tlk_channel_affine {
   const tlk_Context *cx;
@@ -316,7 +324,7 @@ struct tlk_batch_norm {
   int64_t outer, channels, inner;
 };
 
-/* The gradients of batch_norm. grad_in may have data NULL. */
+/* Computes the gradients of batch_norm. grad_in may have data NULL. */
 struct tlk_batch_norm_backward {
   const tlk_Context *cx;
   tlk_Array grad_in;
@@ -328,9 +336,10 @@ struct tlk_batch_norm_backward {
 
 /* ---- classes; all arrays have in's type, norm is double ---- */
 
-/* loss (outer, inner) = -weight[target] * log-probability of target, and weights =
-** weight[target]; both are 0 for ignored labels. norm (outer, inner) = log-sum-exp, for logits.
-** A label that is no class is a fault. */
+/* Computes the cross-entropy or the negative log-likelihood of each sample.
+** loss (outer, inner) = -weight[target] * log-probability of target, and weights = weight[target];
+** both are 0 for ignored labels. norm (outer, inner) = log-sum-exp, for logits. A label that is no
+** class is a fault. */
 struct tlk_class_loss {
   const tlk_Context *cx;
   tlk_Classes classes;
@@ -340,7 +349,7 @@ struct tlk_class_loss {
   tlk_FaultSource source;
 };
 
-/* The gradient of in; `in` and norm are read only for logits. */
+/* Computes the gradient of class_loss's input; `in` and norm are read only for logits. */
 struct tlk_class_loss_backward {
   const tlk_Context *cx;
   tlk_Classes classes;
@@ -350,8 +359,9 @@ struct tlk_class_loss_backward {
 
 /* ---- sequences of labels; all arrays are float32, or float64 ---- */
 
-/* loss (batch) = -log of the probability of the labels; alpha (batch, time, 2 longest + 1) =
-** log of the probability of their prefixes, with blanks between labels. */
+/* Computes the CTC loss of each sample.
+** loss (batch) = -log of the probability of the labels; alpha (batch, time, 2 longest + 1) = log of
+** the probability of their prefixes, with blanks between labels. */
 struct tlk_ctc_loss {
   const tlk_Context *cx;
   tlk_Ctc ctc;
@@ -360,7 +370,8 @@ struct tlk_ctc_loss {
   const void *log_probs;
 };
 
-/* The gradient of the logits whose log_softmax is log_probs; 0 past a sequence's end. */
+/* Computes the gradient of the logits whose log_softmax is log_probs; it is 0 past a sequence's
+** end. */
 struct tlk_ctc_loss_backward {
   const tlk_Context *cx;
   tlk_Ctc ctc;
@@ -397,9 +408,9 @@ struct tlk_gather {
   tlk_FaultSource source;
 };
 
-/* Operands are out, index (int64), in; out is the indexed one. Combines out at the position in
-** index with in, in the order of the lines. Different lines must not share elements of out.
-** Positions out of range, which check_index finds, are skipped. */
+/* Combines elements of `out`, at the positions in `index` (int64), with elements of `in`; the
+** operands are out, index, in. The elements of a line are combined in their order. Different lines
+** must not share elements of out. Positions out of range, which check_index finds, are skipped. */
 struct tlk_scatter {
   const tlk_Context *cx;
   tlk_IndexCall index;
@@ -424,9 +435,9 @@ struct tlk_nonzero {
   int64_t sizes[TL_MAX_DIMS];
 };
 
-/* For each of m values in each of `rows` rows, finds the position, from 1, to insert it in its
-** row of n ascending elements: before the first element that is not smaller or, if `right`,
-** that is larger. NaN is larger than all numbers. Both have one compute dtype. */
+/* For each of m values in each of `rows` rows, finds the position, from 1, to insert it in its row
+** of n ascending elements: before the first element that is not smaller or, if `right`, that is
+** larger. NaN is larger than all numbers. Values and rows have one compute dtype. */
 struct tlk_search {
   const tlk_Context *cx;
   int64_t *out;
@@ -458,9 +469,9 @@ struct tlk_topk {
   int64_t rows, n, k;
 };
 
-/* Returns the element of rank `rank`, from 0, of each row, and its position. Rank -1 means the
-** lower median: the first NaN if there is one or, if `skip_nan`, the median of the others. n >
-** 0. */
+/* Finds the element of rank `rank`, from 0, of each row, and its position. Rank -1 means the lower
+** median: the first NaN if the row has one or, if `skip_nan`, the median of the elements that are
+** not NaN. n > 0. */
 struct tlk_select_rank {
   const tlk_Context *cx;
   int64_t rank;
@@ -471,7 +482,7 @@ struct tlk_select_rank {
   int64_t rows, n;
 };
 
-/* Returns the most frequent element of each row, the smallest one of several, and its last
+/* Finds the most frequent element of each row, the smallest of several such elements, and its last
 ** position. n > 0. */
 struct tlk_mode {
   const tlk_Context *cx;
@@ -491,7 +502,7 @@ struct tlk_row_order {
 
 /* ---- windows; arrays are contiguous ---- */
 
-/* out = in * weight + bias; bias (channels_out) may be NULL. */
+/* Computes a convolution: out = in * weight + bias; bias (channels_out) may be NULL. */
 struct tlk_conv {
   const tlk_Context *cx;
   tlk_Conv conv;
@@ -499,7 +510,7 @@ struct tlk_conv {
   const void *in, *weight, *bias;
 };
 
-/* The gradients of a convolution's input and weight. */
+/* Computes the gradients of a convolution's input and weight. */
 struct tlk_conv_input {
   const tlk_Context *cx;
   tlk_Conv conv;
@@ -514,8 +525,8 @@ struct tlk_conv_weight {
   const void *in, *grad_out;
 };
 
-/* The maximum of each window, NaN if there is one, and its position in its plane, from 1;
-** padding is ignored. */
+/* Finds the maximum of each window, NaN if the window contains one, and the position of the maximum
+** in its plane, from 1; padding is ignored. */
 struct tlk_max_pool {
   const tlk_Context *cx;
   tlk_Pool pool;
@@ -536,15 +547,15 @@ struct tlk_avg_pool_backward {
   tlk_Array grad_in, grad_out;
 };
 
-/* The data is float32 or float64. */
+/* Resamples float32 or float64 data along one dimension. */
 struct tlk_resample {
   const tlk_Context *cx;
   tlk_Resample resample;
   tlk_Array out, in;
 };
 
-/* cols (planes, kernel..., out...) = the elements of each window of in (planes, in...), 0 in
-** the padding; col2im adds cols at their positions in `in`. */
+/* Copies windows to columns: cols (planes, kernel..., out...) = the elements of each window of in
+** (planes, in...), and 0 in the padding. col2im adds cols at the windows' positions in `in`. */
 struct tlk_im2col {
   const tlk_Context *cx;
   tlk_Windows windows;
@@ -561,17 +572,17 @@ struct tlk_col2im {
 
 /* ---- lists of tensors, for optimizers ---- */
 
-/* Computes the coefficients (count, TLK_OPTIM_COEFS) of a rule, one row for each parameter, and
-** advances their clocks. If *found_inf is not 0, nothing changes. lr, float32 or float64,
-** replaces options[0] unless its data is NULL. */
+/* Computes the coefficients (count, TLK_OPTIM_COEFS) of an optimizer's rule, one row for each
+** parameter, and advances the parameters' clocks. If *found_inf is not 0, nothing changes. lr,
+** float32 or float64, replaces options[0] unless its data is NULL. */
 struct tlk_optim_coefs {
   const tlk_Context *cx;
   tlk_OptimRule rule;
-  bool maximize; /* maximises instead of minimising */
+  bool maximize; /* whether the step maximises instead of minimising */
   int32_t count;
   double options[TLK_OPTIM_OPTIONS];
   tlk_Array lr;
-  const float *found_inf; /* NULL means 0 */
+  const float *found_inf; /* the step is skipped if *found_inf is not 0; NULL means 0 */
   double *clocks[TLK_OPTIM_TENSORS][TLK_OPTIM_CLOCKS];
   double *coefs;
 };
@@ -583,7 +594,7 @@ struct tlk_optim_coefs {
 struct tlk_optim_step {
   const tlk_Context *cx;
   tlk_OptimRule rule;
-  tl_DType param, grad, state; /* dtypes; master is float32 */
+  tl_DType param, grad, state; /* dtypes of parameters, gradients and states; master is float32 */
   int32_t count;
   const double *coefs;
   double same[TLK_OPTIM_COEFS];
@@ -592,14 +603,15 @@ struct tlk_optim_step {
   tlk_OptimTensor tensors[TLK_OPTIM_TENSORS];
 };
 
-/* The most tensors of a call to list_reduce and list_scale, and the elements of a tensor for
-** each partial result. */
+/* The largest number of tensors in a call of list_reduce or list_scale, and the number of elements
+** that make one partial result. */
 enum { TLK_LIST_TENSORS = 128, TLK_LIST_PART = 65536 };
 
-/* partials[first[i] + k] = kernel of elements [k, k + 1) * TLK_LIST_PART of tensor i, whose
-** elements are dense in any order. The kernels are those for norms: sum_abs, sum_square,
-** sum_power, amax_abs, amin_abs, count_nonzero. The parts depend on the sizes alone, and so
-** does the order of their sum. */
+/* Reduces a list of tensors to partial results.
+** partials[first[i] + k] = kernel of elements [k, k + 1) * TLK_LIST_PART of tensor i, whose
+** elements are dense in any order. The kernels are those for norms: sum_abs, sum_square, sum_power,
+** amax_abs, amin_abs, count_nonzero. The parts depend on the sizes alone, and so does the order of
+** their sum. */
 struct tlk_list_reduce {
   const tlk_Context *cx;
   tlk_Reduction kernel;
@@ -642,11 +654,12 @@ struct tlk_list_clip {
 
 /* ---- recurrent networks ---- */
 
-/* out (rows, output) = the states after each step; hn (batch, output) = those after each
-** sample's last step; cn (batch, hidden) = LSTM's final cells. h0 and c0, of the same sizes,
-** are the initial states; NULL: 0. reserve, of *kept bytes, may be NULL if no backward pass
-** follows. A device with several forms of reserves sets *kept, before it returns, to the size
-** of the form that it chose. */
+/* Runs one layer of a recurrent network over whole sequences.
+** out (rows, output) = the states after each step; hn (batch, output) = the states after each
+** sample's last step; cn (batch, hidden) = LSTM's final cells. h0 and c0, of the same sizes, are
+** the initial states; NULL: 0. reserve, of *kept bytes, may be NULL if no backward pass follows. A
+** device with several forms of reserves sets *kept, before it returns, to the size of the form that
+** it chose. */
 struct tlk_rnn {
   const tlk_Context *cx;
   tlk_Rnn rnn;
@@ -655,9 +668,9 @@ struct tlk_rnn {
   const void *in, *h0, *c0;
 };
 
-/* The gradients, each of which may be NULL: an unwanted one or, for gradients of results, one
-** that is 0. `kept` is *kept after the forward pass. The sums over rows do not depend on the
-** number of threads. */
+/* Computes the gradients of a recurrent layer. Any gradient may be NULL: an unwanted one, or a
+** result's gradient that is 0. `kept` is *kept after the forward pass. Sums over rows do not depend
+** on the number of threads. */
 struct tlk_rnn_backward {
   const tlk_Context *cx;
   tlk_Rnn rnn;
@@ -670,8 +683,9 @@ struct tlk_rnn_backward {
 
 /* ---- the list of kernels ------------------------------------------------------------------ */
 
-/* X(name, operands): ITER if the call begins with a tli_Iter, otherwise FLAT. Each has a struct
-** tlk_<name>, a member of tl_Backend, and a function tlk_<name> in the CPU's back end. */
+/* X(name, operands): the list of all kernels. `operands` is ITER if the call begins with a
+** tli_Iter, otherwise FLAT. Each kernel has a struct tlk_<name>, a member of tl_Backend, and a
+** function tlk_<name> in the CPU's back end. */
 #define TLK_KERNELS(X)         \
   X(copy, ITER)                \
   X(fill, ITER)                \

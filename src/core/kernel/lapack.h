@@ -14,8 +14,8 @@
 #include "core/kernel/kernel.h"
 
 typedef struct tlk_Lapack {
-  /* Replaces a (n, n) by the lower factor L; the upper triangle does not change. info > 0: not
-  ** positive definite. */
+  /* Cholesky: replaces a (n, n) by the lower factor L; the upper triangle does not change. info > 0
+  ** means that a matrix is not positive definite. */
   bool (*potrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *info);
   /* Replaces a (m, n) by L and U; pivots (min(m, n)) count from 1. info > 0: singular. */
   bool (*getrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, void *a,
@@ -23,7 +23,7 @@ typedef struct tlk_Lapack {
   /* Replaces b (n, nrhs) by the solution of a x = b; a is getrf's result. */
   bool (*getrs)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, int nrhs,
                 const void *a, const int *pivots, void *b);
-  /* Replaces a (m, n) by R above and the reflectors below the diagonal; tau has min(m, n)
+  /* QR: replaces a (m, n) by R above and the reflectors below the diagonal; tau has min(m, n)
   ** elements. */
   bool (*geqrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, void *a,
                 void *tau);
@@ -50,16 +50,16 @@ typedef struct tlk_Lapack {
   /* Replaces b (n, nrhs) by the solution of a x = b; a is sytrf's result. */
   bool (*sytrs)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, int nrhs,
                 const void *a, const int *pivots, void *b);
-  /* Row-major: replaces b (m, n) by the solution of op(a) x = b (left) or x op(a) = b; a is
-  ** triangular. */
+  /* Triangular solve, row-major: replaces b (m, n) by the solution of op(a) x = b (left) or x op(a)
+  ** = b. */
   bool (*trsm)(const tlk_Context *cx, tl_DType dtype, bool left, bool upper, bool transpose,
                bool unit, int64_t batch, int m, int n, const void *a, void *b);
 } tlk_Lapack;
 
-/* The CPU's routines. */
+/* The CPU's LAPACK routines. */
 extern const tlk_Lapack tlk_cpu_lapack;
-/* Returns a device's routines; NULL, without a message, if there are none or a graph is
-** captured, which not all of them support. */
+/* Returns a device's LAPACK routines, or NULL, without a message. The result is NULL if the device
+** has none, or while a graph is captured, since some routines cannot be captured. */
 const tlk_Lapack *tli_lapack(tl_Device device);
 
 #endif

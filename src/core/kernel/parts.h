@@ -8,7 +8,7 @@
 #include "core/kernel/iter.h"
 #include "core/kernel/random.h"
 
-/* An array of a dtype. */
+/* An array and its dtype. */
 typedef struct tlk_Array {
   void *data;
   tl_DType dtype;
@@ -32,7 +32,7 @@ typedef struct tlk_Gemm {
   int64_t stride_a, stride_b, stride_c;
 } tlk_Gemm;
 
-/* An elementwise operation at the end of a matrix product. */
+/* The elementwise operation at the end of a matrix product. */
 typedef enum tlk_Activation {
   TLK_ACTIVATION_NONE,
   TLK_ACTIVATION_RELU,
@@ -40,8 +40,8 @@ typedef enum tlk_Activation {
   TLK_ACTIVATION_GELU_TANH
 } tlk_Activation;
 
-/* Windows that slide over the last three dimensions of (planes, in[0], in[1], in[2]); tensors
-** of fewer dimensions have leading ones. Window o along a dimension begins at o * stride -
+/* Windows that slide over the last three dimensions of (planes, in[0], in[1], in[2]); tensors of
+** fewer dimensions have leading sizes of 1. Window o along a dimension begins at o * stride -
 ** padding; its elements are `dilation` apart. */
 typedef struct tlk_Windows {
   int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
@@ -87,32 +87,32 @@ typedef struct tlk_HeadPairs {
 typedef struct tlk_Attention {
   tl_DType dtype;
   int64_t batch, heads;
-  /* a divisor of heads: the number of key/value heads; consecutive query heads share one */
+  /* number of key/value heads, a divisor of heads; consecutive query heads share one */
   int64_t kv_heads;
   int64_t queries, keys;
-  int64_t size, value_size; /* row sizes of query and key, and of value and the result */
+  int64_t size, value_size; /* row sizes of query and key, and row sizes of value and result */
   tlk_HeadRows query, key, value;
   tlk_HeadPairs mask;
   bool causal;
   double scale, dropout;
   uint64_t seed, block;
-  const uint64_t *state; /* the random words' state, see tlk_random; may be NULL */
+  const uint64_t *state; /* state of the random words, see tlk_random; may be NULL */
 } tlk_Attention;
 
-/* Pooling of `planes` planes. */
+/* Pooling windows over a number of planes. */
 typedef struct tlk_Pool {
   tlk_Windows windows;
   int64_t planes;
-  bool adaptive;    /* window o is [floor(o in / out), ceil((o + 1) in / out)) */
-  bool include_pad; /* averages count positions in the padding, as zeros */
-  int64_t divisor;  /* divisor of averages; 0: the number of elements */
+  bool adaptive;    /* adaptive pooling: window o is [floor(o in / out), ceil((o + 1) in / out)) */
+  bool include_pad; /* whether averages count positions in the padding, as zeros */
+  int64_t divisor;  /* divisor of averages; 0 means the number of elements */
 } tlk_Pool;
 
 /* A linear map along one dimension, from in (outer, in, inner) to (outer, out, inner): element
 ** i is the sum over first[i] <= t < first[i + 1] of weights[t] times element at[t]. */
 typedef struct tlk_Resample {
   int64_t outer, in, out, inner;
-  int64_t terms; /* number of terms of every sum; 0: the number varies */
+  int64_t terms; /* number of terms of every sum; 0 if the number varies */
   const int32_t *first, *at;
   const double *weights;
 } tlk_Resample;
@@ -131,10 +131,10 @@ typedef struct tlk_IndexCall {
 ** each of (outer, inner). */
 typedef struct tlk_Classes {
   int64_t outer, classes, inner;
-  const int64_t *target; /* (outer, inner) */
-  const void *weight;    /* the weight of each class, of the data's type; NULL: 1 */
+  const int64_t *target; /* class labels, (outer, inner) */
+  const void *weight;    /* weight of each class, of the data's type; NULL means 1 */
   int64_t ignore;        /* the label to ignore */
-  bool logits;           /* the data is logits, otherwise log-probabilities */
+  bool logits;           /* whether the data is logits; otherwise it is log-probabilities */
 } tlk_Classes;
 
 /* Sequences for connectionist temporal classification: log-probabilities (time, batch, classes),
@@ -163,14 +163,17 @@ static inline int64_t tlk_rnn_gates(tlk_RnnMode mode) {
 typedef struct tlk_Rnn {
   tlk_RnnMode mode;
   tl_DType dtype;
-  bool reverse;                  /* processes each sequence from its last step to its first */
-  int64_t steps, batch, rows;    /* rows: total over all steps */
-  int64_t input, hidden, output; /* output equals hidden unless there is a projection */
-  const int64_t *offsets;        /* (steps + 1), or NULL */
-  const void *weight_ih;         /* (gates * hidden, input) */
-  const void *weight_hh;         /* (gates * hidden, output) */
-  const void *weight_hr;         /* (output, hidden), for LSTM; NULL: no projection */
-  const void *bias_ih, *bias_hh; /* (gates * hidden); NULL: 0 */
+  bool reverse; /* whether each sequence runs from its last step to its first */
+  /* number of steps, batch size, and total number of rows over all steps */
+  int64_t steps, batch, rows;
+  /* feature sizes; output equals hidden unless there is a projection */
+  int64_t input, hidden, output;
+  /* first row of each step, (steps + 1); NULL if all steps have `batch` rows */
+  const int64_t *offsets;
+  const void *weight_ih;         /* input weights, (gates * hidden, input) */
+  const void *weight_hh;         /* recurrent weights, (gates * hidden, output) */
+  const void *weight_hr;         /* LSTM's projection, (output, hidden); NULL if there is none */
+  const void *bias_ih, *bias_hh; /* biases, (gates * hidden); NULL means 0 */
 } tlk_Rnn;
 
 /* Returns the bytes that the forward pass keeps for the backward pass, unless the device has
@@ -215,13 +218,13 @@ typedef enum tlk_Join {
 /* Distributions of random numbers, and the meaning of their parameters. */
 typedef enum tlk_Distribution {
   TLK_UNIFORM,     /* [a, b) */
-  TLK_NORMAL,      /* mean a, standard deviation b */
-  TLK_LOG_NORMAL,  /* exp of a normal number */
-  TLK_EXPONENTIAL, /* rate a; never 0 */
-  TLK_CAUCHY,      /* median a, half width b */
-  TLK_GEOMETRIC,   /* trials until the first success of probability a */
-  TLK_BERNOULLI,   /* 1 with probability a, else 0 */
-  TLK_INTEGER      /* one of b integers beginning at a; b is unsigned, 0 means 2^64 */
+  TLK_NORMAL,      /* normal, with mean a and standard deviation b */
+  TLK_LOG_NORMAL,  /* exp of a normal number with the same parameters */
+  TLK_EXPONENTIAL, /* exponential, with rate a; never 0 */
+  TLK_CAUCHY,      /* Cauchy, with median a and half width b */
+  TLK_GEOMETRIC,   /* number of trials until the first success of probability a */
+  TLK_BERNOULLI,   /* 1 with probability a, otherwise 0 */
+  TLK_INTEGER      /* one of b integers from a on; b is unsigned, and 0 means 2^64 */
 } tlk_Distribution;
 
 /* Returns the number of elements that share a block of four random words. */
@@ -230,10 +233,10 @@ static inline int tlk_per_block(tlk_Distribution d, tl_DType dtype) {
   return wide ? 2 : 4;
 }
 
-/* Rules of optimizers, X(rule, family, states): a rule turns a gradient, and the given number
-** of states for each parameter, into a step. Families, X(family, options, clocks): the numeric
-** options of a rule, the learning rate first, and the numbers ("clocks") that advance with each
-** step, such as the number of steps. kernels/optim.h describes them and has the formulas. */
+/* Rules of optimizers, X(rule, family, states): a rule turns a gradient, and the given number of
+** states for each parameter, into a step. Families, X(family, options, clocks): the numeric options
+** of a rule, the learning rate first, and the counters ("clocks") that advance with each step, such
+** as the step count. kernels/optim.h describes them and has the formulas. */
 #define TLK_OPTIM_RULES(X)                 \
   X(sgd, sgd, 0)                           \
   X(sgd_momentum, sgd, 1)                  \
@@ -281,12 +284,13 @@ enum {
   TLK_OPTIM_OPTIONS = 7,
   TLK_OPTIM_CLOCKS = 3,
   TLK_OPTIM_STATES = 3,
-  TLK_OPTIM_COEFS = 12, /* the most coefficients that a rule computes from options and clocks */
-  /* Tensors of one call. Their addresses are part of the call: a list in device memory would
-  ** have to be sent before each step, since gradients move each time, and would have to be kept
-  ** by a graph that has captured the step. 56 tensors of 56 bytes fit into the 4 KB that CUDA
-  ** allows for kernel parameters (32 KB in the latest versions), and leave 700 bytes for the
-  ** table in which a block finds its tensor. */
+  /* the largest number of coefficients that a rule computes from options and step counts */
+  TLK_OPTIM_COEFS = 12,
+  /* The largest number of tensors in one call. The tensors' addresses are part of the call: a list
+  ** in device memory would have to be sent before each step, since gradients move each time, and
+  ** would have to be kept by a graph that has captured the step. 56 tensors of 56 bytes fit into
+  ** the 4 KB that CUDA allows for kernel parameters (32 KB in the latest versions), and leave 700
+  ** bytes for the table in which a block finds its tensor. */
   TLK_OPTIM_TENSORS = 56
 };
 
@@ -296,7 +300,7 @@ typedef struct tlk_OptimTensor {
   void *param;
   const void *grad;
   void *state[TLK_OPTIM_STATES];
-  float *master; /* the parameter in full precision, from which param is rounded; may be NULL */
+  float *master; /* the parameter in full precision, from which `param` is rounded; may be NULL */
   int64_t n;
 } tlk_OptimTensor;
 

@@ -7,14 +7,14 @@
 #define TLI_RANDOM_H
 
 #include "core/kernel/host_device.h"
-#ifndef __CUDACC_RTC__ /* NVRTC has no system headers */
+#ifndef __CUDACC_RTC__ /* NVRTC has no system headers, so the types are declared by hand */
 #include <stdint.h>
 #endif
 
 /* Returns the high half of a product without a type that holds the whole product. */
 TLI_FN uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {
   uint64_t a0 = (uint32_t)a, a1 = a >> 32, b0 = (uint32_t)b, b1 = b >> 32;
-  uint64_t low = a0 * b1 + (a0 * b0 >> 32); /* cannot overflow */
+  uint64_t low = a0 * b1 + (a0 * b0 >> 32); /* this sum cannot overflow */
   uint64_t middle = a1 * b0 + (uint32_t)low;
   return a1 * b1 + (low >> 32) + (middle >> 32);
 }

@@ -29,23 +29,24 @@
 #define CACHING 1
 #endif
 
-/* No present address space is larger; this limit prevents arithmetic overflow. */
+/* The largest request. No present address space is larger; the limit prevents arithmetic
+** overflow. */
 #define REQUEST_MAX ((size_t)1 << (sizeof(size_t) > 4 ? 46 : 31))
 
 #define SMALL_MAX 4096
 #define SMALL_CLASSES 23
-#define CLASSES 159 /* class_of(REQUEST_MAX) + 1 */
+#define CLASSES 159 /* number of size classes: class_of(REQUEST_MAX) + 1 */
 #define SLAB_BYTES ((size_t)64 << 10)
 #define SLAB_HEADER 64
 #define CACHE_MAX ((int64_t)128 << 20)
-/* Blocks of at least this size have pages of their own. */
+/* Blocks of at least this many bytes have pages of their own. */
 #define PAGES_MIN ((size_t)2 << 20)
 
 /* A free small block. A chain is a list of blocks that is moved as a whole; only its first
 ** block's `chain` counts. */
 typedef struct Block {
   struct Block *next;
-  struct Block *chain; /* next chain in the pool */
+  struct Block *chain; /* first block of the next chain in the pool */
 } Block;
 
 /* A thread's blocks of one class: two chains of at most `batch` blocks. Blocks come from and go
@@ -62,46 +63,47 @@ typedef struct Magazine {
 
 typedef struct Thread {
   struct Thread *prev, *next; /* neighbours in the list pool.threads */
-  _Atomic int64_t used;       /* bytes; only this thread writes it */
+  /* bytes that the thread has allocated minus those it has freed; only this thread writes it */
+  _Atomic int64_t used;
   int64_t calls;
-  int64_t fail_from; /* calls fail from this number on; INT64_MAX: no call fails */
-  int64_t fail_to;   /* the last number whose call fails */
+  int64_t fail_from; /* number of the first call that fails; INT64_MAX means that none fails */
+  int64_t fail_to;   /* number of the last call that fails */
   Magazine small[SMALL_CLASSES];
 } Thread;
 
 /* The header of a slab, whose alignment is its size, so that a block's address gives its slab. */
 typedef struct Slab {
   struct Slab *next; /* the next slab of the same class */
-  uint32_t total;    /* blocks that fit */
-  uint32_t cut;      /* blocks that have been handed out at least once */
-  uint32_t idle;     /* blocks found free while trimming */
+  uint32_t total;    /* number of blocks that fit into the slab */
+  uint32_t cut;      /* number of blocks that have been handed out at least once */
+  uint32_t idle;     /* number of blocks found free while trimming */
 } Slab;
 
 /* The header of a larger block in the cache. */
 typedef struct Cached {
-  struct Cached *prev, *next;   /* neighbours in the list of the class, newest first */
-  struct Cached *newer, *older; /* in the list of all blocks */
+  struct Cached *prev, *next;   /* neighbours in the list of this size class, newest first */
+  struct Cached *newer, *older; /* neighbours in the list of all cached blocks */
   int cls;
 } Cached;
 
 static struct {
-  tli_Mutex lock; /* guards all fields */
+  tli_Mutex lock; /* guards all fields of the pool */
   Thread *threads;
-  int64_t gone; /* the counters of threads that have ended */
-  int64_t held; /* bytes from the system */
-  int64_t peak; /* the maximum of `used`, without blocks in magazines */
+  int64_t gone; /* the sum of the counters of ended threads */
+  int64_t held; /* bytes obtained from the system */
+  int64_t peak; /* maximum of `used`, without blocks in magazines */
   Block *chains[SMALL_CLASSES];
-  Slab *slabs[SMALL_CLASSES]; /* by class; blocks are being cut from the first slab */
+  Slab *slabs[SMALL_CLASSES]; /* slabs of each class; new blocks are cut from the first slab */
   Cached *large[CLASSES];
   Cached *newest, *oldest;
-  int64_t large_bytes; /* bytes of the larger blocks in the cache */
+  int64_t large_bytes; /* total bytes of the larger blocks in the cache */
 } pool = {.lock = TLI_MUTEX_INIT};
 TLI_FORK_SAFE(pool.lock)
 
-static _Atomic int64_t limit; /* bytes; 0: no limit */
+static _Atomic int64_t limit; /* limit of used bytes; 0 means no limit */
 
 static tli_Once once = TLI_ONCE_INIT;
-static tli_Key key; /* its destructor runs when a thread ends */
+static tli_Key key; /* thread-specific key whose destructor runs when a thread ends */
 static bool have_key;
 static _Thread_local Thread *self;
 
@@ -142,7 +144,7 @@ static inline void count_used(Thread *thread, int64_t bytes) {
   atomic_store_explicit(&thread->used, used + bytes, memory_order_relaxed);
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static int64_t used_bytes(void) {
   int64_t used = pool.gone;
   for (Thread *t = pool.threads; t; t = t->next)
@@ -150,14 +152,14 @@ static int64_t used_bytes(void) {
   return used;
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static void give_chain(int cls, Block *chain) {
   if (chain == NULL) return;
   chain->chain = pool.chains[cls];
   pool.chains[cls] = chain;
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static void give_magazines(Thread *thread) {
   for (int cls = 0; cls < SMALL_CLASSES; cls++) {
     Magazine *m = &thread->small[cls];
@@ -213,13 +215,13 @@ static inline Thread *thread_get(void) {
   return aside ? aside : thread_new();
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static bool over_limit(int64_t more) {
   int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
   return most > 0 && used_bytes() + more > most;
 }
 
-/* Called with the lock held, when `more` bytes are about to be used. */
+/* The caller holds the lock, and is about to use `more` bytes. */
 static void note_peak(int64_t more) {
   int64_t used = used_bytes() + more;
   if (used > pool.peak) pool.peak = used;
@@ -246,7 +248,7 @@ static inline Slab *slab_of(Block *block) {
   return (Slab *)((uintptr_t)block & ~(uintptr_t)(SLAB_BYTES - 1));
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static Slab *slab_new(int cls) {
   Slab *slab = tli_memory_get(SLAB_BYTES, SLAB_BYTES);
   if (slab == NULL) return NULL;
@@ -337,7 +339,7 @@ static inline bool quick_put(void *block, size_t bytes) {
   return true;
 }
 
-/* Called if `now` is full: makes it the spare, and gives an earlier spare to the pool. */
+/* Makes a full chain `now` the spare one, and gives an earlier spare chain to the pool. */
 static void small_spill(Magazine *m, int cls) {
   if (m->spare) {
     tli_mutex_lock(&pool.lock);
@@ -355,8 +357,8 @@ static void small_put(Thread *thread, int cls, Block *block) {
   push(thread, m, block);
 }
 
-/* Releases slabs of a class without blocks in use or in a magazine, and rebuilds the chains of
-** the others. Called with the lock held. */
+/* Releases slabs of a class without blocks in use or in a magazine, and rebuilds the chains of the
+** others. The caller holds the lock. */
 static void small_trim(int cls) {
   Block *chains = pool.chains[cls];
   for (Block *c = chains; c; c = c->chain)
@@ -399,7 +401,7 @@ static void small_trim(int cls) {
 
 /* ---- larger blocks ---- */
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static void cache_remove(Cached *c) {
   if (c->prev)
     c->prev->next = c->next;
@@ -417,7 +419,7 @@ static void cache_remove(Cached *c) {
   pool.large_bytes -= (int64_t)class_size(c->cls);
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static void cache_insert(Cached *c, int cls) {
   *c = (Cached){.cls = cls, .next = pool.large[cls], .older = pool.newest};
   if (c->next) c->next->prev = c;
@@ -430,8 +432,8 @@ static void cache_insert(Cached *c, int cls) {
   pool.large_bytes += (int64_t)class_size(cls);
 }
 
-/* Removes the oldest blocks until `most` bytes are left. They are linked through `older`, so
-** that cache_drop can free them without the lock. Called with the lock held. */
+/* Removes the oldest blocks until `most` bytes are left. The removed blocks are linked through
+** `older`, so that cache_drop can free them without the lock. The caller holds the lock. */
 static Cached *cache_shrink(int64_t most) {
   Cached *out = NULL;
   while (pool.oldest && pool.large_bytes > most) {
@@ -534,7 +536,7 @@ void tl_memory_trim(void) {
   cache_drop(out);
 }
 
-#else /* takes exact sizes directly from the system */
+#else /* this build takes exact sizes directly from the system */
 
 static void *quick_get(size_t bytes) {
   (void)bytes;
@@ -607,7 +609,8 @@ static void *out_of_memory(size_t bytes, bool refused) {
 tli_AllocHook *tli_alloc_divert(tli_AllocHook *to) {
   tli_AllocHook *before = hook;
   Thread *thread = thread_get();
-  if (thread == NULL) return before; /* memory is exhausted: the allocator goes on */
+  /* memory is exhausted, so the allocator goes on without a record of the thread */
+  if (thread == NULL) return before;
   hook = to;
   self = to ? NULL : thread;
   aside = to ? thread : NULL;

@@ -7,7 +7,7 @@
 
 #include "tlua.h"
 
-/* Alignment for vector loads and cache lines. */
+/* Alignment of blocks in bytes, for vector loads and cache lines. */
 #define TLI_ALIGN 64
 
 /* Returns uninitialised memory aligned to TLI_ALIGN (to 16 for less than 64 bytes); NULL with
@@ -16,7 +16,8 @@ void *tli_alloc(size_t bytes) TL_MUSTCHECK;
 /* Frees a block. `bytes` must be the requested size. Accepts NULL. */
 void tli_free(void *block, size_t bytes);
 
-/* Lets a table of functions serve the calling thread's blocks, until it is replaced by NULL. */
+/* Functions that serve the calling thread's blocks instead of the allocator, until the hook is set
+** to NULL. */
 typedef struct tli_AllocHook {
   /* Returns a block; NULL leaves the request to the allocator. */
   void *(*get)(struct tli_AllocHook *hook, size_t bytes);

@@ -1,5 +1,6 @@
 /*
-** device_memory.c - see device_memory.h.
+** device_memory.c - implements device_memory.h: collects garbage and tries again before an
+** allocation on a device fails.
 */
 #include "core/memory/device_memory.h"
 
@@ -11,7 +12,7 @@
 bool (*_Atomic tli_collect_garbage)(bool lacking);
 
 static _Atomic int64_t ooms[TL_NDEVICETYPES][TL_MAX_DEVICES];
-/* number of this thread's last failure, see tli_error_number */
+/* number of this thread's last failure for lack of memory, see tli_error_number */
 static _Thread_local uint64_t exhausted;
 
 int64_t tli_device_ooms(tl_Device device) { return ooms[device.type][device.index]; }

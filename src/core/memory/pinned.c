@@ -13,9 +13,9 @@
 
 /* ---- blocks ---------------------------------------------------------------------- */
 
-enum { SMALLEST = 9, LARGEST = 62 }; /* the logarithms of the least and the largest size */
+enum { SMALLEST = 9, LARGEST = 62 }; /* binary logarithms of the smallest and the largest size */
 
-/* Stored at the beginning of a free block. */
+/* The header of a free block, stored at the block's beginning. */
 typedef struct Kept {
   struct Kept *next;
 } Kept;
@@ -25,7 +25,7 @@ typedef struct Cache {
   tli_PinnedStats stats;
 } Cache;
 
-static tli_Mutex lock = TLI_MUTEX_INIT; /* guards everything below */
+static tli_Mutex lock = TLI_MUTEX_INIT; /* guards all static variables of this file */
 TLI_FORK_SAFE(lock)
 static Cache caches[TL_NDEVICETYPES]; /* guarded */
 
@@ -62,7 +62,7 @@ void tli_pinned_trim(tl_DeviceType type) {
   Cache *cache = &caches[type];
   Kept *all[LARGEST + 1];
   const tl_Backend *backend = tli_backend((tl_Device){(int8_t)type, 0});
-  if (backend == NULL) return; /* without a device there are no blocks */
+  if (backend == NULL) return; /* a process without a device has no pinned blocks */
   tli_mutex_lock(&lock);
   memcpy(all, cache->blocks, sizeof all);
   memset(cache->blocks, 0, sizeof all);
@@ -182,7 +182,7 @@ typedef struct Use {
   const tl_DeviceApi *api;
 } Use;
 
-static Use *uses; /* owned list; guarded */
+static Use *uses; /* copies that may still run (owned list); guarded by the lock */
 
 static void use_free(Use *use) {
   if (use->event) use->api->event_free(use->event);

@@ -1,7 +1,7 @@
 /*
-** pinned.h - host memory that a device reads and writes directly, so that a copy can complete
-** after the call that started it has returned. Allocating it from a driver, and freeing it even
-** more, may take as long as a batch; so blocks, whose sizes are powers of two, are kept and
+** pinned.h - host memory that a device reads and writes directly, so that a copy can complete after
+** the call that started it has returned. A driver may need as long as a training step to allocate
+** such memory, and longer to free it; so blocks, whose sizes are powers of two, are kept and
 ** reused.
 */
 #ifndef TLI_PINNED_H
@@ -17,11 +17,11 @@ tl_Tensor *tli_pinned_empty(tl_DeviceType type, tl_DType dtype, int ndim, const 
     TL_MUSTCHECK;
 bool tli_is_pinned(const tl_Tensor *t);
 
-/* Call it after queuing a copy from or to this memory on a stream of the device. The memory is
-** kept until the copy is complete or, if the stream captures, by the graph, even if all other
-** owners release it. */
+/* Records that a copy from or to this memory was queued on a stream of the device. The memory lives
+** until the copy is complete, even if all other owners release it. If the stream captures, the
+** graph keeps the memory. */
 bool tli_pinned_used(tl_Storage *storage, tl_Device device, tl_Stream *stream) TL_MUSTCHECK;
-/* Releases the memory of completed copies, as the other functions do. */
+/* Releases the memory of completed copies; the other functions do so as well. */
 void tli_pinned_reap(void);
 
 /* Counts blocks allocated by the driver, and blocks in use. */
@@ -29,7 +29,8 @@ typedef struct tli_PinnedStats {
   tl_Stat allocations, allocated_bytes, active_requests, active_bytes;
 } tli_PinnedStats;
 tli_PinnedStats tli_pinned_stats(tl_DeviceType type);
-/* Reset the peaks to the present values, and the sums to 0. */
+/* Reset a device type's statistics: the first function sets the peaks to the present values, the
+** second the sums to 0. */
 void tli_pinned_reset_peaks(tl_DeviceType type);
 void tli_pinned_reset_sums(tl_DeviceType type);
 /* Returns free blocks to the driver. */

@@ -1,7 +1,7 @@
 /*
-** history.c - see history.h. Events are in a ring that grows up to its limit; each distinct stack
-** is stored once; a map by address has the stack that allocated each present block. If memory is
-** exhausted, events are not recorded, and callers see no failure.
+** history.c - implements history.h. Events are in a ring that grows up to its limit; each distinct
+** stack is stored once. A map from addresses has the stack that allocated each present block. If
+** memory is exhausted, events are not recorded, and callers see no failure.
 */
 #include "core/observe/history.h"
 
@@ -12,12 +12,12 @@
 #include "core/platform/platform.h"
 #include "core/tensor/tensor.h"
 
-#define NBUCKETS 1024  /* buckets of the table of stacks */
-#define MOST_TEXT 4096 /* the most bytes of a stack */
+#define NBUCKETS 1024  /* number of buckets in the table of stacks */
+#define MOST_TEXT 4096 /* the largest number of bytes in a stack's text */
 
 /* The stack that allocated a present block. */
 typedef struct Owner {
-  const void *key;  /* the block */
+  const void *key;  /* the block's address */
   tli_Stack *stack; /* owned */
 } Owner;
 
@@ -29,9 +29,10 @@ typedef struct Owner {
 
 typedef struct Record {
   tli_Recording how;
-  tli_MemoryEvent *events; /* owned ring buffer */
+  tli_MemoryEvent *events; /* ring buffer of events (owned) */
   int64_t room, n, first;
-  tli_Stack *stacks[NBUCKETS]; /* owned, besides the references of events */
+  /* table of distinct stacks; owns one reference to each, besides those of events */
+  tli_Stack *stacks[NBUCKETS];
   owners_Map owners;
 } Record;
 

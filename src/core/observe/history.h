@@ -1,6 +1,6 @@
 /*
-** history.h - records what happens to the memory of a kind of device and which code allocated
-** it, for later inspection; see torch.cuda.memory._snapshot.
+** history.h - records the allocations and frees of a kind of device, and which code allocated each
+** block, for later inspection; see torch.cuda.memory._snapshot.
 */
 #ifndef TLI_HISTORY_H
 #define TLI_HISTORY_H
@@ -9,41 +9,43 @@
 
 #include "core/device/api.h"
 
-/* The call stack, innermost line first, each "source\tline\tfunction\n". */
+/* A call stack as text, the innermost frame first; each frame is "source\tline\tfunction\n". */
 typedef struct tli_Stack {
   atomic_int refs;
   uint64_t hash;
-  struct tli_Stack *next; /* owned; the next stack in the same bucket */
+  struct tli_Stack *next; /* the next stack in the same bucket (owned) */
   size_t size;
   char text[];
 } tli_Stack;
-void tli_stack_release(tli_Stack *s); /* accepts NULL */
+void tli_stack_release(tli_Stack *s); /* Releases a reference to a stack. Accepts NULL. */
 
 typedef struct tli_MemoryEvent {
   tl_Device device;
   tl_MemoryAction action;
   const void *data;
   int64_t bytes, stream_id;
-  int64_t time;     /* ns since 1970 */
-  tli_Stack *stack; /* owned; may be NULL */
+  int64_t time;     /* time of the event, in ns since 1970 */
+  tli_Stack *stack; /* the call stack (owned); may be NULL */
 } tli_MemoryEvent;
 
-/* Writes the running call's stack into `text`; returns its size. Set by the binding. */
+/* Writes the running call's stack into `text` and returns its size. The binding sets it. */
 extern size_t (*_Atomic tli_read_call_stack)(char *text, size_t size);
 /* A frame of the running call's stack, without formatting; frames are listed innermost first.
-** `source` is Lua's, valid during the call. The function below returns the number of frames. */
+** `source` is Lua's, valid during the call. tli_read_call_frames, which the binding sets, returns
+** the number of frames. */
 typedef struct tli_Frame {
   const char *source;
-  int line, function; /* the running line, and the line where its function begins */
+  int line, function; /* the running line, and the line on which its function begins */
 } tli_Frame;
 extern int (*_Atomic tli_call_frames)(tli_Frame *frames, int most);
 
 typedef struct tli_Recording {
   bool on;
-  bool events;       /* records events; otherwise only the stacks that allocated present blocks */
-  bool alloc_stacks; /* records the stack of each allocation */
-  bool other_stacks; /* records the stack of each free */
-  int64_t most;      /* the most events; older ones are dropped */
+  /* whether events are recorded; if not, only the stacks that allocated present blocks are */
+  bool events;
+  bool alloc_stacks; /* whether the stack of each allocation is recorded */
+  bool other_stacks; /* whether the stack of each free is recorded */
+  int64_t most;      /* the largest number of events; older ones are dropped */
 } tli_Recording;
 /* Sets the recorded data for a kind of device; `clear` drops earlier records. */
 void tli_history_record(tl_DeviceType type, const tli_Recording *recording, bool clear);

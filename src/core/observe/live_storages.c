@@ -1,7 +1,7 @@
 /*
-** live_storages.c - see live_storages.h. Storages are in a map by address. Its memory comes
-** directly from the system, because the allocator lists the largest groups when it is exhausted; if
-** the system has no memory, a storage is not recorded.
+** live_storages.c - implements live_storages.h. Storages are in a map by address. The map's memory
+** comes directly from the system, because the allocator lists the largest groups when its memory is
+** exhausted. If the system has no memory either, a storage is not recorded.
 */
 #include "core/observe/live_storages.h"
 
@@ -17,7 +17,7 @@
 #include "core/observe/profile.h"
 
 typedef struct Entry {
-  const void *key; /* the storage */
+  const void *key; /* the storage's address */
   const char *site, *op;
   int64_t bytes;
   tl_Device device;

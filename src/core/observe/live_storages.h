@@ -1,6 +1,6 @@
 /*
 ** live_storages.h - the storages that exist, with the line and the operator that created each,
-** while recording is on; see torch.memory_snapshot. It covers all threads.
+** while recording is on; see torch.memory_snapshot. The record covers all threads.
 */
 #ifndef TLI_LIVE_STORAGES_H
 #define TLI_LIVE_STORAGES_H
@@ -15,12 +15,12 @@ bool tli_live_recording(void);
 void tli_live_note(const tl_Storage *storage, bool freed);
 void tli_live_dtype(const tl_Storage *storage, tl_DType dtype);
 
-/* Storages of one size that one line has created. */
+/* Storages of equal size that the same line of a script has created. */
 typedef struct tli_LiveGroup {
-  const char *site, *op; /* static; NULL: unknown */
+  const char *site, *op; /* line and operator, static texts; NULL if unknown */
   tl_Device device;
   int8_t dtype; /* tl_DType */
-  int64_t size; /* bytes of each */
+  int64_t size; /* bytes of each storage of the group */
   int64_t count;
 } tli_LiveGroup;
 

@@ -1,10 +1,11 @@
 /*
-** profile.c - implements profile.h. Events are stored in chunks that never move. Each distinct
-** text (name, shapes, stack) is stored once, and events refer to it by number. The open spans
-** of a thread are linked by `parent`.
+** profile.c - implements profile.h. Events are stored in chunks that never move. Each distinct text
+** (name, shapes, stack) is stored once, and events refer to it by number. The open spans of a
+** thread are linked by `parent`.
 **
-** A guest thread records into its own tli_Profile. When it leaves, that is appended, under the
-** invitation's lock, to a third one, which the host appends to its own when it stops.
+** A guest thread records into its own tli_Profile. When the guest leaves, its record is appended,
+** under the invitation's lock, to the record `gathered`, which the host appends to its own record
+** when the session stops.
 */
 #include "core/observe/profile.h"
 
@@ -19,11 +20,12 @@
 #include "core/observe/live_storages.h"
 #include "core/platform/platform.h"
 
-#define CHUNK 8192        /* entries */
-#define MOST_TEXT 4096    /* the most bytes of a stack */
-#define MOST_FRAMES 96    /* the most frames that distinguish stacks */
-#define CACHED_LEAST 4096 /* bytes of a storage above which the cache is always queried */
-#define CACHE 1024        /* entries of the cache of names by address; a power of two */
+#define CHUNK 8192     /* entries */
+#define MOST_TEXT 4096 /* the largest number of bytes in a stack's text */
+#define MOST_FRAMES 96 /* the largest number of frames that distinguish stacks */
+/* only storages of at least this many bytes make the profiler query the device's cache */
+#define CACHED_LEAST 4096
+#define CACHE 1024 /* number of entries in the cache of names by address; a power of two */
 
 const char *const tli_span_kinds[TLI_NSPANS + 1] = {"operator",  "backward", "user",      "module",
                                                     "collector", "data",     "optimizer", "step",
@@ -31,54 +33,56 @@ const char *const tli_span_kinds[TLI_NSPANS + 1] = {"operator",  "backward", "us
 
 atomic_int tli_profiles;
 
-/* An array that grows by chunks. */
+/* An array that grows by chunks, so that its items never move. */
 typedef struct List {
   size_t item;
   int64_t n;
-  char **chunks; /* owned; each chunk has CHUNK items */
+  char **chunks; /* array of chunks (owned); each chunk has CHUNK items */
   int64_t nchunks, room;
 } List;
 
 typedef struct Text {
   uint64_t hash;
   size_t size;
-  char *text; /* owned, ended by '\0' */
-  /* for the text of a stack's frames: the number of its formatted text; -1: none yet */
+  char *text; /* the text (owned), ended by '\0' */
+  /* for a key of frames: the number of the formatted text, or -1 if it is not formatted yet */
   int32_t in_words;
 } Text;
 
-/* A span's work on a device, between two events. */
+/* The work of a span on a device, measured between two events. */
 typedef struct DeviceSpan {
   int32_t event;
   tl_Device device;
   tl_Stream *stream;
-  tl_Event *begin, *end; /* owned; NULL if not used */
+  tl_Event *begin, *end; /* events before and after the work (owned); NULL if not used */
 } DeviceSpan;
 
 struct tli_Invitation {
   atomic_int refs;
   tli_Mutex lock;
-  tli_Profile *gathered; /* guarded, owned: the guests' data; NULL: the session has ended */
+  tli_Profile *gathered; /* the guests' data (owned, guarded); NULL after the session has ended */
 };
 
 struct tli_Profile {
   tli_ProfileOptions options;
-  tli_Invitation *invitation; /* owned reference; NULL: this record collects the guests' data */
+  /* invitation of this session's guests (owned reference); NULL in a record of guests' data */
+  tli_Invitation *invitation;
   bool guest;
   uint64_t serial;
   bool active;
-  int32_t top;   /* the innermost open event; -1: none */
+  int32_t top;   /* number of the innermost open event; -1 if there is none */
   int64_t begin; /* tli_now_ns */
   int64_t began, end, dropped, bytes;
-  /* devices: DeviceSpans; threads: numbers of their names, beginning with its own */
+  /* `devices` has DeviceSpans; `threads` has the numbers of threads' names, this thread's first */
   List events, memory, texts, devices, threads;
-  int32_t *places; /* owned: hash table of texts; open addressing, -1: empty */
+  int32_t *places; /* hash table of texts with open addressing (owned); -1 marks an empty place */
   int64_t nplaces;
-  bool watches[TL_NDEVICETYPES]; /* the devices whose activities this record receives */
-  /* owned; marks the session's beginning on each device */
+  bool watches[TL_NDEVICETYPES]; /* the device types whose activities this record receives */
+  /* an event on each device that marks the beginning of the session (owned) */
   tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES];
   int64_t zero_at[TL_NDEVICETYPES][TL_MAX_DEVICES];
-  int64_t cached[TL_NDEVICETYPES][TL_MAX_DEVICES]; /* cached bytes at the last query */
+  /* the device's cached bytes when they were queried last */
+  int64_t cached[TL_NDEVICETYPES][TL_MAX_DEVICES];
   struct {
     const char *name;
     int32_t id;
@@ -192,8 +196,8 @@ static int32_t intern(tli_Profile *p, const char *text, size_t size) {
   return *place = (int32_t)(p->texts.n - 1);
 }
 
-/* Does the same for a name, which is usually a constant, through a cache by address. Compares the
-** text as well, since the address may have been reused. */
+/* Returns the number of a name's text. Names are usually constants, so a cache by address avoids
+** most look-ups; it compares the texts as well, since an address may have been reused. */
 static int32_t name_of(tli_Profile *p, const char *name) {
   size_t slot = (uintptr_t)name / 4 & (CACHE - 1);
   if (p->cache[slot].name == name) {
@@ -279,10 +283,11 @@ static void watch_device(tli_Profile *p, tl_Device device);
 static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
   tl_Stream *stream = tli_stream(device);
   const tl_DeviceApi *api = tli_backend(device)->device;
-  if (api->capture(stream) != 0) return; /* the work is recorded, not run */
+  /* captured work is recorded, not run, so it has no duration */
+  if (api->capture(stream) != 0) return;
   tl_Event **zero = &p->zero[device.type][device.index];
   if (*zero == NULL) {
-    /* The stream is empty, so the event gets the host's present time. */
+    /* Records an event on the empty stream, so the event has the host's present time. */
     if (!api->stream_sync(stream) || (*zero = record_event(device, stream)) == NULL) return;
     p->zero_at[device.type][device.index] = tli_now_ns() - p->begin;
     watch_device(p, device);
@@ -290,7 +295,7 @@ static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
   DeviceSpan *s = push(p, &p->devices);
   if (s == NULL) return;
   *s = (DeviceSpan){event, device, stream, record_event(device, stream), NULL};
-  /* temporarily the index of its device span */
+  /* until the session stops, device_time is the index of the event's DeviceSpan */
   ((tli_ProfileEvent *)at(&p->events, event))->device_time = p->devices.n;
 }
 
@@ -380,7 +385,7 @@ void tli_span_close(tli_Span span, double flops) {
   int64_t now = tli_now_ns() - p->begin;
   tli_ProfileEvent *e = event_at(p, span.event);
   while (p->top != span.event) close_top(p, now);
-  /* false for NaN, which formulas return for empty inputs */
+  /* the comparison is false for NaN, which formulas return for empty inputs */
   if (flops > 1.001 * (double)e->inner_flops) e->flops = flops;
   close_top(p, now);
 }
@@ -400,7 +405,8 @@ static int64_t cached_bytes(tl_Device device) {
   return s.reserved_bytes[TL_POOL_ALL].current - s.allocated_bytes[TL_POOL_ALL].current;
 }
 
-/* Small storages rarely change the cached bytes, so only a few of them query these. */
+/* Returns the cached bytes of a storage's device. Small storages rarely change that number, so only
+** a few of them query the device. */
 static int64_t cached_on(tli_Profile *p, const tl_Storage *s) {
   int64_t *known = &p->cached[s->device.type][s->device.index];
   if (s->bytes >= CACHED_LEAST || p->memory.n % 64 == 1) *known = cached_bytes(s->device);
@@ -444,7 +450,7 @@ void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category) {
 
 /* ---- records ----------------------------------------------------------------------- */
 
-/* Returns a new record. If `thread` is NULL, it has no thread of its own. */
+/* Returns a new record. If `thread` is NULL, the record has no thread of its own. */
 static tli_Profile *record_new(const tli_ProfileOptions *options, const char *thread) {
   tli_Profile *p = tli_memory_get(16, sizeof *p);
   if (p == NULL) return NULL;
@@ -509,7 +515,7 @@ static void append_memory(tli_Profile *p, const tli_Profile *from, int32_t first
   }
 }
 
-/* Appends another record, whose events belong to other threads. */
+/* Appends the events of another record, which belong to other threads. */
 static void append(tli_Profile *p, const tli_Profile *from) {
   int32_t first = (int32_t)p->events.n;
   int64_t n = from->texts.n + from->threads.n;
@@ -584,7 +590,7 @@ void tli_profile_join(tli_Invitation *v, const char *thread) {
     begin = v->gathered->begin;
   }
   tli_mutex_unlock(&v->lock);
-  options.devices = false; /* their events would require waiting */
+  options.devices = false; /* measuring devices would make the guest thread wait for its events */
   tli_Profile *p = open ? record_new(&options, thread) : NULL;
   if (p == NULL) return;
   atomic_fetch_add(&v->refs, 1);
@@ -638,9 +644,10 @@ void tli_profile_add(tli_Invitation *v, const char *thread, tli_SpanKind kind, c
 /* Guards `watcher`: one session at a time receives the devices' activities. */
 static tli_Mutex receiver_lock = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(receiver_lock)
-/* guarded, owned reference: the session that receives activities; NULL: none */
+/* the session that receives devices' activities (owned reference, guarded); NULL if there is
+** none */
 static tli_Invitation *watcher;
-/* guarded: tli_now_ns minus the device's clock, in ns */
+/* offset of each device's clock: tli_now_ns minus the device's time, in ns; guarded */
 static int64_t clock_ahead[TL_NDEVICETYPES];
 
 static void note_activity(const tl_Activity *a) {
@@ -759,7 +766,7 @@ bool tli_profile_stop(tli_Profile *p) {
 bool tli_profile_active(const tli_Profile *p) { return p->active; }
 
 void tli_profile_free(tli_Profile *p) {
-  if (p == NULL || p->active) return; /* another thread is still recording */
+  if (p == NULL || p->active) return; /* a thread that still records owns the profile */
   for (int64_t i = 0; i < p->texts.n; i++) put(((Text *)at(&p->texts, i))->text);
   list_free(&p->events);
   list_free(&p->memory);

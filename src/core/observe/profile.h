@@ -20,7 +20,7 @@
 
 typedef enum tli_SpanKind {
   TLI_SPAN_OPERATOR,
-  TLI_SPAN_BACKWARD, /* a node's derivative, or a leaf's accumulation */
+  TLI_SPAN_BACKWARD, /* the derivative of a node, or the accumulation of a leaf's gradient */
   TLI_SPAN_USER,
   TLI_SPAN_MODULE,
   TLI_SPAN_COLLECTOR,
@@ -30,35 +30,39 @@ typedef enum tli_SpanKind {
   TLI_SPAN_KERNEL, /* work of a device, as the device reports it; a stream counts as a thread */
   TLI_NSPANS
 } tli_SpanKind;
-extern const char *const tli_span_kinds[TLI_NSPANS + 1]; /* names of the kinds, ended by NULL */
+/* names of the kinds of spans, ended by NULL */
+extern const char *const tli_span_kinds[TLI_NSPANS + 1];
 
 typedef struct tli_ProfileEvent {
-  int64_t begin;        /* ns since the session began */
-  int64_t duration;     /* ns */
-  int64_t inside;       /* ns that the direct children took */
-  int64_t bytes;        /* allocated minus freed, including descendants */
-  int64_t own_bytes;    /* allocated minus freed, without descendants */
-  int64_t device_begin; /* ns since the session began; -1: no work on a device */
-  int64_t device_time;  /* ns */
-  double flops;         /* operations, without descendants; 0: there is no formula */
-  /* the number of the node that it created or whose derivative it computes; 0: none */
+  int64_t begin;     /* time at which the span began, in ns since the session began */
+  int64_t duration;  /* ns */
+  int64_t inside;    /* ns that the span's direct children took */
+  int64_t bytes;     /* bytes allocated minus bytes freed in the span, including its descendants */
+  int64_t own_bytes; /* bytes allocated minus bytes freed in the span itself */
+  /* time at which the device began, in ns since the session began; -1 if no device worked */
+  int64_t device_begin;
+  int64_t device_time; /* ns */
+  /* number of floating-point operations without descendants; 0 if there is no formula */
+  double flops;
+  /* number of the node that the span created or whose derivative it computed; 0 if none */
   uint64_t sequence;
-  int32_t parent;              /* index of the enclosing event, -1: none */
-  int32_t name, shapes, stack; /* texts; -1: not recorded */
-  float inner_flops;           /* operations of the descendants */
-  uint16_t thread;             /* 0: the session's own thread */
+  int32_t parent;              /* index of the enclosing event; -1 if there is none */
+  int32_t name, shapes, stack; /* numbers of texts (tli_profile_text); -1 if not recorded */
+  float inner_flops;           /* number of floating-point operations of the descendants */
+  uint16_t thread;             /* number of the thread; 0 is the session's own thread */
   uint8_t kind;                /* tli_SpanKind */
   bool open;
 } tli_ProfileEvent;
 
-/* A storage that was allocated, freed (bytes below 0), or assigned to a category. */
+/* A change of a storage: it was allocated, freed (`bytes` is then negative), or assigned to a
+** category. */
 typedef struct tli_ProfileMemory {
-  int64_t time;        /* ns since the session began */
-  const void *storage; /* identifies it while it exists; never dereferenced */
+  int64_t time;        /* time of the change, in ns since the session began */
+  const void *storage; /* address that identifies the storage while it exists; never dereferenced */
   int64_t bytes;
-  int64_t cached;   /* bytes in the allocator's cache for the device */
-  int32_t event;    /* the innermost open event, -1: none */
-  uint8_t category; /* tli_MemoryCategory; unknown when it is allocated or freed */
+  int64_t cached;   /* bytes in the allocator's cache for the storage's device */
+  int32_t event;    /* index of the innermost open event; -1 if there is none */
+  uint8_t category; /* a tli_MemoryCategory; unknown when the storage is allocated or freed */
   tl_Device device;
 } tli_ProfileMemory;
 
@@ -66,7 +70,7 @@ typedef enum tli_MemoryCategory {
   TLI_MEMORY_UNKNOWN,
   TLI_MEMORY_PARAMETER,
   TLI_MEMORY_GRADIENT,
-  TLI_MEMORY_ACTIVATION, /* saved for a backward pass */
+  TLI_MEMORY_ACTIVATION, /* tensors saved for a backward pass */
   TLI_NMEMORY
 } tli_MemoryCategory;
 
@@ -78,7 +82,8 @@ typedef struct tli_Profile tli_Profile;
 
 /* ---- recording --------------------------------------------------------------------- */
 
-/* The number of open sessions in the process, plus 1 while live_storages.h records. */
+/* The number of open sessions in the process, plus 1 while live_storages.h records. Operators test
+** this number before they call the profiler. */
 extern atomic_int tli_profiles;
 static inline bool tli_profiling(void) {
   return __builtin_expect(atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0, 0);
@@ -90,17 +95,17 @@ typedef struct tli_Span {
   int32_t event;
 } tli_Span;
 
-/* The tensors of one argument. */
+/* The tensors of one argument of an operator. */
 typedef struct tli_SpanInput {
-  tl_Tensor *const *v; /* entries may be NULL */
+  tl_Tensor *const *v; /* array of tensors; entries may be NULL */
   int64_t n;
 } tli_SpanInput;
 
 /* Opens a span. `name` is copied. The functions on spans do nothing in a thread without a
 ** session. */
 tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n);
-/* Ends the span and spans in it that are still open. `flops`, computed by the operator's
-** formula, is ignored if the inner spans account for as much. */
+/* Ends the span and all open spans inside it. `flops`, computed by the operator's formula, is
+** ignored if the inner spans account for as many operations. */
 void tli_span_close(tli_Span span, double flops);
 /* Returns whether the calling thread's session wants formulas evaluated. */
 bool tli_span_flops(void);
@@ -114,8 +119,8 @@ void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category);
 /* Returns the number of elements for formulas; 0 if t is NULL. */
 static inline double tli_flops_numel(const tl_Tensor *t) { return t ? (double)t->numel : 0; }
 
-/* Returns a size for formulas; negative dimensions count from the end; 1 if t has no such
-** dimension. */
+/* Returns t's size in a dimension, for formulas of operations. A negative dimension counts from the
+** end; the size is 1 if t has no such dimension. */
 static inline double tli_flops_size(const tl_Tensor *t, int d) {
   if (d < 0) d += t->ndim;
   return d >= 0 && d < t->ndim ? (double)t->sizes[d] : 1;
@@ -127,12 +132,13 @@ typedef struct tli_Invitation tli_Invitation;
 /* Returns a new reference to an invitation to the calling thread's session; NULL if the thread has
 ** no session. */
 tli_Invitation *tli_profile_invite(void);
-void tli_invitation_release(tli_Invitation *invitation); /* accepts NULL */
-/* Makes the calling thread record for the session, under that name, until it leaves. Without an
-** invitation, after the session's end, or if memory is exhausted, it does not record. */
+void tli_invitation_release(tli_Invitation *invitation); /* Releases an invitation. Accepts NULL. */
+/* Makes the calling thread record for the invitation's session, under the given thread name, until
+** it leaves. The thread does not record if the invitation is NULL, the session has ended, or memory
+** is exhausted. */
 void tli_profile_join(tli_Invitation *invitation, const char *thread);
 void tli_profile_leave(void);
-/* Adds one span of such a thread, with times of tli_now_ns. */
+/* Adds one finished span to the data of a guest thread; times are those of tli_now_ns. */
 void tli_profile_add(tli_Invitation *invitation, const char *thread, tli_SpanKind kind,
                      const char *name, int64_t begin, int64_t end);
 
@@ -149,7 +155,8 @@ void tli_profile_free(tli_Profile *p);
 
 /* Returns the duration in ns, until now or until the session's end. */
 int64_t tli_profile_duration(const tli_Profile *p);
-int64_t tli_profile_began(const tli_Profile *p); /* ns since 1970 */
+/* Returns the time at which the session began, in ns since 1970. */
+int64_t tli_profile_began(const tli_Profile *p);
 /* Returns the number of events that were dropped because memory was exhausted. */
 int64_t tli_profile_dropped(const tli_Profile *p);
 /* Returns the bytes of the session's own memory. */

@@ -1,5 +1,5 @@
 /*
-** trace.c - see trace.h.
+** trace.c - implements trace.h: the tracer of the calling thread, and the checks of what it sees.
 */
 #include "core/observe/trace.h"
 

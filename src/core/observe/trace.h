@@ -1,10 +1,10 @@
 /*
 ** trace.h - the hook by which a tracer sees the operators that a thread calls, and the flat record
-** of a call: an operator's row in the generated table and an array of arguments. src/graph
-** records and repeats calls in this form.
+** of a call: an operator's row in the generated table and an array of arguments. src/graph records
+** and repeats calls in this form.
 **
 ** A tracer sees only calls from outside of the engine, not the operators that an operator calls.
-** The cost without a tracer is that of the profiler's hook.
+** Without a tracer, an operator pays only for the profiler's test of tli_profiles.
 */
 #ifndef TLI_TRACE_H
 #define TLI_TRACE_H
@@ -12,8 +12,8 @@
 #include "core/device/generator.h"
 #include "core/tensor/tensor.h"
 
-/* The kind of a parameter, which decides the member of tli_CallArg: X(kind, member). ORDER KINDS:
-** src/gen/emit_calls.lua has the same table. */
+/* The kinds of parameters; a kind decides which member of tli_CallArg has the argument: X(kind,
+** member). ORDER KINDS: src/gen/emit_calls.lua has the same table. */
 #define TLI_CALL_KINDS(X) \
   X(TENSOR, tensor)       \
   X(OPERAND, tensor)      \
@@ -41,7 +41,7 @@ typedef enum tli_CallKind {
 #undef X
 } tli_CallKind;
 
-/* An argument. Everything is borrowed. */
+/* An argument of a recorded call. All pointers are borrowed. */
 typedef union tli_CallArg {
   tl_Tensor *tensor;
   tl_Tensors tensors;
@@ -64,44 +64,45 @@ typedef struct tli_CallParam {
 } tli_CallParam;
 
 enum {
-  TLI_CALL_WRITES = 1, /* changes its first argument and has no result */
-  TLI_CALL_SIZES = 2,  /* the sizes of the result depend on the values of its arguments */
+  TLI_CALL_WRITES = 1, /* the operator changes its first argument and has no result */
+  TLI_CALL_SIZES = 2,  /* the sizes of the result depend on the values of the arguments */
   TLI_CALL_READS = 4,  /* the result is a value for the host, computed from elements */
-  TLI_CALL_VALUE = 8   /* the result is no tensor */
+  TLI_CALL_VALUE = 8   /* the result is not a tensor */
 };
 
 /* An operator's row in the table. */
 typedef struct tli_Call {
-  const char *name; /* as in C: "max_dim"; that of an in-place form ends in "_" */
+  const char *name; /* name as in C, such as "max_dim"; the name of an in-place form ends in "_" */
   const tli_CallParam *params;
   int nparams;
-  int nresults; /* -1: a list, whose length depends on the arguments */
+  int nresults; /* number of results; -1 for a list whose length depends on the arguments */
   int flags;
-  /* Calls the operator with nparams arguments. out->v has out->n places for the results, which
-  ** are new references; they are NULL before the call. NULL: programs cannot call this. */
+  /* Calls the operator with nparams arguments. out->v has out->n places for the results, which are
+  ** new references; they are NULL before the call. NULL if programs cannot call the operator. */
   bool (*run)(const tli_CallArg *args, tl_Tensors *out);
 } tli_Call;
 
-/* The callable rows in the order of their names (generated). */
+/* All callable rows, in the order of their names (generated). */
 extern const tli_Call *const tli_calls[];
 extern const int tli_calls_count;
 
-/* Moves a list (owned) to the places for the results; fails unless it has as many tensors. For
-** generated code. */
+/* Moves the tensors of an owned list to the places for the results. Fails unless the numbers of
+** tensors and places are equal. Generated code calls it. */
 bool tli_call_results(const char *op, tl_Tensors *list, tl_Tensors *out) TL_MUSTCHECK;
 
 /* ---- tracing ---- */
 
-/* The functions return false, after tli_fail, to let the operator fail. */
+/* The functions that a traced thread calls. Each may let the operator fail: it then calls tli_fail
+** and returns false. */
 typedef struct tli_Tracer {
-  /* Before a call. */
+  /* Is called before each operator. */
   bool (*begin)(struct tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args);
-  /* After a call that succeeded, with its results, some of which may be NULL. */
+  /* Is called after an operator that succeeded, with its results, some of which may be NULL. */
   bool (*end)(struct tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args,
               tl_Tensor *const *results, int64_t n);
-  /* Before the host reads the values of t. */
+  /* Is called before the host reads the values of t. */
   bool (*read)(struct tli_Tracer *tracer, const tl_Tensor *t);
-  int depth; /* how many traced operators are running in one another */
+  int depth; /* nesting depth of the traced operators that are running */
 } tli_Tracer;
 
 /* Makes a tracer (borrowed) the calling thread's until tli_trace_stop; false, after tli_fail, if
@@ -112,13 +113,15 @@ bool tli_tracing(void);
 
 typedef enum tli_Traced { TLI_UNTRACED, TLI_TRACED, TLI_TRACE_REFUSED } tli_Traced;
 
-/* For generated code, around an operator. */
+/* Notify the tracer, if there is one, at the beginning and the end of an operator. Generated code
+** calls them. */
 tli_Traced tli_trace_begin(const tli_Call *call, const tli_CallArg *args);
 bool tli_trace_end(const tli_Call *call, const tli_CallArg *args, bool ok,
                    tl_Tensor *const *results, int64_t n) TL_MUSTCHECK;
-/* To be called where the host reads elements. */
+/* Notifies the tracer that the host is about to read elements of t; the slow path of
+** tli_trace_read. */
 bool tli_trace_read_slowly(const tl_Tensor *t) TL_MUSTCHECK;
-extern atomic_int tli_profiles; /* profile.h; a tracer counts as a session */
+extern atomic_int tli_profiles; /* declared in profile.h; a tracer counts as a session */
 static inline TL_MUSTCHECK bool tli_trace_read(const tl_Tensor *t) {
   bool watched = atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0;
   return __builtin_expect(!watched, 1) || tli_trace_read_slowly(t);

@@ -1,5 +1,5 @@
 /*
-** folder.c - implements folder.h.
+** folder.c - implements the functions of folder.h that need no system calls of their own.
 */
 #include "core/platform/folder.h"
 

@@ -1,6 +1,6 @@
 /*
-** folder.h - listing and creating folders. folder_posix.c and folder_windows.c have the system
-** calls, folder.c the rest.
+** folder.h - listing and creating folders. System calls are in folder_posix.c and folder_windows.c,
+** all other code is in folder.c.
 */
 #ifndef TLI_FOLDER_H
 #define TLI_FOLDER_H
@@ -34,7 +34,8 @@ bool tli_folder_separates(char c);
 ** no file. */
 bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) TL_MUSTCHECK;
 /* Returns whether only this user and the system can change what a path refers to: the user owns it,
-** and not everybody may write. Also true if it does not exist. Always true on Windows. */
+** and not everybody may write. Returns true as well if the path does not exist, and always on
+** Windows. */
 bool tli_folder_own(const char *path);
 /* Returns the bytes of a file that only this user can change, in a block for free(). Returns NULL,
 ** without a message, for any other file, for files with more than `most` bytes, and for links. */

@@ -1,5 +1,5 @@
 /*
-** folder_posix.c - folder.h by POSIX calls.
+** folder_posix.c - implements folder.h with POSIX calls.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* realpath */
@@ -18,7 +18,8 @@
 
 bool tli_folder_fail(void) { return tli_fail(TL_EIO, "%s", strerror(errno)); }
 
-/* A broken link does not count as a folder. */
+/* Returns the kind of a folder's entry: 'd', 'l' or 'f'. A broken link does not count as a
+** folder. */
 static char kind_of(DIR *folder, const char *name) {
   struct stat info;
   if (fstatat(dirfd(folder), name, &info, 0) != 0 || !S_ISDIR(info.st_mode)) return 'f';

@@ -1,5 +1,5 @@
 /*
-** folder_windows.c - folder.h by Windows calls.
+** folder_windows.c - implements folder.h with Windows calls.
 */
 #define WIN32_LEAN_AND_MEAN
 #ifndef _WIN32_WINNT

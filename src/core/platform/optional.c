@@ -1,5 +1,5 @@
 /*
-** optional.c - see optional.h.
+** optional.c - implements optional.h: opens a library by the first of its names that exists.
 */
 #include "core/platform/optional.h"
 

@@ -1,9 +1,9 @@
 /*
 ** optional.h - the libraries that tlua uses if they are installed, and works without otherwise: the
-** names of their files, their use, and how to get them. All code that opens one takes the names
-** from this list, so that `tlua doctor` looks for the same files. Plugins, which cannot call the
-** engine's functions, use macros such as TLI_FILES_NVRTC. cuSOLVER, cuBLAS and CUPTI are not in the
-** list: a plugin opens the version that it was built for.
+** names of their files, their use, and how to install them. All code that opens such a library
+** takes the names from this list, so that `tlua doctor` looks for the same files. Plugins, which
+** cannot call the engine's functions, use macros such as TLI_FILES_NVRTC. cuSOLVER, cuBLAS and
+** CUPTI are not in the list: a plugin opens the version that it was built for.
 */
 #ifndef TLI_OPTIONAL_H
 #define TLI_OPTIONAL_H
@@ -68,7 +68,7 @@ typedef enum tli_OptionalId {
 
 typedef struct tli_Optional {
   const char *name;
-  const char *files[8]; /* file names, ended by NULL */
+  const char *files[8]; /* file names to try, ended by NULL */
   const char *use, *get;
 } tli_Optional;
 

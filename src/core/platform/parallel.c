@@ -26,17 +26,18 @@ typedef void (*RunFn)(int tasks, TaskFn task, void *context, void *user);
 /* How long an idle thread polls for work before it sleeps: longer than the gap between two
 ** operators of a training step, but too short to disturb others. */
 #define SPIN_NS 50000
-#define SHARES 64 /* the most shares of a job */
+#define SHARES 64 /* the largest number of shares of a job */
 #define CACHE_LINE 64
 
-static atomic_int threads; /* number of threads; 0: not determined yet */
+static atomic_int threads; /* number of threads for kernels; 0 until it is determined */
 static _Atomic(RunFn) host_run;
 static _Atomic(void *) host_user;
 static atomic_int interrupted;
 
 static _Thread_local bool inside;
 static _Thread_local bool serial;
-static _Thread_local int own_threads; /* this thread's own number; 0: the process's number */
+/* number of threads for this thread's operators; 0 means the process's number */
+static _Thread_local int own_threads;
 
 /* ---- number of threads ---- */
 
@@ -54,7 +55,7 @@ int tl_get_num_threads(void) {
   if (own_threads) return own_threads;
   int n = atomic_load_explicit(&threads, memory_order_relaxed);
   if (n > 0) return n;
-  /* the first thread decides, so that no call of tl_set_num_threads is overwritten */
+  /* the first thread decides; a number set by tl_set_num_threads is not overwritten */
   int chosen = default_threads();
   return atomic_compare_exchange_strong(&threads, &n, chosen) ? chosen : n;
 }
@@ -91,30 +92,31 @@ typedef struct Job {
   void *context;
   int64_t n;
   int tasks;
-  int workers; /* workers that may help the caller */
+  int workers; /* number of workers that may help the caller */
 } Job;
 
 typedef struct Share {
-  _Alignas(CACHE_LINE) atomic_int next; /* the next task */
+  _Alignas(CACHE_LINE) atomic_int next; /* number of the next task in this share */
   int end;
 } Share;
 
 static void run_range(void *context, int i);
 
 static struct Pool {
-  tli_Mutex owner;    /* held by the caller whose job runs */
-  tli_Mutex lock;     /* guards the conditions */
-  tli_Condition work; /* signals that there is a job */
-  tli_Condition done; /* signals that no worker is in a job */
-  int workers;        /* number of workers started; changed by the owner */
-  Job *job; /* the job and the shares are written only while the pool is closed and empty */
+  tli_Mutex owner;    /* held by the thread whose job runs */
+  tli_Mutex lock;     /* guards both conditions */
+  tli_Condition work; /* signals workers that there is a job */
+  tli_Condition done; /* signals the owner that no worker is in a job */
+  int workers;        /* number of workers that were started; only the owner changes it */
+  /* the present job; job and shares are written only while the pool is closed and empty */
+  Job *job;
   Share shares[SHARES];
   int nshares;
-  atomic_int limit;                       /* workers with a higher number do not take part */
+  atomic_int limit; /* workers with a higher number than this do not take part */
   _Alignas(CACHE_LINE) atomic_uint round; /* counts jobs; idle workers poll it */
-  _Alignas(CACHE_LINE) atomic_bool open;  /* whether tasks may be left */
-  atomic_int active;                      /* workers that may access the job */
-  atomic_int asleep;                      /* workers that wait for `work` */
+  _Alignas(CACHE_LINE) atomic_bool open;  /* whether tasks may be left in the present job */
+  atomic_int active;                      /* number of workers that may access the job */
+  atomic_int asleep;                      /* number of workers that sleep on `work` */
 } pool = {
     .owner = TLI_MUTEX_INIT,
     .lock = TLI_MUTEX_INIT,
@@ -163,7 +165,7 @@ static void take_tasks(int thread) {
   }
 }
 
-/* Waits until the round differs from `seen`, and returns it. */
+/* Waits until the round differs from `seen`, and returns the new round. */
 static unsigned wait_for_work(unsigned seen) {
   SPIN_WHILE(atomic_load(&pool.round) == seen);
   if (atomic_load(&pool.round) == seen) {
@@ -196,7 +198,7 @@ static void work(void *number) {
   }
 }
 
-/* In a forked process, resets the pool, since the workers do not exist there. */
+/* Resets the pool in a forked process, where the workers do not exist. */
 static void forget_workers(void) {
   tli_mutex_init(&pool.owner);
   tli_mutex_init(&pool.lock);
@@ -212,7 +214,8 @@ __attribute__((constructor)) static void watch_forks(void) {
   tli_at_fork(NULL, NULL, forget_workers);
 }
 
-/* If the system cannot start more threads, the existing ones do the work. */
+/* Starts workers up to `wanted`. If the system cannot start more threads, the existing ones do the
+** work. */
 static void start_workers(int wanted) {
   while (pool.workers < wanted && tli_thread_start(work, (void *)(intptr_t)(pool.workers + 1)))
     pool.workers++;
@@ -290,8 +293,8 @@ void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context
 
 /* ---- interruption ---- */
 
-/* The time for which a part of a range runs without a check for interruption; it may be twice
-** that. */
+/* The time for which a part of a range runs without a check for interruption. A part may take twice
+** as long. */
 #define UNASKED_NS 5000000
 
 typedef struct Polled {
@@ -301,7 +304,7 @@ typedef struct Polled {
   atomic_bool stopped;
 } Polled;
 
-/* Runs parts whose size doubles until each takes long enough. */
+/* Runs a range in parts, whose size doubles until a part takes long enough. */
 static void run_polled(void *context, int64_t begin, int64_t end) {
   Polled *p = context;
   int64_t part = p->grain > 0 ? p->grain : 1, before = tli_now_ns();

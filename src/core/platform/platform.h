@@ -50,28 +50,28 @@ void tli_mutex_unlock(tli_Mutex *mutex);
 void tli_condition_init(tli_Condition *condition);
 void tli_condition_destroy(tli_Condition *condition);
 void tli_condition_wait(tli_Condition *condition, tli_Mutex *mutex);
-/* Waits for at most `ns` nanoseconds, independently of changes of the date; may return earlier,
-** like tli_condition_wait. The condition must come from tli_condition_init. */
+/* Waits for at most `ns` nanoseconds, even if the system's date is changed. It may return earlier,
+** as tli_condition_wait may. The condition must come from tli_condition_init. */
 void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t ns);
 void tli_condition_signal(tli_Condition *condition);
 void tli_condition_broadcast(tli_Condition *condition);
 
-/* Calls fn unless this `once` has already called it. */
+/* Calls fn once: later calls with the same `once` do nothing. */
 void tli_once(tli_Once *once, void (*fn)(void));
 
 /* ---- threads ---- */
 
-/* Starts a detached thread with signals blocked: those belong to the program. Returns false if
-** the system cannot start more threads. */
+/* Starts a detached thread. Signals are blocked in the thread, because they belong to the program.
+** Returns false if the system cannot start more threads. */
 bool tli_thread_start(void (*fn)(void *context), void *context) TL_MUSTCHECK;
 
-/* A key holds one value for each thread. When a thread ends, `end` is called with its value
-** unless that is NULL. */
+/* Creates a key, which holds one value for each thread. When a thread ends, `end` is called with
+** its value unless that is NULL. */
 bool tli_key_make(tli_Key *key, void (*end)(void *value)) TL_MUSTCHECK;
 bool tli_key_set(tli_Key key, void *value) TL_MUSTCHECK;
 
-/* Calls these functions around each fork: before it, and after it in the parent and in the
-** child; each may be NULL. Does nothing on systems without fork. */
+/* Registers functions that every fork calls: before the fork, and after it in the parent and in the
+** child. Each may be NULL. On systems without fork nothing happens. */
 void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
 
 /* Registers a static lock of the engine when the program starts. It is held over each fork, so
@@ -95,7 +95,7 @@ void tli_host_name(char *out, size_t size);
 
 /* ---- clocks ---- */
 
-/* Returns nanoseconds of a monotonic clock. */
+/* Returns the time of a monotonic clock, in nanoseconds. */
 int64_t tli_now_ns(void);
 /* Returns nanoseconds since 1970. */
 int64_t tli_time_ns(void);
@@ -107,8 +107,8 @@ int64_t tli_time_ns(void);
 void *tli_memory_get(size_t align, size_t bytes);
 void tli_memory_put(void *block);
 
-/* Like tli_memory_get, for large blocks: if possible a separate mapping, aligned to huge pages,
-** which tli_pages_put returns to the system immediately. */
+/* Returns memory for a large block: if possible a separate mapping, aligned to huge pages, which
+** tli_pages_put returns to the system immediately. Returns NULL if memory is exhausted. */
 void *tli_pages_get(size_t bytes);
 void tli_pages_put(void *block, size_t bytes);
 
@@ -116,10 +116,10 @@ void tli_pages_put(void *block, size_t bytes);
 
 /* Opens a shared library with local symbols. Returns NULL on failure. */
 void *tli_library_open(const char *file);
-/* Returns false for a truncated library, as after an incomplete download, because opening it
-** would crash the process. Files that are no libraries pass. */
+/* Returns false for a truncated library, as after an incomplete download, because opening it would
+** crash the process. Returns true for a file that is no library. */
 bool tli_library_whole(const char *path);
-/* Returns the message of this thread's last failure of tli_library_open. */
+/* Returns the message of this thread's last failed tli_library_open. */
 const char *tli_library_error(void);
 /* Writes the file that the code or data at an address was loaded from, or "". */
 void tli_library_path(const void *address, char *path, size_t size);
@@ -140,27 +140,28 @@ void tli_library_close(void *library);
 ** address. */
 void *tli_file_map(const char *path, size_t *bytes);
 void tli_file_unmap(void *data, size_t bytes);
-/* For a signal handler: whether an address that could not be read belongs to a mapped file that
-** was truncated. From its page on, the mapping then has zeros. */
+/* Returns whether an address that could not be read belongs to a mapped file that was truncated. If
+** so, zeros are mapped from that page on. The caller is a signal handler. */
 bool tli_file_shrunk(const void *address);
 /* Returns the path of the last truncated file, or "". */
 const char *tli_file_shrunk_path(void);
-/* Returns the path of the mapped file that contains an address; NULL for other memory. */
+/* Returns the path of the mapped file that contains an address; NULL if the address is in other
+** memory. */
 const char *tli_file_mapped(const void *address);
 /* Flushes the program's and the system's buffers. Returns false with errno set. */
 bool tli_file_sync(FILE *file);
 bool tli_file_is_terminal(FILE *file);
 /* Keeps child processes from inheriting the file. */
 void tli_file_keep(FILE *file);
-/* Sets a variable; value NULL removes it. */
+/* Sets an environment variable; value NULL removes the variable. */
 void tli_environment_set(const char *name, const char *value);
-/* Writes a name such as "Linux x86_64". */
+/* Writes the name of the system, such as "Linux x86_64". */
 void tli_system_name(char *text, size_t size);
 /* Returns unpredictable random bytes; false with errno set if the system has none. */
 bool tli_entropy(void *out, size_t bytes) TL_MUSTCHECK;
 /* Returns the effective user id, 0 on systems without users. */
 uint64_t tli_user(void);
-/* Returns the number of files that this process may have open. */
+/* Returns the largest number of files that this process may have open. */
 int64_t tli_most_files(void);
 
 #endif

@@ -1,8 +1,8 @@
 /*
-** platform_posix.c - platform.h for Linux and other systems with POSIX threads.
+** platform_posix.c - implements platform.h for Linux and other systems with POSIX threads.
 */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* sched_getaffinity, madvise, RTLD_DEFAULT */
+#define _GNU_SOURCE /* declares sched_getaffinity, madvise and RTLD_DEFAULT */
 #endif
 
 #include "core/platform/platform.h"
@@ -41,7 +41,8 @@ void tli_mutex_lock(tli_Mutex *mutex) { pthread_mutex_lock(mutex); }
 bool tli_mutex_trylock(tli_Mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
 void tli_mutex_unlock(tli_Mutex *mutex) { pthread_mutex_unlock(mutex); }
 
-/* Uses the monotonic clock; macOS has relative timeouts instead. */
+/* Initialises a condition that waits by the monotonic clock. macOS has relative timeouts
+** instead. */
 void tli_condition_init(tli_Condition *condition) {
   pthread_condattr_t how;
   pthread_condattr_init(&how);
@@ -104,7 +105,7 @@ bool tli_thread_start(void (*fn)(void *context), void *context) {
   *start = (Start){fn, context};
   sigset_t all, before;
   sigfillset(&all);
-  /* the handler for truncated mapped files needs it; see tli_file_shrunk */
+  /* SIGBUS stays unblocked, for the handler of truncated mapped files (tli_file_shrunk) */
   sigdelset(&all, SIGBUS);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = start_detached(start);
@@ -123,7 +124,7 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
   pthread_atfork(before, parent, child);
 }
 
-static tli_ForkLock *locks; /* written only before main starts */
+static tli_ForkLock *locks; /* list of locks to hold over forks; written only before main starts */
 
 static void lock_all(void) {
   for (const tli_ForkLock *held = locks; held; held = held->next) tli_mutex_lock(held->lock);
@@ -184,7 +185,7 @@ void *tli_pages_get(size_t bytes) {
   size_t head = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
   if (head) munmap(map, head);
   munmap(map + head + bytes, HUGE_PAGE - head);
-  /* one page fault for 2 MB instead of 4 KB; a refusal is ignored */
+  /* a huge page costs one page fault for 2 MB instead of 4 KB; a refusal is ignored */
   (void)madvise(map + head, bytes, MADV_HUGEPAGE);
   return map + head;
 }
@@ -201,7 +202,8 @@ void tli_pages_put(void *block, size_t bytes) {
 
 /* ---- libraries ---- */
 
-#ifdef __EMSCRIPTEN__ /* dlopen aborts the program there unless it is linked for that */
+/* with Emscripten, dlopen aborts the program unless it is linked for dlopen */
+#ifdef __EMSCRIPTEN__
 void *tli_library_open(const char *file) {
   (void)file;
   return NULL;
@@ -249,7 +251,8 @@ bool tli_library_whole(const char *path) {
   static const unsigned char ours[] = {0x7f, 'E', 'L', 'F', sizeof(void *) == 8 ? 2 : 1};
   ElfW(Ehdr) header;
   FILE *file = fopen(path, "rb");
-  if (file == NULL) return true; /* opening the library will report the reason */
+  /* an unreadable file passes here; opening the library will report the reason */
+  if (file == NULL) return true;
   bool elf = fread(&header, sizeof header, 1, file) == 1 &&
              memcmp(header.e_ident, ours, sizeof ours) == 0 &&
              header.e_phentsize == sizeof(ElfW(Phdr));
@@ -268,7 +271,7 @@ void tli_library_path(const void *address, char *path, size_t size) {
   Dl_info info;
   path[0] = '\0';
   if (!dladdr(address, &info) || info.dli_fname == NULL) return;
-  if (strchr(info.dli_fname, '/') == NULL) { /* the program was found through PATH */
+  if (strchr(info.dli_fname, '/') == NULL) { /* a name without a slash was found through PATH */
     ssize_t n = readlink("/proc/self/exe", path, size - 1);
     path[n > 0 ? n : 0] = '\0';
   } else {
@@ -287,7 +290,7 @@ enum { MOST_MAPS = 1024 };
 static struct {
   atomic_uintptr_t begin;
   atomic_size_t bytes;
-  char *path; /* owned; NULL if memory was exhausted */
+  char *path; /* path of the file (owned); NULL if memory was exhausted */
 } maps[MOST_MAPS];
 
 static void guard(const char *path, const void *data, size_t bytes) {
@@ -327,7 +330,7 @@ const char *tli_file_mapped(const void *address) {
   return i < 0 ? NULL : maps[i].path ? maps[i].path : "a file";
 }
 
-static char shrunk[4096]; /* path of the last truncated file; the last byte is always 0 */
+static char shrunk[4096]; /* path of the last truncated file; the array's last byte is always 0 */
 
 const char *tli_file_shrunk_path(void) { return shrunk; }
 

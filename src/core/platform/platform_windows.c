@@ -1,5 +1,5 @@
 /*
-** platform_windows.c - platform.h for Windows 7 and later.
+** platform_windows.c - implements platform.h for Windows 7 and later.
 */
 #define WIN32_LEAN_AND_MEAN
 #define _CRT_RAND_S /* rand_s */
@@ -124,7 +124,7 @@ int64_t tli_now_ns(void) {
   return seconds * 1000000000 + rest * 1000000000 / per_second.QuadPart;
 }
 
-/* FILETIME counts steps of 100 ns since 1601. */
+/* Returns ns since 1970 from a FILETIME, which counts steps of 100 ns since 1601. */
 int64_t tli_time_ns(void) {
   FILETIME t;
   GetSystemTimeAsFileTime(&t);
@@ -190,7 +190,8 @@ void tli_library_path(const void *address, char *path, size_t size) {
 
 /* ---- files, environment ---- */
 
-/* Reads the whole file, since a mapping would prevent replacing it. */
+/* Reads the whole file into memory: a mapping would prevent other programs from replacing the
+** file. */
 void *tli_file_map(const char *path, size_t *bytes) {
   FILE *file = fopen(path, "rb");
   if (file == NULL) return NULL;

@@ -1,17 +1,19 @@
 /*
-** private_file.h - small files for secrets, which no other user may read or create.
+** private_file.h - small files for secrets, which no other user may read or create. Reads refuse
+** files whose owner or access rights are wrong.
 */
 #ifndef TLI_PRIVATE_FILE_H
 #define TLI_PRIVATE_FILE_H
 
 #include "tlua.h"
 
-/* The result of reading a file, with the reason if it was not read. */
+/* The result of reading a private file, with the reason if it was not read. */
 typedef enum tli_PrivateFile {
   TLI_PRIVATE_READ,
   TLI_PRIVATE_MISSING,
-  TLI_PRIVATE_FOREIGN, /* another user owns it, or it is a link */
-  TLI_PRIVATE_REFUSED /* other users may read or write it, it is no plain file, or it is too long */
+  TLI_PRIVATE_FOREIGN, /* another user owns the file, or it is a link */
+  /* other users may read or write the file, it is no plain file, or it is too long */
+  TLI_PRIVATE_REFUSED
 } tli_PrivateFile;
 
 /* Reads a file of at most `room` - 1 bytes, none of them 0, as a string. Refuses anything but a
@@ -19,8 +21,8 @@ typedef enum tli_PrivateFile {
 ** followed. All results except TLI_PRIVATE_READ come with a message. */
 tli_PrivateFile tli_private_file_read(const char *path, char *out, size_t room) TL_MUSTCHECK;
 
-/* Writes a file that only this user may read and write. An existing file is replaced
-** atomically, except another user's file in a folder that all users share. */
+/* Writes a file that only this user may read and write. Replaces an existing file atomically,
+** unless it is another user's file in a folder that all users share. */
 bool tli_private_file_write(const char *path, const void *data, size_t bytes) TL_MUSTCHECK;
 
 #endif

@@ -12,10 +12,10 @@
 
 typedef struct tli_Replace tli_Replace;
 
-/* Begins to replace the file at `path`, or at the end of links. Anything that is no file (a
-** device, a pipe) is written to directly. With `named`, the new file has a name,
-** .tlua-PROCESS-COUNT-TIME.tmp, from the start, so that other processes see that the file is
-** being replaced. Returns NULL after tli_fail. */
+/* Begins to replace the file at `path`, or at the end of links. Anything that is no file (a device,
+** a pipe) is written to directly. With `named`, the temporary file is visible as
+** .tlua-PROCESS-COUNT-TIME.tmp from the start, so that other processes see that the file is being
+** replaced. Returns NULL after tli_fail. */
 tli_Replace *tli_replace_begin(const char *path, bool named) TL_MUSTCHECK;
 
 /* Returns the file to write to, borrowed. */

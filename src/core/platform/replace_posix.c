@@ -1,12 +1,12 @@
 /*
-** replace_posix.c - implements replace.h. If the system supports it (Linux), the new file has
-** no name until it is complete. No single call gives a file a name and takes that from another
-** file, so it briefly has a temporary name before it takes the final one; on other systems it
-** has the temporary name from the start. If the program is killed then, the next program that
-** saves into the folder removes the temporary file (scratch.h).
+** replace_posix.c - implements replace.h. If the system supports it (Linux), the new file has no
+** name until it is complete. No single system call can name the new file and replace the old one,
+** so the new file has a temporary name for a moment. On other systems it has the temporary name
+** from the start. If the program is killed meanwhile, the next program that saves into the folder
+** removes the temporary file (scratch.h).
 */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* for O_TMPFILE and realpath */
+#define _GNU_SOURCE /* declares O_TMPFILE and realpath */
 #endif
 
 #include <errno.h>
@@ -30,14 +30,15 @@
 
 struct tli_Replace {
   FILE *file;      /* owned */
-  char *target;    /* owned; NULL: `file` is written to directly */
-  char *temporary; /* owned; the temporary name, if there is one */
-  pid_t process;   /* the process that began; a forked child must not remove the file */
-  bool existed;    /* whether the target existed, and its attributes */
+  char *target;    /* path of the file to replace (owned); NULL if `file` is written to directly */
+  char *temporary; /* the temporary name (owned); NULL if there is none */
+  /* the process that began the replacement; a forked child must not remove the file */
+  pid_t process;
+  bool existed; /* whether the target existed */
   struct stat older;
 };
 
-/* Whether naming an unnamed file has failed, as some systems do. */
+/* Whether an earlier attempt to name an unnamed file has failed, as it does on some systems. */
 static atomic_bool needs_name;
 
 static bool failed(const char *what) {
@@ -124,7 +125,7 @@ static int open_nameless(const char *target, mode_t mode) {
   if (fd < 0) return fd;
   (void)tli_scratch_hold(fd); /* no other process can lock the file before it has a name */
   if (access(link, F_OK) == 0) return fd;
-  close(fd); /* the system does not support naming the file */
+  close(fd); /* the file could not be named, so the system does not support unnamed files */
 #else
   (void)target;
   (void)mode;
@@ -169,7 +170,7 @@ static int open_file(tli_Replace *r, const char *path, bool named) {
     r->target = NULL;
     return open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
   }
-  /* the new file must not be readable by users who could not read the old one */
+  /* users who cannot read the old file must not be able to read the new one */
   mode_t mode = r->existed ? 0600 : 0666;
   int fd = named ? -1 : open_nameless(r->target, mode);
   return fd >= 0 ? fd : open_named(r, mode);
@@ -213,7 +214,8 @@ void tli_replace_abort(tli_Replace *r) {
   drop(r);
 }
 
-/* Ignores files that cannot be synchronised because no disk holds them. */
+/* Writes a file's data to disk. Ignores files that cannot be synchronised because no disk holds
+** them. */
 static bool sync_data(int fd) {
   return fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS;
 }
@@ -273,7 +275,7 @@ static bool finish_folder(const char *target) {
   if (folder) tli_scratch_sweep(folder);
   int fd = folder ? open(folder, O_RDONLY | O_CLOEXEC) : -1;
   free(folder);
-  if (fd < 0) return true; /* the folder may be writable but not readable */
+  if (fd < 0) return true; /* a folder that is writable but not readable cannot be synchronised */
   bool ok = sync_data(fd);
   int why = errno;
   close(fd);
@@ -290,7 +292,7 @@ static bool commit(tli_Replace *r, bool *again) {
     *again = !atomic_exchange(&needs_name, true);
     return false;
   }
-  /* takes the final name before the lock is released */
+  /* the file takes its final name before the lock is released */
   if (r->target && !take_name(r)) return false;
   if (!close_file(r)) return false;
   return r->target == NULL || finish_folder(r->target);

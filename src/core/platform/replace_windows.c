@@ -19,7 +19,7 @@
 
 struct tli_Replace {
   FILE *file;      /* owned */
-  char *target;    /* owned; NULL: `file` is written to directly */
+  char *target;    /* path of the file to replace (owned); NULL if `file` is written to directly */
   char *temporary; /* owned */
 };
 
@@ -58,14 +58,15 @@ static bool runs(unsigned long process, unsigned long long since) {
   bool live = !GetExitCodeProcess(handle, &status) || status == STILL_ACTIVE;
   if (live && GetProcessTimes(handle, &begun, &ended, &kernel, &user)) {
     unsigned long long ticks = (unsigned long long)begun.dwHighDateTime << 32 | begun.dwLowDateTime;
-    /* the process's start is counted from 1601 in steps of 100 ns */
+    /* start times of processes count steps of 100 ns since 1601 */
     live = (ticks - 116444736000000000ull) * 100 <= since;
   }
   CloseHandle(handle);
   return live;
 }
 
-/* A file that another process has open is not removed, because of the C library's sharing mode. */
+/* Removes a file that a killed program has left. If another process has the file open, the C
+** library's sharing mode prevents the removal. */
 static void remove_left(const char *folder, int length, const char *name) {
   unsigned long process;
   unsigned count;
@@ -78,7 +79,8 @@ static void remove_left(const char *folder, int length, const char *name) {
   if (n > 0 && (size_t)n < sizeof path) DeleteFileA(path);
 }
 
-/* On a network drive, nothing is known about other machines' processes, so nothing is removed. */
+/* Removes the files that killed programs have left in the target's folder. A network drive is
+** skipped, since nothing is known about other machines' processes. */
 static void sweep(const char *target) {
   size_t folder = folder_length(target);
   WIN32_FIND_DATAA entry;

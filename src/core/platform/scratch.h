@@ -1,8 +1,8 @@
 /*
-** scratch.h - the temporary files of replace_posix.c: .tlua-PROCESS-COUNT-TIME.tmp, in the
-** folder of the file to replace. The process that writes one holds a lock on it (flock), which
-** ends with the process in any case. So an unlocked file was left by a killed program and may
-** be removed.
+** scratch.h - the temporary files of replace_posix.c: .tlua-PROCESS-COUNT-TIME.tmp, in the folder
+** of the file to replace. The process that writes such a file holds a lock on it (flock), which
+** ends with the process however the process ends. So an unlocked file was left by a killed program
+** and may be removed.
 */
 #ifndef TLI_SCRATCH_H
 #define TLI_SCRATCH_H
@@ -12,12 +12,12 @@
 /* Returns a new name in the folder, to be freed; NULL if memory is exhausted. */
 char *tli_scratch_name(const char *folder);
 
-/* Locks the open file. Returns false if another process has removed it, or is about to, because
-** it was unlocked. Returns true on systems without locks. */
+/* Locks an open temporary file. Returns false if another process has removed the file, or is about
+** to, because the file was unlocked. Returns true on systems without locks. */
 bool tli_scratch_hold(int fd);
 
-/* Removes the unlocked temporary files in the folder. Files that cannot be removed stay. So
-** does everything on network and unknown file systems, where a lock may be invisible to other
+/* Removes the unlocked temporary files in a folder, except those that cannot be removed. On network
+** and unknown file systems it removes nothing, since a lock there may be invisible to other
 ** machines. Preserves errno. */
 void tli_scratch_sweep(const char *folder);
 

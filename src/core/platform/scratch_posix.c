@@ -1,6 +1,6 @@
 /*
-** scratch_posix.c - implements scratch.h. A file is locked and checked again by name before it
-** is removed, so that a file that has received its final name meanwhile stays.
+** scratch_posix.c - implements scratch.h. Before a file is removed, it is locked, and its name is
+** looked up again: a file that has received its final name meanwhile stays.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_NOFOLLOW */
@@ -65,7 +65,7 @@ static bool is_ours(const char *name) {
 static bool is_local(int folder) {
 #ifdef __linux__
   static const unsigned long known[] = {
-      0xef53,     /* the number of ext2, ext3 and ext4 */
+      0xef53,     /* the magic number of ext2, ext3 and ext4 */
       0x58465342, /* XFS */
       0x9123683e, /* Btrfs */
       0x2fc12fc1, /* ZFS */

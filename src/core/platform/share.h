@@ -1,7 +1,7 @@
 /*
-** share.h - shared memory for processes of one machine, numbered places in it that become free
-** when their holder ends, and words to sleep on. On systems without these, tli_share_make and
-** tli_share_open fail with a message.
+** share.h - shared memory for processes of one machine, numbered places in it that become free when
+** their holder ends, and words on which processes sleep. On systems without these services,
+** tli_share_make and tli_share_open fail with a message.
 */
 #ifndef TLI_SHARE_H
 #define TLI_SHARE_H
@@ -11,18 +11,18 @@
 #include "tlua.h"
 
 typedef struct tli_Share {
-  void *data; /* NULL: the share is closed */
+  void *data; /* address of the shared memory; NULL if the share is closed */
   size_t bytes;
   int file;
 } tli_Share;
 
-#define TLI_SHARE_NAME 64 /* bytes of a name */
+#define TLI_SHARE_NAME 64 /* bytes of a name, including the terminating 0 */
 
-/* Creates zeroed memory; other processes open it by the name that is written. It has no entry
-** in a file system: it disappears with the last process that has it open, however that ends.
-** Pages use memory once they are written. */
+/* Creates zeroed memory; other processes open it by the name that `name` receives. The memory has
+** no entry in a file system: it disappears with the last process that has it open, however that
+** process ends. Pages use memory once they are written. */
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) TL_MUSTCHECK;
-/* Opens memory while its creator runs, which must belong to the same user. */
+/* Opens shared memory while its creator runs; the creator must belong to the same user. */
 bool tli_share_open(tli_Share *share, const char *name, size_t bytes) TL_MUSTCHECK;
 void tli_share_close(tli_Share *share); /* Closes the memory; may be called repeatedly. */
 /* Hides the memory: from now on it cannot be opened by name, no place in it can be claimed, and it

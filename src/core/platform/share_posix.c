@@ -1,7 +1,7 @@
 /*
 ** share_posix.c - implements share.h. On Linux, the memory is an unnamed file, which other
-** processes open through /proc; places are locks of single bytes, which end with the process;
-** words are futexes.
+** processes open through /proc; a numbered place is a lock of one byte, which ends with the
+** process; words to sleep on are futexes.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -38,13 +38,13 @@ static bool map(tli_Share *share, int file, size_t bytes) {
   return true;
 }
 
-/* The seals keep either side from truncating the file, which would crash the other at its next
-** access. */
+/* Seals that keep both processes from truncating the file, which would crash the other one at its
+** next access. */
 enum { SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
 
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
   share->data = NULL;
-  int file = (int)syscall(SYS_memfd_create, "tlua", 3u /* MFD_CLOEXEC | MFD_ALLOW_SEALING */);
+  int file = (int)syscall(SYS_memfd_create, "tlua", 3u /* 3u is MFD_CLOEXEC | MFD_ALLOW_SEALING */);
   if (file < 0) return tli_fail(TL_EMEM, "shared memory: %s", strerror(errno));
   bool ok = fchmod(file, 0600) == 0 && ftruncate(file, (off_t)bytes) == 0;
   if (!ok || fcntl(file, F_ADD_SEALS, SEALS) != 0) {

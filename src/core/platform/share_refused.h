@@ -1,6 +1,6 @@
 /*
-** share_refused.h - the functions of share.h for a system that tlua cannot share memory on: all fail.
-** The system's file includes it, and defines the functions that wait.
+** share_refused.h - the functions of share.h for a system on which tlua cannot share memory: all of
+** them fail. The system's own file includes this one, and defines the functions that wait.
 */
 #ifndef TLI_SHARE_REFUSED_H
 #define TLI_SHARE_REFUSED_H

@@ -1,5 +1,6 @@
 /*
-** share_windows.c - refuses the functions of share.h, which Windows does not support.
+** share_windows.c - implements share.h for Windows, where all its functions fail: tlua does not
+** share memory there.
 */
 #include "core/platform/share_refused.h"
 

@@ -10,19 +10,20 @@
 #define TLI_NOSOCKET (-1)
 #define TLI_NOFILES (-2)
 
-/* Listens at an address of this machine, "localhost" or another name or number; "" means all
-** addresses. Port 0 takes a free port, which *port receives. */
+/* Listens at an address of this machine: "localhost", another name, or a number; "" means all
+** addresses. *port receives the port, since port 0 takes a free one. */
 int tli_socket_listen(const char *host, int *port) TL_MUSTCHECK;
 /* Returns whether a listener can be reached, or a connection's other side is reached, only by
 ** loopback addresses of this machine. */
 bool tli_socket_is_local(int socket);
 /* Returns whether the other side of a connection within this machine belongs to another user who is
-** not root. False if the system does not tell. */
+** not root. Returns false if the system does not tell. */
 bool tli_socket_is_foreign(int socket);
 /* Returns the next waiting connection; TLI_NOSOCKET if there is none, or TLI_NOFILES if this
 ** process or the system has no free file descriptors. */
 int tli_socket_accept(int listener);
-/* Tries until the deadline (tli_now_ns), since the other side may start later. */
+/* Connects to a listener; tries again until the deadline (tli_now_ns), since the other side may
+** start later. */
 int tli_socket_connect(const char *host, int port, int64_t deadline) TL_MUSTCHECK;
 void tli_socket_close(int socket);
 
@@ -43,8 +44,8 @@ bool tli_socket_pair(int ends[2]) TL_MUSTCHECK;
 bool tli_socket_wait(int socket, int64_t deadline) TL_MUSTCHECK;
 
 typedef struct tli_Watch {
-  int socket; /* TLI_NOSOCKET: the entry is not used */
-  bool sends; /* waits until it can send, otherwise until it can receive */
+  int socket; /* the socket to wait for; TLI_NOSOCKET if the entry is not used */
+  bool sends; /* whether to wait until the socket can send; otherwise until it can receive */
   bool ready;
 } tli_Watch;
 /* Waits for several sockets; all may be reported as ready if memory is exhausted. */

@@ -1,5 +1,5 @@
 /*
-** socket_posix.c - implements socket.h.
+** socket_posix.c - implements socket.h with POSIX calls.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -80,7 +80,7 @@ bool tli_socket_is_local(int fd) {
   return getsockname(fd, any, &size) == 0 && is_loopback(any);
 }
 
-enum { PLACE = 48 }; /* characters for an address and a port in Linux's format */
+enum { PLACE = 48 }; /* number of characters of an address and a port in Linux's format */
 
 static void write_place(const Address *a, char out[PLACE]) {
   uint32_t words[4];
@@ -154,7 +154,7 @@ int tli_socket_accept(int listener) {
     return none ? TLI_NOFILES : TLI_NOSOCKET;
   }
   int on = 1;
-  /* detects that the other machine has disappeared */
+  /* keepalive messages detect that the other machine has disappeared */
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   prepare(fd);
   return fd;
@@ -176,8 +176,8 @@ static bool ready(int fd, short events, int64_t deadline) {
   }
 }
 
-/* Returns whether the socket is connected to itself, which happens if it gets the port that it
-** connects to. */
+/* Returns whether the socket is connected to itself. That happens if the system gives a socket the
+** port that it connects to. */
 static bool is_itself(int fd) {
   struct sockaddr_storage here = {0}, there = {0};
   socklen_t n = sizeof here, m = sizeof there;

@@ -1,6 +1,6 @@
 /*
-** socket_windows.c - refuses the functions of socket.h: multi-process programs are not
-** supported on Windows.
+** socket_windows.c - implements socket.h for Windows, where all its functions fail: programs of
+** several processes are not supported there.
 */
 #include "core/platform/socket.h"
 

@@ -27,7 +27,7 @@ typedef struct Export {
     struct DLManagedTensor plain;
     struct DLManagedTensorVersioned versioned;
   };
-  /* owned; an alias, so that later changes of the tensor's geometry do not show */
+  /* the exported tensor (owned); an alias, so that later changes of the geometry do not show */
   tl_Tensor *tensor;
 } Export;
 
@@ -53,8 +53,8 @@ static bool type_to(tl_DType dtype, DLDataType *out) {
   return tli_fail(TL_EDTYPE, "to_dlpack: DLPack has no type for %s", tl_dtype_name(dtype));
 }
 
-/* Returns DLPack's device. The importer does not know our streams, so the device's work is
-** completed first. */
+/* Converts a device to DLPack's. The importer does not know our streams, so the device's queued
+** work is completed first. */
 static bool device_to(tl_Device device, DLDevice *out) {
   if (device.type != TL_CPU && device.type != TL_CUDA)
     return tli_fail(TL_EDEVICE, "to_dlpack: DLPack has no type for device %s",

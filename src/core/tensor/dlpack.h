@@ -28,7 +28,7 @@ enum {
 typedef struct DLDataType {
   uint8_t code;
   uint8_t bits;
-  uint16_t lanes; /* elements of a vector; 1 for numbers */
+  uint16_t lanes; /* number of elements in a vector; 1 for plain numbers */
 } DLDataType;
 
 typedef struct DLTensor {
@@ -37,7 +37,7 @@ typedef struct DLTensor {
   int32_t ndim;
   DLDataType dtype;
   int64_t *shape;
-  int64_t *strides; /* in elements; NULL: row-major */
+  int64_t *strides; /* strides in elements; NULL means row-major */
   uint64_t byte_offset;
 } DLTensor;
 

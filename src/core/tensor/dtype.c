@@ -73,7 +73,7 @@ tl_DType tli_dtype_promote(tl_DType a, tl_DType b) {
     return signed_of(whole > natural ? whole : 2 * natural);
   }
   if (na != nb) return na > nb ? a : b;
-  return TL_F32; /* two half types, neither of which contains the other */
+  return TL_F32; /* float16 and bfloat16: neither type contains the other */
 }
 
 tl_DType tli_dtype_compute(tl_DType dtype) {
@@ -162,7 +162,7 @@ static double complex complex_of(tl_Scalar s) {
 
 static tl_Scalar of_complex(double complex z) { return tli_complex(creal(z), cimag(z)); }
 
-/* Integers wrap around, as in Lua, so they are computed unsigned. */
+/* Arithmetic on scalars. Integers wrap around, as in Lua, so they are computed unsigned. */
 
 tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b) {
   if (both_integers(a, b)) return tli_int((int64_t)((uint64_t)a.i + (uint64_t)b.i));

@@ -6,10 +6,10 @@
 
 #include "tlua.h"
 
-/* ORDER CATEGORY: promotion chooses the higher category. */
+/* Categories of dtypes. ORDER CATEGORY: promotion chooses the higher category. */
 typedef enum tli_Category { TLI_BOOL, TLI_INT, TLI_FLOAT, TLI_COMPLEX } tli_Category;
 
-/* Indexed by dtype, for code in which calling tl_dtype_size would be too slow. */
+/* Bytes of an element of each dtype, for code in which calling tl_dtype_size would be too slow. */
 extern const uint8_t tli_dtype_bytes[TL_NDTYPES];
 extern const uint8_t tli_dtype_categories[TL_NDTYPES];
 
@@ -57,7 +57,8 @@ double tli_float_max(tl_DType dtype);
 double tli_float_tiny(tl_DType dtype);
 double tli_float_epsilon(tl_DType dtype);
 
-/* The floating type of results made from numbers alone: float32 unless set, for each thread. */
+/* The floating type of results made from numbers alone. Each thread has its own setting, which
+** begins as float32. */
 tl_DType tli_default_dtype(void);
 void tli_set_default_dtype(tl_DType dtype);
 
@@ -76,7 +77,7 @@ static inline tl_Scalar tli_bool(bool b) { return (tl_Scalar){.kind = TL_BOOLEAN
 static inline bool tli_given(tl_Scalar s) { return s.kind != TL_NONE; }
 /* Returns whether the number has a fraction: a float or a complex number. */
 static inline bool tli_is_fractional(tl_Scalar s) { return s.kind >= TL_FLOATING; }
-/* Returns the real part. */
+/* Returns a scalar's real part. */
 static inline double tli_to_double(tl_Scalar s) { return tli_is_fractional(s) ? s.f : (double)s.i; }
 /* Converts a scalar to an integer: truncates towards zero and saturates; NaN gives 0 (C leaves
 ** these cases undefined). */
@@ -88,7 +89,7 @@ static inline bool tli_to_bool(tl_Scalar s) {
 ** stored in an integer type. */
 bool tli_scalar_fits(tl_Scalar s, tl_DType dtype);
 
-/* Arithmetic on scalars for derivative formulas. As in Lua, sums, differences and products of
+/* Compute with scalars, for derivative formulas. As in Lua, sums, differences and products of
 ** integers are integers; quotients and powers are floats. */
 tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_sub(tl_Scalar a, tl_Scalar b);

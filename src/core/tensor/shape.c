@@ -1,6 +1,6 @@
 /*
-** shape.c - arithmetic on sizes and strides: geometry, broadcasting, and the
-** promotion of operands, which depends on their number of dimensions.
+** shape.c - arithmetic on sizes and strides: geometry, broadcasting, and type promotion, which
+** depends on the number of dimensions of each operand.
 */
 #include <stdio.h>
 
@@ -9,7 +9,7 @@
 /* ---- geometry ---- */
 
 int64_t tli_numel(int ndim, const int64_t *sizes, size_t element) {
-  /* counts zeros as ones, because strides must not overflow either */
+  /* sizes of 0 count as 1, because strides must not overflow either */
   int64_t room = (int64_t)element;
   int64_t numel = 1;
   for (int d = 0; d < ndim; d++) {
@@ -83,7 +83,7 @@ bool tli_overlaps_itself(const tl_Tensor *t) {
   if (tli_contiguous(t) || t->numel <= 1) return false;
   int order[TL_MAX_DIMS];
   int n = by_stride(t, order);
-  int64_t last = 0; /* offset of the furthest element that the dimensions so far reach */
+  int64_t last = 0; /* offset of the furthest element that the dimensions visited so far reach */
   for (int k = 0; k < n; k++) {
     int64_t stride = t->strides[order[k]];
     if (stride <= last) return true;
@@ -116,7 +116,7 @@ int64_t tli_position(const char *op, int64_t index, int64_t size) {
 
 /* ---- broadcasting ---- */
 
-/* Reports the first operand whose shape does not fit those before it. */
+/* Reports the first operand whose shape does not fit the shapes of the operands before it. */
 static bool no_broadcast(const char *op, const tl_Tensor *t, int dim, int ndim,
                          const int64_t *sizes) {
   return tli_fail(TL_ESHAPE,
@@ -160,8 +160,8 @@ static tl_DType promote_given(tl_DType a, tl_DType b) {
   return tli_dtype_promote(a, b);
 }
 
-/* Returns `strong` unless `weak` has a higher category: a complex number makes a floating type the
-** complex type of its size. */
+/* Returns `strong` unless `weak` has a higher category: a complex number turns a floating type into
+** the complex type of the same precision. */
 static tl_DType combine(tl_DType strong, tl_DType weak) {
   if (strong == TL_NODTYPE) return weak;
   if (weak == TL_NODTYPE || tli_dtype_category(weak) <= tli_dtype_category(strong)) return strong;
@@ -169,14 +169,14 @@ static tl_DType combine(tl_DType strong, tl_DType weak) {
   return weak;
 }
 
-/* The type as which a number takes part in promotion. */
+/* Returns the type as which a number takes part in promotion. */
 static tl_DType number_dtype(tl_DType own) {
   if (tli_is_complex(own)) return tli_complex_dtype(tli_default_dtype());
   return tli_is_float(own) ? tli_default_dtype() : own;
 }
 
-/* Tensors with dimensions take precedence over 0-d tensors, and those over numbers; each group
-** promotes within itself. */
+/* Returns the promoted type of operands. Tensors with dimensions take precedence over 0-d tensors,
+** which take precedence over numbers; the operands of each group are promoted among themselves. */
 tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
   tl_DType dims = TL_NODTYPE, zero = TL_NODTYPE, number = TL_NODTYPE;
   for (int k = 0; k < n; k++) {

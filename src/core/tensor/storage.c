@@ -1,7 +1,7 @@
 /*
 ** storage.c - reference-counted bytes. Small CPU data follows the header in the same block; the
-** header's size is an alignment unit, so both are aligned. Larger data, and data of other
-** devices, is a separate block.
+** header's size is an alignment unit, so header and data are both aligned. Larger data, and data of
+** other devices, is a separate block.
 */
 #include <stddef.h>
 
@@ -13,7 +13,7 @@
 
 _Static_assert(offsetof(tl_Storage, small) % TLI_ALIGN == 0, "inline data must be aligned");
 
-/* The release function for memory that the caller keeps: it does nothing. */
+/* A release function that does nothing, for memory that the caller keeps. */
 static void keep(void *data, void *context) {
   (void)data;
   (void)context;
@@ -132,7 +132,7 @@ void tli_ledger_release(tli_Ledger *l) {
 bool tli_storage_charge(tl_Storage *s, tli_Ledger *l) {
   tli_Ledger *none = NULL;
   if (atomic_load_explicit(&s->ledger, memory_order_relaxed) != NULL) return false;
-  /* adds to the ledger before the storage refers to it, so that no thread subtracts too early */
+  /* the ledger is charged before the storage refers to it, so that no thread subtracts too early */
   atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&l->live[s->device.type], held(s), memory_order_relaxed);
   if (atomic_compare_exchange_strong(&s->ledger, &none, l)) {

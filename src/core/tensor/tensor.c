@@ -1,6 +1,6 @@
 /*
-** tensor.c - creating, sharing and freeing tensors, and tlua.h's functions that inspect them.
-** Only a tensor's single owner writes to it, except to its reference count.
+** tensor.c - creating, sharing and freeing tensors, and tlua.h's functions that inspect them. Only
+** a tensor's sole owner writes to the tensor; the reference count is atomic.
 */
 #include "core/tensor/tensor.h"
 
@@ -34,7 +34,8 @@ static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
   t->base = NULL;
 }
 
-/* The GPU's kernels compute with real numbers only. Steals `storage`. */
+/* Fails if the dtype is complex and the device is a GPU, whose kernels compute with real numbers
+** only. Steals `storage`. */
 static tl_Tensor *refuse_complex(tl_Storage *storage, tl_DType dtype) {
   tli_fail(TL_EDTYPE, "tensor: there are no %s tensors on %s yet; use the CPU",
            tl_dtype_name(dtype), tli_device_str(storage->device));
@@ -96,8 +97,8 @@ tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *
   return t;
 }
 
-/* Returns an uninitialised tensor like a row-major one whose elements are at least as large; NULL
-** for others. */
+/* Returns an uninitialised tensor with `like`'s geometry if `like` is row-major and its elements
+** are at least as large; otherwise NULL. */
 static tl_Tensor *empty_same(const tl_Tensor *like, tl_DType dtype) {
   int64_t bytes = like->numel * tli_dtype_bytes[dtype];
   tl_Tensor *t = tensor_new(tli_storage_new(tli_device(like), bytes), dtype);
@@ -112,7 +113,7 @@ static tl_Tensor *empty_same(const tl_Tensor *like, tl_DType dtype) {
   return t;
 }
 
-/* Compares dimensions in memory: > 0 if a is outside of b, < 0 if it is inside, 0 if that is
+/* Compares dimensions in memory: > 0 if a is outside of b, < 0 if it is inside, 0 if their order is
 ** undecided. */
 static int compare_dims(const tl_Tensor *t, int a, int b) {
   int64_t first = t->strides[a], second = t->strides[b];
@@ -124,7 +125,7 @@ static int compare_dims(const tl_Tensor *t, int a, int b) {
 /* Computes dense strides in t's order of dimensions, by the rule of PyTorch's
 ** infer_dense_strides. */
 static void dense_strides(const tl_Tensor *t, int64_t *strides) {
-  int order[TL_MAX_DIMS]; /* innermost first */
+  int order[TL_MAX_DIMS]; /* the dimensions' order in memory, innermost first */
   for (int k = 0; k < t->ndim; k++) order[k] = t->ndim - 1 - k;
   for (int k = 1; k < t->ndim; k++) {
     int at = k;
@@ -228,7 +229,7 @@ static void free_plain(tl_Tensor *t) {
   tli_free(t, sizeof *t);
 }
 
-/* Frees tensors. A tensor owns its base and its gradient, which own others in turn, in long
+/* Frees tensors. A tensor owns its base and its gradient, which may own further tensors in long
 ** chains; so a list replaces recursion. */
 static void free_chain(tl_Tensor *dead) {
   dead->next = NULL;

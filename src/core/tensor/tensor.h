@@ -14,7 +14,7 @@
 #include "core/tensor/dtype.h"
 #include "core/error.h"
 
-/* Fails for a dtype of which this build has no tensors: PROFILE=infer leaves out complex numbers. */
+/* Fails if this build has no tensors of the dtype: PROFILE=infer leaves out complex numbers. */
 static inline TL_MUSTCHECK bool tli_has_dtype(tl_DType dtype) {
 #ifdef TLI_INFER
   if (tli_is_complex(dtype))
@@ -25,17 +25,17 @@ static inline TL_MUSTCHECK bool tli_has_dtype(tl_DType dtype) {
   return true;
 }
 
-struct tli_Autograd; /* autograd/graph.h */
-struct tl_Backend;   /* core/device/backend.h */
+struct tli_Autograd; /* defined in autograd/graph.h */
+struct tl_Backend;   /* defined in core/device/backend.h */
 
-/* The beginning of a tensor's autograd state: the function that frees it, except .grad, whose
-** reference the caller receives (it may be NULL). */
+/* The beginning of a tensor's autograd state. `free` frees the state and returns .grad, which may
+** be NULL; the caller receives that reference. */
 typedef struct tli_AutogradHead {
   tl_Tensor *(*free)(struct tli_Autograd *a);
 } tli_AutogradHead;
 
-/* Returns whether new tensors of this thread are inference tensors, which are never recorded. The
-** second function returns the previous mode. */
+/* Returns whether new tensors of this thread are inference tensors, which are never recorded.
+** tli_set_inference_mode returns the previous mode. */
 bool tli_inference_mode(void);
 bool tli_set_inference_mode(bool enabled);
 
@@ -46,49 +46,56 @@ static inline bool tli_last_reference(atomic_int *refs) {
   return atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
 }
 
-/* Counts the tensor bytes that an owner keeps alive: a binding's account, see
-** src/lua/pacer.c. It outlives its owner as long as a storage refers to it. */
+/* Counts the tensor bytes that an owner, such as a Lua state (src/lua/pacer.c), keeps alive. The
+** ledger outlives its owner as long as a storage refers to it. */
 typedef struct tli_Ledger {
   atomic_int refs;
   _Atomic int64_t live[TL_NDEVICETYPES]; /* bytes */
-  int64_t young; /* bytes charged since the owner last set this to 0; used by the owner's thread */
+  /* bytes charged since the owner last reset this counter; only the owner's thread uses it */
+  int64_t young;
 } tli_Ledger;
 
 /* Returns a ledger with one reference; NULL if memory is exhausted. */
 tli_Ledger *tli_ledger_new(void) TL_MUSTCHECK;
-void tli_ledger_release(tli_Ledger *l); /* accepts NULL */
-/* Set and return the ledger of this thread's caller, for tensors that no caller sees, such as those
-** that a graph saves. Borrowed; may be NULL. */
+void tli_ledger_release(tli_Ledger *l); /* Releases a reference to a ledger. Accepts NULL. */
+/* Set and return the ledger that this thread charges for tensors that no caller sees, such as those
+** that a graph saves. The ledger is borrowed, and may be NULL. */
 void tli_set_ledger(tli_Ledger *l);
 tli_Ledger *tli_ledger(void);
 
-/* CPU data up to this size is inside the storage. */
+/* CPU data of up to this many bytes is inside the storage's block. */
 #define TLI_INLINE_BYTES 1024
 
 typedef struct tl_Storage {
   atomic_int refs;
   tl_Device device;
-  atomic_uint version; /* counts in-place changes */
-  const char *writer;  /* static name of the operator that made the last change */
+  atomic_uint version; /* number of in-place changes */
+  const char *writer;  /* name of the operator that made the last change (static) */
   int64_t bytes;
-  void *data; /* owned, unless `release` is set or it is `small` */
+  void *data; /* the bytes; owned unless `release` is set or the data is in `small` */
   void (*release)(void *data, void *context);
   union {
     void *context; /* argument of `release` */
-    /* number of the capture in which memory on a device without a ledger was allocated, or 0 */
+    /* number of the capture during which the memory was allocated, on a device without a ledger;
+    ** otherwise 0 */
     uint64_t capture;
   };
-  _Atomic(tli_Ledger *) ledger; /* owned reference; NULL until a binding accounts for it */
-  _Alignas(64) char small[];    /* `bytes` of them, or none */
+  /* the ledger that is charged (owned reference); NULL until a binding charges it */
+  _Atomic(tli_Ledger *) ledger;
+  _Alignas(64) char small[]; /* the data of a small CPU storage, `bytes` long; otherwise empty */
 } tl_Storage;
 
 enum {
-  TLI_REQUIRES_GRAD = 1, /* a leaf that requires a gradient */
-  TLI_PARAMETER = 2,     /* an nn.Parameter */
-  TLI_NUMBER = 4,        /* a Lua number as operand: does not change a dtype within its category */
-  TLI_CONTIGUOUS = 8,    /* updated by every function that sets sizes or strides */
-  TLI_INFERENCE = 16,    /* made in inference mode: its version counter is unreliable */
-  TLI_WEAKLY_HELD = 32   /* another thread may take a reference without holding one (hooks.c) */
+  TLI_REQUIRES_GRAD = 1, /* flag of a leaf that requires a gradient */
+  TLI_PARAMETER = 2,     /* flag of an nn.Parameter */
+  /* flag of a Lua number as operand, which does not change a dtype within its category */
+  TLI_NUMBER = 4,
+  /* flag of a row-major tensor; every function that sets sizes or strides updates it */
+  TLI_CONTIGUOUS = 8,
+  /* flag of a tensor made in inference mode, whose version counter is unreliable */
+  TLI_INFERENCE = 16,
+  /* flag of a tensor to which another thread may take a new reference (hooks.c) */
+  TLI_WEAKLY_HELD = 32
 };
 
 struct tl_Tensor {
@@ -99,11 +106,11 @@ struct tl_Tensor {
   tl_Storage *storage; /* owned */
   union {
     int64_t offset;  /* elements */
-    tl_Tensor *next; /* after the last release: the next tensor to be freed */
+    tl_Tensor *next; /* in the list of tensors to free: the next tensor */
   };
   int64_t numel;
-  struct tli_Autograd *autograd; /* owned; NULL for tensors that need none */
-  tl_Tensor *base;               /* owned; for a differentiable view, otherwise NULL */
+  struct tli_Autograd *autograd; /* autograd state (owned); NULL for tensors that need none */
+  tl_Tensor *base;               /* base of a differentiable view (owned); otherwise NULL */
   int64_t sizes[TL_MAX_DIMS];
   int64_t strides[TL_MAX_DIMS]; /* elements */
 };
@@ -146,15 +153,15 @@ typedef struct tl_Floats {
   const double *v; /* borrowed */
 } tl_Floats;
 #define TLI_NOFLOATS ((tl_Floats){0, NULL})
-/* An optional integer that was not given. */
+/* The value of an optional integer argument that was not given. */
 #define TLI_NOINT INT64_MIN
 
 typedef struct tl_Tensors {
   int64_t n;
-  tl_Tensor **v; /* borrowed as an argument; owned, with each element, as a result */
+  tl_Tensor **v; /* the tensors; borrowed as an argument, owned, with each element, as a result */
 } tl_Tensors;
 
-/* Constructors; all return a new reference, or NULL with a message. */
+/* Constructors: all return a new reference, or NULL with a message. */
 
 tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) TL_MUSTCHECK;
 /* Returns a storage for foreign memory; `release` is that of tl_tensor_wrap. */
@@ -165,10 +172,10 @@ static inline tl_Storage *tli_storage_retain(tl_Storage *s) {
   atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
   return s;
 }
-void tli_storage_release(tl_Storage *s); /* accepts NULL */
-/* Charges the storage's bytes to a ledger until it is freed, unless it is charged to one
-** already; returns whether it was charged now. The storage may be shared with other threads;
-** the ledger belongs to the caller. */
+void tli_storage_release(tl_Storage *s); /* Releases a reference to a storage. Accepts NULL. */
+/* Charges a storage's bytes to a ledger until the storage is freed. Returns false if the storage
+** has a ledger already. The storage may be shared with other threads; the ledger belongs to the
+** caller. */
 bool tli_storage_charge(tl_Storage *s, tli_Ledger *l);
 /* Moves the charge to that ledger, because the tensor moves to another interpreter. The ledger
 ** belongs to the caller. */
@@ -204,14 +211,14 @@ tl_Tensor *tli_alias(const tl_Tensor *t, int ndim, const int64_t *sizes, const i
 ** dtype. */
 tl_Tensor *tli_alias_as(const tl_Tensor *t, tl_DType dtype, int ndim, const int64_t *sizes,
                         const int64_t *strides, int64_t offset) TL_MUSTCHECK;
-/* Returns a view with the same geometry and no autograd state. */
+/* Returns a view of the whole tensor without autograd state. */
 tl_Tensor *tli_detached(const tl_Tensor *t) TL_MUSTCHECK;
 
 static inline tl_Tensor *tli_retain(tl_Tensor *t) {
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   return t;
 }
-void tli_release(tl_Tensor *t); /* accepts NULL */
+void tli_release(tl_Tensor *t); /* Releases a reference to a tensor. Accepts NULL. */
 static inline bool tli_unique(const tl_Tensor *t) {
   return atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
 }
@@ -232,7 +239,7 @@ bool tli_overlaps_itself(const tl_Tensor *t);
 /* Converts a dimension that counts from either end to [0, ndim); returns -1 with a message if
 ** it is out of range ("op: argument: ..."). A 0-d tensor has dimension 0. */
 int tli_dim(const char *op, int64_t dim, int ndim);
-/* Like tli_dim, for a position within a size; a size of 0 has no positions. */
+/* Converts a position like tli_dim, but within a size; a size of 0 has no positions. */
 int64_t tli_position(const char *op, int64_t index, int64_t size);
 
 /* Writes the common broadcast shape of n tensors; returns false, with a message naming `op`, if
@@ -247,9 +254,9 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n);
 const char *tli_shape_str(int ndim, const int64_t *sizes);
 const char *tli_sizes_str(const tl_Tensor *t);
 const char *tli_device_str(tl_Device d);
-const char *tli_device_type_name(int type); /* "cpu", "cuda", "sim", "meta" */
+const char *tli_device_type_name(int type); /* Returns "cpu", "cuda", "sim" or "meta". */
 
-/* Version counter */
+/* Returns the storage's version, a count of in-place changes. */
 static inline unsigned tli_version(const tl_Tensor *t) {
   return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
 }

@@ -9,14 +9,15 @@
 #include "core/kernel/element.h"
 #include "dist/mpi/mpi.h"
 
-/* The most bytes that one call of MPI moves, and the most elements that it sums. */
+/* The largest number of bytes that one call of MPI moves, and the largest number of elements that
+** it sums. */
 #define PIECE ((int64_t)1 << 30)
 #define ELEMENTS ((int64_t)1 << 26)
 
-/* The header of a call, which every rank sends to all before the call. */
+/* The header of a call, which every rank sends to all ranks before the call. */
 typedef struct CallInfo {
   uint64_t hash;
-  int64_t bytes; /* size of the part that this rank sends to all */
+  int64_t bytes; /* bytes of the part that this rank sends to all ranks */
 } CallInfo;
 
 /* ---- requests ------------------------------------------------------------------------ */
@@ -50,7 +51,7 @@ static tli_MpiRequest *more(Requests *r) {
   return &r->q[r->n++];
 }
 
-/* Sends a part to a rank, or receives it, in pieces. */
+/* Sends a part to a rank, or receives one, in pieces of at most PIECE bytes. */
 static bool move_part(tli_MpiGroup *m, Requests *r, bool sends, tli_Part part, int peer) {
   for (int64_t at = 0; at < part.bytes && r->code == 0; at += PIECE) {
     int bytes = (int)(part.bytes - at < PIECE ? part.bytes - at : PIECE);
@@ -70,7 +71,7 @@ static bool finish_all(tli_MpiGroup *m, tli_Work *w, Requests *r, bool begun) {
   if (!ok)
     tli_mpi_abandon(m, w);
   else if ((ok = tli_mpi_finish(m, w, r->q, r->n)))
-    free(r->q); /* after a failure, MPI may still use the requests */
+    free(r->q); /* after a failure MPI may still use the requests, so they are not freed */
   return ok;
 }
 
@@ -99,11 +100,11 @@ static int64_t own_bytes(const tli_Work *w) {
   return 0;
 }
 
-/* Exchanges the headers of all ranks' calls; returns them in a block to be freed. It waits for all
-** ranks, like a barrier. */
+/* Exchanges the headers of all ranks' calls, and returns them in a block for free(). It waits for
+** all ranks, as a barrier does. */
 static CallInfo *tell(tli_MpiGroup *m, tli_Work *w) {
   const tli_Group *g = &m->base;
-  /* the buffer includes the outgoing part, which MPI may read after a failure */
+  /* the buffer includes the outgoing header, which MPI may read after a failure */
   CallInfo *infos = calloc((size_t)g->size + 1, sizeof *infos);
   tli_MpiRequest q;
   int code;
@@ -167,7 +168,7 @@ static bool all_gather(tli_MpiGroup *m, tli_Work *w, const CallInfo *infos) {
   const tli_Group *g = &m->base;
   tli_Part in = w->in[0];
   TL_TRY(check_sizes(m, w, infos));
-  bool even = true; /* whether the parts are even, which has the same value on all ranks */
+  bool even = true; /* whether the parts have equal sizes; the value is the same on all ranks */
   for (int r = 1; r < g->size; r++) even &= infos[r].bytes == infos[0].bytes;
   if (even && in.bytes * g->size <= PIECE) {
     bool apart = !together(w->out, g->size) || in.data == w->out[g->rank].data;
@@ -238,7 +239,7 @@ static bool type_of(tl_DType dtype, tli_MpiType *type) {
   int bytes = tli_dtype_bytes[dtype];
   bool known = !tli_is_half(dtype) || dtype == TL_F16 || dtype == TL_BF16;
   if (tli_is_float(dtype) && known) {
-    *type = bytes == 8 ? TLI_MPI_F64 : TLI_MPI_F32; /* half types are widened */
+    *type = bytes == 8 ? TLI_MPI_F64 : TLI_MPI_F32; /* half types are summed as float32 */
   } else if (dtype == TL_BOOL || dtype == TL_U8) {
     *type = TLI_MPI_U8;
   } else if (tli_dtype_category(dtype) == TLI_INT) {
@@ -253,7 +254,7 @@ static bool type_of(tl_DType dtype, tli_MpiType *type) {
 }
 
 static tli_MpiOp op_of(tli_Reduction r, tl_DType dtype) {
-  static const tli_MpiOp ops[] = {/* ORDER REDUCE */
+  static const tli_MpiOp ops[] = {/* ORDER REDUCE: MPI's operation for each reduction */
                                   TLI_MPI_SUM, TLI_MPI_SUM,  TLI_MPI_PRODUCT, TLI_MPI_MIN,
                                   TLI_MPI_MAX, TLI_MPI_BAND, TLI_MPI_BOR,     TLI_MPI_BXOR};
   if (dtype == TL_BOOL && r == TLI_REDUCE_SUM) return TLI_MPI_MAX;
@@ -261,7 +262,7 @@ static tli_MpiOp op_of(tli_Reduction r, tl_DType dtype) {
   return ops[r];
 }
 
-/* Conversion of half types to float and back, for each dtype. */
+/* Functions that convert half types to float and back, for each dtype. */
 #define X(name, text, bytes, category, ...)                                            \
   static void widen_##name(const void *from, float *to, int64_t n) {                   \
     const tli_##name *x = from;                                                        \

@@ -1,5 +1,6 @@
 /*
-** find_mpi.c - finds the MPI that has started this process, and loads the plugin for it.
+** find_mpi.c - finds the MPI library that has started this process, and loads the plugin for that
+** library.
 */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /*
-** group.c - joining and leaving MPI groups, and their transport.
+** group.c - joining and leaving groups whose ranks communicate by MPI, and the table of their
+** transport.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@ static bool check_numbers(const tli_Group *g, int rank, int size) {
   return true;
 }
 
-/* Returns a tag that distinguishes groups that are created at the same time. */
+/* Returns a tag from a group's name, so that groups created at the same time have different
+** tags. */
 static int tag_of(const char *name) {
   unsigned hash = 0x811c9dc5u;
   for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x01000193u;

@@ -1,6 +1,6 @@
 /*
-** messages.c - messages between two ranks: a header under the user's tag, which contains the
-** number of bytes, their dtype and their tag, and then the bytes.
+** messages.c - messages between two ranks: first a header under the user's tag, which contains the
+** number of bytes, their dtype and the tag of the data, then the data.
 */
 #include <stdio.h>
 #include <string.h>
@@ -10,20 +10,20 @@
 
 typedef struct Head {
   int64_t bytes;
-  uint64_t hash; /* hash of the dtype */
-  int32_t tag;   /* tag of the bytes */
+  uint64_t hash; /* hash of the elements' dtype */
+  int32_t tag;   /* tag under which the data is sent */
 } Head;
 
-enum { PARTS = 5 }; /* the header and pieces of the bytes */
+enum { PARTS = 5 }; /* number of requests: one for the header, the others for pieces of the data */
 #define PIECE ((int64_t)1 << 30)
 
 struct tli_MpiMessage {
   tli_MpiMessage *next;
-  tli_Work *work; /* borrowed; pending */
+  tli_Work *work; /* the pending call (borrowed) */
   Head head;
   tli_MpiRequest request[PARTS];
   bool done[PARTS];
-  int n; /* number of requests begun */
+  int n; /* number of requests that have begun */
 };
 
 /* ---- beginning ----------------------------------------------------------------------- */
@@ -87,7 +87,7 @@ void tli_mpi_post(tli_Group *g, tli_Work *w) {
   tli_mutex_unlock(&tli_mpi_lock);
   if (!tli_mpi_ok(m->mpi, code)) {
     tli_mpi_abandon(m, w);
-    tli_work_end(w, false); /* the request may still write to s, so s is not freed */
+    tli_work_end(w, false); /* a request may still write to s, so s is not freed */
     return;
   }
   while (*at) at = &(*at)->next;
@@ -107,7 +107,7 @@ static bool fits(tli_MpiGroup *m, tli_Work *w, const Head *head) {
   return tli_report_publish(&m->base, &m->report, why);
 }
 
-/* Begins to receive the bytes after their header has arrived. */
+/* Begins to receive the data after its header has arrived. */
 static bool receive_bytes(tli_MpiGroup *m, tli_MpiMessage *s) {
   tli_Work *w = s->work;
   if (!fits(m, w, &s->head)) return false;

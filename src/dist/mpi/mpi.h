@@ -1,6 +1,6 @@
 /*
-** mpi.h - groups whose ranks are processes that mpirun or srun has started, on one machine or
-** many. MPI itself is behind table.h, in a plugin that is loaded on first use.
+** mpi.h - groups whose ranks are processes that mpirun or srun has started, on one machine or many.
+** MPI's functions are called through table.h, by a plugin that is loaded on first use.
 **
 ** MPI makes no progress by itself: a thread that waits, the caller or the group's thread, polls its
 ** requests. One lock serialises all calls of MPI (MPI_THREAD_SERIALIZED).
@@ -23,17 +23,17 @@ typedef struct tli_MpiGroup {
   const tli_Mpi *mpi;
   tli_MpiComm *comm; /* owned */
   tli_FailureReport report;
-  int next_tag;             /* tag of the next message's bytes */
-  tli_MpiMessage *messages; /* owned list of messages, in order */
+  int next_tag;             /* tag of the next message's data */
+  tli_MpiMessage *messages; /* list of messages, in order (owned) */
 } tli_MpiGroup;
 
 static inline tli_MpiGroup *tli_mpi_group(tli_Group *g) { return (tli_MpiGroup *)(void *)g; }
 
 /* Returns the table of the MPI that has started this process and loads its plugin on first use
-** (open.c). Returns NULL with a message that names the missing part. rank and size refer to all
-** its processes. */
+** (open.c). Returns NULL with a message that names the missing part. *rank and *size refer to all
+** processes that MPI has started. */
 const tli_Mpi *tli_mpi_open(int *rank, int *size) TL_MUSTCHECK;
-/* Returns false with a message if there is no MPI; does not initialise it. */
+/* Returns whether MPI can be used; if not, leaves a message. Does not initialise MPI. */
 bool tli_mpi_available(void);
 /* Serialises calls of MPI by all threads and groups. */
 extern tli_Mutex tli_mpi_lock;
@@ -52,9 +52,9 @@ typedef struct tli_MpiPause {
 bool tli_mpi_pause(tli_MpiGroup *m, tli_Work *w, tli_MpiPause *p) TL_MUSTCHECK;
 /* Checks for failures, and for the deadline of w. */
 bool tli_mpi_look(tli_MpiGroup *m, tli_Work *w) TL_MUSTCHECK;
-/* Waits for n requests. On failure, w and its tensors are never released. */
+/* Waits for n requests. On failure, the call w and its tensors are never released. */
 bool tli_mpi_finish(tli_MpiGroup *m, tli_Work *w, tli_MpiRequest *q, int n) TL_MUSTCHECK;
-/* Abandons a call; MPI keeps its memory. */
+/* Abandons a call. MPI may still use the call's memory, so it is never freed. */
 void tli_mpi_abandon(tli_MpiGroup *m, tli_Work *w);
 
 /* ---- calls ---- */

@@ -1,5 +1,5 @@
 /*
-** plugin.c - implements table.h. Each of our communicators has two of MPI's: one for
+** plugin.c - implements table.h. A tli_MpiComm contains two communicators of MPI: one for
 ** collectives and their messages, the other for the headers of users' messages.
 */
 #define _DEFAULT_SOURCE 1
@@ -15,7 +15,7 @@ struct tli_MpiComm {
 };
 
 static bool started, ours, given_up;
-static MPI_Op least, greatest; /* the minimum and the maximum of floats; NaN wins */
+static MPI_Op least, greatest; /* the minimum and the maximum of floats, for which NaN wins */
 
 /* ---- initialising and ending MPI -------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ static void pick_greatest(void *from, void *to, int *n, MPI_Datatype *type) {
     greatest_double(from, to, *n);
 }
 
-/* Runs at the end of the process. A process that fails ends all others, because they would wait
+/* Ends MPI at the end of the process. A process that fails ends all others, because they would wait
 ** for it. */
 static void at_end(int status, void *none) {
   int finalized;
@@ -141,13 +141,13 @@ static int comm_free(tli_MpiComm *c) {
 
 /* ---- calls --------------------------------------------------------------------------- */
 
-static MPI_Datatype type_of(tli_MpiType type) { /* ORDER MPITYPE */
+static MPI_Datatype type_of(tli_MpiType type) { /* ORDER MPITYPE: returns MPI's type */
   const MPI_Datatype types[] = {MPI_FLOAT,   MPI_DOUBLE,  MPI_INT8_T, MPI_INT16_T,
                                 MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
   return types[type];
 }
 
-static MPI_Op op_of(tli_MpiOp op, tli_MpiType type) { /* ORDER MPIOP */
+static MPI_Op op_of(tli_MpiOp op, tli_MpiType type) { /* ORDER MPIOP: returns MPI's operation */
   const MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR};
   bool floating = type <= TLI_MPI_F64;
   if (floating && op == TLI_MPI_MIN) return least;

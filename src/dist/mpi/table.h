@@ -15,7 +15,7 @@
 #define TLI_MPI_VERSION 1
 #define TLI_MPI_ENTRY "tli_mpi_plugin"
 
-/* Element types that MPI can sum. ORDER MPITYPE in plugin.c. */
+/* Element types that MPI can sum; type_of in plugin.c has the same order (ORDER MPITYPE). */
 typedef enum tli_MpiType {
   TLI_MPI_F32,
   TLI_MPI_F64,
@@ -26,7 +26,8 @@ typedef enum tli_MpiType {
   TLI_MPI_U8
 } tli_MpiType;
 
-/* ORDER MPIOP in plugin.c. NaN wins min and max. */
+/* Reductions; op_of in plugin.c has the same order (ORDER MPIOP). NaN wins in minimum and
+** maximum. */
 typedef enum tli_MpiOp {
   TLI_MPI_SUM,
   TLI_MPI_PRODUCT,
@@ -45,19 +46,20 @@ typedef struct tli_MpiRequest {
 
 typedef struct tli_Mpi {
   int version;
-  /* Initialises MPI unless that was done before. MPI ends with the process, and ends all other
+  /* Initialises MPI unless the program has done so. MPI ends with the process, and ends all other
   ** processes if the exit status is not 0. */
   int (*start)(int *rank, int *size);
   int (*most_tag)(void);
-  void (*host_name)(char *name, int size); /* writes this machine's name */
-  void (*library)(char *name, int size);   /* writes a text such as "Open MPI v4.1.4" */
+  void (*host_name)(char *name, int size); /* Writes the name of this machine. */
+  /* Writes the library's name and version, such as "Open MPI v4.1.4". */
+  void (*library)(char *name, int size);
   void (*error)(int code, char *text, int size);
   /* Copies the bytes of process 0 to all processes; waits. */
   int (*share)(void *data, int bytes);
-  /* Makes the process exit without waiting for others, because calls are incomplete. */
+  /* Makes the process exit without waiting for the others, because calls are incomplete. */
   void (*give_up)(void);
-  /* Creates a communicator of some of the world's ranks. All of these ranks must call it; it waits
-  ** for them. */
+  /* Creates a communicator of some of the world's ranks. All of them must call the function, which
+  ** waits for the others. */
   int (*comm)(int n, const int *ranks, int tag, tli_MpiComm **out);
   int (*comm_free)(tli_MpiComm *comm);
   int (*broadcast)(tli_MpiComm *c, void *data, int bytes, int root, tli_MpiRequest *r);
@@ -69,12 +71,12 @@ typedef struct tli_Mpi {
                 tli_MpiRequest *r);
   int (*reduce_scatter)(tli_MpiComm *c, const void *in, void *out, int n, tli_MpiType type,
                         tli_MpiOp op, tli_MpiRequest *r);
-  /* Point-to-point messages. Those with `message` are separate from the messages of
-  ** collectives. */
+  /* Begin to send and to receive a message between two ranks. Messages with `message` set are
+  ** separate from the messages of collectives. */
   int (*send)(tli_MpiComm *c, bool message, const void *data, int bytes, int to, int tag,
               tli_MpiRequest *r);
   int (*receive)(tli_MpiComm *c, bool message, void *data, int bytes, int from, int tag,
-                 tli_MpiRequest *r); /* from -1: from any rank */
+                 tli_MpiRequest *r); /* receives from rank `from`; -1 means any rank */
   int (*test)(tli_MpiRequest *r, bool *done, int *source);
 } tli_Mpi;
 

@@ -31,8 +31,8 @@ static void end_all(tli_Work **list) {
   }
 }
 
-/* Ends the group with this thread's error. The abort ends kernels that wait for other ranks.
-** Leaving while no call is pending is no failure. */
+/* Ends the group with this thread's error. The abort also ends kernels that wait for other ranks. A
+** rank may leave while no call is pending without a failure. */
 static void fail(tli_Group *g) {
   tli_Nccl *n = tli_nccl(g);
   char why[1500];
@@ -48,8 +48,8 @@ static void fail(tli_Group *g) {
 
 /* ---- launching ------------------------------------------------------------------------- */
 
-/* Waits until NCCL has queued the operations that it began, which may be later than its call
-** returns: only then are they on the stream. */
+/* Waits until NCCL has queued the operations that it began. NCCL's call may return earlier, and
+** only queued operations are on the stream. */
 static bool settle(tli_Nccl *n, int64_t deadline) {
   for (int turns = 0;; turns++) {
     bool busy;
@@ -102,8 +102,8 @@ static bool launch_or_fail(tli_Nccl *n) {
   return false;
 }
 
-/* Checks that all ranks make the same call: the first rank that arrives publishes its call in the
-** store. */
+/* Checks that all ranks make the same call. The first rank that arrives publishes its call in the
+** store, and the others compare theirs. */
 static bool same_call(tli_Nccl *n, const tli_Work *w) {
   tli_Group *g = &n->base;
   char key[300], what[40], mine[400], text[240];
@@ -198,8 +198,8 @@ static bool move(tli_Group *g, bool slept) {
 
 /* ---- joining ----------------------------------------------------------------------------- */
 
-/* Writes a name for this rank's GPU that is unique on all machines, even if the GPU is the first
-** one of each process. */
+/* Writes a name for this rank's GPU that is unique on all machines, even if every process numbers
+** its own GPU 0. */
 static bool name_device(const tli_Nccl *n, char *out, size_t size) {
   tl_DeviceProperties p;
   char host[200];
@@ -279,7 +279,7 @@ static bool join(tli_Group *g, tli_Store *store, const char *name) {
   return n->comm && settle(n, deadline);
 }
 
-/* Closes the communicator in an orderly way if possible: all work on the stream has ended. */
+/* Closes the communicator in an orderly way if all work on the stream has ended. */
 static void close_comm(tli_Nccl *n) {
   bool good = !n->report.broken && n->in_flight == NULL && n->api->finalize(n->comm) &&
               settle(n, tli_now_ns() + 5000000000);

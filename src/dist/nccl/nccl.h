@@ -1,11 +1,12 @@
 /*
-** nccl.h - groups whose ranks have a GPU each. NCCL itself is behind tl_CommApi
+** nccl.h - groups whose ranks have a GPU each. NCCL is called through tl_CommApi
 ** (core/device/api.h), which the GPU's plugin implements.
 **
 ** The caller queues a call on the group's stream, after the work so far of the current stream, and
-** does not wait. Waiting for the Work makes the stream that is then current wait for the call's
-** end. The group's thread monitors the calls: it sees which have ended, errors of NCCL, failures
-** that other ranks publish in the store, and which call is late, since NCCL waits forever.
+** does not wait. Waiting for the call (tli_work_wait) makes the current stream of that moment wait
+** for the call's end. The group's thread monitors the calls: it sees which have ended, errors of
+** NCCL, failures that other ranks publish in the store, and which call is late, since NCCL waits
+** forever.
 */
 #ifndef TLI_DIST_NCCL_H
 #define TLI_DIST_NCCL_H
@@ -13,10 +14,10 @@
 #include "core/device/backend.h"
 #include "dist/failure_report.h"
 
-/* Memory that is registered with NCCL. */
+/* Memory that is registered with NCCL for use without copies. */
 typedef struct tli_NcclBuffer {
   tl_Tensor *tensor; /* owned */
-  void *handle;      /* NULL: NCCL does not use the buffer */
+  void *handle;      /* NCCL's handle; NULL if NCCL does not use the buffer */
 } tli_NcclBuffer;
 
 typedef struct tli_Nccl {
@@ -24,13 +25,13 @@ typedef struct tli_Nccl {
   tli_FailureReport report;
   const tl_CommApi *api;
   tl_Comm *comm;     /* owned */
-  tl_Stream *stream; /* the stream on which all its calls run */
-  tl_Tensor *one;    /* owned: a tensor with one element, for barriers */
+  tl_Stream *stream; /* the stream on which all calls of the group run */
+  tl_Tensor *one;    /* a tensor with one element, for barriers (owned) */
   tl_CommStep *steps;
   int nsteps, room;
   int batches;         /* number of open batches */
-  tli_Work *held;      /* borrowed: calls of the open batch */
-  tli_Work *in_flight; /* borrowed: launched calls, in order */
+  tli_Work *held;      /* calls of the open batch (borrowed) */
+  tli_Work *in_flight; /* launched calls, in order (borrowed) */
   int64_t looked;      /* time of the last read of the store */
   tli_NcclBuffer *buffers;
   int nbuffers, buffer_room;

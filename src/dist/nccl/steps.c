@@ -32,7 +32,8 @@ static bool move(tli_Nccl *n, tl_CommKind kind, int peer, const void *in, void *
 
 /* ---- arithmetic ------------------------------------------------------------------------ */
 
-/* For bool, sum and max are "or", product and min are "and". */
+/* Sets *op to NCCL's operation for a reduction. For bool, sum and max are "or", product and min are
+** "and". */
 static bool op_of(const tli_Work *w, tl_CommOp *op) {
   bool truth = w->dtype == TL_BOOL;
   switch (w->reduce) {
@@ -62,7 +63,7 @@ static bool reduce(tli_Nccl *n, const tli_Work *w, tl_CommKind kind, int root, c
 
 /* ---- calls ----------------------------------------------------------------------------- */
 
-/* Returns whether parts have one size and are contiguous. */
+/* Returns whether the parts have equal sizes and lie contiguously in memory. */
 static bool in_a_row(const tli_Part *parts, int n, int64_t bytes) {
   for (int i = 0; i < n; i++)
     if (parts[i].bytes != bytes || parts[i].data != parts[0].data + i * bytes) return false;
@@ -93,7 +94,7 @@ static bool reduce_scatter(tli_Nccl *n, const tli_Work *w) {
   return true;
 }
 
-/* Sends to and receives from all ranks, including this one. */
+/* Sends a part to each rank, and receives a part from each, including this rank itself. */
 static bool exchange(tli_Nccl *n, const tli_Part *in, const tli_Part *out) {
   for (int r = 0; r < n->base.size; r++) {
     if (in) TL_TRY(move(n, TL_COMM_SEND, r, in[r].data, NULL, in[r].bytes));

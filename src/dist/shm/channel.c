@@ -1,8 +1,8 @@
 /*
 ** channel.c - messages from one rank to another, through a ring buffer in shared memory: a header,
 ** then the bytes. Messages of several calls progress in parallel, so that two ranks can send to
-** each other at the same time. If a message arrives that no call receives yet, while a call waits
-** for another message, it is stored.
+** each other at the same time. A call may have to move earlier messages out of the buffer; a
+** message that no call receives yet is then stored.
 */
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static int64_t between(uint64_t read, uint64_t written) {
   return bytes <= (uint64_t)TLI_RING ? (int64_t)bytes : 0;
 }
 
-/* Writes as many bytes as there is room for; returns their number. */
+/* Writes as many bytes as the ring has room for; returns their number. */
 static int64_t ring_put(tli_Ring *ring, const void *data, int64_t bytes) {
   uint64_t at = atomic_load_explicit(&ring->written, memory_order_relaxed);
   int64_t room = TLI_RING - between(atomic_load_explicit(&ring->read, memory_order_acquire), at);
@@ -97,8 +97,8 @@ static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   return NULL;
 }
 
-/* Returns whether a call waits for a message of that rank, so that the messages before it must be
-** moved. */
+/* Returns whether a call waits for a message of that rank. The earlier messages of the rank must
+** then be moved out of the ring. */
 static bool wanted(const tli_Shm *g, int from) {
   for (const tli_Work *w = g->posted; w; w = w->next)
     if (w->root == from || w->root < 0) return true;
@@ -152,7 +152,8 @@ static bool place(tli_Shm *g, int from, tli_Incoming *i) {
   return i->stash != NULL;
 }
 
-/* Passes a complete stashed message to a call that was posted meanwhile, or keeps it. */
+/* Ends a stashed message that is complete: passes it to a call that was posted meanwhile, or keeps
+** it. */
 static void stash_ends(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   if (w == NULL) {

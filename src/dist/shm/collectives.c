@@ -1,16 +1,17 @@
 /*
 ** collectives.c - collectives in rounds (shm.h). Large tensors pass through the slots in pieces
 ** that stay in the caches. Every rank that needs the result of a reduction computes it, in the
-** order of ranks. If there are many ranks, each reduces one section, and then all exchange
-** these. For tensors in shared memory (shared_tensors.c), each rank reduces its section from all
-** tensors and writes it to all of them, without the slots.
+** order of ranks. If there are many ranks, each rank reduces one section, and the ranks exchange
+** their sections. For tensors in shared memory (shared_tensors.c), each rank reduces its section
+** from all tensors and writes it to all of them, without the slots.
 */
 #include <stdio.h>
 #include <string.h>
 
 #include "dist/shm/shm.h"
 
-/* With at least MANY ranks, a reduction of SHARED_FROM bytes or more is divided among them. */
+/* A reduction is divided among the ranks if it has SHARED_FROM bytes or more and there are at least
+** MANY ranks; with fewer ranks, from SHARED_FROM_FEW bytes on. */
 enum { MANY = 4, SHARED_FROM = 16384, SHARED_FROM_FEW = 2 << 20 };
 #define STEP ((int64_t)16 << 10)
 
@@ -46,7 +47,8 @@ static char *begin(tli_Shm *g, const tli_Work *w) {
   return tli_slot(g, g->base.rank, g->step + 1);
 }
 
-/* Publishes this rank's round; then waits for all ranks (-1), for one rank, or for none (-2). */
+/* Publishes this rank's round, then waits for the rounds of other ranks: of all (who is -1), of one
+** rank, or of none (-2). */
 static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
   tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   uint64_t step = ++g->step;
@@ -107,8 +109,8 @@ static bool broadcast(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
-/* Reduces the data that all ranks have written to their slots, beginning at `from`. `own` is this
-** rank's data in its tensor, which is closer in the cache. */
+/* Reduces the data that all ranks have written to their slots, from position `from` on. This rank's
+** own data is read from its tensor (`own`), which is closer in the cache. */
 static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const char *own,
                          int64_t from, int64_t bytes) {
   const void *arrays[TLI_SHM_RANKS];
@@ -134,8 +136,8 @@ static bool reduce_whole(tli_Shm *g, tli_Work *w, bool everywhere) {
   return true;
 }
 
-/* Reduces a rank's section, in steps that fit the first-level cache, into its tensor, and
-** copies it to its slot of the next round. */
+/* Reduces one rank's section, in steps that fit the first-level cache, into that rank's tensor, and
+** copies the result to its slot of the next round. */
 static void reduce_section(const tli_Shm *g, const tli_Work *w, char *own, int64_t from,
                            int64_t bytes) {
   char *next = tli_slot(g, g->base.rank, g->step + 1) + from;
@@ -172,7 +174,7 @@ static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
-/* Compares the ranks' marks in one round; *same tells whether all tensors are in the same shared
+/* Compares the ranks' marks in one round; *same receives whether all tensors are in the same shared
 ** memory. */
 static bool compare_marks(tli_Shm *g, const tli_Work *w, int64_t mark, bool *same) {
   TL_TRY(begin(g, w));
@@ -251,7 +253,7 @@ static int64_t largest(const tli_Part *parts, int n) {
   return most;
 }
 
-/* The bytes before each section's data, which contain the size of the whole part. */
+/* The bytes before each section's data; they contain the size of the whole part. */
 enum { LABEL = 64 };
 
 /* Moves a part from each rank to each rank (all_to_all), or from the root alone (scatter). */
@@ -301,7 +303,7 @@ static bool in_place(tli_Collective kind) {
 
 bool tli_shm_collective(tli_Group *group, tli_Work *w) {
   tli_Shm *g = tli_shm(group);
-  /* a single rank's result is already complete */
+  /* the result of a single rank is complete already */
   if (g->base.size == 1 && in_place(w->kind)) return true;
   switch (w->kind) {
   case TLI_BARRIER: return barrier(g, w);

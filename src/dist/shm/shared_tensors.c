@@ -3,7 +3,8 @@
 ** can access the other ranks' tensors. Reductions of such tensors need no copies (collectives.c).
 **
 ** A tensor keeps its mapping after the rank has left the group; it is then ordinary memory. Ranks
-** may free their tensors at different times, so they compare marks before they use them.
+** may free their tensors at different times, so the ranks compare marks before they use one
+** another's tensors.
 */
 #include <string.h>
 
@@ -12,16 +13,17 @@
 
 typedef struct tli_Common {
   struct tli_Common *next;
-  tli_Shm *group; /* borrowed; NULL after the rank has left the group */
+  tli_Shm *group; /* the group (borrowed); NULL after the rank has left it */
   tli_Share share;
-  int64_t number; /* number of this memory among those of its group, from 1 */
-  int64_t stride; /* bytes of each rank's part */
+  int64_t number; /* number of this memory among the memories of its group, from 1 */
+  int64_t stride; /* bytes of each rank's part of the memory */
 } tli_Common;
 
-/* A mark consists of the memory's number and the tensor's offset in bytes. */
+/* A mark identifies a tensor in shared memory: the memory's number, and the tensor's offset in
+** bytes. */
 enum { OFFSET_BITS = 40 };
 
-static tli_Mutex lock = TLI_MUTEX_INIT; /* guards the list below */
+static tli_Mutex lock = TLI_MUTEX_INIT; /* guards the list of memories */
 static tli_Common *all;
 
 /* ---- the list of shared memories ------------------------------------------------------ */
@@ -63,8 +65,8 @@ static const char *part_of(const tli_Common *c, int rank) {
   return (const char *)c->share.data + c->stride * rank;
 }
 
-/* Returns the part of a tensor in shared memory. It stays valid: the call holds its tensor, and the
-** tensor holds the memory. */
+/* Returns the part of a tensor in shared memory. The result stays valid, because the call holds its
+** tensor, and the tensor holds the memory. */
 tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part) {
   tli_CommonPart found = {0};
   tli_mutex_lock(&lock);
@@ -82,7 +84,7 @@ tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part) {
 
 /* ---- creating ----------------------------------------------------------------------- */
 
-/* Runs a call with a few bytes and waits for its end. */
+/* Runs a collective of a few bytes and waits for its end. */
 static bool call(tli_Group *g, tli_Collective kind, tli_Reduction reduce, void *data, int64_t n) {
   tl_Tensor *t = tli_wrap("common", TLI_CPU, data, TL_U8, 1, &n, NULL, NULL, NULL);
   TL_TRY(t);

@@ -1,5 +1,5 @@
 /*
-** shm.c - joining and leaving groups in shared memory, and their transport.
+** shm.c - joining and leaving groups in shared memory, and the table of their transport.
 */
 #include "dist/shm/shm.h"
 
@@ -27,7 +27,7 @@ static void lay_out(tli_Shm *g) {
   g->slots = at;
 }
 
-/* Opens the memory, which rank 0 creates; rank 0 publishes its name in the store. */
+/* Opens the shared memory. Rank 0 creates it and publishes its name in the store. */
 static bool open_share(tli_Shm *g, tli_Store *store, const char *name) {
   char key[256], file[TLI_SHARE_NAME];
   snprintf(key, sizeof key, "%s/shm", name);

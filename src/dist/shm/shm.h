@@ -1,23 +1,23 @@
 /*
 ** shm.h - declarations shared by the files of groups in shared memory.
 **
-** Collectives consist of rounds. In a round each rank writes into its slot, publishes it by
-** incrementing its step, waits for the ranks whose slots it reads, and reads them. Each rank
-** has two slots, used in turn. Before a rank writes for round s, it waits until all have
-** published s - 1 and thus have read the data of s - 2.
+** Collectives consist of rounds. In a round each rank writes into its slot, increments its step to
+** publish the slot, and waits for the ranks whose slots it then reads. Each rank has two slots,
+** used in turn. Before a rank writes for round s, it waits until all have published s - 1 and thus
+** have read the data of s - 2.
 **
 ** Messages between two ranks use a ring buffer for each direction (channel.c).
 **
-** A waiting rank sleeps on the wake counter of its own tli_ShmRank; a rank that publishes wakes
-** it.
+** A waiting rank sleeps on the wake counter of its own tli_ShmRank; a rank that publishes wakes it.
 */
 #ifndef TLI_DIST_SHM_H
 #define TLI_DIST_SHM_H
 
 #include "dist/inside.h"
 
-/* Bytes of a slot for one round: large enough that ranks that do not run at the same time seldom
-** wait for one another, small enough that the slots of a few ranks stay in the last-level cache. */
+/* Bytes of a slot for one round. Slots are so large that ranks that do not run at the same time
+** seldom wait for one another, and so small that the slots of a few ranks stay in the last-level
+** cache. */
 #define TLI_SLOT ((int64_t)2 << 20)
 #define TLI_RING ((int64_t)128 << 10)
 
@@ -25,24 +25,25 @@
 typedef struct tli_ShmRank {
   _Alignas(64) _Atomic uint64_t step; /* number of rounds that the rank has published */
   struct {
-    uint64_t hash; /* hash of the call that the round belongs to */
-    int64_t most;  /* bytes of the largest part that the call moves; or the mark of shared memory */
+    uint64_t hash; /* hash of the call of the present round */
+    /* bytes of the largest part that the call moves; or the mark of a tensor in shared memory */
+    int64_t most;
   } round[2];
-  /* incremented after every change that the rank may wait for */
+  /* incremented after every change for which this rank may wait */
   _Alignas(64) atomic_uint wake_count;
   atomic_uint sleepers;
-  _Alignas(64) atomic_uint version; /* version of the status; odd while it is written */
+  _Alignas(64) atomic_uint version; /* version of the status; odd while the status is written */
   tli_Status status;
   atomic_bool left;
 } tli_ShmRank;
 
 typedef struct tli_Header {
   atomic_int joined;
-  atomic_int broken; /* 1: the reason is being written, 2: it is written */
+  atomic_int broken; /* 1 while the reason of a failure is being written, 2 afterwards */
   char why[900];
 } tli_Header;
 
-typedef struct tli_Ring { /* a ring buffer of bytes from one rank to another */
+typedef struct tli_Ring { /* A ring buffer for the bytes that one rank sends to another. */
   _Alignas(64) _Atomic uint64_t written;
   _Alignas(64) _Atomic uint64_t read;
   _Alignas(64) char data[TLI_RING];
@@ -50,7 +51,7 @@ typedef struct tli_Ring { /* a ring buffer of bytes from one rank to another */
 
 typedef struct tli_MessageHead {
   int64_t bytes, tag;
-  uint64_t hash; /* hash of the dtype */
+  uint64_t hash; /* hash of the elements' dtype */
 } tli_MessageHead;
 
 /* A message that no call has received yet. */
@@ -65,8 +66,8 @@ typedef struct tli_Incoming {
   bool has_head;
   tli_MessageHead head;
   int64_t at;
-  tli_Work *to;     /* borrowed; the call that receives it, if any */
-  tli_Stash *stash; /* owned; otherwise the stash that it goes to */
+  tli_Work *to;     /* the stash that the message goes to (owned), if no call receives it */
+  tli_Stash *stash; /* complete messages that no call has received (owned list, oldest first) */
   tli_Stash *kept;  /* owned list, oldest first */
 } tli_Incoming;
 
@@ -78,8 +79,8 @@ typedef struct tli_Shm {
   tli_Ring *rings;
   char *slots;
   uint64_t step, hash;
-  bool checked;    /* whether the other ranks' calls of this step were compared */
-  int64_t commons; /* number of shared memories created, which is equal on all ranks */
+  bool checked;    /* number of shared memories created so far, which is equal on all ranks */
+  int64_t commons; /* messages in flight, in order */
   tli_Work *posted, *sends[TLI_SHM_RANKS]; /* messages in flight, in order */
   tli_Incoming incoming[TLI_SHM_RANKS];
 } tli_Shm;
@@ -99,9 +100,9 @@ static inline tli_Ring *tli_ring(const tli_Shm *g, int from, int to) {
 void tli_shm_wake(tli_Shm *g, int rank);
 
 typedef struct tli_Wait {
-  uint64_t step;           /* waits for a round: until `step` rounds are published ... */
-  int who;                 /* ... by one rank, or by all if -1 */
-  const tli_Work *message; /* if not NULL: waits for the message to end */
+  uint64_t step;           /* for a round: the rank that must publish it; -1 means all ranks */
+  int who;                 /* for a message: the message that must end; NULL for a round */
+  const tli_Work *message; /* the call, which gives the deadline and the name for messages */
   const tli_Work *work;    /* the call, for its deadline and its name */
 } tli_Wait;
 
@@ -124,7 +125,7 @@ typedef struct tli_CommonPart {
       /* identifies the position: ranks with the same mark have corresponding parts; 0: not in
       ** shared memory */
       mark;
-  char *data;     /* rank 0's part */
+  char *data;     /* bytes from one rank's part to the next rank's */
   int64_t stride; /* bytes from one rank's part to the next */
 } tli_CommonPart;
 

@@ -8,8 +8,8 @@
 #include "core/platform/parallel.h"
 #include "dist/shm/shm.h"
 
-/* The number of polls before a rank sleeps, and the time that it sleeps before it checks whether
-** all ranks are alive. */
+/* The number of polls before a rank sleeps. A sleeping rank checks at intervals of NAP whether all
+** ranks are alive. */
 #define TURNS 2000
 #define SLICE INT64_C(20000000)
 
@@ -169,14 +169,14 @@ bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *w, bool slept) {
     return false;
   }
   int rank = find_dead(g, w);
-  /* reads the messages that it sent before it ended */
+  /* first reads the messages that the dead rank sent before it ended */
   while (rank >= 0 && tli_messages_move(g)) continue;
   if (rank >= 0 && !over(g, w)) return dead(g, w, rank);
   return tli_now_ns() < w->work->deadline || over(g, w) || late(g, w);
 }
 
-/* Returns whether polling is allowed: it occupies a processor, which must not be taken from other
-** ranks, or from this rank's caller while that computes. */
+/* Returns whether this rank may poll. Polling occupies a processor, which must not be taken from
+** other ranks, or from this rank's caller while the caller computes. */
 static bool may_look(tli_Shm *g) {
   int computing = g->base.by_thread && atomic_load(&g->base.callers) == 0 ? 2 : 1;
   return g->base.size * computing <= tli_processors();

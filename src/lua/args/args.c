@@ -1,7 +1,7 @@
 /*
-** args.c - converts stack values to parameters. Invariant: between tli_args_begin and
-** tli_args_end only Lua itself raises errors, for lack of memory. At that point only operands
-** made from numbers are owned, which are read last.
+** args.c - converts stack values to parameters. Invariant: between tli_args_begin and tli_args_end
+** only Lua itself raises errors, for lack of memory. At that point tli_Args owns nothing but
+** operands made from numbers, which are read last.
 */
 #include "lua/args/batched.h"
 #include "lua/tensor/value.h"
@@ -112,12 +112,12 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
   }
 }
 
-/* Memory of a list that is too long for the pool. It is not a userdata: making one may run the
-** collector, whose finalizers might release tensors that were already read. */
+/* Memory of a list that is too long for the pool. The memory is not a userdata: creating a userdata
+** may run the collector, whose finalizers might release tensors that were already read. */
 typedef struct tli_Room {
   struct tli_Room *next; /* owned */
   size_t bytes;
-  int64_t owned; /* number of its elements that are tensors, which are released with it */
+  int64_t owned; /* number of elements that are tensors, which are released with the memory */
   int64_t elements[];
 } tli_Room;
 
@@ -186,7 +186,7 @@ static void fail_unknown_option(tli_Args *a, const char *name) {
   a->failed = true;
 }
 
-/* Pushes the options and records their stack indices. */
+/* Pushes the values of the options table and records their stack indices. */
 static void read_options(tli_Args *a, int table) {
   lua_State *L = a->L;
   luaL_checkstack(L, TLI_MAX_PARAMS + 4, "options");
@@ -210,7 +210,7 @@ static void read_options(tli_Args *a, int table) {
       lua_pop(L, 2);
       return;
     }
-    lua_insert(L, -2); /* moves a copy of the value below the key */
+    lua_insert(L, -2); /* puts a copy of the value below the key */
     a->at[i] = lua_gettop(L) - 1;
     a->type[i] = (int8_t)lua_type(L, a->at[i]);
   }
@@ -228,8 +228,8 @@ static void check_missing(tli_Args *a) {
   }
 }
 
-/* Returns whether a nil at parameter i probably is a variable that should have a value, as in
-** x:to(nil) or zeros(nil): without it the call would mean something else. */
+/* Returns whether a nil at parameter i is probably a variable that should have a value, as in
+** x:to(nil) or zeros(nil): if the nil were ignored, the call would mean something else. */
 static bool needs_value(const tli_Param *p, int i) {
   if (p->kind == TLI_A_DTYPE || p->kind == TLI_A_DEVICE) return i == 1;
   return p->kind == TLI_A_INTS && (p->flags & TLI_P_VARARG) && !(p->flags & TLI_P_OPTIONAL);
@@ -522,8 +522,7 @@ typedef bool (*Reader)(lua_State *L, int index, int64_t *out);
 static void refuse_names(tli_Args *a, int i, int64_t n) {
   lua_State *L = a->L;
   if (n > 0)
-    /* names come after the last integer, because a list's constructor stores the integers
-    ** together */
+    /* names follow the last integer, because the constructor of a list stores integers together */
     lua_pushinteger(L, n);
   else
     lua_pushnil(L);
@@ -606,7 +605,7 @@ static tl_Ints read_list(tli_Args *a, int i, tl_Ints otherwise, Reader reader,
   return (tl_Ints){p->expand, v};
 }
 
-/* Returns the length of the k-th list in a table; -1 if it is not a table. */
+/* Returns the length of the k-th list in a table; -1 if that element is not a table. */
 static int64_t list_length(lua_State *L, int table, int k) {
   int64_t n = lua_rawgeti(L, table, k) == LUA_TTABLE ? (int64_t)lua_rawlen(L, -1) : -1;
   lua_pop(L, 1);

@@ -26,7 +26,7 @@ typedef enum tli_Kind {
   TLI_A_DIM,
   TLI_A_INDEX,
   TLI_A_BOOL,
-  TLI_A_TRUE, /* accepts only true: an option that selects a form */
+  TLI_A_TRUE, /* accepts only true: such an option selects a form */
   TLI_A_FLOAT,
   TLI_A_FLOATS,
   TLI_A_INTS,
@@ -39,40 +39,45 @@ typedef enum tli_Kind {
   TLI_A_GENERATOR
 } tli_Kind;
 
-/* TLI_P_ANY_DEVICE: the tensor may be on a different device than the others. */
+/* Flags of parameters. TLI_P_ANY_DEVICE: the tensor may be on another device than the first
+** tensor. */
 enum { TLI_P_OPTIONAL = 1, TLI_P_KEYWORD = 2, TLI_P_VARARG = 4, TLI_P_ANY_DEVICE = 8 };
 
 typedef struct tli_Param {
   const char *name;
   uint8_t kind; /* a tli_Kind */
   uint8_t flags;
-  uint8_t expand; /* for int[n]: one number stands for a list of this length; otherwise 0 */
+  uint8_t expand; /* for int[n]: length of the list that a single number stands for; otherwise 0 */
 } tli_Param;
 
 typedef struct tli_Signature {
-  const char *name; /* the public name, "add" or "linalg.norm" */
-  const char *text; /* the call as messages and help show it */
+  const char *name; /* the public name, such as "add" or "linalg.norm" */
+  const char *text; /* the call in the form that messages and help show */
   const tli_Param *params;
   int nparams;
 } tli_Signature;
 
 typedef struct tli_Args {
-  lua_State *L, *outer; /* the running thread, and the thread of the enclosing call */
+  /* the Lua thread that runs the operator, and the thread of the enclosing call */
+  lua_State *L, *outer;
   tli_State *S;
   const tli_Signature *signature;
   bool failed;
-  int8_t first;         /* parameter of the first tensor, whose device applies to all; -1: none */
-  int64_t first_item;   /* position in the list, from 1, if that parameter is a list; otherwise 0 */
-  bool first_is_single; /* whether that tensor is a 0-d CPU tensor */
+  /* index of the first tensor parameter, whose device applies to all tensors; -1 if there is
+  ** none */
+  int8_t first;
+  /* position in the list, from 1, if the first tensor is in a list; otherwise 0 */
+  int64_t first_item;
+  bool first_is_single; /* whether the first tensor is a 0-d CPU tensor */
   tl_Device device;
   int ntemps;
   int nlist; /* number of separate arguments of a vararg list */
   int npool;
-  int at[TLI_MAX_PARAMS];          /* stack index; 0: not given */
-  int8_t type[TLI_MAX_PARAMS];     /* Lua type of the argument */
-  tl_Tensor *temps[TLI_MAX_TEMPS]; /* owned; tensors made from numbers */
+  int at[TLI_MAX_PARAMS];      /* stack index of each parameter's argument; 0 if it was not given */
+  int8_t type[TLI_MAX_PARAMS]; /* Lua type of each argument */
+  tl_Tensor *temps[TLI_MAX_TEMPS]; /* tensors made from numbers (owned) */
   int64_t pool[TLI_POOL];          /* elements of short lists */
-  struct tli_Room *rooms;          /* owned; memory of long lists */
+  struct tli_Room *rooms;          /* memory of long lists (owned) */
 } tli_Args;
 
 /* Matches the stack with the signature. Raises an error only for lack of memory. */
@@ -81,16 +86,17 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature);
 /* Returns whether parameter i was given (and not nil). */
 static inline bool tli_args_given(const tli_Args *a, int i) { return a->at[i] != 0; }
 
-/* Each of these functions returns parameter i, or `otherwise` if it was not given; after a
-** failure the value is arbitrary. Tensors are borrowed. */
+/* Each of these functions returns parameter i, or `otherwise` if the argument was not given. The
+** value is arbitrary after a failure. Tensors are borrowed. */
 tl_Tensor *tli_arg_tensor(tli_Args *a, int i);
-tl_Tensor *tli_arg_operand(tli_Args *a, int i); /* converts a number to a temporary tensor */
+tl_Tensor *tli_arg_operand(tli_Args *a, int i); /* Converts a number to a temporary tensor. */
 tl_Tensors tli_arg_tensors(tli_Args *a, int i);
 tl_Scalar tli_arg_number(tli_Args *a, int i, tl_Scalar otherwise);
 int64_t tli_arg_int(tli_Args *a, int i, int64_t otherwise);
-/* converts a dimension to count from 0 */
+/* Converts a dimension from Lua's count to C's, which starts from 0. */
 int64_t tli_arg_dim(tli_Args *a, int i, int64_t otherwise);
-int64_t tli_arg_index(tli_Args *a, int i, int64_t otherwise); /* converted to count from 0 */
+/* Converts a position from Lua's count to C's, which starts from 0. */
+int64_t tli_arg_index(tli_Args *a, int i, int64_t otherwise);
 bool tli_arg_bool(tli_Args *a, int i, bool otherwise);
 double tli_arg_float(tli_Args *a, int i, double otherwise);
 tl_Floats tli_arg_floats(tli_Args *a, int i, tl_Floats otherwise);
@@ -106,8 +112,8 @@ tli_Generator *tli_arg_generator(tli_Args *a, int i);
 /* Records an error: parameter i is not the expected value. */
 void tli_args_fail(tli_Args *a, int i, const char *expected);
 
-/* Call this after the operator has failed: returns whether to call it again, since memory was
-** exhausted and a collection may have freed some. */
+/* Returns whether to call a failed operator again: memory was exhausted, and a garbage collection
+** may have freed some. */
 bool tli_args_retry(tli_Args *a);
 
 /* Allocates n 8-byte elements that live until tli_args_end; returns NULL and records a failure
@@ -118,7 +124,8 @@ void *tli_args_room(tli_Args *a, int64_t n);
 ** there. */
 tl_Tensor **tli_args_owned(tli_Args *a, int64_t n);
 
-/* Releases temporaries. Call it before anything is pushed or raised. */
+/* Releases temporary tensors and lists. The caller calls it before it pushes a value or raises an
+** error. */
 void tli_args_end(tli_Args *a);
 
 /* Raises the failure under the name of the called function, which may consist of the operator
@@ -128,16 +135,17 @@ int tli_raise_call(lua_State *L, const tli_Signature *sig);
 
 /* ---- shared with operators of several forms (overload.c) ---- */
 
-/* The role of the last argument. A table with only string keys contains options. An empty table
-** is an empty list where a list is expected, and otherwise empty options. */
+/* The role of the last argument: a value, an empty table, or options. A table with only string keys
+** contains options. An empty table is an empty list if the parameter takes a list, and otherwise
+** empty options. */
 typedef enum tli_Last { TLI_LAST_VALUE, TLI_LAST_EMPTY, TLI_LAST_OPTIONS } tli_Last;
 tli_Last tli_last_argument(lua_State *L, int top);
 static inline bool tli_takes_list(const tli_Param *p) {
-  if (!(p->flags & TLI_P_OPTIONAL)) return true; /* for torch.tensor({}) */
+  if (!(p->flags & TLI_P_OPTIONAL)) return true; /* torch.tensor({}) has a required list */
   return p->kind == TLI_A_FLOATS || p->kind == TLI_A_INTS || p->kind == TLI_A_DIMS ||
          p->kind == TLI_A_INDICES || p->kind == TLI_A_TENSORS;
 }
-/* Returns whether an argument of that type is part of a list that is passed as separate
+/* Returns whether an argument of the given Lua type belongs to a list that is passed as separate
 ** arguments. */
 static inline bool tli_begins_list(const tli_Param *p, int type) {
   return (p->flags & TLI_P_VARARG) &&
@@ -157,14 +165,14 @@ int tli_call_overload(lua_State *L, const tli_Overload *forms, int n);
 ** "nil". The text is in a thread-local buffer. */
 const char *tli_describe(lua_State *L, const tli_State *S, int index);
 
-/* Raises an error if there are more than n arguments, other than nil; for functions that have no
+/* Raises an error if there are more than n arguments that are not nil. For functions without a
 ** signature. */
 void tli_only(lua_State *L, int n, const char *name);
 
 /* Reads a torch.complex value (tensor/complex_value.c). */
 bool tli_to_complex(lua_State *L, int index, tl_Scalar *out);
 
-/* Pushing results. */
+/* Push the results of operators. */
 int tli_push_complex(lua_State *L, double real, double imag);
 int tli_push_scalar(lua_State *L, tl_Scalar s);
 int tli_push_ints(lua_State *L, tl_Ints ints);
@@ -177,7 +185,7 @@ bool tli_to_whole(lua_State *L, int index, int64_t *out);
 bool tli_to_position(lua_State *L, int index, int64_t *out);
 /* Reads a Lua number or boolean, or a complex number. */
 bool tli_to_scalar(lua_State *L, int index, tl_Scalar *out);
-/* Returns a string without zero bytes, borrowed from the stack; NULL for other values. */
+/* Returns a string without zero bytes, borrowed from the stack; NULL for any other value. */
 const char *tli_to_word(lua_State *L, int index);
 tl_DType tli_to_dtype(lua_State *L, int index);
 bool tli_to_device(lua_State *L, int index, tl_Device *out);
@@ -190,10 +198,10 @@ tli_Generator *tli_to_generator(lua_State *L, int index);
 /* Returns the device of the generator at an index. */
 tl_Device tli_generator_device(lua_State *L, int index);
 
-/* All functions that the table exports to Lua; generated. */
+/* A function that the operator table exports to Lua. The list is generated. */
 typedef struct tli_Binding {
   const char *name;
-  const char *module; /* NULL: torch itself */
+  const char *module; /* name of the function's module; NULL means torch itself */
   lua_CFunction fn;
   bool method, function;
 } tli_Binding;

@@ -1,6 +1,6 @@
 /*
-** batched.c - operators that are called with stand-ins of vmap. The Lua side chooses the function
-** to call: its handler receives the signature and the unchanged arguments.
+** batched.c - operators that are called with vmap's stand-ins. Their handler, written in Lua,
+** receives the signature and the unchanged arguments, and chooses the function to call.
 */
 #include "lua/args/batched.h"
 

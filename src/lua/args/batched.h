@@ -1,7 +1,7 @@
 /*
-** batched.h - stand-ins of torch.func.vmap for one example of a batch: tables with a metatable
-** of their own. While a mapped function runs, an operator with such an argument calls the
-** handler of lua/tlua/func/batched.lua instead of running itself.
+** batched.h - the binding's part of torch.func.vmap. A stand-in represents one example of a batch;
+** it is a table with its own metatable. While a mapped function runs, an operator with a stand-in
+** as argument calls the handler of lua/tlua/func/batched.lua instead of running itself.
 */
 #ifndef TLI_BATCHED_H
 #define TLI_BATCHED_H
@@ -12,10 +12,10 @@
 ** runs. */
 bool tli_is_batched(lua_State *L, int index);
 
-/* Call this while a mapped function runs. If an argument is a stand-in, or a list or options
-** with one, calls the handler with the operator, its signature and the arguments, and returns
-** the number of results; otherwise returns -1. Raises an error if the operator would write to a
-** tensor that all examples share. */
+/* Lets vmap run an operator, while a mapped function runs. If an argument is a stand-in, or a list
+** or options with one, calls the handler with the operator, its signature and the arguments, and
+** returns the number of results; otherwise returns -1. Raises an error if the operator would write
+** to a tensor that all examples share. */
 int tli_batched(lua_State *L, const tli_Signature *sig, lua_CFunction fn);
 
 /* Raises an error if `name` is about to write to a shared tensor while a mapped function runs. */

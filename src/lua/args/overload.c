@@ -1,7 +1,7 @@
 /*
 ** overload.c - operators with several forms, such as x:view(sizes) and x:view(dtype): calls the
-** first form whose parameters fit the arguments. Arguments are not converted here, and an error
-** is raised only if no form fits.
+** first form whose parameters fit the arguments. The choice does not convert arguments; it raises
+** an error only if no form fits.
 */
 #include <stdio.h>
 #include <string.h>

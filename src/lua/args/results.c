@@ -1,5 +1,5 @@
 /*
-** results.c - see results.h.
+** results.c - implements results.h.
 */
 #include "lua/args/results.h"
 
@@ -23,7 +23,7 @@ int tli_return_out(tli_Args *a, int i, tl_Tensor *steals) {
 
 int tli_return_several(lua_State *L, tli_State *S, tli_Box **boxes, tl_Tensor **steals, int n) {
   int first = lua_gettop(L) - n + 1;
-  /* all boxes must own their tensors before the collector may run */
+  /* all boxes must own their tensors before the collector can run */
   for (int i = 0; i < n; i++) boxes[i]->tensor = steals[i];
   while (n > 0 && steals[n - 1] == NULL) n--;
   lua_settop(L, first + n - 1);

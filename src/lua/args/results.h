@@ -1,6 +1,6 @@
 /*
-** results.h - the end of generated functions: puts results into boxes and assigns out=
-** parameters.
+** results.h - how generated functions return: results are put into boxes, or copied to the tensors
+** of out=.
 */
 #ifndef TLI_RESULTS_H
 #define TLI_RESULTS_H

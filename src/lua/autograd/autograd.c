@@ -1,6 +1,6 @@
 /*
-** autograd.c - Lua functions for gradients: backward and grad, hooks, and a tensor's properties
-** that concern its history.
+** autograd.c - Lua functions for gradients: backward and grad, hooks, and the properties of a
+** tensor that concern its history.
 */
 #include "lua/autograd/autograd.h"
 
@@ -23,11 +23,12 @@ static tl_Tensor **new_list(tli_Args *a, int64_t n) {
   return v;
 }
 
-/* The tensors where a backward pass begins, or whose gradients it returns. Borrowed. */
+/* The tensors or edges at which a backward pass begins, or whose gradients it returns. All are
+** borrowed. */
 typedef struct Ends {
   int64_t n;
-  tl_Tensor **tensors; /* a NULL entry is an edge, see `edges` */
-  tli_Edge *edges;     /* NULL: all ends are tensors */
+  tl_Tensor **tensors; /* the tensors; a NULL entry stands for an edge in `edges` */
+  tli_Edge *edges;     /* the edges; NULL if all ends are tensors */
 } Ends;
 
 static bool has_edge(lua_State *L, int list) {
@@ -117,7 +118,8 @@ static void each_tensor(const tli_Backward *call, void (*fn)(tl_Tensor *t)) {
 
 static void hold(tl_Tensor *t) { tli_retain(t); }
 
-/* Runs a pass with its modes. They also apply to hooks, whatever coroutine runs them. */
+/* Runs a backward pass with its modes. The modes also apply to hooks, whatever coroutine runs the
+** hooks. */
 static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   const tli_Change modes[] = {{TLI_MODE_INFERENCE, false}, {TLI_MODE_GRAD, call->create_graph}};
   tli_ModeScope scope;
@@ -131,7 +133,8 @@ static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *cal
   return ok;
 }
 
-/* Runs a pass, which holds references to the tensors, because a hook may release their values. */
+/* Runs a backward pass. The function holds references to the tensors, because a hook may release
+** their values. */
 static bool run(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   each_tensor(call, hold);
   bool ok = run_in_modes(L, of, call);
@@ -143,8 +146,9 @@ static bool fits_int(const Ends *list) { return list->n <= INT32_MAX; }
 
 /* ---- callbacks at the end of a pass ---- */
 
-static const char queue_key = 0; /* its address is the registry's key of the queue of functions */
-/* its address is the registry's key of the number of failed passes */
+/* its address is the key of the queue of functions in the registry */
+static const char queue_key = 0;
+/* its address is the key of the number of failed passes in the registry */
 static const char failures_key = 0;
 
 /* queue_callback(fn) calls fn when the running backward pass has succeeded. */
@@ -216,8 +220,8 @@ static void count_failure(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* Calls the queued functions, including those that they queue; after a failure clears the
-** queue. */
+/* Calls the queued functions, including functions that they queue; after a failure, clears the
+** queue instead. */
 static void end_pass(lua_State *L, bool ok) {
   if (!ok) count_failure(L);
   while (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) == LUA_TTABLE) {
@@ -267,7 +271,7 @@ static int accumulate(tli_Args *a, tli_Settings *of, Ends roots, tl_Tensor *cons
   return ok ? 0 : tli_raise_caught(a->L);
 }
 
-/* The options that both signatures of backward have, after the gradients. */
+/* The options after the gradients that both signatures of backward have. */
 #define BACKWARD_OPTIONS                                          \
   {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},                \
       {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0}, {          \
@@ -323,7 +327,7 @@ static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
 static int push_boxes(tli_Args *a, int i) {
   bool list = tli_args_given(a, i) && lua_type(a->L, a->at[i]) == LUA_TTABLE;
   lua_Unsigned n = list ? lua_rawlen(a->L, a->at[i]) : 1;
-  /* a count larger than Lua's stack, if n is too large */
+  /* if n is too large, a count larger than Lua's stack */
   int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2;
   luaL_checkstack(a->L, count, "autograd.grad: too many inputs");
   for (int k = 0; k < count; k++) tli_new_box(a->L, a->S);
@@ -341,7 +345,7 @@ static bool select_examples(tl_Tensor *const *grads, int n, int64_t b, tl_Tensor
   return true;
 }
 
-/* For each input stacks the results of n passes, rows[i * n + b], and releases them. */
+/* Stacks the results of n passes for each input, rows[i * n + b], and releases the results. */
 static bool stack_rows(tl_Tensor **rows, int ninputs, int64_t n, tl_Tensor **results) {
   bool ok = true;
   for (int i = 0; i < ninputs; i++) {
@@ -367,8 +371,8 @@ static int64_t examples_of(const tli_Backward *call) {
   return call->nroots ? call->grads[0]->sizes[0] : -1;
 }
 
-/* Runs a pass for each example of the gradients; `rows` and `seeds` are buffers for its
-** tensors. */
+/* Runs a backward pass for each example of the gradients; `rows` and `seeds` are buffers for the
+** tensors of that pass. */
 static bool run_batched(lua_State *L, tli_Settings *of, const tli_Backward *call, int64_t n,
                         tl_Tensor **rows, tl_Tensor **seeds) {
   int count = call->ninputs;
@@ -376,7 +380,7 @@ static bool run_batched(lua_State *L, tli_Settings *of, const tli_Backward *call
   one.grads = seeds;
   bool ok = true;
   for (int64_t b = 0; ok && b < n; b++) {
-    tl_Tensor **results = call->results; /* results of the current example */
+    tl_Tensor **results = call->results; /* results of the current example's pass */
     one.retain_graph = call->retain_graph || b + 1 < n;
     tli_set_grad_mode(call->create_graph);
     ok = select_examples(call->grads, call->nroots, b, seeds);
@@ -462,7 +466,7 @@ typedef struct HookCall {
   tl_Tensor *out;  /* owned */
 } HookCall;
 
-/* Called with (function, call). */
+/* Runs a hook. The arguments are (function, call). */
 static int call_hook(lua_State *L) {
   HookCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
@@ -490,7 +494,7 @@ typedef struct Handle {
   tli_Hook *hook; /* owned */
 } Handle;
 
-/* Adds a hook to the tensor at index 1. With `after`, it is called after a gradient was added
+/* Adds a hook to the tensor at index 1. With `after`, the hook is called after a gradient was added
 ** to .grad. */
 static bool add_hook(lua_State *L, Handle *handle, tli_Callback *callback, bool after) {
   bool ok = true;
@@ -597,7 +601,8 @@ static int set_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
 static int get_grad_fn(lua_State *L, tli_State *S, tl_Tensor *t) {
   bool ok = true;
   tli_Node **box = tli_push_node_box(L);
-  t = tli_to_tensor(L, S, 1); /* read again, because making the box may have run finalizers */
+  /* the tensor is read again, because making the box may have run finalizers */
+  t = tli_to_tensor(L, S, 1);
   tli_Node *node = t ? tli_grad_fn(t, &ok) : NULL;
   if (!ok) return tli_raise(L);
   if (node)
@@ -607,7 +612,7 @@ static int get_grad_fn(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* Pushes the position of the tensor among the results of its grad_fn; 1 for a leaf. */
+/* Pushes the position of the tensor among the results of its grad_fn; pushes 1 for a leaf. */
 static int get_output_nr(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   bool ok = true;
@@ -641,8 +646,9 @@ static int get_retains_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* Pushes a tensor that shares the memory but has no history. Unlike in PyTorch, in-place changes to
-** it count as changes of the tensor, so a backward pass detects them. */
+/* Pushes a tensor that shares x's memory but has no history, the value of x.data. Unlike in
+** PyTorch, in-place changes to that tensor count as changes of x, so a backward pass detects
+** them. */
 static int get_data(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   tl_Tensor *data = tli_detached(t);
@@ -651,7 +657,7 @@ static int get_data(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* Returns the tensor at index `value` if t may take over its memory. */
+/* Returns the tensor at index `value`, after checking that t may take over its memory. */
 static const tl_Tensor *check_data(lua_State *L, tli_State *S, const tl_Tensor *t, int value) {
   const tl_Tensor *y = lua_type(L, value) == LUA_TUSERDATA ? tli_to_tensor(L, S, value) : NULL;
   if (y == NULL) tli_error(L, "data: expected a Tensor, got %s", tli_describe(L, S, value));
@@ -679,7 +685,8 @@ static void take_data(tl_Tensor *t, const tl_Tensor *y) {
 ** modules and optimizers. */
 static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
   const tl_Tensor *y = check_data(L, S, t, value);
-  /* a graph that has saved t must find a version that t never had before */
+  /* t's version must be one that t never had before, because graphs that have saved t compare
+  ** versions */
   unsigned past = tli_version(t);
   take_data(t, y);
   atomic_fetch_add_explicit(&t->storage->version, past, memory_order_relaxed);
@@ -687,9 +694,9 @@ static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
   return 0;
 }
 
-/* autograd._lend(x, y, version) gives x the memory of y, like x.data = y. y must hold the
-** values of x at that version, so graphs that have saved x remain valid. It serves parameters
-** whose data is elsewhere while they are unused. */
+/* autograd._lend(x, y, version) gives x the memory of y, like x.data = y. y must hold the values of
+** x at that version, so graphs that have saved x remain valid. The function is for parameters whose
+** data is elsewhere while they are unused. */
 static int autograd_lend(lua_State *L) {
   tli_State *S = tli_state(L);
   tl_Tensor *t = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;

@@ -1,21 +1,23 @@
 /*
-** autograd.h - the declarations shared by the binding's files for gradients.
+** autograd.h - declarations that the binding's files for gradients share.
 */
 #ifndef TLI_LUA_AUTOGRAD_H
 #define TLI_LUA_AUTOGRAD_H
 
 #include "lua/state.h"
 
-/* Each function adds its part to the table `torch` on top of the stack, or to torch.autograd. */
-void tli_open_modes(lua_State *L);    /* modes/grad_modes.c */
+/* Each function adds the functions of one file to the table `torch` on top of the stack, or to
+** torch.autograd. */
+void tli_open_modes(lua_State *L);    /* defined in modes/grad_modes.c */
 void tli_open_autocast(lua_State *L); /* autocast.c */
 void tli_open_nodes(lua_State *L);    /* node.c */
 void tli_open_function(lua_State *L); /* function.c */
 void tli_open_saved_hooks(lua_State *L);
 
-/* Makes the hooks of a mode's value the current ones of this C thread (saved_hooks.c). */
+/* Makes the hooks that a mode's value stands for the current ones of this C thread
+** (saved_hooks.c). */
 void tli_saved_hooks_load(tli_State *S, int mode);
-/* Called when the state closes. */
+/* Releases all hooks that pack saved tensors, when the state closes. */
 void tli_saved_hooks_close(tli_State *S);
 
 /* Pushes an empty value for a node, which then owns the stored value. */

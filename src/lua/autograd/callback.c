@@ -1,12 +1,12 @@
 /*
-** callback.c - see callback.h. Invariant: the engine calls Lua only through tli_callback_call,
-** which runs in protected mode.
+** callback.c - implements callback.h. Invariant: the engine calls Lua only through
+** tli_callback_call, which runs in protected mode.
 **
-** The functions are in a table of the registry, because Lua does not see the graphs that need
-** them, nor when a graph is freed. So a function that refers to the tensor that it is attached
-** to would never be collected. Therefore, before each full collection of the pacer, a callback
-** is loosened if only Lua values hold its tensor (or node): during the collection those values
-** keep its function alive, by an ephemeron table, and the registry does not. In the meantime
+** The functions are in a table of the registry, because Lua does not see the graphs that need them,
+** nor when a graph is freed. A function that refers to the tensor to which it is attached would
+** therefore never be collected. To prevent that, before each full collection of the pacer, a
+** callback is loosened if only Lua values hold its tensor (or node): during the collection those
+** values keep its function alive, by an ephemeron table, and the registry does not. In the meantime
 ** the engine runs nothing that could acquire the tensor.
 */
 #include "lua/autograd/callback.h"
@@ -20,31 +20,34 @@
 #define MOST_VALUES 8
 #define LEAST_LIMIT 1000
 
-/* Protects the fields of every Home that are marked "guarded". A lock in each Home would not
-** do: if another thread held it during a fork, it would stay locked in the child. */
+/* Protects the fields of every Home that are marked "guarded". A separate lock in each Home could
+** be held by another thread during a fork, and would then stay locked in the child. */
 static tli_Mutex guard = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(guard)
 
-/* The callbacks of one Lua state; lives as long as the state and all its callbacks. */
+/* The callbacks of one Lua state; a Home lives as long as the state or one of its callbacks
+** exists. */
 typedef struct Home {
   atomic_int refs;
-  bool open;             /* false once the state was closed; guarded */
-  tli_Callback *dropped; /* borrowed list; guarded */
-  atomic_bool dropping;  /* whether `dropped` has entries */
-  /* only the state uses the fields below */
-  tli_Callback *all;   /* owned list */
-  tli_Callback *spare; /* owned; memory for the next callback */
-  int64_t n, limit; /* the number of callbacks, and the number at which cycles are searched for */
-  int64_t stayed;   /* number of loosened callbacks that survived the last search */
-  bool watching;    /* whether the watcher exists */
+  bool open;             /* whether the state is open (guarded) */
+  tli_Callback *dropped; /* list of dropped callbacks (borrowed, guarded) */
+  atomic_bool dropping;  /* whether the list `dropped` has entries */
+  /* Only the state's own thread uses the fields below. */
+  tli_Callback *all;   /* list of all callbacks (owned) */
+  tli_Callback *spare; /* memory for the next callback (owned) */
+  /* the number of callbacks, and the number at which a search for cycles begins */
+  int64_t n, limit;
+  int64_t stayed; /* number of loosened callbacks that survived the last search */
+  bool watching;  /* whether the watcher object exists */
 } Home;
 
 struct tli_Callback {
   Home *home;          /* owned */
-  atomic_bool dropped; /* set when nothing can call it any more */
+  atomic_bool dropped; /* set when no code can call the callback any more */
   bool loose;
   int nvalues;
-  /* node that it is attached to, borrowed until it is dropped; NULL: a leaf */
+  /* the node to which the callback is attached, borrowed until the callback is dropped; NULL for a
+  ** leaf */
   const tli_Node *node;
   tli_Callback *next, **link;
   tli_Callback *next_dropped;
@@ -58,7 +61,8 @@ static const char home_key = 0, error_key = 0, functions_key = 0, values_key = 0
 _Static_assert(sizeof(tli_Callback) >= MOST_VALUES, "addresses inside of it are keys");
 
 static _Thread_local lua_State *running;
-static _Thread_local uint64_t caught; /* number of the failure whose value is in the registry */
+/* number of the failure whose error value is in the registry */
+static _Thread_local uint64_t caught;
 
 /* ---- homes ---- */
 
@@ -78,7 +82,7 @@ static void unlink_callback(tli_Callback *a) {
   a->home->n--;
 }
 
-/* Returns the list of dropped callbacks and empties it; `open` says whether the state stays
+/* Returns the list of dropped callbacks and empties it. `open` tells whether the state stays
 ** open. */
 static tli_Callback *take_dropped(Home *h, bool open) {
   tli_mutex_lock(&guard);
@@ -90,7 +94,7 @@ static tli_Callback *take_dropped(Home *h, bool open) {
   return list;
 }
 
-/* Removes the function, and its values, from the registry. */
+/* Removes a callback's function, and the values to which it is attached, from the registry. */
 static void forget_function(lua_State *L, tli_Callback *a) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &functions_key);
   lua_pushnil(L);
@@ -113,7 +117,7 @@ static void forget(lua_State *L, tli_Callback *list) {
   }
 }
 
-/* Runs when the state closes. Callbacks that are left are freed when they are dropped. */
+/* Closes a Home with its state. Callbacks that still exist are freed when they are dropped. */
 static int home_gc(lua_State *L) {
   Home **box = lua_touserdata(L, 1);
   Home *h = *box;
@@ -158,7 +162,7 @@ void tli_open_callbacks(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &functions_key);
   weak_table(L, "v");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &values_key);
-  /* created now, so that assigning them later needs no memory */
+  /* the entry is created now, so that a later assignment needs no memory */
   lua_pushboolean(L, false);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &loose_key);
   lua_pushboolean(L, false);
@@ -237,14 +241,14 @@ void tli_callback_drop(void *callback) {
 /* ---- loosening ---- */
 
 /* Returns whether the value on top of the stack holds the callback's tensor or node, and is the
-** only owner of its own tensor. */
+** sole owner of its own tensor. */
 static bool holds(lua_State *L, const tli_State *S, const tli_Callback *a) {
   const tl_Tensor *t = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, lua_gettop(L)) : NULL;
   if (t == NULL || !tli_unique(t)) return false;
   return a->node == NULL || (t->autograd && t->autograd->node == a->node);
 }
 
-/* Returns whether only the callback's values hold its tensor or node. The table of values is on top
+/* Returns whether only values in the callback's table hold its tensor or node. The table is on top
 ** of the stack. */
 static bool held_by_values(lua_State *L, const tli_State *S, const tli_Callback *a) {
   int holders = 0;
@@ -281,7 +285,7 @@ static int64_t count_loosenable(lua_State *L, const tli_State *S, const Home *h)
   return n;
 }
 
-/* Called with the state as a light userdata. */
+/* Loosens the callbacks of the state. The argument is the state as a light userdata. */
 static int loosen(lua_State *L) {
   const tli_State *S = lua_touserdata(L, 1);
   Home *h = home_of(L);
@@ -300,7 +304,7 @@ static int loosen(lua_State *L) {
     }
     a->loose = true;
   }
-  /* nothing raises an error from here on, since the keys exist */
+  /* from here on nothing raises an error, since the keys exist */
   for (tli_Callback *a = h->all; a; a = a->next) {
     if (!a->loose) continue;
     lua_pushboolean(L, false);
@@ -316,12 +320,12 @@ void tli_callbacks_loosen(lua_State *L, tli_State *S) {
   if (h == NULL || h->n == 0) return;
   lua_pushcfunction(L, loosen);
   lua_pushlightuserdata(L, S);
-  /* without memory, callbacks stay as they are */
+  /* if memory is exhausted, callbacks stay as they are */
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);
 }
 
-/* Moves the function from one of its values back to the registry. A callback without a value was
-** dropped, or will be soon. */
+/* Moves a callback's function from one of its values back to the registry. A callback without a
+** value was dropped, or will soon be. */
 static void fasten(lua_State *L, tli_Callback *a, int functions, int loose, int values) {
   a->loose = false;
   for (int i = 0; i < a->nvalues; i++) {
@@ -356,8 +360,9 @@ void tli_callbacks_fasten(lua_State *L) {
   h->limit = 2 * h->n > LEAST_LIMIT ? 2 * h->n : LEAST_LIMIT;
 }
 
-/* The watcher is finalized in each cycle of the collector and then makes another one. It
-** requests a full collection if more callbacks could be loosened than survived the last search. */
+/* Runs when the watcher is collected, which happens in each cycle of the collector, and creates the
+** next watcher. Requests a full collection if more callbacks could be loosened than survived the
+** last search. */
 static int watcher_gc(lua_State *L) {
   tli_State *S = tli_state(L);
   const Home *h = home_of(L);
@@ -387,7 +392,7 @@ typedef struct Call {
   void *argument;
 } Call;
 
-/* Called with (value, call); passes its upvalues to `run`. */
+/* Calls `run` with the upvalues of this function. The arguments are (value, call). */
 static int enter(lua_State *L) {
   const Call *call = lua_touserdata(L, 2);
   lua_settop(L, 1);
@@ -419,8 +424,9 @@ bool tli_callback_call_in(lua_State *L, tli_Callback *a, lua_CFunction run, void
   tli_callback_push(L, a);
   lua_pushlightuserdata(L, &call);
   int status = lua_pcall(L, 2, 0, 0);
-  tli_calling = calling;           /* a function that caught an error has not restored it */
-  tli_enter(L, tli_state_find(L)); /* the function may have run coroutines with other modes */
+  tli_calling = calling; /* a function that caught an error has not restored tli_calling */
+  /* the function may have run coroutines, which have other modes */
+  tli_enter(L, tli_state_find(L));
   if (status == LUA_OK) return true;
   const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error object";
   tli_fail(TL_EARG, "%s", message);

@@ -1,7 +1,7 @@
 /*
-** callback.h - Lua functions that the engine refers to: hooks, and derivatives written in Lua.
-** The engine may drop a reference in any thread, also after the state was closed, so the
-** callback is only marked, and the state releases the function later.
+** callback.h - Lua functions that the engine refers to: hooks, and derivatives written in Lua. The
+** engine may drop a callback in any thread, even after the state was closed. Dropping only marks
+** the callback; the state releases the function later.
 */
 #ifndef TLI_CALLBACK_H
 #define TLI_CALLBACK_H
@@ -13,18 +13,19 @@ typedef struct tli_Callback tli_Callback;
 /* Prepares a state for callbacks; pushes nothing. */
 void tli_open_callbacks(lua_State *L);
 
-/* Pops a value and makes a callback with it. On lack of memory returns NULL with a message, or
-** raises an error, in which case nothing is owned. */
+/* Pops a value and makes a callback with that value. If memory is exhausted, returns NULL with a
+** message, or raises an error; nothing is owned then. */
 tli_Callback *tli_callback_new(lua_State *L);
 /* Attaches the callback to the value at an index, which is a tensor or a result of `node`. If only
-** such values hold the tensor or node, Lua's collector can collect the function together with
+** values in Lua hold the tensor or node, Lua's collector can collect the function together with
 ** them. */
 void tli_callback_hangs_on(lua_State *L, tli_Callback *callback, const tli_Node *node, int value);
 /* Drops a callback, in any thread. The parameter is a tli_Callback, which hooks pass as their
 ** context. */
 void tli_callback_drop(void *callback);
 
-/* Call these before and after a full collection: see callback.c. They raise no error. */
+/* Loosen and fasten all callbacks, before and after a full collection; see callback.c. Neither
+** raises an error. */
 void tli_callbacks_loosen(lua_State *L, tli_State *S);
 void tli_callbacks_fasten(lua_State *L);
 
@@ -33,7 +34,7 @@ void tli_callbacks_fasten(lua_State *L);
 ** index 2. After a Lua error returns false; tli_raise_caught raises the error again. */
 bool tli_callback_call(tli_Callback *callback, lua_CFunction run, void *argument) TL_MUSTCHECK;
 
-/* Calls `run` as tli_callback_call does, but in a given Lua thread, while an operator runs. */
+/* Calls `run` like tli_callback_call, but in a given Lua thread, and while an operator runs. */
 bool tli_callback_call_in(lua_State *L, tli_Callback *callback, lua_CFunction run, void *argument)
     TL_MUSTCHECK;
 /* Pushes the callback's value. */
@@ -45,9 +46,10 @@ bool tli_caught(void);
 ** previous one, which must be restored before any error is raised. */
 lua_State *tli_set_running(lua_State *L);
 
-lua_State *tli_running(void); /* NULL: none */
+/* Returns the Lua state that calls the engine in this thread; NULL if there is none. */
+lua_State *tli_running(void);
 
-/* Raises the Lua error of a callback again, or else the engine's failure. */
+/* Raises the Lua error of a callback again; if no callback failed, raises the engine's failure. */
 int tli_raise_caught(lua_State *L);
 
 #endif

@@ -1,5 +1,6 @@
 /*
-** function.c - nodes whose derivative is a Lua function, for lua/tlua/autograd/Function.lua.
+** function.c - nodes of the graph whose derivative is a Lua function.
+** lua/tlua/autograd/Function.lua uses them.
 */
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +11,8 @@
 
 typedef struct LuaNode {
   tli_Node node;
-  tli_NodeType type;            /* this node's own type, so that the node has a name of its own */
-  char name[64], title[64 + 8]; /* "Twice", "TwiceBackward" */
+  tli_NodeType type;            /* a type for this node alone, so that the node has its own name */
+  char name[64], title[64 + 8]; /* names such as "Twice" and "TwiceBackward" */
   tli_Callback *backward;       /* owned */
   int nsaved;
   tli_Saved saved[];
@@ -57,7 +58,7 @@ static void take_gradient(lua_State *L, const BackwardCall *call, int index, int
   if (tli_node_wants(n, i)) call->out[i] = tli_retain(t);
 }
 
-/* Called with (function, call); calls function(saved, gradients...). */
+/* Calls function(saved, gradients...). The arguments are (function, call). */
 static int call_backward(lua_State *L) {
   BackwardCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
@@ -108,7 +109,7 @@ static tl_Tensor *tensor_in(lua_State *L, int table, lua_Integer i) {
   return t;
 }
 
-/* More values than a call can have, but few enough that no size overflows. */
+/* A limit for counts: more values than a call can have, but so few that no size overflows. */
 #define COUNT_MAX 1000000
 
 /* Returns field n of the table; may raise an error. */
@@ -123,7 +124,7 @@ static int count_in(lua_State *L, int table, const char *name) {
   return (int)n;
 }
 
-/* Returns whether t cannot become the node's result itself, because it is a view, has a history, or
+/* Returns whether t itself cannot become the node's result, because t is a view, has a history, or
 ** is an input. */
 static bool needs_alias(lua_State *L, const tl_Tensor *t, int inputs, int n) {
   if (t->base || tli_requires_grad(t)) return true;
@@ -169,7 +170,7 @@ static bool save_all(lua_State *L, LuaNode *n) {
   return true;
 }
 
-/* Saves the tensors of a call so that hooks can pack them; the hooks run in L. */
+/* Saves the tensors of a call in a way that lets hooks pack them; the hooks run in L. */
 static bool save_called(lua_State *L, LuaNode *n) {
   lua_State *outer = tli_calling;
   tli_calling = L;
@@ -178,8 +179,8 @@ static bool save_called(lua_State *L, LuaNode *n) {
   return ok;
 }
 
-/* Makes output k a result of the node. If that is impossible, an alias of it replaces it in the
-** table. May raise an error. */
+/* Makes output k a result of the node. If the output cannot become a result, an alias replaces it
+** in the table. The function may raise an error. */
 static void take_output(lua_State *L, LuaNode *n, int k) {
   tl_Tensor *t = tensor_in(L, OUTPUTS, k + 1);
   if (t == NULL) return;
@@ -187,7 +188,7 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
     if (!tli_inplace_result(n->name, t, &n->node, k)) tli_raise(L);
   } else if (needs_alias(L, t, INPUTS, n->node.ninputs)) {
     tli_Box *box = tli_push_box(L);
-    /* read again, because making the box may have run finalizers */
+    /* the tensor is read again, because making the box may have run finalizers */
     t = tensor_in(L, OUTPUTS, k + 1);
     t = t ? tli_detached(t) : tli_fail_null(TL_EARG, "%s: a result was released", n->name);
     if (t == NULL) tli_raise(L);
@@ -256,7 +257,7 @@ static int autograd_record(lua_State *L) {
   bump_dirty(L, n);
   if (!save_called(L, n)) return tli_raise_as(L, lua_tostring(L, NAME));
   for (int k = 0; k < n->node.noutputs; k++) take_output(L, n, k);
-  *box = NULL; /* releases the node now instead of in the collector */
+  *box = NULL; /* releases the node now, instead of in the collector */
   tli_node_release(&n->node);
   return 0;
 }

@@ -1,6 +1,6 @@
 /*
 ** node.c - the recorded graph as Lua values: nodes (x.grad_fn) and gradient edges. An edge is the
-** place that a tensor's gradient goes to. It outlives the tensor and does not keep it alive, unless
+** destination of a tensor's gradient. It can outlive the tensor, and keeps a tensor alive only if
 ** the tensor is a leaf.
 */
 #include <string.h>
@@ -55,8 +55,8 @@ static int node_tostring(lua_State *L) {
   return 1;
 }
 
-/* Pushes a list of {node or leaf, index of its result}; an entry is {} if no gradient flows
-** there. */
+/* Pushes a list of {node or leaf, index of its result}, one entry for each input; an entry is {} if
+** the input gets no gradient. */
 static void push_next_functions(lua_State *L, const tli_Node *node) {
   lua_createtable(L, node->ninputs, 0);
   for (int i = 0; i < node->ninputs; i++) {
@@ -75,7 +75,7 @@ static void push_next_functions(lua_State *L, const tli_Node *node) {
   }
 }
 
-/* Pushes a list of the shapes of the node's results, as far as they are known. */
+/* Pushes a list of the shapes of the node's results. Unknown shapes are left out. */
 static void push_shapes(lua_State *L, const tli_Node *node) {
   lua_createtable(L, node->noutputs, 0);
   for (int k = 0; k < node->noutputs; k++) {
@@ -146,8 +146,7 @@ static int edge_tostring(lua_State *L) {
   return 1;
 }
 
-/* Pushes a field of an edge. Fields have names and positions, like those of PyTorch's named
-** tuple. */
+/* Pushes a field of an edge. A field has a name and a position, as in PyTorch's named tuple. */
 static int edge_index(lua_State *L) {
   const tli_Edge *edge = check_edge(L, 1);
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
@@ -169,12 +168,13 @@ static int edge_len(lua_State *L) {
   return 1;
 }
 
-/* _get_gradient_edge(tensor) returns the edge that the tensor's gradient goes to. */
+/* _get_gradient_edge(tensor) returns the edge of the tensor's gradient. */
 static int autograd_get_gradient_edge(lua_State *L) {
   static const char name[] = "autograd.graph.get_gradient_edge";
   tli_check_tensor(L, 1, name);
   tli_Edge *edge = push_edge(L);
-  tl_Tensor *t = tli_check_tensor(L, 1, name); /* making the edge may have run finalizers */
+  /* the tensor is read again, because making the edge may have run finalizers */
+  tl_Tensor *t = tli_check_tensor(L, 1, name);
   if (!tli_requires_grad(t))
     return tli_error(L, "%s: tensor: expected one that requires a gradient, got one that does not",
                      name);

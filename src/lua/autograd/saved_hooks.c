@@ -1,12 +1,11 @@
 /*
 ** saved_hooks.c - torch.autograd.graph.saved_tensors_hooks: Lua functions that pack the tensors
-** which operators save. Pack is called while an operator runs, which reads its own arguments.
-** So, as during a collection, tensors that are released explicitly live on until they are
-** collected, no tensor is finalized before pack has returned, and new tensors of pack belong to
-** no torch.scope.
+** which operators save. The function `pack` runs in the middle of an operator, which still reads
+** its own arguments. Until pack has returned, tensors that are released explicitly therefore live
+** on, no tensor is finalized, and new tensors belong to no torch.scope.
 **
-** A mode of the Lua thread selects the pair of functions by the number of its slot. A slot
-** becomes free once no thread has it as a mode and no open scope would restore it.
+** A mode of the Lua thread selects the pair of functions by the number of its slot. A slot becomes
+** free once no thread's mode and no open scope refers to it.
 */
 #include "autograd/pack_hooks.h"
 #include "lua/args/args.h"
@@ -18,32 +17,32 @@
 
 #define SLOTS 100
 
-/* Two functions, with the number of slots and packed tensors that use them. */
+/* A pair of functions, with the number of slots and packed tensors that use it. */
 typedef struct Pair {
   atomic_int refs;
-  tli_Callback *functions; /* owned; {pack, unpack} */
+  tli_Callback *functions; /* the table {pack, unpack} (owned) */
 } Pair;
 
 /* A slot contains a pair of functions, or the message of a call that has disabled hooks. */
 typedef struct Slot {
-  Pair *pair; /* owned; NULL: hooks are disabled, or the slot is free */
+  Pair *pair; /* the functions (owned); NULL if hooks are disabled, or the slot is free */
   bool forbidden, opening;
   char message[200];
-  int8_t outer; /* the mode that was set before this one */
+  int8_t outer; /* the value of the mode before this slot was set */
 } Slot;
 
 typedef struct tli_SavedHooks {
-  /* number of running pack and unpack functions; tensors that these save are not packed */
+  /* number of pack and unpack functions that are running; tensors that they save are not packed */
   int masked;
-  int current; /* slot of the running thread, from 1; 0: none */
-  int n;       /* one past the last slot in use */
+  int current; /* the running thread's slot, from 1; 0 if it has none */
+  int n;       /* one more than the number of the last slot in use */
   Slot slots[SLOTS];
 } tli_SavedHooks;
 
 typedef struct Packed {
-  Pair *pair;          /* owned */
-  tl_Tensor *tensor;   /* owned; set if pack returned a tensor */
-  tli_Callback *value; /* owned; set if pack returned another value */
+  Pair *pair;        /* owned */
+  tl_Tensor *tensor; /* the tensor that pack returned (owned); NULL if it returned another value */
+  tli_Callback *value; /* any other value that pack returned (owned) */
 } Packed;
 
 /* ---- packing ---- */
@@ -68,7 +67,7 @@ typedef struct PackCall {
   Packed *packed;
 } PackCall;
 
-/* Called with ({pack, unpack}, call); calls pack. */
+/* Calls pack. The arguments are ({pack, unpack}, call). */
 static int call_pack(lua_State *L) {
   PackCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
@@ -150,7 +149,7 @@ typedef struct UnpackCall {
   tl_Tensor *out; /* owned */
 } UnpackCall;
 
-/* Called with ({pack, unpack}, call). */
+/* Calls unpack. The arguments are ({pack, unpack}, call). */
 static int call_unpack(lua_State *L) {
   UnpackCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
@@ -196,7 +195,7 @@ static void slot_clear(Slot *s) {
   pair_release(pair);
 }
 
-/* Marks the slot of a mode as used, and the slots that scopes will restore after it. */
+/* Marks the slot that a mode refers to as used, and the slots that scopes will restore after it. */
 static void mark(const tli_SavedHooks *h, int mode, bool *used) {
   while (mode > 0 && !used[mode - 1]) {
     used[mode - 1] = true;
@@ -291,7 +290,7 @@ static int autograd_saved_tensors_hooks(lua_State *L) {
     lua_pushvalue(L, k);
     lua_rawseti(L, -2, k);
   }
-  tli_Callback *functions = tli_callback_new(L); /* pops the table */
+  tli_Callback *functions = tli_callback_new(L); /* this call pops the table */
   Pair *pair = functions ? tli_alloc(sizeof *pair) : NULL;
   if (pair == NULL) {
     tli_callback_drop(functions);
@@ -299,9 +298,10 @@ static int autograd_saved_tensors_hooks(lua_State *L) {
   }
   atomic_init(&pair->refs, 1);
   pair->functions = functions;
-  /* searched again, because making the table may have run finalizers */
+  /* the slot is searched again, because making the table may have run finalizers */
   int i = free_slot(L, S, name);
-  S->saved_hooks->slots[i].pair = pair; /* no finalizer may run before the slot is `opening` */
+  /* no finalizer may run before this slot is marked as `opening` */
+  S->saved_hooks->slots[i].pair = pair;
   lua_remove(L, 1);
   lua_remove(L, 1);
   return open_slot(L, S, name, i);

@@ -145,7 +145,7 @@ static int device_current_device(lua_State *L) {
   return 1;
 }
 
-/* _device_index(device, name) returns the index of a device; nil means the current one. */
+/* _device_index(device, name) returns the index of a device; nil stands for the current device. */
 static int device_index(lua_State *L) {
   const char *name = luaL_optstring(L, 2, "device");
   lua_pushinteger(L, tli_check_device(L, 1, tli_kind(L), name).index);
@@ -253,8 +253,8 @@ static int device_is_tf32_supported(lua_State *L) {
   return 1;
 }
 
-/* Does nothing. PyTorch frees memory that other processes have used; tlua does not share device
-** memory. */
+/* ipc_collect() does nothing. In PyTorch it frees memory that other processes have used; tlua does
+** not share device memory. */
 static int device_ipc_collect(lua_State *L) {
   tli_device_only(L, 0, "ipc_collect");
   tli_check_current(L, tli_kind(L), "ipc_collect");
@@ -282,7 +282,8 @@ static int device_library_version(lua_State *L) {
   return 1;
 }
 
-/* _counters() returns how often each path was taken, by the path's name; {} without a device. */
+/* _counters() returns a table from the names of paths to the number of times that each was taken;
+** {} without a device. */
 static int device_counters(lua_State *L) {
   const tl_Backend *backend = tli_device_count(tli_kind(L)) > 0
                                   ? tli_backend_open((tl_Device){(int8_t)tli_kind(L), 0})

@@ -1,6 +1,6 @@
 /*
-** device_module.h - the declarations shared by the files of torch.cuda and torch.sim. Each of
-** their functions has its device type as an upvalue.
+** device_module.h - declarations that the files of torch.cuda and torch.sim share. Each function of
+** these modules has its device type as an upvalue.
 */
 #ifndef TLI_LUA_DEVICE_H
 #define TLI_LUA_DEVICE_H
@@ -9,7 +9,7 @@
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
 
-#define TLI_UP_KIND 3 /* the upvalue that holds the device type of a function */
+#define TLI_UP_KIND 3 /* number of the upvalue that holds a function's device type */
 
 static inline tl_DeviceType tli_kind(lua_State *L) {
   return (tl_DeviceType)lua_tointeger(L, lua_upvalueindex(TLI_UP_KIND));
@@ -34,16 +34,16 @@ int tli_device_refuse(lua_State *L, tl_DeviceType type, const char *name, const 
 /* Replaces a table of options, the first argument, by positional arguments. */
 void tli_device_options(lua_State *L, tl_DeviceType type, const char *name,
                         const char *const *options, int n);
-/* Returns the current device; raises an error if it does not exist. */
+/* Returns the current device; raises an error if the machine does not have it. */
 tl_Device tli_check_current(lua_State *L, tl_DeviceType type, const char *name);
-/* Returns the device at an index, nil meaning the current one; raises an error if it does not
-** exist. */
+/* Returns the device at a stack index; nil stands for the current device. Raises an error if the
+** machine does not have the device. */
 tl_Device tli_check_device(lua_State *L, int index, tl_DeviceType type, const char *name);
 /* Returns the object of a method call; raises an error if the state is closing. */
 void *tli_device_self(lua_State *L, const char *class, const char *name);
 void tli_set_integer(lua_State *L, const char *name, int64_t value);
 
-/* Adds functions, with their device type, to the table on top of the stack. */
+/* Adds functions to the table on top of the stack, each with the device type as an upvalue. */
 void tli_set_device_functions(lua_State *L, const luaL_Reg *list, tl_DeviceType type);
 /* Makes a class of that name with methods, one of which may be __index. */
 void tli_open_device_class(lua_State *L, const char *name, const luaL_Reg *methods);
@@ -52,7 +52,7 @@ void tli_open_device_class(lua_State *L, const char *name, const luaL_Reg *metho
 
 typedef struct tli_StreamValue {
   tl_Device device;
-  tl_Stream *stream; /* borrowed; streams are never freed */
+  tl_Stream *stream; /* the stream (borrowed); streams are never freed */
 } tli_StreamValue;
 /* Returns the stream at an index, or NULL. */
 tli_StreamValue *tli_to_stream(lua_State *L, int index);
@@ -63,8 +63,8 @@ extern const luaL_Reg tli_stream_functions[];        /* stream.c */
 extern const luaL_Reg tli_capture_functions[];       /* graph_capture.c */
 extern const luaL_Reg tli_device_memory_functions[]; /* memory_stats.c */
 extern const luaL_Reg tli_device_random_functions[]; /* generator.c */
-extern const luaL_Reg tli_nvidia_functions[];        /* nvidia.c; only for cuda */
-extern const luaL_Reg tli_nvtx_functions[];          /* nvidia.c; for cuda.nvtx */
+extern const luaL_Reg tli_nvidia_functions[];        /* the functions of nvidia.c for torch.cuda */
+extern const luaL_Reg tli_nvtx_functions[]; /* the functions of nvidia.c for torch.cuda.nvtx */
 void tli_open_streams(lua_State *L);
 void tli_open_captures(lua_State *L);
 void tli_open_history(lua_State *L);

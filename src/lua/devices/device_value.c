@@ -19,8 +19,8 @@ typedef struct Value {
   char name[16]; /* a name such as "cuda" or "cuda:1" */
 } Value;
 
-/* The key of a table in the registry: name -> value, and number_of(device) -> value for devices of
-** tensors. */
+/* The registry's key of a table that maps names to values and, for devices of tensors,
+** number_of(device) to values. */
 static const char values_key = 0;
 
 const char *tli_to_device_name(lua_State *L, int index) {
@@ -90,7 +90,7 @@ int tli_push_device(lua_State *L, tl_Device device) {
   return 1;
 }
 
-/* Returns the device index at a stack index; -1 if it is invalid. */
+/* Returns the device number at a stack index; -1 if the value there is not one. */
 static int to_number(lua_State *L, int index) {
   int64_t number;
   bool whole = tli_to_whole(L, index, &number);
@@ -155,7 +155,7 @@ static int device_index(lua_State *L) {
     else
       lua_pushnil(L);
   } else if (field && strncmp(field, "__", 2) == 0) {
-    lua_pushnil(L); /* so that metamethods, which programs use to find a value's type, are nil */
+    lua_pushnil(L); /* metamethods are nil, because programs use them to find the type of a value */
   } else {
     return tli_error(L,
                      "torch.device: expected the field type or index, got %s; strings' methods "

@@ -1,6 +1,6 @@
 /*
-** graph_capture.c - capture and replay of the graphs of torch.cuda and torch.sim. The forms
-** that take a function are in lua/tlua/device/init.lua and graphed_callables.lua.
+** graph_capture.c - capture and replay of the graphs of torch.cuda and torch.sim. The forms that
+** take a function are in Lua: lua/tlua/device/init.lua and graphed_callables.lua.
 */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 typedef struct Graph {
   tl_DeviceType type;
-  tli_Capture *capture; /* owned; NULL until a capture begins */
+  tli_Capture *capture; /* the graph (owned); NULL until a capture begins */
 } Graph;
 
 static int device_graph_new(lua_State *L) {
@@ -47,7 +47,8 @@ static tl_CaptureMode check_mode(lua_State *L, int index, tl_DeviceType type, co
   return TL_CAPTURE_GLOBAL;
 }
 
-/* capture_begin(pool, capture_error_mode) begins a capture; the arguments may also be options. */
+/* capture_begin(pool, capture_error_mode) begins a capture; the arguments may also be options by
+** name. */
 static int graph_capture_begin(lua_State *L) {
   static const char name[] = "CUDAGraph.capture_begin";
   static const char *const options[] = {"pool", "capture_error_mode"};
@@ -70,7 +71,8 @@ static int nothing(lua_State *L, const Graph *g, const char *name) {
 static int graph_capture_end(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "capture_end");
   lua_State *before = tli_calling;
-  /* for the collection of garbage that the last chain of kernels would otherwise store */
+  /* lets the device collect garbage, so that the last chain of kernels need not store dead
+  ** results */
   tli_calling = L;
   bool ok = g->capture && tli_capture_end(g->capture);
   tli_calling = before;
@@ -83,7 +85,8 @@ static int graph_replay(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "replay");
   if (g->capture == NULL) return nothing(L, g, "CUDAGraph.replay");
   tli_enter(L, tli_state(L));
-  tli_autocast_forget(tli_state(L)); /* the graph may change parameters */
+  /* the graph may change parameters, whose casts are outdated then */
+  tli_autocast_forget(tli_state(L));
   return tli_capture_replay(g->capture) ? 0 : tli_device_fail(L, g->type, "CUDAGraph.replay");
 }
 

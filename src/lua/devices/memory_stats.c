@@ -83,7 +83,7 @@ static int device_memory_stats(lua_State *L) {
     TL_MEMORY_STATS(X)
 #undef X
   }
-  /* always 0, since blocks of every size are split */
+  /* always 0, since the allocator splits blocks of every size */
   set_stat(L, "oversize_allocations", "", &(tl_Stat){0});
   set_stat(L, "oversize_segments", "", &(tl_Stat){0});
   tli_set_integer(L, "max_split_size", -1);
@@ -188,8 +188,8 @@ static int device_get_fraction(lua_State *L) {
 #define BLOCKS "torch.Blocks"
 #define HISTORY "torch.History"
 
-/* A list of copies of the blocks. Blocks are visited with a lock held, so no error may be raised
-** then. */
+/* A list of copies of the blocks. The visitor runs with a lock held, so it must not raise an
+** error. */
 typedef struct Blocks {
   tl_BlockInfo *list; /* owned */
   int64_t n, room;
@@ -356,7 +356,8 @@ static int tensor_pin_memory(lua_State *L) {
   lua_settop(L, 1);
   if (tli_is_pinned(t)) return 1;
   tli_Box *box = tli_push_box(L);
-  t = tli_check_tensor(L, 1, "pin_memory"); /* a finalizer may have released it */
+  /* the tensor is read again, because a finalizer may have released it */
+  t = tli_check_tensor(L, 1, "pin_memory");
   tl_Tensor *pinned = tli_pinned_empty(type, (tl_DType)t->dtype, t->ndim, t->sizes);
   if (pinned && !tli_copy(pinned, t)) {
     tli_release(pinned);

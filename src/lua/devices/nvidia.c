@@ -43,9 +43,9 @@ static void find(lua_State *L, Library *library, const char *name, const char *s
 
 static Library nvml = {TLI_OPTIONAL_NVML, TLI_MUTEX_INIT, NULL};
 
-/* These types are those of nvml.h. */
+/* The following types are those of nvml.h. */
 typedef struct NvmlUtilization {
-  unsigned gpu, memory; /* the percentage of time in which they were busy */
+  unsigned gpu, memory; /* percentage of time in which GPU and memory were busy */
 } NvmlUtilization;
 typedef struct NvmlMemory {
   unsigned long long total, free, used;
@@ -65,7 +65,8 @@ static void check_nvml(lua_State *L, const char *name, int result) {
   tli_error(L, "%s: NVML: %s", tli_device_name(tli_kind(L), name), words(result));
 }
 
-/* NVML's device numbers differ from CUDA's if CUDA_VISIBLE_DEVICES hides or reorders devices. */
+/* Returns NVML's handle of a device. NVML's device numbers differ from CUDA's if
+** CUDA_VISIBLE_DEVICES hides or reorders devices. */
 static void *nvml_device(lua_State *L, const char *name) {
   int (*init)(void), (*by_uuid)(const char *uuid, void **device);
   tl_DeviceProperties p;
@@ -140,8 +141,8 @@ static int nvml_memory_used(lua_State *L) {
   return 1;
 }
 
-/* _gpu_processes(device) returns {pid, bytes, pid, bytes, ...}; bytes are -1 if NVML does not
-** know them. */
+/* _gpu_processes(device) returns the list {pid, bytes, pid, bytes, ...}; bytes are -1 if NVML does
+** not know them. */
 static int nvml_processes(lua_State *L) {
   static const char name[] = "list_gpu_processes";
   enum { MOST = 256 };
@@ -175,7 +176,8 @@ static const char *check_message(lua_State *L, const char *name) {
   return text;
 }
 
-/* range_push(message) returns the number of ranges of this thread that were open before. */
+/* range_push(message) opens a range, and returns the number of ranges that this thread had open
+** before. */
 static int nvtx_range_push(lua_State *L) {
   int (*push)(const char *);
   const char *text = check_message(L, "nvtx.range_push");

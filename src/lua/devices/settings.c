@@ -1,5 +1,5 @@
 /*
-** settings.c - settings of kernels that users change, as one function for lua/tlua/backends.lua.
+** settings.c - lets lua/tlua/backends.lua read and change the settings of kernels, by one function.
 */
 #include "core/device/backend.h"
 #include "core/device/settings.h"

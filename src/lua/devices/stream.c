@@ -17,9 +17,9 @@ typedef tli_StreamValue Stream;
 
 typedef struct Event {
   tl_DeviceType type;
-  tl_Device device; /* its type is -1 until the event is recorded */
+  tl_Device device; /* the event's device; its type is -1 until the event is recorded */
   int flags;
-  tl_Event *event; /* owned; NULL until the event is recorded */
+  tl_Event *event; /* the device's event (owned); NULL until the event is recorded */
 } Event;
 
 tli_StreamValue *tli_to_stream(lua_State *L, int index) { return luaL_testudata(L, index, STREAM); }
@@ -42,9 +42,9 @@ static Event *check_event(lua_State *L, int index, tl_DeviceType type, const cha
 
 /* ---- streams as modes -------------------------------------------------------------- */
 
-#define MOST_STREAMS 127 /* number of streams of a device that a mode can represent */
+#define MOST_STREAMS 127 /* number of streams of a device that a mode's value can represent */
 
-/* The default stream, number 0, is NULL. */
+/* The streams by number. The default stream, number 0, is NULL. */
 static _Atomic(tl_Stream *) streams[TL_NDEVICETYPES][TL_MAX_DEVICES][MOST_STREAMS + 1];
 
 tl_Stream *tli_stream_of(tl_Device device, int number) {
@@ -192,7 +192,7 @@ static void push_event(lua_State *L, tl_DeviceType type, int flags) {
   luaL_setmetatable(L, EVENT);
 }
 
-/* Records an event, which belongs to the device of the first stream on which it is recorded. */
+/* Records an event. An event belongs to the device of the first stream on which it is recorded. */
 static void record(lua_State *L, Event *e, const Stream *s, const char *name) {
   const tl_DeviceApi *api = tli_api(s->device);
   if (e->event == NULL) {
