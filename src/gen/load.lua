@@ -25,17 +25,18 @@ local fields = {
    -- maps an input to a derivative expression, or "a, b" to one with several results
    grad = "table",
    materialize = "boolean", -- false: the derivative accepts undefined gradients as nil
-   name = "string",         -- the name in Lua, if it differs from C's; for an internal entry, the
-                            -- name in messages
-   node = "string", -- PyTorch's name of the node if it does not follow from the operator's name;
-                            -- for a composition that Lua calls: the name of its last node
+   -- the name in Lua, if it differs from C's; for an internal entry, the name in messages
+   name = "string",
+   -- PyTorch's name of the node if it does not follow from the operator's name; for a composition
+   -- that Lua calls: the name of its last node
+   node = "string",
    module = "string",       -- the function is in torch.<module> instead of torch
    also = "boolean",        -- with module: true if the function is also in torch
    method = "boolean", -- false: not a method; by default a method if the first parameter is self
    func = "boolean",        -- false: only a method
-   hooked = "boolean", -- true: the binding calls it in C, and programs contain it even if internal.
-                            -- A composition's C is then tli_op_<name>; the generated tlo_<name> is
-                            -- observed
+   -- true: the binding calls it in C, and programs contain it even if internal. A composition's C
+   -- is then tli_op_<name>; the generated tlo_<name> is observed
+   hooked = "boolean",
    creation = "boolean",    -- true: takes the option requires_grad
    internal = "boolean",    -- C only
    -- true: in-place results may share memory among elements, since all become equal
@@ -44,20 +45,20 @@ local fields = {
    metamethod = "string",   -- the Lua operator that calls it on tensors and numbers, such as "add"
    reversed = "string",     -- with metamethod: the node's name if a number is the left operand
    examples = "table",      -- argument lists for the gradient check and the fuzzer
-   autocast = "any",        -- how torch.autocast casts tensors: to "lower" (its own dtype),
-                            -- "float32" or "widest" (of the given ones), or "refused"; or {cpu =,
-                            -- gpu =} if PyTorch's lists differ, with `when`, a condition in C;
-                            -- "result" casts the result to autocast's dtype, for functions that end
-                            -- in a matrix product
-                            --
-                            -- set of names of tensors that may be on another device than the others
+   -- how torch.autocast casts tensors: to "lower" (its own dtype), "float32" or "widest" (of the
+   -- given ones), or "refused"; or {cpu =, gpu =} if PyTorch's lists differ, with `when`, a
+   -- condition in C; "result" casts the result to autocast's dtype, for functions that end in a
+   -- matrix product
+   autocast = "any",
+   -- set of names of tensors that may be on another device than the others
    any_device = "table",
-   flops = "string", -- number of floating-point operations of a call, see emit_profile.lua; a
-                            -- pointwise operator without it counts one for each element
-   waits = "string",        -- why every call makes the host wait for the device, so that a graph
-                            -- cannot capture it
-   host = "string", -- true: only the CPU implements it, so inputs and results are transferred; it
-                            -- waits
+   -- number of floating-point operations of a call, see emit_profile.lua; a pointwise operator
+   -- without it counts one for each element
+   flops = "string",
+   -- why every call makes the host wait for the device, so that a graph cannot capture it
+   waits = "string",
+   -- true: only the CPU implements it, so inputs and results are transferred; it waits
+   host = "string",
    device_lapack = "boolean", -- with host: its C code also runs on devices with LAPACK's routines
    nondiff = "string",      -- why a floating-point result has no derivative
    nograd = "table",        -- set of names of floating-point results without a derivative

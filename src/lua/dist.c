@@ -44,8 +44,8 @@ static int64_t check_time(lua_State *L, int index, const char *name, int64_t oth
 /* ---- stores -------------------------------------------------------------------------- */
 
 typedef struct Store {
-  tli_StoreServer *server; /* owned; NULL if another process serves */
-  tli_Store *store;        /* owned; NULL once closed */
+  tli_StoreServer *server; /* the store's server (owned); NULL if another process serves */
+  tli_Store *store;        /* the connection to the store (owned); NULL once closed */
   int64_t timeout;
   int port;
 } Store;
@@ -116,10 +116,11 @@ static int push_string(lua_State *L) {
   return 1;
 }
 
-/* Pushes a value of a store as a string and frees it. */
+/* Pushes a value of a store as a string, and frees the value. */
 static int push_value(lua_State *L, char *value, size_t size) {
   lua_pushlightuserdata(L, value);
-  lua_pushcfunction(L, push_string); /* protected: running out of memory must not leak the value */
+  /* a protected call, because an error for lack of memory must not leak the value */
+  lua_pushcfunction(L, push_string);
   lua_insert(L, -2);
   lua_pushinteger(L, (lua_Integer)size);
   int status = lua_pcall(L, 2, 1, 0);
@@ -219,7 +220,7 @@ static int store_num_keys(lua_State *L) {
   return 1;
 }
 
-/* store:clear(prefix) deletes keys and returns their number */
+/* store:clear(prefix) deletes the keys with a prefix and returns their number. */
 static int store_clear(lua_State *L) {
   Store *s = check_store(L, 1, "clear");
   int64_t n;
@@ -286,7 +287,7 @@ static int dist_private_write(lua_State *L) {
 /* ---- groups -------------------------------------------------------------------------- */
 
 typedef struct Group {
-  tli_Group *group; /* owned; NULL after the rank has left */
+  tli_Group *group; /* the group (owned); NULL after the rank has left it */
 } Group;
 
 /* _join(store, name, rank, size, ranks, seconds, detail, backend) returns a group. */
@@ -306,7 +307,8 @@ static int dist_join(lua_State *L) {
   g->group = NULL;
   luaL_setmetatable(L, GROUP);
   tli_note_owner(L);
-  const Store *s = check_store(L, 1, "init_process_group"); /* a finalizer may have closed it */
+  /* a finalizer may have closed the store */
+  const Store *s = check_store(L, 1, "init_process_group");
   bool small = rank >= -1 && rank < INT16_MAX && size >= -1 && size < INT16_MAX;
   g->group = tli_group_join(backend, s->store, name, small ? (int)rank : -1, small ? (int)size : -1,
                             ranks, timeout, lua_toboolean(L, 7));
@@ -326,8 +328,8 @@ static void set_count(lua_State *L, const char *name, int64_t n) {
   lua_setfield(L, -2, name);
 }
 
-/* group:traffic() returns {all_reduce = {calls =, bytes =, messages =, sent =}, ...}, or nil if the
-** group does not record. */
+/* group:traffic() returns a table of the traffic of each kind of call, {all_reduce = {calls =,
+** bytes =, messages =, sent =}, ...}, or nil if the group does not record traffic. */
 static int group_traffic(lua_State *L) {
   Group *g = luaL_checkudata(L, 1, GROUP);
   tli_Traffic t;
@@ -445,7 +447,7 @@ static tl_Tensors read_list(lua_State *L, const char *name, int index,
   return list;
 }
 
-/* Opens a span of the profiler with the calling lines; tli_span_close ends it. */
+/* Opens a span of the profiler whose stack has the calling lines; tli_span_close ends the span. */
 static tli_Span open_span(lua_State *L, const char *what) {
   if (!tli_profiling()) return (tli_Span){0, -1};
   lua_State *before = tli_calling;
@@ -477,7 +479,8 @@ static int group_run(lua_State *L) {
     box->work = NULL;
     luaL_setmetatable(L, WORK);
     tli_note_owner(L);
-    check_group(L, name); /* checked again, because making the userdata may have run finalizers */
+    /* the group is checked again, because making the userdata may have run finalizers */
+    check_group(L, name);
   }
   tli_Call call = {.kind = (tli_Collective)kind,
                    .reduce = (tli_Reduction)reduce,

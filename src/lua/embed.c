@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-/* A position in packed bits. */
+/* A reading position in packed bits. */
 typedef struct Reader {
   const unsigned char *data;
-  size_t at; /* counted in bits */
+  size_t at; /* number of bits read so far */
 } Reader;
 
 /* Returns the next bits, of which at least 25 are valid, from the highest bit down. */
@@ -48,7 +48,7 @@ void tli_embedded_text(const tli_Embedded *e, char *text) {
     if (distance >= length) {
       memcpy(text + made, text + made - distance, length);
       made += length;
-    } else { /* the source overlaps the bytes being written */
+    } else { /* the source overlaps the bytes being written, so it is copied byte by byte */
       for (size_t end = made + length; made < end; made++) text[made] = text[made - distance];
     }
   }

@@ -1,6 +1,6 @@
 /*
-** embed.h - the Lua sources that are part of the library, packed, as written by src/gen/embed.lua;
-** src/gen/pack.lua describes the format.
+** embed.h - the Lua sources that are part of the library, in packed form. src/gen/embed.lua writes
+** them at build time; src/gen/pack.lua describes the format.
 */
 #ifndef TLI_EMBED_H
 #define TLI_EMBED_H
@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 typedef struct tli_Embedded {
-  const char *module; /* the name for `require`: "tlua.nn.modules.Linear" */
-  const char *chunk;  /* the chunk name: "=tlua:nn/modules/Linear.lua" */
-  const char *packed; /* read by tli_embedded_text */
-  size_t size;        /* size of the source text, in bytes */
+  const char *module; /* name for `require`, such as "tlua.nn.modules.Linear" */
+  const char *chunk;  /* name of the chunk, such as "=tlua:nn/modules/Linear.lua" */
+  const char *packed; /* the packed text, which tli_embedded_text unpacks */
+  size_t size;        /* size of the source text in bytes */
 } tli_Embedded;
 
 /* Writes the source text of a module, e->size bytes without an end mark, to `text`. */
@@ -20,12 +20,12 @@ void tli_embedded_text(const tli_Embedded *e, char *text);
 
 struct lua_State;
 
-/* Saves the present contents of the standard libraries for the embedded files, unless that was done
-** before. Opening the library does this; a host that runs a script before it opens the library
-** calls this first. May raise on lack of memory. */
+/* Saves the present contents of the standard libraries for the embedded files, unless an earlier
+** call has done so. Opening the library calls it; a host that runs a script before it opens the
+** library calls it first. May raise an error if memory is exhausted. */
 void tli_open_environment(struct lua_State *L);
 
-/* Sorted by module name; ended by an entry of NULLs. */
+/* The embedded files, sorted by module name; the last entry consists of NULLs. */
 extern const tli_Embedded tli_embedded[];
 extern const size_t tli_embedded_count; /* number of entries, without the last one */
 

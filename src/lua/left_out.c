@@ -1,6 +1,7 @@
 /*
-** left_out.c - parts of the library that a build leaves out (PROFILE=infer). Tables of the binding
-** exist, so that reading a name in them raises an error that says so; functions of tlua.h fail.
+** left_out.c - stands for the parts of the library that a build leaves out (PROFILE=infer). Their
+** tables exist, but reading a name in one raises an error that says so; the corresponding functions
+** of tlua.h fail.
 */
 #include "core/error.h"
 #include "lua/tensor/value.h"

@@ -4,9 +4,9 @@
 ** searcher of our own in package.searchers; in hosts without Lua's package library, `require`
 ** itself is our own.
 **
-** These files use a separate environment with the standard libraries' contents from the time
-** when the library was opened: a script that assigns to `type` or `table.insert` does not affect
-** nn.
+** The Lua files use a separate environment, which keeps the standard libraries' contents from the
+** time when the library was opened. So a script that assigns to `type` or `table.insert` does not
+** affect nn.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 /* ---- the environment ---- */
 
-static const char environment_key = 0; /* the key of the environment in the registry */
+static const char environment_key = 0; /* its address is the environment's key in the registry */
 
 static const char *const functions[] = {
     "assert",  "collectgarbage", "error",        "getmetatable", "ipairs",   "load",   "next",
@@ -25,7 +25,8 @@ static const char *const functions[] = {
     "require", "select",         "setmetatable", "tonumber",     "tostring", "type",   "xpcall",
     NULL};
 
-/* The first NEEDED functions must exist. A state that has them has the whole base library. */
+/* The functions of the base library that the library needs. The first NEEDED of them must exist; a
+** state that has these has the whole base library. */
 enum { NEEDED = 5 };
 static const char *const libraries[] = {"_G", "string",    "table", "math",    "utf8", "io",
                                         "os", "coroutine", "debug", "package", NULL};
@@ -92,7 +93,7 @@ static void check_environment(lua_State *L) {
     lua_replace(L, -2);
   }
   if (lua_rawlen(L, -1) > 0) {
-    lua_pushnil(L); /* search again at the next attempt */
+    lua_pushnil(L); /* lets the next attempt search again */
     lua_rawsetp(L, LUA_REGISTRYINDEX, &environment_key);
     luaL_error(L,
                "tlua: this Lua state lacks standard libraries that are needed (%s): open them "
@@ -181,8 +182,8 @@ static int search(lua_State *L) {
   return 2;
 }
 
-/* Inserts the searcher into the list on top of the stack: after that of package.preload, before
-** those that search for files. */
+/* Inserts the searcher into the list of searchers on top of the stack: after package.preload's
+** searcher, before those that search for files. */
 static void add_searcher(lua_State *L) {
   lua_Integer count = (lua_Integer)lua_rawlen(L, -1), at = count < 1 ? 1 : 2;
   bool there = lua_rawgeti(L, -1, at) == LUA_TFUNCTION && lua_tocfunction(L, -1) == search;
@@ -196,11 +197,13 @@ static void add_searcher(lua_State *L) {
   lua_rawseti(L, -2, at);
 }
 
-/* Fills package.preload, for a package library that the host opens later: it keeps the contents. */
+/* Fills package.preload, in case the host opens Lua's package library later, which keeps the
+** contents. */
 static void fill_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    if (strcmp(e->module, "tlua") == 0) continue; /* "tlua" is entered once it can be required */
+    /* "tlua" itself is entered later, once it can be required */
+    if (strcmp(e->module, "tlua") == 0) continue;
     push_loader(L, e);
     lua_setfield(L, -2, e->module);
   }
@@ -217,7 +220,8 @@ void tli_open_library(lua_State *L) {
   lua_settop(L, top);
 }
 
-/* Called with (module): runs init.lua, which receives the module table and completes it. */
+/* Runs init.lua, which receives the module table and completes it. The argument is the module
+** table. */
 static int run_init(lua_State *L) {
   load_embedded(L, find_embedded("tlua"));
   lua_pushvalue(L, 1);
@@ -257,9 +261,9 @@ static void complete(lua_State *L) {
   lua_error(L);
 }
 
-static const char module_key = 0; /* the key of the module table in the registry */
+static const char module_key = 0; /* its address is the module table's key in the registry */
 
-/* Makes the module and returns it. */
+/* Creates the module table and returns it. */
 static int open_module(lua_State *L) {
   prepare(L);
   tli_state_open(L);
@@ -300,8 +304,8 @@ static int open_module(lua_State *L) {
   return 1;
 }
 
-/* The collector is stopped while the library is opened, because nearly everything allocated then is
-** permanent. */
+/* Opens the library. The collector is stopped meanwhile, because nearly everything allocated then
+** is permanent. */
 int luaopen_tlua(lua_State *L) {
   luaL_checkversion(L);
   luaL_checkstack(L, LUA_MINSTACK, "tlua");

@@ -20,18 +20,18 @@
 #include "core/observe/profile.h"
 #include "lua/autograd/callback.h"
 
-/* Bytes of new tensors before a young step. The minimum keeps results in the second-level
-** cache. But a generational collector treats objects that survive two steps as old, so steps
-** become rarer while they find little garbage, as in the forward pass of a model. */
+/* Bytes of new tensors before a young step. The minimum keeps results in the second-level cache. A
+** generational collector treats objects that survive two steps as old; so while steps find little
+** garbage, as in the forward pass of a model, they become rarer. */
 #define YOUNG_LEAST ((int64_t)512 << 10)
 #define YOUNG_MOST ((int64_t)8 << 20)
 #define YOUNG_COUNT 1000
-/* A full collection costs about 0.25 ms per MB of Lua heap, as much as filling about 16 MB of
-** tensors. */
+/* The smallest growth of live bytes that makes a full collection worthwhile. A full collection
+** costs about 0.25 ms per MB of Lua heap, as much as filling about 16 MB of tensors. */
 #define FLOOR_BYTES ((int64_t)8 << 20)
 #define FLOOR_PER_HEAP_BYTE 16
-/* The whole heap up to this size is collected, in at most 8 ms, for each chain of kernels in a
-** capture. */
+/* A heap of up to this size is collected as a whole, in at most 8 ms, for each chain of kernels in
+** a capture. */
 #define OFTEN_HEAP_KB (32 << 10)
 
 static int64_t live(const tli_State *S) {
@@ -42,8 +42,9 @@ static int64_t live(const tli_State *S) {
   return bytes;
 }
 
-/* Live bytes may grow by a quarter, so the number of collections is logarithmic in the growth,
-** but at least by as much as a collection is worth. */
+/* Returns by how much live bytes may grow before a full collection: by a quarter, so that the
+** number of collections is logarithmic in the growth, but at least by as much as a collection is
+** worth. */
 static int64_t allowance(lua_State *L, int64_t left) {
   int64_t heap = (int64_t)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
   int64_t least = heap * FLOOR_PER_HEAP_BYTE;
@@ -72,8 +73,8 @@ static void young(lua_State *L, tli_State *S) {
   S->pacer.collecting = false;
 }
 
-/* The threshold rises at once and falls slowly, because each attempt to lower it may promote
-** live objects to the old generation. */
+/* Adapts the threshold of young steps. It rises at once and falls slowly, because each attempt to
+** lower it may promote live objects to the old generation. */
 static void adapt(tli_Pacer *p, int64_t young, int64_t dead) {
   int64_t alive = young - dead, at = p->young_at;
   if (alive > young / 4)
@@ -111,7 +112,7 @@ static void run_inside_operator(lua_State *L, tli_State *S,
   lua_State *calling = tli_calling;
   const char *op = tli_operator();
   work(L, S);
-  tli_calling = calling; /* a finalizer that raised an error has not restored it */
+  tli_calling = calling; /* a finalizer that raised an error has not restored tli_calling */
   tli_set_operator(op);
   tli_set_inside_operator(outer);
 }
@@ -122,8 +123,9 @@ void tli_pacer_collect(lua_State *L, tli_State *S) {
   tl_memory_trim();
 }
 
-/* Runs inside an operator, so modes are restored as well. Finalizers run; tensors that they
-** release explicitly live on until the collection ends, as in every collection of the pacer. */
+/* Collects garbage inside an operator, and then restores the modes. Finalizers run; tensors that
+** they release explicitly live on until the collection ends, as in every collection of the
+** pacer. */
 static bool collect_garbage(bool lacking) {
   lua_State *L = tli_calling;
   tli_State *S = L && lua_checkstack(L, LUA_MINSTACK) ? tli_state_find(L) : NULL;
@@ -133,7 +135,7 @@ static bool collect_garbage(bool lacking) {
     tli_pacer_collect(L, S);
   else if (lua_gc(L, LUA_GCISRUNNING, 0))
     run_inside_operator(L, S, lua_gc(L, LUA_GCCOUNT, 0) < OFTEN_HEAP_KB ? full : young);
-  tli_enter(L, S); /* finalizers may have run coroutines with other modes */
+  tli_enter(L, S); /* finalizers may have run coroutines, which have other modes */
   tli_set_grad_mode(grad);
   tli_set_inference_mode(inference);
   return true;

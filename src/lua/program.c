@@ -26,7 +26,7 @@ static int trace_new(lua_State *L) {
   return *t ? 1 : tli_raise(L);
 }
 
-/* trace:input(name, tensor) */
+/* trace:input(name, tensor) declares an input of the traced code. */
 static int trace_input(lua_State *L) {
   tli_Trace *t = check_trace(L);
   return tli_trace_input(t, luaL_checkstring(L, 2), tli_check_tensor(L, 3, "export"))
@@ -34,7 +34,7 @@ static int trace_input(lua_State *L) {
              : tli_raise(L);
 }
 
-/* trace:name(name, tensor): the name of a parameter or buffer. */
+/* trace:name(name, tensor) names a parameter or a buffer. */
 static int trace_name(lua_State *L) {
   tli_Trace *t = check_trace(L);
   return tli_trace_name(t, luaL_checkstring(L, 2), tli_check_tensor(L, 3, "export")) ? 0
@@ -45,7 +45,7 @@ static int trace_record(lua_State *L) {
   return tli_trace_record(check_trace(L)) ? 0 : tli_raise(L);
 }
 
-/* trace:stop() ends the trace of the thread; its graph is lost. */
+/* trace:stop() ends the trace of the thread and discards its graph. */
 static int trace_stop(lua_State *L) {
   tli_Trace **t = luaL_checkudata(L, 1, TRACE);
   tli_trace_free(*t);
@@ -67,14 +67,15 @@ static tl_Program **new_program(lua_State *L) {
   return p;
 }
 
-/* Returns the tensors of a list at an index in a userdata that it pushes. */
+/* Returns the tensors of the list at a stack index, as an array in a userdata that it pushes. */
 static tl_Tensor **push_tensors(lua_State *L, int index, int *n) {
   luaL_checktype(L, index, LUA_TTABLE);
   *n = (int)lua_rawlen(L, index);
   tl_Tensor **list = lua_newuserdatauv(L, (size_t)(*n + 1) * sizeof *list, 0);
   for (int i = 0; i < *n; i++) {
     lua_rawgeti(L, index, i + 1);
-    list[i] = tli_check_tensor(L, lua_gettop(L), "export"); /* the table keeps it */
+    /* the list itself keeps the tensor alive */
+    list[i] = tli_check_tensor(L, lua_gettop(L), "export");
     lua_pop(L, 1);
   }
   return list;
@@ -111,7 +112,8 @@ static tl_Program *check_program(lua_State *L, int index) {
   return p;
 }
 
-/* The graph of a program that nobody else has seen yet, to be completed. */
+/* Returns the graph of a program that no other code has seen yet, so that it can still be
+** changed. */
 static tli_Graph *own_graph(lua_State *L, int index) {
   return (tli_Graph *)tli_program_graph(check_program(L, index));
 }
@@ -130,7 +132,8 @@ static int program_dynamic(lua_State *L) {
   return 1;
 }
 
-/* program:fit(symbol, size, other, size, other) */
+/* program:fit(symbol, size, other, size, other) finds the integers that depend on a symbol, from
+** two programs with other sizes for the symbol. */
 static int program_fit(lua_State *L) {
   bool ok =
       tli_graph_fit(own_graph(L, 1), (int)luaL_checkinteger(L, 2) - 1, luaL_checkinteger(L, 3),
@@ -138,8 +141,8 @@ static int program_fit(lua_State *L) {
   return ok ? 0 : tli_raise(L);
 }
 
-/* program:least(symbol, size, other or nil): the least size of a symbol is that of the other trace
-** if it fits, or else one more. */
+/* program:least(symbol, size, other or nil) sets the smallest size of a symbol: the size of the
+** other trace if that trace fits, otherwise one more. */
 static int program_least(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   int symbol = (int)luaL_checkinteger(L, 2) - 1;
@@ -149,7 +152,7 @@ static int program_least(lua_State *L) {
   return 0;
 }
 
-/* program:ready() returns a program of the completed graph. */
+/* program:ready() returns a program of the graph once it is complete. */
 static int program_ready(lua_State *L) {
   tli_Graph *g = tli_graph_retain(own_graph(L, 1));
   lua_settop(L, 1);
@@ -217,7 +220,7 @@ static int program_constants(lua_State *L) {
   return 1;
 }
 
-/* program:state() returns the text that tells how outputs are nested, "" if there is none, and
+/* program:state() returns the text that tells how outputs are nested, "" if there is none; and
 ** whether the model was in training mode when it was traced. */
 static int program_state(lua_State *L) {
   const tli_Graph *g = own_graph(L, 1);
@@ -226,8 +229,8 @@ static int program_state(lua_State *L) {
   return 2;
 }
 
-/* program:memory() returns the bytes of a run's arena, and the most bytes that a run uses at
-** once. */
+/* program:memory() returns the bytes of a run's arena, and the largest number of bytes that a run
+** uses at once. */
 static int program_memory(lua_State *L) {
   tli_ProgramMemory memory = tli_program_memory(check_program(L, 1));
   lua_pushinteger(L, memory.arena);
@@ -239,7 +242,7 @@ static int program_save(lua_State *L) {
   return tli_graph_save(own_graph(L, 1), luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
 }
 
-/* _program_load(path) */
+/* _program_load(path) reads a program from a file. */
 static int program_load(lua_State *L) {
   const char *path = luaL_checkstring(L, 1);
   tl_Program **p = new_program(L);
@@ -272,7 +275,7 @@ static int program_gc(lua_State *L) {
   return 0;
 }
 
-/* _tracing() returns whether a trace of this thread records. */
+/* _tracing() returns whether this thread is being traced. */
 static int tracing(lua_State *L) {
   lua_pushboolean(L, tli_tracing());
   return 1;

@@ -30,8 +30,8 @@ static void push_where(lua_State *L) {
     lua_pushliteral(L, "");
 }
 
-/* Pushes the name of module `child` in `parent` (both are stack indices); if there is none,
-** pushes nothing and returns false. */
+/* Pushes the name that module `child` has in module `parent` (both are stack indices). If it has
+** none, pushes nothing and returns false. */
 static bool push_child_name(lua_State *L, int parent, int child) {
   lua_pushnil(L);
   while (lua_next(L, parent)) {
@@ -39,7 +39,7 @@ static bool push_child_name(lua_State *L, int parent, int child) {
     lua_pop(L, 1);
     if (found && (lua_type(L, -1) == LUA_TSTRING || lua_isinteger(L, -1))) {
       lua_pushvalue(L, -1);
-      lua_tostring(L, -1); /* converts the copy */
+      lua_tostring(L, -1); /* converts a copy of the key */
       lua_remove(L, -2);
       return true;
     }
@@ -58,9 +58,9 @@ static void push_class(lua_State *L, int module) {
     lua_pushliteral(L, "");
 }
 
-/* Module.__call keeps the module as its first local, `self`, in the chunk
-** "=tlua:nn/modules/Module.lua". Pushes the path from the outermost active module to the
-** innermost, with its class; "" if there is none. */
+/* Pushes the path from the outermost running module to the innermost, with its class; "" if no
+** module runs. Module.__call keeps the module as its first local, `self`, in the chunk
+** "=tlua:nn/modules/Module.lua". */
 static void push_module_path(lua_State *L) {
   lua_Debug ar;
   int base = lua_gettop(L);
@@ -72,7 +72,7 @@ static void push_module_path(lua_State *L) {
     bool module = strcmp(name, "self") == 0 && lua_istable(L, -1);
     if (!module || (lua_gettop(L) > base + 1 && lua_rawequal(L, -1, -2))) lua_pop(L, 1);
   }
-  int n = lua_gettop(L) - base; /* innermost first */
+  int n = lua_gettop(L) - base; /* from here on modules are on the stack, the innermost first */
   lua_pushliteral(L, "");
   for (int i = n; i > 1; i--) {
     int path = lua_gettop(L);
@@ -90,7 +90,7 @@ static void push_module_path(lua_State *L) {
   lua_settop(L, base + 1);
 }
 
-/* Called with (buffer, size); writes the path of the active modules, or "". */
+/* Writes the path of the running modules, or "". The arguments are (buffer, size). */
 static int write_module_path(lua_State *L) {
   char *text = lua_touserdata(L, 1);
   size_t size = (size_t)lua_tointeger(L, 2);
@@ -110,7 +110,7 @@ void tli_module_path(lua_State *L, char *text, size_t size) {
 
 /* Raises "where: [path (Class): ]message". */
 static int raise(lua_State *L, const char *message) {
-  tli_calling = NULL; /* the error abandons the running operator */
+  tli_calling = NULL; /* the error abandons the operator that was running */
   luaL_checkstack(L, 40, "error");
   int base = lua_gettop(L);
   push_where(L);
@@ -134,8 +134,8 @@ int tli_raise(lua_State *L) {
   return raise(L, message);
 }
 
-/* Returns whether a message names a function: "linalg.norm" appears as such or as "norm", and
-** "add_" as "add". */
+/* Returns whether a message begins with the name of a function: "linalg.norm" may appear as "norm",
+** and "add_" as "add". */
 static bool names(const char *message, const char *name) {
   const char *last = strrchr(name, '.');
   size_t n = strlen(name);
@@ -147,8 +147,8 @@ static bool names(const char *message, const char *name) {
   return message[n] == ':' || (message[n] == '_' && message[n + 1] == ':');
 }
 
-/* An operator that calls others fails with their messages, such as "addmm: ..." in linear. Removes
-** the inner operator's name but keeps that of an argument. */
+/* Removes the inner operator's name from a message, such as "addmm: ..." in an error of linear,
+** which calls addmm. Keeps the name of an argument. */
 static const char *without_inner(const char *message, const tli_Signature *sig) {
   size_t n = tli_error_head(message);
   char name[64];

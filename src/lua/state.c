@@ -11,8 +11,9 @@
 
 #include "lua/modes/thread_modes.h"
 
-static const char registry_key = 0; /* the key of the state in the registry */
-static const char late_key = 0;     /* registry: userdata that finalizers have made, weak values */
+static const char registry_key = 0; /* its address is the state's key in the registry */
+/* registry[key] = the userdata that finalizers have made, a table with weak values */
+static const char late_key = 0;
 
 tli_State *tli_state_find(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
@@ -33,19 +34,19 @@ void tli_keep_for_closing(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Calls the finalizers that Lua does not call. */
+/* Calls the finalizers of objects that Lua itself does not finalize while it closes. */
 static void finalize_late(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &late_key);
   lua_pushnil(L);
   while (lua_next(L, -2)) {
     luaL_callmeta(L, -1, "__gc");
-    lua_settop(L, -3); /* the key stays */
+    lua_settop(L, -3); /* leaves the key for the next iteration */
   }
   lua_pop(L, 1);
 }
 
-/* Runs when the state closes. Finalizers of older objects may call the library later; `due` makes
-** tli_pacer_work refuse these calls. */
+/* Releases the library's data when the state closes. Finalizers of older objects may call the
+** library later; `due` makes tli_pacer_work refuse these calls. */
 static int state_gc(lua_State *L) {
   tli_State *S = (tli_State *)lua_touserdata(L, 1);
   finalize_late(L);
@@ -65,8 +66,8 @@ void tli_refuse_closed(lua_State *L, tli_State *S) {
   tli_error(L, "the Lua state is closing: no tensors can be made any more");
 }
 
-/* While Lua code runs inside an operator, that operator may be reading the tensor even if no
-** value refers to it, so the box is marked to be finalized again. */
+/* Finalizes a box. While Lua code runs inside an operator, the operator may be reading a tensor to
+** which no value refers; the box is then marked to be finalized again later. */
 static int box_gc(lua_State *L) {
   tli_Box *box = (tli_Box *)lua_touserdata(L, 1);
   tl_Tensor *tensor = box->tensor;
@@ -141,8 +142,8 @@ static void make_late(lua_State *L) {
 }
 
 /* Creates the state on the first call, and again if an earlier call ended with an error; pushes
-** nothing. Each line may raise an error for lack of memory, so the data of state_gc is prepared
-** before the finalizer is set. */
+** nothing. Any of these steps may raise an error for lack of memory, so the data that state_gc
+** reads is prepared before the finalizer is set. */
 tli_State *tli_state_open(lua_State *L) {
   tli_State *S = tli_state_find(L);
   if (S && S->ready) return S;
@@ -157,7 +158,7 @@ tli_State *tli_state_open(lua_State *L) {
   lua_setmetatable(L, -2);
   S->ledger = tli_ledger_new();
   if (S->ledger == NULL) luaL_error(L, "tlua: not enough memory");
-  lua_createtable(L, 0, 32); /* the tensor metatable */
+  lua_createtable(L, 0, 32); /* this table is the tensor metatable */
   lua_pushcfunction(L, box_gc);
   lua_setfield(L, -2, "__gc");
   push_method(L, S, box_close);
@@ -183,7 +184,7 @@ tli_Box *tli_new_box(lua_State *L, tli_State *S) {
   lua_setmetatable(L, -2);
   tli_note_owner(L);
   if (S->scopes) tli_scope_note(L, S);
-  tli_enter(L, S); /* done last, because the allocation may have run finalizers */
+  tli_enter(L, S); /* the last step, because the allocations above may have run finalizers */
   tli_calling = calling;
   tli_set_operator(op);
   return box;

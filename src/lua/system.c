@@ -35,12 +35,13 @@ static void set_bytes(lua_State *L, const char *name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-/* memory_stats() returns {used=, cached=, live=, ...}: bytes in use by the process, kept for reuse,
-** and kept alive by this Lua state; also under PyTorch's names. */
+/* memory_stats() returns {used=, cached=, live=, ...}: the bytes that the process uses, that are
+** cached for reuse, and that this Lua state keeps alive. The same figures also have PyTorch's
+** names. */
 static int torch_memory_stats(lua_State *L) {
   tli_State *S = tli_state(L);
   if (S->pacer.wants_full && S->ledger) tli_pacer_work(L, S);
-  const tli_Ledger *ledger = S->ledger; /* NULL once the state closes */
+  const tli_Ledger *ledger = S->ledger; /* the ledger is NULL once the state closes */
   int64_t used = tl_memory_used(), cached = tl_memory_cached();
   lua_createtable(L, 0, 6);
   set_bytes(L, "used", used);
@@ -59,7 +60,7 @@ static int torch_reset_peak(lua_State *L) {
 }
 
 /* _record_live(on) starts or stops recording the lines that allocate live tensors. _record_live()
-** returns whether it is on. */
+** returns whether recording is on. */
 static int torch_record_live(lua_State *L) {
   if (lua_isnone(L, 1)) {
     lua_pushboolean(L, tli_live_recording());
@@ -91,7 +92,8 @@ static void push_group(lua_State *L, const tli_LiveGroup *g) {
   lua_setfield(L, -2, "operator");
 }
 
-/* _live() returns a list of recorded live tensors in groups, those with the most bytes first. */
+/* _live() returns the recorded live tensors as a list of groups, the groups with the most bytes
+** first. */
 static int torch_live(lua_State *L) {
   tli_LiveGroup **groups = lua_newuserdatauv(L, sizeof *groups, 0);
   *groups = NULL;
@@ -112,7 +114,7 @@ static int torch_live(lua_State *L) {
   return 1;
 }
 
-/* set_memory_limit(bytes): allocations beyond this limit fail; 0: no limit. */
+/* set_memory_limit(bytes) makes allocations beyond this limit fail; 0 removes the limit. */
 static int torch_set_memory_limit(lua_State *L) {
   int64_t bytes;
   if (!tli_to_whole(L, 1, &bytes) || bytes < 0)
@@ -209,7 +211,7 @@ static int torch_get_printoptions(lua_State *L) {
 
 /* ---- determinism ---- */
 
-/* set_deterministic_debug_mode("default", "warn" or "error"; or 0, 1, 2) */
+/* set_deterministic_debug_mode(mode) takes "default", "warn" or "error", or 0, 1 or 2. */
 static int torch_set_deterministic(lua_State *L) {
   static const char *const modes[] = {"default", "warn", "error"};
   int64_t mode = -1;
@@ -387,7 +389,7 @@ static int torch_broadcast_shapes(lua_State *L) {
   int ndim = 0, count = lua_gettop(L);
   for (int i = 1; i <= count; i++) {
     int n = read_shape(L, i, sizes);
-    for (int d = 1; d <= n || d <= ndim; d++) { /* counted from the end */
+    for (int d = 1; d <= n || d <= ndim; d++) { /* this dimension is counted from the end */
       int64_t a = d <= ndim ? all[TL_MAX_DIMS - d] : 1, b = d <= n ? sizes[n - d] : 1;
       if (a != b && a != 1 && b != 1)
         return tli_error(L, "broadcast_shapes: sizes %lld and %lld in dimension -%d do not fit",

@@ -1,6 +1,6 @@
 -- types.lua - annotations, for editors that use LuaLS, of the binding's functions that are not
--- operators. The generator takes the manual's text on these functions from here. This file is not
--- run. Devices are in types_devices.lua.
+-- operators. The manual's text on these functions comes from this file. The file is never run.
+-- Annotations of functions for devices are in types_devices.lua.
 
 -- Modules ---------------------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ function torch.numel(self) end
 ---@return integer
 function Tensor:numel() end
 
---- Returns the number of elements, like numel.
+--- Returns the number of elements; the same as numel.
 ---@return integer
 function Tensor:nelement() end
 
@@ -77,7 +77,7 @@ function Tensor:nelement() end
 ---@return integer
 function Tensor:dim() end
 
---- Returns the number of dimensions, like dim.
+--- Returns the number of dimensions; the same as dim.
 ---@return integer
 function Tensor:ndimension() end
 
@@ -91,52 +91,52 @@ function Tensor:size(dim) end
 ---@return integer|integer[]
 function Tensor:stride(dim) end
 
---- A storage of float32 with that many elements, which are 0, or with the elements of a list.
+--- Makes a float32 storage: of a number of elements, which are 0, or of the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.FloatStorage(given) end
 
---- A storage of float64 with that many elements, which are 0, or with the elements of a list.
+--- Makes a float64 storage: of a number of elements, which are 0, or of the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.DoubleStorage(given) end
 
---- A storage of float16 with that many elements, which are 0, or with the elements of a list.
+--- Makes a float16 storage: of a number of elements, which are 0, or of the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.HalfStorage(given) end
 
---- A storage of bfloat16 with that many elements, which are 0, or with the elements of a list.
+--- Makes a bfloat16 storage: of a number of elements, which are 0, or of the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.BFloat16Storage(given) end
 
---- A storage of int8 with that many elements, which are 0, or with the elements of a list.
+--- Makes an int8 storage: of a number of elements, which are 0, or of the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.CharStorage(given) end
 
---- A storage of uint8 with that many elements, which are 0, or with the elements of a list.
+--- Makes a uint8 storage: of a number of elements, which are 0, or of the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.ByteStorage(given) end
 
---- A storage of int16 with that many elements, which are 0, or with the elements of a list.
+--- Makes an int16 storage: of a number of elements, which are 0, or of the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.ShortStorage(given) end
 
---- A storage of int32 with that many elements, which are 0, or with the elements of a list.
+--- Makes an int32 storage: of a number of elements, which are 0, or of the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.IntStorage(given) end
 
---- A storage of int64 with that many elements, which are 0, or with the elements of a list.
+--- Makes an int64 storage: of a number of elements, which are 0, or of the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.LongStorage(given) end
 
---- A storage of bool with that many elements, which are 0, or with the elements of a list.
+--- Makes a bool storage: of a number of elements, which are false, or of the elements of a list.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.BoolStorage(given) end
@@ -160,7 +160,7 @@ function Tensor:dim_order() end
 ---@return torch.UntypedStorage
 function Tensor:untyped_storage() end
 
---- Returns x's memory as a list of elements of its dtype.
+--- Returns x's memory as a list of elements of x's dtype.
 ---@return torch.TypedStorage
 function Tensor:storage() end
 
@@ -217,8 +217,8 @@ function Tensor:iter() end
 ---@return torch.Tensor self
 function Tensor:apply_(fn) end
 
---- Replaces every element by the function's result for it and for the element of `other` at the
---- same position.
+--- Replaces every element of x by the result of the function for that element and for the element
+--- of `other` at the same position.
 ---@param other torch.Tensor of a shape that broadcasts to self's
 ---@param fn fun(element: number|boolean, other: number|boolean): number|boolean
 ---@return torch.Tensor self
@@ -235,7 +235,7 @@ function Tensor:type(dtype) end
 
 -- Dtypes ----------------------------------------------------------------------------------------
 
----Each constant is the dtype's name: torch.float32 == "float32" == x.dtype.
+--- The dtype of 32-bit floating point. A dtype is its name: torch.float32 == "float32" == x.dtype.
 ---@type string
 torch.float32 = "float32"
 ---The dtype of 64-bit floating point.
@@ -265,10 +265,10 @@ torch.uint8 = "uint8"
 ---The dtype of booleans, a byte each.
 ---@type string
 torch.bool = "bool"
----The dtype of complex numbers of two float32.
+--- The dtype of complex numbers whose two parts are float32.
 ---@type string
 torch.complex64 = "complex64"
----The dtype of complex numbers of two float64.
+--- The dtype of complex numbers whose two parts are float64.
 ---@type string
 torch.complex128 = "complex128"
 ---Another name of complex64.
@@ -295,11 +295,11 @@ torch.int = "int32"
 ---Another name of int64.
 ---@type string
 torch.long = "int64"
---- In an index, a new dimension of size 1: `x[{torch.newaxis, 1}]`.
+--- The key of a new dimension of size 1 in an index: `x[{torch.newaxis, 1}]`.
 ---@type lightuserdata
 torch.newaxis = nil
 
----The only layout.
+--- The layout of all tensors; tlua has no other layout.
 ---@type string
 torch.strided = "strided"
 
@@ -348,9 +348,9 @@ function torch.get_default_device() end
 function torch.set_default_device(device) end
 
 --- Within the scope, new tensors for which no device is given are made on this device, in this
---- thread. It is called like torch.no_grad: `torch.default_device("meta", fn)`, or `local _ <close>
---- = torch.default_device "meta"` until the end of the block. `torch.device("meta", fn)` is the
---- same.
+--- thread. The scope is opened as torch.no_grad's is: `torch.default_device("meta", fn)`, or `local
+--- _ <close> = torch.default_device "meta"` until the end of the block. `torch.device("meta", fn)`
+--- does the same.
 ---@param device string|torch.device such as "meta", "cpu" or "cuda:1"
 ---@param fn? function
 ---@param ... any  passed to fn
@@ -387,9 +387,9 @@ function torch.can_cast(from, to) end
 ---@return string
 function torch.result_type(a, b) end
 
---- Copies a list of integers as the kind of list that x.shape and x:size() are. As in PyTorch, ==
---- compares the sizes, also with a plain list, and print shows them; negative positions count from
---- the end, and position 0 is an error. `numel` multiplies the sizes.
+--- Copies a list of integers as a torch.Size, the type of x.shape and x:size(). As in PyTorch, ==
+--- compares the sizes, also with those of a plain list, and print shows the sizes; negative
+--- positions count from the end, and position 0 is an error. `numel` multiplies the sizes.
 ---
 ---     local x = torch.zeros(2, 3)
 ---     print(x.shape == torch.Size {2, 3}, x.shape[-1], x.shape:numel())
@@ -410,7 +410,7 @@ function torch.broadcast_shapes(...) end
 --- Computes the gradients of x with respect to all leaves that require one, and adds them to their
 --- grad. `gradient`, of x's shape, is needed unless x has one element. retain_graph keeps the saved
 --- tensors for another pass; create_graph records this pass, for second derivatives; inputs
---- restricts it to some tensors.
+--- restricts the pass to some tensors.
 ---@param options? {gradient?: torch.Tensor, retain_graph?: boolean, create_graph?: boolean, inputs?: torch.Tensor[]}
 function Tensor:backward(options) end
 
@@ -442,8 +442,8 @@ function Tensor:retain_grad() end
 --- replaces the gradient. The handle's remove method removes the hook.
 ---
 --- A function that refers to x itself is collected together with x. A function that refers to
---- another tensor derived from x (a view, or a result computed from x) keeps both alive until it is
---- removed.
+--- another tensor derived from x (a view, or a result computed from x) keeps both tensors alive
+--- until it is removed.
 ---@param fn fun(grad: torch.Tensor): torch.Tensor?
 ---@return table handle
 function Tensor:register_hook(fn) end
@@ -466,7 +466,7 @@ function torch.no_grad(fn, ...) end
 ---@return any ...
 function torch.enable_grad(fn, ...) end
 
----Turns recording on or off. After `enabled` it takes the same arguments as torch.no_grad.
+--- Turns recording on or off. The further arguments are those of torch.no_grad.
 ---@param enabled boolean
 ---@param fn? function
 ---@param ... any
@@ -482,8 +482,8 @@ function torch.inference_mode(fn, ...) end
 
 --- Mixed precision: operators on that kind of device that benefit from a lower precision get
 --- float32 arguments in the scope's dtype, and operators that need float32 get float32, by
---- PyTorch's lists for the CPU and for GPUs; the manual's entries describe each operator. It is
---- called like torch.no_grad, with options in front:
+--- PyTorch's lists for the CPU and for GPUs; the manual's entries describe each operator. The scope
+--- is opened as torch.no_grad's is, with options in front:
 ---
 ---    torch.autocast({device = "cuda", dtype = "bfloat16"}, function() ... end)
 ---    local _ <close> = torch.autocast("cpu")
@@ -508,8 +508,8 @@ function torch.is_autocast_enabled(device) end
 ---@return string
 function torch.get_autocast_dtype(device) end
 
---- Turns autocast on or off for a kind of device, until it is set again. torch.autocast does so
---- for a block, which also ends when an error is raised.
+--- Turns autocast on or off for a kind of device, until the next call. torch.autocast does so for a
+--- block, which also ends when an error is raised.
 ---@param device? string|torch.device  "cuda" unless given
 ---@param enabled boolean
 function torch.set_autocast_enabled(device, enabled) end
@@ -539,7 +539,7 @@ function torch.is_grad_enabled() end
 function torch.is_inference_mode_enabled() end
 
 --- Turns on anomaly mode: an error in a backward pass names the Lua line of the forward call, and
---- NaN in a gradient is an error. It is called like torch.no_grad.
+--- NaN in a gradient is an error. The scope is opened as torch.no_grad's is.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
@@ -615,7 +615,7 @@ torch.default_generator = nil
 -- Threads and memory ----------------------------------------------------------------------------
 
 --- Sets the number of threads that an operator may use, for the whole process. Results do not
---- depend on it.
+--- depend on the number.
 ---@param threads integer
 function torch.set_num_threads(threads) end
 
@@ -623,9 +623,9 @@ function torch.set_num_threads(threads) end
 ---@return integer
 function torch.get_num_threads() end
 
---- Calls fn, and frees every tensor made meanwhile except those that it returns: those made by the
---- calling coroutine and by coroutines that it resumes, unless they have their own scope. Closing a
---- coroutine ends its scopes.
+--- Calls fn, and frees every tensor made meanwhile except those that fn returns. This covers
+--- tensors of the calling coroutine and of coroutines that it resumes, unless those have their own
+--- scope. Closing a coroutine ends its scopes.
 ---@param fn function
 ---@param ... any
 ---@return any ...
@@ -638,14 +638,14 @@ function torch.scope(fn, ...) end
 ---@return {used: integer, cached: integer, live: integer}
 function torch.memory_stats(device) end
 
---- Returns these statistics as a text, with the lines whose tensors are alive if their history is
---- recorded.
+--- Returns the statistics of memory_stats as a text. If the history is recorded, the text names the
+--- lines whose tensors are alive.
 ---@param device? string|torch.device
 ---@return string
 function torch.memory_summary(device) end
 
---- Starts or stops recording which lines allocate the tensors that are alive. It costs about a
---- microsecond for each tensor; out-of-memory messages then name the lines that hold most memory.
+--- Starts or stops recording which lines allocate the tensors that are alive. Recording costs about
+--- a microsecond for each tensor; out-of-memory messages then name the lines that hold most memory.
 ---@param on? boolean
 function torch.record_memory_history(on) end
 
@@ -714,7 +714,7 @@ function torch.raise(message) end
 
 -- Files -----------------------------------------------------------------------------------------
 
----Reads a tensor's elements from an open file; nil and a message at its end.
+--- Reads a tensor's elements from an open file; returns nil and a message at the end of the file.
 ---@param file file*
 ---@param shape integer[]
 ---@param dtype string
@@ -727,15 +727,15 @@ function torch.io.read(file, shape, dtype) end
 ---@return boolean?, string?
 function torch.io.write(file, tensor) end
 
---- Makes a file that replaces the one at `path` when it is committed; if it is closed before, the
---- old file is unchanged. Returns nil and a message if it cannot be made. `named`: the new file is
---- visible in the folder before it is committed, as .tlua-PROCESS-COUNT-TIME.tmp.
+--- Makes a file that replaces the file at `path` when it is committed. If it is closed before, the
+--- old file is unchanged. Returns nil and a message if the file cannot be made. With `named`, the
+--- new file is visible in the folder before it is committed, as .tlua-PROCESS-COUNT-TIME.tmp.
 ---@param path string
 ---@param named? boolean
 ---@return file*?, string?
 function torch.io.replace(path, named) end
 
---- Closes a file made by `replace`, moves it into place, and returns when it is on the disk. On
+--- Closes a file made by `replace`, moves it into place, and returns once it is on the disk. On
 --- failure returns nil, a message, and whether another attempt may succeed.
 ---@param file file*
 ---@return boolean?, string?, boolean?
@@ -755,8 +755,8 @@ function torch.io.clock() end
 ---@return number
 function torch.io.time() end
 
---- Maps a file and returns its bytes, (n) uint8, which are read when they are used. Returns nil and
---- a message if it cannot be opened.
+--- Maps a file and returns its bytes, (n) uint8, which the system reads from disk on first use.
+--- Returns nil and a message if the file cannot be opened.
 ---@param path string
 ---@return torch.Tensor?, string?
 function torch.io.map(path) end
@@ -766,7 +766,7 @@ function torch.io.map(path) end
 ---@return torch.Tensor bytes (n) uint8
 function torch.io.bytes(text) end
 
---- Returns bytes as elements of another dtype, little-endian and row-major: a view if they are
+--- Returns bytes as elements of another dtype, little-endian and row-major: a view if the bytes are
 --- aligned, otherwise a copy. Returns nil and a message if there are too few bytes.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@param first integer  the position of the first byte, from 1
@@ -790,7 +790,7 @@ function torch.io.text(bytes, first, n) end
 function torch.io.inflate(bytes, kind, expected) end
 
 --- Compresses the bytes of the text followed by those of the tensor by deflate, as in .npz files;
---- nil and a message if that fails.
+--- returns nil and a message on failure.
 ---@param text string
 ---@param tensor torch.Tensor  contiguous, on the CPU
 ---@return torch.Tensor? bytes  (n) uint8
@@ -805,8 +805,8 @@ function torch.io.deflate(text, tensor) end
 ---@return torch.Tensor?, string?
 function torch.io.dequantize(bytes, first, shape, kind) end
 
---- Returns the pixels of a PNG or JPEG file, (channels, height, width) uint8; nil and a message if
---- it is damaged or its library is missing.
+--- Returns the pixels of a PNG or JPEG file, (channels, height, width) uint8. Returns nil and a
+--- message if the file is damaged or its library is missing.
 ---@param bytes string|torch.Tensor  the file's; a tensor is (n) uint8, contiguous
 ---@return torch.Tensor?, string?
 function torch.io.decode_image(bytes) end
@@ -832,8 +832,8 @@ function torch.io.folder(path) end
 ---@return string? message
 function torch.io.make_folder(path) end
 
---- Reads up to `rows` rows of fields, which may be quoted, from the byte `first`, which is in line
---- `line`. torch.data.CSV uses it.
+--- Reads up to `rows` rows of fields, which may be quoted, beginning at the byte `first`; `line` is
+--- that byte's line number. torch.data.CSV uses this function.
 ---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
 ---@param first integer  from 1
 ---@param delimiter string

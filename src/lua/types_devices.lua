@@ -1,5 +1,5 @@
 -- types_devices.lua - annotations of the binding's functions for devices, streams, events and
--- graphs; see types.lua.
+-- graphs, in the form that types.lua describes.
 
 -- Modules ---------------------------------------------------------------------------------------
 
@@ -21,14 +21,14 @@ torch.cuda = {}
 ---@field type string  "cpu", "cuda" or "sim"
 ---@field index integer?  from 0; nil for "cuda", which means the current device
 
----The device of a name, of a type and an index, or of an index, which means a CUDA device. The
----function does not check that the machine has such a device.
+--- Returns the device of a name, of a type and an index, or of an index, which means a CUDA device.
+--- The function does not check that the machine has such a device.
 ---@param type string|torch.device|integer|{type: string, index?: integer} such as "cuda:1"
 ---@param index? integer
 ---@return torch.device
 function torch.device(type, index) end
 
---- A queue of a device's work, which is done in the order of its calls.
+--- A queue of a device's work. The work is done in the order in which it was queued.
 ---@class torch.Stream
 ---@field device torch.device  whose work it is
 ---@field stream_id integer  0 for the default stream
@@ -99,7 +99,8 @@ function torch.cuda.get_device_capability(device) end
 ---@return table
 function torch.cuda.get_device_properties(device) end
 
----Waits until all work of a device is done. Faults that it has found are raised here.
+--- Waits until all work of a device is done. Faults that kernels have found are raised by this
+--- call.
 ---@param device? integer|string|torch.device
 function torch.cuda.synchronize(device) end
 
@@ -191,7 +192,8 @@ function torch.cuda.stream_priority_range(device) end
 function torch.cuda.waits(device) end
 
 --- Wraps a stream that another library or the host program has made, given by its handle (a
---- cudaStream_t; 0 is the driver's default stream). It must not be destroyed while it is used here.
+--- cudaStream_t; 0 is the driver's default stream). The stream must not be destroyed while tlua
+--- uses it.
 ---@param stream_ptr integer|lightuserdata
 ---@param device? integer|string|torch.device
 ---@return torch.Stream
@@ -243,7 +245,7 @@ function torch.cuda.Event(options) end
 ---@return torch.Graph
 function torch.cuda.Graph() end
 
---- Makes an empty graph, like Graph.
+--- Makes an empty graph; the same as Graph.
 ---@return torch.Graph
 function torch.cuda.CUDAGraph() end
 
@@ -352,7 +354,8 @@ function torch.cuda.reset_max_memory_cached(device) end
 ---@return string
 function torch.cuda.get_allocator_backend() end
 
---- Does nothing, since processes do not share device memory.
+--- Does nothing. In PyTorch this function frees memory shared between processes, which tlua does
+--- not have.
 function torch.cuda.ipc_collect() end
 
 --- Sets the reaction to operators that make the host wait for a device (item, nonzero, a copy to
@@ -365,8 +368,9 @@ function torch.cuda.set_sync_debug_mode(debug_mode) end
 ---@return integer mode
 function torch.cuda.get_sync_debug_mode() end
 
---- Returns the percentage of recent time in which a kernel was running. This function and the next
---- ones use NVML, which is part of the driver; without it they raise an error.
+--- Returns the percentage of recent time in which a kernel was running. The functions about
+--- utilization, temperature, power and clock rates use NVML, which is part of the driver; without
+--- it they raise an error.
 ---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.utilization(device) end
@@ -404,7 +408,7 @@ function torch.cuda.list_gpu_processes(device) end
 --- Ranges and marks for Nsight by NVTX, which is part of the CUDA toolkit.
 torch.cuda.nvtx = {}
 
----Opens a range of this thread.
+--- Opens a named range of this thread, for tools such as Nsight Systems.
 ---@param msg string
 ---@return integer depth how many were open
 function torch.cuda.nvtx.range_push(msg) end

@@ -31,8 +31,8 @@ static tl_Tensor *check_bytes(lua_State *L, const char *name) {
   return t;
 }
 
-/* Reads a position at an index and converts it from counting from 1 to counting from 0; it may be
-** one past the end. */
+/* Reads a position in a file's bytes at a stack index, and converts it from Lua's count to C's,
+** which starts from 0. The position may be one past the end. */
 static int64_t check_first(lua_State *L, int index, const tl_Tensor *t, const char *name) {
   int64_t first;
   if (!tli_to_whole(L, index, &first) || first < 1 || first > t->numel + 1)
@@ -91,7 +91,7 @@ static int io_map(lua_State *L) {
   return give(L, box, data, 1, &size, unmap, (void *)(uintptr_t)bytes);
 }
 
-/* bytes(text) returns its bytes, (n) uint8. */
+/* bytes(text) returns the bytes of a text as a uint8 tensor, (n). */
 static int io_bytes(lua_State *L) {
   if (lua_type(L, 1) != LUA_TSTRING)
     return tli_error(L, "io.bytes: expected a string, got %s",
@@ -118,7 +118,7 @@ static int io_bytes_as(lua_State *L) {
     return tli_error(L, "io.bytes_as: dtype: expected a dtype such as \"float32\", got %s",
                      tli_describe(L, tli_state(L), 4));
   tli_Box *box = tli_push_box(L);
-  bytes = check_bytes(L, "io.bytes_as"); /* a finalizer may have released it */
+  bytes = check_bytes(L, "io.bytes_as"); /* a finalizer may have released the bytes */
   size_t size = tl_dtype_size(dtype);
   int64_t n = tli_numel(ndim, sizes, size);
   if (n < 0 || n > (bytes->numel - first) / (int64_t)size) {
@@ -152,7 +152,7 @@ static int io_bytes_as(lua_State *L) {
   return 1;
 }
 
-/* text(bytes, first, n) returns a string. */
+/* text(bytes, first, n) returns n bytes from position `first` as a string. */
 static int io_text(lua_State *L) {
   tl_Tensor *bytes = check_bytes(L, "io.text");
   int64_t n, first = check_first(L, 2, bytes, "io.text");
@@ -163,9 +163,9 @@ static int io_text(lua_State *L) {
   return 1;
 }
 
-/* inflate(bytes, kind, expected, head) returns bytes, or nil and a message. With `head`, `expected`
-** is the most bytes wanted from the beginning. Without `expected` the result may have at most 100
-** times as many bytes as the input, or 256 MB. */
+/* inflate(bytes, kind, expected, head) returns bytes, or nil and a message. With `head`, only the
+** first `expected` bytes are decompressed. Without `expected` the result may have at most 100 times
+** as many bytes as the input, or 256 MB. */
 static int io_inflate(lua_State *L) {
   check_bytes(L, "io.inflate");
   const char *kind = tli_to_word(L, 2);
@@ -238,7 +238,8 @@ static int io_dequantize(lua_State *L) {
   return 1;
 }
 
-/* decode_image(string or bytes) returns (channels, height, width), or nil and a message. */
+/* decode_image(string or bytes) returns the pixels, (channels, height, width), or nil and a
+** message. */
 static int io_decode_image(lua_State *L) {
   bool text = lua_type(L, 1) == LUA_TSTRING;
   if (!text && tli_to_box(L, tli_state(L), 1) == NULL)
@@ -274,8 +275,8 @@ static int io_decode_image(lua_State *L) {
   return 1;
 }
 
-/* _jpeg(pixels, quality) returns the bytes of a JPEG file, or nil and a message. The pixels are
-** uint8, (height, width, channels), contiguous, with 1 or 3 channels. */
+/* _jpeg(pixels, quality) returns the bytes of a JPEG file, or nil and a message. `pixels` is a
+** contiguous uint8 tensor, (height, width, channels), with 1 or 3 channels. */
 static int io_jpeg(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = check_bytes(L, "io.encode_jpeg");
@@ -301,7 +302,8 @@ static const char *check_path(lua_State *L, const char *name) {
   return path;
 }
 
-/* folder(path) returns bytes in the format of tli_folder_list, or nil and a message. */
+/* folder(path) returns the entries of a folder as bytes in the format of tli_folder_list, or nil
+** and a message. */
 static int io_folder(lua_State *L) {
   const char *path = check_path(L, "io.folder");
   tli_Box *box = tli_push_box(L);
@@ -321,7 +323,8 @@ static int push_text(lua_State *L) {
 static int io_make_folder(lua_State *L) {
   char *full = tli_folder_make(check_path(L, "io.make_folder"));
   if (full == NULL) return give_up(L);
-  lua_pushcfunction(L, push_text); /* pushing may raise an error for lack of memory */
+  /* a protected call, because pushing may raise an error for lack of memory */
+  lua_pushcfunction(L, push_text);
   lua_pushlightuserdata(L, full);
   int status = lua_pcall(L, 1, 1, 0);
   free(full);
@@ -447,7 +450,8 @@ static int io_csv(lua_State *L) {
   if (!tli_to_whole(L, 6, &rows) || rows < 1 || !tli_to_whole(L, 7, &csv.line))
     return tli_error(L, "io.csv: rows: expected at least 1, got %s",
                      tli_describe(L, tli_state(L), 6));
-  int64_t most = (csv.bytes - csv.at) / csv.columns + 1; /* a field takes at least a byte */
+  /* no more rows than this can follow, since a field takes at least a byte */
+  int64_t most = (csv.bytes - csv.at) / csv.columns + 1;
   if (rows > most) rows = most;
   if (rows > INT32_MAX) rows = INT32_MAX;
   lua_settop(L, 7);

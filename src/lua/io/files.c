@@ -51,7 +51,7 @@ static int io_read(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Ints shape = tli_arg_ints(&a, 1, TLI_NOINTS);
   tl_DType dtype = tli_arg_dtype(&a, 2, TL_NODTYPE);
-  /* checked again, because a finalizer may have closed the file */
+  /* the file is checked again, because a finalizer may have closed it */
   FILE *file = check_file(L, 1, "io.read");
   if (!a.failed && shape.n > TL_MAX_DIMS) {
     tli_fail(TL_ESHAPE, "io.read: more than %d dimensions", TL_MAX_DIMS);
@@ -80,7 +80,7 @@ static tl_Tensor *in_file_order(const char *name, tl_Tensor *t) {
   if (tli_device(t).type != TL_CPU)
     return tli_fail_null(TL_EDEVICE, "%s: expected a tensor of the CPU, got one of %s", name,
                          tli_device_str(tli_device(t)));
-  /* a big-endian machine swaps a copy, never the user's memory */
+  /* on a big-endian machine a copy is swapped, never the user's memory */
   tl_Tensor *plain =
       BIG_ENDIAN_HOST ? tli_clone_for(name, t) : tli_contiguous_as(t, (tl_DType)t->dtype);
   if (plain) swap((char *)tli_data(plain), plain->numel, tl_dtype_size((tl_DType)t->dtype));
@@ -159,8 +159,8 @@ static int abandon(lua_State *L) {
   return 1;
 }
 
-/* replace(path, named) returns a file, or nil and a message. commit(file) puts the file in the
-** place of `path`; without commit nothing changes. */
+/* replace(path, named) returns a file, or nil and a message. commit(file) later puts the file in
+** the place of `path`; without commit the old file stays. */
 static int io_replace(lua_State *L) {
   bool named = lua_toboolean(L, 2);
   const char *path = tli_to_word(L, 1);

@@ -1,5 +1,5 @@
 /*
-** socket.c - TCP connections for lua/tlua, which torch.utils.mlflow uses. These functions are
+** socket.c - TCP connections for code in lua/tlua, such as torch.utils.mlflow. The functions are
 ** internal, not for users.
 */
 #include "core/platform/platform.h"
@@ -10,7 +10,7 @@
 
 typedef struct Socket {
   int fd;
-  int port; /* set only for a listener */
+  int port; /* the listener's port; not set for a connection */
 } Socket;
 
 static Socket *check_socket(lua_State *L) {

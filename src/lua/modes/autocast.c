@@ -1,8 +1,8 @@
 /*
-** autocast.c - see autocast.h; and torch.autocast itself. Casts of parameters are kept until the
-** last open scope of the state is closed, so that a weight that is used several times is cast only
-** once. A kept cast is valid if the parameter has the same version, if the cast was recorded or
-** this call needs no gradient, and if both belong to the same captured graph or to none.
+** autocast.c - implements autocast.h, and torch.autocast itself. Casts of parameters are kept until
+** the last open scope of the state is closed, so that a weight that is used several times is cast
+** only once. A kept cast is valid if the parameter has the same version, if the cast was recorded
+** or this call needs no gradient, and if both belong to the same captured graph or to none.
 */
 #include "lua/modes/autocast.h"
 
@@ -21,9 +21,9 @@
 
 typedef struct Kept {
   const void *key;          /* address of the source tensor */
-  tl_Tensor *source, *cast; /* owned; NULL in a new entry */
-  unsigned version;         /* version of the source */
-  uint64_t capture;         /* captured graph; 0: none */
+  tl_Tensor *source, *cast; /* the tensor and its cast (owned); NULL in a new entry */
+  unsigned version;         /* version of the source when it was cast */
+  uint64_t capture;         /* number of the captured graph; 0 if no graph was captured */
 } Kept;
 
 #define MAP casts
@@ -72,7 +72,7 @@ static bool serves(const Kept *k, const tl_Tensor *source, tl_DType dtype, uint6
 
 /* ---- casts -------------------------------------------------------------------------- */
 
-/* Returns a new tensor; if memory is lacking, it tries again after a collection. */
+/* Returns a converted tensor. If memory is exhausted, collects garbage and tries again. */
 static tl_Tensor *convert(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   tl_Tensor *made = tlo_to_dtype(t, dtype);
   if (made == NULL && tl_error_kind() == TL_EMEM && !tli_device_exhausted()) {
@@ -91,14 +91,14 @@ static bool is_parameter(const tl_Tensor *t) {
 /* Returns the cast of t as a new reference. */
 static tl_Tensor *cast(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   tli_State *S = a->S;
-  /* a traced program has the cast itself, so that its constant is the model's parameter */
+  /* a traced program contains the cast itself, so that its constant is the model's parameter */
   bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype) && !tli_tracing();
   if (!keeps) return convert(a, t, dtype);
   uint64_t capture = tli_capture_number(tli_device(t));
   Kept *k = find_cast(S, t);
   if (k && serves(k, t, dtype, capture)) return tli_retain(k->cast);
   tl_Tensor *made = convert(a, t, dtype);
-  /* a collection may clear the cache */
+  /* a collection may have cleared the cache */
   if (made == NULL || (k = add_cast(S, t)) == NULL) return made;
   tl_Tensor *old = k->cast;
   k->cast = tli_retain(made);
@@ -113,7 +113,7 @@ static bool eligible(const tl_Tensor *t, int type) {
          tli_device(t).type == type;
 }
 
-/* The tensors of a call: those of `list`, or single ones if it is NULL. */
+/* The tensors of a call: those of `list`, or single tensors if `list` is NULL. */
 typedef struct Inputs {
   tl_Tensor **const *tensors;
   tl_Tensor *const *list;
@@ -136,7 +136,7 @@ static bool any_float32(const Inputs *in, int type) {
 ** seen. */
 static int kind_of(const tli_Args *a) { return a->first < 0 ? TL_CPU : a->device.type; }
 
-/* Returns the dtype to cast to; TL_NODTYPE if the tensors stay as they are. */
+/* Returns the dtype to cast to; TL_NODTYPE if the tensors keep their dtype. */
 static tl_DType target(tli_Args *a, tli_Cast cpu, tli_Cast gpu, const Inputs *in) {
   if (a->failed) return TL_NODTYPE;
   int type = kind_of(a);
@@ -158,8 +158,8 @@ static tl_DType target(tli_Args *a, tli_Cast cpu, tli_Cast gpu, const Inputs *in
   return TL_NODTYPE;
 }
 
-/* Returns a new reference to the cast of t, or to t if it needs no cast; NULL if t is NULL or
-** the cast has failed. */
+/* Returns a new reference to the cast of t, or to t itself if it needs no cast. Returns NULL if t
+** is NULL or the cast has failed. */
 static tl_Tensor *replaced(tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   if (!eligible(t, kind_of(a)) || t->dtype == (int8_t)dtype) return t ? tli_retain(t) : NULL;
   tl_Tensor *made = cast(a, t, dtype);
@@ -196,12 +196,12 @@ tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result) {
 #define NAME "autocast"
 
 typedef struct Options {
-  int type; /* a tl_DeviceType; -1: not given */
+  int type; /* the tl_DeviceType; -1 if not given */
   tl_DType dtype;
-  int enabled, cache; /* -1: not given */
+  int enabled, cache; /* booleans; -1 if not given */
 } Options;
 
-/* Returns the dtype that autocast casts to on a device type, whether it is on or off. */
+/* Returns the dtype for autocast on a device type, whether autocast is on or off. */
 static tl_DType named_dtype(lua_State *L, int type) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
@@ -254,14 +254,14 @@ static void read_option(lua_State *L, const char *key, int value, Options *o) {
   }
 }
 
-/* Reads the arguments before the function, and removes them from the stack. */
+/* Reads the arguments that precede the function, and removes them from the stack. */
 static Options read_options(lua_State *L) {
   Options o = {-1, TL_NODTYPE, -1, -1};
   if (tli_to_device_name(L, 1)) {
     o.type = check_device(L, NAME, 1);
     lua_remove(L, 1);
   }
-  /* a table that is no callable module */
+  /* a table of options, as opposed to a callable module */
   if (lua_type(L, 1) == LUA_TTABLE && !lua_getmetatable(L, 1)) {
     lua_pushnil(L);
     while (lua_next(L, 1)) {
@@ -298,8 +298,8 @@ static int cast_to(lua_State *L, int type) {
   return S->casts ? S->cast_to[type] : TL_NODTYPE;
 }
 
-/* is_autocast_enabled(device?). Without an argument PyTorch's function is about the GPU; here any
-** device type counts. */
+/* is_autocast_enabled(device?) returns whether autocast is on for a device type. Without an
+** argument, PyTorch's function asks for the GPU; this one asks for any device type. */
 static int torch_is_autocast_enabled(lua_State *L) {
   bool on = false;
   int only = lua_isnoneornil(L, 1) ? -1 : check_device(L, "is_autocast_enabled", 1);
@@ -321,8 +321,8 @@ static void set_autocast(lua_State *L, int type, tl_DType dtype, bool on) {
   tli_change_modes(L, 1, &change);
 }
 
-/* set_autocast_enabled(device?, enabled) sets the mode; without a device that of the GPU, as in
-** PyTorch */
+/* set_autocast_enabled(device?, enabled) sets the mode of a device type; without `device` the
+** GPU's, as in PyTorch. */
 static int torch_set_autocast_enabled(lua_State *L) {
   static const char name[] = "set_autocast_enabled";
   bool named = lua_type(L, 1) != LUA_TBOOLEAN;
@@ -332,7 +332,7 @@ static int torch_set_autocast_enabled(lua_State *L) {
   return 0;
 }
 
-/* set_autocast_dtype(device, dtype) sets the dtype to cast to */
+/* set_autocast_dtype(device, dtype) sets the dtype to cast to. */
 static int torch_set_autocast_dtype(lua_State *L) {
   static const char name[] = "set_autocast_dtype";
   int type = check_device(L, name, 1);
@@ -340,7 +340,7 @@ static int torch_set_autocast_dtype(lua_State *L) {
   return 0;
 }
 
-/* set_autocast_cache_enabled(enabled) sets whether casts are kept */
+/* set_autocast_cache_enabled(enabled) sets whether casts of parameters are kept. */
 static int torch_set_autocast_cache_enabled(lua_State *L) {
   tli_Change change = {TLI_MODE_CAST_CACHE,
                        check_boolean(L, "set_autocast_cache_enabled", "enabled", 1)};

@@ -1,7 +1,7 @@
 /*
-** autocast.h - mixed precision: while torch.autocast is active, operators of its table first
-** cast their floating-point tensors. Only the binding does so: operators that call one another,
-** forward or backward, are unaffected.
+** autocast.h - mixed precision: while torch.autocast is active, the binding casts floating-point
+** arguments before it calls certain operators. Calls between operators, forward or backward, are
+** unaffected.
 */
 #ifndef TLI_AUTOCAST_H
 #define TLI_AUTOCAST_H
@@ -11,11 +11,11 @@
 /* The policies of operators under autocast. */
 typedef enum tli_Cast {
   TLI_CAST_NONE,
-  TLI_CAST_LOWER,   /* cast to the scope's dtype */
-  TLI_CAST_FLOAT32, /* cast to float32 */
-  /* cast all to float32 if one of them is float32, otherwise to the scope's dtype */
+  TLI_CAST_LOWER,   /* casts floating-point tensors to the scope's dtype */
+  TLI_CAST_FLOAT32, /* casts floating-point tensors to float32 */
+  /* casts to float32 if one of the tensors is float32, otherwise to the scope's dtype */
   TLI_CAST_WIDEST,
-  TLI_CAST_REFUSED /* refused with an error: float16 lacks the range */
+  TLI_CAST_REFUSED /* refuses the call: float16 lacks the range */
 } tli_Cast;
 
 /* Casts the tensors of a call by the policy of their device type: CPU or GPU. Tensors of
@@ -24,8 +24,8 @@ typedef enum tli_Cast {
 void tli_autocast(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensor **const *tensors, int n);
 /* Casts the tensors of a list as tli_autocast casts a call's. */
 void tli_autocast_list(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensors *list);
-/* Casts a float32 result (owned; NULL if the call has failed) to the dtype of autocast on its
-** device; returns it unchanged if autocast is off. */
+/* Casts a float32 result to autocast's dtype on its device; returns the result unchanged if
+** autocast is off. The result is owned; it is NULL if the call has failed. */
 tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result);
 
 /* Releases the kept casts of parameters. */

@@ -3,8 +3,8 @@
 ** thread, and restores it when its scope ends. If the argument is a function, it runs in the scope;
 ** otherwise the caller closes the scope: `local _ <close> = torch.no_grad()`.
 **
-** Scopes may be closed in any order. If a scope is closed while newer ones are open, those will
-** restore the values from before the closed scope, as if it had never been opened.
+** Scopes may be closed in any order. If a scope is closed while newer scopes are open, the newer
+** ones will restore the values from before the closed scope, as if it had never been opened.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -37,8 +37,7 @@ static void scope_unlink(Scope *scope) {
   scope->of = NULL;
 }
 
-/* Returns the change of the same mode by the next newer scope; NULL if the scope's value is the
-** current one. */
+/* Returns how the next newer scope has changed the same mode; NULL if no newer scope has. */
 static tli_Change *changed_since(const Scope *scope, tli_Mode mode) {
   for (Scope *s = scope->newer; s; s = s->newer)
     for (int i = 0; i < s->n; i++)
@@ -75,14 +74,14 @@ static int scope_close(lua_State *L) {
   return 0;
 }
 
-/* Collects a scope that was never closed: its modes stay. */
+/* Runs when a scope that was never closed is collected: its modes remain set. */
 static int scope_gc(lua_State *L) {
   Scope *scope = luaL_checkudata(L, 1, SCOPE);
   if (scope->of) scope_unlink(scope);
   return 0;
 }
 
-/* Ends a function's scope; the function's results are above the scope on the stack. */
+/* Ends the scope of a function, whose results are above the scope on the stack. */
 static int scope_end(lua_State *L, int status, lua_KContext context) {
   (void)status;
   (void)context;
@@ -130,8 +129,8 @@ static int enter(lua_State *L, const char *name, tli_Mode mode, bool enabled) {
   return tli_mode_scope(L, name, 1, &(tli_Change){mode, enabled});
 }
 
-/* Removes the boolean at index 1 and returns it; returns `otherwise` if there is none and none is
-** required. */
+/* Removes the boolean at index 1 and returns it. Without a boolean, returns `otherwise`, or raises
+** an error if one is required. */
 static bool take_mode(lua_State *L, const char *name, bool needed, bool otherwise) {
   if (lua_type(L, 1) == LUA_TBOOLEAN) {
     otherwise = lua_toboolean(L, 1);
@@ -192,7 +191,7 @@ int tli_default_device_scope(lua_State *L) {
 /* A snapshot of all modes of the calling Lua thread. */
 typedef struct Modes {
   int8_t mode[TLI_NMODES];
-  uint64_t newest; /* number of the newest open scope; 0: none */
+  uint64_t newest; /* number of the newest open scope; 0 if there is none */
   int scopes;      /* number of open torch.scope calls */
   tl_DType dtype;
   tl_Device device;

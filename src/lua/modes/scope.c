@@ -1,11 +1,11 @@
 /*
 ** scope.c - torch.scope(fn, ...) calls fn. When fn returns or fails, all tensor values made in the
-** meantime are released, except those that fn returns, however deep in tables. It frees memory at
-** once, instead of when the collector runs.
+** meantime are released, except those that fn returns, however deep in tables. Memory is thus freed
+** at once, instead of when the collector runs.
 **
 ** While a scope is open, each new box of its Lua thread, and of coroutines which that thread
-** resumes, is added to the scope's table, which keeps it alive. The table of an inner scope has
-** the outer scope's table at index 0.
+** resumes, is added to the scope's table, which keeps it alive. The table of an inner scope has the
+** outer scope's table at index 0.
 */
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
@@ -15,7 +15,8 @@
 /* Closes the scope if the coroutine is closed while the scope's function is suspended. User
 ** value 1 keeps the settings alive. */
 typedef struct Guard {
-  tli_Settings *of; /* borrowed; NULL once the scope is closed */
+  /* the settings of the thread that opened the scope (borrowed); NULL once it is closed */
+  tli_Settings *of;
 } Guard;
 
 void tli_scope_note(lua_State *L, tli_State *S) {
@@ -60,8 +61,8 @@ static void keep(lua_State *L, tli_State *S, int kept, int queue) {
   lua_pop(L, 1);
 }
 
-/* Keeps the contents of all queued tables. It is not recursive because tables may be nested
-** deeper than the C stack allows. */
+/* Keeps the contents of all queued tables. The function is not recursive, because tables may be
+** nested deeper than the C stack allows. */
 static void keep_nested(lua_State *L, tli_State *S, int kept, int queue) {
   for (lua_Integer i = 1; lua_rawgeti(L, queue, i) == LUA_TTABLE; i++) {
     int table = lua_gettop(L);
@@ -120,7 +121,8 @@ static int guard_close(lua_State *L) {
   return 0;
 }
 
-/* Called after the function: the guard is at index 1, below the function's results or the error. */
+/* Ends the scope after the function. The guard is at index 1, below the function's results or its
+** error. */
 static int after(lua_State *L, int status, lua_KContext context) {
   (void)context;
   bool ok = status == LUA_OK || status == LUA_YIELD;

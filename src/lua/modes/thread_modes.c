@@ -1,9 +1,9 @@
 /*
-** thread_modes.c - see thread_modes.h.
+** thread_modes.c - implements thread_modes.h.
 **
-** The settings of a coroutine are a userdata. An ephemeron table keeps them alive as long as
-** the coroutine, and they keep the coroutine alive until they are finalized, so the coroutine
-** of linked settings can always be inspected.
+** The settings of a coroutine are a userdata. An ephemeron table keeps them alive as long as the
+** coroutine, and they keep the coroutine alive until they are finalized, so the coroutine of linked
+** settings can always be inspected.
 **
 ** Lua does not say which thread resumed a coroutine. But a thread that waits for another is in a C
 ** function that holds it: coroutine.resume as an argument, a function of coroutine.wrap as an
@@ -24,20 +24,26 @@
 #define SETTINGS "torch.Settings"
 #define USER_THREAD 1
 #define USER_SCOPE 2
-#define MOST_NESTED 256 /* larger than Lua's own limit of nested coroutines */
+/* a limit of resumed threads; it exceeds Lua's own limit of nested coroutines */
+#define MOST_NESTED 256
 
-static const char by_thread_key = 0;  /* registry: [thread] = settings, weak keys */
-static const char by_address_key = 0; /* registry: [address] = settings, weak values */
-static const char scope_key = 0;      /* registry: table of the main thread's innermost scope */
-/* registry: the thread that S->L names, unless it is the main thread */
+static const char by_thread_key = 0; /* registry[key][thread] = settings, a table with weak keys */
+/* registry[key][address] = settings, a table with weak values */
+static const char by_address_key = 0;
+/* registry[key] = the table of the main thread's innermost scope */
+static const char scope_key = 0;
+/* registry[key] = the thread that S->L names, unless it is the main thread */
 static const char caller_key = 0;
 
-#define NEVER UINT64_MAX /* the stamp of modes that every call must load again */
+/* a stamp that matches no thread, so that every call loads the modes again */
+#define NEVER UINT64_MAX
 
 _Thread_local uint64_t tli_loaded;
 _Thread_local lua_State *tli_calling;
-static _Thread_local const tli_State *loaded_from; /* only compared, never followed */
-static _Thread_local bool placed; /* whether that state had also set devices or streams */
+/* the state whose modes are loaded; only compared, never dereferenced */
+static _Thread_local const tli_State *loaded_from;
+/* whether the state in loaded_from had also set devices or streams */
+static _Thread_local bool placed;
 
 /* ---- settings of threads ---- */
 
@@ -47,15 +53,15 @@ static bool empty(const tli_Settings *s) {
   return s->scopes == 0;
 }
 
-/* Returns whether autocast is on, or a scope of it open, in any thread. */
+/* Returns whether any thread has autocast on, or a scope of autocast open. */
 static bool casting(const tli_State *S) {
   for (int k = TLI_MODE_AUTOCAST; k < TLI_MODE_AUTOCAST + TL_NDEVICETYPES; k++)
     if ((S->main.mode[k] >= 0 && S->main.mode[k] < TLI_CAST_IDLE) || S->nset[k] > 0) return true;
   return false;
 }
 
-/* Invalidates the modes that C threads have loaded, after any change. In anomaly mode every
-** call loads them again, because errors report the caller's line. */
+/* Marks the modes that C threads have loaded as outdated, after a change of any mode. In anomaly
+** mode every call loads them again, because errors report the caller's line. */
 static void restamp(tli_State *S) {
   static _Atomic uint64_t last;
   bool each_call = S->others != NULL || S->main.mode[TLI_MODE_ANOMALY] == 1;
@@ -80,7 +86,8 @@ static void link_settings(tli_State *S, tli_Settings *s) {
   S->others = s;
 }
 
-/* Links the settings of a coroutine while they contain a value, and unlinks them otherwise. */
+/* Links the settings of a coroutine into the list while they contain a value, and unlinks empty
+** ones. */
 static void changed(tli_State *S, tli_Settings *s) {
   if (s != &S->main && empty(s) == s->linked) {
     if (s->linked)
@@ -159,8 +166,8 @@ static bool active(lua_State *thread) {
   return lua_status(thread) == LUA_OK && lua_getstack(thread, 0, &frame);
 }
 
-/* Pops the value on top of the thread's stack; returns it if it is another active thread,
-** otherwise NULL. */
+/* Pops the value on top of the thread's stack. Returns it if it is an active thread other than this
+** one; otherwise NULL. */
 static lua_State *pop_active(lua_State *thread) {
   lua_State *other = lua_tothread(thread, -1);
   lua_pop(thread, 1);
@@ -215,8 +222,8 @@ static char *where(void *context) {
   return copy;
 }
 
-/* Records the calling thread and keeps it alive; records the main thread if the caller does not
-** matter. */
+/* Records the calling thread, and keeps it alive. Records the main thread instead if no code needs
+** the caller. */
 static void set_caller(lua_State *L, tli_State *S, bool matters) {
   lua_State *caller = matters ? L : S->main.thread;
   if (S->L == caller || !lua_checkstack(L, 1)) return;
@@ -224,7 +231,8 @@ static void set_caller(lua_State *L, tli_State *S, bool matters) {
     lua_pushthread(L);
   else
     lua_pushboolean(L, false);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &caller_key); /* needs no memory, since the key exists */
+  /* this assignment needs no memory, since the key exists */
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &caller_key);
   S->L = caller;
 }
 
@@ -356,7 +364,7 @@ static void count_scope(tli_State *S, tli_Settings *s, int n) {
 
 void tli_scope_push(lua_State *L, tli_State *S) {
   tli_Settings *s = tli_push_settings(L, S);
-  lua_insert(L, -2); /* keeps the settings alive in the meantime */
+  lua_insert(L, -2); /* this reference keeps the settings alive in the meantime */
   get_scope(L, S, s);
   lua_rawseti(L, -2, 0);
   set_scope(L, S, s);

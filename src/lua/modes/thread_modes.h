@@ -2,10 +2,10 @@
 ** thread_modes.h - the settings of each Lua thread: modes (grad, inference, anomaly, autocast,
 ** current devices and streams) and open torch.scope calls.
 **
-** A thread inherits the modes that it has not set from the thread that resumed it, and so on up
-** to the main thread. Settings of suspended or dead threads affect no other thread. The engine
-** reads thread-local variables of C. They are loaded from here when a call of the library finds
-** that they are outdated or belong to another state or coroutine.
+** A thread inherits the modes that it has not set from the thread that resumed it, and so on up to
+** the main thread. Settings of suspended or dead threads affect no other thread. The engine reads
+** thread-local variables of C. A call of the library loads these variables from the settings when
+** it finds that they are outdated or belong to another state or coroutine.
 */
 #ifndef TLI_COROUTINE_H
 #define TLI_COROUTINE_H
@@ -14,15 +14,14 @@
 
 /* Prepares a new state; pushes nothing. */
 void tli_open_coroutines(lua_State *L, tli_State *S);
-/* Called when the state closes: no mode can be set from now on. */
+/* Ends the use of modes when the state closes: no mode can be set from now on. */
 void tli_close_coroutines(tli_State *S);
 
-/* Returns the settings of the running thread, which are created if there are none. Pushes a
-** value that keeps them alive (nil for the main thread, whose settings live as long as the
-** state). */
+/* Returns the settings of the running thread, and creates them if necessary. Pushes a value that
+** keeps the settings alive; nil for the main thread, whose settings live as long as the state. */
 tli_Settings *tli_push_settings(lua_State *L, tli_State *S);
 
-/* A change of a mode: the new value is 0 or greater, or -1 to inherit the mode. */
+/* A change of one mode. The new value is 0 or greater, or -1, which inherits the mode. */
 typedef struct tli_Change {
   tli_Mode mode;
   int value;
@@ -33,9 +32,9 @@ void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Cha
 
 /* The modes that a scope has set in a thread. Scopes may end in any order (grad_modes.c). */
 typedef struct tli_ModeScope {
-  tli_Settings *of; /* borrowed; NULL once the modes were restored */
-  uint64_t number;  /* newer scopes have higher numbers */
-  /* borrowed; neighbours in the list of open scopes of these settings */
+  tli_Settings *of; /* the settings (borrowed); NULL once the modes were restored */
+  uint64_t number;  /* creation order: a newer scope has a higher number */
+  /* neighbours in the list of open scopes of the same settings (borrowed) */
   struct tli_ModeScope *older, *newer;
   int n;
   tli_Change previous[TLI_MAX_CHANGES];
@@ -51,10 +50,10 @@ void tli_modes_end(lua_State *L, tli_ModeScope *scope);
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes);
 /* Pushes a to-be-closed scope in which modes of the running thread are set. */
 void tli_push_mode_scope(lua_State *L, int n, const tli_Change *changes);
-/* torch.default_device(device, function, ...) calls the function, during which new tensors are made
-** on that device (grad_modes.c). */
+/* Implements torch.default_device(device, function, ...): calls the function, during which new
+** tensors are made on that device (grad_modes.c). */
 int tli_default_device_scope(lua_State *L);
-/* Sets modes of the running thread, like tli_swap_modes. */
+/* Sets modes of the running thread. See tli_swap_modes for the parameters. */
 void tli_change_modes(lua_State *L, int n, tli_Change *changes);
 
 /* Returns the stream of a device by the number that is its mode (devices/device_module.c). */
@@ -64,8 +63,8 @@ void tli_set_state_device(lua_State *L, tli_State *S, tl_Device device);
 
 /* Opens a torch.scope in the running thread, and pops its table from the stack. */
 void tli_scope_push(lua_State *L, tli_State *S);
-/* Closes the innermost scope of `of` and pushes its table. If the thread was collected, pushes
-** nothing and returns false. */
+/* Closes the innermost scope of the thread whose settings are `of`, and pushes the scope's table.
+** If the thread was collected, pushes nothing and returns false. */
 bool tli_scope_pop(lua_State *L, tli_State *S, tli_Settings *of);
 /* Pushes the table of the scope that receives the running thread's new tensors; pushes nothing
 ** and returns false if there is none. */

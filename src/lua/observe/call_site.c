@@ -11,11 +11,11 @@
 #include "core/device/backend.h"
 #include "lua/tensor/value.h"
 
-/* Texts such as "script.lua:12", which are never freed; their number is limited. */
+/* The largest number of stored texts such as "script.lua:12". They are never freed. */
 #define MOST_SITES 4096
 static _Atomic(char *) sites[MOST_SITES];
 
-/* Returns the stored text with that content; NULL if there are too many. */
+/* Returns the stored copy of a text; NULL if there are too many texts. */
 static const char *intern(const char *text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
@@ -50,7 +50,7 @@ static size_t add_line(char *text, size_t size, const char *source, int line, co
   return n > 0 && (size_t)n < size ? (size_t)n : 0;
 }
 
-/* Writes the operator, and then the Lua functions that have called it. */
+/* Writes the name of the operator, and then the Lua functions that have called it. */
 static size_t call_stack(char *text, size_t size) {
   lua_State *L = tli_calling;
   lua_Debug ar;

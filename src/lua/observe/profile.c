@@ -98,10 +98,9 @@ static void push_record(lua_State *L, int index, int fields) {
     lua_createtable(L, 0, fields);
 }
 
-/* event(i, record) fills the record, or a new one, and returns it: {kind, name, parent (0:
-** none), begin, duration, inside, bytes, own_bytes, device_begin (-1: none), device_time,
-** flops, sequence, shapes (-1: none), stack (-1: none), thread (0: the profiled thread)}. Times
-** are in nanoseconds. */
+/* event(i, record) fills the record, or a new one, and returns it: {kind, name, parent (0: none),
+** begin, duration, inside, bytes, own_bytes, device_begin (-1: none), device_time, flops, sequence,
+** shapes (-1: none), stack (-1: none), thread (0: the profiled thread)}. Times are in ns. */
 static int profile_event(lua_State *L) {
   const tli_Profile *p = check(L);
   const tli_ProfileEvent *e = tli_profile_event(p, check_position(L, 2, tli_profile_count(p)));
@@ -185,7 +184,8 @@ static int span_open(lua_State *L) {
   int kind = luaL_checkoption(L, 1, NULL, tli_span_kinds);
   const char *name = luaL_checkstring(L, 2);
   lua_State *outer = tli_calling;
-  tli_calling = L; /* so that its call stack is recorded */
+  /* the caller of this function is the innermost frame of the recorded call stack */
+  tli_calling = L;
   tli_Span span = tli_span_open((tli_SpanKind)kind, name, NULL, 0);
   tli_calling = outer;
   lua_pushinteger(L, (lua_Integer)span.session);

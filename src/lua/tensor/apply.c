@@ -75,8 +75,8 @@ static bool write_results(lua_State *L, const char *name, tl_Tensor *results) {
   return tli_write_back(name, t, there) && tli_inplace_done(name, t, NULL);
 }
 
-/* apply_(fn) calls fn(element); map_(other, fn) calls fn(element, element of other). The
-** function's result replaces the element. Not differentiable. */
+/* apply_(fn) calls fn(element); map_(other, fn) calls fn(element, element of other). The function's
+** result replaces the element. Neither is differentiable. */
 static int elementwise(lua_State *L, const char *name, int n) {
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   int fn = n + 1;
@@ -96,7 +96,7 @@ static int elementwise(lua_State *L, const char *name, int n) {
   }
   if (!each_element(L, name, fn, n, copies) || !write_results(L, name, copies[0]))
     return tli_raise(L);
-  /* released now instead of by the collector */
+  /* the copies are released now, instead of by the collector */
   for (int k = 1; k <= n; k++) tli_release_box(L, fn + k);
   lua_settop(L, 1);
   return 1;

@@ -1,6 +1,7 @@
 /*
-** complex_value.c - torch.complex(1, 2): a complex number as a value, taken wherever a number is.
-** Values are immutable; arithmetic with numbers gives new ones, with tensors the tensor's result.
+** complex_value.c - torch.complex(1, 2): a complex number as a Lua value. Every function that takes
+** a number takes it. Values are immutable; arithmetic with numbers gives a new value, arithmetic
+** with a tensor gives a tensor.
 */
 #include <complex.h>
 #include <math.h>
@@ -20,7 +21,7 @@ bool tli_to_complex(lua_State *L, int index, tl_Scalar *out) {
 }
 
 int tli_push_complex(lua_State *L, double real, double imag) {
-  /* a byte more: tensors' boxes, of the same size, are recognised by their length */
+  /* one byte more than the value needs: a box of the same length would count as a tensor's */
   Value *value = (Value *)lua_newuserdatauv(L, sizeof *value + 1, 0);
   *value = __builtin_complex(real, imag);
   luaL_setmetatable(L, COMPLEX);
@@ -45,7 +46,7 @@ static int refuse(lua_State *L, const char *name) {
                    tli_describe(L, tli_state(L), wrong));
 }
 
-/* If an operand is a tensor, calls its metamethod. */
+/* If one operand is a tensor, calls the tensor's metamethod and returns true. */
 static bool call_tensor(lua_State *L, const char *metamethod) {
   const tli_State *S = tli_state(L);
   int tensor = tli_to_box(L, S, 1) ? 1 : tli_to_box(L, S, 2) ? 2 : 0;
@@ -89,7 +90,7 @@ static int meta_eq(lua_State *L) {
   return 1;
 }
 
-/* "1+2i", "-0.5-1.5i", with as many digits as Lua's tostring. */
+/* Returns a text such as "1+2i" or "-0.5-1.5i", with as many digits as Lua's tostring gives. */
 static int meta_tostring(lua_State *L) {
   Value z = self(L);
   char text[80];
@@ -117,7 +118,7 @@ static int complex_angle(lua_State *L) {
   return 1;
 }
 
-/* The fields real and imag, and the methods. */
+/* Returns the fields real and imag, and methods. */
 static int meta_index(lua_State *L) {
   static const luaL_Reg methods[] = {
       {"conj", complex_conj}, {"abs", complex_abs}, {"angle", complex_angle}, {NULL, NULL}};
@@ -137,7 +138,8 @@ static int meta_index(lua_State *L) {
       return 1;
     }
   if (field && strncmp(field, "__", 2) == 0) {
-    lua_pushnil(L); /* for metamethods, which programs look up to find a value's type */
+    /* metamethods are nil, because programs look them up to find the type of a value */
+    lua_pushnil(L);
     return 1;
   }
   return tli_error(L,
@@ -146,7 +148,8 @@ static int meta_index(lua_State *L) {
                    tli_describe(L, tli_state(L), 2));
 }
 
-/* torch.complex(1, 2), or the operator of two tensors, which is the last upvalue. */
+/* torch.complex(1, 2) returns a complex value. With two tensors, the call goes to the operator,
+** which is the last upvalue. */
 static int torch_complex(lua_State *L) {
   if (lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER) {
     tli_only(L, 2, "complex");
@@ -171,7 +174,7 @@ void tli_open_complex(lua_State *L) {
                                          {"__concat", meta_concat},
                                          {"__index", meta_index},
                                          {NULL, NULL}};
-  tli_push_function(L, torch_complex); /* for its two upvalues */
+  tli_push_function(L, torch_complex); /* pushes the function with its two upvalues */
   lua_getupvalue(L, -1, 1);
   lua_getupvalue(L, -2, 2);
   lua_getfield(L, -4, "complex");

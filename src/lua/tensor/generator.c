@@ -10,10 +10,11 @@
 
 #define GENERATOR "torch.Generator"
 
-/* The userdata holds a reference to a generator, or stands for the state's default generator of
+/* A userdata that holds a reference to a generator, or stands for the state's default generator of
 ** a device. */
 typedef struct Box {
-  tli_Generator *generator; /* owned; NULL: a default generator of the state */
+  /* the generator (owned); NULL stands for a default generator of the state */
+  tli_Generator *generator;
   tl_Device device;
 } Box;
 
@@ -31,8 +32,8 @@ static tli_Generator *self(lua_State *L, const char *name) {
   return g;
 }
 
-/* Returns the generator in order to change it; a device's default generator becomes independent
-** of the CPU's. */
+/* Returns the generator for a change. A device's default generator thereby becomes independent of
+** the CPU's. */
 static tli_Generator *changed(lua_State *L, const char *name) {
   tli_Generator *g = self(L, name);
   const Box *box = lua_touserdata(L, 1);
@@ -56,7 +57,8 @@ static uint64_t new_seed(const lua_State *L) {
   return seed & INT64_MAX;
 }
 
-/* A state is the table {seed, offset}, plain data that can be saved anywhere. */
+/* Pushes the state of a generator: the table {seed, offset}, plain data that can be saved
+** anywhere. */
 static int push_state(lua_State *L, const tli_Generator *g) {
   lua_createtable(L, 2, 0);
   lua_pushinteger(L, (lua_Integer)g->seed);
@@ -128,8 +130,8 @@ static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
   return tli_generator_own(&tli_state(L)->generator, device);
 }
 
-/* Seeds the generator of the device. Before the device type is opened, the seed is stored for its
-** devices. */
+/* Seeds the default generator of a device. If the device type is not open yet, the seed is stored
+** for its devices. */
 static int device_manual_seed(lua_State *L) {
   tli_device_only(L, 1, "manual_seed");
   uint64_t seed = check_seed(L, 1, tli_device_name(tli_kind(L), "manual_seed"));
@@ -294,7 +296,7 @@ static int generator_set_state(lua_State *L) {
   return 1;
 }
 
-/* PyTorch's offset counts numbers; a block has four. */
+/* PyTorch's offset counts random numbers; a block has four of them. */
 #define NUMBERS_PER_BLOCK 4
 
 static int generator_get_offset(lua_State *L) {
@@ -324,8 +326,8 @@ static int generator_clone_state(lua_State *L) {
   return 1;
 }
 
-/* Returns a generator that shares its state with this one; graphsafe_set_state makes others
-** share it. */
+/* graphsafe_get_state() returns a generator that shares this one's state;
+** graphsafe_set_state(other) makes this generator share another's state. */
 static int generator_graphsafe_get_state(lua_State *L) {
   tli_Generator *g = self(L, "graphsafe_get_state");
   const Box *box = (const Box *)lua_touserdata(L, 1);

@@ -21,18 +21,19 @@ typedef enum ItemKind { ITEM_POSITION, ITEM_RANGE, ITEM_NEWAXIS, ITEM_REST, ITEM
 
 typedef struct Item {
   ItemKind kind;
-  int64_t first, last, step; /* counted from 0, last included; ITEM_POSITION uses only first */
-  bool whole;                /* ITEM_RANGE: {} */
-  tl_Tensor *tensor;         /* borrowed */
+  /* positions from 0, `last` included; ITEM_POSITION uses `first` alone */
+  int64_t first, last, step;
+  bool whole;        /* ITEM_RANGE: {} */
+  tl_Tensor *tensor; /* borrowed */
 } Item;
 
 #define MAX_ITEMS (2 * TL_MAX_DIMS)
 
 typedef struct Key {
   int n;
-  int nused;    /* number of dimensions of self that items index; a mask counts by its rank */
-  bool tensors; /* whether any item is a tensor */
-  bool flips;   /* whether any step is negative */
+  int nused;    /* number of self's dimensions that the items index; a mask of rank k indexes k */
+  bool tensors; /* whether the key contains a tensor */
+  bool flips;   /* whether a step is negative */
   Item items[MAX_ITEMS];
 } Key;
 
@@ -92,7 +93,7 @@ static void read_range(lua_State *L, Item *item, int i) {
                 tli_describe(L, tli_state(L), lua_gettop(L)));
     lua_pop(L, 1);
   }
-  /* -INT64_MAX can be negated and has the same effect */
+  /* -INT64_MAX has the same effect, and can be negated */
   if (item->step == INT64_MIN) item->step = -INT64_MAX;
 }
 
@@ -174,7 +175,7 @@ typedef struct View {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS], offset;
   int nflips;
   int64_t flips[TL_MAX_DIMS];
-  int ntensors; /* number of slots in `tensors`; a slot is NULL where a dimension is whole */
+  int ntensors; /* number of slots in `tensors`; the slot of a whole dimension is NULL */
   tl_Tensor *tensors[TL_MAX_DIMS]; /* borrowed */
 } View;
 
@@ -190,7 +191,7 @@ static bool put(View *v, int64_t size, int64_t stride) {
 
 static bool put_range(View *v, const Item *item, int64_t size, int64_t stride) {
   if (item->whole) return put(v, size, stride);
-  /* a range may begin one past the end, and is then empty */
+  /* a range may begin one past the end; it is empty then */
   int64_t first = item->first < 0 ? item->first + size : item->first;
   int64_t last = item->last < 0 ? item->last + size : item->last;
   bool forward = item->step > 0;
@@ -254,7 +255,7 @@ static bool make_view(View *v, const Key *key, const tl_Tensor *self) {
     const Item *item = &key->items[i];
     if (item->kind == ITEM_TENSOR) TL_TRY(check_device(self, item->tensor, i + 1));
     if (item->kind == ITEM_TENSOR && tensor_dims(item->tensor) == 0) {
-      /* a 0-d mask adds a dimension and keeps or empties it */
+      /* a 0-d mask adds a dimension, and keeps its element or removes it */
       TL_TRY(put(v, 1, 0));
       v->tensors[v->ndim - 1] = item->tensor;
       v->ntensors = v->ndim;
@@ -285,8 +286,8 @@ static tl_Tensors slots(View *v, tl_Tensor **out) {
   return (tl_Tensors){n, out};
 }
 
-/* Applies numbers, ranges and newaxis one operator after another, so that a graph records them.
-** Returns a new reference. */
+/* Returns a view by numbers, ranges and newaxis. It calls one operator for each, so that a graph
+** records them. The result is a new reference. */
 static tl_Tensor *recorded_view(tl_Tensor *self, const Key *key) {
   tl_Tensor *at = tli_retain(self);
   int dim = 0, rest = self->ndim - key->nused;
@@ -325,7 +326,7 @@ static tl_Tensor *recorded_view(tl_Tensor *self, const Key *key) {
   return at;
 }
 
-/* Returns the view, by a faster way if nothing is to be recorded. */
+/* Returns the view, by a faster method if nothing is recorded. */
 static tl_Tensor *take_view(tl_Tensor *self, const Key *key, const View *v) {
   if (tli_recording(&self, 1)) return recorded_view(self, key);
   tl_Tensor *view = tli_alias(self, v->ndim, v->sizes, v->strides, v->offset);
@@ -370,8 +371,8 @@ static lua_CFunction ipairs_iterator(lua_State *L) {
   return iterator;
 }
 
-/* ipairs stops at the first nil. Only ipairs gets nil, at the position after the last row; for
-** any other caller that position is an error. */
+/* Returns whether ipairs asks for the position after the last row; ipairs stops at the first nil.
+** For any other caller that position is an error. */
 static bool is_end_of_ipairs(lua_State *L, const tl_Tensor *self, const Key *key) {
   if (key->n != 1 || key->items[0].kind != ITEM_POSITION || self->ndim == 0) return false;
   if (key->items[0].first != self->sizes[0] || lua_type(L, 2) != LUA_TNUMBER) return false;
@@ -387,14 +388,14 @@ int tli_index_get(lua_State *L) {
   tli_State *S = tli_state(L);
   Key key;
   View v;
-  tli_Box *box = tli_new_box(L, S); /* first, because this may run finalizers */
+  tli_Box *box = tli_new_box(L, S); /* the box comes first, because making it may run finalizers */
   tl_Tensor *self = tli_check_tensor(L, 1, "index");
   read_key(L, &key, 2);
   if (is_end_of_ipairs(L, self, &key)) {
     lua_pushnil(L);
     return 1;
   }
-  /* no finalizer changes the shape from here on */
+  /* from here on no finalizer can change the shape */
   if (!make_view(&v, &key, self)) return tli_raise(L);
   lua_State *outer = tli_calling;
   tli_calling = L;
@@ -458,7 +459,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   bool ok = true;
   tl_Tensor *source = value;
   if (v->nflips > 0 && value->ndim > 0) {
-    /* flip the value instead of the target */
+    /* for negative steps, the value is flipped instead of the target */
     tl_Tensor *wide = tlo_expand(value, (tl_Ints){target->ndim, target->sizes});
     source = wide ? tlo_flip(wide, (tl_Ints){v->nflips, v->flips}) : NULL;
     tli_release(wide);
@@ -466,7 +467,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   }
   tl_Tensor *indices[TL_MAX_DIMS];
   if (!ok) {
-    /* fall through to the releases */
+    /* the releases below do the rest */
   } else if (key->tensors) {
     ok = put_at(target, slots(v, indices), source);
   } else if (source->flags & TLI_NUMBER) {

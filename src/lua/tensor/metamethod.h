@@ -1,6 +1,6 @@
 /*
-** metamethod.h - calls of binary operators that Lua writes as x + y; the generated metamethods
-** include it.
+** metamethod.h - calls the operator behind a binary operator of Lua, such as x + y. The generated
+** metamethods include this file.
 */
 #ifndef TLI_METAMETHOD_H
 #define TLI_METAMETHOD_H
@@ -21,8 +21,9 @@ static inline bool tli_operand(lua_State *L, tli_State *S, int index, const char
 }
 
 /* Calls the operator `call` with the operands on the stack, which may be numbers; stand-ins of vmap
-** go to its function `fn`. If the left operand is a number, the node is named `reversed`, unless
-** that is NULL. Inlined, because all but L are constants. */
+** go to the operator's Lua function `fn`. If the left operand is a number, the node is named
+** `reversed`, unless that is NULL. The function is inline, because all parameters except L are
+** constants. */
 static inline int tli_metamethod(lua_State *L, const char *name,
                                  tl_Tensor *(*call)(tl_Tensor *a, tl_Tensor *b), lua_CFunction fn,
                                  const char *reversed) {

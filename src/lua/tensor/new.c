@@ -11,11 +11,11 @@
 typedef struct Scan {
   lua_State *L;
   tli_State *S;
-  int ndim; /* -1 until the first leaf is found */
+  int ndim; /* number of dimensions; -1 until the first leaf is found */
   int64_t sizes[TL_MAX_DIMS];
-  int64_t path[TL_MAX_DIMS + 1]; /* path of the current value, counted from 1 */
+  int64_t path[TL_MAX_DIMS + 1]; /* path to the current value, counted from 1 */
   bool integers, floats, booleans, complexes;
-  tl_DType tensors; /* dtype of 0-d tensors among the leaves */
+  tl_DType tensors; /* dtype of the 0-d tensors among the leaves */
 } Scan;
 
 static const char *path_str(const Scan *s, int depth) {
@@ -26,8 +26,8 @@ static const char *path_str(const Scan *s, int depth) {
   return text;
 }
 
-/* Reads a leaf: a number, a boolean or a one-element tensor. If the tensor cannot be read, sets
-** a message, but its dtype is still returned. */
+/* Reads a leaf: a number, a boolean or a one-element tensor. If the tensor cannot be read, leaves a
+** message, but still returns the tensor's dtype. */
 static bool leaf(lua_State *L, const tli_State *S, tl_Scalar *out, tl_DType *dtype) {
   *dtype = TL_NODTYPE;
   if (tli_to_scalar(L, -1, out)) return true;

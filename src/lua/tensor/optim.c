@@ -1,10 +1,10 @@
 /*
-** optim.c - gathers the data for an optimizer's step from the optimizer's tables: in Lua this
-** would cost as much as the step of a small model.
+** optim.c - collects the tensors for an optimizer's step from the optimizer's tables. Code in Lua
+** would need as much time for that as a small model's step takes.
 */
 #include "lua/tensor/value.h"
 
-/* Stack indices of the arguments. */
+/* Stack indices of _gather_step's arguments. */
 enum { PARAMS = 1, STATES, OFFSET, NAMES, CLOCKS, TO_PARAMS, TO_STATES, TO_CLOCKS, ARGUMENTS };
 
 static int refuse(lua_State *L, int index) {
@@ -12,8 +12,8 @@ static int refuse(lua_State *L, int index) {
                    tli_describe(L, tli_state(L), index));
 }
 
-/* Appends the fields of the state on top of the stack to the list at `to`, after those of n earlier
-** states; returns false if a field is missing. */
+/* Appends fields of the state on top of the stack to the list at `to`, after the fields of n
+** earlier states. Returns false if a field is missing. */
 static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_Integer n) {
   int state = lua_gettop(L);
   for (lua_Integer k = 1; k <= count; k++) {
@@ -27,8 +27,8 @@ static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_
 
 /* _gather_step(params, states, offset, names, clocks, to_params, to_states, to_clocks) collects the
 ** parameters that have a gradient, and from the state of each, states[offset + i], the fields
-** listed by names and clocks. Returns the number of parameters; nil if a state or one of its fields
-** is missing. */
+** listed by `names` (tensors) and `clocks` (step counts). Returns the number of parameters; nil if
+** a state or one of its fields is missing. */
 static int gather_step(lua_State *L) {
   tli_State *S = tli_state(L);
   lua_settop(L, ARGUMENTS - 1);

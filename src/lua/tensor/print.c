@@ -1,7 +1,8 @@
 /*
-** print.c - prints a tensor as PyTorch does. All elements have the same format, which the
-** printed ones determine. If there are more than `threshold` elements, only `edgeitems` at each
-** end of each dimension are printed. The two parts of complex numbers have a format each.
+** print.c - prints a tensor as PyTorch does. All elements have the same format, which the printed
+** elements determine. If a tensor has more than `threshold` elements, only `edgeitems` at each end
+** of each dimension are printed. Real and imaginary parts of complex numbers each have their own
+** format.
 */
 #include <math.h>
 #include <stdio.h>
@@ -12,10 +13,10 @@
 typedef struct Format {
   const tli_PrintOptions *options;
   const tl_Tensor *t;
-  int part; /* of complex numbers: 0 real, 1 imaginary */
+  int part; /* part of complex numbers: 0 real, 1 imaginary */
   bool floating, integral, scientific, summarize;
   int width;
-  double least, most; /* smallest and largest magnitude of finite non-zero elements */
+  double least, most; /* smallest and largest magnitude of the finite non-zero elements */
   bool any;
 } Format;
 
@@ -84,7 +85,7 @@ static void pad(luaL_Buffer *b, int n) {
   while (n-- > 0) luaL_addchar(b, ' ');
 }
 
-/* f has two formats if numbers are complex. */
+/* Adds a number to the buffer. For complex numbers, `f` has two formats. */
 static void put_scalar(luaL_Buffer *b, const Format *f, int64_t offset) {
   char text[400];
   int n = format_element(f, element(f, offset), text, sizeof text);
@@ -159,7 +160,7 @@ typedef struct Suffixes {
   char text[5][120];
 } Suffixes;
 
-/* Writes "size=(2, 3)"; one dimension gives "(2,)", like a Python tuple. */
+/* Writes sizes as "size=(2, 3)"; a single dimension is written "(2,)", like a Python tuple. */
 static void put_sizes(char *out, size_t room, const tl_Tensor *t) {
   size_t n = (size_t)snprintf(out, room, "size=(");
   for (int d = 0; d < t->ndim && n < 100; d++)
@@ -203,7 +204,7 @@ void tli_print_tensor(lua_State *L, int index) {
     lua_pushvalue(L, index);
   int alias = lua_gettop(L);
   const tl_Tensor *t = tli_to_tensor(L, S, alias);
-  /* a finalizer may have released it */
+  /* the tensor is read again, because a finalizer may have released it */
   tl_Tensor *original = tli_check_tensor(L, index, "tostring");
   bool parameter = original->flags & TLI_PARAMETER;
   collect_suffixes(&suffixes, original);

@@ -1,15 +1,15 @@
 /*
 ** size.c - torch.Size: the list of a tensor's sizes, which x.shape and x:size() return.
 **
-** It is a plain list of integers whose metatable is hidden, so that functions that take plain
-** lists take it. The metatable makes == compare the sizes, counts negative positions from the
+** A torch.Size is a plain list of integers with a hidden metatable, so functions that take plain
+** lists accept it. The metatable makes == compare the sizes, counts negative positions from the
 ** end, and refuses position 0, which would be nil in a plain list.
 */
 #include <string.h>
 
 #include "lua/tensor/value.h"
 
-/* Its address is the key of the metatable in the registry. */
+/* The address of this variable is the metatable's key in the registry. */
 static const char meta_key = 0;
 
 void tli_set_size(lua_State *L) {

@@ -5,8 +5,8 @@
 #include "core/observe/trace.h"
 #include "lua/tensor/value.h"
 
-/* _storage_view(x, untyped) returns a vector of all elements, or bytes, of x's storage. It has no
-** history; changes of it count as changes of x. */
+/* _storage_view(x, untyped) returns a vector of all elements, or bytes, of x's storage. The result
+** has no history; changes of the result count as changes of x. */
 static int torch_storage_view(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, 1, "storage"), *all = tli_detached(t);
@@ -23,7 +23,8 @@ static int torch_storage_view(lua_State *L) {
   return 1;
 }
 
-/* _storage_key(x) returns a value that is the same for all tensors of one storage. */
+/* _storage_key(x) returns a value that identifies x's storage: tensors with the same storage have
+** equal keys. */
 static int torch_storage_key(lua_State *L) {
   lua_pushlightuserdata(L, tli_check_tensor(L, 1, "storage")->storage);
   return 1;

@@ -1,6 +1,6 @@
 /*
-** tensor.c - the tensor metatable: metamethods, properties, and methods that are not operators
-** of the table.
+** tensor.c - the tensor metatable: metamethods, properties, and the methods that are not operators
+** of the operator table.
 */
 #include <string.h>
 
@@ -32,7 +32,7 @@ static void read_number(lua_State *L, const char *name, const tl_Tensor *t, tl_S
 
 static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) {
   tli_State *S = tli_state(L);
-  tli_Box *box = tli_push_box(L); /* first, because this may run finalizers */
+  tli_Box *box = tli_push_box(L); /* the box comes first, because making it may run finalizers */
   tl_Tensor *result = fn(tli_check_tensor(L, 1, name));
   if (result == NULL) return tli_raise(L);
   tli_fill_box(S, box, result);
@@ -42,7 +42,8 @@ static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) 
 static int meta_unm(lua_State *L) { return unary(L, "neg", tlo_neg); }
 static int meta_bnot(lua_State *L) { return unary(L, "bitwise_not", tlo_bitwise_not); }
 
-/* Lua converts results of comparisons to booleans, so only single numbers can be compared. */
+/* Returns the number in a tensor with one element. Lua converts results of comparisons to booleans,
+** so x < y compares only such tensors. */
 static double single(lua_State *L, int index) {
   if (lua_type(L, index) == LUA_TNUMBER) return lua_tonumber(L, index);
   tl_Tensor *t = tli_check_tensor(L, index, "comparison");
@@ -81,7 +82,7 @@ static int meta_len(lua_State *L) {
   return 1;
 }
 
-/* pairs(x) visits the rows, as ipairs does. */
+/* pairs(x) visits the rows of x, as ipairs(x) does. */
 static int meta_pairs(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   luaL_getsubtable(L, -1, LUA_GNAME);
@@ -124,7 +125,7 @@ static void try_names(lua_State *L, tli_Suggestion *best, int upvalue) {
   while (lua_next(L, lua_upvalueindex(upvalue))) {
     lua_pop(L, 1);
     tli_suggestion_try(best,
-                       lua_tostring(L, -1)); /* all keys are strings, which the table keeps alive */
+                       lua_tostring(L, -1)); /* the keys are strings, which the table keeps alive */
   }
 }
 
@@ -310,7 +311,7 @@ static int get_mT(lua_State *L, tli_State *S, tl_Tensor *t) {
   return push_result(L, tlo_transpose(t, -1, -2));
 }
 
-/* Conjugates a transpose, which this call steals. */
+/* Pushes the conjugate of a transpose. Steals the transpose. */
 static int push_conj(lua_State *L, tl_Tensor *steals) {
   tl_Tensor *result = steals ? tlo_conj(steals) : NULL;
   tli_release(steals);
@@ -340,7 +341,7 @@ static int get_imag(lua_State *L, tli_State *S, tl_Tensor *t) {
   return push_result(L, tlo_imag(t));
 }
 
-/* x.real = y and x.imag = y copy a tensor or a number into the part, which shares x's memory. */
+/* x.real = y and x.imag = y copy a tensor or a number into that part of x, a view of x's memory. */
 static int set_part(lua_State *L, tli_State *S, tl_Tensor *part, const char *name, int value) {
   tl_Tensor *source = NULL, *owned = NULL;
   bool ok =
@@ -498,7 +499,7 @@ static int tensor_tolist(lua_State *L) {
   return 1;
 }
 
-/* Returns the same as tolist, since there are no NumPy arrays. */
+/* numpy() returns the same list as tolist(), since Lua has no NumPy arrays. */
 static int tensor_numpy(lua_State *L) {
   const tl_Tensor *t = tli_sole_tensor(L, "numpy");
   if (tli_device(t).type != TL_CPU)
@@ -580,14 +581,14 @@ static const luaL_Reg methods[] = {{"dim", tensor_dim},
 
 /* ---- functions of torch ---- */
 
-/* Makes a tensor from the value at index 1, with options after it; `dtype` and `device` are the
-** defaults. */
+/* Makes a tensor from the value at index 1, with options after that value; `dtype` and `device` are
+** the defaults. */
 static int make_tensor(lua_State *L, const tli_Signature *sig, tl_DType dtype, tl_Device device) {
   tli_State *S = tli_state(L);
   if (lua_isnone(L, 1)) return tli_error(L, "%s: data is missing; usage: %s", sig->name, sig->text);
   tli_Args a;
   tli_args_begin(&a, L, sig);
-  if (!a.failed && a.at[0] == 0) /* data is a table with only names */
+  if (!a.failed && a.at[0] == 0) /* the data is a table with string keys only */
     return tli_error(L,
                      "%s: data: expected a number, a boolean or a table of them, got a table "
                      "with names",
@@ -687,7 +688,8 @@ static const luaL_Reg functions[] = {{"tensor", torch_tensor},
 
 /* ---- opening ---- */
 
-/* The functions' two upvalues lie above the table of methods. */
+/* Adds a function under its name to its module or to the methods. The function's two upvalues are
+** above the table of methods on the stack. */
 static void set_named(lua_State *L, const tli_Binding *b, int torch, int method_table) {
   lua_pushvalue(L, method_table + 1);
   lua_pushvalue(L, method_table + 2);
@@ -723,7 +725,7 @@ static void set_properties(lua_State *L, const tli_Property *list) {
 
 static void set_accessor(lua_State *L, const char *name, lua_CFunction fn, int methods_at,
                          int props) {
-  tli_push_function(L, fn); /* for its two upvalues */
+  tli_push_function(L, fn); /* pushes the function with its two upvalues */
   lua_getupvalue(L, -1, 1);
   lua_getupvalue(L, -2, 2);
   lua_pushvalue(L, methods_at);

@@ -1,6 +1,6 @@
 /*
-** value.h - tensors as Lua values: indexing, construction from tables, printing, properties.
-** All functions here raise Lua errors themselves.
+** value.h - tensors as Lua values: indexing, construction from tables, printing, properties. All
+** functions declared here raise Lua errors themselves.
 */
 #ifndef TLI_VALUE_H
 #define TLI_VALUE_H
@@ -20,14 +20,14 @@ static inline tl_Tensor *tli_sole_tensor(lua_State *L, const char *what) {
 ** `type`. */
 void tli_check_type(lua_State *L, int index, int type, const char *what);
 
-/* Pushes a value that holds an alias of the tensor at `index`, or for a device's tensor a copy
-** on the CPU, which the host can read: it stays valid if Lua code, such as a finalizer, changes
-** or releases the original. Release it with tli_release_box. */
+/* Pushes a value that holds an alias of the tensor at `index`, or for a device's tensor a copy on
+** the CPU, which the host can read: the value stays valid if Lua code, such as a finalizer, changes
+** or releases the original. tli_release_box releases the value. */
 tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what);
 
-/* x[key], with tensor and key at stack indices 1 and 2; pushes the result. */
+/* Implements x[key], with tensor and key at stack indices 1 and 2; pushes the result. */
 int tli_index_get(lua_State *L);
-/* x[key] = value, with key and value at stack indices 2 and 3. */
+/* Implements x[key] = value, with key and value at stack indices 2 and 3. */
 int tli_index_set(lua_State *L, tl_Tensor *self);
 
 /* Makes a tensor from the number, boolean or nested tables at `index`; dtype may be TL_NODTYPE.
@@ -37,7 +37,8 @@ tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype);
 /* Pushes the text that PyTorch would print for the tensor at `index`. */
 void tli_print_tensor(lua_State *L, int index);
 
-/* The most similar of the tried names: "; did you mean 'shape'?", or "". */
+/* Finds the most similar of several names. The result is a text: "; did you mean 'shape'?", or
+** "". */
 typedef struct tli_Suggestion {
   const char *word, *name;
   int distance;
@@ -51,56 +52,59 @@ const char *tli_dtype_hint(const char *word);
 /* Returns "; the devices are ...". The text is in a thread-local buffer. */
 const char *tli_device_hint(void);
 
-/* A property is read as x.name, and written as x.name = value if `set` is not NULL. */
+/* A property x.name. If `set` is not NULL, a program can also assign x.name = value. */
 typedef struct tli_Property {
   const char *name;
-  int (*get)(lua_State *L, tli_State *S, tl_Tensor *t);            /* pushes one value */
-  int (*set)(lua_State *L, tli_State *S, tl_Tensor *t, int value); /* NULL: read-only */
+  int (*get)(lua_State *L, tli_State *S, tl_Tensor *t); /* Pushes the property's value. */
+  /* Assigns a value; NULL if the property is read-only. */
+  int (*set)(lua_State *L, tli_State *S, tl_Tensor *t, int value);
 } tli_Property;
 
-/* Lists, ended by NULL names. */
+/* Lists of properties, each ended by NULL names. */
 extern const tli_Property tli_tensor_properties[];   /* tensor.c */
 extern const tli_Property tli_autograd_properties[]; /* autograd.c */
-extern const luaL_Reg tli_autograd_methods[];        /* autograd.c: methods of tensors */
+extern const luaL_Reg tli_autograd_methods[];        /* methods for gradients, in autograd.c */
 extern const luaL_Reg tli_apply_methods[];           /* apply.c */
-extern const luaL_Reg tli_storage_functions[];       /* storage.c: part of torch */
-extern const luaL_Reg tli_bytes_functions[];         /* bytes.c: part of torch.io */
-extern const luaL_Reg tli_device_methods[];          /* devices/device_module.c */
+extern const luaL_Reg tli_storage_functions[];       /* functions of storage.c for torch */
+extern const luaL_Reg tli_bytes_functions[];         /* functions of bytes.c for torch.io */
+extern const luaL_Reg tli_device_methods[]; /* methods for devices, in devices/device_module.c */
 
 /* Makes the list on top of the stack a torch.Size (size.c). */
 void tli_set_size(lua_State *L);
 /* Returns whether the value at an index is a torch.Size. */
 bool tli_is_size(lua_State *L, int index);
 
-/* Each function adds its part to the module table on top of the stack. */
+/* Each of the following functions adds the functions of one file to the module table on top of the
+** stack. */
 void tli_open_tensor(lua_State *L);
 void tli_open_size(lua_State *L);
 void tli_open_autograd(lua_State *L);
-void tli_open_system(lua_State *L);     /* threads, memory, printing, dtypes */
-void tli_open_generators(lua_State *L); /* random numbers */
+void tli_open_system(lua_State *L);     /* functions for threads, memory, printing and dtypes */
+void tli_open_generators(lua_State *L); /* functions for random numbers */
 void tli_open_io(lua_State *L);
 void tli_open_constants(lua_State *L);
 void tli_open_torch_device(lua_State *L);
 void tli_open_complex(lua_State *L);  /* complex_value.c */
-void tli_open_devices(lua_State *L);  /* torch.cuda, torch.sim */
-void tli_open_settings(lua_State *L); /* settings of kernels */
+void tli_open_devices(lua_State *L);  /* the modules torch.cuda and torch.sim */
+void tli_open_settings(lua_State *L); /* functions for settings of kernels */
 void tli_open_dist(lua_State *L);     /* functions for torch.distributed */
 void tli_open_scope(lua_State *L);
 void tli_open_socket(lua_State *L);
 void tli_open_profile(lua_State *L);
 void tli_open_optim(lua_State *L);
-void tli_open_programs(lua_State *L); /* traces and programs (src/lua/program.c) */
+void tli_open_programs(lua_State *L); /* functions for traces and programs (src/lua/program.c) */
 /* Writes the path of the modules that are being called, or "" (raise.c). Raises no error. */
 void tli_module_path(lua_State *L, char *text, size_t size);
-void tli_open_call_site(void);       /* call sites for reports of devices */
-void tli_open_library(lua_State *L); /* the embedded Lua files */
-void tli_open_workers(lua_State *L); /* threads with an interpreter each */
-void tli_open_parcels(lua_State *L); /* packs values into strings, for other processes */
+void tli_open_call_site(void);       /* finds call sites for the reports of devices */
+void tli_open_library(lua_State *L); /* makes the embedded Lua files available */
+void tli_open_workers(lua_State *L); /* functions for threads, each of which has an interpreter */
+/* functions that pack values into strings, for other processes */
+void tli_open_parcels(lua_State *L);
 
 /* Pushes the environment of the embedded Lua files. */
 void tli_push_environment(lua_State *L);
 
-/* The address of this variable is torch.newaxis. */
+/* A variable whose address is torch.newaxis. */
 extern const char tli_newaxis;
 
 #endif

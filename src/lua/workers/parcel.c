@@ -1,8 +1,8 @@
 /*
-** parcel.c - packs values; see parcel.h, and parcel_format.h for the format.
+** parcel.c - packs Lua values into parcels (parcel.h); parcel_format.h describes the format.
 **
-** Invariant: while Lua may raise an error, the parcel being written belongs to a userdata on
-** the stack.
+** Invariant: while Lua may raise an error, the parcel being written belongs to a userdata on the
+** stack.
 */
 #include "lua/workers/parcel_format.h"
 
@@ -45,24 +45,26 @@ static tli_Parcel **push_holder(lua_State *L) {
 
 /* ---- writing -------------------------------------------------------------------- */
 
-/* The location of a value, for messages; `outer` is the location of the value that contains it. */
+/* The location of a value, for messages; `outer` is the location of the table or function that
+** contains the value. */
 typedef struct Place {
   const struct Place *outer;
-  const char *kind; /* "field", "upvalue", ... */
+  const char *kind; /* the kind of location: "field", "upvalue", ... */
   char name[64];
 } Place;
 
 typedef struct Packer {
   lua_State *L;
   tli_State *S;
-  tli_Parcel *p; /* borrowed from the holder */
+  tli_Parcel *p; /* the parcel that is being written (borrowed) */
   const char *what;
   bool first_one;
-  int classes; /* stack index; 0: none */
-  int numbers; /* stack index of a table: value -> number */
-  /* stack index of a table: address of a cell -> {number of the function, index of the upvalue} */
+  int classes; /* stack index of the table of known classes; 0 if there is none */
+  int numbers; /* stack index of the table from values to their numbers */
+  /* stack index of the table from addresses of cells to {number of the function, index of the
+  ** upvalue} */
   int upvalues;
-  int known; /* stack index of a table: value -> {module, field}; nil until it is needed */
+  int known; /* stack index of the table from values to {module, field}; nil until it is needed */
   int count;
   int depth;
 } Packer;
@@ -103,7 +105,7 @@ static void write_string(Packer *k, int index) {
   write_text(k, text, n);
 }
 
-/* Raises an error; of a long path only both ends are shown. */
+/* Raises an error that names a value's location. Of a long path only both ends are shown. */
 static int refuse(Packer *k, const Place *place, const char *why) {
   enum { INNER = 6, OUTER = 3 };
   luaL_Buffer b;
@@ -160,9 +162,9 @@ static bool is_class(lua_State *L, int index) {
   return is;
 }
 
-/* Enters the fields of a module that are assumed equal on both sides: functions and classes. Of
-** the globals these are only C functions, since others belong to the program; of the library's
-** and Lua's own modules also tables. */
+/* Enters the fields of a module that are assumed to be equal on both sides: its functions and
+** classes. For the globals only C functions are entered, since other functions belong to the
+** program; for the library's and Lua's own modules tables are entered as well. */
 static void enter_fields(lua_State *L, int known, const char *module, int table) {
   bool globals = strcmp(module, LUA_GNAME) == 0;
   bool ours = strncmp(module, "tlua", 4) == 0;
@@ -186,7 +188,8 @@ static void find_known(Packer *k) {
   int known = lua_gettop(L);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   int loaded = lua_gettop(L);
-  for (int pass = 0; pass < 2; pass++) { /* modules themselves before fields of others */
+  /* the first pass enters modules, the second the fields of modules */
+  for (int pass = 0; pass < 2; pass++) {
     lua_pushnil(L);
     while (lua_next(L, loaded)) {
       const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
@@ -204,7 +207,7 @@ static void find_known(Packer *k) {
   lua_replace(L, k->known);
 }
 
-/* Writes the table or function at an index by name, if it has one. */
+/* Writes the table or function at a stack index as a name, if it has a known name. */
 static bool write_known(Packer *k, int index) {
   lua_State *L = k->L;
   lua_pushglobaltable(L);
@@ -268,7 +271,7 @@ static void write_tensor(Packer *k, int index, const Place *place) {
   tli_Parcel *p = k->p;
   if (t == NULL) {
     refuse(k, place, "a tensor that was released");
-    return; /* not reached, since refuse raises an error */
+    return; /* never reached, since refuse raises an error */
   }
   if (tli_device(t).type != TL_CPU)
     refuse(k, place, "a tensor of a device; only tensors of the CPU travel to other threads");
@@ -304,8 +307,8 @@ static void write_entries(Packer *k, int table, const Place *place) {
   write_tag(k, END);
 }
 
-/* Writes a class: its metatable's `parent`, and its own fields except those that every new
-** class has. The parent comes first, since its fields may contain the class. */
+/* Writes a class: its parent, and its own fields except those that every new class has. The parent
+** comes first, since the parent's fields may contain the class. */
 static void write_class(Packer *k, int index, const Place *place) {
   lua_State *L = k->L;
   lua_getmetatable(L, index);
@@ -329,7 +332,7 @@ static void write_class(Packer *k, int index, const Place *place) {
   lua_pop(L, 1);
   write_value(k, parent, &at);
   lua_pop(L, 1);
-  number(k, index); /* numbered after the parent, because the reader uses the same order */
+  number(k, index); /* the class is numbered after its parent, because the reader uses that order */
   if (k->classes && k->first_one) {
     lua_pushvalue(L, index);
     lua_rawseti(L, k->classes, k->count);
@@ -365,8 +368,8 @@ static int write_code(lua_State *L, const void *bytes, size_t n, void *parcel) {
   return !put((tli_Parcel *)parcel, bytes, n);
 }
 
-/* Writes the upvalue whose value is on top of the stack: the value, or a reference to an
-** upvalue written before that is the same cell. */
+/* Writes the upvalue whose value is on top of the stack. If an earlier function shares the
+** upvalue's cell, writes a reference to that function's upvalue. */
 static void write_upvalue(Packer *k, int function, int self, int i, const Place *place) {
   lua_State *L = k->L;
   void *cell = lua_upvalueid(L, function, i);
@@ -451,8 +454,8 @@ static void write_userdata(Packer *k, int index, const Place *place) {
   lua_pop(L, 1);
 }
 
-/* Returns whether to search for the name of a value: plain tables are the most frequent values, and
-** in later parcels they are data. */
+/* Returns whether to search for a known name of a value. Plain tables are the most frequent values,
+** and in later parcels they are data, so they are not searched for. */
 static bool may_be_known(Packer *k, int index) {
   if (k->first_one || lua_type(k->L, index) != LUA_TTABLE) return true;
   if (!lua_getmetatable(k->L, index)) return false;
@@ -469,7 +472,7 @@ static void write_object(Packer *k, int index, const Place *place) {
     write_userdata(k, index, place);
   } else if (type == LUA_TTABLE || type == LUA_TFUNCTION) {
     if (may_be_known(k, index) && write_known(k, index)) {
-      /* nothing else to write */
+      /* such a value consists of its type alone */
     } else if (type == LUA_TTABLE) {
       write_table(k, index, place);
     } else {
@@ -509,8 +512,9 @@ static void write_value(Packer *k, int index, const Place *place) {
 
 /* ---- globals ---- */
 
-/* Returns whether bytecode in the parcel names a global, that is, contains the string, which in Lua
-** 5.4 follows its length. A local of that name only wastes space. */
+/* Returns whether bytecode in the parcel names a global, which means that it contains the string;
+** in Lua 5.4 the string follows its length. A local of that name leads to a global that is packed
+** without need. */
 static bool named(const tli_Parcel *p, const char *name, size_t n) {
   const char *at = p->bytes, *end = p->bytes + p->n;
   while (n > 0 && (at = (const char *)memchr(at, name[0], (size_t)(end - at))) != NULL) {
@@ -525,12 +529,12 @@ static bool named(const tli_Parcel *p, const char *name, size_t n) {
   return false;
 }
 
-/* Called in protected mode with (packer, name, value). */
+/* Writes a global in protected mode. The arguments are (packer, name, value). */
 static int write_global(lua_State *L) {
   Packer *k = (Packer *)lua_touserdata(L, 1);
   Place at = {NULL, "the global ", ""};
   name_key(L, 2, &at);
-  /* in this function, the tables of the packer have the stack indices 4 to 7 */
+  /* the packer's tables have the stack indices 4 to 7 in this function */
   Packer inner = *k;
   inner.L = L;
   inner.classes = k->classes ? 4 : 0;
@@ -540,7 +544,7 @@ static int write_global(lua_State *L) {
   write_value(&inner, 3, &at);
   k->count = inner.count;
   lua_settop(L, 7);
-  return 1; /* the table of known values */
+  return 1; /* returns the table of known values */
 }
 
 /* Returns whether the value at an index is a number assigned after `count`. */
@@ -586,7 +590,7 @@ static void forget(Packer *k, int count) {
   }
 }
 
-/* Tries to write a global; its name and value are on top of the stack and stay there. */
+/* Tries to write a global. Its name and value are on top of the stack and stay there. */
 static void try_global(Packer *k) {
   lua_State *L = k->L;
   int value = lua_gettop(L), name = value - 1;
@@ -619,10 +623,10 @@ static void try_global(Packer *k) {
   lua_pop(L, 2);
 }
 
-/* Writes the globals that functions in the parcel name, and those that these functions name. */
+/* Writes the globals that functions in the parcel name, and those that the globals name in turn. */
 static void write_globals(Packer *k) {
   lua_State *L = k->L;
-  lua_newtable(L); /* names already written */
+  lua_newtable(L); /* a table of the names that were written already */
   int done = lua_gettop(L);
   lua_pushglobaltable(L);
   int globals = lua_gettop(L);

@@ -16,15 +16,16 @@
 
 typedef struct tli_Parcel tli_Parcel;
 
-/* Packs the values from stack index `first` to the top and pops them; the caller owns the
-** parcel. A value that cannot be packed raises an error that names it, "<what>: ..."; lack of
-** memory gives NULL with a message. `classes` is the index of a table, or 0. With `first_one`,
-** classes that are sent in full are entered in it; otherwise its classes, which the other side
+/* Packs the values from stack index `first` to the top and pops them; the caller owns the parcel. A
+** value that cannot be packed raises an error that names it, "<what>: ..."; lack of memory gives
+** NULL with a message. `classes` is the index of a table, or 0. With `first_one`, classes that are
+** sent in full are entered in that table. Otherwise the classes in the table, which the receiver
 ** has as well, are sent by number. */
 tli_Parcel *tli_parcel_pack(lua_State *L, const char *what, int first, int classes, bool first_one);
 
-/* Pushes the values and returns their number. May raise an error. `classes` is as above. Call
-** it in a function with the library's upvalues (state.h). */
+/* Pushes the values of a parcel and returns their number. May raise an error. `classes` is the
+** index of a table, as for tli_parcel_pack. The caller is a function with the library's upvalues
+** (state.h). */
 int tli_parcel_unpack(lua_State *L, const tli_Parcel *parcel, int classes, bool first_one);
 
 /* Frees a parcel, which may be NULL. No thread may be unpacking it. */

@@ -1,8 +1,8 @@
 /*
-** parcel_format.h - the format of a parcel, for the two files that write and read it. A value
-** is a byte for its type, followed by its contents. Tables, functions, tensors and generators
-** are numbered from 1 in order of appearance, so further occurrences are just the number; the
-** reader counts like the writer.
+** parcel_format.h - the format of a parcel, for the two files that write and read it. A value is a
+** byte for its type, followed by its contents. Tables, functions, tensors and generators are
+** numbered from 1 in order of appearance, so a further occurrence is just the number. The reader
+** numbers them in the same way as the writer.
 */
 #ifndef TLI_PARCEL_FORMAT_H
 #define TLI_PARCEL_FORMAT_H
@@ -12,9 +12,9 @@
 struct tli_Parcel {
   char *bytes; /* owned */
   size_t n, room;
-  tl_Tensor **tensors; /* owned, with their references */
+  tl_Tensor **tensors; /* tensors of the parcel, as owned references */
   int ntensors, tensor_room;
-  int nvalues; /* number of values before the globals */
+  int nvalues; /* number of values that precede the globals */
 };
 
 typedef enum Tag {
@@ -28,21 +28,21 @@ typedef enum Tag {
   GENERATOR = 'G',
   DEVICE = 'D',      /* name */
   AGAIN = 'R',       /* number */
-  TABLE = '{',       /* keys and values, END */
-  WITH_META = 'M',   /* metatable, keys and values, END */
-  SIZE = 'Z',        /* torch.Size: keys and values, END */
-  BEFORE = 'b',      /* a value that is only read, then the value itself */
-  CLASS = 'C',       /* name, parent or nil, keys and values, END */
-  KNOWN_CLASS = 'B', /* its number in the first parcel */
-  MODULE = 'K',      /* name, field or "" */
-  FUNCTION = 'F',    /* size, bytecode, number of upvalues, for each a value or JOIN */
-  JOIN = 'J',        /* number of a function, index of its upvalue */
+  TABLE = '{',       /* followed by keys and values, then END */
+  WITH_META = 'M',   /* followed by the metatable, keys and values, then END */
+  SIZE = 'Z',        /* torch.Size: followed by keys and values, then END */
+  BEFORE = 'b',      /* followed by a value that is only read, then by the value itself */
+  CLASS = 'C',       /* followed by its name, its parent or nil, keys and values, then END */
+  KNOWN_CLASS = 'B', /* followed by the class's number in the first parcel */
+  MODULE = 'K',      /* followed by the module's name, and a field or "" */
+  FUNCTION = 'F', /* followed by size, bytecode, number of upvalues, and for each a value or JOIN */
+  JOIN = 'J',     /* followed by the number of a function and the index of its upvalue */
   GLOBALS = '_',
   ENVIRONMENT = 'E',
-  MISSING = 'X', /* the reason why the value is missing */
+  MISSING = 'X', /* followed by the reason why the value is missing */
   END = 'e'
 } Tag;
 
-enum { DEEPEST = 180 }; /* Lua allows 200 nested C calls */
+enum { DEEPEST = 180 }; /* largest nesting depth of values; Lua allows 200 nested C calls */
 
 #endif

@@ -1,7 +1,7 @@
 /*
 ** parcel_string.c - parcels as strings, for processes of the same program: torch._pack and
-** torch._unpack, by which lua/tlua/multiprocessing sends functions. Unpack only trusted
-** strings, because they contain bytecode.
+** torch._unpack, by which lua/tlua/multiprocessing sends functions. Only trusted strings may be
+** unpacked, because they contain bytecode.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static int torch_unpack(lua_State *L) {
   return tli_parcel_unpack(L, *owner, 0, true);
 }
 
-/* _keep(file) prevents processes that are started later from inheriting the open file. */
+/* _keep(file) keeps processes that are started later from inheriting the open file. */
 static int torch_keep(lua_State *L) {
   luaL_Stream *stream = luaL_checkudata(L, 1, LUA_FILEHANDLE);
   if (stream->closef) tli_file_keep(stream->f);

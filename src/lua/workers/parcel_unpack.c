@@ -13,7 +13,7 @@ typedef struct Reader {
   tli_State *S;
   const tli_Parcel *p;
   const char *at;
-  int values; /* stack index of a table: number -> value */
+  int values; /* stack index of the table from numbers to values */
   int classes;
   bool first_one;
   int count;
@@ -103,7 +103,7 @@ static void read_module(Reader *r) {
     lua_pop(L, 1);
   } else {
     lua_pushvalue(L, -1);
-    lua_gettable(L, -3); /* also finds fields that are loaded on first use */
+    lua_gettable(L, -3); /* a plain lookup, which also finds fields that are loaded on first use */
     if (lua_isnil(L, -1))
       luaL_error(L, "the module '%s' has no field '%s' in another thread", lua_tostring(L, -4),
                  lua_tostring(L, -2));
