@@ -1,17 +1,16 @@
 /*
 ** tlua.h - tensors for Lua 5.4: the one public header.
 **
-** Programs that embed tlua include this file and link libtlua (and the Lua
-** library, which they use anyway). It is grouped by object; each function says
-** what it does, how it fails, who owns the results, and which thread may call
-** it.
+** Programs that embed tlua include this file and link libtlua (and the Lua library, which they use
+** anyway). The file is grouped by object; each comment says what the function does, how it fails,
+** who owns the results, and which thread may call it.
 **
 ** Ownership.  A function that returns `tl_Tensor *` returns a new reference,
 ** which the caller releases with tl_tensor_release. Arguments are borrowed.
 ** Errors.     A function that can fail returns NULL or false and leaves a kind
 ** and one message in thread-local state: tl_error, tl_error_kind.
-** NULL.       In place of a tensor it is never fatal: functions that can fail
-** do so, others return nothing (0, NULL, false, TL_NODTYPE).
+** NULL.       A NULL tensor is never fatal: functions that can fail do so,
+** others return nothing (0, NULL, false, TL_NODTYPE).
 ** Positions.  C counts dimensions and indices from 0, Lua from 1.
 ** Threads.    Reference counts are atomic. A tensor may be used by several
 ** threads as long as none of them writes to it meanwhile.
@@ -43,7 +42,7 @@ TL_API const char *tl_version(void);
 ** Errors
 ** --------------------------------------------------------------------- */
 
-/* X(name, text): the kinds of errors */
+/* The kinds of errors, as X(name, text). */
 #define TL_ERRORS(X)                        \
   X(OK, "no error")                         \
   X(EARG, "bad argument")                   \
@@ -63,8 +62,8 @@ typedef enum tl_ErrorKind {
 #undef X
 } tl_ErrorKind;
 
-/* Returns the message of the calling thread's last failure, or "" if there was none. It stays valid
-** until the thread's next failure. */
+/* Returns the message of the calling thread's last failure, or "" if there was none. The text stays
+** valid until the thread's next failure. */
 TL_API const char *tl_error(void);
 /* Returns the kind of the calling thread's last failure. */
 TL_API tl_ErrorKind tl_error_kind(void);
@@ -98,20 +97,20 @@ TL_API tl_ErrorKind tl_error_kind(void);
 #endif
 
 typedef enum tl_DType {
-  TL_NODTYPE = -1, /* "not given" if a type is optional */
+  TL_NODTYPE = -1, /* stands for "not given" where a dtype is optional */
 #define X(name, ...) TL_##name,
   TL_DTYPES(X, )
 #undef X
       TL_NDTYPES
 } tl_DType;
 
-/* Returns the name in Lua, such as "float32"; "none" for TL_NODTYPE. */
+/* Returns a dtype's name in Lua, such as "float32"; "none" for TL_NODTYPE. */
 TL_API const char *tl_dtype_name(tl_DType dtype);
 /* Returns the number of bytes of one element. */
 TL_API size_t tl_dtype_size(tl_DType dtype);
 
-/* X(name, text): a kind of device, such as "sim", of which there may be several, such as "sim:1".
-** Tensors of the device "meta" have a shape, a dtype and strides, but no memory. */
+/* The kinds of devices, as X(name, text). There may be several devices of a kind, such as "sim:0"
+** and "sim:1". Tensors of the device "meta" have a shape, a dtype and strides, but no memory. */
 #define TL_DEVICES(X) \
   X(CPU, "cpu")       \
   X(CUDA, "cuda")     \
@@ -126,8 +125,8 @@ typedef enum tl_DeviceType {
 } tl_DeviceType;
 
 typedef struct tl_Device {
-  int8_t type;  /* tl_DeviceType, or -1 for "not given" */
-  int8_t index; /* 0 for the CPU */
+  int8_t type;  /* a tl_DeviceType; -1 stands for "not given" */
+  int8_t index; /* number of the device; 0 for the CPU */
 } tl_Device;
 
 /* A number: an integer, a float or a boolean as in Lua, or a complex number. */
@@ -142,10 +141,10 @@ typedef enum tl_ScalarKind {
 typedef struct tl_Scalar {
   tl_ScalarKind kind;
   union {
-    int64_t i; /* TL_BOOLEAN, TL_INTEGER */
-    double f;  /* TL_FLOATING; TL_COMPLEX: the real part */
+    int64_t i; /* the value of TL_BOOLEAN and TL_INTEGER */
+    double f;  /* the value of TL_FLOATING; the real part of TL_COMPLEX */
   };
-  double imag; /* TL_COMPLEX; otherwise 0 */
+  double imag; /* the imaginary part of TL_COMPLEX; otherwise 0 */
 } tl_Scalar;
 
 /* ------------------------------------------------------------------------
@@ -156,25 +155,24 @@ typedef struct tl_Scalar {
 
 typedef struct tl_Tensor tl_Tensor;
 
-/* Constructor. Makes a tensor of `ndim` sizes with undefined contents on the CPU. NULL on a
+/* Constructor. Makes a tensor of `ndim` sizes with undefined contents on the CPU. Returns NULL on a
 ** negative size, more than TL_MAX_DIMS dimensions, an overflow of the product of sizes, or lack of
 ** memory. */
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_empty(tl_DType dtype, int ndim, const int64_t *sizes);
 
-/* Constructor. Makes a tensor over the caller's own memory, without a copy. The memory must
-** hold the elements that sizes and strides describe (strides count elements; NULL:
-** row-major) and stay valid until `release` is called, once, from whichever thread drops the
-** last reference, including those of views. `release` may be NULL: then the caller must keep
-** the memory longer than the tensor. NULL on bad sizes or strides; then `release` was not
-** called. */
+/* Constructor. Makes a tensor over the caller's own memory, without a copy. The memory must hold
+** the elements that sizes and strides describe (strides count elements; NULL: row-major) and stay
+** valid until `release` is called, once, from whichever thread drops the last reference, including
+** those of views. `release` may be NULL: then the caller must keep the memory longer than the
+** tensor. Returns NULL on bad sizes or strides, without calling `release`. */
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int ndim,
                                               const int64_t *sizes, const int64_t *strides,
                                               void (*release)(void *data, void *context),
                                               void *context);
 
-/* Takes a further reference to the same tensor; returns its argument, NULL for NULL. */
+/* Takes another reference to a tensor and returns the tensor; returns NULL for NULL. */
 TL_API tl_Tensor *tl_tensor_retain(tl_Tensor *tensor);
-/* Destructor: drops one reference. Accepts NULL. */
+/* Destructor: drops a reference. Accepts NULL. */
 TL_API void tl_tensor_release(tl_Tensor *tensor);
 
 TL_API tl_DType tl_tensor_dtype(const tl_Tensor *tensor);
@@ -187,8 +185,8 @@ TL_API const int64_t *tl_tensor_strides(const tl_Tensor *tensor);
 TL_API int64_t tl_tensor_numel(const tl_Tensor *tensor);
 /* Returns whether the elements are in row-major order without gaps. */
 TL_API bool tl_tensor_is_contiguous(const tl_Tensor *tensor);
-/* Returns the first element, borrowed; NULL for an empty tensor. Write to it only if no graph has
-** saved the tensor. */
+/* Returns the address of the first element (borrowed); NULL for an empty tensor. The caller may
+** write to the elements only if no graph has saved the tensor. */
 TL_API void *tl_tensor_data(const tl_Tensor *tensor);
 
 /* Copies all elements, in row-major order and converted to `dtype`, to
@@ -206,24 +204,22 @@ TL_API TL_MUSTCHECK bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype,
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
-/* Constructor. Exports the tensor's memory for another library, in DLPack's form before
-** version 1.0 ("dltensor" in Python). The receiver calls its `deleter` once, from any thread;
-** until then it holds a separate reference. Waits for the work that the calling thread has
-** queued on the tensor's device. Writes by the other library are visible here, but no graph
-** notices them, as with tl_tensor_data. NULL for a device or dtype that DLPack lacks, or on
-** lack of memory. */
+/* Constructor. Exports the tensor's memory for another library, in DLPack's form before version 1.0
+** ("dltensor" in Python). The receiver calls its `deleter` once, from any thread; until then it
+** holds a separate reference. Waits for the work that the calling thread has queued on the tensor's
+** device. The tensor sees the other library's writes, but graphs do not notice them, as with
+** tl_tensor_data. Returns NULL for a device or dtype that DLPack lacks, or on lack of memory. */
 TL_API TL_MUSTCHECK struct DLManagedTensor *tl_tensor_to_dlpack(tl_Tensor *tensor);
 /* Exports the memory in the form of version 1.0 ("dltensor_versioned"). */
 TL_API TL_MUSTCHECK struct DLManagedTensorVersioned *
 tl_tensor_to_dlpack_versioned(tl_Tensor *tensor);
 
-/* Constructor. Makes a tensor over another library's memory, on the CPU or a GPU, without
-** a copy. It takes over `managed` and calls its deleter when the last reference is
-** dropped, including those of views, from whichever thread does that. Pending work on the
-** memory must have been waited for. NULL, with `managed` still the caller's, for an
-** element type without a dtype, another kind of device, negative strides, memory that is
-** not aligned to its elements, and, in the versioned form, read-only memory and versions
-** other than 1. */
+/* Constructor. Makes a tensor over another library's memory, on the CPU or a GPU, without a copy.
+** The tensor takes over `managed`, and calls its deleter when the last reference is dropped,
+** including those of views, from whichever thread drops it. The caller has waited for pending work
+** on the memory. Returns NULL, with `managed` still the caller's, for an element type without a
+** dtype, another kind of device, negative strides, memory that is not aligned to its elements, and,
+** in the versioned form, read-only memory and versions other than 1. */
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_from_dlpack(struct DLManagedTensor *managed);
 TL_API TL_MUSTCHECK tl_Tensor *
 tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
@@ -232,13 +228,13 @@ tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
 ** Programs
 ** --------------------------------------------------------------------- */
 
-/* A model that was traced by torch.export in Lua and saved as one file. It runs here with nothing of
-** Lua, by the same operators and with the same bits. Several threads may run one program at once:
-** they share its constants. */
+/* A model that was traced by torch.export in Lua and saved as one file. A program runs without Lua,
+** by the same operators and with bitwise equal results. Several threads may run one program at
+** once: they share its constants. */
 typedef struct tl_Program tl_Program;
 
-/* An input of a program: its name, and the sizes that it must have, -1 for those that may differ
-** from run to run. `name` is borrowed from the program. */
+/* An input of a program: its name, and the sizes that it must have, -1 for a size that may differ
+** between runs. `name` is borrowed from the program. */
 typedef struct tl_ProgramInput {
   const char *name;
   tl_DType dtype;
@@ -246,10 +242,10 @@ typedef struct tl_ProgramInput {
   int64_t sizes[TL_MAX_DIMS];
 } tl_ProgramInput;
 
-/* Constructor. Maps the file at `path`, and checks all of it but the values of constants. NULL for
-** a file that cannot be read, is damaged, or names an operator that this library has not got. */
+/* Constructor. Maps the file at `path`, and checks all of it but the values of constants. Returns
+** NULL for a file that cannot be read, is damaged, or names an operator that this library lacks. */
 TL_API TL_MUSTCHECK tl_Program *tl_program_load(const char *path);
-/* Destructor; no run may be under way. Accepts NULL. */
+/* Destructor. No run may be in progress. Accepts NULL. */
 TL_API void tl_program_free(tl_Program *program);
 
 /* tl_program_inputs returns the number of tensors that a run takes, tl_program_outputs the number
@@ -259,11 +255,12 @@ TL_API int tl_program_outputs(const tl_Program *program);
 /* Describes an input, counted from 0. False if there is none. */
 TL_API TL_MUSTCHECK bool tl_program_input(const tl_Program *program, int i, tl_ProgramInput *out);
 
-/* Runs the program. `outputs[i]` is a tensor that receives the values of an output, or NULL: then it
-** becomes a new tensor, a reference of the caller's. The first run plans its memory, and later runs
-** with the same sizes and given outputs allocate nothing. False if an input does not fit, or an
-** operator fails; then outputs that were NULL are NULL, and the values of others undefined. May be
-** called by several threads, with tensors of their own as outputs. */
+/* Runs the program. `outputs[i]` is a tensor that receives the values of an output, or NULL: then
+** it becomes a new tensor, a reference of the caller's. The first run plans its memory, and later
+** runs with the same sizes and given outputs allocate nothing. Returns false if an input does not
+** fit, or an operator fails; outputs that were NULL are then NULL, and the values of the other
+** outputs are undefined. Several threads may run a program at once, each with its own output
+** tensors. */
 TL_API TL_MUSTCHECK bool tl_program_run(tl_Program *program, tl_Tensor *const *inputs, int ninputs,
                                         tl_Tensor **outputs, int noutputs);
 
@@ -276,10 +273,9 @@ TL_API TL_MUSTCHECK bool tl_program_run(tl_Program *program, tl_Tensor *const *i
 TL_API TL_MUSTCHECK bool tl_set_num_threads(int n);
 TL_API int tl_get_num_threads(void);
 
-/* A host's own job system instead of tlua's threads: `run` must call
-** task(context, i) for every 0 <= i < tasks, in any order and on any threads, and
-** return when all are done. NULL restores the default. Set it before the first
-** operator runs. */
+/* Replaces tlua's threads by the host's own job system: `run` must call task(context, i) for every
+** 0 <= i < tasks, in any order and on any threads, and return when all are done. NULL restores the
+** default. Set it before the first operator runs. */
 TL_API void tl_set_parallel_run(void (*run)(int tasks, void (*task)(void *context, int i),
                                             void *context, void *user),
                                 void *user);
@@ -293,9 +289,8 @@ TL_API void tl_set_memory_limit(int64_t bytes);
 /* Returns cached blocks to the system. */
 TL_API void tl_memory_trim(void);
 
-/* Asks the running operator or backward pass of this process to stop with TL_EINTERRUPT at its
-** next safe point. May be called from a signal handler; tl_interrupt_clear withdraws the
-** request. */
+/* Asks the running operator or backward pass of this process to stop with TL_EINTERRUPT at its next
+** safe point. A signal handler may call this function; tl_interrupt_clear withdraws the request. */
 TL_API void tl_interrupt(void);
 TL_API void tl_interrupt_clear(void);
 
@@ -305,9 +300,9 @@ TL_API void tl_interrupt_clear(void);
 
 typedef struct lua_State lua_State;
 
-/* The library as a Lua module: leaves the module's table on the stack, like `require "tlua"`. Use
-** it as luaL_requiref(L, "tlua", luaopen_tlua, 0), or put it into package.preload. Raises a Lua
-** error on lack of memory. */
+/* Opens the library as a Lua module: leaves the module's table on the stack, like `require "tlua"`.
+** It is used as luaL_requiref(L, "tlua", luaopen_tlua, 0), or put into package.preload. Raises a
+** Lua error on lack of memory. */
 TL_API int luaopen_tlua(lua_State *L);
 
 /* Opens the library in an ordinary state and sets the global `torch`. The state
@@ -315,9 +310,8 @@ TL_API int luaopen_tlua(lua_State *L);
 ** io. False, with a message in tl_error, on failure; never raises. */
 TL_API TL_MUSTCHECK bool tl_lua_open(lua_State *L);
 
-/* Pushes a tensor as a Lua value, which holds its own reference. Raises a
-** Lua error for NULL and on lack of memory, so call it from protected
-** code. */
+/* Pushes a tensor as a Lua value, which holds its own reference. Raises a Lua error for NULL and on
+** lack of memory, so the caller must be protected code. */
 TL_API void tl_lua_push(lua_State *L, tl_Tensor *tensor);
 
 /* Returns the tensor at a stack index, borrowed from the Lua value; NULL if the value is not a

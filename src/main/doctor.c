@@ -2,10 +2,9 @@
 ** doctor.c - `tlua doctor`: reports the libraries and devices that tlua finds on this machine, and
 ** those that are missing.
 **
-** Nothing here is needed to run tlua. Each library is located like the engine does,
-** and queried for its version. It stays open, since not every library can be
-** closed, and the process ends soon. The engine's own choices come from
-** torch.config().
+** Each library is located in the way of the engine, and queried for its version. The library stays
+** open, since not every library can be closed, and the process ends soon. The engine's own choices
+** come from torch.config().
 */
 #include "main/doctor.h"
 
@@ -42,7 +41,7 @@ static void *find(void *library, const char *name, void *pointer) {
   return symbol;
 }
 
-/* cuDriverGetVersion(&n) with n = 1000 * major + 10 * minor; needs no GPU. */
+/* cuDriverGetVersion(&n) gives n = 1000 * major + 10 * minor, and needs no GPU. */
 static void cuda_version(void *library, char text[TEXT]) {
   int (*version)(int *);
   int n = 0;
@@ -50,7 +49,7 @@ static void cuda_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "for CUDA %d.%d", n / 1000, n % 1000 / 10);
 }
 
-/* Both encode versions as 10000 * major + 100 * minor + patch. */
+/* cuBLASLt and cuSPARSELt encode versions as 10000 * major + 100 * minor + patch. */
 static void cublaslt_version(void *library, char text[TEXT]) {
   size_t (*version)(void);
   if (!find(library, "cublasLtGetVersion", &version)) return;
@@ -65,7 +64,7 @@ static void cudnn_version(void *library, char text[TEXT]) {
   snprintf(text, TEXT, "%zu.%zu.%zu", n / 10000, n % 10000 / 100, n % 100);
 }
 
-/* enum libraryPropertyType: major, minor, patch level. */
+/* The properties are those of enum libraryPropertyType: major, minor, patch level. */
 static void cusolver_version(void *library, char text[TEXT]) {
   int (*property)(int, int *);
   int n[3] = {0, 0, 0};
@@ -90,9 +89,10 @@ static void nccl_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "%d.%d.%d", n / 10000, n % 10000 / 100, n % 100);
 }
 
-/* May be called before MPI_Init. Only the first line is used, which is often a sentence. */
+/* Writes MPI's version. MPI_Get_library_version may be called before MPI_Init; only the first line
+** of its text is used, often a sentence. */
 static void mpi_version(void *library, char text[TEXT]) {
-  enum { LONGEST = 8192 }; /* MPI_MAX_LIBRARY_VERSION_STRING of MPICH */
+  enum { LONGEST = 8192 }; /* MPICH's value of MPI_MAX_LIBRARY_VERSION_STRING */
   static char version[LONGEST + 1];
   int (*get)(char *, int *);
   int length = 0;
@@ -102,7 +102,7 @@ static void mpi_version(void *library, char text[TEXT]) {
 
 /* ---- libraries --------------------------------------------------------------------- */
 
-/* How to query each library's version, if there is a way. `tlua doctor` reports these libraries,
+/* The function that queries each library's version, or NULL. `tlua doctor` reports these libraries,
 ** and separately BLAS and the prompt's line editing library. */
 static void (*const versions[TLI_NOPTIONAL])(void *library, char text[TEXT]) = {
     [TLI_OPTIONAL_CUDA] = cuda_version,   [TLI_OPTIONAL_CUBLASLT] = cublaslt_version,
@@ -186,8 +186,8 @@ static void report_device(tl_DeviceType type, const char *gives) {
   print_found(what, text);
 }
 
-/* Reports what tlua does without on a GPU: memory that can be mapped, and a compiler of kernels at
-** run time whose results have the bits of those that were built. */
+/* Reports which features a GPU lacks: memory that can be mapped on demand, and a run-time compiler
+** of kernels whose results equal those of the built kernels bit by bit. */
 static void report_cuda(void) {
   tl_Device first = {TL_CUDA, 0};
   tl_MemoryStats stats;

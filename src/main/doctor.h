@@ -1,5 +1,6 @@
 /*
-** doctor.h - `tlua doctor`: reports the libraries and devices that tlua finds on this machine.
+** doctor.h - declares `tlua doctor`, which reports the libraries and devices that tlua finds on
+** this machine.
 */
 #ifndef TLI_DOCTOR_H
 #define TLI_DOCTOR_H

@@ -10,17 +10,17 @@ typedef enum tli_EditResult { TLI_EDIT_LINE, TLI_EDIT_END, TLI_EDIT_INTERRUPTED 
 
 /* Returns the completions of `text`, the word before the cursor, as a NULL-terminated list made
 ** with malloc, or NULL if there are none. `before` is the line up to that word, or NULL if the
-** library does not tell. */
+** library does not say. */
 typedef char **(*tli_EditComplete)(const char *text, const char *before);
 
-/* Must be called once, before the other functions. */
+/* Prepares line editing; must be called once, before the other functions. */
 void tli_edit_open(tli_EditComplete complete);
 
 /* Reads a line. For TLI_EDIT_LINE *line is a string that the caller frees,
 ** without the line's end; else NULL. Ctrl-C gives TLI_EDIT_INTERRUPTED. */
 tli_EditResult tli_edit_read(const char *prompt, char **line);
 
-/* Adds an entry of one line to the history and its file, if lines are edited. */
+/* Adds a line to the history and to the history's file, if lines are edited. */
 void tli_edit_remember(const char *entry);
 
 /* Returns the file name of the library that edits lines if stdin is a terminal; NULL if there is

@@ -42,27 +42,27 @@ typedef char **(*Attempt)(const char *text, int start, int end);
 
 /* Functions and variables of the library; some may be missing, as marked. */
 static struct {
-  const char *file; /* NULL: there is no library */
+  const char *file; /* file name of the library; NULL if there is none */
   bool is_libedit;
   char *(*readline)(const char *prompt);
   void (*add_history)(const char *line);
-  void (*resize)(void);      /* may be missing */
-  void (*prepare)(int meta); /* may be missing */
-  void (*restore)(void);     /* may be missing */
-  void (*redraw)(void);      /* may be missing */
+  void (*resize)(void);      /* NULL if the library lacks it */
+  void (*prepare)(int meta); /* NULL if the library lacks it */
+  void (*restore)(void);     /* NULL if the library lacks it */
+  void (*redraw)(void);      /* NULL if the library lacks it */
   int *completion_over;
   int *completion_append;
-  char **line_buffer; /* may be missing */
-  locale_t locale;    /* for non-ASCII characters; 0: the program's */
+  char **line_buffer; /* NULL if the library lacks it */
+  locale_t locale;    /* locale for non-ASCII characters; 0 means the program's locale */
 } lib;
 
 static tli_EditComplete complete_word;
 static volatile sig_atomic_t interrupted, resized, continued;
-static sigset_t let_in, kept_out; /* signal masks while read_byte waits, and otherwise */
+static sigset_t let_in, kept_out; /* signal masks: while read_byte waits, and at all other times */
 
 /* ---- keys ------------------------------------------------------------------ */
 
-static sigjmp_buf out_of_read; /* target of a jump while `reading` is set */
+static sigjmp_buf out_of_read; /* target of the handler's jump; valid while `reading` is set */
 static volatile sig_atomic_t reading;
 static pthread_t editing_thread;
 
@@ -83,7 +83,8 @@ static void note_signal(int signo) {
 
 static void handle_flags(void) {
   if (lib.file == NULL) return;
-  if (continued && lib.restore && lib.prepare) { /* the shell has changed the terminal's modes */
+  /* after a stop the shell may have changed the terminal's modes */
+  if (continued && lib.restore && lib.prepare) {
     lib.restore();
     lib.prepare(1);
   }
@@ -92,8 +93,8 @@ static void handle_flags(void) {
   continued = resized = 0;
 }
 
-/* Calls read, but returns at once when SIGINT arrives. On Ctrl-C the terminal discards its pending
-** input, so read may block although pselect saw a byte. */
+/* Reads a byte, but returns at once when SIGINT arrives. On Ctrl-C the terminal discards its
+** pending input, so read may block although pselect saw a byte. */
 static ssize_t read_unless_interrupted(unsigned char *byte) {
   volatile ssize_t n = -1;
   if (sigsetjmp(out_of_read, 1) == 0) {
@@ -108,7 +109,7 @@ static ssize_t read_unless_interrupted(unsigned char *byte) {
   return n;
 }
 
-/* Returns one byte from the terminal; EOF at its end; '\n' after SIGINT. */
+/* Returns one byte from the terminal; EOF at the end of the input; '\n' after SIGINT. */
 static int read_byte(void) {
   while (!interrupted) {
     fd_set set;
@@ -126,13 +127,13 @@ static int read_byte(void) {
   }
   if (interrupted == 1) {
     interrupted = 2;                   /* shown */
-    if (lib.file) fputs("^C", stdout); /* otherwise the terminal echoes ^C */
+    if (lib.file) fputs("^C", stdout); /* without a library the terminal itself echoes ^C */
     fflush(stdout);
   }
   return '\n';
 }
 
-/* libedit expects whole characters, readline bytes. */
+/* Reads a key: a whole character for libedit, a byte for readline. */
 static int read_key(FILE *unused) {
   (void)unused;
   int byte = read_byte();
@@ -143,7 +144,7 @@ static int read_key(FILE *unused) {
     char c = (char)byte;
     size_t used = mbrtowc(&wide, &c, 1, &state);
     if (used == 1) return (int)wide;
-    if (used != (size_t)-2) return byte & 0xff; /* not a character of this locale */
+    if (used != (size_t)-2) return byte & 0xff; /* the bytes are not a character of this locale */
     byte = read_byte();
     if (byte == EOF || interrupted) return byte;
   }
@@ -157,8 +158,8 @@ static size_t common_prefix(const char *a, const char *b) {
   return n;
 }
 
-/* Returns a copy of the line up to the word `text`, which begins at `start`, or NULL. libedit's
-** position counts characters, so it is verified. */
+/* Returns a copy of the line up to the word `text`, which begins at `start`, or NULL. libedit
+** counts the position in characters, so the position is verified. */
 static char *line_before(const char *text, int start) {
   const char *line = lib.line_buffer ? *lib.line_buffer : NULL;
   if (line == NULL || start < 0 || strlen(line) < (size_t)start + strlen(text)) return NULL;
@@ -169,8 +170,8 @@ static char *line_before(const char *text, int start) {
 /* Returns completions in the libraries' form: the common prefix comes before the words. */
 static char **attempt(const char *text, int start, int end) {
   (void)end;
-  *lib.completion_over = 1;      /* no completion of file names */
-  *lib.completion_append = '\0'; /* readline resets it to a space before each call */
+  *lib.completion_over = 1;      /* suppresses the completion of file names */
+  *lib.completion_append = '\0'; /* readline resets this character to a space before each call */
   char *before = line_before(text, start);
   char **words = complete_word(text, before);
   free(before);
@@ -190,7 +191,7 @@ static char **attempt(const char *text, int start, int end) {
   }
   list[0] = prefix;
   memcpy(list + 1, words, (n + 1) * sizeof *list);
-  if (n == 1) { /* a single word is the prefix itself */
+  if (n == 1) { /* a single completion is itself the common prefix */
     free(list[1]);
     list[1] = NULL;
   }
@@ -200,14 +201,15 @@ static char **attempt(const char *text, int start, int end) {
 
 /* ---- the library --------------------------------------------------------------- */
 
-/* Symbols are data pointers; POSIX guarantees that they can be converted to function pointers. */
+/* Finds a function in a library. dlsym returns a data pointer; POSIX guarantees that it can be
+** converted to a function pointer. */
 static bool find_function(void *handle, const char *name, void *pointer) {
   void *symbol = tli_library_symbol(handle, name);
   memcpy(pointer, &symbol, sizeof symbol);
   return symbol != NULL;
 }
 
-/* Sets a variable of the library, if it has that. */
+/* Sets a variable of the library, if the library has it. */
 #define SET(handle, name, type, value)                  \
   do {                                                  \
     type *variable_ = tli_library_symbol(handle, name); \
@@ -224,7 +226,7 @@ static bool bind(void *handle) {
   lib.completion_over = tli_library_symbol(handle, "rl_attempted_completion_over");
   lib.line_buffer = tli_library_symbol(handle, "rl_line_buffer");
   lib.completion_append = tli_library_symbol(handle, "rl_completion_append_character");
-  /* Without read_key the library would read by itself, with signals blocked. */
+  /* without read_key the library would read by itself, with signals blocked */
   return all && lib.completion_over && lib.completion_append &&
          tli_library_symbol(handle, "rl_getc_function");
 }
@@ -248,7 +250,7 @@ const char *tli_edit_library(void) {
   for (const char *const *file = tli_optional[TLI_OPTIONAL_EDIT].files; *file; file++) {
     void *handle = tli_library_open(*file);
     if (handle == NULL) continue;
-    if (bind(handle)) { /* stays open until the process ends */
+    if (bind(handle)) { /* the library stays open until the process ends */
       configure(handle);
       return lib.file = *file;
     }
@@ -273,7 +275,8 @@ void tli_edit_open(tli_EditComplete complete) {
   if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !tli_edit_library()) return;
   lib.locale = editing_locale();
   locale_t before = uselocale(lib.locale);
-  tli_history_load(lib.add_history); /* libedit reads the locale here, once */
+  /* before this call, which makes libedit read the locale once */
+  tli_history_load(lib.add_history);
   uselocale(before);
 }
 
@@ -305,13 +308,14 @@ static char *read_typed(void) {
   return NULL;
 }
 
-/* Reads from a file or pipe through stdin, from which the program may read, too. */
+/* Reads a line from a file or pipe through stdin, because the program may read from stdin as
+** well. */
 static char *read_stdin(void) {
   char *line = NULL;
   size_t size = 0;
   ssize_t n = getline(&line, &size, stdin);
   if (n < 0) {
-    clearerr(stdin); /* after an interruption more may follow */
+    clearerr(stdin); /* after an interruption more input may follow */
     free(line);
     return NULL;
   }
@@ -336,7 +340,8 @@ static void keep_out(const int *signals, int n) {
 tli_EditResult tli_edit_read(const char *prompt, char **line) {
   static const int caught[] = {SIGINT, SIGWINCH, SIGCONT};
   enum { N = sizeof caught / sizeof *caught };
-  struct sigaction action = {.sa_handler = note_signal}; /* no SA_RESTART */
+  /* without SA_RESTART a signal interrupts read */
+  struct sigaction action = {.sa_handler = note_signal};
   struct sigaction before[N];
   sigemptyset(&action.sa_mask);
   interrupted = resized = continued = 0;

@@ -21,7 +21,7 @@ const char *tli_edit_library(void) { return "of the console"; }
 
 void tli_edit_open(tli_EditComplete complete) { (void)complete; }
 
-/* Appends the available part of a line; returns false at the end of the input. */
+/* Appends the part of a line that is available; returns false at the end of the input. */
 static bool read_piece(char **line, size_t *length) {
   char piece[512];
   if (fgets(piece, sizeof piece, stdin) == NULL) return false;
@@ -42,7 +42,7 @@ static char *read_line(void) {
       line[length - 1] = '\0';
       break;
     }
-  if (line == NULL) clearerr(stdin); /* after an interruption more may follow */
+  if (line == NULL) clearerr(stdin); /* after an interruption more input may follow */
   return line;
 }
 

@@ -15,15 +15,15 @@
 
 typedef struct tli_Elastic {
   int least, most;           /* launchers */
-  const char *host, *secret; /* the secret in the form of tli_store_serve */
+  const char *host, *secret; /* the address, and the secret in the form of tli_store_serve */
   int port;
-  int64_t timeout; /* time limit for meeting, in nanoseconds */
-  /* the current round */
+  int64_t timeout; /* time limit for meeting, in ns */
+  /* number of the current round */
   int64_t round;
   int node, nodes;
   /* inside */
-  tli_StoreServer *server; /* owned; NULL if another launcher serves */
-  tli_Store *store;        /* owned; NULL: not connected */
+  tli_StoreServer *server; /* the store's server (owned); NULL if another launcher serves */
+  tli_Store *store;        /* connection to the store (owned); NULL if not connected */
   int64_t looked, beat[1024], heard[1024];
 } tli_Elastic;
 
@@ -31,18 +31,18 @@ enum { TLI_MOST_NODES = 1024 };
 
 typedef enum tli_ElasticState {
   TLI_ELASTIC_ON,
-  TLI_ELASTIC_FAILED, /* other ranks, a launcher or the store failed */
-  TLI_ELASTIC_GROWS   /* another launcher waits */
+  TLI_ELASTIC_FAILED, /* ranks of another launcher, a launcher or the store failed */
+  TLI_ELASTIC_GROWS   /* another launcher waits for the next round */
 } tli_ElasticState;
 
 /* Waits for the next round, in which this launcher is number `node` of `nodes`. */
 bool tli_elastic_meet(tli_Elastic *e) TL_MUSTCHECK;
-/* Must be called often while ranks run. */
+/* Returns the state of the round; must be called often while ranks run. */
 tli_ElasticState tli_elastic_look(tli_Elastic *e);
 /* Reports that ranks of this launcher have failed. */
 void tli_elastic_fail(tli_Elastic *e);
-/* Called when this launcher's ranks have ended successfully: waits for the ranks of the other
-** launchers, and returns whether all have. */
+/* Finishes a round after this launcher's ranks have ended successfully: waits for the ranks of the
+** other launchers, and returns whether all have succeeded. */
 tli_ElasticState tli_elastic_finish(tli_Elastic *e);
 void tli_elastic_close(tli_Elastic *e);
 

@@ -14,11 +14,12 @@
 #include "core/platform/share.h"
 
 #define SECOND INT64_C(1000000000)
-/* the time to wait after the last launcher has joined, once there are enough */
+/* time in ns to wait for more launchers once the minimum has joined */
 #define LAST_CALL SECOND
-#define LOOK (SECOND / 5)    /* time between two reads of the store */
-#define SILENCE (3 * SECOND) /* a launcher is dead after this long without heartbeat */
-/* the time that other launchers have to see that all ranks are done */
+#define LOOK (SECOND / 5) /* time in ns between two reads of the store */
+/* time in ns without heartbeat after which a launcher counts as dead */
+#define SILENCE (3 * SECOND)
+/* time in ns that other launchers have to see that all ranks are done */
 #define FAREWELL (2 * SECOND)
 
 static void nap(void) {
@@ -69,7 +70,7 @@ static bool connect_to(tli_Elastic *e) {
 
 static bool find_store(tli_Elastic *e, int64_t deadline) {
   while (e->store == NULL && !connect_to(e)) {
-    if (tl_error_kind() == TL_EARG) return false; /* the port is already in use */
+    if (tl_error_kind() == TL_EARG) return false; /* another program uses the port */
     if (tli_now_ns() >= deadline)
       return tli_fail(TL_EIO, "--rdzv: no launcher at %s:%d within %.3g s", e->host, e->port,
                       (double)e->timeout / 1e9);
@@ -80,8 +81,8 @@ static bool find_store(tli_Elastic *e, int64_t deadline) {
 
 /* ---- a round -------------------------------------------------------------------------- */
 
-/* Called by the first launcher of a round: waits until no further launcher seems to join. Returns
-** the number of launchers, or -1 if the store has ended. */
+/* Closes a round, in the first launcher: waits until no further launcher seems to join. Returns the
+** number of launchers, or -1 if the store has ended. */
 static int64_t close_round(tli_Elastic *e, int64_t round, int64_t deadline) {
   int64_t came = 1, since = tli_now_ns();
   for (;;) {
@@ -149,7 +150,7 @@ bool tli_elastic_meet(tli_Elastic *e) {
 
 /* ---- while ranks run ------------------------------------------------------------------ */
 
-/* Returns whether all launchers send heartbeats; also sends this launcher's. */
+/* Sends this launcher's heartbeat, and returns whether all launchers send theirs. */
 static bool all_live(tli_Elastic *e, int64_t now) {
   if (add(e, e->round, "beat", e->node, 1) < 0) return false;
   for (int i = 0; i < e->nodes; i++) {
@@ -170,7 +171,7 @@ static tli_ElasticState look(tli_Elastic *e, bool ours_done) {
   e->looked = now;
   if (add(e, e->round, "failed", -1, 0) != 0) return TLI_ELASTIC_FAILED;
   if (!all_live(e, now)) return TLI_ELASTIC_FAILED;
-  /* A round does not restart once some launchers are done. */
+  /* a round does not restart once some launchers are done */
   bool may_grow = !ours_done && e->nodes < e->most && add(e, e->round, "done", -1, 0) == 0;
   return may_grow && add(e, e->round + 1, "came", -1, 0) > 0 ? TLI_ELASTIC_GROWS : TLI_ELASTIC_ON;
 }
@@ -196,7 +197,7 @@ tli_ElasticState tli_elastic_finish(tli_Elastic *e) {
     nap();
     done = add(e, e->round, "done", -1, 0);
   }
-  /* The store ends last. A launcher that cannot reach it assumes that all are done. */
+  /* the store ends last; a launcher that cannot reach it assumes that all ranks are done */
   add(e, e->round, "seen", -1, 1);
   int64_t deadline = tli_now_ns() + FAREWELL;
   while (e->server && tli_now_ns() < deadline && add(e, e->round, "seen", -1, 0) < e->nodes) nap();

@@ -9,7 +9,8 @@
 
 #include "lua/embed.h"
 
-/* Called with (name); returns the source's text, or nil. */
+/* Returns the text of an embedded source, or nil. The argument is the module's or the chunk's
+** name. */
 static int source(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {

@@ -1,5 +1,5 @@
 /*
-** embedded_source.h - the sources of the Lua half of the library, for reading.
+** embedded_source.h - gives access to the embedded sources of the library's Lua code, for `help`.
 */
 #ifndef TLI_EMBEDDED_SOURCE_H
 #define TLI_EMBEDDED_SOURCE_H

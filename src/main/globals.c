@@ -2,10 +2,9 @@
 ** globals.c - defines torch, nn and optim as globals without loading the library until a program
 ** uses one of them.
 **
-** They are provided by an __index metamethod of the table of globals, which
-** assigns them on first use. A program that gives that table another
-** metatable loses the globals that it has not used yet; `require "tlua"`
-** always works.
+** An __index metamethod of the table of globals assigns each on first use. A program that gives
+** that table another metatable loses the globals that it has not used yet; `require "tlua"` always
+** works.
 */
 #include "main/globals.h"
 
@@ -19,8 +18,8 @@
 typedef struct Global {
   const char *name;
   const char *module;
-  const char *field; /* the module's field; NULL: the module itself */
-  bool for_people;   /* only in interactive use */
+  const char *field; /* name of the module's field; NULL means the module itself */
+  bool for_people;   /* whether the global is defined only in interactive use */
 } Global;
 
 static const Global globals[] = {
@@ -35,7 +34,7 @@ static const Global *find(const char *name) {
   return global->name ? global : NULL;
 }
 
-/* The registry key of `require`. */
+/* Its address is the key of `require` in the registry. */
 static const char require_key = 0;
 
 static void require(lua_State *L, const char *module) {
@@ -45,7 +44,7 @@ static void require(lua_State *L, const char *module) {
 }
 
 void tli_globals_require(lua_State *L, const char *module) {
-  require(L, "tlua"); /* defines the library's other modules */
+  require(L, "tlua"); /* also defines the library's other modules */
   lua_pop(L, 1);
   require(L, module);
 }
@@ -62,7 +61,7 @@ static void resolve(lua_State *L, int index, const Global *global) {
   lua_rawset(L, index);
 }
 
-/* Called as __index(globals, key); defines a global on first use. */
+/* Defines a global on first use. Lua calls it as __index(globals, key). */
 static int index_globals(lua_State *L) {
   bool for_people = lua_toboolean(L, lua_upvalueindex(1));
   if (lua_type(L, 2) != LUA_TSTRING || !lua_istable(L, 1)) return 0;
@@ -72,7 +71,7 @@ static int index_globals(lua_State *L) {
   return 1;
 }
 
-/* (name, path): opens the library, which can then find its modules. */
+/* Opens the library, which can then find its modules. The arguments are (name, path). */
 static int open_library(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushnil(L);
@@ -81,9 +80,9 @@ static int open_library(lua_State *L) {
   return luaopen_tlua(L);
 }
 
-/* Called as __index(package.preload, module), since a program may begin with `require "tlua.text"`
-** or `require "torch7"`. Then the library is opened, and its searchers, which come after this
-** table, find the module. */
+/* Opens the library if a program begins with `require "tlua.text"` or `require "torch7"`; the
+** library's searchers, which come after package.preload, then find the module. Lua calls the
+** function as __index(package.preload, module). */
 static int index_preload(lua_State *L) {
   const char *module = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
   if (strncmp(module, "tlua.", 5) != 0 && strcmp(module, "torch7") != 0) return 0;

@@ -1,5 +1,6 @@
 /*
-** globals.h - the additional globals of programs run by this command.
+** globals.h - the globals that this command adds to Lua's: torch, nn, optim and, in interactive
+** use, help.
 */
 #ifndef TLI_GLOBALS_H
 #define TLI_GLOBALS_H
@@ -15,7 +16,7 @@ void tli_globals_open(lua_State *L, bool help);
 ** global since. May raise an error. */
 void tli_globals_require(lua_State *L, const char *module);
 
-/* Loads all these globals now. May raise an error. */
+/* Defines all these globals now, by loading their modules. May raise an error. */
 void tli_globals_resolve(lua_State *L);
 
 #endif

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 16 /* malloc's alignment, on which Lua relies */
+#define STEP 16 /* alignment of malloc, on which Lua relies */
 #define LIMIT 256
 #define CHUNK 65536
 
@@ -26,7 +26,7 @@ typedef struct Chunk {
 } Chunk;
 
 typedef struct Heap {
-  Block *blocks[LIMIT / STEP]; /* free lists; blocks[i] has blocks of (i + 1) * STEP bytes */
+  Block *blocks[LIMIT / STEP]; /* free lists: blocks[i] has blocks of (i + 1) * STEP bytes */
   Chunk *chunks;
   char *rest, *end; /* the unused part of the newest chunk */
   enum { WARN_OFF, WARN_START, WARN_MORE } warn;
@@ -34,7 +34,7 @@ typedef struct Heap {
 
 /* ---- memory ---- */
 
-/* With a sanitizer all objects use malloc, so that it can check them. */
+/* With a sanitizer all objects use malloc, so that the sanitizer can check them. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static bool is_small(size_t bytes) { return bytes == 0; }
 #else
@@ -46,7 +46,8 @@ static size_t list_of(size_t bytes) { return (bytes - 1) / STEP; }
 static bool grow(Heap *h) {
   Chunk *chunk = malloc(CHUNK);
   if (chunk == NULL) return false;
-  for (; h->end - h->rest >= STEP; h->rest += STEP) { /* the rest of the old chunk */
+  /* puts the unused part of the old chunk into free lists */
+  for (; h->end - h->rest >= STEP; h->rest += STEP) {
     Block *block = (Block *)h->rest;
     block->next = h->blocks[0];
     h->blocks[0] = block;
@@ -102,8 +103,8 @@ static void *allocate(void *heap, void *memory, size_t old, size_t bytes) {
 
 /* ---- warnings ---- */
 
-/* Works like Lua's own warning function: off until warn("@on"), and several pieces make one
-** line. */
+/* Prints warnings as Lua's own warning function does: none until warn("@on"), and several pieces
+** make one line. */
 static void warn(void *heap, const char *piece, int more) {
   Heap *h = heap;
   if (h->warn != WARN_MORE && !more && piece[0] == '@') {
@@ -119,7 +120,7 @@ static void warn(void *heap, const char *piece, int more) {
 
 /* ---- the state ---- */
 
-static Heap the_heap; /* the program's only state */
+static Heap the_heap; /* the heap of the program's only state */
 
 lua_State *tli_heap_newstate(void) {
 #if LUA_VERSION_NUM >= 505

@@ -1,13 +1,13 @@
 /*
-** heap.h - a lua_State and its memory.
+** heap.h - creates a lua_State with an allocator for many small objects.
 */
 #ifndef TLI_HEAP_H
 #define TLI_HEAP_H
 
 #include <lua.h>
 
-/* Like luaL_newstate, with an allocator for Lua's many small objects; called once. Returns NULL if
-** memory is exhausted. Closed by tli_heap_close. */
+/* Creates the program's only state, with an allocator for Lua's many small objects; otherwise like
+** luaL_newstate. Returns NULL if memory is exhausted. tli_heap_close closes the state. */
 lua_State *tli_heap_newstate(void);
 void tli_heap_close(lua_State *L);
 

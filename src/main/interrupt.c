@@ -24,31 +24,32 @@
 #include "main/terminal.h"
 #include "tlua.h"
 
-/* Written before the SIGINT handler is installed, read by the handler. */
+/* The main Lua state. It is set before the SIGINT handler is installed, and the handler reads
+** it. */
 static lua_State *main_state; /* borrowed */
 
-/* Number of SIGINTs without effect so far. */
+/* The number of SIGINTs so far that have had no effect. */
 static volatile sig_atomic_t presses;
 
 /* Whether SIGINT has come since the last tli_interrupt_call began. */
 static volatile sig_atomic_t struck;
 
-/* The number of SIGTERMs without effect, and the cleanup function. */
+/* The number of SIGTERMs so far that have had no effect, and the cleanup function. */
 static volatile sig_atomic_t terminations;
 static void (*at_end)(lua_State *L);
 static volatile sig_atomic_t ending;
 
-/* Whether a mapped file was truncated and the error is not raised yet. */
+/* Whether a mapped file was found truncated and the error has not been raised yet. */
 static volatile sig_atomic_t truncated;
 
 static void take_back(void) {
   tl_interrupt_clear();
-  tli_error_clear(); /* so that the error kind belongs to the next request */
+  tli_error_clear(); /* clears the error, so that its kind belongs to the next request */
 }
 
 static void raise_here(lua_State *L, const char *message) {
   luaL_where(L, 0);
-  if (lua_rawlen(L, -1) == 0) luaL_where(L, 1); /* a C function has no line */
+  if (lua_rawlen(L, -1) == 0) luaL_where(L, 1); /* a C function has no line number */
   lua_pushstring(L, message);
   lua_concat(L, 2);
   lua_error(L);
@@ -80,19 +81,21 @@ static void raise_interrupted(lua_State *L, lua_Debug *ar) {
   }
   presses = 0;
   bool pending = tli_interrupted();
-  bool told = tl_error_kind() == TL_EINTERRUPT; /* the stopped operator raised the error */
+  /* whether the stopped operator has raised the error itself */
+  bool told = tl_error_kind() == TL_EINTERRUPT;
   take_back();
   if (!pending || told) return;
   raise_here(L, "interrupted!");
 }
 
-/* lua_sethook is the one function of Lua that a signal handler may call. */
+/* Makes a state raise the error at its next instruction. lua_sethook is the only function of Lua
+** that a signal handler may call. */
 static void stop_state(lua_State *L) {
   int events = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
   lua_sethook(L, raise_interrupted, events, 1);
 }
 
-/* Returns the coroutine that `L` is resuming, or NULL. It is the first argument of
+/* Returns the coroutine that `L` is resuming, or NULL. That coroutine is the first argument of
 ** coroutine.resume, and an upvalue of the function that coroutine.wrap returns. */
 static lua_State *resumed_by(lua_State *L) {
   lua_Debug ar;
@@ -101,9 +104,10 @@ static lua_State *resumed_by(lua_State *L) {
   return co ? co : lua_tothread(L, lua_upvalueindex(1));
 }
 
-/* A hook belongs to one coroutine, and a signal sets the hook of the main coroutine. If it has had
-** no effect a tenth of a second later, or by the next signal, the main coroutine must be inside a C
-** function, so its stack can be inspected from here. */
+/* Stops the running coroutines as well. A hook belongs to one coroutine, and a signal sets the hook
+** of the main coroutine. If that hook has had no effect a tenth of a second later, or by the next
+** signal, the main coroutine must be inside a C function, so its stack can be inspected from
+** here. */
 static void stop_coroutines(lua_State *L) {
   enum { MAX_NESTED = 200 }; /* LUAI_MAXCCALLS */
   for (int i = 0; i < MAX_NESTED; i++) {
@@ -121,7 +125,7 @@ static void look_again(void) {
 static void on_interrupt(void) {
   presses = presses + 1;
   struck = 1;
-  if (presses > 2) { /* the call does not react, so the process ends */
+  if (presses > 2) { /* the running call does not react to the signals, so the process ends */
     tli_terminal_die(SIGINT);
     return;
   }
@@ -141,7 +145,7 @@ static void on_termination(void) {
   if (terminations == 2) stop_coroutines(main_state);
 }
 
-/* If this thread itself has read the missing page, no coroutine is running Lua code. */
+/* if this thread itself has read the missing page, no coroutine is running Lua code */
 static void on_truncated(bool here) {
   truncated = 1;
   stop_state(main_state);

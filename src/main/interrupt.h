@@ -1,5 +1,5 @@
 /*
-** interrupt.h - turns Ctrl-C into a Lua error.
+** interrupt.h - turns Ctrl-C into a Lua error while a chunk runs.
 */
 #ifndef TLI_INTERRUPT_H
 #define TLI_INTERRUPT_H
@@ -7,13 +7,13 @@
 #include <lua.h>
 #include <stdbool.h>
 
-/* Like lua_pcall, but SIGINT raises the Lua error "interrupted!", which the code may catch. A
-** second SIGINT, if the first had no effect, also reaches running coroutines; the third ends the
-** process. */
+/* Calls a function as lua_pcall does, but SIGINT raises the Lua error "interrupted!", which the
+** code may catch. A second SIGINT, if the first had no effect, also reaches running coroutines; the
+** third ends the process. */
 int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler);
 
-/* Returns whether SIGINT has come since the last such call began; to-be-closed values may then
-** still be open. */
+/* Returns whether SIGINT has come since the last tli_interrupt_call began. To-be-closed values may
+** still be open then. */
 bool tli_interrupt_struck(void);
 
 /* Sets the function that tli_interrupt_end calls. While tli_interrupt_call runs, SIGTERM also calls

@@ -1,5 +1,5 @@
 /*
-** launch.h - `tlua run`: runs one program as several processes.
+** launch.h - declares `tlua run`, which runs one program as several processes.
 */
 #ifndef TLI_LAUNCH_H
 #define TLI_LAUNCH_H

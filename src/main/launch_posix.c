@@ -1,8 +1,8 @@
 /*
-** launch_posix.c - see launch.h. This process serves the store by which the ranks find one another,
-** forwards their output line by line, prefixed by the rank, and ensures that no rank outlives the
-** program: each leads its own process group, which is killed as a whole, and on Linux ends when
-** this process ends.
+** launch_posix.c - implements launch.h. The launcher serves the store by which the ranks find one
+** another, forwards their output line by line, prefixed by the rank, and ensures that no rank
+** outlives the program: each rank leads its own process group, which is killed as a whole, and on
+** Linux a rank ends when the launcher ends.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -35,24 +35,24 @@
 #include <sys/syscall.h>
 #endif
 
-/* How long ranks may continue after one has failed, to report their status and to end by
-** themselves; the shorter time applies if other machines restart without this one, and after the
+/* How long ranks may continue after one has failed, so that they can report their status and end by
+** themselves. The shorter time applies if other machines restart without this one, and after the
 ** ranks or the user asked for an end. */
 #define GRACE INT64_C(5000000000)
 #define HASTE INT64_C(1000000000)
 #define PATIENCE INT64_C(3000000000)
-enum { TAIL = 16384 }; /* bytes kept of a rank's stderr */
+enum { TAIL = 16384 }; /* number of bytes of a rank's stderr that are kept */
 
 typedef struct Stream {
-  int file; /* the rank's output pipe; -1 once closed */
+  int file; /* read end of the rank's output pipe; -1 once closed */
   FILE *to; /* borrowed */
   char line[4096];
   size_t n;
 } Stream;
 
 typedef struct Rank {
-  pid_t pid; /* 0 once the process has ended */
-  int end;   /* a pidfd, readable once the process has ended; -1: none */
+  pid_t pid; /* process id; 0 once the process has ended */
+  int end;   /* a pidfd, readable once the process has ended; -1 if there is none */
   int status;
   Stream out, err;
   char tail[TAIL];
@@ -60,19 +60,21 @@ typedef struct Rank {
 } Rank;
 
 typedef struct Launch {
-  int n, max_restarts, nodes, node; /* n: ranks on this machine; nodes: machines */
+  /* n: number of ranks on this machine; nodes: number of machines */
+  int n, max_restarts, nodes, node;
   const char *timeout, *rendezvous, *host, *secret_file;
   char master[128], master_port[128], master_both[260];
-  const char *secret; /* the job's secret; NULL: none, TLI_STORE_TRUST: not needed */
+  /* the job's secret; NULL if there is none, TLI_STORE_TRUST if none is needed */
+  const char *secret;
   char secret_text[TLI_SECRET_ROOM];
-  struct rlimit files; /* the limit when this process started */
-  int script;          /* index in argv */
+  struct rlimit files; /* the limit of open files when this process started */
+  int script;          /* index of the script in argv */
   int port;
-  int ends;     /* an epoll of the ranks' `end` files; -1: none */
+  int ends;     /* an epoll of the ranks' pidfds; -1 if there is none */
   Rank *ranks;  /* owned */
   int restarts; /* number of restarts so far */
   bool until_eof;
-  bool elastic; /* the number of nodes, this node's number and so on are set by each round */
+  bool elastic; /* whether each round sets the number of nodes, this node's number and so on */
   tli_Elastic round;
 } Launch;
 
@@ -230,9 +232,9 @@ static void set_environment(const Launch *l) {
   if (getenv("OMP_NUM_THREADS") == NULL) set_number("OMP_NUM_THREADS", threads > 1 ? threads : 1);
 }
 
-/* Adds a rank's pidfd to the epoll, which lists files in the order in which they became ready. So
-** the first rank is reported if several have ended between two polls; waitpid returns them by
-** number. */
+/* Adds a rank's pidfd to the epoll, which lists files in the order in which they became ready. If
+** several ranks have ended between two polls, the first one is thus reported first, while waitpid
+** would return them by number. */
 static void watch_end(Launch *l, int i) {
   l->ranks[i].end = -1;
 #if defined(__linux__) && defined(SYS_pidfd_open)
@@ -247,7 +249,8 @@ static void watch_end(Launch *l, int i) {
 #endif
 }
 
-/* Lists the ranks that may have ended; those known to have ended come first, in order. */
+/* Lists the ranks that may have ended. Ranks known to have ended come first, in the order of their
+** ends. */
 static int list_ends(Launch *l, int list[2 * TLI_SHM_RANKS]) {
   int n = 0;
 #ifdef __linux__
@@ -296,7 +299,8 @@ static void begin_stream(Stream *s, int file, FILE *to) {
   s->n = 0;
 }
 
-/* Returns ranks that have not started; they have no streams. NULL if there is no memory. */
+/* Returns an array of ranks that have not started and have no streams; NULL if memory is
+** exhausted. */
 static Rank *new_ranks(int n) {
   Rank *ranks = calloc((size_t)n, sizeof *ranks);
   for (int i = 0; ranks && i < n; i++) ranks[i].out.file = ranks[i].err.file = -1;
@@ -330,7 +334,7 @@ static bool start_rank(Launch *l, int i, char **argv, const char *program) {
   r->status = 0;
   r->pid = pid > 0 ? pid : 0;
   if (pid <= 0) return false;
-  setpgid(pid, pid); /* done in both processes, since either may be first */
+  setpgid(pid, pid); /* parent and child both make this call, since either may run first */
   watch_end(l, i);
   return true;
 }
@@ -357,7 +361,7 @@ static void keep_tail(Rank *r, const char *data, size_t n) {
   r->ntail += n;
 }
 
-/* Forwards the available output; closes the stream at its end. */
+/* Forwards the available output of a rank; closes the stream at its end. */
 static void pass_on(const Launch *l, int i, Stream *s) {
   char data[8192];
   while (s->file >= 0) {
@@ -394,12 +398,12 @@ static void close_stream(const Launch *l, int i, Stream *s) {
 /* ---- all of them ------------------------------------------------------------------- */
 
 static int wake_pipe[2] = {-1, -1};
-static volatile sig_atomic_t asked; /* the last signal that asked for an end */
+static volatile sig_atomic_t asked; /* number of the last signal that asked for an end */
 
 static void on_signal(int number) {
   int before = errno;
   if (number != SIGCHLD) asked = number;
-  /* if the pipe is full, it wakes the launcher as well */
+  /* a full pipe wakes the launcher as well, so a failure is ignored */
   if (write(wake_pipe[1], "", 1) < 0) errno = 0;
   errno = before;
 }
@@ -429,7 +433,7 @@ static void reap(Launch *l, int *failed) {
   }
 }
 
-/* Discards standard input; its end counts as a signal. */
+/* Discards standard input. The end of the input counts as a signal to end. */
 static void look_for_eof(Launch *l) {
   char drop[64];
   ssize_t n = read(0, drop, sizeof drop);
@@ -461,7 +465,7 @@ static void wait_a_while(Launch *l, int milliseconds) {
 /* Waits until all ranks have ended. Returns the first that failed, or -1. */
 static int attend(Launch *l, tli_ElasticState *state) {
   int failed = -1, forwarded = 0;
-  int64_t end = INT64_MAX; /* when remaining ranks are killed */
+  int64_t end = INT64_MAX; /* the time at which the remaining ranks are killed */
   while (living(l) > 0) {
     wait_a_while(l, end != INT64_MAX ? 20 : l->elastic ? 100 : 1000);
     int before = failed;
@@ -571,7 +575,7 @@ static tli_StoreServer *serve(Launch *l) {
   return server;
 }
 
-/* Runs the ranks, and restarts them as often as allowed. */
+/* Runs the ranks, and runs them again after failures as often as allowed. */
 static int run_again(Launch *l, char **argv, const char *program) {
   tli_ElasticState state;
   for (;; l->restarts++) {
@@ -605,8 +609,8 @@ static int run_rounds(Launch *l, char **argv, const char *program) {
   return status;
 }
 
-/* Takes the user's secret, or makes a new one if this launcher starts all ranks. Several launchers
-** without a secret can meet only on one machine. */
+/* Takes the user's secret, or makes a new secret if this launcher starts all ranks. Several
+** launchers without a secret can meet only on one machine. */
 static bool take_secret(Launch *l) {
   const char *given = getenv("TLUA_SECRET");
   l->secret = l->secret_text;
@@ -624,8 +628,8 @@ static bool take_secret(Launch *l) {
   return true;
 }
 
-/* Raises the limit of open files: each rank needs a few, and so does its connection to the
-** store. */
+/* Raises the limit of open files: each rank needs a few files, and its connection to the store
+** needs another. */
 static void raise_files(Launch *l) {
   struct rlimit most;
   if (getrlimit(RLIMIT_NOFILE, &l->files) != 0) return;

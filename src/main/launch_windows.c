@@ -1,5 +1,5 @@
 /*
-** launch_windows.c - launch.h on Windows, where it is not supported.
+** launch_windows.c - implements launch.h on Windows, where `tlua run` is not supported.
 */
 #include "main/launch.h"
 

@@ -44,7 +44,7 @@ static void print_usage(FILE *out, const char *name) {
 
 /* Runs the steps before the script: prepares the state, then handles -e, -l and -W. */
 static bool prepare(lua_State *L, const tli_Options *options, int argc, char **argv) {
-  if (options->no_env) { /* read by the libraries when they open */
+  if (options->no_env) { /* the libraries read this entry when they open */
     lua_pushboolean(L, 1);
     lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   }
@@ -62,7 +62,7 @@ static bool prepare(lua_State *L, const tli_Options *options, int argc, char **a
   return true;
 }
 
-static bool profile_told = true; /* true once the profile was printed, or if none was requested */
+static bool profile_told = true; /* whether the profile was printed, or none was requested */
 
 static void finish_profile(lua_State *L) { profile_told = tli_script_profile(L, "finish", NULL); }
 
@@ -137,7 +137,7 @@ static bool run_port(lua_State *L, int argc, char **argv) {
   return tli_script_port(L, argc, argv);
 }
 
-/* Called with (argc, argv); returns whether the program succeeded. */
+/* Runs the program, and returns whether it succeeded. The arguments are (argc, argv). */
 static int protected_main(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
   char **argv = lua_touserdata(L, 2);

@@ -1,9 +1,8 @@
 /*
 ** options.c - reads the command line.
 **
-** Options are read twice: once completely before anything runs, so that an error at the end of the
-** command line is found before its beginning has effects, and once step by step, in order, for
-** those that run code.
+** The command line is read twice: first as a whole, before anything runs, so that an error at its
+** end is found before the beginning has effects; then step by step, for the options that run code.
 */
 #include "main/options.h"
 
@@ -27,7 +26,7 @@ const char tli_options_usage[] =
     "Without a script: interactive mode if stdin is a terminal, else run stdin.\n"
     "The globals torch, nn and optim are there already.\n";
 
-/* Returns whether the value of -e or -l is the next word, because it does not follow the letter
+/* Returns whether the value of -e or -l is the next argument, because it does not follow the letter
 ** directly. */
 static bool value_is_apart(const char *option) { return option[2] == '\0'; }
 
@@ -44,7 +43,7 @@ bool tli_options_parse(int argc, char **argv, tli_Options *options, char problem
   *options = (tli_Options){.script = argc};
   for (int i = 1; i < argc; i++) {
     const char *option = argv[i];
-    if (option[0] != '-' || option[1] == '\0') { /* a script, or "-" for stdin */
+    if (option[0] != '-' || option[1] == '\0') { /* this argument is a script, or "-" for stdin */
       options->script = i;
       return true;
     }

@@ -23,11 +23,11 @@
 #include "main/script.h"
 #include "main/terminal.h"
 
-/* The session's state for the completion callback, which gets no arguments. Set while the loop
-** runs. */
+/* The session's state. The completion callback, which has no context argument, reads it; it is set
+** while the loop runs. */
 static lua_State *session; /* borrowed */
 
-/* Registry keys of the table of `tlua.repl` and of the last chunk's text. */
+/* Their addresses are registry keys: of the table of `tlua.repl`, and of the last chunk's text. */
 static const char module_key = 0, chunk_key = 0;
 
 /* ---- the module in Lua ------------------------------------------------------- */
@@ -52,8 +52,8 @@ static bool push_function(lua_State *L, const char *name) {
 
 /* ---- completion ----------------------------------------------------------------- */
 
-/* Called with (text, before); returns a list of words for tli_EditComplete, as light userdata. It
-** is made with malloc, so no error may be raised afterwards. */
+/* Returns a list of words for tli_EditComplete, as light userdata. The arguments are (text,
+** before). The list is made with malloc, so no error may be raised once it exists. */
 static int list_words(lua_State *L) {
   if (!push_function(L, "complete")) return 0;
   lua_insert(L, 1);
@@ -79,7 +79,7 @@ static char **complete(const char *text, const char *before) {
   char **words = NULL;
   lua_pushcfunction(L, list_words);
   lua_pushstring(L, text);
-  lua_pushstring(L, before); /* pushes nil for NULL */
+  lua_pushstring(L, before); /* pushes nil if `before` is NULL */
   if (lua_pcall(L, 2, 1, 0) == LUA_OK) words = lua_touserdata(L, -1);
   lua_pop(L, 1);
   if (words && words[0] == NULL) {
@@ -91,7 +91,7 @@ static char **complete(const char *text, const char *before) {
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-/* Called with (name of a global, default); returns the prompt's text. */
+/* Returns the prompt's text. The arguments are the name of a global and the default. */
 static int prompt_text(lua_State *L) {
   lua_getglobal(L, lua_tostring(L, 1));
   if (lua_isnil(L, -1)) lua_pop(L, 1);
@@ -138,7 +138,7 @@ typedef enum Read { READ_EXPRESSION, READ_CHUNK, READ_ERROR, READ_NOTHING, READ_
 ** line. */
 static Read compile(lua_State *L, bool *more) {
   const char *text = lua_tostring(L, 1);
-  /* Lua 5.1's interactive mode required "=x" for expressions */
+  /* a leading "=" is ignored: Lua 5.1 required it for expressions */
   int status = compile_as(L, "return nil, ", text + (text[0] == '='));
   *more = wants_more(L, status);
   if (status == LUA_OK) return READ_EXPRESSION;
@@ -148,10 +148,10 @@ static Read compile(lua_State *L, bool *more) {
   return status == LUA_OK ? READ_CHUNK : READ_ERROR;
 }
 
-/* Adds a chunk to the history. Several lines are joined to one line if that does not change the
-** meaning: not if there are comments or long strings. */
+/* Adds a chunk to the history. Several lines are joined to one line unless they contain comments or
+** long strings, which would change the meaning. */
 static void remember(const char *chunk) {
-  static char *last; /* owned; lives as long as the process */
+  static char *last; /* the last entry (owned), which lives as long as the process */
   if (chunk[strspn(chunk, " \t\n")] == '\0' || (last && strcmp(last, chunk) == 0)) return;
   free(last);
   last = strdup(chunk);
@@ -174,7 +174,7 @@ static void remember(const char *chunk) {
 static Read read_line(lua_State *L, bool first) {
   char *line;
   tli_EditResult result = tli_edit_read(push_prompt(L, first), &line);
-  lua_pop(L, 1); /* pops the prompt */
+  lua_pop(L, 1); /* this call pops the prompt */
   if (result == TLI_EDIT_INTERRUPTED) return READ_NOTHING;
   if (result == TLI_EDIT_END) return READ_END;
   if (first)
@@ -197,7 +197,7 @@ static Read read_chunk(lua_State *L) {
   while (more) {
     read = read_line(L, false);
     if (read == READ_NOTHING) return read;
-    if (read == READ_END) break; /* the message says that the text is incomplete */
+    if (read == READ_END) break; /* the message tells that the text is incomplete */
     lua_settop(L, 1);
     what = compile(L, &more);
   }
@@ -210,7 +210,7 @@ static Read read_chunk(lua_State *L) {
 
 /* ---- showing ------------------------------------------------------------------------ */
 
-/* Calls the global `print` with its arguments. */
+/* Calls the global `print` with the arguments on the stack. */
 static int print(lua_State *L) {
   int n = lua_gettop(L);
   luaL_checkstack(L, LUA_MINSTACK, "too many results to print");
@@ -239,8 +239,8 @@ static void show(lua_State *L) {
   tli_script_complain(lua_tostring(L, -1));
 }
 
-/* Ignores Ctrl-C between reading and running, where it would otherwise end the process. SIG_IGN
-** cannot be used, since child processes would inherit it. */
+/* A handler that ignores Ctrl-C between reading and running, where the signal would otherwise end
+** the process. SIG_IGN cannot be used, since child processes would inherit it. */
 static void let_pass(void) {}
 
 /* Lets the module `tlua.repl` extend the message on top of the stack. */
@@ -290,7 +290,7 @@ static void loop(lua_State *L) {
 void tli_repl_run(lua_State *L) {
   tli_InterruptFn before = tli_terminal_catch(SIGINT, let_pass);
   lua_settop(L, 0);
-  tli_script_set_name(NULL); /* messages need no program name */
+  tli_script_set_name(NULL); /* messages of interactive use need no program name */
   session = L;
   lua_pushcfunction(L, open_module);
   tli_script_report(L, tli_script_call(L, 0, 0));

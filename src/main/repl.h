@@ -1,5 +1,5 @@
 /*
-** repl.h - the interactive mode.
+** repl.h - declares the interactive mode of the command.
 */
 #ifndef TLI_REPL_H
 #define TLI_REPL_H

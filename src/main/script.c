@@ -12,7 +12,7 @@
 #include "main/interrupt.h"
 #include "main/terminal.h"
 
-/* The program name in messages. Set once, before anything runs. */
+/* The program's name in messages. It is set once, before anything runs. */
 static const char *command_name;
 
 void tli_script_set_name(const char *name) { command_name = name; }
@@ -33,7 +33,7 @@ bool tli_script_report(lua_State *L, int status) {
 }
 
 /* Adds a hint if the program has called model:training(), as in Torch7: `training` is a boolean
-** field. The message comes from Lua, so the right line is added here. */
+** field. Lua itself words the message, so the hint is added to its text. */
 static const char *add_hint(lua_State *L, const char *message) {
   if (strstr(message, "attempt to call a boolean value (method 'training')") == NULL)
     return message;
@@ -41,8 +41,8 @@ static const char *add_hint(lua_State *L, const char *message) {
                          message);
 }
 
-/* Message handler: adds a traceback. An error object that is not a string is converted by its
-** __tostring, without one. */
+/* Message handler that adds a traceback. An error object that is not a string is converted by its
+** __tostring, and gets no traceback. */
 static int add_traceback(lua_State *L) {
   const char *message = lua_tostring(L, 1);
   if (message == NULL) {
@@ -98,7 +98,7 @@ static bool require_library(lua_State *L, const char *value) {
   if (status != LUA_OK) return tli_script_report(L, status);
   lua_pushglobaltable(L);
   lua_pushlstring(L, value, end ? (size_t)(end - value) : strlen(value));
-  lua_rotate(L, -3, -1); /* the order becomes globals, name, library */
+  lua_rotate(L, -3, -1); /* the order on the stack becomes globals, name, library */
   lua_settable(L, -3);
   lua_pop(L, 1);
   return true;
@@ -113,7 +113,8 @@ static bool use_device(lua_State *L, const char *name) {
 }
 
 bool tli_script_profile(lua_State *L, const char *function, const char *html) {
-  static const char key = 0; /* the script may have changed the global `torch` by the end */
+  /* fetched now, since the script may have changed the global `torch` by the end */
+  static const char key = 0;
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
     lua_getglobal(L, "torch");
     lua_getfield(L, -1, "profiler");
@@ -151,7 +152,7 @@ bool tli_script_top(lua_State *L, int argc, char **argv) {
 
 /* Runs the function `command` of a module of the library with the arguments behind the word. */
 static bool run_command_of(lua_State *L, const char *module, int argc, char **argv) {
-  const char *const modules[] = {"tlua", module}; /* the first one locates the second */
+  const char *const modules[] = {"tlua", module}; /* loading the first module locates the second */
   for (int i = 0; i < 2; i++) {
     lua_getglobal(L, "require");
     lua_pushstring(L, modules[i]);
@@ -189,8 +190,8 @@ void tli_script_set_arg(lua_State *L, int argc, char **argv, int script) {
   lua_setglobal(L, "arg");
 }
 
-/* Pushes arg[1], arg[2], ..., which code before the script may have changed. Returns their
-** number. */
+/* Pushes arg[1], arg[2], ... and returns their number. Code that ran before the script may have
+** changed them. */
 static int push_arguments(lua_State *L) {
   if (lua_getglobal(L, "arg") != LUA_TTABLE) return luaL_error(L, "'arg' is not a table");
   int table = lua_gettop(L);

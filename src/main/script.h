@@ -39,8 +39,8 @@ bool tli_script_profile(lua_State *L, const char *function, const char *html);
 ** Without a script arg[0] is the program. */
 void tli_script_set_arg(lua_State *L, int argc, char **argv, int script);
 
-/* Each of these runs code, reports its error, and returns whether it succeeded. */
-bool tli_script_init(lua_State *L); /* runs LUA_INIT_5_4 or LUA_INIT */
+/* Each of these functions runs code, reports its error, and returns whether it succeeded. */
+bool tli_script_init(lua_State *L); /* Runs the code of LUA_INIT_5_4 or LUA_INIT. */
 bool tli_script_step(lua_State *L, tli_Step step);
 bool tli_script_stdin(lua_State *L);
 /* Runs the script with the arguments in the global `arg`. */

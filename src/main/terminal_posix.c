@@ -13,10 +13,11 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* The state of a caught signal. Written before the handler is installed, read by the handler. */
+/* The state of a caught signal. It is set before the handler is installed, and the handler reads
+** it. */
 typedef struct Caught {
   tli_InterruptFn volatile current;
-  struct sigaction before; /* while `current` is set: the previous action */
+  struct sigaction before; /* the previous action of the signal, while `current` is set */
 } Caught;
 
 static Caught of_interrupt, of_termination, of_alarm;
@@ -36,7 +37,8 @@ int tli_terminal_width(void) {
 
 static void on_signal(int signo) {
   if (!pthread_equal(pthread_self(), catching_thread)) {
-    pthread_kill(catching_thread, signo); /* the system has chosen a worker thread */
+    /* the system has delivered the signal to a worker thread */
+    pthread_kill(catching_thread, signo);
     return;
   }
   tli_InterruptFn fn = caught_of(signo)->current;
@@ -49,7 +51,7 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn) {
   catching_thread = pthread_self();
   c->current = fn;
   if (fn && previous == NULL) {
-    /* without SA_RESTART, so that reads end as well */
+    /* there is no SA_RESTART, so that a signal also ends reads */
     struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(signo, &action, &c->before);

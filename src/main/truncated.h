@@ -9,9 +9,10 @@
 
 typedef void (*tli_TruncatedFn)(bool here);
 
-/* Sets a function that is called when the end of a mapped file was found to be missing and reads as
-** zeros instead. A signal handler calls it in the thread that has set it; `here` says whether this
-** thread has read the missing bytes. Returns the previous function. NULL: the process ends. */
+/* Sets a function that is called when a read beyond the end of a truncated file was found; the
+** missing bytes then read as zeros. A signal handler calls it in the thread that has set it; `here`
+** says whether this thread has read the missing bytes. Returns the previous function. With NULL,
+** such a read ends the process. */
 tli_TruncatedFn tli_truncated_catch(tli_TruncatedFn fn);
 
 #endif

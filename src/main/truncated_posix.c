@@ -17,12 +17,12 @@
 
 #include "core/platform/platform.h"
 
-/* Written before the handler is installed, read by the handler. */
+/* The function to call. It is set before the handler is installed, and the handler reads it. */
 static tli_TruncatedFn volatile current;
 static pthread_t catching_thread;
-static struct sigaction before; /* while `current` is set: the previous action */
+static struct sigaction before; /* the previous action of SIGBUS, while `current` is set */
 
-static atomic_bool elsewhere; /* whether a signal of another thread was forwarded */
+static atomic_bool elsewhere; /* whether a signal of another thread was forwarded to this thread */
 
 static void on_sigbus(int signo, siginfo_t *info, void *context) {
   (void)context;
@@ -30,7 +30,7 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
   bool here = pthread_equal(pthread_self(), catching_thread);
   tli_TruncatedFn fn = current;
   if (here && info->si_code <= 0 &&
-      info->si_pid == getpid()) { /* one of several signals may be left */
+      info->si_pid == getpid()) { /* a forwarded signal may remain after several signals */
     if (atomic_exchange(&elsewhere, false) && fn) fn(false);
   } else if (info->si_code > 0 && tli_file_shrunk(info->si_addr)) {
     if (here) {
@@ -40,7 +40,7 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
       pthread_kill(catching_thread, signo);
     }
   } else {
-    sigaction(signo, &before, NULL); /* the signal recurs at once, or is sent once more */
+    sigaction(signo, &before, NULL); /* the signal occurs again at once, or is sent once more */
     if (info->si_code <= 0) raise(signo);
   }
   errno = error;

@@ -1,5 +1,5 @@
 /*
-** truncated_windows.c - truncated.h for Windows, where files are read and not mapped.
+** truncated_windows.c - implements truncated.h for Windows, where files are read and not mapped.
 */
 #include "main/truncated.h"
 

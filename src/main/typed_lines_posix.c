@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 enum {
-  MAX_LINES = 10000, /* a file with more lines is cut to KEPT_LINES */
-  KEPT_LINES = 5000, /* the number of newest lines that a cut file keeps */
+  MAX_LINES = 10000, /* a file with more lines is cut to KEPT_LINES lines */
+  KEPT_LINES = 5000, /* number of newest lines that a cut file keeps */
   PATH_SIZE = 1024,
 };
 
@@ -45,12 +45,12 @@ static void make_parents(char *path) {
   }
 }
 
-/* Replaces the file by its lines after the first `skip`; by renaming, so that
-** there is a whole file at any moment. */
+/* Replaces the file by its lines after the first `skip`. A renamed copy takes the file's place, so
+** there is a complete file at any moment. */
 static void cut(const char *path, FILE *old, int skip) {
   char fresh[PATH_SIZE + 8];
   snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
-  int fd = mkstemp(fresh); /* the file has mode 0600 */
+  int fd = mkstemp(fresh); /* mkstemp creates the file with mode 0600 */
   FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
   if (out == NULL) {
     if (fd >= 0) close(fd);

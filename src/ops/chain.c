@@ -1,6 +1,6 @@
 /*
-** chain.c - implements chain.h. A chain has room for most formulas; those with a loop may have
-** any number of steps, so a full array moves to the heap.
+** chain.c - implements chain.h. A chain has an array for the results of most formulas. A formula
+** with a loop may have any number of steps, so a full array moves to the heap.
 */
 #include "ops/chain.h"
 

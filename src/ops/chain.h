@@ -19,26 +19,27 @@ typedef struct tli_ChainBlock tli_ChainBlock;
 typedef struct tli_Chain {
   int n;
   bool failed;
-  tli_ChainBlock *full;          /* owned: earlier results that left v */
+  tli_ChainBlock *full;          /* earlier results that left the full array v (owned) */
   tl_Tensor *v[TLI_CHAIN_SLOTS]; /* owned */
 } tli_Chain;
 
-/* Hands a result (NULL: the operator failed) to the chain. Returns it, borrowed, or NULL if
-** there is no memory to store it. */
+/* Adds a result to the chain, which owns it from now on; NULL means that the operator failed.
+** Returns the result (borrowed), or NULL if memory is exhausted. */
 tl_Tensor *tli_keep(tli_Chain *c, tl_Tensor *steals);
 
-/* Releases the chain. Returns a new reference to `result`, which may be one of its tensors or
-** any other, or NULL if a step failed. */
+/* Releases the chain. Returns a new reference to `result`, which may be a tensor of the chain or
+** any other tensor; NULL if a step failed. */
 tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result);
 /* Releases the chain, like tli_chain_end, with n results: each out[i], a step of the chain or NULL
 ** for none, is replaced by a new reference. If a step failed, sets all to NULL and returns
 ** false. */
 bool tli_chain_end_all(tli_Chain *c, tl_Tensor **out, int n) TL_MUSTCHECK;
 
-/* A step by any operator. Its arguments must not be steps, because they would be computed after
-** the check for an earlier failure; arguments of the functions below may be steps. */
+/* Makes the result of any operator a step. The arguments of `call` must not be steps, because they
+** would be computed after the check for an earlier failure; arguments of the chain_ functions below
+** may be steps. */
 #define TLI_STEP(c, call) ((c)->failed ? NULL : tli_keep((c), (call)))
-/* A step that makes no tensor but may fail, such as an in-place operator. */
+/* A step without a tensor, such as an in-place operator, that may fail. */
 #define TLI_DO(c, call) ((c)->failed = (c)->failed || !(call))
 
 static inline tl_Tensor *chain_add(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
@@ -65,7 +66,7 @@ static inline tl_Tensor *chain_with(tli_Chain *c, tli_Binary fn, tl_Tensor *a, d
 static inline tl_Tensor *chain_with_int(tli_Chain *c, tli_Binary fn, tl_Tensor *a, int64_t number) {
   return TLI_STEP(c, tli_with_number(fn, a, tli_int(number)));
 }
-/* where(condition, a, number), where(condition, number, a). */
+/* Computes where(condition, a, number), and where(condition, number, a). */
 static inline tl_Tensor *chain_where_else(tli_Chain *c, tl_Tensor *condition, tl_Tensor *a,
                                           tl_Scalar number) {
   return TLI_STEP(c, tli_where_else(condition, a, number));
@@ -74,7 +75,7 @@ static inline tl_Tensor *chain_where_then(tli_Chain *c, tl_Tensor *condition, tl
                                           tl_Tensor *a) {
   return TLI_STEP(c, tli_where_then(condition, number, a));
 }
-/* Converts a to a dtype; returns a itself if it has that dtype and was not made from a number. */
+/* Converts a to a dtype. Returns a itself if it has that dtype and was not made from a number. */
 static inline tl_Tensor *chain_to(tli_Chain *c, tl_Tensor *a, tl_DType dtype) {
   if (c->failed || ((tl_DType)a->dtype == dtype && !(a->flags & TLI_NUMBER))) return a;
   return tli_keep(c, tlo_to_dtype(a, dtype));

@@ -1,6 +1,6 @@
 /*
-** common.c - support functions for generated operators. Invariant: a function here that fails
-** has neither changed nor kept any of its arguments.
+** common.c - support functions for generated operators. Invariant: a function of this file that
+** fails has neither changed nor kept any of its arguments.
 */
 #include "ops/common.h"
 #include "core/device/settings.h"
@@ -71,7 +71,7 @@ void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout)
 }
 
 tl_Tensors tli_tensors_new(int64_t n) {
-  size_t most = SIZE_MAX / sizeof(tl_Tensor *); /* larger sizes fail as out of memory */
+  size_t most = SIZE_MAX / sizeof(tl_Tensor *); /* a larger list fails for lack of memory */
   tl_Tensors list = {n, tli_alloc((size_t)n > most ? SIZE_MAX : (size_t)n * sizeof(tl_Tensor *))};
   if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int64_t i = 0; i < n; i++) list.v[i] = NULL;
@@ -203,7 +203,7 @@ bool tli_same_device_all(const char *op, tl_Tensor *const *ts, int n) {
   if (tli_only_cpu()) return true;
   for (int i = 0; i < n; i++) {
     tl_Device device = tli_device(ts[i]);
-    /* a CPU scalar can be combined with any device */
+    /* a 0-d CPU tensor can be combined with any device */
     if (device.type == TL_CPU && ts[i]->ndim == 0) continue;
     if (first < 0) first = i;
     if (!tli_same_device(tli_device(ts[first]), device))

@@ -16,38 +16,38 @@
 
 /* ---- elementwise ---- */
 
-/* The dtypes that a kernel computes in, which determine the promotion of inputs. */
+/* Which dtypes a kernel computes in; this determines the promotion of inputs. */
 typedef enum tli_Types {
-  TLI_TYPES_NUMBER,   /* the inputs' common type */
-  TLI_TYPES_FLOATING, /* the inputs' common type, but integers become float32 */
-  TLI_TYPES_INTEGER   /* the inputs' common type, which must not be floating */
+  TLI_TYPES_NUMBER,   /* computes in the inputs' common type */
+  TLI_TYPES_FLOATING, /* computes in the inputs' common type, but integers become float32 */
+  TLI_TYPES_INTEGER   /* computes in the inputs' common type, which must not be floating */
 } tli_Types;
 
 typedef struct tli_PointwiseSpec {
-  const char *name; /* the operator's name, for messages */
+  const char *name; /* the operator's name in messages */
   tlk_Pointwise kernel;
   int ninputs;
   int nparams;
   tli_Types types;
-  bool to_bool;    /* the result's dtype is bool */
-  bool takes_bool; /* if false, bool inputs are an error, as in PyTorch's sub */
+  bool to_bool;    /* whether the result's dtype is bool */
+  bool takes_bool; /* whether bool inputs are allowed; PyTorch's sub refuses them */
   enum { TLI_COMPLEX_REFUSED, TLI_COMPLEX_TAKEN, TLI_COMPLEX_TO_REAL } on_complex;
 } tli_PointwiseSpec;
 
-/* Converts a parameter for inputs of t's dtype: for integers its fraction is dropped. */
+/* Converts a parameter to fit inputs of t's dtype: for integers its fraction is dropped. */
 static inline tl_Scalar tli_fitting(tl_Scalar s, const tl_Tensor *t) {
   return tli_is_inexact((tl_DType)t->dtype) ? s : tli_int(tli_to_int(s));
 }
 
-/* Check the numbers of some operators. */
+/* Check the numeric arguments of some operators. */
 bool tli_check_hardtanh(tl_Scalar min_val, tl_Scalar max_val) TL_MUSTCHECK;
 bool tli_check_softshrink(tl_Scalar lambd) TL_MUSTCHECK;
 
 /* Computes kernel(inputs...) with broadcasting and promotion into a new tensor. */
 tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                          const tl_Scalar *params) TL_MUSTCHECK;
-/* Computes as tli_pointwise does, into `out`, which must have the result's shape and a dtype that
-** can hold the result. */
+/* Computes an elementwise operator as tli_pointwise does, into `out`, which must have the result's
+** shape and a dtype that can hold the result. */
 bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                         const tl_Scalar *params, tl_Tensor *out) TL_MUSTCHECK;
 
@@ -66,7 +66,7 @@ static inline bool tli_any_complex(tl_Tensor *const *ts, int n) {
 static inline bool tli_complex_wanted(tl_DType dtype) {
   return dtype != TL_NODTYPE && tli_is_complex(dtype);
 }
-/* Fails: the operator of that name takes no complex tensors, numbers or dtypes. */
+/* Fails with a message: the operator takes no complex tensors, numbers or dtypes. */
 bool tli_refuse_complex(const char *op);
 
 /* ---- payload of nodes ---- */
@@ -74,7 +74,7 @@ bool tli_refuse_complex(const char *op);
 typedef struct tli_IntsBuf {
   int64_t n;
   int64_t few[TL_MAX_DIMS];
-  int64_t *many; /* owned; used when n > TL_MAX_DIMS */
+  int64_t *many; /* a larger buffer (owned), used when n > TL_MAX_DIMS */
   bool given;
 } tli_IntsBuf;
 
@@ -86,7 +86,7 @@ static inline tl_Ints tli_ints(const tli_IntsBuf *buf) {
   return buf->given ? (tl_Ints){buf->n, buf->many ? buf->many : buf->few} : TLI_NOINTS;
 }
 
-/* A short option such as "mean" or "reflect". */
+/* A short text option such as "mean" or "reflect". */
 typedef struct tli_Name {
   char text[32];
 } tli_Name;
@@ -94,7 +94,7 @@ void tli_name_keep(tli_Name *name, const char *text);
 
 /* ---- releasing ---- */
 
-/* Releases slots[0..n) and sets them to NULL; returns NULL. */
+/* Releases the n tensors in `slots` and sets the slots to NULL. Returns NULL. */
 void *tli_release_results(tl_Tensor **slots, int n);
 /* Ends a node's apply: releases the slots and, after a failure, out. */
 void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout);
@@ -108,13 +108,13 @@ void tli_tensors_free(tl_Tensors *list);
 
 /* Returns a copy without history to be written to, in self's memory layout. */
 tl_Tensor *tli_clone_for(const char *op, tl_Tensor *self) TL_MUSTCHECK;
-/* Returns the tensor from which an in-place composition computes: its first input or, while
-** history is recorded, a copy of it, because the composition saves that input before it is
-** overwritten. */
+/* Returns the tensor from which an in-place composition computes: its first input or, while history
+** is recorded, a copy. The composition would otherwise save an input that is overwritten later. */
 tl_Tensor *tli_inplace_source(tl_Tensor *const *inputs, int n) TL_MUSTCHECK;
-/* Whether `result` can be stored in self: same shape, storable dtype. */
+/* Returns whether `result` can be stored in self: the shapes are equal, and self's dtype can hold
+** the result. */
 bool tli_inplace_fits(const char *op, const tl_Tensor *self, const tl_Tensor *result) TL_MUSTCHECK;
-/* Copies `result` (which this call steals; it may be NULL) to self. */
+/* Copies `result` to self. Steals `result`, which may be NULL. */
 bool tli_write_back(const char *op, tl_Tensor *self, tl_Tensor *result) TL_MUSTCHECK;
 /* Implements out=: gives `out` the shape and the values of `result`. */
 bool tli_out_assign(const char *op, tl_Tensor *out, tl_Tensor *result) TL_MUSTCHECK;
@@ -122,15 +122,15 @@ bool tli_out_assign(const char *op, tl_Tensor *out, tl_Tensor *result) TL_MUSTCH
 /* ---- checks and copies; false with a message "op: ..." ---- */
 
 bool tli_same_device_all(const char *op, tl_Tensor *const *ts, int n) TL_MUSTCHECK;
-/* Copies src to dst on the device; any dtypes and strides, same sizes. */
+/* Copies src to dst on their device. The sizes must be equal; dtypes and strides may differ. */
 bool tli_copy(tl_Tensor *dst, const tl_Tensor *src) TL_MUSTCHECK;
 bool tli_fill(tl_Tensor *dst, tl_Scalar value) TL_MUSTCHECK;
-/* Returns a row-major tensor of that dtype with t's values: a new reference to t if it is one,
-** otherwise a copy. */
+/* Returns a row-major tensor of that dtype with t's values: a new reference to t if t is such a
+** tensor, otherwise a copy. */
 tl_Tensor *tli_contiguous_as(tl_Tensor *t, tl_DType dtype) TL_MUSTCHECK;
 
 /* Returns whether writing `out` element by element, in any order, would overwrite elements of `in`
-** before they are read: they share memory with different geometry. */
+** before they are read. That is so if both share memory and differ in geometry. */
 bool tli_clashes(const tl_Tensor *out, const tl_Tensor *in);
 /* Adds src, broadcast, to dst; records nothing. */
 bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) TL_MUSTCHECK;
@@ -138,7 +138,7 @@ bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) TL_MUSTCHECK;
 bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) TL_MUSTCHECK;
 /* Checks that a tensor may have n dimensions. */
 bool tli_check_ndim(const char *op, int64_t n) TL_MUSTCHECK;
-/* Check that no number, and no values of a tensor, would lose imaginary parts in `dtype`. */
+/* Check that `dtype` keeps the imaginary parts of a number, or of a tensor's values. */
 bool tli_check_complex_number(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
 bool tli_check_complex_values(const char *op, const tl_Tensor *values, tl_DType dtype) TL_MUSTCHECK;
 /* Checks that an element of `dtype` can hold the number: integers must be in range (a float
@@ -170,11 +170,12 @@ tl_Tensor *tli_pick(const tl_Tensor *t, int dim, int64_t at) TL_MUSTCHECK;
 /* Reads the truth of a tensor with one element. */
 bool tli_truth(tl_Tensor *t, bool *out) TL_MUSTCHECK;
 /* tli_any_true sets *out to whether some element of a mask is true, tli_all_true to whether all
-** are. Both release the mask; NULL means that the operator that should have made it failed. */
+** are. Both functions release the mask. A NULL mask means that the operator that should have made
+** it has failed. */
 bool tli_any_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
 bool tli_all_true(tl_Tensor *steals, bool *out) TL_MUSTCHECK;
-/* Sets *out to whether an element is zero; always false on the meta device. Use it only to choose
-** between formulas with the same shapes. */
+/* Sets *out to whether an element is zero; always false on the meta device. It may only serve to
+** choose between formulas whose results have the same shape. */
 bool tli_any_zero(tl_Tensor *t, bool *out) TL_MUSTCHECK;
 /* tli_smallest sets *out to the smallest element, tli_largest to the largest; NaN if an element is
 ** NaN. A tensor without elements, or on the meta device, gives infinity and -infinity. */
@@ -194,19 +195,19 @@ bool tli_to_host(tl_Tensor *const *inputs, tl_Tensor **out, int n) TL_MUSTCHECK;
 /* Replaces results by copies on a device with the same order of dimensions in memory; releases
 ** all of them on failure. */
 bool tli_from_host(tl_Device device, tl_Tensor **results, int n) TL_MUSTCHECK;
-/* Copies t to a device. Dense strides are kept (results are often transposes), others become
-** row-major. */
+/* Copies t to a device. A dense tensor keeps its strides (results are often transposes); any other
+** becomes row-major. */
 tl_Tensor *tli_moved_as_is(tl_Tensor *t, tl_Device device, bool async) TL_MUSTCHECK;
 
 /* ---- parts of formulas; those of several steps are chains, see ops/chain.h ---- */
 
-/* Apply fn(t, s) and fn(s, t) with a number as operand. */
+/* Apply a binary operator to a tensor and a number: fn(t, s) and fn(s, t). */
 typedef tl_Tensor *(*tli_Binary)(tl_Tensor *, tl_Tensor *);
 tl_Tensor *tli_with_number(tli_Binary fn, tl_Tensor *t, tl_Scalar s) TL_MUSTCHECK;
 tl_Tensor *tli_number_with(tli_Binary fn, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
 static inline tl_Tensor *tli_plus(tl_Tensor *a, tl_Tensor *b) { return tlo_add(a, b, tli_int(1)); }
 static inline tl_Tensor *tli_minus(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int(1)); }
-/* where(condition, t, number), where(condition, number, t). */
+/* Compute where(condition, t, number) and where(condition, number, t). */
 tl_Tensor *tli_where_else(tl_Tensor *condition, tl_Tensor *t, tl_Scalar s) TL_MUSTCHECK;
 tl_Tensor *tli_where_then(tl_Tensor *condition, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
 

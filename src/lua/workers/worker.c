@@ -30,16 +30,16 @@
 #include "lua/tensor/value.h"
 
 #define POOL "torch.Workers"
-#define SLICE_NS ((int64_t)50000000) /* interval of a wait after which Ctrl-C is checked */
+#define SLICE_NS ((int64_t)50000000) /* longest wait in ns before Ctrl-C is checked */
 #define LAST_WAIT_NS ((int64_t)2000000000)
-/* the time for which running code may continue before it is ended */
+/* the time for which running code may continue before it is ended, in ns */
 #define STOP_WAIT_NS ((int64_t)50000000)
 
 typedef struct Message {
   struct Message *next;
-  tli_Parcel *parcel;         /* owned; NULL: the message is a text */
-  char *text;                 /* owned; an error message; NULL: out of memory */
-  tli_Invitation *invitation; /* owned; invitation to the sender's profile, or NULL */
+  tli_Parcel *parcel;         /* the values of the message (owned); NULL if the message is a text */
+  char *text;                 /* an error message (owned); NULL means out of memory */
+  tli_Invitation *invitation; /* invitation to the sender's profile (owned), or NULL */
   int worker;
   int64_t job;
 } Message;
@@ -50,8 +50,8 @@ typedef struct Queue {
 
 /* The worker threads of one state. */
 typedef struct tli_Crew {
-  int refs, running; /* protected by the lock */
-  int forks;         /* value of `forks` in the process that has its threads */
+  int refs, running; /* reference count, and number of running workers; the lock guards both */
+  int forks;         /* value of `forks` in the process that has the crew's threads */
   tli_Mutex lock;
   tli_Condition left;
 } tli_Crew;
@@ -61,28 +61,30 @@ typedef struct Pool {
   atomic_bool stop;
   int n;
   tli_Mutex lock;
-  tli_Condition arrived; /* signalled when an answer arrives or the last busy worker becomes idle */
-  tli_Condition *work;   /* owned; for each worker: signalled for a job or the end */
-  Queue *jobs;           /* owned; one per worker */
-  lua_State **busy;      /* owned; for each worker the running coroutine, borrowed; NULL: idle */
+  /* signalled when an answer arrives, or when the last busy worker becomes idle */
+  tli_Condition arrived;
+  tli_Condition *work; /* for each worker a condition that signals a job or the end (owned) */
+  Queue *jobs;         /* queue of jobs of each worker (owned) */
+  /* for each worker its running coroutine (borrowed), NULL if it is idle; the array is owned */
+  lua_State **busy;
   Queue answers;
-  tli_Parcel *first; /* owned; first parcel of each worker */
-  char *paths[2];    /* owned; search paths of modules; NULL: the default */
-  tli_Crew *crew;    /* owned reference */
+  tli_Parcel *first; /* first parcel of each worker (owned) */
+  char *paths[2];    /* search paths of modules (owned); NULL means the default */
+  tli_Crew *crew;    /* the crew (owned reference) */
 } Pool;
 
 typedef struct Box {
-  Pool *pool; /* owned reference; NULL once closed */
+  Pool *pool; /* the pool (owned reference); NULL once closed */
 } Box;
 
 /* ---- crews ---- */
 
-static atomic_int forks; /* the number of forks that have led to this process */
+static atomic_int forks; /* how many forks have led to this process */
 
 static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
 
-/* Returns whether the crew's threads belong to a process that has forked this one. Its locks may
-** then be held for ever, so the crew is not used. */
+/* Returns whether the crew's threads belong to a process that has forked this one. The locks of
+** such a crew may be held for ever, so the crew is not used. */
 static bool is_parents(const tli_Crew *crew) {
   return crew->forks != atomic_load_explicit(&forks, memory_order_relaxed);
 }
@@ -235,12 +237,12 @@ static void pool_stop(Pool *p) {
 /* ---- in the worker's thread ---- */
 
 typedef struct Worker {
-  Pool *pool;   /* owned reference */
+  Pool *pool;   /* the pool (owned reference) */
   int id;       /* from 0 */
-  lua_State *L; /* owned; NULL until it is opened */
+  lua_State *L; /* the worker's interpreter (owned); NULL until it is opened */
 } Worker;
 
-/* The allocator of the worker's interpreter. */
+/* The allocator of the worker's interpreter, which also stops code that must end. */
 static void *worker_memory(void *context, void *block, size_t old_size, size_t size) {
   const Worker *w = (const Worker *)context;
   (void)old_size;
@@ -249,13 +251,13 @@ static void *worker_memory(void *context, void *block, size_t old_size, size_t s
     return NULL;
   }
   if (w->L && atomic_load_explicit(&w->pool->stop, memory_order_relaxed)) {
-    lua_State *running = w->pool->busy[w->id]; /* only this thread changes it */
+    lua_State *running = w->pool->busy[w->id]; /* only this thread changes the entry */
     end_here(running ? running : w->L);
   }
   return realloc(block, size);
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static void set_busy(Worker *w, lua_State *L) {
   w->pool->busy[w->id] = L;
   if (L == NULL && atomic_load(&w->pool->stop)) tli_condition_broadcast(&w->pool->arrived);
@@ -285,7 +287,7 @@ static void answer(Worker *w, Message *m, tli_Parcel *parcel, char *text) {
   tli_mutex_unlock(&w->pool->lock);
 }
 
-/* stopped() returns whether the pool is stopping, for long jobs. */
+/* stopped() returns whether the pool is stopping, so that long jobs can end early. */
 static int worker_stopped(lua_State *L) {
   const Worker *w = (const Worker *)lua_touserdata(L, 1);
   lua_pushboolean(L, atomic_load(&w->pool->stop));
@@ -341,8 +343,9 @@ static void take_paths(lua_State *L, const Pool *p) {
 
 enum { WORKER = 1, CLASSES, RUN }; /* stack indices of the values in worker_begin and worker_do */
 
-/* Called with (worker); returns worker, classes and function. Unpacks the first parcel and
-** calls the module's function f(stopped, worker, id, ...), which returns the function for jobs. */
+/* Prepares a worker and returns the worker, the table of classes and the function for jobs. The
+** argument is the worker. Unpacks the first parcel and calls the module's function f(stopped,
+** worker, id, ...), which returns the function for jobs. */
 static int worker_begin(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, WORKER);
   take_paths(L, w->pool);
@@ -353,7 +356,7 @@ static int worker_begin(lua_State *L) {
   lua_getfield(L, -1, "require");
   lua_pushvalue(L, module);
   lua_call(L, 1, 1);
-  lua_replace(L, module); /* the module's function */
+  lua_replace(L, module); /* puts the module's function in the module's place */
   lua_pop(L, 1);
   lua_pushcfunction(L, worker_stopped);
   lua_insert(L, module + 1);
@@ -365,7 +368,7 @@ static int worker_begin(lua_State *L) {
   return RUN;
 }
 
-/* Called with (worker, classes, function, job); answers the job. */
+/* Does a job and sends the answer. The arguments are (worker, classes, function, job). */
 static int worker_do(lua_State *L) {
   Message *m = (Message *)lua_touserdata(L, RUN + 1);
   lua_pushvalue(L, RUN);
@@ -388,8 +391,8 @@ static lua_State *set_running(Worker *w, lua_State *L) {
   return before;
 }
 
-/* Replaces coroutine.resume and functions of coroutine.wrap. Upvalues: the worker, Lua's
-** function, and the coroutine; without the last one, it is the first argument. */
+/* Replaces coroutine.resume and functions of coroutine.wrap. Upvalues: the worker, Lua's function,
+** and the coroutine; for coroutine.resume the coroutine is the first argument instead. */
 static int run_coroutine(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, lua_upvalueindex(1));
   bool wrapped = lua_isthread(L, lua_upvalueindex(3));
@@ -401,7 +404,8 @@ static int run_coroutine(lua_State *L) {
   set_running(w, before);
   if (before && atomic_load(&w->pool->stop)) end_here(L);
   if (status == LUA_OK) return lua_gettop(L);
-  if (wrapped && lua_type(L, -1) == LUA_TSTRING) { /* like Lua's own function */
+  /* the error is raised as Lua's own function raises it */
+  if (wrapped && lua_type(L, -1) == LUA_TSTRING) {
     luaL_where(L, 1);
     lua_insert(L, -2);
     lua_concat(L, 2);
@@ -431,7 +435,7 @@ static void replace_function(lua_State *L, Worker *w, const char *name, lua_CFun
   lua_setfield(L, -2, name);
 }
 
-/* Called with (worker); opens the libraries of its state. */
+/* Opens the libraries of a worker's state. The argument is the worker. */
 static int open_state(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, 1);
   luaL_openlibs(L);
@@ -519,11 +523,11 @@ static void work(void *context) {
     tli_mutex_lock(&w->pool->lock);
     set_busy(w, NULL);
     tli_mutex_unlock(&w->pool->lock);
-    w->L = NULL; /* finalizers may allocate from here on */
+    w->L = NULL; /* from here on finalizers may allocate */
     lua_sethook(L, NULL, 0, 0);
     lua_close(L);
   }
-  crew_count(crew, 1, 0); /* keeps the crew until the pool is released */
+  crew_count(crew, 1, 0); /* keeps the crew alive until the pool is released */
   pool_release(w->pool);
   free(w);
   crew_count(crew, -1, -1);
@@ -612,7 +616,7 @@ static int pool_send(lua_State *L) {
   lua_getiuservalue(L, 1, 1);
   lua_insert(L, 4);
   tli_Parcel *parcel = tli_parcel_pack(L, "data.DataLoader", 5, 4, false);
-  /* a finalizer may have stopped it */
+  /* a finalizer may have stopped the pool */
   bool stopped = ((const Box *)lua_touserdata(L, 1))->pool == NULL;
   Message *m = stopped ? NULL : (Message *)calloc(1, sizeof *m);
   if (m == NULL) {
@@ -631,7 +635,7 @@ static int pool_send(lua_State *L) {
 
 /* Returns an answer, owned; NULL after `seconds` (0: no limit) or when interrupted. */
 static Message *wait_for_answer(Pool *p, double seconds) {
-  bool ends = seconds > 0 && seconds < 1e9; /* longer than 30 years means no limit */
+  bool ends = seconds > 0 && seconds < 1e9; /* a timeout of more than 30 years means no limit */
   int64_t end = ends ? tli_now_ns() + (int64_t)(seconds * 1e9) : INT64_MAX;
   tli_mutex_lock(&p->lock);
   Message *m = queue_take(&p->answers);
@@ -653,7 +657,7 @@ static int message_gc(lua_State *L) {
 }
 
 /* pool:take(seconds) returns worker, job, true, values...; or worker, job, false, message; or
-** nothing after that time (0: no limit). The job is 0 if a worker could not start. */
+** nothing once the time is over (0 means no limit). The job is 0 if a worker could not start. */
 static int pool_take(lua_State *L) {
   check_pool(L, "take");
   double seconds = luaL_optnumber(L, 2, 0);
@@ -681,7 +685,7 @@ static int pool_take(lua_State *L) {
   return 3 + n;
 }
 
-/* pool:stop() makes the workers end their jobs; it does not wait for them. */
+/* pool:stop() makes the workers end their jobs, and does not wait for the workers. */
 static int pool_stop_(lua_State *L) {
   Box *box = (Box *)luaL_checkudata(L, 1, POOL);
   Pool *p = box->pool;

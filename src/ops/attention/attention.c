@@ -46,7 +46,7 @@ static bool check_options(tl_Tensor *query, tl_Tensor *mask, double dropout, boo
 
 /* ---- shapes ---- */
 
-/* The dimensions before the last two: batch dimensions, then the heads. */
+/* The leading dimensions of a tensor: batch dimensions, then the heads. */
 typedef struct Lead {
   int n;
   int64_t sizes[TL_MAX_DIMS];
@@ -110,7 +110,7 @@ static tl_Tensor *as_pairs(tli_Chain *c, tl_Tensor *mask, const Lead *lead, int6
   if (mask == NULL || (mask->ndim == 4 && lead->n <= 2 && mask->sizes[3] == keys)) return mask;
   int n = lead->n > 2 ? lead->n + 2 : 4, heads = n - 3;
   int64_t wide[TL_MAX_DIMS], four[4] = {1};
-  bool shared = true; /* the whole batch shares the mask */
+  bool shared = true; /* whether the whole batch shares the mask */
   for (int d = 0; d < n; d++) {
     int from = d - (n - mask->ndim);
     wide[d] = from < 0 ? 1 : mask->sizes[from];
@@ -147,15 +147,15 @@ static bool join_leads(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, bool 
                   op, tli_sizes_str(query), tli_sizes_str(key), tli_sizes_str(value));
 }
 
-/* The kernel's operands. */
+/* The operands of the attention kernel. */
 typedef struct Operands {
-  tl_Tensor *query, *key, *value, *mask; /* borrowed from a chain */
+  tl_Tensor *query, *key, *value, *mask; /* the operands, borrowed from a chain */
 } Operands;
 
 static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
                          tl_Tensor *mask, bool gqa, const Lead *lead) {
   int64_t heads = lead->n > 0 ? lead->sizes[lead->n - 1] : 1, few = heads_of(key);
-  /* without gqa, one head may serve all by broadcasting */
+  /* without gqa, broadcasting lets one head serve all query heads */
   bool shared = few == heads_of(value) && few > 0 && heads % few == 0;
   if (gqa && !shared) {
     key = repeat_heads(c, key, heads);

@@ -1,7 +1,7 @@
 /*
-** attention_backward.c - the gradient of attention, in two forms: a kernel that recomputes the
-** weights block by block and, while a graph of the gradient itself is recorded, the formula in
-** differentiable operators, which stores all weights.
+** attention_backward.c - the gradient of attention, in two forms. Usually a kernel recomputes the
+** weights block by block. While a graph of the gradient itself is recorded, differentiable
+** operators compute the formula, and all weights are stored.
 */
 #include <math.h>
 
@@ -28,7 +28,7 @@ static bool new_gradients(const Inputs *in, const bool *want, tl_Tensor **out) {
   return out[MASK] && zeros(out[MASK]);
 }
 
-/* Describes the rows of a gradient; if it is not wanted, data is NULL. */
+/* Describes the rows of a gradient; `data` is NULL if the gradient is not wanted. */
 static tlk_HeadRows rows_of(tl_Tensor *t) {
   if (t == NULL) return (tlk_HeadRows){.data = NULL};
   return (tlk_HeadRows){tli_data(t), t->strides[0], t->strides[1], t->strides[2]};
@@ -80,7 +80,7 @@ static void composed(tli_Chain *c, const Inputs *in, const tlk_Attention *a, con
   tl_Tensor *key = tli_attention_spread(c, tli_attention_widened(c, in->key), a->heads);
   tl_Tensor *value = tli_attention_spread(c, tli_attention_widened(c, in->value), a->heads);
   tl_Tensor *weights = tli_attention_weights(c, in->mask, a, query, key), *used = weights;
-  /* the gradient of the weights after dropout */
+  /* `into` is the gradient of the weights after dropout */
   tl_Tensor *into = chain_matmul(c, grad, chain_t(c, value));
   if (a->dropout > 0) {
     tl_Tensor *kept = tli_attention_kept(c, in->query, a);

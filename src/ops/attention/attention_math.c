@@ -18,7 +18,8 @@ tl_Tensor *tli_attention_spread(tli_Chain *c, tl_Tensor *t, int64_t heads) {
   return TLI_STEP(c, tlo_repeat_interleave(t, times, 1));
 }
 
-/* Returns a mask that is true where a query may not see a key; NULL if it sees all. */
+/* Returns a mask that is true where a query may not see a key; NULL if every query sees all
+** keys. */
 static tl_Tensor *hidden_pairs(tli_Chain *c, tl_Tensor *mask, const tlk_Attention *a,
                                tl_Device device) {
   tl_Ints pairs = {2, (int64_t[]){a->queries, a->keys}};
@@ -28,8 +29,8 @@ static tl_Tensor *hidden_pairs(tli_Chain *c, tl_Tensor *mask, const tlk_Attentio
   return chain_with(c, tlo_eq, mask, -INFINITY);
 }
 
-/* Computes the weights without dropout. A query that sees nothing has finite scores, and its
-** weights are 0 in the end. */
+/* Computes the weights without dropout. A query that sees no key gets finite scores, and in the end
+** weights of 0. */
 tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attention *a,
                                  tl_Tensor *query, tl_Tensor *key) {
   tl_Tensor *scores = chain_matmul(c, chain_scale(c, query, a->scale), chain_t(c, key));
@@ -46,7 +47,7 @@ tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attent
   return chain_masked_fill(c, weights, blind, 0);
 }
 
-/* Computes dropout's factors from the same random words as the kernel. */
+/* Computes the factors of dropout from the same random words as the kernel. */
 tl_Tensor *tli_attention_kept(tli_Chain *c, const tl_Tensor *query, const tlk_Attention *a) {
   int64_t sizes[4] = {a->batch, a->heads, a->queries, tli_words(a->keys)};
   tl_Tensor *words = TLI_STEP(c, tli_empty(tli_attention_stat(query), tli_device(query), 4, sizes));

@@ -1,8 +1,8 @@
 /*
 ** rotary_embedding.c - rotary position embedding (J. Su et al., "RoFormer: Enhanced Transformer
-** with Rotary Position Embedding", 2021): rotates pairs of features by angles that grow with
-** the position. Its gradient is the inverse rotation. Pairs are views of the input, so no
-** layout of heads and positions costs a copy.
+** with Rotary Position Embedding", 2021): rotates pairs of features by angles that grow with the
+** position. Its gradient is the inverse rotation. Pairs are views of the input, so the kernel needs
+** no copy, whatever the layout of heads and positions.
 */
 #include "ops/chain.h"
 
@@ -90,7 +90,8 @@ static void narrow_pairs(tli_Chain *c, tl_Tensor *t, int64_t pairs, bool interle
   *b = two ? chain_to(c, two, dtype) : NULL;
 }
 
-/* x = a cos - b sin and y = b cos + a sin, so cos has the gradient x' a + y' b and sin has y' a
+/* Computes the gradients of rotated pairs.
+** x = a cos - b sin and y = b cos + a sin, so cos has the gradient x' a + y' b and sin has y' a
 ** - x' b. For the inverse rotation, sin's gradient is negated. */
 bool tlo_rotate_pairs_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *cos, tl_Tensor *sin,
                                bool interleaved, bool back, bool want_input, bool want_cos,

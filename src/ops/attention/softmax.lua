@@ -13,7 +13,7 @@ F {"softmax(Tensor self, dim dim, dtype dtype=nil) -> Tensor",
    examples = {"T(3, 4), 2", "T(2, 3, 4), 1", "T(2, 3, 4), 2", "T(), 1"}}
 example("softmax", [=[
    local x = torch.tensor {{0.0, 0.0}, {0.0, math.log(3)}}
-   print(torch.softmax(x, 2)) -- each row sums to 1
+   print(torch.softmax(x, 2)) -- every row of the result sums to 1
    --> tensor([[0.5000, 0.5000],
    -->         [0.2500, 0.7500]])]=])
 op {"softmax_along(Tensor self, dim dim) -> Tensor", name = "softmax", internal = true,

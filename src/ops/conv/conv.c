@@ -1,7 +1,7 @@
 /*
-** conv.c - convolutions. Convolutions of any number of dimensions become one operator with
-** lists of sizes, and that becomes one kernel call over three dimensions. A transposed
-** convolution is the gradient of a plain one with respect to its input.
+** conv.c - convolutions. Convolutions of any number of dimensions call one operator with lists of
+** sizes, which makes one kernel call over three dimensions. A transposed convolution is the
+** gradient of a plain one with respect to its input.
 */
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct Options {
   int64_t stride[3], padding[3], dilation[3], output_padding[3];
   int64_t groups;
   bool transposed;
-  tli_Format format; /* the memory format of the computation */
+  tli_Format format; /* the memory format in which the convolution is computed */
 } Options;
 
 static bool check_channels(const char *op, const tl_Tensor *input, const tl_Tensor *weight, int n,
@@ -107,7 +107,7 @@ static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, cons
                 .channels_in = large->sizes[1],
                 .channels_out = small->sizes[1]};
   for (int k = 0; k < 3; k++) {
-    int d = k - (3 - n); /* index in the lists */
+    int d = k - (3 - n); /* index into the lists of sizes */
     c.windows.in[k] = d < 0 ? 1 : large->sizes[d + 2];
     c.windows.out[k] = d < 0 ? 1 : small->sizes[d + 2];
     c.windows.kernel[k] = d < 0 ? 1 : weight->sizes[d + 2];
@@ -263,9 +263,10 @@ bool tli_op_convolution_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Te
   if (ok && want_input) ok = (out[0] = gradient_of_input(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight) ok = (out[1] = gradient_of_weight(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight && tli_format_of(weight) == TLI_ROW_MAJOR)
-    ok = relay(&out[1], dtype); /* an optimizer reads weight and gradient linearly together */
+    /* both in one memory order, because an optimizer reads weight and gradient together */
+    ok = relay(&out[1], dtype);
   if (ok && want_bias) {
-    /* the gradient gets a node afterwards, so it must have no history of its own */
+    /* the gradient gets a node later, so it must have no history of its own */
     bool mode = tli_set_grad_mode(false);
     ok = (out[2] = gradient_of_bias(t[0])) != NULL;
     tli_set_grad_mode(mode);
@@ -375,7 +376,7 @@ static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *w
   if (!single || result == NULL) return result;
   tl_Tensor *one = tlo_select(result, 0, 0);
   tli_release(result);
-  tli_entitle(one, "Squeeze", count); /* PyTorch's name of the node */
+  tli_entitle(one, "Squeeze", count); /* names the node as PyTorch does */
   return one;
 }
 

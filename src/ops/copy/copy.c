@@ -1,6 +1,6 @@
 /*
-** copy.c - copies: to another dtype, device or memory order, to another tensor, and out of the
-** graph.
+** copy.c - copies of tensors: to another dtype, device or memory order, over another tensor, and
+** without history.
 */
 #include <string.h>
 
@@ -44,7 +44,7 @@ bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src, bool non_blocking) {
   if (!tli_same_sizes(self, src)) src = TLI_STEP(&c, broadcast("copy_", src, self));
   if (!c.failed && tli_clashes(self, src)) {
     src = TLI_STEP(&c, tli_op_to_row_major(src));
-  } else if (moves) { /* a copy to the host must be complete before it is copied on */
+  } else if (moves) { /* a copy to the host must be complete before its elements are read again */
     bool async = non_blocking && tli_device(self).type != TL_CPU;
     src = TLI_STEP(&c, tli_moved(src, tli_device(self), async));
   }
@@ -84,7 +84,7 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   }
   if (!moves) return tlo_to_dtype(self, dtype);
   bool first = device.type != TL_META && tli_dtype_bytes[dtype] <= tli_dtype_bytes[self->dtype];
-  /* otherwise the host would convert data that has not arrived */
+  /* an asynchronous copy would let the host convert data that has not arrived */
   async = async && (first || device.type != TL_CPU);
   tl_Tensor *half_way = first ? tlo_to_dtype(self, dtype) : tlo_move(self, device, async);
   tl_Tensor *result = NULL;
@@ -93,14 +93,15 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   return result;
 }
 
-/* Like convert with another memory order, unless memory_format is the one that self suggests. */
+/* Converts a tensor to another memory order and dtype; uses convert if memory_format is the order
+** that self has. */
 static tl_Tensor *convert_to(const char *op, tl_Tensor *self, tl_DType dtype, tl_Device device,
                              bool async, bool copy, const char *memory_format) {
   if (memory_format == NULL) return convert(self, dtype, device, async, copy);
   tli_Format format;
   TL_TRY_NULL(tli_read_format(op, memory_format, self->ndim, &format));
   bool keeps = format == TLI_PRESERVE || format == tli_format_of(self);
-  /* for the reason given in convert */
+  /* the reason is the same as in convert */
   async = async && (format == TLI_PRESERVE || device.type != TL_CPU);
   tli_Chain c = {0};
   tl_Tensor *result = TLI_STEP(&c, convert(self, dtype, device, async, copy && keeps));
@@ -221,7 +222,7 @@ bool tli_op_resize_(tl_Tensor *self, tl_Ints size) {
                     tli_shape_str((int)size.n, size.v));
   bool same = size.n == self->ndim;
   for (int d = 0; same && d < self->ndim; d++) same = size.v[d] == self->sizes[d];
-  if (same) return true; /* the tensor already has these strides */
+  if (same) return true; /* the tensor has these strides already */
   TL_TRY(self->numel == 0 || tli_may_reshape("resize_"));
   int64_t had = (int64_t)self->storage->bytes / element - self->offset;
   if (bytes > self->storage->bytes) TL_TRY(grow(self, bytes));

@@ -8,7 +8,7 @@ op {"copy_(Tensor self, Tensor src, bool non_blocking=false) -> self", any_devic
     grad = {self = "zeros_like(grad)", src = "grad"}, examples = {"T(3), T(3)", "T(2, 3), T(3)"}}
 example("copy_", [=[
    local x = torch.zeros(2, 2)
-   x[{1}]:copy_(torch.tensor {1, 2}) -- converts and broadcasts
+   x[{1}]:copy_(torch.tensor {1, 2}) -- copy_ converts and broadcasts
    print(x)
    --> tensor([[1., 2.],
    -->         [0., 0.]])]=])
@@ -65,7 +65,8 @@ for _, row in ipairs {
    {"bool", "bool"},
 } do
    local gradcheck
-   if row[1] ~= "double" then gradcheck = false end -- rounding is not a smooth function
+   -- rounding to a narrow type is not a smooth function
+   if row[1] ~= "double" then gradcheck = false end
    op {row[1] .. "(Tensor self, *, string memory_format=nil) -> Tensor", node = "ToCopy",
        doc = "self converted to " .. row[2] .. ".",
        expr = "to(self, '" .. row[2] .. "', nil, nil, nil, memory_format)",

@@ -1,7 +1,7 @@
 /*
 ** memory_format.c - implements memory_format.h. Pooling kernels, and convolution kernels on the
-** CPU, read and write row-major memory, so their results are copied to channels-last order if
-** the input has that. Batch norm, and convolutions on a GPU, support both orders; elementwise
+** CPU, read and write row-major memory, so their results are copied to channels-last order if the
+** input has that order. Batch norm, and convolutions on a GPU, support both orders; elementwise
 ** operators preserve any order.
 */
 #include "ops/copy/memory_format.h"
@@ -46,8 +46,9 @@ bool tli_lies(const tl_Tensor *t, tli_Format format) {
   return true;
 }
 
-/* The rule is that of PyTorch's is_channels_last_strides_2d: strides ascend from the channels
-** outwards; if sizes of 1 leave the order ambiguous, it is row-major. */
+/* Returns the memory format that strides suggest, by the rule of PyTorch's
+** is_channels_last_strides_2d: strides ascend from the channels outwards. If sizes of 1 leave the
+** order ambiguous, the format is row-major. */
 tli_Format tli_format_of(const tl_Tensor *t) {
   if ((t->ndim != 4 && t->ndim != 5) || t->strides[1] == 0) return TLI_ROW_MAJOR;
   int64_t least = 0;
@@ -95,7 +96,8 @@ tl_Tensor *tli_follow(tl_Tensor *steals, const tl_Tensor *input) {
   tli_Format format = tli_format_of(input);
   if (format == TLI_ROW_MAJOR || tli_format_of(steals) == format) return steals;
   if (tli_lies(steals, format)) {
-    set_strides(steals, format); /* the tensor has one channel, or one element for each */
+    /* with one channel, or one element per channel, both formats share the layout */
+    set_strides(steals, format);
     return steals;
   }
   tl_Tensor *laid = tlo_laid_out(steals, format);

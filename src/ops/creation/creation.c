@@ -1,5 +1,5 @@
 /*
-** creation.c - tensors from sizes and numbers. Sizes are checked here, so that messages name
+** creation.c - tensors from sizes and numbers. These functions check sizes, so that messages name
 ** the operator; three kernels write the contents: fill, iota, linspace.
 */
 #include <math.h>
@@ -165,8 +165,8 @@ static tl_Scalar whole(tl_Scalar s) { return tli_int(tli_to_int(s)); }
 
 static bool is_integer(tl_DType dtype) { return tli_dtype_category(dtype) == TLI_INT; }
 
-/* For an integer dtype, start and step are truncated after the numbers are counted, as in
-** PyTorch: numbers may repeat. */
+/* Counts the numbers first. For an integer dtype, start and step are truncated afterwards, as in
+** PyTorch, so numbers may repeat. */
 tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType dtype,
                       tl_Device device) {
   if (!tli_given(end_)) {

@@ -1,4 +1,4 @@
--- Operators that make tensors, and that change their contents as a whole.
+-- Operators that create tensors, and operators that overwrite all elements of a tensor.
 
 local options = "*, dtype dtype=nil, device device=nil"
 
@@ -14,7 +14,7 @@ create {"empty(int[] size..., " .. options .. format .. ") -> Tensor",
     dtype is given.]],
     composite = true}
 example("empty", [[
-   local x = torch.empty(2, 3) -- memory that is not initialised
+   local x = torch.empty(2, 3) -- x has arbitrary values
    print(table.unpack(x.shape))
    --> 2	3]])
 create {"zeros(int[] size..., " .. options .. ") -> Tensor",
@@ -45,7 +45,7 @@ create {"arange(Number start, Number end_=nil, Number step=1, " .. options .. ")
     number that is the end and the start is 0. int64 if all are integers, else float32.]],
     composite = true}
 example("arange", [[
-   print(torch.arange(5), torch.arange(1, 10, 3)) -- excludes its end
+   print(torch.arange(5), torch.arange(1, 10, 3)) -- arange excludes its end
    --> tensor([0, 1, 2, 3, 4])	tensor([1, 4, 7])
    print(torch.arange(0, 1, 0.25))
    --> tensor([0.0000, 0.2500, 0.5000, 0.7500])]])
@@ -58,7 +58,7 @@ create {"linspace(Number start, Number end_, int steps, " .. options .. ") -> Te
     given.]],
     composite = true}
 example("linspace", [[
-   print(torch.linspace(0, 1, 5)) -- includes its end
+   print(torch.linspace(0, 1, 5)) -- linspace includes its end
    --> tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])]])
 create {"logspace(Number start, Number end_, int steps, Number base=10.0, " .. options
       .. ") -> Tensor",

@@ -1,6 +1,6 @@
 /*
-** embedding.c - looking up rows of a table by position, singly and in bags. The gradient adds
-** rows that were used several times in the order of the index.
+** embedding.c - looking up rows of a table by position, singly and in bags. If a row was used
+** several times, its gradients are added in the order of the index.
 */
 #include <math.h>
 #include <string.h>
@@ -141,9 +141,9 @@ static tl_Tensor *count_to(int64_t n, tl_Device device) {
   return tlo_arange(tli_int(1), tli_int(n + 1), tli_int(1), TL_I64, device);
 }
 
-/* Returns for each of n positions the number of its bag, from 1; offsets are the positions
-** where bags begin. Positions after the last bag's end belong to it. On a device, checking the
-** offsets would require waiting. */
+/* Returns for each of n positions the number of its bag, from 1; offsets are the positions where
+** bags begin. Positions after the beginning of the last bag belong to that bag. On a device,
+** checking the offsets would require waiting. */
 static tl_Tensor *bag_numbers(tli_Chain *c, tl_Tensor *offsets, int64_t bags, int64_t n) {
   tl_Device device = tli_device(offsets);
   tl_Tensor *starts = TLI_STEP(c, tli_contiguous_as(offsets, TL_I64));
@@ -165,9 +165,9 @@ static tl_Tensor *row_numbers(tli_Chain *c, int64_t bags, int64_t n, tl_Device d
 }
 
 typedef struct Bags {
-  tl_Tensor *index;   /* (n) positions of rows */
-  tl_Tensor *number;  /* (n) number of the bag */
-  tl_Tensor *weights; /* (n), or NULL */
+  tl_Tensor *index;   /* positions of rows, (n) */
+  tl_Tensor *number;  /* number of each position's bag, (n) */
+  tl_Tensor *weights; /* weight of each position, (n), or NULL */
   int64_t count;
 } Bags;
 
@@ -209,7 +209,7 @@ static tl_Tensor *chain_bag_zeros(tli_Chain *c, const tl_Tensor *rows, const Bag
   return zeros;
 }
 
-/* Adds rows to their bags, which begin as zeros. */
+/* Adds rows to their bags; bags begin as zeros. */
 static tl_Tensor *chain_bag_sum(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
   tl_Tensor *zeros = chain_bag_zeros(c, rows, b);
   return TLI_STEP(c, tlo_index_add(zeros, 0, b->number, rows, tli_int(1)));

@@ -1,4 +1,4 @@
--- Look-up of vectors by position, counted from 1.
+-- Looks up vectors by their position in a table; positions count from 1.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false
@@ -14,7 +14,7 @@ F {[[embedding(Tensor input, Tensor weight, index padding_idx=nil, float max_nor
    composite = true, examples = {"I(5, 3), T(5, 2)", "I(5, 2, 3), T(5, 4)", "I(5), T(5, 4)"}}
 example("embedding", [=[
    local vectors = torch.tensor {{0.0, 0.0}, {1.0, 2.0}, {3.0, 4.0}}
-   local words = torch.tensor {3, 1} -- rows count from 1
+   local words = torch.tensor {3, 1} -- positions of rows count from 1
    print(torch.nn.functional.embedding(words, vectors))
    --> tensor([[3., 4.],
    -->         [0., 0.]])]=])

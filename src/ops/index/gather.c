@@ -1,6 +1,6 @@
 /*
-** gather.c - gather and scatter along one dimension, with an index that has the size of what is
-** read or written. In-place forms check everything before they write.
+** gather.c - gather and scatter along one dimension, by an index whose shape is that of the
+** elements read or written. In-place forms check everything before they write.
 */
 #include <math.h>
 #include <string.h>
@@ -224,7 +224,7 @@ bool tli_op_scatter_reduce_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_T
   TL_TRY(d >= 0);
   TL_TRY(check_source("scatter_reduce", self, src, index));
   bool mode = tli_set_grad_mode(false);
-  /* works on a copy, so that a failure changes nothing */
+  /* a copy, so that a failure changes nothing */
   tl_Tensor *work = tli_clone_for("scatter_reduce", self);
   bool ok = work && reduce_into(work, d, index, src, r, include_self) && tli_copy(self, work);
   tli_release(work);

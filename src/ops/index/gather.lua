@@ -33,7 +33,7 @@ writes {"scatter(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
                 "T(3, 4), 2, torch.tensor{{1, 3}, {4, 2}}, T(2, 2)"}}
 example("scatter", [=[
    local x = torch.zeros(2, 3)
-   print(x:scatter(2, torch.tensor {{3}, {1}}, 1)) -- one-hot rows
+   print(x:scatter(2, torch.tensor {{3}, {1}}, 1)) -- this example makes one-hot rows
    --> tensor([[0., 0., 1.],
    -->         [1., 0., 0.]])]=])
 writes {"scatter.value(Tensor self, dim dim, Tensor index, Number value) -> Tensor",
@@ -80,20 +80,21 @@ op {[[scatter_reduce_backward(Tensor grad_output, Tensor self, dim dim, Tensor i
       string reduce, bool include_self, Tensor result) -> (Tensor self, Tensor src)]],
     internal = true, composite = true}
 
--- The gradient of a mean: divided among all elements with the same destination.
+-- Computes the gradient of a mean: it is divided among all elements with the same destination.
 op {[[scatter_mean_share(Tensor grad_output, dim dim, Tensor index, Tensor src, bool include_self)
       -> Tensor]],
     internal = true,
     expr = [[grad_output / clamp_min(scatter_add(full_like(grad_output, include_self), dim, index,
     ones_like(src)), 1)]]}
--- The gradient of an extreme: divided among the elements that equal it.
+-- Computes the gradient of an extreme: it is divided among the elements that equal the extreme.
 op {[[scatter_extreme_share(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
       Tensor result) -> Tensor]],
     internal = true,
     expr = [[grad_output / scatter_add(to_dtype(eq(self, result), dtype(self)), dim, index,
     to_dtype(eq(src, gather(result, dim, index)), dtype(src)))]]}
--- The gradient of a product: the product of the other elements. A zero is left out of the product
--- that gives its own gradient; if a destination has several zeros, all gradients are 0.
+-- Computes the gradient of a product, which is the product of the other elements. A zero is left
+-- out of the product that gives its own gradient; if a destination has several zeros, all gradients
+-- are 0.
 op {[[scatter_prod_self(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
       bool include_self) -> Tensor]],
     internal = true,

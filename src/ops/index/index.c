@@ -15,8 +15,8 @@
 typedef struct Place {
   int first, count;
   int64_t n;    /* positions */
-  int64_t step; /* elements between neighbours */
-  bool even;    /* all neighbours are `step` apart */
+  int64_t step; /* number of elements between neighbours along the place */
+  bool even;    /* whether all neighbours are `step` apart */
 } Place;
 
 static Place place_of(const tl_Tensor *t, int first, int count) {
@@ -42,8 +42,8 @@ static int replaced_sizes(const tl_Tensor *t, int first, int count, const tl_Ten
   return n;
 }
 
-/* Describes an operand whose lines run along dimensions [first, first + count); `sizes`
-** receives the other sizes. */
+/* Describes an operand whose lines (rows of a kernel's loop) run along dimensions [first, first +
+** count); `sizes` receives the other sizes. */
 static int operand_of(tl_Tensor *t, int first, int count, tli_Operand *o, int64_t *sizes) {
   int n = 0;
   *o = (tli_Operand){.tensor = t, .along = place_of(t, first, count).step};
@@ -217,7 +217,7 @@ tl_Tensor *tli_op_index_select(tl_Tensor *self, int64_t dim, tl_Tensor *index) {
   tl_Tensor *list = with_dimension(index);
   tl_Tensor *result = list ? tli_read_positions("index_select", self, list, d, 1) : NULL;
   tli_release(list);
-  /* the result has no dimensions either */
+  /* with a 0-d self, the result has no dimensions either */
   if (result && self->ndim == 0) tli_set_geometry(result, 0, NULL, NULL);
   return result;
 }
@@ -297,7 +297,7 @@ tl_Tensor *tlo_index_fill_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *index,
   tli_Chain c = {0};
   tl_Tensor *cast = chain_to(&c, value, (tl_DType)self->dtype);
   tl_Tensor *none = TLI_STEP(&c, tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE, NULL));
-  /* through a mask, so that a repeated position counts once */
+  /* the gradient passes through a mask, so that a repeated position counts once */
   tl_Tensor *mask = TLI_STEP(&c, tlo_index_fill(none, dim, index, tli_bool(true)));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_masked_fill(self, mask, cast)));
 }
@@ -459,7 +459,7 @@ bool tlo_unravel_index(tl_Tensor *indices, tl_Ints shape, tl_Tensors *out) {
 /* An index list after evaluation: the tensor with the indexed dimensions adjacent, starting at
 ** `first`, and one tensor of positions in them. */
 typedef struct Selection {
-  tl_Tensor *tensor;    /* owned; self or a view of it */
+  tl_Tensor *tensor;    /* self or a view of self (owned) */
   tl_Tensor *positions; /* owned */
   int first, count;
 } Selection;
@@ -493,7 +493,7 @@ static bool check_mask_fits(const tl_Tensor *mask, const tl_Tensor *t, int first
 
 /* Replaces a mask by the positions of its true elements in each dimension. */
 static bool add_mask(Entries *e, tl_Tensor *mask) {
-  if (mask->ndim == 0) { /* the mask indexes a dimension of size 1 that is added for it */
+  if (mask->ndim == 0) { /* a 0-d mask indexes a dimension of size 1 that is added for it */
     tl_Tensor *wider = tlo_unsqueeze(e->tensor, e->n);
     if (wider == NULL) return false;
     tli_release(e->tensor);
@@ -665,7 +665,7 @@ static tl_Tensor *fitted(const Selection *s, tl_Tensor *values) {
   int64_t sizes[2 * TL_MAX_DIMS];
   int ndim = replaced_sizes(s->tensor, s->first, s->count, s->positions, sizes);
   tl_Tensor *t[2] = {NULL}, *result = NULL;
-  /* ignores extra leading dimensions of size 1 */
+  /* skips extra leading dimensions of size 1 of the values */
   int skip = 0;
   while (values->ndim - skip > ndim && values->sizes[skip] == 1) skip++;
   if (!tli_expandable(values->ndim - skip, values->sizes + skip, ndim, sizes))
@@ -735,7 +735,7 @@ static bool assume_masks(const tl_Tensor *self, tl_Tensors *indices, const tl_Te
   for (int64_t i = 0; ok && i < indices->n; i++) {
     tl_Tensor *index = indices->v[i];
     int rank = is_mask(index) ? index->ndim : 1;
-    if (d + rank > self->ndim) { /* the caller names the error */
+    if (d + rank > self->ndim) { /* the caller reports this error */
       list.n = TL_MAX_DIMS;
       tli_tensors_free(&list);
       return true;

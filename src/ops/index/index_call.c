@@ -1,4 +1,4 @@
-/* index_call.c - implements index_call.h. */
+/* index_call.c - implements index_call.h: prepares indices and operands for the kernels. */
 #include "ops/index/index_call.h"
 
 tl_Tensor *tli_index_int64(const char *op, tl_Tensor *index) {
@@ -19,7 +19,7 @@ bool tli_check_index(const char *op, const char *argument, const tl_Tensor *inde
 tl_Tensor *tli_wrap_index(const char *op, const char *argument, tl_Tensor *index, int64_t size) {
   tl_Tensor *at = tli_index_int64(op, index);
   if (at == NULL || at->numel == 0) return at;
-  /* usually no position is negative; on a device, checking that would require waiting */
+  /* usually no position is negative; on a device this check would have to wait */
   if (tli_device(at).type == TL_CPU && tli_check_index(op, argument, at, size, false)) return at;
   tl_Tensor *plain =
       tli_check_index(op, argument, at, size, true) ? tlo_unwrap_position(at, tli_int(size)) : NULL;

@@ -1,5 +1,5 @@
 /*
-** masked.c - reading and writing where a mask is true.
+** masked.c - reads and writes the elements at which a mask is true.
 */
 #include "ops/common.h"
 

@@ -1,10 +1,10 @@
 /*
-** nonzero.c - the indices of elements that are not zero.
+** nonzero.c - finds the indices of elements that are not zero.
 */
 #include "ops/chain.h"
 
 tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
-  (void)as_tuple; /* this overload is called only with false */
+  (void)as_tuple; /* this overload is chosen only if as_tuple is false */
   int64_t count = 0;
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
   bool ok = in && tli_count_true(in, &count);

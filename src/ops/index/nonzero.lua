@@ -1,4 +1,4 @@
--- The indices of nonzero elements.
+-- Finds the indices of nonzero elements.
 
 op {"nonzero.tuple(Tensor self, *, true as_tuple) -> Tensor[]",
     doc = [[With as_tuple = true: the positions of the elements that are not zero, a tensor (n) for
@@ -11,7 +11,7 @@ op {"nonzero(Tensor self, *, bool as_tuple=false) -> Tensor",
     examples = {"M(3, 4)", "M()"}}
 example("nonzero", [=[
    local x = torch.tensor {{0, 5}, {7, 0}}
-   print(x:nonzero()) -- the positions of an element in a row
+   print(x:nonzero()) -- each row is the position of an element
    --> tensor([[1, 2],
    -->         [2, 1]])]=])
 op {"argwhere(Tensor self) -> Tensor", doc = "The same as nonzero.", expr = "nonzero(self)",

@@ -1,5 +1,5 @@
 /*
-** one_hot.c - labels as rows with a single 1.
+** one_hot.c - converts labels to rows with a single 1.
 */
 #include "ops/chain.h"
 

@@ -33,7 +33,7 @@ bool tli_lapack_svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
   out[1] = out[0] ? tli_lapack_empty(A, &b, dtype, 1, b.k, 0) : NULL;
   out[2] = out[1] ? tli_lapack_empty(A, &b, dtype, 2, b.n, nv) : NULL;
   bool ok = out[2] != NULL, again = false;
-  if (ok && b.k == 0) { /* without singular values, the orthogonal factors are identities */
+  if (ok && b.k == 0) { /* without singular values, both orthogonal factors are identities */
     ok = job != 'A' || (tli_lapack_identity(out[0]) && tli_lapack_identity(out[2]));
   } else if (ok && b.count > 0) {
     ok = lib->gesdd(tli_lapack_context(A), dtype, job, b.count, b.m, b.n, tli_data(a),

@@ -1,5 +1,5 @@
 /*
-** householder.c - products of Householder reflections.
+** householder.c - products of Householder reflections, which represent an orthogonal matrix.
 */
 #include "core/kernel/lapack.h"
 #include "ops/chain.h"
@@ -84,7 +84,7 @@ static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tenso
 tl_Tensor *tlo_ormqr(tl_Tensor *self, tl_Tensor *tau, tl_Tensor *other, bool left, bool transpose) {
   TL_TRY_NULL(check_ormqr(self, tau, other, left));
   int64_t k = tau->sizes[tau->ndim - 1];
-  bool forward = left == transpose; /* whether H1 is applied first */
+  bool forward = left == transpose; /* whether the first reflection is applied first */
   tli_Chain c = {0};
   tl_Tensor *V = reflectors(&c, self, k), *scales = chain_unsqueeze(&c, tau, -2);
   tl_Tensor *x = left ? other : chain_t(&c, other);

@@ -66,7 +66,7 @@ tl_Tensor *tli_lapack_columns(const tl_Tensor *t) {
   return copy;
 }
 
-/* Converts a column-major result to the matrix that it represents; steals it. */
+/* Converts a column-major result to the matrix that it represents. Steals the result. */
 tl_Tensor *tli_lapack_rows(tl_Tensor *steals) {
   tl_Tensor *view = steals ? tli_lapack_swapped(steals) : NULL;
   tli_release(steals);
@@ -164,7 +164,7 @@ static bool check_blocks(const char *op, const tl_Tensor *order, int64_t count, 
   return true;
 }
 
-/* All operands have the same batch. */
+/* Solves A x = B for operands with the same batch sizes. */
 tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B) {
   const char *op = "linalg.ldl_solve";
   tli_Matrices b;
@@ -214,8 +214,8 @@ bool tli_op_lu_factor_info(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   return false;
 }
 
-/* Replaces x (column-major), which holds the right side, by the solution of A x = b. For
-** singular matrices it is NaN or infinite. */
+/* Replaces x (column-major), which holds the right side, by the solution of A x = b. For singular
+** matrices the solution is NaN or infinite. */
 static bool solve_columns(const char *op, tl_Tensor *A, const tli_Matrices *b, tl_Tensor *x,
                           int nrhs, tl_Tensor **info) {
   tl_Tensor *lu[3];
@@ -229,7 +229,7 @@ static bool solve_columns(const char *op, tl_Tensor *A, const tli_Matrices *b, t
   return ok;
 }
 
-/* Returns both results or neither. Steals x. */
+/* Returns the solution and the factors, or neither after a failure. Steals x. */
 static bool solved(bool ok, tl_Tensor *x, tl_Tensor **out) {
   out[0] = tli_lapack_rows(x);
   if (ok && out[0]) return true;
@@ -292,8 +292,8 @@ static void store_number(tl_Tensor *t, int64_t i, double value) {
     ((double *)tli_data(t))[i] = value;
 }
 
-/* Computes the same for a batch that is not on the CPU. Each exchange of two rows flips the
-** sign. */
+/* Computes log_dets for a batch that is not on the CPU. Each exchange of two rows flips the sign of
+** a determinant. */
 static bool log_dets_there(tl_Tensor *lu, tl_Tensor *pivots, tl_Tensor **out) {
   tl_Ints last = {1, (int64_t[]){-1}};
   tl_Scalar one = tli_int(1), end = tli_int(lu->sizes[lu->ndim - 1] + 1);

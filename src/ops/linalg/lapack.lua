@@ -17,8 +17,7 @@ end
 anywhere {"cholesky_info(Tensor A) -> (Tensor L, Tensor info)",
     name = "cholesky", node = "LinalgCholeskyEx", internal = true,
     grad = {A = "cholesky_backward(grad_L, L)"}}
--- As in PyTorch, the gradient of L is the derivative through L L^T, with respect to all elements of
--- L.
+-- As in PyTorch, the gradient of L is that of L L^T with respect to all elements of L.
 anywhere {"cholesky_solved(Tensor B, Tensor L_, bool upper) -> Tensor",
     name = "cholesky_solve", node = "CholeskySolve", internal = true,
     grad = {["B, L_"] = "cholesky_solve_backward(grad, L_, result, upper)"}}

@@ -52,7 +52,7 @@ static tl_Tensor *lstsq_residuals(const tl_Tensor *x, const tli_Matrices *b, int
   return sums;
 }
 
-/* Checks for NaN and infinity: gelsd prints complaints about them, and may not terminate. */
+/* Checks for NaN and infinity, for which gelsd prints complaints and may not terminate. */
 static bool all_finite(const char *op, tl_Tensor *t) {
   bool finite;
   if (!tli_has_values(t)) return true;
@@ -90,7 +90,7 @@ static bool least_squares_there(tl_Tensor *A, tl_Tensor *B, const tli_Matrices *
   return ok;
 }
 
-/* LAPACK's int results, one or more for each matrix. */
+/* LAPACK's integer results: one or more for each matrix. */
 typedef struct Infos {
   int *v;
   int64_t n;
@@ -121,7 +121,7 @@ bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **
   int64_t nrhs = B->sizes[B->ndim - 1];
   TL_TRY(all_finite(op, A) && all_finite(op, B));
   if (isnan(rcond)) rcond = epsilon(A) * (b.m > b.n ? b.m : b.n);
-  bool values = tli_has_values(A); /* without values A is assumed to have full rank */
+  bool values = tli_has_values(A); /* a tensor without values is assumed to have full rank */
   if (tli_device(A).type != TL_CPU && values && b.count > 0 && b.k > 0) {
     bool mode = tli_set_grad_mode(false), made = least_squares_there(A, B, &b, rcond, out);
     tli_set_grad_mode(mode);

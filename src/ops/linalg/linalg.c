@@ -1,6 +1,6 @@
 /*
-** linalg.c - torch.linalg: derivatives of the factorizations, and operators composed of them.
-** X^T below is the transpose of the last two dimensions.
+** linalg.c - torch.linalg: derivatives of the factorizations, and operators composed of them. In
+** this file's formulas, X^T is the transpose of the last two dimensions.
 */
 #include <math.h>
 #include <string.h>
@@ -39,14 +39,15 @@ static bool same_batch(tli_Chain *c, const char *op, tl_Tensor **a, tl_Tensor **
   return !c->failed;
 }
 
-/* Checks A x = B and gives both the same batch; a B of vectors becomes columns. */
+/* Checks the operands of A x = B and gives both the same batch sizes; a B of vectors becomes a
+** batch of columns. */
 static bool system_of(tli_Chain *c, const char *op, bool left, tl_Tensor **a, tl_Tensor **b,
                       bool *vectors) {
   TL_TRY(check_square(op, *a));
   if ((*a)->dtype != (*b)->dtype)
     return tli_fail(TL_EDTYPE, "%s: expected A and B of one dtype, got %s and %s", op,
                     tl_dtype_name((tl_DType)(*a)->dtype), tl_dtype_name((tl_DType)(*b)->dtype));
-  /* B is a batch of vectors if it has one dimension less and the same batch */
+  /* B is a batch of vectors if it has one dimension less than A, and A's batch sizes */
   *vectors = (*b)->ndim == 1;
   if ((*b)->ndim == (*a)->ndim - 1 && (*b)->ndim > 1) {
     *vectors = true;
@@ -89,8 +90,9 @@ static tl_Tensor *triangular(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, bool uppe
   return TLI_STEP(c, tlo_triangular(a, b, upper, transpose, unit));
 }
 
-/* With P the lower triangle of L^T G and its diagonal halved, the gradient is L^-T (P + P^T)
-** L^-1 / 2. */
+/* Computes the gradient of the Cholesky factor.
+** With P the lower triangle of L^T G and its diagonal halved, the gradient is L^-T (P + P^T) L^-1 /
+** 2. */
 tl_Tensor *tlo_cholesky_backward(tl_Tensor *grad, tl_Tensor *L) {
   tli_Chain c = {0};
   tl_Tensor *p = chain_tril(&c, chain_matmul(&c, chain_t(&c, L), chain_tril(&c, grad, 0)), 0);
@@ -110,8 +112,9 @@ tl_Tensor *tlo_cholesky_solve(tl_Tensor *B, tl_Tensor *L, bool upper) {
   return tli_chain_end(&c, x);
 }
 
-/* With A = L L^T, gA = -gB X^T and S = gA + gA^T, the gradient of L is S L; that of U in U^T U
-** is U S. */
+/* Computes the gradients of cholesky_solve.
+** With A = L L^T, gA = -gB X^T and S = gA + gA^T, the gradient of L is S L; that of U in U^T U is U
+** S. */
 bool tlo_cholesky_solve_backward(tl_Tensor *grad, tl_Tensor *L, tl_Tensor *X, bool upper,
                                  tl_Tensor **out) {
   tli_Chain c = {0};
@@ -158,7 +161,8 @@ tl_Tensor *tlo_triangular_other(tl_Tensor *grad, tl_Tensor *A, bool upper, bool 
   return tlo_triangular(A, grad, upper, !transpose, unit);
 }
 
-/* For op(A) X = B, dA is the triangle of -(gB X^T), transposed if A is. */
+/* Computes the gradient of a triangular solve.
+** For op(A) X = B, dA is the triangle of -(gB X^T), transposed if A is. */
 tl_Tensor *tlo_triangular_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *X, bool upper,
                                    bool transpose, bool unit) {
   tli_Chain c = {0};
@@ -199,7 +203,7 @@ bool tlo_lu_factor_ex(tl_Tensor *A, bool pivot, bool check_errors, tl_Tensor **o
   return !check_errors || tli_info_check(out, 3, "linalg.lu_factor", singular);
 }
 
-/* Does not check for singular matrices, because their factors are valid. */
+/* Factorizes A by LU without a check for singular matrices, because their factors are valid. */
 bool tlo_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   tl_Tensor *made[3];
   TL_TRY(tlo_lu_factor_info(A, pivot, made));
@@ -250,7 +254,7 @@ static tl_Tensor *inverse_transposed(tli_Chain *c, tl_Tensor *a, tl_Tensor *fact
 
 bool tlo_slogdet_torch(tl_Tensor *self, tl_Tensor **out) { return tlo_slogdet(self, out); }
 
-/* The logarithm is NaN if the sign is negative. */
+/* Returns the logarithm of the determinant; NaN if the determinant is negative. */
 tl_Tensor *tlo_logdet(tl_Tensor *self) {
   tli_Chain c = {0};
   tl_Tensor *parts[2] = {NULL, NULL};
@@ -275,7 +279,7 @@ static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
     return NULL;
   }
   for (int i = 0; i < 3; i++) tli_keep(c, usv[i]);
-  /* copies of S as rows, with 1 on the diagonal; the product of row i leaves S_i out */
+  /* each row is a copy of S with 1 on the diagonal, so the product of row i leaves S_i out */
   tl_Tensor *eye = chain_identity(c, a);
   tl_Tensor *copies = chain_unsqueeze(c, usv[1], -2);
   tl_Tensor *others =
@@ -322,8 +326,9 @@ static tl_Tensor *part(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t begin, i
   return TLI_STEP(c, tlo_narrow(a, dim, begin, end - begin));
 }
 
-/* Computes the gradient for A = P B. The part of B beyond its square part B1 = L1 U1 follows from
-** that: U2 = L^-1 B2 if B is wide, L2 = B2 U^-1 if it is tall. So do the gradients. */
+/* Computes the gradient for A = P B. The rest of B, beyond its square part B1 = L1 U1, follows from
+** the factors of B1: U2 = L^-1 B2 if B is wide, L2 = B2 U^-1 if B is tall. The gradients follow in
+** the same way. */
 tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *pivots) {
   tli_Chain c = {0};
   int64_t m = LU->sizes[LU->ndim - 2], n = LU->sizes[LU->ndim - 1], k = m < n ? m : n;
@@ -473,7 +478,8 @@ static tl_Tensor *symmetric_lower(tli_Chain *c, tl_Tensor *m) {
   return chain_add(c, chain_tril(c, m, 0), chain_t(c, chain_tril(c, m, -1)));
 }
 
-/* Computes, for m >= n, (gQ + Q copyltu(R gR^T - gQ^T Q)) R^-T (Walter and Lehmann 2012). */
+/* Computes the gradient of QR for m >= n: (gQ + Q copyltu(R gR^T - gQ^T Q)) R^-T (Walter and
+** Lehmann 2012). */
 static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
   tl_Tensor *m =
       chain_sub(c, chain_matmul(c, r, chain_t(c, gr)), chain_matmul(c, chain_t(c, gq), q));
@@ -481,7 +487,8 @@ static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor 
   return chain_t(c, triangular(c, r, chain_t(c, rhs), true, false, false));
 }
 
-/* For m < n: A = [X | Y] with X square, R = [U | V]; Y = Q V contributes to gQ. */
+/* Computes the gradient of QR for m < n, from A = [X | Y] with X square and R = [U | V]; Y = Q V
+** contributes to gQ. */
 static tl_Tensor *qr_wide(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
   int64_t m = r->sizes[r->ndim - 2], n = r->sizes[r->ndim - 1];
   tl_Tensor *u = TLI_STEP(c, tlo_narrow(r, -1, 0, m)),
@@ -518,7 +525,7 @@ bool tlo_svd(tl_Tensor *A, bool full_matrices, tl_Tensor **out) {
   return tlo_svd_full(A, full_matrices, out);
 }
 
-/* Returns 1 / (s_j^2 - s_i^2) off the diagonal and 0 on it. */
+/* Returns a matrix F with 1 / (s_j^2 - s_i^2) off the diagonal and 0 on the diagonal. */
 static tl_Tensor *gaps(tli_Chain *c, tl_Tensor *squares, tl_Tensor *eye) {
   tl_Tensor *e = chain_sub(c, chain_unsqueeze(c, squares, -2), chain_unsqueeze(c, squares, -1));
   tl_Tensor *safe = chain_add(c, e, eye);
@@ -545,8 +552,8 @@ static tl_Tensor *turned(tli_Chain *c, tl_Tensor *f, tl_Tensor *q, tl_Tensor *g)
   return chain_mul(c, f, antisymmetric(c, chain_matmul(c, chain_t(c, q), g)));
 }
 
-/* Computes U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T, plus the parts outside of the
-** spaces of U and V. Only the first columns of full matrices count. */
+/* Computes the gradient of the SVD: U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T, plus
+** the parts outside of the spaces of U and V. Only the first columns of full U and V count. */
 tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
                             tl_Tensor *S, tl_Tensor *Vh) {
   tli_Chain c = {0};
@@ -567,7 +574,7 @@ tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Ten
   return tli_chain_end(&c, result);
 }
 
-/* Without compute_uv, U and V are zeros. */
+/* Computes torch.svd; U and V are zeros without compute_uv. */
 bool tlo_svd_torch(tl_Tensor *self, bool some, bool compute_uv, tl_Tensor **out) {
   tli_Chain c = {0};
   out[0] = out[1] = out[2] = NULL;

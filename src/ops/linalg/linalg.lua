@@ -134,7 +134,7 @@ example("svd", [=[
    local u, s, vh = torch.linalg.svd(torch.tensor {{3.0, 0.0}, {0.0, 2.0}})
    print(s:round())
    --> tensor([3., 2.])
-   print((u * s):matmul(vh):round()) -- u diag(s) vh is the matrix
+   print((u * s):matmul(vh):round()) -- u diag(s) vh equals the matrix
    --> tensor([[3., 0.],
    -->         [0., 2.]])]=])
 by_lapack {[[svd_backward(Tensor gU, Tensor gS, Tensor gVh, Tensor U, Tensor S, Tensor Vh)

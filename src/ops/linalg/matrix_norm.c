@@ -18,7 +18,8 @@ static tl_Tensor *extreme(tli_Chain *c, tl_Tensor *a, int64_t dim, bool keepdim,
   return TLI_STEP(c, largest ? tlo_amax(a, dims, keepdim) : tlo_amin(a, dims, keepdim));
 }
 
-/* Returns the largest or smallest, along `other`, of the sums of magnitudes along `along`. */
+/* Returns the maximum or minimum, along dimension `other`, of the sums of magnitudes along
+** dimension `along`. */
 static tl_Tensor *sum_norm(tli_Chain *c, tl_Tensor *a, int along, int other, bool keepdim,
                            bool largest) {
   tl_Tensor *sums = chain_sum(c, TLI_STEP(c, tlo_abs(a)), along, keepdim);

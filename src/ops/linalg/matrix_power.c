@@ -1,5 +1,5 @@
 /*
-** matrix_power.c - powers, the exponential and products of several matrices.
+** matrix_power.c - powers and exponentials of matrices, and products of several matrices.
 */
 #include <math.h>
 
@@ -9,7 +9,7 @@ tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
   tli_Chain c = {0};
   TL_TRY_NULL(check_square("linalg.matrix_power", A));
   if (n == 0) {
-    /* computed from A, so that A has a gradient, which is zero */
+    /* zeros computed from A, so that A gets a gradient, which is zero */
     tl_Tensor *zeros = TLI_STEP(&c, tlo_fill(A, tli_int(0)));
     return tli_chain_end(&c, chain_add(&c, zeros, chain_identity(&c, A)));
   }
@@ -35,8 +35,8 @@ static bool one_norm(tl_Tensor *A, double *norm) {
 }
 
 /* Computes the exponential by scaling and squaring with the [8/8] Pade approximant (Higham, "The
-** scaling and squaring method for the matrix exponential revisited", 2005). Its bound for float64
-** is |A| <= 1.495585217958292 before any scaling. */
+** scaling and squaring method for the matrix exponential revisited", 2005). For float64 the
+** approximant needs no scaling if |A| <= 1.495585217958292. */
 static tl_Tensor *matrix_exp(tl_Tensor *A) {
   static const double b[] = {518918400, 259459200, 60540480, 8648640, 831600, 55440, 2520, 72, 1};
   double norm;
@@ -68,7 +68,7 @@ static tl_Tensor *matrix_exp(tl_Tensor *A) {
   return result;
 }
 
-/* Half types are computed in float32. */
+/* Computes the matrix exponential; half types are computed in float32. */
 tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
   TL_TRY_NULL(check_square("linalg.matrix_exp", A));
   tl_DType dtype = (tl_DType)A->dtype;

@@ -1,4 +1,4 @@
--- Powers, the exponential and products of several matrices; see linalg.lua.
+-- Powers and exponentials of matrices, and products of several matrices; see linalg.lua.
 
 local function linalg(entry)
    entry.module, entry.method = "linalg", false

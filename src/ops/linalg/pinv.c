@@ -25,8 +25,8 @@ static tl_Tensor *usual_rtol(tli_Chain *c, const tl_Tensor *A, tl_Tensor *atol) 
   return TLI_STEP(c, tlo_where(given, zero, usual));
 }
 
-/* Returns a mask of the magnitudes s (..., k) that exceed atol, and rtol times the largest one of
-** their matrix. */
+/* Returns a mask of the magnitudes s (..., k) that exceed both atol and rtol times the largest
+** magnitude of their matrix. */
 static tl_Tensor *nonzero(tli_Chain *c, const tl_Tensor *A, tl_Tensor *s, tl_Tensor *atol,
                           tl_Tensor *rtol) {
   int64_t last = -1;
@@ -171,7 +171,8 @@ static bool leave_out(tl_Tensor **result, tl_DType dtype) {
   return true;
 }
 
-/* All drivers are computed like gelsd; results that a driver does not provide are empty. */
+/* Solves least squares. All drivers are computed as gelsd; results that a driver does not provide
+** are empty. */
 bool tlo_lstsq(tl_Tensor *A, tl_Tensor *B, double rcond, const char *driver, tl_Tensor **out) {
   for (int i = 0; i < 4; i++) out[i] = NULL;
   TL_TRY(check_driver(driver) && check_matrices("linalg.lstsq", A, false));

@@ -1,5 +1,5 @@
 /*
-** qr.c - the QR factorization, and the orthogonal matrices that its reflectors stand for.
+** qr.c - the QR factorization, and the orthogonal matrices that its reflectors represent.
 */
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "ops/linalg/lapack.h"
 
 typedef struct QrPlan {
-  int q_columns; /* columns of Q that are computed; 0 for mode "r" */
+  int q_columns; /* number of columns of Q to compute; 0 for mode "r" */
   int r_rows;
 } QrPlan;
 

@@ -31,7 +31,7 @@ tl_Tensor *tlo_tensorinv(tl_Tensor *A, int64_t ind) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(inverse, (tl_Ints){A->ndim, sizes})));
 }
 
-/* Returns A with dims, in order, as its last dimensions. */
+/* Returns A with the dimensions `dims` moved to its end, in that order. */
 static tl_Tensor *moved_last(tl_Tensor *A, tl_Ints dims) {
   if (dims.n == 0) return tli_retain(A);
   int64_t last[TL_MAX_DIMS];

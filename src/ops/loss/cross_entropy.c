@@ -24,7 +24,7 @@ static tlk_Classes classes_of(const int64_t *sizes, int ndim, const tl_Tensor *t
   return k;
 }
 
-/* Row-major operands in the compute type. */
+/* The kernel's operands, row-major and in the compute type. */
 typedef struct Operands {
   tl_Tensor *input, *target, *weight;
 } Operands;
@@ -86,7 +86,8 @@ bool tli_op_class_total(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
   tl_Device device = tli_device(input);
   int64_t n = target->numel, both = 2 * n;
   Operands o = operands(&c, input, target, weight, dtype);
-  tl_Tensor *each = TLI_STEP(&c, tli_empty(dtype, device, 1, &both)); /* losses, weights */
+  /* the losses and the weights of the samples */
+  tl_Tensor *each = TLI_STEP(&c, tli_empty(dtype, device, 1, &both));
   tl_Tensor *sum = TLI_STEP(&c, tli_empty(dtype, device, 0, NULL));
   out[1] = TLI_STEP(&c, tli_empty(dtype, device, 0, NULL));
   out[2] = TLI_STEP(&c, tli_empty(TL_F64, device, target->ndim, target->sizes));
@@ -138,7 +139,8 @@ tl_Tensor *tlo_class_pick(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight
   return out[0];
 }
 
-/* While a graph is recorded, computes through log_softmax, operator by operator. */
+/* Computes the gradient of class_loss. While a graph is recorded, the gradient is computed operator
+** by operator, through log_softmax. */
 tl_Tensor *tlo_class_loss_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *target,
                                    tl_Tensor *weight, tl_Tensor *norm, int64_t ignore_index,
                                    bool logits) {
@@ -232,8 +234,8 @@ static tl_Tensor *chain_weighted(tli_Chain *c, tl_Tensor *loss, tl_Tensor *weigh
   return c->failed ? NULL : chain_share(c, sum, weights);
 }
 
-/* The part of a smoothed label that all classes share: -sum of weight * log-probability over
-** the classes, 0 for ignored labels. */
+/* Computes the loss for the part of a smoothed label that all classes share: -sum of weight *
+** log-probability over the classes, 0 for ignored labels. */
 static tl_Tensor *chain_smooth(tli_Chain *c, tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
                                int64_t ignore) {
   tl_Tensor *log = TLI_STEP(c, tlo_log_softmax_along(input, 1));
@@ -248,7 +250,7 @@ static tl_Tensor *chain_smooth(tli_Chain *c, tl_Tensor *input, tl_Tensor *target
   return TLI_STEP(c, tlo_masked_fill(all, ignored, zero));
 }
 
-/* Adds a batch dimension if there is none; returns whether it did. */
+/* Adds a batch dimension to the operands if they have none; returns whether it did. */
 static bool batched(tli_Chain *c, tl_Tensor **input, tl_Tensor **target) {
   if ((*input)->ndim > 1) return false;
   *input = TLI_STEP(c, tlo_unsqueeze(*input, 0));
@@ -325,7 +327,7 @@ static tl_Tensor *probability_loss(tl_Tensor *input, tl_Tensor *target, tl_Tenso
   loss = tli_chain_end(&c, chain_reduced(&c, loss, reduction));
   bool divided = strcmp(reduction, "mean") == 0 && input->numel > 0;
   if (strcmp(reduction, "none") != 0)
-    tli_entitle(loss, divided ? "Div" : "Neg", count); /* PyTorch's name of the node */
+    tli_entitle(loss, divided ? "Div" : "Neg", count); /* names the node as PyTorch does */
   return loss;
 }
 
@@ -362,7 +364,7 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   if (p != 1 && p != 2)
     return tli_fail_null(TL_EARG, "multi_margin_loss: p: expected 1 or 2, got %" PRId64, p);
   tli_Chain c = {0};
-  /* then the loss is one-dimensional as well, also for one sample */
+  /* a list of labels makes the loss one-dimensional, even for one sample */
   bool listed = target->ndim == 1;
   if (input->ndim == 0) input = chain_unsqueeze(&c, input, 0);
   if (!c.failed && input->ndim == 1 && listed) input = chain_unsqueeze(&c, input, 0);
@@ -385,8 +387,8 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   return tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
 }
 
-/* Returns a mask of the labels (N, C) that count: those before the first -1. Replaces the other
-** labels by 1. */
+/* Returns a mask of the labels (N, C) that count, which are those before the first -1, and replaces
+** the other labels by 1. */
 static tl_Tensor *chain_counting(tli_Chain *c, tl_Tensor **labels) {
   tl_Tensor *ends = chain_equals(c, *labels, -1);
   tl_Tensor *before = TLI_STEP(c, tlo_cumsum(ends, 1, TL_I64));

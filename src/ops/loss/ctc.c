@@ -70,7 +70,7 @@ static bool bad_lengths(const char *what, int64_t i, int64_t length, int64_t mos
                   what, i + 1, most, length);
 }
 
-/* Sets *sum to the sum of the lengths; -1 for those of a meta tensor. */
+/* Sets *sum to the sum of the lengths; to -1 if the lengths are on the meta device. */
 static bool check_lengths(const char *what, const tl_Tensor *lengths, int64_t n, int64_t most,
                           int64_t *sum) {
   if (lengths->numel != n || lengths->ndim > 1)
@@ -120,8 +120,8 @@ static bool check_targets(const tl_Tensor *rows, const tl_Tensor *label_counts, 
   return true;
 }
 
-/* Converts integers to row-major int64 on the CPU, where they are checked. Those of a meta tensor
-** stay there. */
+/* Converts integers to row-major int64 on the CPU, where they are checked. A meta tensor stays on
+** the meta device. */
 static tl_Tensor *chain_integers(tli_Chain *c, const char *what, tl_Tensor *t) {
   if (c->failed) return NULL;
   if (tli_dtype_category((tl_DType)t->dtype) != TLI_INT) {
@@ -135,7 +135,8 @@ static tl_Tensor *chain_integers(tli_Chain *c, const char *what, tl_Tensor *t) {
 }
 
 typedef struct Arguments {
-  tl_Tensor *log_probs, *targets, *input_lengths, *target_lengths; /* owned by the chain */
+  /* operands, owned by the chain */
+  tl_Tensor *log_probs, *targets, *input_lengths, *target_lengths;
   bool single;
 } Arguments;
 

@@ -1,13 +1,15 @@
 /*
-** linear_cross_entropy.c - see linear_cross_entropy.lua. The tensors of a chunk are released
-** before the next chunk is computed, so the logits of only one chunk are in memory.
+** linear_cross_entropy.c - the loss of a linear layer's results, computed in chunks of rows
+** (linear_cross_entropy.lua). The tensors of a chunk are released before the next chunk is
+** computed, so memory holds the logits of only one chunk.
 */
 #include <string.h>
 
 #include "ops/loss/loss.h"
 
 #define OP "linear_cross_entropy"
-#define CHUNK_ELEMENTS (1 << 22) /* logits in a chunk unless the caller gives a number of rows */
+/* number of logits in a chunk, unless the caller gives a number of rows */
+#define CHUNK_ELEMENTS (1 << 22)
 
 static tl_DType wide(const tl_Tensor *t) { return t->dtype == TL_F64 ? TL_F64 : TL_F32; }
 
@@ -66,8 +68,8 @@ bool tli_op_linear_class_loss(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *bi
 typedef struct Backward {
   tl_Tensor *grad, *input, *linear, *bias, *target, *weight, *norm; /* borrowed */
   int64_t ignore;
-  bool want[3];      /* whether the gradients of input, linear, bias are wanted */
-  tl_Tensor *out[3]; /* owned; NULL initially */
+  bool want[3];      /* whether the gradients of input, linear weight and bias are wanted */
+  tl_Tensor *out[3]; /* the gradients (owned); NULL initially */
 } Backward;
 
 /* Adds a chunk's contribution to a sum; the first one becomes the sum. */
@@ -98,7 +100,7 @@ static bool chunk_backward(Backward *b, int64_t first, int64_t end, tl_Tensor **
   return done(&c);
 }
 
-/* While a graph is recorded, computes all rows together. */
+/* Computes the gradients. While a graph is recorded, all rows are computed together. */
 bool tlo_linear_class_loss_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *linear,
                                     tl_Tensor *bias, tl_Tensor *target, tl_Tensor *weight,
                                     tl_Tensor *norm, int64_t ignore, int64_t rows, bool want_input,
@@ -132,7 +134,8 @@ bool tlo_linear_class_loss_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor
 
 /* ---- the public operator ---- */
 
-/* linear_weight is (C, in), or (C, d..., in) for a loss at each of the places d... */
+/* Checks the operands; linear_weight is (C, in), or (C, d..., in) for a loss at each position
+** d... */
 static bool check(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tensor *target,
                   const tl_Tensor *bias, int64_t ignore, int64_t chunk) {
   bool places = linear->ndim > 2;

@@ -89,7 +89,7 @@ static tl_Tensor *variance_for(tl_Tensor *input, tl_Tensor *var) {
 
 tl_Tensor *tlo_gaussian_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *var, bool full,
                                  double eps, const char *reduction) {
-  double least = 0; /* on a device, checking would require waiting */
+  double least = 0; /* on a device, checking the values would require waiting */
   if (tli_device(var).type == TL_CPU) TL_TRY_NULL(tli_smallest(var, &least));
   if (least < 0)
     return tli_fail_null(TL_EARG, "gaussian_nll_loss: var: expected no negative numbers");
@@ -155,7 +155,7 @@ tl_Tensor *tlo_kl_div(tl_Tensor *input, tl_Tensor *target, const char *reduction
   double batch = input->ndim > 0 ? (double)input->sizes[0] : 1;
   uint64_t count = tli_node_count();
   tl_Tensor *mean = tli_chain_end(&c, chain_scale(&c, chain_total(&c, loss), 1 / batch));
-  tli_entitle(mean, "Div", count); /* PyTorch's name of the node */
+  tli_entitle(mean, "Div", count); /* names the node as PyTorch does */
   return mean;
 }
 

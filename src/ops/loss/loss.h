@@ -1,5 +1,5 @@
 /*
-** loss.h - steps that losses share, see chain.h.
+** loss.h - steps of chains that losses share; see chain.h.
 */
 #ifndef TLI_LOSS_H
 #define TLI_LOSS_H

@@ -12,7 +12,7 @@
 #define ELLIPSIS '.'
 #define LETTERS 128
 
-/* One side of the equation: letters, one of them maybe ELLIPSIS. */
+/* One operand's part of the equation: letters, one of which may be ELLIPSIS. */
 typedef struct Labels {
   int n;
   char label[TL_MAX_DIMS + 1];
@@ -25,10 +25,11 @@ typedef struct Plan {
   Labels *operands; /* owned */
   Labels output;
   bool has_output;
-  int nellipsis;         /* the most dimensions that the ellipsis stands for */
-  int ndim;              /* dimensions of the common order */
-  int at[LETTERS];       /* a letter's dimension in the common order; -1: not used */
-  int last[TL_MAX_DIMS]; /* the last operand that has a dimension; noperands: the result has it */
+  int nellipsis;   /* the largest number of dimensions that the ellipsis represents */
+  int ndim;        /* number of dimensions of the common order */
+  int at[LETTERS]; /* a letter's dimension in the common order; -1 if the letter is not used */
+  /* the last operand that has a dimension; `noperands` if the result has it */
+  int last[TL_MAX_DIMS];
 } Plan;
 
 static bool bad(const Plan *p, const char *why, char c) {
@@ -69,8 +70,8 @@ static bool read_equation(Plan *p) {
   return *c == '\0' || bad(p, "unexpected", *c);
 }
 
-/* Without "->", the output is the ellipsis and the letters that occur once, A to Z, then a to
-** z. */
+/* Sets the output of an equation without "->": the ellipsis, then the letters that occur once, A to
+** Z before a to z. */
 static void implicit_output(Plan *p) {
   int count[LETTERS] = {0};
   for (int64_t i = 0; i < p->noperands; i++)
@@ -168,7 +169,7 @@ static void places(const Plan *p, const Labels *labels, const tl_Tensor *t, int 
   }
 }
 
-/* Permutes t to the common order, with dimensions of size 1 for those that it lacks. */
+/* Permutes t to the common order; dimensions that t lacks get size 1. */
 static tl_Tensor *arrange(const Plan *p, const Labels *labels, tl_Tensor *operand) {
   int place[TL_MAX_DIMS];
   places(p, labels, operand, place);
@@ -199,7 +200,7 @@ static tl_Tensor *arrange(const Plan *p, const Labels *labels, tl_Tensor *operan
 
 /* ---- one step ---- */
 
-/* Dimensions by their role in a product: in both operands and kept, in only one of them, or in both
+/* A product's dimensions by their role: in both operands and kept, in one operand only, or in both
 ** and summed. */
 typedef struct Groups {
   int n[4];
@@ -256,7 +257,7 @@ static tl_Tensor *from_three(const Plan *p, tl_Tensor *t, tl_Tensor *a, tl_Tenso
   return result;
 }
 
-/* Sums over dimensions that end at this operand and that `other` lacks. */
+/* Sums t over dimensions that no later operand has and that `other` lacks. */
 static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other, int64_t step) {
   int64_t dims[TL_MAX_DIMS], n = 0;
   bool single = p->noperands == 1;
@@ -264,7 +265,7 @@ static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other,
     if (p->last[d] <= step && (single || t->sizes[d] != 1) &&
         (other == NULL || other->sizes[d] == 1))
       dims[n++] = d;
-  /* for integers, sum returns int64 */
+  /* torch.sum would return int64 for integers */
   return n ? tlo_sum(t, (tl_Ints){n, dims}, true, TL_NODTYPE) : tli_retain(t);
 }
 
@@ -275,10 +276,11 @@ static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int
   tl_Tensor *b = TLI_STEP(&c, sum_alone(p, right, left, step));
   TLI_DO(&c, group(p, a, b, step, &g));
   if (c.failed) return tli_chain_end(&c, NULL);
-  if (g.n[SUM] == 0) return tli_chain_end(&c, chain_mul(&c, a, b)); /* elementwise is cheaper */
+  /* without summed dimensions, an elementwise product is cheaper */
+  if (g.n[SUM] == 0) return tli_chain_end(&c, chain_mul(&c, a, b));
   tl_DType dtypes[2] = {(tl_DType)a->dtype, (tl_DType)b->dtype};
   if (!tli_is_float(dtypes[0]) && !tli_is_float(dtypes[1]) && dtypes[0] != dtypes[1])
-    dtypes[0] = dtypes[1] = TL_I64; /* one of them was summed to int64 */
+    dtypes[0] = dtypes[1] = TL_I64; /* an operand was summed to int64 */
   tl_Tensor *rows = TLI_STEP(&c, as_three(a, dtypes[0], &g, BATCH, LEFT, SUM, RIGHT));
   tl_Tensor *columns = TLI_STEP(&c, as_three(b, dtypes[1], &g, BATCH, SUM, RIGHT, LEFT));
   tl_Tensor *product = TLI_STEP(&c, tlo_bmm(rows, columns));
@@ -287,7 +289,7 @@ static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int
 
 /* ---- the operator ---- */
 
-/* The common order begins with the ellipsis; moves it to its position in the result. */
+/* Moves the ellipsis, which is first in the common order, to its position in the result. */
 static tl_Tensor *to_output(const Plan *p, tl_Tensor *t) {
   int64_t order[TL_MAX_DIMS], sizes[TL_MAX_DIMS];
   int n = 0;

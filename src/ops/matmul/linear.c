@@ -67,8 +67,8 @@ static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   return result;
 }
 
-/* Names the last node as PyTorch does, because linear consists of several operators for vectors and
-** for more than two dimensions. */
+/* Computes a linear layer. For vectors and for more than two dimensions it consists of several
+** operators, whose last node gets PyTorch's name. */
 tl_Tensor *tlo_linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   TL_TRY_NULL(check_linear(input, weight, bias));
   uint64_t count = tli_node_count();

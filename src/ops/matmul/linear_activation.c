@@ -101,7 +101,7 @@ static tl_Tensor *sum_of_rows(tli_Chain *c, tl_Tensor *rows) {
   return chain_sum(c, rows, 0, false);
 }
 
-/* Computes the gradient of the weight and, in the same pass, that of the bias. */
+/* Computes the gradients of the weight and of the bias in one pass. */
 static tl_Tensor *weight_and_bias(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input,
                                   tl_Tensor **bias) {
   grad = TLI_STEP(c, tli_contiguous_as(grad, (tl_DType)grad->dtype));

@@ -1,6 +1,6 @@
 /*
-** matmul.c - products of matrices and vectors. The kernel gets matrices in place, transposed
-** ones as well; a copy is made only if neither rows nor columns are contiguous.
+** matmul.c - products of matrices and vectors. The kernel reads matrices in place, even transposed
+** ones; a matrix is copied only if neither its rows nor its columns are contiguous.
 */
 #include "ops/matmul/matmul.h"
 
@@ -19,7 +19,8 @@ typedef struct Matrix {
 /* Returns whether BLAS accepts a leading dimension: rows do not overlap, and it fits an int. */
 static bool usable(int64_t ld, int64_t length) { return ld >= length && ld < INT32_MAX; }
 
-/* Describes the last two dimensions of m->t in place; returns false if they must be copied. */
+/* Describes the last two dimensions of m->t in place; returns false if the matrix must be
+** copied. */
 static bool as_it_lies(Matrix *m) {
   const tl_Tensor *t = m->t;
   int r = t->ndim - 2, c = t->ndim - 1;
@@ -47,7 +48,7 @@ static bool matrix_of(Matrix *m, tl_Tensor *t) {
   m->t = tli_contiguous_as(t, (tl_DType)t->dtype);
   if (m->t == NULL) return false;
   if (!tli_contiguous(t)) return as_it_lies(m);
-  /* contiguous but too large for BLAS's ints: the kernel reports that */
+  /* the matrix is contiguous but too large for BLAS's ints, which the kernel reports */
   m->trans = false;
   m->ld = t->sizes[t->ndim - 1];
   return true;
@@ -391,7 +392,7 @@ static tl_Tensor *with_vector(tl_Tensor *self, tl_Tensor *other) {
   tl_Tensor *product = TLI_STEP(&c, row ? matrices(matrix, other) : matrices(self, matrix));
   tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, tlo_select(product, row ? -2 : -1, 0)));
   const char *title = self->ndim + other->ndim > 3 ? "UnsafeView" : row ? "Squeeze" : "Mv";
-  tli_entitle(result, title, count); /* PyTorch's name of the node */
+  tli_entitle(result, title, count); /* names the node as PyTorch does */
   return result;
 }
 

@@ -13,7 +13,7 @@ static bool check_ndims(const char *op, const tl_Tensor *a, int na, const tl_Ten
                   op, na, nb, tli_sizes_str(a), tli_sizes_str(b));
 }
 
-/* Computes one product of concatenated batches: the matrices of batch1 side by side, those of
+/* Computes a sum of products as one product: the matrices of batch1 side by side, times those of
 ** batch2 below one another. */
 tl_Tensor *tlo_addbmm(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2, tl_Scalar beta,
                       tl_Scalar alpha) {
@@ -48,7 +48,7 @@ tl_Tensor *tlo_addmv(tl_Tensor *self, tl_Tensor *mat, tl_Tensor *vec, tl_Scalar 
   return tli_chain_end(&c, TLI_STEP(&c, tlo_select(sum, 1, 0)));
 }
 
-/* If beta is 0, only the shape of self is used. */
+/* Adds an outer product to self. If beta is 0, only self's shape matters. */
 tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar beta,
                     tl_Scalar alpha) {
   TL_TRY_NULL(check_ndims("addr", vec1, 1, vec2, 1));
@@ -57,7 +57,8 @@ tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar
     return tli_fail_null(TL_ESHAPE, "addr: self of shape %s does not broadcast to the product's %s",
                          tli_sizes_str(self), tli_shape_str(2, sizes));
   if (self->dtype == TL_BOOL && vec1->dtype == TL_BOOL && vec2->dtype == TL_BOOL) {
-    alpha = tli_bool(tli_to_double(alpha) != 0); /* for bool, sums are "or" and products "and" */
+    /* for bool, sums are "or" and products are "and" */
+    alpha = tli_bool(tli_to_double(alpha) != 0);
     beta = tli_bool(tli_to_double(beta) != 0);
   }
   tli_Chain c = {0};
@@ -85,7 +86,7 @@ tl_Tensor *tlo_inner(tl_Tensor *self, tl_Tensor *other) {
   return tlo_tensordot_dims(self, other, (tl_Ints){1, &last_self}, (tl_Ints){1, &last_other});
 }
 
-/* Returns the first dimension of size 3 that both have, counted from the end. */
+/* Returns the first dimension of size 3 that both operands have, counted from the end. */
 static int cross_dim(const tl_Tensor *a, const tl_Tensor *b, int64_t dim) {
   int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
   if (dim != TLI_NOINT) {
@@ -211,7 +212,7 @@ static bool check_listed(tl_Tensor *self, tl_Tensor *other, tl_Ints a, tl_Ints b
   return true;
 }
 
-/* Sums t over those of its dimensions whose counterpart in `other` has size 1. */
+/* Sums t over those of its listed dimensions that have size 1 in `other`. */
 static tl_Tensor *sum_lone(tl_Tensor *t, tl_Ints dims, const tl_Tensor *other, tl_Ints beside) {
   int64_t lone[TL_MAX_DIMS], n = 0;
   for (int64_t k = 0; k < dims.n; k++) {

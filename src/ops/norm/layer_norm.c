@@ -1,6 +1,6 @@
 /*
-** layer_norm.c - layer_norm and rms_norm, which normalise over the last dimensions, and the
-** same for a sum of two tensors. See norm.h.
+** layer_norm.c - layer_norm and rms_norm, which normalise over the last dimensions of one tensor or
+** of a sum of two tensors. See norm.h.
 */
 #include <math.h>
 
@@ -39,7 +39,8 @@ static bool check_shape(const char *op, const tl_Tensor *input, tl_Ints shape,
   return true;
 }
 
-/* Besides the result and rstd, computes mean if it is not NULL and, with a residual, sum. */
+/* Runs the kernel: computes the result and rstd, `mean` unless it is NULL, and with a residual also
+** `sum`. */
 static bool run_rows(tli_Chain *c, tl_Tensor *input, tl_Tensor *residual, int64_t dims,
                      tl_Tensor *weight, tl_Tensor *bias, double eps, tl_Tensor **result,
                      tl_Tensor **sum, tl_Tensor **mean, tl_Tensor **rstd) {
@@ -239,7 +240,7 @@ bool tlo_add_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_T
   return ok;
 }
 
-/* Returns the first two of n results, which are public, and releases the others. */
+/* Returns the first two of n results, which are the public ones, and releases the others. */
 static bool first_two(bool ok, tl_Tensor **made, int n, tl_Tensor **out) {
   if (!ok) return false;
   for (int i = 2; i < n; i++) tli_release(made[i]);

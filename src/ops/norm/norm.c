@@ -103,7 +103,8 @@ static bool move_towards(tli_Chain *c, tl_Tensor *running, tl_Tensor *now, doubl
   return !c->failed && tlo_lerp_(running, cast, weight);
 }
 
-/* Computes (in - mean) * scale + shift + other * factor; the last four may be NULL. */
+/* Computes (in - mean) * scale + shift + other * factor; mean, shift, other and factor may be
+** NULL. */
 static tl_Tensor *chain_affine(tli_Chain *c, tl_Tensor *in, tl_Tensor *mean, tl_Tensor *scale,
                                tl_Tensor *shift, tl_Tensor *other, tl_Tensor *factor, Channels s) {
   tl_Tensor *out = chain_empty_laid(c, in, s);
@@ -290,7 +291,7 @@ static tl_Tensor *chain_repeat(tli_Chain *c, tl_Tensor *t, int64_t times) {
   return t ? TLI_STEP(c, tlo_tile(t, (tl_Ints){1, &times})) : NULL;
 }
 
-/* Sets running to the mean of its updated copies over the samples. */
+/* Sets the running statistics to the mean, over the samples, of their updated copies. */
 static void take_back(tli_Chain *c, tl_Tensor *running, tl_Tensor *copies, int64_t samples) {
   int64_t sizes[] = {samples, running->numel}, first = 0;
   tl_Tensor *table = chain_reshape(c, copies, 2, sizes);

@@ -1,7 +1,7 @@
 /*
-** norm.h - steps that normalisations share, see chain.h. Statistics are stored in float32
-** (float64 for float64): one mean and one reciprocal standard deviation for each group of
-** elements that is normalised together.
+** norm.h - steps of chains that normalisations share; see chain.h. Statistics are stored in float32
+** (float64 for float64): one mean and one reciprocal standard deviation for each group of elements
+** that is normalised together.
 **
 ** A derivative has two forms: fused kernels and, while a graph of the gradient is recorded, the
 ** same formula in differentiable operators.
@@ -11,7 +11,7 @@
 
 #include "ops/chain.h"
 
-/* The gradients to compute. */
+/* Which gradients to compute. */
 typedef struct Wanted {
   bool input, weight, bias;
 } Wanted;
@@ -34,7 +34,7 @@ static inline tlk_Array array_of(const tl_Tensor *t) {
   return t ? tli_array(t) : (tlk_Array){NULL, TL_F32};
 }
 
-/* Returns whether the gradient of this gradient may be needed. */
+/* Returns whether second derivatives may be needed, so that the gradient must be differentiable. */
 static inline bool watched(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight) {
   return tli_recording((tl_Tensor *[]){grad, input, weight}, 3);
 }
@@ -45,7 +45,7 @@ static inline bool unrecorded_end(tli_Chain *c, bool mode, tl_Tensor **out, int 
   return tli_chain_end_all(c, out, n);
 }
 
-/* Returns the first result of an operator; the others belong to its node and are released. */
+/* Returns the first result of an operator, and releases the others, which belong to its node. */
 static inline tl_Tensor *first_of(bool ok, tl_Tensor **out, int n) {
   if (!ok) return NULL;
   for (int i = 1; i < n; i++) tli_release(out[i]);

@@ -19,7 +19,7 @@ F {[[batch_norm(Tensor input, Tensor running_mean=nil, Tensor running_var=nil, T
                "T(2, 3, 2, 2), nil, nil, nil, nil, true",
                "T(3, 2, 2), T(2):detach(), P(2):detach()"}}
 example("batch_norm", [[
-   local x = torch.tensor {{1.0}, {3.0}} -- (batch, channels)
+   local x = torch.tensor {{1.0}, {3.0}} -- x is (batch, channels)
    local options = {training = true}
    print(torch.nn.functional.batch_norm(x, nil, nil, options):flatten())
    --> tensor([-1.0000,  1.0000])]])

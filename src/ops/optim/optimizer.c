@@ -31,10 +31,10 @@ static const Rule rules[] = {
 
 enum { PARAM, GRAD, STATE, MASTER = STATE + TLK_OPTIM_STATES, OPERANDS };
 
-/* One parameter and its operands; absent ones are NULL. */
+/* One parameter and the operands of its step; absent operands are NULL. */
 typedef struct Item {
   tl_Tensor *given[OPERANDS]; /* borrowed */
-  tl_Tensor *used[OPERANDS];  /* the given tensors, or owned copies in another order */
+  tl_Tensor *used[OPERANDS];  /* the operands themselves, or copies in another order (owned) */
   tl_Tensor *const *clocks;   /* borrowed */
 } Item;
 
@@ -128,7 +128,7 @@ static bool same_order(const tl_Tensor *a, const tl_Tensor *b) {
   return tli_dense(a) && tli_dense(b);
 }
 
-/* Returns t itself if it has the order of `order`, otherwise a copy. */
+/* Returns t itself if its elements have the order of `order`, otherwise a copy in that order. */
 static tl_Tensor *in_order(tl_Tensor *t, const tl_Tensor *order) {
   if (same_order(t, order)) return t;
   tl_Tensor *copy = tli_empty_like(order, (tl_DType)t->dtype);
@@ -136,7 +136,8 @@ static tl_Tensor *in_order(tl_Tensor *t, const tl_Tensor *order) {
   return copy;
 }
 
-/* Arranges all operands in the parameter's own order, or row-major if it has gaps. */
+/* Arranges all operands in the parameter's own memory order, or in row-major order if the parameter
+** has gaps. */
 static bool arrange(Item *item) {
   tl_Tensor *p = item->given[PARAM];
   tl_Tensor *order = tli_dense(p) ? tli_retain(p) : tli_empty_like(p, TL_BOOL);
@@ -189,7 +190,7 @@ typedef struct Run {
   int64_t first;
   int count;
   tl_Device device;
-  tl_Tensor *lr, *grad_scale, *found_inf, *clip; /* borrowed; on the device, or NULL */
+  tl_Tensor *lr, *grad_scale, *found_inf, *clip; /* tensors on the device, or NULL (borrowed) */
 } Run;
 
 static const float *data_or_null(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
@@ -233,7 +234,7 @@ static bool step(const Run *r, struct tlk_optim_step *call) {
   return tli_backend(r->device)->optim_step(call);
 }
 
-/* Lets the device compute the coefficients from its clocks and learning rate. */
+/* Lets the device compute the coefficients from its own step counts and learning rate. */
 static bool run_on_device(const Run *r) {
   int64_t size = (int64_t)r->count * TLK_OPTIM_COEFS;
   tl_Tensor *made = tli_empty(TL_F64, r->device, 1, &size);
@@ -277,7 +278,7 @@ static bool clocks_on(const Step *s, const Item *item, tl_Device device) {
   return rules[s->rule].clocks > 0 && tli_same_device(tli_device(item->clocks[0]), device);
 }
 
-/* Returns whether a and b may be in the same call. */
+/* Returns whether a and b may be in the same call of the kernel. */
 static bool alike(const Step *s, const Item *a, const Item *b) {
   for (int k = 0; k < OPERANDS; k++)
     if (a->used[k] && a->used[k]->dtype != b->used[k]->dtype) return false;
@@ -286,8 +287,8 @@ static bool alike(const Step *s, const Item *a, const Item *b) {
          clocks_on(s, a, device) == clocks_on(s, b, device);
 }
 
-/* Returns whether the parameters' device computes the coefficients: its memory has the clocks or,
-** for a rule without clocks, the learning rate. */
+/* Returns whether the parameters' device computes the coefficients: the step counts are in its
+** memory or, for a rule without step counts, the learning rate is. */
 static bool device_computes(const Step *s, const Item *item, tl_Device device) {
   if (device.type == TL_CPU) return false;
   if (rules[s->rule].clocks > 0) return clocks_on(s, item, device);

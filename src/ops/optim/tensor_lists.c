@@ -14,7 +14,8 @@ typedef struct List {
   const char *op;
   int64_t n;
   tl_Tensor *const *given; /* borrowed */
-  tl_Tensor **used;        /* owned, with the tensors: the given ones, or row-major copies */
+  /* the given tensors or row-major copies; the array and its references are owned */
+  tl_Tensor **used;
 } List;
 
 static bool list_fill(List *l) {
@@ -59,7 +60,7 @@ static int list_run(const List *l, int64_t first) {
 
 /* ---- the norm ------------------------------------------------------------------------ */
 
-/* The kernel for a part, and the reduction that combines the parts. */
+/* The kernel for the partial results, and the reduction that combines them. */
 typedef struct Norm {
   double p;
   tlk_Reduction part, whole;
@@ -97,8 +98,8 @@ static bool reduce_run(const List *l, const Norm *norm, int64_t first, int count
   return tli_backend(tli_device(l->used[first]))->list_reduce(&call);
 }
 
-/* Returns the kernel's results for all parts of tensors [first, end), which share a device, as
-** a new vector. */
+/* Returns the kernel's partial results for tensors [first, end), which share a device, as a new
+** vector. */
 static tl_Tensor *reduce_device(const List *l, const Norm *norm, int64_t first, int64_t end) {
   int64_t parts = 0;
   for (int64_t i = first; i < end; i++) parts += parts_of(l->used[i]);
@@ -123,7 +124,7 @@ static int64_t device_end(const List *l, int64_t first) {
   return end;
 }
 
-/* Returns the results for all parts of all tensors as one vector on the first tensor's device. */
+/* Returns the partial results of all tensors as one vector on the first tensor's device. */
 static tl_Tensor *reduce_all(const List *l, const Norm *norm) {
   if (device_end(l, 0) == l->n) return reduce_device(l, norm, 0, l->n);
   tl_Tensors vectors = tli_tensors_new(l->n);

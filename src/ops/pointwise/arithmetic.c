@@ -1,6 +1,6 @@
 /*
-** arithmetic.c - elementwise operators that are compositions, and derivatives
-** that need more than one expression.
+** arithmetic.c - elementwise operators that are compositions of others, and derivatives that need
+** more than one expression.
 */
 #include <math.h>
 #include <string.h>
@@ -28,7 +28,7 @@ tl_Tensor *tlo_div(tl_Tensor *self, tl_Tensor *other, const char *rounding_mode)
 
 /* ---- powers ---- */
 
-/* Computes the gradient for a number as exponent, which keeps its full precision. */
+/* Computes the gradient of a power whose exponent is a number, which keeps its full precision. */
 static tl_Tensor *pow_backward_number(tl_Tensor *grad, tl_Tensor *self, tl_Scalar exponent) {
   if (!tli_to_bool(exponent)) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE, NULL);
   tli_Chain c = {0};
@@ -53,7 +53,7 @@ tl_Tensor *tlo_pow_backward_self(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *ex
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), back));
 }
 
-/* Whether an exponent is real and at least 0. */
+/* Returns whether an exponent is real and at least 0, elementwise. */
 static tl_Tensor *at_least_0(tl_Tensor *exponent) {
   tli_Chain c = {0};
   tl_Tensor *real = TLI_STEP(&c, tlo_real(exponent));
@@ -107,7 +107,7 @@ tl_Tensor *tlo_ldexp(tl_Tensor *self, tl_Tensor *other) {
 
 /* ---- bounds ---- */
 
-/* Returns grad where `whole`, half of it where `half`, and 0 elsewhere. */
+/* Returns grad where `whole` is true, half of grad where `half` is true, and 0 elsewhere. */
 tl_Tensor *tlo_share_where(tl_Tensor *grad, tl_Tensor *whole, tl_Tensor *half) {
   tli_Chain c = {0};
   tl_Tensor *share = chain_where_else(&c, half, chain_with(&c, tlo_mul, grad, 0.5), tli_int(0));

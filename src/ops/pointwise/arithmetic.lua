@@ -25,7 +25,7 @@ example("add", [=[
    local x = torch.tensor {1.0, 2.0}
    print(x + 10)
    --> tensor([11., 12.])
-   print(x + torch.tensor {{1.0}, {2.0}}) -- broadcast to (2, 2)
+   print(x + torch.tensor {{1.0}, {2.0}}) -- the operands broadcast to (2, 2)
    --> tensor([[2., 3.],
    -->         [3., 4.]])
    print(x:add(torch.ones(2), {alpha = 0.5})) -- x + 0.5 * other
@@ -53,7 +53,7 @@ op {"mul(Tensor self, Operand other) -> Tensor",
     examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(2, 3), 1.5", "T(), T(2)"}}
 example("mul", [=[
    local x = torch.tensor {{1, 2}, {3, 4}}
-   print(x * x) -- elementwise; x:matmul(x) is the product of matrices
+   print(x * x) -- an elementwise product; x:matmul(x) is the product of matrices
    --> tensor([[ 1,  4],
    -->         [ 9, 16]])]=])
 
@@ -100,7 +100,7 @@ op {"remainder(Tensor self, Operand other) -> Tensor",
     grad = {self = "grad", other = "neg(grad * floor_divide(self, other))"},
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
 example("remainder", [[
-   print(torch.tensor({7, -7}) % 3) -- the divisor's sign, as in Lua
+   print(torch.tensor({7, -7}) % 3) -- the result has the divisor's sign, as in Lua
    --> tensor([1, 2])]])
 
 op {"fmod(Tensor self, Operand other) -> Tensor",
@@ -109,7 +109,7 @@ op {"fmod(Tensor self, Operand other) -> Tensor",
     grad = {self = "grad", other = "neg(grad * div_trunc(self, other))"},
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
 example("fmod", [[
-   print(torch.tensor({7, -7}):fmod(3)) -- the dividend's sign, as in C
+   print(torch.tensor({7, -7}):fmod(3)) -- the result has the dividend's sign, as in C
    --> tensor([ 1, -1])]])
 
 op {"pow(Operand self, Operand exponent) -> Tensor",
@@ -253,7 +253,7 @@ op {"round(Tensor self, *, int decimals=0) -> Tensor",
     examples = {"T(3, 4)", "T(3), {decimals = 2}"}}
 example("round", [[
    local x = torch.tensor {0.5, 1.5, 2.567}
-   print(x:round(), x:round {decimals = 1}) -- halves go to the even number
+   print(x:round(), x:round {decimals = 1}) -- halves are rounded to the even number
    --> tensor([0., 2., 3.])	tensor([0.5000, 1.5000, 2.6000])]])
 unary("frac", {doc = "self - trunc(self), elementwise; floating only.", grad = {self = "grad"}})
 example("frac", [[
@@ -288,7 +288,7 @@ op {"nextafter(Tensor self, Operand other) -> Tensor",
     pointwise = {types = "floating", rare = true}, inplace = true,
     grad = {self = "keep_where(grad, ne(self, other))", other = "zeros_like(grad)"},
     gradcheck = false, examples = {"T(3), T(3)"}}
--- nextafter calls these for tensors of 16-bit types.
+-- torch.nextafter calls these operators for 16-bit dtypes.
 op {"nextafter_f16(Tensor self, Operand other) -> Tensor", name = "nextafter", internal = true,
     pointwise = {types = "floating", rare = true}}
 op {"nextafter_bf16(Tensor self, Operand other) -> Tensor", name = "nextafter", internal = true,

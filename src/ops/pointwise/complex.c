@@ -1,6 +1,6 @@
 /*
-** complex.c - complex tensors as pairs of real numbers, and operators that real tensors pass
-** through unchanged.
+** complex.c - complex tensors as pairs of real numbers, and operators that return real tensors
+** unchanged.
 */
 #include "ops/chain.h"
 
@@ -34,7 +34,7 @@ static bool check_pairs(const tl_Tensor *self) {
                     tli_sizes_str(self));
   if (self->numel == 0) return true;
   bool even = self->strides[last] == 1 && self->offset % 2 == 0;
-  for (int d = 0; d < last; d++) /* a single element may have any stride */
+  for (int d = 0; d < last; d++) /* with a single element, the stride does not matter */
     even = even && (self->sizes[d] <= 1 || self->strides[d] % 2 == 0);
   if (even) return true;
   return tli_fail(TL_ESHAPE,
@@ -51,7 +51,8 @@ tl_Tensor *tli_op_view_as_complex(tl_Tensor *self) {
                       strides, self->offset / 2);
 }
 
-/* The gradient of view_as_real need not be pairs in memory. */
+/* Converts pairs of real numbers to complex numbers. The pairs need not be adjacent in memory, as
+** in the gradient of view_as_real. */
 tl_Tensor *tlo_complex_of_pairs(tl_Tensor *self) {
   tli_Chain c = {0};
   tl_Tensor *pairs = TLI_STEP(&c, tlo_contiguous(self));
@@ -123,7 +124,8 @@ tl_Tensor *tlo_polar(tl_Tensor *abs, tl_Tensor *angle) {
 
 /* ---- gradients ---- */
 
-/* grad * i * self / |self|^2 of complex numbers, 0 at 0; real numbers have no slope. */
+/* Computes the gradient of angle: grad * i * self / |self|^2 for complex numbers, 0 at 0. For real
+** numbers it is 0. */
 tl_Tensor *tlo_angle_backward(tl_Tensor *grad, tl_Tensor *self) {
   tli_Chain c = {0};
   if (!is_complex(self)) return tlo_zeros_like(grad, TL_NODTYPE, TLI_NODEVICE, NULL);
@@ -136,7 +138,8 @@ tl_Tensor *tlo_angle_backward(tl_Tensor *grad, tl_Tensor *self) {
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), product));
 }
 
-/* (grad - real(grad * conj(result)) * result) / |self| of complex numbers, 0 at 0. */
+/* Computes the gradient of sgn: (grad - real(grad * conj(result)) * result) / |self| for complex
+** numbers, 0 at 0. */
 tl_Tensor *tlo_sgn_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result) {
   if (!is_complex(self)) return tlo_zeros_like(grad, TL_NODTYPE, TLI_NODEVICE, NULL);
   tli_Chain c = {0};

@@ -1,5 +1,5 @@
 /*
-** logic.c - choice and comparison, as compositions.
+** logic.c - choice and comparison, as compositions of other operators.
 */
 #include "ops/chain.h"
 
@@ -35,7 +35,8 @@ static tl_Tensor *true_positions(tl_Tensor *condition, int ndim, const int64_t *
 bool tlo_where_positions(tl_Tensor *condition, tl_Tensors *out) {
   *out = (tl_Tensors){0, NULL};
   int64_t one = 1;
-  bool zero = condition->ndim == 0; /* a 0-d condition is treated as a vector */
+  /* whether the condition is 0-d; it is then treated as a vector */
+  bool zero = condition->ndim == 0;
   tl_Tensor *rows =
       true_positions(condition, zero ? 1 : condition->ndim, zero ? &one : condition->sizes);
   bool ok = rows && tlo_unbind(rows, 1, out);

@@ -45,7 +45,7 @@ op {"select_where(Tensor condition, Tensor self, Tensor other) -> Tensor",
 comparison("eq", "==")
 example("eq", [[
    local a, b = torch.tensor {1, 2}, torch.tensor {1, 3}
-   print(a:eq(b), a == b) -- == asks whether both are one tensor
+   print(a:eq(b), a == b) -- == compares whether both are one tensor
    --> tensor([ True, False])	false]])
 comparison("ne", "~=", {"not_equal"})
 example("ne", [[

@@ -1,5 +1,5 @@
 /*
-** math.c - elementary and special functions that are compositions, and
+** math.c - elementary and special functions that are compositions of other operators, and
 ** derivatives that need more than one expression.
 */
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "ops/chain.h"
 
-/* Computes log(other), 0 where self is 0, NaN where other is NaN. */
+/* Computes log(other), but 0 where self is 0 and NaN where other is NaN. */
 tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){self, other}, 2);
   if (!tli_is_float(dtype)) dtype = tli_default_dtype();
@@ -16,8 +16,8 @@ tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_xlogy(mask, other)));
 }
 
-/* Computes f0(x) - f1(x) / x, which is 1/2 at 0. This is the derivative of I1 and of J1; for
-** exp(-|x|) I1 it lacks the term of the first factor. */
+/* Computes f0(x) - f1(x) / x, which is 1/2 at 0. The result is the derivative of I1 and of J1; for
+** exp(-|x|) I1 it is the derivative without the term of the factor exp(-|x|). */
 static tl_Tensor *slope_of_order_1(tl_Tensor *self, tl_Tensor *order_1,
                                    tl_Tensor *(*order_0)(tl_Tensor *)) {
   tli_Chain c = {0};
@@ -40,8 +40,8 @@ tl_Tensor *tlo_bessel_j1_derivative(tl_Tensor *self, tl_Tensor *j1) {
   return slope_of_order_1(self, j1, tlo_bessel_j0);
 }
 
-/* 1 / sqrt(x^2 - 1). Of complex numbers the root is taken of each factor, since the root of a
-** product may lie on the other side of the cut. */
+/* Computes the derivative of acosh, 1 / sqrt(x^2 - 1). For complex numbers the root is taken of
+** each factor, since the root of the product may lie on the other side of the branch cut. */
 tl_Tensor *tlo_acosh_slope(tl_Tensor *self) {
   tli_Chain c = {0};
   if (!tli_is_complex((tl_DType)self->dtype)) {
@@ -54,7 +54,7 @@ tl_Tensor *tlo_acosh_slope(tl_Tensor *self) {
   return tli_chain_end(&c, chain_mul(&c, first, second));
 }
 
-/* The derivative of sinc; of complex numbers (cos(pi z) - sinc(z)) / z, 0 at 0. */
+/* Computes the derivative of sinc; for complex numbers (cos(pi z) - sinc(z)) / z, and 0 at 0. */
 tl_Tensor *tlo_sinc_slope(tl_Tensor *self) {
   if (!tli_is_complex((tl_DType)self->dtype)) return tlo_sinc_derivative(self);
   tli_Chain c = {0};

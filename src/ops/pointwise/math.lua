@@ -49,7 +49,7 @@ unary("log1p", {node = "Log1P",
    examples = {"P(3, 4)"}})
 example("log1p", [[
    local x = torch.tensor {1e-10}
-   print(x:log1p(), (x + 1):log()) -- 1 + 1e-10 is 1 in float32
+   print(x:log1p(), (x + 1):log()) -- 1 + 1e-10 is rounded to 1 in float32
    --> tensor([1.0000e-10])	tensor([0.])]])
 
 -- Trigonometry ------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ op {"atan2(Tensor self, Operand other) -> Tensor",
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)"}}
 example("atan2", [[
    local y, x = torch.tensor {1.0, -1.0}, torch.tensor {1.0, -1.0}
-   print(y:atan2(x)) -- the angle keeps its quadrant
+   print(y:atan2(x)) -- atan2 keeps the quadrant of the angle
    --> tensor([ 0.7854, -2.3562])]])
 op {"deg2rad(Tensor self) -> Tensor", node = "Deg2Rad",
     doc = "Degrees to radians.", expr = "self * (pi / 180)",
@@ -205,7 +205,7 @@ op {"xlogy(Operand self, Operand other) -> Tensor",
     examples = {"P(3, 4), P(4)", "T(3), 2"}}
 example("xlogy", [[
    local x = torch.tensor {0.0, 1.0}
-   print(x:xlogy(torch.tensor {0.0, math.exp(1)})) -- 0 * log(0) is 0
+   print(x:xlogy(torch.tensor {0.0, math.exp(1)})) -- 0 * log(0) counts as 0
    --> tensor([0., 1.])]])
 op {"masked_log(Tensor self, Tensor other) -> Tensor", internal = true, composite = true}
 op {"logaddexp(Tensor self, Operand other) -> Tensor",

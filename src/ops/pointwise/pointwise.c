@@ -1,7 +1,7 @@
 /*
-** pointwise.c - all elementwise operators: promotion, broadcasting, allocating the result, then
-** one kernel call. Most calls have inputs of the same dtype and shape; they take the short path
-** at the top of tli_pointwise, which is the hot path of the whole library.
+** pointwise.c - all elementwise operators: promotion, broadcasting, allocating the result, then one
+** kernel call. Most calls have inputs of equal dtype and shape, and take the short path at the top
+** of tli_pointwise, the hot path of the whole library.
 */
 #include <math.h>
 #include <string.h>
@@ -17,8 +17,8 @@ static tl_DType common_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in
   return dtype;
 }
 
-/* Refuses bool inputs: operators on integers if all inputs are bool, arithmetic such as sub
-** always, as in PyTorch. */
+/* Refuses bool inputs as PyTorch does: operators on integers refuse calls whose inputs are all
+** bool, arithmetic such as sub refuses any bool input. */
 static bool check_bool(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_DType dtype) {
   bool found = spec->types == TLI_TYPES_INTEGER && dtype == TL_BOOL;
   for (int i = 0; i < spec->ninputs && spec->types != TLI_TYPES_INTEGER; i++)
@@ -40,7 +40,7 @@ static bool check_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_
                     tl_dtype_name(*dtype));
   }
   if (spec->types == TLI_TYPES_FLOATING) *dtype = tli_default_dtype();
-  /* as in pow(self, 2), whose exponent promotes bool to int64 */
+  /* pow(self, 2) promotes bool to int64, because of its exponent */
   if (spec->kernel == TLK_square && *dtype == TL_BOOL) *dtype = TL_I64;
   return true;
 }
@@ -59,16 +59,17 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
   tl_Tensor *args[TLI_ITER_MAX] = {out};
   for (int i = 0; i < ninputs; i++) args[i + 1] = in[i];
   tl_Device device = tli_device(out);
-  struct tlk_pointwise call; /* the struct is large, so only the used fields are set */
+  /* the struct is large, so only the fields that the kernel reads are set */
+  struct tlk_pointwise call;
   call.cx = tli_context(device);
   call.kernel = kernel;
   call.compute = tli_dtype_compute(dtype);
-  /* only integers can fail, in a division by zero */
+  /* only integers can fail, by a division by zero */
   if (tli_is_inexact(dtype))
     memset(&call.source, 0, sizeof call.source);
   else
     call.source = tli_fault_source(device, spec->name, NULL);
-  /* kernels that ignore parameters may still copy all of them */
+  /* kernels that ignore parameters may still copy the array */
   memset(call.params, 0, sizeof call.params);
   for (int i = 0; i < spec->nparams && params; i++) {
     if (params[i].kind == TL_COMPLEX && !tli_is_complex(dtype))
@@ -104,8 +105,8 @@ static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *
   return run_kernel(spec, kernel, dtype, in, kernel == TLK_pow ? 2 : 1, NULL, out);
 }
 
-/* Runs the kernel with a number that wraps around: beside an unsigned type, a negative number means
-** the number that it wraps to, such as 255 for -1 with uint8. */
+/* Runs the kernel with a number that wraps around: next to an unsigned tensor, a negative number is
+** replaced by the number that it wraps to, such as 255 for -1 with uint8. */
 static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                         const tl_Scalar *params, tl_Tensor *out) {
   tl_Tensor *args[TLI_ITER_MAX], *wrapped[TLI_ITER_MAX] = {NULL};
@@ -263,7 +264,7 @@ bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
 bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) {
   const tl_Tensor *out = operands[0];
   tl_Device device = tli_device(out);
-  struct tlk_fused call; /* large, so only the used fields are set */
+  struct tlk_fused call; /* the struct is large, so only the fields that the kernel reads are set */
   if (out->numel == 0) return true;
   call.cx = tli_context(device);
   call.kernel = kernel;

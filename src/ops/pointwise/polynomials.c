@@ -1,10 +1,10 @@
 /*
-** polynomials.c - derivatives of orthogonal polynomials, which the polynomials' kernel computes
-** as well.
+** polynomials.c - derivatives of orthogonal polynomials, which are computed by the polynomials' own
+** kernel.
 */
 #include "ops/chain.h"
 
-enum { MAX_SLOPE = 8 }; /* equals TLM_MAX_SLOPE in kernels/bessel.h */
+enum { MAX_SLOPE = 8 }; /* must equal TLM_MAX_SLOPE in kernels/bessel.h */
 
 tl_Tensor *tlo_orthogonal_slope(tl_Tensor *input, tl_Tensor *n, int64_t family, int64_t slope) {
   if (slope >= MAX_SLOPE)

@@ -1,5 +1,6 @@
--- Orthogonal polynomials of torch.special, which share one kernel. A family is identified by the
--- number of its row here, from 0, in tlm_orthogonal in kernels/bessel.h, too.
+-- Orthogonal polynomials of torch.special, which share one kernel. The number of a family's row in
+-- this file, from 0, identifies the family; tlm_orthogonal in kernels/bessel.h uses the same
+-- numbers.
 
 local families <const> = {
    {"chebyshev_polynomial_t", "Chebyshev's polynomial of the first kind"},

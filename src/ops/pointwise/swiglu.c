@@ -1,7 +1,7 @@
 /*
-** swiglu.c - (input + bias) * silu(gate + gate_bias), for two tensors or for the halves of one.
-** If only one bias is given, kernels get the number 0 for the other. The engine sums the
-** gradients of broadcast operands, so a bias's gradient is that of its tensor.
+** swiglu.c - (input + bias) * silu(gate + gate_bias), for two tensors, or for the two halves of one
+** tensor. A missing bias is the number 0 if the other bias is given. The engine sums the gradients
+** of broadcast operands, so a bias's gradient is that of its tensor.
 **
 ** One pass computes the gradients of both factors. While a graph of the gradient is recorded,
 ** differentiable operators compute the same formula.
@@ -12,12 +12,13 @@ static const char op[] = "swiglu";
 
 /* ---- kernel calls ---- */
 
-/* The factors a and b with their biases, either of which may be NULL. */
+/* The factors a and b of the gate with their biases, either of which may be NULL. */
 typedef struct Factors {
   tl_Tensor *a, *b, *bias_a, *bias_b;
 } Factors;
 
-/* The kernel's operands are outputs[0 .. n), grad unless it is NULL, then the factors. */
+/* Runs the kernel. Its operands are the n outputs, then grad unless it is NULL, then the
+** factors. */
 static bool run(tli_Chain *c, tlk_Fused plain, tlk_Fused biased, tl_Tensor *const *outputs, int n,
                 tl_Tensor *grad, const Factors *f) {
   bool with_bias = f->bias_a || f->bias_b;
@@ -94,12 +95,14 @@ bool tlo_swiglu_pair_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *gate
 
 /* ---- the halves of one tensor ---- */
 
-/* Returns both halves, unrecorded, of a tensor that broadcasts to `like`; NULL stays NULL. */
+/* Returns both halves of a tensor that broadcasts to `like`, as unrecorded views. Returns NULL
+** halves for NULL. */
 static void halve(tli_Chain *c, tl_Tensor *t, const tl_Tensor *like, int dim, tl_Tensor **a,
                   tl_Tensor **b) {
   int from = t ? dim - (like->ndim - t->ndim) : -1;
   *a = *b = t;
-  if (from < 0 || t->sizes[from] == 1) return; /* broadcasting makes both halves equal */
+  /* the tensor broadcasts along that dimension, so both halves are equal */
+  if (from < 0 || t->sizes[from] == 1) return;
   int64_t half = like->sizes[dim] / 2;
   *a = TLI_STEP(c, tli_cut(t, from, 0, half, 1));
   *b = TLI_STEP(c, tli_cut(t, from, half, half, 1));
@@ -172,7 +175,7 @@ static bool check_bias(const char *name, const tl_Tensor *bias, int ndim, const 
                   tli_shape_str(ndim, sizes), tli_sizes_str(bias));
 }
 
-/* Converts inputs to their common dtype; t has 4 entries, some of them NULL. */
+/* Converts inputs to their common dtype; t has 4 entries, which may be NULL. */
 static void promote(tli_Chain *c, tl_Tensor **t) {
   tl_Tensor *given[4];
   int n = 0;

@@ -1,7 +1,7 @@
 /*
-** pool.c - pooling. All leading dimensions are planes; windows slide over the last n
-** dimensions. Maxima also return their positions in the plane; the gradient and max_unpool
-** gather and scatter by these.
+** pool.c - pooling. All leading dimensions are planes; windows slide over the last n dimensions.
+** Maxima also return their positions in the plane; the gradient and max_unpool gather and scatter
+** by these positions.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -292,8 +292,8 @@ static tl_Tensor *adaptive_avg_pool(const char *op, int n, tl_Tensor *input, tl_
 }
 
 /* Computes (sum of x^p)^(1/p) as (mean of x^p * elements)^(1/p). The mean is written as its sign
-** times its rectified magnitude, so its gradient is 0 where it is 0; the root's own gradient would
-** be infinite. */
+** times its rectified magnitude, so the gradient of a zero mean is 0; the gradient of the root
+** itself would be infinite. */
 static tl_Tensor *lp_pool(const char *op, int n, tl_Tensor *input, double norm_type,
                           tl_Ints kernel_size, tl_Ints stride, bool ceil_mode) {
   int64_t kernel[3];

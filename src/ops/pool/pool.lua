@@ -16,7 +16,8 @@ end
 for n = 1, 3 do
    local ints = ("int[%d]"):format(n)
    local three = n == 3 and {cpu = "float32"} or nil
-   -- PyTorch has no nodes for one dimension: it adds a second dimension and removes it again
+   -- Returns PyTorch's name of a node. PyTorch has no nodes for one dimension: it adds a second
+   -- dimension and removes it again.
    local function title(format) return n > 1 and format:format(n) or "Squeeze" end
    local titles = {max = title "MaxPool%dDWithIndices", unpool = title "MaxUnpool%dD",
       avg = title "AvgPool%dD", adaptive = title "AdaptiveAvgPool%dD",
@@ -122,8 +123,9 @@ op {"average_adaptive_spread(Tensor self, int[] size, int[] output_size) -> Tens
     name = "adaptive_avg_pool_backward", internal = true,
     grad = {self = "average_adaptive(grad, output_size)"}}
 
--- Gathers and scatters between planes, which are the last n dimensions of a tensor, by positions in
--- them. `add` adds elements with the same destination; otherwise the last one is kept.
+-- Gather and scatter elements by their positions in planes, which are the last n dimensions of a
+-- tensor. With `add`, elements with the same destination are added; otherwise the last element is
+-- kept.
 op {"plane_gather(Tensor self, Tensor indices, int n) -> Tensor",
     name = "max_pool_backward", internal = true,
     grad = {self = "plane_scatter(grad, indices, sizes(self), n, true)"}}

@@ -11,7 +11,8 @@ static bool check_probability(const char *op, double p) {
   return tli_fail(TL_EARG, "%s: p: expected a probability from 0 to 1, got %g", op, p);
 }
 
-/* `drops` becomes false if self stays unchanged, for any dtype. */
+/* Checks the arguments. `drops` becomes false if self stays unchanged; self may then have any
+** dtype. */
 static bool check(const char *op, const tl_Tensor *self, double p, bool training, bool *drops) {
   *drops = training && p != 0;
   TL_TRY(check_probability(op, p));
@@ -98,7 +99,8 @@ static tl_Tensor *alpha_drop(const char *op, int lead, tl_Tensor *self, double p
   bool drops;
   TL_TRY_NULL(check(op, self, p, training, &drops));
   if (!drops) return tli_retain(self);
-  const double lowest = -1.7580993408473766; /* -alpha * scale of selu */
+  /* -alpha * scale of selu, its limit for large negative arguments */
+  const double lowest = -1.7580993408473766;
   tli_Chain c = {0};
   if (p == 1) return tli_chain_end(&c, chain_mul(&c, self, chain_number(&c, 0)));
   double a = 1 / sqrt((lowest * lowest * p + 1) * (1 - p));
@@ -124,7 +126,7 @@ tl_Tensor *tlo_feature_alpha_dropout(tl_Tensor *self, double p, bool training,
 
 /* ---- the recorded operators ---- */
 
-/* Drops elements. They are numbered in row-major order, whatever their order in memory. */
+/* Drops elements, which are numbered in row-major order, whatever their order in memory. */
 static tl_Tensor *drop(tl_Tensor *self, tl_Tensor *residual, double p, int64_t seed, int64_t block,
                        tl_Tensor *state) {
   tli_Chain c = {0};

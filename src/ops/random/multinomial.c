@@ -39,7 +39,7 @@ static bool check_row(const double *weights, int64_t n, int64_t wanted, bool rep
 
 static void draw_again(double *weights, int64_t n, int64_t *out, int64_t wanted,
                        const tli_Generator *g, uint64_t block) {
-  int64_t last = 0; /* the last position with a positive weight */
+  int64_t last = 0; /* last position with a positive weight */
   double total = 0;
   for (int64_t c = 0; c < n; c++) {
     if (weights[c] > 0) last = c;

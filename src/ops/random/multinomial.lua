@@ -8,7 +8,7 @@ op {"multinomial(Tensor self, int num_samples, bool replacement=false, " .. give
     examples = {"P(5), 3", "P(2, 5), 7, true"}}
 example("multinomial", [[
    torch.manual_seed(0)
-   local weights = torch.tensor {0.0, 3.0, 1.0} -- need not sum to 1
-   local drawn = weights:multinomial(100, true) -- with replacement
+   local weights = torch.tensor {0.0, 3.0, 1.0} -- weights need not sum to 1
+   local drawn = weights:multinomial(100, true) -- true draws with replacement
    print(drawn:eq(1):any():item(), drawn:min():item(), drawn:max():item())
    --> false	2	3]])

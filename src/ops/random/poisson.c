@@ -1,21 +1,21 @@
 /*
-** poisson.c - numbers of a Poisson distribution. It runs on the CPU, in double precision, for
-** tensors on every device. The numbers of an element depend only on its block of the generator's
-** stream, so the results do not depend on the number of threads.
+** poisson.c - numbers of a Poisson distribution. They are drawn on the CPU, in double precision,
+** for tensors on every device. The numbers of an element depend only on its block of the
+** generator's stream, so the results do not depend on the number of threads.
 */
 #include <math.h>
 
 #include "core/platform/parallel.h"
 #include "ops/chain.h"
 
-#define GRAIN 512 /* elements that a thread takes at once */
+#define GRAIN 512 /* number of elements that a thread takes at a time */
 
-/* An endless sequence of uniform numbers for one element: first those of its block in the
-** generator's stream, then those of the stream whose seed that block is. */
+/* An endless sequence of uniform numbers for one element. It begins with the element's block in the
+** generator's stream; the block is also the seed of a second stream, whose numbers follow. */
 typedef struct Source {
   uint64_t seed, next;
   uint32_t words[4];
-  int left; /* number of words that are not used yet */
+  int left; /* number of words of the present block that are not used yet */
 } Source;
 
 static uint64_t word_of(const Source *s, int i) {
@@ -66,7 +66,7 @@ static double reject(double rate, Source *s) {
 }
 
 typedef struct Draw {
-  double *rates; /* each rate is replaced by its number */
+  double *rates; /* the array has rates, and each is replaced by the number drawn */
   uint64_t seed, block;
 } Draw;
 
@@ -74,7 +74,7 @@ static void draw(void *context, int64_t begin, int64_t end) {
   const Draw *d = context;
   for (int64_t i = begin; i < end; i++) {
     double rate = d->rates[i];
-    if (rate == 0 || isinf(rate)) continue; /* in these cases the number equals the rate */
+    if (rate == 0 || isinf(rate)) continue; /* in these cases the number drawn equals the rate */
     Source s = source_of(d->seed, d->block + (uint64_t)i);
     d->rates[i] = rate < 10 ? invert(rate, &s) : reject(rate, &s);
   }

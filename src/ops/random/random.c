@@ -23,7 +23,8 @@ static bool draw_into(tlk_Distribution d, tl_Tensor *dense, tl_Scalar a, tl_Scal
                  .a = a, .b = b);
 }
 
-/* Elements are numbered in row-major order, whatever their order in memory. */
+/* Draws numbers for all elements, which are numbered in row-major order, whatever their order in
+** memory. */
 static bool draw(tlk_Distribution d, tl_Tensor *self, tl_Scalar a, tl_Scalar b, tli_Generator *g) {
   if (tli_contiguous(self)) return draw_into(d, self, a, b, g);
   tl_Tensor *dense = tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, self->sizes);
@@ -158,8 +159,8 @@ tl_Tensor *tlo_randint_like_high(tl_Tensor *self, int64_t high, tli_Generator *g
   return tlo_randint_like(self, 0, high, generator, dtype, device, memory_format);
 }
 
-/* Shuffles by Fisher and Yates: position i gets a random one of the unused numbers. The algorithm
-** is sequential, so it runs on the CPU for every device. */
+/* Shuffles n numbers by the algorithm of Fisher and Yates: position i gets a random one of the
+** unused numbers. The algorithm is sequential, so it runs on the CPU for every device. */
 static void shuffle(int64_t *out, int64_t n, tli_Generator *g) {
   uint64_t block = tli_generator_take(g, n, 2);
   uint32_t words[4];
@@ -284,7 +285,7 @@ static bool check_probabilities(const char *op, const char *argument, tl_Tensor 
   return tli_check_range(op, argument, p, 0, 1);
 }
 
-/* Compares one uniform number for each element with its probability. */
+/* Draws a bool for each element: whether a uniform number is below the element's probability. */
 static bool try_each(const char *op, const char *argument, tl_Tensor *out, tl_Tensor *p,
                      tli_Generator *g) {
   static const tli_PointwiseSpec lt = {"bernoulli",      TLK_lt, 2,    0,

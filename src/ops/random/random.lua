@@ -15,7 +15,7 @@ create {"rand(int[] size..., " .. options .. ") -> Tensor",
     doc = "Numbers drawn uniformly from [0, 1); float32 unless dtype is given."}
 example("rand", [[
    torch.manual_seed(0)
-   local x = torch.rand(2, 3) -- uniform in [0, 1)
+   local x = torch.rand(2, 3) -- numbers are uniform in [0, 1)
    print(x:ge(0):all():item(), x:lt(1):all():item())
    --> true	true]])
 create {"randn(int[] size..., " .. options .. ") -> Tensor",
@@ -23,14 +23,14 @@ create {"randn(int[] size..., " .. options .. ") -> Tensor",
     dtype is given.]]}
 example("randn", [[
    torch.manual_seed(0)
-   local x = torch.randn(10000) -- standard normal
+   local x = torch.randn(10000) -- numbers have a standard normal distribution
    print(x:mean():abs():item() < 0.05, math.abs(x:std():item() - 1) < 0.05)
    --> true	true]])
 create {"randint(int low, int high, int[] size, " .. options .. ") -> Tensor",
     doc = "Integers drawn uniformly from low to high - 1; int64 unless dtype is given."}
 example("randint", [[
    torch.manual_seed(0)
-   local x = torch.randint(1, 7, {1000}) -- low included, high excluded
+   local x = torch.randint(1, 7, {1000}) -- 1 is included, 7 is not
    print(x:min():item(), x:max():item(), x.dtype)
    --> 1	6	int64]])
 create {"randint.high(int high, int[] size, " .. options .. ") -> Tensor",
@@ -39,7 +39,7 @@ create {"randperm(int n, " .. options .. ") -> Tensor",
     doc = "The positions 1 to n in random order; int64 unless dtype is given."}
 example("randperm", [[
    torch.manual_seed(0)
-   local order = torch.randperm(4) -- the positions 1 to 4
+   local order = torch.randperm(4) -- the positions 1 to 4 in random order
    print((order:sort()))
    --> tensor([1, 2, 3, 4])]])
 create {"rand_like(Tensor self, " .. options .. format .. ") -> Tensor",

@@ -1,6 +1,6 @@
 /*
-** axes.c - plans and runs reductions: first the innermost reduced run, then the remaining ones
-** over the intermediate results.
+** axes.c - plans and runs reductions: first over the innermost reduced run of dimensions, then over
+** the remaining runs, from intermediate results.
 */
 #include "ops/reduce/axes.h"
 
@@ -47,7 +47,7 @@ static void add_run(tli_Axes *a, int64_t n, bool reduced) {
 /* Sets the requested sizes, with strides in the order in which kernels write. */
 static void shape_result(tli_Axes *a, const tl_Tensor *self, const bool *reduced, bool keepdim,
                          const int *order, int norder) {
-  int at[TL_MAX_DIMS]; /* the position of each of self's dimensions */
+  int at[TL_MAX_DIMS]; /* for each dimension of self: its position in `in` */
   for (int d = 0; d < self->ndim; d++) {
     at[d] = a->ndim;
     if (reduced[d] && !keepdim) continue;
@@ -79,7 +79,7 @@ bool tli_axes_begin(tli_Axes *a, const char *op, tl_Tensor *self, tl_Ints dims, 
   tli_release(seen);
   if (a->in == NULL) return false;
 
-  int from[TL_MAX_DIMS]; /* the dimension of self for each dimension of `in` */
+  int from[TL_MAX_DIMS]; /* for each dimension of `in`: its dimension in self */
   int n = 0;
   for (int d = 0; d < self->ndim; d++)
     if (kept[d]) from[n++] = d;

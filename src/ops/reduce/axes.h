@@ -9,15 +9,15 @@
 #include "ops/common.h"
 
 typedef struct tli_Axes {
-  tl_Tensor *in; /* owned; its elements have no gaps */
-  int nruns;     /* number of runs, outermost first */
+  tl_Tensor *in; /* the tensor to reduce (owned); its elements have no gaps */
+  int nruns;     /* number of runs; runs are ordered from the outermost to the innermost */
   struct {
     int64_t n;
     bool reduced;
   } runs[TL_MAX_DIMS];
-  int64_t reduced; /* elements that are reduced to one result */
-  int64_t repeats; /* number of elements of self for which each element of `in` stands */
-  int ndim;        /* the result's dimensions, in the memory order of `in` */
+  int64_t reduced; /* number of elements that are reduced to one result */
+  int64_t repeats; /* number of elements of self that each element of `in` represents */
+  int ndim;        /* number of the result's dimensions, which are in the memory order of `in` */
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
 } tli_Axes;
 
@@ -30,10 +30,10 @@ void tli_axes_end(tli_Axes *a);
 /* Returns an uninitialised result. */
 tl_Tensor *tli_axes_result(const tli_Axes *a, tl_DType dtype) TL_MUSTCHECK;
 
-/* The innermost reduced run as sizes for a kernel; n is 1 if there is none. */
+/* Sizes for a kernel that reduces the innermost reduced run; n is 1 if no run is reduced. */
 typedef struct tli_Run {
   int64_t outer, n, inner;
-  bool last; /* whether no other run is reduced */
+  bool last; /* whether no further run is reduced */
 } tli_Run;
 tli_Run tli_axes_run(const tli_Axes *a);
 /* Removes the innermost reduced run, after a kernel has reduced it. */
@@ -44,17 +44,17 @@ typedef struct tli_ReduceSpec {
   tlk_Reduction kernel;
   tlk_Reduction again; /* the reduction that combines the kernel's results */
   tl_DType compute, result;
-  /* The treatment of an element that a broadcast dimension repeats k times: it counts k times
-  ** (EACH), once (ONCE), or once with the result multiplied by k (TIMES). */
+  /* How often an element counts that a broadcast dimension repeats k times: k times (EACH), once
+  ** (ONCE), or once with the result multiplied by k (TIMES). */
   enum { TLI_EACH, TLI_ONCE, TLI_TIMES } repeats;
-  bool nonempty;   /* whether a result of no elements is an error */
-  tl_Scalar param; /* the parameter of kernels that have one */
+  bool nonempty;   /* whether reducing no elements is an error */
+  tl_Scalar param; /* the parameter, for kernels that have one */
 } tli_ReduceSpec;
 
 tl_Tensor *tli_reduce(const tli_ReduceSpec *spec, tl_Tensor *self, tl_Ints dims, bool keepdim)
     TL_MUSTCHECK;
 
-/* Returns a list of one dimension, or of all if it is TLI_NOINT. */
+/* Returns a list with dim; the empty list, which means all dimensions, if dim is TLI_NOINT. */
 static inline tl_Ints tli_one_dim(const int64_t *dim) {
   return *dim == TLI_NOINT ? TLI_NOINTS : (tl_Ints){1, dim};
 }

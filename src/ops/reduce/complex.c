@@ -1,5 +1,6 @@
 /*
-** complex.c - implements complex.h. Sums are those of real tensors with one more dimension.
+** complex.c - implements complex.h. A sum is computed as that of a real tensor with one more
+** dimension, the two parts.
 */
 #include "ops/reduce/complex.h"
 
@@ -7,7 +8,7 @@
 
 /* ---- sums ---- */
 
-/* Returns t's parts as a real tensor, after conversion to a complex dtype. Records nothing. */
+/* Converts t to a complex dtype and returns its parts as a real tensor. Records nothing. */
 static tl_Tensor *parts_of(tl_Tensor *t, tl_DType dtype) {
   tl_Tensor *wide = tli_op_to_dtype(t, dtype);
   tl_Tensor *parts = wide ? tli_op_view_as_real(wide) : NULL;
@@ -15,7 +16,7 @@ static tl_Tensor *parts_of(tl_Tensor *t, tl_DType dtype) {
   return parts;
 }
 
-/* Returns the complex numbers of these parts, which the call steals; NULL stays NULL. */
+/* Returns the complex tensor whose parts `steals` has; NULL for NULL. */
 static tl_Tensor *of_parts(tl_Tensor *steals) {
   tl_Tensor *dense = steals ? tli_contiguous_as(steals, (tl_DType)steals->dtype) : NULL;
   tl_Tensor *result = dense ? tli_op_view_as_complex(dense) : NULL;
@@ -93,8 +94,8 @@ tl_Tensor *tli_complex_prod(const char *op, tl_Tensor *self, int64_t dim, bool k
   return product;
 }
 
-/* Each pass multiplies every element by the one `reach` positions before it, which doubles the
-** number of factors. */
+/* Computes running products. Each pass multiplies every element by the element `reach` positions
+** before it, which doubles the number of factors. */
 static tl_Tensor *cumprod(tl_Tensor *self, int d, tl_DType result) {
   tli_Chain c = {0};
   tl_Tensor *t = TLI_STEP(&c, tlo_to_dtype(self, result));

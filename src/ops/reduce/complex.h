@@ -1,5 +1,6 @@
 /*
-** complex.h - sums and products of complex tensors by operators of real ones, and elementwise ones.
+** complex.h - sums and products of complex tensors, computed by operators on real tensors and by
+** elementwise operators.
 */
 #ifndef TLI_REDUCE_COMPLEX_H
 #define TLI_REDUCE_COMPLEX_H

@@ -71,8 +71,9 @@ static bool moments_of(Moments *m, tl_Tensor *in, const tli_Run *run) {
                  .n = run->n, .inner = run->inner);
 }
 
-/* Adds part.deviation over a run, and each * means.deviation, to total: the spread of the means
-** completes the deviations within pieces of `each` elements. */
+/* Adds to `total` the sums of squared deviations within pieces of `each` elements, part.deviation,
+** and those of the pieces' means, each * means.deviation. Together they are the deviation over the
+** whole run. */
 static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments *means,
                             const tli_Run *run, int64_t each) {
   static const tli_PointwiseSpec add = {"var", TLK_add,          2, 1, TLI_TYPES_NUMBER, false,
@@ -85,8 +86,8 @@ static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments
          tli_pointwise_into(&add, (tl_Tensor *[]){total, means->deviation}, &times, total);
 }
 
-/* Computes the sum of squared deviations from the mean, in memory order, in float32 or float64;
-** if several runs are reduced, from the moments of the parts. */
+/* Computes the sum of squared deviations from the mean, in memory order, in float32 or float64. If
+** several runs are reduced, the moments of the parts are combined. */
 static tl_Tensor *deviation(tli_Axes *a) {
   Moments m = {NULL, NULL};
   tli_Run run = tli_axes_run(a);
@@ -108,7 +109,7 @@ static tl_Tensor *deviation(tli_Axes *a) {
   return NULL;
 }
 
-/* Computes out = deviation / (n - correction); both have the same layout. */
+/* Computes out = deviation / (n - correction); out and sums have the same layout. */
 static bool divide(tl_Tensor *out, tl_Tensor *sums, int64_t n, double correction) {
   static const tli_PointwiseSpec spec = {"var", TLK_true_divide,  2, 0, TLI_TYPES_FLOATING, false,
                                          true,  TLI_COMPLEX_TAKEN};
@@ -155,7 +156,7 @@ tl_Tensor *tlo_var_backward(tl_Tensor *grad, tl_Tensor *self, tl_Ints dim, tl_Sc
   return tli_chain_end(&c, chain_mul(&c, slope, chain_sub(&c, self, mean)));
 }
 
-/* The variance of complex numbers is that of both parts together. */
+/* Computes the variance of complex numbers, which is the sum of the variances of both parts. */
 static tl_Tensor *complex_var(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbiased,
                               bool keepdim) {
   tli_Chain c = {0};
@@ -244,7 +245,8 @@ static tl_Tensor *fold(const char *name, tlk_Reduction kernel, tlk_Reduction aga
   return tli_reduce(&spec, self, dim, keepdim);
 }
 
-/* Sums of half types stay in float32: their root may fit even if they do not. */
+/* Computes the sum of magnitudes. For half types it stays in float32, because the norm, a root of
+** the sum, may fit even if the sum does not. */
 tl_Tensor *tli_op_sum_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return fold("norm", TLK_reduction_sum_abs, TLK_reduction_sum, self, dim, keepdim, tli_none());
 }
@@ -265,7 +267,7 @@ tl_Tensor *tli_op_amin_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return fold("norm", TLK_reduction_amin_abs, TLK_reduction_amin, self, dim, keepdim, tli_none());
 }
 
-/* Computes the sum for p without its root. */
+/* Computes the sum whose p-th root is the norm. */
 static tl_Tensor *norm_sum(tl_Tensor *self, double p, tl_Ints dim, bool keepdim) {
   if (p == 1) return tli_op_sum_abs(self, dim, keepdim);
   if (p == 2) return tli_op_sum_square(self, dim, keepdim);

@@ -13,7 +13,7 @@ op {"nanmean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     doc = "The mean over dim of the elements that are not NaN; NaN if there are none.",
     composite = true, node = "Div", examples = {"T(3, 4)", "T(3, 4), 2"}}
 
--- The older overloads: `unbiased` says whether to divide by n - 1; it is given alone or after dim.
+-- Declares the older overloads: `unbiased`, alone or after dim, says whether to divide by n - 1.
 local function unbiased(name, doc, node)
    op {name .. ".unbiased(Tensor self, bool unbiased) -> Tensor", doc = doc, composite = true,
        node = node, examples = {"T(3, 4), false"}}
@@ -39,8 +39,8 @@ op {"variance(Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor
 op {"var_backward(Tensor grad, Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor",
     internal = true,
     composite = true}
--- A square root whose derivative at 0 is taken as 0: a sum of magnitudes is 0 only if all its terms
--- are.
+-- Computes a square root whose derivative at 0 is taken as 0: a sum of magnitudes is 0 only if all
+-- its terms are 0.
 op {"root(Tensor self) -> Tensor",
     name = "sqrt", internal = true, pointwise = {types = "floating", kernel = "sqrt"},
     grad = {self = "where(eq(result, 0), 0, grad / (2 * result))"}}

@@ -1,6 +1,6 @@
 /*
-** reduce.c - sums, products, minima, maxima and their positions over any dimensions; and their
-** gradients.
+** reduce.c - sums, products, minima, maxima and their positions, over any dimensions, and the
+** gradients of these operators.
 */
 #include "ops/chain.h"
 #include "ops/reduce/axes.h"
@@ -167,7 +167,8 @@ bool tli_op_min_dim(tl_Tensor *self, int64_t dim, bool keepdim, tl_Tensor **out)
   return positions("min", false, self, dim, keepdim, &out[0], &out[1]);
 }
 
-/* Without dim, returns the position in row-major order. */
+/* Returns the position of the smallest or largest element along a dimension; without dim, its
+** position in row-major order. */
 static tl_Tensor *position(const char *op, bool largest, tl_Tensor *self, int64_t dim,
                            bool keepdim) {
   tl_Tensor *indices = NULL;
@@ -251,7 +252,7 @@ static tl_Tensor *chain_ordered(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, int d,
   return backwards ? chain_cat(c, b, a, d) : chain_cat(c, a, b, d);
 }
 
-/* Multiplies each position's product by that of the position s before it. */
+/* Multiplies the product at each position by the product s positions before it. */
 static tl_Tensor *reach_further(tl_Tensor *current, int d, int64_t s, bool backwards) {
   int64_t n = current->sizes[d];
   tli_Chain c = {0};
@@ -263,9 +264,9 @@ static tl_Tensor *reach_further(tl_Tensor *current, int d, int64_t s, bool backw
   return tli_chain_end(&c, chain_ordered(&c, done, product, d, backwards));
 }
 
-/* Computes the products of all elements before each position along d (after it, if
-** `backwards`), 1 at the first, by doubling distances. It uses only operators, so it is
-** differentiable. */
+/* Computes the products of all elements before each position along d (after it, if `backwards`);
+** the first product is 1. The distance doubles with each step. The function uses only operators, so
+** it is differentiable. */
 static tl_Tensor *products(tl_Tensor *self, int d, bool backwards) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];

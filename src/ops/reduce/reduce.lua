@@ -10,7 +10,7 @@ op {"sum(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true", "T(0, 3), 1", "T()"}}
 example("sum", [=[
    local x = torch.tensor {{1, 2}, {3, 4}}
-   print(x:sum():item(), x:sum(1)) -- dimension 1 is the rows' index
+   print(x:sum():item(), x:sum(1)) -- dimension 1 is the index of the rows
    --> 10	tensor([4, 6])
    print(x:sum {dim = 2, keepdim = true})
    --> tensor([[3],

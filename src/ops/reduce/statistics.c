@@ -1,5 +1,5 @@
 /*
-** statistics.c - several reductions at once, covariance, and counting, which adds ones at
+** statistics.c - several reductions at once, covariance, and counts, which are sums of ones at
 ** computed positions.
 */
 #include <math.h>
@@ -83,7 +83,8 @@ static tl_Tensor *joint_weights(tl_Tensor *fweights, tl_Tensor *aweights, tl_DTy
 
 static bool number_of(tl_Tensor *t, double *out) { return tli_read(t, TL_F64, out); }
 
-/* The sum of w, and the divisor of a weighted sum of products as in NumPy: sum(w) - correction
+/* Weights w of observations, their sum, and the divisor of a weighted sum of products, as in NumPy:
+** sum(w) - correction
 ** * sum(w * aweights) / sum(w). The tensors belong to a chain. */
 typedef struct Weighing {
   tl_Tensor *w, *total, *divisor; /* w is NULL if every observation counts once */
@@ -193,8 +194,8 @@ tl_Tensor *tlo_bincount(tl_Tensor *self, tl_Tensor *weights, int64_t minlength) 
   return result;
 }
 
-/* Determines the range [low, high]: the requested one, or that of the elements. It is never
-** empty: a single value is extended by `beside` on both sides. */
+/* Determines the range [low, high]: the requested range, or that of the elements. A range of a
+** single value is extended by `beside` on both sides. */
 static bool settle_range(const char *op, tl_Tensor *self, double beside, double *low,
                          double *high) {
   if (*low == *high && self->numel > 0 && tli_has_values(self)) TL_TRY(ends_of(self, low, high));
@@ -211,7 +212,8 @@ static bool check_counted(const char *op, tl_Tensor *self, int64_t bins) {
   if (!tli_is_float((tl_DType)self->dtype))
     return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
-  if (bins > 0 && bins < INT64_MAX) return true; /* there is one more edge than bins */
+  /* one less than the maximum, since there is one more edge than bins */
+  if (bins > 0 && bins < INT64_MAX) return true;
   return tli_fail(TL_EARG, "%s: expected at least 1 bin and less than 2^63 - 1, got %" PRId64, op,
                   bins);
 }
@@ -245,7 +247,7 @@ static tl_Tensor *count_parts(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *edg
 
 /* Rounds a number to a dtype. */
 static double rounded(tl_DType dtype, double value) {
-  double held; /* as wide as any dtype */
+  double held; /* room for an element of any dtype */
   tli_store(&held, dtype, tli_float(value));
   return tli_to_double(tli_load(&held, dtype));
 }

@@ -1,6 +1,6 @@
 /*
-** rnn.c - recurrent networks: checking their arguments, and combining layers and directions,
-** which rnn_layer.c computes.
+** rnn.c - recurrent networks: checks their arguments, and combines their layers and directions,
+** each of which rnn_layer.c computes.
 */
 #include <stdio.h>
 
@@ -12,15 +12,15 @@ typedef struct Net {
   tlk_RnnMode mode;
   /* (steps, batch, size); or packed, with batch_sizes in int64 on the CPU */
   tl_Tensor *input, *batch_sizes;
-  tl_Tensor *offsets; /* first row of each step, on the device; owned by the chain */
-  tl_Tensor *hx, *cx; /* (layers * directions, batch, ...), or NULL */
+  tl_Tensor *offsets; /* first row of each step, on the device (owned by the chain) */
+  tl_Tensor *hx, *cx; /* initial states, (layers * directions, batch, ...), or NULL */
   tl_Tensors params;
   bool has_biases, train, bidirectional;
   int64_t layers;
   double dropout;
   tli_Generator *generator;
-  /* set by check */
-  int64_t batch, hidden, output, each; /* each: number of params of a layer and direction */
+  /* sizes, which `check` sets; `each` is the number of parameters of one layer and direction */
+  int64_t batch, hidden, output, each; /* each: number of parameters of one layer and direction */
 } Net;
 
 static int64_t directions(const Net *n) { return n->bidirectional ? 2 : 1; }
@@ -97,7 +97,7 @@ static bool check_count(Net *n) {
   int64_t plain = n->has_biases ? 4 : 2;
   if (n->layers < 1)
     return tli_fail(TL_EARG, "%s: num_layers: expected at least 1, got %" PRId64, n->op, n->layers);
-  /* so that the products below do not overflow: each layer has more than one tensor */
+  /* this check keeps the products below from overflowing: each layer has more than one tensor */
   if (n->layers > n->params.n)
     return tli_fail(TL_EARG,
                     "%s: params: expected %" PRId64 " tensors or more for each of %" PRId64
@@ -155,7 +155,7 @@ static bool check(Net *n) {
   return check_input(n) && check_count(n) && check_params(n) && check_states(n);
 }
 
-/* Reads LSTM's {h, c}, which must both be given or both be missing. */
+/* Reads LSTM's initial states {h, c}, which must both be given or both be missing. */
 static bool take_pair(const char *op, tl_Tensors hx, tl_Tensor **h, tl_Tensor **c) {
   if (hx.n != 0 && hx.n != 2)
     return tli_fail(TL_EARG, "%s: hx: expected {h, c}, got %" PRId64 " tensors", op, hx.n);
@@ -175,8 +175,8 @@ static LayerFn *const layer_of[] = {[TLK_RNN_RELU] = tlo_rnn_relu_layer,
                                     [TLK_RNN_LSTM] = tlo_lstm_layer,
                                     [TLK_RNN_GRU] = tlo_gru_layer};
 
-/* Copies the first row of each step, and the end of the last one, from pinned memory, so that
-** the host does not wait for the device. */
+/* Returns the first row of each step, and the end of the last step, on the device. They are copied
+** from pinned memory, so that the host does not wait for the device. */
 static tl_Tensor *chain_offsets(tli_Chain *c, const tl_Tensor *batch_sizes, tl_Device device) {
   int64_t steps = batch_sizes->numel, n = steps + 1;
   tl_Tensor *offsets =
@@ -194,7 +194,7 @@ static tl_Tensor *chain_state(tli_Chain *c, tl_Tensor *states, int64_t line) {
   return states ? TLI_STEP(c, tlo_select(states, 0, line)) : NULL;
 }
 
-/* Runs one layer and direction; its results are the output and the last h and c. */
+/* Runs one layer in one direction. The results are the output and the last h and c. */
 static void run_line(tli_Chain *c, const Net *n, tl_Tensor *input, int64_t line, tl_Tensor **out) {
   tl_Tensor *const *p = n->params.v + line * n->each;
   tl_Tensor *h = chain_state(c, n->hx, line), *cell = chain_state(c, n->cx, line), *made[4];
@@ -237,7 +237,7 @@ static void run_layers(tli_Chain *c, const Net *n, tl_Tensor **lasts, tl_Tensor 
   if (n->mode == TLK_RNN_LSTM && !c->failed) out[2] = chain_joined(c, lasts + lines, lines);
 }
 
-/* Runs the whole network; it has `count` results. */
+/* Runs the whole network, which has `count` results. */
 static bool run(Net n, bool batch_first, int count, tl_Tensor **out) {
   tli_Chain c = {0};
   tl_Tensor *made[3] = {NULL};

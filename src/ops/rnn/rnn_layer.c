@@ -7,13 +7,13 @@
 */
 #include "ops/chain.h"
 
-/* ORDER RNN_INPUTS: the order of the operators' inputs and gradients, without batch_sizes. */
+/* ORDER RNN_INPUTS: the operators' inputs and gradients, in this order, without batch_sizes. */
 enum { INPUT, HX, CX, WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH, NINPUTS };
 
 typedef struct Layer {
-  tl_Tensor *v[NINPUTS];  /* borrowed; absent ones are NULL */
-  tl_Tensor *batch_sizes; /* borrowed; int64 on the CPU, or NULL */
-  /* borrowed; the cumulative sums of batch_sizes from 0, on the device, or NULL */
+  tl_Tensor *v[NINPUTS];  /* the inputs (borrowed); absent ones are NULL */
+  tl_Tensor *batch_sizes; /* number of rows of each step (borrowed), int64 on the CPU; or NULL */
+  /* the cumulative sums of batch_sizes from 0, on the device (borrowed); or NULL */
   tl_Tensor *offsets;
   tlk_RnnMode mode;
   bool reverse;
@@ -133,8 +133,8 @@ static tl_Tensor *chain_gate(tli_Chain *c, tl_Tensor *a, int64_t gate, int64_t h
   return chain_narrow(c, a, 1, gate * hidden, hidden);
 }
 
-/* Computes one step: x is the inputs' part of the gates; state is updated, for LSTM with the
-** cell. */
+/* Computes one step of LSTM. x is the contribution of the inputs to the gates; `state` is updated,
+** including the cell. */
 static void chain_lstm(tli_Chain *c, const Layer *l, tl_Tensor *x, tl_Tensor **state) {
   int64_t n = hidden_of(l);
   tl_Tensor *y = chain_linear(c, state[0], l->v[WEIGHT_HH], l->v[BIAS_HH]);
@@ -165,7 +165,7 @@ static void chain_plain(tli_Chain *c, const Layer *l, tl_Tensor *x, tl_Tensor **
   state[0] = l->mode == TLK_RNN_TANH ? chain_tanh(c, sum) : TLI_STEP(c, tlo_relu(sum));
 }
 
-/* Computes a step of the first n samples; the states of the other samples stay. */
+/* Computes a step for the first n samples; the states of the other samples do not change. */
 static tl_Tensor *chain_step(tli_Chain *c, const Layer *l, tl_Tensor *x, int64_t n,
                              tl_Tensor **state) {
   int64_t batch = batch_of(l, 0);

@@ -2,8 +2,8 @@
 -- passes; while a graph of the gradient itself is recorded, the derivative is composed of
 -- differentiable operators instead.
 
--- Packed input has batch_sizes, on the CPU, and offsets: the first row of each step, and the end of
--- the last step.
+-- Packed input has two further arguments: batch_sizes, on the CPU, and offsets, which are the first
+-- row of each step and the end of the last step.
 local inputs = "Tensor input, Tensor batch_sizes, Tensor offsets, Tensor hx, Tensor cx, "
    .. "Tensor weight_ih, Tensor weight_hh, Tensor weight_hr, Tensor bias_ih, Tensor bias_hh"
 local differentiable = {
@@ -29,7 +29,7 @@ local backward_flops = rows .. [[
    + numel(weight_hh) * (1 + choose(want_weight_hh, 1, 0))
    + numel(weight_hr) * (1 + choose(want_weight_hr, 1, 0)))]]
 
--- The operators are in the order of tlk_RnnMode.
+-- The list is in the order of tlk_RnnMode.
 for mode, name in ipairs {"rnn_relu", "rnn_tanh", "lstm", "gru"} do
    op {name .. "_layer(" .. inputs .. ", bool reverse) "
           .. "-> (Tensor output, Tensor hn, Tensor cn, Tensor reserve)",

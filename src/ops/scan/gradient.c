@@ -72,7 +72,8 @@ static tl_Tensor *gaps_of(tl_Tensor *coordinates, const tl_Tensor *f, int d) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(steps, (tl_Ints){f->ndim, line})));
 }
 
-/* Reads the dimensions in the given order; returns their number, or -1 with a message. */
+/* Reads the dimensions in the order in which they were given; returns their number, or -1 with a
+** message. */
 static int read_dims(const tl_Tensor *self, tl_Ints dim, int64_t order, int *dims) {
   bool marked[TL_MAX_DIMS];
   if (order != 1 && order != 2) {
@@ -106,7 +107,7 @@ bool tlo_gradient(tl_Tensor *self, tl_Floats spacing, tl_Ints dim, int64_t edge_
   *out = (tl_Tensors){0, NULL};
   int dims[TL_MAX_DIMS], n = read_dims(self, dim, edge_order, dims);
   TL_TRY(n >= 0);
-  bool one = spacing.v == NULL || spacing.n == 1; /* one spacing for all dimensions */
+  bool one = spacing.v == NULL || spacing.n == 1; /* whether all dimensions have the same spacing */
   TL_TRY(one || check_count(spacing.n, n));
   tl_Tensor *f = tli_floating(self);
   tl_Tensors list = tli_tensors_new(n);

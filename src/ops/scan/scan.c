@@ -10,7 +10,7 @@
 
 /* ---- forward ---- */
 
-/* The results have the input's memory order if that is dense. */
+/* Runs a scan. The results have the input's memory order if the input is dense. */
 static bool run(const char *op, tlk_Scan kernel, tl_Tensor *self, int64_t dim, tl_DType dtype,
                 tl_Tensor **values, tl_Tensor **indices) {
   tli_Axes a;
@@ -67,7 +67,7 @@ bool tli_op_cummin(tl_Tensor *self, int64_t dim, tl_Tensor **out) {
 
 /* ---- gradients ---- */
 
-/* Applies fn along dim from its end. */
+/* Applies fn along dim, from the end to the beginning. */
 static tl_Tensor *backwards(tl_Tensor *self, int64_t dim,
                             tl_Tensor *(*fn)(tl_Tensor *self, int64_t dim)) {
   tl_Ints dims = {1, &dim};
@@ -79,10 +79,10 @@ static tl_Tensor *backwards(tl_Tensor *self, int64_t dim,
 
 static tl_Tensor *cumsum(tl_Tensor *self, int64_t dim) { return tlo_cumsum(self, dim, TL_NODTYPE); }
 
-/* Computes {S, F} for twice as many elements; see `carried` below. */
+/* Computes {S, F} for twice as many elements; `carried` defines both. */
 static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, tl_Tensor **out) {
   tli_Chain c = {0};
-  tl_Tensor *heads[2], *far[2], *tails[2]; /* for the tails, no elements follow */
+  tl_Tensor *heads[2], *far[2], *tails[2]; /* the tails have no later elements */
   for (int i = 0; i < 2; i++) {
     heads[i] = chain_slice(&c, state[i], d, 0, n - s);
     far[i] = chain_slice(&c, state[i], d, s, n);
@@ -123,7 +123,8 @@ static tl_Tensor *carried(tl_Tensor *grad, tl_Tensor *self, int d) {
   return state[0];
 }
 
-/* Multiplies the products before each position by the gradient that is carried back to it. */
+/* Multiplies the product before each position by the gradient that later positions carry back to
+** it. */
 static tl_Tensor *cumprod_with_zeros(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int d) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
@@ -135,7 +136,8 @@ static tl_Tensor *cumprod_with_zeros(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
   return tli_chain_end(&c, chain_mul(&c, before, back));
 }
 
-/* Without zeros: the sum of grad * result from each position on, divided by the element. */
+/* Computes cumprod's gradient for elements without zeros: the sum of grad * result from each
+** position to the end, divided by the element. */
 tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim) {
   if (self->ndim == 0 || self->numel == 0) return tli_retain(grad);
   int d = tli_dim("cumprod", dim, self->ndim);
@@ -154,9 +156,9 @@ tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *res
   return tli_chain_end(&c, chain_div(&c, sums, self));
 }
 
-/* exp(self + log(sum from each position on of w * exp(-result))); w is the part of grad with
-** one sign. A result of -infinity has only such elements before it, on which it does not
-** depend. */
+/* Computes exp(self + log(the sum of w * exp(-result) from each position to the end)), where w is
+** the part of grad with one sign. It uses that a result of -infinity depends on no element after
+** it. */
 static tl_Tensor *log_half(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim) {
   tli_Chain c = {0};
   tl_Tensor *positive = chain_with_int(&c, tlo_gt, grad, 0);
@@ -184,7 +186,7 @@ tl_Tensor *tlo_logcumsumexp_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
 
 /* ---- differences ---- */
 
-/* Return all positions along d except the first, and except the last. */
+/* Return the slices at all positions along d except the first, and at all except the last. */
 static tl_Tensor *chain_later(tli_Chain *c, tl_Tensor *t, int d) {
   return chain_slice(c, t, d, 1, t->sizes[d]);
 }
@@ -214,7 +216,7 @@ tl_Tensor *tlo_diff(tl_Tensor *self, int64_t n, int64_t dim, tl_Tensor *prepend,
   parts[count++] = self;
   if (append) parts[count++] = append;
   tl_Tensor *current = count > 1 ? tlo_cat((tl_Tensors){count, parts}, d) : tli_retain(self);
-  if (current && n > current->sizes[d]) n = current->sizes[d]; /* no elements remain then */
+  if (current && n > current->sizes[d]) n = current->sizes[d]; /* then no elements remain */
   for (int64_t i = 0; current && i < n; i++) {
     tl_Tensor *next = difference(current, d);
     tli_release(current);
@@ -265,7 +267,7 @@ static tl_Tensor *even_areas(tl_Tensor *y, double dx, int d) {
   return tli_chain_end(&c, chain_with(&c, tlo_mul, heights, dx / 2));
 }
 
-/* If x is NULL, points are dx apart. */
+/* Integrates y along a dimension; if x is NULL, points are dx apart. */
 static tl_Tensor *integral(const char *op, tl_Tensor *y, tl_Tensor *x, tl_Scalar dx, int64_t dim,
                            bool running) {
   if (y->ndim == 0)

@@ -5,8 +5,8 @@
 */
 #include "ops/common.h"
 
-/* Gives self the view's geometry. The data does not change, but nodes that have saved self
-** would see another shape, so the version is incremented. */
+/* Gives self the view's geometry. The data does not change, but self's version is incremented,
+** because nodes that have saved self would see another shape. */
 static bool take(const char *op, tl_Tensor *self, tl_Tensor *steals) {
   TL_TRY(steals);
   bool ok = tli_rebase(op, self, steals);

@@ -8,14 +8,14 @@
 
 /* ---- lists of views ---- */
 
-/* Checks dim for the operators below; returns -1 on failure. */
+/* Checks dim for operators on lists of tensors; returns -1 on failure. */
 static int list_dim(const char *op, tl_Tensor *self, int64_t dim) {
   if (self->ndim > 0) return tli_dim(op, dim, self->ndim);
   tli_fail(TL_ESHAPE, "%s: expected a tensor of at least one dimension", op);
   return -1;
 }
 
-/* Returns the list in *out; frees it on failure. */
+/* Stores the list in *out; frees it if `ok` is false. */
 static bool list_done(bool ok, tl_Tensors *list, tl_Tensors *out) {
   if (!ok) tli_tensors_free(list);
   *out = *list;
@@ -172,7 +172,7 @@ tl_Tensor *tli_op_cat(tl_Tensors tensors, int64_t dim) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(joined_shape(tensors, dim, &d, &ndim, sizes));
   TL_TRY_NULL(on_one_device("cat", tensors));
-  /* dtypes alone decide, because 0-d tensors are refused earlier */
+  /* the dtypes alone decide, because 0-d tensors were refused before */
   tl_DType dtype = (tl_DType)tensors.v[0]->dtype;
   for (int64_t i = 1; i < tensors.n; i++)
     dtype = tli_dtype_promote(dtype, (tl_DType)tensors.v[i]->dtype);
@@ -216,9 +216,9 @@ tl_Tensor *tli_op_stack(tl_Tensors tensors, int64_t dim) {
 
 /* ---- repeating ---- */
 
-/* Repeats along dimensions from `first` on, as long as their factors fit as dimensions of their
-** own: (s) becomes (r, s), is expanded, copied, and flattened to (r * s). *next is the first
-** remaining dimension. */
+/* Repeats t along dimensions from `first` on, while the number of dimensions allows a separate
+** dimension for each factor: (s) becomes (r, s), is expanded, copied, and flattened to (r * s).
+** *next is the first remaining dimension. */
 static tl_Tensor *repeat_some(tl_Tensor *self, const int64_t *times, int first, int *next) {
   int64_t apart[TL_MAX_DIMS], wide[TL_MAX_DIMS], joined[TL_MAX_DIMS];
   int n = 0, room = TL_MAX_DIMS - self->ndim, d;
@@ -358,7 +358,8 @@ static tl_Tensor *lower_mask(tl_Device device, int64_t rows, int64_t cols, int64
   return tli_chain_end(&c, TLI_STEP(&c, tli_pointwise(&le, (tl_Tensor *[]){at, of_rows}, NULL)));
 }
 
-/* Clamps a diagonal: those beyond the corners equal those at the corners. */
+/* Clamps the number of a diagonal: diagonals beyond the corners are as empty as those at the
+** corners. */
 static int64_t within(int64_t diagonal, int64_t rows, int64_t cols) {
   return diagonal < -rows ? -rows : diagonal > cols ? cols : diagonal;
 }

@@ -8,7 +8,7 @@ op {"split(Tensor self, int split_size, dim dim=0) -> Tensor[]",
     composite = true, alias = {"unsafe_split"},
     examples = {"T(5, 2), 2"}}
 example("split", [[
-   local parts = torch.arange(5):split(2) -- pieces of two elements, in a table
+   local parts = torch.arange(5):split(2) -- a list of pieces with two elements each
    print(#parts, parts[1], parts[3])
    --> 3	tensor([0, 1])	tensor([4])]])
 op {"split.sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
@@ -26,7 +26,7 @@ op {"chunk(Tensor self, int chunks, dim dim=0) -> Tensor[]",
     composite = true, alias = {"unsafe_chunk"},
     examples = {"T(5, 2), 2"}}
 example("chunk", [[
-   local parts = torch.arange(5):chunk(2) -- two pieces
+   local parts = torch.arange(5):chunk(2) -- a list of two pieces
    print(#parts, parts[1], parts[2])
    --> 2	tensor([0, 1, 2])	tensor([3, 4])]])
 op {"unbind(Tensor self, dim dim=0) -> Tensor[]", node = "Unbind",
@@ -108,7 +108,7 @@ op {"triu(Tensor self, int diagonal=0) -> Tensor",
     doc = "The upper triangle of the matrices in the last two dimensions, zero elsewhere.",
     inplace = true, grad = {self = "triu(grad, diagonal)"}, examples = {"T(3, 4)", "T(2, 3, 3), 1"}}
 example("triu", [=[
-   print(torch.ones(3, 3):triu(1)) -- above the diagonal
+   print(torch.ones(3, 3):triu(1)) -- the elements above the diagonal
    --> tensor([[0., 1., 1.],
    -->         [0., 0., 1.],
    -->         [0., 0., 0.]])]=])

@@ -1,6 +1,6 @@
 /*
-** padding.c - padding. For a constant, the input is copied into a filled tensor; other modes
-** select elements of the input, one dimension after the other.
+** padding.c - padding of tensors. For a constant, the input is copied into a filled tensor; other
+** modes select elements of the input, one dimension after the other.
 */
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 /* ---- with a constant ---- */
 
-/* Computes the sizes of the result. `pad` has the padding before and after the last dimension,
-** then of the one before it, and so on; negative numbers remove elements. */
+/* Computes the sizes of the result. `pad` has the padding before and after the last dimension, then
+** of the dimension before, and so on; negative numbers remove elements. */
 static bool padded_sizes(const tl_Tensor *self, tl_Ints pad, int64_t *sizes) {
   if (pad.n % 2 != 0 || pad.n / 2 > self->ndim)
     return tli_fail(TL_EARG,
@@ -39,7 +39,7 @@ static bool copy_inside(tl_Tensor *result, const tl_Tensor *self, tl_Ints pad) {
   for (int d = 0; d < self->ndim; d++) {
     int k = self->ndim - 1 - d;
     int64_t before = k < pad.n / 2 ? pad.v[2 * k] : 0;
-    int64_t begin = before < 0 ? -before : 0; /* in self */
+    int64_t begin = before < 0 ? -before : 0; /* first position that is copied, in self */
     int64_t end =
         result->sizes[d] - before < self->sizes[d] ? result->sizes[d] - before : self->sizes[d];
     sizes[d] = end - begin;
@@ -108,7 +108,7 @@ static tl_Tensor *chain_source(tli_Chain *c, Mode mode, tl_Tensor *i, int64_t si
   tl_Tensor *last = TLI_STEP(c, tli_number(tli_int(size - 1)));
   tl_Tensor *first = TLI_STEP(c, tli_number(tli_int(0)));
   switch (mode) {
-  case REFLECT: { /* the distance from the last element, minus that from the first */
+  case REFLECT: { /* the distance from the last element, minus the distance from the first */
     tl_Tensor *left = TLI_STEP(c, tlo_abs(i));
     tl_Tensor *past = chain_sub(c, last, left);
     tl_Tensor *right = TLI_STEP(c, tlo_abs(past));

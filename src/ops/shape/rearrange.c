@@ -1,5 +1,5 @@
 /*
-** rearrange.c - joining, splitting and rotating, as compositions of views, cat and flip.
+** rearrange.c - joining, splitting and rotating tensors, as compositions of views, cat and flip.
 */
 #include <string.h>
 
@@ -20,12 +20,13 @@ static tl_Tensor *padded(tl_Tensor *self, int front, int behind) {
 
 tl_Tensor *tlo_atleast_1d(tl_Tensor *self) { return padded(self, self->ndim < 1, 0); }
 
-/* A vector becomes a row. */
+/* Returns self with at least two dimensions; a vector becomes a row. */
 tl_Tensor *tlo_atleast_2d(tl_Tensor *self) {
   return padded(self, self->ndim < 2 ? 2 - self->ndim : 0, 0);
 }
 
-/* A vector becomes a row, a matrix gets depth 1. */
+/* Returns self with at least three dimensions; a vector becomes a row, and a matrix gets depth
+** 1. */
 tl_Tensor *tlo_atleast_3d(tl_Tensor *self) {
   return padded(self, self->ndim < 2 ? 2 - self->ndim : 0, self->ndim < 3);
 }
@@ -198,11 +199,11 @@ tl_Tensor *tlo_cartesian_prod(tl_Tensors tensors) {
   return result;
 }
 
-/* Returns the number of ways to choose r of n, or -1 if it exceeds a tensor's size. */
+/* Returns the number of ways to choose r of n elements, or -1 if it exceeds a tensor's size. */
 static int64_t count_choices(int64_t n, int64_t r) {
   int64_t count = 1;
   if (r > n) return 0;
-  if (r > n - r) r = n - r; /* choosing r is the same as leaving n - r */
+  if (r > n - r) r = n - r; /* choosing r elements is the same as leaving out n - r */
   /* the division is exact, since i + 1 consecutive numbers are divisible by (i + 1)! */
   for (int64_t i = 0; i < r; i++) {
     if (__builtin_mul_overflow(count, n - i, &count)) return -1;
@@ -211,8 +212,8 @@ static int64_t count_choices(int64_t n, int64_t r) {
   return count;
 }
 
-/* Writes the combinations, as positions from 1, one after the other. With step 1 each position
-** is larger than the one before, with step 0 it may be equal. */
+/* Writes the combinations one after the other, as positions from 1. With step 1 each position in a
+** combination is larger than the previous one; with step 0 it may be equal. */
 static void write_choices(int64_t *to, int64_t count, int64_t n, int64_t r, int64_t step) {
   for (int64_t k = 0; k < r; k++) to[k] = 1 + k * step;
   for (int64_t i = 1; i < count; i++, to += r) {
@@ -325,7 +326,8 @@ static int64_t between(int64_t x, int64_t low, int64_t high) {
 /* Counts the elements with column < row + edge, and finds the first row that has any. */
 static int64_t count_below(int64_t rows, int64_t cols, int64_t edge, int64_t *first) {
   *first = between(1 - edge, 0, rows);
-  int64_t whole = between(cols - edge, *first, rows); /* rows from here on have all columns */
+  /* number of rows that have all columns, from this one on */
+  int64_t whole = between(cols - edge, *first, rows);
   int64_t n = whole - *first;
   return n * (2 * edge + *first + whole - 1) / 2 + (rows - whole) * cols;
 }
@@ -460,7 +462,8 @@ tl_Tensor *tlo_repeat_interleave_each(tl_Tensor *self, tl_Tensor *repeats, int64
 
 /* ---- splitting ---- */
 
-/* Returns views along d that end at ends[0..n), and the remainder if `rest`. */
+/* Returns views of self along d that end at ends[0..n), and the remainder of self if `rest` is
+** set. */
 static bool cut(tl_Tensor *self, int d, const int64_t *ends, int64_t n, bool rest,
                 tl_Tensors *out) {
   tl_Tensors list = tli_tensors_new(n + rest);

@@ -3,7 +3,7 @@
 */
 #include "ops/common.h"
 
-/* Copies src to `part`, a view of `result`; both are consumed. */
+/* Copies src to `part`, a view of `result`; the call consumes both. */
 static tl_Tensor *replace_part(const char *op, tl_Tensor *result, tl_Tensor *part, tl_Tensor *src) {
   bool ok = part != NULL;
   if (ok && !tli_same_sizes(part, src))
@@ -35,7 +35,7 @@ tl_Tensor *tlo_slice_scatter(tl_Tensor *self, tl_Tensor *src, int64_t dim, int64
   if (start == TLI_NOINT) start = 0;
   if (end_ == TLI_NOINT) end_ = -1;
   if (start < 0) start = start + size < 0 ? 0 : start + size;
-  int64_t stop = (end_ < 0 ? end_ + size : end_) + 1; /* end is inclusive */
+  int64_t stop = (end_ < 0 ? end_ + size : end_) + 1; /* end_ is inclusive */
   if (stop > size) stop = size;
   if (start > size) start = size;
   if (stop < start) stop = start;

@@ -4,7 +4,7 @@
 */
 #include "ops/chain.h"
 
-/* Copies grad into `part`, a view of `whole`; steals both, and returns whole or NULL. */
+/* Copies grad into `part`, a view of `whole`. Steals both; returns whole or NULL. */
 static tl_Tensor *place(tl_Tensor *whole, tl_Tensor *part, tl_Tensor *grad) {
   bool ok = whole && part && tli_copy(part, grad);
   tli_release(part);
@@ -66,7 +66,8 @@ static bool read_range(tl_Tensor *self, int64_t dim, int64_t start, int64_t stop
   return true;
 }
 
-/* A dimension of one element gets step 1, since its stride might overflow. */
+/* Returns a view of a range along one dimension. A single element gets step 1, since its stride
+** might overflow. */
 static tl_Tensor *cut(const tl_Tensor *t, const Range *r) {
   return tli_cut(t, r->dim, r->start, r->n, r->n > 1 ? r->step : 1);
 }
@@ -77,8 +78,8 @@ tl_Tensor *tli_op_slice(tl_Tensor *self, int64_t dim, int64_t start, int64_t sto
   return cut(self, &r);
 }
 
-/* `stop` is inclusive and counted from 1, so it equals the exclusive end counted from 0; but -1
-** is the last position. */
+/* Returns a view of positions start to stop. `stop` is inclusive and counts from 1, so it equals
+** the exclusive end counted from 0; -1 is the last position. */
 tl_Tensor *tlo_slice_range(tl_Tensor *self, int64_t dim, int64_t start, int64_t stop,
                            int64_t step) {
   if (stop != TLI_NOINT && stop < 0) stop = stop == -1 ? TLI_NOINT : stop + 1;
@@ -160,7 +161,7 @@ tl_Tensor *tli_op_as_strided(tl_Tensor *self, tl_Ints size, tl_Ints stride,
   int64_t offset = storage_offset == TLI_NOINT ? self->offset : storage_offset;
   int64_t room = self->storage->bytes / tli_dtype_bytes[self->dtype];
   int64_t need = reach(size, stride);
-  /* views without elements may begin anywhere, as slices of empty tensors do */
+  /* a view without elements may begin anywhere, as a slice of an empty tensor may */
   int64_t most = need == 0 ? INT64_MAX / 64 : room;
   if (need < 0 || offset < 0 || offset > most || (need > 0 && need > room - offset))
     return tli_fail_null(TL_EINDEX,
@@ -277,8 +278,8 @@ static bool scatter(tl_Tensor *flat, tl_Tensor *grad, Geometry g) {
   return ok;
 }
 
-/* Counts how often g refers to each element of `flat`, in case the base itself refers to
-** elements several times: they share the gradient. */
+/* Counts how often g refers to each element of `flat`. A base may refer to an element several
+** times; all these positions share its gradient. */
 static tl_Tensor *shared(tl_Tensor *flat, const Geometry *base) {
   tli_Chain c = {0};
   tl_Tensor *count = TLI_STEP(&c, tlo_zeros_like(flat, TL_NODTYPE, TLI_NODEVICE, NULL));
@@ -289,8 +290,8 @@ static tl_Tensor *shared(tl_Tensor *flat, const Geometry *base) {
   return tli_chain_end(&c, TLI_STEP(&c, seen(share, base)));
 }
 
-/* Both geometries refer to a flat piece of storage: the gradient is added to it by the view's
-** geometry, and read back by self's. */
+/* Computes the gradient of as_strided. Both geometries refer to a flat piece of storage: the
+** gradient is added to that piece by the view's geometry, and read back by self's. */
 tl_Tensor *tlo_as_strided_backward(tl_Tensor *grad, tl_Ints base_size, tl_Ints base_stride,
                                    int64_t base_offset, tl_Ints size, tl_Ints stride,
                                    int64_t offset) {
@@ -344,8 +345,8 @@ tl_Tensor *tli_op_unfold(tl_Tensor *self, int64_t dimension, int64_t size, int64
   return tli_alias(self, n + 1, sizes, strides, self->offset);
 }
 
-/* Windows overlap, so they are added one after the other or, if windows are shorter than their
-** number, position by position for all windows together. */
+/* Adds the gradients of windows, which may overlap. Windows are added one after the other or, if
+** windows are shorter than their number, position by position for all windows together. */
 static bool add_windows(tl_Tensor *whole, tl_Tensor *grad, int dim, int64_t size, int64_t step) {
   int last = grad->ndim - 1;
   int64_t windows = grad->sizes[dim];
@@ -356,7 +357,7 @@ static bool add_windows(tl_Tensor *whole, tl_Tensor *grad, int dim, int64_t size
     tl_Tensor *to = by_window ? tli_cut(whole, dim, i * step, size, 1)
                               : tli_cut(whole, dim, i, windows, windows > 1 ? step : 1);
     tl_Tensor *turned = NULL;
-    if (from && to && by_window) { /* the window's positions are grad's last dimension */
+    if (from && to && by_window) { /* the positions in a window are grad's last dimension */
       int64_t order[TL_MAX_DIMS];
       for (int d = 0; d < last; d++) order[d] = d < dim ? d : d == dim ? last - 1 : d - 1;
       turned = tli_op_permute(from, (tl_Ints){last, order});

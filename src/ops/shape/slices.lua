@@ -35,7 +35,7 @@ op {"narrow(Tensor self, dim dim, index start, int length) -> Tensor",
     composite = true, out = false,
     examples = {"T(3, 4), 2, 2, 3", "T(3), 1, -2, 2", "T(3), 1, 1, 0"}}
 example("narrow", [[
-   print(torch.arange(5):narrow(1, 2, 3)) -- from position 2, three elements
+   print(torch.arange(5):narrow(1, 2, 3)) -- three elements from position 2 on
    --> tensor([1, 2, 3])]])
 op {"narrow.tensor(Tensor self, dim dim, Tensor start, int length) -> Tensor",
     doc = "The same with the position in a tensor of no dimensions.",
@@ -71,7 +71,7 @@ op {"unfold(Tensor self, dim dimension, int size, int step) -> Tensor",
     examples = {"T(7), 1, 3, 2", "T(3, 5), 2, 2, 1"}}
 example("unfold", [=[
    local x = torch.arange(5)
-   print(x:unfold(1, 3, 2)) -- windows of three, two apart
+   print(x:unfold(1, 3, 2)) -- windows of three elements that begin two apart
    --> tensor([[0, 1, 2],
    -->         [2, 3, 4]])]=])
 op {"unfold_backward(Tensor grad, int[] input_size, dim dimension, int size, int step) -> Tensor",

@@ -1,6 +1,6 @@
 /*
 ** views.c - views of all elements with other sizes and strides: view, expand, and permutations.
-** slices.c has the views of a part.
+** slices.c has views of a part of a tensor.
 **
 ** Functions tli_op_* return aliases; the generated callers declare them views.
 */
@@ -10,7 +10,7 @@
 
 /* ---- another shape ---- */
 
-/* Writes the sizes with -1 replaced, so that they hold `numel` elements. */
+/* Writes the requested sizes, with -1 replaced so that the sizes have `numel` elements. */
 static bool resolve(const char *op, tl_Ints wish, int64_t numel, int64_t *sizes) {
   TL_TRY(tli_check_ndim(op, wish.n));
   int n = (int)wish.n, open = -1;
@@ -37,15 +37,17 @@ static bool resolve(const char *op, tl_Ints wish, int64_t numel, int64_t *sizes)
                   tli_shape_str(n, wish.v), numel);
 }
 
-/* Walks both shapes from the end: a run of old dimensions that is contiguous in memory can be
-** split differently. Returns false if a new dimension would extend across two runs. */
+/* Computes the strides of a view with other sizes.
+** Walks both shapes from the end: a run of old dimensions that is contiguous in memory can be split
+** differently. Returns false if a new dimension would extend across two runs. */
 static bool view_strides(const tl_Tensor *t, int ndim, const int64_t *sizes, int64_t *strides) {
   if (t->numel == 0) {
     tli_row_major(ndim, sizes, strides);
     return true;
   }
   int to = ndim - 1;
-  int64_t run = 1, filled = 1; /* elements of the run: old, and covered by new dimensions */
+  /* number of elements of the run, and how many of them the new dimensions cover */
+  int64_t run = 1, filled = 1;
   int64_t base = t->ndim > 0 ? t->strides[t->ndim - 1] : 1;
   for (int d = t->ndim - 1; d >= 0; d--) {
     run *= t->sizes[d];
@@ -59,11 +61,12 @@ static bool view_strides(const tl_Tensor *t, int ndim, const int64_t *sizes, int
     if (d > 0) base = t->strides[d - 1];
     run = filled = 1;
   }
-  for (; to >= 0; to--) strides[to] = 1; /* sizes of 1 that remain */
+  for (; to >= 0; to--) strides[to] = 1; /* the remaining dimensions have size 1 */
   return true;
 }
 
-/* Sets *possible to false, without a message, if the memory does not allow a view. */
+/* Returns a view with other sizes. Sets *possible to false, without a message, if the memory layout
+** does not allow it. */
 static bool as_view(const char *op, const tl_Tensor *self, tl_Ints wish, int64_t *sizes,
                     int64_t *strides, bool *possible) {
   TL_TRY(resolve(op, wish, self->numel, sizes));
@@ -89,8 +92,8 @@ tl_Tensor *tli_op_view(tl_Tensor *self, tl_Ints size) {
       tli_shape_str((int)size.n, sizes));
 }
 
-/* Returns a view if possible, otherwise a reshaped copy. Nodes are named like PyTorch's for its
-** three ways to reshape. */
+/* Returns a view if possible, otherwise a reshaped copy. The node gets PyTorch's name, one of
+** three, for the way in which it reshapes. */
 static tl_Tensor *reshape(const char *op, tl_Tensor *self, tl_Ints shape) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   bool possible;
@@ -231,7 +234,7 @@ static tl_Tensor *permuted(const tl_Tensor *self, const int *from) {
   return tli_alias(self, self->ndim, sizes, strides, self->offset);
 }
 
-/* from[d] is the dimension that moves to position d. */
+/* Reads a permutation: from[d] receives the dimension that moves to position d. */
 static bool read_order(const char *op, tl_Ints dims, int ndim, int from[TL_MAX_DIMS]) {
   if (dims.n != ndim)
     return tli_fail(TL_EARG, "%s: expected %d dimensions, one for each of self, got %" PRId64, op,

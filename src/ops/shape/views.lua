@@ -7,7 +7,7 @@ op {"view(Tensor self, int[] size...) -> Tensor",
     examples = {"T(3, 4), 4, 3", "T(3, 4), -1", "T(2, 3, 4), 6, -1"}}
 example("view", [=[
    local x = torch.zeros(2, 3)
-   local y = x:view(3, 2) -- shares x's memory
+   local y = x:view(3, 2) -- y shares x's memory
    y[{1, 1}] = 5
    print(x)
    --> tensor([[5., 0., 0.],
@@ -36,7 +36,7 @@ op {"flatten(Tensor self, dim start_dim=0, dim end_dim=-1) -> Tensor",
     examples = {"T(2, 3, 4)", "T(2, 3, 4), 2", "T(2, 3, 4), 1, 2", "T()"}}
 example("flatten", [[
    local x = torch.zeros(8, 3, 4)
-   print(table.unpack(x:flatten(2).shape)) -- from dimension 2 on
+   print(table.unpack(x:flatten(2).shape)) -- flattens the dimensions from 2 on
    --> 8	12]])
 op {"unflatten(Tensor self, dim dim, int[] sizes) -> Tensor",
     doc = "One dimension split into several, one of which may be -1.", composite = true,
@@ -58,7 +58,7 @@ op {"expand(Tensor self, int[] size...) -> Tensor",
     examples = {"T(3, 1), 3, 4", "T(3), 2, -1", "T(), 2, 2"}}
 example("expand", [=[
    local x = torch.tensor {{1}, {2}}
-   print(x:expand(-1, 3)) -- a view: no memory is copied
+   print(x:expand(-1, 3)) -- the result is a view: no memory is copied
    --> tensor([[1, 1, 1],
    -->         [2, 2, 2]])]=])
 op {"expand_as(Tensor self, Tensor other) -> Tensor", doc = "self expanded to other's shape.",

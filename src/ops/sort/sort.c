@@ -1,6 +1,6 @@
 /*
-** sort.c - sorting and selecting by rank. Kernels process rows; another dimension is moved last
-** before and back afterwards.
+** sort.c - sorting and selecting by rank. Kernels process rows; any other dimension is moved to the
+** end before the call, and back afterwards.
 */
 #include <math.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static bool finish_results(bool ok, Rows *r, int dim, tl_Tensor **out) {
 /* ---- sort and topk ---- */
 
 bool tli_op_sort(tl_Tensor *self, int64_t dim, bool descending, bool stable, tl_Tensor **out) {
-  (void)stable; /* sorting is always stable */
+  (void)stable; /* the result does not depend on `stable`, since sorting is always stable */
   int d = tli_dim("sort", dim, self->ndim);
   Rows r;
   TL_TRY(d >= 0);
@@ -128,7 +128,7 @@ bool tli_op_topk(tl_Tensor *self, int64_t k, int64_t dim, bool largest, bool sor
 
 typedef bool (*PickFn)(const Rows *r, void *context, tl_Tensor **out);
 
-/* Selects one element along dim with its position; keepdim keeps dim with size 1. */
+/* Selects one element along dim, and its position; keepdim keeps dim with size 1. */
 static bool pick(const char *op, tl_Tensor *self, int64_t dim, bool keepdim, PickFn fn,
                  void *context, tl_Tensor **out) {
   int d = tli_dim(op, dim, self->ndim);

@@ -49,7 +49,7 @@ op {"median(Tensor self) -> Tensor",
     grad = {self = "amax_backward(grad, self, result, nil, false)"}, examples = {"T(3, 3)", "T(4)"}}
 example("median", [[
    local x = torch.tensor {1, 9, 3, 7}
-   print(x:median():item()) -- the lower of the middle two
+   print(x:median():item()) -- the lower one of the two middle elements
    --> 3]])
 op {"median.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
     doc = "The median along dim and its position.",

@@ -6,11 +6,11 @@
 
 /* ---- runs ---- */
 
-/* The results of unique for a list of n elements (or slices) in which equal ones are adjacent:
-** `begins` (n) tells where runs begin. */
+/* The results of unique for a list of n elements (or slices) in which equal ones are adjacent.
+** `begins` (n) tells where runs of equal elements begin. */
 typedef struct Runs {
-  tl_Tensor *starts;  /* (runs) position of the first element of each run */
-  tl_Tensor *numbers; /* (n) number of each element's run, from 1 */
+  tl_Tensor *starts;  /* position of the first element of each run, (runs) */
+  tl_Tensor *numbers; /* number of each element's run, from 1, (n) */
   tl_Tensor *counts;  /* (runs) */
 } Runs;
 
@@ -21,7 +21,7 @@ static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool numbers, bool counts
   r->numbers = numbers ? TLI_STEP(c, tlo_cumsum(begins, 0, TL_I64)) : NULL;
   r->counts = NULL;
   if (!counts || c->failed) return !c->failed;
-  /* lengths are from each start to the next one, for the last run to the end */
+  /* the length of a run is the distance to the start of the next run, or to the end */
   int64_t n = begins->numel;
   tl_Tensor *end = TLI_STEP(c, tli_empty(TL_I64, tli_device(begins), 1, (int64_t[]){1}));
   if (c->failed || !tli_fill(end, tli_int(n + 1))) c->failed = true;
@@ -51,7 +51,7 @@ static tl_Tensor *chain_begins(tli_Chain *c, tl_Tensor *list) {
   return TLI_STEP(c, tlo_cat((tl_Tensors){2, both}, 0));
 }
 
-/* Returns output, and those of inverse and counts that are not NULL. */
+/* Returns output, and also inverse and counts unless they are NULL. */
 static bool end_with(tli_Chain *c, tl_Tensor *output, tl_Tensor *inverse, tl_Tensor *counts,
                      tl_Tensor **out) {
   bool ok = !c->failed;

@@ -1,7 +1,7 @@
 /*
-** grid_sample.c - resampling images at arbitrary coordinates: affine_grid, grid_sample. A
-** sample is the sum of a few elements ("taps") for each dimension, with weights that depend on
-** the coordinate. Everything is composed of operators, so the grid has derivatives, too.
+** grid_sample.c - resampling images at arbitrary coordinates: affine_grid, grid_sample. A sample is
+** the sum of a few elements ("taps") for each dimension, with weights that depend on the
+** coordinate. The samples are composed of operators, so the grid has derivatives as well.
 */
 #include <math.h>
 #include <string.h>
@@ -82,8 +82,8 @@ static tl_Tensor *affine(tli_Chain *c, tl_Tensor *x, double shift, double factor
   return chain_scale(c, chain_add(c, x, chain_number(c, shift)), factor);
 }
 
-/* Converts coordinates from -1 .. 1 to 0 .. size - 1. Distant ones are clamped, so that all
-** numbers below are finite. */
+/* Converts coordinates from -1 .. 1 to 0 .. size - 1. Distant coordinates are clamped, so that all
+** later numbers are finite. */
 static tl_Tensor *to_places(tli_Chain *c, tl_Tensor *x, int64_t size, bool align_corners) {
   const double far = 1e9;
   tl_Tensor *nan = TLI_STEP(c, tlo_isnan(x));
@@ -137,7 +137,7 @@ enum { MOST_TAPS = 4 };
 /* The taps of every sample along a dimension: tensors (N, samples), borrowed from a chain. */
 typedef struct Taps {
   int n;
-  tl_Tensor *at[MOST_TAPS];     /* int64, from 0, clamped to the input */
+  tl_Tensor *at[MOST_TAPS];     /* position of the tap, int64 from 0, clamped to the input */
   tl_Tensor *inside[MOST_TAPS]; /* whether the tap is inside the input */
   tl_Tensor *weight[MOST_TAPS]; /* NULL: 1 */
 } Taps;
@@ -271,7 +271,7 @@ static tl_Tensor *sample(tl_Tensor *input, tl_Tensor *grid, int n, const Samplin
   tl_Tensor *flat = TLI_STEP(&c, tlo_reshape(input, (tl_Ints){3, flat_sizes}));
   tl_Tensor *places = TLI_STEP(&c, tlo_reshape(grid, (tl_Ints){3, places_sizes}));
   for (int d = 0; d < n; d++) {
-    /* x, y, z: the last dimension comes first */
+    /* coordinates are in the order x, y, z, so the last dimension comes first */
     tl_Tensor *x = TLI_STEP(&c, tlo_select(places, 2, n - 1 - d));
     along[d].failed = c.failed;
     find_taps(&along[d], s, x, sizes[d], &taps[d]);
@@ -314,8 +314,8 @@ static bool check(const tl_Tensor *input, const tl_Tensor *grid) {
   return true;
 }
 
-/* The nearest element does not change when a coordinate moves slightly: the grid's gradient
-** exists and is zero. */
+/* Gives samples of the nearest elements a node for the grid. The nearest element does not change
+** when a coordinate moves slightly, so the grid's gradient exists and is zero. */
 static tl_Tensor *with_grid(tli_Chain *c, tl_Tensor *samples, tl_Tensor *grid) {
   if (c->failed || !tli_recording(&grid, 1)) return samples;
   tl_Tensor *x = TLI_STEP(c, tlo_select(grid, -1, 0));

@@ -1,5 +1,5 @@
 /*
-** pixel_shuffle.c - exchanging channels for resolution, and permuting channels.
+** pixel_shuffle.c - moves channels to pixels and pixels to channels, and permutes channels.
 */
 #include <string.h>
 

@@ -11,7 +11,8 @@
 
 /* ---- resampling one dimension ---- */
 
-/* In the last three modes, filters widen with the step, so that no input element is skipped. */
+/* Modes of interpolation. In the last three, the filter widens with the step, so that no input
+** element is skipped. */
 typedef enum Mode {
   NEAREST,
   NEAREST_EXACT,
@@ -25,19 +26,19 @@ typedef enum Mode {
 
 enum { MOST_TAPS = 4 };
 
-/* A dimension: `in` elements are resampled to `out`; one step of the output is `step` of the
-** input. */
+/* A resampled dimension: `in` elements become `out` elements; one step of the output is `step`
+** elements of the input. */
 typedef struct Axis {
   int64_t in, out;
   double step;
-  bool exact; /* whether step is in / out */
+  bool exact; /* whether `step` is exactly in / out */
   bool align_corners;
 } Axis;
 
 static int64_t clip(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 
-/* Returns the nearest element. It uses integers if possible: floor(i * in / out) then has no
-** rounding errors. */
+/* Returns the index of the nearest element. If possible it is computed in integers, floor(i * in /
+** out), without rounding errors. */
 static int64_t nearest(const Axis *a, int64_t i, bool centre) {
   double place = centre ? (double)i + 0.5 : (double)i;
   if (!a->exact) return clip((int64_t)floor(place * a->step), a->in);
@@ -54,8 +55,8 @@ static void cubic_weights(double t, double weights[4]) {
   }
 }
 
-/* Computes the taps of output element i in a mode without antialiasing: their positions, from
-** 0, and their weights; there are taps_in(mode). */
+/* Computes the taps of output element i in a mode without antialiasing: taps_in(mode) positions,
+** from 0, and their weights. */
 static void taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
                     double weights[MOST_TAPS]) {
   weights[0] = 1;
@@ -80,8 +81,8 @@ static void taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
 
 /* ---- antialiasing ---- */
 
-/* The weight of an element at distance x: a triangle, Keys' cubic with a = -1/2, or a sinc in a
-** Lanczos window. Each is 0 beyond its radius. */
+/* Return the weight of an element at distance x: a triangle, Keys' cubic with a = -1/2, or a sinc
+** in a Lanczos window. Each is 0 beyond its radius. */
 static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
 
 static double keys(double x) {
@@ -110,7 +111,7 @@ static const Filter *filter_of(Mode mode) {
 }
 
 /* Returns the number of taps of output element i, which begin at *first. A filter's radius is
-** measured in steps of the output if these are longer than elements of the input. */
+** measured in steps of the output if a step is longer than an element of the input. */
 static int64_t filter_span(const Axis *a, const Filter *f, int64_t i, int64_t *first) {
   double centre = a->step * ((double)i + 0.5), reach = f->radius * fmax(a->step, 1);
   double begin = centre - reach + 0.5, end = centre + reach + 0.5;
@@ -118,7 +119,7 @@ static int64_t filter_span(const Axis *a, const Filter *f, int64_t i, int64_t *f
   return (end < (double)a->in ? (int64_t)end : a->in) - *first;
 }
 
-/* Computes the weights of those n taps; their sum is 1. */
+/* Computes the weights of the n taps of output element i; their sum is 1. */
 static void filter_weights(const Axis *a, const Filter *f, int64_t i, int64_t first, int64_t n,
                            double *weights) {
   double centre = a->step * ((double)i + 0.5), narrow = 1 / fmax(a->step, 1), total = 0;
@@ -152,7 +153,7 @@ static bool sums_new(Sums *s, int64_t n, int64_t terms) {
 
 static void sums_free(Sums *s) { tli_free(s->weights, sums_bytes(s->n, s->terms)); }
 
-/* Returns the number of taps of every output element; 0 if it depends on the element. */
+/* Returns the number of taps of every output element; 0 if the number depends on the element. */
 static int taps_in(Mode mode) {
   if (filter_of(mode)) return 0;
   return mode == LINEAR ? 2 : mode == CUBIC ? 4 : 1;
@@ -189,7 +190,8 @@ static bool forward_sums(const Axis *a, Mode mode, Sums *s) {
   return true;
 }
 
-/* Computes the transpose: for each input element, the output elements that it is a tap of. */
+/* Computes the transposed tables: for each input element, the output elements of which it is a
+** tap. */
 static bool backward_sums(const Axis *a, Mode mode, Sums *s) {
   Sums f = {0};
   TL_TRY(forward_sums(a, mode, &f));
@@ -200,7 +202,8 @@ static bool backward_sums(const Axis *a, Mode mode, Sums *s) {
     for (int64_t i = 0; i < a->in; i++) s->first[i + 1] += s->first[i];
     for (int64_t i = 0; i < a->out; i++)
       for (int32_t t = f.first[i]; t < f.first[i + 1]; t++) {
-        int32_t to = s->first[f.at[t]]++; /* first[k] advances, and ends at first[k + 1] */
+        /* first[k] is incremented for each entry, and ends at first[k + 1] */
+        int32_t to = s->first[f.at[t]]++;
         s->at[to] = (int32_t)i;
         s->weights[to] = f.weights[t];
       }
@@ -215,7 +218,7 @@ static Axis axis_of(int64_t in, int64_t out, double step, bool exact, bool align
   return (Axis){in, out, step, exact, align_corners};
 }
 
-/* Copies the tables to a device's memory, which `block` holds; those for the CPU stay in place. */
+/* Copies the tables to a device's memory, which `block` holds; tables for the CPU stay in place. */
 static bool sums_on(tl_Device device, const Sums *s, Sums *there, tl_Tensor **block) {
   *there = *s;
   *block = NULL;
@@ -280,7 +283,8 @@ tl_Tensor *tli_op_resample_spread(tl_Tensor *self, int64_t dim, tl_Ints size, in
   return result;
 }
 
-/* Resamples along d to the nearest elements: selects them without sums, for any dtype. */
+/* Resamples along d to the nearest elements. It selects elements without sums, so it supports any
+** dtype. */
 static tl_Tensor *take_nearest(tl_Tensor *self, int d, const Axis *a, Mode mode) {
   tli_Chain c = {0};
   tl_Tensor *at = TLI_STEP(&c, tli_new("interpolate", (tl_Ints){1, &a->out}, TL_I64, TLI_CPU));
@@ -403,14 +407,14 @@ static tl_Tensor *resize_by_area(tl_Tensor *input, const Axis *axes) {
   }
 }
 
-/* Rounds and clamps uint8 images between two dimensions, as PyTorch does. */
+/* Rounds and clamps uint8 images after each dimension except the last, as PyTorch does. */
 static tl_Tensor *chain_bytes(tli_Chain *c, tl_Tensor *t) {
   tl_Tensor *above = chain_add(c, t, chain_number(c, 0.5));
   return chain_clamp(c, TLI_STEP(c, tlo_floor(above)), 0, UINT8_MAX);
 }
 
-/* Returns whether to begin with the last dimension, whose elements are looked up one by one: it is
-** better as long as there are fewer rows than later. Images that are rounded in between always
+/* Returns whether to begin with the last dimension. Its elements are looked up one by one, which is
+** cheaper while there are fewer rows than later. Images that are rounded between dimensions always
 ** begin with it. */
 static bool last_first(const Axis *axes, int n) {
   double growth = 1;

@@ -1,4 +1,4 @@
--- Images and volumes resized to another resolution.
+-- Resizes images and volumes to another resolution.
 
 local function F(entry)
    entry.module, entry.method, entry.composite = "nn.functional", false, true
