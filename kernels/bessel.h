@@ -68,7 +68,7 @@ TLM_CHEBYSHEV_(tlm_k1_near, TLM_K1_NEAR_, 0.762650113669473885)
 TLM_CHEBYSHEV_(tlm_k1_far, TLM_K1_FAR_, 1.36031309524222133)
 /* clang-format on */
 
-/* exp(x) K0(x) and exp(x) K1(x) if `scaled`, otherwise without the factor. */
+/* Return exp(x) K0(x) and exp(x) K1(x) if `scaled`, otherwise K0(x) and K1(x). */
 TLM_LONG_FN double tlm_k0(double x, bool scaled) {
   if (!(x > 0)) return x == 0 ? (double)INFINITY : (double)NAN;
   double far = tlm_k0_far(4 / (x > 2 ? x : 2) - 1) / sqrt(x);
@@ -89,8 +89,8 @@ TLM_LONG_FN double tlm_k1(double x, bool scaled) {
 ** differentiated some times by x (DLMF 18.9). The number of a family is its row in
 ** src/ops/pointwise/polynomials.lua; those from 4 to 7 are of 2x - 1. */
 
-#define TLM_MAX_SLOPE 8 /* the highest derivative */
-/* beyond this degree the result is NaN, since the loop would take too long */
+#define TLM_MAX_SLOPE 8 /* order of the highest derivative */
+/* for a higher degree the result is NaN, since the loop would take too long */
 #define TLM_MAX_DEGREE 1e6
 
 TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope) {
@@ -108,7 +108,8 @@ TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope
     double factor = chebyshev || family == 8 ? 2 : family == 11 ? 2 * k + 1 : laguerre ? -1 : 1;
     double constant = laguerre ? 2 * k + 1 : 0;
     int back = chebyshev ? 1 : family == 8 ? 2 * k : k, divisor = family > 9 ? k + 1 : 1;
-    if (k == 0 && chebyshev) { /* only this step depends on which of the four kinds it is */
+    /* only this first step depends on the kind of Chebyshev polynomial */
+    if (k == 0 && chebyshev) {
       factor = family % 4 == 0 ? 1 : 2;
       constant = family % 4 == 2 ? -1 : family % 4 == 3 ? 1 : 0;
     }

@@ -1,7 +1,7 @@
 /*
-** fused.h - formulas of elementwise kernels that have several outputs, or more inputs than
-** those of math.h, shared by both back ends: functions tlf_<kernel>_<f32|f64>, with pointers to
-** the outputs (TLK_FUSED in core/kernel/parts.h lists them).
+** fused.h - formulas of elementwise kernels that have several outputs, or more inputs than those of
+** math.h, shared by both back ends. A kernel's function is tlf_<kernel>_<f32|f64> and has pointers
+** to the outputs; TLK_FUSED in core/kernel/parts.h lists the kernels.
 */
 #ifndef TLF_FUSED_H
 #define TLF_FUSED_H

@@ -27,9 +27,10 @@
 
 #ifdef __CUDACC__
 #define TLM_FN static __device__ __forceinline__
-/* keeps one copy of the function for all kernels of a file */
+/* not inlined: all kernels of a file share one copy of the function */
 #define TLM_LONG_FN static __device__ __noinline__
-/* PyTorch's form of the normal distribution; normcdf takes twice the instructions for its tail. */
+/* The normal distribution function in PyTorch's form; normcdf takes twice the instructions for its
+** tail. */
 #define TLM_CDF(x) ((T)0.5 + (T)0.5 * erf((x) * (T)0.70710678118654752440))
 #else
 #define TLM_FN static inline
@@ -139,7 +140,7 @@
   TLM_INTEGER_REDUCTION(name, params, __VA_ARGS__)
 
 /* Returns the larger or the smaller of two numbers, or NaN if one is NaN. Compilers turn the
-** first line into one instruction, which gives b if either is NaN. */
+** comparison into one instruction, which gives b if either number is NaN. */
 #define TLM_EXTREME_(name, type, sign) \
   TLM_FN type name(type a, type b) {   \
     type m = a sign b ? a : b;         \
@@ -218,8 +219,8 @@ TLM_FLOATING1(reciprocal, 0, return 1 / x;)
 TLM_FLOATING1(sqrt, 0, return sqrt(x);)
 TLM_FLOATING1(rsqrt, 0, return 1 / sqrt(x);)
 
-/* Integer division. x / -1 is written as a negation, because the negation of the most negative
-** integer overflows. */
+/* Divides integers. x / -1 is written as a negation, because negating the most negative integer
+** must wrap around. */
 TLM_DIVISION2(div_trunc, 0, return b == -1 ? (T)(0 - (U)a) : a / b;)
 TLM_DIVISION2(floor_divide, 0, {
   T q = b == -1 ? (T)(0 - (U)a) : a / b;
@@ -234,12 +235,12 @@ TLM_DIVISION2(remainder, 0, {
 
 TLM_FLOATING2(div_trunc, 0, return trunc(a / b);)
 TLM_FLOATING2(fmod, 0, return fmod(a, b);)
-/* `rest` is the result of fmod(a, b). */
+/* Defines the remainder with the divisor's sign; `rest` is the result of fmod(a, b). */
 #define TLM_REMAINDER_BODY(T, rest) \
   T r = rest;                       \
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-/* Python's algorithm: a minus the remainder, divided by b, is nearly an integer and is rounded
-** to it. */
+/* Divides and rounds down by Python's algorithm: a minus the remainder, divided by b, is nearly an
+** integer, to which it is rounded. */
 #define TLM_FLOOR_DIVIDE_BODY(T, rest)                  \
   T r = rest;                                           \
   T q = (a - r) / b;                                    \
@@ -274,7 +275,7 @@ TLM_FLOATING1(frac, 0, return x - trunc(x);)
 TLM_INTEGER1(ceil, 0, return x;)
 TLM_INTEGER1(floor, 0, return x;)
 TLM_INTEGER1(trunc, 0, return x;)
-/* p[0]: number of decimals. Ties go to the even neighbour. */
+/* Rounds to p[0] decimals; ties go to the even neighbour. */
 TLM_FLOATING1(round, 1, {
   T scale = (T)pow(10.0, (double)fabs(p[0]));
   return p[0] == 0 ? rint(x) : p[0] > 0 ? rint(x * scale) / scale : rint(x / scale) * scale;
@@ -304,7 +305,8 @@ TLM_FLOATING2(xlogy, 0, {
   T product = a * log(b);
   return isnan(b) ? b : a == 0 ? 0 : product;
 })
-/* These are for real numbers; cpu/pointwise/complex_loops.h has the loops for complex ones. */
+/* The following functions are for real numbers; cpu/pointwise/complex_loops.h has the loops for
+** complex numbers. */
 TLM_NUMBER1(conj_physical, 0, return x;)
 TLM_FLOATING1(angle, 0, return isnan(x) ? x : x < 0 ? (T)TLM_PI : 0;)
 TLM_FLOATING1(sigmoid, 0, return 1 / (1 + exp(-x));)
@@ -357,7 +359,7 @@ TLM_FLOATING1(modified_bessel_k0, 0, return (T)tlm_k0((double)x, false);)
 TLM_FLOATING1(modified_bessel_k1, 0, return (T)tlm_k1((double)x, false);)
 TLM_FLOATING1(scaled_modified_bessel_k0, 0, return (T)tlm_k0((double)x, true);)
 TLM_FLOATING1(scaled_modified_bessel_k1, 0, return (T)tlm_k1((double)x, true);)
-/* p[0]: the family, p[1]: the order of the derivative. */
+/* p[0] is the family, p[1] the order of the derivative. */
 TLM_FLOATING2(orthogonal_polynomial, 2,
               return (T)tlm_orthogonal((int)p[0], (double)a, (double)b, (int)p[1]);)
 TLM_FLOATING1(erfcx, 0, return (T)tlm_erfcx(x);)
@@ -383,7 +385,7 @@ TLM_FLOATING1(trigamma, 0, {
   double result = v > 0 ? direct : wave * wave - direct;
   return (T)(v <= 0 && v == floor(v) ? (double)INFINITY : result);
 })
-/* p[0]: the order, at least 2. */
+/* p[0] is the order, at least 2. */
 TLM_FLOATING1(higher_gamma, 1, return (T)tlm_higher_gamma((int)p[0], (double)x);)
 
 /* ---- bounds -------------------------------------------------------------------- */
@@ -413,7 +415,8 @@ TLM_INTEGER3(clamp, 0, {
 })
 TLM_NUMBER2(heaviside, 0, return a == 0 ? b : (T)(a > 0);)
 TLM_FLOATING2(copysign, 0, return copysign(a, b);)
-/* Neighbouring values are neighbouring integers. */
+/* Returns the next number. Neighbouring floating-point numbers have neighbouring integers as their
+** bits. */
 TLM_FLOATING2(nextafter, 0, {
   U bits;
   memcpy(&bits, &a, sizeof bits);
@@ -499,7 +502,8 @@ TLM_INTEGER2(bitwise_and, 0, return a & b;)
 TLM_INTEGER2(bitwise_or, 0, return a | b;)
 TLM_INTEGER2(bitwise_xor, 0, return a ^ b;)
 TLM_INTEGER1(bitwise_invert, 0, return ~x;)
-/* A shift by the type's width or more, or by a negative number, shifts all bits out. */
+/* Shifts to the left. A shift by the type's width or more, or by a negative number, shifts all bits
+** out. */
 TLM_INTEGER2(bitwise_left_shift, 0, {
   bool out = b < 0 || b >= (T)(8 * sizeof a);
   return out ? 0 : (T)((U)a << (out ? 0 : b));
@@ -582,7 +586,8 @@ TLM_FLOATING2(silu_backward, 0, {
   T s = 1 / (1 + exp(-b));
   return a * s * (1 + b * (1 - s));
 })
-/* With e = exp(x), tanh(log(1 + e)) is e (e + 2) / (e (e + 2) + 2), which is 1 from x = 20 on. */
+/* Computes mish: with e = exp(x), tanh(log(1 + e)) is e (e + 2) / (e (e + 2) + 2), which is 1 from
+** x = 20 on. */
 TLM_FLOATING1(mish, 0, {
   T e = exp(x > 20 ? 20 : x);
   T n = e * (e + 2);
@@ -628,7 +633,7 @@ TLM_FLOATING2(logsigmoid_backward, 0, {
   T z = exp(-fabs(b));
   return a * ((b < 0 ? 1 : z) / (1 + z));
 })
-/* b is the result of the forward kernel. */
+/* In the following derivatives, b is the result of the forward kernel. */
 TLM_FLOATING2(sigmoid_backward, 0, return a * (1 - b) * b;)
 TLM_FLOATING2(tanh_backward, 0, return a * (1 - b * b);)
 
@@ -658,7 +663,7 @@ TLM_FLOATING_REDUCTION(sum_power, 1, W, W, 0, tlm_power(fabs(x), p[0]), a + b, a
 TLM_FLOATING_REDUCTION(amax_abs, 0, T, T, 0, fabs(x), TLM_LARGER(a, b), a)
 TLM_FLOATING_REDUCTION(amin_abs, 0, T, T, (T)INFINITY, fabs(x), TLM_SMALLER(a, b), a)
 
-/* The second derivatives of activations. */
+/* Second derivatives of activations. */
 TLM_FLOATING1(gelu_tanh_second, 0, {
   T inner = (T)TLM_GELU_BETA * (x + (T)0.044715 * x * x * x);
   T slope = (T)TLM_GELU_BETA * (1 + (T)(3 * 0.044715) * x * x);
@@ -678,7 +683,8 @@ TLM_FLOATING1(huber, 1, {
   T d = fabs(x);
   return d <= p[0] ? (T)0.5 * d * d : p[0] * (d - (T)0.5 * p[0]);
 })
-/* a: probability, b: target; logarithms are clamped to at least -100. */
+/* Binary cross-entropy. a is the probability, b the target; logarithms are clamped to at least
+** -100. */
 TLM_FLOATING2(bce, 0, {
   T yes = log(a);
   T no = log1p(-a);
@@ -689,7 +695,7 @@ TLM_FLOATING2(bce, 0, {
 
 /* ---- positions, counted from 1 ------------------------------------------------------ */
 
-/* p[0]: the size that negative positions count back from. */
+/* Makes positions positive. p[0] is the size from whose end negative positions count. */
 TLM_INTEGER1(unwrap_position, 1, return x < 0 ? x + p[0] + 1 : x;)
 /* Returns the flat position of (a, b) in two dimensions, the second of size p[0]. */
 TLM_INTEGER2(join_positions, 1, return (T)((U)(a - 1) * (U)p[0] + (U)b);)

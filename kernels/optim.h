@@ -57,8 +57,8 @@ TLM_FN double tlm_clip_f64(double norm, double max_norm) {
   c[k] = (beta);      \
   c[(k) + 1] = 1 - (beta);
 
-/* Options: lr, momentum, dampening, weight_decay, decoupled, and `first`: the buffer is new and
-** becomes the gradient. */
+/* SGD. Options: lr, momentum, dampening, weight_decay, decoupled, and `first`: whether the buffer
+** is new and becomes the gradient. */
 TLM_FAMILY(sgd, {
   DECAY(o[3], o[4] != 0)
   c[3] = o[5] != 0 ? 0 : o[1];
@@ -66,7 +66,7 @@ TLM_FAMILY(sgd, {
   c[5] = o[1];
   c[6] = lr;
 })
-/* Options: lr, beta1, beta2, eps, weight_decay, decoupled. Clock: the number of steps. */
+/* Adam. Options: lr, beta1, beta2, eps, weight_decay, decoupled. Clock: the step count. */
 TLM_FAMILY(adam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)
@@ -76,7 +76,7 @@ TLM_FAMILY(adam, {
   c[8] = 1 / sqrt(1 - pow(o[2], t[0]));
   c[9] = o[3];
 })
-/* Options: those of adam, and momentum_decay. Clocks: the number of steps, the product of all
+/* NAdam. Options: those of Adam, and momentum_decay. Clocks: the step count, and the product of all
 ** momenta. */
 TLM_FAMILY(nadam, {
   t[0] += 1;
@@ -91,7 +91,8 @@ TLM_FAMILY(nadam, {
   c[9] = 1 / (1 - pow(o[2], t[0]));
   c[10] = o[3];
 })
-/* Options and clock: see adam. c[8] is 0 as long as the moving mean is too short to divide by. */
+/* RAdam. Options and clock are those of Adam. c[8] is 0 as long as the moving mean is too short to
+** divide by. */
 TLM_FAMILY(radam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)
@@ -106,7 +107,7 @@ TLM_FAMILY(radam, {
   c[8] = length > 5 ? c[7] * sqrt(rectified * (1 - power)) : 0;
   c[9] = o[3];
 })
-/* Options: lr, beta1, beta2, eps, weight_decay. Clock: the number of steps. */
+/* Adamax. Options: lr, beta1, beta2, eps, weight_decay. Clock: the step count. */
 TLM_FAMILY(adamax, {
   t[0] += 1;
   DECAY(o[4], false)
@@ -115,14 +116,14 @@ TLM_FAMILY(adamax, {
   c[6] = o[3];
   c[7] = lr / (1 - pow(o[1], t[0]));
 })
-/* Options: lr, lr_decay, eps, weight_decay. Clock: the number of steps. */
+/* Adagrad. Options: lr, lr_decay, eps, weight_decay. Clock: the step count. */
 TLM_FAMILY(adagrad, {
   t[0] += 1;
   DECAY(o[3], false)
   c[3] = lr / (1 + (t[0] - 1) * o[1]);
   c[4] = o[2];
 })
-/* Options: lr, rho, eps, weight_decay. Clock: the number of steps. */
+/* Adadelta. Options: lr, rho, eps, weight_decay. Clock: the step count. */
 TLM_FAMILY(adadelta, {
   t[0] += 1;
   DECAY(o[3], false)
@@ -130,7 +131,7 @@ TLM_FAMILY(adadelta, {
   c[5] = lr;
   c[6] = o[2];
 })
-/* Options: lr, alpha, eps, weight_decay, momentum. Clock: the number of steps. */
+/* RMSprop. Options: lr, alpha, eps, weight_decay, momentum. Clock: the step count. */
 TLM_FAMILY(rmsprop, {
   t[0] += 1;
   DECAY(o[3], false)
@@ -139,14 +140,14 @@ TLM_FAMILY(rmsprop, {
   c[6] = o[2];
   c[7] = o[4];
 })
-/* Options: lr, which is the initial step size, the factors of step sizes, their bounds. Clock:
-** the number of steps. */
+/* Rprop. Options: lr, which is the initial step size, the two factors of step sizes, and their two
+** bounds. Clock: the step count. */
 TLM_FAMILY(rprop, {
   t[0] += 1;
   for (int k = 1; k < 5; k++) c[2 + k] = o[k];
 })
-/* Options: lr, lambd, alpha, t0, weight_decay. Clocks: the number of steps, the rate of the
-** next step and its weight in the mean. */
+/* ASGD. Options: lr, lambd, alpha, t0, weight_decay. Clocks: the step count, the rate of the next
+** step, and that step's weight in the mean. */
 TLM_FAMILY(asgd, {
   DECAY(o[4], false)
   c[2] = 1 - o[1] * t[1];
@@ -156,16 +157,16 @@ TLM_FAMILY(asgd, {
   t[1] = lr / pow(1 + o[1] * lr * t[0], o[2]);
   t[2] = t[0] - o[3] > 1 ? 1 / (t[0] - o[3]) : 1;
 })
-/* Options: lr, beta1, beta2, weight_decay. */
+/* Lion. Options: lr, beta1, beta2, weight_decay. */
 TLM_FAMILY(lion, {
   DECAY(o[3], true)
   MEAN(3, o[1])
   MEAN(5, o[2])
   c[7] = lr;
 })
-/* Options: lr, which is not used here, and momentum. */
+/* Muon. Options: lr, which this family does not use, and momentum. */
 TLM_FAMILY(muon, {MEAN(3, o[1])})
-/* lr is the gradient's weight. */
+/* Linear interpolation; lr is the gradient's weight. */
 TLM_FAMILY(lerp, {MEAN(3, 1 - lr)})
 
 #undef DECAY
@@ -201,7 +202,7 @@ TLM_RULE(sgd_nesterov, {
   return p * c[2] - c[6] * (g + c[5] * *a);
 })
 
-/* a, b: the means of gradients and of their squares; d: the largest b so far. */
+/* Updates moments. a, b: the means of gradients and of their squares; d: the largest b so far. */
 #define MOMENTS \
   DECAYED       \
   MEAN(*a, g, 3) MEAN(*b, g *g, 5)
@@ -235,7 +236,7 @@ TLM_RULE(adagrad, {
   *a += g * g;
   return p - c[3] * g / (sqrt(*a) + c[4]);
 })
-/* a, b: the means of the squares of gradients and of steps. */
+/* Adadelta's step. a, b: the means of the squares of gradients and of steps. */
 TLM_RULE(adadelta, {
   DECAYED
   MEAN(*a, g * g, 3)
@@ -243,8 +244,8 @@ TLM_RULE(adadelta, {
   MEAN(*b, delta * delta, 3)
   return p - c[5] * delta;
 })
-/* a: the mean of squares; b: the buffer. In centered rules, the mean of gradients comes before
-** the buffer. */
+/* RMSprop's step. a: the mean of squares; b: the momentum buffer. In centered rules, the mean of
+** gradients comes before the buffer. */
 TLM_RULE(rmsprop, {
   DECAYED
   MEAN(*a, g * g, 3)
@@ -270,7 +271,7 @@ TLM_RULE(rmsprop_centered_momentum, {
   return p - c[5] * *d;
 })
 
-/* a: the previous gradient, or 0 if it was skipped; b: the step size. */
+/* Rprop's step. a: the previous gradient, or 0 if it was skipped; b: the step size. */
 TLM_RULE(rprop, {
   T turn = g * *a;
   T factor = turn > 0 ? c[4] : turn < 0 ? c[3] : turn == 0 ? 1 : turn;
@@ -280,7 +281,7 @@ TLM_RULE(rprop, {
   *a = turn < 0 ? 0 : g;
   return p - SIGN(*a) * *b;
 })
-/* a: the mean of parameters. */
+/* ASGD's step. a: the mean of parameters. */
 TLM_RULE(asgd, {
   DECAYED
   p = p * c[2] - c[3] * g;

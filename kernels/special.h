@@ -1,6 +1,6 @@
 /*
-** special.h - the longer special functions of math.h. They are computed in double, also for
-** float, whose results are then right to the last place or nearly so.
+** special.h - the longer special functions of math.h. They are computed in double, even for float,
+** whose results are then exact up to the last digit or nearly so.
 */
 #ifndef TLM_SPECIAL_H
 #define TLM_SPECIAL_H
@@ -13,9 +13,9 @@
 
 /* ---- sinc --------------------------------------------------------------------- */
 
-/* The first and second derivative of sin(u)/u. Near 0 they use the series, because the closed
-** form cancels. cos(u) - sin(u)/u is written with sines alone: compilers join the sine and the
-** cosine of one argument and then vectorise neither. */
+/* Return the first and second derivative of sin(u)/u. Near 0 they use the series, because the
+** closed form loses digits by cancellation. cos(u) - sin(u)/u is written with sines alone:
+** compilers join the sine and the cosine of one argument and then vectorise neither. */
 TLM_LONG_FN double tlm_sinc_first(double u) {
   double s = u * u;
   double series =
@@ -63,8 +63,8 @@ TLM_LONG_FN double tlm_erfinv(double y) {
 
 /* ---- polygamma ---------------------------------------------------------------- */
 
-/* The polygamma functions of order 0 and 1. The recurrence raises x to where the asymptotic
-** series holds; negative arguments use reflection. */
+/* Returns the polygamma function of order 0 or 1. The recurrence raises x until the asymptotic
+** series holds; negative arguments use the reflection formula. */
 TLM_LONG_FN double tlm_polygamma(int order, double x) {
   double sum = 0;
   for (int k = 0; k < 12; k++) {
@@ -92,9 +92,9 @@ TLM_LONG_FN double tlm_polygamma(int order, double x) {
   return sum + r + 0.5 * s + tail;
 }
 
-/* Returns the sum of (x + k)^-s over k from 0 (Hurwitz's zeta function) for x > 0 and whole s
-** >= 3: the first terms directly, the rest by the Euler-Maclaurin formula. The table has
-** Bernoulli numbers divided by (2j)!. */
+/* Returns the sum of (x + k)^-s over k from 0 (Hurwitz's zeta function) for x > 0 and whole s >= 3:
+** the first terms are added directly, the remaining ones by the Euler-Maclaurin formula. The table
+** has Bernoulli numbers divided by (2j)!. */
 TLM_LONG_FN double tlm_zeta(double s, double x) {
   const double b[8] = {1.0 / 12,
                        -1.0 / 720,
@@ -118,8 +118,8 @@ TLM_LONG_FN double tlm_zeta(double s, double x) {
   return sum + first * (0.5 + tail) + pow(x, 1 - s) / (s - 1);
 }
 
-/* The polygamma function of order n >= 2: (-1)^(n + 1) n! zeta(n + 1, x). For x < 0, the terms
-** on either side of 0 are summed separately. */
+/* Returns the polygamma function of order n >= 2: (-1)^(n + 1) n! zeta(n + 1, x). For x < 0, the
+** terms on both sides of 0 are summed separately. */
 TLM_LONG_FN double tlm_higher_gamma(int n, double x) {
   double s = n + 1;
   double low = floor(x);
@@ -128,9 +128,9 @@ TLM_LONG_FN double tlm_higher_gamma(int n, double x) {
   for (int k = 2; k <= n && k <= 171; k++) factorial *= k;
   double sign = n & 1 ? 1 : -1;
   if (x <= 0 && x == low) return sign * (double)INFINITY;
-  if (x > 0 && isinf(x)) return (double)NAN; /* gives NaN, since PyTorch computes 0 * inf */
+  if (x > 0 && isinf(x)) return (double)NAN; /* NaN, as in PyTorch, which computes 0 * inf */
   if (x > 0 || isnan(x)) return sign * factorial * tlm_zeta(s, x);
-  /* adds the poles on either side first, since they may cancel */
+  /* adds the poles on both sides of 0 first, since they may cancel */
   double poles = tlm_zeta(s, x - low) + sign * tlm_zeta(s, near);
   return sign * factorial * (poles - sign * tlm_zeta(s, 1 - x));
 }
@@ -312,8 +312,8 @@ TLM_LONG_FN double tlm_log_ndtr(double x) {
   return x < -1 ? log(0.5 * tlm_erfcx(-t)) - t * t : log1p(-0.5 * erfc(t));
 }
 
-/* Returns the quantile of probability p: like tlm_erfinv, from the nearer end, whose distance
-** is exact. */
+/* Returns the quantile of probability p. Like tlm_erfinv it computes from the nearer end, whose
+** distance is exact. */
 TLM_LONG_FN double tlm_ndtri(double p) {
   double m = p < 0.5 ? p : 1 - p;
   double l = log(4 * m * (1 - m));
@@ -328,7 +328,7 @@ TLM_LONG_FN double tlm_ndtri(double p) {
   return p < 0.5 ? -x : x;
 }
 
-/* Hurwitz's zeta function for any s > 1; terms below 0 require a whole s. */
+/* Returns Hurwitz's zeta function for any s > 1; terms below 0 require a whole s. */
 TLM_LONG_FN double tlm_hurwitz(double s, double q) {
   if (isnan(s) || isnan(q) || s < 1) return (double)NAN;
   if (s == 1) return (double)INFINITY;

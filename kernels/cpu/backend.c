@@ -7,15 +7,15 @@
 #include <string.h>
 
 #include "core/memory/alloc.h"
-#include "isas.h" /* generated: TLK_ISAS */
+#include "isas.h" /* generated header that defines TLK_ISAS */
 #include "kernels/cpu/cpu.h"
 
 /* ---- instruction sets ------------------------------------------------------------ */
 
-/* Whether this processor supports an instruction set. A new set needs its condition here and
-** its flags in the Makefile, which writes isas.h: TLK_ISAS(X) lists the sets that are linked,
-** best first, as X(v4) X(v3) X(v2). f16c, lzcnt and movbe have no name that all compilers know;
-** every processor with avx2 and bmi2 has them. */
+/* Conditions that tell whether this processor supports an instruction set. A new set needs its
+** condition in this list and its flags in the Makefile, which writes isas.h: TLK_ISAS(X) lists the
+** sets that are linked, best first, as X(v4) X(v3) X(v2). f16c, lzcnt and movbe have no name that
+** all compilers know; every processor with avx2 and bmi2 has them. */
 #define TLK_HAS_base true
 #define TLK_HAS_native true
 #define TLK_HAS_v2 true
@@ -48,20 +48,20 @@ enum { NSETS = sizeof sets / sizeof sets[0] };
 
 static _Atomic(const tlk_Isa *) chosen;
 
-/* Returns the set that TLUA_ISA names if it is built and supported, otherwise the best
-** supported set. */
+/* Returns the instruction set that TLUA_ISA names if it was built and is supported, otherwise the
+** best supported one. */
 static const tlk_Isa *choose(void) {
 #ifdef __x86_64__
   __builtin_cpu_init();
 #endif
   const char *wish = getenv("TLUA_ISA");
-  size_t n = wish ? strcspn(wish, "+") : 0; /* dot.c reads what follows the plus sign */
+  size_t n = wish ? strcspn(wish, "+") : 0; /* dot.c reads the text after the plus sign */
   for (int i = 0; n > 0 && i < NSETS; i++)
     if (strlen(sets[i].isa->name) == n && strncmp(sets[i].isa->name, wish, n) == 0 &&
         sets[i].usable())
       return sets[i].isa;
   int i = 0;
-  /* the last set is the build's minimum, so it is not checked */
+  /* the last set is the build's minimum, so its condition is not checked */
   while (i < NSETS - 1 && !sets[i].usable()) i++;
   return sets[i].isa;
 }

@@ -11,8 +11,8 @@
 typedef struct tlk_Blocks {
   const tli_Iter *it;
   int64_t sizes[2];
-  int64_t cols, rows;   /* the sizes of a whole block */
-  int64_t across, down; /* blocks along dimensions 0 and 1 */
+  int64_t cols, rows;   /* sizes of a whole block */
+  int64_t across, down; /* number of blocks along dimensions 0 and 1 */
   int64_t count;
 } tlk_Blocks;
 
@@ -64,8 +64,8 @@ static inline tlk_Block tlk_block_at(const tlk_Blocks *b, int64_t index) {
   return block;
 }
 
-/* Returns whether some operand is contiguous along dimension 1 instead of 0. Such a loop uses
-** roughly square blocks, so that whole cache lines are used. */
+/* Returns whether some operand is contiguous along dimension 1 instead of dimension 0. Such a loop
+** uses roughly square blocks, so that whole cache lines are read and written. */
 static inline bool tlk_transposed(const tli_Iter *it) {
   if (it->ndim < 2 || it->sizes[0] < 8 || it->sizes[1] < 8) return false;
   for (int k = 0; k < it->nargs; k++) {

@@ -7,8 +7,8 @@
 ** that this processor supports.
 **
 ** A loop gets contiguous operands in its own type, and their number is a multiple of TLK_LANES:
-** drivers pad the last few elements. So every element takes the vector path, and its result
-** depends neither on its address nor on the thread that computes it.
+** drivers pad the last few elements. So every element is computed in a vector, and its result
+** depends neither on its address nor on the thread.
 */
 #ifndef TLK_CPU_H
 #define TLK_CPU_H
@@ -18,11 +18,11 @@
 #include "core/device/backend.h"
 #include "core/error.h"
 
-/* Loops advance by this many elements: a vector of float32 in the widest set. */
+/* The step of loops in elements: a vector of float32 in the widest instruction set. */
 #define TLK_LANES 16
-/* Drivers convert or gather this many elements at a time, in buffers on the stack. */
+/* The number of elements that drivers convert or gather at a time, in buffers on the stack. */
 #define TLK_CHUNK 1024
-/* With fewer elements, a second thread is slower. */
+/* The smallest number of elements for a thread; with fewer, a second thread makes a loop slower. */
 #define TLK_GRAIN 32768
 
 /* Types that kernels compute in. ORDER COMPUTE */
@@ -37,7 +37,7 @@ static inline int tlk_compute_index(tl_DType compute) {
                               : TLK_C_I32;
 }
 
-/* A position out of range, if any thread has found one. It starts as zeros. */
+/* A position out of range, if some thread has found one. It must be initialised with zeros. */
 typedef struct tlk_FirstFault {
   atomic_bool found;
   _Atomic int64_t position;
@@ -48,8 +48,8 @@ static inline void tlk_note_fault(tlk_FirstFault *fault, int64_t position) {
   atomic_store_explicit(&fault->found, true, memory_order_relaxed);
 }
 
-/* Call it after all threads have finished. Returns true if no fault was found; otherwise
-** reports `fault` with the value that was found. */
+/* Returns true if no thread found a fault; otherwise reports `fault` with the value that was found.
+** The caller waits for all threads first. */
 static inline bool tlk_no_fault(const tlk_Context *cx, tlk_FirstFault *first, tlk_Fault fault) {
   if (!atomic_load(&first->found)) return true;
   fault.value = atomic_load(&first->position);
@@ -68,14 +68,16 @@ extern const tlk_Loop tlk_rare_loops[2][TLK_NPOINTWISES], tlk_rare_fixed[2][TLK_
 /* dst[i] = (type) src[i]; any n. */
 typedef void (*tlk_Convert)(int64_t n, void *dst, const void *src);
 
-/* dst[r][c] = src[r][c] with strides in bytes: s0 along c, s1 along r. */
+/* Moves a two-dimensional piece: dst[r][c] = src[r][c], with strides in bytes, s0 along c and s1
+** along r. */
 typedef void (*tlk_Move)(char *dst, int64_t ds0, int64_t ds1, const char *src, int64_t ss0,
                          int64_t ss1, int64_t cols, int64_t rows);
 
-/* One reduction in one compute type. `acc` is an array of accumulators of acc_bytes each. */
+/* The loops of one reduction in one compute type. `acc` is an array of accumulators of acc_bytes
+** each. */
 typedef struct tlk_Reducer {
-  int64_t acc_bytes; /* at most TLK_ACC_BYTES */
-  bool ordered;      /* elements must come in order, because positions matter */
+  int64_t acc_bytes; /* size of an accumulator, at most TLK_ACC_BYTES */
+  bool ordered;      /* whether elements must come in order, because positions matter */
   void (*start)(int64_t n, void *acc, const tl_Scalar *params);
   /* Adds n contiguous elements to acc[0]. */
   void (*row)(int64_t n, const void *x, void *acc, const tl_Scalar *params);
@@ -90,12 +92,12 @@ typedef struct tlk_Reducer {
 
 #define TLK_ACC_BYTES 24
 
-/* The accumulators of two reducers that have no `finish`. */
+/* The accumulators of the two kinds of reducers that have no `finish`. */
 typedef struct tlk_Best {
   int64_t seen;  /* number of elements so far */
-  int64_t index; /* position of the best element from 0, or -1 */
+  int64_t index; /* position of the best element, from 0; -1 if there is none */
   union {
-    double f; /* used by floating types */
+    double f; /* the best element of floating types */
     int64_t i;
   } value;
 } tlk_Best;
@@ -111,7 +113,8 @@ typedef struct tlk_Softmax {
   void (*rows)(bool log, int64_t rows, int64_t n, const void *in, void *out);
   void (*columns)(bool log, int64_t n, int64_t cols, const void *in, int64_t in_step, void *out,
                   int64_t out_step);
-  /* The gradient of in, computed from out and the gradient of out; it may overwrite either. */
+  /* Computes the gradient of `in` from `out` and the gradient of `out`; the result may overwrite
+  ** either. */
   void (*rows_back)(bool log, int64_t rows, int64_t n, const void *grad, const void *out,
                     void *grad_in);
   void (*columns_back)(bool log, int64_t n, int64_t cols, const void *grad, const void *out,
@@ -128,7 +131,7 @@ typedef struct tlk_Scanner {
               int64_t indices_step, int64_t *indices, int64_t at, void *state, int64_t *where);
 } tlk_Scanner;
 
-/* the most columns of a strip: data that is read twice stays in the cache */
+/* largest number of columns in a strip, so that data that is read twice stays in the cache */
 #define TLK_SOFTMAX_COLS 128
 
 /* Normalisation of one row; see layer_norm in core/kernel/kernel.h. weight and bias may be NULL;
@@ -155,33 +158,35 @@ typedef struct tlk_Isa {
   /* loops whose inputs except the first are one element each; NULL for kernels of one input, and
   ** for complex types */
   const tlk_Loop *fixed[TLK_NCOMPUTE];
-  const tlk_Loop *fused[2];                  /* indexed by tlk_Fused; for float, for double */
-  const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* indexed by tlk_Reduction */
-  const tlk_Reducer *best[TLK_NCOMPUTE];     /* [0]: smallest, [1]: largest */
-  const tlk_Reducer *moments[2];             /* for float, for double */
-  const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* indexed by tlk_Scan */
-  const tlk_Softmax *softmax[2];             /* for float, for double */
-  const tlk_Norm *norm[2];                   /* for float, for double */
-  const tlk_Convert (*convert)[TL_NDTYPES];  /* indexed by source dtype and target dtype */
-  const tlk_Move *move;                      /* indexed by log2 of the element's size */
+  const tlk_Loop *fused[2];                  /* loops by tlk_Fused, for float and for double */
+  const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* reducers by tlk_Reduction */
+  /* [0]: reducer of the smallest element, [1]: of the largest */
+  const tlk_Reducer *best[TLK_NCOMPUTE];
+  const tlk_Reducer *moments[2];             /* moments for float and for double */
+  const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* scanners by tlk_Scan */
+  const tlk_Softmax *softmax[2];             /* softmax for float and for double */
+  const tlk_Norm *norm[2];                   /* normalisation for float and for double */
+  const tlk_Convert (*convert)[TL_NDTYPES];  /* conversions by source dtype and target dtype */
+  const tlk_Move *move;                      /* moves by log2 of the element's size */
   tlk_RandomFn random;
   const struct tlk_IndexLoops *index;             /* gather.h */
   const struct tlk_PoolLoops *pool[TLK_NCOMPUTE]; /* pool.h */
-  const struct tlk_ResampleLoops *resample[2];    /* resample.h: for float, for double */
-  const struct tlk_ConvLoops *conv[2];            /* conv.h: for float, for double */
-  const struct tlk_TileLoops *tile[2];            /* tile.h: for float, for double */
-  const struct tlk_AttentionLoops *attention[2];  /* attention.h: for float, for double */
-  const struct tlk_WinogradLoops *winograd;       /* winograd_loops.h: for float */
-  const struct tlk_ChannelLoops *channels[2];     /* channels.h: for float, for double */
-  const struct tlk_ClassLoops *classes[2];        /* cross_entropy.h: for float, for double */
-  const struct tlk_OptimLoops *optim;             /* optim.h: for float, for double */
-  const struct tlk_RnnLoops *rnn[2];              /* layer.h: for float, for double */
+  const struct tlk_ResampleLoops *resample[2];    /* loops of resample.h for float and for double */
+  const struct tlk_ConvLoops *conv[2];            /* loops of conv.h for float and for double */
+  const struct tlk_TileLoops *tile[2];            /* loops of tile.h for float and for double */
+  const struct tlk_AttentionLoops *attention[2]; /* loops of attention.h for float and for double */
+  const struct tlk_WinogradLoops *winograd;      /* loops of winograd_loops.h for float */
+  const struct tlk_ChannelLoops *channels[2];    /* loops of channels.h for float and for double */
+  const struct tlk_ClassLoops *classes[2]; /* loops of cross_entropy.h for float and for double */
+  const struct tlk_OptimLoops *optim;      /* loops of optim.h for float and for double */
+  const struct tlk_RnnLoops *rnn[2];       /* loops of layer.h for float and for double */
 } tlk_Isa;
 
 /* Returns the instruction set in use. */
 const tlk_Isa *tlk_isa(void);
 
-/* An element of 16 bytes, for loops that only move it; named like C's integers for macros. */
+/* An element of 16 bytes, for loops that only move it. Its name has the form of C's integer types,
+** because macros build such names. */
 typedef struct uint128_t {
   uint64_t at[2];
 } uint128_t;
@@ -204,13 +209,13 @@ static inline int tlk_log2_size(tl_DType dtype) {
 #define TLK_STRING_(x) TLK_STRING2_(x)
 #endif
 
-/* Use before a loop whose iterations are independent. Operands may be the same array (in
-** place), which `restrict` would forbid.
+/* Precedes a loop whose iterations are independent. Operands may be the same array (in place),
+** which `restrict` would forbid.
 **
-** clang has no pragma that only asserts independence: this one also demands vectors, and warns
-** if they are impossible. Which loops those are (calls of exp and similar functions, an inner
-** loop) depends on clang's version, the processor and the C library, so the warning says
-** nothing about our code. */
+** clang has no pragma that only asserts independence: its pragma also demands vectors, and clang
+** warns where vectors are impossible. Which loops those are (loops with calls of exp and similar
+** functions, or with an inner loop) depends on clang's version, the processor and the C library, so
+** the warning says nothing about our code. */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define TLK_IVDEP _Pragma("clang loop vectorize(assume_safety)")
@@ -218,7 +223,7 @@ static inline int tlk_log2_size(tl_DType dtype) {
 #define TLK_IVDEP _Pragma("GCC ivdep")
 #endif
 
-/* The functions of the kernel table. */
+/* The functions in the CPU's table of kernels. */
 #define X(name, operands) bool tlk_##name(const struct tlk_##name *call);
 TLK_KERNELS(X)
 #undef X

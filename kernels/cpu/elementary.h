@@ -42,7 +42,7 @@ TLK_VECTOR1(X)
 #define X(name) TLK_SIMD double name(double, double);
 TLK_VECTOR2(X)
 #undef X
-/* Only these two of libmvec's float functions are accurate to 1.4 units in the last place. */
+/* Of libmvec's float functions, only these two are accurate to 1.4 units in the last place. */
 TLK_SIMD float exp2f(float);
 TLK_SIMD float tanhf(float);
 
@@ -80,7 +80,8 @@ static inline float tlk_hypotf(float x, float y) {
   return fabsf(x) == INFINITY || fabsf(y) == INFINITY ? INFINITY : root;
 }
 
-/* lgamma writes the global signgam; these forms do not, but Windows lacks them. */
+/* lgamma writes the global variable signgam. These reentrant forms do not, but Windows lacks
+** them. */
 #ifdef _WIN32
 static inline double tlk_lgamma(double x) { return lgamma(x); }
 static inline float tlk_lgammaf(float x) { return lgammaf(x); }

@@ -1,8 +1,8 @@
 /*
 ** elementary_f32.h - elementary functions of float, written so that compilers vectorise loops
-** around them: no branches, no tables. libmvec's float32 functions have errors of up to 4 units
-** in the last place; these, checked on every float, stay below 1.5. Each one reduces its
-** argument to a short interval and evaluates a minimax polynomial there.
+** around them: no branches, no tables. libmvec's float32 functions have errors of up to 4 units in
+** the last place; the functions of this file, checked on every float, stay below 1.5. Each function
+** reduces its argument to a short interval and evaluates a minimax polynomial there.
 */
 #ifndef TLK_ELEMENTARY_F32_H
 #define TLK_ELEMENTARY_F32_H
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* GPUs also use them for random numbers. */
+/* GPUs also use these functions, for random numbers */
 #ifdef __CUDACC__
 #define TLK_F32_FN static __device__ inline
 #else
@@ -34,8 +34,8 @@ TLK_F32_FN float tlk_from_bits(uint32_t u) {
 #define TLK_LN2_HIGH 0.693359375f
 #define TLK_LN2_LOW -2.12194440e-4f
 
-/* e^x = 2^n e^r with |r| <= ln(2) / 2, and e^r = 1 + r + r^2 q. Adding
-** 1.5 * 2^23 rounds to an integer and leaves it in the low bits. */
+/* Parts of e^x = 2^n e^r with |r| <= ln(2) / 2, where e^r = 1 + r + r^2 q. Adding 1.5 * 2^23 rounds
+** to an integer and leaves it in the low bits. */
 typedef struct tlk_Power {
   float r, q;
   int32_t n;
@@ -66,7 +66,7 @@ TLK_F32_FN float tlk_expf(float x) {
   return tlk_scale(1 + p.r * (1 + p.r * p.q), p.n);
 }
 
-/* These are for |x| < TLK_EXP_LIMIT, where the result is a normal number. */
+/* The two following functions are for |x| < TLK_EXP_LIMIT, where the result is a normal number. */
 #define TLK_EXP_LIMIT 87.0f
 TLK_F32_FN float tlk_expf_fast(float x) {
   tlk_Power p = tlk_exp_parts_fast(x);
@@ -75,7 +75,7 @@ TLK_F32_FN float tlk_expf_fast(float x) {
   return tlk_from_bits(tlk_bits(1 + p.r * (1 + p.r * p.q)) + (n << 23));
 }
 
-/* 2^n - 1 is exact or nearly so; half of it cannot overflow. */
+/* Returns e^x - 1. 2^n - 1 is exact or nearly so, and half of it cannot overflow. */
 TLK_F32_FN float tlk_expm1f(float x) {
   tlk_Power p = tlk_exp_parts(x < -25 ? -25 : x);
   float half = tlk_from_bits((uint32_t)(p.n + 126) << 23);
@@ -84,7 +84,7 @@ TLK_F32_FN float tlk_expm1f(float x) {
   return x == 0 ? x : y;
 }
 
-/* x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)). */
+/* Parts of x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)). */
 typedef struct tlk_Split {
   float e, f;
 } tlk_Split;
@@ -131,12 +131,13 @@ TLK_F32_FN float tlk_log_join(tlk_Split s) {
 }
 TLK_F32_FN float tlk_logf(float x) { return tlk_log_edges(x, tlk_log_join(tlk_split(x))); }
 
-/* The bits of a positive normal number are at least these, and less than infinity's. */
+/* The bits of the smallest positive normal number. Bits of other normal numbers lie between these
+** and infinity's. */
 #define TLK_BITS_NORMAL 0x00800000u
 #define TLK_BITS_INFINITY 0x7f800000u
 TLK_F32_FN float tlk_logf_fast(float x) { return tlk_log_join(tlk_split_fast(x)); }
 
-/* log2(e) is 1 + 0.4427; products with 1 are exact. */
+/* Returns the binary logarithm. log2(e) is 1 + 0.4427; products with 1 are exact. */
 TLK_F32_FN float tlk_log2f(float x) {
   tlk_Split s = tlk_split(x);
   float rest = tlk_log_rest(s.f);
@@ -164,8 +165,8 @@ TLK_F32_FN float tlk_log1pf(float x) {
   return u > 0 ? (x == 0 ? x : y) : u == 0 ? -INFINITY : NAN;
 }
 
-/* x = n pi/2 + r with |r| <= pi/4, in double. pi/2 is split into three parts; the first two
-** have 26 bits, so their products with n are exact for |x| < 2^27. */
+/* Parts of x = n pi/2 + r with |r| <= pi/4, in double. pi/2 is split into three parts; the first
+** two have 26 bits, so their products with n are exact for |x| < 2^27. */
 typedef struct tlk_Quarter {
   double r;
   uint32_t n;
@@ -183,7 +184,7 @@ TLK_F32_FN tlk_Quarter tlk_quarter(float x) {
   return a;
 }
 
-/* sin(r) - r and cos(r) - 1. */
+/* Return sin(r) - r and cos(r) - 1. */
 TLK_F32_FN float tlk_sin_rest(float r) {
   float z = r * r;
   return r * (z * (-0.166666542f + z * (0.00833213173f + z * -0.000195108714f)));
@@ -193,7 +194,7 @@ TLK_F32_FN float tlk_cos_rest(float r) {
   return z * z * (0.0416666457f + z * (-0.00138873064f + z * 2.44312413e-5f)) - 0.5f * z;
 }
 
-/* These are for |x| < TLK_TRIG_LIMIT. */
+/* The two following functions are for |x| < TLK_TRIG_LIMIT. */
 TLK_F32_FN float tlk_sinf_fast(float x) {
   tlk_Quarter a = tlk_quarter(x);
   float r = (float)a.r;
@@ -215,7 +216,7 @@ TLK_F32_FN float tlk_tanf_fast(float x) {
   return x == 0 ? x : v;
 }
 
-/* asin(s) for 0 <= s <= 1/2, in double so that callers can compute further. */
+/* Returns asin(s) for 0 <= s <= 1/2, in double, so that callers can compute further with it. */
 TLK_F32_FN double tlk_asin_half(float s, float z) {
   float q =
       0.166666598f +
@@ -224,7 +225,8 @@ TLK_F32_FN double tlk_asin_half(float s, float z) {
   return (double)s + (double)(s * (z * q));
 }
 
-/* Above 1/2, the argument is replaced by sqrt((1 - |x|) / 2), and the angle by its complement. */
+/* Returns asin(x). If |x| > 1/2, the argument is replaced by sqrt((1 - |x|) / 2), and the angle by
+** its complement. */
 TLK_F32_FN float tlk_asinf(float x) {
   float m = fabsf(x);
   float z = m > 0.5f ? (1 - m) * 0.5f : m * m;
@@ -240,7 +242,7 @@ TLK_F32_FN float tlk_acosf(float x) {
   return (float)(m > 0.5f ? far : near);
 }
 
-/* Above 1, the argument is replaced by its reciprocal. */
+/* Returns atan(x). If |x| > 1, the argument is replaced by its reciprocal. */
 TLK_F32_FN float tlk_atanf(float x) {
   float m = fabsf(x);
   float t = m > 1 ? 1 / m : m;
@@ -258,7 +260,7 @@ TLK_F32_FN float tlk_atanf(float x) {
   return copysignf((float)(m > 1 ? 1.57079632679489661923 - a : a), x);
 }
 
-/* erf(x) for |x| < 0.9. */
+/* Returns erf(x) for |x| < 0.9. */
 TLK_F32_FN float tlk_erff_fast(float x) {
   float z = x * x;
   float p = 0.128379167f +
@@ -269,7 +271,7 @@ TLK_F32_FN float tlk_erff_fast(float x) {
   return x + x * p;
 }
 
-/* Near 0 it is x + x P(x^2), otherwise 1 - exp(x Q(x)), which is 1 from 3.95 on. */
+/* Returns erf(x): near 0 as x + x P(x^2), otherwise as 1 - exp(x Q(x)), which is 1 from 3.95 on. */
 TLK_F32_FN float tlk_erff(float x) {
   float m = fabsf(x);
   float t = m > 3.95f ? 3.95f : m;
@@ -281,9 +283,9 @@ TLK_F32_FN float tlk_erff(float x) {
   return m < 0.9f ? tlk_erff_fast(x) : far;
 }
 
-/* The cumulative distribution function of the normal distribution; 0 for NaN. For negative x it
-** is 2^(x P(x) - 1), with an error of 4 units in the last place at -1, 10 at -3 and 50 at -6.5,
-** where the result is below 1e-10; below that it is 0. */
+/* Returns the cumulative distribution function of the normal distribution; 0 for NaN. For negative
+** x it is 2^(x P(x) - 1), with an error of 4 units in the last place at -1, 10 at -3 and 50 at
+** -6.5, where the result is below 1e-10; for x below -6.5 the result is 0. */
 TLK_F32_FN float tlk_normcdff(float x) {
   float t = fabsf(x);
   float p =
@@ -308,8 +310,8 @@ TLK_F32_FN float tlk_normcdff(float x) {
   return x > 0 ? 1 - y : y;
 }
 
-/* |x|^y = 2^(y log2 |x|) in double, whose precision allows errors of 1e-10 in both factors:
-** log2 by atanh's series in (m - 1) / (m + 1), 2^f by Taylor's. */
+/* Returns a power of a positive number. |x|^y = 2^(y log2 |x|) in double, whose precision allows
+** errors of 1e-10 in both factors: log2 by atanh's series in (m - 1) / (m + 1), 2^f by Taylor's. */
 TLK_F32_FN float tlk_powf(float x, float y) {
   double magnitude = (double)fabsf(x);
   uint64_t bits;

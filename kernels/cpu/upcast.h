@@ -8,9 +8,9 @@
 #include "core/memory/alloc.h"
 #include "kernels/cpu/cpu.h"
 
-/* Returns `in` itself if its dtype is a compute type or its data is NULL. Otherwise returns a
-** copy in the compute type, filled if `filled`, which tlk_downcast or tlk_upcast_free releases.
-** Its data is NULL if memory is exhausted. */
+/* Returns `in` itself if its dtype is a compute type or its data is NULL. Otherwise returns a copy
+** in the compute type, filled if `filled`, which tlk_downcast or tlk_upcast_free releases. The
+** copy's data is NULL if memory is exhausted. */
 static inline tlk_Array tlk_upcast(tlk_Array in, int64_t n, bool filled) {
   tl_DType dtype = tli_dtype_compute(in.dtype);
   if (dtype == in.dtype || in.data == NULL) return in;
@@ -23,7 +23,7 @@ static inline void tlk_upcast_free(tlk_Array wide, tlk_Array in, int64_t n) {
   if (wide.data != in.data) tli_free(wide.data, (size_t)n * tl_dtype_size(wide.dtype));
 }
 
-/* Writes the copy to `out` and frees it. */
+/* Writes a copy made by tlk_upcast to `out` and frees the copy. */
 static inline void tlk_downcast(tlk_Array out, tlk_Array wide, int64_t n) {
   if (wide.data == out.data) return;
   tlk_isa()->convert[wide.dtype][out.dtype](n, out.data, wide.data);

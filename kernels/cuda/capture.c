@@ -9,10 +9,10 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* An open capture. */
+/* A capture that has begun and not ended. */
 typedef struct Capture {
   struct Capture *next;
-  unsigned long long id; /* the driver's id */
+  unsigned long long id; /* the driver's id of the capture */
   uint64_t pool;
   tl_Stream *stream; /* the stream that began the capture */
 } Capture;
@@ -20,7 +20,7 @@ typedef struct Capture {
 struct tl_Graph {
   int device;
   uint64_t pool;
-  uint64_t launched; /* bit mask of the streams that the graph was launched on */
+  uint64_t launched; /* bit mask of the streams on which the graph was launched */
   cudaGraphExec_t exec;
 };
 
@@ -28,8 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Capture *captures; /* owned */
 static atomic_int open_captures;
 
-/* Returns the pool of the capture with that id, or 0 if it is not open or was begun by other
-** code. */
+/* Returns the pool of the capture with that id; 0 if no capture of this plugin has it. */
 static uint64_t pool_of(unsigned long long id) {
   uint64_t pool = 0;
   pthread_mutex_lock(&lock);
@@ -41,7 +40,8 @@ static uint64_t pool_of(unsigned long long id) {
 
 bool cuda_capture_is_open(uint64_t number) { return pool_of(number) != 0; }
 
-/* The function of CUDA 13 also returns the edges of the graph. */
+/* Asks the driver for a stream's capture. The function of CUDA 13 also returns the edges of the
+** graph. */
 static cudaError_t capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                                 unsigned long long *id) {
 #if CUDART_VERSION >= 13000
@@ -150,15 +150,16 @@ bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   return false;
 }
 
-/* Each node keeps the priority of the stream that it was captured on; without the flag, all have
-** that of the stream on which the graph is launched. */
+/* Makes an executable graph. The flag lets each node keep the priority of the stream on which it
+** was captured; without it, all nodes would have the priority of the stream on which the graph is
+** launched. */
 static bool instantiate(tl_Graph *graph, cudaGraph_t recorded) {
   CUDA_RELAXED;
   CUDA_TRY(cudaGraphInstantiate(&graph->exec, recorded, cudaGraphInstantiateFlagUseNodePriority));
   return true;
 }
 
-/* The capture's reference to its pool passes to the graph. */
+/* Ends a capture. The capture's reference to its pool passes to the graph. */
 tl_Graph *cuda_capture_end(tl_Stream *stream) {
   cudaGraph_t recorded = NULL;
   if (!cuda_enter(stream->device)) return NULL;

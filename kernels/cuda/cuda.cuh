@@ -37,7 +37,7 @@ static bool launch(const tlk_Context *cx, void (*kernel)(P...), dim3 grid, unsig
       "cudaLaunchKernel");
 }
 
-/* Shared memory whose size is given at launch. */
+/* Returns the shared memory whose size is given at launch. */
 template <class T> __device__ __forceinline__ T *dynamic_shared() {
   extern __shared__ __align__(16) unsigned char tlk_dynamic_shared[];
   return reinterpret_cast<T *>(tlk_dynamic_shared);
@@ -72,8 +72,8 @@ DEVICE int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
 /* ---- scratch memory ------------------------------------------------------------------- */
 
-/* Memory of the stream for the duration of one function; on failure `data` is NULL with a
-** message. */
+/* Memory of the stream for the duration of one function. On failure `data` is NULL, and a message
+** is left. */
 struct Scratch {
   const tlk_Context *cx;
   int64_t bytes;
@@ -89,7 +89,8 @@ struct Scratch {
 
 /* ---- elements -------------------------------------------------------------------------- */
 
-/* X(dtype, stored type). The order is free: entries are found by name. */
+/* The stored types, as X(dtype, stored type). Their order does not matter: entries are found by
+** name. */
 #define STORED_TYPES(X) \
   X(F32, float)         \
   X(F64, double)        \
@@ -113,7 +114,8 @@ template <class C> __device__ __forceinline__ C load_here(const void *p, int dty
   }
 }
 
-/* Like load_here but not inlined: many kernels use it, and they are bound by memory anyway. */
+/* Loads an element as load_here does, but is not inlined: many kernels use it, and memory limits
+** their speed anyway. */
 template <class C> __device__ __noinline__ C load_any(const void *p, int dtype) {
   return load_here<C>(p, dtype);
 }
@@ -154,7 +156,7 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
     STORED_AS(TL_BOOL, bool8, S, __VA_ARGS__)  \
   default: break;                              \
   }
-/* Runs the code with S as the floating type of dtype; does nothing for other dtypes. */
+/* Runs the code with S as the stored type of a floating dtype; does nothing for other dtypes. */
 #define WITH_FLOATING(dtype, S, ...) \
   switch (dtype) {                   \
     FLOATING_TYPES(S, __VA_ARGS__)   \
@@ -172,7 +174,7 @@ static inline int64_t dtype_bytes(int dtype) {
 
 /* ---- vectors ------------------------------------------------------------------------------ */
 
-/* N adjacent elements, aligned to their size or to 16 bytes. */
+/* A vector of N adjacent elements, aligned to its size or to 16 bytes. */
 template <int N, class W>
 __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N]) {
   switch (dtype) {
@@ -192,7 +194,7 @@ __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N
   }
 }
 
-/* An integer type, or struct, of this many bytes for copies. */
+/* An integer type or a struct of this many bytes, for copies. */
 template <int bytes> struct __align__(bytes) Unit { uint8_t at[bytes]; };
 template <> struct __align__(16) Unit<16> { uint32_t at[4]; };
 
@@ -218,8 +220,9 @@ struct Divider {
 /* ---- strided operands ---------------------------------------------------------------------- */
 
 /* The argument of a kernel for an elementwise loop over fewer than 2^31 elements of N operands.
-** Declare it const __grid_constant__; otherwise each thread makes a local copy. Operand k's
-** element i is at data[k] + offset(k); if data[k] is NULL the element is `number[k]`. */
+** Kernels declare it const __grid_constant__; otherwise each thread would make a local copy.
+** Operand k's element i is at data[k] + offset(k); if data[k] is NULL the element is
+** `number[k]`. */
 template <int N> struct Strided {
   int ndim;
   uint32_t numel;
@@ -324,8 +327,8 @@ template <class T, class Op> __device__ __forceinline__ T warp_reduce(T x, Op op
   return x;
 }
 
-/* Like warp_reduce for all threads of a block of whole warps. `shared` has room for 32 elements
-** and may be reused immediately. */
+/* Reduces over all threads of a block of whole warps, as warp_reduce does over a warp. `shared` has
+** room for 32 elements and may be reused immediately. */
 template <class T, class Op> __device__ __forceinline__ T block_reduce(T x, Op op, T *shared) {
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   x = warp_reduce(x, op);

@@ -1,11 +1,10 @@
 /*
 ** cuda.h - declarations shared by the files of the CUDA plugin, tlua_cuda.so: devices, streams,
-** memory, errors. It is C and C++; device code is in cuda.cuh.
+** memory, errors. The file is C and C++; device code is in cuda.cuh.
 **
-** The host's side is C on the runtime's C interface, kernels are CUDA C++ in .cu files, one
-** folder for each family of operators. Every kernel of core/kernel/kernel.h is a function
-** tlk_<name> here that launches and returns. Only kernels whose purpose is to wait for the
-** device do so.
+** The host's side is C and uses the runtime's C interface. Kernels are CUDA C++ in .cu files, in
+** one folder for each family of operators. For each kernel of core/kernel/kernel.h, a function
+** tlk_<name> launches it and returns. Only kernels whose purpose is to wait for the device do so.
 */
 #ifndef TLK_CUDA_H
 #define TLK_CUDA_H
@@ -23,7 +22,8 @@ extern "C" {
 
 struct tl_Stream {
   int device, id, priority;
-  bool shared; /* other libraries know the stream's handle and may queue work at any time */
+  /* whether other libraries know the stream's handle, and may queue work at any time */
+  bool shared;
   cudaStream_t handle;
 };
 
@@ -43,23 +43,24 @@ bool cuda_ok(cudaError_t error, const char *call);
 bool cuda_enter(int device);
 /* Returns the word in which kernels of the context's device record faults. */
 cuda_Word cuda_word(const tlk_Context *cx);
-/* Reports the fault that the device's kernels recorded: returns false with its message. Call it
-** after a wait. */
+/* Reports the fault that the device's kernels recorded: returns false with its message. The caller
+** has waited for the device. */
 bool cuda_report(int device);
 /* Returns the number of multiprocessors of a device. */
 int cuda_multiprocessors(int device);
-/* The most dynamic shared memory that a block may be given (allow_shared in cuda.cuh). */
+/* Returns the largest number of bytes of dynamic shared memory for a block (allow_shared in
+** cuda.cuh). */
 int64_t cuda_shared_bytes(int device);
 
-/* Identifies a device model in the keys of files on disk. It is compared as bytes. */
+/* Identifies a device model in the keys of files on disk. Keys are compared as bytes. */
 typedef struct cuda_DeviceKind {
   char name[96];
   int64_t major, minor, multiprocessors, memory;
 } cuda_DeviceKind;
 void cuda_device_kind(int device, cuda_DeviceKind *out);
 
-/* X(counter, name): the paths that are counted; torch.backends.cudnn.stats() and its like return
-** the counts by these names. */
+/* The paths whose uses are counted, as X(counter, name). torch.backends.cudnn.stats() and similar
+** functions return the counts under these names. */
 #define CUDA_COUNTERS(X)                   \
   X(CONV_CUDNN, "cudnn.convolution")       \
   X(CONV_OWN, "cudnn.convolution_own")     \
@@ -90,8 +91,9 @@ bool cuda_counted(cuda_Counter library, bool done);
 
 /* ---- memory (memory.c) ----------------------------------------------------------- */
 
-/* Allocates memory for the next calls on the context's stream. It may be freed immediately, because
-** its next use is queued later on that stream. Returns NULL with a message on failure. */
+/* Allocates memory for the next calls on the context's stream. The caller may free it immediately,
+** because any later use is queued behind these calls on that stream. Returns NULL with a message on
+** failure. */
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes);
 void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 

@@ -30,7 +30,7 @@ typedef unsigned long long uint64_t;
 #define __grid_constant__
 #endif
 
-/* Stored types that need a C++ type of their own. */
+/* Stored types that have no built-in type in C++. */
 struct f16 {
   uint16_t bits;
 };
@@ -52,7 +52,7 @@ DEVICE int64_t widen(int64_t x) { return x; }
 DEVICE int32_t widen(uint8_t x) { return x; }
 DEVICE int32_t widen(bool8 x) { return x.bits; }
 
-/* Truncates; NaN and numbers out of range become the most negative integer. */
+/* Truncates to an integer; NaN and numbers out of range become the most negative integer. */
 DEVICE int32_t to_i32(float x) { return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : INT32_MIN; }
 DEVICE int32_t to_i32(double x) { return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN; }
 DEVICE int32_t to_i32(int32_t x) { return x; }
@@ -124,7 +124,7 @@ NARROW_INTEGER(uint8_t)
 
 template <class S, class W> __device__ __forceinline__ S narrow(W x) { return Narrow<S>::of(x); }
 
-/* Returns x, but hides from the compiler how it was computed. Otherwise the compiler could
+/* Returns x, but hides from the compiler how it was computed. Without seal, the compiler could
 ** contract a product and a sum of two different steps into one fma. */
 template <class S> __device__ __forceinline__ S seal(S x, uint32_t) { return x; }
 template <> __device__ __forceinline__ float seal(float x, uint32_t zero) {

@@ -21,7 +21,8 @@ static __device__ __forceinline__ void note_fault(const cuda_Word &word, const t
   tlk_Fault untold = fault;
   untold.kind = TLK_NO_FAULT;
   *word.fault = untold;
-  __threadfence_system(); /* the host may read the fault as soon as its kind is set */
+  /* fence: the host may read the fault as soon as the fault's kind is set */
+  __threadfence_system();
   *static_cast<volatile tlk_FaultKind *>(&word.fault->kind) = fault.kind;
 }
 #endif

@@ -60,7 +60,7 @@ NATURAL(double, NATURAL_F64)
 NATURAL(int32_t, NATURAL_I32)
 NATURAL(int64_t, NATURAL_I64)
 
-/* Loads N adjacent elements, aligned to their size or to 16 bytes. */
+/* Loads a vector of N adjacent elements, aligned to its size or to 16 bytes. */
 template <class C, class S, int N>
 __device__ __forceinline__ void load_vector(const S *from, C (&x)[N]) {
   enum { W = sizeof(S) * N < 16 ? N : 16 / sizeof(S) };
@@ -72,7 +72,7 @@ __device__ __forceinline__ void load_vector(const S *from, C (&x)[N]) {
   }
 }
 
-/* Loads K elements starting at `from`, as vectors if they are aligned. */
+/* Loads K elements from `from` on; as vectors if they are aligned. */
 template <class C, class S, int K>
 __device__ __forceinline__ void load_some(const S *from, C (&x)[K]) {
   enum { bytes = sizeof(S) * K < 16 ? sizeof(S) * K : 16 };
@@ -125,7 +125,7 @@ __device__ __forceinline__ T team_reduce(T x, int width, T *shared, Op op) {
 
 template <int N> struct Source {
   const char *data[N];
-  int dtype, bytes; /* the arrays' dtype and its size */
+  int dtype, bytes; /* the arrays' dtype, and bytes of an element */
 };
 static inline Source<1> source_of(const tlk_Array &a) {
   return Source<1>{{(const char *)a.data}, a.dtype, (int)dtype_bytes(a.dtype)};
@@ -199,7 +199,7 @@ __device__ __forceinline__ void add_run(const Op &op, typename Op::A &acc,
   }
 }
 
-/* Adds a run as add_run does, for dtypes that are not in Natural. */
+/* Adds a run as add_run does, for dtypes that Natural lacks. */
 template <class Op>
 __device__ __forceinline__ void add_any(const Op &op, typename Op::A &acc,
                                         const Source<Op::inputs> &in, int64_t first, int64_t n,
@@ -258,12 +258,12 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- columns: neighbouring lines are adjacent in memory --------------------------------- */
 
-/* Lines of (outer, n, inner) along n; each thread has V of them. A block has `across` threads
-** for neighbouring lines, and its other threads split their elements. */
+/* Lines of (outer, n, inner) along n. Each thread processes V adjacent lines. A block has `across`
+** threads for neighbouring lines; the other threads of the block split the lines' elements. */
 struct Columns {
   int64_t lines, n, inner;
-  int64_t share, segments; /* elements of a segment */
-  int64_t strips;          /* blocks that cover all lines */
+  int64_t share, segments; /* number of elements in a segment */
+  int64_t strips;          /* number of blocks that cover all lines */
   int across;
 };
 
@@ -363,7 +363,7 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- the second stage ------------------------------------------------------------------- */
 
-/* Each line has `width` threads. */
+/* Reduces lines by `width` threads each. */
 template <class Op>
 __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
     finish_kernel(int64_t lines, int64_t segments, int width, Op op,
@@ -415,10 +415,10 @@ static bool in_stages(const tlk_Context *cx, int64_t lines, int64_t segments, co
                 (const A *)partial.data);
 }
 
-/* Reduces lines of `runs` runs of n elements each; both counts may be 0. */
+/* Reduces lines that consist of `runs` runs of n elements; runs and n may be 0. */
 template <class Op>
 static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Rows g, const Op &op) {
-  /* elements that a block reads in one step */
+  /* number of elements that a block reads in one step */
   int64_t unit = 16 / in.bytes, step = unit * 4 * LINE_THREADS;
   if (g.runs == 0) g.runs = 1, g.n = 0;
   int64_t busy = busy_threads(cx);
@@ -461,7 +461,8 @@ static bool reduce_columns(const tlk_Context *cx, const Source<Op::inputs> &in, 
   enum { V = sizeof(typename Op::C) == 8 ? 2 : 4, K = 4 / Op::inputs };
   Columns g = {outer * inner, n, inner, n, 1, 0, 0};
   bool vectors = columns_fit<Op>(in, inner, V);
-  int64_t threads = vectors ? g.lines / V : g.lines; /* threads that cover adjacent lines */
+  /* number of threads that cover adjacent lines */
+  int64_t threads = vectors ? g.lines / V : g.lines;
   g.across = n <= 4 * K && threads >= LINE_THREADS ? LINE_THREADS : power_above(threads, WARP);
   g.strips = divide_up(threads, g.across);
   g.segments = segments_for(cx, g.strips, n / (LINE_THREADS / g.across * K));

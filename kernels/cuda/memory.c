@@ -18,9 +18,10 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-#define LARGE_GRANULE (20 * 1024 * 1024) /* the least granule of arenas for large blocks */
-#define SMALL_GRANULE (2 * 1024 * 1024) /* the granule of segments of cudaMalloc for small blocks */
-#define FIRST 16 /* a stream's first arena has this fraction of the device's memory as addresses */
+#define LARGE_GRANULE (20 * 1024 * 1024) /* smallest granule of arenas for large blocks */
+#define SMALL_GRANULE (2 * 1024 * 1024)  /* granule of segments of cudaMalloc for small blocks */
+/* the addresses of a stream's first arena are this fraction of the device's memory */
+#define FIRST 16
 
 /* ---- the driver's calls --------------------------------------------------------------------- */
 
@@ -68,9 +69,9 @@ static bool find_calls(void) {
 
 typedef struct Memory {
   pthread_mutex_t lock;
-  bool by_driver; /* each block is one call of cudaMalloc */
+  bool by_driver; /* whether each block is one call of cudaMalloc */
   int device;
-  CUmemAllocationProp kind; /* the memory that is mapped */
+  CUmemAllocationProp kind; /* properties of the memory that is mapped */
   tlk_Blocks blocks;
   cudaEvent_t spare[64]; /* events that can be used again as marks */
   int nspare;
@@ -83,8 +84,8 @@ static bool has(int device, CUdevice_attribute attribute) {
   return driver.attribute(&value, attribute, device) == CUDA_SUCCESS && value != 0;
 }
 
-/* NCCL can register memory (ncclCommRegister) only if other processes can open it and network
-** cards can reach it. */
+/* Returns the kind of memory to map. NCCL can register memory (ncclCommRegister) only if other
+** processes can open it and network cards can reach it. */
 static CUmemAllocationProp kind_for(int device, bool shared) {
   CUmemAllocationProp kind = {
       .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -120,7 +121,8 @@ static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
   driver.unmap((CUdeviceptr)(uintptr_t)at, (size_t)bytes);
 }
 
-/* Each granule has its own memory handle, which is released with its mapping. */
+/* Maps one granule. Each granule has its own memory handle, which is released together with the
+** mapping. */
 static bool map_granule(const Memory *m, char *at, int64_t granule) {
   CUmemGenericAllocationHandle handle;
   if (driver.create(&handle, (size_t)granule, &m->kind, 0) != CUDA_SUCCESS) return false;
@@ -129,7 +131,7 @@ static bool map_granule(const Memory *m, char *at, int64_t granule) {
   return error == CUDA_SUCCESS;
 }
 
-/* Allows the device and its peers to access the range. */
+/* Allows the device and its peers to access a range of addresses. */
 static bool give_access(const Memory *m, char *at, int64_t bytes) {
   CUmemAccessDesc access[CUDA_MAX_DEVICES];
   size_t n = 0;
@@ -163,7 +165,7 @@ static void *from_driver(int64_t bytes) {
   return cuda_ok(cudaMalloc(&data, bytes > 0 ? (size_t)bytes : 1), "cudaMalloc") ? data : NULL;
 }
 
-/* cudaFree waits for all streams first. */
+/* Returns a block to the driver. cudaFree waits for all streams first. */
 static void to_driver(void *data) {
   CUDA_RELAXED;
   cudaFree(data);
@@ -268,8 +270,8 @@ static bool open_with(Memory *m, tlk_BlockSource source, int64_t total) {
   return true;
 }
 
-/* Returns whether memory of this kind can be mapped on this device: not all drivers can, and
-** virtual machines may forbid it. */
+/* Returns whether memory of this kind can be mapped on this device: not all drivers can map memory,
+** and virtual machines may forbid it. */
 static bool can_map(Memory *m, bool shared) {
   m->kind = kind_for(m->device, shared);
   int64_t granule = mapped(m, 0).granule[1];

@@ -1,6 +1,6 @@
 /*
 ** nccl.c - groups of GPUs by NCCL. The library is loaded on first use; a system without
-** libnccl.so.2 lacks only these groups.
+** libnccl.so.2 lacks only groups of the back end "nccl".
 **
 ** Communicators are non-blocking: calls that NCCL has only begun return ncclInProgress, and
 ** nccl_state tells when they have ended. Meanwhile no other call is allowed except
@@ -19,7 +19,7 @@
 
 #include <nccl.h>
 
-/* X(name): the functions of the library that tlua calls. */
+/* The functions of the library that tlua calls, as X(name). */
 #define NCCL_CALLS(X)       \
   X(ncclGetVersion)         \
   X(ncclGetErrorString)     \
@@ -42,7 +42,7 @@
   X(ncclSend)               \
   X(ncclRecv)
 
-enum { LEAST_VERSION = 21900 }; /* the first version with ncclCommRegister */
+enum { LEAST_VERSION = 21900 }; /* first version that has ncclCommRegister */
 
 static struct {
 #define X(name) __typeof__(&name) name;
@@ -50,13 +50,13 @@ static struct {
 #undef X
 } lib;
 static int version;
-static char missing[300]; /* the reason why the library is not available */
+static char missing[300]; /* why the library is not available */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 struct tl_Comm {
   int device;
-  ncclComm_t handle;    /* NULL after the communicator was aborted or destroyed */
-  pthread_mutex_t lock; /* serialises an abort, which may come from any thread, with closing */
+  ncclComm_t handle;    /* NCCL's communicator; NULL after it was aborted or destroyed */
+  pthread_mutex_t lock; /* serialises closing with an abort, which may come from any thread */
 };
 
 /* ---- the library ---------------------------------------------------------------------- */
@@ -171,7 +171,8 @@ static void nccl_close(tl_Comm *c) {
 
 /* ---- steps ----------------------------------------------------------------------------- */
 
-/* NCCL has no 16-bit integers or booleans; data that is only moved is sent as bytes. */
+/* Sets *out to NCCL's type; NCCL has no 16-bit integers and no booleans. Data that is only moved is
+** sent as bytes. */
 static bool type_of(int dtype, ncclDataType_t *out) {
   switch (dtype) {
   case TL_F32: *out = ncclFloat32; return true;

@@ -15,13 +15,13 @@
 
 typedef struct Device {
   pthread_mutex_t lock;
-  atomic_bool open; /* whether streams and the fault word, which are created on first use, exist */
+  atomic_bool open; /* whether streams and the fault word exist, which are created on first use */
   cuda_Word word;
   cudaStream_t aside; /* a separate stream, on which the fault word is cleared */
   int multiprocessors, shared_bytes;
   _Atomic int64_t waits;
   atomic_bool failed;
-  char why[1500]; /* guarded; set by cuda_note_failure */
+  char why[1500]; /* message of the next failure, guarded; cuda_note_failure sets it */
 } Device;
 
 const tl_Host *cuda_host;
@@ -68,7 +68,7 @@ static bool no_image(int device) {
 
 bool cuda_ok(cudaError_t error, const char *call) {
   if (error == cudaSuccess) return true;
-  cudaGetLastError(); /* clears the runtime's error, which would be reported again */
+  cudaGetLastError(); /* clears the runtime's error, which it would report again */
   tl_ErrorKind kind = error == cudaErrorMemoryAllocation ? TL_EMEM : TL_EDEVICE;
   size_t name = strcspn(call, "(");
   if (error == cudaErrorNoKernelImageForDevice && current >= 0) return no_image(current);
@@ -79,8 +79,8 @@ bool cuda_ok(cudaError_t error, const char *call) {
 
 /* ---- devices ----------------------------------------------------------------------- */
 
-/* Clears the fault word before any launch. It uses a stream of its own, because the plugin's
-** streams do not synchronise with the default stream and may be captured. */
+/* Clears the fault word before any launch, on a separate stream: the plugin's streams do not
+** synchronise with the default stream and may be captured. */
 static bool clear_word(const Device *d) {
   CUDA_RELAXED;
   CUDA_TRY(cudaMemsetAsync(d->word.taken, 0, sizeof(int), d->aside));
@@ -329,7 +329,7 @@ static const tl_DeviceApi api = {
     .lapack = cuda_lapack,
 };
 
-#ifndef TLK_EMULATED /* the emulation in spec/cuda defines these */
+#ifndef TLK_EMULATED /* the emulation in spec/cuda defines these functions */
 /* Defines weak functions that fail in place of kernels that this build lacks. */
 #define X(name, operands)                                                       \
   __attribute__((weak)) bool tlk_##name(const struct tlk_##name *call) {        \
@@ -340,7 +340,8 @@ TLK_KERNELS(X)
 #undef X
 #endif
 
-/* Each kernel first launches the chain of elementwise calls that is pending on the stream. */
+/* Defines the table's functions. Each first launches the chain of elementwise calls that is pending
+** on the stream. */
 #define X(name, operands)                                       \
   static bool launch_##name(const struct tlk_##name *call) {    \
     return fusion_settle(call->cx->stream) && tlk_##name(call); \
@@ -348,7 +349,7 @@ TLK_KERNELS(X)
 TLK_KERNELS(X)
 #undef X
 
-/* Elementwise calls that may join a pending chain. */
+/* Defines the table's functions of elementwise calls, which may join a pending chain. */
 #define JOIN(name, kind)                                                   \
   static bool join_##name(const struct tlk_##name *call) {                 \
     bool taken;                                                            \

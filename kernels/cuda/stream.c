@@ -9,15 +9,15 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* All stream numbers fit into a mask of 64 bits. */
-#define POOL 24 /* streams of each priority */
+/* Number of streams of each priority. All stream numbers must fit into a mask of 64 bits. */
+#define POOL 24 /* number of streams of each priority */
 #define OTHERS 15
 #define FIRST_OTHER (1 + 2 * POOL)
 
 typedef struct Streams {
-  /* the default stream, those of low and of high priority, then external ones */
+  /* the default stream, then streams of low and of high priority, then external ones */
   tl_Stream all[FIRST_OTHER + OTHERS];
-  int others; /* guarded: the number of external streams */
+  int others; /* number of external streams (guarded) */
   atomic_uint next[2];
   int least, greatest; /* the device's range of priorities */
 } Streams;
@@ -41,8 +41,8 @@ bool cuda_streams_open(int device) {
 
 tl_Stream *cuda_stream_by_id(int device, int id) { return &streams[device].all[id]; }
 
-/* Returns a stream even if the device cannot be opened, so that a context can be made; the
-** first call on it reports the error. */
+/* Returns the default stream, even of a device that cannot be opened, so that a context can be
+** made; the first call on such a stream reports the error. */
 tl_Stream *cuda_default_stream(tl_Device device) {
   tl_Stream *stream = &streams[device.index].all[0];
   stream->device = device.index;
@@ -62,7 +62,7 @@ tl_Stream *cuda_stream(tl_Device device, int priority) {
   return ok ? &s->all[id] : NULL;
 }
 
-/* Finds the stream of a handle, or registers it. Called with the lock held. */
+/* Finds the stream of a handle, or registers it. The caller holds the lock. */
 static tl_Stream *find_stream(Streams *s, int device, cudaStream_t handle) {
   for (int id = 0; id < FIRST_OTHER + s->others; id++)
     if (s->all[id].handle == handle) return &s->all[id];
@@ -93,8 +93,8 @@ tl_Stream *cuda_stream_of(tl_Device device, void *handle) {
   return stream;
 }
 
-/* Returns the driver's handle of a stream. Since foreign code may use it, no more calls on the
-** stream wait for fusion (fusion/chain.c). */
+/* Returns the driver's handle of a stream. Since foreign code may use the handle, calls on the
+** stream are no longer kept back for fusion (fusion/chain.c). */
 void *cuda_stream_handle(const tl_Stream *stream) {
   ((tl_Stream *)(uintptr_t)stream)->shared = true;
   (void)!fusion_settle(stream); /* a failure is reported when the graph's capture ends */

@@ -28,13 +28,13 @@ static bool is_pinned(const void *host) {
   return true;
 }
 
-/* The driver returns from a copy of so few bytes of pageable memory at once. For a larger one it
+/* The largest copy of pageable memory from which the driver returns at once. For a larger one it
 ** waits until the stream's work is done, and copies in pieces. */
 #define STAGED (64 * 1024)
 
-/* Copies from or to the host. The driver has read pageable memory when the call returns, and
-** copies to pageable memory are waited for. Pinned memory is copied asynchronously; the call
-** waits for that unless the caller allows it to complete later. */
+/* Copies from or to the host. When the call returns, the driver has read pageable memory, and has
+** written to pageable memory. Pinned memory is copied asynchronously; the call waits for the copy
+** unless the caller allows it to complete later. */
 static bool with_host(const struct tlk_transfer *call) {
   tl_Stream *stream = call->cx->stream;
   bool out = call->to.type == TL_CPU;

@@ -23,22 +23,22 @@
 
 #include "kernels/cuda/line_reduce.cuh"
 
-#define WALK_THREADS 512 /* the largest number of threads of a block */
-#define WALK_BLOCK 128   /* the block's size if fewer threads are enough */
+#define WALK_THREADS 512 /* largest number of threads in a block */
+#define WALK_BLOCK 128   /* size of a block if fewer threads are enough */
 
-/* Lines of (outer, n, inner) along n. If inner is 1, a team of threads shares each line;
-** otherwise a block has `team` threads for neighbouring lines, and its other threads split
-** their elements. `slots` vectors of each thread fit into shared memory; 0 disables that. */
+/* Lines of (outer, n, inner) along n. If inner is 1, a team of threads shares each line; otherwise
+** a block has `team` threads for neighbouring lines, and the other threads of the block split the
+** lines' elements. `slots` vectors of each thread fit into shared memory; 0 disables that. */
 template <int N> struct Walk {
   const char *from[N];
-  char *to; /* has the inputs' dtype and may be one of them */
+  char *to; /* the output, which has the inputs' dtype and may be one of them */
   int64_t outer, n, inner;
   int team, slots;
 };
 
 template <class S> struct Wide { typedef decltype(widen(S())) type; };
 
-/* e^x, as precise as the stored type requires. */
+/* Returns e^x with the precision that the stored type requires. */
 DEVICE float exp_as(float x, float) { return exp(x); }
 static __device__ __noinline__ double exp_as(double x, double) { return exp(x); }
 DEVICE float exp_as(float x, f16) { return __expf(x); }
@@ -62,10 +62,10 @@ template <class S, int N> struct RowWalker {
   enum { U = 16 / sizeof(S), K = N == 1 ? 4 : 2 };
   const S *from[N];
   S *to;
-  int64_t n, head, body; /* elements before the first aligned vector; number of vectors */
+  int64_t n, head, body; /* number of elements before the first aligned vector; number of vectors */
   bool valid;
   int lane, team;
-  Vector<S, U> *stash; /* this thread's slots in shared memory; NULL: none */
+  Vector<S, U> *stash; /* this thread's slots in shared memory; NULL if there are none */
   double *shared;
 
   __device__ __forceinline__ RowWalker(const Walk<N> &g, int64_t line, bool given, void *memory,
@@ -295,7 +295,7 @@ template <class S, class Algorithm>
 static bool run_columns(const tlk_Context *cx, Walk<Algorithm::inputs> g,
                         const Algorithm &algorithm) {
   int64_t lines = g.outer * g.inner;
-  bool alone = g.n <= 16 && lines >= LINE_THREADS; /* one thread for each line */
+  bool alone = g.n <= 16 && lines >= LINE_THREADS; /* whether one thread processes each line */
   g.team = alone ? LINE_THREADS : power_above(lines, WARP);
   g.slots = Algorithm::twice ? (int)divide_up(g.n, LINE_THREADS / g.team) : 0;
   int64_t bytes = (int64_t)(g.slots * Algorithm::inputs * sizeof(S)) * LINE_THREADS;

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 
 #define BINS 448 /* number of size classes, eight for each power of two */
-/* a large block is split if at least this many bytes remain */
+/* A large block is split if at least this many bytes remain. */
 #define SPLIT_LEAST (TLK_SMALL_BLOCK + 1)
 
-/* ORDER STATE: only FREE and UNMAPPED blocks are kept in size lists. */
+/* ORDER STATE: states of a block; only FREE and UNMAPPED blocks are kept in size lists. */
 typedef enum State { FREE, UNMAPPED, USED, PENDING } State;
 
 typedef struct Mark {
@@ -21,14 +21,14 @@ typedef struct Mark {
 } Mark;
 
 struct tlk_Block {
-  tlk_Block *before, *after; /* neighbours by address in the arena */
-  tlk_Block *next, **link;   /* the list of free, unmapped or pending blocks */
+  tlk_Block *before, *after; /* neighbours by address in the same arena */
+  tlk_Block *next, **link;   /* the block's place in its list of free, unmapped or pending blocks */
   tlk_Arena *arena;
   char *data;
   int64_t bytes, requested;
   State state;
-  bool deferred;   /* pending, but the other streams are not marked yet */
-  uint64_t others; /* bit mask of the streams that use it besides the arena's */
+  bool deferred;   /* pending, but the other streams have no marks yet */
+  uint64_t others; /* bit mask of the streams, besides the arena's, that use the block */
   Mark *marks;     /* owned */
 };
 
@@ -42,7 +42,7 @@ struct tlk_Arena {
   int64_t bytes, mapped;
   tlk_Block *unmapped;
   tlk_Block *bins[BINS];
-  uint64_t full[BINS / 64]; /* bit i: bins[i] is not empty */
+  uint64_t full[BINS / 64]; /* bit i is set if bins[i] is not empty */
 };
 
 struct tlk_BlockPool {
@@ -93,7 +93,7 @@ static int bin_of(int64_t bytes) {
   return (log - 2) * 8 + (int)(units >> (log - 3) & 7);
 }
 
-/* Puts a free block or an unmapped range into its list. */
+/* Puts a free block or an unmapped range into the list for its size. */
 static void list(tlk_Blocks *b, tlk_Block *block) {
   tlk_Arena *a = block->arena;
   if (block->state == UNMAPPED) {
@@ -155,8 +155,8 @@ static void leave(tlk_Blocks *b, const tlk_Block *block) {
 
 /* ---- neighbours -------------------------------------------------------------------------- */
 
-/* Splits a block and returns the remainder, which gets the same state; neither is in a list.
-** Returns NULL if host memory is exhausted. */
+/* Splits a block and returns the remainder, which gets the same state; neither block is in a list
+** afterwards. Returns NULL if host memory is exhausted. */
 static tlk_Block *cut(tlk_Block *block, int64_t bytes) {
   tlk_Block *rest = calloc(1, sizeof *rest);
   if (rest == NULL) return NULL;
@@ -181,8 +181,8 @@ static void swallow(tlk_Block *block) {
   free(next);
 }
 
-/* Merges a free block or unmapped range with neighbours of the same state, and puts it into a
-** list. */
+/* Merges a free block or an unmapped range with neighbours of the same state, and puts the result
+** into a list. */
 static tlk_Block *settle_down(tlk_Blocks *b, tlk_Block *block) {
   if (block->after && block->after->state == block->state) {
     unlist(b, block->after);
@@ -338,7 +338,7 @@ static void drop_marks(tlk_Blocks *b, tlk_Block *block) {
   block->others = 0;
 }
 
-/* Marks the block as free once no stream uses it. It is not in a list. */
+/* Marks a block, which is in no list, as free once no stream uses it. */
 static void complete(tlk_Blocks *b, tlk_Block *block) {
   const tlk_Arena *a = block->arena;
   COUNT(b, a->small, active, -1);
@@ -428,7 +428,7 @@ static tlk_Block *shrink(tlk_Blocks *b, tlk_Block *block) {
     middle = NULL;
   }
   if (block != middle) list(b, block);
-  /* there is no host memory to describe the pieces, so the block stays as it was */
+  /* host memory to describe the pieces is lacking, so the block stays as it was */
   if (middle == NULL) return block;
   if (rest) list(b, rest);
   b->source.unmap(b->source.self, middle->data, middle->bytes, granule);
@@ -438,7 +438,7 @@ static tlk_Block *shrink(tlk_Blocks *b, tlk_Block *block) {
   return settle_down(b, middle);
 }
 
-/* Removes arenas that have no memory mapped, with their address space. */
+/* Removes arenas without mapped memory, together with their address space. */
 static void remove_empty(tlk_Blocks *b) {
   for (tlk_Arena **at = &b->arenas; *at;) {
     tlk_Arena *a = *at;
@@ -454,7 +454,8 @@ static void remove_empty(tlk_Blocks *b) {
   }
 }
 
-/* Unmaps free memory. The free blocks of a pool that is in use belong to its graphs. */
+/* Unmaps free memory, except the free blocks of a pool that is in use, which belong to the pool's
+** graphs. */
 static void give_back(tlk_Blocks *b) {
   for (tlk_Arena *a = b->arenas; a; a = a->next)
     for (tlk_Block *block = a->pool == 0 ? a->first : NULL; block; block = block->after)
@@ -463,7 +464,7 @@ static void give_back(tlk_Blocks *b) {
 }
 
 bool tlk_blocks_trim(tlk_Blocks *b) {
-  if (b->captures > 0) return true; /* no stream can be waited for during a capture */
+  if (b->captures > 0) return true; /* during a capture no stream can be waited for */
   if (!b->source.wait(b->source.self)) return false;
   look_at_pending(b);
   give_back(b);
@@ -526,7 +527,8 @@ bool tlk_blocks_hold(tlk_Blocks *b, uint64_t number) {
   return true;
 }
 
-/* When a pool ends, its free blocks may still be used by a graph launch in flight. */
+/* Keeps a free block of a pool that has ended, because a graph launch in flight may still use the
+** block. */
 static void keep_for(tlk_Blocks *b, tlk_Block *block, uint64_t launched) {
   block->others |= launched & ~((uint64_t)1 << block->arena->stream);
   if (block->state != FREE || block->others == 0) return;

@@ -26,20 +26,22 @@
 #include "core/device/api.h"
 #include "core/device/host.h"
 
-#define TLK_BLOCK_UNIT 512            /* every block's size is a multiple of this */
-#define TLK_SMALL_BLOCK (1024 * 1024) /* blocks up to this size share granules of their own */
-#define TLK_BLOCK_STREAMS 64          /* stream numbers are smaller than this */
+#define TLK_BLOCK_UNIT 512 /* every block's size is a multiple of this number of bytes */
+/* blocks of up to this many bytes share granules that have no larger blocks */
+#define TLK_SMALL_BLOCK (1024 * 1024)
+#define TLK_BLOCK_STREAMS 64 /* stream numbers are smaller than this */
 
-/* The functions that the allocator calls; each gets `self` as its first argument. */
+/* The functions that the allocator calls. Each gets `self` as its first argument. */
 typedef struct tlk_BlockSource {
   void *self;
-  const tl_Host *host; /* borrowed; receives the memory's events, and failures */
-  const char *name;    /* the plugin's name, for messages */
+  const tl_Host *host; /* receives failures and the events of memory (borrowed) */
+  const char *name;    /* the plugin's name in messages */
   tl_Device device;
-  int64_t granule[2]; /* in bytes, for large and for small blocks */
-  int64_t least; /* in bytes: the least that is mapped for a large block of less than half of it */
-  int64_t reach; /* the address space of a stream's first arena in bytes, a multiple of both */
-  int64_t most;  /* arenas that grow are at most this large, a multiple of both */
+  int64_t granule[2]; /* bytes of a granule, for large and for small blocks */
+  int64_t least; /* bytes to map at least for a large block that is smaller than half of this */
+  /* bytes of the address space of a stream's first arena, a multiple of both granules */
+  int64_t reach;
+  int64_t most; /* largest size in bytes of an arena that grows, a multiple of both granules */
   /* Reserves address space; returns NULL with a message on failure. */
   char *(*reserve)(void *self, int64_t bytes);
   void (*unreserve)(void *self, char *at, int64_t bytes);
@@ -54,7 +56,7 @@ typedef struct tlk_BlockSource {
   /* Waits until all streams are idle; returns false with a message on failure. It may release the
   ** caller's lock while it waits, but not after it has found the last stream idle. */
   bool (*wait)(void *self);
-  /* Called when a block of the pool becomes free, before the block is reused; may be NULL. */
+  /* Is called when a block of the pool becomes free, before the block is reused; may be NULL. */
   void (*freed)(void *self, char *data, int64_t bytes, int stream, uint64_t pool);
 } tlk_BlockSource;
 
@@ -64,7 +66,7 @@ typedef struct tlk_BlockPool tlk_BlockPool;
 
 /* A block that is in use or pending. */
 typedef struct tlk_Placed {
-  const void *key; /* its address */
+  const void *key; /* the block's address */
   tlk_Block *block;
 } tlk_Placed;
 
@@ -77,24 +79,24 @@ typedef struct tlk_Placed {
 typedef struct tlk_Blocks {
   tlk_BlockSource source;
   tlk_Arena *arenas;    /* owned */
-  tlk_BlockPool *pools; /* owned; pools in use */
+  tlk_BlockPool *pools; /* pools in use (owned) */
   tlk_Block *pending;
-  bool tight;   /* address space was refused, so that arenas are as small as possible */
-  int captures; /* number of open captures; streams cannot be queried during one */
+  bool tight;   /* whether address space was refused, so that arenas are as small as possible */
+  int captures; /* number of open captures, during which streams cannot be queried */
   int64_t limit;
   tl_MemoryStats stats;
   placed_Map placed;
 } tlk_Blocks;
 
 void tlk_blocks_open(tlk_Blocks *b, const tlk_BlockSource *source, int64_t limit);
-/* Releases everything; no block may be in use. Only specs call it. */
+/* Releases all memory; no block may be in use. Only specs call this function. */
 void tlk_blocks_close(tlk_Blocks *b);
 
 /* Returns NULL with TL_EMEM if memory is exhausted, with another error kind if the device
 ** failed. */
 void *tlk_blocks_alloc(tlk_Blocks *b, int64_t bytes, int stream, uint64_t pool);
 void tlk_blocks_free(tlk_Blocks *b, void *data);
-/* Notes that another stream uses the block until it is freed. */
+/* Notes that another stream uses a block until the block is freed. */
 void tlk_blocks_used_by(tlk_Blocks *b, void *data, int stream);
 /* Waits for all streams and unmaps free granules. */
 bool tlk_blocks_trim(tlk_Blocks *b);

@@ -106,7 +106,8 @@ static void release(tl_Device device, void *data, int64_t bytes) {}
 
 static bool record_stream(tl_Device device, void *data, tl_Stream *stream) { return true; }
 
-/* Copies nothing; core/device/transfer.c only transfers to this device. */
+/* Copies nothing, because this device has no memory; core/device/transfer.c only transfers to this
+** device. */
 static bool transfer(const struct tlk_transfer *call) { return true; }
 
 static bool memory_stats(tl_Device device, tl_MemoryStats *out) {

@@ -10,8 +10,8 @@
 
 /* ---- capturing --------------------------------------------------------------------- */
 
-/* Records a command and counts it, so that the end of the capture can find work that was not
-** joined. */
+/* Records a command of a capture and counts it, so that the end of the capture can find work that
+** was not joined. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size) {
   tl_Graph *graph = stream->recording;
@@ -99,7 +99,7 @@ static void graph_free(tl_Graph *graph) {
 }
 
 bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
-  (void)mode; /* nothing is unsafe during a capture on this device */
+  (void)mode; /* on this device no call is unsafe during a capture */
   sim_lock();
   bool ok = sim_locked_may_go("capture") && sim_locked_not_recording(stream, "capturing");
   tl_Graph *graph = ok ? graph_new(stream, pool) : NULL;

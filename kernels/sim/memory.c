@@ -13,17 +13,17 @@
 
 #include "kernels/sim/sim.h"
 
-#define GRANULE (2 << 20) /* a GPU's page */
+#define GRANULE (2 << 20) /* size of a GPU's page */
 #define ARENA \
-  (20 << 20)    /* the least address space of an arena, and memory of one for blocks
-                          ** of between 1 and 10 MiB */
-#define REACH 8 /* the address space is this many times the memory, if there is room */
+/* smallest address space of an arena, and memory of an arena for blocks of 1 to 10 MiB */
+(20 << 20)
+#define REACH 8 /* the address space has this many times the memory's size, if that is available */
 
-/* ---- the address space -------------------------------------------------------------- */
+    /* ---- the address space -------------------------------------------------------------- */
 
-/* Returns a file whose memory can be mapped twice, or -1. Pages that are not written take no
+    /* Returns a file whose memory can be mapped twice, or -1. Pages that are not written take no
 ** memory. */
-static int memory_file(int64_t bytes) {
+    static int memory_file(int64_t bytes) {
   int file = memfd_create("tlua_sim", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, (off_t)bytes) == 0) return file;
   close(file);
@@ -31,8 +31,8 @@ static int memory_file(int64_t bytes) {
 }
 
 /* Maps a second view of the file at a multiple of 4 GiB from the first, so that translating an
-** address changes only its upper half (sim_reachable says why). Returns NULL if there is no
-** room. */
+** address changes only its upper half (sim_reachable says why). Returns NULL if no such address is
+** free. */
 static void *second_view(const char *first, size_t bytes, int file) {
   int flags = MAP_SHARED | MAP_NORESERVE;
 #if UINTPTR_MAX > UINT32_MAX && defined(MAP_FIXED_NOREPLACE)
@@ -50,8 +50,8 @@ static void *second_view(const char *first, size_t bytes, int file) {
 #endif
 }
 
-/* Maps two views of the same bytes: one for the host's addresses, which cannot be accessed, and
-** one for kernels. Returns false if there is no room. */
+/* Maps two views of the same bytes: one for the host's addresses, which cannot be accessed, and one
+** for kernels. Returns false if the address space has no room for them. */
 static bool map_views(sim_Device *device, int64_t size) {
   size_t bytes = (size_t)size;
   int file = memory_file(size);
@@ -69,9 +69,9 @@ static bool map_views(sim_Device *device, int64_t size) {
   return true;
 }
 
-/* Translates an address of the host's view. The words of calls are translated without knowing
-** their meaning: one may be a small number beside the rest of an old address. Such a number is
-** in the lower half, which does not change. */
+/* Translates an address of the host's view. Words of calls are translated without knowledge of
+** their meaning. A word may be a small number beside the remaining upper half of an old address;
+** such a number is in the lower half, which does not change. */
 uintptr_t sim_reachable(uintptr_t address) {
   for (int i = 0; i < sim_device_count(); i++) {
     const sim_Device *d = sim_device(i);
@@ -121,8 +121,9 @@ static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
   return true;
 }
 
-/* Unmaps nothing, but overwrites freed blocks of the range at once, since another stream may get
-** the addresses. The allocator has waited: queues have no other command for this memory. */
+/* Leaves memory mapped, but overwrites the freed blocks of the range at once, since another stream
+** may get the addresses. The allocator has waited before, so queues have no other command for this
+** memory. */
 static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
   (void)at, (void)bytes, (void)granule;
   sim_locked_poison_now(self);
@@ -157,7 +158,7 @@ static bool is_busy(const sim_Device *d) {
   return false;
 }
 
-/* Waits for all streams. Other threads may queue commands meanwhile. */
+/* Waits until all streams are idle. Other threads may queue commands meanwhile. */
 static bool wait_for_all(void *self) {
   do {
     if (!sim_locked_finish_device(self)) return false;
@@ -166,8 +167,8 @@ static bool wait_for_all(void *self) {
 }
 
 /* Overwrites a freed block in the order of its stream; within a capture, at each replay. Memory
-** that a graph may write again later is left alone. A failure, for lack of host memory, only
-** leaves the bytes unchanged. */
+** that a graph may write again later is not overwritten. If host memory is lacking, the bytes also
+** stay unchanged. */
 static void spoil(void *self, char *data, int64_t bytes, int stream_id, uint64_t pool) {
   tl_Stream *stream = &((sim_Device *)self)->streams[stream_id];
   sim_Command what = {.copy = {.dst = data, .bytes = bytes}};

@@ -2,7 +2,7 @@
 ** plugin.c - the plugin's entry point, its table, settings and faults.
 **
 ** Settings are read from the environment when the plugin is opened and can be changed by
-** torch.sim.configure: TLUA_SIM_DEVICES (2), TLUA_SIM_MEMORY (bytes of each, 2 GiB),
+** torch.sim.configure: TLUA_SIM_DEVICES (2), TLUA_SIM_MEMORY (bytes of each device, 2 GiB),
 ** TLUA_SIM_SEED (1).
 */
 #define _GNU_SOURCE
@@ -16,7 +16,8 @@
 #include "core/device/host.h"
 
 #define MAX_SIM_DEVICES 8
-#define MOST_MEMORY ((int64_t)1 << 62) /* more than the address space, but safe to round up */
+/* larger than any address space, but so small that rounding up does not overflow */
+#define MOST_MEMORY ((int64_t)1 << 62)
 
 const tl_Host *sim_host;
 
@@ -25,7 +26,7 @@ static struct {
   int ndevices;
   sim_Device devices[MAX_SIM_DEVICES];
   uint64_t random;
-  int64_t fail_at; /* calls until one fails; 0: none fails */
+  int64_t fail_at; /* number of calls until one fails; 0 means that none fails */
   bool forked;     /* true in a forked child of the process that opened the devices */
 } sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -36,7 +37,7 @@ pthread_mutex_t *sim_mutex(void) { return &sim.lock; }
 sim_Device *sim_device(int index) { return &sim.devices[index]; }
 int sim_device_count(void) { return sim.ndevices; }
 
-/* splitmix64 by S. Vigna: each state gives a well-mixed word. */
+/* Returns a random word by splitmix64 (S. Vigna). */
 uint64_t sim_locked_random(void) {
   uint64_t z = sim.random += 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -93,7 +94,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
   }
   (void)signal;
   (void)context;
-  sigaction(SIGSEGV, &before, NULL); /* the access is repeated and then ends the process */
+  sigaction(SIGSEGV, &before, NULL); /* the access is repeated, and then ends the process */
 }
 
 static void watch_host(void) {
@@ -213,7 +214,7 @@ static const tl_DeviceApi api = {
     .configure = configure,
 };
 
-/* Queues every kernel as a copy of its call. */
+/* Defines the table's functions, each of which queues a copy of its call. */
 enum { FLAT, ITER };
 #define X(name, operands)                                                              \
   static bool run_##name(const void *call) { return sim_host->cpu->name(call); }       \

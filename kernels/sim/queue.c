@@ -11,10 +11,11 @@
 
 #include "kernels/sim/sim.h"
 
-/* the most commands of a stream before the host must wait to queue another */
+/* The largest number of queued commands of a stream; the host must wait before it queues another
+** one. */
 #define MOST_QUEUED 512
 
-/* A host's request: finish a stream's work up to a number of commands. */
+/* A request of the host: to finish a stream's work up to a number of commands. */
 typedef struct Request {
   tl_Stream *stream;
   uint64_t upto;
@@ -23,7 +24,7 @@ typedef struct Request {
 
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, worked = PTHREAD_COND_INITIALIZER;
 static bool started;
-static Request *current; /* the request being served; NULL: the thread sleeps */
+static Request *current; /* the request being served; NULL while the thread sleeps */
 
 /* ---- queues ----------------------------------------------------------------------- */
 
@@ -110,7 +111,7 @@ static int64_t nanoseconds(void) {
 
 static double seconds(void) { return (double)nanoseconds() * 1e-9; }
 
-/* guarded: receives activities; NULL: none are reported */
+/* function that receives activities (guarded); NULL if none is set */
 static void (*told)(const tl_Activity *activity);
 
 /* Starts or stops reports. While the lock is held, no command is running whose activity is not yet
@@ -140,8 +141,8 @@ static bool runnable(const tl_Stream *stream) {
   return next && (next->kind != SIM_WAIT || next->point.event->reached >= next->point.ticket);
 }
 
-/* Returns the stream whose next command `stream` needs: itself, or the one that it waits for;
-** NULL if that has no commands. */
+/* Returns the stream whose next command `stream` needs: itself, or the stream for which it waits.
+** Returns NULL if that stream has no commands. */
 static tl_Stream *needed(tl_Stream *stream) {
   for (int steps = 0; stream && steps < 64; steps++) {
     if (runnable(stream)) return stream;
@@ -169,7 +170,7 @@ static void note_failure(sim_Device *device) {
   strncpy(device->failure, sim_host->error(), sizeof device->failure - 1);
 }
 
-/* All calls with a loop have it at the same offset. */
+/* the loop is at the same offset in all calls that have one */
 _Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
@@ -198,7 +199,8 @@ static bool run_kernel(sim_Command *command, const tlk_Context *cx) {
 
 static void *reachable(const void *address) { return (void *)sim_reachable((uintptr_t)address); }
 
-/* 0xfb makes a finite number far out of any range in every floating type, not NaN. */
+/* Overwrites bytes with 0xfb, which in every floating type makes a finite number far out of any
+** range, not NaN. */
 static void poison(void *data, int64_t bytes) { memset(reachable(data), 0xfb, (size_t)bytes); }
 
 void sim_locked_poison_now(sim_Device *device) {
@@ -315,8 +317,8 @@ bool sim_locked_finish_device(sim_Device *device) {
   return ok && sim_locked_report(device);
 }
 
-/* The commands before the one that records the event are not counted separately, so all work of
-** the stream so far is finished. */
+/* Finishes the work before an event. Commands before the one that records the event are not counted
+** separately, so all work of the stream so far is finished. */
 bool sim_locked_finish_event(tl_Event *event) {
   if (event->reached >= event->recorded) return true;
   return sim_locked_drain(event->stream, event->stream->put);

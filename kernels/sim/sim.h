@@ -22,7 +22,8 @@
 #include "core/device/host.h"
 #include "kernels/device/blocks.h"
 
-/* the default stream and those that are handed out, half of them with high priority */
+/* number of streams: the default stream, and those that are handed out, half of them with high
+** priority */
 #define SIM_STREAMS 17
 
 typedef bool (*sim_KernelFn)(const void *call);
@@ -36,7 +37,7 @@ typedef struct sim_Command {
   union {
     struct {
       sim_KernelFn run;
-      bool iter; /* the call begins with a tli_Iter */
+      bool iter; /* whether the call begins with a tli_Iter */
       const char *name;
     } kernel;
     struct {
@@ -45,13 +46,13 @@ typedef struct sim_Command {
       int64_t bytes;
     } copy; /* SIM_POISON uses dst and bytes */
     struct {
-      tl_Event *event; /* owned reference */
+      tl_Event *event; /* the event (owned reference) */
       uint64_t ticket;
-      struct sim_Command *record; /* borrowed; in a graph: the record that a wait waits for */
-      uint64_t launch;            /* in a graph: the last launch that has passed this record */
+      struct sim_Command *record; /* in a graph: the record for which a wait waits (borrowed) */
+      uint64_t launch; /* in a graph: number of the last launch that has passed this record */
     } point;
   };
-  size_t size; /* bytes of the call that follows */
+  size_t size; /* bytes of the call, which follows this struct */
   _Alignas(16) char call[];
 } sim_Command;
 
@@ -64,8 +65,9 @@ struct tl_Stream {
   struct sim_Device *device;
   int id, priority;
   sim_Queue queue;
-  uint64_t put, done;  /* numbers of commands so far: queued, and finished */
-  tl_Graph *recording; /* borrowed; NULL: it takes part in no capture */
+  uint64_t put, done; /* numbers of commands so far: queued, and finished */
+  /* the capture in which the stream takes part (borrowed); NULL if there is none */
+  tl_Graph *recording;
 };
 
 /* For each stream, the number of its commands in a capture that come before some point. */
@@ -75,43 +77,45 @@ struct tl_Event {
   int refs;
   tl_Device device;
   uint64_t recorded, reached; /* tickets */
-  tl_Stream *stream;          /* the stream that recorded it last */
-  double time;                /* the time in seconds at which the event was last reached */
+  tl_Stream *stream;          /* the stream that recorded the event last */
+  double time;                /* time in seconds at which the event was last reached */
   bool timing;
-  uint64_t capture;    /* number of the capture that recorded the event last; 0: none */
-  sim_Command *record; /* borrowed; the event's record in `capture` while that is open */
-  sim_Clock clock;     /* the commands that come before `record` */
+  uint64_t capture;    /* number of the capture that recorded the event last; 0 if none did */
+  sim_Command *record; /* the event's record in `capture` (borrowed), while that capture is open */
+  sim_Clock clock;     /* number of commands of each stream that come before `record` */
 };
 
-/* A part of a device's address space that an arena of its blocks occupies. */
+/* A range of a device's address space that an arena occupies. */
 typedef struct sim_Range {
-  struct sim_Range *next; /* the next one by address */
+  struct sim_Range *next; /* the next range by address */
   char *at;
   int64_t bytes;
 } sim_Range;
 
 struct tl_Graph {
   struct sim_Device *device;
-  uint64_t number;   /* the capture's number */
-  uint64_t pool;     /* number of the pool that it holds */
-  uint64_t launched; /* bit mask of the streams that it was launched on */
+  uint64_t number;   /* number of the capture */
+  uint64_t pool;     /* number of the pool that the graph holds */
+  uint64_t launched; /* bit mask of the streams on which the graph was launched */
   tl_Stream *origin;
-  sim_Queue lanes[SIM_STREAMS]; /* each stream's commands */
-  /* during the capture: for each stream, the commands that must precede its next one */
+  sim_Queue lanes[SIM_STREAMS]; /* the commands of each stream */
+  /* during the capture: for each stream, the number of commands of each stream that must precede
+  ** its next command */
   sim_Clock done[SIM_STREAMS];
   uint64_t launches;
 };
 
 typedef struct sim_Device {
   int index;
-  char *base;           /* the device's address space as the host sees it */
-  int64_t bytes;        /* size of the address space */
-  int64_t shift;        /* distance from the host's address of a byte to the kernels' address */
+  char *base;    /* the device's address space, as the host sees it */
+  int64_t bytes; /* bytes of the address space */
+  /* distance from the host's address of a byte to the kernels' address of the same byte */
+  int64_t shift;
   int64_t total, limit; /* bytes of memory, and the limit that set_memory_limit has set */
   sim_Range *ranges;    /* owned */
   tlk_Blocks blocks;
   tl_Stream streams[SIM_STREAMS];
-  int next_stream[2];  /* the next stream to hand out, of normal priority and of high priority */
+  int next_stream[2];  /* number of the next stream to hand out, of normal and of high priority */
   tlk_Fault fault;     /* the device's fault word */
   tl_ErrorKind failed; /* the error of a kernel that failed */
   char failure[256];
@@ -127,23 +131,24 @@ void sim_lock(void);
 void sim_unlock(void);
 sim_Device *sim_device(int index);
 int sim_device_count(void);
-/* Counts a call that can be made to fail. Returns false with a message if this call is to fail,
-** or if this process is a fork of the one that opened the devices. */
+/* Returns the lock that guards the device. The second function counts a call that can be made to
+** fail: it returns false with a message if this call is to fail, or if this process is a fork of
+** the one that opened the devices. */
 pthread_mutex_t *sim_mutex(void);
 bool sim_locked_may_go(const char *what);
 /* Returns false with a message in a forked process. */
 bool sim_locked_is_here(const char *what);
 uint64_t sim_locked_random(void);
-/* Reports the recorded fault or failure, if any, as the failure of this call. */
+/* Makes the recorded fault or failure, if there is one, the failure of this call. */
 bool sim_locked_report(sim_Device *device);
 
 /* ---- queue.c ---- */
 
-/* See tl_DeviceApi.activities. */
+/* Implements tl_DeviceApi.activities. */
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                     size_t size);
-/* Queues a free, which is no part of a graph and may not wait. */
+/* Queues a free. A free is not part of a graph and may not wait. */
 bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what,
                          const void *call, size_t size);
 /* Moves all commands of a queue to the stream. */
@@ -152,7 +157,7 @@ bool sim_locked_put_all(tl_Stream *stream, sim_Queue *commands);
 sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *what,
                            const void *call, size_t size);
 void sim_queue_clear(sim_Queue *queue);
-/* Runs a stream's commands up to a number; does not report faults. */
+/* Runs a stream's commands up to a number, without reporting faults. */
 bool sim_locked_drain(tl_Stream *stream, uint64_t upto);
 /* Waits for a stream's commands up to a number: counts the wait and reports faults. */
 bool sim_locked_finish(tl_Stream *stream, uint64_t upto);
@@ -202,7 +207,7 @@ void sim_graph_free(tl_Graph *graph);
 /* ---- memory.c: the part of the table about memory ---- */
 
 bool sim_memory_open(sim_Device *device, int64_t total);
-/* Changes the memory that the device says it has. */
+/* Changes the amount of memory that the device reports. */
 void sim_locked_set_memory(sim_Device *device, int64_t total);
 /* Translates an address in a device's memory to the address that kernels use; returns any other
 ** address unchanged. */

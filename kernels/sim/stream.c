@@ -5,7 +5,7 @@
 
 #include "kernels/sim/sim.h"
 
-#define URGENT (1 + SIM_STREAMS / 2) /* the first stream of high priority */
+#define URGENT (1 + SIM_STREAMS / 2) /* number of the first stream of high priority */
 
 /* ---- streams ----------------------------------------------------------------------- */
 

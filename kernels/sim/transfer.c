@@ -30,8 +30,8 @@ static bool between(const struct tlk_transfer *call, tl_Stream *from) {
   return ok;
 }
 
-/* Copies from or to the host. Pageable memory is read immediately, as a driver stages it, and
-** copies to it are waited for. Pinned memory is read and written in the stream's order. */
+/* Copies from or to the host. As with a driver, pageable memory is read immediately, and the call
+** waits for copies to pageable memory. Pinned memory is read and written in the stream's order. */
 static bool with_host(const struct tlk_transfer *call) {
   tl_Stream *stream = call->cx->stream;
   sim_Command copy = {.copy = {call->dst, call->src, call->bytes}};
@@ -39,7 +39,7 @@ static bool with_host(const struct tlk_transfer *call) {
       !sim_locked_not_recording(stream, "a copy from or to memory that is not pinned"))
     return false;
   if (call->to.type == TL_SIM && !call->async) {
-    copy.copy.src = NULL; /* the bytes are stored in the command */
+    copy.copy.src = NULL; /* the command itself stores the bytes */
     return sim_locked_put(stream, SIM_COPY, &copy, call->src, (size_t)call->bytes);
   }
   if (call->async) return sim_locked_put(stream, SIM_COPY, &copy, NULL, 0);

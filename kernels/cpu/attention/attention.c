@@ -21,7 +21,7 @@ typedef struct Call {
 
 /* The buffers of one thread. */
 typedef struct Work {
-  void *rows, *turned; /* queries: copied, and transposed */
+  void *rows, *turned; /* rows of queries, as they are and transposed */
   void *keys, *values; /* copies */
   void *scores, *mask, *keep, *packed;
   void *out; /* running sums of weighted values */

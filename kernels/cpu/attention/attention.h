@@ -7,9 +7,9 @@
 ** as the left side of products (matmul/tile.h) and, if their rows are whole vectors, as the
 ** right side, too.
 **
-** Where the processor multiplies pairs of bfloat16 (matmul/dot.h), products of that dtype read the
-** rows of queries, keys and values as they are, and scores and their gradients are rounded to
-** bfloat16 before they are multiplied, as PyTorch does.
+** Where the processor multiplies pairs of bfloat16 (matmul/dot.h), products of bfloat16 read the
+** rows of queries, keys and values in place, and scores and their gradients are rounded to bfloat16
+** before they are multiplied, as PyTorch does.
 **
 ** The sizes of blocks depend on the sizes of the call alone, and sums over blocks are computed
 ** in order, so results have the same bits for every number of threads.
@@ -21,20 +21,21 @@
 #include "kernels/cpu/matmul/dot.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* The most queries and keys of a block; its scores stay in the cache. The number of keys is a
-** multiple of the tile's rows, and of the four that share a block of random words. */
+/* The largest numbers of queries and keys in a block, whose scores stay in the cache. The number of
+** keys is a multiple of the tile's rows, and of the four keys that share a block of random
+** words. */
 #define TLK_ATTENTION_QUERIES 96
 #define TLK_ATTENTION_KEYS 96
 
 /* Loops over a block (keys, cols), one set for float, one for double. */
 typedef struct tlk_AttentionLoops {
-  double lowest; /* less than every visible score, but finite */
-  /* One step of an online softmax. `largest` and `sum` hold the maximum and the sum of
-  ** exponentials so far for each column. Scores become exponentials; `factor` receives the
-  ** number by which older sums have to be multiplied. */
+  double lowest; /* a finite number below every visible score */
+  /* One step of an online softmax. `largest` and `sum` hold the maximum and the sum of exponentials
+  ** so far for each column. Scores become exponentials; `factor` receives the number by which the
+  ** caller must multiply older sums. */
   void (*softmax)(int64_t keys, int64_t cols, void *scores, void *largest, void *sum, void *factor);
-  /* Replaces scores by weights, and the weights' gradients by those of the scores. norm and
-  ** delta have one number for each column; keep is (keys, cols) or NULL. */
+  /* Replaces scores by weights, and the gradients of weights by those of scores. norm and delta
+  ** have one number for each column; keep is (keys, cols) or NULL. */
   void (*gradient)(int64_t keys, int64_t cols, void *scores, void *grads, const void *keep,
                    const void *norm, const void *delta);
   /* Converts a boolean mask to 0 or -inf, or keeps an additive mask, and zeroes the padding
@@ -59,24 +60,26 @@ typedef struct tlk_AttentionPlan {
   const tlk_Attention *a;
   const tlk_Isa *isa;
   const tlk_TileLoops *tile;
-  const tlk_DotLoops *dots; /* NULL if the processor has no instructions for bfloat16 products */
+  /* loops for bfloat16 products; NULL if the processor lacks the instructions */
+  const tlk_DotLoops *dots;
   const tlk_AttentionLoops *loops;
   tl_DType compute;
-  int64_t lanes;         /* products have a multiple of this number of columns */
+  int64_t lanes;         /* columns of a product are a multiple of this number */
   int64_t size;          /* bytes of an element of the compute type */
-  int64_t queries, keys; /* the sizes of a whole block */
+  int64_t queries, keys; /* numbers of queries and keys in a whole block */
   int64_t query_blocks, key_blocks;
-  int64_t width, value_width; /* row sizes of query and key, and of value, in whole vectors */
-  uint64_t seed, block;       /* the first random block of dropout */
-  uint64_t words;             /* random blocks of each query */
+  /* row sizes of query and key, and of value, rounded up to whole vectors */
+  int64_t width, value_width;
+  uint64_t seed, block; /* seed and first random block of dropout */
+  uint64_t words;       /* number of random blocks for each query */
 } tlk_AttentionPlan;
 
 void tlk_attention_plan(const tlk_Attention *a, tlk_AttentionPlan *plan);
 
 /* ---- one block ---- */
 
-/* A matrix in the compute type, or of bfloat16 if `half`; strides count elements. One with `half`
-** has `cols` columns in memory; others may be read up to whole vectors. */
+/* A matrix in the compute type, or of bfloat16 if `half` is set; strides count elements. A `half`
+** matrix has exactly `cols` columns in memory; any other may be read up to whole vectors. */
 typedef struct tlk_Matrix {
   const void *at;
   int64_t row, col;
@@ -99,12 +102,12 @@ tlk_AttentionBlock tlk_attention_queries(const tlk_AttentionPlan *p, int64_t b, 
 bool tlk_attention_keys(const tlk_AttentionPlan *p, int64_t j, tlk_AttentionBlock *block);
 
 /* Returns `n` rows of `cols` elements of a head, beginning at row `first`, in the compute type: in
-** place if possible, otherwise copied to `buffer` in rows of whole vectors. As the right side of a
-** product, rows must be whole vectors and close to each other. */
+** place if possible, otherwise copied to `buffer` in rows of whole vectors. Rows for the right side
+** of a product must be whole vectors and close to each other. */
 tlk_Matrix tlk_attention_numbers(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
                                  int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
                                  void *buffer);
-/* Returns such rows in the form that products read. */
+/* Returns rows of a head in the form that products read. */
 tlk_Matrix tlk_attention_rows(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
                               int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
                               void *buffer);
@@ -112,21 +115,21 @@ tlk_Matrix tlk_attention_rows(const tlk_AttentionPlan *p, const tlk_HeadRows *fr
 void tlk_attention_store(const tlk_AttentionPlan *p, const tlk_HeadRows *to, int64_t b, int64_t h,
                          int64_t first, int64_t n, int64_t cols, const void *rows, int64_t pitch);
 /* Returns the transpose (size, n) of n rows as the right side of products: in `out`, padded with
-** zeros to (size, cols), or the rows themselves if they are half. */
+** zeros to (size, cols), or the rows themselves if they are bfloat16. */
 tlk_Matrix tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64_t n, int64_t size,
                               int64_t cols, void *out);
 
-/* The bytes that products need at `packed`; 0 unless the plan has `dots`. */
+/* Returns the bytes that products need at `packed`; 0 unless the plan has `dots`. */
 int64_t tlk_attention_packed(const tlk_AttentionPlan *p);
-/* Computes out (rows, cols) = left (rows, terms) times right (terms, cols), or adds it to out
-** if `sum`; cols is a whole number of vectors. With `dots` the right side must be half, and rows
-** of out up to the next multiple of TLK_DOT_LINES are written, too. */
+/* Computes out (rows, cols) = left (rows, terms) times right (terms, cols), or adds it to out if
+** `sum`; cols is a whole number of vectors. With `dots` the right side must be bfloat16, and
+** further rows of out are written, up to the next multiple of TLK_DOT_LINES. */
 void tlk_attention_product(const tlk_AttentionPlan *p, int64_t rows, int64_t terms, int64_t cols,
                            tlk_Matrix left, tlk_Matrix right, bool sum, void *out, int64_t pitch,
                            void *packed);
 
 /* Computes the scaled and masked scores of a block from its keys and its transposed queries.
-** Returns false and writes nothing if all are hidden. `mask` has room for two blocks. */
+** Returns false and writes nothing if all scores are hidden. `mask` has room for two blocks. */
 bool tlk_attention_scores(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block,
                           tlk_Matrix keys, tlk_Matrix turned, void *mask, void *scores,
                           void *packed);

@@ -22,22 +22,22 @@
 typedef struct Call {
   const struct tlk_attention_backward *call;
   tlk_AttentionPlan plan;
-  bool query, key, value, mask; /* gradients that this pass computes */
-  /* Heads of keys in one task, since they share a mask's gradient. */
+  bool query, key, value, mask; /* which gradients this pass computes */
+  /* numbers of batches and of heads of keys in one task, which share a mask's gradient */
   int64_t batches, heads;
-  int64_t keys; /* keys whose gradients a task accumulates */
+  int64_t keys; /* number of keys whose gradients a task accumulates */
   atomic_bool failed, stopped;
 } Call;
 
 /* The buffers of one thread. */
 typedef struct Work {
-  void *rows, *grad_rows, *out_rows; /* queries, their gradients and results: copies */
-  void *turned, *grad_turned;        /* the first two, transposed */
+  void *rows, *grad_rows, *out_rows; /* copies of rows: queries, their gradients, and results */
+  void *turned, *grad_turned;        /* rows and grad_rows, transposed */
   void *keys, *values;               /* copies */
   void *scores, *grads, *mask, *keep, *packed;
   void *norm, *delta;
-  void *grad_query, *grad_key, *grad_value; /* sums so far */
-  tlk_Matrix query, grad;                   /* the current block of queries */
+  void *grad_query, *grad_key, *grad_value; /* gradients, summed over the blocks so far */
+  tlk_Matrix query, grad;                   /* the current block of queries, and its gradient */
   tlk_Matrix turned_query, turned_grad;
 } Work;
 
@@ -115,7 +115,7 @@ static void take_queries(const Call *c, Work *w, const tlk_AttentionBlock *block
 
 /* ---- a block of scores ---- */
 
-/* Adds the gradients of scores to those of the mask, one query at a time. */
+/* Adds the gradients of scores to the mask's gradient, one query at a time. */
 static void add_mask(const Call *c, Work *w, const tlk_AttentionBlock *block) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_HeadPairs *m = &c->call->grad_mask;
@@ -128,8 +128,8 @@ static void add_mask(const Call *c, Work *w, const tlk_AttentionBlock *block) {
     p->loops->add(block->keys, to, (char *)w->mask + i * row);
 }
 
-/* Adds the contribution of a block to all gradients. The gradients of its keys begin at index
-** `first` of those that the task accumulates. */
+/* Adds the contribution of a block to all gradients. `first` is the index of the block's first key
+** among the keys of the task. */
 static void add_block(const Call *c, Work *w, const tlk_AttentionBlock *block, int64_t first) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -259,12 +259,12 @@ static bool run(Call *c, int64_t tasks, int64_t work, tli_RangeFn fn) {
 
 /* ---- the passes ---- */
 
-/* The number of products for each block, in two separate passes over keys and over queries, and
-** in a single pass. */
+/* The number of products for each block: in two separate passes over keys and over queries, and in
+** a single pass. */
 enum { PRODUCTS_APART = 7, PRODUCTS_TOGETHER = 5 };
 
-/* Returns whether a single pass with this number of tasks keeps threads busy enough to be faster
-** than two passes, which compute some products twice. */
+/* Returns whether this number of tasks keeps the threads so busy that a single pass is faster than
+** two passes, which compute some products twice. */
 static bool enough(int64_t tasks) {
   int64_t threads = tl_get_num_threads();
   return tlk_ceil_div(tasks, threads) * threads * PRODUCTS_TOGETHER <= tasks * PRODUCTS_APART;

@@ -6,14 +6,14 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/block_walk.h"
 
-/* Rows farther apart than this are copied before they are multiplied with many rows: at such a
-** distance they evict one another from the cache. */
+/* The largest distance between rows that are multiplied in place with many rows. Rows farther apart
+** evict one another from the cache, so they are copied first. */
 #define NEAR_BYTES 512
 
 static int64_t whole(int64_t n, int64_t lanes) { return (n + lanes - 1) & -lanes; }
 
-/* Divides n into as few pieces as `limit` allows; they have about the same size, a multiple of
-** `step`. */
+/* Returns the size of the pieces into which n is divided: as few as `limit` allows, of about the
+** same size, a multiple of `step`. */
 static int64_t piece_of(int64_t n, int64_t limit, int64_t step) {
   int64_t pieces = tlk_ceil_div(n, limit);
   return tlk_min(whole(tlk_ceil_div(n, pieces), step), limit);
@@ -24,7 +24,8 @@ void tlk_attention_plan(const tlk_Attention *a, tlk_AttentionPlan *plan) {
   const tlk_Isa *isa = tlk_isa();
   const tlk_DotLoops *dots = a->dtype == TL_BF16 ? tlk_dot_loops() : NULL;
   int64_t lanes = isa->tile[wide]->lanes;
-  if (dots) lanes = tlk_max(lanes, TLK_DOT_LINES); /* other loops may have fewer lanes */
+  /* the bfloat16 loops need this many columns; others may have fewer lanes */
+  if (dots) lanes = tlk_max(lanes, TLK_DOT_LINES);
   *plan = (tlk_AttentionPlan){
       .a = a,
       .isa = isa,
@@ -145,8 +146,8 @@ int64_t tlk_attention_packed(const tlk_AttentionPlan *p) {
   return p->dots ? 3 * factor_bytes(p) : 0;
 }
 
-/* Rounds a left side (rows, terms) in float32 to bfloat16, without gaps between its rows, or
-** between those of its transpose. */
+/* Rounds the left side of a product (rows, terms) from float32 to bfloat16, without gaps between
+** its rows, or between the rows of its transpose. */
 static tlk_Matrix round_left(const tlk_AttentionPlan *p, int64_t rows, int64_t terms,
                              tlk_Matrix left, void *to) {
   bool trans = left.col != 1;

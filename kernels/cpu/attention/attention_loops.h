@@ -6,11 +6,12 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/elementary.h"
 
-/* Random words are computed for this many columns at a time. */
+/* Number of columns for which random words are computed at a time. */
 #define WORDS 16
 #define LOWEST (sizeof(real) == 4 ? -(double)FLT_MAX : -DBL_MAX)
 
-/* e^x for x <= 0, or slightly above 0 by rounding; returns 0 for -inf and very small results. */
+/* Returns e^x for x <= 0, or for x slightly above 0 because of rounding; returns 0 for -inf and
+** very small results. */
 static inline float power_f32(float x) {
   tlk_Power p = tlk_exp_parts_fast(x < -TLK_EXP_LIMIT ? -TLK_EXP_LIMIT : x);
   float y = (1 + p.r * (1 + p.r * p.q)) * tlk_from_bits((uint32_t)(p.n + 127) << 23);
@@ -19,7 +20,7 @@ static inline float power_f32(float x) {
 static inline double power_f64(double x) { return exp(x); }
 #define POWER(x) _Generic((x), float : power_f32, double : power_f64)(x)
 
-/* Computes each column's maximum. It may ignore NaN, which reappears in the exponentials. */
+/* Computes each column's maximum. NaN may be ignored, since it reappears in the exponentials. */
 static void largest_of(int64_t keys, int64_t cols, const real *scores, real *largest) {
   int64_t j = 0;
   for (; j + 4 <= keys; j += 4, scores += 4 * cols) {
@@ -41,7 +42,7 @@ static void largest_of(int64_t keys, int64_t cols, const real *scores, real *lar
 static void softmax(int64_t keys, int64_t cols, void *scores, void *largest_, void *sum_,
                     void *factor_) {
   real *x = scores, *largest = largest_, *sum = sum_, *factor = factor_;
-  /* sums of this block only, so that errors grow only with the number of blocks */
+  /* sums of this block only, so that the error grows only with the number of blocks */
   real block[TLK_ATTENTION_QUERIES] = {0};
   memcpy(factor, largest, (size_t)cols * sizeof(real));
   largest_of(keys, cols, x, largest);

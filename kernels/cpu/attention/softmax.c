@@ -10,9 +10,11 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define GRAIN (TLK_GRAIN / 4) /* an exponential costs more than an addition */
+/* a thread takes fewer elements than usual, since exponentials are expensive */
+#define GRAIN (TLK_GRAIN / 4)
 #define ARRAYS 3
-/* Rows up to this length are transposed in a buffer if there are at least FEW_ROWS of them. */
+/* Rows of up to SHORT_ROW elements are transposed in a buffer if there are at least FEW_ROWS
+** rows. */
 #define SHORT_ROW 32
 #define FEW_ROWS 8
 
@@ -25,13 +27,13 @@ typedef struct Call {
   char *array[ARRAYS];
   int arrays;
   int64_t outer, n, inner;
-  int64_t batch; /* if inner == 1, the rows of a task */
+  int64_t batch; /* if inner == 1: number of rows in a task */
   int64_t width, strips;
   atomic_bool failed;
 } Call;
 
-/* Computes the call on a piece of each array: `cols` lines of n elements. If `rows`, each line is
-** contiguous; otherwise the lines are columns, and `step` is the stride of a column's elements. */
+/* Computes the call on a piece of each array: `cols` rows or columns of n elements. If `rows` is
+** set, each is contiguous; otherwise they are columns, whose elements are `step` apart. */
 static void compute(const Call *c, char *const *piece, bool rows, int64_t cols, int64_t step) {
   if (c->arrays == 2 && rows)
     c->kernel->rows(c->log, cols, c->n, piece[0], piece[1]);
@@ -43,10 +45,11 @@ static void compute(const Call *c, char *const *piece, bool rows, int64_t cols, 
     c->kernel->columns_back(c->log, c->n, cols, piece[0], piece[1], step, piece[2], step);
 }
 
-/* The layout of a piece in memory; in the buffer it is (cols, n) if `rows`, else (n, cols). */
+/* The layout of a piece in memory. In the buffer its shape is (cols, n) if `rows` is set, otherwise
+** (n, cols). */
 typedef struct Layout {
   bool rows;
-  int64_t cols, s0, s1; /* s0, s1: strides in elements along cols and n */
+  int64_t cols, s0, s1; /* s0, s1: strides in elements along cols and along n */
 } Layout;
 
 static void copy_in(const Call *c, const Layout *l, char *to, const char *from, char *raw) {

@@ -18,7 +18,7 @@ static double fold(real *lane) {
   return (double)lane[0];
 }
 
-/* May ignore NaN, which reappears in exp(x - largest). */
+/* Returns the maximum of a row. NaN may be ignored, since it reappears in exp(x - largest). */
 static real largest(int64_t n, const real *x) {
   real best = x[0];
   int64_t i = 0;
@@ -40,7 +40,8 @@ static inline void exp_lanes(const real *x, real m, real *e) {
   for (int k = 0; k < LANES; k++) e[k] = exp(x[k] - m);
 }
 
-/* out = exp(x - m) unless out is NULL; returns the sum. The tail is padded. */
+/* Computes out = exp(x - m), unless out is NULL, and returns the sum. The end of a row is padded to
+** whole vectors. */
 static double exponentials(int64_t n, const real *x, real m, real *out) {
   double sum = 0;
   real lane[LANES], e[LANES];

@@ -1,9 +1,9 @@
 /*
 ** conv.c - convolution and its gradients for any floating dtype; half types are computed in
 ** float32, except in dot1x1.c. conv1x1.c handles kernels of one element, winograd.c large
-** convolutions in float32 with 3 x 3 kernels. plan.c describes all others, and the gradient of the
-** input, as weighted sums. weight_direct.c and weight_gemm.c compute the gradient of the weight.
-** One thread sums each output element in an order that depends on the sizes alone.
+** convolutions in float32 with 3 x 3 kernels. plan.c describes all other convolutions, and the
+** gradient of the input, as weighted sums. weight_direct.c and weight_gemm.c compute the gradient
+** of the weight. One thread sums each output element in an order that depends on the sizes alone.
 */
 #include "kernels/cpu/conv/conv.h"
 
@@ -66,7 +66,7 @@ static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, cons
 static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                      const void *bias) {
   bool ok = choose(c, which, to, a, b, bias);
-  /* the functions above do not set a message when the user interrupts them */
+  /* the functions called above set no message when the user interrupts them */
   return tli_go_on() && ok;
 }
 

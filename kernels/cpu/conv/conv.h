@@ -9,16 +9,16 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* There is one set for float, one for double. */
+/* Inner loops of convolution: one set for float, one for double. */
 typedef struct tlk_ConvLoops {
-  int lanes;   /* elements of a vector */
-  int rows;    /* channels of a tile */
-  int vectors; /* the most vectors of positions in a tile */
+  int lanes;   /* number of elements in a vector */
+  int rows;    /* number of channels in a tile */
+  int vectors; /* largest number of vectors of positions in a tile */
   /* Computes out (rows, vectors * lanes), whose rows are `step` elements apart, as the sum over
   ** taps of weights[tap][row] * in[offsets[tap] + position]; adds it to out if `add`. */
   void (*tile)(int64_t taps, const int64_t *offsets, const void *in, const void *weights,
                int vectors, bool add, void *out, int64_t step);
-  /* Like tile for one row, whose weights are contiguous. */
+  /* Computes one row as `tile` does; the row's weights are contiguous. */
   void (*row)(int64_t taps, const int64_t *offsets, const void *in, const void *weights,
               int vectors, bool add, void *out);
   int dot_rows, dot_taps;
@@ -27,7 +27,7 @@ typedef struct tlk_ConvLoops {
   ** are in_step and grad_step apart, rows of grad are row_step apart. */
   void (*dots)(int64_t images, int64_t n, const int64_t *offsets, const void *in, int64_t in_step,
                const void *grad, int64_t grad_step, int64_t row_step, void *sums);
-  /* Like dots for one row. */
+  /* Computes one row as `dots` does, for line_taps taps at a time. */
   int line_taps;
   void (*dots_line)(int64_t images, int64_t n, const int64_t *offsets, const void *in,
                     int64_t in_step, const void *grad, int64_t grad_step, void *sums);

@@ -9,14 +9,14 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* With fewer channels or positions, tiles would be half empty. */
+/* The smallest number of channels and of positions; with fewer, tiles would be half empty. */
 #define CHANNELS 6
 #define POSITIONS 64
 /* Rows of a product that a thread processes at a time. */
 #define ROWS 96
-/* The limit in place of CHANNELS for rows of at least LONG_ROW elements, if the product writes more
-** than it reads. Such rows are written in parallel, and the processor prefetches only a limited
-** number of streams. */
+/* The smallest number of channels, in place of CHANNELS, for rows of at least LONG_ROW elements if
+** the product writes more than it reads. Such rows are written in parallel, and the processor
+** prefetches only a limited number of streams. */
 #define ROWS_WRITTEN 24
 #define LONG_ROW 512
 
@@ -32,10 +32,10 @@ bool tlk_conv1x1(const tlk_Conv *c) {
 typedef struct Single {
   const tlk_Conv *conv;
   tlk_Gemm gemm;
-  int64_t size, rows, blocks; /* size: bytes of an element; rows of a block, and number of blocks */
+  int64_t size, rows, blocks; /* bytes of an element; rows of a block, and number of blocks */
   const char *in, *weight, *bias;
   char *out;
-  atomic_bool failed; /* the user interrupted the call */
+  atomic_bool failed; /* whether the user has interrupted the call */
 } Single;
 
 #define FILL(s, type)                                                       \
@@ -96,20 +96,23 @@ bool tlk_conv1x1_sums(const tlk_Conv *c, bool backward, void *out, const void *i
 
 /* ---- the gradient of the weight ---- */
 
-/* The most rows of the gradient that share one packed panel of transposed images. */
+/* The largest number of rows of the gradient that share one packed panel of transposed images. */
 #define WEIGHT_ROWS 252
-/* The most bytes in a row of a panel. */
+/* The largest number of bytes in a row of a panel. */
 #define PANEL_BYTES 256
 
-/* The gradient of a weight multiplies images with the windows' gradients. The larger array is read
-** in place as rows; the smaller one is transposed. `flipped` means that the images are the rows. */
+/* The product that gives the gradient of a weight: images times the gradients of windows. The
+** larger array is read in place as rows; the smaller one is transposed. `flipped` means that the
+** images are the rows. */
 typedef struct Weight {
   const tlk_Conv *conv;
   const tlk_TileLoops *loops;
   bool flipped;
-  int64_t m, n, k, size; /* rows (m, k) times columns (n, k) for each image and group */
+  /* sizes of the product of rows (m, k) and columns (n, k) for each image and group; bytes of an
+  ** element */
+  int64_t m, n, k, size;
   int64_t width, panels; /* columns of a panel, and number of panels */
-  int64_t blocks;        /* blocks of rows */
+  int64_t blocks;        /* number of blocks of rows */
   const char *rows, *cols;
   char *out;
 } Weight;
@@ -136,7 +139,7 @@ static void add_piece(const Weight *s, const Part *p, int64_t image, int64_t at,
     const void *in[TLK_TILE_ROWS];
     for (int64_t i = 0; i < f->rows; i++) {
       in[i] = rows + (r + tlk_min(i, count - 1)) * k * size;
-      /* prefetches the next piece, which the hardware prefetcher would not */
+      /* prefetches the next piece, which the hardware does not prefetch */
       for (int64_t b = 0; b < terms * size && i < count; b += 64)
         __builtin_prefetch((const char *)in[i] + terms * size + b, 0, 2);
     }

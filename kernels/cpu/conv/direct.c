@@ -1,7 +1,7 @@
 /*
 ** direct.c - runs a plan (plan.h) with SIMD vectors of neighbouring positions. Positions are
-** counted through whole rows of the scratch image including padding. So vectors may cross the
-** ends of rows, and sums at positions between two rows are discarded.
+** counted through whole rows of the scratch image, including padding, so vectors may cross the ends
+** of rows, and sums at positions between two rows are discarded.
 */
 #include <string.h>
 
@@ -10,13 +10,13 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* Taps that one pass over the positions sums, so that their weights stay in the cache. */
+/* The number of taps that one pass over the positions sums. Their weights stay in the cache. */
 #define TAPS 384
 
 typedef struct Lanes {
   tlk_ConvPlan *plan;
-  int64_t positions; /* the maximum over all jobs, rounded up to vectors */
-  int64_t slack;     /* elements that are read beyond the scratch image */
+  int64_t positions; /* the largest number of positions of any job, rounded up to whole vectors */
+  int64_t slack;     /* number of elements that are read beyond the end of the scratch image */
 } Lanes;
 
 static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
@@ -130,7 +130,7 @@ void tlk_conv_run_direct(tlk_ConvPlan *p) {
   for (int64_t i = 0; i < p->njobs; i++)
     l.positions = tlk_max(l.positions, round_up(job_positions(&p->jobs[i]), p->lanes->lanes));
   l.slack = p->lanes->lanes;
-  /* for few images, several threads share each image, and each of them copies it */
+  /* if there are few images, several threads share each image, and each thread copies it */
   int64_t threads = tl_get_num_threads(), tasks = c->batch * c->groups;
   p->parts = tasks < threads ? tlk_ceil_div(threads, tasks) : 1;
   int64_t work = p->rows * p->jobs[0].taps * l.positions / p->parts;

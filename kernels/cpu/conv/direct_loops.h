@@ -4,7 +4,7 @@
 ** set's registers minus those for inputs.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* Without this pragma gcc hoists so many loads that sums are spilled. */
+/* without this pragma gcc hoists so many loads that sums are spilled to memory */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -21,14 +21,14 @@
 #define LINE_TAPS 9
 
 typedef real Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
-/* A vector at an unaligned address. */
+/* A vector that may be at an unaligned address. */
 typedef real LooseVec
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
 static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }
 
-/* `rows` and `vectors` are constants at each inlined call. */
+/* Computes a tile. `rows` and `vectors` are constants at each inlined call. */
 static inline __attribute__((always_inline)) void tile_of(int rows, int vectors, int64_t taps,
                                                           const int64_t *offsets, const real *in,
                                                           const real *weights, bool add, real *out,
@@ -77,7 +77,7 @@ static real lanes_sum(Vec v) {
   return lane[0];
 }
 
-/* `rows` and `taps` are constants at each inlined call. */
+/* Computes dot products. `rows` and `taps` are constants at each inlined call. */
 static inline __attribute__((always_inline)) void
 dots_of(int rows, int taps, int64_t images, int64_t n, const int64_t *offsets, const real *data,
         int64_t in_step, const real *grads, int64_t grad_step, int64_t row_step, real *sums) {

@@ -14,8 +14,8 @@ bool tlk_conv_dot1x1(const tlk_Conv *c) {
   return c->dtype == TL_BF16 && tlk_dot_loops() && tlk_conv1x1(c);
 }
 
-/* The product of all images in one group: out (rows, positions) = weight * in, where the weight is
-** (rows, channels), or (channels, rows) if `trans`. */
+/* Returns the product of all images in one group: out (rows, positions) = weight * in. The weight
+** is (rows, channels), or (channels, rows) if `trans`. */
 static tlk_Gemm product(const tlk_Conv *c, bool trans, int64_t rows, int64_t channels,
                         const Half *weight, const Half *in, Half *out, bool add) {
   int64_t n = tlk_conv_product(c->windows.out);
@@ -59,7 +59,7 @@ bool tlk_conv_dot1x1_sums(const tlk_Conv *c, bool backward, void *out, const voi
   return true;
 }
 
-/* sums (rows, channels) = grad_out (rows, positions) * in', added up over the images. */
+/* Computes sums (rows, channels) = grad_out (rows, positions) * in', added up over the images. */
 static bool sum_images(const tlk_Conv *c, const Half *in, const Half *grad_out, float *sums) {
   int64_t n = tlk_conv_product(c->windows.out);
   tlk_Gemm gemm = {.dtype = TL_BF16,

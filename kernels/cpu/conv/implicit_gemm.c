@@ -1,7 +1,7 @@
 /*
-** implicit_gemm.c - runs a plan with vectors of channels. The rows of a tile (tile.h) are any
-** positions of any images, so small images waste nothing. Sums (position, channel) are
-** transposed when they are stored.
+** implicit_gemm.c - runs a plan with vectors of channels. The rows of a tile (tile.h) may be any
+** positions of any images, so small images leave no part of a tile unused. Sums (position, channel)
+** are transposed when they are stored.
 */
 #include <string.h>
 
@@ -10,33 +10,32 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* The most positions whose sums are computed together, in whole tiles. NEAR_BLOCK positions
-** stay in the first-level cache beside a piece of the weights; twice as many are better if
-** weights come from farther away, because each block reads all weights. */
+/* BLOCK is the largest number of positions whose sums are computed together, in whole tiles.
+** NEAR_BLOCK positions stay in the first-level cache beside a piece of the weights. Twice as many
+** are better if weights come from farther away, because each block reads all weights. */
 #define BLOCK 192
 #define NEAR_BLOCK 96
 /* Positions of the images that are prepared together. */
 #define POSITIONS 512
-/* Runs of at least this many positions are stored by a separate call. */
+/* The shortest run of positions that a separate call stores. */
 #define LONG_RUN 24
-/* Bytes of images that are prepared together if each has few positions. More bytes of weights
-** than this do not stay in the second-level cache either. */
+/* The number of bytes of images that are prepared together if each image has few positions. More
+** bytes of weights than this do not stay in the second-level cache either. */
 #define IMAGES_BYTES ((int64_t)2 << 20)
 
 typedef struct Panels {
   tlk_ConvPlan *plan;
-  int64_t together; /* images of a task */
-  bool in_place;    /* images are read in place */
-  bool by_tiles;    /* each part has its own weights, because they are larger than the images */
-  int64_t image;    /* elements from one image to the next */
+  int64_t together; /* number of images in a task */
+  bool in_place;    /* whether images are read in place */
+  bool by_tiles; /* whether each part has its own weights, because weights are larger than images */
+  int64_t image; /* number of elements from one image to the next */
 } Panels;
 
 /* A block of positions. */
 typedef struct Block {
   int64_t n, runs;
-  int64_t from[BLOCK]; /* offsets of elements in the scratch images */
-  /* Runs of positions that are contiguous in the result, too: where they begin there, and their
-  ** lengths. */
+  int64_t from[BLOCK]; /* offset of each position in the scratch images */
+  /* for each run of positions that is contiguous in the result: its offset there, and its length */
   int64_t to[BLOCK], length[BLOCK];
 } Block;
 
@@ -55,7 +54,7 @@ static void fill_block(const Panels *l, const tlk_ConvJob *j, int64_t first, int
   int64_t results = p->conv->groups * p->rows * p->result, end = -1;
   b->n = n;
   b->runs = 0;
-  for (int64_t k = 0; k < n;) { /* one row for each iteration */
+  for (int64_t k = 0; k < n;) { /* each iteration handles one row of positions */
     int64_t row = (begin + k) / j->count[2], at = (begin + k) % j->count[2];
     int64_t plane = row / j->count[1], y = row % j->count[1];
     int64_t image = plane / j->count[0], x = plane % j->count[0];
@@ -152,7 +151,7 @@ static void run_part(const Panels *l, int64_t first, int64_t count, int64_t grou
     int64_t positions = count * tlk_conv_product(j->count);
     if (positions == 0) continue;
     int64_t blocks = tlk_ceil_div(positions, l->by_tiles ? BLOCK : NEAR_BLOCK);
-    /* positions of a block */
+    /* number of positions in a block */
     int64_t most = round_up(tlk_ceil_div(positions, blocks), p->tile->rows);
     int64_t units = blocks * p->tiles, filled = -1;
     for (int64_t u = part * units / p->parts; u < (part + 1) * units / p->parts; u++) {
@@ -210,7 +209,7 @@ void tlk_conv_run_gemm(tlk_ConvPlan *p) {
   l.together = tlk_max(1, tlk_min(l.together, c->batch));
   l.by_tiles = p->rows * taps > tlk_max(l.together * l.image, IMAGES_BYTES / p->size);
   if (!l.by_tiles) l.together = tlk_min(l.together, tlk_ceil_div(c->batch * c->groups, threads));
-  /* for few images, several threads share each image, and each of them copies it */
+  /* if there are few images, several threads share each image, and each thread copies it */
   int64_t tasks = tlk_ceil_div(c->batch, l.together) * c->groups;
   p->parts = tasks < threads ? tlk_ceil_div(threads, tasks) : 1;
   int64_t work = p->rows * taps * positions * l.together / p->parts;

@@ -54,7 +54,7 @@ void tlk_conv_strided(char *dst, const char *src, int64_t n, int64_t step, int64
 /* Copies one phase of one row of the image. */
 static void copy_row(const tlk_ConvLayout *l, char *dst, const char *src, int64_t phase,
                      int64_t size) {
-  int64_t first = phase - l->before[2]; /* image position of plane position 0 */
+  int64_t first = phase - l->before[2]; /* position in the image of position 0 of the plane */
   int64_t skip = first < 0 ? tlk_ceil_div(-first, l->step[2]) : 0;
   int64_t from = first + skip * l->step[2];
   if (from >= l->sizes[2]) return;

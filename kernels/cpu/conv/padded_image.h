@@ -1,26 +1,26 @@
 /*
-** padded_image.h - an image in scratch memory, as convolution reads it, including its padding.
-** If windows move in steps s > 1, the image is split into s planes ("phases") of every s-th
-** element. So the elements that one tap (an element of the kernel) reads in neighbouring
-** windows are contiguous, and a tap is one offset into the image.
+** padded_image.h - an image in scratch memory, as convolution reads it, including its padding. If
+** windows move in steps s > 1, the image is split into s planes ("phases") of every s-th element.
+** In neighbouring windows, one tap (an element of the kernel) then reads contiguous elements, and
+** each tap is one offset into the image.
 */
 #ifndef TLK_PADDED_IMAGE_H
 #define TLK_PADDED_IMAGE_H
 
 #include "core/device/backend.h"
 
-/* One channel of an image: `phases` planes of `pitch` elements. Element i of dimension d is in
-** phase (i + before) % step at position (i + before) / step. */
+/* The layout of one channel of an image: `phases` planes of `pitch` elements. Element i of
+** dimension d is in phase (i + before) % step, at position (i + before) / step. */
 typedef struct tlk_ConvLayout {
-  int64_t sizes[3]; /* the image's sizes */
+  int64_t sizes[3]; /* sizes of the image */
   int64_t before[3], step[3], phases[3], pitch[3];
-  int64_t channel; /* number of elements */
+  int64_t channel; /* number of elements in a channel */
 } tlk_ConvLayout;
 
 static inline int64_t tlk_conv_product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
 tlk_ConvLayout tlk_conv_input_layout(const tlk_Windows *w);
-/* The layout of the windows' gradients, with zeros where taps reach beyond them. */
+/* Returns the layout of the windows' gradients, with zeros where taps reach beyond them. */
 tlk_ConvLayout tlk_conv_output_layout(const tlk_Windows *w);
 
 /* Copies every step-th of n elements of 4 or 8 bytes. */

@@ -1,4 +1,4 @@
-/* plan.c - implements plan.h. */
+/* plan.c - implements plan.h: finds the jobs of a convolution and packs their weights. */
 #include "kernels/cpu/conv/plan.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
 
-/* With fewer terms, transposing the sums would cost more than computing them. */
+/* The smallest number of terms; with fewer, transposing the sums costs more than computing them. */
 #define FEW_TERMS 32
 
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms) {
@@ -47,7 +47,7 @@ typedef struct Packing {
   const tlk_ConvJob *job;
   const char *weight;
   int64_t kernel;
-  const int64_t *used; /* elements of the kernel that the job needs */
+  const int64_t *used; /* the elements of the kernel that the job needs */
   int64_t nused;
 } Packing;
 
@@ -76,7 +76,7 @@ static void pack_backward(void *context, int64_t begin, int64_t end) {
     int64_t channel = p->rows * w->kernel * p->size, piece = rows * w->kernel * p->size;
     for (int64_t o = 0; o < p->channels; o++) {
       int64_t from = ((t / p->tiles * p->channels + o) * p->rows + row) * w->kernel;
-      /* prefetches, because pieces are too short for the hardware prefetcher */
+      /* prefetches the next channel, because pieces are too short for the hardware prefetcher */
       if (o + 1 < p->channels)
         for (int64_t k = 0; k < piece; k += 64)
           __builtin_prefetch(w->weight + from * p->size + channel + k);
@@ -130,9 +130,10 @@ static bool plan_forward(tlk_ConvPlan *p, const char *weight) {
 
 /* ---- the input's gradient ---- */
 
-/* The gradient of the input has one grid for each residue of the position modulo the strides, with
-** the taps that reach that residue. Returns whether a tap reaches the residue; `back` receives the
-** number of windows by which the tap's window is earlier. */
+/* Finds the window in which a tap reaches a position. The gradient of the input has one grid for
+** each residue of the position modulo the strides, with the taps that reach that residue. Returns
+** whether a tap reaches the residue; `back` receives the number of windows by which the tap's
+** window is earlier. */
 static bool tap_reaches(const tlk_Windows *w, const int64_t residue[3], const int64_t tap[3],
                         int64_t back[3]) {
   for (int d = 0; d < 3; d++) {
@@ -149,8 +150,8 @@ static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t re
   const tlk_Windows *w = &p->conv->windows;
   int64_t strides[] = {w->in[1] * w->in[2], w->in[2], 1};
   for (int d = 0; d < 3; d++) {
-    /* The grid's positions are i * stride - begin; `first` is the least i whose position is not
-    ** negative. */
+    /* positions of the grid are i * stride - begin; `first` is the smallest i whose position is not
+    ** negative */
     int64_t begin = w->padding[d] - residue[d];
     first[d] = begin > 0 ? tlk_ceil_div(begin, w->stride[d]) : 0;
     int64_t last = w->padding[d] + w->in[d] - 1 - residue[d];

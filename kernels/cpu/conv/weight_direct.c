@@ -11,7 +11,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* Positions of a dot product between two additions to its result. */
+/* The number of positions of a dot product between two additions to its result. */
 #define DOT_POSITIONS 1024
 /* Bytes of images that are prepared at a time; for many groups, NEAR_BYTES, which stay in the
 ** second-level cache. */
@@ -26,16 +26,17 @@ typedef struct Dots {
   const tlk_ConvLoops *loops;
   int64_t size;
   tlk_ConvLayout layout;
-  int64_t channels, rows, taps; /* the sizes of a group */
+  int64_t channels, rows, taps; /* channels, rows and taps of a group */
   int64_t height, width;        /* rows and taps of a tile */
   int64_t row_tiles, tap_tiles;
-  int64_t positions;          /* rounded up to vectors */
-  int64_t in_step, grad_step; /* elements from image to image of a group in scratch memory */
-  int64_t *offsets;           /* (tap_tiles * width) */
+  int64_t positions; /* number of positions, rounded up to whole vectors */
+  /* number of elements from one image of a group to the next in scratch memory */
+  int64_t in_step, grad_step;
+  int64_t *offsets; /* offset of each tap (tap_tiles * width) */
   const char *in, *grad;
   char *in_scratch, *grad_scratch;
   char *out;
-  int64_t group, first, images; /* the current chunk */
+  int64_t group, first, images; /* group, first image and number of images of the current chunk */
   atomic_bool *failed;
 } Dots;
 
@@ -127,7 +128,7 @@ static void dot_tiles(void *context, int64_t begin, int64_t end) {
     for (int64_t image = 0; image < d->images; image += together)
       for (int64_t at = 0; at < d->positions; at += span)
         for (int64_t tile = 0; tile < d->tap_tiles; tile++) {
-          double sums[64] = {0}; /* holds floats or doubles */
+          double sums[64] = {0}; /* room for floats or doubles */
           int64_t images = tlk_min(together, d->images - image);
           int64_t n = tlk_min(span, d->positions - at);
           const int64_t *offsets = d->offsets + tile * d->width;

@@ -1,7 +1,7 @@
 /*
 ** weight_gemm.c - the gradient of a convolution's weight for many channels: a matrix product
-** (tile.h) of the windows that each tap sees with the windows' gradients, which are transposed
-** to (position, channel), summed over the positions of all images. Images are prepared in
+** (tile.h) that sums over the positions of all images. Its factors are the elements that each tap
+** sees, and the windows' gradients, transposed to (position, channel). Images are prepared in
 ** chunks.
 */
 #include <string.h>
@@ -21,19 +21,19 @@ typedef struct Outer {
   const tlk_TileLoops *loops;
   int64_t size; /* bytes of an element */
   tlk_ConvLayout layout;
-  int64_t channels, rows, taps; /* the sizes of a group */
-  int64_t tiles, height;        /* tiles of a group's rows, and rows of each tile */
-  int64_t blocks, block;        /* blocks of taps, and taps of each block */
-  int64_t positions;            /* positions of an image */
-  int64_t chunk;                /* images of a chunk */
-  int64_t *windows;             /* owned (chunk, positions): offsets in the scratch images */
-  int64_t *offsets;             /* owned (taps): offsets from a window */
-  char *images;                 /* owned (chunk, channels_in, ...) */
-  char *panels;                 /* owned (groups, tiles, chunk, positions, height) */
-  char *sums;                   /* owned (groups, tiles, taps, height) */
+  int64_t channels, rows, taps; /* channels, rows and taps of a group */
+  int64_t tiles, height;        /* number of tiles of a group's rows, and rows of each tile */
+  int64_t blocks, block;        /* number of blocks of taps, and taps of each block */
+  int64_t positions;            /* number of positions in an image */
+  int64_t chunk;                /* number of images in a chunk */
+  int64_t *windows; /* offset of each window in the scratch images (chunk, positions); owned */
+  int64_t *offsets; /* offset of each tap from its window (taps); owned */
+  char *images;     /* prepared images (chunk, channels_in, ...); owned */
+  char *panels;     /* packed gradients (groups, tiles, chunk, positions, height); owned */
+  char *sums;       /* sums (groups, tiles, taps, height); owned */
   const char *in, *grad;
   char *out;
-  int64_t first, count; /* images of this chunk */
+  int64_t first, count; /* first image and number of images of this chunk */
 } Outer;
 
 static void outer_sizes(Outer *o) {

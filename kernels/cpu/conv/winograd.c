@@ -10,7 +10,7 @@
 **   kernels than threads.
 ** - Chunks are large, and threads share the panels of kernels. A panel is transformed
 **   anew for each chunk and used for all of the chunk's tiles.
-** Each result is the same sum in the same order in both.
+** In both orders each result is the same sum, added in the same order.
 */
 #include "kernels/cpu/conv/winograd.h"
 
@@ -24,27 +24,29 @@
 #include "kernels/cpu/matmul/tile.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* The most tiles of a segment. */
+/* The largest number of tiles in a segment. */
 #define SEGMENT 32
 /* Segments of one image that are converted to channels-last order in one step. */
 #define TOGETHER 4
-/* Transformed kernels are kept if they have at most this many bytes. */
+/* Transformed kernels of up to this many bytes are kept. */
 #define KEPT_KERNEL_BYTES ((int64_t)1 << 20)
 /* Bytes of a small chunk's transformed patches. */
 #define SMALL_CHUNK_BYTES ((int64_t)512 << 10)
-/* The most bytes of a large chunk's transformed patches, and the most tiles. */
+/* The largest number of bytes of a large chunk's transformed patches, and its largest number of
+** tiles. */
 #define LARGE_CHUNK_BYTES ((int64_t)8 << 20)
 #define LARGE_CHUNK_TILES 160
-/* Input channels that are summed in one pass: a panel of transformed kernels for this many
+/* Number of input channels that one pass sums: a panel of transformed kernels for this many
 ** channels stays in the second-level cache. */
 #define TERMS 64
 /* Kernels that are transposed in one step. */
 #define KERNELS 16
-/* Unused floats after each plane. Without them, equal positions of all planes would be a large
-** power of 2 apart and share one set of the cache. */
+/* Number of unused floats after each plane. Without this gap, equal positions of all planes would
+** be a large power of 2 apart and share one set of the cache. */
 #define GAP 16
 
-/* With fewer channels, multiplications or tiles the method is slower. */
+/* The smallest numbers of channels, multiplications and tiles; with fewer, Winograd's method is
+** slower than others. */
 #define CHANNELS 16
 #define WORK ((int64_t)1 << 22)
 #define TILES 16
@@ -139,13 +141,13 @@ typedef struct Sums {
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
   bool backward;
-  /* channels of a group: input channels that are summed, and result channels */
+  /* channels of a group: input channels to sum, and channels of the result */
   int64_t channels, rows;
-  int64_t height, tiles; /* result channels of a panel, and number of panels */
+  int64_t height, tiles; /* channels of a panel, and number of panels */
   int64_t terms, blocks; /* input channels that are summed together, and number of such blocks */
-  int64_t sizes[2], first[2]; /* the images' sizes; the first window's position */
+  int64_t sizes[2], first[2]; /* sizes of the images; position of the first window */
   tlk_Segments segments;
-  int64_t together; /* segments of a chunk */
+  int64_t together; /* number of segments in a chunk */
   int64_t group;
   float *kernels; /* owned (tiles, blocks, points, terms, height), or NULL */
   const float *in, *weight, *bias;
@@ -153,8 +155,8 @@ typedef struct Sums {
   atomic_bool failed, not_finite;
 } Sums;
 
-/* The elements of one plane: of transformed kernels of a panel, of sums, and of transformed
-** patches. */
+/* Return the number of elements of one plane: of a panel's transformed kernels, of sums, and of
+** transformed patches. */
 static int64_t kernels_plane(const Sums *s) { return s->terms * s->height + GAP; }
 static int64_t sums_plane(const Sums *s) {
   return s->together * s->segments.tiles * s->height + GAP;
@@ -205,10 +207,10 @@ typedef struct Chunk {
   Sums *sums;
   int64_t first, count;
   float *patches;
-  int64_t offsets[TERMS]; /* offsets of channels in a plane of patches */
+  int64_t offsets[TERMS]; /* offset of each channel in a plane of patches */
 } Chunk;
 
-/* Transforms segments [at, at + n) of a chunk, which are below one another. */
+/* Transforms segments [at, at + n) of a chunk, which form a column in one image. */
 static void transform_patches(const Chunk *c, int64_t at, int64_t n, float *strip) {
   const Sums *s = c->sums;
   int64_t tiles = s->segments.tiles, image = tlk_segment(&s->segments, c->first + at).image;
@@ -284,7 +286,7 @@ static bool store_segment(const Chunk *c, int64_t at, int64_t tile, const float 
   return finite;
 }
 
-/* Scratch memory for a panel of channels. */
+/* Scratch memory for one panel of channels. */
 typedef struct Scratch {
   float *sums, *results, *bias, *transposed, *kernels;
 } Scratch;

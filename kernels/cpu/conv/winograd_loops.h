@@ -19,9 +19,9 @@
 enum { TLK_TILE = 4, TLK_PATCH = 6, TLK_POINTS = TLK_PATCH * TLK_PATCH };
 
 /* Distances are counted in floats. Transformed values are in TLK_POINTS planes that are `plane`
-** apart; in a plane, those of neighbouring tiles or channels are `step` apart. */
+** apart; in a plane, values of neighbouring tiles or channels are `step` apart. */
 typedef struct tlk_WinogradLoops {
-  int lanes; /* number of floats of a vector */
+  int lanes; /* number of floats in a vector */
   /* Transforms n adjacent patches, TLK_TILE elements apart, of an image whose rows are `row`
   ** apart. */
   void (*patches)(int64_t n, const float *in, int64_t row, float *out, int64_t step, int64_t plane);
@@ -30,12 +30,12 @@ typedef struct tlk_WinogradLoops {
   /* Transforms n kernels whose elements are in_step apart; `turned` reverses the kernels. */
   void (*kernels)(int64_t n, const float *in, int64_t in_step, bool turned, float *out,
                   int64_t step, int64_t plane);
-  /* Transforms n tiles of results back and stores their first `rows` rows and `cols` columns,
-  ** plus bias, a vector, unless that is NULL. Returns whether all are finite. */
+  /* Transforms n tiles of results back and stores their first `rows` rows and `cols` columns, plus
+  ** bias, a vector, unless that is NULL. Returns whether all results are finite. */
   bool (*results)(int64_t n, const float *in, int64_t step, int64_t plane, const float *bias,
                   int64_t rows, int64_t cols, float *out, int64_t row);
-  /* Transforms the gradients of n kernels back; their elements are out_step apart. Returns
-  ** whether all are finite. */
+  /* Transforms the gradients of n kernels back; elements of a gradient are out_step apart. Returns
+  ** whether all gradients are finite. */
   bool (*gradients)(int64_t n, const float *in, int64_t step, int64_t plane, float *out,
                     int64_t out_step);
 } tlk_WinogradLoops;

@@ -16,29 +16,30 @@
 #include "kernels/cpu/matmul/tile.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* Input channels that are summed together: a multiple of vectors and of tile.h's rows. */
+/* Number of input channels that are summed together: a multiple of a vector's lanes and of tile.h's
+** rows. */
 #define CHANNELS 48
 /* Bytes of a chunk, unless the sums need more. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
 /* Kernels that are transposed in one step. */
 #define KERNELS 16
-/* See winograd.c. */
+/* Number of unused floats after each plane; winograd.c explains it. */
 #define GAP 16
 
 typedef struct Outer {
   const tlk_Conv *conv;
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
-  int64_t channels, rows; /* the sizes of a group */
-  /* channels of a panel, number of panels, and blocks of input channels */
+  int64_t channels, rows; /* channels and rows of a group */
+  /* channels of a panel, number of panels, and number of blocks of input channels */
   int64_t height, tiles, blocks;
-  tlk_Planes images, grads; /* the first image of the group */
+  tlk_Planes images, grads; /* images and gradients of the group, from its first image on */
   tlk_Segments segments;
-  int64_t together; /* segments of a chunk */
+  int64_t together; /* number of segments in a chunk */
   int64_t group;
-  int64_t first, count;  /* segments of this chunk */
-  float *patches, *ends; /* owned: transformed images and gradients */
-  float *sums;           /* owned (tiles, blocks, points, CHANNELS, height), or NULL */
+  int64_t first, count;  /* first segment and number of segments of this chunk */
+  float *patches, *ends; /* transformed images and gradients (owned) */
+  float *sums;           /* sums (tiles, blocks, points, CHANNELS, height), owned, or NULL */
   float *out;
   atomic_bool failed, not_finite;
 } Outer;
@@ -91,8 +92,8 @@ static void prepare_segments(void *context, int64_t begin, int64_t end) {
   tli_free(strip, bytes);
 }
 
-/* Computes sums (CHANNELS, height) of a block and a panel at one point; later chunks add to
-** them. */
+/* Computes the sums (CHANNELS, height) of a block and a panel at one point; every chunk but the
+** first adds to them. */
 static void multiply(const Outer *o, int64_t tile, int64_t block, int64_t point, float *sums) {
   const tlk_TileLoops *f = o->tile;
   int64_t lanes = o->loops->lanes, begin = block * CHANNELS, offsets[TLK_TILE_DEPTH];
@@ -133,7 +134,7 @@ static bool finish(const Outer *o, int64_t tile, int64_t block, const float *sum
 
 /* ---- drivers ---- */
 
-/* Each item is a block and a panel at one point. */
+/* Adds the products of a chunk. Each item of the range is a block and a panel at one point. */
 static void add_points(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   for (int64_t i = begin; i < end; i++) {
@@ -142,7 +143,8 @@ static void add_points(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Each item is a block and a panel; their sums are in scratch memory if none are kept. */
+/* Transforms sums to gradients. Each item of the range is a block and a panel, whose sums are in
+** scratch memory if none are kept. */
 static void finish_pairs(void *context, int64_t begin, int64_t end) {
   Outer *o = context;
   int64_t all = TLK_POINTS * sums_plane(o), turned = KERNELS * 9 * o->height;

@@ -15,7 +15,7 @@ typedef struct Move {
   tlk_Blocks blocks;
 } Move;
 
-#define COPY_BYTES (256 * 1024) /* the smallest share of a thread */
+#define COPY_BYTES (256 * 1024) /* the smallest number of bytes for which a thread is worthwhile */
 
 static void copy_bytes(void *context, int64_t begin, int64_t end) {
   const tli_Iter *it = context;

@@ -9,10 +9,10 @@
 typedef struct Sequence {
   tlk_Array out;
   int64_t n;
-  bool whole; /* computes in int64 */
+  bool whole; /* whether the numbers are computed in int64 */
   int64_t i0, istep;
   double start, step, end;
-  int64_t half; /* elements from here on are computed from the end */
+  int64_t half; /* elements from this one on are computed from the end */
 } Sequence;
 
 static void whole_numbers(const Sequence *s, int64_t at, int64_t n, int64_t *out) {

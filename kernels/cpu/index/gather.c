@@ -53,9 +53,9 @@ bool tlk_check_index(const struct tlk_check_index *call) {
 typedef struct Walk {
   const tlk_IndexCall *call;
   tlk_Blocks blocks;
-  int64_t stretch; /* elements of a line in one task */
+  int64_t stretch; /* number of elements of a line in one task */
   int64_t stretches;
-  int64_t ranges; /* for scatter: parts of the indexed dimension */
+  int64_t ranges; /* for scatter: number of ranges into which the indexed dimension is divided */
   tlk_GatherLoop gather;
   tlk_ScatterLoop scatter;
   tlk_FirstFault first;
@@ -76,8 +76,8 @@ static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
   return t;
 }
 
-/* The least number of adjacent lines in a block. It is large enough that a row of the index is one
-** contiguous read, and small enough that the source stays in the second-level cache. */
+/* The smallest number of adjacent lines in a block. With that many, a row of the index is one
+** contiguous read, and the source still stays in the second-level cache. */
 #define ABREAST 64
 
 static int64_t least_cols(const tlk_IndexCall *call) {
@@ -157,21 +157,21 @@ bool tlk_scatter(const struct tlk_scatter *call) {
 
 /* ---- nonzero elements ---- */
 
-#define PART 65536 /* elements that are counted together */
+#define PART 65536 /* number of elements that are counted together */
 
 typedef struct Nonzero {
   tlk_Array in;
   int64_t n;
-  int64_t *counts; /* nonzero elements of each part; later, those before it */
+  int64_t *counts; /* number of nonzero elements in each part; later, the number before each part */
   int64_t *out;
   int ndim;
   const int64_t *sizes;
 } Nonzero;
 
-#define BATCH 1024 /* elements that are examined together */
+#define BATCH 1024 /* number of elements that are examined together */
 
-/* Returns elements [begin, end), at most BATCH of them, as bools: converted in `buffer` unless
-** they are bools. */
+/* Returns elements [begin, end), at most BATCH of them, as bools. Elements of another dtype are
+** converted in `buffer`. */
 static const uint8_t *as_bool(tlk_Array in, int64_t begin, int64_t end, uint8_t *buffer) {
   const char *x = (const char *)in.data + begin * (int64_t)tl_dtype_size(in.dtype);
   if (in.dtype == TL_BOOL) return (const uint8_t *)x;

@@ -1,6 +1,6 @@
 /*
-** gather.h - the inner loops of gather and scatter, see core/kernel/kernel.h. A tile is a few
-** adjacent lines and a stretch of each.
+** gather.h - the inner loops of gather and scatter, see core/kernel/kernel.h. A tile consists of a
+** few adjacent lines, or of a stretch of each.
 */
 #ifndef TLK_GATHER_H
 #define TLK_GATHER_H
@@ -11,11 +11,11 @@
 typedef struct tlk_Tile {
   char *ptrs[3];
   int64_t lines;
-  int64_t line_strides[3]; /* bytes from one line to the next */
+  int64_t line_strides[3]; /* bytes from one line to the next, for each operand */
   int64_t count;
-  int64_t strides[3]; /* bytes from one element of a line to the next */
-  /* gather: positions in [1, high] are valid; scatter: positions in [low, high] are written,
-  ** others skipped */
+  int64_t strides[3]; /* bytes from one element of a line to the next, for each operand */
+  /* for gather, positions in [1, high] are valid; for scatter, positions in [low, high] are written
+  ** and others skipped */
   int64_t low, high;
 } tlk_Tile;
 
@@ -25,9 +25,9 @@ typedef void (*tlk_ScatterLoop)(const tlk_Tile *tile);
 
 typedef struct tlk_IndexLoops {
   void (*range)(int64_t n, const int64_t *x, int64_t *least, int64_t *most);
-  tlk_GatherLoop gather[5]; /* by log2 of the element's size */
-  tlk_ScatterLoop set[5];   /* by log2 of the element's size */
-  /* indexed by tlk_Join, without TLK_JOIN_SET, and by compute type */
+  tlk_GatherLoop gather[5]; /* loops by log2 of the element's size */
+  tlk_ScatterLoop set[5];   /* loops by log2 of the element's size */
+  /* loops by tlk_Join, without TLK_JOIN_SET, and by compute type */
   tlk_ScatterLoop join[TLK_JOIN_MIN + 1][TLK_NCOMPUTE];
 } tlk_IndexLoops;
 

@@ -12,7 +12,7 @@
 #include "kernels/cpu/vision/resample.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* A build without some families' kernels (PROFILE=infer) has no rows for them. */
+/* a build without the kernels of some families (PROFILE=infer) has no rows for these families */
 #ifdef TLI_INFER
 #define ROW extern __attribute__((weak))
 #else

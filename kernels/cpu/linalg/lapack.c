@@ -1,5 +1,6 @@
 /*
-** lapack.c - LAPACK, from the library that blas.c opened. Threads share the matrices of a batch.
+** lapack.c - calls LAPACK, in the library that blas.c opened. Threads share the matrices of a
+** batch.
 */
 #include "core/kernel/lapack.h"
 
@@ -34,7 +35,8 @@ static void run_range(void *context, int64_t begin, int64_t end) {
   if (!b->run(b->call, begin, end)) b->failed = true;
 }
 
-/* Shares matrices of sizes m, n and k; the cost of each is about their product. */
+/* Shares the matrices of a batch among threads. The cost of a matrix is about the product of m, n
+** and k. */
 static bool share(tlk_LapackRoutine run, const tlk_LapackCall *call, int64_t batch, int m, int n,
                   int k) {
   if (batch == 0) return true;

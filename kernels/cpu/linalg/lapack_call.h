@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The arguments of a routine; each uses some of them. The matrices of a batch are contiguous. */
+/* The arguments of a routine; each routine uses some of them. The matrices of a batch are
+** contiguous. */
 typedef struct tlk_LapackCall {
   bool vectors, left, upper, transpose, unit;
   char job;
@@ -22,9 +23,9 @@ typedef struct tlk_LapackCall {
 /* Processes matrices from begin to end. Returns false if memory is exhausted. */
 typedef bool (*tlk_LapackRoutine)(const tlk_LapackCall *c, int64_t begin, int64_t end);
 
-/* The routines in one precision. */
+/* LAPACK's routines in one precision. */
 typedef struct tlk_LapackRoutines {
-  bool (*open)(void); /* finds them in the library that blas.c opened */
+  bool (*open)(void); /* Finds the routines in the library that blas.c opened. */
   tlk_LapackRoutine potrf, getrf, getrs, geqrf, orgqr, gesdd, syevd, gelsd, sytrf, sytrs, trsm;
 } tlk_LapackRoutines;
 

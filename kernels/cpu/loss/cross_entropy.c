@@ -22,14 +22,15 @@ static void store_at(void *data, int64_t i, int64_t size, double value) {
 
 /* ---- few classes ---- */
 
-/* Rows with at most this many logits are transposed, so that vectors hold the same class of
-** many samples. */
+/* Rows of up to this many logits are transposed, so that a vector holds the same class of many
+** samples. */
 #define FEW 32
-#define SAMPLES 64 /* samples that are transposed together */
+#define SAMPLES 64 /* number of samples that are transposed together */
 #define LANES 16
 
 typedef struct Turned {
-  int64_t samples, step; /* the step is a whole number of vectors; unused columns are 0 */
+  /* number of samples; `step`, a whole number of vectors, includes unused columns, which are 0 */
+  int64_t samples, step;
   _Alignas(64) char x[FEW * SAMPLES * sizeof(double)];
 } Turned;
 
@@ -61,7 +62,7 @@ typedef struct Loss {
   const tlk_Classes *call;
   const tlk_ClassLoops *loops;
   int64_t size;   /* bytes of an element */
-  int64_t strips; /* strips of the dimension `inner` */
+  int64_t strips; /* number of strips of the dimension `inner` */
   const char *in;
   char *loss, *weights;
   double *norm;
@@ -158,7 +159,7 @@ typedef struct Back {
   char *out;
 } Back;
 
-/* Returns the sample's weight times its gradient. */
+/* Returns the sample's weight times the gradient of its loss. */
 static double factor_of(const Back *b, int64_t at) {
   const tlk_Classes *k = b->call;
   int64_t label = k->target[at];
@@ -195,7 +196,7 @@ static void finish_back(const Back *b, int64_t o, int64_t i, double factor) {
 static void back_tasks(void *context, int64_t begin, int64_t end) {
   const Back *b = context;
   const tlk_Classes *k = b->call;
-  double factors[TLK_CLASS_COLS]; /* holds floats or doubles */
+  double factors[TLK_CLASS_COLS]; /* room for floats or doubles */
   for (int64_t task = begin; task < end; task++) {
     int64_t o = task / b->strips, i = task % b->strips * TLK_CLASS_COLS;
     int64_t cols = tlk_min(TLK_CLASS_COLS, k->inner - i), at = o * k->inner + i;
@@ -210,7 +211,7 @@ static void turned_back_tasks(void *context, int64_t begin, int64_t end) {
   for (int64_t task = begin; task < end; task++) {
     Turned t;
     double norms[SAMPLES] = {0};
-    double factors[SAMPLES] = {0}; /* holds floats or doubles */
+    double factors[SAMPLES] = {0}; /* room for floats or doubles */
     int64_t first = task * SAMPLES;
     turn(b->call, b->in, first, b->size, &t);
     memcpy(norms, b->norm + first, (size_t)t.samples * sizeof *norms);

@@ -7,14 +7,15 @@
 
 #include "kernels/cpu/cpu.h"
 
-#define TLK_CLASS_COLS 128 /* the most columns of a strip */
+#define TLK_CLASS_COLS 128 /* largest number of columns in a strip */
 
 typedef struct tlk_ClassLoops {
   /* Returns log(sum(exp(x))) of one row. */
   double (*row_norm)(int64_t classes, const void *x);
-  /* out = exp(x - norm) * factor */
+  /* Computes out = exp(x - norm) * factor. */
   void (*row_back)(int64_t classes, const void *x, double norm, double factor, void *out);
-  /* Like row_norm and row_back, for `cols` columns; rows are `step` elements apart. */
+  /* Compute `cols` columns as row_norm and row_back compute rows; rows of the strip are `step`
+  ** elements apart. */
   void (*strip_norm)(int64_t classes, int64_t cols, int64_t step, const void *x, double *norm);
   void (*strip_back)(int64_t classes, int64_t cols, int64_t step, const void *x, const double *norm,
                      const void *factor, void *out);

@@ -14,7 +14,7 @@
 
 typedef struct Work {
   const tlk_Ctc *call;
-  bool wide; /* whether the data is double */
+  bool wide; /* whether the data is double, not float */
   const void *log_probs, *grad_loss, *loss_in, *alpha_in;
   void *loss, *alpha, *grad;
   atomic_bool failed;

@@ -1,5 +1,6 @@
 /*
-** blas.c - opens BLAS once. Invariant: the table is complete before any thread sees it.
+** blas.c - opens the BLAS library once. Invariant: the table of its functions is complete before
+** any thread sees the table.
 */
 #include "kernels/cpu/matmul/blas.h"
 
@@ -14,7 +15,7 @@
 #define CORE_VARIABLE "OPENBLAS_CORETYPE"
 
 static tlk_Blas table;
-static void *library; /* NULL: none found, or linked */
+static void *library; /* the library; NULL if none was found, or if it is linked */
 static bool found;
 static char config[256];
 static tli_Once once = TLI_ONCE_INIT;
@@ -30,16 +31,18 @@ static void open_library(void) {
 #endif
 }
 
-/* Stores a symbol as a function pointer; ISO C does not convert data pointers to those. */
+/* Stores a symbol as a function pointer, by a copy of its bytes: ISO C does not convert data
+** pointers to function pointers. */
 static bool take(void *member, const char *name) {
   void *symbol = tli_library_symbol(library, name);
   *(void **)member = symbol;
   return symbol != NULL;
 }
 
-/* OpenBLAS treats a processor that is newer than itself as the oldest one it knows, Prescott,
-** and is then five times slower than it could be. Only an environment variable overrides that,
-** and only while the library is loaded. A variable that the user has set is respected. */
+/* OpenBLAS treats a processor that is newer than itself as the oldest one it knows, Prescott, and
+** is then five times slower than it could be. Only an environment variable overrides that, and only
+** at the moment when the library is loaded, so this function sets the variable and opens the
+** library again. A variable that the user has set is respected. */
 static void open_again_if_misjudged(void) {
   char *(*get_corename)(void) = NULL;
   const char *isa = tlk_isa()->name;

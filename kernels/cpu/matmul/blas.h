@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* CBLAS's constants. */
+/* The values of CBLAS's enumerations. */
 enum { TLK_ROW_MAJOR = 101, TLK_NO_TRANS = 111, TLK_TRANS = 112 };
 
 #define TLK_GEMV_ARGS(T)                                                                           \
@@ -25,7 +25,8 @@ typedef struct tlk_Blas {
 ** it to one thread, since its callers run on our threads, see gemm.c. */
 const tlk_Blas *tlk_blas(void);
 
-/* Returns another function of the same library by its symbol ("dgetrf_"), or NULL. */
+/* Returns another function of the library by its symbol, such as "dgetrf_"; NULL if the library
+** lacks it. */
 void *tlk_blas_symbol(const char *name);
 
 /* Returns a text such as "OpenBLAS 0.3.21 ... Haswell ...", or the reason why there is no BLAS. */

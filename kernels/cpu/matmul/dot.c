@@ -2,8 +2,8 @@
 ** dot.c - the loops of dot.h. They are compiled for their own instructions function by function,
 ** and chosen at run time.
 **
-** AMX's registers are 8 KB that a process must ask the kernel for, once, before it uses them. Linux
-** refuses if a thread has an alternate signal stack too small for them
+** AMX's registers have 8 KB, and a process must ask the operating system once for permission to use
+** them. Linux refuses if a thread has an alternate signal stack too small for them
 ** (Documentation/arch/x86/xstate.rst).
 */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
@@ -91,8 +91,8 @@ static ALWAYS AVX512 void transpose(__m512i z[LINES]) {
 }
 
 /* Packs one block. With `by_term` the source's rows are terms, not lines; with `turn` pairs of
-** terms go below one another, as in the right side. All three flags are constants where this is
-** inlined. */
+** terms go below one another, as in the right side. All three flags are constants at each inlined
+** call. */
 static ALWAYS AVX512 void pack_block(bool by_term, bool turn, const uint16_t *from, int64_t step,
                                      int64_t lines, int64_t terms, uint16_t *to) {
   __m512i z[LINES];
@@ -140,7 +140,7 @@ static AVX512 void pack_right(bool trans, int64_t k, int64_t n, const void *b, i
 /* Rows and blocks of columns whose sums stay in registers. */
 enum { ROWS = 8, COLUMNS = 2 };
 
-/* `columns` is a constant where this is inlined. */
+/* Computes a tile of TLK_DOT_LINES rows. `columns` is a constant at each inlined call. */
 static ALWAYS AVX512_BF16 void bf16_tile(int columns, int64_t blocks, const uint16_t *left,
                                          const uint16_t *right, bool add, float *c, int64_t ldc) {
   __m512 sums[ROWS][COLUMNS];
@@ -194,7 +194,8 @@ static const tlk_DotLoops bf16_loops = {"x86-64-v4+bf16", pack_left, pack_right,
 
 #define AMX __attribute__((target("amx-tile,amx-bf16")))
 
-/* All eight tiles have 16 rows of 64 bytes. (Intel's manual, volume 1, section 18.1.) */
+/* The configuration of all eight tiles: 16 rows of 64 bytes. (Intel's manual, volume 1, section
+** 18.1.) */
 static const struct {
   uint8_t palette, start, reserved[14];
   uint16_t row_bytes[16];
@@ -204,8 +205,8 @@ static const struct {
            .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
 
 /* Computes up to 2 x 2 blocks of c in tiles 0 to 3; blocks of the left side are in tiles 4 and 5,
-** those of the right side in 6 and 7. `down` and `across` say whether there are two; they are
-** constants where this is inlined. */
+** those of the right side in 6 and 7. `down` and `across` say whether there are two blocks in that
+** direction; both are constants at each inlined call. */
 static ALWAYS AMX void amx_tile(bool down, bool across, int64_t blocks, const uint16_t *left,
                                 const uint16_t *right, bool add, float *c, int64_t ldc) {
   int64_t step = ldc * (int64_t)sizeof *c, line = blocks * BLOCK;
@@ -256,14 +257,14 @@ static AMX void amx_multiply(int64_t m, int64_t n, int64_t k, const void *left, 
       else
         amx_tile(false, false, blocks, a, b, add, to, ldc);
     }
-  _tile_release(); /* so that switches between threads need not save the tiles */
+  _tile_release(); /* released tiles need not be saved when the system switches threads */
 }
 
 static const tlk_DotLoops amx_loops = {"x86-64-v4+amx", pack_left, pack_right, amx_multiply};
 
 /* Bits of leaf 7 (Intel's manual, volume 2, CPUID). */
 enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
-/* arch_prctl's request for a part of a thread's state, and that part's number */
+/* arch_prctl's request for permission, and the number of the tiles in a thread's state */
 enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 
 static const tlk_DotLoops *amx_if_possible(void) {

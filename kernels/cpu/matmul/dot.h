@@ -15,11 +15,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The rows or columns of a block, and its terms. */
+/* Number of rows (or columns) in a block, and number of terms. */
 enum { TLK_DOT_LINES = 16, TLK_DOT_TERMS = 32 };
 
 typedef struct tlk_DotLoops {
-  const char *isa; /* the name of the set in TLUA_ISA */
+  const char *isa; /* name of the instruction set in TLUA_ISA */
   /* Packs the left side from a (m, k), whose rows are lda elements apart, or from its transpose. */
   void (*pack_left)(bool trans, int64_t m, int64_t k, const void *a, int64_t lda, void *to);
   /* Packs the right side from b (k, n), whose rows are ldb elements apart, or from its

@@ -15,7 +15,7 @@ static const tlk_Pointwise kernels[] = {[TLK_ACTIVATION_RELU] = TLK_relu,
                                         [TLK_ACTIVATION_GELU_TANH] = TLK_gelu_tanh};
 
 typedef struct Loops {
-  tlk_Loop add, activate; /* activate may be NULL */
+  tlk_Loop add, activate; /* loops for bias and activation; activate may be NULL */
   int64_t size;
 } Loops;
 

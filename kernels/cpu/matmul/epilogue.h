@@ -8,7 +8,7 @@
 #include "kernels/cpu/cpu.h"
 
 typedef struct tlk_Epilogue {
-  const void *bias; /* begins with the bias of column 0; NULL: none */
+  const void *bias; /* the bias, from column 0 on; NULL if there is none */
   tlk_Activation activation;
   void *inner; /* receives the activation's argument, with c's row stride; may be NULL */
 } tlk_Epilogue;
@@ -27,7 +27,7 @@ static inline tlk_Epilogue tlk_epilogue_at(const tlk_Epilogue *e, int64_t row, i
 void tlk_finish(const tlk_Epilogue *e, tl_DType compute, int64_t rows, int64_t cols, void *c,
                 int64_t ldc);
 
-/* Runs gemm, then the epilogue unless it is NULL. */
+/* Runs a matrix product, then the epilogue unless it is NULL. */
 bool tlk_multiply(const tlk_Gemm *g, const tlk_Epilogue *after);
 
 #endif

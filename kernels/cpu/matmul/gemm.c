@@ -20,8 +20,8 @@
 #include "kernels/cpu/matmul/half_gemm.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* With fewer multiplications, another thread does not pay in a product with a vector, which memory
-** limits. */
+/* The smallest number of multiplications for a thread in a product with a vector. Memory limits
+** such a product, so with fewer another thread does not pay. */
 #define SMALL_VECTOR (256 * 1024)
 /* The number of rows or columns that BLAS multiplies with a vector in one call, and the largest
 ** size that BLAS accepts, since its sizes are ints. */
@@ -108,10 +108,11 @@ typedef struct Batch {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
   One one;
-  bool rows;     /* divides rows; otherwise columns */
-  int64_t step;  /* rows or columns in one step */
-  int64_t steps; /* number of steps of a product */
-  bool pieces;   /* each step is one call, because BLAS sums different sizes differently */
+  bool rows;     /* true divides rows among threads, false columns */
+  int64_t step;  /* number of rows or columns in one step */
+  int64_t steps; /* number of steps in a product */
+  /* whether each step is a separate call, because BLAS sums different sizes differently */
+  bool pieces;
   atomic_bool stopped;
 } Batch;
 

@@ -17,8 +17,8 @@
 #include "kernels/cpu/matmul/tile.h"
 
 /* Rows and columns of a tile of c, and terms of a piece of its sums. Each packed element is used as
-** often as the tile has columns or rows, so tiles are large: one fills most of the second-level
-** cache; with many threads it may be as small as DOT_LEAST. */
+** often as the tile has columns or rows, so tiles are large. One tile fills most of the
+** second-level cache; with many threads it may be as small as DOT_LEAST. */
 enum { TILE_M = 256, TILE_N = 1024, TILE_K = 512 };
 enum { DOT_M = 512, DOT_N = 512, DOT_K = 512, DOT_LEAST = 64 };
 
@@ -27,16 +27,17 @@ typedef struct Half {
   const tlk_Epilogue *after;
   tl_DType out;             /* the dtype of c and of the epilogue's arrays */
   int64_t size;             /* bytes of an element of that dtype */
-  const tlk_DotLoops *dots; /* NULL: factors are converted to float32 */
+  const tlk_DotLoops *dots; /* loops for bfloat16 pairs; NULL if factors are converted to float32 */
   int64_t m, n, k;          /* rows and columns of a tile, and terms of a piece of its sums */
-  int64_t down, across;     /* tiles of a product */
+  int64_t down, across;     /* number of tiles of a product in each direction */
   atomic_bool failed;
 } Half;
 
 typedef struct Tiles {
-  void *a, *b;  /* owned: packed or converted factors */
-  float *c;     /* owned */
-  float *inner; /* owned; NULL unless the epilogue asks for it */
+  void *a, *b; /* packed or converted factors (owned) */
+  float *c;    /* owned */
+  /* buffer for the activation's argument (owned); NULL unless the epilogue asks for it */
+  float *inner;
 } Tiles;
 
 /* A tile of c: its position, its size, and the distance of its rows in Tiles, in elements. */
@@ -82,7 +83,7 @@ static void convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const vo
         (const char *)src + r * lds * tli_dtype_bytes[from]);
 }
 
-/* Writes the product of k terms, which begin at a and b, to t->c, or adds it. */
+/* Writes or adds the product of k terms to t->c; the factors begin at a and b. */
 static bool multiply_packed(const Half *h, const Tiles *t, const Place *at, int64_t k,
                             const char *a, const char *b, bool add) {
   const tlk_Gemm *g = h->g;

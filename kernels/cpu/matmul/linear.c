@@ -33,8 +33,8 @@ bool tlk_linear(const struct tlk_linear *call) {
 
 /* ---- the gradient of an activation ---- */
 
-#define SEGMENTS 64 /* the most segments */
-#define PIECE 8192  /* elements that are processed together while they are in the cache */
+#define SEGMENTS 64 /* largest number of segments */
+#define PIECE 8192  /* number of elements that are processed together while they are in the cache */
 
 typedef struct Back {
   const struct tlk_activation_backward *call;
@@ -42,8 +42,8 @@ typedef struct Back {
   const tlk_Reducer *sum;
   tl_DType compute;
   int64_t size;    /* bytes of an element */
-  int64_t segment; /* rows of a segment */
-  char *sums;      /* owned: accumulators of each segment; NULL: no sums are wanted */
+  int64_t segment; /* number of rows in a segment */
+  char *sums;      /* accumulators of each segment (owned); NULL if no sums are wanted */
   atomic_bool failed;
 } Back;
 
@@ -57,7 +57,7 @@ static bool activate_back(const Back *b, int64_t first, int64_t n) {
       .it = {.nargs = 3, .ndim = 1, .numel = n, .sizes = {n}},
       .kernel = kernels[call->activation],
       .compute = b->compute,
-      .params = {tli_int(0)}, /* relu's threshold */
+      .params = {tli_int(0)}, /* the threshold of relu */
   };
   for (int k = 0; k < 3; k++)
     step.it.args[k] = (tli_IterArg){

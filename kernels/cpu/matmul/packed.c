@@ -11,7 +11,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define MOST_COLUMN_BYTES 256 /* the most bytes in a row of a panel */
+#define MOST_COLUMN_BYTES 256 /* largest number of bytes in a row of a panel */
 
 bool tlk_pack(tlk_Packed *p, tl_DType dtype, bool trans, int64_t k, int64_t n, const void *b,
               int64_t ldb) {
@@ -44,7 +44,7 @@ void tlk_packed_free(tlk_Packed *p) {
   p->data = NULL;
 }
 
-/* Stores sums in c, or adds them, for the columns that a panel has. */
+/* Stores sums in c, or adds them to c, for the columns of a panel. */
 static void put_rows(const tlk_Packed *p, int64_t rows, int64_t cols, bool add, const char *sums,
                      char *c, int64_t c_step) {
   for (int64_t r = 0; r < rows; r++, sums += p->width * p->size, c += c_step * p->size) {

@@ -1,28 +1,28 @@
 /*
 ** tile.h - the register tile of products and convolutions: a few rows times a few vectors of
 ** columns, whose sums stay in registers. The left side is read in place, one element at a time:
-** each row has a pointer, and all rows share the offsets of their elements. So it may be a
-** matrix or the windows of an image. The right side is a packed panel: rows of whole vectors.
+** each row has a pointer, and all rows share the offsets of their elements. So the left side may be
+** a matrix or the windows of an image. The right side is a packed panel: rows of whole vectors.
 */
 #ifndef TLK_TILE_H
 #define TLK_TILE_H
 
 #include "core/device/backend.h"
 
-/* No instruction set's tile has more rows than this. */
+/* The largest number of rows of any instruction set's tile. */
 #define TLK_TILE_ROWS 8
-/* Terms of a sum between two additions to the result. That many terms of a panel stay in the
-** first-level cache, and long sums keep their accuracy. */
+/* Number of terms of a sum between two additions to the result. That many terms of a panel stay in
+** the first-level cache, and long sums keep their accuracy. */
 #define TLK_TILE_DEPTH 128
 
-/* The least number of multiplications of one product that are worth a thread. */
+/* The smallest number of multiplications in a product that is worth a thread. */
 #define TLK_PRODUCT_GRAIN (64 * 64 * 64)
 
-/* There is one set for float, one for double. */
+/* Loops of the register tile: one set for float, one for double. */
 typedef struct tlk_TileLoops {
-  int lanes;   /* elements of a vector, a power of two */
-  int rows;    /* rows of a tile */
-  int vectors; /* the most vectors of columns in a tile */
+  int lanes;   /* number of elements in a vector, a power of two */
+  int rows;    /* number of rows in a tile */
+  int vectors; /* largest number of vectors of columns in a tile */
   /* Computes out[r][c], whose rows are out_step elements apart, as the sum over t < n of
   ** in[r][offsets[t]] * panel[t * pitch + c], for `vectors` vectors of columns; adds it to out
   ** if `add`. All pointers of a tile are read, but only `rows` rows are written. */
@@ -44,9 +44,9 @@ static inline int64_t tlk_tile_width(const tlk_TileLoops *f, int64_t n) {
 
 struct tlk_Epilogue; /* epilogue.h */
 
-/* Computes c = alpha a b + beta c, in float or double, for one product of a batch, then applies
-** the epilogue unless it is NULL. Returns false if the user interrupted it; c is then half
-** done. */
+/* Computes c = alpha a b + beta c, in float or double, for one product of a batch, then applies the
+** epilogue unless it is NULL. Returns false if the user interrupted the product; c is then
+** incomplete. */
 bool tlk_tiled_gemm(const tlk_Gemm *g, const struct tlk_Epilogue *after, const void *a,
                     const void *b, void *c);
 

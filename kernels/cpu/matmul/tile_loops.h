@@ -4,7 +4,7 @@
 ** registers.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* Without this pragma gcc hoists so many loads that sums are spilled. */
+/* without this pragma gcc hoists so many loads that sums are spilled to memory */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -17,7 +17,7 @@
 #define LANES ((int)(TLK_VECTOR_BYTES / sizeof(real)))
 
 typedef real Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
-/* A vector at an unaligned address. */
+/* A vector that may be at an unaligned address. */
 typedef real LooseVec
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
@@ -82,7 +82,7 @@ static void tile(int rows, int vectors, int64_t n, const int64_t *offsets, const
   }
 }
 
-/* `relu`, and whether bias is NULL, are constants at each inlined call. */
+/* Applies the epilogue. `relu`, and whether bias is NULL, are constants at each inlined call. */
 static inline __attribute__((always_inline)) void
 finish_rows(int64_t rows, int64_t cols, const real *bias, bool relu, real *out, int64_t out_step) {
   for (int64_t r = 0; r < rows; r++, out += out_step) {

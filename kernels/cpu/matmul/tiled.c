@@ -1,9 +1,9 @@
 /*
-** tiled.c - matrix products, c = a b, in the tiles of tile.h. A panel is a few columns of b,
-** packed so that its rows are contiguous. One panel fits the first-level cache beside a few
-** rows of a. If many rows of a use the panels, all panels of a block are packed once and kept;
-** if a row uses many panels, the rows of the block are packed, too. Each element of c is summed
-** in the same order, whatever the sizes of a and b.
+** tiled.c - matrix products, c = a b, in the tiles of tile.h. A panel is a few columns of b, packed
+** so that its rows are contiguous. One panel fits the first-level cache beside a few rows of a. If
+** many rows of a use the panels, all panels of a block are packed once and kept; if a row uses many
+** panels, the rows of the block are packed as well. Each element of c is summed in the same order,
+** whatever the sizes of a and b.
 */
 #include "kernels/cpu/matmul/tile.h"
 
@@ -16,23 +16,24 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/epilogue.h"
 
-/* With more rows of a than this, the packed panels of a block are kept. */
+/* The packed panels of a block are kept if a has more rows than this. */
 #define MANY_ROWS 384
-/* The size of such a block: rows of a, terms, and bytes of each row of b. Its packed panels
-** stay in the second-level cache. The tiles of c do not, so the number of terms is large, and
-** each tile is visited only a few times. */
+/* The size of a block whose panels are kept: rows of a, terms, and bytes of each row of b. Its
+** packed panels stay in the second-level cache. The tiles of c do not, so the number of terms is
+** large, and each tile is visited only a few times. */
 #define ROWS 192
 #define TERMS (3 * TLK_TILE_DEPTH)
 #define COLUMN_BYTES 4096
-/* The most bytes in a row of a panel. */
+/* The largest number of bytes in a row of a panel. */
 #define PANEL_BYTES 256
-/* Rows of b that are this far apart, or a multiple of it, evict one another from the cache. */
+/* Rows of b that are this many bytes apart, or a multiple of that, evict one another from the
+** cache. */
 #define CLOSE_BYTES 512
-/* Packing b pays if a has more rows than FEW ... */
+/* Packing b pays if a has more than FEW rows. */
 #define FEW 64
-/* ... or more than VERY_FEW, if rows of b evict one another. */
+/* Packing b pays from this many rows on if rows of b evict one another. */
 #define VERY_FEW 12
-/* Packing a pays if there are more panels than PANELS; if a is transposed, more than one. */
+/* Packing a pays if there are more panels than this; if a is transposed, more than one. */
 #define PANELS 4
 #define PANELS_TRANSPOSED 1
 
@@ -41,15 +42,16 @@ typedef struct Product {
   const tlk_Epilogue *after;
   const tlk_TileLoops *loops;
   int64_t size;  /* bytes of an element */
-  int64_t width; /* columns of a panel */
-  int64_t depth; /* terms of a panel */
+  int64_t width; /* number of columns in a panel */
+  int64_t depth; /* number of terms in a panel */
   int64_t offsets[TLK_TILE_DEPTH];
   int64_t piece; /* bytes from the first of these terms to the next ones */
   double alpha, beta;
   const char *a, *b;
   char *c;
-  char *rows;   /* owned: packed rows of a block; NULL: rows are read in place */
-  char *panels; /* owned: packed panels of a block; NULL: each panel is packed again for each use */
+  char *rows; /* packed rows of a block (owned); NULL if rows are read in place */
+  /* packed panels of a block (owned); NULL if each panel is packed again for each use */
+  char *panels;
 } Product;
 
 /* Rows of a in one block: rows are row_step apart, terms are at p->offsets. */
@@ -138,7 +140,7 @@ static void sum_tile(const Product *p, int rows, const void **in, int64_t terms,
   int64_t width = (cols + f->lanes - 1) & -f->lanes;
   bool plain = cols == width && p->alpha == 1;
   int vectors = (int)(width / f->lanes);
-  if (p->panels) /* prefetches c, which is in a distant cache and needed soon */
+  if (p->panels) /* prefetches c, which is in a distant cache and will soon be needed */
     for (int r = 0; r < rows; r++)
       for (int64_t k = 0; k < cols * p->size; k += 64)
         __builtin_prefetch(c + r * p->g->ldc * p->size + k, 1);
@@ -209,11 +211,11 @@ bool tlk_tiled_gemm(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a,
                     void *c) {
   bool wide = g->dtype == TL_F64;
   const tlk_TileLoops *f = tlk_isa()->tile[wide];
-  Product p; /* not initialised, because most of the offsets are not used */
+  Product p; /* not initialised, because most of its offsets are not used */
   p.g = g, p.after = after, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
   p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
-  /* without memory for copies, operands are read in place */
+  /* if memory for copies is lacking, operands are read in place */
   size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * TERMS * p.size);
   p.panels = g->m > MANY_ROWS ? tli_alloc(panel_bytes) : NULL;
   p.depth = p.panels ? TERMS : TLK_TILE_DEPTH;

@@ -11,7 +11,7 @@ static double weight_at(const void *weight, int64_t i, int64_t size) {
   return weight ? tlk_number_at(weight, i, size) : 1;
 }
 
-/* `scale` has room for one number for each channel. */
+/* Normalises by the statistics of a batch. `scale` is a buffer of one number for each channel. */
 static bool normalize(const struct tlk_batch_norm *b, void *scale, int64_t size) {
   double n = (double)(b->outer * b->inner);
   struct tlk_channel_moments moments = {b->cx,    b->mean,     b->deviation, b->in,

@@ -14,16 +14,16 @@
 /* The approximate number of elements in a part. */
 #define PART 65536
 
-/* Processing runs shorter than this one by one is slow. If a row of all channels is short
-** enough, each element of a run becomes a column with the channel's values, and columns are
+/* Runs shorter than this are slow if they are processed one by one. If a row of all channels is
+** short enough, each element of a run becomes a column with the channel's values, and columns are
 ** summed. Rows of few channels are joined to rows of about JOINED elements in the same way. */
 #define SHORT_RUN 32
 #define MOST_COLUMNS 16384
 #define FEW_CHANNELS 32
 #define JOINED 256
 
-/* Column k of channel c has index c * step + k * next; each channel has `each` columns. A row
-** has all columns, but the last row ends with the data. */
+/* Column k of channel c has index c * step + k * next; each channel has `each` columns. A row has
+** all columns; only the last row may be shorter. */
 typedef struct Columns {
   int64_t channels, each, step, next;
 } Columns;
@@ -36,7 +36,7 @@ static Columns columns_of(int64_t outer, int64_t channels, int64_t inner) {
   return (Columns){channels, each, 1, channels};
 }
 
-/* Repeats each channel's value for each of its columns, if there are several. */
+/* Repeats each channel's value for each column of the channel, if a channel has several columns. */
 static const void *spread(char *to, const void *from, const Columns *s, int64_t size) {
   if (from == NULL || s->each == 1) return from;
   for (int64_t c = 0; c < s->channels; c++)
@@ -47,16 +47,16 @@ static const void *spread(char *to, const void *from, const Columns *s, int64_t 
 
 typedef struct Work {
   const tlk_ChannelLoops *loops;
-  /* the sizes for the sums, in which each column counts as a channel with one element */
+  /* sizes for the sums, in which each column counts as a channel with one element */
   int64_t outer, channels, inner;
-  int64_t elements; /* the number of elements of the array */
+  int64_t elements; /* number of elements in the array */
   Columns columns;
   int64_t size;         /* bytes of an element */
-  int64_t parts, share; /* number and length of the parts of outer */
+  int64_t parts, share; /* number of parts of `outer`, and length of a part */
   const char *in, *grad;
-  const void *mean_in; /* for products: the channels' means */
-  const double *mean;  /* for the deviation: the channels' means */
-  double *sums;        /* owned: (2, parts, channels) */
+  const void *mean_in; /* for products: means of the channels */
+  const double *mean;  /* for deviations: means of the channels */
+  double *sums;        /* sums of each part (2, parts, channels); owned */
 } Work;
 
 static double *sums_of(const Work *w, int which, int64_t part) {
@@ -88,7 +88,7 @@ static void add_row(const Work *w, int64_t part, int64_t o) {
     w->loops->row_sum(n, w->in + at, first);
 }
 
-/* Tasks are parts or, if runs are long, pairs of part and channel. */
+/* Sums parts. A task is a part or, if runs are long, a pair of part and channel. */
 static void sum_rows(void *context, int64_t begin, int64_t end) {
   const Work *w = context;
   for (int64_t part = begin; part < end; part++) {
@@ -106,7 +106,7 @@ static void sum_runs(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Adds the parts' sums; the channels' totals are then in the first part. */
+/* Adds the sums of all parts to those of the first part, which then has the channels' totals. */
 static void add_up(Work *w) {
   size_t bytes = (size_t)(2 * w->parts * w->channels) * sizeof(double);
   memset(w->sums, 0, bytes);
@@ -131,7 +131,8 @@ static void add_up(Work *w) {
   }
 }
 
-/* Divides outer so that a part of one channel (of all, if inner is 1) has about PART elements. */
+/* Divides `outer` into parts of about PART elements of one channel (of all channels, if inner is
+** 1). */
 static bool prepare(Work *w, int64_t outer, int64_t channels, int64_t inner, tl_DType dtype) {
   w->elements = outer * channels * inner;
   w->columns = columns_of(outer, channels, inner);
@@ -252,7 +253,7 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
   tlk_Array to = tlk_upcast(call->out, n, false);
   Columns columns = columns_of(call->outer, call->channels, call->inner);
   int64_t channels = call->channels * columns.each, size = x.dtype == TL_F64 ? 8 : 4;
-  /* the bytes of one array of values */
+  /* bytes of one array of the channels' values */
   size_t bytes = columns.each > 1 ? (size_t)(channels * size) : 0;
   char *room = bytes ? tli_alloc(4 * bytes) : NULL;
   bool ok = x.data && to.data && (call->other.data == NULL || y.data) && (room || bytes == 0);

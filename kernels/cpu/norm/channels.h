@@ -9,14 +9,15 @@
 #include "kernels/cpu/cpu.h"
 
 typedef struct tlk_ChannelLoops {
-  /* Runs: n elements of one channel. */
+  /* The functions on runs process n elements of one channel. */
   double (*sum)(int64_t n, const void *x);
   double (*deviation)(int64_t n, const void *x, double mean);
   void (*products)(int64_t n, const void *grad, const void *x, double mean, double *sum,
                    double *product);
   void (*affine)(int64_t n, void *out, const void *x, double mean, double scale, double shift,
                  const void *other, double factor);
-  /* Rows: one element of each of n channels; the functions add to the sums. */
+  /* The functions on rows process one element of each of n channels, and add to the channels'
+  ** sums. */
   void (*row_sum)(int64_t n, const void *x, double *sum);
   void (*row_deviation)(int64_t n, const void *x, const double *mean, double *sum);
   void (*row_products)(int64_t n, const void *grad, const void *x, const void *mean, double *sum,

@@ -12,7 +12,7 @@
 #include "kernels/cpu/cpu.h"
 
 #define GRAIN (TLK_GRAIN / 2)
-#define SEGMENTS 64 /* the most segments */
+#define SEGMENTS 64 /* largest number of segments */
 
 typedef struct Call {
   const tlk_Isa *isa;
@@ -20,16 +20,16 @@ typedef struct Call {
   tl_DType dtype, compute;
   bool convert;
   int64_t rows, n;
-  char *in, *out; /* out: the result, or the gradient of in, which may be NULL */
+  char *in, *out; /* input; result or gradient of the input, which may be NULL */
   const char *grad;
   const char *residual, *grad_sum; /* may be NULL */
   char *sum;                       /* receives in + residual */
   tlk_Array mean, rstd;
   bool shift;
   double eps;
-  const void *weight, *bias; /* in the compute type; NULL for none */
-  int64_t segment;           /* rows of a segment */
-  double *sums;              /* owned: (segments, 2, n), for weight and for bias */
+  const void *weight, *bias; /* in the compute type; NULL if absent */
+  int64_t segment;           /* number of rows in a segment */
+  double *sums;              /* sums for weight and for bias (segments, 2, n); owned */
   bool want_weight, want_bias;
   atomic_bool failed;
 } Call;
@@ -75,7 +75,7 @@ static const char *input_row(const Call *c, int64_t r, char *buffer) {
   const char *residual = fetch(c, c->residual + at, c->n, second);
   add(c, c->n, c->convert ? buffer : c->sum + at, in, residual);
   if (c->convert) c->isa->convert[c->compute][c->dtype](c->n, c->sum + at, buffer);
-  return fetch(c, c->sum + at, c->n, buffer); /* reads back the rounded sum */
+  return fetch(c, c->sum + at, c->n, buffer); /* the rounded sum is read back */
 }
 
 static void run_forward(void *context, int64_t begin, int64_t end) {
@@ -102,7 +102,7 @@ static void run_forward(void *context, int64_t begin, int64_t end) {
 
 /* ---- backward ------------------------------------------------------------------- */
 
-enum { AT_ONCE = 4 }; /* rows that are processed together */
+enum { AT_ONCE = 4 }; /* number of rows that are processed together */
 
 /* Computes the gradients of rows [first, first + rows), rows <= AT_ONCE. `buffers` has room for
 ** 3 x AT_ONCE rows. */

@@ -7,7 +7,8 @@
 
 #define LANES 16
 
-/* A term of a sum over a row of a, b and c; it may ignore some of them, which then are NULL. */
+/* Computes a term of a sum over a row of a, b and c. A term may ignore some of them, which are then
+** NULL. */
 typedef real Term(const real *a, const real *b, const real *c, real m, int64_t i);
 
 static real plain(const real *a, const real *b, const real *c, real m, int64_t i) {
@@ -74,8 +75,8 @@ static void row(int64_t n, const void *in, void *out, const void *weight, const 
   }
 }
 
-/* With h = (x - mean) rstd and u = grad * weight:
-** rstd (u - mean of u - h * mean of u h). */
+/* Computes the input's gradient: with h = (x - mean) rstd and u = grad * weight, it is rstd (u -
+** mean of u - h * mean of u h). */
 static void row_back(int64_t n, const void *grad, const void *in, const void *weight, double mean,
                      double rstd, bool shift, void *grad_in) {
   const real *g = grad;

@@ -8,18 +8,18 @@
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"
 
-/* Reductions and scaling both process parts of TLK_LIST_PART elements, numbered over all
-** tensors. */
+/* A list of tensors. Reductions and scaling process parts of TLK_LIST_PART elements, which are
+** numbered through all tensors. */
 typedef struct List {
   const tlk_Isa *isa;
   tl_DType dtype, compute;
   int count;
   const int64_t *n;
-  int64_t first[TLK_LIST_TENSORS + 1]; /* each tensor's first part */
+  int64_t first[TLK_LIST_TENSORS + 1]; /* number of each tensor's first part */
   const struct tlk_list_reduce *reduce;
   const struct tlk_list_scale *scale;
   double factor;
-  atomic_bool odd; /* an element is not finite */
+  atomic_bool odd; /* whether an element is not finite */
 } List;
 
 static void prepare(List *l, tl_DType dtype, int count, const int64_t *n) {

@@ -20,12 +20,12 @@ typedef struct Step {
   tlk_OptimLoop loop;
   tl_DType compute;
   int states;
-  bool direct; /* all operands have the compute type */
+  bool direct; /* whether all operands have the compute type */
   double factor;
-  int64_t first[TLK_OPTIM_TENSORS + 1]; /* each tensor's first chunk */
+  int64_t first[TLK_OPTIM_TENSORS + 1]; /* number of each tensor's first chunk */
 } Step;
 
-/* A parameter's operands, beginning at some element, in the compute type. */
+/* The operands of one parameter in the compute type, from some element on. */
 typedef struct Operands {
   void *at[OPERANDS];
 } Operands;
@@ -57,8 +57,8 @@ static const struct {
 #undef X
 };
 
-/* Most parameters have made the same number of steps, so coefficients are reused for the next
-** parameter if its clocks are equal. */
+/* Computes coefficients. Most parameters have made the same number of steps, so coefficients are
+** reused for the next parameter if its step counts are equal. */
 bool tlk_optim_coefs(const struct tlk_optim_coefs *call) {
   if (call->found_inf && *call->found_inf != 0) return true;
   double lr = call->lr.data ? tlk_number(call->lr) : call->options[0];

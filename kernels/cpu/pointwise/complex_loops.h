@@ -65,7 +65,7 @@ static inline bool is_nan(T x) { return isnan(re(x)) || isnan(im(x)); }
     }                                                                              \
     return true;                                                                   \
   }
-/* The first parameter is p. */
+/* Returns the first parameter, p. */
 #define PARAMETER_(params)                                          \
   T p = pair((R)tli_to_double((params)[0]), (R)((params)[0].imag)); \
   (void)p
@@ -101,17 +101,17 @@ static inline T sign_of(T x) {
   return magnitude == 0 ? pair(0, 0) : pair(re(x) / magnitude, im(x) / magnitude);
 }
 
-/* Zero to the power 0 is 1. */
+/* Returns a^b; 0 to the power 0 is 1. */
 static inline T power(T a, T b) { return nonzero(b) ? TLK_OF(cpow)(a, b) : pair(1, 0); }
 
-/* exp(x) - 1 without cancellation near 0. */
+/* Returns exp(x) - 1 without cancellation near 0. */
 static inline T expm1_of(T x) {
   R a = re(x), b = im(x), sine = TLK_OF(sin)(b / 2);
   R real = TLK_OF(expm1)(a) * TLK_OF(cos)(b) - 2 * sine * sine;
   return pair(real, TLK_OF(exp)(a) * TLK_OF(sin)(b));
 }
 
-/* log(1 + x) without cancellation near 0. */
+/* Returns log(1 + x) without cancellation near 0. */
 static inline T log1p_of(T x) {
   R a = re(x), b = im(x), angle = TLK_OF(atan2)(b, 1 + a);
   R magnitude = TLK_OF(cabs)(x);

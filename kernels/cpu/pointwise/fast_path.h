@@ -20,7 +20,8 @@
 #define TLK_FAST_remainder_f32 1
 #define TLK_FAST_floor_divide_f32 1
 
-/* The magnitudes of numbers are compared by their bits as integers, so NaN is the largest. */
+/* Limits of the fast paths. The magnitudes of numbers are compared by their bits as integers, so
+** NaN is the largest. */
 #define TLK_FAST_LIMIT_sin tlk_bits(TLK_TRIG_LIMIT)
 static inline uint32_t tlk_fast_range_sin(float x) { return tlk_bits(fabs(x)); }
 static inline float tlk_fast_sin(float x) { return tlk_sinf_fast(x); }
@@ -44,8 +45,8 @@ static inline float tlk_fast_silu(float x) { return x / (1 + tlk_expf_fast(-x));
 static inline uint32_t tlk_fast_range_log(float x) { return tlk_bits(x) - TLK_BITS_NORMAL; }
 static inline float tlk_fast_log(float x) { return tlk_logf_fast(x); }
 
-/* Truncating a quotient below 2^28 is exact in double, and so is its product with b. b may be
-** infinite, but not 0. */
+/* The limit for fmod. Truncating a quotient below 2^28 is exact in double, and so is its product
+** with b. b may be infinite, but not 0. */
 #define TLK_FAST_LIMIT_fmod 1
 static inline uint32_t tlk_fast_range_fmod(float a, float b) {
   return fabs(a) < fabs(b) * 0x1p28f ? 0u : 1u;

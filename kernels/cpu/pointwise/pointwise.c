@@ -1,11 +1,11 @@
 /*
 ** pointwise.c - elementwise kernels on operands of any dtype and stride.
 **
-** Contiguous operands of the compute type are passed to the loop directly, also together with
+** Contiguous operands of the compute type are passed to the loop directly, even together with
 ** numbers or other operands that are constant along a row. Otherwise the work is divided into
-** blocks of up to TLK_CHUNK elements. Each operand that needs it is gathered and converted into
-** a buffer that stays in the first-level cache, the loop runs on buffers, and its output is
-** converted and scattered. Kernels of several outputs (tlk_fused) use the same paths.
+** blocks of up to TLK_CHUNK elements. Each operand that needs it is gathered and converted into a
+** buffer that stays in the first-level cache, the loop runs on buffers, and its output is converted
+** and scattered. Kernels of several outputs (tlk_fused) use the same paths.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -20,12 +20,13 @@
 typedef struct Call {
   const tlk_Isa *isa;
   const tli_Iter *it;
-  tlk_Loop loop;  /* NULL: the output is the input */
-  tlk_Loop fixed; /* used if each input but the first is one element; may be NULL */
-  tlk_Loop rows;  /* the one of the two that processes rows in place */
+  tlk_Loop loop; /* the kernel's loop; NULL if the output is the input */
+  /* the loop for calls whose inputs except the first are single elements; may be NULL */
+  tlk_Loop fixed;
+  tlk_Loop rows; /* `loop` or `fixed`, whichever processes rows in place */
   const tl_Scalar *params;
   int outputs;
-  tl_DType want[MAX_ARGS]; /* the dtypes of the loop's arguments */
+  tl_DType want[MAX_ARGS]; /* dtypes of the loop's arguments */
   tlk_Blocks blocks;
   atomic_bool failed;
 } Call;
@@ -189,7 +190,7 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 ** block is not loaded again. */
 typedef struct Buffers {
   _Alignas(64) char data[MAX_ARGS][BUFFER_BYTES];
-  _Alignas(64) char raw[BUFFER_BYTES]; /* gathered but not yet converted elements */
+  _Alignas(64) char raw[BUFFER_BYTES]; /* elements that are gathered but not yet converted */
   const char *held[MAX_ARGS];
   int64_t held_cols[MAX_ARGS], held_rows[MAX_ARGS];
 } Buffers;

@@ -11,7 +11,8 @@
 
 #include "kernels/cpu/pool/pool.h"
 
-/* Computes the maximum of each column over the rows of windows (d, h), and its row. */
+/* Computes the maximum of each column over the rows of windows (d, h), and the row that contains
+** it. */
 static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t h, Element *best,
                       int32_t *rows) {
   bool first = true;

@@ -12,7 +12,7 @@
 
 /* ---- positions of windows ---- */
 
-/* All tables in one block of memory. */
+/* The tables of windows' bounds, in one block of memory. */
 typedef struct Tables {
   tlk_Spans spans;
   void *memory;
@@ -30,7 +30,7 @@ static void span(const tlk_Pool *p, int d, int64_t o, int64_t *begin, int64_t *e
   }
   int64_t from = o * w->stride[d] - w->padding[d];
   int64_t to = from + w->dilation[d] * (w->kernel[d] - 1) + 1;
-  /* padding counts, but not positions beyond the padding */
+  /* the padding counts, but not positions beyond the padding */
   *covered = tlk_min(to, w->in[d] + w->padding[d]) - from;
   int64_t skipped = from < 0 ? tlk_ceil_div(-from, w->dilation[d]) : 0;
   *begin = from + skipped * w->dilation[d];
@@ -171,7 +171,7 @@ typedef struct Columns {
   const tlk_Windows *w;
   tl_DType dtype;
   char *in, *cols;
-  bool back; /* col2im: adds cols to in */
+  bool back; /* true for col2im, which adds cols to `in` */
 } Columns;
 
 /* Copies or adds n elements, `step` apart in memory at `in`, to or from a row of cols. */
@@ -207,7 +207,7 @@ static void column_row(const Columns *c, char *in, char *cols, const int64_t at[
   const tlk_Windows *w = c->w;
   int64_t size = (int64_t)tl_dtype_size(c->dtype), row[3];
   int64_t shift = at[2] * w->dilation[2] - w->padding[2];
-  /* the windows whose element is inside along the last dimension */
+  /* range of windows whose element is inside the image along the last dimension */
   int64_t low = shift < 0 ? tlk_ceil_div(-shift, w->stride[2]) : 0;
   int64_t high = w->in[2] - shift > 0 ? tlk_ceil_div(w->in[2] - shift, w->stride[2]) : 0;
   low = tlk_min(low, w->out[2]);

@@ -12,16 +12,16 @@
 typedef struct tlk_Spans {
   int64_t in[3], out[3], step[3];
   const int64_t *begin[3], *end[3];
-  bool squares;        /* window (a, b, c) covers the 2 x 2 elements at (a, 2 b, 2 c) */
+  bool squares;        /* whether window (a, b, c) covers the 2 x 2 elements at (a, 2 b, 2 c) */
   const double *share; /* for averages: 1 / the number of a window's elements, (out...) */
 } tlk_Spans;
 
-/* `scratch` has room for a row of the input: elements and, for maxima, an int32 each. */
-/* The loops of one compute type. */
+/* The pooling loops of one compute type. `scratch` has room for a row of the input: elements and,
+** for maxima, an int32 for each. */
 typedef struct tlk_PoolLoops {
-  /* indices may be NULL. */
+  /* Computes maxima; indices may be NULL. */
   void (*max)(const tlk_Spans *s, const void *in, void *out, int64_t *indices, void *scratch);
-  /* NULL for integers */
+  /* Computes averages; NULL for integers. */
   void (*average)(const tlk_Spans *s, const void *in, void *out, void *scratch);
   void (*spread)(const tlk_Spans *s, const void *out, void *in, void *scratch);
 } tlk_PoolLoops;

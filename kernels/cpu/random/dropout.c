@@ -1,6 +1,6 @@
 /*
-** dropout.c - dropout in one pass; random blocks are drawn in groups. Nothing but the result is
-** written: the gradient draws the same words again.
+** dropout.c - dropout in one pass; random blocks are drawn in groups. Only the result is written;
+** for the gradient the same random words are drawn again.
 */
 #include <string.h>
 
@@ -8,14 +8,14 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define GROUP (4 * TLK_RANDOM_BLOCKS) /* elements of a group */
+#define GROUP (4 * TLK_RANDOM_BLOCKS) /* number of elements in a group */
 
 typedef struct Drop {
   const tlk_Isa *isa;
-  tlk_Loop addcmul; /* residual + scale * in * mask */
+  tlk_Loop addcmul; /* loop that computes residual + scale * in * mask */
   tl_DType dtype, compute;
   char *out;
-  const char *in, *residual; /* residual may be NULL */
+  const char *in, *residual; /* input; residual, which may be NULL */
   int64_t n;
   tl_Scalar keep, scale;
   uint64_t seed, block;

@@ -8,7 +8,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define LEAST 16 /* the least number of blocks for a thread: fewer take as long */
+#define LEAST 16 /* smallest number of blocks for a thread; fewer are not worth a thread */
 
 typedef struct Draw {
   tlk_Distribution distribution;

@@ -7,11 +7,11 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
-#define BLOCK 1024 /* elements that are searched again when one of them is a new best */
-#define STRIP 64   /* columns that are processed together */
+#define BLOCK 1024 /* number of elements that are searched again when one of them is a new best */
+#define STRIP 64   /* number of columns that are processed together */
 #define ALWAYS inline __attribute__((always_inline))
 
-/* Whether x does not replace held; false if either is NaN. */
+/* Returns whether `held` stays the best element when x arrives; false if either is NaN. */
 static ALWAYS bool keeps(bool largest, Element held, Element x) {
   return largest ? x <= held : x >= held;
 }
@@ -56,7 +56,7 @@ static int64_t find(int64_t n, const Element *x, Element best) {
   return i;
 }
 
-/* Whether x replaces the element in acc. */
+/* Returns whether x becomes the best element in acc. */
 static ALWAYS bool replaces(bool largest, const tlk_Best *acc, Element x) {
   Element held = (Element)acc->value.MEMBER;
   return acc->index < 0 || (!IS_NAN(held) && !keeps(largest, held, x));

@@ -1,16 +1,16 @@
 /*
 ** moments_loops.h - mean and sum of squared deviations: moments_<type>.c defines `real` and
 ** includes this file. Within a piece that stays in the cache, deviations are taken from the piece's
-** own mean, in a second pass; pieces are merged in double by the formula of Chan, Golub and LeVeque.
-** So nothing cancels even if the mean is large.
+** own mean, in a second pass; pieces are merged in double by the formula of Chan, Golub and
+** LeVeque. So no digits are lost by cancellation, even if the mean is large.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
-#define PIECE 2048 /* elements of a row that are processed together */
-#define STRIP 64   /* columns that are processed together */
-#define ROWS 32    /* rows of a strip that are processed together */
-#define LANES 16   /* partial sums of a row */
+#define PIECE 2048 /* number of elements of a row that are processed together */
+#define STRIP 64   /* number of columns that are processed together */
+#define ROWS 32    /* number of rows of a strip that are processed together */
+#define LANES 16   /* number of partial sums of a row */
 
 static inline void join_one(tlk_Moments *a, tlk_Moments b) {
   if (a->count == 0) {
@@ -71,7 +71,7 @@ static void row(int64_t n, const void *x_, void *acc, const tl_Scalar *params) {
     int64_t piece = n - at < PIECE ? n - at : PIECE;
     double count = (double)piece;
     double mean = sum_of(plain, piece, x, 0) / count;
-    /* the mean is rounded by `rest`, whose effect is subtracted again */
+    /* `near` is the rounded mean; the effect of the rounding error `rest` is subtracted again */
     real near = (real)mean;
     double rest = mean - (double)near;
     double deviation = sum_of(square, piece, x, near) - count * rest * rest;

@@ -1,10 +1,10 @@
 /*
 ** reduce.c - reductions of (outer, n, inner) along n.
 **
-** Work is divided into tasks: a batch of rows if inner is 1, otherwise a strip of adjacent
-** columns whose accumulators stay in the first-level cache. If that gives few tasks, n is
-** divided into segments, too, and the accumulators of a strip's segments are joined in order.
-** The sizes alone decide the division, so results do not depend on the number of threads.
+** Work is divided into tasks: a batch of rows if inner is 1, otherwise a strip of adjacent columns
+** whose accumulators stay in the first-level cache. If that gives few tasks, n is divided into
+** segments as well, and the accumulators of a strip's segments are joined in order. The sizes alone
+** decide the division, so results do not depend on the number of threads.
 */
 #include <math.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define STRIP 512    /* the most columns of a strip, and the most rows of a batch */
+#define STRIP 512    /* largest number of columns in a strip, and of rows in a batch */
 #define FEW_TASKS 64 /* with fewer tasks than this, n is divided into segments */
-#define SHORT_ROW 32 /* rows up to this length are transposed and reduced together */
+#define SHORT_ROW 32 /* longest row that is transposed, so that several rows are reduced together */
 #define NARROW 32    /* with fewer columns than this, several rows are reduced as one */
 
 typedef struct Plan Plan;
@@ -28,18 +28,18 @@ struct Plan {
   tlk_Array out, in;
   int64_t in_size;
   int64_t outer, n, inner;
-  int64_t batch;         /* rows of a task if inner == 1, otherwise 1 */
-  int64_t width, strips; /* columns of a strip, strips of a row */
+  int64_t batch;         /* number of rows in a task if inner == 1, otherwise 1 */
+  int64_t width, strips; /* number of columns in a strip, and of strips in a row */
   int64_t segment, segments;
-  char *partial; /* owned: accumulators of all tasks if n is divided */
+  char *partial; /* accumulators of all tasks if n is divided (owned) */
   /* Stores `count` results, beginning with result `first`. */
   void (*store)(const Plan *p, int64_t first, int64_t count, const char *acc);
   tlk_Array out2; /* the second result, if there is one */
 };
 
 typedef struct Task {
-  int64_t first, count; /* results, counted in memory order */
-  const char *src;      /* the first element */
+  int64_t first, count; /* range of results, counted in memory order */
+  const char *src;      /* address of the first element */
   int64_t n;
 } Task;
 
@@ -242,7 +242,7 @@ static void store_best(const Plan *p, int64_t first, int64_t count, const char *
   for (int64_t i = 0; i < count; i++) indices[i] = best[i].index + 1;
   if (p->out.data == NULL) return;
   bool floating = p->compute == TL_F32 || p->compute == TL_F64;
-  double values[STRIP]; /* holds int64_t or double: the bytes of the union */
+  double values[STRIP]; /* room for int64_t or double: the bytes of the union */
   for (int64_t i = 0; i < count; i++) memcpy(&values[i], &best[i].value, sizeof values[i]);
   p->isa->convert[floating ? TL_F64 : TL_I64][p->out.dtype](count, element(p->out, first), values);
 }

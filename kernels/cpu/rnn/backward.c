@@ -13,21 +13,21 @@
 typedef struct Backward {
   tlk_RnnLayer layer;
   const struct tlk_rnn_backward *data;
-  char *memory; /* owned: begins with a row of zeros; all arrays below are in it */
+  char *memory; /* all arrays below, after a row of zeros (owned) */
   size_t bytes;
-  char *grad_gates; /* (rows, width) */
-  /* (batch, output): gradients of the previous states; initially of the last states */
+  char *grad_gates; /* gradients of the gates (rows, width) */
+  /* gradients of the previous states (batch, output); at first those of the last states */
   char *grad_states;
-  char *grad_cells;      /* (batch, hidden): gradients of the previous cells, for LSTM */
-  char *grad_outs;       /* (rows, output): gradients of the outputs after the projection */
-  char *grad_hidden;     /* (batch, hidden): gradients of the outputs before the projection */
+  char *grad_cells;      /* for LSTM: gradients of the previous cells (batch, hidden) */
+  char *grad_outs;       /* gradients of the outputs after the projection (rows, output) */
+  char *grad_hidden;     /* gradients of the outputs before the projection (batch, hidden) */
   tlk_Packed weight, hr; /* owned */
 } Backward;
 
 static char *row(const Backward *b, const void *array, int64_t i, int64_t n) {
   return (char *)(uintptr_t)array + i * n * b->layer.size;
 }
-/* Returns a row as `row` does, but zeros if the array is NULL. */
+/* Returns a row as `row` does, or a row of zeros if the array is NULL. */
 static const char *row_or_zeros(const Backward *b, const void *array, int64_t i, int64_t n) {
   return array ? row(b, array, i, n) : b->memory;
 }
@@ -97,7 +97,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
     if (s.end <= begin) continue;
     if (r->weight_hr) project_back(b, &s, begin);
     gates_back(b, &s, begin);
-    /* grad_h0 alone needs the gradient of the first state */
+    /* only grad_h0 needs the gradient of the first state */
     if (k == 0 && b->data->grad_h0 == NULL) return;
     char *grads = row(b, b->grad_gates, s.first + begin, width);
     tlk_rnn_multiply(&b->weight, s.end - begin, row(b, grads, column, r->hidden), width,

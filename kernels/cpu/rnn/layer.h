@@ -3,8 +3,8 @@
 ** float or double; arrays of half types are converted as a whole.
 **
 ** A row of gates belongs to one step of one sample. For GRU it is: new, reset, update, and the
-** state's part of new. So the gates that the input contributes to, and those that the state
-** contributes to, are adjacent columns.
+** state's part of new. In this order the gates to which the input contributes are adjacent columns,
+** and so are those to which the state contributes.
 */
 #ifndef TLK_LAYER_H
 #define TLK_LAYER_H
@@ -12,29 +12,30 @@
 #include "kernels/cpu/matmul/packed.h"
 #include "kernels/cpu/cpu.h"
 
-/* With fewer multiplications, another thread does not pay. */
+/* The smallest number of multiplications for a thread; with fewer, another thread does not pay. */
 #define TLK_RNN_SMALL (64 * 64 * 64)
 
-/* Inner loops over the n units of one row; one set for float, one for double. */
+/* Inner loops over the n units of one row: one set for float, one for double. */
 typedef struct tlk_RnnLoops {
-  /* Replace the gates' sums by activations, in place. bias has one number for each column. */
+  /* Replace the sums of gates by activations, in place. bias has one number for each column. */
   void (*rnn_relu)(int64_t n, void *gates, const void *bias);
   void (*rnn_tanh)(int64_t n, void *gates, const void *bias);
   void (*lstm)(int64_t n, void *gates, const void *bias, const void *cell_before, void *cell,
                void *tanh_cell, void *out);
   void (*gru)(int64_t n, void *gates, const void *bias, const void *before, void *out);
-  /* Compute grad, the gradient of the gates before activation. The gradient of the output is
-  ** the sum of grad_state and grad_out. */
+  /* Compute `grad`, the gradient of the gates before activation. The gradient of the output is
+  ** grad_state + grad_out. */
   void (*relu_back)(int64_t n, void *grad, const void *out, const void *grad_state,
                     const void *grad_out);
   void (*tanh_back)(int64_t n, void *grad, const void *out, const void *grad_state,
                     const void *grad_out);
-  /* grad_cell is the cell's gradient on entry and that of the previous cell on return. */
+  /* Computes the gradients of LSTM's gates. On entry grad_cell is the gradient of the cell, on
+  ** return that of the previous cell. */
   void (*lstm_back)(int64_t n, void *grad, const void *gates, const void *cell_before,
                     const void *tanh_cell, const void *grad_state, const void *grad_out,
                     void *grad_cell);
-  /* grad_state becomes the part of the previous state's gradient that does not go through the
-  ** gates. */
+  /* Computes the gradients of GRU's gates. grad_state becomes the part of the previous state's
+  ** gradient that does not go through the gates. */
   void (*gru_back)(int64_t n, void *grad, const void *gates, const void *before, void *grad_state,
                    const void *grad_out);
   /* to = a + b */
@@ -49,11 +50,11 @@ typedef struct tlk_RnnPart {
 /* The layout of a row of gates, in units of `hidden`. */
 typedef struct tlk_RnnLayout {
   int64_t width;
-  tlk_RnnPart state;    /* the columns that weight_hh produces */
-  int inputs;           /* number of parts that weight_ih produces */
-  tlk_RnnPart input[2]; /* the parts of weight_ih */
+  tlk_RnnPart state;    /* the columns that weight_hh computes */
+  int inputs;           /* number of parts that weight_ih computes */
+  tlk_RnnPart input[2]; /* the parts that weight_ih computes */
 } tlk_RnnLayout;
-extern const tlk_RnnLayout tlk_rnn_layouts[]; /* indexed by tlk_RnnMode */
+extern const tlk_RnnLayout tlk_rnn_layouts[]; /* the layouts by tlk_RnnMode */
 
 /* A layer and its memory, in the compute type. */
 typedef struct tlk_RnnLayer {
@@ -61,8 +62,8 @@ typedef struct tlk_RnnLayer {
   const tlk_RnnLayout *layout;
   const tlk_RnnLoops *loops;
   int64_t size; /* bytes of an element */
-  /* Arrays (rows, ...) for the backward pass: the gates, and for LSTM the cell, its tanh, and
-  ** the output before projection. */
+  /* Arrays (rows, ...) that the forward pass keeps for the backward pass: the gates, and for LSTM
+  ** the cell, its tanh, and the output before projection. */
   char *gates, *cell, *tanh_cell, *unprojected;
 } tlk_RnnLayer;
 
@@ -75,11 +76,12 @@ static inline int64_t tlk_rnn_count(const tlk_Rnn *r, int64_t t) {
 }
 
 /* One step of the samples below `end`, in the layer's direction. Samples below `joins` continue
-** from another step, the others begin here; samples below `stays` go on, for the others this is
-** the last step. */
+** from another step, while the others begin at this step. Samples below `stays` continue, while the
+** others end at this step. */
 typedef struct tlk_RnnStep {
   int64_t end;
-  int64_t first, before; /* the row of sample 0 in this step and in the step that it continues */
+  /* row of sample 0: in this step, and in the step from which it continues */
+  int64_t first, before;
   int64_t joins, stays;
 } tlk_RnnStep;
 tlk_RnnStep tlk_rnn_step(const tlk_Rnn *r, int64_t t, int64_t end);
@@ -92,7 +94,8 @@ tlk_RnnLayer tlk_rnn_layer(const tlk_Rnn *rnn, void *reserve);
 bool tlk_rnn_share(const tlk_Rnn *r, void (*fn)(void *context, int64_t begin, int64_t end),
                    void *context);
 
-/* Like tlk_packed_product for all panels; threads share the panels unless they share samples. */
+/* Multiplies by all panels of a matrix, like tlk_packed_product. Threads share the panels unless
+** they share samples. */
 void tlk_rnn_multiply(const tlk_Packed *matrix, int64_t rows, const void *a, int64_t a_step,
                       bool add, void *c, int64_t c_step);
 
@@ -112,10 +115,10 @@ typedef struct tlk_RnnArrays {
   tlk_RnnArray v[TLK_RNN_ARRAYS];
 } tlk_RnnArrays;
 
-/* Return the array in the compute type; NULL for NULL, or after a failure. */
+/* Return an array in the compute type; NULL for NULL, or after a failure. */
 const void *tlk_rnn_operand(tlk_RnnArrays *a, const void *data, int64_t n);
 void *tlk_rnn_result(tlk_RnnArrays *a, void *data, int64_t n);
-/* Returns the layer with converted weights and biases; its dtype is the compute type. */
+/* Returns the layer with its weights and biases converted; its dtype is the compute type. */
 tlk_Rnn tlk_rnn_weights(tlk_RnnArrays *a, const tlk_Rnn *rnn);
 /* Writes results back if `ok`, and frees the copies. */
 void tlk_rnn_arrays_end(tlk_RnnArrays *a, bool ok);

@@ -14,10 +14,10 @@
 
 typedef struct Forward {
   tlk_RnnLayer layer;
-  const char *in, *h0, *c0; /* h0 and c0 are NULL for zeros */
+  const char *in, *h0, *c0; /* input and initial states; h0 and c0 are NULL for zeros */
   char *out, *hn, *cn;
-  bool keeps; /* the backward pass will need the activations */
-  /* owned: begins with a row of zeros as long as a row of gates; all arrays below are in it */
+  bool keeps; /* whether the backward pass will need the activations */
+  /* all arrays below, after a row of zeros as long as a row of gates (owned) */
   char *memory;
   size_t bytes;
   char *bias, *scratch;  /* bias: one number for each column of a row of gates */
@@ -134,7 +134,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
 
 /* ---- the pass --------------------------------------------------------------------- */
 
-/* Adds up biases that go to the same column. */
+/* Adds up the biases of each column. */
 static void join_biases(const Forward *f) {
   const tlk_Rnn *r = &f->layer.rnn;
   const tlk_RnnLayout *l = f->layer.layout;
@@ -147,8 +147,8 @@ static void join_biases(const Forward *f) {
   }
 }
 
-/* Allocates zeros, biases, and all arrays that the reserve does not keep; `gates` says whether
-** the gates are among those. */
+/* Allocates zeros, biases, and the arrays that the reserve does not keep; `gates` says whether the
+** gates are one of these arrays. */
 static bool allocate(Forward *f, bool gates) {
   const tlk_Rnn *r = &f->layer.rnn;
   int64_t size = f->layer.size, width = f->layer.layout->width * r->hidden;

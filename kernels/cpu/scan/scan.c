@@ -7,9 +7,9 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define STRIP 128 /* the most adjacent lines of a strip */
-/* The most rows that are transposed together. Rows longer than a page are separate memory
-** streams, and processors prefetch only a few of those. */
+#define STRIP 128 /* largest number of adjacent lines in a strip */
+/* The largest number of rows that are transposed together. Rows longer than a page are separate
+** memory streams, and processors prefetch only a few streams. */
 #define TURNED 32
 #define TURNED_LONG 16
 #define PAGE 4096
@@ -22,14 +22,15 @@ typedef struct Plan {
   tlk_Array out, in;
   int64_t *indices;
   int64_t n, inner;
-  int64_t lines;         /* total number of lines */
-  int64_t width, strips; /* lines of a strip, strips of a group of adjacent lines */
-  int64_t group;         /* adjacent lines: inner, or all lines if inner is 1 */
-  int64_t s0, s1;        /* strides in elements across lines, and along n */
+  int64_t lines; /* total number of lines of elements */
+  /* number of lines in a strip, and of strips in a group of adjacent lines */
+  int64_t width, strips;
+  int64_t group;  /* number of adjacent lines: inner, or all lines if inner is 1 */
+  int64_t s0, s1; /* strides in elements, across lines and along n */
 } Plan;
 
 typedef struct Strip {
-  int64_t first; /* its first element, counted in memory order */
+  int64_t first; /* the strip's first element, counted in memory order */
   int64_t cols;
   _Alignas(64) char state[STRIP * TLK_ACC_BYTES];
   int64_t where[STRIP];

@@ -73,8 +73,8 @@ static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   }
 
 /* The keys of a row's items are stored as (key ^ mask) - base: the distance from the smallest key
-** or, in descending order, from the largest. They need `bits` bits. Integers seldom need all bits
-** of their type. */
+** or, in descending order, from the largest. Such a distance has `bits` bits; integers seldom need
+** all bits of their type. */
 typedef struct Span {
   uint64_t mask, base;
   int bits;
@@ -145,7 +145,7 @@ static uint64_t nan_key(tl_DType dtype) {
 typedef struct Work {
   tlk_Array in, values;
   int64_t *indices;
-  int64_t rows, n, k; /* k: results of a row */
+  int64_t rows, n, k; /* k: number of results of a row */
   int64_t size;       /* bytes of an element */
   bool flip, alone;
   int64_t rank;
@@ -165,7 +165,7 @@ static const char *row_data(const Work *w, int64_t row) {
   return (const char *)w->in.data + row * w->n * w->size;
 }
 
-/* The sorted items of a row, in one of the two arrays. */
+/* The sorted items of a row, which are in one of the two arrays. */
 typedef struct Sorted {
   const Work *work;
   int64_t row;
@@ -196,8 +196,8 @@ static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
   return s;
 }
 
-/* Stores values from begin to end of a sorted row: integers are recomputed from their keys,
-** others are loaded. */
+/* Stores values from begin to end of a sorted row: integers are recomputed from their keys, other
+** values are loaded. */
 static void give_values(const Sorted *s, char *out, int64_t begin, int64_t end) {
   const void *data = row_data(s->work, s->row);
   uint64_t mask = s->span.mask, base = s->span.base;
@@ -235,7 +235,7 @@ static void give_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) indices[i] = place_of(s, i) + 1;
 }
 
-/* Sorts a row. Returns false if the user interrupted it, like the other functions on rows. */
+/* Sorts a row. Returns false if the user interrupted it; other functions on rows do so as well. */
 static bool sort_row(const Work *w, int64_t row, void *memory) {
   Sorted s = sorted_row(w, row, memory);
   if (!s.items && !s.wide) return false;
@@ -264,10 +264,11 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
   tli_free(memory, r->bytes);
 }
 
-/* Rows with at least this many elements use all threads, and check for interruption. */
+/* The shortest row for which all threads are used, and interruption is checked. */
 #define LONG_ROW (1 << 22)
 
-/* Threads share the rows; or, for long rows, all threads process one row after the other. */
+/* Runs fn on all rows. Threads share the rows; for long rows, all threads process one row after the
+** other. */
 static bool run(Work *w, RowFn fn, size_t bytes) {
   Rows r = {w, fn, bytes};
   w->size = (int64_t)tl_dtype_size(w->in.dtype);
@@ -349,10 +350,10 @@ static void keep_items(tlk_LargePair *items, int64_t n, uint64_t last, int64_t t
     if (items[i].key < last || (items[i].key == last && ties-- > 0)) items[kept++] = items[i];
 }
 
-#define SAMPLE 16 /* every 16th element is sampled to bound the search in the whole row */
+#define SAMPLE 16 /* every 16th element is sampled, to bound the search in the whole row */
 
-/* Finds the positions of the first k elements in order by sorting only those. The k-th element
-** of a sample of the row is an upper bound for the whole row. */
+/* Finds the positions of the first k elements in order, and sorts only these. The k-th element of a
+** sample of the row is an upper bound for the whole row. */
 static bool select_row(const Work *w, int64_t row, void *memory) {
   const void *data = row_data(w, row);
   tlk_LargePair *items = memory;
@@ -435,7 +436,7 @@ static bool mode_row(const Work *w, int64_t row, void *memory) {
   int64_t best = 0, length = 0, place = 0;
   for (int64_t i = 0; i < w->n; i++) {
     uint64_t key = s.wide ? s.wide[i].key : s.items[i] >> 32;
-    bool same = i > 0 && key == before && !(nan != 0 && key == nan); /* NaN equals nothing */
+    bool same = i > 0 && key == before && !(nan != 0 && key == nan); /* NaN equals no element */
     length = same ? length + 1 : 1;
     before = key;
     if (length <= best) continue;

@@ -11,11 +11,11 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/sort/sort.h"
 
-#define INSERTION 16      /* items of the runs that merging begins with */
-#define RADIX 384         /* with at least this many items, radix sort is faster */
-#define WIDE_DIGITS 65536 /* with at least this many items, digits of 11 bits are faster */
-#define CHUNKS 16         /* the least number of chunks of a row that threads share */
-#define CHUNK (1 << 22)   /* the most items of a chunk */
+#define INSERTION 16      /* number of items in the sorted runs with which merging begins */
+#define RADIX 384         /* from this many items on, radix sort is faster */
+#define WIDE_DIGITS 65536 /* from this many items on, digits of 11 bits are faster */
+#define CHUNKS 16         /* smallest number of chunks of a row that threads share */
+#define CHUNK (1 << 22)   /* largest number of items in a chunk */
 #define BINS 2048
 
 /* Divides the bits evenly into digits. */
@@ -127,7 +127,7 @@ Item *SORT(int64_t n, int bits, Item *x, Item *spare, bool alone) {
   int64_t chunks = alone && n >= 2 * TLK_GRAIN ? tlk_max(CHUNKS, n / CHUNK) : 1;
   size_t bytes = (size_t)chunks * BINS * sizeof(int64_t);
   int64_t(*counts)[BINS] = tli_alloc(bytes);
-  if (counts == NULL) { /* slower, but needs no memory */
+  if (counts == NULL) { /* insertion and merging is slower, but needs no memory */
     tli_error_clear();
     return merge_sort(n, x, spare);
   }

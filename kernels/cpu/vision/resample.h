@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* There is one set for float and one for double; weights have that type. */
+/* The loops of resampling: one set for float, one for double; weights have the loop's type. */
 typedef struct tlk_ResampleLoops {
   /* Computes out[c] = the sum over t < terms of weights[t] * in[at[t] * n + c] for c < n. */
   void (*row)(int64_t n, int64_t terms, const int32_t *at, const void *weights, const void *in,

@@ -13,7 +13,8 @@
 
 #define THREADS 256
 #define WARPS (THREADS / WARP)
-/* The least number of blocks that a multiprocessor must hold; doubles need more registers. */
+/* The smallest number of blocks that a multiprocessor must hold at once; doubles need more
+** registers. */
 #define BLOCKS(S) (sizeof(S) == 8 ? 1 : 3)
 
 template <class S> struct Sum { typedef float type; };
@@ -68,7 +69,7 @@ template <class C>
 __device__ __forceinline__ C score(const tlk_Attention &a, C product, int64_t batch, int64_t head,
                                    int64_t i, int64_t j) {
   if (i >= a.queries || j >= a.keys || (a.causal && j > i)) return -(C)INFINITY;
-  C s = a.size == 0 ? C(0) : product * (C)a.scale; /* empty rows have an infinite scale */
+  C s = a.size == 0 ? C(0) : product * (C)a.scale; /* for empty rows the scale is infinite */
   const tlk_HeadPairs &m = a.mask;
   if (m.array.data == NULL) return s;
   int64_t at = batch * m.batch + head * m.head + i * m.query + j * m.key;
@@ -84,7 +85,8 @@ DEVICE int64_t keys_seen(const tlk_Attention &a, int64_t first, int tile) {
   return a.causal && last < a.keys ? last : a.keys;
 }
 
-/* The row stride in shared memory is odd, so that a column's elements lie in different banks. */
+/* Returns a row's stride in shared memory. The stride is odd, so that a column's elements lie in
+** different banks. */
 static __host__ __device__ __forceinline__ int padded(int64_t size) { return (int)(size | 1); }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -129,7 +131,8 @@ __global__ void __launch_bounds__(THREADS)
       C factor = before == -(C)INFINITY ? C(0) : exp(before - now);
       if (lane < tile)
         weight[i * lds + lane] = w * (C)kept(a, p.batch, p.head, p.first + i, j0 + lane);
-      __syncwarp(); /* all lanes have read most[i]; shuffles order no memory */
+      /* waits until all lanes have read most[i], because shuffles do not order memory accesses */
+      __syncwarp();
       if (lane == 0) {
         most[i] = now;
         total[i] = total[i] * factor + sum;
@@ -166,12 +169,12 @@ struct Backward {
   tlk_HeadRows grad_query, grad_key, grad_value, grad_out, out;
   tlk_HeadPairs grad_mask;
   const void *norm;
-  void *delta; /* (batch, heads, queries): the dot product of each query's grad_out and out */
+  void *delta; /* dot product of each query's grad_out and out (batch, heads, queries) */
   int64_t tiles;
   int tile;
 };
 
-/* Each query has a warp. */
+/* Computes `delta`; a warp processes each query. */
 template <class S>
 __global__ void __launch_bounds__(THREADS) delta_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
@@ -260,7 +263,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS(S))
   }
 }
 
-/* Each block has a tile of keys of one key/value head. */
+/* Computes the gradients of keys and values; a block processes a tile of keys of one key/value
+** head. */
 template <class S>
 __global__ void __launch_bounds__(THREADS, BLOCKS(S))
     key_kernel(const __grid_constant__ Backward b) {
@@ -325,8 +329,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS(S))
   }
 }
 
-/* Computes the gradient of a mask that samples, heads or queries share. Each element has a
-** warp; each lane sums its share, then the lanes' sums are reduced. */
+/* Computes the gradient of a mask that samples, heads or queries share. A warp computes each
+** element: each lane sums its share, then the lanes' sums are reduced. */
 template <class S>
 __global__ void __launch_bounds__(THREADS) mask_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;

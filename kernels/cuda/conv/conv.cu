@@ -8,23 +8,23 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
 
-/* the most bytes for windows; a chunk has as many samples as fit */
+/* largest number of bytes for windows; a chunk has as many samples as fit */
 #define SCRATCH_MOST ((int64_t)256 << 20)
 #define THREADS 256
 
 static int64_t volume(const int64_t *sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
-/* The accumulator type of a stored type. */
+/* The type in which sums of a stored type are accumulated. */
 template <class S> struct Sum { typedef float type; };
 template <> struct Sum<double> { typedef double type; };
 
 /* ---- kernels of grouped convolutions
 ** --------------------------------------------------------- */
 
-/* A kernel's description of a convolution: sizes of a group, windows by value. */
+/* A kernel's description of a convolution: sizes of one group, and the windows. */
 struct Groups {
   tlk_Windows w;
-  int64_t batch, groups, in, out; /* in, out: channels of one group */
+  int64_t batch, groups, in, out; /* in, out: number of channels of one group */
   int64_t in_volume, out_volume, kernel_volume;
 };
 
@@ -61,7 +61,7 @@ DEVICE int64_t window_of(const tlk_Windows &w, const int64_t at[3], int64_t tap)
   return window;
 }
 
-/* Each thread computes one element of out (batch, groups * out, out...). */
+/* Computes out (batch, groups * out, out...), one element in each thread. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     forward_kernel(Groups g, S *out, const S *in, const S *weight, const S *bias) {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Each thread computes one element of grad_in (batch, groups * in, in...). */
+/* Computes grad_in (batch, groups * in, in...), one element in each thread. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     input_kernel(Groups g, S *grad_in, const S *grad_out, const S *weight) {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Each block computes one element of grad_weight (groups * out, in, kernel...). */
+/* Computes grad_weight (groups * out, in, kernel...), one element in each block. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     weight_kernel(Groups g, S *grad_weight, const S *in, const S *grad_out) {
@@ -132,8 +132,8 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Adds to out (rows, channels) the bias of each channel. A thread has N channels of several rows,
-** whose bias it reads once; `across` threads cover the channels of a row. */
+/* Adds to out (rows, channels) the bias of each channel. A thread processes N channels of several
+** rows and reads their bias once; `across` threads cover the channels of a row. */
 template <int N, class S>
 __global__ void __launch_bounds__(THREADS)
     bias_rows_kernel(S *out, const S *bias, int64_t rows, int64_t channels, int across) {
@@ -263,7 +263,7 @@ static bool add_bias(const struct tlk_conv *call) {
 
 /* The sizes of the im2col matrix (terms, windows) of a convolution without groups. */
 struct Columns {
-  int64_t terms, windows, chunk; /* chunk: samples that are processed together */
+  int64_t terms, windows, chunk; /* chunk: number of samples that are processed together */
   Columns(const tlk_Conv &c)
       : terms(c.channels_in * volume(c.windows.kernel)), windows(volume(c.windows.out)) {
     int64_t bytes = terms * windows * dtype_bytes(c.dtype);
@@ -304,7 +304,7 @@ static tl_Scalar number(double value) {
   return s;
 }
 
-/* Describes a product of contiguous row-major matrices; those of a batch lie one after the
+/* Describes a product of contiguous row-major matrices; the matrices of a batch lie one after the
 ** other. */
 static struct tlk_gemm product(const tlk_Context *cx, int dtype, int64_t m, int64_t n, int64_t k) {
   struct tlk_gemm call = {};
@@ -444,7 +444,7 @@ static bool relay(const tlk_Context *cx, int dtype, int64_t count, int64_t chann
   return tlk_copy(&call);
 }
 
-/* Channels-first copies of a convolution's in, weight and out. */
+/* Channels-first copies of a convolution's input, weight and output. */
 struct InRows {
   tlk_Conv conv;
   const tlk_Context *cx;

@@ -11,7 +11,7 @@
 
 template <class U>
 __global__ void __launch_bounds__(COPY_THREADS) move_kernel(const __grid_constant__ Strided<2> s) {
-  enum { K = 4 }; /* units that a thread has in flight */
+  enum { K = 4 }; /* number of units that a thread loads before it stores them */
   uint32_t step = (uint32_t)thread_count();
   for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += K * step) {
     U x[K];
@@ -66,15 +66,15 @@ static bool move_units(const tlk_Context *cx, tli_Iter it, int64_t size) {
 
 /* ---- transposed copies ---------------------------------------------------------------------- */
 
-/* Elements are contiguous along `cols` in dst and along `rows` in src. `rest` describes the
-** other dimensions; each of its elements is a whole matrix. */
+/* A transposing copy. Elements are contiguous along `cols` in dst and along `rows` in src. `rest`
+** is a loop over the other dimensions, each of whose elements is a whole matrix. */
 struct Transpose {
-  int64_t cols, rows, dst_row, src_col; /* strides in bytes */
+  int64_t cols, rows, dst_row, src_col; /* sizes, and strides in bytes */
   int64_t across, down;                 /* number of tiles in both directions */
   Strided<2> rest;
 };
 
-#define TILE_ROWS 8 /* threads of a block along rows */
+#define TILE_ROWS 8 /* number of threads of a block along rows */
 
 template <class U, int T>
 __global__ void __launch_bounds__(32 * TILE_ROWS)
@@ -147,7 +147,7 @@ static bool transpose(const tlk_Context *cx, const tli_Iter &it, int64_t size, i
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
-/* The cases of dtypes that are widened to W. */
+/* The switch cases for dtypes that are widened to W. */
 #define READ_CASE(name, S)                        \
   case TL_##name:                                 \
     load_vector(static_cast<const S *>(from), x); \
@@ -166,7 +166,7 @@ READER(int64_t, READ_CASE(I64, int64_t))
 READER(int32_t, READ_CASE(I32, int32_t) READ_CASE(I16, int16_t) READ_CASE(I8, int8_t)
                     READ_CASE(U8, uint8_t) READ_CASE(BOOL, uint8_t))
 
-#define CONVERTED 8 /* elements of a vector */
+#define CONVERTED 8 /* number of elements in a vector */
 
 template <class W>
 __global__ void __launch_bounds__(COPY_THREADS)

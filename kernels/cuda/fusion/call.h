@@ -8,16 +8,16 @@
 #include "kernels/cuda/fault.h"
 
 enum {
-  FUSION_STEPS = 16,    /* the most calls of one chain */
-  FUSION_OPERANDS = 16, /* the most arrays and numbers that the steps work on */
+  FUSION_STEPS = 16,    /* largest number of calls in a chain */
+  FUSION_OPERANDS = 16, /* largest number of arrays and numbers that the steps use */
   FUSION_DIMS = 6,
-  FUSION_OUTPUTS = 2, /* the most outputs of one step */
+  FUSION_OUTPUTS = 2, /* largest number of outputs of a step */
   FUSION_INPUTS = 5,
-  FUSION_PARAMS = 4, /* the most numbers of one step */
+  FUSION_PARAMS = 4, /* largest number of numeric parameters of a step */
   FUSION_THREADS = 256
 };
 
-/* A number in the type that it is computed or stored in. */
+/* A number in the type in which it is computed or stored. */
 typedef union fusion_Number {
   double f64;
   float f32;
@@ -38,7 +38,7 @@ typedef struct fusion_Call {
   fusion_Size sizes[FUSION_DIMS];
   int64_t strides[FUSION_DIMS][FUSION_OPERANDS]; /* bytes */
   char *data[FUSION_OPERANDS];
-  /* the value of each operand without data, as stored bytes */
+  /* value of each operand without data, as stored bytes */
   fusion_Number number[FUSION_OPERANDS];
   fusion_Number params[FUSION_STEPS * FUSION_PARAMS];
   cuda_Word word;

@@ -11,7 +11,7 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* A copy of a call, which is needed if the call must be launched by itself. */
+/* A copy of a call, for the case that the call must be launched by itself. */
 typedef struct Call {
   fusion_Kind kind;
   union {
@@ -28,15 +28,15 @@ typedef struct Chain {
   const tl_Stream *stream;
   uint64_t capture; /* number of the capture that the calls belong to */
   tlk_Context cx;
-  bool broken; /* launching a call failed, so the graph would lack it */
+  bool broken; /* whether launching a call has failed, so that the graph would lack it */
   fusion_Plan plan;
   Call calls[FUSION_STEPS];
 } Chain;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static Chain *chains;      /* owned; guarded; one for each stream that ever had a chain */
+static Chain *chains; /* list of one chain for each stream that ever had one (owned); guarded */
 static atomic_int waiting; /* number of chains that are not empty */
-/* true while a chain is launched: memory freed meanwhile belongs to no chain */
+/* whether this thread is launching a chain; memory freed meanwhile belongs to no chain */
 static _Thread_local bool settling;
 
 static Chain *chain_of(const tl_Stream *stream) {
@@ -160,7 +160,7 @@ static void keep(Chain *c, fusion_Kind kind, const void *call) {
   if (c->plan.nsteps == 1) atomic_fetch_add(&waiting, 1);
 }
 
-/* Adds a call to the stream's chain; `*taken` becomes false if it does not fit. */
+/* Adds a call to the stream's chain; *taken becomes false if the call does not fit. */
 static bool take(const tlk_Context *cx, uint64_t capture, fusion_Kind kind, const void *call,
                  bool *taken) {
   pthread_mutex_lock(&lock);
@@ -176,8 +176,8 @@ static bool take(const tlk_Context *cx, uint64_t capture, fusion_Kind kind, cons
   return c != NULL;
 }
 
-/* Adds the call to the pending chain if it fits; otherwise launches the chain and begins a new one
-** with the call. */
+/* Adds a call to the stream's pending chain if it fits. Otherwise launches the chain and begins a
+** new one with the call. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken) {
   const tlk_Context *cx = ((const struct tlk_copy *)call)->cx;
   uint64_t capture = cuda_capture(cx->stream);
@@ -190,7 +190,7 @@ bool fusion_take(fusion_Kind kind, const void *call, bool *taken) {
          (*taken || fusion_settle(cx->stream));
 }
 
-/* Describes an activation's gradient as the elementwise kernel of the same formula. */
+/* Describes the gradient of an activation as the elementwise kernel with the same formula. */
 static struct tlk_pointwise gradient_of(const struct tlk_activation_backward *call) {
   static const tlk_Pointwise kernels[] = {[TLK_ACTIVATION_RELU] = TLK_threshold_backward,
                                           [TLK_ACTIVATION_GELU] = TLK_gelu_backward,

@@ -13,17 +13,17 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/fusion/call.h"
 
-/* An array or a number that steps of a chain work on. Two steps share an operand only if they
-** use the same elements in the same order; otherwise their operands may not even overlap. */
+/* An array or a number that steps of a chain work on. Two steps share an operand only if they use
+** the same elements in the same order; operands that are not shared must not overlap. */
 typedef struct fusion_Operand {
-  char *data; /* NULL: the operand is a number */
+  char *data; /* address of the array; NULL for a number */
   int64_t number;
   tl_DType dtype;
-  int64_t strides[FUSION_DIMS]; /* in bytes */
-  const char *low, *high;       /* its first byte, and the end of its last one */
-  bool loaded;                  /* a step reads values from before the chain */
+  int64_t strides[FUSION_DIMS]; /* strides in bytes */
+  const char *low, *high;       /* address of the first byte, and of the end of the last byte */
+  bool loaded;                  /* whether a step reads values from before the chain */
   bool written;
-  bool dead; /* freed after the last step that writes it */
+  bool dead; /* whether the memory is freed after the last step that writes it */
 } fusion_Operand;
 
 typedef enum fusion_Kind {
@@ -36,13 +36,14 @@ typedef enum fusion_Kind {
 
 typedef struct fusion_Step {
   fusion_Kind kind;
-  int kernel; /* tlk_Pointwise or tlk_Fused */
+  int kernel; /* a tlk_Pointwise or a tlk_Fused */
   tl_DType compute;
-  int outputs, out[FUSION_OUTPUTS], inputs, in[FUSION_INPUTS]; /* indices of operands */
-  /* The numbers of a pointwise kernel; the bytes that fill writes; for dropout the scale, the
-  ** limit below which words keep an element, the first block and the generator's state. */
+  int outputs, out[FUSION_OUTPUTS], inputs, in[FUSION_INPUTS]; /* numbers and indices of operands */
+  /* Numeric parameters: those of a pointwise kernel; the bytes that fill writes; for dropout the
+  ** scale, the limit below which words keep an element, the first block and the generator's
+  ** state. */
   fusion_Number params[FUSION_PARAMS];
-  tlk_FaultSource source; /* used by kernels that may find faults */
+  tlk_FaultSource source; /* source of faults, for kernels that may find some */
 } fusion_Step;
 
 /* A chain as one loop; dimension 0 is the innermost. */
@@ -57,12 +58,12 @@ typedef struct fusion_Plan {
 /* ---- grouping.c: what goes together ---- */
 
 /* Adds a call to a plan, which may be empty. Returns false and leaves the plan unchanged if the
-** call does not fit: its shape differs, its memory overlaps that of the plan, but is not the same
-** elements in the same order, there are too many operands, or its random numbers are the same at
+** call does not fit: its shape differs, its memory overlaps the plan's memory without being the
+** same elements in the same order, there are too many operands, or its random numbers are equal at
 ** each replay. `call` is a tlk_pointwise, tlk_fused, tlk_copy, tlk_fill or tlk_dropout, as `kind`
 ** says. */
 bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
-/* Notes that the chain's values of these bytes are not read any more. */
+/* Tells a plan that the values in these bytes are not read after the chain. */
 void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes);
 /* Returns whether some step reads an earlier step's result that the kernel would still have to
 ** store. */
@@ -74,7 +75,7 @@ void fusion_merge(fusion_Plan *plan);
 
 enum { FUSION_SOURCE = 24 * 1024 };
 
-/* The number of elements that a thread processes at a time. */
+/* Returns the number of elements that a thread processes at a time. */
 int fusion_width(const fusion_Plan *plan);
 /* Writes the source of a merged plan's kernel, named fusion_chain; returns false if `out` is
 ** too small. */
@@ -91,16 +92,16 @@ bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done);
 
 /* ---- chain.c: pending calls ---- */
 
-/* Adds the call to its stream's pending chain if the stream captures and the call fits;
-** otherwise launches the pending chain first. Returns false with a message on failure. */
+/* Adds a call to its stream's pending chain, if the stream captures and the call fits. Otherwise
+** launches the pending chain first. Returns false with a message on failure. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken);
 /* Adds the gradient of an activation to the chain as fusion_take adds a call; the caller still has
 ** to sum the bias's gradient. */
 bool fusion_take_activation(const struct tlk_activation_backward *call, bool *taken);
-/* Launches the stream's pending chain. Call it before anything else is queued. */
+/* Launches the stream's pending chain. Every other function that queues work calls it first. */
 bool fusion_settle(const tl_Stream *stream);
-/* Launches all pending chains of a capture (cuda_capture) at its end. Returns true if no chain
-** of the capture has failed. */
+/* Launches all pending chains of a capture (cuda_capture) at the capture's end. Returns true if no
+** chain of the capture has failed. */
 bool fusion_settle_all(uint64_t capture);
 /* Notes that a block of a device's memory was freed. */
 void fusion_freed(int device, const void *data, int64_t bytes);

@@ -1,5 +1,5 @@
 /*
-** grouping.c - decides which calls share one loop. Their shapes are split into common
+** grouping.c - decides which calls share one loop. The shapes of calls are split into common
 ** dimensions. The operands of two calls must be the same elements in the same iteration of the
 ** loop, or must not overlap. Then each iteration can run all calls one after the other.
 */
@@ -31,7 +31,7 @@ typedef struct Common {
 static bool find_common(const int64_t *a, int na, const int64_t *b, int nb, Common *out) {
   const int64_t *sizes[] = {a, b};
   int n[] = {na, nb}, at[] = {0, 0};
-  int64_t step[] = {1, 1}; /* the stride within each shape's current dimension */
+  int64_t step[] = {1, 1}; /* the stride in elements within each shape's current dimension */
   for (out->ndim = 0; at[0] < n[0] && at[1] < n[1]; out->ndim++) {
     int64_t left[] = {sizes[0][at[0]] / step[0], sizes[1][at[1]] / step[1]};
     int64_t size = left[0] < left[1] ? left[0] : left[1];
@@ -53,7 +53,7 @@ static void spread(const Common *c, int which, const int64_t *strides, int64_t *
   memcpy(out, spread_out, sizeof spread_out);
 }
 
-/* Copies the sizes other than 1. */
+/* Copies the sizes that are not 1. */
 static int without_ones(const tli_Iter *it, int64_t *sizes, int *from) {
   int n = 0;
   for (int d = 0; d < it->ndim; d++) {
@@ -115,7 +115,7 @@ static bool overlap(const fusion_Operand *a, const fusion_Operand *b, const fusi
 static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
 
 /* Returns whether no two iterations write the same element: each stride is at least as large as the
-** span of the smaller ones. */
+** span of the smaller strides. */
 static bool apart(const fusion_Operand *o, const fusion_Plan *plan) {
   int64_t span = bytes_of(o->dtype);
   unsigned done = 0;
@@ -140,7 +140,7 @@ static bool may_share(const fusion_Plan *plan, const fusion_Operand *o, int own,
   return true;
 }
 
-/* Returns the operand's index in the plan, or -1 if it does not fit. */
+/* Returns the operand's index in the plan, which it enters if necessary; -1 if it does not fit. */
 static int enter(fusion_Plan *plan, fusion_Operand *o, bool written) {
   int at = 0;
   measure(o, plan);
@@ -219,7 +219,7 @@ static tli_IterArg flat(const tlk_Array *array) {
       .data = array->data, .dtype = array->dtype, .strides = {bytes_of(array->dtype)}};
 }
 
-/* Returns the loop of a dropout; its operands are out, in and the residual. */
+/* Returns the loop of a dropout, whose operands are out, in and the residual. */
 static tli_Iter loop_of_dropout(const struct tlk_dropout *call) {
   tli_Iter it = {.nargs = 2, .ndim = 1, .numel = call->n, .sizes = {call->n}};
   it.args[0] = flat(&call->out);
@@ -271,7 +271,7 @@ static bool add_loop(fusion_Plan *plan, const tli_Iter *it, fusion_Step *step) {
   return m == 1 || step->out[0] != step->out[1];
 }
 
-/* In all calls that have a loop, it is at the same offset. */
+/* the loop is at the same offset in all calls that have one */
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");

@@ -16,13 +16,13 @@ enum { HEAD = 256 };
 
 typedef struct Kernel {
   struct Kernel *next;
-  void *code; /* the result of cuda_lib_load; NULL: compiling failed */
+  void *code; /* compiled code, a result of cuda_lib_load; NULL if compiling failed */
   size_t key_bytes;
   char key[];
 } Kernel;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static Kernel *kernels; /* owned; entries are never removed */
+static Kernel *kernels; /* list of kernels (owned); entries are never removed */
 
 bool fusion_possible(void) {
   return cuda_host->setting(TL_FUSION) != 0 && cuda_lib_compiler() != NULL;
@@ -33,7 +33,7 @@ bool fusion_possible(void) {
 static uint64_t headers_hash;
 static pthread_once_t hashing = PTHREAD_ONCE_INIT;
 
-/* FNV-1a hash of the files that every source includes. */
+/* Computes the FNV-1a hash of the files that every source includes. */
 static void hash_headers(void) {
   const char *const *names, *const *texts;
   uint64_t hash = 0xcbf29ce484222325u;

@@ -1,6 +1,6 @@
 /*
-** loop.cuh - code that the generated kernels of chains share: computing the offsets of an
-** iteration's elements, loading and storing.
+** loop.cuh - code that generated kernels of chains share: it computes the offsets of an iteration's
+** elements, loads and stores.
 */
 #ifndef TLK_CUDA_FUSION_LOOP_CUH
 #define TLK_CUDA_FUSION_LOOP_CUH

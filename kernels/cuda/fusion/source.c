@@ -14,7 +14,7 @@
 /* ---- the included files
 ** ------------------------------------------------------------------------- */
 
-/* X(symbol, name in #include, file) */
+/* The files that the source includes, as X(symbol, name in #include, file). */
 #define FILES(X)                                                          \
   X(bessel, "kernels/bessel.h", "kernels/bessel.h")                       \
   X(special, "kernels/special.h", "kernels/special.h")                    \
@@ -137,8 +137,8 @@ static bool in_vectors(const fusion_Plan *plan, const fusion_Operand *o, int n) 
   return true;
 }
 
-/* A thread processes 16 bytes of the widest operand at a time. The remainder of a
-** one-dimensional loop is processed by elements. */
+/* Returns the number of elements that a thread processes at a time: 16 bytes of the widest operand.
+** The remainder of a one-dimensional loop is processed by single elements. */
 int fusion_width(const fusion_Plan *plan) {
   int64_t widest = 1;
   for (int i = 0; i < plan->noperands; i++)
@@ -180,9 +180,8 @@ static bool is_read_later(const fusion_Plan *plan, int step, int made) {
   return false;
 }
 
-/* In the generated text, the operands are x0, x1 ..., a step's inputs in the compute type are i0,
-** i1 ..., and its numbers are p0, p1 .... The functions below print expressions with these
-** names. */
+/* In generated text, operands are named x0, x1 ..., a step's inputs in the compute type i0, i1 ...,
+** and its numbers p0, p1 .... The following functions print expressions with these names. */
 
 static void say_inputs(Text *t, const fusion_Step *s) {
   for (int k = 0; k < s->inputs; k++) say(t, "%si%d", k ? ", " : "", k);

@@ -52,7 +52,7 @@ tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
 
 /* ---- gather ---------------------------------------------------------------------------------- */
 
-/* The indexed operand: n positions, `step` bytes apart. */
+/* The indexed operand has n positions, which are `step` bytes apart. */
 struct Positions {
   int64_t n, step;
 };
@@ -61,7 +61,7 @@ template <class U>
 __global__ void __launch_bounds__(GATHER_THREADS)
     gather_kernel(const __grid_constant__ Strided<3> s, Positions p, cuda_Word word,
                   tlk_FaultSource source) {
-  enum { K = 4 }; /* units in flight */
+  enum { K = 4 }; /* number of units that a thread loads before it stores them */
   uint32_t step = (uint32_t)thread_count();
   for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += K * step) {
     int64_t offset[K][3], at[K];

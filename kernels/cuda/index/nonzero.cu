@@ -7,7 +7,7 @@
 namespace {
 
 #define NONZERO_THREADS 256
-#define NONZERO_EACH 8 /* iterations of each thread over a tile */
+#define NONZERO_EACH 8 /* number of iterations of each thread over a tile */
 #define NONZERO_TILE (NONZERO_THREADS * NONZERO_EACH)
 
 struct Elements {

@@ -10,7 +10,7 @@ namespace {
 
 #define SCATTER_THREADS 256
 
-/* The line's sizes and strides from tlk_IndexCall; `out` is the indexed operand. */
+/* The sizes and strides of a line, from tlk_IndexCall; `out` is the indexed operand. */
 struct Line {
   int64_t count, n, out, index, in;
   tlk_Join join;
@@ -39,7 +39,7 @@ template <class T> __device__ __forceinline__ T joined(tlk_Join join, T a, T b) 
 template <class T>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     lines_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line) {
-  enum { K = 4 }; /* elements that a thread has in flight */
+  enum { K = 4 }; /* number of elements that a thread loads before it combines them */
   for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += (uint32_t)thread_count()) {
     int64_t offset[3];
     s.offsets(i, offset);
@@ -75,7 +75,7 @@ template <class T> bool along_lines(const tlk_Context *cx, const tli_Iter &it, c
 ** ------------------------------------------------------------------------------ */
 
 /* Element k of line l is item l * count + k. Its key is l * n + position - 1, or `none` if the
-** position is out of range. If all lines share an index, there is only one line of items. */
+** position is out of range. If all lines share an index, only one line of items exists. */
 template <class Item>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     items_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line,
@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* Each item has a thread, if there are few lines or each line has its own index. After this many
-** items, all threads of a warp process the rest of a run. */
+/* If there are few lines, or each line has its own index, a thread combines the run that begins at
+** its item. All threads of a warp share a run that is longer than this many items. */
 #define SHORT_RUN 16
 
 template <class T>
@@ -146,7 +146,7 @@ __device__ __forceinline__ T element(const Strided<3> &s, const Line &line, int6
   return *static_cast<const T *>(s.source(2, offset + k * line.in));
 }
 
-/* All threads of the warp together combine the items that have the key, starting at `first`. */
+/* All threads of the warp together combine the items with the same key, from item `first` on. */
 template <class T, class Item>
 __device__ __forceinline__ T join_run(const Strided<3> &s, const Line &line, const Item *items,
                                       int64_t all, int64_t first, uint64_t key, int64_t offset,
@@ -235,7 +235,7 @@ bool by_sorting(const tlk_Context *cx, const tli_Iter &it, const Line &line, boo
   int bits = 1;
   while (bits < 63 && none >> bits != 0) bits++;
   if (items == NULL || spare == NULL) return false;
-  /* a shared index is that of the first line, so the loop covers only one line */
+  /* a shared index is that of the first line, so this loop covers only one line */
   tli_Iter one = it;
   if (shared) one.numel = 1;
   bool ok = for_parts<3>(one, [&](const Strided<3> &s) {

@@ -17,22 +17,23 @@
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/plugin.h"
 
-/* NVIDIA recommends this for Hopper; algorithms may use less */
+/* NVIDIA recommends this size for Hopper; algorithms may use less */
 #define WORKSPACE ((int64_t)32 << 20)
-#define PLANS 2048 /* the most plans of a device; a full table is emptied */
+#define PLANS 2048 /* largest number of plans of a device; a full table is emptied */
 
 typedef struct Key {
   int8_t dtype, trans_a, trans_b, precision;
-  int8_t align_a, align_b, align_c, reads_c; /* log2 of alignments; reads_c: beta is not 0 */
-  int32_t wide;                              /* 1 if the result is float32 */
-  int32_t epilogue;                          /* a cublasLtEpilogue_t */
+  /* log2 of alignments; reads_c: whether beta is not 0 */
+  int8_t align_a, align_b, align_c, reads_c;
+  int32_t wide;     /* 1 if the result is float32 */
+  int32_t epilogue; /* a cublasLtEpilogue_t */
   int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
 } Key;
 
-/* The vector and the matrix of an epilogue besides the operands of the product. */
+/* The vector and the matrix of an epilogue, in addition to the operands of the product. */
 typedef struct Extra {
   cublasLtEpilogue_t epilogue;
-  const void *vector; /* bias, or NULL, or the sums, which are written */
+  const void *vector; /* the bias, the sums, which are written, or NULL */
   void *inner;        /* GELU's argument, with c's row stride, or NULL */
 } Extra;
 
@@ -40,7 +41,7 @@ static const Extra no_extra = {CUBLASLT_EPILOGUE_DEFAULT, NULL, NULL};
 
 typedef struct Plan {
   bool used;
-  bool none; /* the library has no algorithm with this epilogue */
+  bool none; /* whether the library has no algorithm with this epilogue */
   Key key;
   cublasLtMatmulDesc_t op;
   cublasLtMatrixLayout_t a, b, c;
@@ -102,10 +103,11 @@ static int8_t alignment_of(const void *p) {
   return (int8_t)__builtin_ctzll(address);
 }
 
-/* Vector and matrix of an epilogue count as operands of c's alignment. */
+/* Returns the key of a product. The vector and the matrix of an epilogue count as operands of c's
+** alignment. */
 static Key key_of(const tlk_Gemm *g, const void *out, bool wide, const Extra *extra) {
   Key key;
-  memset(&key, 0, sizeof key); /* keys are compared as bytes, padding included */
+  memset(&key, 0, sizeof key); /* clears the padding as well, because keys are compared as bytes */
   key.dtype = (int8_t)g->dtype;
   key.trans_a = g->trans_a;
   key.trans_b = g->trans_b;
@@ -124,7 +126,7 @@ static Key key_of(const tlk_Gemm *g, const void *out, bool wide, const Extra *ex
   return key;
 }
 
-/* FNV-1a hash. */
+/* Returns the FNV-1a hash of a key. */
 static uint64_t hash_of(const Key *key) {
   uint64_t hash = 0xcbf29ce484222325u;
   const unsigned char *bytes = (const unsigned char *)key;
@@ -188,7 +190,8 @@ static bool prefer_bytes(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceA
   return true;
 }
 
-/* Partial sums of half types stay in float32 unless users allow reduced precision. */
+/* Sets the search's preferences. Partial sums of half types stay in float32 unless users allow
+** reduced precision. */
 static bool prefer(cublasLtMatmulPreference_t p, const Key *key) {
   uint64_t workspace = WORKSPACE;
   uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
@@ -240,8 +243,8 @@ static void begin_anew(Table *t) {
   t->filled = 0;
 }
 
-/* Returns the plan of a key and creates it if necessary; returns NULL with a message on
-** failure. Called with the lock held. */
+/* Returns the plan of a key and creates it if necessary; returns NULL with a message on failure.
+** The caller holds the lock. */
 static const Plan *plan_of(Table *t, const Key *key, const Extra *extra) {
   CUDA_RELAXED;
   if (t->handle == NULL && !lt_ok(cublasLtCreate(&t->handle), "cublasLtCreate")) return NULL;
@@ -285,7 +288,7 @@ static bool run(const struct tlk_gemm *call, void *out, const Table *t, const Pl
   return true;
 }
 
-/* *done becomes false if there is no algorithm with the epilogue. */
+/* Runs a product. *done becomes false if the library has no algorithm with the epilogue. */
 static bool multiply(const struct tlk_gemm *call, void *out, bool wide, const Extra *extra,
                      bool *done) {
   Table *t = &tables[call->cx->device.index];
@@ -316,7 +319,8 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
 
 /* ---- epilogues ---------------------------------------------------------------------------------- */
 
-/* cuBLASLt's GELU is that by tanh, and its bits for ReLU's gradient are not ours. */
+/* Describes the epilogue of a linear layer; returns false if the library's differs. cuBLASLt
+** computes GELU by tanh, and stores the mask for ReLU's gradient in other bits than ours. */
 static bool extra_of(const struct tlk_linear *call, Extra *out) {
   bool bias = call->bias != NULL;
   *out = (Extra){CUBLASLT_EPILOGUE_DEFAULT, call->bias, call->inner};
@@ -348,7 +352,7 @@ bool cuda_lib_linear(const struct tlk_linear *call, bool *done) {
   Extra extra;
   *done = false;
   if (g->dtype == TL_F64 || !extra_of(call, &extra)) return true;
-  /* the library wants rows of GELU's argument at multiples of 8 elements */
+  /* the library requires rows of GELU's argument at multiples of 8 elements */
   if (extra.inner && (g->ldc % 8 != 0 || alignment_of(extra.inner) < 4)) return true;
   return multiply(&product, g->c, false, &extra, done);
 }

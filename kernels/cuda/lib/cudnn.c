@@ -18,7 +18,7 @@ static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 static struct Handle {
   pthread_mutex_t lock;
-  cudnnHandle_t handle; /* NULL: not created yet */
+  cudnnHandle_t handle; /* NULL until it is created */
 } handles[CUDA_MAX_DEVICES];
 
 static void open_library(void) {
@@ -151,7 +151,7 @@ void cuda_dnn_free(cuda_DnnGraph *g) {
 
 /* ---- plans ---------------------------------------------------------------------------------------- */
 
-enum { CONFIGS = 32 }; /* the most configurations requested for one heuristic mode */
+enum { CONFIGS = 32 }; /* largest number of configurations requested for one heuristic mode */
 
 /* Returns whether the engine of a configuration has a numerical note that `avoid` excludes. */
 static bool avoided(cuda_DnnGraph *g, cudnnBackendDescriptor_t config, uint32_t avoid) {

@@ -1,7 +1,7 @@
 /*
 ** cudnn.h - cuDNN's functions, a handle for each device, and helpers for its graph interface:
-** graphs that own their descriptors, and plans. The library is loaded on first use. Without it
-** nothing here fails; callers are told that cuDNN is absent.
+** graphs that own their descriptors, and plans. The library is loaded on first use. If it is
+** missing, no function fails; callers are told that cuDNN is absent.
 */
 #ifndef TLK_CUDA_CUDNN_H
 #define TLK_CUDA_CUDNN_H
@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/plugin.h"
 
-/* X(function): the functions of the library that tlua calls. */
+/* The functions of the library that tlua calls, as X(function). */
 #define CUDNN_CALLS(X)             \
   X(cudnnCreate)                   \
   X(cudnnSetStream)                \
@@ -23,7 +23,7 @@
   X(cudnnBackendGetAttribute)      \
   X(cudnnBackendExecute)           \
   CUDNN_RNN_CALLS(X)
-/* X(function): the functions for recurrent layers (kernels/cuda/rnn/cudnn_rnn.c). */
+/* The functions for recurrent layers (kernels/cuda/rnn/cudnn_rnn.c), as X(function). */
 #define CUDNN_RNN_CALLS(X)         \
   X(cudnnCreateTensorDescriptor)   \
   X(cudnnSetTensorNdDescriptor)    \
@@ -58,11 +58,12 @@ const cuda_Cudnn *cuda_cudnn(void);
 ** if there is no cuDNN, if it cannot work on this device, or if the handle would have to be
 ** created during a capture, which captures do not allow. */
 cudnnHandle_t cuda_dnn_enter(int device);
-void cuda_dnn_leave(int device); /* call it if cuda_dnn_enter did not return NULL */
+/* Unlocks a handle; must follow cuda_dnn_enter unless that returned NULL. */
+void cuda_dnn_leave(int device);
 
 /* ---- descriptors ---- */
 
-#define CUDNN_MOST 160 /* the most descriptors of one graph */
+#define CUDNN_MOST 160 /* largest number of descriptors in a graph */
 
 /* A graph under construction. It owns its descriptors; after the first failure all further
 ** calls do nothing. */
@@ -85,8 +86,8 @@ void cuda_dnn_finish(cuda_DnnGraph *g, cudnnBackendDescriptor_t d);
 /* Adds a contiguous row-major tensor with this id, `rank` sizes, and alignment in bytes. */
 cudnnBackendDescriptor_t cuda_dnn_tensor(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
                                          int rank, const int64_t *sizes, int64_t alignment);
-/* Like cuda_dnn_tensor with explicit strides. A virtual tensor exists only inside the graph and
-** has no memory; a tensor by value is one number in host memory. */
+/* Adds a tensor with explicit strides; otherwise like cuda_dnn_tensor. A virtual tensor exists only
+** inside the graph and has no memory; a tensor by value is one number in host memory. */
 typedef enum cuda_DnnKind { CUDNN_REAL, CUDNN_VIRTUAL, CUDNN_BY_VALUE } cuda_DnnKind;
 cudnnBackendDescriptor_t cuda_dnn_strided(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
                                           int rank, const int64_t *sizes, const int64_t *strides,
@@ -115,9 +116,9 @@ typedef struct cuda_Plan {
   int64_t workspace;
 } cuda_Plan;
 
-/* Creates plans for a graph, the most promising first, and returns their number. They are for the
-** handle's device, or for the device that a device property descriptor describes; with a
-** descriptor, no GPU is needed. */
+/* Creates plans for a graph, the most promising first, and returns their number. The plans are for
+** the handle's device. With a device property descriptor, they are for the device that it
+** describes, and no GPU is needed. */
 int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
                cudnnHandle_t handle, const cuda_Wanted *wanted, cuda_Plan *out);
 /* Serialises a plan as text for this version of cuDNN, in a block that cuda_host->free
@@ -134,10 +135,10 @@ bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int
 
 /* ---- cached plans (cudnn_plans.c) ---- */
 
-#define CUDNN_WORKSPACE ((int64_t)1 << 30) /* the largest workspace of a plan in bytes */
-#define CUDNN_KEY 512                      /* the largest size of a key in bytes */
+#define CUDNN_WORKSPACE ((int64_t)1 << 30) /* largest workspace of a plan in bytes */
+#define CUDNN_KEY 512                      /* largest size of a key in bytes */
 
-/* The first number of each key says the kind of work; convolutions use the values of Which. */
+/* The kind of work, which is the first number of each key; convolutions use the values of Which. */
 enum { CUDNN_ATTENTION = 100, CUDNN_NORMS, CUDNN_POOLS };
 
 /* A request to cuDNN. Its plan is cached by the key, which is compared as bytes: the number of
@@ -148,23 +149,24 @@ typedef struct cuda_DnnWork {
   size_t key_bytes;
   cudnnBackendDescriptor_t (*graph)(cuda_DnnGraph *g, const void *key);
   uint32_t avoid;
-  int sizes;   /* the most keys of this kind that get plans; 0: no limit */
-  bool zeroed; /* the workspace must be zeroed */
-  /* run the first few plans on these arrays and keep the fastest; a capture uses the plan that
-  ** was measured before, if any */
+  int sizes;   /* largest number of keys of this kind that get plans; 0 means no limit */
+  bool zeroed; /* whether the workspace must be zeroed */
+  /* Whether to run the first few plans on these arrays and keep the fastest. A capture uses the
+  ** plan that was measured before, if there is one. */
   bool benchmark;
-  int n; /* the number of arrays and their tensor ids */
+  int n; /* number of arrays, and their tensor ids */
   const int64_t *ids;
   void *const *arrays;
 } cuda_DnnWork;
 
-#define CUDNN_KNOWN 91900 /* the oldest version whose norms and pools are verified */
+#define CUDNN_KNOWN 91900 /* oldest version whose norms and pools are verified */
 
 /* Returns whether norms and pools may use cuDNN, which does not promise bitwise reproducible
 ** results: users must allow that, and the version must be a verified one. */
 bool cuda_dnn_may_differ(void);
 
-/* Runs the request. *done stays false if cuDNN is absent or disabled, or has no plan for it. */
+/* Runs a request. *done stays false if cuDNN is absent or disabled, or has no plan for the
+** request. */
 bool cuda_dnn_run(const cuda_DnnWork *work, bool *done);
 
 #endif

@@ -36,11 +36,11 @@ enum {
 typedef struct AttentionKey {
   int64_t kind, backward, dtype, causal;
   int64_t batch, heads, kv_heads, queries, keys, size, value_size;
-  int64_t strides[FIRST_VIRTUAL][3]; /* strides of the tensors that are passed as rows */
+  int64_t strides[FIRST_VIRTUAL][3]; /* strides of each tensor that is passed as rows */
 } AttentionKey;
 _Static_assert(sizeof(AttentionKey) <= CUDNN_KEY, "");
 
-/* A graph under construction. */
+/* A graph of attention under construction. */
 typedef struct Maker {
   cuda_DnnGraph *g;
   const AttentionKey *key;
@@ -60,7 +60,7 @@ static cudnnBackendDescriptor_t tensor(Maker *m, int64_t id, cudnnDataType_t typ
   return cuda_dnn_strided(m->g, id, type, 4, sizes, strides ? strides : packed, 16, kind);
 }
 
-/* Adds the tensor of an array's rows; if `turned`, it is transposed to (batch, heads, size,
+/* Adds the tensor of an array's rows; with `turned`, it is transposed to (batch, heads, size,
 ** rows). */
 static cudnnBackendDescriptor_t rows(Maker *m, int which, int64_t heads, int64_t n, int64_t size,
                                      bool turned) {
@@ -232,21 +232,21 @@ static void make_backward(Maker *m) {
   cudnnBackendDescriptor_t out = rows(m, OUT, k->heads, k->queries, k->value_size, false);
   cudnnBackendDescriptor_t grad = rows(m, GRAD_OUT, k->heads, k->queries, k->value_size, false);
   cudnnBackendDescriptor_t scale = number(m, SCALE);
-  /* For each query, sum is the dot product of grad and out. */
+  /* for each query, `sum` is the dot product of grad and out */
   cudnnBackendDescriptor_t x = tensor(m, m->next++, CUDNN_DATA_FLOAT, k->batch, k->heads,
                                       k->queries, k->value_size, NULL, CUDNN_VIRTUAL);
   cudnnBackendDescriptor_t dot = new_per_query(m), sum = per_query(m, SUM, CUDNN_REAL);
   into(m, CUDNN_POINTWISE_MUL, grad, out, x);
   reduce(m, CUDNN_REDUCE_TENSOR_ADD, x, dot);
   into(m, CUDNN_POINTWISE_MUL, dot, number(m, ONE), sum);
-  /* Recomputes the weights, and computes the values' gradient from them. */
+  /* recomputes the weights, and computes the values' gradient from them */
   cudnnBackendDescriptor_t s = scores_of(m, query, key, scale);
   s = into(m, CUDNN_POINTWISE_SUB, s, per_query(m, NORM, CUDNN_REAL), pairs(m, CUDNN_DATA_FLOAT));
   if (k->causal) s = hide(m, s);
   cudnnBackendDescriptor_t weights =
       into(m, CUDNN_POINTWISE_EXP, s, NULL, pairs(m, CUDNN_DATA_FLOAT));
   for_keys(m, turn(m, weights), grad, GRAD_VALUE, k->value_size);
-  /* Computes the scores' gradient, and from it the gradients of keys and queries. */
+  /* computes the scores' gradient, and from it the gradients of keys and queries */
   s = pairs(m, CUDNN_DATA_FLOAT);
   matmul(m, grad, value, s);
   s = into(m, CUDNN_POINTWISE_SUB, s, sum, pairs(m, CUDNN_DATA_FLOAT));
@@ -277,7 +277,7 @@ static cudnnBackendDescriptor_t attention_graph(cuda_DnnGraph *g, const void *ke
 
 /* ---- the calls -------------------------------------------------------------------------------------- */
 
-/* The key, and the arrays and host numbers by their ids. */
+/* A call: its key, and its arrays and host numbers by their ids. */
 typedef struct AttentionCall {
   AttentionKey key;
   int n;

@@ -15,7 +15,7 @@ typedef struct Key {
   int64_t alignment, tf32, deterministic, benchmark;
 } Key;
 
-/* The arrays of one convolution, indexed by Which: in, weight and out. */
+/* A convolution, with its arrays by Which: in, weight and out. */
 typedef struct Call {
   const tlk_Context *cx;
   const tlk_Conv *conv;
@@ -53,7 +53,7 @@ static cudnnBackendDescriptor_t describe(cuda_DnnGraph *g, const tlk_Conv *c, in
   return d;
 }
 
-/* cuDNN's names of an operation and its tensors, by Which. */
+/* cuDNN's names of each operation and of its tensors, by Which. */
 static const struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t in, weight, out, conv, alpha, beta;
@@ -123,7 +123,7 @@ static cudnnBackendDescriptor_t conv_graph(cuda_DnnGraph *g, const void *at) {
 }
 
 #define BIT(note) (1u << CUDNN_NUMERICAL_NOTE_##note)
-/* Winograd's transforms lose bits: some for tiles of 4 x 4, more for larger ones. */
+/* Winograd's algorithms, which lose bits: some for tiles of 4 x 4, more for larger tiles. */
 #define WINOGRADS \
   (BIT(WINOGRAD) | BIT(WINOGRAD_TILE_4x4) | BIT(WINOGRAD_TILE_6x6) | BIT(WINOGRAD_TILE_13x13))
 

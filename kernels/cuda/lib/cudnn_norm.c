@@ -111,7 +111,7 @@ static cudnnBackendDescriptor_t norm_graph(cuda_DnnGraph *g, const void *at) {
 
 /* ---- the calls -------------------------------------------------------------------------------------- */
 
-/* The key, and the arrays and the host number by their ids. */
+/* A call: its key, and its arrays and the host number by their ids. */
 typedef struct NormCall {
   NormKey key;
   int n;
@@ -125,7 +125,8 @@ static void give_array(NormCall *c, int64_t id, const void *data) {
   c->arrays[c->n++] = (void *)(uintptr_t)data;
 }
 
-/* Returns whether cuDNN has an engine for this call; the list above gives the conditions. */
+/* Returns whether cuDNN has an engine for this call; the list at the top of this file gives the
+** conditions. */
 static bool is_for_engines(const NormCall *c, int64_t inner) {
   const NormKey *k = &c->key;
   int64_t vector = k->dtype == TL_F32 ? 4 : 8;

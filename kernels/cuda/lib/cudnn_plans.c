@@ -13,12 +13,12 @@
 
 #define PLANS 1024
 #define MOST_MEASURED 16
-#define KINDS 128 /* the numbers of kinds are smaller than this */
+#define KINDS 128 /* one more than the largest number of a kind of work */
 
 typedef struct Entry {
   bool used, none;
-  bool unmeasured; /* the plans could not be timed, because a capture does not allow that */
-  bool in_graph;   /* a captured graph runs this plan, whose kernels must stay loaded */
+  bool unmeasured; /* whether the plans could not be timed, because a capture does not allow it */
+  bool in_graph; /* whether a captured graph runs this plan, whose kernels must then stay loaded */
   size_t bytes;
   _Alignas(8) unsigned char key[CUDNN_KEY];
   cuda_Plan plan;
@@ -79,7 +79,7 @@ static bool sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *
 
 /* The key of a plan on disk, compared as bytes. */
 typedef struct DiskKey {
-  int64_t version; /* cuDNN's version */
+  int64_t version; /* version of cuDNN */
   cuda_DeviceKind device;
   int64_t avoid, most;
   _Alignas(8) unsigned char key[CUDNN_KEY];
@@ -169,7 +169,7 @@ static bool has_enough(Table *t, const cuda_DnnWork *work) {
   return false;
 }
 
-/* FNV-1a hash. */
+/* Returns the FNV-1a hash of a key. */
 static uint64_t hash_of(const cuda_DnnWork *work) {
   uint64_t hash = 0xcbf29ce484222325u;
   const unsigned char *bytes = work->key;

@@ -83,8 +83,8 @@ static cudnnBackendDescriptor_t pool_graph(cuda_DnnGraph *g, const void *at) {
 
 static int64_t product_of(const int64_t *v) { return v[0] * v[1] * v[2]; }
 
-/* Returns whether cuDNN has an engine for this call that counts the elements of windows as ours
-** do. */
+/* Returns whether cuDNN has an engine for this call that counts the elements of windows as our
+** kernels do. */
 static bool is_average(const tlk_Pool *p, tl_DType dtype) {
   const tlk_Windows *w = &p->windows;
   bool all =

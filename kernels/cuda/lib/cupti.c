@@ -35,7 +35,7 @@ typedef CUpti_ActivityMemset4 Fill;
 
 #define BUFFER ((size_t)1 << 20)
 
-/* X(function): the functions of the library that tlua calls. */
+/* The functions of the library that tlua calls, as X(function). */
 #define CUPTI_CALLS(X)              \
   X(cuptiActivityRegisterCallbacks) \
   X(cuptiActivityEnable)            \
@@ -48,19 +48,19 @@ static struct {
 #define X(name) __typeof__(&name) name;
   CUPTI_CALLS(X)
 #undef X
-  /* NULL: not available */
+  /* NULL if not available */
   char *(*demangle)(const char *name, char *room, size_t *size, int *status);
 } lib;
 
 static bool usable;
-/* the function that receives activities; NULL: none */
+/* the function that receives activities; NULL if there is none */
 static _Atomic(void (*)(const tl_Activity *)) told;
 
 /* ---- records ------------------------------------------------------------------------- */
 
 static void tell(const char *name, uint32_t device, uint32_t stream, uint64_t begin, uint64_t end) {
   void (*note)(const tl_Activity *) = atomic_load(&told);
-  if (note == NULL || begin == 0 || end < begin) return; /* 0: the time could not be measured */
+  if (note == NULL || begin == 0 || end < begin) return; /* a time of 0 could not be measured */
   note(&(tl_Activity){.name = name,
                       .device = {TL_CUDA, (int8_t)device},
                       .stream_id = stream,
@@ -105,7 +105,7 @@ static void tell_record(const CUpti_Activity *record) {
 static void CUPTIAPI buffer_wanted(uint8_t **buffer, size_t *size, size_t *most) {
   *buffer = malloc(BUFFER); /* malloc aligns to more than the 8 bytes that CUPTI requires */
   *size = *buffer ? BUFFER : 0;
-  *most = 0; /* 0: a buffer may have as many records as fit */
+  *most = 0; /* 0 means that a buffer may have as many records as fit */
 }
 
 static void CUPTIAPI buffer_filled(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
@@ -127,7 +127,7 @@ static void CUPTIAPI buffer_filled(CUcontext context, uint32_t stream, uint8_t *
 #define MAJOR 12
 #endif
 
-/* Loads the library from the system's path or from a folder where CUDA's installers put it. */
+/* Loads the library from the system's path, or from a folder where CUDA's installers put it. */
 static void *open_library(void) {
   static const char *const places[] = {
       "libcupti.so." TEXT(MAJOR), "/usr/local/cuda/lib64/libcupti.so." TEXT(MAJOR),

@@ -1,7 +1,7 @@
 /*
-** lib.h - kernels that are built on cuBLASLt, cuDNN, cuSOLVER and NVRTC. Without a GPU,
-** spec/cuda implements these functions with the CPU's kernels. Each does a whole kernel's work
-** and takes its struct; callers must not pass arguments that the library cannot handle.
+** lib.h - kernels that are built on cuBLASLt, cuDNN, cuSOLVER and NVRTC. Without a GPU, spec/cuda
+** implements these functions with the CPU's kernels. Each function does the work of a whole kernel
+** and takes the kernel's struct; callers must not pass arguments that the library cannot handle.
 */
 #ifndef TLK_CUDA_LIB_H
 #define TLK_CUDA_LIB_H
@@ -23,22 +23,23 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out);
 bool cuda_lib_linear(const struct tlk_linear *call, bool *done);
 
 /* Compute convolutions without empty arrays; the bias is not added. *done stays false if cuDNN is
-** absent or cannot compute this one. */
+** absent or cannot compute the convolution. */
 bool cuda_lib_conv(const struct tlk_conv *call, bool *done);
 bool cuda_lib_conv_input(const struct tlk_conv_input *call, bool *done);
 bool cuda_lib_conv_weight(const struct tlk_conv_weight *call, bool *done);
 
-/* Compute attention of half types. *done stays false if cuDNN is absent or cannot compute it. */
+/* Compute attention of half types. *done stays false if cuDNN is absent or cannot compute the
+** call. */
 bool cuda_lib_attention(const struct tlk_attention *call, bool *done);
 bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool *done);
 
 /* Compute training batch norm of channels-last data (inner is 1). The deviation is not written.
-** *done stays false if cuDNN is absent or cannot compute it. */
+** *done stays false if cuDNN is absent or cannot compute the call. */
 bool cuda_lib_batch_norm(const struct tlk_batch_norm *call, bool *done);
 bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bool *done);
 
 /* Compute average pooling of at least one plane, except global pooling. *done stays false if cuDNN
-** is absent or cannot compute it. */
+** is absent or cannot compute the call. */
 bool cuda_lib_avg_pool(const struct tlk_avg_pool *call, bool *done);
 bool cuda_lib_avg_pool_backward(const struct tlk_avg_pool_backward *call, bool *done);
 
@@ -48,8 +49,8 @@ const char *cuda_lib_compiler(void);
 /* Compiles for a compute capability; the caller releases *code with free(). Fails without a
 ** message. */
 bool cuda_lib_compile(const char *source, int major, int minor, void **code, size_t *bytes);
-/* Loads a kernel by name from compiled code; it stays loaded. Returns NULL without a message on
-** failure. */
+/* Loads a kernel by name from compiled code; the code stays loaded. Returns NULL without a message
+** on failure. */
 void *cuda_lib_load(const void *code, size_t bytes, const char *name);
 /* Launches a kernel that has one argument on the context's stream. */
 bool cuda_lib_launch(const tlk_Context *cx, void *kernel, unsigned blocks, unsigned threads,

@@ -1,7 +1,7 @@
 /*
-** nvrtc.c - compiles CUDA C at run time with NVRTC, and loads and launches the result. The
-** library is loaded on first use. Without it nothing here fails; callers are told that there is
-** no compiler.
+** nvrtc.c - compiles CUDA C at run time with NVRTC, and loads and launches the result. The library
+** is loaded on first use. If it is missing, no function fails; callers are told that there is no
+** compiler.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -35,7 +35,7 @@ static struct {
   X(nvrtcGetCUBIN)       \
   X(nvrtcDestroyProgram)
 
-static char version[64]; /* "" if there is no compiler */
+static char version[64]; /* version text; "" if there is no compiler */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 /* Opens NVRTC's library; returns NULL if there is none or the runtime cannot load compiled code. */

@@ -1,6 +1,6 @@
 /*
 ** batches.cu - fills arrays of pointers to the matrices of a batch, and transposes matrices. Both
-** take little time compared with a factorization.
+** kernels take little time compared with a factorization.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/linalg/linalg.h"

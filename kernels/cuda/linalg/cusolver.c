@@ -19,7 +19,7 @@
 #include <cublas_v2.h>
 #include <cusolverDn.h>
 
-/* X(name): the functions of the libraries that tlua calls; P is the precision's letter. */
+/* The functions of the libraries that tlua calls, as X(name); P is the precision's letter. */
 #define SOLVER_OF(X, P)                      \
   X(cusolverDn##P##potrf_bufferSize)         \
   X(cusolverDn##P##potrf)                    \
@@ -69,7 +69,7 @@ static struct {
 static bool opened;
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
-/* Batched routines are used up to this size; above it, one call for each matrix is faster. */
+/* The largest size for batched routines. Above it, one call for each matrix is faster. */
 enum { SMALL = 256 };
 enum { JACOBI = 32 }; /* the largest matrix for batched Jacobi rotations */
 #define BLAS_WORKSPACE ((int64_t)4 << 20)
@@ -201,7 +201,7 @@ static bool end(Session *s, bool ok) {
   return ok;
 }
 
-/* Gives cuBLAS a workspace, because different streams would share its own. */
+/* Gives cuBLAS a workspace, because streams would share cuBLAS's own workspace. */
 static bool blas_workspace(Session *s) {
   void *data = room(s, BLAS_WORKSPACE);
   if (data == NULL) return false;

@@ -1,5 +1,5 @@
 /*
-** linalg.h - device code that cusolver.c uses besides the libraries' routines.
+** linalg.h - device code of cusolver.c for steps that the libraries have no routines for.
 */
 #ifndef TLK_CUDA_LINALG_H
 #define TLK_CUDA_LINALG_H

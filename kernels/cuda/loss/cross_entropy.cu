@@ -101,7 +101,7 @@ template <class T> struct ClassLossBackward {
   const double *norm;
   T *out;
 
-  /* Returns the sample's weight times its gradient; *label is 0 for ignored samples. */
+  /* Returns the sample's weight times the gradient of its loss; *label is 0 for ignored samples. */
   __device__ __forceinline__ T factor_of(int64_t sample, int64_t *label) const {
     *label = k.target[sample];
     if (*label == k.ignore) *label = 0;

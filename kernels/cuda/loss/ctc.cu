@@ -1,6 +1,6 @@
 /*
-** ctc.cu - connectionist temporal classification (see kernels/cpu/loss/ctc.c). Each sample has
-** a block, whose threads share the states of a frame. Sums are computed in double.
+** ctc.cu - connectionist temporal classification (see kernels/cpu/loss/ctc.c). A block computes
+** each sample; its threads share the states of a frame. Sums are computed in double.
 */
 #include "kernels/cuda/line_reduce.cuh"
 
@@ -121,7 +121,7 @@ __device__ __forceinline__ void frame_gradient(const Sample<T> &x, int64_t t,
                                                const double *both, double *shared) {
   double blank = -INFINITY;
   for (int64_t k = threadIdx.x; k < x.c.classes; k += CTC_THREADS) gradient.put(x, t, k, -INFINITY);
-  __syncthreads(); /* also after step_back */
+  __syncthreads(); /* this barrier also follows step_back */
   for (int64_t s = threadIdx.x; s < x.states; s += CTC_THREADS) {
     if (links[s] == SAYS_BLANK) {
       blank = add_logs(blank, both[s]);

@@ -1,6 +1,6 @@
 /*
-** linear.cu - matrix products followed by bias and activation, and their gradients. cuBLASLt does
-** all of it in one pass where it can. Elsewhere (float64, GELU by erf, odd strides) the product
+** linear.cu - matrix products followed by bias and activation, and their gradients. cuBLASLt
+** computes all in one pass where it can. Elsewhere (float64, GELU by erf, odd strides) the product
 ** comes first, in float32 for half types, and bias and activation follow in a second pass;
 ** tlk_reduce computes the sums, so their order depends on the sizes alone.
 */
@@ -21,7 +21,7 @@ template <class S> struct Wide {
     default: return x;
     }
   }
-  /* Computes the gradient before the activation from the gradient g after it and the saved
+  /* Returns the gradient before the activation, from the gradient g after it and the saved
   ** value. */
   __device__ __forceinline__ static float backward(int activation, float g, float saved) {
     const float zero = 0;
@@ -54,8 +54,8 @@ template <> struct Wide<double> {
   }
 };
 
-/* Stores a vector of 16 or 8 bytes in global memory by one instruction: where the address of another
-** store is near, the compiler would store one element after the other. */
+/* Stores a vector of 16 or 8 bytes in global memory by one instruction. If another store is near,
+** the compiler would otherwise store one element after the other. */
 template <class S, int N>
 __device__ __forceinline__ void store_whole(S *to, const Vector<S, N> &from) {
 #ifndef TLK_EMULATED
@@ -76,8 +76,8 @@ __device__ __forceinline__ void store_whole(S *to, const Vector<S, N> &from) {
 }
 
 /* Sets c (m, n), whose rows are ld apart, to activation(product + bias), and `inner` to the
-** activation's argument. The product, whose rows are `from` apart, may be c itself. A block is a
-** rectangle: each thread has N columns and reads their bias once. */
+** activation's argument. The product, whose rows are `from` apart, may be c itself. A block
+** computes a rectangle, in which each thread has N columns and reads their bias once. */
 template <int N, int activation, class S, class P>
 __global__ void __launch_bounds__(THREADS)
     finish_kernel(S *c, S *inner, const P *product, const S *bias, int64_t m, int64_t n, int64_t ld,
@@ -187,7 +187,7 @@ static bool in_place(const struct tlk_linear *call, const struct tlk_gemm *produ
   return tlk_gemm(product) && finish<S>(call, (const S *)call->gemm.c, call->gemm.ldc);
 }
 
-/* Computes half types in float32, so that they are rounded only at the end. */
+/* Computes half types in float32, so that results are rounded only once, at the end. */
 template <class S> static bool in_float(const struct tlk_linear *call, struct tlk_gemm product) {
   Scratch wide(call->cx, call->gemm.m * call->gemm.n * (int64_t)sizeof(float));
   float *out = (float *)wide.data;
@@ -195,7 +195,7 @@ template <class S> static bool in_float(const struct tlk_linear *call, struct tl
   return out && cuda_lib_gemm_wide(&product, out) && finish<S>(call, out, call->gemm.n);
 }
 
-/* The product comes first, bias and activation in a second pass. */
+/* Computes the product first, then bias and activation in a second pass. */
 static bool separately(const struct tlk_linear *call) {
   const tlk_Gemm &g = call->gemm;
   struct tlk_gemm product = {};
@@ -209,7 +209,8 @@ static bool separately(const struct tlk_linear *call) {
                                           g.k, g.trans_a ? g.m : 1));
 }
 
-/* GELU by erf is a second pass over the product with its bias. */
+/* Computes all in one pass, except GELU by erf, which is a second pass over the product with its
+** bias. */
 static bool in_one_pass(const struct tlk_linear *call, bool *done) {
   struct tlk_linear first = *call;
   if (call->activation != TLK_ACTIVATION_GELU) return cuda_lib_linear(call, done);

@@ -21,7 +21,7 @@ bool reduce_channels(const tlk_Context *cx, const Source<Op::inputs> &in, int64_
   return reduce_rows(cx, in, g, op);
 }
 
-/* An array with one element for each channel. */
+/* Describes an array with one element for each channel. */
 Result per_channel(const void *data, bool wide) {
   return Result{(char *)data, wide ? TL_F64 : TL_F32, wide ? 8 : 4};
 }
@@ -181,7 +181,8 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
   }
 }
 
-/* On entry, grad_weight holds the sum of grad * (in - mean). */
+/* Computes the gradients of batch norm. On entry, grad_weight holds the sums of grad * (in -
+** mean). */
 template <class T>
 __global__ void __launch_bounds__(CHANNEL_THREADS)
     slopes_kernel(int64_t channels, double n, const T *rstd, const T *weight, const T *grad_bias,

@@ -6,7 +6,7 @@
 
 namespace {
 
-/* Reads one statistic of row i; `put` below stores one if the caller wants it. */
+/* Returns one statistic of row i; `put` stores one if the caller wants it. */
 template <class C> __device__ __forceinline__ C statistic(const Result &a, int64_t i) {
   return a.dtype == TL_F64 ? (C) reinterpret_cast<const double *>(a.data)[i]
                            : (C) reinterpret_cast<const float *>(a.data)[i];
@@ -35,10 +35,10 @@ __device__ __forceinline__ void add_some(const S *from, C (&x)[K]) {
   for (int k = 0; k < K; k++) x[k] += more[k];
 }
 
-/* Normalises its input or, with two inputs, their rounded sum, which it stores in `sum`. */
+/* Normalises its input or, with two inputs, their rounded sum, which it also stores in `sum`. */
 template <int N> struct LayerNorm {
   enum { inputs = N, twice = true };
-  Result mean, rstd; /* if the mean's data is NULL, this is RMS norm */
+  Result mean, rstd; /* statistics of each row; RMS norm if the mean's data is NULL */
   const char *weight, *bias;
   char *sum;
   double eps;
@@ -89,8 +89,8 @@ template <int N> struct LayerNorm {
   }
 };
 
-/* Computes, with h = (x - mean) rstd and u = grad * weight, rstd (u - mean of u - h * mean of u
-** h). */
+/* Computes the input's gradient: with h = (x - mean) rstd and u = grad * weight, it is rstd (u -
+** mean of u - h * mean of u h). */
 struct LayerNormInput {
   enum { inputs = 2, twice = true }; /* grad, x */
   Result mean, rstd;
@@ -135,7 +135,7 @@ struct Two {
   double a, b;
 };
 
-/* For each column, the sums over rows of grad and of grad * (x - mean) * rstd. */
+/* Sums over rows, for each column, grad and grad * (x - mean) * rstd. */
 template <class T> struct LayerNormWeight {
   typedef T C;
   typedef Two A;

@@ -1,6 +1,7 @@
 /*
-** list.cu - reductions and scaling of lists of tensors, and gradient clipping. A block has a
-** part of one tensor with TLK_LIST_PART elements. Its sum has a fixed order on every device.
+** list.cu - reductions and scaling of lists of tensors, and gradient clipping. A block has a part
+** of one tensor with TLK_LIST_PART elements. The elements of a part are added in the same order on
+** every device.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optim.h"
@@ -9,7 +10,7 @@
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* The tensors of a call: sizes, and each one's first part. */
+/* The tensors of a call: their sizes, and the number of each tensor's first part. */
 struct Parts {
   int32_t count;
   int32_t first[TLK_LIST_TENSORS + 1];
@@ -74,7 +75,7 @@ static Parts parts_of(int32_t count, const int64_t *n, void *const *data) {
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* A reduction of math.h that norms use, in the type C. */
+/* A reduction of math.h, for norms, that computes in type C. */
 #define REDUCTION(name, s, type)                                                                  \
   struct name##_##s {                                                                             \
     typedef type C;                                                                               \
@@ -93,7 +94,7 @@ REDUCTIONS(amax_abs)
 REDUCTIONS(amin_abs)
 REDUCTIONS(count_nonzero)
 
-/* The index of each tensor's first partial result. */
+/* Index of each tensor's first partial result. */
 struct Firsts {
   int64_t first[TLK_LIST_TENSORS];
 };
@@ -124,7 +125,7 @@ template <class R, class S> static bool reduce_as(const struct tlk_list_reduce *
                 (typename R::C)param, call->partials);
 }
 
-/* F reduces in float, D in double. */
+/* Launches a reduction: F computes in float, D in double. */
 template <class F, class D> static bool reduce(const struct tlk_list_reduce *call) {
   switch (call->dtype) {
   case TL_F64: return reduce_as<D, double>(call);

@@ -8,8 +8,8 @@
 #include "kernels/optim.h"
 
 #define THREADS 256
-#define WIDTH 4                     /* elements that a thread processes at a time */
-#define CHUNK (THREADS * WIDTH * 4) /* elements of a block */
+#define WIDTH 4                     /* number of elements that a thread processes at a time */
+#define CHUNK (THREADS * WIDTH * 4) /* number of elements of a block */
 
 /* ---- coefficients -------------------------------------------------------------------------- */
 
@@ -68,9 +68,9 @@ template <int family, int nclocks> static bool launch_coefs(const struct tlk_opt
 TLK_OPTIM_RULES(X)
 #undef X
 
-/* The kernel's form of tlk_optim_step. */
+/* The argument of the kernel: tlk_optim_step in its form for the device. */
 struct Step {
-  int32_t first[TLK_OPTIM_TENSORS + 1]; /* each tensor's first chunk */
+  int32_t first[TLK_OPTIM_TENSORS + 1]; /* number of each tensor's first chunk */
   int8_t param, grad, state;
   const double *coefs;
   double same[TLK_OPTIM_COEFS];

@@ -11,7 +11,8 @@ static __global__ void __launch_bounds__(CHECK_THREADS)
                  tlk_FaultSource source) {
   for (int64_t i = thread_index(); i < n; i += thread_count()) {
     double x = (double)in[i];
-    if (x >= low && x <= high) continue; /* NaN is out of range */
+    /* a comparison that is false for NaN, which is out of range */
+    if (x >= low && x <= high) continue;
     tlk_Fault fault = {};
     fault.kind = TLK_FAULT_RANGE;
     fault.source = source;

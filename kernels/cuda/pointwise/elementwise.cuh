@@ -19,9 +19,9 @@
 #define RARE_E(name) FLOATING_E(name)
 
 #define POINTWISE_THREADS 256
-#define SPREAD 2 /* elements that a thread of spread_kernel has in flight */
+#define SPREAD 2 /* number of elements that a thread of spread_kernel loads at a time */
 
-/* The parameters of a function of math.h besides its operands. */
+/* Numeric parameters of a function of math.h. */
 template <class C> struct Numbers { C p[TLK_PARAMS]; };
 
 /* Computes f(x, p) of one element. A division by zero returns 0 and is recorded as a fault. */
@@ -62,8 +62,8 @@ template <class C, class S> struct Width {
   enum { of = sizeof(C) == 8 ? 2 : sizeof(S) == 2 ? 8 : 4 };
 };
 
-/* Stored types of one size share a kernel that branches on the dtype once for each vector,
-** since separate kernels would make up most of the plugin's size. */
+/* A 16-bit element of any dtype. Dtypes of one size share a kernel that branches on the dtype once
+** for each vector, since separate kernels would make up most of the plugin's size. */
 struct any16 {
   uint16_t bits;
 };
@@ -119,7 +119,8 @@ compute_element(const Strided<F::inputs + 1> &s, uint32_t i, const Numbers<typen
       Write<R>::as((C)apply<F>(x, numbers, word, source), s.dtype[0]);
 }
 
-/* Bit k of `steady` is set if input k is constant along the innermost dimension. */
+/* Processes contiguous or constant rows. Bit k of `steady` is set if input k is constant along the
+** innermost dimension. */
 template <class F, class S, class R>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     rows_kernel(const __grid_constant__ Strided<F::inputs + 1> s, unsigned steady,
@@ -226,7 +227,7 @@ static bool try_rows(const struct tlk_pointwise *call, const Numbers<typename F:
   });
 }
 
-/* Types whose loops of other layouts have kernels of their own. */
+/* Tells whether a stored type has its own spread_kernel. */
 template <class S> struct Spreads {
   enum { is = 0 };
 };
@@ -285,7 +286,7 @@ static inline int32_t number_of(const tl_Scalar &s, int32_t) {
   return (int32_t)number_of(s, (int64_t)0);
 }
 
-/* Runs the first variant that fits; Stored lists the types that have kernels of their own. */
+/* Runs the first variant that fits. Stored lists the types that have their own kernels. */
 template <class F, class... Stored> struct Run {
   static bool go(const struct tlk_pointwise *call) {
     Numbers<typename F::C> numbers;

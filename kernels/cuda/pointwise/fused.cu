@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* Loads N numbers starting at p or, if `same`, repeats the one at p. */
+/* Loads N numbers from address p on; with `same`, repeats the number at p. */
 template <class S, int N, class C>
 __device__ __forceinline__ void read_some(const void *p, bool same, int dtype, C (&x)[N]) {
   if (same) {
@@ -69,8 +69,9 @@ __device__ __forceinline__ void read_some(const void *p, bool same, int dtype, C
   }
 }
 
-/* Bit k of `steady` is set if input k is constant along the innermost dimension. The inputs
-** from index `tables` on have type P, all other operands have type S. */
+/* Processes contiguous or constant rows. Bit k of `steady` is set if input k is constant along the
+** innermost dimension. The inputs from index `tables` on have type P, all other operands have type
+** S. */
 template <class F, class S, class P, int tables>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     fused_rows(const __grid_constant__ Strided<F::all> s, unsigned steady) {
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* The operands are x, y, a, b, cos, sin; y is adjacent to x, and b to a. */
+/* Rotates adjacent pairs. The operands are x, y, a, b, cos, sin; y is adjacent to x, and b to a. */
 template <class F, class S, class P>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     fused_pairs(const __grid_constant__ Strided<F::all> s, unsigned steady) {

@@ -1,5 +1,5 @@
 /*
-** pointwise.cu - the function of elementwise kernels in the device's table.
+** pointwise.cu - launches elementwise kernels: the function of the device's table.
 */
 #include "kernels/cuda/pointwise/pointwise.h"
 

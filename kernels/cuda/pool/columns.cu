@@ -1,5 +1,5 @@
 /*
-** columns.cu - im2col and col2im, with one thread for each output element.
+** columns.cu - im2col and col2im; a thread computes one output element.
 */
 #include "kernels/cuda/pool/windows.cuh"
 

@@ -9,8 +9,8 @@ namespace {
 
 /* ---- positions of windows ---- */
 
-/* The elements of window o along dimension d: begin, begin + step ... before end; `covered` is the
-** number that an average divides by. */
+/* The elements of window o along dimension d: begin, begin + step ... before end. An average
+** divides by `covered`. */
 struct Span {
   int64_t begin, end, covered;
 };
@@ -27,7 +27,7 @@ DEVICE Span span_of(const tlk_Pool &p, int d, int64_t o) {
   int64_t to = from + w.dilation[d] * (w.kernel[d] - 1) + 1;
   int64_t skipped = from < 0 ? above(-from, w.dilation[d]) : 0;
   Span s = {from + skipped * w.dilation[d], to < w.in[d] ? to : w.in[d], 0};
-  /* padding counts, but not positions beyond the padding */
+  /* the padding counts, but not positions beyond the padding */
   s.covered = p.include_pad ? (to < far ? to : far) - from : s.end - s.begin;
   return s;
 }
@@ -101,7 +101,7 @@ template <class C> bool run_max(const struct tlk_max_pool *call) {
 
 /* ---- averages ---- */
 
-/* Computes 1 / n and remembers it, since most counts are equal. */
+/* Computes 1 / n, and remembers it for the next n, since most counts are equal. */
 struct Share {
   int64_t n;
   double value;
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   }
 }
 
-/* Global average pooling is a reduction of rows. */
+/* Reduces a whole plane; global average pooling is a reduction of rows. */
 template <class T> struct WholePlane {
   typedef T C;
   typedef double A;

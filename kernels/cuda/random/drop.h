@@ -10,7 +10,7 @@
 /* Returns the factor of elements that are kept. */
 TLI_FN double tlk_drop_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 
-/* Returns the limit below which a word keeps its element. */
+/* Returns the limit for dropout: words below it keep their element. */
 TLI_FN uint64_t tlk_drop_below(double p) {
   double keep = 1 - p;
   return keep >= 1 ? (uint64_t)1 << 32 : keep > 0 ? (uint64_t)(keep * 0x1p32) : 0;

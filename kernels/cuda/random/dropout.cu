@@ -13,20 +13,20 @@ template <class S> struct Wide { typedef decltype(widen(S())) type; };
 
 template <class S> struct Drop {
   S *out;
-  const S *in, *residual; /* residual may be NULL */
+  const S *in, *residual; /* input; residual, which may be NULL */
   int64_t n;
   typename Wide<S>::type scale;
   uint64_t below; /* words below this limit keep their element */
   uint64_t seed, block;
   const uint64_t *state;
-  bool vectors; /* all arrays are aligned to four elements */
+  bool vectors; /* whether all arrays are aligned to four elements */
 };
 
 /* Loads up to four elements starting at `at`; elements past the end are 0. */
 template <class S, class C>
 __device__ __forceinline__ void read_four(const Drop<S> &d, const S *from, int64_t at, C (&x)[4]) {
   if (d.vectors && at + 4 <= d.n) {
-    typedef Vector<S, sizeof(S) == 8 ? 2 : 4> V; /* at most 16 bytes */
+    typedef Vector<S, sizeof(S) == 8 ? 2 : 4> V; /* a vector of at most 16 bytes */
     enum { each = sizeof(V) / sizeof(S) };
 #pragma unroll
     for (int k = 0; k < 4; k += each) {

@@ -48,7 +48,7 @@ template <class T, class Word> struct Floats {
   typedef T C;
   enum { per_block = 16 / sizeof(Word) };
   tlk_Distribution distribution;
-  int bits; /* random bits of a uniform number */
+  int bits; /* number of random bits in a uniform number */
   T a, b;
   uint64_t below; /* for Bernoulli numbers: words below this limit give 1 */
 
@@ -106,7 +106,7 @@ struct Geometric {
   }
 };
 
-/* The integer is the high half of the word's product with the range. */
+/* Draws integers: an integer is the high half of the word's product with the range. */
 struct Integers {
   typedef int64_t C;
   enum { per_block = 2 };
@@ -126,10 +126,10 @@ struct Integers {
 struct Target {
   char *out;
   int dtype, bytes;
-  bool vectors; /* the numbers of a block are aligned */
+  bool vectors; /* whether the numbers of a block are aligned */
   int64_t n;
   uint64_t seed, block;
-  const uint64_t *state; /* in a graph: {seed, block} to add, updated before each replay */
+  const uint64_t *state; /* in a graph: {seed, block} to add, written before each replay */
 };
 
 template <class Maker>

@@ -11,9 +11,10 @@ struct Moments {
   double count, mean, deviation;
 };
 
-/* An operator that stores mean and deviation; for no elements they are NaN and 0. A few
-** elements are combined with deviations from their own mean. These groups are merged in double
-** by the formula of Chan, Golub and LeVeque, so nothing cancels even if the mean is large. */
+/* An operator that stores mean and deviation; for no elements they are NaN and 0. A few elements
+** are combined by their deviations from their own mean. Such groups are merged in double by the
+** formula of Chan, Golub and LeVeque, so no digits are lost by cancellation even if the mean is
+** large. */
 template <class T> struct MomentsOf {
   typedef T C;
   typedef Moments A;

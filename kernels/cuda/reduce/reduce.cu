@@ -1,5 +1,5 @@
 /*
-** reduce.cu - reductions in the kernel table, argmax and argmin, and moments.
+** reduce.cu - the reductions of the kernel table, argmax and argmin, and moments.
 */
 #include "kernels/cuda/reduce/moments.cuh"
 #include "kernels/cuda/reduce/reduce.cuh"
@@ -21,7 +21,7 @@ template <class T> struct Best {
   int64_t at;
 };
 
-/* NaN wins over every number; among equal elements the first wins. */
+/* Finds the best element. NaN wins over every number; among equal elements the first wins. */
 template <class T, bool largest> struct BestOf {
   typedef T C;
   typedef Best<T> A;

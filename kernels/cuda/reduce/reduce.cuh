@@ -7,7 +7,8 @@
 #include "kernels/cuda/line_reduce.cuh"
 #include "kernels/cuda/reduce/reduce.h"
 
-/* A few elements are reduced pairwise in the type M before they go into the accumulator. */
+/* A reduction of math.h. A few elements are reduced pairwise in type M before they are added to the
+** accumulator. */
 template <class F> struct Reduction {
   typedef typename F::T C;
   typedef typename F::acc A;

@@ -4,9 +4,9 @@
 ** product computes the gradients of the previous states. Afterwards, the gradients of inputs,
 ** weights and biases are products and sums over all rows at once.
 **
-** The gradients of the states have shape (batch, output). The kernel consumes and clears
-** entries, and the product adds to them. A sample that does not take part in a step has zeros
-** in the step's rows, so nothing is added to its entries.
+** The gradients of the states have shape (batch, output). The kernel consumes and clears entries,
+** and the product adds to them. A step's rows are zeros for samples that do not take part in the
+** step, so their entries do not change.
 */
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "kernels/cuda/rnn/rnn.cuh"
@@ -19,10 +19,13 @@ template <class S, class C> struct Backward {
   int64_t hidden, output;
   RnnReserve<C> kept;
   const S *out, *h0, *c0, *grad_out;
-  C *grad_states, *grad_cells; /* (batch, output) and (batch, hidden) */
-  C *grad_hidden; /* (batch, hidden): gradients before the projection; NULL without projection */
-  S *grad_gates;  /* (rows, width) */
-  S *step_gates;  /* (batch, width): the gates' gradients of one step */
+  /* gradients of states (batch, output) and of cells (batch, hidden) */
+  C *grad_states, *grad_cells;
+  C *grad_hidden; /* gradients before the projection (batch, hidden); NULL without projection */
+  S *grad_gates;  /* gradients of the gates (rows, width) */
+  /* with projection: gradients after it, of all rows (rows, output) and of a step (batch,
+  ** output) */
+  S *step_gates;
   /* with projection: gradients after it, (rows, output), (batch, output) */
   S *grad_outs, *step_outs;
 };

@@ -24,14 +24,14 @@
 /* The parameters of a layer or their gradients; a NULL entry is absent or not wanted. */
 enum { WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH, PARAMS };
 
-/* The descriptors of a layer. After the first failure no further call is made. */
+/* The descriptors of a layer. After the first failure no further call of cuDNN is made. */
 typedef struct Layer {
   const cuda_Cudnn *lib;
   const tlk_Rnn *r;
   int device;
   cudnnHandle_t handle;
   cudnnStatus_t status;
-  const char *failed; /* the name of the call that returned `status` */
+  const char *failed; /* name of the call that returned `status` */
   cudnnDropoutDescriptor_t dropout;
   cudnnRNNDescriptor_t rnn;
   cudnnRNNDataDescriptor_t x, y;
@@ -51,7 +51,7 @@ static void note_status(Layer *l, cudnnStatus_t status, const char *call) {
   l->failed = call;
 }
 
-/* Whether cuDNN has run a layer outside of captures, for each device. */
+/* For each device: whether cuDNN has run a layer outside of captures. */
 static atomic_bool ready[CUDA_MAX_DEVICES];
 
 /* ---- conditions
@@ -126,7 +126,7 @@ static void describe_state(Layer *l, cudnnTensorDescriptor_t *to, int64_t size) 
 }
 
 /* Returns false if cuDNN is absent; afterwards good(l) tells whether it supports the layer. The
-** caller ends it by end(l). */
+** caller must call end(l). */
 static bool begin(Layer *l, int device, const tlk_Rnn *r, bool training) {
   *l = (Layer){.lib = cuda_cudnn(), .r = r, .device = device, .status = CUDNN_STATUS_SUCCESS};
   l->handle = cuda_dnn_enter(device);
@@ -192,7 +192,7 @@ static int64_t element(const tlk_Rnn *r) { return r->dtype == TL_F32 ? 4 : 2; }
 
 /* ---- parameters ------------------------------------------------------------------------------- */
 
-/* Pending copies; contiguous ones are merged. */
+/* Copies that are still to be made; contiguous ones are merged. */
 typedef struct Copies {
   const tlk_Context *cx;
   char *to;
@@ -274,7 +274,7 @@ int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *r) {
   return bytes;
 }
 
-/* Arrays that the forward pass uses besides those of the call. */
+/* Arrays of the forward pass that are not arguments of the call. */
 typedef struct Forward {
   void *weights, *work, *x, *y; /* x, y: the sequences in reverse order */
 } Forward;
@@ -351,8 +351,8 @@ static void place_backward(Backward *b, const Layer *l, const struct tlk_rnn_bac
   b->grad_x = take(a, r->reverse || c->grad_in == NULL, in);
 }
 
-/* Prepares the inputs in the order in which cuDNN reads them. cuDNN writes to the reserve,
-** which a second backward pass may need, so it gets a copy. */
+/* Prepares the inputs in the order in which cuDNN reads them. cuDNN writes to the reserve, which a
+** second backward pass may need, so cuDNN gets a copy of the reserve. */
 static bool prepare(const struct tlk_rnn_backward *c, const Layer *l, const Backward *b) {
   const tlk_Rnn *r = l->r;
   const tlk_Context *cx = c->cx;
@@ -370,7 +370,8 @@ static bool params_back(Layer *l, const struct tlk_rnn_backward *c, const Backwa
                         const void *y) {
   void *const grads[PARAMS] = {c->grad_weight_ih, c->grad_weight_hh, c->grad_weight_hr,
                                c->grad_bias_ih, c->grad_bias_hh};
-  if (!clear(c->cx, b->grads, l->weights)) return false; /* cuDNN adds to the gradients */
+  /* cuDNN adds to the gradients, so they are cleared */
+  if (!clear(c->cx, b->grads, l->weights)) return false;
   ASK(l, cudnnRNNBackwardWeights_v8, l->handle, l->rnn, CUDNN_WGRAD_MODE_ADD, NULL, l->x,
       b->x ? b->x : c->in, l->h, c->h0, l->y, y, l->weights, b->grads, l->work, b->work, l->reserve,
       b->reserve);

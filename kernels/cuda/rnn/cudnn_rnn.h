@@ -1,5 +1,5 @@
 /*
-** cudnn_rnn.h - recurrent layers by cuDNN, for rnn.cu and backward.cu.
+** cudnn_rnn.h - recurrent layers by cuDNN, which rnn.cu and backward.cu call.
 */
 #ifndef TLK_CUDA_CUDNN_RNN_H
 #define TLK_CUDA_CUDNN_RNN_H
@@ -10,11 +10,12 @@
 extern "C" {
 #endif
 
-/* tl_DeviceApi.rnn_reserve: the size of the reserve, enough for our kernels and, if cuDNN
-** supports the layer, for cuDNN. */
+/* Implements tl_DeviceApi.rnn_reserve: returns the size of a reserve that is large enough for our
+** kernels and, if cuDNN supports the layer, for cuDNN. */
 int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *rnn);
 
-/* Returns whether a reserve was filled by cuDNN: its size is then odd; ours is even. */
+/* Returns whether cuDNN has filled a reserve. The size of such a reserve is odd; the size of ours
+** is even. */
 static inline bool cuda_dnn_rnn_kept(int64_t kept) { return kept % 2 != 0; }
 
 /* Runs the forward pass. *done stays false if cuDNN is absent, disabled, or does not support this

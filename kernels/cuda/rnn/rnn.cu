@@ -13,13 +13,13 @@ template <class S, class C> struct Forward {
   RnnStep step;
   int mode;
   int64_t hidden;
-  C *gates;             /* (rows, width): the inputs' products, replaced by the activations */
-  bool keeps;           /* the backward pass needs the activations */
-  const C *state_gates; /* (batch, gates): the states' products */
+  C *gates;             /* products of the inputs (rows, width), which the activations replace */
+  bool keeps;           /* whether the backward pass needs the activations */
+  const C *state_gates; /* products of the states (batch, gates) */
   const S *bias_ih, *bias_hh;
-  C *cell, *all_cells, *tanh_cells; /* (batch, hidden); if LSTM keeps them, (rows, hidden) */
-  C *unprojected;                   /* (rows, hidden), if kept */
-  S *projects; /* (batch, hidden): the state before projection; NULL without projection */
+  C *cell, *all_cells, *tanh_cells; /* cells (batch, hidden); (rows, hidden) if LSTM keeps them */
+  C *unprojected;                   /* outputs before projection (rows, hidden), if they are kept */
+  S *projects; /* states before projection (batch, hidden); NULL without projection */
   S *out, *hn, *cn;
 };
 
@@ -36,7 +36,7 @@ __device__ __forceinline__ C bias(const Forward<S, C> &f, int64_t k, bool of_sta
   return b ? (C)widen(b[k]) : C(0);
 }
 
-/* Returns a gate before its activation; `gate` counts the gates that the state contributes to. */
+/* Returns a gate before its activation; `gate` counts the gates to which the state contributes. */
 template <class S, class C>
 __device__ __forceinline__ C gate_sum(const Forward<S, C> &f, C from_input, int64_t n, int gate,
                                       int gates, int64_t k) {

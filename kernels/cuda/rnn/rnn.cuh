@@ -7,8 +7,8 @@
 ** launches products of whole batches: (batch, ...) instead of a step's rows. States also have
 ** one row for each sample; a sample that does not take part in a step keeps its row.
 **
-** A row of gates has the CPU's layout. For GRU it is: new, reset, update, and the state's part
-** of new. So the gates that the state contributes to are adjacent columns.
+** A row of gates has the CPU's layout. For GRU it is: new, reset, update, and the state's part of
+** new. In this order the gates to which the state contributes are adjacent columns.
 */
 #ifndef TLK_CUDA_RNN_CUH
 #define TLK_CUDA_RNN_CUH
@@ -22,7 +22,7 @@
 
 /* Step t of a layer, on the device. */
 struct RnnStep {
-  const int64_t *offsets; /* NULL if all sequences have one length */
+  const int64_t *offsets; /* first row of each step; NULL if all sequences have one length */
   int64_t t, steps, batch;
   bool reverse;
 
@@ -47,16 +47,16 @@ static inline RnnStep rnn_step(const tlk_Rnn &r, int64_t t) {
   return {r.offsets, t, r.steps, r.batch, r.reverse};
 }
 
-/* A part of weight_ih: rows that produce adjacent columns of a row of gates. */
+/* A part of weight_ih: rows that compute adjacent columns of a row of gates. */
 struct RnnPart {
   int64_t row, rows, column;
 };
 
 struct RnnLayout {
-  int64_t width; /* columns of a row of gates; all numbers count units of `hidden` */
-  RnnPart state; /* the columns that weight_hh produces */
+  int64_t width; /* number of columns in a row of gates; all numbers count units of `hidden` */
+  RnnPart state; /* the columns that weight_hh computes */
   int inputs;
-  RnnPart input[2]; /* the columns that weight_ih produces */
+  RnnPart input[2]; /* the columns that weight_ih computes */
 };
 
 static inline RnnLayout rnn_layout(tlk_RnnMode mode) {
@@ -71,7 +71,7 @@ static inline RnnLayout rnn_layout(tlk_RnnMode mode) {
 template <class S> struct RnnWide { typedef float type; };
 template <> struct RnnWide<double> { typedef double type; };
 
-/* Arrays over all rows, as tlk_rnn_reserve counts them. */
+/* Arrays over all rows, in the order in which tlk_rnn_reserve counts them. */
 template <class C> struct RnnReserve { C *gates, *cell, *tanh_cell, *unprojected; };
 
 template <class C> static RnnReserve<C> rnn_reserve(const tlk_Rnn &r, const void *reserve) {
@@ -131,7 +131,7 @@ template <class S> struct RnnProduct {
     call.gemm.c = c;
     return tlk_gemm(&call);
   }
-  /* Like into; products of half types give float32. */
+  /* Stores or adds a product as `into` does, but products of half types give float32. */
   bool into_wide(double *c, int64_t ld, bool add = false) { return into((S *)(void *)c, ld, add); }
   bool into_wide(float *c, int64_t ld, bool add = false) {
     const tlk_Gemm &g = call.gemm;

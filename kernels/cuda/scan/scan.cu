@@ -1,5 +1,5 @@
 /*
-** scan.cu - the function of scans in the device's table.
+** scan.cu - launches scans: the function of the device's table.
 */
 #include "kernels/cuda/scan/scan.h"
 

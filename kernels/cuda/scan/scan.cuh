@@ -10,16 +10,17 @@
 #include "kernels/cuda/scan/scan.h"
 
 #define SCAN_THREADS 256
-#define SCAN_EACH 8 /* elements that a thread loads at a time */
+#define SCAN_EACH 8 /* number of elements that a thread loads at a time */
 
-/* An accumulator. Scans that pick an element also have its position from 1, or 0 for none. */
+/* An accumulator. In scans that pick an element it has the element's position from 1; 0 means
+** none. */
 template <class A, bool picking> struct Running { A value; };
 template <class A> struct Running<A, true> {
   A value;
   int64_t at;
 };
 
-/* Lines of (outer, n, inner). If inner is 1, `team` threads share a line. */
+/* Lines of (outer, n, inner). If inner is 1, a team of `team` threads shares each line. */
 struct Scanned {
   const char *in;
   int in_dtype, in_bytes;
@@ -57,7 +58,7 @@ template <class F> struct Scan {
   }
 };
 
-/* Returns x of the lane `step` before this one; the first lanes get their own x. */
+/* Returns x of the lane `step` before this one. The first `step` lanes get their own x. */
 template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) {
   static_assert(sizeof(T) % 4 == 0, "words");
   int words[sizeof(T) / 4];
@@ -158,8 +159,8 @@ scan_row(const Scanned &g, int64_t line, int64_t begin, int64_t end, typename Sc
   return carry;
 }
 
-/* For each (segment, line), `before` holds the prefix; if `totals_only`, it receives the total.
-** It is NULL if there is one segment. */
+/* Scans segments. For each (segment, line), `before` has the prefix, or receives the total if
+** `totals_only`. It is NULL if there is one segment. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 2)
     scan_rows_kernel(const __grid_constant__ Scanned g, bool totals_only,
@@ -178,14 +179,14 @@ __global__ void __launch_bounds__(SCAN_THREADS, 2)
   }
 }
 
-/* Each line has a thread. */
+/* Scans lines; each line has one thread. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 3)
     scan_columns_kernel(const __grid_constant__ Scanned g, bool totals_only,
                         typename Scan<F>::A *before) {
   typedef typename F::T C;
   typedef typename Scan<F>::A A;
-  enum { K = 4 }; /* elements in flight */
+  enum { K = 4 }; /* number of elements that a thread loads at a time */
   int64_t segment = blockIdx.y, begin = segment * g.share, end = begin + g.share;
   if (end > g.n) end = g.n;
   for (int64_t line = thread_index(); line < g.lines; line += (int64_t)gridDim.x * blockDim.x) {
@@ -211,7 +212,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 3)
   }
 }
 
-/* Replaces the totals of segments by their exclusive prefixes; each line has a block. */
+/* Replaces the totals of segments by their exclusive prefixes; a block computes each line. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 2)
     before_kernel(int64_t lines, int64_t segments, typename Scan<F>::A *values) {
@@ -229,7 +230,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 2)
   }
 }
 
-#define FEW_ELEMENTS 16 /* a thread scans lines of up to this many elements alone */
+#define FEW_ELEMENTS 16 /* a line of up to this many elements is scanned by one thread */
 
 template <class F> static bool run_scan(const struct tlk_scan *call) {
   typedef typename Scan<F>::A A;
@@ -249,7 +250,7 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
   bool rows = call->inner == 1 && call->n > FEW_ELEMENTS;
   if (rows && (call->n > 1024 || lines * WARP < busy_threads(cx))) g.team = SCAN_THREADS;
   int64_t each = rows ? SCAN_THREADS / g.team : SCAN_THREADS;
-  /* the least number of elements of a segment */
+  /* smallest number of elements in a segment */
   int64_t unit = rows ? SCAN_THREADS * SCAN_EACH : 64;
   g.segments = segments_for(cx, divide_up(lines, each), call->n / unit);
   g.share = divide_up(divide_up(call->n, g.segments), SCAN_EACH) * SCAN_EACH;
@@ -267,7 +268,7 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
 
 /* ---- scans of math.h as types -------------------------------------------------------------- */
 
-/* Whether a scan also returns positions. */
+/* The following macros tell whether a scan also returns positions. */
 #define SCAN_PICKS_cumsum false
 #define SCAN_PICKS_cumprod false
 #define SCAN_PICKS_logcumsumexp false
@@ -275,7 +276,7 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
 #define SCAN_PICKS_cummin true
 
 #define SCAN_MEMBER __device__ __forceinline__ static
-/* The accumulators of two ranges are joined by the scan's own step, in the accumulator's type. */
+/* Joins the accumulators of two ranges by the scan's own step, in the accumulator's type. */
 #define SCAN_JOIN(name, s, type)                                                  \
   SCAN_MEMBER type join(type a, type b) { return tlm_##name##_##s##_next(a, b); } \
   SCAN_MEMBER bool picks(type a, type b) { return tlm_##name##_##s##_picks(a, b); }

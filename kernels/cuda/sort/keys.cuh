@@ -36,13 +36,13 @@ static __device__ __noinline__ uint64_t key_at(const void *data, int dtype, int6
 
 static inline int key_bits(int dtype) { return (int)dtype_bytes(dtype) * 8; }
 static inline uint64_t key_mask(int dtype) { return UINT64_MAX >> (64 - key_bits(dtype)); }
-/* Returns the key of NaN, or 0 for integers, for which it is not used. */
+/* Returns the key of NaN; 0 for integers, whose callers do not use it. */
 static inline uint64_t nan_key(int dtype) {
   bool floating = dtype == TL_F32 || dtype == TL_F64 || dtype == TL_F16 || dtype == TL_BF16;
   return floating ? key_mask(dtype) : 0;
 }
 
-/* Rows of n elements and their keys, which are XORed with `flip`. */
+/* Rows of n elements. Their keys are XORed with `flip`. */
 struct Keys {
   const char *data;
   int dtype, bytes, bits;
@@ -66,7 +66,8 @@ static inline Keys keys_of(const tlk_Array &in, int64_t rows, int64_t n, bool fl
               nan_key(in.dtype)};
 }
 
-/* The output: the first k of each row, as elements and as positions; either array may be NULL. */
+/* The output: the first k elements of each row, as elements and as positions; either array may be
+** NULL. */
 struct Picked {
   char *values;
   int64_t *indices;
@@ -77,7 +78,8 @@ struct Picked {
                                        int64_t place) const {
     put(in, row * in.n + place, row * k + to, place);
   }
-  /* Stores element `from` at `at`, with its place in its row. */
+  /* Stores element number `from` of the input at index `at` of the output, with its position in its
+  ** row. */
   __device__ __forceinline__ void put(const Keys &in, int64_t from, int64_t at,
                                       int64_t place) const {
     if (indices) indices[at] = place + 1;

@@ -1,6 +1,6 @@
 /*
-** radix.cuh - sorting of items (keys with their positions) in many rows. Short rows are sorted
-** in shared memory by Batcher's network, long ones by radix sort from the lowest digit. Both
+** radix.cuh - sorting of items (keys with their positions) in many rows. Short rows are sorted in
+** shared memory by Batcher's network, long ones by radix sort from the lowest digit. Both methods
 ** are stable, because equal keys are ordered by position.
 */
 #ifndef TLK_CUDA_RADIX_CUH
@@ -9,7 +9,7 @@
 #include "kernels/cuda/cuda.cuh"
 
 #define SORT_THREADS 256
-#define SORT_EACH 16 /* items that a thread processes in a pass */
+#define SORT_EACH 16 /* number of items that a thread processes in a pass */
 #define SORT_TILE (SORT_THREADS * SORT_EACH)
 #define SORT_BINS 256
 #define SORT_WARPS (SORT_THREADS / WARP)
@@ -27,7 +27,7 @@ struct Pair {
   __device__ __forceinline__ bool before(const Pair &b) const { return word < b.word; }
 };
 
-/* An item with a longer key. */
+/* An item whose key is longer than 32 bits. */
 struct LargePair {
   uint64_t high, low;
 
@@ -44,7 +44,7 @@ struct LargePair {
 
 /* ---- short rows ----------------------------------------------------------------------------- */
 
-/* A block sorts 16 KB of items. */
+/* Sorts short rows; a block sorts 16 KB of items. */
 template <class Item> struct Short {
   enum { items = 16384 / sizeof(Item) };
 };
@@ -94,8 +94,9 @@ __global__ void __launch_bounds__(SORT_THREADS, 2)
 
 /* ---- long rows ------------------------------------------------------------------------------ */
 
-/* One pass over a digit. A row has `tiles` tiles. counts[row][digit][tile] becomes the number
-** of items with that digit in earlier tiles of the row; totals[row][digit] is the row's count. */
+/* The data of one pass over a digit. A row has `tiles` tiles. counts[row][digit][tile] becomes the
+** number of items with that digit in earlier tiles of the row; totals[row][digit] is the row's
+** count. */
 struct Pass {
   int64_t rows, n, tiles;
   int shift;
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(SORT_THREADS) count_kernel(const Item *in, Pas
   }
 }
 
-/* Each block sums one digit of one row. */
+/* Computes offsets; each block sums the counts of one digit of one row. */
 static __global__ void __launch_bounds__(SORT_THREADS) offsets_kernel(Pass p) {
   __shared__ uint32_t shared[WARP + 1];
   for (int64_t d = blockIdx.x; d < p.rows * SORT_BINS; d += gridDim.x) {
@@ -162,7 +163,7 @@ __device__ __forceinline__ void rank_items(const Item *in, int64_t begin, int64_
   }
 }
 
-/* Each warp has SORT_EACH * 32 consecutive items. */
+/* Moves items to their places; each warp processes SORT_EACH * 32 consecutive items. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 2)
     scatter_kernel(const Item *in, Item *out, Pass p) {
@@ -207,7 +208,7 @@ static bool sort_short(const tlk_Context *cx, Item *items, int64_t rows, int64_t
 }
 
 /* Sorts `rows` rows of n items by the low `bits` bits of their keys. The result is in *items.
-** `spare` is as large; the two pointers may have been exchanged. */
+** `spare` is a buffer of the same size; the call may exchange the two pointers. */
 template <class Item>
 static bool sort_items(const tlk_Context *cx, Item **items, Item **spare, int64_t rows, int64_t n,
                        int bits) {

@@ -1,7 +1,7 @@
 /*
 ** select.cu - selects the first elements of rows, or the element of a given rank, by radix
 ** selection: the digits of the wanted key are found from the highest one, by a histogram of the
-** keys that share the digits found so far. A block has a row, or a part of a long one.
+** keys that share the digits found so far. A block processes a row, or a part of a long row.
 */
 #include "kernels/cuda/sort/keys.cuh"
 #include "kernels/cuda/sort/radix.cuh"
@@ -12,7 +12,7 @@ namespace {
 #define SELECT_THREADS 512
 #define SELECT_WARPS (SELECT_THREADS / WARP)
 
-/* Shared memory of a block. */
+/* The shared memory of a block. */
 struct Shared {
   unsigned counts[SORT_BINS];
   uint32_t sums[WARP + 1];
@@ -49,8 +49,8 @@ __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint
   return found;
 }
 
-/* Calls f(i, number) for each i of the row for which test(key) holds; `number` counts the
-** earlier ones. All threads must call it. */
+/* Calls f(i, number) for each i of the row for which test(key) holds; `number` is the count of
+** earlier such i. All threads must call it. */
 template <class Test, class F>
 __device__ __forceinline__ void in_order(const Keys &in, int64_t row, Shared &s, Test test, F f) {
   uint32_t before = 0;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
   for (int64_t row = blockIdx.x; row < in.rows; row += gridDim.x) {
     uint32_t nans = 0, smaller = 0, rank = (uint32_t)wanted;
     uint64_t key = in.nan;
-    if (wanted < 0) { /* the median */
+    if (wanted < 0) { /* a negative rank asks for the median */
       for (int64_t i = threadIdx.x; in.nan != 0 && i < in.n; i += SELECT_THREADS)
         nans += in.at(row, i) == in.nan;
       block_before(nans, s.sums, &nans);
@@ -90,7 +90,8 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
   }
 }
 
-/* How rows are divided: part p has `size` elements from p * size on, the last one what is left. */
+/* How rows are divided: part p has `size` elements from p * size on; the last part has the
+** remaining elements. */
 struct Division {
   int64_t parts, size;
 };
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
     own.data += (row * in.n + begin) * in.bytes;
     own.n = in.n - begin < d.size ? in.n - begin : d.size;
     uint32_t k = (uint32_t)out.k, smaller;
-    /* its barriers are between the items of two parts */
+    /* the barriers in this call separate the items of two parts */
     uint64_t last = select_key(own, 0, k - 1, s, &smaller);
     if (threadIdx.x == 0) s.kept = 0;
     for (int t = threadIdx.x; t < span; t += SELECT_THREADS) items[t] = Item::last();
@@ -130,7 +131,8 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
   }
 }
 
-/* Replaces places among candidates, `each` for a row, by the candidates' places in their rows. */
+/* Converts positions among candidates, of which a row has `each`, to positions in the candidates'
+** rows. */
 __global__ void __launch_bounds__(SELECT_THREADS)
     place_kernel(int64_t *indices, const int64_t *chosen, const int64_t *candidates, int64_t n,
                  int64_t k, int64_t each) {
@@ -138,7 +140,8 @@ __global__ void __launch_bounds__(SELECT_THREADS)
     indices[i] = candidates[i / k * each + chosen[i] - 1];
 }
 
-/* A few long rows are divided into parts, of at least 8 k elements, for all multiprocessors. */
+/* Returns how to divide rows. A few long rows are divided into parts of at least 8 k elements, so
+** that all multiprocessors have work. */
 Division division_of(const Keys &in, int64_t k) {
   if (in.n <= 1 << 17 || in.rows >= 64) return {1, in.n};
   int64_t least = 8 * k < 1 << 15 ? 1 << 15 : 8 * k, parts = in.n / least;
@@ -156,7 +159,8 @@ bool select_parts(const tlk_Context *cx, const Keys &in, const Picked &out, Divi
 
 } // namespace
 
-/* The first k of all parts are candidates, in the order of their places where they are equal. */
+/* Selects the first k elements of rows. The first k of all parts are candidates; equal candidates
+** keep the order of their positions. */
 bool cuda_select_first(const tlk_Context *cx, const Keys *in, const Picked *out) {
   Division d = division_of(*in, out->k);
   if (d.parts == 1) return select_parts(cx, *in, *out, d);

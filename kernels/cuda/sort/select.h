@@ -1,5 +1,5 @@
 /*
-** select.h - selecting elements of rows without sorting; each row has a block.
+** select.h - selects elements of rows without sorting; a block processes each row.
 */
 #ifndef TLK_CUDA_SELECT_H
 #define TLK_CUDA_SELECT_H
@@ -9,12 +9,12 @@
 struct Keys;
 struct Picked;
 
-#define SELECT_MOST 1024  /* the most elements that may be selected */
-#define SELECT_SHORT 1024 /* sorting is faster for rows up to this length */
+#define SELECT_MOST 1024  /* largest number of elements that may be selected */
+#define SELECT_SHORT 1024 /* longest row for which sorting is faster */
 
 /* Selects the first elements of each row, in order. */
 bool cuda_select_first(const tlk_Context *cx, const struct Keys *in, const struct Picked *out);
-/* See select_rank in core/kernel/kernel.h. */
+/* Implements select_rank of core/kernel/kernel.h. */
 bool cuda_select_rank(const tlk_Context *cx, const struct Keys *in, const struct Picked *out,
                       int64_t rank, bool skip_nan);
 

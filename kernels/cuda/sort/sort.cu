@@ -107,7 +107,8 @@ DEVICE Longest longer(const Longest &a, const Longest &b) {
   return second ? b : a;
 }
 
-/* Each row has a block; each thread examines ends of runs. NaN equals nothing. */
+/* Finds the mode of each row, in one block; each thread examines ends of runs. NaN equals no
+** element. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 4)
     mode_kernel(const __grid_constant__ Keys in, const __grid_constant__ Picked out,
@@ -137,7 +138,7 @@ template <class Item> bool run_mode(const tlk_Context *cx, const Keys &in, const
 
 /* ---- sorting whole rows ------------------------------------------------------------------- */
 
-/* Whether row a comes before row b; for equal rows returns `equal`. */
+/* Returns whether row a comes before row b; returns `equal` for equal rows. */
 DEVICE bool row_before(const Keys &in, int64_t a, int64_t b, bool equal) {
   for (int64_t i = 0; i < in.n; i++) {
     uint64_t x = in.at(a, i), y = in.at(b, i);
@@ -146,7 +147,8 @@ DEVICE bool row_before(const Keys &in, int64_t a, int64_t b, bool equal) {
   return equal;
 }
 
-/* Merges runs of `run` rows: each row searches its place in the other run of its pair. */
+/* Merges runs of `run` rows: each row of a run searches its position in the other run of the
+** pair. */
 static __global__ void __launch_bounds__(SORT_THREADS, 4)
     merge_kernel(const __grid_constant__ Keys in, int64_t run, const int64_t *from, int64_t *to) {
   for (int64_t i = thread_index(); i < in.rows; i += thread_count()) {
@@ -216,7 +218,7 @@ bool tlk_row_order(const struct tlk_row_order *call) {
   if (spare.data == NULL) return false;
   if (call->n == 1) return launch(call->cx, first_row_kernel, dim3(1), 1, 0, call->order);
   for (int64_t run = 1; run < call->n; run *= 2) passes++;
-  /* starts so that the last pass writes to the result */
+  /* the arrays alternate so that the last pass writes to the result */
   int64_t *to = passes % 2 ? call->order : (int64_t *)spare.data, *from = NULL;
   for (int64_t run = 1; run < call->n; run *= 2) {
     if (!launch(call->cx, merge_kernel, dim3(grid), SORT_THREADS, 0, in, run, from, to))

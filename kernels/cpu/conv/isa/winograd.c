@@ -1,7 +1,7 @@
 /*
-** winograd.c - the transforms of winograd_loops.h. Each applies a small matrix to the columns
-** of a square, then to its rows. Since the points include p and -p, two lines of the matrix
-** share an even and an odd part.
+** winograd.c - the transforms of winograd_loops.h. Each applies a small matrix to the columns of a
+** square, then to its rows. Since the points include p and -p, two rows of the matrix share an even
+** and an odd part.
 */
 #include "kernels/cpu/conv/winograd_loops.h"
 
@@ -11,24 +11,25 @@
 #define LANES ((int)(TLK_VECTOR_BYTES / sizeof(float)))
 
 typedef float Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
-/* A vector at an unaligned address. */
+/* A vector that may be at an unaligned address. */
 typedef float LooseVec
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(float)), may_alias));
 
 static inline Vec load(const float *p) { return *(const LooseVec *)p; }
 static inline void store(float *p, Vec v) { *(LooseVec *)p = v; }
 
-/* The points and their squares, which are exact. */
+/* The interpolation points P and Q and their squares, which are exact in float. */
 #define P 0.625f
 #define Q 1.5f
 #define PP (P * P)
 #define QQ (Q * Q)
-/* One over the product of a point's distances from the other finite points. */
+/* Reciprocals: 1 / the product of a point's distances from the other finite points. */
 #define AT_0 (1 / (PP * QQ))
 #define AT_P (1 / (2 * PP * (PP - QQ)))
 #define AT_Q (1 / (2 * QQ * (QQ - PP)))
 
-/* Transforms a line of a patch by the polynomials that are 0 at all points but one. */
+/* Transforms one row or column of a patch by polynomials, each of which is 0 at all points but
+** one. */
 static inline void patch_line(const Vec d[6], Vec v[6]) {
   Vec even_p = d[4] - QQ * d[2], odd_p = P * (d[3] - QQ * d[1]);
   Vec even_q = d[4] - PP * d[2], odd_q = Q * (d[3] - PP * d[1]);
@@ -52,7 +53,7 @@ static inline void kernel_line(const Vec g[3], Vec v[6]) {
   v[5] = g[2];
 }
 
-/* Evaluates the polynomial of a tile's line at the points. */
+/* Evaluates the polynomial of one row or column of a tile at the points. */
 static inline void tile_line(const Vec g[4], Vec v[6]) {
   Vec even_p = g[0] + PP * g[2], odd_p = P * (g[1] + PP * g[3]);
   Vec even_q = g[0] + QQ * g[2], odd_q = Q * (g[1] + QQ * g[3]);
@@ -82,8 +83,8 @@ static inline void gradient_line(const Vec s[6], Vec w[3]) {
   w[2] = PP * even_p + QQ * even_q + s[5];
 }
 
-/* Applies `line` to the columns and rows of a square with side `from`, which gives one with
-** side `to`. */
+/* Defines a function that applies `line` to the columns and then to the rows of a square: side
+** `from` becomes side `to`. */
 #define SQUARE(name, line, from, to)                                                      \
   static inline __attribute__((always_inline)) void name(const Vec *in, Vec *out) {       \
     Vec half[(to) * (from)];                                                              \
@@ -149,7 +150,7 @@ static void kernels(int64_t n, const float *in, int64_t in_step, bool turned, fl
   }
 }
 
-/* Returns sum if v is finite, and NaN if it is not. */
+/* Returns `sum` if v is finite, otherwise NaN. */
 static inline Vec watch(Vec sum, Vec v) { return sum + v * 0; }
 
 static bool all_zero(Vec sum) {

@@ -138,7 +138,7 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
 #define ENTRY_COMPLEX(...) __VA_ARGS__
 #endif
 
-/* Expands all pairs of types: TL_DTYPES within TL_DTYPES. A macro does not expand within
+/* Expands X for all pairs of types: TL_DTYPES within TL_DTYPES. A macro does not expand within
 ** itself, so its name is formed only when AGAIN rescans the text. */
 #define AGAIN(...) __VA_ARGS__
 #define NOTHING
@@ -166,7 +166,7 @@ static void floats_to_halves(int64_t n, void *dst, const void *src) {
                      _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
   for (; i < n; i++) out[i] = tli_f32_to_f16(in[i]);
 }
-/* These replace the loops above. */
+/* Faster loops, which replace the general loops for these pairs. */
 #define F16_to_F32 halves_to_floats
 #define F32_to_F16 floats_to_halves
 #endif

@@ -1,6 +1,6 @@
 /*
-** move.c - copies of two-dimensional pieces between any strides, by the size of an element
-** alone: rows by memcpy, broadcast elements by filling, transposed pieces in squares that stay
+** move.c - copies two-dimensional pieces between any strides. Only the size of an element matters:
+** rows are copied by memcpy, broadcast elements by filling, transposed pieces in squares that stay
 ** in registers.
 */
 #include <string.h>
@@ -51,8 +51,8 @@ static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   rows[3] = WIDE(shuffle_ps)(high01, high23, 0xee);
 }
 
-/* Columns of src this far apart are in pages of their own, more streams than the hardware
-** prefetches; so AHEAD bytes of each are prefetched. */
+/* The distance at which columns of src are in separate pages. They are then more streams than the
+** hardware prefetches, so AHEAD bytes of each column are prefetched. */
 #define FAR 4096
 #define AHEAD 256
 
@@ -72,7 +72,7 @@ static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0)
 #endif
 
 #ifdef __AVX512F__
-/* Like fours with fewer columns and elements; the rest is 0. */
+/* Loads fewer columns and elements than `fours`; the remaining elements are 0. */
 static inline Wide part_of_fours(const char *src, int64_t ss0, int64_t cols, __mmask8 in) {
   Wide v = WIDE(setzero_ps)();
   if (cols > 0) v = PUT(v, _mm_maskz_loadu_ps(in, src), 0);

@@ -26,7 +26,7 @@ static inline int64_t load_position(const char *p) {
   return v;
 }
 
-/* Returns whether lines are adjacent in out and in and share the index. */
+/* Returns whether lines share the index and are adjacent in `out` and `in`. */
 static inline bool shared_index(const tlk_Tile *t, int64_t size) {
   return t->lines > 1 && t->line_strides[1] == 0 && t->line_strides[0] == size &&
          (t->line_strides[2] == size || t->line_strides[2] == 0);
@@ -55,8 +55,8 @@ static inline bool dense(const tlk_Tile *t, int64_t size) {
          t->strides[2] == size && t->high >= t->low;
 }
 
-#define PIECE 512 /* positions that are checked together */
-#define AHEAD 4   /* rows whose beginning is prefetched */
+#define PIECE 512 /* number of positions that are checked together */
+#define AHEAD 4   /* number of rows whose beginnings are prefetched */
 
 static inline void fetch_row(const tlk_Tile *t, int operand, int64_t k) {
   if (k >= t->count) return;
@@ -122,7 +122,7 @@ static inline void fetch_row(const tlk_Tile *t, int operand, int64_t k) {
     [TLK_C_I32] = name##_i32, [TLK_C_I64] = name##_i64, [TLK_C_F32] = name##_f32, \
     [TLK_C_F64] = name##_f64, __VA_ARGS__                                         \
   }
-#ifdef TLI_INFER /* there are no complex tensors */
+#ifdef TLI_INFER /* this build has no complex tensors */
 #define COMPLEX_JOINS(name) JOINS(name, )
 #else
 #define real tli_C64

@@ -68,7 +68,7 @@ static inline double centred_f64(uint64_t w) {
   return ((double)(int64_t)(w ^ 0x8000000000000000u) + 0.5) * 0x1p-64;
 }
 
-/* For arguments that are neither extreme nor special. */
+/* Return the logarithm, for arguments that are neither extreme nor special. */
 static inline float log_f32(float x) { return tlk_logf_fast(x); }
 static inline float sin_f32(float x) { return tlk_sinf_fast(x); }
 static inline float cos_f32(float x) { return tlk_cosf_fast(x); }
@@ -138,7 +138,7 @@ static void geometric(int n, const uint32_t *w, double *out, double p) {
   }
 }
 
-/* The integer is the high half of the word's product with the range. */
+/* Scales words to integers: an integer is the high half of the word's product with the range. */
 static void integer(int n, const uint64_t *w, int64_t *out, int64_t a, uint64_t range) {
   for (int i = 0; i < n; i++) {
     uint64_t high = tli_multiply_high(w[i], range);

@@ -6,7 +6,7 @@
 #define SCANNER_ENTRY(s, name, types) \
   TLK_IN_##s##_##types([TLK_scan_##name] = {start_##name##_##s, run_##name##_##s}, )
 
-/* The generated list may be empty, but a C array may not. */
+/* one more than needed, because the generated list may be empty but a C array may not */
 #define SCANNERS (TLK_NSCANS + 1)
 
 #define real int32_t
