@@ -10,7 +10,7 @@
 #include "kernels/cuda/plugin.h"
 
 /* Number of streams of each priority. All stream numbers must fit into a mask of 64 bits. */
-#define POOL 24 /* number of streams of each priority */
+#define POOL 24
 #define OTHERS 15
 #define FIRST_OTHER (1 + 2 * POOL)
 

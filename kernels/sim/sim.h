@@ -131,9 +131,9 @@ void sim_lock(void);
 void sim_unlock(void);
 sim_Device *sim_device(int index);
 int sim_device_count(void);
-/* Returns the lock that guards the device. The second function counts a call that can be made to
-** fail: it returns false with a message if this call is to fail, or if this process is a fork of
-** the one that opened the devices. */
+/* Returns the lock that guards the device. sim_locked_may_go counts a call that can be made
+** to fail: it returns false with a message if this call is to fail, or if this process is a fork
+** of the one that opened the devices. */
 pthread_mutex_t *sim_mutex(void);
 bool sim_locked_may_go(const char *what);
 /* Returns false with a message in a forked process. */
