@@ -10,14 +10,14 @@
 -- is an error at the line of the user who wrote it.
 --
 -- Functions without a signature read their options by over_defaults, if a table holds the options'
--- defaults, or pass a table of options to check_options. All of these refuse an unknown option,
+-- defaults, or pass a table of options to check_options. All three ways refuse an unknown option,
 -- with the closest name and a list of the options.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Loaded on demand, for errors and for tables that may be options or values.
+-- Loads the module on demand: only errors, and tables that may be options or values, need it.
 local function suggest() return require "tlua.utils.suggest" end
 
 --- Describes a value for messages.
@@ -91,7 +91,7 @@ local types = {
    boolean = {"a boolean", of_type "boolean"},
    ["function"] = {"a function", of_type "function"},
    table = {"a table", of_type "table"},
-   -- a table that may be given by position even for an optional parameter
+   -- this type accepts a table by position even for an optional parameter
    names = {"a table", function(value)
       return type(value) == "table" and value or nil
    end},
@@ -99,12 +99,12 @@ local types = {
       return type(value) == "table" and getmetatable(value) and value or nil
    end},
    integer = {"an integer", to_integer},
-   dim = {"an integer", to_integer}, -- a dimension counts from 1
+   dim = {"an integer", to_integer}, -- a dimension, which counts from 1
    count = {"an integer of at least 0", function(value)
       local n = to_integer(value)
       return n and n >= 0 and n or nil
    end},
-   -- Layers are created one by one, so a far too large number would take hours.
+   -- layers are created one by one, so a far too large number would take hours
    layers = {"an integer from 0 to 65536", function(value)
       local n = to_integer(value)
       return n and n >= 0 and n <= 65536 and n or nil
@@ -130,7 +130,7 @@ local types = {
    end},
 }
 
--- The signatures of all functions that were declared so far, by title.
+-- The signatures of all functions declared so far, by their titles.
 local declared = {}
 
 local function parse_literal(text)
@@ -159,8 +159,8 @@ local function parse_parameter(text)
    return parameter
 end
 
--- Parses a signature's text. This is done at the first call, because most declared functions are
--- never called.
+-- Parses a signature's text. Each signature is parsed at its function's first call, because most
+-- declared functions are never called.
 local function parse(signature)
    signature.by_name = {}
    for piece in signature.text:gmatch "[^,]+" do
@@ -190,7 +190,8 @@ local function convert(signature, parameter, value)
       signature.title, parameter.name, parameter.expected, M.describe(value)))
 end
 
--- Collects names from lists, in their order, and from tables with names as keys, sorted.
+-- Collects names in order from lists, and in alphabetical order from tables that have names as
+-- keys.
 local function names_in(...)
    local names = {}
    for _, known in ipairs {...} do
@@ -234,7 +235,8 @@ function M.check_options(title, options, ...)
    end
 end
 
---- Tells whether a value fits an option: it has the type `kind`, or else its default's type.
+--- Returns whether a value fits an option: it has the type `kind` or, without `kind`, the type of
+--- the option's default.
 ---@param value any
 ---@param default any
 ---@param kind? string  a type in the notation of signatures, such as "scalar"
@@ -312,11 +314,11 @@ local function by_name(signature, list, n, options)
    return given
 end
 
--- Tells whether the last argument, a table, is the value of its own parameter rather than the
--- options: the parameter must accept a table, and no key may be a parameter's name. For an optional
--- parameter a table must be given by name, since otherwise misspelt options would be taken for the
--- value. The exception is the type `names`, if no key of two or more letters resembles a
--- parameter's name.
+-- Returns whether the last argument, a table, is the value of the parameter at its position rather
+-- than the table of options. The parameter must accept a table, and no key may be a parameter's
+-- name. For an optional parameter a table must be given by name, since otherwise misspelt options
+-- would be taken for the value. The exception is the type `names`, if no key of two or more letters
+-- resembles a parameter's name.
 local function is_value(signature, position, value)
    local parameter = signature[position]
    if not parameter or next(value) == nil and parameter.optional then return false end
@@ -377,7 +379,7 @@ function M.declare(text)
    end
 end
 
---- Declares arguments like `declare`, but returns only the function.
+--- Declares arguments as `declare` does, but returns only the function.
 ---@param text string  "name(parameter: type = default, ...)"
 ---@return fun(...): table
 function M.signature(text)

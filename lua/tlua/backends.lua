@@ -21,8 +21,8 @@ local function boolean(setting)
    }
 end
 
--- Makes a table of settings: reading a field returns the setting, assigning sets it. `functions`
--- are fields that cannot be assigned.
+-- Makes a table of settings: reading a field returns the setting, and assigning to the field
+-- changes it. `functions` are fields that cannot be assigned.
 local function settings(title, fields, functions)
    local names = {}
    for name in pairs(fields) do names[#names + 1] = name end
@@ -36,7 +36,7 @@ local function settings(title, fields, functions)
          table.concat(names, ", ")))
    end
    return setmetatable({}, {
-      names = known, -- torch.has reads them
+      names = known, -- torch.has reads the names
       __index = function(_, name)
          if functions and functions[name] then return functions[name] end
          return field_of(name).get()
@@ -56,7 +56,7 @@ local function settings(title, fields, functions)
    })
 end
 
--- Makes a table of settings tables; its fields cannot be assigned.
+-- Makes a table of tables of settings; its own fields cannot be assigned.
 local function group(title, members, example)
    return setmetatable({}, {
       __index = lazy.strict(members, "torch." .. title),
@@ -71,7 +71,7 @@ end
 local precisions <const> = {[0] = "highest", "high", "medium"}
 
 --- Sets how GPUs multiply float32 matrices: "highest" (in float32, the default), "high" (TF32) or
---- "medium" (bfloat16 on devices on which it is faster, otherwise TF32).
+--- "medium" (in bfloat16 on devices where that is faster, otherwise TF32).
 ---@param precision "highest"|"high"|"medium"
 function M.set_float32_matmul_precision(precision)
    for value, name in pairs(precisions) do
@@ -93,10 +93,10 @@ end
 local take_mode = args.signature [[use_deterministic_algorithms(mode: boolean,
    warn_only: boolean = false)]]
 
---- Allows only algorithms that give the same bits in each run. All of our own kernels do, but some
---- of cuDNN's do not: its non-deterministic convolutions, its batch norm, its average pooling and
---- its attention's backward pass are then not used, even with warn_only. On all devices,
---- uninitialised memory is then filled with NaN; see torch.utils.deterministic.
+--- Allows only algorithms that give the same bits in each run. tlua's own kernels are all
+--- deterministic. Some of cuDNN's are not: then its non-deterministic convolutions, its batch norm,
+--- its average pooling and the backward pass of its attention are not used, even with warn_only. On
+--- all devices, uninitialised memory is then filled with NaN; see torch.utils.deterministic.
 ---@param mode boolean
 ---@param options? {warn_only?: boolean}
 function M.use_deterministic_algorithms(...)
@@ -143,15 +143,17 @@ local matmul = {
    allow_bf16_reduced_precision_reduction = boolean "matmul_reduced_bf16",
 }
 
--- The cache on disk keeps compiled kernels and measurements for the next program.
+-- The settings of the cache on disk, which keeps compiled kernels and measurements for the next
+-- program.
 local cache = {enabled = boolean "disk_cache"}
 
--- Each chain of elementwise operators that a graph captures becomes one kernel. Elementwise are all
--- operators that broadcast, copies between dtypes, fills, dropout, swiglu, rotary_embedding, and
--- the gradients of these and of activations.
+-- The settings of fusion: a graph turns each chain of elementwise operators that it captures into
+-- one kernel. Elementwise are all operators that broadcast, copies between dtypes, fills, dropout,
+-- swiglu, rotary_embedding, and the gradients of these and of activations.
 local fusion = {enabled = boolean "fusion"}
 
--- Returns a function that returns the counters whose names begin with a prefix, without it.
+-- Returns a function that returns the counters whose names begin with a prefix. The prefix is
+-- removed from the names.
 local function counters(title, prefix)
    return checked.query(title, function()
       local counts = {}
@@ -162,8 +164,9 @@ local function counters(title, prefix)
    end)
 end
 
--- The bits of a captured chain equal those of its operators one by one if the compiler at run time
--- is as old as the one that has compiled the operators' kernels.
+-- Returns the counters of fusion. The results of a captured chain equal those of its single
+-- operators bit by bit if the run-time compiler has the version of the compiler that built the
+-- operators' kernels.
 local counts_of_fusion = counters("backends.cuda.fusion.stats", "fusion.")
 local function fusion_stats(...)
    local counts, compiler = counts_of_fusion(...), torch.cuda._library_version "nvrtc"

@@ -1,6 +1,6 @@
--- checked.lua - wraps methods so that their arguments are checked before the method is called:
--- arguments are passed by position or by name, and an unknown name is an error. The arguments are
--- declared beside the class.
+-- checked.lua - wraps methods so that their arguments are checked before the method is called: a
+-- caller passes arguments by position or by name, and an unknown name is an error. A class declares
+-- the arguments of its methods beside them.
 
 local args = require "tlua.args"
 
@@ -8,8 +8,8 @@ local M = {}
 
 local origins = setmetatable({}, {__mode = "k"}) -- maps each checking function to its method
 
---- Returns the function behind one that only calls it, for readers of its source: a method behind
---- a function made by `methods`, or the one given to `wraps`. Returns any other function itself.
+--- Returns the method that a checking function made by this module calls, for readers of the
+--- method's source. Returns any other function itself.
 ---@param fn function
 ---@return function
 function M.origin(fn) return origins[fn] or fn end

@@ -44,8 +44,8 @@ end
 
 local function default_init() end
 
---- Sets a function that looks up fields that instances of a class, and of classes derived from it
---- later, do not have. make(class) makes a separate function for each class.
+--- Sets a function that looks up fields that instances lack, for a class and for classes derived
+--- from it later. make(class) makes a separate function for each class.
 ---@param cls table
 ---@param make fun(cls: table): fun(self: table, key: any): any
 function M.index_by(cls, make)
@@ -70,7 +70,7 @@ function M.class(name, parent)
    local cls = {__name = name}
    local info = {
       ancestors = {[cls] = true}, parent = parent,
-      children = setmetatable({}, {__mode = "k"}), -- weak, so that unused subclasses are collected
+      children = setmetatable({}, {__mode = "k"}), -- weak keys let unused subclasses be collected
       __index = parent, __call = parent and parent_info.__call or construct,
       __newindex = parent and parent_info.__newindex or define, __tostring = describe,
    }
@@ -117,7 +117,7 @@ local function is_of(object, cls)
 end
 
 --- Tells whether an object is an instance of a class or of a subclass, or of any class in a list.
---- torch.Tensor, torch.FloatTensor, nn.Parameter, torch.device and torch.Size are accepted, too.
+--- torch.Tensor, torch.FloatTensor, nn.Parameter, torch.device and torch.Size are accepted as well.
 ---@param object any
 ---@param cls table|function
 ---@return boolean
@@ -131,8 +131,8 @@ function M.isinstance(object, cls)
    return is_of(object, cls)
 end
 
---- Tells whether a value is a class and, if `parent` is given, equal to the parent or derived from
---- it.
+--- Returns whether a value is a class and, if `parent` is given, whether it is `parent` or derived
+--- from it.
 ---@param cls any
 ---@param parent? table
 ---@return boolean
@@ -143,7 +143,7 @@ function M.issubclass(cls, parent)
 end
 
 --- Returns the class's name for an instance, "Tensor" for a tensor, "torch.device" for a device,
---- and the result of Lua's `type` for other values.
+--- and for any other value the result of Lua's `type`.
 ---@param object any
 ---@return string
 function M.type(object)

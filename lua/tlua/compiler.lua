@@ -74,7 +74,7 @@ end
 ---@return boolean
 function M.is_compiling() return false end
 
---- Tells whether this code is being traced by torch.export.
+--- Returns whether torch.export is tracing this code.
 ---@return boolean
 function M.is_exporting() return torch._tracing() end
 

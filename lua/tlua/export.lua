@@ -1,6 +1,7 @@
--- export.lua - torch.export: a model as a program, which runs without Lua. The model is called and
--- the operators that it calls are recorded (src/graph/call_recorder.c); further calls, with other
--- values and other sizes in the inputs, show that nothing but operators depends on them.
+-- export.lua - torch.export: turns a model into a program, which runs without Lua. The model is
+-- called once, and the operators that it calls are recorded (src/graph/call_recorder.c); further
+-- calls, with other values and other sizes in the inputs, show that nothing but operators depends
+-- on the inputs.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -23,8 +24,8 @@ local function sorted_keys(list)
    return keys
 end
 
--- Appends the tensors of a value to `out`, and returns its structure: 0 for a tensor, a list of
--- {key, structure} for a table.
+-- Appends the tensors of a value to `out`, and returns the value's structure: 0 for a tensor, a
+-- list of {key, structure} for a table.
 local function flatten(title, name, value, out, names)
    if torch.is_tensor(value) then
       out[#out + 1] = value
@@ -45,8 +46,8 @@ local function flatten(title, name, value, out, names)
    return structure
 end
 
--- Returns the value with that structure, whose tensors are those of a list from position `at` on,
--- and the next position.
+-- Returns a value of the given structure, whose tensors are those of a list from position `at` on;
+-- also returns the next position.
 local function unflatten(structure, list, at)
    if structure == 0 then return list[at], at + 1 end
    local value = {}
@@ -56,10 +57,11 @@ end
 
 -- Programs ------------------------------------------------------------------------------------
 
---- A model as the operators that it calls, with its parameters and buffers. It runs with the same
---- bits as the model, here or in a C program without Lua (`tl_program_load` of tlua.h). Sizes and
---- dtypes of the inputs are those of the exported call, except dimensions that were made dynamic.
---- Results have no gradients. Until the program is saved it shares the model's parameters.
+--- A model as the operators that it calls, with its parameters and buffers. A program gives bitwise
+--- the same results as the model, in Lua or in a C program without Lua (`tl_program_load` of
+--- tlua.h). Sizes and dtypes of the inputs are those of the exported call, except dimensions that
+--- were made dynamic. Results have no gradients. Until it is saved, a program shares the model's
+--- parameters.
 ---
 ---     local model = nn.Sequential(nn.Linear(2, 3), nn.ReLU()):eval()
 ---     local program = torch.export(model, {torch.ones(4, 2)})
@@ -175,12 +177,13 @@ end
 function Program:inputs() return self.graph_:inputs() end
 
 --- Returns the bytes that a run needs for its intermediate results, which later runs use again, and
---- how many of them are in use at once; 0 before the first run.
+--- how many of these bytes are in use at once; 0 before the first run.
 ---@return integer bytes
 ---@return integer in_use
 function Program:memory() return self.graph_:memory() end
 
---- Changes nothing but `training`; a program runs only in the mode in which it was exported.
+--- Changes nothing but the field `training`; a program runs only in the mode in which it was
+--- exported.
 ---@param mode? boolean
 ---@return export.Program self
 function Program:train(mode)
@@ -233,7 +236,7 @@ local function named_tensors(model)
    return list
 end
 
--- Calls the model with these tensors and returns the graph of the operators that it called.
+-- Calls the model with the given tensors, and returns the graph of the operators that it called.
 local function trace(call, tensors)
    local recorder <close> = torch._trace()
    for i, tensor in ipairs(tensors) do recorder:input(call.names[i], tensor) end
@@ -252,7 +255,7 @@ local function trace(call, tensors)
                           json.encode {inputs = call.inputs, outputs = structure})
 end
 
--- Returns tensors with other values: their elements in the opposite order, or one more.
+-- Returns tensors with other values: with their elements in the opposite order, or with one added.
 local function with_other_values(tensors, changes)
    local list = {}
    for i, tensor in ipairs(tensors) do
@@ -268,8 +271,8 @@ local function with_other_values(tensors, changes)
    return list
 end
 
--- Calls the model with other values than the tensors'. Where it fails with them, as for lengths
--- that must be sorted, fewer of them change.
+-- Calls the model with values that differ from the tensors'. If the model fails, as for lengths
+-- that must be sorted, fewer tensors change.
 local function trace_other_values(call, tensors)
    local fine, result
    for _, changes in ipairs {"all", "floats", "none"} do
@@ -279,8 +282,8 @@ local function trace_other_values(call, tensors)
    error(result, 0)
 end
 
--- Returns tensors with another size in some dimensions: elements from the beginning follow those
--- at the end.
+-- Returns tensors with another size in some dimensions: elements from the beginning follow the
+-- elements at the end.
 local function with_size(tensors, places, size)
    local list = {table.unpack(tensors)}
    for _, place in ipairs(places) do
@@ -335,8 +338,8 @@ local function read_dynamic(dynamic, names, tensors)
    return symbols
 end
 
--- Finds out which of the graph's integers depend on a size: the model is called with two other
--- sizes, and with size 1, for which many models take another way.
+-- Finds the integers of the graph that depend on a size. The model is called with two other sizes,
+-- and with size 1, for which many models behave differently.
 local function make_dynamic(graph, call, tensors, symbol)
    local number
    for _, place in ipairs(symbol) do
@@ -359,7 +362,7 @@ local function export(call, tensors, symbols)
    return wrap(graph:ready())
 end
 
--- Calls the function without gradients; after an error buffers have their old values.
+-- Calls the function without gradients. After an error, buffers get their old values back.
 local function protected(call, ...)
    local kept = {}
    if type(call.model) == "table" and type(call.model.buffers) == "function" then
@@ -393,10 +396,10 @@ end
 
 local M = {}
 
---- Returns the program of a model: the operators that it calls for these inputs. What depends on
---- the values of tensors outside of operators, such as `if x:sum():item() > 0` or `x[mask]`, cannot
---- be recorded and is an error at its line; sizes are those of the inputs unless `dynamic` names
---- them. torch.export(model, inputs, options) is the same.
+--- Returns the program of a model: the operators that it calls for these inputs. Code that depends
+--- on values of tensors outside of operators, such as `if x:sum():item() > 0` or `x[mask]`, cannot
+--- be recorded, and raises an error at its line; sizes are those of the inputs unless `dynamic`
+--- names them. torch.export(model, inputs, options) is the same.
 ---
 ---     local function double(x) return x * 2 end
 ---     print(torch.export(double, {torch.ones(3)}))

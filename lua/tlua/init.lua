@@ -1,6 +1,6 @@
 -- init.lua - the Lua half of `torch`. The C half calls this chunk with the table that holds the
--- operators; it adds the modules written in Lua. Each is loaded when it is first used, so a program
--- does not wait for modules that it does not need.
+-- operators; this half adds the modules written in Lua. Each module is loaded when it is first
+-- used, so a program does not wait for modules that it does not need.
 
 local torch = ...
 local lazy = require "tlua.lazy"
@@ -102,14 +102,14 @@ for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
    end)
 end
 
--- The tables that the C half has made; a table that is loaded later gets its title then.
+-- The tables that the C half has made. A table that is loaded later gets its title at that time.
 for name in ("Tensor autograd cuda io linalg nn.functional sim special workers"):gmatch "%S+" do
    lazy.entitle(torch[name], "torch." .. name)
 end
 lazy.entitle(torch.distributed, "torch.distributed", "tlua.distributed.unsupported")
 
--- Packages beside the core are searched after the library's own files, and before package.path, so
--- that a checkout uses its own packages.
+-- packages beside the core are searched after the library's own files, and before package.path, so
+-- that a checkout uses its own packages
 if package and type(package.searchers) == "table" then
    table.insert(package.searchers, math.min(3, #package.searchers + 1), function(module)
       local ours = module:find "^tlua%." or module == "torch7"
@@ -117,8 +117,8 @@ if package and type(package.searchers) == "table" then
    end)
 end
 
--- torch.Tensor holds the methods, constructs tensors, and is the class of tensors in
--- torch.isinstance.
+-- torch.Tensor holds the methods of tensors, constructs tensors, and is their class in
+-- torch.isinstance
 local of_tensor = getmetatable(torch.Tensor)
 of_tensor.holds = torch.is_tensor
 for _, name in ipairs {"storage", "untyped_storage", "is_set_to", "dim_order"} do

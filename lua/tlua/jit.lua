@@ -1,5 +1,5 @@
--- jit.lua - torch.jit: there is no TorchScript. Model code may ask whether it is being scripted,
--- and mark functions for the compiler: both work. trace, save and load are those of torch.export;
+-- jit.lua - torch.jit: tlua has no TorchScript. Model code may ask whether it is being scripted,
+-- and may mark functions for the compiler. trace, save and load are those of torch.export;
 -- functions that compile raise an error with a replacement.
 
 local torch = require "tlua"

@@ -21,7 +21,8 @@ end
 
 -- Tables ------------------------------------------------------------------------------------------
 
--- Returns whether a module is part of the library; others belong to packages, which may be missing.
+-- Returns whether a module is part of the library; any other module belongs to a package, which may
+-- be missing.
 local function is_embedded(module)
    return require "tlua"._is_embedded(module)
 end
@@ -34,8 +35,8 @@ function M.is_there(module)
    return is_embedded(module) or require "tlua.packages".has(module)
 end
 
---- Raises, at the user's line, if a module is neither part of the library nor of an installed
---- package.
+--- Raises an error at the user's line if a module is neither part of the library nor of an
+--- installed package.
 ---@param module string
 ---@param title string  the public name that the program has used, such as "torch.text"
 function M.check(module, title)
@@ -114,8 +115,8 @@ function M.each(target)
    end
 end
 
---- Makes fields of `target` load on first use, and makes the table strict. Once loaded, a field is
---- an ordinary one. Existing fields are unchanged.
+--- Makes fields of `target` load on first use, and makes the table strict. A loaded field is an
+--- ordinary field. Existing fields are unchanged.
 ---@param target table
 ---@param modules table<string, string>|fun(): table<string, string>  field -> the name of its
 --- Lua module; a function that returns this table is called when an absent field is first read

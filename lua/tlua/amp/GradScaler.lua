@@ -35,7 +35,8 @@ local Fused = require "tlua.optim.Fused"
 ---@field set_growth_interval fun(self, value: integer)  at least 1
 local GradScaler = class.class("amp.GradScaler")
 
--- The state of an optimizer's gradients since the last update().
+-- The state of an optimizer's gradients since the last update(): still scaled, divided by unscale_,
+-- or used by a step.
 local READY <const>, UNSCALED <const>, STEPPED <const> = "ready", "unscaled", "stepped"
 
 local signature = args.signature [[amp.GradScaler(device: device = 'cuda',
@@ -50,8 +51,8 @@ local function is_scale(value)
    return type(value) == "number" and value > 0 and value < math.huge
 end
 
---- Makes a scaler. Its numbers are created on the device of the first loss or gradient that it
---- gets.
+--- Makes a scaler. The scaler creates its numbers on the device of the first loss or gradient that
+--- it gets.
 ---@param device? string|torch.device  accepted as in PyTorch; the first loss or gradient decides
 ---@param options? {init_scale: number, growth_factor: number, backoff_factor: number,
 --- growth_interval: integer, enabled: boolean}
@@ -156,7 +157,7 @@ local function check_gradients(self, optimizer, entry, factor, method)
       number = number:to(home)
       entry.found = entry.found and torch.maximum(entry.found, number) or number
    end
-   -- if parameters are split over ranks, each rank has checked a part
+   -- if parameters are split over ranks, each rank has checked only its own part
    local placement = package.loaded["tlua.distributed.placement"]
    if placement then entry.found = placement.largest(optimizer, entry.found) end
 end
@@ -187,8 +188,8 @@ function GradScaler:unscale_(optimizer)
    entry.stage = UNSCALED
 end
 
--- Returns whether an optimizer divides by the scale and skips steps itself. Its step counts must be
--- on the parameters' device: on the CPU they would not show which steps were skipped.
+-- Returns whether an optimizer itself divides by the scale and skips steps. Its step counts must be
+-- on the parameters' device, because counts on the CPU would not show which steps were skipped.
 local function does_it_itself(optimizer)
    if not class.isinstance(optimizer, Fused) then return false end
    if #optimizer.clocks == 0 then return true end
@@ -200,9 +201,9 @@ local function does_it_itself(optimizer)
    return true
 end
 
--- Returns the fields that such an optimizer needs for a step with scaled gradients; if it clips
--- them, also their norm. The gradients are only read. Gradients of which other ranks have parts are
--- handled like those of other optimizers.
+-- Returns the fields that an optimizer which divides by the scale itself needs for a step,
+-- including the norm of the gradients if it clips them. The gradients are only read. Gradients that
+-- are split over ranks are divided by unscale_, as for any other optimizer.
 local function fields_of_step(self, optimizer, entry, options)
    local scale = self.scale_number
    local max_norm, norm_type = math.huge, math.huge
@@ -219,8 +220,8 @@ local function fields_of_step(self, optimizer, entry, options)
    return {grad_scale = scale}
 end
 
--- Makes an optimizer step with these numbers as its fields, and removes the fields even if the step
--- fails.
+-- Makes an optimizer step with the given numbers as its fields, and removes the fields even if the
+-- step fails.
 local function step_itself(self, optimizer, entry, options)
    local fields, norm = {}, nil
    if entry.stage == READY then
@@ -238,9 +239,9 @@ end
 local options_of = args.signature "amp.GradScaler.step(max_norm: number, norm_type: number = 2)"
 
 --- Calls optimizer:step(options) unless a gradient is infinite or NaN. If unscale_ was not called,
---- the gradients are first divided by the scale, and with `max_norm` they are then clipped. An
---- optimizer that steps with one call does both while it reads the gradients, and leaves `grad`
---- unchanged.
+--- the gradients are first divided by the scale; with `max_norm` they are also clipped. An
+--- optimizer that steps with one call divides and clips while it reads the gradients, and leaves
+--- `grad` unchanged.
 ---@param optimizer optim.Optimizer
 ---@param options? {max_norm: number, norm_type: number}  the options of the optimizer's step
 ---@return nil
@@ -272,7 +273,7 @@ function GradScaler:step(optimizer, options)
    return table.unpack(results, 1, results.n)
 end
 
---- Adjusts the scale after the steps of all optimizers, or sets it.
+--- Adjusts the scale after the steps of all optimizers, or sets it to `new_scale`.
 ---@param new_scale? number|Tensor
 function GradScaler:update(new_scale)
    if not self.enabled then return end
@@ -311,7 +312,7 @@ function GradScaler:get_scale()
    return self.scale_number and self.scale_number:item() or self._init_scale
 end
 
---- Returns whether the scaler does anything: the option `enabled`.
+--- Returns the option `enabled`; a disabled scaler changes neither losses nor gradients.
 ---@return boolean
 function GradScaler:is_enabled() return self.enabled end
 

@@ -8,8 +8,8 @@ local M = {}
 
 local kinds <const> = {"cpu", "cuda", "sim"}
 
---- Returns the state of autocast: the dtype for each kind of device for which it is on, or nil if
---- it is off.
+--- Returns the state of autocast: a table from each kind of device for which autocast is on to its
+--- dtype, or nil if it is off.
 ---@return table<string, string>?
 function M.current()
    if not torch.is_autocast_enabled() then return nil end
@@ -50,7 +50,7 @@ local function convert(value, dtype, on)
    return value
 end
 
---- Converts floating-point arguments, also those in tables, to `dtype`, except those of float64.
+--- Converts floating-point arguments, including those in tables, to `dtype`; float64 stays float64.
 ---@param inputs table  as of table.pack
 ---@param dtype string
 ---@param on fun(kind: string): boolean  whether to convert tensors on that kind of device

@@ -1,5 +1,5 @@
--- custom.lua - the behaviour of a Function's forward and backward under torch.autocast. A Function
--- sets it by its field `cast_inputs`; this file has PyTorch's names for it.
+-- custom.lua - PyTorch's custom_fwd and custom_bwd, which set how a Function behaves under
+-- torch.autocast. In tlua a Function sets that by its field `cast_inputs`.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,4 +1,5 @@
--- init.lua - torch.amp: mixed precision. torch.autocast itself is in C (src/lua/modes/autocast.c).
+-- init.lua - torch.amp: mixed precision. torch.autocast itself is written in C
+-- (src/lua/modes/autocast.c).
 
 local lazy = require "tlua.lazy"
 

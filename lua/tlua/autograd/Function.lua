@@ -40,8 +40,8 @@ local pushforward = require "tlua.autograd.pushforward"
 ---@field cast_inputs string?  "float32", "bfloat16" or "float16"
 local Function = class("autograd.Function")
 
---- Passes values from forward to backward. Fields may be set freely, but results must be saved with
---- `save_for_backward`; in a field they would make the graph a reference cycle.
+--- Passes values from forward to backward. A program may set any field, but it must save results by
+--- `save_for_backward`: a result in a field would make the graph a reference cycle.
 ---@class autograd.Context
 local Context = class("autograd.Context")
 
@@ -56,8 +56,8 @@ function Context:__init(inputs)
    self.materialize = true
 end
 
---- Saves arguments and results of forward, or other tensors, for backward. It may be called once in
---- each forward.
+--- Saves arguments and results of forward, or other tensors, for backward. forward may call it
+--- once.
 ---@param ... Tensor?
 function Context:save_for_backward(...)
    self.saved = table.pack(...)
@@ -82,9 +82,9 @@ function Context:saved_tensors()
    return table.unpack(self.saved, 1, self.saved.n)
 end
 
---- Marks arguments that forward changes in place. They must also be among its results, and then get
---- the function's history; a leaf that requires a gradient cannot be changed in place. A view must
---- be the first argument, and the only result.
+--- Marks arguments that forward changes in place. Such arguments must also be among the results of
+--- forward; they get the function's history; a leaf that requires a gradient cannot be changed in
+--- place. A view must be the first argument, and the only result.
 ---@param ... Tensor
 function Context:mark_dirty(...)
    for i, tensor in ipairs(table.pack(...)) do
@@ -130,7 +130,8 @@ local function positions(results, marked)
    return found
 end
 
--- Returns which results were changed in place, and checks them against mark_dirty.
+-- Returns the positions of results that were changed in place, and checks these results against
+-- mark_dirty.
 local function dirty_positions(cls, inputs, results, marked)
    for _, tensor in ipairs(marked) do
       if not next(positions(inputs, {tensor})) then

@@ -9,8 +9,9 @@
 --    end
 --
 -- It uses reverse mode, like torch.func.jvp: operations on a dual are recorded, and unpack_dual
--- computes the derivative of v^T J by v. Under no_grad, too, operations on duals are recorded, in
--- nodes that only unpack_dual goes through: tangents stay, and gradients end there, as in PyTorch.
+-- computes the derivative of v^T J by v. Operations on duals are recorded even under no_grad, but
+-- only unpack_dual passes through the nodes recorded there: tangents continue, and gradients end,
+-- as in PyTorch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -20,10 +21,10 @@ local recording = require "tlua.autograd.recording"
 
 local M = {}
 
-local level -- the open level: {duals, tangents}; nil: no level is open
+local level -- the open level {duals, tangents}, or nil
 
---- Opens the level in which tensors can be duals, while a function runs, whose results it returns,
---- or until a block ends: `local _ <close> = dual_level()`. Levels do not nest.
+--- Opens the level in which tensors can be duals: while a function runs, whose results it returns,
+--- or until the end of a block with `local _ <close> = dual_level()`. Levels do not nest.
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...
@@ -68,8 +69,8 @@ function M.make_dual(tensor, tangent)
    return dual
 end
 
--- Returns the derivatives with respect to the duals that `tensor` was computed from, each linear in
--- `seed`, and the tangents of these duals.
+-- Returns the derivatives with respect to the duals from which `tensor` was computed, each linear
+-- in `seed`, and the tangents of these duals.
 local function pulled(tensor, seed)
    local _ <close> = pushforward()
    local before = torch.autograd._tangent_pass(true)

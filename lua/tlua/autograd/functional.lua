@@ -1,8 +1,8 @@
 -- functional.lua - torch.autograd.functional: functions that return the derivatives of a function
 -- at an input.
 --
--- Each takes a function and its input, a tensor or a list of tensors. The function gets the tensors
--- as arguments and returns one tensor. If the input is a list, the derivatives are lists, too.
+-- Each takes a function and its input, a tensor or a list of tensors, and passes the tensors to the
+-- function, which returns one tensor. If the input is a list, the derivatives are lists as well.
 
 local torch = require "tlua"
 local args = require "tlua.args"

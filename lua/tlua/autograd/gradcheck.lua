@@ -55,7 +55,7 @@ local function numerical_jacobian(fn, inputs, which, output, eps)
    return #columns > 0 and torch.stack(columns) or nil
 end
 
--- Computes the same matrices from the derivative, by one backward pass for each element of the
+-- Computes the Jacobian matrices from the derivative, by one backward pass for each element of the
 -- output.
 local function analytical_jacobians(output, wanted)
    local n = output:numel()
@@ -85,7 +85,8 @@ local function analytical_jacobians(output, wanted)
    return jacobians
 end
 
--- Describes the element at which two matrices differ most beyond the tolerance; nil if none does.
+-- Describes the element at which two matrices differ most beyond the tolerance; nil if all elements
+-- are within it.
 local function worst_difference(analytical, numerical, atol, rtol)
    local excess = (analytical - numerical):abs() - numerical:abs() * rtol - atol
    excess = excess:nan_to_num(math.huge)
@@ -111,8 +112,8 @@ local function find_fault(a, inputs)
    if #wanted == 0 then return "no input requires a gradient" end
    local outputs = outputs_of(a.fn, inputs)
    if #outputs == 0 then return "no result is a floating-point tensor" end
-   -- Compute all derivatives first: the differences change the inputs in place, after which the
-   -- graph cannot be used.
+   -- all derivatives are computed first: the differences change the inputs in place, after which
+   -- the graph cannot be used
    local analytical = {}
    for o, output in ipairs(outputs) do
       analytical[o] = output.requires_grad and analytical_jacobians(output, wanted) or {}
@@ -138,7 +139,8 @@ local function to_list(inputs)
    return {n = inputs.n or #inputs, table.unpack(inputs, 1, inputs.n or #inputs)}
 end
 
--- Replaces complex inputs that require a gradient by their parts, from which fn gets them again.
+-- Replaces complex inputs that require a gradient by their real and imaginary parts, from which fn
+-- gets complex inputs again.
 local function with_parts(fn, inputs)
    local parts, changed = {n = inputs.n, table.unpack(inputs, 1, inputs.n)}, {}
    for i = 1, inputs.n do

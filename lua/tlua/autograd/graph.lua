@@ -1,5 +1,5 @@
--- graph.lua - torch.autograd.graph: inspects the recorded graph, and hooks into the tensors that
--- its nodes save.
+-- graph.lua - torch.autograd.graph: inspects the recorded graph, and lets hooks change the tensors
+-- that nodes save.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -28,9 +28,9 @@ local function names_of(names)
    return list
 end
 
---- Returns the graph behind a tensor in the language of Graphviz (`dot -Tsvg`): boxes are
---- derivatives, with the shapes of their results; ellipses are the leaves, with their shapes and
---- their names or paths from `names`.
+--- Returns the graph behind a tensor in the language of Graphviz (`dot -Tsvg`). Boxes are
+--- derivatives, with the shapes of their results. Ellipses are leaves, with their shapes and their
+--- names, or their paths from `names`.
 ---@param tensor Tensor
 ---@param names? nn.Module|table<string, Tensor>
 ---@return string
@@ -89,8 +89,8 @@ end
 --- the remaining arguments, or, without fn, until the returned scope is closed. pack returns the
 --- object to keep instead: a tensor, or any other value. In the backward pass, `unpack` turns that
 --- object into a tensor of the same shape, dtype and device as the packed one. Parameters and
---- results are packed, too. pack runs without recording, and must not change its argument. Of
---- nested pairs only the innermost is used.
+--- results are packed as well. pack runs without recording, and must not change its argument. Of
+--- nested pairs of functions only the innermost is used.
 ---
 ---     local _ <close> = torch.autograd.graph.saved_tensors_hooks(
 ---        function(t) return t:to "bfloat16" end, function(t) return t:to "float32" end)
@@ -104,8 +104,8 @@ function M.saved_tensors_hooks(pack, unpack, fn, ...)
    return torch.autograd._saved_tensors_hooks(pack, unpack, fn, ...)
 end
 
---- Forbids saved_tensors_hooks, for functions that do not work with them. Nesting one inside the
---- other is an error with the given message.
+--- Forbids saved_tensors_hooks in a scope, for functions that do not work with such hooks. Opening
+--- saved_tensors_hooks inside raises an error with the given message.
 ---@param error_message string
 ---@param fn? function
 ---@param ... any  fn's arguments
@@ -117,8 +117,7 @@ end
 local on_cpu = args.signature "save_on_cpu(pin_memory: boolean = false)"
 
 --- Keeps the tensors saved for the backward pass in the CPU's memory, and copies them back to their
---- device when they are needed, by saved_tensors_hooks. Tensors that are already on the CPU are not
---- copied.
+--- device when the pass needs them. Tensors that are already on the CPU are not copied.
 ---@param pin_memory? boolean  whether to use pinned memory, from which a GPU copies faster (false)
 ---@param fn? function
 ---@param ... any  fn's arguments
@@ -140,9 +139,9 @@ end
 
 -- Gradient edges ------------------------------------------------------------------------------
 
---- The place that a tensor's gradient goes to. `autograd.grad` and `autograd.backward` accept edges
---- in place of tensors, among outputs and inputs. An edge does not keep the tensor alive, unless
---- the tensor is a leaf, and still refers to the same value after the tensor is changed in place.
+--- The destination of a tensor's gradient. `autograd.grad` and `autograd.backward` accept edges in
+--- place of tensors, among outputs and inputs. An edge keeps its tensor alive only if the tensor is
+--- a leaf, and still refers to the same value after the tensor is changed in place.
 ---@class autograd.GradientEdge
 ---@field node userdata|Tensor  the grad_fn, or the leaf itself where PyTorch has an AccumulateGrad
 ---@field output_nr integer  which of the node's results it is, from 1
@@ -152,7 +151,7 @@ end
 ---@return autograd.GradientEdge
 function M.get_gradient_edge(tensor) return torch.autograd._get_gradient_edge(tensor) end
 
---- Makes an edge from a part of `next_functions`: GradientEdge(table.unpack(part)).
+--- Makes an edge from an entry of `next_functions`: GradientEdge(table.unpack(entry)).
 ---@param node userdata|Tensor  a node, such as x.grad_fn, or a leaf
 ---@param output_nr integer  which of the node's results, from 1
 ---@return autograd.GradientEdge
@@ -163,12 +162,13 @@ function M.GradientEdge(node, output_nr) return torch.autograd._gradient_edge(no
 local multi_grad = args.signature [[register_multi_grad_hook(tensors: table, fn: callable,
    mode: string = 'all')]]
 
--- Keeps a table for each running backward pass, in which hooks store values between their calls.
+-- Returns a function that returns a table for the running backward pass, in which hooks store
+-- values between their calls.
 local function per_pass()
    local kept = {}
    return function(make)
       local number, depth = torch.autograd._pass()
-      for other in pairs(kept) do -- removes tables that failed passes have left
+      for other in pairs(kept) do -- removes the tables that failed passes have left
          if other > number or depth == 0 and other ~= number then kept[other] = nil end
       end
       kept[number] = kept[number] or make()

@@ -1,4 +1,4 @@
--- paths.lua - older paths of PyTorch in torch.autograd, as aliases.
+-- paths.lua - aliases for PyTorch's older paths in torch.autograd.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -6,7 +6,7 @@ local scopes = require "tlua.scope"
 
 local M = {}
 
---- Returns the tensor, or a copy if it was made in inference mode, because such tensors cannot be
+--- Returns the tensor itself, or a copy of a tensor made in inference mode: such a tensor cannot be
 --- saved for the backward pass.
 ---@param tensor Tensor
 ---@return Tensor

@@ -1,6 +1,6 @@
 -- zero_grad.lua - implements the method zero_grad of modules and optimizers.
 
---- Drops the gradients of parameters, or zeroes them.
+--- Drops the gradients of parameters, or fills them with zeros if set_to_none is false.
 ---@param parameters Tensor[]
 ---@param set_to_none boolean  drop them
 return function(parameters, set_to_none)

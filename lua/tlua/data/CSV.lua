@@ -25,7 +25,7 @@ local signature = args.signature [[data.CSV(path: string, delimiter: string?, qu
 ---@overload fun(path: string, options?: table): data.CSV
 local CSV, parent = class.class(name, IterableDataset)
 
--- The number of rows by which the type of a column is guessed if no dtype is given.
+-- The number of rows that are read to guess the type of a column without a dtype.
 local looked_at <const> = 1000
 
 local function fail(self, message)
@@ -68,7 +68,8 @@ local function open(self)
    return bytes or fail(self, why)
 end
 
--- Reads up to `rows` rows from a position on, as columns of these types; returns nil at the end.
+-- Reads up to `rows` rows from a position on, as columns of the given types; returns nil at the end
+-- of the file.
 local function read(self, bytes, types, rows, place)
    local columns, taken, at, line = torch.io.csv(bytes, place.at, self.delimiter, self.quote, types,
       rows, place.line)

@@ -1,4 +1,4 @@
--- ChainDataset.lua - several streams, one after the other.
+-- ChainDataset.lua - joins several streams: it reads one after the other.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -43,7 +43,7 @@ function ChainDataset:advance(state)
    return take(self, state, state.next())
 end
 
---- Returns an iterator over the samples of one dataset after the other.
+--- Returns an iterator over the samples of all datasets, one dataset after the other.
 ---@return fun(): any ...
 function ChainDataset:iter()
    local state = {k = 1}

@@ -1,4 +1,4 @@
--- ConcatDataset.lua - several datasets, one after the other.
+-- ConcatDataset.lua - joins several datasets: their items follow one another.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,6 +6,8 @@ local class = require "tlua.class"
 local Dataset = require "tlua.data.Dataset"
 local items = require "tlua.data.items"
 
+--- Joins datasets: the items of the second one follow those of the first one, and so on.
+---
 ---     local a = torch.data.TensorDataset(torch.arange(2))
 ---     local b = torch.data.TensorDataset(torch.arange(3))
 ---     print(#torch.data.ConcatDataset {a, b}, #(a + b))
@@ -36,7 +38,7 @@ function ConcatDataset:__len()
    return self.ends[#self.ends]
 end
 
---- Returns a sample; the datasets are counted on, one after the other.
+--- Returns an item by its position in the joined dataset.
 ---@param i integer
 ---@return any ...
 function ConcatDataset:get(i)

@@ -31,10 +31,10 @@ local signature = args.signature [[data.DataLoader(dataset: any, batch_size: int
    timeout: number = 0, worker_init_fn: callable?, generator: any?, prefetch_factor: integer?,
    persistent_workers: boolean = false, pin_memory_device: device?, in_order: boolean = true)]]
 
---- Makes batches of a dataset's items, in the calling thread or by workers, threads with an
---- interpreter of their own. `loader:iter()` iterates over the batches of an epoch, `#loader` is
---- their number. Workers get a dataset's tables by copy, its tensors without one, functions with
---- their upvalues and the globals that they name; modules are required anew.
+--- Makes batches of a dataset's items, in the calling thread or in worker threads with separate
+--- interpreters. `loader:iter()` iterates over the batches of an epoch, `#loader` is their number.
+--- Workers get a dataset's tables by copy, its tensors without one, functions with their upvalues
+--- and the globals that they name; modules are required anew.
 ---
 ---     local set = torch.data.TensorDataset(torch.arange(5), torch.arange(5) * 10)
 ---     for x, y in torch.data.DataLoader(set, {batch_size = 2}):iter() do
@@ -68,7 +68,7 @@ local function check_workers(a)
    end
 end
 
--- Checks the options that exclude each other.
+-- Checks that no two options exclude each other.
 local function check(a)
    if a.sampler and a.shuffle then
       torch.raise(name .. ": expected a sampler or shuffle = true, got both")
@@ -103,7 +103,7 @@ local function check(a)
    check_workers(a)
 end
 
--- Configures which shard of a pipe this process reads, and whether the pipe shuffles.
+-- Configures which shard of a pipe this process reads, and whether the pipe shuffles its items.
 local function set_up_pipe(self, settings, shuffle)
    local group = torch.distributed
    local is_group = group and group.is_initialized()
@@ -124,9 +124,10 @@ end
 --- from 0), timeout (seconds to wait for a batch; 0: no limit), in_order (true; false returns
 --- batches as soon as they are ready).
 ---
---- For an IterDataPipe, `shuffle` switches its shuffles on or off, and nil leaves them unchanged; a
---- pipe without any gets one at its end. Its sharding_filter gives each worker a shard; without one
---- each worker returns all items. In all workers the shuffles are seeded with the epoch's seed.
+--- For an IterDataPipe, `shuffle` switches the pipe's shuffles on or off, and nil leaves them
+--- unchanged; true adds a shuffle to the end of a pipe without one. The pipe's sharding_filter
+--- gives each worker a shard; without that filter each worker returns all items. In all workers the
+--- shuffles are seeded with the epoch's seed.
 ---@param dataset data.Dataset|data.IterableDataset|Tensor|any[]
 ---@param options? table
 function DataLoader:__init(...)
@@ -217,7 +218,7 @@ local function make_order(self)
    return (self.batch_sampler or self.sampler):iter()
 end
 
--- Returns a function that makes the batches in this thread, each from its own seed.
+-- Returns a function that makes the batches in the calling thread; each batch has its own seed.
 local function make_here(self, base, order)
    local number = 0
    local next_batch = not order and fetch.stream(self, base)
@@ -274,7 +275,7 @@ function Epoch:__call()
    return note(self.place, self.next())
 end
 
---- Ends the epoch early and stops its workers.
+--- Ends the epoch early, and stops the workers of the epoch.
 function Epoch:close()
    self.place.ended = true
    if self.batches then self.batches:close() end
@@ -282,9 +283,9 @@ end
 
 Epoch.__close = Epoch.close
 
---- Iterates over the batches of one epoch. It returns an object that returns the next batch when
---- called. The object has a method `close`, and can be a to-be-closed variable, but a loop that is
---- left early needs neither.
+--- Iterates over the batches of one epoch. The result is an object; calling it returns the next
+--- batch. It has a method `close` and can be a to-be-closed variable, but a loop that is left early
+--- needs neither.
 ---@return fun(): any ...
 function DataLoader:iter()
    local resume, now = self.resume, nil
@@ -308,7 +309,7 @@ function DataLoader:iter()
       torch.set_rng_state(now)
       for _ = 1, resume.position do epoch() end
    end
-   self.place = place -- the epoch must stay collectable: a loop may be abandoned
+   self.place = place -- a loop may be abandoned, so the epoch must stay collectable
    return epoch
 end
 

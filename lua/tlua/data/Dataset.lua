@@ -15,6 +15,9 @@ local torch = require "tlua"
 local class = require "tlua.class"
 local indexing = require "tlua.data.indexing"
 
+--- The base of datasets whose items have positions. A user-defined class has `get`, which returns
+--- an item, and `__len`.
+---
 ---     local Squares, parent = torch.class("Squares", torch.data.Dataset)
 ---     function Squares:__len() return 4 end
 ---     function Squares:get(i) return torch.tensor(i), torch.tensor(i * i) end

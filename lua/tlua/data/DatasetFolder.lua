@@ -22,7 +22,7 @@ local signature = args.signature [[data.DatasetFolder(root: string, loader: call
 ---@overload fun(root: string, loader: function, options?: table): data.DatasetFolder
 local DatasetFolder, parent = class.class(name, Dataset)
 
--- Returns the sorted names of the folders in a folder, then the sorted names of its files.
+-- Returns the sorted names of a folder's subfolders, then the sorted names of its files.
 local function list(path)
    local folders, files = io_folder.list(path)
    if not folders then torch.raise(("%s: %s: %s"):format(name, path, files)) end
@@ -59,9 +59,9 @@ local function make_samples(self, is_valid)
    return empty
 end
 
---- Items are loader(path) and the class, counted from 1. Options: extensions, such as {".png"}, or
---- is_valid_file(path) select the files; transform and target_transform are called with the two
---- values of an item; allow_empty lets folders without files be classes.
+--- An item consists of loader(path) and the file's class, counted from 1. Options: extensions, such
+--- as {".png"}, or is_valid_file(path) select the files; transform and target_transform are called
+--- with the two values of an item; allow_empty lets folders without files be classes.
 ---@param root string
 ---@param loader fun(path: string): any
 ---@param options? table

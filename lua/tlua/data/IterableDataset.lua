@@ -5,6 +5,9 @@ local torch = require "tlua"
 local class = require "tlua.class"
 local indexing = require "tlua.data.indexing"
 
+--- The base of datasets that are read as a stream. A user-defined class has `iter`, which returns
+--- an iterator over the items.
+---
 ---
 ---     local Count = torch.class("Count", torch.data.IterableDataset)
 ---     function Count:iter()

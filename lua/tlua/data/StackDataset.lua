@@ -7,6 +7,8 @@ local class = require "tlua.class"
 local Dataset = require "tlua.data.Dataset"
 local items = require "tlua.data.items"
 
+--- Combines datasets of the same length: an item consists of one item of each dataset.
+---
 ---     local a = torch.data.TensorDataset(torch.arange(2))
 ---     local b = torch.data.TensorDataset(torch.arange(2) * 10)
 ---     print(#torch.data.StackDataset(a, b))
@@ -23,8 +25,9 @@ local function are_named(first, ...)
    return type(next(first)) == "string"
 end
 
+--- with a table of datasets, an item is a table with the same names
 ---@param ... data.Dataset  items are their items, as several values; a table of datasets by name
----an item is a table with these names
+--- an item is a table with these names
 function StackDataset:__init(...)
    parent.__init(self)
    self.named = are_named(...)

@@ -1,4 +1,4 @@
--- Subset.lua - some of a dataset's items, in a given order.
+-- Subset.lua - a dataset of some items of another dataset, in a given order.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,6 +6,8 @@ local class = require "tlua.class"
 local Dataset = require "tlua.data.Dataset"
 local items = require "tlua.data.items"
 
+--- A dataset of some items of another dataset, given by a list of positions.
+---
 ---     local set = torch.data.TensorDataset(torch.arange(4) * 10)
 ---     local part = torch.data.Subset(set, {4, 1})
 ---     print(#part, part:get(1))
@@ -30,7 +32,7 @@ function Subset:__init(dataset, indices)
       args.refuse("data.Subset", "indices", "a list of positions or a 1-d int64 tensor", indices)
    end
    self.dataset, self.indices = dataset, indices
-   -- A subset of a dataset that returns whole batches does so, too.
+   -- a subset of a dataset that returns whole batches returns whole batches as well
    if items.gives_batches(dataset) then
       self.get_items = function(subset, positions)
          local own = subset.indices
@@ -43,7 +45,7 @@ function Subset:__len()
    return self.indices:size(1)
 end
 
---- Returns the sample of the whole dataset that the list of indices has at this position.
+--- Returns the item at a position of the list of indices.
 ---@param i integer
 ---@return any ...
 function Subset:get(i)

@@ -1,10 +1,13 @@
--- TensorDataset.lua - items are the rows of one or several tensors of the same length.
+-- TensorDataset.lua - a dataset whose items are the rows of one or several tensors of the same
+-- length.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Dataset = require "tlua.data.Dataset"
 
+--- A dataset whose items are the rows of tensors: item i consists of row i of each tensor.
+---
 ---     local set = torch.data.TensorDataset(torch.arange(4), torch.arange(4) * 10)
 ---     local x, y = set:get(2) -- positions count from 1
 ---     print(#set, x:item(), y:item())

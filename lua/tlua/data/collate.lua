@@ -1,4 +1,4 @@
--- collate.lua - makes a batch of single items.
+-- collate.lua - makes a batch from a list of items.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -82,8 +82,8 @@ function M.default_collate(items)
    return table.unpack(batch)
 end
 
---- Converts an item for a loader with batch_size = false: numbers and booleans become tensors, in
---- tables too; other values are unchanged.
+--- Converts an item for a loader with batch_size = false: numbers and booleans become tensors, even
+--- in tables; other values are unchanged.
 ---@param value any
 ---@return any
 function M.default_convert(value)

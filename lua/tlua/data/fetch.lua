@@ -1,6 +1,6 @@
 -- fetch.lua - makes batches of a dataset, in the calling thread or in a worker's.
 --
--- `source` has the fields {dataset, collate_fn, batch_size, drop_last}. In a worker it also has a
+-- A `source` has the fields {dataset, collate_fn, batch_size, drop_last}; in a worker also a
 -- function `stopped`, which is called between items and returns whether the batch is no longer
 -- needed.
 
@@ -25,7 +25,8 @@ local function check_stopped(source)
    if source.stopped and source.stopped() then error("the worker was stopped", 0) end
 end
 
--- Returns a batch. Raises if its first value is nil, which would end the loop early.
+-- Returns the values of a batch. Raises an error if the first one is nil, which would end the loop
+-- early.
 local function given(what, first, ...)
    if first == nil then
       torch.raise(("data.DataLoader: %s, which would end the loop; expected a value"):format(what))
@@ -64,7 +65,8 @@ function M.batch(source, positions)
    return collated(source, batch)
 end
 
--- Iterates over the items of an epoch. The random parts of a pipe get the same seed in all workers.
+-- Begins to iterate over the items of an epoch. The random parts of a pipe get the same seed in all
+-- workers.
 local function begin(dataset, base)
    local settings = items.pipe_settings(dataset)
    if settings then

@@ -1,4 +1,4 @@
--- indexing.lua - integer keys of datasets and loaders. Without this code, `for i, x in
+-- indexing.lua - integer keys of datasets and loaders. Without such keys, `for i, x in
 -- ipairs(loader)` would silently run zero times.
 
 local torch = require "tlua"
@@ -8,8 +8,8 @@ local M = {}
 local iterator <const> = ipairs {}
 
 --- Makes instances of a class, and of derived classes, call at(self, i, ends) for integer keys that
---- they do not hold. All other keys are looked up in the class. `ends` says that the caller may be
---- ipairs, which stops at the first nil; without Lua's debug library `ends` is always true.
+--- they lack. All other keys are looked up in the class. `ends` says that the caller may be ipairs,
+--- which stops at the first nil; without Lua's debug library `ends` is always true.
 ---@param cls table
 ---@param at fun(self: table, i: integer, ends: boolean): any
 function M.define(cls, at)

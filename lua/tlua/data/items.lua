@@ -14,7 +14,7 @@ function M.is_dataset(dataset)
    if torch.is_tensor(dataset) then return dataset:dim() > 0 end
    if type(dataset) == "userdata" then return false end
    if getmetatable(dataset) then return dataset.get ~= nil end
-   return #dataset > 0 or next(dataset) == nil -- a table with only other keys has no positions
+   return #dataset > 0 or next(dataset) == nil -- a table that has only other keys has no positions
 end
 
 --- Returns whether a dataset can give whole batches.

@@ -8,8 +8,8 @@ local Subset = require "tlua.data.Subset"
 local signature = args.signature [[data.random_split(dataset: any, lengths: numbers,
    generator: any?)]]
 
--- Returns the lengths of the parts, which are given as counts or as fractions that sum to 1. Items
--- left over by rounding go to the first parts, one each.
+-- Returns the lengths of the parts, which are given as counts or as fractions that sum to 1. If
+-- rounding leaves items over, the first parts get one more item each.
 local function to_counts(lengths, n)
    local sum = 0
    for _, length in ipairs(lengths) do sum = sum + length end

@@ -2,8 +2,8 @@
 --
 -- A sampler has a length and `iter`, which returns a function that returns one position at each
 -- call. The samplers in this file also have `indices`, which returns all positions at once as a 1-d
--- int64 tensor on the CPU, whatever the default device is. With it a loader need not call Lua for
--- each item.
+-- int64 tensor on the CPU, whatever the default device is. A loader with such a sampler need not
+-- call a Lua function for each item.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -6,7 +6,7 @@ local fetch = require "tlua.data.fetch"
 local get_worker_info = require "tlua.data.get_worker_info"
 local items = require "tlua.data.items"
 
--- Removes the standard functions that the program that made the worker does not have.
+-- Removes the standard functions that the main program lacks, so that a worker has the same ones.
 local function restrict(libraries)
    for name, library in pairs(package.loaded) do
       local allowed = libraries[name]

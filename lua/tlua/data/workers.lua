@@ -14,7 +14,7 @@ Crew.__index = Crew
 local standard <const> = {"_G", "string", "table", "math", "utf8", "io", "os", "coroutine", "debug",
    "package"}
 
--- Returns the names that the standard libraries have in this program.
+-- Returns the names of this program's standard libraries and of their functions.
 local function libraries()
    local there = {standard = {}}
    for _, name in ipairs(standard) do
@@ -61,7 +61,7 @@ function Crew:stop()
    self.pool = nil
 end
 
---- Sends a job and returns its number.
+--- Sends a job to a worker and returns the job's number.
 function Crew:send(worker, ...)
    self.serial = self.serial + 1
    self.pool:send(worker, self.serial, ...)
@@ -160,8 +160,8 @@ local function receive(self)
    self.ready[number] = answer
 end
 
--- Returns the number of a batch to deliver, or nil: with in_order the next one if it has arrived,
--- otherwise any that has arrived.
+-- Returns the number of a batch to deliver, or nil. With in_order it is the next batch if that has
+-- arrived, otherwise any batch that has arrived.
 local function ready(self)
    if not self.loader.in_order then return next(self.ready) end
    local number = self.delivered + 1
@@ -196,13 +196,13 @@ function Batches:__call()
    end
 end
 
--- Ends the epoch; stops the workers unless they are persistent.
+-- Ends the epoch, and stops the workers unless they are persistent.
 function Batches:finish()
    self.closed = true
    if self.loader.crew ~= self.crew then self.crew:stop() end
 end
 
---- Stops the workers, even if not all batches have arrived. The garbage collector does so for an
+--- Stops the workers even if some batches have not arrived. The garbage collector calls this for an
 --- abandoned loop.
 function Batches:close()
    if self.closed then return end

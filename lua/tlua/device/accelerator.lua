@@ -68,8 +68,8 @@ function M.current_stream(device) return module_of "current_stream".current_stre
 ---@param stream torch.Stream
 function M.set_stream(stream) module_of "set_stream".set_stream(stream) end
 
---- Does for the accelerator what the function of the same name in torch.cuda does. Raises an error
---- if there is no accelerator.
+--- Calls the function of the same name of the accelerator's module, such as torch.cuda. Raises an
+--- error if there is no accelerator.
 ---@names accelerator.empty_cache accelerator.memory_stats accelerator.memory_allocated
 ---@names accelerator.max_memory_allocated accelerator.memory_reserved
 ---@names accelerator.max_memory_reserved accelerator.reset_peak_memory_stats

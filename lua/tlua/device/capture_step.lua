@@ -2,8 +2,8 @@
 --
 -- The first calls are ordinary steps: they create the state that a step needs (an optimizer's
 -- state, the scaler's numbers) and let libraries choose their kernels. The next call captures a
--- step, which runs nothing, and replays it, and so do all later calls. So each call is one step,
--- and the results are bitwise those of uncaptured steps.
+-- step without running it, and replays the captured step, as all later calls do. So each call is
+-- one step, and the results are bitwise those of uncaptured steps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,7 +17,8 @@ local function alike(a, b)
       and table.concat(a.shape, ",") == table.concat(b.shape, ",")
 end
 
--- Raises an error unless a group's step runs completely on the device, so that a replay repeats it.
+-- Raises an error unless a step of each group of parameters runs completely on the device, so that
+-- a replay can repeat it.
 local function check_capturable(title, optimizer)
    local name = torch.type(optimizer)
    if not class.isinstance(optimizer, Fused) then
@@ -32,7 +33,7 @@ local function check_capturable(title, optimizer)
    end
 end
 
--- Records the properties of an optimizer on which a graph depends: its state, the values of its
+-- Returns the properties of an optimizer on which a graph depends: its state, the values of its
 -- options, and its parameters and their addresses.
 local function settings_of(optimizer)
    local groups = {state = optimizer.state, places = {}}
@@ -88,8 +89,8 @@ local function check_settings(title, optimizer, groups)
    end
 end
 
--- Makes the inputs of the graph: tensors on the device, into which each call copies its own. Other
--- values are kept unchanged.
+-- Makes the inputs of the graph: tensors on the device, into which each call copies its own
+-- tensors. Values that are not tensors are kept unchanged.
 local function new_static(kind, inputs)
    local static = {n = #inputs}
    for i = 1, #inputs do
@@ -104,7 +105,7 @@ local function new_static(kind, inputs)
    return static
 end
 
--- Copies a call's inputs into the graph's, after it has checked all of them.
+-- Copies the inputs of a call into those of the graph, after checking all of them.
 local function fill(title, static, given)
    if given.n ~= static.n then
       torch.raise(("%s: expected %d inputs, got %d"):format(title, static.n, given.n))

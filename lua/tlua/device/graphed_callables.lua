@@ -1,5 +1,5 @@
--- graphed_callables.lua - torch.cuda.make_graphed_callables: captures the forward and the backward
--- pass of modules and functions as a graph each, for use among uncaptured operators.
+-- graphed_callables.lua - torch.cuda.make_graphed_callables: captures the forward pass and the
+-- backward pass of modules and functions, each as a graph, for use among uncaptured operators.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -87,7 +87,8 @@ return function(kind)
    local options_of = args.signature(title ..
       "(num_warmup_iters: count = 3, allow_unused_input: boolean = false, pool: integer?)")
 
-   -- Runs a callable a few times to warm it up; returns its tensors and their addresses.
+   -- Runs a callable a few times to warm it up. Returns the tensors that it uses and their
+   -- addresses.
    local function prepare(callable, samples, o)
       local own = class.isinstance(callable, Module) and callable:parameters() or {}
       check_devices(title, kind, samples, "sample_args")
@@ -185,7 +186,7 @@ return function(kind)
    end
 
    -- Returns the replacement of a callable. A module stays a module; its forward replays the graphs
-   -- while it is in the mode, training or evaluation, in which it was captured.
+   -- while the module is in the mode, training or evaluation, of the capture.
    local function replaced(c)
       local run = function_of(c)
       if not class.isinstance(c.callable, Module) then return run end
@@ -197,11 +198,11 @@ return function(kind)
       return c.callable
    end
 
-   --- Captures the forward and the backward pass of a callable, which is a module or a function of
-   --- tensors, or of several that run in that order. Returns callables that replay them; a module
-   --- is returned itself, with another forward. Arguments must match the samples in shape, dtype
-   --- and requires_grad, and results are overwritten by the next call. The warm-up runs forward and
-   --- backward passes but changes no gradients.
+   --- Captures the forward and the backward pass of callables: of a module, of a function of
+   --- tensors, or of several callables in the order in which they will run. Returns callables that
+   --- replay the passes; a module is returned itself, with another forward. Arguments must match
+   --- the samples in shape, dtype and requires_grad, and results are overwritten by the next call.
+   --- The warm-up runs forward and backward passes but changes no gradients.
    ---@param callables nn.Module|function|table
    ---@param sample_args Tensor[]|Tensor[][]
    ---@param options? {num_warmup_iters: integer, allow_unused_input: boolean, pool: integer}

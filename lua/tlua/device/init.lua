@@ -1,5 +1,5 @@
--- init.lua - the fields of torch.cuda and torch.sim that are written in Lua; the others are in C
--- (src/lua/devices/device_module.c). `module` is one of the two.
+-- init.lua - the fields of torch.cuda and torch.sim that are written in Lua; all other fields are
+-- in C (src/lua/devices/device_module.c). `module` is torch.cuda or torch.sim.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,6 +1,6 @@
--- DistributedDataParallel.lua - one model on many ranks, each of which computes a part of the
--- batch. Gradients are averaged over the ranks while the backward pass still runs, so that every
--- rank's optimizer makes the same step:
+-- DistributedDataParallel.lua - trains one model on many ranks, each of which computes a part of
+-- the batch. Gradients are averaged over the ranks while the backward pass still runs, so that
+-- every rank's optimizer makes the same step:
 --
 --    local model = nn.parallel.DistributedDataParallel(net)
 --    criterion(model(x), y):backward()
@@ -53,8 +53,8 @@ local function broadcast(self, tensors, from)
    end)
 end
 
--- Checks device_ids and output_device: a process has one replica, on the device that its parameters
--- are on.
+-- Checks device_ids and output_device: a process has one replica of the model, on the device of its
+-- parameters.
 local function check_devices(module, ids, what)
    if not ids then return end
    if #ids ~= 1 then
@@ -98,7 +98,7 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
-   -- set while a backward pass is expected: the number of passes that had failed before
+   -- awaits: while a backward pass is expected, the number of passes that had failed before
    keep("awaits", nil)
    local params, names = {}, {}
    for path, parameter in a.module:named_parameters() do
@@ -147,7 +147,7 @@ local function begin(self)
    return pass
 end
 
--- The table `static` of static_graph, set after the first pass: {unused = numbers of parameters
+-- Collects the table `static` of static_graph after the first pass: {unused = numbers of parameters
 -- without a gradient on this rank, is_unused = the same numbers as a set, used = flags of
 -- parameters with a gradient on some rank}. Unused parameters do not delay their buckets.
 local function gather_static(self, pass, gather)
@@ -177,7 +177,7 @@ local function reduce(self, bucket)
    return self.group:run("all_reduce", {outputs = bucket.flat, op = "avg", async_op = true})
 end
 
--- Reduces all buckets that are complete, in their order.
+-- Begins to reduce all buckets that are complete, in their order.
 local function launch(self, pass)
    while pass.missing[pass.next] == 0 do
       pass.works[pass.next] = reduce(self, self.buckets[pass.next])
@@ -185,7 +185,7 @@ local function launch(self, pass)
    end
 end
 
--- Puts a parameter's gradient, zeros if it has none, into its bucket.
+-- Copies a parameter's gradient, or zeros if it has none, into the parameter's bucket.
 local function gather(self, pass, i)
    local place = self.place[i]
    local bucket, view = place[1], place[3]
@@ -200,7 +200,7 @@ local function gather(self, pass, i)
    pass.missing[bucket.number] = pass.missing[bucket.number] - 1
 end
 
---- Called when a gradient was added to a parameter's .grad.
+--- Handles a gradient that was added to a parameter's .grad.
 function DDP:_arrived(i)
    if not self.sync then return end
    local pass = rawget(self, "pass")
@@ -208,7 +208,8 @@ function DDP:_arrived(i)
       pass = begin(self)
       gather_static(self, pass, gather)
    end
-   if pass.ready[i] then return end -- in a nested backward pass .grad is the view and has the sum
+   -- in a nested backward pass .grad is already the view and contains the sum
+   if pass.ready[i] then return end
    local static = rawget(self, "static")
    if static and static.is_unused[i] then refuse_change(self, i, "got a gradient") end
    pass.ready[i] = true
@@ -262,7 +263,7 @@ local function rebuild(self, pass, left)
    if not same then self:_build(order) end
 end
 
---- Called when the backward pass has ended.
+--- Finishes the reduction after the backward pass has ended.
 function DDP:_finish()
    local pass = rawget(self, "pass")
    if not pass then return end
@@ -320,7 +321,7 @@ function DDP:forward(...)
 end
 
 --- Accumulates gradients on each rank without averaging them, while fn runs or until the scope is
---- closed. This is for all but the last of several backward passes that make one step.
+--- closed. Programs use it for all but the last of several backward passes that make one step.
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...  fn's results, or the scope

@@ -1,9 +1,10 @@
--- agree.lua - checks that all ranks of a group make the same call; a rank that skipped it would
--- make the others wait forever.
+-- agree.lua - checks that all ranks of a group make the same call; a rank that skipped the call
+-- would make the others wait forever.
 
 local torch = require "tlua"
 
---- Raises an error on all ranks if the ranks have different items; it names the first difference.
+--- Raises an error on all ranks if the ranks have different items. The message names the first
+--- difference.
 ---@param title string  of the function
 ---@param what string  of an item
 ---@param group distributed.ProcessGroup

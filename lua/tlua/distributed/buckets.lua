@@ -21,8 +21,8 @@ function Bucket:__init(parameters, list, number, group)
    local at = 1
    for k, i in ipairs(list) do
       local parameter = parameters[i]
-      -- .data makes a tensor that autograd does not know as a view, so that the gradient can be
-      -- detached
+      -- .data makes a tensor that autograd does not know as a view, so that a program can detach
+      -- the gradient
       self.views[k] = self.flat:narrow(1, at, parameter:numel()):view(parameter.shape).data
       self.owners[k] = parameter
       at = at + parameter:numel()

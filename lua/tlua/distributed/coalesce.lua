@@ -1,11 +1,11 @@
--- coalesce.lua - runs one call for many tensors by packing them into few large ones.
+-- coalesce.lua - packs many tensors into few large ones, so that one call handles all of them.
 
 local torch = require "tlua"
 
 local M = {}
 
---- Calls fn with one flat tensor for all tensors of each dtype and device, then writes the parts
---- back.
+--- Calls fn with one flat tensor for all tensors of each dtype and device, then copies the parts of
+--- the flat tensor back.
 ---@param tensors Tensor[]
 ---@param fn fun(flat: Tensor)
 function M.each(tensors, fn)

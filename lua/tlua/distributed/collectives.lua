@@ -11,16 +11,16 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
---- The operators that reduce the values of several ranks to one. Functions also accept them by
---- name: "sum".
+--- The reductions of several ranks' values to one. Functions also accept a reduction's name, such
+--- as "sum".
 ---@names distributed.ReduceOp
 M.ReduceOp = {
    SUM = "sum", AVG = "avg", PRODUCT = "product", MIN = "min", MAX = "max",
    BAND = "band", BOR = "bor", BXOR = "bxor",
 }
 
--- Returns a function that parses a collective's arguments. It returns them by name, and the group,
--- which is nil if this rank is outside the group.
+-- Returns a function that parses the arguments of a collective. That function returns the arguments
+-- by name, and the group, which is nil if this rank is outside of the group.
 local function taker(name, list)
    local take = args.signature(("%s(%s, group: object?, async_op: boolean = false)"):format(name,
       list))
@@ -51,7 +51,7 @@ local function parts(name, what, tensor, n)
    return list
 end
 
--- Returns views of parts of the given sizes, or of equal parts if no sizes are given.
+-- Returns views of parts of a tensor that have the given sizes, or equal sizes if none are given.
 local function split(name, what, tensor, sizes, n)
    if not sizes then return parts(name, what, tensor, n) end
    if type(sizes) ~= "table" or #sizes ~= n then
@@ -182,7 +182,7 @@ end
 
 local take_scatter = taker("scatter", "tensor: tensor, scatter_list: table?, src: count = 0")
 
---- Fills each rank's tensor with one of rank src's list. The other ranks pass no list.
+--- Fills each rank's tensor with a tensor of rank src's list. The other ranks pass no list.
 ---@param tensor Tensor
 ---@param scatter_list? Tensor[]
 ---@param src? integer
@@ -212,7 +212,7 @@ end
 local take_reduce_tensor = taker("reduce_scatter_tensor",
    "output: tensor, input: tensor, op: string = 'sum'")
 
---- Reduces like reduce_scatter; the inputs are N equal parts of one tensor's first dimension.
+--- Reduces as reduce_scatter does; the inputs are N equal parts of one tensor's first dimension.
 ---@param output Tensor
 ---@param input Tensor
 ---@param op? string
@@ -245,8 +245,8 @@ end
 local take_single = taker("all_to_all_single", [[output: tensor, input: tensor,
    output_split_sizes: table?, input_split_sizes: table?]])
 
---- Exchanges like all_to_all; inputs and outputs are parts of two tensors' first dimensions, equal
---- parts unless sizes are given.
+--- Exchanges parts as all_to_all does. Inputs and outputs are parts of two tensors' first
+--- dimensions, of equal sizes unless sizes are given.
 ---@param output Tensor
 ---@param input Tensor
 ---@param output_split_sizes? integer[]

@@ -51,7 +51,7 @@ end
 local take_fields = args.signature [[DeviceMesh(device_type: string, shape: table,
    coordinate: table, groups: table, ranks: table, mesh_dim_names: table?)]]
 
--- Called by `init_device_mesh`.
+-- Makes a mesh; `init_device_mesh` calls it.
 function DeviceMesh:__init(...)
    local fields = take_fields(...)
    for name, value in pairs(fields) do rawset(self, name, value) end
@@ -136,8 +136,8 @@ function DeviceMesh:size(mesh_dim)
 end
 DeviceMesh.numel = DeviceMesh.size
 
--- Returns the world's ranks, in order, of the part along the given dimensions that contains this
--- rank.
+-- Returns the ranks, in order, of the part of the mesh along the given dimensions that contains
+-- this rank.
 local function ranks_along(mesh, dims)
    local list, strides = {}, strides_of(mesh.shape)
    local function visit(k, at)
@@ -230,7 +230,7 @@ local function check_names(names, shape)
 end
 
 --- Arranges all ranks of the world in a grid, with a group for each row along each dimension. Every
---- rank must call it. It first joins a process group if there is none yet.
+--- rank must call this function. It first joins a process group unless the rank has joined one.
 ---@param device_type string  "cpu", "sim", "cuda"
 ---@param mesh_shape integer[]  whose product is the world's size
 ---@param options? {mesh_dim_names: string[]}
@@ -272,8 +272,8 @@ function M.init_device_mesh(...)
    return mesh
 end
 
---- Returns the group of a mesh of one dimension, or of the world for nil; raises an error for other
---- values.
+--- Returns the group of a mesh of one dimension, or the world's group for nil; raises an error for
+--- any other value.
 ---@param title string  the calling function's name, for messages
 ---@param mesh? distributed.DeviceMesh
 ---@return distributed.ProcessGroup

@@ -1,5 +1,5 @@
--- init.lua - torch.distributed: processes that work together on one program. The parts in C
--- (stores, groups) are loaded already; the Lua modules are loaded when they are first used.
+-- init.lua - torch.distributed: processes that work together on one program. Stores and groups,
+-- which are in C, are loaded already; the Lua modules are loaded when they are first used.
 
 local lazy = require "tlua.lazy"
 

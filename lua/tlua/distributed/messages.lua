@@ -50,7 +50,7 @@ function M.recv(...)
    return group and group.ranks[from + 1]
 end
 
---- Sends like send, but returns a Work at once.
+--- Sends a tensor as send does, but returns a Work at once.
 ---@param tensor Tensor
 ---@param dst integer  a rank of the world
 ---@param options? {group: distributed.ProcessGroup, tag: integer}

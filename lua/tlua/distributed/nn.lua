@@ -1,5 +1,5 @@
 -- nn.lua - torch.distributed.nn: differentiable collectives. Each returns its result; every rank
--- must take part in the backward pass, too.
+-- must also take part in the backward pass.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -228,8 +228,8 @@ end
 local take_gather = args.signature
    "distributed.nn.gather(tensor: tensor, dst: count = 0, group: object?)"
 
---- Returns the tensors of all ranks on rank dst, and as many tensors of zeros elsewhere. All have
---- the same shape.
+--- Returns the tensors of all ranks on rank dst, and as many tensors of zeros elsewhere. All
+--- tensors have the same shape.
 ---@param tensor Tensor
 ---@param dst? integer
 ---@param options? {group: distributed.ProcessGroup}
@@ -242,8 +242,8 @@ end
 local take_scatter = args.signature
    "distributed.nn.scatter(tensors: table, src: count = 0, group: object?)"
 
---- Returns this rank's tensor of rank src's list. The other ranks' lists give the shape, which is
---- the same for all.
+--- Returns this rank's tensor of rank src's list. On the other ranks the list only gives the shape,
+--- which is the same for all ranks.
 ---@param tensors Tensor[]
 ---@param src? integer
 ---@param options? {group: distributed.ProcessGroup}
@@ -273,7 +273,7 @@ end
 local take_lists = args.signature [[distributed.nn.all_to_all(output_tensor_list: table,
    input_tensor_list: table, group: object?)]]
 
---- Sends the i-th input to rank i - 1, and returns the tensors that all ranks have for this one.
+--- Sends the i-th input to rank i - 1, and returns the tensors that all ranks have for this rank.
 --- The outputs only give the shapes; they are not written.
 ---@param output_tensor_list Tensor[]
 ---@param input_tensor_list Tensor[]

@@ -60,7 +60,7 @@ function M.of(parameter)
    return placements[parameter] or whole(parameter)
 end
 
---- Records that a parameter is the part `index` (from 0) of `count` equal parts along a dimension.
+--- Records that a parameter is part `index` (from 0) of `count` equal parts along a dimension.
 function M.split(parameter, dim, index, count, group)
    local place = whole(parameter)
    place.shape[dim] = place.size[dim] * count
@@ -69,7 +69,7 @@ function M.split(parameter, dim, index, count, group)
    set(parameter, place)
 end
 
---- Records that the other ranks of a group do not have a parameter.
+--- Records that only this rank of a group has a parameter.
 function M.own(parameter, group)
    local place = placements[parameter] or whole(parameter)
    place.owners = group
@@ -94,7 +94,7 @@ end
 M.product = product
 
 --- Returns the range of the box's elements that a rank of the flat's group has: the first element,
---- from 0, and their number.
+--- from 0, and the number of elements.
 ---@return integer first
 ---@return integer count
 function M.range(place, rank)
@@ -143,7 +143,7 @@ function M.refuse_reset(name)
       .. "parallelize_module, or load a state, such as by distributed.checkpoint"):format(name))
 end
 
--- Gathers the whole box; each rank of the group has a range of its elements.
+-- Gathers the whole box, of which each rank of the group has a range of elements.
 local function gather_range(place, tensor)
    local group, parts = place.flat.group, {}
    for rank = 0, #group.ranks - 1 do
@@ -164,7 +164,7 @@ end
 local take_full = args.signature "full_tensor(parameter: tensor, tensor: tensor?)"
 
 --- Returns the whole of a tensor that is split like a parameter: the parameter itself, its gradient
---- or an optimizer's state. All ranks that have parts must call it.
+--- or an optimizer's state. All ranks that have parts must call the function.
 ---@param parameter Tensor
 ---@param tensor? Tensor  the parameter by default
 ---@return Tensor
@@ -236,8 +236,8 @@ function M.largest(optimizer, number)
    return number
 end
 
---- Returns the norm of the whole gradients of parameters some of which are split, or nil if none is
---- split. All ranks that have parts must call it, even if their parts are empty.
+--- Returns the norm of the whole gradients of parameters, or nil if no parameter is split. All
+--- ranks that have parts must call the function, even if their parts are empty.
 ---@param parameters Tensor[]
 ---@param norm_type number
 ---@return Tensor?

@@ -20,10 +20,10 @@ local class = require "tlua.class"
 
 local M = {}
 
--- An A100 with 80 GB in nodes of eight (NVIDIA's data sheet): bfloat16 operations a second, and
--- bytes a second of its memory, of NVLink in each direction and of one 200 Gb/s adapter for each
--- device. The efficiency of large kernels and the latency of a message are from measurements in
--- [M].
+-- The figures of an A100 with 80 GB in nodes of eight (NVIDIA's data sheet): bfloat16 operations
+-- per second, and bytes per second of its memory, of NVLink in each direction, and of one 200 Gb/s
+-- adapter for each device. The efficiency of large kernels and the latency of a message are from
+-- measurements in [M].
 local hardware <const> = {
    devices = 8, per_node = 8, memory = 80e9, flops = 312e12, matmul_efficiency = 0.65,
    memory_bandwidth = 1.5e12, node_bandwidth = 230e9, network_bandwidth = 22e9, latency = 10e-6,
@@ -48,7 +48,8 @@ end
 --- Returns the operations of a step [M, appendix]: 96 B s l h^2 (1 + s / 6h + V / 16lh) with
 --- checkpointing. The second computation of the activations is a quarter of a layer's operations.
 local function count_operations(m, again)
-   local l, h, s = m.layers + 0.0, m.width, m.sequence -- floats: an integer would overflow
+   -- computed with floats, because an integer would overflow
+   local l, h, s = m.layers + 0.0, m.width, m.sequence
    local layers = 24 * l * m.batch * s * h * h * (1 + s / (6 * h))
    return (again and 4 or 3) * layers + 6 * m.batch * s * h * m.vocab
 end
@@ -94,7 +95,7 @@ local function memory_of(m, x, o)
       kept = 2 * m.sequence / x.context * x.micro * m.width
       if o.sequence_parallel then kept = kept / x.tensor end
    end
-   local parts = math.min(x.pipeline, x.parts) -- parts held by the first stage
+   local parts = math.min(x.pipeline, x.parts) -- number of parts that the first stage holds
    local more = x.interleave > 1 and 1 + (x.pipeline - 1) / (x.pipeline * x.interleave) or 1
    local held = kept * m.layers / x.pipeline * parts * more + (x.checkpointing and layer or 0)
    local logits = 4 * m.sequence / x.context * x.micro * m.vocab / x.tensor
@@ -109,25 +110,26 @@ end
 local function time_of(m, x, o)
    local again = x.checkpointing and 1 or 0
    local per_part = m.batch / (x.data * x.parts) -- equals x.micro
-   -- matrix products of one part of a batch on one stage
+   -- the matrix products of one part of a batch on one stage
    local operations = count_operations(m, x.checkpointing) * per_part / m.batch
    local products = operations / (x.tensor * x.pipeline * x.context)
       / (o.flops * o.matmul_efficiency)
-   -- memory-bound work: all activations are written and read, forward, backward and recomputed
+   -- memory-bound work: all activations are written and read, forward, backward and when recomputed
    local layers = m.layers / x.pipeline
    local traffic = 2 * activations(m, x, o) * (2 + again) * layers / o.memory_bandwidth
-   -- tensor parallel [M, section 3.2]: two all_reduces forward and two backward
+   -- tensor parallelism [M, section 3.2]: two all_reduces forward and two backward
    local bytes = 2 * m.sequence / x.context * x.micro * m.width
    local sums = (4 + 2 * again) * layers
       * all_reduce(x.tensor, bytes, bandwidth_of(x.tensor, o), o.latency)
-   -- context [R]: keys and values go round forward (and when recomputed), and backward with their
-   -- gradients
+   -- context parallelism [R]: keys and values pass through all ranks forward (and when recomputed),
+   -- and backward together with their gradients
    local ring = 0
    if x.context > 1 then
       local link = bandwidth_of(x.tensor * x.context, o)
       ring = (3 + again) * layers * (x.context - 1) * (o.latency + 2 * bytes / x.tensor / link)
    end
-   -- pipeline: activations forward and gradients backward, a share of them by each tensor rank
+   -- pipeline: each tensor rank sends its share of the activations forward and of the gradients
+   -- backward
    local hops = 0
    if x.pipeline > 1 then
       local link = bandwidth_of(x.tensor * x.context * x.data * 2, o)
@@ -135,7 +137,7 @@ local function time_of(m, x, o)
    end
    local part = products + traffic + sums + ring + hops
    local rounds = x.parts + (x.pipeline - 1) / x.interleave -- [M, section 2.2]
-   -- data parallel: gradients are summed; [Z] stage 3 also gathers parameters twice
+   -- data parallelism: gradients are summed; [Z] stage 3 also gathers parameters twice
    local share = 2 * count_parameters(m) / (x.tensor * x.pipeline)
    local ranks = x.data * x.context
    local link = bandwidth_of(ranks * x.tensor, o)
@@ -146,7 +148,7 @@ local function time_of(m, x, o)
    return rounds * part + exchange + stepped, rounds
 end
 
--- Describes a module that resembles a GPT: its largest embedding gives vocabulary and width, its
+-- Describes a module that resembles a GPT. Its largest embedding gives vocabulary and width, its
 -- longest list of modules of one class the number of layers, and its attention the heads.
 local function describe_module(module, o)
    local m = {batch = o.batch, sequence = o.sequence, heads = o.heads, layers = 0, parameters = 0}
@@ -219,17 +221,17 @@ local function evaluate(m, layout, o)
    x.parts = m.batch // (x.data * x.micro)
    x.bytes = memory_of(m, x, o)
    x.seconds = time_of(m, x, o)
-   -- Counts the operations that checkpointing repeats, too, as the figures in [M] do.
+   -- the count includes the operations that checkpointing repeats, as the figures in [M] do
    x.flops = count_operations(m, x.checkpointing) / x.seconds / o.devices
    x.fits = x.bytes <= o.memory
    x.parameters = count_parameters(m)
    return x
 end
 
---- Memory and time of one layout: {data, tensor, pipeline, context, micro (sequences in a part of a
---- batch), interleave (stages on each device), zero (0 to 3), checkpointing}; see plan. The result
---- adds `bytes` (on a device), `seconds` (for a step), `flops` (of a device, each second), the
---- model's `parameters`, and `fits`, whether the memory suffices.
+--- Returns the memory and time of one layout: {data, tensor, pipeline, context, micro (sequences in
+--- a part of a batch), interleave (stages on each device), zero (0 to 3), checkpointing}; see plan.
+--- The result adds `bytes` (on a device), `seconds` (for a step), `flops` (of a device, each
+--- second), the model's `parameters`, and `fits`, whether the memory suffices.
 ---@param model table
 ---@param layout table
 ---@param options? table
@@ -301,7 +303,7 @@ local function each_layout(m, o, fn)
    end)
 end
 
---- The best layouts, as found by `plan`; tostring formats them as a table.
+--- The best layouts that `plan` has found. tostring formats them as a table.
 ---@class distributed.Plan
 ---@field rows table[]  the best first; see plan_layout
 ---@field count integer  number of layouts that were considered

@@ -48,7 +48,7 @@ function Store:wait(keys, timeout)
    return self.raw:wait(self:_key(keys), timeout)
 end
 
---- Sets several keys, one after the other.
+--- Sets several keys one after the other.
 ---@param keys string[]
 ---@param values string[]
 function Store:multi_set(keys, values)
@@ -138,8 +138,8 @@ function M.HashStore:close()
    self.raw:close()
 end
 
--- Connects to the server named in a file. A server that has ended leaves its file, so this retries
--- until a server answers. A file of another user is refused at once.
+-- Connects to the server that a file names. A server that has ended may leave its file, so the
+-- function retries until a server answers. A file of another user is refused at once.
 local function connect(path, timeout)
    local deadline = torch.io.clock() + timeout
    local why = "no process has written it"
@@ -162,7 +162,7 @@ end
 local take_file = args.signature [[distributed.FileStore(file_name: string, world_size: count?,
    is_master: boolean = false, timeout: number = 300)]]
 
---- A store for the processes of one user on one machine, which find its port and secret in a file.
+--- A store for the processes of one user on one machine. A file has the store's port and secret.
 --- The process with is_master writes the file, and removes it when it closes the store. Only the
 --- user can read the file; another user's file is refused.
 ---@class distributed.FileStore: distributed.Store
@@ -316,8 +316,8 @@ local extents = {
    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, {"PMI_SIZE", "MPI_LOCALNRANKS"},
 }
 
---- Returns 1 if all ranks are on one machine, 2 if they are on more, and nil if that is unknown
---- because neither mpirun nor srun tells it.
+--- Returns 1 if all ranks are on one machine, 2 if they are on several machines, and nil if neither
+--- mpirun nor srun tells it.
 ---@return integer?
 function M.hosts()
    for _, names in ipairs(extents) do
@@ -328,8 +328,8 @@ function M.hosts()
    return os.getenv "SLURM_PROCID" and hosts and math.min(hosts, 2) or nil
 end
 
--- Finds the other ranks by MPI. Rank 0 serves a store and sends its address by MPI, and also the
--- secret if the environment has none; the secret is then as safe as MPI's messages.
+-- Finds the other ranks by MPI. Rank 0 serves a store and sends its address by MPI, together with a
+-- new secret if the environment has none; that secret is as safe as MPI's messages.
 local function by_mpi(a)
    local url = a.init_method or "env://"
    if url ~= "env://" then

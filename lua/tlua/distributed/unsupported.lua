@@ -1,4 +1,4 @@
--- unsupported.lua - names of PyTorch's torch.distributed that do not exist here, with replacements.
+-- unsupported.lua - names of PyTorch's torch.distributed that tlua lacks, with their replacements.
 
 return {
    run = "it is a command here: `tlua run -n 4 script.lua`, which takes torchrun's options",

@@ -1,7 +1,7 @@
 -- batched.lua - the stand-in for one example inside vmap: a table with a tensor of all examples,
--- stacked along its first dimension. An operator called with a stand-in calls `handle`, which
--- applies a rule that runs the operator once for all examples, or else runs it for each example. If
--- neither is possible it raises, and vmap then calls the whole function for each example.
+-- stacked along its first dimension. An operator called with a stand-in calls `handle`. It applies
+-- a rule that runs the operator once for all examples, or runs the operator for each example. If
+-- both are impossible it raises an error, and vmap then calls the whole function for each example.
 
 local torch = require "tlua"
 
@@ -45,7 +45,7 @@ local function is_tensor(value)
    return torch.is_tensor(value)
 end
 
--- Wraps the tensors of results, also those in lists, as stand-ins.
+-- Wraps the tensors of results, including those in lists, as stand-ins.
 local function wrap_all(value, level)
    if is_tensor(value) then return M.wrap(value, level) end
    if type(value) ~= "table" then return value end
@@ -309,8 +309,8 @@ function properties.T(self)
    torch.raise "func.vmap: T has no rule for a batch"
 end
 
--- Indexes by integers, ranges and at most one tensor of positions: one shared by all examples, or
--- one with each example's positions along its first dimension.
+-- Indexes by integers, ranges and at most one tensor of positions. All examples share that tensor,
+-- or it has each example's positions along its first dimension.
 local function index(self, key)
    if math.type(key) == "integer" then return torch.select(self, 1, key) end
    if M.is(key) and key.dtype:find "^int" and key:dim() <= 1 then
@@ -334,7 +334,8 @@ end
 
 local ipairs_iterator <const> = ipairs {}
 
--- The position after the last row gives nil, which ends ipairs, as for a tensor.
+-- Indexes a stand-in. The position after the last row gives nil, which ends ipairs, as for a
+-- tensor.
 function Batched.__index(self, key)
    if math.type(key) == "integer" and key == self:size(1) + 1
       and (not debug or debug.getinfo(2, "f").func == ipairs_iterator) then
@@ -354,8 +355,8 @@ function Batched.__len(self)
    return self:size(1)
 end
 
--- Metamethods may get a number as their first argument, which some functions of these names do not
--- accept.
+-- Metamethods may get a number as their first argument, which some functions of the same names do
+-- not accept.
 local operators = {
    add = {"add", function(a, b) return a + b end},
    sub = {"sub", function(a, b) return a - b end},
@@ -388,7 +389,7 @@ end
 
 local sizes = {}
 
---- Begins to map a function: until `leave` its operators may be given stand-ins.
+--- Begins to map a function: until `leave` is called, its operators may be given stand-ins.
 ---@param n integer  examples
 ---@param mapped table<Tensor|func.Batched, any>  the arguments that have examples
 function M.enter(n, mapped)
@@ -400,7 +401,7 @@ function M.enter(n, mapped)
    torch._batching(depth, M.handle, Batched)
 end
 
---- Ends the call of vmap, also after an error at its beginning or end.
+--- Ends a call of vmap, even after an error at its beginning or end.
 ---@param level integer
 ---@param undo boolean  whether to restore arguments that were written to
 function M.leave(level, undo)
@@ -437,8 +438,8 @@ function M.lift(value, level)
    return inner:unsqueeze(level):expand(whole)
 end
 
---- Lifts tensors and merges the examples of all levels inside `level` into one dimension in front;
---- those of the outer levels follow.
+--- Lifts tensors, and merges the examples of all levels inside `level` into one dimension in front.
+--- The examples of outer levels follow.
 ---@param values (Tensor|func.Batched)[]
 ---@param level integer
 ---@return Tensor[]
@@ -452,7 +453,8 @@ function M.in_front(values, level)
    return list
 end
 
---- Undoes `in_front` for one tensor: its inner levels' dimensions go back to where `lift` has them.
+--- Undoes `in_front` for one tensor: the dimensions of its inner levels return to where `lift` puts
+--- them.
 ---@param value Tensor
 ---@param level integer
 ---@return Tensor

@@ -25,7 +25,7 @@ local function any_recorded(leaves)
 end
 
 -- Returns a leaf tensor with the values of `leaf`, which records the operators applied to it.
--- Within vmap each example gets a leaf, since examples have separate derivatives.
+-- Within vmap each example gets its own leaf, since examples have separate derivatives.
 local function recording_leaf(title, leaf)
    if not leaf:is_floating_point() then
       args.refuse(title, "argument", "floating-point tensors", leaf)
@@ -76,8 +76,8 @@ local function positions_of(argnums)
    return argnums, false
 end
 
--- Calls fn. Returns its result, a list if there are several, and with has_aux its last result
--- apart.
+-- Calls fn. Returns its result, a list if there are several results; with has_aux the last result
+-- is separate.
 local function call(fn, packed, has_aux)
    local results = table.pack(fn(table.unpack(packed, 1, packed.n)))
    local aux
@@ -113,9 +113,9 @@ local function kept(recorded, outputs, inputs)
 end
 
 -- Returns the gradients of the outputs, weighted by seeds, with respect to the inputs; a missing
--- gradient is zero. Outputs and inputs were made inside `level` calls of vmap. If more calls of
--- vmap are active now, only seeds may have examples of those, and each example takes one backward
--- pass.
+-- gradient is zero. Outputs and inputs were made inside `level` nested calls of vmap. If more calls
+-- of vmap are active now, only seeds may have examples of the additional calls, and each example
+-- takes one backward pass.
 local function pull(outputs, seeds, inputs, keep, level)
    local recorded, weights = {}, {}
    for i, output in ipairs(outputs) do
@@ -428,8 +428,8 @@ local function finish(a, jacobian, aux)
 end
 
 --- Returns a function that computes the Jacobian of fn's result with respect to an argument, row by
---- row. The Jacobian has the shape of the result followed by that of the argument. It is best if
---- there are fewer results than inputs.
+--- row. The Jacobian has the shape of the result followed by that of the argument. jacrev is the
+--- best choice if there are fewer results than inputs.
 ---
 ---     local jacobian = torch.func.jacrev(function(x) return x * x end)
 ---     print(jacobian(torch.tensor {1.0, 2.0}))
@@ -466,8 +466,8 @@ function M.jacrev(...)
    end
 end
 
---- Returns a function that computes the same Jacobian as `jacrev`, column by column. It is best if
---- there are fewer inputs than results.
+--- Returns a function that computes the same Jacobian as `jacrev`, column by column. jacfwd is the
+--- best choice if there are fewer inputs than results.
 ---
 ---     local jacobian = torch.func.jacfwd(function(x) return x * x end)
 ---     print(jacobian(torch.tensor {1.0, 2.0}))

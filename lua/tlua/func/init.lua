@@ -1,4 +1,5 @@
--- init.lua - torch.func: transformations of functions. Each is loaded when it is first used.
+-- init.lua - torch.func: transformations of functions. Each transformation is loaded when it is
+-- first used.
 
 local lazy = require "tlua.lazy"
 

@@ -13,8 +13,8 @@ local only_batched, copied, common_rank, all_aligned = parts.only_batched, parts
 
 -- Layers -----------------------------------------------------------------------------------------
 
--- The rule for operators with a batch dimension and `spatial` further ones: examples are merged
--- into the batch.
+-- Returns the rule for operators with a batch dimension and `spatial` further dimensions: examples
+-- are merged into the batch.
 local function merged(c, spatial)
    local input = c.signature[1].name
    if not only_batched(c, input) then return nil end
@@ -40,7 +40,7 @@ end
 define("nn.functional.unfold unfold nn.functional.fold fold", function(c)
    return merged(c, c.signature.name:find "unfold" and 2 or 1)
 end)
--- These operators always have a batch dimension, and any number of dimensions after it.
+-- these operators always have a batch dimension, and any number of dimensions after it
 define([[nn.functional.interpolate interpolate nn.functional.channel_shuffle channel_shuffle
    nn.functional.local_response_norm local_response_norm]], function(c)
    local rank = c.rank[c.signature[1].name]
@@ -57,7 +57,8 @@ define("nn.functional.grid_sample grid_sample", function(c)
    return c.call(a):unflatten(1, {c.n, -1})
 end)
 
--- The rule for convolutions: different weights of examples become groups of one convolution.
+-- Returns the rule for convolutions: if examples have different weights, the weights become groups
+-- of one convolution.
 local function convolution(spatial)
    return function(c)
       local a, rank = c.a, c.rank.input
@@ -137,7 +138,7 @@ define("batch_norm nn.functional.batch_norm", function(c)
    end
    return c.call(a):unflatten(2, {c.n, -1}):transpose(1, 2)
 end)
--- Each sample already has separate statistics.
+-- each sample already has separate statistics
 define("instance_norm nn.functional.instance_norm", function(c)
    local input_stats = c.a.use_input_stats ~= false
    if input_stats and (c.a.running_mean or c.a.running_var) then return nil end
@@ -145,7 +146,7 @@ define("instance_norm nn.functional.instance_norm", function(c)
    return sample_norm(c)
 end)
 
--- The rule applies only if nothing is dropped, so that no random numbers are drawn.
+-- the rule applies only if nothing is dropped, so that no random numbers are drawn
 define("nn.functional.dropout dropout", function(c)
    if c.a.training ~= false and c.a.p ~= 0 then return nil end
    return c.call()

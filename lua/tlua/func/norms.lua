@@ -1,4 +1,4 @@
--- norms.lua - batch normalisation inside vmap.
+-- norms.lua - removes running statistics from batch normalisation, so that it works inside vmap.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -6,8 +6,8 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
---- Removes the running statistics from all normalizations of a model, in place. Afterwards they use
---- the statistics of each batch.
+--- Removes the running statistics from all normalizations of a model, in place. Afterwards the
+--- normalizations use the statistics of each batch.
 ---@param root nn.Module
 ---@return nn.Module root
 function M.replace_all_batch_norm_modules_(root)

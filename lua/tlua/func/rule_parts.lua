@@ -34,8 +34,8 @@ function M.with_sizes(n, shape)
    return {n, table.unpack(shape)}
 end
 
---- Reshapes a tensor whose examples have `rank` dimensions so that they have `more`: adds
---- dimensions of size 1 before theirs.
+--- Reshapes a tensor whose examples have `rank` dimensions so that they have `more` dimensions:
+--- adds dimensions of size 1 before the examples' own.
 ---@param value Tensor
 ---@param rank integer
 ---@param more integer
@@ -48,7 +48,8 @@ function M.with_rank(value, rank, more)
    return value:reshape(sizes)
 end
 
---- Reshapes an argument like with_rank; an argument that all examples share is returned unchanged.
+--- Reshapes an argument as with_rank does; an argument that all examples share is returned
+--- unchanged.
 ---@param c table
 ---@param name string
 ---@param more integer

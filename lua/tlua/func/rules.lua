@@ -52,14 +52,14 @@ define([[abs absolute neg negative positive exp exp2 expm1 log log2 log10 log1p 
    mul_ div_ pow_ clamp_ clamp_min_ clamp_max_ relu_ sigmoid_ tanh_ exp_ log_ sqrt_ neg_ abs_
    masked_fill_ addcmul_ addcdiv_ lerp_ zero_ fill_]], pointwise)
 
--- `where` with only a condition returns positions.
+-- `where` with only a condition returns positions
 define("where", function(c)
    local second = c.signature[2]
    if not second or c.a[second.name] == nil then return nil end
    return pointwise(c)
 end)
 
--- to(other) and type_as(other) use only the other's dtype.
+-- Casts a tensor. to(other) and type_as(other) use only the dtype of `other`.
 local function cast(c)
    if not c.batched.self or c.a.memory_format then return nil end
    return c.call()
@@ -125,8 +125,8 @@ define("min", extreme(torch.amin))
 
 -- Along a dimension -----------------------------------------------------------------------------
 
--- The rule for operators along dimensions: shifts the dimension arguments by one. Missing ones have
--- a default that counts from the end, or are `first` in the list of defaults.
+-- Returns the rule for operators along dimensions: dimension arguments are shifted by one. Missing
+-- ones have a default that counts from the end, or are `first` in the list of defaults.
 local function along(defaults)
    return function(c)
       local first = c.signature[1].name
@@ -356,8 +356,8 @@ define("vstack row_stack", function(c)
    return rank == 1 and torch.stack(list, 2) or torch.cat(list, 2)
 end)
 
--- Chooses a letter for the examples that the equation does not use, and puts it in front of the
--- batched operands and of the result.
+-- Puts a letter for the examples, which the equation does not use, in front of the batched operands
+-- and of the result.
 define("einsum", function(c)
    local equation = c.a.equation:gsub("%s", "")
    local batched = require "tlua.func.batched"

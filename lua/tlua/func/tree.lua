@@ -95,7 +95,7 @@ local function orderly_keys(node)
 end
 
 --- Flattens any values that a function may take or return. Nodes may contain themselves and have
---- keys of any type; fields whose keys are neither numbers nor strings are left as they are.
+--- keys of any type; fields whose keys are neither numbers nor strings are not changed.
 ---@param values table  such as table.pack gives
 ---@return Tensor[] leaves
 ---@return fun(list: any[]): table rebuild

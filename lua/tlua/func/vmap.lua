@@ -2,8 +2,9 @@
 --
 -- The function is called once with stand-ins for one example (batched.lua), whose operators work on
 -- all examples. This fails if the function asks for values, draws different random numbers for the
--- examples, or writes to a tensor that they share. Then it is called again for each example, and
--- the results are stacked. So every function that works outside of vmap works inside it.
+-- examples, or writes to a tensor that the examples share. Then the function is called again for
+-- each example, and the results are stacked. So every function that works outside of vmap works
+-- inside it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -130,8 +131,8 @@ local function stack(values, dims, k)
    end, nil, dims)
 end
 
--- Returns the k-th result of the batched call in the form in which `stack` returns those of several
--- calls.
+-- Returns the k-th result of the batched call, in the form in which `stack` returns the results of
+-- several calls.
 local function whole(value, dims, k, n, level)
    return tree.map(value, function(leaf, _, dim)
       check_result(leaf, k)
@@ -164,7 +165,7 @@ local function in_dim(a, k)
    return a.in_dims
 end
 
--- Calls the function once; returns nil if it has to be called for each example.
+-- Calls the function once for all examples; returns nil if it has to be called for each example.
 local function at_once(a, given, found)
    local get, set = random_states()
    local first, level = get(), batched.depth() + 1
@@ -225,8 +226,8 @@ end
 ---@param options? {in_dims: any, out_dims: any, randomness: string, chunk_size: integer}
 --- in_dims: the dimension of the examples, 1 by default, or false for an argument that all examples
 --- share; or a list with an entry for each argument; an entry for a table of tensors may be a
---- table. out_dims: likewise, the dimension along which results are stacked; false returns the
---- first example's result. randomness: "error", "same" or "different" random numbers for the
+--- table. out_dims: the dimension along which results are stacked, in the same form; false returns
+--- the first example's result. randomness: "error", "same" or "different" random numbers for the
 --- examples. chunk_size: accepted for PyTorch's programs; it has no effect.
 ---@return fun(...): any
 function M.vmap(...)

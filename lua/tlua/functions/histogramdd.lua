@@ -107,7 +107,8 @@ function M.histogramdd(...)
       local n, x = e:numel() - 1, points:select(2, d):contiguous()
       sizes[d] = n
       inside = inside & x:ge(e[1]) & x:le(e[n + 1])
-      local part = torch.searchsorted(e, x, {right = true}) - 1 -- from 1; the last edge is n + 1
+      -- parts count from 1; the last edge is n + 1
+      local part = torch.searchsorted(e, x, {right = true}) - 1
       cell = cell * n + part:clamp(1, n) - 1
    end
    local counted = (a.weight and a.weight:detach() or torch.ones(points:size(1),

@@ -52,7 +52,7 @@ local interop = 1
 ---@return integer
 function M.get_num_interop_threads() return interop end
 
---- Accepts a number of threads; it has no effect, see get_num_interop_threads.
+--- Accepts a number of threads, which has no effect; see get_num_interop_threads.
 ---@param n integer
 function M.set_num_interop_threads(n)
    if math.type(n) ~= "integer" or n < 1 then

@@ -24,7 +24,7 @@ local function alias(name, x, dtype, kind)
    return x:view_as(x)
 end
 
--- Calls torch.tensor or torch.empty; their errors name the constructor.
+-- Calls torch.tensor or torch.empty, whose errors then name the constructor.
 local function make(name, operator, data, options)
    local ok, result = pcall(torch[operator], data, options)
    if ok then return result end
@@ -80,8 +80,8 @@ local function constructor(name, dtype, kind)
 end
 
 --- Constructs a tensor of the default dtype: from sizes, from a table of data, or from a tensor,
---- whose elements the result shares. A list of sizes is data, too: torch.Tensor(x.shape) holds the
---- sizes.
+--- whose elements the result shares. A list of sizes counts as data as well: torch.Tensor(x.shape)
+--- holds the sizes.
 ---@param ... integer|table|Tensor
 ---@return Tensor
 function M.Tensor(...) return construct("Tensor", nil, nil, ...) end

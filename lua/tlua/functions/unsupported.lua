@@ -1,4 +1,4 @@
--- unsupported.lua - names of PyTorch that torch lacks, and the reasons that errors give.
+-- unsupported.lua - names of PyTorch that torch lacks, and the reasons that error messages give.
 
 local M = {}
 

@@ -1,4 +1,4 @@
--- vander.lua - torch.vander, and the older form of torch.linalg.vander: a matrix of powers.
+-- vander.lua - torch.vander, the older form of torch.linalg.vander: makes a matrix of powers.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -4,8 +4,8 @@ local torch = require "tlua"
 
 local M = {}
 
--- Returns a folder's names by kind ("d": folders, "l": links to folders, "f": all else), or nil and
--- a message.
+-- Returns the names in a folder by kind ("d": folders, "l": links to folders, "f": all other
+-- entries), or nil and a message.
 local function names(path)
    local bytes, message = torch.io.folder(path)
    if not bytes then return nil, message end
@@ -37,7 +37,7 @@ end
 ---@return string? path  nil with a message if there is none
 ---@return string? message
 function M.absolute(path)
-   return torch.io.make_folder(path) -- no error if the folder exists
+   return torch.io.make_folder(path) -- an existing folder is no error
 end
 
 --- Returns the sorted paths of all files below a folder, without unreadable folders. Links to

@@ -26,8 +26,8 @@ local function ending_of(path)
    return ending and not ending:find "^%d+$" and ending:lower() or nil
 end
 
---- Returns the format that a path's ending names and whether it is compressed by gzip; nil if the
---- ending is unknown. Then the ending, if any.
+--- Returns the format that a path's ending names, and whether gzip compresses the file; nil if the
+--- ending is unknown. The third result is the ending, if there is one.
 ---@param path string
 ---@return string? format
 ---@return boolean|string? packed

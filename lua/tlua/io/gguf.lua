@@ -15,7 +15,8 @@ local blocks <const> = {[2] = "Q4_0", [8] = "Q8_0", [12] = "Q4_K", [14] = "Q6_K"
 local names <const> = {[3] = "Q4_1", [6] = "Q5_0", [7] = "Q5_1", [9] = "Q8_1", [10] = "Q2_K",
    [11] = "Q3_K", [13] = "Q5_K", [15] = "Q8_K"}
 
--- Reads a number of items; each takes at least `least` bytes, so too large a number is refused.
+-- Reads a number of items. Each item takes at least `least` bytes, so a number that is too large is
+-- refused.
 local function read_count(s, least)
    local n = s:unpack "<i8"
    if n < 0 or n > (s.size - s.at + 1) // least then

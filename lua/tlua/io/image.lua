@@ -6,7 +6,7 @@ local args = require "tlua.args"
 
 local M = {}
 
-local JPEG_SIDE <const> = 65535 -- sizes have 16 bits in the format
+local JPEG_SIDE <const> = 65535 -- the format stores sizes in 16 bits
 
 -- Returns an image's pixels, (height, width, channels), contiguous on the CPU, or nil and a
 -- message. `channels` maps the possible numbers of channels to true, `listed` names them.

@@ -91,7 +91,7 @@ local function read_own(file, a)
    return object, metadata
 end
 
--- Returns {the object in a file of another format, its metadata}.
+-- Reads a file of any other format, and returns {the object in the file, its metadata}.
 local function read_other(file, a, name, packed)
    local format = formats.formats[name]
    local bytes, mapped = source.bytes(file, a.path, a.mmap)
@@ -162,7 +162,7 @@ function M.load(...)
    local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("load: " .. message) end
    local ok, object, metadata = pcall(read, file, a)
-   if not ok then -- such as lack of memory: the message does not name the file yet
+   if not ok then -- an error such as lack of memory, whose message does not name the file yet
       local why = tostring(object):gsub("^[^\n]-:%d+: ", "")
       torch.raise(("load: %s: %s"):format(a.path, why))
    end

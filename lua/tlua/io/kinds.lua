@@ -10,13 +10,13 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
---- Metatable of tables that are dictionaries.
+--- The metatable that marks tables as dictionaries.
 M.dict = {__name = "io.dict"}
 
---- Metatable of tables that are lists; it is the same as JSON's.
+--- The metatable that marks tables as lists; it is the same as JSON's.
 M.list = json.array
 
---- Metatable of tables that are tuples.
+--- The metatable that marks tables as tuples.
 M.tuple = {__name = "io.tuple"}
 
 local known <const> = {[M.dict] = "dict", [M.list] = "list", [M.tuple] = "tuple"}

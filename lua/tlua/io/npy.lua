@@ -9,8 +9,8 @@ local zip = require "tlua.io.zip"
 
 local M = {}
 
--- By kind and size: the dtype as which elements are read and, for unsigned integers, the dtype of
--- the result.
+-- For each kind and size: the dtype as which elements are read and, for unsigned integers, the
+-- dtype of the result.
 local dtypes <const> = {
    f2 = "float16", f4 = "float32", f8 = "float64", i1 = "int8", i2 = "int16", i4 = "int32",
    i8 = "int64", u1 = "uint8", b1 = "bool", u2 = "int16", u4 = "int32", u8 = "int64",
@@ -66,7 +66,8 @@ function M.array(bytes)
    end
    local size = math.tointeger(tonumber(kind:sub(2)))
    local tensor
-   if order == ">" and kind:sub(1, 1) == "c" then -- each part has an order of bytes of its own
+   -- each part of a complex number has its own byte order
+   if order == ">" and kind:sub(1, 1) == "c" then
       local pairs_shape = table.move(shape, 1, #shape, 1, {})
       pairs_shape[#pairs_shape + 1] = 2
       tensor = s:big_endian(s.at, pairs_shape, size == 8 and "float32" or "float64", size // 2)

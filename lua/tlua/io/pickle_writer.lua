@@ -11,7 +11,7 @@ local torch = require "tlua"
 
 local M = {}
 
---- Metatable of tables that are tuples.
+--- The metatable that marks tables as tuples.
 M.tuple = kinds.tuple
 
 local max_depth <const> = 100
@@ -35,7 +35,7 @@ function Pickler:fail(format, ...)
    error({pickle = prefix .. format:format(...)}, 0)
 end
 
--- Assigns the value just written the number under which the unpickler will memoize it.
+-- Assigns the value that was just written the number under which the unpickler will memoize it.
 local function keep(out, numbers, value)
    local n = out.kept
    out.kept = n + 1
@@ -43,7 +43,7 @@ local function keep(out, numbers, value)
    out:raw(n < 256 and string.pack("<c1B", "q", n) or string.pack("<c1I4", "r", n))
 end
 
--- Writes a reference to a value that was written before, and returns whether it was.
+-- If a value was written before, writes a reference to it and returns true.
 local function again(out, numbers, value)
    local n = numbers[value]
    if not n then return false end
@@ -124,7 +124,8 @@ local function put_tuple(out, list)
    keep(out, out.number, list)
 end
 
--- Refuses both true and 1, or false and 0, as keys: they are equal in Python.
+-- Refuses a dictionary with both true and 1, or both false and 0, as keys: they are equal in
+-- Python.
 local function check_keys(out, dict)
    local twice = dict[true] ~= nil and dict[1] ~= nil or dict[false] ~= nil and dict[0] ~= nil
    if twice then out:fail "keys that are equal in Python, true and 1 or false and 0" end

@@ -41,8 +41,8 @@ local function full_name(device)
    return (name:find ":" or name == "cpu") and name or name .. ":0"
 end
 
---- Returns a function place(tensor, location) that moves a tensor, or a storage as (n) elements,
---- which was saved from `location`.
+--- Returns a function place(tensor, location). It moves a tensor, or a storage as (n) elements,
+--- that was saved from `location`.
 ---@param title string  of the caller, for messages
 ---@param where any  a device; a table from locations to devices; a function of a storage and its
 --- location that returns the storage, moved or not, a device, or nil to keep it; nil: the CPU

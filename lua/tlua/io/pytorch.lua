@@ -42,7 +42,7 @@ end
 function M.read(bytes, mapped, place)
    local archive = zip.open(bytes)
    local prefix = prefix_of(archive)
-   -- All checksums are 0 in files written after torch.serialization.set_crc32_options(False).
+   -- all checksums are 0 in files written after torch.serialization.set_crc32_options(False)
    local function read_file(name, check)
       local entry = archive[prefix .. name]
       if not entry then return nil end

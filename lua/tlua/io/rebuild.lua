@@ -9,7 +9,7 @@ local source = require "tlua.io.source"
 
 local M = {}
 
---- Metatable of the machine's own objects: classes, storages, None and marks.
+--- The metatable of the machine's own objects: classes, storages, None and marks.
 M.Special = {__name = "pickle.Special"}
 
 --- Represents Python's None.
@@ -94,8 +94,8 @@ known["torch._utils _rebuild_tensor"] = function(m, storage, offset, size, strid
    return all:as_strided(size, stride, all:storage_offset() + offset)
 end
 
--- `bits` is a dictionary that marks a view with a changed sign, such as the imaginary part of a
--- conjugate.
+-- Builds a view of a storage. `bits` is a dictionary that marks a view with a changed sign, such as
+-- the imaginary part of a conjugate.
 known["torch._utils _rebuild_tensor_v2"] = function(m, storage, offset, size, stride, grad, _, bits)
    local tensor = known["torch._utils _rebuild_tensor"](m, storage, offset, size, stride)
    if m.kind[bits] == "dict" and bits.neg == true then tensor = tensor:neg() end
@@ -110,8 +110,8 @@ known["torch._utils _rebuild_parameter"] = function(_, data, requires_grad)
    return torch.nn.Parameter(data, requires_grad == true)
 end
 
--- Builds a tensor that has attributes or belongs to a class derived from Tensor; here it becomes a
--- plain tensor.
+-- Builds a tensor that has attributes or belongs to a class derived from Tensor; it becomes a plain
+-- tensor.
 known["torch._tensor _rebuild_from_type_v2"] = function(m, class, _, arguments)
    local kind = m.kind[arguments]
    local fits = getmetatable(class) == M.Special and class.tensor
@@ -123,7 +123,7 @@ end
 
 -- Plain data ---------------------------------------------------------------------------------
 
--- OrderedDict(pairs); usually called without pairs and filled afterwards.
+-- Builds OrderedDict(pairs), which is usually called without pairs and filled afterwards.
 known["collections OrderedDict"] = function(m, pairs_of)
    local dictionary = {}
    m.kind[dictionary] = "dict"
@@ -141,7 +141,7 @@ known["collections OrderedDict"] = function(m, pairs_of)
    return dictionary
 end
 
--- Counter(dict) and set(list) return their argument.
+-- Returns a function that returns its argument, for Counter(dict) and set(list).
 local function itself(kind)
    return function(m, value)
       if value == nil then
@@ -167,7 +167,7 @@ known["torch device"] = function(_, kind, index)
    return torch._to_device(name) or name
 end
 
--- Bytes, which protocol 2 stores as text with the same code points.
+-- Builds bytes, which protocol 2 stores as text with the same code points.
 known["_codecs encode"] = function(m, text)
    if type(text) ~= "string" or not utf8.len(text) then source.fail "bytes are made of no text" end
    m:charge(#text)

@@ -12,11 +12,12 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
--- The limit set by the format.
+-- the largest header, in bytes, that the format allows
 local max_header <const> = 100000000
 local max_dims <const> = 16
 
--- The format names a dtype by its kind's letters and its bits: F32 for float32, BF16, U8, BOOL.
+-- The format names a dtype by the letters of its kind and by its bits: F32 for float32, BF16, U8,
+-- BOOL.
 local letters = {float = "F", bfloat = "BF", int = "I", uint = "U", bool = "BOOL", complex = "C"}
 local kinds = {}
 for kind, code in pairs(letters) do kinds[code] = kind end
@@ -28,7 +29,7 @@ end
 
 local known = {} -- maps each code to {dtype, bytes of an element}
 
--- Returns the dtype of a code; nil if this build has none.
+-- Returns the dtype of a code; nil if this build lacks the dtype.
 local function dtype_of(code)
    if type(code) ~= "string" then return nil end
    local kind, rest = code:match("^(%u+)(.*)$")
@@ -169,7 +170,7 @@ local function read_header(file)
    end
    local size = file:seek("end")
    if not size or not file:seek("set", 8) then return nil, "the file has no known length" end
-   local length = string.unpack("<i8", prefix) -- lengths of 2^63 and more are negative here
+   local length = string.unpack("<i8", prefix) -- lengths of 2^63 and more are negative in Lua
    if length < 0 or length > max_header or length > size - 8 then
       return nil, ("not a safetensors file, or a damaged one: it has %d bytes, and its header "
          .. "should have %s"):format(size, length < 0 and "more than 2^63" or length)
@@ -179,7 +180,7 @@ local function read_header(file)
    return text, size - 8 - length
 end
 
--- Files of at least this size are mapped: their tensors are read when they are used.
+-- The smallest size of a file that is mapped: its tensors are read when they are used.
 local map_from <const> = 1 << 24
 
 -- Returns a function that returns an entry's tensor: a view of a mapped file, or the next tensor

@@ -7,7 +7,7 @@ local torch = require "tlua"
 
 local M = {}
 
--- Files of at least this size are mapped, so that only the parts that are used are read.
+-- The smallest size of a file that is mapped, so that only the parts that are used are read.
 local map_from <const> = 1 << 24
 
 --- Throws an error in a file's content.

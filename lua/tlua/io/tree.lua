@@ -19,7 +19,7 @@ local kinds = require "tlua.io.kinds"
 
 local M = {}
 
---- The key of the text in a file's metadata.
+--- The metadata key under which a file stores the text.
 M.key = "tlua.structure"
 
 local max_depth <const> = 20 -- each level takes up to three levels of JSON

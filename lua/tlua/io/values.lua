@@ -1,4 +1,4 @@
--- values.lua - finds tensors without values that a file could hold: those on the meta device, and
+-- values.lua - finds tensors whose values a file cannot store: tensors on the meta device, and
 -- released ones.
 
 local torch = require "tlua"

@@ -7,7 +7,7 @@ local source = require "tlua.io.source"
 
 local M = {}
 
--- Finds the list of files; returns its position from 1, its length, and the number of files.
+-- Finds the central directory; returns its position from 1, its length, and the number of files.
 local function find_list(s)
    local tail = math.min(s.size, 65557)
    local text = torch.io.text(s.bytes, s.size - tail + 1, tail)
@@ -91,7 +91,7 @@ local function compare(unpacked, entry)
    return unpacked
 end
 
---- Returns a file's bytes, and compares deflated ones with their checksum.
+--- Returns a file's bytes. Those of a deflated file are compared with its checksum.
 ---@param bytes Tensor  of the zip file
 ---@param entry table  of `open`
 ---@param check? boolean  verify stored files too, which reads them completely
@@ -154,8 +154,8 @@ local function common_fields(entry, extra)
       long and large or entry.packed, long and large or entry.size, #entry.name, #extra)
 end
 
--- Returns the sizes that do not fit, for the extra field. Either both sizes are stored there or
--- none, as readers expect.
+-- Returns the sizes that do not fit into 4 bytes, for the extra field. Either both sizes are stored
+-- there or neither, as readers expect.
 local function long_sizes(entry)
    if entry.size < large and entry.packed < large then return "" end
    return ("<i8i8"):pack(entry.size, entry.packed)

@@ -13,7 +13,7 @@ local Function = require "tlua.autograd.Function"
 local schemas = require "tlua.library.schema"
 local spans = require "tlua.profiler.spans"
 
---- An operator of the user, made by torch.library.custom_op: it is called like a function.
+--- A user-defined operator, made by torch.library.custom_op. It is called like a function.
 ---@class library.CustomOp
 ---@field name string  "namespace::operator"
 ---@field default library.CustomOp  the operator itself, as PyTorch's overload
@@ -59,7 +59,7 @@ local function positions_by_schema(schema)
    return positions
 end
 
--- Made by custom_op, of a kernel, or by define, of a schema and without a kernel.
+-- Makes an operator: custom_op makes one of a kernel, and define one of a schema without a kernel.
 function CustomOp:__init(name, mutates, device_types, fn, schema)
    self.name, self.default, self.schema = name, self, schema
    self.mutated = schema and positions_by_schema(schema) or mutated_positions(self, mutates, fn)
@@ -99,8 +99,8 @@ function CustomOp:register_composite(fn)
    return self
 end
 
---- Sets how the operator's results look: shapes and dtypes, without values. It runs instead of a
---- kernel on tensors of the meta device.
+--- Sets the function that computes shapes and dtypes of the results, without values. It runs
+--- instead of a kernel on tensors of the meta device.
 ---@param fn fun(...): any  gets the operator's arguments
 ---@return library.CustomOp self
 function CustomOp:register_fake(fn)
@@ -108,10 +108,10 @@ function CustomOp:register_fake(fn)
    return self
 end
 
---- Sets the derivative. An operator without one raises in the backward pass. setup_context(ctx,
---- inputs, output) runs after the kernel and saves in ctx the values that `backward` needs; inputs
---- is the list of arguments, with their number as `n`, and output the result or the list of several
---- results.
+--- Sets the derivative. An operator without a derivative raises an error in the backward pass.
+--- setup_context(ctx, inputs, output) runs after the kernel and saves in ctx the values that
+--- `backward` needs; inputs is the list of arguments, with their number as `n`, and output the
+--- result or the list of several results.
 ---@param backward fun(ctx: autograd.Context, ...): any  gets a gradient for each result and returns
 --- one gradient or nil for each argument
 ---@param options? {setup_context: fun(ctx: autograd.Context, inputs: table, output: any)}
@@ -129,8 +129,8 @@ function CustomOp:register_autograd(backward, options)
    return self
 end
 
---- Sets the rule by which vmap handles a batch. Without it the mapped function is called for each
---- example.
+--- Sets the rule by which vmap handles a batch. Without a rule the mapped function is called for
+--- each example.
 ---@param fn fun(info: {batch_size: integer, randomness: string}, in_dims: table, ...): any, any
 --- gets for each argument the dimension of its examples, or false, and the arguments with all
 --- examples; returns the result and the dimension of its examples, or a list of each
@@ -182,7 +182,8 @@ local function kernel_for(op, kind)
       or "are some for " .. table.concat(known, ", ")))
 end
 
--- The function that stands for the operator on that kind of device, or nil if a kernel does.
+-- Returns the function that replaces the operator on a kind of device, or nil if the operator has a
+-- kernel.
 local function composite_for(op, kind)
    if op.kernels[kind] or op.kernels.any or kind == "meta" and op.fake then return nil end
    return op.composite
@@ -196,8 +197,8 @@ local function versions(given)
    return seen
 end
 
--- Raises if the kernel breaks autograd's assumptions: arguments keep their values, and results are
--- new tensors.
+-- Raises an error if the kernel breaks autograd's assumptions: arguments keep their values, and
+-- results are new tensors.
 local function check_results(op, given, before, results)
    for i, version in pairs(before) do
       if given[i]._version ~= version and not op.mutated[i] then
@@ -314,7 +315,8 @@ function CustomOp:_run(given)
    local level, size = innermost(given)
    if level then
       if self.batch_rule then return call_batched(self, given, level, size) end
-      torch.raise(("%s: vmap has no rule for it"):format(self.name)) -- vmap then calls each example
+      -- vmap then calls the mapped function for each example
+      torch.raise(("%s: vmap has no rule for it"):format(self.name))
    end
    if torch._profiling() then
       return spans.call("operator", self.name, self.Function.apply, self.Function,

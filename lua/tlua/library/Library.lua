@@ -5,7 +5,7 @@
 --    lib:impl("scale", function(x, by) return x * by end, "CPU")
 --    local y = torch.ops.mylib.scale(x, {by = 3})
 --
--- They are the operators that custom_op makes, with a schema that checks arguments.
+-- They are operators like those of custom_op, with a schema that checks arguments.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,7 +17,7 @@ local class = require "tlua.class"
 local Library = class.class("library.Library")
 
 local kinds <const> = {DEF = true, IMPL = true, FRAGMENT = true}
-local defined = {} -- namespaces that have a Library of kind DEF
+local defined = {} -- the namespaces that have a Library of kind DEF
 
 ---@param ns string  the namespace
 ---@param kind "DEF"|"IMPL"|"FRAGMENT"  DEF: the namespace's one definition, FRAGMENT: more

@@ -9,8 +9,8 @@
 --    })
 --    local y = torch.ops.mylib.scale(x, 3)
 --
--- Autograd, autocast, vmap and the profiler treat it as one operator, even if its kernel calls
--- another library by DLPack, or a C module of the user.
+-- Autograd, autocast, vmap and the profiler treat a user-defined operator as one operator, even if
+-- its kernel calls another library by DLPack, or a C module of the user.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,12 +29,12 @@ local function names_of(list)
    return names
 end
 
--- A namespace of torch.ops: reading an operator that does not exist is an error.
+-- Makes a namespace of torch.ops, in which reading an operator that does not exist is an error.
 local function new_namespace(space)
    local own = {}
    namespaces[space] = own
    return setmetatable({}, {
-      names = own, -- used by torch.has
+      names = own, -- torch.has reads these names
       __index = function(_, name)
          if own[name] then return own[name] end
          torch.raise(("torch.ops.%s has no operator %s%s"):format(space, tostring(name),

@@ -1,4 +1,4 @@
--- Join.lua - lets ranks with different numbers of batches train together.
+-- Join.lua - lets ranks whose numbers of batches differ train together.
 
 local torch = require "tlua"
 local args = require "tlua.args"

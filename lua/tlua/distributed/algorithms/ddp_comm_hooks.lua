@@ -1,6 +1,6 @@
 -- ddp_comm_hooks.lua - other ways to average the buckets of DistributedDataParallel. Each hook is
--- registered with model:register_comm_hook(state, hook); if `state` is nil, it uses the world's
--- group.
+-- registered with model:register_comm_hook(state, hook); if `state` is nil, the hook uses the
+-- world's group.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,7 +29,7 @@ local function check_state(name, state, has)
    end
 end
 
---- Averages gradients in their own dtype, as without a hook.
+--- Averages gradients in their own dtype, as DistributedDataParallel does without a hook.
 ---@param group? distributed.ProcessGroup
 ---@param bucket table  as DistributedDataParallel passes it
 function M.default_hooks.allreduce_hook(group, bucket)

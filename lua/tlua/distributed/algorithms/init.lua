@@ -1,4 +1,4 @@
--- init.lua - torch.distributed.algorithms.
+-- init.lua - torch.distributed.algorithms: hooks and averages for training on many ranks.
 
 local lazy = require "tlua.lazy"
 

@@ -1,5 +1,5 @@
--- StateDictOptions.lua - the options shared by the functions of state_dict.lua. They are given as
--- one object for several calls, or one by one.
+-- StateDictOptions.lua - the options shared by the functions of state_dict.lua. A program passes
+-- them as one object to several calls, or one by one.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,8 @@ local take = args.signature [[StateDictOptions(full_state_dict: boolean = false,
    broadcast_from_rank0: boolean = false, keep_submodule_prefixes: boolean = true,
    flatten_optimizer_state_dict: boolean = false, dsd_fqn_modifiers: string = '_fqn_modifiers')]]
 
--- PyTorch's options that have no use here: the only value allowed, and an alternative.
+-- PyTorch's options that tlua does not need: each one's only allowed value, and what to use
+-- instead.
 local fixed <const> = {
    keep_submodule_prefixes = {true, "paths begin at the model that is given; give the submodule "
       .. "for paths without its prefix"},

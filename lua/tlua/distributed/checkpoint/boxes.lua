@@ -42,8 +42,8 @@ local function cut(size, d, first, count, prefix, list)
    if count > 0 then partial(row, 0, count) end
 end
 
---- Returns boxes that cover a range of a box's elements in row-major order. Each holds the elements
---- that follow those of the box before it. There are at most two boxes for each dimension.
+--- Returns boxes that cover a range of a box's elements in row-major order. Each box holds the
+--- elements that follow those of the previous one. There are at most two boxes for each dimension.
 ---@param offset integer[]  of the box
 ---@param size integer[]
 ---@param first integer  from 0
@@ -58,7 +58,8 @@ function M.of_range(offset, size, first, count)
    return list
 end
 
---- Returns this rank's part of a tensor as boxes of the whole tensor, each with its own tensor.
+--- Returns this rank's part of a tensor as a list of boxes of the whole tensor, each with a tensor
+--- of its elements.
 ---@param place distributed.Placement
 ---@param tensor Tensor  this rank's part
 ---@return {offset: integer[], size: integer[], tensor: Tensor}[]

@@ -18,7 +18,7 @@ function M.path(folder, name) return folder .. "/" .. name end
 --- Returns the name of a rank's file.
 function M.name(token, rank) return ("%s-%d.safetensors"):format(token, rank) end
 
---- Makes a folder unless it exists. Returns an error message or nil.
+--- Makes a folder unless it exists. Returns nil, or an error message.
 function M.make_folder(folder)
    local made, message = torch.io.make_folder(folder)
    if not made then return ("%s: %s"):format(folder, message) end
@@ -29,7 +29,7 @@ function M.make_folder(folder)
    os.remove(probe)
 end
 
--- Returns whether a value is a list of n whole numbers, each from 0 to its limit.
+-- Returns whether a value is a list of n whole numbers, each from 0 to the limit at its position.
 local function is_list(value, n, limits)
    if type(value) ~= "table" or #value ~= n then return false end
    for d = 1, n do
@@ -40,8 +40,8 @@ local function is_list(value, n, limits)
    return true
 end
 
--- Returns whether a part lies within a tensor of the given shape, and in a file directly in the
--- folder.
+-- Returns whether a part lies within a tensor of the given shape, and whether its file lies
+-- directly in the folder.
 local function is_chunk(chunk, shape)
    if type(chunk) ~= "table" or type(chunk.name) ~= "string" or type(chunk.file) ~= "string"
       or chunk.file:find "[/\\]" or not is_list(chunk.offset, #shape, shape)
@@ -109,7 +109,7 @@ function M.new_token(folder)
 end
 
 --- Begins a save: makes the file that becomes the index, and until then shows that a save is
---- running. Returns nil and a message if it cannot be made.
+--- running. Returns nil and a message if the file cannot be made.
 function M.begin(folder)
    return torch.io.replace(M.path(folder, "index.json"), true)
 end

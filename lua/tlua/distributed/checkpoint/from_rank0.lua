@@ -1,5 +1,5 @@
--- from_rank0.lua - a state that only rank 0 has. The other ranks get its structure at once and
--- request its tensors one at a time, so that only rank 0 ever holds the whole state.
+-- from_rank0.lua - distributes a state that only rank 0 has. The other ranks get its structure at
+-- once and request its tensors one at a time, so that only rank 0 ever holds the whole state.
 
 local torch = require "tlua"
 local groups = require "tlua.distributed.group"

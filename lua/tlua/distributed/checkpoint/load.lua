@@ -1,4 +1,4 @@
--- load.lua - torch.distributed.checkpoint.load.
+-- load.lua - torch.distributed.checkpoint.load, which reads a checkpoint on any number of ranks.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -110,7 +110,8 @@ local function overlap(a, b)
    return true
 end
 
--- Reads all tensors. They are read into copies first, so that a damaged file changes nothing.
+-- Reads all tensors. The bytes are first read into copies, so that a damaged file changes no
+-- tensor.
 local function read_all(list, index, read)
    local copies = {}
    for _, entry in ipairs(list) do

@@ -1,9 +1,9 @@
 -- save.lua - torch.distributed.checkpoint.save.
 --
 -- A checkpoint is a folder. Each rank writes a safetensors file with its parts of the tensors, as
--- boxes; a part that several ranks have is written by one of them. The file index.json says where
--- each box of each tensor is stored. It is moved into place last and atomically, so that the folder
--- holds the previous checkpoint until then.
+-- boxes; if several ranks have the same part, one of them writes it. The file index.json says where
+-- each box of each tensor is stored. The index is moved into place last and atomically, so that the
+-- folder holds the previous checkpoint until then.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -33,8 +33,8 @@ local function same_shape(a, b)
 end
 
 -- Returns the index of all ranks' tensors, and the boxes that each rank writes: {[rank] =
--- {[tensor's number] = {[box's number] = name}}}. Of the ranks with equal boxes, the one with the
--- fewest elements so far writes it.
+-- {[tensor's number] = {[box's number] = name}}}. If several ranks have the same box, the rank with
+-- the fewest elements so far writes it.
 local function assign(described, token)
    local index, holders, order = {}, {}, {}
    for rank, list in ipairs(described) do
@@ -206,15 +206,15 @@ local function await(self, seconds)
    self:_end(not good and tostring(why) or why)
 end
 
---- Returns whether the writing of this rank's file has ended, successfully or not.
+--- Returns whether this rank has stopped writing its file, successfully or not.
 ---@return boolean
 function Future:done()
    await(self, 1e-6)
    return self.written == true
 end
 
---- Waits until all ranks' files are written, and makes them the folder's checkpoint. It is a
---- collective call: all ranks make it. Until then the folder holds its previous checkpoint.
+--- Waits until all ranks' files are written, and makes them the folder's checkpoint. This is a
+--- collective call, which all ranks make. Until then the folder holds its previous checkpoint.
 function Future:result()
    if not self.plan then return end
    await(self, 0)

@@ -42,7 +42,8 @@ end
 
 local function same(value) return value end
 
--- Returns the state that all ranks load, and a function that returns a part of it with its tensors.
+-- Returns the state that all ranks load, and a function that returns a part of that state with its
+-- tensors.
 local function source(a, model, state)
    if not a.broadcast_from_rank0 then return state, same end
    local first = model:parameters()[1]
@@ -62,10 +63,10 @@ local function part_of(title, path, p, tensor)
 end
 
 --- Returns a model's state by paths. With full_state_dict it has the whole tensors on every rank,
---- as before the model was split, and all ranks must call this; otherwise it has each rank's own
---- parts. With cpu_offload tensors are on the CPU, and whole tensors are on rank 0 only: other
---- ranks get an empty table. ignore_frozen_params leaves out parameters that require no gradient.
---- `options`: a StateDictOptions in place of these.
+--- as before the model was split, and all ranks must call the function; otherwise the state has
+--- each rank's own parts. With cpu_offload tensors are on the CPU, and only rank 0 gets whole
+--- tensors: the other ranks get an empty table. ignore_frozen_params leaves out parameters that
+--- require no gradient. `options`, a StateDictOptions, replaces these options.
 ---@param model nn.Module
 ---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
 ---@     options: distributed.checkpoint.StateDictOptions}
@@ -96,7 +97,7 @@ end
 
 --- Copies a state into a model. With full_state_dict the state has whole tensors, and each rank
 --- takes its part; otherwise it has parts. With broadcast_from_rank0 all ranks take rank 0's state,
---- and the others pass an empty table.
+--- and the other ranks pass an empty table.
 ---@param model nn.Module
 ---@param model_state_dict table<string, Tensor>
 ---@param options? {full_state_dict: boolean, strict: boolean, broadcast_from_rank0: boolean,
@@ -170,8 +171,8 @@ end
 
 --- Returns the states of a model's optimizers as one: `state`, by the parameters' paths, and
 --- `param_groups`, with paths in place of parameters. With full_state_dict it has the whole tensors
---- on every rank, and all ranks must call this; otherwise it has each rank's own parts. cpu_offload
---- and options are those of get_model_state_dict.
+--- on every rank, and all ranks must call the function; otherwise the state has each rank's own
+--- parts. cpu_offload and options are those of get_model_state_dict.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
@@ -209,7 +210,7 @@ function M.get_optimizer_state_dict(...)
    return result
 end
 
--- Returns a table from each path to the saved group that has it.
+-- Returns a table from each parameter's path to the saved group that contains it.
 local function groups_of(title, saved)
    if type(saved.state) ~= "table" or type(saved.param_groups) ~= "table" then
       args.refuse(title, "optim_state_dict", "a result of get_optimizer_state_dict", saved)
@@ -246,7 +247,8 @@ local function dict_for(title, optimizer, names, saved, groups, a, fetch)
             local cut = a.full_state_dict and tensor:dim() > 0 and tensor:numel() == whole
             if not cut then return tensor end
             local part = part_of(title, path, p, tensor)
-            return a.broadcast_from_rank0 and part:clone() or part -- lets the whole tensor go
+            -- a copy, so that the whole tensor can be freed
+            return a.broadcast_from_rank0 and part:clone() or part
          end)
       end
       own.params = own.params or {}
@@ -255,7 +257,7 @@ local function dict_for(title, optimizer, names, saved, groups, a, fetch)
    return dict
 end
 
---- Copies a state as returned by get_optimizer_state_dict into a model's optimizers. With
+--- Copies a state that get_optimizer_state_dict has returned into a model's optimizers. With
 --- full_state_dict the state has whole tensors, and each rank takes its part; otherwise it has
 --- parts. A group gets the options of the saved group of its first parameter. A group that does not
 --- match is refused. With broadcast_from_rank0 all ranks take rank 0's state, and the others pass

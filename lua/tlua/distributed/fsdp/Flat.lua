@@ -115,7 +115,7 @@ local function release(list)
    for _, tensor in ipairs(list) do tensor:release() end
 end
 
---- Begins to gather the row, unless it is gathered or being gathered.
+--- Begins to gather the row, unless it is already gathered or being gathered.
 function Flat:gather()
    if self.full and not self.lent and self.full_version ~= version_of(self) then
       -- a forward pass without a backward pass has left the row, and a step has made it outdated
@@ -169,7 +169,8 @@ function Flat:lend()
    self.lent = true
 end
 
---- Makes the parameters this rank's shards again, with their gradients. The gathered row stays.
+--- Makes the parameters this rank's shards again, with the shards' gradients. The gathered row
+--- stays allocated.
 function Flat:take_back()
    if not self.lent then return end
    local version = version_of(self)
@@ -180,7 +181,7 @@ function Flat:take_back()
       torch.autograd._lend(p, self.pieces[i], version)
       local grad = self.stash[i]
       p.grad = grad
-      if grad then grad:release() end -- its memory now belongs to the parameter
+      if grad then grad:release() end -- the gradient's memory now belongs to the parameter
       self.stash[i] = nil
    end
    self.lent = false
@@ -250,8 +251,9 @@ function Flat:reduce()
    self.grads, self.filled = nil, {}
 end
 
--- Adds this rank's part of the averages to the gradients of its shards. A first gradient becomes a
--- separate tensor, as in DistributedDataParallel, because a view could not be detached.
+-- Adds this rank's part of the averages to the gradients of its shards. The first gradient of a
+-- shard becomes a separate tensor, as in DistributedDataParallel, because a view could not be
+-- detached.
 local function deposit(self, mine)
    for i, p in ipairs(self.params) do
       local first = self.pieces[i]:storage_offset()
@@ -271,7 +273,7 @@ local function deposit(self, mine)
    end
 end
 
--- Averages this rank's part over the replicas; returns false if a later pass does that.
+-- Averages this rank's part over the replicas; returns false if a later pass will average it.
 local function average(self, mine)
    local owner = self.owner
    local replicas, factor = owner.replicas, owner.divide_factor
@@ -292,7 +294,7 @@ local function average(self, mine)
    return true
 end
 
---- Waits for the averages, if any are under way, and puts them into `grad` of the parameters.
+--- Waits for averages that are still being computed, and puts them into the parameters' `grad`.
 function Flat:finish()
    local r = self.reducing
    if not r then return end

@@ -7,7 +7,7 @@
 --
 -- "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel" (Zhao et al., 2023); "ZeRO:
 -- Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020): with
--- reshard_after_forward this is its stage 3, without stage 2.
+-- reshard_after_forward this is stage 3 of ZeRO, without it stage 2.
 --
 -- A unit is a module with those of its parameters that belong to no unit below it (Flat.lua).
 -- Before the unit's forward pass its row is gathered, and so is the row of the unit that followed
@@ -30,7 +30,7 @@ local Module = require "tlua.nn.modules.Module"
 local M = {}
 
 local units = setmetatable({}, {__mode = "k"}) -- maps each module to its Unit
--- maps each parameter of a unit to its path in the unit
+-- maps each parameter of a unit to the parameter's path in the unit
 local owners = setmetatable({}, {__mode = "k"})
 
 ---@class distributed.fsdp.Unit
@@ -82,7 +82,7 @@ end
 
 local function reduce(unit)
    local context = unit.context
-   finish_reduction(context) -- one reduction at a time, to bound memory
+   finish_reduction(context) -- only one reduction runs at a time, to bound memory
    for _, flat in ipairs(unit.flats) do
       if flat.grads then flat:reduce() end
       flat.seen, flat.arrived = nil, 0 -- a nested pass may be followed by more passes
@@ -131,8 +131,8 @@ local function begin_backward(context)
    torch.autograd.queue_callback(function() end_backward(context) end)
 end
 
--- Called when the gradients of a unit's results are known. Its parameters are needed now, and those
--- of the preceding unit next.
+-- Prepares a unit's backward pass when the gradients of its results are known: its parameters are
+-- needed now, and those of the preceding unit next.
 local function enter_backward(unit)
    local context = unit.context
    begin_backward(context)
@@ -146,15 +146,16 @@ local function enter_backward(unit)
    each(unit, "lend")
 end
 
--- Called when the gradients of a unit's arguments are known.
+-- Ends a unit's backward pass when the gradients of its arguments are known.
 local function leave_backward(unit)
    unit.passed = true
    if unit.open and (unit.reduced or complete(unit)) then settle(unit) end
 end
 
--- Called when a parameter's gradient has been computed.
+-- Handles the gradient of a parameter that has been computed.
 local function arrived(unit, flat, i)
-   if not flat.lent then return end -- a gradient of the shard itself, made by the user's own code
+   -- the gradient belongs to the shard itself, and comes from the user's own code
+   if not flat.lent then return end
    if not flat:collect(i) or not complete(unit) then return end
    if unit.sync then reduce(unit) end
    if unit.open and (unit.passed or not unit.gated) then settle(unit) end
@@ -187,7 +188,7 @@ function Leave.backward(ctx, ...)
    return nil, ...
 end
 
--- Passes all tensors that require gradients, also those in tables, through a gate. Returns the
+-- Passes all tensors that require gradients, including those in tables, through a gate. Returns the
 -- values, and whether there were such tensors.
 local function lead(gate, unit, values)
    local found = {}
@@ -216,7 +217,8 @@ end
 
 -- A forward pass -------------------------------------------------------------------------------
 
--- Casts the floating-point tensors of a value; the state of an LSTM is a table of them.
+-- Casts the floating-point tensors of a value, which may be a table of tensors, such as the state
+-- of an LSTM.
 local function cast(value, dtype)
    if torch.is_tensor(value) then
       return value:is_floating_point() and value:to(dtype) or value
@@ -231,7 +233,7 @@ local function cast_all(values, dtype)
    for i = 1, values.n do values[i] = cast(values[i], dtype) end
 end
 
--- Raises if a module's own parameter is shared with a unit below the module.
+-- Raises an error if a module's own parameter is shared with a unit below the module.
 local function check_tied(module, ignored)
    local kept, inside = {}, {}
    for _, p in ipairs(ignored or {}) do kept[p] = true end
@@ -274,7 +276,7 @@ local function context_of(unit)
    return unit.context
 end
 
--- Gathers the units that the user has named, or else the unit that followed this one in the
+-- Gathers the units that the user has named; without names, the unit that followed this one in the
 -- previous pass.
 local function prefetch(context, unit)
    if unit.forward_prefetch then
@@ -298,8 +300,9 @@ local function enter_forward(unit, ...)
    else
       if unit == context.root then
          local failures = torch.autograd._failures()
-         local lost = context.awaits and context.awaits ~= failures -- the backward pass has failed
-         -- `running`: an earlier forward pass has failed
+         -- whether the backward pass has failed
+         local lost = context.awaits and context.awaits ~= failures
+         -- context.running: an earlier forward pass has failed
          if context.running or lost then context:reset() end
          context.running, context.order = true, {}
          if torch.is_grad_enabled() then context.awaits = failures end
@@ -416,8 +419,8 @@ local function set(module, recurse, option, field, value)
 end
 
 --- Sets whether backward passes average gradients. If not, each rank accumulates whole local
---- gradients until a pass that averages them. This is for all but the last of several passes that
---- make one step.
+--- gradients until a pass that averages them. Programs turn averaging off for all but the last of
+--- several passes that make one step.
 function methods.set_requires_gradient_sync(module, sync, recurse)
    set(module, recurse, "requires_gradient_sync", "sync", sync)
 end
@@ -427,16 +430,16 @@ function methods.set_reshard_after_forward(module, reshard, recurse)
    set(module, recurse, "reshard_after_forward", "reshard_after_forward", reshard)
 end
 
---- Sets whether rows are freed after the backward pass (they are by default). If they are kept, the
---- next forward pass gathers them only if the parameters have changed. This saves time when several
+--- Sets whether rows are freed after the backward pass, which is the default. If rows are kept, the
+--- next forward pass gathers them only if the parameters have changed. That saves time when several
 --- passes make one step, and costs the rows' memory.
 function methods.set_reshard_after_backward(module, reshard, recurse)
    set(module, recurse, "reshard_after_backward", "reshard_after_backward", reshard)
 end
 
 --- For a mesh of two dimensions, sets whether gradients are averaged over the ranks that have the
---- same shards (they are by default). If not, this rank's shard of the averages over the other
---- dimension is accumulated outside of .grad, until a pass that averages over both.
+--- same shards, which is the default. If not, this rank's shard of the averages over the other
+--- dimension is accumulated outside of .grad, until a pass that averages over both dimensions.
 function methods.set_requires_all_reduce(module, all_reduce, recurse)
    set(module, recurse, "requires_all_reduce", "all_reduce", all_reduce)
 end
@@ -458,7 +461,8 @@ function methods.set_gradient_divide_factor(module, factor)
 end
 
 --- Sets hook(tensor), which gets the averages of this rank's shard of the module's own gradients,
---- in one dimension, before they are added to .grad. It may change them. nil removes the hook.
+--- in one dimension, before they are added to .grad. The hook may change the averages. nil removes
+--- the hook.
 function methods.set_all_reduce_hook(module, hook)
    if hook ~= nil and type(hook) ~= "function" then
       args.refuse("set_all_reduce_hook", "hook", "a function", hook)
@@ -481,15 +485,15 @@ local function set_prefetch(module, field, modules)
    units[module][field] = #list > 0 and list or nil
 end
 
---- Sets the modules that are gathered while this one computes its forward pass; they must be the
---- same on all ranks. By default it is the module that followed in the previous pass, and an empty
---- list restores that default.
+--- Sets the modules that are gathered while this module computes its forward pass; they must be the
+--- same on all ranks. The default is the module that followed in the previous pass; an empty list
+--- restores the default.
 function methods.set_modules_to_forward_prefetch(module, modules)
    set_prefetch(module, "forward_prefetch", modules)
 end
 
---- Sets the modules that are gathered while this one computes its backward pass. By default it is
---- the module that came before it in the forward pass.
+--- Sets the modules that are gathered while this module computes its backward pass. The default is
+--- the module that preceded it in the forward pass.
 function methods.set_modules_to_backward_prefetch(module, modules)
    set_prefetch(module, "backward_prefetch", modules)
 end
@@ -503,8 +507,8 @@ function Handle:wait()
 end
 
 --- Gathers the module's own parameters until `reshard` is called. Changes to the gathered values
---- are discarded. With async_op it returns at once, and the parameters are whole once the handle's
---- wait returns or the module computes.
+--- are discarded. With async_op the call returns at once, and the parameters are whole once the
+--- handle's wait returns or the module computes.
 ---@param async_op? boolean
 ---@return distributed.fsdp.UnshardHandle?
 function methods.unshard(module, async_op)
@@ -594,8 +598,8 @@ function M.fully_shard(...)
    return module
 end
 
---- Makes another method of a sharded module, such as "generate", gather its parameters while it
---- computes, as `forward` does. Does nothing for other modules.
+--- Makes a method of a sharded module other than `forward`, such as "generate", gather the module's
+--- parameters while it computes. Does nothing for modules that are not sharded.
 ---@param module nn.Module
 ---@param method_name string
 function M.register_fsdp_forward_method(module, method_name)
@@ -614,7 +618,7 @@ end
 
 --- Returns the whole of a parameter that is split over ranks by fully_shard or tensor parallelism,
 --- or of a tensor that is split like the parameter: its gradient or an optimizer's state. All ranks
---- that have parts must call it.
+--- that have parts must call the function.
 ---@param parameter Tensor
 ---@param tensor? Tensor  the parameter itself by default
 ---@return Tensor

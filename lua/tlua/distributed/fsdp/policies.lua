@@ -29,13 +29,13 @@ function M.MixedPrecisionPolicy:__init(...)
    self.cast_forward_inputs = a.cast_forward_inputs
 end
 
---- Keeps shards, their gradients and so the optimizer's state in the CPU's memory; gathered
+--- Keeps shards, their gradients, and thereby the optimizer's state in the CPU's memory. Gathered
 --- parameters are on the device where the parameters were.
 ---@class distributed.fsdp.CPUOffloadPolicy
 ---@overload fun(): distributed.fsdp.CPUOffloadPolicy
 M.CPUOffloadPolicy = class.class("distributed.fsdp.CPUOffloadPolicy")
 
---- Raises unless the policies among arguments are such.
+--- Raises an error unless the policies among the arguments are instances of the right classes.
 function M.check(title, a)
    if a.mp_policy and not class.isinstance(a.mp_policy, M.MixedPrecisionPolicy) then
       args.refuse(title, "mp_policy", "a MixedPrecisionPolicy", a.mp_policy)

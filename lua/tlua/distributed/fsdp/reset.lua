@@ -1,6 +1,6 @@
 -- reset.lua - reset_parameters of sharded modules. A layer's initial weights depend on its whole
 -- shapes, so its parameters are gathered while the method runs. Rank 0 of the group draws the
--- values for all, and each rank keeps its shard.
+-- values for all ranks, and each rank keeps its shard.
 
 local torch = require "tlua"
 local placement = require "tlua.distributed.placement"
@@ -9,8 +9,8 @@ local scopes = require "tlua.scope"
 local M = {}
 
 local flats = setmetatable({}, {__mode = "k"}) -- maps each parameter to its Flat
-local known = setmetatable({}, {__mode = "k"}) -- modules whose method is replaced
-local lent = setmetatable({}, {__mode = "k"}) -- parameters that are gathered now
+local known = setmetatable({}, {__mode = "k"}) -- the modules whose method is replaced
+local lent = setmetatable({}, {__mode = "k"}) -- the parameters that are gathered now
 
 -- Copies rank 0's values to the other ranks, including the replicas.
 local function agree(flat, whole)
@@ -24,8 +24,8 @@ local function agree(flat, whole)
    return sent:to(whole.device)
 end
 
--- Gives a parameter whole, uninitialized memory. Returns a function that makes it this rank's shard
--- again, with the new values if `keep` is true.
+-- Gives a parameter whole, uninitialized memory. Returns a function that makes the parameter this
+-- rank's shard again, with the new values if `keep` is true.
 local function lend(p)
    local flat, place = flats[p], placement.get(p)
    flat:free()
@@ -63,8 +63,8 @@ local function reset(method, module, ...)
    return table.unpack(results, 1, results.n)
 end
 
---- Wraps reset_parameters of a unit's modules so that their parameters are gathered while it runs.
---- All ranks must call it.
+--- Wraps the reset_parameters of a unit's modules, so that their parameters are gathered while it
+--- runs. All ranks must call reset_parameters.
 ---@param module nn.Module
 ---@param list distributed.fsdp.Flat[]  of the unit
 function M.watch(module, list)

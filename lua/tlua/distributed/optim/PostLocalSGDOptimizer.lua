@@ -12,8 +12,8 @@ local Optimizer = require "tlua.optim.Optimizer"
 ---@overload fun(optim: optim.Optimizer, averager: table): distributed.optim.PostLocalSGDOptimizer
 local PostLocal = class.class("distributed.optim.PostLocalSGDOptimizer", Optimizer)
 
---- Use the class with ddp_comm_hooks.post_localSGD_hook. The averager's step count is part of the
---- state.
+--- Wraps an optimizer, for use with ddp_comm_hooks.post_localSGD_hook. The averager's step count is
+--- part of the state.
 function PostLocal:__init(optim, averager)
    local title <const> = "PostLocalSGDOptimizer"
    if not class.isinstance(optim, Optimizer) then

@@ -71,8 +71,8 @@ local function copy_options(from, to)
    end
 end
 
---- optimizer_class makes this rank's optimizer and gets the remaining options. process_group: the
---- ranks, all by default.
+--- Makes the optimizer. optimizer_class makes this rank's own optimizer and gets the remaining
+--- options. process_group: the ranks, all by default.
 ---@param params Tensor[]|table[]
 ---@param options table  optimizer_class, process_group, and the options of that class
 function Zero:__init(params, options)
@@ -90,7 +90,7 @@ function Zero:__init(params, options)
       torch.raise(name .. ": optimizer_class: a step of LBFGS needs all parameters, of which " ..
          "each rank has a part; expected an optimizer that steps each parameter by itself")
    end
-   local whole = kind(params, rest) -- checks all arguments, and makes the groups
+   local whole = kind(params, rest) -- makes the groups, and checks all arguments
    self.group, self.defaults, self.check_options = group, whole.defaults, whole.check_options
    self.param_groups, self.state = whole.param_groups, {}
    for _, given in ipairs(self.param_groups) do
@@ -105,7 +105,7 @@ function Zero:__init(params, options)
       own[g] = {params = place(self, g)}
       copy_options(from, own[g])
    end
-   for g in ipairs(own) do -- a scheduler sets this field; it is no option
+   for g in ipairs(own) do -- a scheduler sets this field, which is not an option
       for key in pairs(own[g]) do
          if key ~= "params" and self.defaults[key] == nil then own[g][key] = nil end
       end
@@ -151,7 +151,7 @@ end
 
 -- State ----------------------------------------------------------------------------------------
 
--- Returns this rank's state, by positions among all parameters.
+-- Returns the state that this rank keeps, by positions among all parameters.
 local function own_state(self)
    local state, at = {}, 0
    for _, list in ipairs(self.places) do
@@ -190,8 +190,8 @@ function Zero:set_local_state(position, state)
    self.optim.state[own_position(self, position)] = state
 end
 
--- Describes a state: plain values as they are, tensors by shape and dtype: {[position] = {[key] =
--- value or {shape, dtype}}}.
+-- Describes a state without the contents of tensors, as {[position] = {[key] = value or {shape,
+-- dtype}}}: plain values are kept, and a tensor is described by shape and dtype.
 local function describe(state)
    local all = {}
    for position, values in pairs(state) do
@@ -266,7 +266,7 @@ function Zero:state_dict()
    return dict
 end
 
---- Loads a whole state. Every rank must get the whole state, and keeps its part.
+--- Loads a whole state. Every rank must get the whole state, of which it keeps its part.
 ---@param dict {state: table<integer, table>, param_groups: table[]}
 function Zero:load_state_dict(dict)
    if type(dict) ~= "table" or type(dict.state) ~= "table" then

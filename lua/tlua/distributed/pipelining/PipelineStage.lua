@@ -1,5 +1,5 @@
--- PipelineStage.lua - a part of a model on one rank. It receives activations from the stage before
--- and sends its own to the stage after; gradients travel the other way.
+-- PipelineStage.lua - a part of a model on one rank. A stage receives activations from the previous
+-- stage and sends its results to the next one; gradients travel in the opposite direction.
 --
 -- Before the first part of a batch, each stage sends the shapes and dtypes of its results. The
 -- stage gives its sends and receives to the schedule as P2POps, which start them in one batch.
@@ -94,8 +94,8 @@ end
 
 local forward <const>, backward <const> = 0, 1
 
--- Returns the rank of another stage; nil if it is this rank. Stages of one rank exchange tensors by
--- a table that the schedule gives them.
+-- Returns the rank of another stage; nil if this rank has that stage. Stages of one rank exchange
+-- tensors by a table that the schedule gives them.
 local function peer(self, stage)
    local ranks = self.group.ranks
    return ranks[Stage.rank_of(stage, #ranks, self.style) + 1]
@@ -126,7 +126,7 @@ local function add_receive(self, ops, like, stage, number)
    ops[#ops + 1], self.arriving[number] = op, op
 end
 
--- Returns a tensor that a receive of add_receive has filled or a stage of this rank has left.
+-- Returns a tensor that add_receive has received, or that another stage of this rank has left.
 local function take_tensor(self, number)
    local op = self.arriving[number]
    if op then
@@ -139,13 +139,14 @@ local function take_tensor(self, number)
    return tensor
 end
 
---- Returns whether the stage before must send shapes and dtypes before its results can be received.
+--- Returns whether the previous stage must send shapes and dtypes before its results can be
+--- received.
 ---@return boolean
 function Stage:awaits_note()
    return self.expected == nil
 end
 
---- Waits for these shapes and dtypes.
+--- Waits for the shapes and dtypes of the previous stage's results.
 function Stage:take_note()
    local number = tag(self.stage_index, forward, 0, 0)
    if is_here(self, self.stage_index - 1) then
@@ -158,7 +159,7 @@ function Stage:take_note()
    end
 end
 
---- Sends the shapes and dtypes of the first part's results to the stage after.
+--- Sends the shapes and dtypes of the first part's results to the next stage.
 function Stage:send_note()
    if self.is_last or self.known then return end
    local number, note = tag(self.stage_index + 1, forward, 0, 0), {}
@@ -246,7 +247,7 @@ function Stage:begin(mail, style)
    self.expected = self.known
 end
 
--- Returns the inputs of a part of the batch, from the stage before.
+-- Returns the inputs of a part of the batch, which come from the previous stage.
 local function inputs_of(self, chunk)
    if self:awaits_note() then self:take_note() end
    local inputs = {n = #self.expected}
@@ -285,8 +286,8 @@ local function set_sync(self, sync)
    end
 end
 
---- Computes the backward pass of a part of the batch: of `loss` on the last stage, elsewhere of the
---- gradients from the stage after. get_bwd_send_ops sends the gradients of the arguments.
+--- Computes the backward pass of a part of the batch: of `loss` on the last stage, of the gradients
+--- from the next stage on any other. get_bwd_send_ops sends the gradients of the arguments.
 ---@param chunk integer
 ---@param loss? Tensor
 ---@param last boolean  whether it is the step's last backward pass
@@ -311,8 +312,8 @@ function Stage:backward_chunk(chunk, loss, last)
    self.sending = c.inputs
 end
 
---- Makes linear layers defer the gradients of their parameters to weight_chunk. It is refused if
---- these gradients are to be averaged as they are computed.
+--- Makes linear layers defer the gradients of their parameters to weight_chunk. The call is refused
+--- if these gradients are to be averaged as they are computed.
 function Stage:defer(name)
    local module = self.submodule
    if class.isinstance(module, DDP) or rawget(module, "set_requires_gradient_sync") then
@@ -324,7 +325,8 @@ function Stage:defer(name)
    deferred.defer(self.submodule, self.store)
 end
 
---- Computes like backward_chunk, but defers the gradients of linear layers' parameters.
+--- Computes the backward pass as backward_chunk does, but defers the gradients of linear layers'
+--- parameters.
 ---@param chunk integer
 ---@param loss? Tensor
 function Stage:input_chunk(chunk, loss)

@@ -1,5 +1,5 @@
--- deferred.lua - linear layers whose backward pass computes the gradient of the argument at once
--- and defers those of weight and bias: "Zero Bubble Pipeline Parallelism" (Qi et al., 2023).
+-- deferred.lua - linear layers whose backward pass computes the gradient of the argument at once,
+-- and the gradients of weight and bias later: "Zero Bubble Pipeline Parallelism" (Qi et al., 2023).
 
 local torch = require "tlua"
 local class = require "tlua.class"

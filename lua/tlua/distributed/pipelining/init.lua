@@ -1,5 +1,5 @@
--- init.lua - torch.distributed.pipelining: models whose layers are on several ranks, one after
--- another.
+-- init.lua - torch.distributed.pipelining: trains models whose layers are distributed over several
+-- ranks, one after another.
 
 local lazy = require "tlua.lazy"
 

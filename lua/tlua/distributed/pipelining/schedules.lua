@@ -3,8 +3,8 @@
 -- be split into "I", the gradients of arguments, and "W", those of parameters.
 --
 -- All ranks send and receive in one global order: the order in which messages would be sent if all
--- actions took their usual times. So ranks whose calls block one after another, like NCCL's, cannot
--- deadlock: both ends of the first pending message are working on it. A send is held back until the
+-- actions took their usual times. So ranks with blocking calls, as NCCL's are, cannot deadlock:
+-- both ends of the first pending message are working on that message. A send is held back until the
 -- next action needs a receive, and both start as one batch.
 
 local torch = require "tlua"
@@ -99,8 +99,8 @@ local function lists_of(self, forward_only)
    return lists
 end
 
--- Returns one rank's actions. `before` lists the messages to receive before the action, `after`
--- those to receive between the action and its sends. A message is {kind, stage, part}.
+-- Returns one rank's actions. Each has two lists of messages: `before` are received before the
+-- action, `after` between the action and its sends. A message is {kind, stage, part}.
 function Schedule.program(lists, rank, last)
    local owners = owners_of(lists)
    local times = times_of(lists, last)
@@ -163,10 +163,12 @@ function Schedule:setup(name, a, stages)
    self.first, self.last = stages[1].is_first, stages[#stages].is_last
    self.by_index = {}
    for _, stage in ipairs(stages) do self.by_index[stage.stage_index] = stage end
-   self.programs = {} -- the key is true for programs with backward passes, false for those without
+   -- the key is true for programs with backward passes, false for programs without
+   self.programs = {}
 end
 
--- Returns equal parts of a tensor's first dimension, or nil and a message if it cannot be divided.
+-- Returns equal parts of a tensor along its first dimension; nil and a message if it cannot be
+-- divided.
 local function split(self, what, tensor)
    local n = self.n_microbatches
    if not torch.is_tensor(tensor) or tensor:dim() == 0 or tensor:size(1) % n ~= 0 then
@@ -279,7 +281,7 @@ local function compute(self, batch, action)
    end
 end
 
--- Tells all other ranks that this rank has failed, since they wait for its messages.
+-- Tells all other ranks that this rank has failed, since these ranks wait for its messages.
 local function tell_failure(self, batch, message)
    local group = self.stages[1].group
    if #group.ranks == 1 then return end
@@ -408,7 +410,7 @@ define("Schedule1F1B", function(rank, ranks, _, n)
       function(i) return {"B", rank, i + 1} end)
 end)
 
---- The schedule 1F1B with several stages on each rank, which shortens the ranks' idle time:
+--- Runs the schedule 1F1B with several stages on each rank, which shortens the ranks' idle time:
 --- "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (Narayanan et
 --- al., 2021), section 2.2. n_microbatches is a multiple of the number of ranks, or smaller.
 ---@class distributed.pipelining.ScheduleInterleaved1F1B: distributed.pipelining.Schedule
@@ -421,7 +423,8 @@ local Interleaved = define_interleaved("ScheduleInterleaved1F1B", function(name,
 end)
 
 function Interleaved._plan(rank, ranks, here, n)
-   local round = math.min(n, ranks) -- parts computed before the next stage
+   -- number of parts that are computed before the next stage's turn
+   local round = math.min(n, ranks)
    local function part(i) return i // (round * here) * round + i % round + 1 end
    local function forward(i) return {"F", i // round % here * ranks + rank, part(i)} end
    local function backward(i)
@@ -431,8 +434,9 @@ function Interleaved._plan(rank, ranks, here, n)
    return alternate(warm, n * here, forward, backward)
 end
 
---- Runs all parts forward on one of a rank's stages, then on its next stage, and backward likewise
---- from the last part to the first: "Breadth-First Pipeline Parallelism" (Lamy-Poirier, 2022).
+--- Runs all parts forward on one of a rank's stages, then on its next stage, and backward in the
+--- same way, from the last part to the first: "Breadth-First Pipeline Parallelism" (Lamy-Poirier,
+--- 2022).
 ---@class distributed.pipelining.ScheduleLoopedBFS: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local LoopedBFS = define_interleaved "ScheduleLoopedBFS"
@@ -457,10 +461,10 @@ local function defer_all(name, a)
 end
 
 --- Splits the backward pass: gradients of arguments, which the stages before wait for, are computed
---- first, and those of linear layers' parameters when a rank would otherwise be idle. With one
---- stage on each rank it is ZB-H1 of "Zero Bubble Pipeline Parallelism" (Qi et al., 2023), which
---- uses as much memory as 1F1B and has a third of its idle time. The order is found by simulating
---- all ranks in steps of equal time.
+--- first, and the gradients of linear layers' parameters when a rank would otherwise be idle. With
+--- one stage on each rank the schedule is ZB-H1 of "Zero Bubble Pipeline Parallelism" (Qi et al.,
+--- 2023), which uses as much memory as 1F1B and has a third of its idle time. The order is found by
+--- simulating all ranks in steps of equal time.
 ---@class distributed.pipelining.ScheduleInterleavedZeroBubble: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local ZeroBubble = define_interleaved("ScheduleInterleavedZeroBubble", defer_all)
@@ -476,9 +480,10 @@ local function find(r, ranks, here, next_part)
    end
 end
 
--- Chooses a rank's next action among the possible ones. A rank holds as many parts as under 1F1B,
--- and goes forward while it holds fewer. It computes parameters' gradients only if nothing else is
--- possible, or if it holds as many deferred parts as the first stage holds under 1F1B.
+-- Chooses a rank's next action among the possible ones. A rank holds at most as many parts as under
+-- 1F1B; while it holds fewer, it prefers forward actions. It computes gradients of parameters only
+-- if no other action is possible, or if it holds as many deferred parts as the first stage holds
+-- under 1F1B.
 local function choose(r, ranks, here, n, done, state)
    local last = ranks * here - 1
    local back, back_part = find(r, ranks, here, function(s)
@@ -501,7 +506,7 @@ local function choose(r, ranks, here, n, done, state)
    if late then return "W", late, late_part end
 end
 
--- Returns the most parts that a rank holds under 1F1B.
+-- Returns the largest number of parts that a rank holds under 1F1B.
 local function most_under_way(r, ranks, here, n)
    if here == 1 then return ranks - r end
    return math.min((here - 1) * math.min(n, ranks) + 2 * (ranks - 1 - r), n * here) + 1

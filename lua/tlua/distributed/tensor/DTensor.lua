@@ -72,7 +72,7 @@ end
 
 -- Moving -----------------------------------------------------------------------------------------
 
--- Changes the placement of a part along one dimension of a mesh.
+-- Converts a part from one placement to another along one dimension of a mesh.
 local function move(part, from, to, group)
    if from == to then return part end
    if from:is_shard() then return layouts.move(part, "gather", from.dim, group) end
@@ -108,7 +108,7 @@ end
 local take_redistribute = args.signature [[DTensor.redistribute(device_mesh: object?,
    placements: any)]]
 
---- Returns the same tensor, split in another way. All ranks of the mesh call it.
+--- Returns the same tensor with other placements. All ranks of the mesh must call it.
 ---@param device_mesh? distributed.DeviceMesh  this tensor's mesh
 ---@param placements distributed.tensor.Placement[]  Shard or Replicate; Partial stays Partial
 ---@return distributed.tensor.DTensor
@@ -129,15 +129,15 @@ function DTensor:redistribute(...)
       self.shape)
 end
 
---- Returns the whole tensor. All ranks of the mesh call it.
+--- Returns the whole tensor. All ranks of the mesh must call it.
 ---@return Tensor
 function DTensor:full_tensor()
    return self:redistribute {placements = check_placements("DTensor.full_tensor", nil,
       self.device_mesh, #self.shape)}.part
 end
 
---- Returns this rank's part without a copy. Its gradient must have the same placements; for a
---- replicated tensor, it must be equal on all ranks.
+--- Returns this rank's part without a copy. The part's gradient must have the same placements; the
+--- gradient of a replicated tensor must be equal on all ranks.
 ---@return Tensor
 function DTensor:to_local()
    return self.part
@@ -215,7 +215,7 @@ end
 local options <const> = [[device_mesh: object, placements: any?, dtype: string?,
    requires_grad: boolean = false)]]
 
--- Defines a function that makes a DTensor; make(shape, a) makes a rank's part.
+-- Defines a function that makes a DTensor. make(shape, a) makes a rank's part.
 local function define(name, arguments, make)
    local title <const> = "distributed.tensor." .. name
    local take = args.signature(title .. arguments .. options)
@@ -256,8 +256,8 @@ M.full = define("full", "(size: integers, fill_value: number, ", filled_with())
 
 local of_part <const> = {dtype = true, device = true, requires_grad = true, is_leaf = true}
 
--- Looks up a method or field of a DTensor; some fields are those of its part. The gradient of a
--- Partial tensor counts as Replicate.
+-- Looks up a method or a field of a DTensor; some fields are those of its part. The gradient of a
+-- Partial tensor is a Replicate tensor.
 local function look_up(d, key)
    local value = DTensor[key]
    if value ~= nil then return value end

@@ -37,14 +37,15 @@ end
 local take = args.signature [[MixtureOfExperts(width: count, hidden: count, num_experts: count,
    top_k: count = 2, mesh: object?)]]
 
--- Divides an expert's gradient by the number of ranks: it is a sum over the losses of all ranks,
--- while other parameters get the mean.
+-- Divides an expert's gradient by the number of ranks. The gradient is a sum over the losses of all
+-- ranks, while other parameters get the mean.
 local function average(parameter, n)
    parameter:register_hook(function(grad) return grad / n end)
 end
 
 --- Each of num_experts networks is Linear(width, hidden), GELU and Linear(hidden, width). All ranks
---- of a mesh (of all by default) call it with the same seed, and keep their own experts.
+--- of a mesh (all ranks by default) make the layer with the same seed, and each keeps its own
+--- experts.
 ---@param width integer
 ---@param hidden integer
 ---@param num_experts integer  a multiple of the number of ranks
@@ -69,7 +70,7 @@ function MoE:__init(...)
    self.router = Linear(a.width, a.num_experts, {bias = false})
    self.experts = ModuleDict()
    for i = 1, a.num_experts do
-      -- every rank draws all experts, so that all ranks have the same numbers
+      -- every rank draws all experts, so that all ranks draw the same random numbers
       local expert = Expert(a.width, a.hidden)
       if (i - 1) // self.here == group.group_rank then
          self.experts:set(tostring(i), expert)
@@ -81,8 +82,8 @@ function MoE:__init(...)
    end
 end
 
--- Returns the number of rows that each rank sends to each of this rank's experts, as a table of
--- (ranks, experts here).
+-- Exchanges the numbers of rows that each rank sends to each expert. Returns the numbers for this
+-- rank's experts, as a table of (ranks, experts of this rank).
 local function exchange_counts(self, counts)
    local got = torch.empty_like(counts)
    torch.distributed.all_to_all_single(got, counts, {group = self.group})
@@ -113,7 +114,7 @@ local function compute(self, rows, counts)
    for e = 1, self.here do
       local inputs = {}
       for r = 1, #counts do inputs[r] = pieces[r][e] end
-      -- An expert without rows also runs, so that all ranks record the same graph.
+      -- an expert without rows runs as well, so that all ranks record the same graph
       local results = self.experts[tostring(first + e)](torch.cat(inputs))
       local from = 1
       for r = 1, #counts do

@@ -1,10 +1,10 @@
 -- context.lua - context parallelism: sequences split over ranks, and attention over the whole
--- sequence, with keys and values that go round a ring.
+-- sequence, for which keys and values pass through all ranks in a ring.
 --
 -- "Ring Attention with Blockwise Transformers for Near-Infinite Context" (Liu et al., 2023). Each
 -- rank keeps partial results for its queries with the logarithm of their weights' sum, and merges
 -- them with the results for the next keys ("FlashAttention-2", Dao, 2023, section 3.1). In the
--- backward pass the gradients of keys and values go round with them.
+-- backward pass the gradients of keys and values travel with them.
 --
 -- Of a sequence of 2N chunks, rank r has the chunks r and 2N - 1 - r, so that all ranks have the
 -- same work under a causal mask.
@@ -69,8 +69,8 @@ end
 
 local Ring = class.class("distributed.tensor.RingAttention", Function)
 
--- q: (batch, heads, positions, features); k and v may have fewer heads. For half-precision dtypes
--- the sums over the ring are in float32.
+-- Computes attention for this rank's queries. q is (batch, heads, positions, features); k and v may
+-- have fewer heads. For half-precision dtypes the sums over the ring are in float32.
 function Ring.forward(ctx, q, k, v, group, causal, scale)
    local n, rank, length = #group.ranks, group.group_rank, q:size(3)
    local result, norm

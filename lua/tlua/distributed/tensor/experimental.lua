@@ -1,4 +1,4 @@
--- experimental.lua - torch.distributed.tensor.experimental.
+-- experimental.lua - torch.distributed.tensor.experimental: PyTorch's path to context_parallel.
 
 local lazy = require "tlua.lazy"
 

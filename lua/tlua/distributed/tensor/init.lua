@@ -1,4 +1,4 @@
--- init.lua - torch.distributed.tensor: layers whose matrices and activations are split over ranks.
+-- init.lua - torch.distributed.tensor: tensors and layers that are split over ranks.
 
 local lazy = require "tlua.lazy"
 

@@ -33,7 +33,7 @@ function M.Placement.__eq(a, b)
    return getmetatable(a) == getmetatable(b) and a.dim == b.dim
 end
 
---- Each rank has an equal part along a dimension, in rank order.
+--- A placement: each rank has an equal part along a dimension, in rank order.
 ---@class distributed.tensor.Shard: distributed.tensor.Placement
 ---@field dim integer  from 1; negative ones count from the end
 ---@overload fun(dim: integer): distributed.tensor.Shard
@@ -50,7 +50,7 @@ end
 
 function M.Shard:__tostring() return ("Shard(%d)"):format(self.dim) end
 
---- All ranks of a group have the same tensor.
+--- A placement: all ranks of a group have the same tensor.
 ---@class distributed.tensor.Replicate: distributed.tensor.Placement
 ---@overload fun(): distributed.tensor.Replicate
 M.Replicate = class.class("distributed.tensor.Replicate", M.Placement)
@@ -59,7 +59,7 @@ function M.Replicate:__tostring() return "Replicate()" end -- luacheck: no self
 
 local take_partial = args.signature "distributed.tensor.Partial(reduce_op: string = 'sum')"
 
---- The tensor is the sum of the ranks' tensors.
+--- A placement: the tensor is the sum of the ranks' tensors.
 ---@class distributed.tensor.Partial: distributed.tensor.Placement
 ---@overload fun(reduce_op?: string): distributed.tensor.Partial
 M.Partial = class.class("distributed.tensor.Partial", M.Placement)
@@ -79,7 +79,8 @@ end
 
 -- Moving data ------------------------------------------------------------------------------------
 
--- Returns the dimension, from 1, along which a tensor is split. Raises unless the ranks divide it.
+-- Returns the dimension, from 1, along which a tensor is split. Raises an error unless the number
+-- of ranks divides its size.
 local function dim_of(title, tensor, dim, group)
    local d = dim < 0 and tensor:dim() + 1 + dim or dim
    if d < 1 or d > tensor:dim() then

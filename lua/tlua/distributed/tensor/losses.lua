@@ -18,8 +18,8 @@ local function reduce_all(tensor, op, group)
    return tensor
 end
 
--- logits: (n, this rank's classes); own: (n) the target's index among these classes, 1 where
--- `elsewhere` is true
+-- Computes the loss of each sample. logits: (n, this rank's classes); own: (n), the target's index
+-- among these classes; 1 where `elsewhere` is true
 function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
    local most = reduce_all((logits:max(2)):contiguous(), "max", group)
    local shifted = (logits - most:unsqueeze(2)):exp_()
@@ -27,7 +27,7 @@ function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
    local at = logits:gather(2, own:unsqueeze(2)):squeeze(2):masked_fill(elsewhere, 0)
    at = reduce_all(at:contiguous(), "sum", group)
    ctx:save_for_backward(shifted:div_(total:unsqueeze(2)), own, elsewhere)
-   return total:log() + (most - at) -- also exact if both terms are large
+   return total:log() + (most - at) -- the difference is exact even if both terms are large
 end
 
 function CrossEntropy.backward(ctx, grad)
@@ -63,7 +63,7 @@ local function check(a, ranks)
    return classes, all
 end
 
--- Checks that targets are classes. Ignored targets are 1 here.
+-- Checks that targets are classes. Ignored targets count as 1.
 local function check_targets(target, all)
    if not target.is_cpu or target:numel() == 0 then return end
    local least, most = target:min():item(), target:max():item()
@@ -73,7 +73,7 @@ local function check_targets(target, all)
    end
 end
 
--- a: {input, target, weight, reduction, ignore_index}
+-- Computes a loss; a: {input, target, weight, reduction, ignore_index}
 local function compute(group, a)
    local classes, all = check(a, #group.ranks)
    local input, target = a.input, a.target:reshape(-1)

@@ -40,7 +40,7 @@ local function is_shard(value) return class.isinstance(value, Shard) end
 
 -- Parameters -------------------------------------------------------------------------------------
 
--- Makes this rank's part along a dimension the data of a parameter; all ranks take rank 0's values.
+-- Makes this rank's part along a dimension the data of a parameter. All ranks take rank 0's values.
 local function split_parameter(title, path, parameter, dim, group)
    local n, size = #group.ranks, parameter:size(dim)
    if placement.get(parameter) then
@@ -101,9 +101,9 @@ end
 local take_colwise = args.signature [[ColwiseParallel(input_layouts: object?,
    output_layouts: object?)]]
 
---- Splits the rows of a Linear's weight, and so its results, or the columns of an Embedding.
---- input_layouts: the layout of the argument, Replicate() by default; output_layouts: the layout of
---- the result, Shard(-1) by default.
+--- Splits the rows of a Linear's weight, and so its results, or the columns of an Embedding. Splits
+--- a module by columns. input_layouts: the layout of the argument, Replicate() by default;
+--- output_layouts: the layout of the result, Shard(-1) by default.
 ---@class distributed.tensor.ColwiseParallel: distributed.tensor.ParallelStyle
 ---@overload fun(options?: table): distributed.tensor.ColwiseParallel
 M.ColwiseParallel = class.class("distributed.tensor.ColwiseParallel", M.ParallelStyle)
