@@ -13,7 +13,8 @@ local namespaces <const> = {
    "special", "autograd", "func", "data", "utils", "io", "distributed", "cuda",
 }
 
--- Returns the name's full form in another public table, such as torch.nn.Linear for torch.Linear.
+-- Returns the full form of a name that another public table has, such as torch.nn.Linear for
+-- torch.Linear.
 local function elsewhere(name)
    for _, space in ipairs(namespaces) do
       local path = space == "" and name or space .. "." .. name
@@ -21,7 +22,8 @@ local function elsewhere(name)
    end
 end
 
---- Returns a public table's name for messages: its path from torch, or else its module's name.
+--- Returns a public table's name for messages: its path from torch or, if it has none, its module's
+--- name.
 ---@param target table
 ---@return string
 function M.title_of(target)
@@ -92,10 +94,10 @@ local function contains(value, name)
    return false
 end
 
---- Returns whether the library has something of that name: torch.has "nn.Linear", torch.has
---- "cuda.is_available", torch.has "float8_e5m2". A package's field, such as torch.has "text",
---- counts only if the package is installed. Reading an unknown name from torch or its tables is an
---- error, so this function is the way to test for a feature. It loads no module.
+--- Returns whether the library has a field, function or class of that name: torch.has "nn.Linear",
+--- torch.has "cuda.is_available", torch.has "float8_e5m2". A package's field, such as torch.has
+--- "text", counts only if the package is installed. Reading an unknown name from torch or its
+--- tables is an error, so this function is the way to test for a feature. It loads no module.
 ---@param name string  from torch on, parts joined by dots
 ---@return boolean
 function M.has(name)

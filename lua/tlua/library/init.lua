@@ -110,7 +110,7 @@ local take = args.signature [[library.custom_op(name: string, fn: callable?, mut
 function M.custom_op(name, ...)
    local fn, options = ...
    if select("#", ...) == 2 and args.is_callable(options) and not args.is_callable(fn) then
-      fn, options = options, fn -- arguments in a decorator's order
+      fn, options = options, fn -- arguments in the order of a decorator's call
    elseif type(fn) == "table" and not args.is_callable(fn) and options == nil then
       fn, options = nil, fn
    end
@@ -137,8 +137,9 @@ end
 
 -- Operators by their schemas -------------------------------------------------------------------
 
---- Makes an operator of a schema, without implementations; `impl` adds them. Unlike custom_op it
---- checks arguments, fills in defaults and takes a last table of arguments by name.
+--- Makes an operator of a schema, without implementations; `impl` adds them. Unlike an operator of
+--- custom_op, this operator checks its arguments, fills in defaults, and accepts a last table of
+--- arguments by name.
 ---@param qualname string  "namespace::name"
 ---@param schema string  "(Tensor x, float by=2) -> Tensor"; Tensor(a!) is changed in place
 ---@return library.CustomOp
@@ -150,7 +151,8 @@ function M.define(qualname, schema)
       CustomOp(qualname, nil, nil, nil, schemas.read("library.define", schema)))
 end
 
--- Kind of device, or PyTorch's dispatch key -> what it registers.
+-- Maps a kind of device, or PyTorch's dispatch key, to the function that an implementation for it
+-- registers.
 local targets <const> = {
    default = "any", [""] = "any", CompositeExplicitAutograd = "any", cpu = "cpu", CPU = "cpu",
    cuda = "cuda", CUDA = "cuda", sim = "sim", meta = "meta", Meta = "meta",
@@ -179,7 +181,8 @@ function M._implement(who, qualname, types, fn)
    return fn
 end
 
---- Implements an operator that `define` has made. Without fn it returns a function that takes it.
+--- Implements an operator that `define` has made. Without fn, returns a function that takes the
+--- implementation.
 ---@param qualname string  "namespace::name"
 ---@param types string|string[]  kinds of devices ("default" for all), or PyTorch's dispatch keys
 ---@param fn? fun(...): any

@@ -41,7 +41,8 @@ end
 
 local tests = {}
 
--- Arguments change only where the operator says so, and results are no views of them.
+-- Checks that arguments change only where the operator says so, and that results are not views of
+-- arguments.
 function tests.test_schema(op, given)
    local own = copies(given)
    local before = copies(given)
@@ -62,7 +63,7 @@ function tests.test_schema(op, given)
    end
 end
 
--- An operator that is differentiated has a derivative.
+-- Checks that an operator has a derivative if a result of it may be differentiated.
 function tests.test_autograd_registration(op, given)
    local wanted = false
    each_tensor(given, function(t) wanted = wanted or t.requires_grad end)
@@ -71,7 +72,8 @@ function tests.test_autograd_registration(op, given)
    end
 end
 
--- The function registered for the meta device returns the kernel's shapes, dtypes and strides.
+-- Checks that the function registered for the meta device returns the kernel's shapes, dtypes and
+-- strides.
 function tests.test_faketensor(op, given)
    local real = torch.no_grad(call, op, copies(given))
    local fake = torch.no_grad(call, op, copies(given, "meta"))
@@ -115,11 +117,11 @@ local function names_of(value)
    return names
 end
 
---- Tests a custom operator with arguments: that it changes only what it says it changes and returns
---- new tensors (test_schema), that it has a derivative where one is asked for
---- (test_autograd_registration; autograd.gradcheck tells whether it is right), and that its fake
---- kernel gives what the kernel gives (test_faketensor). PyTorch's fourth test,
---- test_aot_dispatch_dynamic, is of its compiler. The arguments are not changed.
+--- Tests a custom operator with arguments. test_schema: it changes only declared arguments and
+--- returns new tensors. test_autograd_registration: it has a derivative where one is needed;
+--- autograd.gradcheck tests whether the derivative is right. test_faketensor: its fake kernel
+--- returns the kernel's shapes and dtypes. PyTorch's fourth test, test_aot_dispatch_dynamic, is for
+--- PyTorch's compiler. The arguments are not changed.
 ---@param op library.CustomOp|string
 ---@param given any[]  the arguments; `n` their number where the last are nil
 ---@param options? {kwargs: table, test_utils: string|string[], raise_exception: boolean}

@@ -36,7 +36,7 @@ local function is_integer(value) return math.type(value) == "integer" end
 local function is_number(value) return type(value) == "number" end
 local function is_of(kind) return function(value) return type(value) == kind end end
 
--- Type -> its name in messages, and a function that tells whether a value has the type.
+-- Maps a type to its name in messages, and to a function that returns whether a value has the type.
 local types <const> = {
    Tensor = {"a tensor", is_tensor},
    ["Tensor[]"] = {"a list of tensors", is_list_of(is_tensor)},
@@ -98,7 +98,8 @@ local function to_value(text)
    return list, true
 end
 
--- Returns a type without its alias annotation, whether it is written to, and whether optional.
+-- Returns a type without its alias annotation, whether its argument is written to, and whether it
+-- is optional.
 local function read_type(text)
    local alias = text:match "%(([^)]*)%)"
    local plain = trim((text:gsub("%([^)]*%)", "")))
@@ -170,7 +171,7 @@ local function check(who, param, value)
    if not fits(value) then args.refuse(who, param.name, expected, value) end
 end
 
--- Puts the arguments of a table of names at their positions.
+-- Moves the arguments in a table of names to their positions.
 local function take_names(who, schema, given, named)
    local known = {}
    for i, param in ipairs(schema.params) do known[i], known[param.name] = param.name, i end

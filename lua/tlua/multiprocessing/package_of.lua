@@ -55,8 +55,8 @@ local function call(fn, n, ...)
    return fn(math.tointeger(tonumber(os.getenv "RANK")), table.unpack({...}, 1, n))
 end
 
---- Calls the function in a started process. If it fails, writes the error into the folder, with the
---- time, so that the first error can be found.
+--- Calls the function in a started process. If the function fails, writes the error into the
+--- folder, with the time, so that the first error can be found.
 ---@param folder string
 function M.run(folder)
    local ok, why = xpcall(function() return call(read(folder)) end, debug.traceback)

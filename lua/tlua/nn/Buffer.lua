@@ -1,4 +1,5 @@
--- Buffer.lua - nn.Buffer: marks a tensor, which becomes a buffer of the module it is assigned to.
+-- Buffer.lua - nn.Buffer: marks a tensor that becomes a buffer when it is assigned to a field of a
+-- module.
 
 local args = require "tlua.args"
 local order = require "tlua.nn.order"
@@ -7,7 +8,7 @@ local M = {}
 
 local signature = args.signature "nn.Buffer(data: tensor, persistent: boolean = true)"
 
--- Tensor -> "persistent" or "transient".
+-- Maps a buffer to "persistent" or "transient".
 local kinds = setmetatable({}, {__mode = "k"})
 
 --- Returns a buffer that shares a tensor's data. When it is assigned to a field of a module, the

@@ -1,5 +1,6 @@
--- Uninitialized.lua - parameters and buffers whose shapes are not known yet. They are empty tensors
--- that get their memory later and stay the same objects, so optimizers and modules may keep them.
+-- Uninitialized.lua - parameters and buffers whose shapes are not known yet. Each is an empty
+-- tensor that gets its memory later. It stays the same object, so optimizers and modules may keep
+-- it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -37,14 +38,14 @@ function M.UninitializedBuffer(...)
    return buffer
 end
 
---- Tells whether a tensor still waits for its shape.
+--- Returns whether a tensor has not got its shape yet.
 ---@param tensor any
 ---@return boolean
 function M.is_lazy(tensor)
    return waiting[tensor] == true
 end
 
---- Marks a copy as a tensor without a shape, if its original is one.
+--- Marks a copy as a tensor without a shape if its original has none.
 ---@param copy Tensor
 ---@param original Tensor
 function M.mark(copy, original)

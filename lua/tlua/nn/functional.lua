@@ -1,4 +1,4 @@
--- functional.lua - torch.nn.functional: the computations of layers as functions. Most are
+-- functional.lua - torch.nn.functional: the computations of layers as functions. Most functions are
 -- operators, which the C half registers in this table. This file adds functions that torch has
 -- under the same name, and functions that are written in Lua.
 

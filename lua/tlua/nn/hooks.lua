@@ -12,7 +12,7 @@ local M = {}
 local take_options = args.signature [[register_hook(prepend: boolean = false,
    always_call: boolean = false)]]
 
---- Adds a hook to a module; the handle's `remove` takes it away.
+--- Adds a hook to a module; the `remove` method of the returned handle removes the hook.
 ---@param module nn.Module
 ---@param kind "pre"|"post"|"backward_pre"|"backward"
 ---@param hook function

@@ -65,7 +65,7 @@ local files = lazy.modules("tlua.nn.modules", {
       TransformerDecoderLayer]],
 })
 
--- Torch7's layers, with a file for each family.
+-- Torch7's layers, which have a file for each family.
 for field, file in pairs(lazy.modules("tlua.torch7", {
    containers = "Container Concat ConcatTable ParallelTable MapTable",
    tables = [[JoinTable SplitTable SelectTable NarrowTable FlattenTable CAddTable CSubTable
@@ -76,13 +76,13 @@ for field, file in pairs(lazy.modules("tlua.torch7", {
    files[field] = file
 end
 
--- Tensors that a module registers when they are assigned.
+-- Classes of tensors that a module registers when they are assigned.
 files.Parameter = "tlua.nn.Parameter"
 files.Buffer = "tlua.nn.Buffer"
 files.UninitializedParameter = "tlua.nn.Uninitialized"
 files.UninitializedBuffer = "tlua.nn.Uninitialized"
 
--- Parts of torch.nn that have folders or files of their own.
+-- Parts of torch.nn that have their own folders or files.
 files.DataParallel = "tlua.nn.parallel.DataParallel"
 files.functional = "tlua.nn.functional"
 files.init = "tlua.nn.initializers"

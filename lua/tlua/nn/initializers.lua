@@ -1,5 +1,6 @@
--- initializers.lua - torch.nn.init: functions that fill parameters with initial values. All of them
--- work in place, record no gradient and return their tensor. The rules are PyTorch's.
+-- initializers.lua - torch.nn.init: functions that fill parameters with initial values. All
+-- functions work in place, record no gradient and return their tensor. Their rules are those of
+-- PyTorch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -83,8 +84,8 @@ end
 local take_trunc_normal = args.signature [[nn.init.trunc_normal_(tensor: tensor,
    mean: number = 0, std: number = 1, a: number = -2, b: number = 2)]]
 
---- Fills a tensor with values of a normal distribution that is truncated to a to b. They are drawn
---- by the inverse of its distribution function.
+--- Fills a tensor with values of a normal distribution that is truncated to the interval from a to
+--- b. The values are drawn by the inverse of the distribution function.
 ---@param tensor Tensor
 ---@param options? {mean: number, std: number, a: number, b: number}
 ---@return Tensor tensor
@@ -182,7 +183,7 @@ end
 local take_xavier_normal = args.signature
    "nn.init.xavier_normal_(tensor: tensor, gain: number = 1)"
 
---- Fills a tensor like xavier_uniform_, but with normally distributed values.
+--- Fills a tensor with values of the variance of xavier_uniform_, but normally distributed.
 ---@param tensor Tensor  (out, in, *)
 ---@param options? {gain: number}
 ---@return Tensor tensor
@@ -222,7 +223,7 @@ end
 local take_kaiming_normal = args.signature [[nn.init.kaiming_normal_(tensor: tensor,
    a: number = 0, mode: string = 'fan_in', nonlinearity: string = 'leaky_relu')]]
 
---- Fills a tensor like kaiming_uniform_, but with normally distributed values.
+--- Fills a tensor with values of the variance of kaiming_uniform_, but normally distributed.
 ---@param tensor Tensor  (out, in, *)
 ---@param options? {a: number, mode: "fan_in"|"fan_out", nonlinearity: string}
 ---@return Tensor tensor
@@ -236,8 +237,9 @@ end
 local take_orthogonal = args.signature
    "nn.init.orthogonal_(tensor: tensor, gain: number = 1)"
 
---- Fills a matrix with orthogonal rows, or with orthogonal columns if it has fewer columns. They
---- are the factor Q of a random normal matrix, with the signs that make R's diagonal positive.
+--- Fills a matrix with orthogonal rows, or with orthogonal columns if it has fewer columns. The
+--- result is the factor Q of a random normal matrix, with the signs that make R's diagonal
+--- positive.
 ---@param tensor Tensor  (n, *)
 ---@param options? {gain: number}
 ---@return Tensor tensor
@@ -284,7 +286,7 @@ function M.sparse_(...)
    end)
 end
 
--- Deprecated names without an underscore, as in early versions of PyTorch.
+-- The deprecated names without an underscore that early versions of PyTorch had.
 for name in ([[uniform normal constant eye dirac xavier_uniform xavier_normal kaiming_uniform
    kaiming_normal orthogonal sparse]]):gmatch "[%w_]+" do
    M[name] = M[name .. "_"]

@@ -15,7 +15,7 @@ local M = {}
 local birth = setmetatable({}, {__mode = "k"})
 local count = 0
 
--- The last assignment: its module, the function and the line that made it, the value of `count` at
+-- The last assignment: its module, the function that made it and its line, the value of `count` at
 -- that time, and the position of the first field that the line has assigned.
 local last = setmetatable({}, {__mode = "v"})
 
@@ -32,11 +32,12 @@ end
 --- this, since they always assign from the same line.
 function M.begin() last.module = nil end
 
--- The local variables of the function that made the last assignment, weakly, and their number.
+-- The local variables of the function that made the last assignment, as weak values, and their
+-- number.
 local locals, nlocals = setmetatable({}, {__mode = "v"}), 0
 
--- Returns whether the local variables of the function at a level are what they were at the last
--- assignment. None changes while one statement assigns.
+-- Returns whether the local variables of the function at a level have the values that they had at
+-- the last assignment. No variable changes while one statement assigns.
 local function same_locals(level)
    local same, n = true, 0
    while true do
@@ -50,10 +51,11 @@ local function same_locals(level)
    return same
 end
 
--- A host program may lack Lua's debug library; fields are then listed in the order of assignment.
+-- Returns whether the line that assigns is the one that made the last assignment. A host program
+-- may lack Lua's debug library; fields are then listed in the order of assignment.
 local function same_line(module)
    if not debug then return false end
-   local where = debug.getinfo(4, "lf") -- the caller of __newindex
+   local where = debug.getinfo(4, "lf") -- level 4 is the caller of __newindex
    if not where then return false end
    local same = same_locals(4) and last.module == module and last.count == count
       and last.line == where.currentline and last.func == where.func
@@ -61,7 +63,7 @@ local function same_line(module)
    return same
 end
 
--- Integer keys and other keys are not compared with each other.
+-- Returns a field's rank. Integer keys and other keys are not compared with each other.
 local function rank(module, name)
    local integer = math.type(name) == "integer"
    return integer and name or birth[rawget(module, name)], integer

@@ -1,5 +1,5 @@
--- state.lua - state_dict and load_state_dict: save and load parameters and persistent buffers by
--- their paths.
+-- state.lua - implements state_dict and load_state_dict, which save and load parameters and
+-- persistent buffers by their paths.
 --
 -- Positions in paths count from 1. With `names = "pytorch"` they count from 0, so that weights can
 -- be exchanged with PyTorch without renaming.
@@ -43,7 +43,7 @@ local function state_of(module, prefix, shift)
    return state, lazy
 end
 
--- Returns the number that is subtracted from positions in paths: 1 for names = "pytorch", else 0.
+-- Returns the number to subtract from positions in paths: 1 for names = "pytorch", otherwise 0.
 local function shift_of(title, names)
    if names == nil then return 0 end
    if names ~= "pytorch" then args.refuse(title, "names", '"pytorch" or nil', names) end
@@ -54,8 +54,8 @@ local function shape_text(tensor)
    return "(" .. table.concat(tensor.shape, ", ") .. ")"
 end
 
--- Renames weight_g and weight_v, the names of weight_norm's hook, to those of the parametrization,
--- if the module has that one.
+-- Renames weight_g and weight_v, the names of weight_norm's hook, to the parametrization's names,
+-- if the module has that parametrization.
 local function with_new_names(own, state)
    local renamed
    for path in pairs(own) do
@@ -122,7 +122,8 @@ local function check_data(own, state)
    end
 end
 
--- Returns advice for a state that does not fit, but would if its positions counted from 0 or 1.
+-- Returns advice for a state that does not fit, but that would fit if its positions counted from 0
+-- or from 1.
 local function guess(module, state, shift, faults)
    local own, lazy = state_of(module, "", 1 - shift)
    local missing, unexpected, mismatched = differences(own, lazy, state)
@@ -168,9 +169,9 @@ return function(base, iterate_fields)
    Module, fields = base, iterate_fields
    state_hooks.install(base, iterate_fields)
 
-   --- The module's state: a table from paths, such as "3.conv.weight", to tensors that share the
-   --- memory of its parameters and persistent buffers. With `{names = "pytorch"}` positions in
-   --- paths count from 0, as PyTorch's do.
+   --- Returns the module's state: a table from paths, such as "3.conv.weight", to tensors that
+   --- share the memory of its parameters and persistent buffers. With `{names = "pytorch"}`
+   --- positions in paths count from 0, as PyTorch's do.
    ---@param options? string|{prefix: string, names: string}  a string is the prefix
    ---@return table<string, Tensor>
    function Module:state_dict(options)
@@ -230,7 +231,7 @@ return function(base, iterate_fields)
       for _, path in ipairs(sorted_keys(own)) do
          local tensor, value = own[path], state[path]
          local waits = value and lazy[path] and value:dim() == 1 and value:numel() == 0
-         if value and not waits then -- the saved tensor has no shape yet, too
+         if value and not waits then -- the saved tensor has no shape either
             if lazy[path] then Uninitialized.materialize(tensor, value.shape) end
             tensor:copy_(value)
          end

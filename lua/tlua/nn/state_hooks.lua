@@ -1,5 +1,5 @@
 -- state_hooks.lua - hooks of state_dict and load_state_dict, and a module's extra state, which is
--- not a tensor (get_extra_state). They cost nothing in a module without them: it has no
+-- not a tensor (get_extra_state). A module without hooks pays nothing for them: it has no
 -- `_state_hooks`.
 
 local torch = require "tlua"
@@ -8,7 +8,7 @@ local class = require "tlua.class"
 
 local M = {}
 
-local Module, fields -- the class, and its iterator over a module's fields in order
+local Module, fields -- the class nn.Module, and its iterator over a module's fields in order
 
 local extra_name <const> = "_extra_state"
 
@@ -154,8 +154,8 @@ function M.install(base, iterate_fields)
          :format(torch.type(self)))
    end
 
-   --- Calls `hook(module, prefix)` before state_dict takes this module's state; the prefix is its
-   --- path with a dot behind it, or "".
+   --- Calls `hook(module, prefix)` before state_dict takes this module's state; the prefix is the
+   --- module's path with a dot behind it, or "".
    ---@param hook fun(module: nn.Module, prefix: string)
    ---@return {remove: fun(self: table)} handle
    function Module:register_state_dict_pre_hook(hook)
@@ -163,7 +163,7 @@ function M.install(base, iterate_fields)
    end
 
    --- Calls `hook(module, state, prefix)` when state_dict has taken the state of this module and of
-   --- those below it; the hook may change the table.
+   --- its descendants; the hook may change the table.
    ---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
    ---@return {remove: fun(self: table)} handle
    function Module:register_state_dict_post_hook(hook)
@@ -171,7 +171,8 @@ function M.install(base, iterate_fields)
    end
 
    --- Calls `hook(module, state, prefix)` before load_state_dict reads a state. The hook may change
-   --- the table, for instance to rename entries of older versions: it is a copy of the caller's.
+   --- the table, for instance to rename entries of older versions, since it is a copy of the
+   --- caller's table.
    ---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
    ---@return {remove: fun(self: table)} handle
    function Module:register_load_state_dict_pre_hook(hook)

@@ -1,11 +1,11 @@
--- summary.lua - torch.summary: each layer's output shape, parameters and operations.
+-- summary.lua - torch.summary: shows each layer's output shape, parameters and operations.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 
---- The layers of a model with their shapes and sizes; as text, a table.
+--- The layers of a model with their shapes and sizes. tostring formats them as a table.
 ---@class nn.Summary
 ---@field rows table[]  {path, name, shape, parameters, bytes, operations}, in the order of calls
 ---@field parameters integer  of the whole model
@@ -33,10 +33,10 @@ local function measure(list)
    return count, bytes
 end
 
--- Returns a layer's operations: two for each use of a weight. A linear layer uses all weights for
--- each row, a convolution for each position of its output, a transposed convolution for each
--- position of its input. Other layers with parameters count one multiplication and one addition for
--- each element of their output; layers without parameters count nothing.
+-- Returns a layer's operations: two for each use of a weight. A linear layer uses all its weights
+-- for each row, a convolution uses them for each position of its output, and a transposed
+-- convolution for each position of its input. Other layers with parameters count one multiplication
+-- and one addition for each element of their output; layers without parameters count nothing.
 local function operations_of(module, input, output)
    local weight = rawget(module, "weight")
    if not torch.is_tensor(output) or not torch.is_tensor(input) then return 0 end
@@ -74,7 +74,8 @@ local function watch(model, rows)
    return handles
 end
 
--- Makes inputs from one list of sizes or a list of such lists; tensors are used unchanged.
+-- Makes inputs of given sizes: from one list of sizes, or from a list of such lists. Tensors are
+-- used unchanged.
 local function inputs_of(size, dtype)
    if torch.is_tensor(size) then return {size} end
    if type(size) ~= "table" or #size == 0 then
@@ -92,7 +93,7 @@ local signature = args.signature "torch.summary(model: any, size: any, dtype: st
 
 --- Runs a model once on zeros of the given sizes, in evaluation mode and without gradients, and
 --- returns each layer's output shape, parameters and operations. The sizes include the batch.
---- `print(torch.summary(...))` shows a table; the model stays as it is.
+--- `print(torch.summary(...))` shows a table; the model is not changed.
 ---@param model nn.Module
 ---@param size integer[]|integer[][]|Tensor|Tensor[]  of the input, of several, or the inputs
 ---@param options? {dtype: string}  of inputs made

@@ -6,6 +6,8 @@ local torch = require "tlua"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+--- Averaged gradient descent: ordinary steps, and the mean of the parameters, `ax`, in their state.
+---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.ASGD({w}, {lr = 0.5, lambd = 0})
 ---     w:sum():backward()
@@ -16,8 +18,8 @@ local Fused = require "tlua.optim.Fused"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.ASGD
 local ASGD, parent = class.class("optim.ASGD", Fused)
 
--- lambd: decay of the parameters; alpha: exponent of the learning rate's decay; t0: the step at
--- which averaging begins.
+-- The options. lambd: decay of the parameters; alpha: exponent of the learning rate's decay; t0:
+-- the step at which averaging begins.
 local defaults = {lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0}
 
 ASGD.clocks = {"step", "eta", "mu"}

@@ -6,6 +6,8 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+--- Scales steps by the ratio of the root mean squares of past steps and of gradients.
+---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.Adadelta({w}, {eps = 1e-4})
 ---     w:sum():backward()

@@ -7,6 +7,8 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
 
+--- Adam with less memory: for a matrix it keeps only the row and column means of squared gradients.
+---
 ---     local w = torch.ones(4, 3):requires_grad_()
 ---     local optimizer = torch.optim.Adafactor({w}, {lr = 0.01})
 ---     w:sum():backward()
@@ -19,9 +21,9 @@ local Adafactor, parent = class.class("optim.Adafactor", Optimizer)
 Adafactor.needs_whole = true
 Adafactor.implementations = {foreach = true}
 
--- lr: the largest step, relative to the parameter; eps: lower bounds of the variances (false: the
--- machine epsilon) and of a parameter's root mean square; d: upper bound of a step's root mean
--- square.
+-- The options. lr: the largest step, relative to the parameter; eps: lower bounds of the variances
+-- (false: the machine epsilon) and of a parameter's root mean square; d: upper bound of a step's
+-- root mean square.
 local defaults = {
    lr = 1e-2, beta2_decay = -0.8, eps = {false, 1e-3}, d = 1.0, weight_decay = 0, maximize = false,
 }
@@ -43,7 +45,7 @@ function Adafactor:__init(params, options)
    parent.__init(self, params, options, defaults, check)
 end
 
---- The step count keeps its dtype and stays on the CPU.
+--- Converts a loaded state. The step count keeps its dtype and stays on the CPU.
 function Adafactor:adopt(key, value, parameter, group)
    if key ~= "step" then return parent.adopt(self, key, value, parameter, group) end
    if not torch.is_tensor(value) then

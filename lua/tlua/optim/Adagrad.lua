@@ -5,6 +5,8 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+--- Divides gradients by the square root of the sum of all squared gradients so far.
+---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.Adagrad({w}, {lr = 0.5})
 ---     w:sum():backward()

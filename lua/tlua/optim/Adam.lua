@@ -5,6 +5,8 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+--- Steps along the mean of past gradients, divided by the square root of the mean of their squares.
+---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.Adam({w}, {lr = 0.1})
 ---     optimizer:zero_grad()

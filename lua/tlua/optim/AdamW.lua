@@ -5,6 +5,8 @@ local class = require "tlua.class"
 local Adam = require "tlua.optim.Adam"
 local Fused = require "tlua.optim.Fused"
 
+--- Adam whose weight decay shrinks the weights themselves instead of adding to their gradients.
+---
 ---     local model = torch.nn.Linear(2, 1)
 ---     local optimizer = torch.optim.AdamW({
 ---        {params = {model.weight}}, {params = {model.bias}, weight_decay = 0},

@@ -1,10 +1,12 @@
--- Adamax.lua - Adam with the infinity norm in place of the root of mean squares (section 7.1 of its
--- paper).
+-- Adamax.lua - Adam with the infinity norm in place of the root of mean squares (section 7.1 of
+-- Adam's paper).
 
 local class = require "tlua.class"
 local Adam = require "tlua.optim.Adam"
 local Fused = require "tlua.optim.Fused"
 
+--- Adam with the infinity norm of past gradients in place of the root of their mean square.
+---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.Adamax({w}, {lr = 0.5})
 ---     w:sum():backward()

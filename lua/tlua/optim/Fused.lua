@@ -7,7 +7,8 @@
 -- replay.
 --
 -- With `master_weights` each half-precision parameter has a float32 copy, `master`. A step updates
--- the copy and rounds it into the parameter. The other state of such a parameter is float32, too.
+-- the copy and rounds it into the parameter. The other state of such a parameter is float32 as
+-- well.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,7 +22,7 @@ local Fused, parent = class.class("optim.Fused", Optimizer)
 Fused.clocks = {}
 Fused.implementations = {fused = true, foreach = true, differentiable = true}
 
---- Every subclass calls this in its constructor.
+--- Makes the optimizer; every subclass calls this method in its constructor.
 ---@param defaults table<string, any>  the class's options; those of all classes are added to it
 function Fused:__init(params, options, defaults, check)
    local all = {maximize = false, capturable = false, master_weights = false}
@@ -48,7 +49,7 @@ local function state_dtype(parameter, group)
    return has_master(parameter, group) and "float32" or parameter.dtype
 end
 
---- Returns the first value of a clock, or of all elements of another state.
+--- Returns the initial value of a clock, or of all elements of another state.
 ---@param name string
 ---@param o table  the group's options
 ---@return number
@@ -68,8 +69,8 @@ local function new_state(self, name, parameter, group)
    return first == 0 and made or made:fill_(first)
 end
 
--- The argument lists of a call. They are reused, since making and collecting them would cost as
--- much as the step of a small model.
+-- The argument lists of a step's call. They are reused, since making and collecting them would cost
+-- as much as the step of a small model.
 local lists_of = setmetatable({}, {__mode = "k"})
 
 local function lists_for(self)
@@ -173,7 +174,7 @@ local function call(self, lists, group, rule, states, options, masters)
       group.maximize, extra)
 end
 
--- Returns the parameters with a gradient that `wanted` selects, and their states.
+-- Returns the parameters with a gradient for which `wanted` is true, and their states.
 local function select(self, group, offset, wanted)
    local params, states = {}, {}
    for i, parameter in ipairs(group.params) do
@@ -198,8 +199,8 @@ local function masters_of(params, states)
    return list
 end
 
---- Steps those parameters of a group that have a gradient and, if `wanted` is given, that it
---- selects.
+--- Steps the parameters of a group that have a gradient; with `wanted`, only those for which it is
+--- true.
 ---@param group table
 ---@param offset integer
 ---@param rule string

@@ -12,6 +12,9 @@ local json = require "tlua.utils.json"
 local Optimizer = require "tlua.optim.Optimizer"
 local strong_wolfe = require "tlua.optim.strong_wolfe"
 
+--- Limited-memory BFGS, a quasi-Newton method. Each step calls a closure several times, which
+--- computes the loss and its gradients.
+---
 ---     local w = torch.tensor({3.0}):requires_grad_()
 ---     local optimizer = torch.optim.LBFGS({w}, {line_search_fn = "strong_wolfe"})
 ---     optimizer:step(function() -- evaluates the model as often as it needs
@@ -27,8 +30,8 @@ local strong_wolfe = require "tlua.optim.strong_wolfe"
 local LBFGS, parent = class.class("optim.LBFGS", Optimizer)
 LBFGS.needs_whole, LBFGS.needs_all = true, true
 
--- line_search_fn: "none" makes steps of length lr; the alternative is "strong_wolfe". max_eval: 0
--- means 1.25 * max_iter.
+-- The options. line_search_fn: "none" makes steps of length lr; the alternative is "strong_wolfe".
+-- max_eval: 0 means 1.25 * max_iter.
 local defaults = {
    lr = 1.0, max_iter = 20, max_eval = 0, tolerance_grad = 1e-7, tolerance_change = 1e-9,
    history_size = 100, line_search_fn = "none", maximize = false,

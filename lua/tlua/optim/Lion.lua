@@ -5,6 +5,8 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+--- Steps by the sign of a mean of gradients, so all elements move by the same amount.
+---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.Lion({w}, {lr = 0.25})
 ---     w:sum():backward()
@@ -15,7 +17,7 @@ local Fused = require "tlua.optim.Fused"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Lion
 local Lion, parent = class.class("optim.Lion", Fused)
 
--- weight_decay is decoupled, as in AdamW.
+-- The options. weight_decay is decoupled, as in AdamW.
 local defaults = {lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0}
 
 local function check(o)

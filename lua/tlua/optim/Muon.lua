@@ -8,6 +8,9 @@ local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
 local parts = require "tlua.optim.parts"
 
+--- Steps along the orthogonalized momentum, for weight matrices of hidden layers. Other parameters
+--- (biases, embeddings, norms) need another optimizer, such as AdamW.
+---
 ---     local model = torch.nn.Linear(4, 3, {bias = false}) -- for matrices only
 ---     local optimizer = torch.optim.Muon(model:parameters(), {lr = 0.02})
 ---     model(torch.ones(2, 4)):sum():backward()
@@ -18,8 +21,8 @@ local parts = require "tlua.optim.parts"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Muon
 local Muon, parent = class.class("optim.Muon", Optimizer)
 
--- ns_coefficients: the coefficients of the polynomial that moves all singular values towards 1.
--- adjust_lr_fn: how the learning rate depends on a matrix's sizes.
+-- The options. ns_coefficients: the coefficients of the polynomial that moves all singular values
+-- towards 1. adjust_lr_fn: how the learning rate depends on a matrix's sizes.
 local defaults = {
    lr = 1e-3, weight_decay = 0.1, momentum = 0.95, nesterov = true,
    ns_coefficients = {3.4445, -4.7750, 2.0315}, eps = 1e-7, ns_steps = 5,

@@ -1,10 +1,14 @@
--- NAdam.lua - "Incorporating Nesterov Momentum into Adam" (Dozat, 2016).
+-- NAdam.lua - "Incorporating Nesterov Momentum into Adam" (Dozat, 2016): Adam that looks ahead
+-- along its momentum.
 
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Adam = require "tlua.optim.Adam"
 local Fused = require "tlua.optim.Fused"
 
+--- Adam with Nesterov's momentum: the step uses the mean of gradients as it will be after the next
+--- update.
+---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.NAdam({w}, {lr = 0.1})
 ---     w:sum():backward()

@@ -14,6 +14,8 @@ local hooks = require "tlua.optim.hooks"
 local parts = require "tlua.optim.parts"
 local zero_grad = require "tlua.autograd.zero_grad"
 
+--- The base of all optimizers. A class derived from it overrides `update`, or update_group.
+---
 ---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.SGD({w}, {lr = 0.5})
@@ -54,7 +56,7 @@ local expected_parameters <const> =
 
 -- Options ---------------------------------------------------------------------------------------
 
--- Fields that schedulers store in a group, besides its options.
+-- Fields of a group that schedulers store beside its options.
 local of_schedules <const> = {
    initial_lr = true, max_lr = true, min_lr = true, swa_lr = true, max_momentum = true,
    base_momentum = true,
@@ -62,8 +64,8 @@ local of_schedules <const> = {
 
 local none <const> = {}
 
--- Checks an option that selects one of PyTorch's implementations of a step. Here an optimizer has
--- one implementation, so the option has no effect.
+-- Checks an option that selects one of PyTorch's implementations of a step. An optimizer of tlua
+-- has one implementation, so the option has no effect.
 local function check_implementation(name, given, key)
    if given[key] == nil then return end
    if type(given[key]) ~= "boolean" then args.refuse(name, key, "a boolean", given[key]) end
@@ -92,8 +94,8 @@ local function merge(self, given, extra)
    return options
 end
 
--- Raises if the optimizer's `check` refuses a group's options. Reading a learning rate in a tensor
--- waits for its device.
+-- Raises an error if the optimizer's `check` refuses a group's options. Reading a learning rate in
+-- a tensor waits for its device.
 function Optimizer:check_group(group)
    if not self.check_options then return end
    local plain = setmetatable({}, {__index = group})
@@ -144,7 +146,7 @@ local function parameter_list(self, list)
    return parameters, names[1] and names or nil
 end
 
---- Every optimizer's constructor calls this.
+--- Makes the optimizer; every subclass calls this method in its constructor.
 ---@param params Tensor[]|table[]  parameters, {name, tensor} pairs, or groups {params = ...}
 ---@param given table?  options for all groups
 ---@param defaults table<string, any>  all options there are, with their defaults
@@ -227,7 +229,7 @@ local options_of = args.signature "optim.Optimizer.step(max_norm: number, norm_t
 
 --- Makes a step along the gradients. A closure, which computes the loss and its gradients anew and
 --- returns the loss, is called first. With `max_norm` the gradients of all groups are clipped
---- together, like in nn.utils.clip_grad_norm_. Optimizers that step with one call (optim.Fused)
+--- together, as nn.utils.clip_grad_norm_ does. Optimizers that step with one call (optim.Fused)
 --- read the factor on the device and leave `grad` unchanged; others scale `grad`.
 ---@param closure? fun(): Tensor
 ---@param options? {max_norm: number, norm_type: number}  also without a closure before; norm_type
@@ -332,8 +334,8 @@ end
 
 -- Hooks -----------------------------------------------------------------------------------------
 
--- Returns the hooks of a kind: those of one optimizer, or of all if `owner` is the class; nil if
--- there are none.
+-- Returns the hooks of a kind that belong to one optimizer or, if `owner` is the class, to all
+-- optimizers; nil if there are none.
 local function hooks_of(owner, kind)
    local all = rawget(owner, "_hooks")
    return all and all[kind] or {}
@@ -347,7 +349,7 @@ local function add_hook(owner, kind, name, hook, prepend)
    return handle
 end
 
---- Calls fn with each hook of a kind, of this optimizer.
+--- Calls fn with each hook of a kind that this optimizer has.
 function Optimizer:run_hooks(kind, fn)
    for hook in hooks.each(hooks_of(self, kind)) do fn(hook) end
 end
@@ -445,7 +447,7 @@ checked.methods(Optimizer, [[zero_grad(set_to_none: boolean = true) add_param_gr
    register_load_state_dict_pre_hook(hook: callable, prepend: boolean = false)
    register_load_state_dict_post_hook(hook: callable, prepend: boolean = false)]])
 
--- An optimizer is not a list: `for _, p in ipairs(optimizer)` would run zero times.
+-- an optimizer is not a list: `for _, p in ipairs(optimizer)` would run zero times
 getmetatable(Optimizer).__index = function(_, key)
    if math.type(key) ~= "integer" then return nil end
    torch.raise(("optim: an optimizer has no item %d; its parameters are in optimizer.param_groups, "

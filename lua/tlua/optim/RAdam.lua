@@ -1,10 +1,12 @@
 -- RAdam.lua - "On the Variance of the Adaptive Learning Rate and Beyond" (Liu et al., 2020): Adam
--- that makes plain momentum steps until its variance estimate is reliable.
+-- that makes plain momentum steps until the estimate of its variance is reliable.
 
 local class = require "tlua.class"
 local Adam = require "tlua.optim.Adam"
 local Fused = require "tlua.optim.Fused"
 
+--- Adam that makes plain momentum steps until the estimate of its variance is reliable.
+---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.RAdam({w}, {lr = 0.5})
 ---     w:sum():backward()

@@ -5,6 +5,9 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+--- Divides gradients by the square root of a moving mean of their squares or, with `centered`, of
+--- their variance.
+---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.RMSprop({w}, {lr = 0.05})
 ---     w:sum():backward()

@@ -6,6 +6,9 @@ local torch = require "tlua"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
+--- Gives each element its own step size, which grows while the gradient keeps its sign and shrinks
+--- when the sign changes.
+---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.Rprop({w}, {lr = 0.25})
 ---     w:sum():backward()
@@ -16,8 +19,8 @@ local Fused = require "tlua.optim.Fused"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Rprop
 local Rprop, parent = class.class("optim.Rprop", Fused)
 
--- lr: the initial step sizes; step_sizes: their bounds; etas: the factors by which they shrink and
--- grow.
+-- The options. lr: the initial step sizes; step_sizes: their bounds; etas: the factors by which
+-- they shrink and grow.
 local defaults = {lr = 1e-2, etas = {0.5, 1.2}, step_sizes = {1e-6, 50}}
 
 Rprop.clocks = {"step"}

@@ -35,7 +35,8 @@ end
 
 local none <const>, buffer <const> = {}, {"momentum_buffer"}
 
--- `first`: 1 if the buffer is new and becomes the gradient, without dampening.
+-- Returns the arguments of a step. `first`: 1 if the buffer is new and becomes the gradient,
+-- without dampening.
 local function rule(o, first)
    local name = o.momentum == 0 and "sgd" or o.nesterov and "sgd_nesterov" or "sgd_momentum"
    return name, o.momentum == 0 and none or buffer,

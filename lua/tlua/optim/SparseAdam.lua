@@ -1,12 +1,14 @@
 -- SparseAdam.lua - Adam for embeddings: rows that had no part in the loss keep their values and
--- their averages. There are no sparse tensors here; such a row is recognized by a gradient of
--- zeros, as F.embedding computes it.
+-- their averages. tlua has no sparse tensors; such a row is recognized by a gradient of zeros, as
+-- F.embedding computes it.
 
 local torch = require "tlua"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
 
+--- Adam for embeddings: rows without a gradient keep their values and their averages.
+---
 ---     local layer = torch.nn.Embedding(3, 1)
 ---     local before = layer.weight:detach():clone()
 ---     local optimizer = torch.optim.SparseAdam(layer:parameters(), {lr = 0.1})
@@ -41,7 +43,7 @@ function SparseAdam:check_parameter(i, parameter)
    end
 end
 
--- Returns the updated average of these rows.
+-- Returns the updated average of the given rows.
 local function moved(average, rows, values, beta)
    local new = torch.lerp(average:index_select(1, rows), values, 1 - beta)
    average:index_copy_(1, rows, new)

@@ -3,7 +3,7 @@
 
 local M = {}
 
---- Options that accept more types than that of their default, for args.over_defaults.
+--- Types for options that accept more types than that of their default, for args.over_defaults.
 M.kinds = {lr = "scalar"}
 
 --- Returns whether a value is a number of at least `least`; NaN is not.

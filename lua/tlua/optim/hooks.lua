@@ -4,7 +4,7 @@ local args = require "tlua.args"
 
 local M = {}
 
---- Adds a function to a list; the handle's `remove` takes it away.
+--- Adds a function to a list; the `remove` method of the returned handle removes the function.
 ---@param list function[]
 ---@param name string  of whom the user has called, for the message
 ---@param hook function
@@ -23,7 +23,8 @@ function M.add(list, name, hook, prepend)
    }
 end
 
---- Iterates over the functions that the lists had when it began: they may remove themselves.
+--- Iterates over the functions that the lists have at the beginning, so that functions may remove
+--- themselves meanwhile.
 ---@param ... function[]
 ---@return fun(): function?
 function M.each(...)

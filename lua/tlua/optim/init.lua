@@ -1,5 +1,5 @@
--- init.lua - torch.optim: optimizers and schedules of their learning rates. Each is loaded when it
--- is first used.
+-- init.lua - torch.optim: optimizers and schedules of their learning rates. Each class is loaded
+-- when it is first used.
 
 local lazy = require "tlua.lazy"
 
@@ -12,8 +12,8 @@ end
 
 local M = {}
 
---- Calls `hook(optimizer, closure)` before each step of every optimizer; a closure that it returns
---- replaces the given one.
+--- Calls `hook(optimizer, closure)` before each step of every optimizer; a closure that the hook
+--- returns replaces the given one.
 ---@param hook fun(optimizer: optim.Optimizer, closure?: function): function?
 ---@return {remove: fun(self: table)} handle
 function M.register_optimizer_step_pre_hook(hook)

@@ -1,4 +1,5 @@
--- lr_scheduler.lua - torch.optim.lr_scheduler: schedules of learning rates.
+-- lr_scheduler.lua - torch.optim.lr_scheduler: collects the schedules of learning rates, whose
+-- files are in the folder schedules.
 
 local M = {LRScheduler = require "tlua.optim.schedules.LRScheduler"}
 

@@ -5,10 +5,10 @@
 --       return F.scaled_dot_product_attention(q, k, v)
 --    end)
 --
--- There are two implementations: a kernel of each device that keeps no weights, named
--- FLASH_ATTENTION and EFFICIENT_ATTENTION, and MATH, which computes products and a softmax that
--- autograd records separately. On a GPU the kernel is cuDNN's if CUDNN_ATTENTION is allowed and
--- cuDNN takes the call.
+-- There are two implementations. FLASH_ATTENTION and EFFICIENT_ATTENTION both name a kernel of the
+-- device that keeps no weights. MATH computes products and a softmax that autograd records
+-- separately. On a GPU, cuDNN's kernel is used if CUDNN_ATTENTION is allowed and cuDNN supports the
+-- call.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,7 +17,7 @@ local scopes = require "tlua.scope"
 
 local M = {}
 
---- The names of implementations, as PyTorch has them.
+--- PyTorch's names of the implementations.
 ---@names nn.attention.SDPBackend
 ---@enum nn.attention.SDPBackend
 M.SDPBackend = {
@@ -27,7 +27,7 @@ M.SDPBackend = {
    CUDNN_ATTENTION = "CUDNN_ATTENTION",
 }
 
--- ORDER TL_SDP_ of core/device/api.h.
+-- The bits of the implementations. ORDER TL_SDP_ of core/device/api.h.
 local bits <const> = {MATH = 1, FLASH_ATTENTION = 2, EFFICIENT_ATTENTION = 4, CUDNN_ATTENTION = 8}
 local math_first <const> = 16
 
@@ -46,8 +46,8 @@ function M.is_allowed(backend)
    return torch._setting "sdp_backends" & bit_of("is_allowed", backend) ~= 0
 end
 
---- Allows or forbids an implementation from now on; torch.backends.cuda.enable_flash_sdp and the
---- like do this.
+--- Allows or forbids an implementation from now on, for torch.backends.cuda.enable_flash_sdp and
+--- similar functions.
 ---@param backend nn.attention.SDPBackend
 ---@param allowed boolean
 function M.allow(backend, allowed)
@@ -84,8 +84,8 @@ end
 local take = args.signature "nn.attention.sdpa_kernel(set_priority: boolean = false)"
 
 --- Restricts scaled_dot_product_attention to these implementations while fn runs with the remaining
---- arguments or, without fn, until the returned scope is closed. A call that none of them supports
---- raises an error. The setting applies to the whole process.
+--- arguments or, without fn, until the returned scope is closed. A call that no allowed
+--- implementation supports raises an error. The setting applies to the whole process.
 ---@param backends nn.attention.SDPBackend|nn.attention.SDPBackend[]
 ---@param options? {set_priority: boolean}|fun(...): any  set_priority: whether to
 --- prefer the backends named first; this argument may also come before fn

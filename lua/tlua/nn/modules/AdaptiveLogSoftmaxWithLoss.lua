@@ -16,6 +16,10 @@ local signature = args.signature(name .. [[(in_features: count, n_classes: count
    cutoffs: integers, div_value: number = 4, head_bias: boolean = false, device: device?,
    dtype: string?)]])
 
+--- A softmax over many classes, sorted by frequency: rare classes are grouped into clusters, which
+--- are computed only for samples that need them. `forward` returns each sample's log probability
+--- and the mean loss.
+---
 ---     local layer = torch.nn.AdaptiveLogSoftmaxWithLoss(8, 100, {10, 50})
 ---     local output, loss = layer(torch.zeros(4, 8), torch.tensor {1, 20, 60, 100})
 ---     print(table.unpack(output.shape))
@@ -103,8 +107,8 @@ local function check_input(self, input, wants_target, target)
    end
 end
 
---- Returns the log probability of each row's class, and the loss: the negative of their mean. Waits
---- for the device to learn which rows belong to each cluster.
+--- Returns the log probability of each row's class, and the loss: the negative of their mean. The
+--- function waits for the device, because it must know which rows belong to each cluster.
 ---@param input Tensor  (N, in_features) or (in_features)
 ---@param target Tensor  (N) or ()
 ---@return Tensor output  as target
@@ -113,7 +117,7 @@ function Adaptive:forward(input, target)
    check_input(self, input, true, target)
    local single = input:dim() == 1
    if single then input, target = input:unsqueeze(1), target:unsqueeze(1) end
-   local column = target -- the column of the head's output
+   local column = target -- the column of each row's class in the head's output
    local output = input:new_zeros({input:size(1)})
    for i = 1, self.n_clusters do
       local low, high = self.cutoffs[i], self.cutoffs[i + 1]

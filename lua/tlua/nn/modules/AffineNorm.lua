@@ -1,5 +1,5 @@
--- AffineNorm.lua - the base of normalisation layers: a learnt affine map, which begins as the
--- identity.
+-- AffineNorm.lua - the base of normalisation layers. It has a learnt affine map, which begins as
+-- the identity.
 
 local torch = require "tlua"
 local class = require "tlua.class"

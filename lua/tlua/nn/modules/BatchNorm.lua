@@ -7,7 +7,7 @@ local class = require "tlua.class"
 local F = require "tlua.nn.functional"
 local AffineNorm = require "tlua.nn.modules.AffineNorm"
 
--- The base of both kinds: parameters, running statistics, printing.
+-- The base of batch and instance normalisation: parameters, running statistics, printing.
 local Norm, parent = class.class("nn.Norm", AffineNorm)
 
 function Norm:__init(a)
@@ -84,8 +84,8 @@ local function instance_forward(self, input)
    return single and output:squeeze(1) or output
 end
 
--- `momentum = false`: the running statistics are the mean over all batches. `bias = false`: the
--- affine map only scales.
+-- Defines a class. `momentum = false`: the running statistics are the mean over all batches. `bias
+-- = false`: the affine map only scales.
 local function define(short_name, n, forward, affine, track)
    local name = "nn." .. short_name
    local signature = args.signature(([[%s(num_features: count, eps: number = 1e-5,
@@ -123,7 +123,7 @@ local M = {}
 ---@overload fun(num_features: integer, options?: table): nn.BatchNorm1d
 M.BatchNorm1d = define("BatchNorm1d", 1, batch_forward, true, true)
 
---- Batch normalisation of (N, C, H, W); otherwise like BatchNorm1d.
+--- Batch normalisation of images (N, C, H, W). The statistics and options are those of BatchNorm1d.
 ---
 ---     local layer = torch.nn.BatchNorm2d(8)
 ---     print(table.unpack(layer(torch.randn(4, 8, 5, 5)).shape))
@@ -132,7 +132,8 @@ M.BatchNorm1d = define("BatchNorm1d", 1, batch_forward, true, true)
 ---@overload fun(num_features: integer, options?: table): nn.BatchNorm2d
 M.BatchNorm2d = define("BatchNorm2d", 2, batch_forward, true, true)
 
---- Batch normalisation of (N, C, D, H, W); otherwise like BatchNorm1d.
+--- Batch normalisation of volumes (N, C, D, H, W). The statistics and options are those of
+--- BatchNorm1d.
 ---
 ---     local layer = torch.nn.BatchNorm3d(8)
 ---     print(table.unpack(layer(torch.randn(4, 8, 2, 5, 5)).shape))

@@ -1,4 +1,4 @@
--- Bilinear.lua - y_k = x1^T W_k x2 + b_k.
+-- Bilinear.lua - a bilinear map of two inputs: y_k = x1^T W_k x2 + b_k.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,6 +11,8 @@ local Parameter = require "tlua.nn.Parameter"
 local signature = args.signature [[nn.Bilinear(in1_features: count, in2_features: count,
    out_features: count, bias: boolean = true, device: device?, dtype: string?)]]
 
+--- A bilinear map of two inputs: y_k = x1^T W_k x2 + b_k.
+---
 ---     local layer = torch.nn.Bilinear(2, 3, 4)
 ---     print(table.unpack(layer(torch.zeros(5, 2), torch.zeros(5, 3)).shape))
 ---     --> 5	4

@@ -8,7 +8,7 @@ local init = require "tlua.nn.initializers"
 local Module = require "tlua.nn.modules.Module"
 local Parameter = require "tlua.nn.Parameter"
 
--- padding_mode -> the mode of F.pad.
+-- Maps padding_mode to the mode of F.pad.
 local modes = {
    zeros = "constant", reflect = "reflect", replicate = "replicate", circular = "circular",
 }
@@ -141,7 +141,7 @@ local M = {reset_parameters = reset_parameters, extra_repr = extra_repr}
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.Conv1d
 M.Conv1d = define("Conv1d", 1)
 
---- Convolution over (N, C, H, W); otherwise like Conv1d.
+--- Convolution over images (N, C, H, W), with the options of Conv1d.
 ---
 ---     local layer = torch.nn.Conv2d(3, 16, 3, {stride = 2, padding = 1})
 ---     print(table.unpack(layer(torch.zeros(2, 3, 32, 32)).shape))
@@ -152,7 +152,7 @@ M.Conv1d = define("Conv1d", 1)
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.Conv2d
 M.Conv2d = define("Conv2d", 2)
 
---- Convolution over (N, C, D, H, W); otherwise like Conv1d.
+--- Convolution over volumes (N, C, D, H, W), with the options of Conv1d.
 ---
 ---     local layer = torch.nn.Conv3d(1, 4, 3)
 ---     print(table.unpack(layer(torch.zeros(2, 1, 8, 8, 8)).shape))

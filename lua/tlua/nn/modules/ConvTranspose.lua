@@ -9,8 +9,8 @@ local Conv = require "tlua.nn.modules.Conv"
 local Module = require "tlua.nn.modules.Module"
 local Parameter = require "tlua.nn.Parameter"
 
--- Returns the output padding with which the result gets the wanted sizes. These are sizes of all
--- dimensions, or only of the last n.
+-- Returns the output padding with which the result gets the wanted sizes. `sizes` has the sizes of
+-- all dimensions, or only of the last n.
 local function padding_for(self, name, input, sizes)
    local n, dims = #self.kernel_size, input:dim()
    if type(sizes) == "number" then sizes = {sizes} end
@@ -94,7 +94,7 @@ local M = {}
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.ConvTranspose1d
 M.ConvTranspose1d = define("ConvTranspose1d", 1)
 
---- Transposed convolution over (N, C, H, W); otherwise like ConvTranspose1d.
+--- Transposed convolution over images (N, C, H, W), with the options of ConvTranspose1d.
 ---
 ---     local layer = torch.nn.ConvTranspose2d(16, 3, 2, {stride = 2})
 ---     print(table.unpack(layer(torch.zeros(2, 16, 8, 8)).shape))
@@ -103,7 +103,7 @@ M.ConvTranspose1d = define("ConvTranspose1d", 1)
 ---@overload fun(in_channels, out_channels, kernel_size, options?): nn.ConvTranspose2d
 M.ConvTranspose2d = define("ConvTranspose2d", 2)
 
---- Transposed convolution over (N, C, D, H, W); otherwise like ConvTranspose1d.
+--- Transposed convolution over volumes (N, C, D, H, W), with the options of ConvTranspose1d.
 ---
 ---     local layer = torch.nn.ConvTranspose3d(2, 1, 2, {stride = 2})
 ---     print(table.unpack(layer(torch.zeros(1, 2, 3, 3, 3)).shape))

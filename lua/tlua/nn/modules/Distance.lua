@@ -5,6 +5,9 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
+--- Computes the cosine of the angle between two tensors along a dimension; each norm counts as at
+--- least eps.
+---
 ---     local layer = torch.nn.CosineSimilarity()
 ---     print(layer(torch.tensor {{1.0, 0.0}}, torch.tensor {{1.0, 1.0}}))
 ---     --> tensor([0.7071])
@@ -13,6 +16,9 @@ M.CosineSimilarity = define("CosineSimilarity", "dim: dim = 2, eps: number = 1e-
       return F.cosine_similarity(first, second, self.dim, self.eps)
    end)
 
+--- Computes the p-norm of the difference of two tensors along the last dimension, after adding eps
+--- to each element of the difference.
+---
 ---     local layer = torch.nn.PairwiseDistance()
 ---     local d = layer(torch.tensor {{0.0, 0.0}}, torch.tensor {{3.0, 4.0}})
 ---     print(d:round {decimals = 3})

@@ -1,5 +1,5 @@
--- Dropout.lua - zeroes elements, or whole channels, at random while training, and scales the others
--- up so that the expected sum stays the same.
+-- Dropout.lua - zeroes elements, or whole channels, at random while training, and scales up the
+-- remaining elements so that the expected sum does not change.
 
 local args = require "tlua.args"
 local F = require "tlua.nn.functional"
@@ -7,7 +7,8 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
---- Zeroes elements with probability p while training, and multiplies the others by 1 / (1 - p).
+--- Zeroes elements with probability p while training, and multiplies the remaining elements by 1 /
+--- (1 - p).
 ---
 ---     torch.manual_seed(0)
 ---     local layer = torch.nn.Dropout(0.5)
@@ -34,8 +35,8 @@ local M = {}
 ---@class nn.AlphaDropout: nn.Module
 ---@class nn.FeatureAlphaDropout: nn.Module
 
--- Dropout1d to Dropout3d drop whole channels of (N, C, ...). AlphaDropout and, for whole channels,
--- FeatureAlphaDropout keep the mean and the variance of SELU's outputs.
+-- Defines Dropout1d to Dropout3d, which drop whole channels of (N, C, ...), and AlphaDropout and,
+-- for whole channels, FeatureAlphaDropout, which keep the mean and the variance of SELU's outputs.
 for name, drop in pairs {
    Dropout = "dropout", Dropout1d = "dropout1d", Dropout2d = "dropout2d",
    Dropout3d = "dropout3d", AlphaDropout = "alpha_dropout",

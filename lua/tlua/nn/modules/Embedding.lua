@@ -12,6 +12,9 @@ local signature = args.signature [[nn.Embedding(num_embeddings: count, embedding
    padding_idx: integer?, max_norm: number?, norm_type: number = 2,
    scale_grad_by_freq: boolean = false, device: device?, dtype: string?)]]
 
+--- A table of num_embeddings vectors, which are looked up by positions from 1. The result has the
+--- shape of the positions followed by embedding_dim.
+---
 ---     local layer = torch.nn.Embedding(10, 3) -- ten words of three features
 ---     print(table.unpack(layer(torch.tensor {{1, 10}, {2, 2}}).shape)) -- from 1
 ---     --> 2	2	3

@@ -1,4 +1,5 @@
--- EmbeddingBag.lua - sums, means or maxima of bags of vectors, looked up by position.
+-- EmbeddingBag.lua - looks up vectors by position, and returns the sum, the mean or the maximum of
+-- each bag of vectors.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,6 +19,9 @@ local take_call = args.signature [[nn.EmbeddingBag.forward(input: tensor, offset
 
 local modes = {sum = true, mean = true, max = true}
 
+--- Looks up vectors by positions from 1, and returns the sum, the mean (the default) or the maximum
+--- of each bag of vectors.
+---
 ---     local layer = torch.nn.EmbeddingBag(10, 3, {mode = "sum"})
 ---     local bags = torch.tensor {{1, 2}, {4, 10}} -- a bag of two words in a row
 ---     print(table.unpack(layer(bags).shape))
@@ -56,9 +60,9 @@ function EmbeddingBag:reset_parameters()
    self.weight:select(1, self.padding_idx):zero_()
 end
 
---- Bags are the rows of `input` (B, N), or the parts of an input (N) that begin at `offsets` (B),
---- counted from 1. `per_sample_weights`, for sums only, have the shape of the input. All arguments
---- may be given by name.
+--- Returns one vector for each bag. Bags are the rows of `input` (B, N), or the parts of an input
+--- (N) that begin at `offsets` (B), counted from 1. `per_sample_weights`, for sums only, have the
+--- shape of the input. All arguments may be given by name.
 ---@param input Tensor
 ---@param offsets? Tensor
 ---@param per_sample_weights? Tensor

@@ -7,13 +7,15 @@ local Module = require "tlua.nn.modules.Module"
 
 local signature = args.signature "nn.Flatten(start_dim: dim = 2, end_dim: dim = -1)"
 
+--- Merges the dimensions from start_dim to end_dim into one.
+---
 ---     print(table.unpack(torch.nn.Flatten()(torch.zeros(8, 3, 4)).shape))
 ---     --> 8	12
 ---@class nn.Flatten: nn.Module
 ---@overload fun(start_dim?: integer, end_dim?: integer): nn.Flatten
 local Flatten, parent = class.class("nn.Flatten", Module)
 
---- By default all dimensions but the first one, the batch, are merged.
+--- Makes the layer. By default all dimensions but the first one, the batch, are merged.
 ---@param start_dim? integer
 ---@param end_dim? integer
 function Flatten:__init(...)

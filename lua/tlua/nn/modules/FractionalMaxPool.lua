@@ -1,5 +1,5 @@
--- FractionalMaxPool.lua - "Fractional Max-Pooling" (Graham, 2015): the largest elements of windows
--- that lie at random distances, so that a size may shrink by any factor.
+-- FractionalMaxPool.lua - "Fractional Max-Pooling" (Graham, 2015): takes the largest element of
+-- each window; windows lie at random distances, so that a size may shrink by any factor.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -81,7 +81,7 @@ local function check_samples(name, samples, batch, channels, n)
    return samples:narrow(1, 1, batch)
 end
 
--- Returns the largest elements and their positions in the plane, counted from 1.
+-- Returns the largest elements and their positions in their planes, counted from 1.
 local function pool(name, a, input, n)
    if input:dim() ~= n + 1 and input:dim() ~= n + 2 then
       args.refuse(name, "input", ("a tensor of %d or %d dimensions"):format(n + 1, n + 2), input)
@@ -104,7 +104,7 @@ for n = 2, 3 do
    local fn = ("fractional_max_pool%dd"):format(n)
    local title = "nn.functional." .. fn
    local take = args.signature(("%s(input: tensor, %s)"):format(title, options))
-   --- Returns both results of fractional max pooling, independently of return_indices.
+   --- Returns the largest elements and their positions, whatever return_indices is.
    ---@param input Tensor  (N, C, *) or (C, *), * of 2 or 3 dimensions as the name says
    ---@return Tensor values
    ---@return Tensor indices  positions in the plane, from 1

@@ -1,15 +1,17 @@
--- Identity.lua - returns its arguments; a placeholder for a layer.
+-- Identity.lua - a layer that returns its arguments, as a placeholder for another layer.
 
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 
+--- Returns its arguments unchanged: a placeholder for another layer.
+---
 ---     print(torch.nn.Identity()(torch.tensor {1, 2}))
 ---     --> tensor([1, 2])
 ---@class nn.Identity: nn.Module
 ---@overload fun(...): nn.Identity
 local Identity, parent = class.class("nn.Identity", Module)
 
---- Arguments are ignored, so it can replace any layer.
+--- Makes the layer. Arguments are ignored, so the class can replace any layer's class.
 function Identity:__init()
    parent.__init(self)
 end

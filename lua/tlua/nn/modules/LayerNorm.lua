@@ -8,6 +8,9 @@ local AffineNorm = require "tlua.nn.modules.AffineNorm"
 local signature = args.signature [[nn.LayerNorm(normalized_shape: integers, eps: number = 1e-5,
    elementwise_affine: boolean = true, bias: boolean = true, device: device?, dtype: string?)]]
 
+--- Normalises the last dimensions of each sample, whose sizes are normalized_shape, to mean 0 and
+--- variance 1, then multiplies by the weight and adds the bias.
+---
 ---     local layer = torch.nn.LayerNorm(2)
 ---     print(layer(torch.tensor {{1.0, 3.0}, {10.0, 30.0}}):detach())
 ---     --> tensor([[-1.0000,  1.0000],
@@ -31,7 +34,8 @@ function LayerNorm:__init(...)
    end
 end
 
---- With a residual of the input's shape, normalises their sum, and returns that sum as well.
+--- Normalises the input. With a residual of the input's shape, normalises the sum of both, and
+--- returns that sum as well.
 ---@param input Tensor  (*, normalized_shape)
 ---@param residual? Tensor
 ---@return Tensor  of the same shape

@@ -12,7 +12,7 @@ local Uninitialized = require "tlua.nn.Uninitialized"
 
 local M = {}
 
--- The methods that lazy layers have besides those of their ordinary class.
+-- The methods that lazy layers have in addition to those of their ordinary class.
 local Lazy = {}
 
 --- Tells whether parameters or buffers have no shape yet.
@@ -52,12 +52,12 @@ function Lazy:forward(input, ...)
    return ordinary.forward(self, input, ...)
 end
 
--- Raises an error where an input's number of features or channels does not fit the options.
+-- Raises an error if an input's number of features or channels does not fit the options.
 function Lazy:_check_lazy(n) end -- luacheck: no unused args
 
 -- Defines nn.Lazy<name> from an ordinary class and its options without the first one. `o` names the
--- fields that have no shape yet and the missing size, and says how to derive shapes from an input
--- or a size.
+-- fields without shape and the missing size, and has functions that derive shapes from an input or
+-- from the size.
 local function define(name, Base, options, o)
    local full_name = "nn.Lazy" .. name
    local signature = args.signature(("%s(%s)"):format(full_name, options))
@@ -86,9 +86,9 @@ local function define(name, Base, options, o)
    M["Lazy" .. name] = Class
 end
 
---- nn.Linear whose in_features is the size of the last dimension of its first input. Until then
---- its weight has no shape; a state that is loaded sets it, too. After the first call the module is
---- an nn.Linear.
+--- An nn.Linear whose in_features is the size of the last dimension of its first input. Before the
+--- first input its weight has no shape; loading a state also sets the shape. After the first call
+--- the module is an nn.Linear.
 ---
 ---     local layer = torch.nn.LazyLinear(2)
 ---     layer(torch.zeros(8, 5)) -- the first input decides in_features
@@ -128,9 +128,9 @@ local function check_groups(self, n)
    end
 end
 
---- A convolution whose in_channels is the number of channels of its first input, (N, C, ...) or
---- (C, ...). The first input's channels must be a multiple of `groups`. After the first call the
---- module is the ordinary convolution.
+--- A convolution whose in_channels is the number of channels of its first input, (N, C, ...) or (C,
+--- ...). The number of channels must be a multiple of `groups`. After the first call the module is
+--- the ordinary convolution.
 ---
 ---     local layer = torch.nn.LazyConv2d(8, 3)
 ---     layer(torch.zeros(1, 3, 9, 9))

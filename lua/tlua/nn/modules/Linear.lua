@@ -1,4 +1,4 @@
--- Linear.lua - y = x W^T + b.
+-- Linear.lua - an affine map of the last dimension: y = x W^T + b.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,8 @@ local signature = args.signature [[nn.Linear(in_features: count, out_features: c
    bias: boolean = true, device: device?, dtype: string?)]]
 
 --- An affine map of the last dimension: y = x W^T + b, for x of shape (..., in_features) and y of
---- shape (..., out_features). First weights are uniform within 1/sqrt(in_features).
+--- shape (..., out_features). The initial weights are uniformly distributed within
+--- 1/sqrt(in_features).
 ---
 ---     local layer = torch.nn.Linear(3, 2)
 ---     print(table.concat(layer(torch.ones(4, 3)).shape, " "))
@@ -71,8 +72,8 @@ function Linear.takes_activation(module)
    return module.forward == forward and not rawget(module, "_hooks")
 end
 
---- Returns the name, for `forward`, of the activation that the module after a Linear computes. Nil
---- for other modules, or if one of the two has hooks.
+--- Returns the name of the activation that the module after a Linear computes, for `forward`.
+--- Returns nil if that module is no such activation, or if either module has hooks.
 ---@param module nn.Module
 ---@param after nn.Module
 ---@return string?

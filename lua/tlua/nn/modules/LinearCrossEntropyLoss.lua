@@ -15,6 +15,9 @@ local signature = args.signature(name .. [[(in_features: count, num_classes: cou
    reduction: string = 'mean', weight: tensor?, ignore_index: integer?,
    label_smoothing: number = 0, options: table?)]])
 
+--- The last linear layer of a classifier together with its cross-entropy: only the logits of a few
+--- rows exist at a time.
+---
 ---
 ---     local loss = torch.nn.LinearCrossEntropyLoss(4, 10)
 ---     local x, class = torch.zeros(3, 4), torch.tensor {1, 5, 10}
@@ -43,7 +46,7 @@ local function check(a)
    end
 end
 
---- With `out_features` there is a loss for each of these positions, as cross_entropy has for
+--- Makes the loss. With `out_features` each of these positions has a loss, as cross_entropy has for
 --- targets of more dimensions. In the table `options`, batch_chunk_size is the number of rows whose
 --- logits exist at a time, by default as many as fit into 16 MB; allow_retain_graph has no effect,
 --- since the graph can always be retained. The other options are those of cross_entropy.
@@ -65,8 +68,8 @@ function Loss:__init(...)
    self.linear = Linear(a.in_features, rows, {bias = a.bias, device = a.device, dtype = a.dtype})
 end
 
---- The target is classes (N, *out_features), or their probabilities
---- (N, num_classes, *out_features); without N for one sample.
+--- Returns the loss. The target is classes (N, *out_features), or their probabilities (N,
+--- num_classes, *out_features); without N for one sample.
 ---@param input Tensor  (N, in_features) or (in_features)
 ---@param target Tensor
 ---@return Tensor

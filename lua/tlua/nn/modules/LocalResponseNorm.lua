@@ -4,6 +4,9 @@
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define
 
+--- Divides each element by (k + alpha * m)^beta, where m is the mean of squares over the `size`
+--- neighbouring channels.
+---
 ---     local layer = torch.nn.LocalResponseNorm(2)
 ---     print(table.unpack(layer(torch.ones(1, 4, 5)).shape))
 ---     --> 1	4	5

@@ -1,12 +1,12 @@
--- MaxUnpool.lua - puts the outputs of a max pooling back to their positions in its input, with
--- zeros elsewhere.
+-- MaxUnpool.lua - inverts a max pooling: puts its outputs back at their positions in the pooling's
+-- input, with zeros elsewhere.
 
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
---- Puts elements back where MaxPool with return_indices found them; the others become 0.
+--- Puts elements back where MaxPool with return_indices found them; all other elements are 0.
 ---
 ---     local pool = torch.nn.MaxPool1d(2, {return_indices = true})
 ---     local y, indices = pool(torch.tensor {{{1.0, 5.0, 7.0, 3.0}}})

@@ -451,7 +451,7 @@ function Module:set_submodule(path, module)
    return self
 end
 
--- Calling -------------------------------------------------------------------------------------
+-- Computes the module's outputs. Every class defines this method or, as in Torch7, updateOutput.
 
 --- Computes the module's outputs. Every class defines it, or updateOutput, as in Torch7.
 function Module:forward(...)
@@ -755,7 +755,8 @@ function Module:extra_repr()
    return ""
 end
 
-local printing = setmetatable({}, {__mode = "k"}) -- the modules that are being printed
+-- Returns the text of a module that is printed as a part of another module.
+local printing = setmetatable({}, {__mode = "k"})
 
 -- Returns the text of a module as a part of another one.
 local function text_of(child)

@@ -1,4 +1,4 @@
--- ModuleDict.lua - a table of modules by name, which become descendants of its owner.
+-- ModuleDict.lua - a table of modules by name; the modules are descendants of its owner.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,4 +1,4 @@
--- ModuleList.lua - a list of modules, which become descendants of its owner.
+-- ModuleList.lua - a list of modules; the modules are descendants of its owner.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,6 +8,8 @@ local Module = require "tlua.nn.modules.Module"
 local slicing = require "tlua.nn.modules.slicing"
 local Sequential = require "tlua.nn.modules.Sequential"
 
+--- A list of modules, which become descendants of the module that has it.
+---
 ---     local layers = torch.nn.ModuleList {torch.nn.Linear(2, 2)}
 ---     layers:append(torch.nn.Linear(2, 2))
 ---     local count = 0
@@ -21,8 +23,8 @@ local ModuleList, parent = class.class("nn.ModuleList", Module)
 slicing.define(ModuleList, function(modules) return ModuleList(modules) end,
    function(value) return class.isinstance(value, Module) and value or nil end, "a module")
 
---- `list[i]` is the i-th module, `list[-1]` the last, `list[{i, j}]` a ModuleList with those from i
---- to j, `#list` their number; `ipairs(list)` goes through them.
+--- Makes the list. `list[i]` is the i-th module, `list[-1]` the last, `list[{i, j}]` a ModuleList
+--- with those from i to j, `#list` their number; `ipairs(list)` goes through them.
 ---@param modules? nn.Module[]
 function ModuleList:__init(modules, ...)
    parent.__init(self)

@@ -1,5 +1,5 @@
--- MultiheadAttention.lua - attention with several heads: each projects its own queries, keys and
--- values.
+-- MultiheadAttention.lua - attention with several heads, each of which has its own projections of
+-- queries, keys and values.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,6 +19,9 @@ local take_call = args.signature [[nn.MultiheadAttention.forward(query: tensor, 
    value: tensor, key_padding_mask: tensor?, need_weights: boolean = true, attn_mask: tensor?,
    average_attn_weights: boolean = true, is_causal: boolean = false)]]
 
+--- Attention with several heads, each of which has its own projections of queries, keys and values.
+--- `forward` returns the result, and the weights unless need_weights is false.
+---
 ---     local attention = torch.nn.MultiheadAttention(8, 2, {batch_first = true})
 ---     local x = torch.zeros(3, 5, 8) -- (batch, length, features)
 ---     local y, weights = attention(x, x, x)
@@ -113,7 +116,8 @@ local function additive(mask, like)
       :masked_fill_(mask, -math.huge)
 end
 
--- Merges both masks into one (N or 1, heads or 1, L or 1, S), of bool if both are; nil for none.
+-- Merges both masks into one of shape (N or 1, heads or 1, L or 1, S), which is bool if both are
+-- bool; nil without masks.
 local function join_masks(self, a, like)
    local mask, padding = a.attn_mask, a.key_padding_mask
    if mask and mask:dim() == 3 then mask = mask:unflatten(1, {-1, self.num_heads}) end
@@ -131,12 +135,12 @@ local function future(length, source_length, like)
    return torch.ones(length, source_length, {dtype = "bool", device = like.device}):triu(1)
 end
 
--- Returns the number of keys that are added after those of the input.
+-- Returns the number of keys that are appended to those of the input.
 local function extra_keys(self)
    return (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
 end
 
--- Appends the learnt key or value, one of zeros, or both.
+-- Appends the learnt key or value, a key or value of zeros, or both.
 local function with_extra(self, x, learnt)
    local list, heads, size = {x}, x:size(2), x:size(4)
    if learnt then

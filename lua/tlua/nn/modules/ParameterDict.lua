@@ -1,4 +1,4 @@
--- ParameterDict.lua - a table of parameters by name, which belong to its owner.
+-- ParameterDict.lua - a table of parameters by name; the parameters belong to its owner.
 
 local torch = require "tlua"
 local args = require "tlua.args"

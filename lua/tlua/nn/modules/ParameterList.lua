@@ -7,6 +7,8 @@ local Module = require "tlua.nn.modules.Module"
 local slicing = require "tlua.nn.modules.slicing"
 local Parameter = require "tlua.nn.Parameter"
 
+--- A list of parameters, which belong to the module that has it.
+---
 ---     local list = torch.nn.ParameterList {torch.zeros(2), torch.zeros(3)}
 ---     print(#list, list[2].requires_grad)
 ---     --> 2	true
@@ -23,8 +25,8 @@ end
 slicing.define(ParameterList, function(parameters) return ParameterList(parameters) end,
    parameter_of, "a tensor")
 
---- `list[i]` is the i-th parameter, `list[-1]` the last, `list[{i, j}]` a ParameterList with those
---- from i to j, `#list` their number; `ipairs(list)` goes through them.
+--- Makes the list. `list[i]` is the i-th parameter, `list[-1]` the last, `list[{i, j}]` a
+--- ParameterList with those from i to j, `#list` their number; `ipairs(list)` goes through them.
 ---@param parameters? Tensor[]
 function ParameterList:__init(parameters)
    parent.__init(self)

@@ -5,9 +5,9 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
---- Takes the largest element of each window of (N, C, ...); stride is kernel_size unless given.
---- With return_indices, forward also returns the positions within the plane, as MaxUnpool takes
---- them.
+--- Takes the largest element of each window of (N, C, ...); stride is kernel_size unless it is
+--- given. With return_indices, forward also returns the positions within the plane, as MaxUnpool
+--- takes them.
 ---
 ---     local layer = torch.nn.MaxPool2d(2)
 ---     print(layer(torch.arange(16.0):view(1, 1, 4, 4)):squeeze())
@@ -57,8 +57,8 @@ local M = {}
 local max_options = [[kernel_size: integers, stride: integers?, padding: integers = 0,
    dilation: integers = 1, return_indices: boolean = false, ceil_mode: boolean = false]]
 
--- Windows of n dimensions over (N, C, ...). With return_indices, forward also returns the
--- positions of the largest elements within their plane, as MaxUnpool takes them.
+-- Defines pooling by windows of n dimensions over (N, C, ...). With return_indices, forward also
+-- returns the positions of the largest elements within their plane, as MaxUnpool takes them.
 for n = 1, 3 do
    local plain = ("max_pool%dd"):format(n)
    local with_indices = plain .. "_with_indices"
@@ -87,7 +87,7 @@ for n = 2, 3 do
    end)
 end
 
--- The windows have the sizes that give the requested output size.
+-- Defines pooling whose windows have the sizes that give the requested output size.
 for n = 1, 3 do
    local average = ("adaptive_avg_pool%dd"):format(n)
    local name = ("AdaptiveAvgPool%dd"):format(n)

@@ -8,6 +8,9 @@ local AffineNorm = require "tlua.nn.modules.AffineNorm"
 local signature = args.signature [[nn.RMSNorm(normalized_shape: integers, eps: number?,
    elementwise_affine: boolean = true, device: device?, dtype: string?)]]
 
+--- Divides the last dimensions of each sample, whose sizes are normalized_shape, by the root of
+--- their mean square, then multiplies by the weight.
+---
 ---     local layer = torch.nn.RMSNorm(2)
 ---     print(layer(torch.tensor {{3.0, 4.0}}):detach())
 ---     --> tensor([[0.8485, 1.1314]])
@@ -30,7 +33,8 @@ function RMSNorm:__init(...)
    end
 end
 
---- With a residual of the input's shape, normalises their sum, and returns that sum as well.
+--- Normalises the input. With a residual of the input's shape, normalises the sum of both, and
+--- returns that sum as well.
 ---@param input Tensor  (*, normalized_shape)
 ---@param residual? Tensor
 ---@return Tensor  of the same shape

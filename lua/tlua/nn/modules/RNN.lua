@@ -125,8 +125,8 @@ function RNNBase:all_weights()
    return lines
 end
 
---- Does nothing, since kernels arrange the weights themselves. It exists for programs written for
---- PyTorch.
+--- Does nothing, since kernels arrange the weights themselves. The method exists for programs
+--- written for PyTorch.
 function RNNBase:flatten_parameters() return self end
 
 -- Returns the parameters of all layers and directions in one list.
@@ -261,7 +261,8 @@ end
 
 local M = {RNNBase = RNNBase}
 
---- h' = tanh(W x + U h + b), or relu: `rnn(input, h0?)` returns the outputs and the last h.
+--- A recurrent network with h' = tanh(W x + U h + b), or relu in place of tanh: `rnn(input, h0?)`
+--- returns the outputs and the last h.
 ---
 ---     local rnn = torch.nn.RNN(4, 8, {batch_first = true})
 ---     local output, h = rnn(torch.zeros(2, 5, 4)) -- (batch, steps, features)

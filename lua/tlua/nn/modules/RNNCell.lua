@@ -9,13 +9,13 @@ local recurrent = require "tlua.nn.modules.recurrent"
 
 local options <const> = "device: device?, dtype: string?"
 
--- The base of the cells; the weights have num_chunks * hidden_size rows.
----@class nn.RNNCellBase: nn.Module
----@field weight_ih Tensor  (gates * hidden_size, input_size)
----@field weight_hh Tensor  (gates * hidden_size, hidden_size)
----@field bias_ih Tensor?  (gates * hidden_size)
----@field bias_hh Tensor?  (gates * hidden_size)
----@overload fun(input_size: integer, hidden_size: integer, bias: boolean, num_chunks: integer)
+-- The base of the cells. The weights have num_chunks * hidden_size rows.
+--@class nn.RNNCellBase: nn.Module
+--@field weight_ih Tensor  (gates * hidden_size, input_size)
+--@field weight_hh Tensor  (gates * hidden_size, hidden_size)
+--@field bias_ih Tensor?  (gates * hidden_size)
+--@field bias_hh Tensor?  (gates * hidden_size)
+--@overload fun(input_size: integer, hidden_size: integer, bias: boolean, num_chunks: integer)
 local RNNCellBase, parent = class.class("nn.RNNCellBase", Module)
 
 local take_base = args.signature(("nn.RNNCellBase(input_size: count, hidden_size: count, "
@@ -101,8 +101,8 @@ end
 
 local M = {RNNCellBase = RNNCellBase}
 
---- One step of an RNN: `cell(input, h?)` takes an input of shape (N, input_size) and a state of
---- shape (N, hidden_size), or both without N, and returns the next state. h is zeros by default.
+--- Makes one step of an RNN: `cell(input, h?)` takes an input of shape (N, input_size) and a state
+--- of shape (N, hidden_size), or both without N, and returns the next state. h is zeros by default.
 ---
 ---     local cell = torch.nn.RNNCell(4, 8)
 ---     local h = cell(torch.zeros(2, 4))
@@ -114,7 +114,7 @@ M.RNNCell = define("RNNCell", 1, 1, "nonlinearity: string = 'tanh', ", function(
    return "rnn_" .. self.nonlinearity .. "_cell"
 end)
 
---- Makes one step of an LSTM: `h, c = cell(input, {h, c})`. It returns two results, like an
+--- Makes one step of an LSTM: `h, c = cell(input, {h, c})`. The cell returns two results, like an
 --- unpacked tuple in PyTorch. The previous states are one table, zeros by default.
 ---
 ---     local cell = torch.nn.LSTMCell(4, 8)
@@ -126,7 +126,7 @@ end)
 ---@overload fun(input_size: integer, hidden_size: integer, options?: table): nn.LSTMCell
 M.LSTMCell = define("LSTMCell", 4, 2, "", function() return "lstm_cell" end)
 
---- Makes one step of a GRU: `cell(input, h?)`, otherwise like RNNCell.
+--- Makes one step of a GRU: `cell(input, h?)`. Shapes are those of RNNCell.
 ---
 ---     local cell = torch.nn.GRUCell(4, 8)
 ---     print(table.unpack(cell(torch.zeros(2, 4)).shape))

@@ -81,7 +81,7 @@ M.Unfold = define("Unfold", [[kernel_size: integers, dilation: integers = 1,
    return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 end)
 
---- Adds up such columns at the positions of their windows.
+--- Adds up columns, as Unfold makes them, at the positions of their windows.
 ---
 ---     local layer = torch.nn.Fold({4, 4}, 2)
 ---     print(table.unpack(layer(torch.zeros(1, 12, 9)).shape))

@@ -10,6 +10,9 @@ local Module = require "tlua.nn.modules.Module"
 local signature = args.signature [[nn.RotaryEmbedding(dim: count, max_seq_len: count = 4096,
    base: number = 10000, interleaved: boolean = true, seq_dim: integer = 2)]]
 
+--- Encodes positions as rotations of pairs of features, for the queries and keys of attention. The
+--- input is (..., positions, heads, dim) or as seq_dim says.
+---
 ---
 ---     local rotate = torch.nn.RotaryEmbedding(4, 16)
 ---     local query = torch.ones(1, 2, 3, 4) -- (N, heads, tokens, features)
@@ -24,9 +27,10 @@ local signature = args.signature [[nn.RotaryEmbedding(dim: count, max_seq_len: c
 ---@overload fun(dim: integer, max_seq_len?: integer, base?: number): nn.RotaryEmbedding
 local RotaryEmbedding, parent = class.class("nn.RotaryEmbedding", Module)
 
---- Pair i of position p, both counted from 0, is rotated by the angle p / base^(2 i / dim). A pair
---- consists of neighbouring features, as in torchtune's RotaryPositionalEmbeddings, or, with
---- `interleaved = false`, of one feature from each half, as in most checkpoints.
+--- Makes the layer. Pair i of position p, both counted from 0, is rotated by the angle p / base^(2
+--- i / dim). A pair consists of neighbouring features, as in torchtune's
+--- RotaryPositionalEmbeddings, or, with `interleaved = false`, of one feature from each half, as in
+--- most checkpoints.
 ---@param dim integer  even
 ---@param max_seq_len? integer  number of positions
 ---@param base? number
@@ -42,7 +46,7 @@ function RotaryEmbedding:__init(...)
    self:reset_parameters()
 end
 
---- Computes the table of angles, which is not part of the state.
+--- Computes the table of angles. The table is not part of the module's state.
 function RotaryEmbedding:reset_parameters()
    local like = {dtype = "float64", device = "cpu"}
    local theta = (torch.arange(0, self.dim, 2, like) * (-math.log(self.base) / self.dim)):exp()
@@ -63,8 +67,8 @@ local function tables_for(self, x)
    return found[1], found[2]
 end
 
--- Reshapes the selected rows of a table for broadcasting with x: the batch (if positions have one),
--- the positions and the pairs have sizes above 1.
+-- Reshapes the selected rows of a table for broadcasting with x: the dimensions of the batch (if
+-- positions have one), the positions and the pairs keep their sizes, and all others are 1.
 local function in_place(rows, dims, seq_dim)
    local shape = {}
    for d = 1, dims do shape[d] = 1 end

@@ -1,4 +1,4 @@
--- Sequential.lua - a chain of modules: each gets the outputs of the one before it.
+-- Sequential.lua - a chain of modules: each module gets the outputs of the previous one.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -6,7 +6,7 @@ local class = require "tlua.class"
 local norms = require "tlua.nn.modules.BatchNorm"
 
 --- Normalises (N, C, ...) by the mean and variance over the batches of all ranks, whose sizes may
---- differ. Without a process group, and in evaluation mode, it works like BatchNorm.
+--- differ. Without a process group, and in evaluation mode, the layer computes as BatchNorm does.
 ---
 ---     local norm = torch.nn.SyncBatchNorm(3):eval()
 ---     print(table.unpack(norm(torch.ones(2, 3, 4)).shape))
@@ -35,8 +35,8 @@ local function spread(vector, n)
    return vector:view(shape)
 end
 
--- Returns the mean, the biased variance and the number of elements per channel over all ranks. It
--- is differentiable.
+-- Returns the mean, the biased variance and the number of elements per channel over all ranks. The
+-- results are differentiable.
 local function moments(self, input)
    local dims = {1}
    for d = 3, input:dim() do dims[#dims + 1] = d end

@@ -100,7 +100,8 @@ end
 local take_encoder_layer_call = args.signature [[nn.TransformerEncoderLayer.forward(src: tensor,
    src_mask: tensor?, src_key_padding_mask: tensor?, is_causal: boolean = false)]]
 
---- The masks, by position or by name, are MultiheadAttention's attn_mask and key_padding_mask.
+--- Computes the layer. The masks, by position or by name, are MultiheadAttention's attn_mask and
+--- key_padding_mask.
 ---@param src Tensor  (S, N, d_model), or (N, S, d_model) with `batch_first`
 ---@param src_mask? Tensor
 ---@param src_key_padding_mask? Tensor
@@ -151,7 +152,8 @@ local decoder_call <const> = [[(tgt: tensor, memory: tensor, tgt_mask: tensor?,
    tgt_is_causal: boolean = false, memory_is_causal: boolean = false)]]
 local take_decoder_layer_call = args.signature("nn.TransformerDecoderLayer.forward" .. decoder_call)
 
---- The masks, by position or by name, are MultiheadAttention's attn_mask and key_padding_mask.
+--- Computes the layer. The masks, by position or by name, are MultiheadAttention's attn_mask and
+--- key_padding_mask.
 ---@param tgt Tensor  (T, N, d_model), or (N, T, d_model) with `batch_first`
 ---@param memory Tensor  the encoder's result
 ---@param ... any  tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
@@ -196,6 +198,8 @@ local take_encoder = args.signature [[nn.TransformerEncoder(encoder_layer: any,
 local take_encoder_call = args.signature [[nn.TransformerEncoder.forward(src: tensor, mask: tensor?,
    src_key_padding_mask: tensor?, is_causal: boolean?)]]
 
+--- A stack of num_layers copies of an encoder layer, with a last normalisation if `norm` is given.
+---
 ---     local layer = torch.nn.TransformerEncoderLayer(8, 2, {batch_first = true})
 ---     local encoder = torch.nn.TransformerEncoder(layer, 3)
 ---     print(table.unpack(encoder(torch.zeros(3, 5, 8)).shape))
@@ -204,8 +208,8 @@ local take_encoder_call = args.signature [[nn.TransformerEncoder.forward(src: te
 ---@overload fun(encoder_layer: nn.Module, num_layers: integer, norm?): nn.TransformerEncoder
 local Encoder = class.class("nn.TransformerEncoder", Module)
 
---- The options enable_nested_tensor and mask_check are accepted for programs written for
---- PyTorch; results do not depend on them.
+--- Makes the stack. The options enable_nested_tensor and mask_check are accepted for programs
+--- written for PyTorch; results do not depend on them.
 ---@param encoder_layer nn.Module  copied for each layer, first weights included
 ---@param num_layers integer
 ---@param norm? nn.Module
@@ -279,6 +283,9 @@ local take_transformer_call = args.signature [[nn.Transformer.forward(src: tenso
    tgt_key_padding_mask: tensor?, memory_key_padding_mask: tensor?, src_is_causal: boolean?,
    tgt_is_causal: boolean?, memory_is_causal: boolean = false)]]
 
+--- An encoder and a decoder: "Attention Is All You Need" (Vaswani et al., 2017). `forward` takes
+--- the source and the target sequence.
+---
 ---     local model = torch.nn.Transformer {
 ---        d_model = 8, nhead = 2, num_encoder_layers = 1, num_decoder_layers = 1,
 ---     }
@@ -291,7 +298,7 @@ local take_transformer_call = args.signature [[nn.Transformer.forward(src: tenso
 ---@overload fun(d_model?: integer, nhead?: integer, options?: table): nn.Transformer
 local Transformer = class.class("nn.Transformer", Module)
 
---- custom_encoder and custom_decoder replace the default encoder and decoder.
+--- Makes the model. custom_encoder and custom_decoder replace the default encoder and decoder.
 function Transformer:__init(...)
    module.__init(self)
    local a = take_transformer(...)
@@ -325,7 +332,8 @@ function Transformer.generate_square_subsequent_mask(size, options)
    return torch.full({size, size}, -math.huge, options or {}):triu(1)
 end
 
---- The masks of the encoder and the decoder are given by position or by name.
+--- Computes encoder and decoder. The masks of the encoder and the decoder are given by position or
+--- by name.
 ---@param src Tensor
 ---@param tgt Tensor
 ---@param ... any  src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask,

@@ -1,4 +1,4 @@
--- TripletMarginWithDistanceLoss.lua - TripletMarginLoss with a distance function given by the user.
+-- TripletMarginWithDistanceLoss.lua - a triplet margin loss whose distance function the user gives.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -64,6 +64,9 @@ end
 local name <const> = "nn.TripletMarginWithDistanceLoss"
 local signature = args.signature(name .. "(" .. options .. ")")
 
+--- Computes the mean of max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is
+--- distance_function.
+---
 ---     local loss = torch.nn.TripletMarginWithDistanceLoss {
 ---        distance_function = function(a, b) return (a - b):abs():sum(2) end,
 ---     }

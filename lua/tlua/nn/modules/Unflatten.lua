@@ -7,6 +7,8 @@ local Module = require "tlua.nn.modules.Module"
 
 local signature = args.signature "nn.Unflatten(dim: dim, unflattened_size: integers)"
 
+--- Splits dimension `dim` into several dimensions of the given sizes.
+---
 ---     local layer = torch.nn.Unflatten(2, {3, 4})
 ---     print(table.unpack(layer(torch.zeros(8, 12)).shape))
 ---     --> 8	3	4

@@ -1,14 +1,14 @@
--- activations.lua - layers that apply one function elementwise or along a dimension, defined by one
--- row each.
+-- activations.lua - layers that apply one function elementwise or along a dimension. A row defines
+-- each of them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define
 
--- {class, options, function}: forward calls the function of torch.nn.functional with the input and
--- the options in this order. Functions with the option `inplace` have an in-place form, whose name
--- ends in `_`.
+-- Each row is {class, options, function}: forward calls the function of torch.nn.functional with
+-- the input and the options in this order. Functions with the option `inplace` have an in-place
+-- form, whose name ends in `_`.
 local rows = {
    --- Replaces negative elements by 0.
    ---
@@ -87,7 +87,7 @@ local rows = {
    ---     print(torch.nn.Tanhshrink()(torch.tensor {-1.0, 1.0}))
    ---     --> tensor([-0.2384,  0.2384])
    {"Tanhshrink", "", "tanhshrink"},
-   --- Moves elements towards 0 by lambd; those within lambd become 0.
+   --- Moves elements towards 0 by lambd; elements within lambd of 0 become 0.
    ---
    ---     print(torch.nn.Softshrink()(torch.tensor {-2.0, 0.25, 2.0}))
    ---     --> tensor([-1.5000,  0.0000,  1.5000])

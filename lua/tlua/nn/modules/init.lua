@@ -1,5 +1,5 @@
 -- init.lua - torch.nn.modules: the classes of torch.nn under the paths that they have in PyTorch,
--- such as nn.modules.conv.Conv2d. Each of PyTorch's files is an alias of torch.nn here.
+-- such as nn.modules.conv.Conv2d. Each of PyTorch's files is an alias of torch.nn.
 
 local lazy = require "tlua.lazy"
 

@@ -6,8 +6,8 @@ local args = require "tlua.args"
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define
 
--- {class, options, function, number of tensors that forward takes}. `weight` and `pos_weight` are
--- buffers. Every loss has the option `reduction`: "mean", "sum" or "none".
+-- Each row is {class, options, function, number of tensors that forward takes}. `weight` and
+-- `pos_weight` are buffers. Every loss has the option `reduction`: "mean", "sum" or "none".
 local rows = {
    --- Computes squared differences of two tensors of one shape: their mean, their sum, or each of
    --- them.
@@ -50,7 +50,8 @@ local rows = {
    ---     print(loss(torch.tensor({{0.25, 0.75}}):log(), torch.tensor {2}))
    ---     --> tensor(0.2877)
    {"NLLLoss", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2},
-   {"NLLLoss2d", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2}, -- deprecated name
+   -- the deprecated name
+   {"NLLLoss2d", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2},
    --- Binary cross entropy of probabilities in [0, 1] and targets of the same shape:
    --- -(t log p + (1 - t) log(1 - p)), each logarithm at least -100. weight broadcasts to the
    --- input.

@@ -100,7 +100,7 @@ function M.states(self, input, names, shapes, usage, ...)
    return list
 end
 
---- Returns the output, and the list of states that follow it.
+--- Returns the output, and the list of the states that follow it among the arguments.
 ---@return Tensor output
 ---@return Tensor[] states
 function M.split(output, ...) return output, {...} end

@@ -1,6 +1,6 @@
--- DataParallel.lua - one model on several devices of this process, each of which computes a part of
--- the batch. The parameters stay on the first device. Every call copies them to the other devices
--- by differentiable copies, so that gradients accumulate on the first device.
+-- DataParallel.lua - trains one model on several devices of this process, each of which computes a
+-- part of the batch. The parameters stay on the first device. Every call copies them to the other
+-- devices by differentiable copies, so that gradients accumulate on the first device.
 -- DistributedDataParallel uses several processes and is faster.
 
 local torch = require "tlua"
@@ -19,8 +19,9 @@ local name <const> = "DataParallel"
 local take = args.signature [[nn.DataParallel(module: any, device_ids: table,
    output_device: device?, dim: dim = 1)]]
 
---- device_ids: the devices, {"sim:0", "sim:1"}, the first of which has the module's parameters;
---- output_device: the device of the result, by default the first one; dim: the batch dimension.
+--- Makes the wrapper. device_ids: the devices, {"sim:0", "sim:1"}, the first of which has the
+--- module's parameters; output_device: the device of the result, by default the first one; dim: the
+--- batch dimension.
 function DataParallel:__init(...)
    parent.__init(self)
    local a = take(...)

@@ -26,7 +26,8 @@ local function check_parameters(name, parameters)
    return check_list(name, "parameters", parameters)
 end
 
--- Returns the gradients of one tensor or of a list of them, leaving out nil.
+-- Returns the gradients of one tensor or of a list of tensors; tensors without a gradient are left
+-- out.
 local function gradients(name, parameters)
    parameters = check_parameters(name, parameters)
    local list = {}
@@ -37,7 +38,7 @@ local function gradients(name, parameters)
    return list
 end
 
--- `foreach` is accepted for PyTorch's programs; gradients are always handled in one pass.
+-- `foreach` is accepted for PyTorch's programs; gradients are always handled in one pass
 local take_norm = args.signature [[nn.utils.get_total_norm(tensors: any, norm_type: number = 2,
    error_if_nonfinite: boolean = false, foreach: boolean?)]]
 local take_with = args.signature [[nn.utils.clip_grads_with_norm_(parameters: any,
@@ -89,7 +90,7 @@ end
 
 --- Scales the gradients down together so that their norm is at most max_norm. If parameters are
 --- split over ranks (fully_shard, tensor parallelism), the norm covers all parts, and all these
---- ranks must call it.
+--- ranks must call the function.
 ---@param parameters Tensor|Tensor[]
 ---@param max_norm number
 ---@param options? {norm_type: number, error_if_nonfinite: boolean}

@@ -8,8 +8,8 @@ local F = require "tlua.nn.functional"
 
 local M = {}
 
---- Returns a dimension counted from the front; false stays false. Raises if there is no such
---- dimension.
+--- Returns a dimension counted from the front; false stays false. Raises an error if the weight
+--- lacks the dimension.
 ---@param title string  of the function, for the message
 ---@param weight Tensor
 ---@param dim integer|boolean
@@ -78,7 +78,7 @@ function M.check_elements(title, name, weight)
 end
 
 --- Runs steps of the power method: u and v converge to the singular vectors of the largest singular
---- value. u is updated first; both are changed in place.
+--- value. u is updated first; u and v are changed in place.
 ---@param matrix Tensor  (n, k)
 ---@param u Tensor  (n)
 ---@param v Tensor  (k)

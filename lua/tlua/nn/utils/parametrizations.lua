@@ -1,5 +1,6 @@
--- parametrizations.lua - torch.nn.utils.parametrizations: weights that stay orthogonal, of spectral
--- norm 1, or split into length and direction, as parametrizations (see parametrize.lua).
+-- parametrizations.lua - torch.nn.utils.parametrizations: parametrizations (see parametrize.lua)
+-- that keep a weight orthogonal, keep its spectral norm at 1, or split it into length and
+-- direction.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -82,7 +83,7 @@ end
 function Orthogonal:__init(weight, map, trivial)
    Module.__init(self)
    self.shape, self.orthogonal_map, self.trivial = weight.shape, map, trivial
-   -- Without a base, the other two maps have no inverse here.
+   -- without a base, the two other maps have no inverse
    if not trivial and map ~= "householder" then self.right_inverse = false end
 end
 

@@ -36,7 +36,7 @@ local function check(what, value, tensor)
    end
 end
 
--- Stores a tensor as a parameter if it stands for one, else as a buffer.
+-- Stores a tensor as a parameter if it replaces a parameter, otherwise as a buffer.
 local function store(module, name, value, original)
    if original.is_parameter then
       module[name] = Parameter(value, {requires_grad = original.requires_grad})
@@ -50,7 +50,7 @@ local function set(tensor, value)
    if rawequal(tensor, value) then return end
    local _ <close> = torch.no_grad()
    if same_shape(tensor, value) then
-      tensor:copy_(value:clone()) -- value may be a view of the tensor
+      tensor:copy_(value:clone()) -- the value may be a view of the tensor
    else
       tensor.grad = nil
       tensor.data = value:detach()
@@ -109,7 +109,7 @@ function ParametrizationList:__init(modules, original, unsafe)
             ("a %s tensor on %s"):format(original.dtype, original.device), value)
       end
       if original.is_parameter then
-         self.original = original -- the object that optimizers hold
+         self.original = original -- optimizers hold this object
       else
          self:register_buffer("original", original)
       end
@@ -167,7 +167,7 @@ end
 
 -- Reading and assigning -----------------------------------------------------------------------
 
--- For each coroutine in which `cached` is active: {depth, values}.
+-- Maps each coroutine in which `cached` is active to {depth, values}.
 local caches = setmetatable({}, {__mode = "k"})
 
 local function this_thread()
@@ -310,8 +310,8 @@ end
 local take_remove = args.signature [[remove_parametrizations(module: table, tensor_name: string,
    leave_parametrized: boolean = true)]]
 
---- Makes a parametrized tensor an ordinary one again. It keeps its present value or, with
---- `{leave_parametrized = false}`, gets that of the original, if that is one tensor.
+--- Makes a parametrized tensor an ordinary one again. The tensor keeps its present value. With
+--- `{leave_parametrized = false}` it gets the value of the original, if the original is one tensor.
 ---@param module nn.Module
 ---@param tensor_name string
 ---@param options? {leave_parametrized: boolean}

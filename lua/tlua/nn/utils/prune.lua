@@ -1,6 +1,6 @@
 -- prune.lua - torch.nn.utils.prune: holds some elements of parameters at zero. The parameter moves
--- to `name_orig`, and a mask of zeros and ones is the buffer `name_mask`; both are saved with the
--- model. A hook computes their product `name` before each forward call.
+-- to `name_orig`, and a mask of zeros and ones is the buffer `name_mask`; parameter and mask are
+-- saved with the model. A hook computes their product `name` before each forward call.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -72,7 +72,7 @@ local function check_parameter(title, module, name)
    end
 end
 
--- Applies a method to a parameter, after those that have been.
+-- Applies a method to a parameter, after the methods that were applied before.
 local function apply(method, module, name, scores)
    local _ <close> = torch.no_grad()
    method.tensor_name = name
@@ -106,7 +106,7 @@ local function apply(method, module, name, scores)
    return method
 end
 
---- Makes an instance with the remaining arguments and applies it:
+--- Makes an instance with the remaining arguments, and applies the instance:
 --- `prune.L1Unstructured:apply(layer, "weight", 0.3)`. Elements that are pruned already stay
 --- pruned.
 ---@param module nn.Module
@@ -161,7 +161,7 @@ function PruningContainer:__init(...)
    end
 end
 
---- Adds a method for the same parameter.
+--- Adds a pruning method for the same parameter.
 ---@param method nn.utils.prune.BasePruningMethod
 function PruningContainer:add_pruning_method(method)
    if not class.isinstance(method, Base) then
@@ -174,8 +174,8 @@ function PruningContainer:add_pruning_method(method)
    self[#self + 1] = method
 end
 
--- Returns a function that picks the part of a tensor that a method may still prune, and one that
--- writes such a part back.
+-- Returns a function that takes the part of a tensor that a method may still prune, and a function
+-- that writes such a part back.
 local function remaining(method, mask)
    if method.PRUNING_TYPE == "unstructured" then
       local where = mask:eq(1)
@@ -263,7 +263,7 @@ local function method(name, kind, signature)
    return Class
 end
 
--- The mask with zeros at the positions of the k largest or smallest scores.
+-- Returns the mask with zeros at the positions of the k largest or smallest scores.
 local function mask_out(mask, scores, k, largest)
    mask = mask:contiguous():clone()
    if k > 0 then
@@ -340,9 +340,9 @@ end
 
 -- By function ---------------------------------------------------------------------------------
 
---- Prunes a parameter of a module by the method that the name tells: its original values become
---- the parameter `<name>_orig`, and the module computes `<name>` from them and the buffer
---- `<name>_mask`. The further arguments are those of the method's class, such as
+--- Prunes a parameter of a module by the method that gives the function its name: the original
+--- values become the parameter `<name>_orig`, and the module computes `<name>` from them and the
+--- buffer `<name>_mask`. The further arguments are those of the method's class, such as
 --- nn.utils.prune.L1Unstructured.
 ---
 ---     local layer = torch.nn.Linear(2, 1)

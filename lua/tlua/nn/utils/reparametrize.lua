@@ -1,4 +1,4 @@
--- reparametrize.lua - torch.nn.utils.weight_norm and spectral_norm in the form that precedes
+-- reparametrize.lua - torch.nn.utils.weight_norm and spectral_norm in their older form, before
 -- parametrizations: a hook computes the weight before each forward call. The stored parameters are
 -- fields of the module: weight_g and weight_v, or weight_orig, weight_u and weight_v.
 
@@ -14,7 +14,7 @@ local Parameter = require "tlua.nn.Parameter"
 local M = {}
 
 -- Puts a hook on a module that computes the parameter `name` by compute(module). The field
--- _recomputed of the module keeps the data for removing it.
+-- _recomputed of the module keeps the data that removing the hook needs.
 local function install(title, kind, a, setup)
    if not class.isinstance(a.module, Module) then
       args.refuse(title, "module", "a module", a.module)
@@ -39,7 +39,7 @@ local function install(title, kind, a, setup)
    return module
 end
 
--- Removes the hook; the weight is a parameter again, with its last value.
+-- Removes the hook; the weight becomes a parameter again, with its last value.
 local function uninstall(title, kind, module, name)
    name = name or "weight"
    if not class.isinstance(module, Module) then args.refuse(title, "module", "a module", module) end
@@ -68,7 +68,7 @@ local take_weight_norm = args.signature [[nn.utils.weight_norm(module: table,
    name: string = 'weight', dim: integer|boolean = 1)]]
 
 --- Splits a weight into the parameters weight_g, its length, and weight_v, its direction. New
---- programs rather use `parametrizations.weight_norm`.
+--- programs should use `parametrizations.weight_norm`.
 ---@param module nn.Module
 ---@param name? string  "weight" by default
 ---@param dim? integer|false  1 by default; false: one length for the whole weight
@@ -119,7 +119,7 @@ function M.spectral_norm(...)
       module:register_buffer(v, F.normalize(torch.randn_like(matrix:select(1, 1)), {dim = 1}))
       return function(owner, still)
          local W = norms.matrix(owner[orig], dim)
-         -- v comes first here, u first in the parametrization, as in PyTorch
+         -- v comes first in this call, u first in the parametrization, as in PyTorch
          if owner.training and not still then
             norms.power_method(W:t(), owner[v], owner[u], a.n_power_iterations, a.eps)
          end

@@ -13,7 +13,7 @@ local M = {}
 
 -- PackedSequence ------------------------------------------------------------------------------
 
---- Packed sequences; made by pack_padded_sequence or pack_sequence.
+--- Packed sequences, as pack_padded_sequence or pack_sequence makes them.
 ---@class nn.utils.rnn.PackedSequence
 ---@field data Tensor  (rows, ...)
 ---@field batch_sizes Tensor  (steps), int64 on the CPU
@@ -56,7 +56,7 @@ end
 ---@return nn.utils.rnn.PackedSequence
 function PackedSequence:to(...) return with_data(self, self.data:to(...)) end
 
---- Converts the data as the method of tensors with that name does; returns itself if nothing
+--- Converts the data as the tensors' method of that name does. Returns the object itself if nothing
 --- changes.
 ---@names nn.utils.rnn.PackedSequence:cpu nn.utils.rnn.PackedSequence:cuda
 ---@names nn.utils.rnn.PackedSequence:double nn.utils.rnn.PackedSequence:float
@@ -145,7 +145,8 @@ local take_pack = args.signature(title .. [[pack_padded_sequence(input: tensor, 
    batch_first: boolean = false, enforce_sorted: boolean = true)]])
 
 --- Packs sequences that are padded to one tensor (T, B, ...), or (B, T, ...) with `batch_first`.
---- They must come longest first unless enforce_sorted is false; then they are sorted.
+--- The sequences must be ordered by descending length, unless enforce_sorted is false: then this
+--- function sorts them.
 ---@param input Tensor
 ---@param lengths Tensor|integer[]
 ---@param batch_first? boolean  false by default
@@ -218,8 +219,8 @@ end
 local take_pad_list = args.signature(title .. [[pad_sequence(sequences: any,
    batch_first: boolean = false, padding_value: number = 0, padding_side: string = 'right')]])
 
---- Pads sequences (length, ...) to the longest and stacks them: (T, B, ...), or (B, T, ...) with
---- `batch_first`.
+--- Pads sequences (length, ...) to the length of the longest one, and stacks them: (T, B, ...), or
+--- (B, T, ...) with `batch_first`.
 ---
 ---     local a, b = torch.tensor {1, 2, 3}, torch.tensor {4}
 ---     print(torch.nn.utils.rnn.pad_sequence({a, b}, {batch_first = true}))
