@@ -17,9 +17,9 @@ local opt = parser:parse()
 torch.manual_seed(opt.seed)
 
 -- The cart ---------------------------------------------------------------------------------------
--- A. Barto, R. Sutton, C. Anderson, 1983: a pole of 1 m and 0.1 kg on a cart of 1 kg, which is
--- pushed with 10 N for 0.02 s at a time. An episode ends when the pole leans by 12 degrees or the
--- cart is 2.4 m away.
+-- The model is that of A. Barto, R. Sutton, C. Anderson, 1983: a pole of 1 m and 0.1 kg on a cart
+-- of 1 kg, which is pushed with 10 N for 0.02 s at a time. An episode ends when the pole leans by
+-- 12 degrees or the cart is 2.4 m away.
 
 local Cart = torch.class "Cart"
 

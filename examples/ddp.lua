@@ -1,4 +1,4 @@
--- Trains the network of digits.lua on several processes, each with its part of every batch:
+-- Trains the network of digits.lua on several processes; each process has a part of every batch:
 --
 --    tlua run -n 2 examples/ddp.lua
 --    tlua run -n 4 examples/ddp.lua --epochs 20 --device sim
@@ -80,7 +80,7 @@ for epoch = 1, opt.epochs do
    end
 end
 
--- Each rank tests its part of the digits.
+-- each rank tests its part of the digits
 model:evaluate()
 local from, to = #test * rank // size + 1, #test * (rank + 1) // size
 images, classes = test:get_items(torch.arange(from, to + 1):to(opt.device))

@@ -1,12 +1,12 @@
--- Trains on several processes, any of which may be killed at any time: `tlua run` ends the others
--- and restarts all of them. They continue from the last checkpoint, with the bits of an undisturbed
--- training:
+-- Trains on several processes, any of which may be killed at any time: `tlua run` ends the other
+-- processes and restarts all of them. They continue from the last checkpoint, and reach bitwise the
+-- results of an undisturbed training:
 --
 --    tlua run -n 2 --max-restarts 3 examples/elastic.lua --die-at 50
 --    tlua run -n 2 examples/elastic.lua --fresh       never stops: the same last line
 --
--- On another number of processes the same checkpoint is taken up; the mean over all ranks is that
--- of the same batch, but for rounding.
+-- Another number of processes can continue from the same checkpoint; except for rounding, the mean
+-- over all ranks is that of the same batch.
 local torch = require "tlua"
 local nn, optim, dist = torch.nn, torch.optim, torch.distributed
 

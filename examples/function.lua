@@ -1,5 +1,5 @@
--- Defines an autograd function, rounding whose gradient passes through unchanged, and trains a
--- network with it whose weights are all -1, 0 or 1:
+-- Defines an autograd function that rounds numbers and passes their gradients through unchanged,
+-- and trains with it a network whose weights are all -1, 0 or 1:
 --
 --    tlua examples/function.lua
 local torch = require "tlua"
@@ -28,8 +28,8 @@ function Ternary.backward(ctx, grad)
    return grad * x:abs():le(1)
 end
 
--- A second function, to show that gradcheck tells right gradients from wrong ones: x * sigmoid(x)
--- with a derivative by hand.
+-- A second function, x * sigmoid(x) with a derivative by hand, which shows that gradcheck tells
+-- right gradients from wrong ones.
 local Swish = torch.class("Swish", torch.autograd.Function)
 
 function Swish.forward(ctx, x)

@@ -5,8 +5,8 @@
 --    tlua examples/gpt2.lua book.txt --resume gpt2-checkpoint --steps 2000
 --    tlua run -n 8 examples/gpt2.lua book.txt --fsdp --tp 2 --pp 2 --accumulate 4
 --
--- Tokens are learnt from the text, or those of a model are taken: --vocab vocab.json --merges
--- merges.txt (Hugging Face), or --ranks gpt2.tiktoken.
+-- Tokens are learnt from the text, or are those of a model: --vocab vocab.json --merges merges.txt
+-- (Hugging Face), or --ranks gpt2.tiktoken.
 local torch = require "tlua"
 local optim = torch.optim
 
@@ -52,7 +52,7 @@ local kind = opt.device:match "^%a+"
 local config = assert(sizes[opt.size], "--size: expected tiny, small or gpt2, got " .. opt.size)
 config.dropout, config.checkpoint = opt.dropout, opt.checkpoint
 
--- With many processes (tlua run), each has a part of the batch, or of the model.
+-- with many processes (tlua run), each process has a part of the batch, or of the model
 local many = opt.fsdp or opt.tp > 1 or opt.pp > 1 or (tonumber(os.getenv "WORLD_SIZE") or 1) > 1
 local parallel = many and dofile(here .. "/gpt2/parallel.lua")(opt)
 local first_process = not many or torch.distributed.get_rank() == 0
@@ -122,7 +122,7 @@ local function learning_rate(step)
    return opt.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * math.min(done, 1))))
 end
 
--- x, y: (accumulate, batch, context)
+-- Trains on a batch: x and y are (accumulate, batch, context).
 local function train(x, y)
    adam:zero_grad()
    local total

@@ -13,7 +13,7 @@ local opt = parser:parse()
 -- What is measured -----------------------------------------------------------------------------
 
 local kind = opt.device:match "^%a+"
-local device = kind ~= "cpu" and torch[kind] -- torch.cuda, torch.sim
+local device = kind ~= "cpu" and torch[kind] -- torch.cuda or torch.sim
 
 -- Returns the bytes of tensors, their maximum since the last call, and the bytes cached for reuse.
 local function measure()
@@ -48,8 +48,8 @@ local x = torch.randn(opt.size, opt.size, {device = opt.device})
 local w = torch.randn(opt.size, opt.size, {device = opt.device, requires_grad = true})
 row "x and w"
 
--- A scope releases the tensors that were made in it and are not returned, without waiting for the
--- collector.
+-- a scope releases the tensors that were made in it and are not returned, without waiting for the
+-- collector
 local loss = torch.scope(function()
    local h = x:matmul(w)
    local y = h:relu()

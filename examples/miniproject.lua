@@ -4,8 +4,8 @@
 --    tlua examples/miniproject.lua
 --    tlua examples/miniproject.lua --epochs 20 --logs runs   (then: tlua top runs)
 --
--- The architecture mixes what is at one place of an 8 x 8 digit, across its channels, and what is
--- in one channel, across places (Tolstikhin et al., arXiv:2105.01601), with a gate of the
+-- The architecture mixes the features at one place of an 8 x 8 digit across channels, and those in
+-- one channel across places (Tolstikhin et al., arXiv:2105.01601), with a gate of the
 -- squeeze-and-excitation kind (Hu et al., arXiv:1709.01507) on each block.
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
@@ -48,7 +48,7 @@ function Mixer:__init(places, width)
       nn.Sigmoid())
 end
 
--- x: (N, places, width)
+-- Computes a block; x is (N, places, width).
 function Mixer:forward(x)
    local h = self.across_places(self.norm1(x):transpose(2, 3)):transpose(2, 3)
    x = x + h * self.gate(h:mean(2)):unsqueeze(2)

@@ -1,9 +1,9 @@
--- profile.lua - a training loop that is slow, the profile that shows why, and the repaired loop.
+-- profile.lua - a slow training loop, the profile that shows why it is slow, and the repaired loop.
 --
 --    tlua examples/profile.lua [--steps 20] [--html report.html]
 --
--- The slow loop makes three mistakes that many have made: it works on each example by itself, keeps
--- every loss with its graph, and prepares its data anew each time.
+-- The slow loop makes three common mistakes: it processes each example separately, keeps every loss
+-- with its graph, and prepares its data anew each time.
 
 local torch = require "tlua"
 local nn, optim, data = torch.nn, torch.optim, torch.data
@@ -35,10 +35,10 @@ local function slow_loop(prof)
    local adam = optim.Adam(model:parameters())
    for x, y in data.DataLoader(Slow(), {batch_size = 16}):iter() do
       adam:zero_grad()
-      for i = 1, #x do -- processes each example by itself
+      for i = 1, #x do -- processes each example separately
          local loss = nn.functional.mse_loss(model(x[i]), y[i]) / #x
          loss:backward()
-         losses[#losses + 1] = loss -- keeps the loss with its graph
+         losses[#losses + 1] = loss -- keeps the loss together with its graph
       end
       adam:step()
       prof:step()

@@ -1,4 +1,5 @@
--- Trains a residual network on images that it makes itself: stripes of ten directions, in noise.
+-- Trains a residual network on images that the program makes itself: stripes of ten directions, in
+-- noise.
 --
 --    tlua examples/resnet.lua
 --    tlua examples/resnet.lua --depth 50 --image 224 --batch 256 --device cuda --dtype bfloat16
@@ -31,8 +32,9 @@ end
 
 local Block = torch.class("resnet.Block", nn.Module)
 
--- Two convolutions of 3x3 or, in deep networks, one between two of 1x1, with a residual connection.
--- The scale of the last norm is initially 0, so that the block is the identity.
+-- Makes a block: two convolutions of 3x3 or, in deep networks, one of 3x3 between two of 1x1, with
+-- a residual connection. The scale of the last norm is initially 0, so that the block is the
+-- identity.
 function Block:__init(inputs, channels, stride, deep)
    nn.Module.__init(self)
    local outputs = deep and 4 * channels or channels
@@ -56,7 +58,7 @@ function Block:forward(x) return F.relu(self.body(x) + self.around(x)) end
 
 local stages = {[18] = {2, 2, 2, 2}, [34] = {3, 4, 6, 3}, [50] = {3, 4, 6, 3}}
 
--- Large images are first reduced by a factor of four.
+-- Returns the network. Large images are first reduced by a factor of four.
 local function resnet(depth, width, classes, image)
    local counts = assert(stages[depth], "--depth: expected 18, 34 or 50, got " .. depth)
    local deep = depth >= 50

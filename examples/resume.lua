@@ -1,5 +1,5 @@
--- A training that can be killed at any time. It continues from its last checkpoint, with the bits
--- of an undisturbed training:
+-- Trains a network in a program that can be killed at any time. It continues from its last
+-- checkpoint, and reaches bitwise the results of an undisturbed training:
 --
 --    tlua examples/resume.lua --die-at 130       kills itself in the middle
 --    tlua examples/resume.lua                    goes on from step 120
@@ -34,7 +34,7 @@ local batch_size = 64
 local progress = {step = 0, order = torch.randperm(images:size(1)), place = 0}
 
 local function save()
-   -- The file is written beside the old one and replaces it when it is complete.
+   -- the new file is written beside the old one, and replaces it when it is complete
    torch.save({
       model = model:state_dict(), optimizer = optimizer:state_dict(),
       schedule = schedule:state_dict(), random = torch.get_rng_state(), progress = progress,
@@ -90,7 +90,7 @@ while progress.step < opt.steps do
    end
 end
 
--- One line that any other bit anywhere in the weights would change.
+-- this line changes if any bit of the weights changes
 local sum = 0
 for _, parameter in ipairs(model:parameters()) do
    for i, value in ipairs(parameter:detach():view(-1):tolist()) do

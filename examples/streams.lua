@@ -1,11 +1,12 @@
--- Copies to the device while it computes: the same work on one stream and on two, timed by events:
+-- Copies to the device while the device computes: does the same work on one stream and on two
+-- streams, timed by events:
 --
 --    tlua examples/streams.lua
 --    tlua examples/streams.lua --device cuda --size 4096 --parts 32
 --
 -- A GPU copies and computes at once, so the second way takes as long as the longer of the two. The
--- simulated device does one thing after the other, in an order drawn by TLUA_SIM_SEED: there
--- the two take as long, and an event that is forgotten shows as a wrong sum.
+-- simulated device does one thing after the other, in an order that TLUA_SIM_SEED determines: both
+-- ways take equally long, and a forgotten event shows as a wrong sum.
 local torch = require "tlua"
 
 local parser = torch.utils.options("streams.lua", "Copies to the device while it computes.")
@@ -23,7 +24,7 @@ local device = torch[kind]
 local _ <close> = device.device(opt.device)
 local size = {opt.size, opt.size}
 
--- The host's part of the data is in pinned memory, from which the device copies by itself.
+-- The host's part of the data is in pinned memory, which the device can copy without the host.
 torch.manual_seed(1)
 local parts = {}
 for i = 1, opt.parts do parts[i] = torch.rand(size):pin_memory(kind) end
@@ -42,8 +43,8 @@ local function on_one_stream()
    return total
 end
 
--- Two buffers: the device computes with one while the other is filled. `filled` and `used` are the
--- events after which a buffer may be read, and overwritten.
+-- Uses two buffers: the device computes with one while the other is filled. `filled` and `used` are
+-- the events after which a buffer may be read, and overwritten.
 local copies = device.Stream()
 
 local function on_two_streams()
@@ -81,7 +82,7 @@ local function timed(fn)
    return first:elapsed_time(last), total:item()
 end
 
--- the first run allocates buffers, makes plans and raises clocks
+-- the first run allocates buffers, makes plans, and lets the clock rates rise
 for _, fn in ipairs {on_one_stream, on_two_streams} do timed(fn) end
 local one, expected = timed(on_one_stream)
 local two, sum = timed(on_two_streams)

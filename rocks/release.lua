@@ -1,4 +1,4 @@
--- release.lua - what a release needs beside the sources:
+-- release.lua - prints what a release needs in addition to the sources:
 --
 --    tlua rocks/release.lua notes [FROM]           the notes: the subjects of commits since FROM
 --    tlua rocks/release.lua rockspecs VERSION OUT  rockspecs of a version, in a folder
@@ -15,7 +15,7 @@ local function lines_of(command)
    return list
 end
 
--- The sections of the notes, with the verbs that their subjects begin with.
+-- The sections of the notes, with the verbs with which their subjects begin.
 local sections <const> = {
    {"New", "Add Let Support Write Ship Install Print Show Tell Count Read Save Load"},
    {"Mended", "Fix Mend Refuse Keep Guard Wait Raise Check Report Avoid Stop Name Say"},
@@ -35,7 +35,7 @@ local inner <const> = {
    Merge = true, Test = true, Correct = true, Complete = true,
 }
 
---- Sorts the subjects of commits into sections. Those about specs and comments are left out.
+--- Sorts the subjects of commits into sections. Subjects about specs and comments are left out.
 ---@param subjects string[]  the newest first
 ---@return string notes  in Markdown
 function M.notes(subjects)
@@ -64,7 +64,7 @@ function M.notes(subjects)
    return table.concat(out, "\n")
 end
 
---- Returns the rockspec of a version, made from the one of the sources as they are.
+--- Returns the rockspec of a version, made from the rockspec in the sources.
 ---@param text string  of a rockspec whose version is scm-1
 ---@param version string
 ---@return string

@@ -1,5 +1,5 @@
 /*
-** run.c - runs the program of export.lua on a file of digits, with nothing of Lua in the process:
+** run.c - runs the program of export.lua on a file of digits, in a process without Lua:
 **
 **   run digits.tlp digits.csv
 */
@@ -11,7 +11,7 @@ enum { PIXELS = 64, CLASSES = 10, MOST = 4096 };
 static float images[MOST][PIXELS];
 static int digits[MOST];
 
-/* Reads lines of 64 pixels from 0 to 16 and the digit; returns how many there are. */
+/* Reads lines of 64 pixels from 0 to 16 and the digit; returns the number of lines. */
 static int64_t read_digits(const char *path) {
   FILE *file = fopen(path, "r");
   int64_t n = 0;

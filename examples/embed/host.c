@@ -15,7 +15,8 @@ enum { READINGS = 4, SENSORS = 3 };
 
 static float readings[READINGS][SENSORS] = {{1, 2, 3}, {2, 4, 6}, {3, 6, 9}, {4, 8, 12}};
 
-/* Called in protected mode, since pushing a tensor may raise an error: script(tensor) -> tensor */
+/* Calls the script: script(tensor) -> tensor. It runs in protected mode, since pushing a tensor may
+** raise an error. */
 static int call_script(lua_State *L) {
   lua_getglobal(L, "normalise");
   const int64_t sizes[] = {READINGS, SENSORS};

@@ -31,7 +31,7 @@ end
 function Block:look_up(x)
    local batch, time, width = x:size(1), x:size(2), x:size(3) // self.heads
    local qkv = self.qkv(x)
-   if self.by_heads then -- the number of heads on this process
+   if self.by_heads then -- number of heads on this process
       return table.unpack(qkv:view(batch, time, -1, 3, width):permute(4, 1, 3, 2, 5):unbind(1))
    end
    qkv = qkv:view(batch, time, 3, self.heads, width)
@@ -54,10 +54,11 @@ end
 
 local GPT2 = torch.class("gpt2.GPT2", nn.Module)
 
---- o: vocab, context (the most tokens at once), layers, heads, width, dropout; checkpoint: blocks
---- keep only their inputs and compute the rest again in the backward pass; by_heads: rows of the
---- first matrix are in the order of heads, so that heads can be split over processes; untied: the
---- last layer has a matrix of its own, so that it can be on another process than the first.
+--- Makes the model. o: vocab, context (the largest number of tokens at once), layers, heads, width,
+--- dropout; checkpoint: blocks keep only their inputs, and compute their results again in the
+--- backward pass; by_heads: rows of the first matrix are in the order of heads, so that heads can
+--- be split over processes; untied: the last layer has its own matrix, so that the first and the
+--- last layer can be on different processes.
 function GPT2:__init(o)
    nn.Module.__init(self)
    self.options = o
@@ -98,8 +99,9 @@ local function embed(self, tokens)
    return F.dropout(x, self.options.dropout, self.training)
 end
 
---- x has tokens (batch, time), from 1. Returns logits (batch, time, vocab) or, if the next tokens
---- are given, the mean cross-entropy. A later stage takes the result of the stage before.
+--- Computes the model. x has tokens (batch, time), from 1. Returns logits (batch, time, vocab) or,
+--- if the next tokens are given, the mean cross-entropy. A later stage of a pipeline takes the
+--- result of the previous stage.
 function GPT2:forward(x, targets)
    local o = self.options
    if self.places then x = embed(self, x) end

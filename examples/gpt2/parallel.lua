@@ -1,14 +1,14 @@
 -- parallel.lua - splits GPT-2 over many processes: its layers over pipeline stages, its matrices
--- over tensor parallel ranks, and the batch over the remaining ranks, which have all parameters or,
--- with --fsdp, a part each.
+-- over tensor parallel ranks, and the batch over the remaining ranks. Each of these ranks has all
+-- parameters or, with --fsdp, a shard of them.
 local torch = require "tlua"
 local nn, dist = torch.nn, torch.distributed
 local styles, pipelining = dist.tensor.parallel, dist.pipelining
 
 local Parallel = torch.class("gpt2.Parallel")
 
---- o: device, tp, pp, fsdp, accumulate (the number of parts of a batch that a pipeline computes at
---- a time)
+--- Arranges the ranks. o: device, tp, pp, fsdp, accumulate (the number of parts of a batch that a
+--- pipeline computes at a time)
 function Parallel:__init(o)
    if not dist.is_initialized() then dist.init_process_group() end
    local world = dist.get_world_size()
@@ -30,7 +30,8 @@ function Parallel:part(model)
    return model:part(self.mesh.pp:get_local_rank(), stages)
 end
 
--- Splits a part over the ranks, after an optimizer's groups were made of its parameters.
+-- Shards a part of the model over the ranks, after an optimizer's groups were made of its
+-- parameters.
 function Parallel:split(model)
    local o, mesh = self.options, self.mesh
    self.model = model
@@ -92,7 +93,8 @@ end
 --- together.
 function Parallel:clip(most)
    local parameters = self.model:parameters()
-   local norm = nn.utils.clip_grad_norm_(parameters, math.huge) ^ 2 -- only measures the norm
+   -- the call only measures the norm
+   local norm = nn.utils.clip_grad_norm_(parameters, math.huge) ^ 2
    dist.all_reduce(norm, {group = self.mesh.pp:get_group()})
    nn.utils.clip_grads_with_norm_(parameters, most, norm ^ 0.5)
 end

@@ -4,8 +4,8 @@
 **   make PROFILE=infer
 **   build/infer/digits digits.lua digits.safetensors digits.csv
 **
-** The last file has lines of 64 grey levels from 0 to 16 and the digit, as examples/data/digits.csv.
-** Prints how many of the digits are read right.
+** The last file has lines of 64 grey levels from 0 to 16 and the digit, as examples/data/digits.csv
+** has. The program prints how many digits it recognises.
 */
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ enum { MOST = 2000, PIXELS = 64 };
 static float images[MOST][PIXELS];
 static int digits[MOST];
 
-/* Returns the number of lines read, or -1. */
+/* Reads the digits of a file; returns the number of lines read, or -1. */
 static int read_digits(const char *path) {
   FILE *file = fopen(path, "r");
   if (file == NULL) return -1;
@@ -34,14 +34,14 @@ static int read_digits(const char *path) {
   return n;
 }
 
-/* Called in protected mode, since pushing a tensor may raise an error: (model, n) -> the digits as
-** a tensor */
+/* Calls the model: (model, n) -> the digits as a tensor. It runs in protected mode, since pushing a
+** tensor may raise an error. */
 static int call_model(lua_State *L) {
   const int64_t sizes[] = {lua_tointeger(L, 2), 1, 8, 8};
   tl_Tensor *input = tl_tensor_wrap(images, TL_F32, 4, sizes, NULL, NULL, NULL);
   if (input == NULL) return luaL_error(L, "%s", tl_error());
   lua_pushvalue(L, 1);
-  tl_lua_push(L, input); /* the Lua value has a reference of its own */
+  tl_lua_push(L, input); /* the Lua value has its own reference */
   tl_tensor_release(input);
   lua_call(L, 1, 1);
   return 1;

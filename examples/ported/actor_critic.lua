@@ -36,7 +36,8 @@ local function play(longest)
    local cell, taken = 1, {}
    for _ = 1, longest do
       local probabilities, value = model(states[cell])
-      local action = torch.multinomial(probabilities, 1):item()           -- 1: back, 2: ahead
+      -- action 1 goes back, action 2 goes ahead
+      local action = torch.multinomial(probabilities, 1):item()
       cell = math.max(1, cell + (action == 2 and 1 or -1))
       local arrived = cell == opt.length
       taken[#taken + 1] = {log = probabilities[action]:log(), value = value[1],

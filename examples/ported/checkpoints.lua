@@ -1,9 +1,9 @@
--- Saves a general checkpoint as PyTorch does, and trains on from it:
+-- Saves a general checkpoint as PyTorch does, and continues the training from it:
 --
 --    tlua examples/ported/checkpoints.lua
 --
--- PyTorch reads the file by torch.load(path, weights_only=True), and the model, the optimizer, the
--- schedule and the scaler there take their parts by load_state_dict; files go the other way, too.
+-- PyTorch reads the file by torch.load(path, weights_only=True), and its model, optimizer, schedule
+-- and scaler load their parts by load_state_dict. tlua also reads files that PyTorch has written.
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
 
@@ -75,7 +75,7 @@ local straight = train(run, opt.epochs)
 local continued = train(load_run(), opt.epochs)
 print(("loss %.6f without a break, %.6f from the checkpoint"):format(straight, continued))
 
--- Warm start: the layers that fit are taken, the others keep their first weights.
+-- warm start: the layers that fit are loaded, all others keep their initial weights
 local wider = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1), nn.Linear(1, 4))
 local missing, unexpected = wider:load_state_dict(torch.load(path).model_state_dict,
    {names = "pytorch", strict = false})

@@ -19,7 +19,7 @@ local opt = parser:parse()
 torch.manual_seed(opt.seed)
 
 local rows = torch.data.CSV(here .. "/../data/digits.csv", {header = false}):tensor()
-local images = rows:narrow(2, 1, 64):float():div(8):sub(1):view(-1, 1, 8, 8) -- from -1 to 1
+local images = rows:narrow(2, 1, 64):float():div(8):sub(1):view(-1, 1, 8, 8) -- pixels from -1 to 1
 local dataset = torch.data.TensorDataset(images)
 local loader = torch.data.DataLoader(dataset,
    {batch_size = opt.batch, shuffle = true, drop_last = true})
@@ -45,7 +45,7 @@ local discriminator = nn.Sequential(
    nn.Conv2d(1, 32, 4, {stride = 2, padding = 1}), nn.LeakyReLU(0.2, true),        -- 4 x 4
    nn.Conv2d(32, 64, 4, {stride = 2, padding = 1, bias = false}),                  -- 2 x 2
    nn.BatchNorm2d(64), nn.LeakyReLU(0.2, true),
-   nn.Conv2d(64, 1, 2), nn.Flatten()                                               -- one score
+   nn.Conv2d(64, 1, 2), nn.Flatten() -- one score for each image
 )
 generator:apply(weights_init)
 discriminator:apply(weights_init)
@@ -76,7 +76,7 @@ for epoch = 1, opt.epochs do
       epoch, loss_g:item(), loss_d:item()))
 end
 
--- The drawings should have about the brightness of digits, row by row.
+-- the drawings should have about the brightness of digits, row by row
 generator:eval()
 local drawn = torch.no_grad(function() return generator(torch.randn(256, opt.latent, 1, 1)) end)
 local apart = (drawn:mean({1, 4}) - images:mean({1, 4})):abs():max():item()

@@ -17,7 +17,8 @@ local opt = parser:parse()
 torch.manual_seed(opt.seed)
 math.randomseed(opt.seed)
 
--- The grid: start at the left below, goal at the right below, a wall between them.
+-- The grid: the start is at the lower left, the goal at the lower right, and a wall is between
+-- them.
 local maze = {
    ".....",
    ".....",

@@ -1,5 +1,5 @@
 -- A graph attention network (Velickovic et al. 2018) learns to which of three groups of friends a
--- person belongs; six of ninety are known:
+-- person belongs. The groups of six of the ninety people are known:
 --
 --    tlua examples/ported/graph_attention.lua
 local torch = require "tlua"
@@ -14,7 +14,8 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
--- Three groups of 30; friends within a group are likely, friends across groups are rare.
+-- There are three groups of 30 people; friends within a group are likely, friends across groups are
+-- rare.
 local nodes, classes = 90, 3
 local target = torch.arange(0, nodes):div(30, {rounding_mode = "floor"}):long() + 1
 local same = target:unsqueeze(1):eq(target:unsqueeze(2))

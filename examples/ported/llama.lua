@@ -1,5 +1,5 @@
--- A small Llama (Touvron et al. 2023: RMSNorm, rotary positions, grouped queries, SwiGLU) learns
--- to count, and counts on with a cache of keys and values:
+-- A small Llama (Touvron et al. 2023: RMSNorm, rotary positions, grouped queries, SwiGLU) learns to
+-- count, and then counts further with a cache of keys and values:
 --
 --    tlua examples/ported/llama.lua
 local torch = require "tlua"
@@ -16,7 +16,7 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
-local heads, kv_heads, vocabulary = 4, 2, 11              -- ten digits and a blank
+local heads, kv_heads, vocabulary = 4, 2, 11 -- the vocabulary has ten digits and a blank
 local head_dim = opt.dim // heads
 
 -- Returns cos and sin of position times frequency, each (length, head_dim / 2).
@@ -101,7 +101,7 @@ function Llama:forward(tokens, start, caches)
    return self.output(self.norm(x))
 end
 
--- Encodes a text such as "17 18 19 20 ...": a digit is its value + 1, a blank 11.
+-- Encodes a text such as "17 18 19 20 ...": a digit becomes its value + 1, a blank becomes 11.
 local function encode(text)
    local ids = {}
    for character in text:gmatch "." do

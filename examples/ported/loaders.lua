@@ -1,4 +1,4 @@
--- Datasets, samplers, a collate function and workers, as PyTorch's data tutorial uses them:
+-- Shows datasets, samplers, a collate function and workers, as PyTorch's data tutorial uses them:
 --
 --    tlua examples/ported/loaders.lua
 local torch = require "tlua"
@@ -36,7 +36,7 @@ local words = Words(100, function(ids) return ids * 10 end)
 print(("%d words, the seventh has %d letters"):format(#words, #words[7].ids))
 
 local weights = torch.ones(100)
-weights[{{1, 50}}] = 0                                     -- words of the second half only
+weights[{{1, 50}}] = 0 -- only words of the second half are drawn
 local sampler = data.WeightedRandomSampler(weights, 40, {replacement = true})
 for _, workers in ipairs {0, 2} do
    torch.manual_seed(1)

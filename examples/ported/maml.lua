@@ -1,5 +1,5 @@
--- Model-agnostic meta-learning (Finn et al. 2017) by torch.func: a network that learns a new sine
--- wave from ten points in one step; vmap computes all tasks at once:
+-- Model-agnostic meta-learning (Finn et al. 2017) by torch.func: trains a network so that it learns
+-- a new sine wave from ten points in one step. vmap computes all tasks at once:
 --
 --    tlua examples/ported/maml.lua
 local torch = require "tlua"
@@ -24,7 +24,7 @@ for name, p in net:named_parameters() do params[name] = p end
 
 local function predict(weights, x) return func.functional_call(net, weights, x) end
 
--- Returns the loss on a task's second points after one step on its first ones.
+-- Returns the loss on a task's second points after one step on its first points.
 local function task_loss(weights, x1, y1, x2, y2)
    local function inner_loss(w) return F.mse_loss(predict(w, x1), y1) end
    local gradients = func.grad(inner_loss)(weights)

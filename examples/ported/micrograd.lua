@@ -1,4 +1,5 @@
--- Reverse-mode differentiation of single numbers in plain Lua, compared with torch's:
+-- Differentiates functions of single numbers in plain Lua, in reverse mode, and compares the
+-- results with torch's:
 --
 --    tlua examples/ported/micrograd.lua
 local torch = require "tlua"
@@ -17,7 +18,7 @@ function Value.__add(a, b)
    local out
    out = Value(a.data + b.data, {a, b}, function()
       a.grad = a.grad + out.grad
-      b.grad = b.grad + out.grad                           -- a may be b
+      b.grad = b.grad + out.grad                           -- a and b may be the same Value
    end)
    return out
 end

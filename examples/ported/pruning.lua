@@ -1,4 +1,5 @@
--- Prunes a trained network to a tenth of its weights, step by step, and trains what is left:
+-- Prunes a trained network to a tenth of its weights, step by step, and trains the remaining
+-- weights:
 --
 --    tlua examples/ported/pruning.lua
 local torch = require "tlua"

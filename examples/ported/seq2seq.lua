@@ -52,7 +52,7 @@ function DecoderRNN:__init(hidden_size, output_size)
    self.out = nn.Linear(hidden_size, output_size)
 end
 
--- Returns scores (N, L, letters); without a target, its own letters are the next inputs.
+-- Returns scores (N, L, letters). Without a target, the decoder's own letters are the next inputs.
 function DecoderRNN:forward(keys, hidden, target)
    local input = torch.full({keys:size(1), 1}, SOS, {dtype = torch.long})
    local outputs = {}

@@ -1,4 +1,4 @@
--- A siamese network learns whether two digits are the same, also for classes that it has never
+-- A siamese network learns whether two digits are the same, even for classes that it has never
 -- seen:
 --
 --    tlua examples/ported/siamese.lua

@@ -1,6 +1,6 @@
 /*
 ** host.c - tlua in a browser: one Lua state and one function, `evaluate`, that the page's worker
-** calls with what a person has typed. The page receives Lua's output line by line.
+** calls with the text that a person has typed. The page receives Lua's output line by line.
 */
 #include <emscripten.h>
 #include <lauxlib.h>
@@ -14,7 +14,8 @@ void evaluate(const char *text);
 
 static lua_State *L;
 
-/* Compiles a text like the REPL: as an expression first, otherwise as a statement. */
+/* Compiles a text as the interactive mode does: as an expression first, otherwise as a
+** statement. */
 static int compile(const char *text) {
   lua_pushfstring(L, "return %s", text);
   int status = luaL_loadstring(L, lua_tostring(L, -1));

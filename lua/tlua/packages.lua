@@ -44,7 +44,7 @@ local function templates()
    return table.concat(list, ";")
 end
 
-local own_path -- made on first use
+local own_path -- computed on first use
 
 --- Returns the file of a package's module; nil if the package is not installed, or if the host's
 --- Lua state has no package library.
@@ -101,8 +101,8 @@ function M.has(module)
    return not M.of(module) or package and package.loaded[module] ~= nil or M.find(module) ~= nil
 end
 
---- Raises, at the user's line, if a module that is not embedded belongs to no package, because this
---- build has left it out, or to one that is not installed.
+--- Raises an error, at the user's line, if a module is not embedded and cannot be found: this build
+--- has left it out, or its package is not installed.
 ---@param module string
 ---@param title string  the public name that the program has used, such as "torch.text"
 function M.check(module, title)

@@ -2,14 +2,14 @@
 -- that make a change while a function runs, or until such a scope ends.
 --
 -- A debug hook that raises, as Ctrl-C does in the interactive mode, may strike at the call of
--- `__close`, which then does not run. So open scopes are recorded while a line of that mode runs,
--- and if the line is interrupted, scopes that are still open are closed.
+-- `__close`, which then does not run. Open scopes are therefore recorded while a line of that mode
+-- runs, and if the line is interrupted, the scopes that are still open are closed.
 
 local args = require "tlua.args"
 
 local M = {}
 
-local open -- open scopes of the running interactive line, in order; nil: no line runs
+local open -- open scopes of the running interactive line, in order; nil while no line runs
 
 local Scope = {}
 
@@ -19,8 +19,8 @@ function Scope.__close(self, fault)
    if open and open[#open] == self then open[#open] = nil end
 end
 
---- Makes a value for `local _ <close>`. The caller makes the scope before it makes the change.
---- `close` may be called after a part of the change, and a second time after an interruption.
+--- Makes a value for `local _ <close>`. The caller makes it before making the change. `close` may
+--- be called when only a part of the change is made, and again after an interruption.
 ---@param close fun(fault: any)  gets the error that has ended the scope, if any
 ---@return table scope
 function M.new(close)
@@ -29,7 +29,7 @@ function M.new(close)
    return scope
 end
 
---- Makes a scope that ends others, the last of the list first.
+--- Makes a scope that ends other scopes, the last of the list first.
 ---@param list table[]  values for `local _ <close>`
 ---@return table scope
 function M.all(list)

@@ -1,4 +1,4 @@
--- testing.lua - torch.testing: compares tensors in tests, and makes random ones for tests.
+-- testing.lua - torch.testing: compares tensors in tests, and makes random tensors for tests.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -145,8 +145,8 @@ local take_close = args.signature [[assert_close(actual: any, expected: any,
    rtol: number?, atol: number?, equal_nan: boolean = false, check_device: boolean = true,
    check_dtype: boolean = true, check_stride: boolean = false, msg: string|function?)]]
 
---- Raises unless |actual - expected| <= atol + rtol * |expected| holds for all elements, and
---- shapes, dtypes and devices are equal. Takes tensors, numbers and tables of them. The default
+--- Raises an error unless |actual - expected| <= atol + rtol * |expected| holds for all elements,
+--- and shapes, dtypes and devices are equal. Takes tensors, numbers and tables of them. The default
 --- tolerances are those of PyTorch for the dtype, such as 1.3e-6 and 1e-5 for float32; give both
 --- tolerances or none.
 ---@param actual any
@@ -154,7 +154,7 @@ local take_close = args.signature [[assert_close(actual: any, expected: any,
 ---@param options? {rtol: number, atol: number, equal_nan: boolean, check_device: boolean,
 --- check_dtype: boolean, check_stride: boolean, msg: string|fun(message: string): string}
 function M.assert_close(actual, expected, ...)
-   -- The first two arguments may be tables, so they are not parsed as options.
+   -- the first two arguments may be tables, so they are not parsed as options
    local o = take_close(0, 0, ...)
    if (o.rtol == nil) ~= (o.atol == nil) then
       torch.raise "assert_close: rtol and atol: expected both or none"
@@ -179,7 +179,8 @@ local function with_shape(...)
    return sizes, table.unpack(given)
 end
 
--- Raises unless low < high and both lie within the dtype's range.
+-- Returns the limits low and high. Raises an error unless low < high and both lie within the
+-- dtype's range.
 local function limits(a, floating)
    local usual = floating and {-9, 9} or integers[a.dtype] or {-9, 10}
    local low, high = a.low or usual[1], a.high or usual[2]

@@ -18,8 +18,8 @@ function fields.hip() return nil end
 function fields.xpu() return nil end
 function fields.git_version() return nil end
 
---- The versions as fields: __version__ (tlua's), cuda, hip, xpu, git_version and debug. Those
---- of libraries that are not there are nil.
+--- The versions as fields: __version__ (tlua's), cuda, hip, xpu, git_version and debug. The version
+--- of a missing library is nil.
 ---@names torch.version
 return setmetatable({}, {
    names = fields,

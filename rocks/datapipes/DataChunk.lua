@@ -1,4 +1,4 @@
--- DataChunk.lua - a batch in the form that pipes make: a list of items.
+-- DataChunk.lua - a batch as pipes make it: a list of items.
 
 local args = require "tlua.args"
 local class = require "tlua.class"

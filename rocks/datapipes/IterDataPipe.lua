@@ -10,8 +10,8 @@
 -- iteration to the next. An item is one value or several; a first value of nil is the end. In a
 -- table, such as a batch, an item of several values is stored as by table.pack.
 --
--- A pipe allows one iteration at a time: starting another one ends the first, and then the first
--- one's next item is an error.
+-- A pipe allows one iteration at a time: starting a second iteration ends the first one, whose next
+-- item is then an error.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -43,7 +43,7 @@ end
 
 IterDataPipe.type = "any"
 
---- Called when an iteration begins, for pipes that keep state from one iteration to the next.
+--- Prepares a new iteration, for pipes that keep state from one iteration to the next.
 function IterDataPipe:reset() end
 
 function IterDataPipe:__len()
@@ -63,8 +63,8 @@ function IterDataPipe:reinforce_type(expected)
    return self
 end
 
---- Makes the pipe that the name tells, such as datapipes.iter.Batcher for `batch`, which reads this
---- one. The arguments are those of its class after the pipe.
+--- Makes a pipe that reads this one, of the class with the functional form's name, such as
+--- datapipes.iter.Batcher for `batch`. The arguments are those of the class after the pipe.
 ---@names data.IterDataPipe:batch data.IterDataPipe:collate data.IterDataPipe:concat
 ---@names data.IterDataPipe:demux data.IterDataPipe:filter data.IterDataPipe:fork
 ---@names data.IterDataPipe:groupby data.IterDataPipe:list_files data.IterDataPipe:map

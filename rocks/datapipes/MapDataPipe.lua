@@ -15,8 +15,8 @@ local Dataset = require "tlua.data.Dataset"
 ---@field functions table<string, function>  the functional forms
 local MapDataPipe = class.class("data.MapDataPipe", Dataset)
 
---- Makes the pipe that the name tells, such as datapipes.map.Batcher for `batch`, which reads this
---- one. The arguments are those of its class after the pipe.
+--- Makes a pipe that reads this one, of the class with the functional form's name, such as
+--- datapipes.map.Batcher for `batch`. The arguments are those of the class after the pipe.
 ---@names data.MapDataPipe:batch data.MapDataPipe:concat data.MapDataPipe:map
 ---@names data.MapDataPipe:shuffle data.MapDataPipe:zip
 ---@param ... any  the further arguments of the class

@@ -1,4 +1,4 @@
--- RandomPipe.lua - the base of pipes that draw random numbers, which determines their seeds. A
+-- RandomPipe.lua - the base of pipes that draw random numbers; it determines their seeds. A
 -- DataLoader seeds them for each epoch, with the same seed in all workers; without a DataLoader
 -- they use torch.manual_seed's generator.
 
@@ -24,7 +24,7 @@ function RandomPipe:set_shuffle(shuffle)
    return self
 end
 
---- Seeds the next iteration; those after it draw their seeds from the default generator.
+--- Seeds the next iteration; later iterations draw their seeds from the default generator.
 ---@param seed integer
 ---@return data.datapipes.RandomPipe self
 function RandomPipe:set_seed(seed)
@@ -35,7 +35,8 @@ function RandomPipe:set_seed(seed)
    return self
 end
 
---- Returns a function of n that draws an integer from 1 to n with this iteration's seed.
+--- Returns a function of n that draws an integer from 1 to n. Its numbers depend on this
+--- iteration's seed.
 ---@return fun(n: integer): integer
 function RandomPipe:draw()
    local seed, count = self.seed, 0

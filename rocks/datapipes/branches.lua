@@ -1,5 +1,5 @@
--- branches.lua - splits a pipe into several: fork gives each of them every item, demux gives each
--- item to one of them.
+-- branches.lua - splits a pipe into several: fork gives every item to each branch, demux gives each
+-- item to one branch.
 --
 -- The branches read one source through one buffer, so they iterate together: the first iteration of
 -- each belongs to the same round. When a branch that takes part in the round begins another
@@ -18,7 +18,7 @@ local M = {}
 -- The state of each running round: the items read, and the position of each branch.
 local rounds = setmetatable({}, {__mode = "k"})
 
--- The pipe from which branches read; it cannot be read itself.
+-- The pipe from which branches read; a program cannot read it directly.
 local Container = class.class("data.datapipes.Container", IterDataPipe)
 
 -- A pipe that reads one of the branches.
@@ -101,8 +101,8 @@ local forker_signature = args.signature [[data.datapipes.iter.Forker(datapipe: a
 ---
 --- The pipes may be read one after another or in turn; an item that one of them has read is
 --- buffered for the others. If the first pipe would get more than `buffer_size` items ahead of the
---- last, its next item is an error until the last one has caught up; -1 means no limit. `copy` is
---- "shallow" or "deep" if each pipe is to get copies of tables and tensors.
+--- last one, its next item is an error until the last pipe has caught up; -1 means no limit. `copy`
+--- is "shallow" or "deep" if each pipe is to get copies of tables and tensors.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local a, b = P.IterableWrapper {1, 2}:fork(2)
@@ -181,8 +181,9 @@ local demux_signature = args.signature [[data.datapipes.iter.Demultiplexer(datap
 --- `classifier_fn` returns the number of the pipe that gets an item, from 1. With `drop_none` it
 --- may return nil, and no pipe gets the item.
 ---
---- An item for another pipe than the one being read is buffered. When more than `buffer_size` items
---- are buffered, further reading is an error until one of them is taken; -1 means no limit.
+--- An item that belongs to another pipe than the one being read is buffered. When more than
+--- `buffer_size` items are buffered, further reading is an error until a buffered item is taken; -1
+--- means no limit.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local odd, even = P.IterableWrapper {1, 2, 3}:demux(2, function(x)

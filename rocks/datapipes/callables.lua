@@ -93,6 +93,8 @@ end
 local mapper_signature = args.signature [[data.datapipes.iter.Mapper(datapipe: any, fn: callable,
    input_col: any?, output_col: any?)]]
 
+--- Calls a function for each item; its results are the new item.
+---
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1, 2, 3, 4}
@@ -221,6 +223,8 @@ end
 local filter_signature = args.signature [[data.datapipes.iter.Filter(datapipe: any,
    filter_fn: callable, input_col: any?)]]
 
+--- Keeps the items for which a function returns true.
+---
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1, 2, 3, 4}
@@ -234,8 +238,9 @@ M.Filter = class.class("data.datapipes.iter.Filter", IterDataPipe)
 
 local Filter <const> = M.Filter
 
---- Keeps the items for which `filter_fn`, which must return true or false, returns true. With
---- `input_col` it gets only these columns of the item, like Mapper's function.
+--- Makes the pipe. It keeps the items for which `filter_fn`, which must return true or false,
+--- returns true. With `input_col` the function gets only these columns of the item, as Mapper's
+--- function does.
 ---@param datapipe data.IterDataPipe
 ---@param filter_fn fun(...): boolean
 ---@param input_col? integer|string|any[]

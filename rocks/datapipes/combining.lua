@@ -83,7 +83,7 @@ M.Multiplexer = class.class("data.datapipes.iter.Multiplexer", IterDataPipe)
 
 M.Multiplexer.__init = initialize
 
--- Returns a list with one item of each pipe; nil once one of them has ended.
+-- Returns a list with one item of each pipe; nil once one of the pipes has ended.
 local function round_of(iterators, keep)
    local round = {}
    for i, next_item in ipairs(iterators) do

@@ -1,4 +1,5 @@
--- determinism.lua - marks pipes whose items differ from run to run, so that they can be forbidden.
+-- determinism.lua - marks pipes whose items differ from run to run, so that a program can forbid
+-- such pipes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -35,14 +36,14 @@ local function mark(cls, varies)
    return cls
 end
 
---- Marks a class of pipes, and those that derive from it, as one whose items differ from run to
---- run:
+--- Marks a class of pipes, and the classes derived from it, as a class whose items differ from run
+--- to run:
 ---
 ---    local Noise = torch.data.non_deterministic(torch.class("Noise", torch.data.IterDataPipe))
 ---
---- Marks a class as non-deterministic. If that depends on the arguments, it takes a function that
---- gets the constructor's arguments and returns true or false, and `non_deterministic(fn)` returns
---- a function that takes the class.
+--- Marks a class as non-deterministic. If that depends on the arguments, the argument is a function
+--- that gets the constructor's arguments and returns true or false; `non_deterministic(fn)` then
+--- returns a function that takes the class.
 ---@param what table|fun(...): boolean
 ---@return table|fun(cls: table): table
 function M.non_deterministic(what)

@@ -1,4 +1,4 @@
--- forms.lua - functional forms: pipe:batch(4) is Batcher(pipe, 4).
+-- forms.lua - functional forms of pipes: pipe:batch(4) is the same as Batcher(pipe, 4).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,7 @@ local function add(base, name, fn)
 end
 
 --- Gives a base class the functions `register_function` and `register_datapipe_as_function`, and
---- its own functional forms, whose classes are loaded when one is used.
+--- its own functional forms, each of whose classes is loaded when its form is used.
 ---@param base table
 ---@param module string  the module of the classes
 ---@param forms table<string, string>  form -> class
@@ -28,7 +28,7 @@ function M.install(base, module, forms)
       add(base, name, function(...) return require(module)[class_name](...) end)
    end
 
-   --- Makes `fn` a method of all pipes of this kind; it may replace another form.
+   --- Makes `fn` a method of all pipes of this kind; `fn` may replace another form.
    function base.register_function(name, fn)
       check_name(base, name)
       if base[name] ~= nil and base.functions[name] == nil then

@@ -1,5 +1,5 @@
 -- glob.lua - patterns for file names: * stands for any characters, ? for one, [abc] and [a-z] for
--- one of these, [!abc] for any other character.
+-- one of the characters in brackets, [!abc] for any other character.
 
 local M = {}
 

@@ -19,7 +19,7 @@ local function before(a, b)
    return type(a) == "number"
 end
 
--- Adds the pipes among a table's fields, and those in plain tables among them.
+-- Adds the pipes among a table's fields, including those in plain tables among the fields.
 local function collect(holder, leaves, found, seen)
    seen[holder] = true
    local keys = {}
@@ -77,7 +77,8 @@ end
 ---@return data.IterDataPipe datapipe
 function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_group)
    check_pipe("apply_sharding", datapipe)
-   -- pipes that were visited without a filter before them, and behind one
+   -- pipes that were visited without a filter before them, and pipes that were visited behind a
+   -- filter
    local alone, behind = {}, {}
    local function visit(pipe, applied)
       local visited = applied and behind or alone
@@ -98,8 +99,8 @@ function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_grou
    return datapipe
 end
 
---- Turns all shuffling in a pipe on or off. If it is turned on in a pipe without a shuffle, the
---- pipe gets one at its end, with a buffer of the default size.
+--- Turns all shuffling in a pipe on or off. A pipe without a shuffle in which shuffling is turned
+--- on gets a shuffle at its end, with a buffer of the default size.
 ---@param datapipe data.IterDataPipe
 ---@param shuffle? boolean  nil changes nothing
 ---@return data.IterDataPipe

@@ -14,6 +14,8 @@ local M = {}
 local batcher_signature = args.signature [[data.datapipes.iter.Batcher(datapipe: any,
    batch_size: integer, drop_last: boolean = false, wrapper_class: callable?)]]
 
+--- Groups successive items into lists of batch_size items.
+---
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1, 2, 3, 4}:batch(2)
@@ -67,6 +69,8 @@ end
 local unbatcher_signature = args.signature [[data.datapipes.iter.UnBatcher(datapipe: any,
    unbatch_level: integer = 1)]]
 
+--- Iterates over the items of batches: it unpacks lists.
+---
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {{1, 2}, {3}}:unbatch()
@@ -81,8 +85,7 @@ M.UnBatcher = class.class("data.datapipes.iter.UnBatcher", IterDataPipe)
 local UnBatcher <const> = M.UnBatcher
 local unbatcher <const> = "data.datapipes.iter.UnBatcher"
 
---- Iterates over the items in batches. It unpacks the given number of levels of lists, or all
---- levels for -1.
+--- Makes the pipe. It unpacks the given number of levels of lists, or all levels for -1.
 ---@param datapipe data.IterDataPipe
 ---@param unbatch_level? integer  1 by default
 function UnBatcher:__init(...)
@@ -147,6 +150,8 @@ local grouper_signature = args.signature [[data.datapipes.iter.Grouper(datapipe:
    keep_key: boolean = false, buffer_size: integer = 10000, group_size: integer?,
    guaranteed_group_size: integer?, drop_remaining: boolean = false)]]
 
+--- Groups items with the same key into lists.
+---
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1, 3, 2}
@@ -163,8 +168,8 @@ local grouper <const> = "data.datapipes.iter.Grouper"
 
 --- Groups items with the same key into lists. A group is returned when it has `group_size` items.
 --- When the buffer is full, the largest group is returned if it has `guaranteed_group_size` items
---- (by default `group_size`); otherwise it is dropped with `drop_remaining`, and an error without.
---- At the end all remaining groups are returned.
+--- (by default `group_size`); otherwise the group is dropped with `drop_remaining`, and raises an
+--- error without it. At the end all remaining groups are returned.
 ---@param datapipe data.IterDataPipe
 ---@param group_key_fn fun(...): any  the key of an item
 ---@param options? {keep_key?: boolean, buffer_size?: integer, group_size?: integer,
@@ -202,7 +207,8 @@ local function largest(groups)
    return found
 end
 
--- Removes the largest group from a full buffer, and adds it to `ready` unless it is dropped.
+-- Removes the largest group from a full buffer, and adds the group to `ready` unless the group is
+-- dropped.
 local function make_room(self, groups, ready)
    local group = largest(groups)
    local least = self.guaranteed_group_size
@@ -228,7 +234,8 @@ end
 function Grouper:iter()
    local next_item = self.datapipe:iter()
    local groups, serial, buffered = {}, 0, 0
-   local ready, given, ended = {}, 0, false -- groups to return, and the number returned so far
+   -- groups to return, and the number of groups returned so far
+   local ready, given, ended = {}, 0, false
 
    local function take(...)
       if (...) == nil then

@@ -45,8 +45,8 @@ function M.items(pipe, next_item, is_valid)
    end
 end
 
---- Resets a pipe and begins an iteration by `iter`, a method of its class. If that method calls its
---- parent's `iter`, it is still one iteration.
+--- Resets a pipe and begins an iteration by `iter`, a method of its class. A call of the parent's
+--- `iter` inside that method belongs to the same iteration.
 ---@param pipe data.IterDataPipe
 ---@param iter fun(pipe): fun(): any ...
 ---@return fun(): any ...

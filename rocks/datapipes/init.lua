@@ -1,5 +1,4 @@
--- init.lua - torch.data.datapipes: pipes of data, in which each step reads from the one before on
--- demand.
+-- init.lua - torch.data.datapipes: pipes of data. Each step reads from the previous step on demand.
 
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"

@@ -97,7 +97,8 @@ end
 local batcher_signature = args.signature [[data.datapipes.map.Batcher(datapipe: any,
    batch_size: integer, drop_last: boolean = false, wrapper_class: callable?)]]
 
---- Lists of `batch_size` items; the last one is shorter, or with `drop_last` does not count.
+--- Groups the items into lists of `batch_size` items. The last list is shorter; with `drop_last` it
+--- is left out.
 ---@class data.datapipes.map.Batcher: data.MapDataPipe
 ---@overload fun(datapipe, batch_size: integer, ...): data.datapipes.map.Batcher
 M.Batcher = class.class("data.datapipes.map.Batcher", MapDataPipe)
@@ -139,7 +140,7 @@ local function initialize(self, ...)
    self.datapipes = {...}
 end
 
---- Concatenates pipes: the items of each follow those of the one before it.
+--- Concatenates pipes: the items of each pipe follow those of the previous pipe.
 ---@class data.datapipes.map.Concater: data.MapDataPipe
 ---@overload fun(...: data.MapDataPipe): data.datapipes.map.Concater
 M.Concater = class.class("data.datapipes.map.Concater", MapDataPipe)
@@ -195,7 +196,7 @@ M.Shuffler = class.class("data.datapipes.map.Shuffler", RandomPipe)
 local Shuffler <const> = M.Shuffler
 Shuffler.leaves = {indices = true}
 
---- `indices` are the positions or keys to use; all positions by default.
+--- Makes the pipe. `indices` are the positions or keys to use; all positions by default.
 function Shuffler:__init(...)
    local a = shuffler_signature(...)
    check_source("data.datapipes.map.Shuffler", "datapipe", a.datapipe)

@@ -81,7 +81,7 @@ function M.check_stream(who, what, source)
    if not items.is_stream(source) then args.refuse(who, what, "an iterable dataset", source) end
 end
 
---- Returns the length of a source; raises an error that names it if it has none.
+--- Returns the length of a source; raises an error that names the source if it has no length.
 ---@param source any
 ---@return integer
 function M.length(source)

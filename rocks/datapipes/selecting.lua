@@ -1,4 +1,5 @@
--- selecting.lua - chooses order and shards: Shuffler, Sampler, ShardingFilter.
+-- selecting.lua - pipes that choose the order of items and shards of them: Shuffler, Sampler,
+-- ShardingFilter.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,6 +16,8 @@ local M = {}
 local shuffler_signature = args.signature [[data.datapipes.iter.Shuffler(datapipe: any,
    buffer_size: integer = 10000, unbatch_level: integer = 0)]]
 
+--- Shuffles items: it draws each from a buffer of items.
+---
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1, 2, 3, 4}:shuffle():set_seed(1)
@@ -104,13 +107,15 @@ function M.Sampler:__len() return rows.length(self.sampler) end
 
 -- ShardingFilter ----------------------------------------------------------------------------------
 
---- The levels of sharding: processes first, then their workers; or, by default, a single level.
+--- The levels of sharding. Processes come first, then their workers; the default is a single level.
 ---@names data.datapipes.iter.SHARDING_PRIORITIES
 M.SHARDING_PRIORITIES = {DEFAULT = 1, DISTRIBUTED = 2, MULTIPROCESSING = 3}
 
 local sharding_signature = args.signature [[data.datapipes.iter.ShardingFilter(source_datapipe: any,
    sharding_group_filter: integer?)]]
 
+--- Gives each of n instances every n-th item.
+---
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1, 2, 3, 4}:sharding_filter()
@@ -125,8 +130,9 @@ M.ShardingFilter = class.class("data.datapipes.iter.ShardingFilter", IterDataPip
 local ShardingFilter <const> = M.ShardingFilter
 local sharding <const> = "data.datapipes.iter.ShardingFilter"
 
---- Returns every n-th item, starting from a different one in each of n instances. A DataLoader
---- makes each of its workers an instance, or with a process group, the workers of all processes.
+--- Makes the pipe. In each of n instances it returns every n-th item, starting from a different
+--- item. A DataLoader makes each of its workers an instance, or with a process group, the workers
+--- of all processes.
 ---@param source_datapipe data.IterDataPipe
 ---@param sharding_group_filter? integer  the only level of SHARDING_PRIORITIES to use
 function ShardingFilter:__init(...)

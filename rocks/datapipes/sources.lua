@@ -1,4 +1,4 @@
--- sources.lua - pipes at the beginning: they read from memory or from files.
+-- sources.lua - pipes that are sources: they read from memory or from files.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,6 +18,8 @@ local M = {}
 local wrapper_signature = args.signature [[data.datapipes.iter.IterableWrapper(iterable: any,
    deepcopy: boolean = true)]]
 
+--- Makes a pipe of a list, a tensor, or any object that can be iterated over.
+---
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {"a", "b"}
@@ -35,10 +37,10 @@ local function has_iter(value)
    return type(value) == "table" and getmetatable(value) and value.iter ~= nil
 end
 
---- Wraps a list, whose items may be tables (each is one value; `map(table.unpack)` unpacks it), the
---- rows of a tensor, an object with a method `iter`, or a function that returns an iterator. With
---- `deepcopy` tables and tensors are copied when they are read, so that in-place changes do not
---- persist.
+--- Wraps a list, whose items may be tables (each table is one value; `map(table.unpack)` unpacks
+--- it), the rows of a tensor, an object with a method `iter`, or a function that returns an
+--- iterator. With `deepcopy` tables and tensors are copied when they are read, so that in-place
+--- changes do not persist.
 ---@param iterable any
 ---@param deepcopy? boolean  true by default
 function IterableWrapper:__init(...)
@@ -108,9 +110,10 @@ local lister <const> = "data.datapipes.iter.FileLister"
 
 --- Returns the paths of files in folders, sorted in each folder, a folder's own files before those
 --- below it. `root` is a path, a list of paths or a pipe of paths; the path of a file is returned
---- as it is. `masks` are patterns for names with *, ?, [abc] and [!abc]; "" matches all. Options:
+--- unchanged. `masks` are patterns for names with *, ?, [abc] and [!abc]; "" matches all. Options:
 --- recursive (false; links to folders are not followed), abspath (false: paths begin like the
---- root), non_deterministic (allows any order; it is sorted anyway), length (the value of #).
+--- root), non_deterministic (allows any order; the paths are sorted anyway), length (the value of
+--- #).
 ---@param root? string|string[]|data.IterDataPipe  "." by default
 ---@param masks? string|string[]
 ---@param options? {recursive?: boolean, abspath?: boolean, non_deterministic?: boolean,
@@ -142,7 +145,7 @@ function FileLister:__init(...)
    self.recursive, self.abspath = a.recursive, a.abspath
 end
 
--- Adds the files of a folder, and then of those in it, to a list of paths.
+-- Adds the files of a folder, and then those of its subfolders, to a list of paths.
 local function collect(self, folder, fits, paths)
    local folders, files, links = io_folder.list(folder)
    if not folders then torch.raise(("%s: %s: %s"):format(lister, folder, files)) end
@@ -256,7 +259,8 @@ local StreamReader <const> = M.StreamReader
 local stream_reader <const> = "data.datapipes.iter.StreamReader"
 
 --- Reads streams: an item of a label and a stream becomes items of the label and bytes. A stream is
---- a file, or an object with a method `read` and optionally `close`; it is closed at its end.
+--- a file, or an object with a method `read` and optionally `close`; the stream is closed at its
+--- end.
 ---@param datapipe data.IterDataPipe
 ---@param chunk? integer  bytes to read at a time; all at once by default
 function StreamReader:__init(...)

@@ -71,7 +71,7 @@ function M.holds(kind, ...)
    return true
 end
 
--- Returns whether all alternatives in a string are among those in another.
+-- Returns whether all alternatives in one string are also in another string.
 local function is_part_of_names(part, whole)
    local names = {}
    for name in whole:gmatch "[^|%s]+" do names[name] = true end
@@ -82,7 +82,7 @@ local function is_part_of_names(part, whole)
    return true
 end
 
---- Returns whether all values of one type also have the other, as far as that can be decided:
+--- Returns whether all values of one type also have another type, as far as that can be decided:
 --- functions must be equal.
 ---@param part any
 ---@param whole any

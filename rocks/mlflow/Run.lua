@@ -1,4 +1,4 @@
--- Run.lua - a run of a training, stored in an MLflow server or folder.
+-- Run.lua - a training run whose data are stored in an MLflow server or folder.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +15,7 @@ local Run = class.class("utils.mlflow.Run")
 
 local FALLBACK <const> = "mlruns"
 
--- Continues in a folder after a failure to store data, which does not end the training; prints a
+-- Continues in a folder after a failure to store data, which must not end the training; prints a
 -- message once.
 local function fall_back(self, message)
    io.stderr:write(("mlflow: %s; the run goes on in %s\n"):format(message, FALLBACK))

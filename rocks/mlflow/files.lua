@@ -4,7 +4,8 @@
 --    mlruns/<experiment>/<run>/meta.yaml, params/<key>, tags/<key>, artifacts/...
 --    mlruns/<experiment>/<run>/metrics/<key>      a line "timestamp value step" for each point
 --
--- The format is that of mlflow/store/tracking/file_store.py, derived from the files that it writes.
+-- The format is that of mlflow/store/tracking/file_store.py, derived from the files that this
+-- module of MLflow writes.
 
 local torch = require "tlua"
 local folder = require "tlua.io.folder"
@@ -113,7 +114,7 @@ function Files:begin(about)
    return run
 end
 
--- Returns the path of an entry, and makes the folders that its name requires.
+-- Returns the path of an entry, and makes the folders that the entry's name requires.
 function Files:place(kind, key)
    local path = ("%s/%s/%s"):format(self.run.folder, kind, key)
    if key:find "/" then make_folder(path:match "^(.*)/") end

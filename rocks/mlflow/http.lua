@@ -1,14 +1,14 @@
--- http.lua - HTTP/1.1 requests, one for each connection.
+-- http.lua - sends HTTP/1.1 requests, one for each connection.
 
 local torch = require "tlua"
 
 local M = {}
 
-local SECONDS <const> = 30 -- the timeout of a connection, and of each part of an answer
-local MOST <const> = 1 << 24 -- the most bytes of an answer
-local LONGEST <const> = 1 << 16 -- the most bytes of a line in an answer
+local SECONDS <const> = 30 -- timeout in seconds of a connection, and of each part of an answer
+local MOST <const> = 1 << 24 -- largest number of bytes in an answer
+local LONGEST <const> = 1 << 16 -- largest number of bytes in a line of an answer
 
---- Escapes a text as a part of a path or query; with `path`, slashes are kept.
+--- Escapes a text for use in a path or a query; with `path`, slashes are kept.
 ---@param text string
 ---@param path? boolean
 ---@return string

@@ -1,4 +1,4 @@
--- rest.lua - stores runs in an MLflow server, by its REST API
+-- rest.lua - stores runs in an MLflow server, through its REST API
 -- (https://mlflow.org/docs/latest/api_reference/rest-api.html).
 
 local torch = require "tlua"
@@ -39,7 +39,8 @@ local function find(self, name)
       .experiment.experiment_id
 end
 
--- Returns the experiment's number, or makes it; another client may make it at the same time.
+-- Returns the experiment's number, and makes the experiment if necessary; another client may make
+-- it at the same time.
 function Rest:experiment(name)
    local ok, id = pcall(find, self, name)
    if ok then return id end
@@ -85,7 +86,7 @@ function Rest:log(run, entries)
 end
 
 --- Writes a file of the run: through the server if it serves files, otherwise to the location that
---- it names.
+--- the server names.
 function Rest:put(run, path, contents)
    local uri = run.artifact_uri
    local below = uri:match "^mlflow%-artifacts:/+(.*)$"

@@ -7,7 +7,7 @@ local png = require "tlua.io.png"
 
 local M = {}
 
--- The curves' colours in order; they differ in brightness, too.
+-- The colours of curves, in order. They also differ in brightness.
 local colours = {
    {31, 119, 180}, {214, 84, 14}, {44, 140, 60}, {148, 60, 170}, {120, 80, 50}, {20, 150, 160},
 }
@@ -35,8 +35,8 @@ local function range(series, which, logarithmic)
    return low, high
 end
 
--- Calls visit(line number, x, y, first) for all points that can be drawn, in shares of the frame;
--- `first` is true if no line leads to the point.
+-- Calls visit(line number, x, y, first) for all points that can be drawn. Coordinates are fractions
+-- of the frame; `first` is true if no line leads to the point.
 local function each_point(series, x_axis, y_axis, visit)
    for i, line in ipairs(series) do
       local first = true
@@ -79,7 +79,7 @@ local function round(x)
    return math.floor(x + 0.5)
 end
 
--- Draws all lines on a grid of points, (0, 0) being the left upper one.
+-- Draws all lines on a grid of points, whose upper left point is (0, 0).
 local function draw_lines(figure, x_axis, y_axis, width, height, point)
    local last_x, last_y
    each_point(figure.series, x_axis, y_axis, function(i, x, y, first)

@@ -3,7 +3,7 @@
 
 local M = {width = 3, height = 5}
 
--- Five rows for each character, three points in each row.
+-- The source of the font: five rows for each character, three points in each row.
 local source = [[
 0 ### #.# #.# #.# ###   1 .#. ##. .#. .#. ###   2 ### ..# ### #.. ###   3 ### ..# .## ..# ###
 4 #.# #.# ### ..# ..#   5 ### #.. ### ..# ###   6 ### #.. ### #.# ###   7 ### ..# .#. .#. .#.

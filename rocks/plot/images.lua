@@ -7,7 +7,7 @@ local M = {}
 
 local shades = {[0] = "  ", "░░", "▒▒", "▓▓", "██"}
 
---- Draws the image as lines of text: two characters for each pixel in shades of grey or, in colour,
+--- Draws the image as lines of text: in shades of grey, two characters for each pixel; in colour,
 --- one character for two pixels above one another.
 ---@param figure utils.plot.Figure
 ---@param coloured boolean

@@ -112,8 +112,8 @@ local take_curves = args.signature [[utils.plot.curves(values: any, title: strin
    log_x: boolean = false, log_y: boolean = false, columns: count = 60, lines: count = 12,
    width: count = 640, height: count = 400, save: string?)]]
 
---- Draws curves over 1, 2, 3 and so on, or over x if a curve is {x = ..., y = ...}. Values that are
---- NaN, or not above zero on a logarithmic axis, leave gaps.
+--- Draws curves over 1, 2, 3 and so on, or over x if a curve is {x = ..., y = ...}. Gaps stand for
+--- values that are NaN, or not above zero on a logarithmic axis.
 ---@param values number[]|Tensor|table<string, any>  one curve, or several by name
 ---@param options? {title: string, log_x: boolean, log_y: boolean, columns: integer, lines: integer,
 --- width: integer, height: integer, save: string}  columns and lines of the text, width and height

@@ -1,4 +1,4 @@
--- SummaryWriter.lua - logs a training for TensorBoard:
+-- SummaryWriter.lua - logs a training run for TensorBoard:
 --
 --    local writer = torch.utils.tensorboard.SummaryWriter "runs/first"
 --    writer:add_scalar("loss", loss:item(), step)
@@ -33,7 +33,7 @@ local function make_folder(who, path)
    if not made then fail(who, path, message) end
 end
 
--- Prints a message once, and drops later events: a full disk does not end a training.
+-- Prints a message once, and drops later events, because a full disk must not end a training run.
 local function lost(self, message)
    if not self.failed then
       io.stderr:write(("SummaryWriter: %s: %s; nothing more is written\n"):format(self.path,
@@ -48,7 +48,7 @@ function SummaryWriter:__init(...)
    self.max_queue, self.flush_secs = math.max(a.max_queue, 1), a.flush_secs
    make_folder("log_dir", self.log_dir)
    opened = opened + 1
-   -- a table's address distinguishes writers of the same second
+   -- a table's address distinguishes writers that begin in the same second
    local mark = tostring(self):match "0x(%x+)" or "0"
    self.path = ("%s/events.out.tfevents.%d.tlua.%s.%d%s"):format(self.log_dir, os.time(), mark,
       opened, a.filename_suffix)
@@ -230,7 +230,7 @@ end
 
 local take_audio = args.signature "add_audio(sample_rate: count = 44100)"
 
---- Adds a sound, stored as 16-bit WAV: numbers from -1 to 1; others are clipped.
+--- Adds a sound, stored as 16-bit WAV. Numbers are from -1 to 1; numbers outside are clipped.
 ---@param tag string
 ---@param sound Tensor  (L), (1, L) or, of two channels, (2, L)
 ---@param step? integer
@@ -301,7 +301,7 @@ function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
       torch.raise(("add_pr_curve: expected as many predictions as labels, got %d and %d"):format(
          #guess, #truth))
    end
-   local hits, misses = {}, {} -- counted at the highest threshold that a prediction reaches
+   local hits, misses = {}, {} -- a prediction is counted at the highest threshold that it reaches
    for i = 1, n do hits[i], misses[i] = 0, 0 end
    for i, p in ipairs(guess) do
       local at = math.min(math.max(math.floor(p * (n - 1)), 0), n - 1) + 1

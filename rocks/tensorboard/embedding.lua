@@ -65,13 +65,13 @@ local function quoted(text)
    return '"' .. text:gsub('[\\"\n]', {["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n"}) .. '"'
 end
 
--- Converts a tag to a folder name, like PyTorch.
+-- Converts a tag to a folder name, as PyTorch does.
 local function folder_name(tag)
    return (tag:gsub("[%%/\\]", function(c) return ("%%%02x"):format(c:byte()) end))
 end
 
---- Writes the points: `write(path, text)` writes a file below the run's folder, and
---- `make_folder(path)` makes a folder there. The other arguments are those of SummaryWriter.
+--- Writes the points by two functions: `write(path, text)` writes a file below the run's folder,
+--- and `make_folder(path)` makes a folder there. The other arguments are those of SummaryWriter.
 ---@param matrix Tensor  (N, D)
 ---@param options table
 ---@return string config  the embedding's part of projector_config.pbtxt

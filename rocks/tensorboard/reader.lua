@@ -1,4 +1,4 @@
--- reader.lua - reads event files.
+-- reader.lua - reads the event files of TensorBoard.
 
 local args = require "tlua.args"
 local wire = require "tlua.tensorboard.wire"
@@ -61,8 +61,8 @@ local function event_of(text)
    return event
 end
 
--- Returns the events in a text from byte `at` on, and the position of the rest; also a message if
--- the rest is truncated or damaged.
+-- Returns the events in a text from byte `at` on, and the position of the rest; also returns a
+-- message if the rest is truncated or damaged.
 local function events_of(text, at)
    local events = {}
    while at <= #text do
@@ -82,8 +82,8 @@ local function events_of(text, at)
    return events, at
 end
 
---- Returns the events of a file up to its end, or up to a truncated or damaged record; then a
---- message is the second result.
+--- Returns the events of a file up to its end, or up to a truncated or damaged record; the second
+--- result is then a message.
 ---@param path string
 ---@return table[]? events  nil if the file cannot be opened
 ---@return string? message
@@ -100,7 +100,7 @@ function M.read(path)
 end
 
 --- Returns a function that returns, at each call, the events added to a file since the last call:
---- none while its last record is incomplete or it cannot be opened.
+--- none while the file's last record is incomplete or the file cannot be opened.
 ---@param path string
 ---@return fun(): table[]
 function M.follow(path)

@@ -1,6 +1,6 @@
--- top.lua - `tlua top FOLDER`: draws the curves that SummaryWriters write there in the terminal,
--- while the training runs. If the output is not a terminal that can move its cursor, it prints a
--- line for each new value of each curve.
+-- top.lua - `tlua top FOLDER`: shows in the terminal the curves that SummaryWriters write into a
+-- folder, while the training runs. If the output is not a terminal that can move its cursor, it
+-- prints a line for each new value of each curve.
 
 local torch = require "tlua"
 local io_folder = require "tlua.io.folder"
@@ -119,7 +119,7 @@ function M.picture(watched, options)
    return table.concat(parts, "\n") .. "\n"
 end
 
--- Formats new points as lines; of several points of a curve, only the last is shown.
+-- Formats new points as lines. If a curve has several new points, only the last one is shown.
 local function lines_of(new, options)
    local last, order = {}, {}
    for _, point in ipairs(new) do
@@ -203,7 +203,8 @@ local function show(o)
    until o.once
 end
 
---- Runs `tlua top` with its arguments, and the terminal's columns, 0 if there is no terminal.
+--- Runs `tlua top` with its arguments and the number of the terminal's columns, 0 if there is no
+--- terminal.
 ---@param words string[]
 ---@return boolean  whether all was well
 function M._top(words)

@@ -1,4 +1,4 @@
--- wire.lua - the encoding of event files: protocol buffers, the checksums of records, and images.
+-- wire.lua - encodes event files: protocol buffers, the checksums of records, and images.
 
 local torch = require "tlua"
 local png = require "tlua.io.png"
@@ -17,7 +17,7 @@ local function varint(value)
    return table.concat(bytes)
 end
 
---- Encode fields of a message as text.
+--- Encode fields of a message as bytes.
 function M.int(field, value) return varint(field << 3) .. varint(value) end
 function M.double(field, value) return varint(field << 3 | 1) .. ("<d"):pack(value) end
 function M.float(field, value) return varint(field << 3 | 5) .. ("<f"):pack(value) end
@@ -40,8 +40,8 @@ local function read_varint(text, at)
    end
 end
 
---- Decodes the fields of a message: number -> list of values, numbers or texts; nil if it is
---- damaged.
+--- Decodes the fields of a message: returns a table from numbers to lists of values, which are
+--- numbers or texts; nil if the message is damaged.
 ---@param text string
 ---@return table<integer, any[]>?
 function M.fields(text)
@@ -92,8 +92,8 @@ function M.crc32c(text)
    return c ~ 0xffffffff
 end
 
---- Computes the checksum of a record: it is rotated and offset, so that data that contain checksums
---- are handled as well as other data.
+--- Computes the masked checksum of a record. It is rotated and offset, so that data that contain
+--- checksums are protected as well as other data.
 function M.masked_crc(text)
    local c = M.crc32c(text)
    return (c >> 15 | c << 17) + 0xa282ead8 & 0xffffffff

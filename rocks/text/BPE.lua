@@ -1,8 +1,8 @@
 -- BPE.lua - GPT-2's byte-pair encoding: text is split into words by GPT-2's pattern, and the bytes
 -- of a word are merged in the order in which pairs were learnt. The results are tokens.
 --
--- Tokens are strings of bytes. Their numbers count from 1, so that they are positions in an
--- embedding: they are the numbers in files, which count from 0, plus 1.
+-- Tokens are strings of bytes. The numbers of tokens count from 1, so that they are positions in an
+-- embedding; in files they count from 0.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,8 +19,8 @@ local BPE = class.class("text.BPE")
 
 local contractions <const> = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}
 
--- Returns the kind of the character at a byte, and the position after it; invalid UTF-8 counts as
--- "other".
+-- Returns the kind of the character at a byte, and the position after the character; invalid UTF-8
+-- counts as "other".
 local function character(text, at)
    local byte = text:byte(at)
    if not byte then return nil end
@@ -105,7 +105,8 @@ local function read_all(name, path)
    return text
 end
 
--- GPT-2's files write bytes as printable characters: other bytes are moved beyond 255.
+-- Returns the characters by which GPT-2's files represent bytes. Printable bytes represent
+-- themselves; all other bytes are moved beyond 255.
 local function byte_characters()
    local to_character, to_byte, moved = {}, {}, 0
    for byte = 0, 255 do
@@ -181,7 +182,7 @@ local function from_base64(text)
    return table.concat(bytes)
 end
 
---- Reads tiktoken's file of ranks: a token in base64 and its number in each line.
+--- Reads tiktoken's file of ranks, whose lines have a token in base64 and its number.
 ---@param path string
 ---@return text.BPE?
 ---@return string? message
@@ -240,7 +241,7 @@ function Pairs:add_word(word, sign)
    for i = 1, #word - 1 do self:add(word[i], word[i + 1], word, sign * word.count) end
 end
 
--- Returns the most frequent pair; among equally frequent ones, the first by its bytes.
+-- Returns the most frequent pair; of equally frequent pairs, the first one in the order of bytes.
 function Pairs:best()
    local best
    for _, row in pairs(self) do

@@ -1,4 +1,4 @@
--- init.lua - torch.text: converts text to numbers and back.
+-- init.lua - torch.text: converts text to the numbers of tokens and back.
 
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"

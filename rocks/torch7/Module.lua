@@ -61,14 +61,14 @@ local function result(value)
 end
 M.result = result
 
--- Returns a tensor's version, which changes when its elements do.
+-- Returns a tensor's version, a number that changes whenever its elements do.
 local function version(x) return is_tensor(x) and field(x, "_version") or 0 end
 
 -- Records
 -- -------------------------------------------------------------------------------------------
 
--- The record of a layer's last call: {leaves, parameters, output, inputs and their versions}. It is
--- no field, so files do not get it.
+-- The record of a layer's last call: {leaves, parameters, output, inputs and their versions}.
+-- Records are not fields, so they are not saved to files.
 local records = setmetatable({}, {__mode = "k"})
 
 local function leaf(x)
@@ -106,7 +106,8 @@ local function record(self, input)
    return made
 end
 
--- Returns whether a record is one of these inputs and of the parameters as they are now.
+-- Returns whether a record was made of these inputs, and of the parameters in their present
+-- versions.
 local function is_current(self, made, input)
    local inputs = flatten(input, {})
    if #inputs ~= #made.inputs then return false end
@@ -128,7 +129,7 @@ local function record_of(self, input)
    return made
 end
 
--- Returns the outputs that have a history, and the gradients for them.
+-- Returns the outputs that have a history, and the gradients for these outputs.
 local function outputs_of(made, gradOutput)
    local outputs, given, kept, grads = flatten(made.output, {}), flatten(gradOutput, {}), {}, {}
    for i, output in ipairs(outputs) do
@@ -150,7 +151,7 @@ local function outputs_of(made, gradOutput)
    return kept, grads
 end
 
--- Returns the gradients of leaves, nil for those that have none.
+-- Returns the gradients of leaves; nil for leaves without a gradient.
 local function gradients(made, leaves, gradOutput)
    local outputs, grads = outputs_of(made, gradOutput)
    if #outputs == 0 or #leaves == 0 then return {} end
@@ -180,7 +181,8 @@ local function check_input(self, input)
    if input == nil then tlua.raise(classes.type(self) .. ": expected an input, got nil") end
 end
 
--- The mode in which a layer records: in evaluation, records are made when gradients are wanted.
+-- Computes the output and records the call. In evaluation mode the record is made only when
+-- gradients are wanted.
 function Module:updateOutput(input)
    if not self.compute then return self.output end
    check_input(self, input)
@@ -245,7 +247,7 @@ function Module:accUpdateGradParameters(input, gradOutput, rate)
 end
 Module.sharedAccUpdateGradParameters = Module.accUpdateGradParameters
 
---- Computes both halves of the gradient at once, unless a class has halves of its own.
+--- Computes both halves of the gradient at once, unless a class has its own halves.
 function Module:backward(input, gradOutput, scale)
    local own = self.updateGradInput ~= Module.updateGradInput
       or self.accGradParameters ~= Module.accGradParameters
@@ -302,7 +304,8 @@ function Module:updateParameters(rate)
    for i, w in ipairs(weights or {}) do tlua.add_(w, grads[i], {alpha = -rate}) end
 end
 
--- Returns the intervals of memory that tensors occupy, merged where they overlap, by storage.
+-- Returns the intervals of memory that tensors occupy, by storage. Overlapping intervals are
+-- merged.
 local function intervals_of(tensors)
    local order, by_key = {}, {}
    for _, x in ipairs(tensors) do
@@ -338,7 +341,7 @@ local function intervals_of(tensors)
    return merged
 end
 
--- Moves tensors into one vector, of which they are views from then on.
+-- Moves tensors into one vector; from then on they are views of that vector.
 local function flatten_tensors(tensors)
    if #tensors == 0 then return torch.Tensor() end
    local merged, total = intervals_of(tensors), 0
@@ -368,7 +371,7 @@ function Module:getParameters()
 end
 Module._flatten = flatten_tensors
 
--- Makes fields share the other module's memory.
+-- Makes fields of this module share the memory of another module's fields.
 function Module:share(other, ...)
    for _, name in ipairs {...} do
       if is_tensor(self[name]) then methods.set_(self[name], other[name]) end
@@ -474,7 +477,7 @@ end
 
 local constants = {["true"] = true, ["false"] = false}
 
--- Reads "kW kH dW=kW padW=0": names of fields with their defaults.
+-- Parses a text such as "kW kH dW=kW padW=0": names of fields with their defaults.
 local function parse_fields(text)
    local list = {}
    for word in text:gmatch "%S+" do
@@ -530,8 +533,8 @@ function M.layer(name, fields, compute, parent)
    return class
 end
 
---- Gives a layer its parameters, with gradients, as new tensors of sizes; `fan` is the number of
---- inputs of an output, by which the layer's `reset` scales.
+--- Gives a layer its parameters and their gradients, as new tensors of the given sizes. `fan` is
+--- the number of inputs of an output, by which the layer's `reset` scales.
 function M.parameters(self, weight, bias, fan)
    if weight then
       self.weight, self.gradWeight = torch.Tensor(table.unpack(weight)),
@@ -555,7 +558,7 @@ function M.reset(fan_of)
    end
 end
 
---- The record of a call, for criterions.
+--- functions for the records of calls, which criterions use as well
 M.leaf, M.flatten, M.wanted, M.version = leaf, flatten, wanted, version
 
 return M

@@ -1,4 +1,5 @@
--- arithmetic.lua - Torch7's layers that scale and shift by learnt parameters or by constants.
+-- arithmetic.lua - Torch7's layers that scale and shift their input by learnt parameters or by
+-- constants.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -32,8 +33,8 @@ function Mul:reset_parameters() init.uniform_(self.weight, -1, 1) end
 ---@return Tensor
 function Mul:forward(input) return input * self.weight end
 
---- Add(input_size): adds a learnt number to each element of a sample or, with `scalar`, one number
---- to all elements.
+--- Add(input_size): adds a learnt number to each element of a sample. With `scalar`, one learnt
+--- number is added to all elements.
 ---@class nn.Add: nn.Module
 ---@field bias Tensor  (input_size) or (1)
 ---@overload fun(input_size: integer, scalar?: boolean): nn.Add

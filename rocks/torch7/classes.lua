@@ -7,16 +7,17 @@ local torch = require "tlua"
 
 local M = {}
 
-local metatables = {}   -- by name
-local constructors = {} -- by name
-local children = setmetatable({}, {__mode = "k"}) -- of metatables: lists of their subclasses'
+local metatables = {}   -- maps names of classes to their metatables
+local constructors = {} -- maps names of classes to their constructor tables
+-- maps metatables to lists of their subclasses' metatables
+local children = setmetatable({}, {__mode = "k"})
 
 local metamethods = {}
 for name in ([[add sub mul div mod pow unm idiv concat len eq lt le call tostring]]):gmatch "%a+" do
    metamethods["__" .. name .. "__"] = "__" .. name
 end
 
--- Sets a metamethod in a class and in the subclasses that have none of their own.
+-- Sets a metamethod in a class, and in its subclasses that do not define it themselves.
 local function pass_on(meta, name, value)
    rawset(meta, name, value)
    for _, child in ipairs(children[meta] or {}) do
@@ -100,7 +101,7 @@ end
 
 local roots = {}
 
---- Names the table that holds the classes of a package, such as "nn".
+--- Names the table that holds the classes of a package such as "nn".
 function M.root(name, folder) roots[name] = folder end
 
 -- Returns the table that holds a class named "a.b.C", and "C".
@@ -122,8 +123,8 @@ local function place_of(name, module)
    return at, last
 end
 
---- Makes a class. It becomes the field of its module, or of the table that is given, and its
---- constructor table is returned, with the parent's metatable.
+--- Makes a class. The class becomes a field of its module, or of the table `module`. Returns the
+--- constructor table and the parent's metatable.
 ---@param name string  such as "nn.Square"
 ---@param parent? string
 ---@param module? table
@@ -196,8 +197,8 @@ function M.type(object)
    return meta and meta.__typename or type(object)
 end
 
---- Returns whether an object's class, or one above it, has the name, fits the pattern or is the
---- constructor table.
+--- Returns whether the class of an object, or an ancestor of the class, has the name, fits the
+--- pattern, or has the constructor table.
 ---@param object any
 ---@param wanted string|table
 ---@return boolean

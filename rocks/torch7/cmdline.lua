@@ -1,5 +1,5 @@
--- cmdline.lua - torch.CmdLine: a program's options and arguments, with their help, a name for an
--- experiment and a log.
+-- cmdline.lua - torch.CmdLine: parses a program's options and arguments, prints help, makes a name
+-- for an experiment, and writes a log.
 
 local torch = require "tlua"
 local classes = require "tlua.torch7.classes"
@@ -7,7 +7,8 @@ local classes = require "tlua.torch7.classes"
 classes.newmetatable "torch.CmdLine"
 local CmdLine = classes.getconstructortable "torch.CmdLine"
 
---- (argument separator, key separator) of the names that `string` makes.
+--- Makes a command line. The arguments are the separators that `string` puts between options, and
+--- between an option and its value.
 function CmdLine:__init(argument_separator, key_separator)
    self.argseparator, self.keyseparator = argument_separator or ",", key_separator or "="
    self.entries, self.options, self.arguments = {}, {}, {}
@@ -15,7 +16,7 @@ end
 
 local function bare(name) return (name:gsub("^%-+", "")) end
 
---- Adds an option with its default, whose type is the option's.
+--- Adds an option with its default; the default's type is the option's type.
 function CmdLine:option(name, default, help, kind)
    local entry = {name = name, default = default, help = help or "", kind = kind or type(default)}
    self.options[bare(name)] = entry
@@ -29,7 +30,7 @@ function CmdLine:argument(name, help, kind)
    table.insert(self.entries, {argument = entry})
 end
 
---- Adds a line to the help.
+--- Adds a line of text to the help.
 function CmdLine:text(line) table.insert(self.entries, {text = line or ""}) end
 
 function CmdLine:silent() self.is_silent = true end
@@ -112,7 +113,8 @@ local function shown(value)
    return tostring(value)
 end
 
---- Returns a name for an experiment: the prefix and the options that have not their defaults.
+--- Returns a name for an experiment: the prefix, and the options whose values differ from their
+--- defaults.
 ---@param prefix string
 ---@param params table
 ---@param ignore? table<string, boolean>
@@ -170,7 +172,7 @@ function CmdLine:addTime(name, format)
    end
 end
 
---- Writes what is printed from now on into a file, too, after the parameters.
+--- Writes the parameters, and then all further output, into a file as well.
 ---@param path string|file*
 ---@param params? table
 function CmdLine:log(path, params)

@@ -1,4 +1,4 @@
--- containers.lua - Torch7's containers besides Sequential: they return tables, take tables, or
+-- containers.lua - Torch7's containers other than Sequential: they return tables, take tables, or
 -- both.
 
 local torch = require "tlua"
@@ -8,9 +8,8 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- Container: the base of all containers. `container[i]` is the i-th module, `#container` their
--- number.
----@class nn.Container: nn.Module
+-- The base of all containers. `container[i]` is the i-th module, `#container` their number.
+--@class nn.Container: nn.Module
 local Container, parent = class.class("nn.Container", Module)
 M.Container = Container
 

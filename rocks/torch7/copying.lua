@@ -1,4 +1,5 @@
--- copying.lua - copies and converts whole objects: tensors that share memory share it afterwards.
+-- copying.lua - copies and converts whole objects. Tensors that share memory share memory in the
+-- copy as well.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -7,7 +8,8 @@ local field, methods = types.field, types.methods
 
 local M = {}
 
--- Returns the new memory for a tensor's or storage's elements, made once for all that share it.
+-- Returns the new memory for the elements of a tensor or a storage. It is made once for all tensors
+-- that share the memory.
 local function moved(elements, kind, memo)
    local key = torch._storage_key(elements)
    local known = memo[key]
@@ -47,7 +49,7 @@ local function copy(value, memo)
    return made
 end
 
---- Returns a copy of an object with all it contains.
+--- Returns a copy of an object, with all objects that it contains.
 ---@param object any
 ---@return any
 function M.copy(object) return copy(object, {[0] = false}) end
@@ -58,7 +60,7 @@ local function convert(value, kind, memo)
    if memo[value] then return memo[value] end
    if types.is_tensor(value) then
       local old = types.kind_of(value)
-      -- Integers, such as positions of labels, only change their device.
+      -- integers, such as positions of labels, only change their device
       local target = kind
       if not floats[old.dtype] then return value end
       memo[value] = old == target and value or move_tensor(value, target, memo)

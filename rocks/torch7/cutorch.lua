@@ -1,4 +1,4 @@
--- cutorch.lua - Torch7's cutorch, over tlua's devices: the GPU, or the simulated device.
+-- cutorch.lua - Torch7's package cutorch, on tlua's devices: the GPU, or the simulated device.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -32,7 +32,7 @@ function M.seed() return torch.seed() end
 M.seedAll = M.seed
 function M.initialSeed() return torch.initialSeed() end
 
--- Memory in bytes: free, total.
+-- Returns the free and the total bytes of the device's memory.
 function M.getMemoryUsage() return module().mem_get_info() end
 
 M.hasHalf, M.hasFastHalf = true, true

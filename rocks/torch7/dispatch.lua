@@ -1,8 +1,8 @@
 -- dispatch.lua - Torch7's calling convention. Results may be given in front of the arguments, as in
 -- torch.add(result, x, y), and methods of elementwise functions work in place unless they are given
--- further tensors: x:add(y), x:add(y, z). An operator is declared with its patterns of arguments,
--- whose letters stand for one each: T is a tensor, n a number, L sizes in a LongStorage or a table,
--- s a string, b a boolean, f a function.
+-- further tensors: x:add(y), x:add(y, z). An operator is declared with its patterns of arguments.
+-- Each letter of a pattern stands for an argument: T is a tensor, n a number, L sizes in a
+-- LongStorage or a table, s a string, b a boolean, f a function.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -84,7 +84,7 @@ local function same_shape(a, b)
    return true
 end
 
---- Makes a tensor hold a result: gives it the result's size and copies the elements.
+--- Makes a tensor hold a result: gives the tensor the result's size and copies the elements.
 ---@param target Tensor
 ---@param result Tensor
 ---@return Tensor target
@@ -126,7 +126,7 @@ end
 local dtype_of = {}
 for _, kind in ipairs(types.list) do dtype_of[kind.tensor] = kind.dtype end
 
--- Numbers for tensors of integers lose their fractions, as in C.
+-- Returns a number without its fraction, for tensors of integers, as C converts it.
 local function whole(value)
    if math.type(value) == "float" then
       return value < 0 and math.ceil(value) or math.floor(value)
@@ -167,7 +167,8 @@ local function run(op, form, first, ...)
    return tagged(op, is_tensor(first) and get_metatable(first), call(form.fn, first, ...))
 end
 
--- Finds the form of the arguments, and remembers it under a number made of their codes.
+-- Finds the form that fits the arguments, and remembers it under a number made of the arguments'
+-- codes.
 local function finder(op, where)
    local known = {}
    return function(a, ...)

@@ -231,7 +231,7 @@ end
 function File:readBool() return self:readInt() ~= 0 end
 function File:writeBool(value) self:writeInt(value and 1 or 0) end
 
---- Reads text: "*a" all that is left, "*l" a line.
+--- Reads text: the format "*a" reads all remaining text, "*l" a line.
 function File:readString(format)
    check(self, "readable")
    if format == "*a" or format == "a" then return self.stream:read(self.stream:left()) end
@@ -254,7 +254,7 @@ function File:writeString(text)
    return #text
 end
 
---- Reads and writes a string's bytes, without their number.
+--- Reads bytes as a string, without a length in front of them.
 function M.read_bytes(self, n)
    check(self, "readable")
    if n < 0 or n > self.stream:left() then
@@ -338,19 +338,19 @@ end
 local DiskFile, MemoryFile, PipeFile = file_class "DiskFile", file_class "MemoryFile",
    file_class "PipeFile"
 
---- A file: (name [, mode [, quiet]]).
+--- Opens a file. The arguments are (name [, mode [, quiet]]).
 function DiskFile:__init(path, mode, quiet)
    opened(self, streams.disk, "DiskFile", path, mode, quiet)
 end
 
 function DiskFile:noBuffer() return self end
 
---- The output or input of a command: (command [, mode [, quiet]]).
+--- Opens the output or the input of a command. The arguments are (command [, mode [, quiet]]).
 function PipeFile:__init(command, mode, quiet)
    opened(self, streams.pipe, "PipeFile", command, mode, quiet)
 end
 
---- Memory, or a storage of chars: ([storage,] [mode]).
+--- Opens memory, or a storage of chars, as a file. The arguments are ([storage,] [mode]).
 function MemoryFile:__init(first, second)
    local storage = types.is_storage(first) and first or nil
    local mode, readable, writable = check_mode("MemoryFile", storage and second or first or "rw")

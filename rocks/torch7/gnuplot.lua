@@ -1,4 +1,4 @@
--- gnuplot.lua - Torch7's gnuplot, over tlua's plots: figures are printed in the terminal, or
+-- gnuplot.lua - Torch7's package gnuplot, on tlua's plots: figures are printed in the terminal, or
 -- written to the file that pngfigure or svgfigure has named.
 
 local tlua = require "tlua"

@@ -178,9 +178,9 @@ function M.scale(src, width, height, mode)
    return into and into:copy(y) or y
 end
 
---- Cuts out a part: (src, x1, y1, x2, y2), from 0, without the last ones; or (src, "c", width,
---- height) at
---- the centre, and with "tl", "tr", "bl", "br" at a corner.
+--- Cuts out a part of an image. The arguments are (src, x1, y1, x2, y2), positions from 0 without
+--- the last ones; or (src, "c", width, height) for the centre, and "tl", "tr", "bl" or "br" for a
+--- corner.
 function M.crop(src, a, b, c, d)
    local size = shape(src)
    local H, W = size[#size - 1], size[#size]
@@ -250,9 +250,8 @@ function M.warp(src, flow, mode, offset, clamp)
    end)
 end
 
---- Reads each pixel at the place to which a matrix (2, 2), of rows and columns about the centre,
---- and a
---- translation take it.
+--- Transforms an image: each pixel is read at the position to which a matrix (2, 2), of rows and
+--- columns about the centre, and a translation map it.
 function M.affinetransform(src, matrix, mode, translation)
    local size = shape(src)
    local H, W = size[#size - 1], size[#size]
@@ -268,7 +267,7 @@ function M.affinetransform(src, matrix, mode, translation)
    end)
 end
 
---- Rotates an image about its centre, against the clock, by an angle in radians.
+--- Rotates an image about its centre, anticlockwise, by an angle in radians.
 function M.rotate(src, angle, mode)
    local c, s = math.cos(angle), math.sin(angle)
    return M.affinetransform(src, torch.Tensor {{c, s}, {-s, c}}, mode or "simple")
@@ -329,7 +328,8 @@ function M.rgb2hsl(src)
    return stacked(hue_of(r, g, b, most, spread), ratio(spread, width), light)
 end
 
--- Returns a channel's share of the chroma at hues: 1 near its own hue, 0 far from it.
+-- Returns a channel's fraction of the chroma at given hues: 1 near the channel's own hue, 0 far
+-- from it.
 local function share(hue, n)
    local k = T.remainder(T.add(T.mul(hue, 6), n), 6)
    return T.clamp(T.minimum(k, T.rsub(k, 4)), 0, 1)
@@ -349,14 +349,14 @@ function M.hsl2rgb(src)
    return stacked(channel(5), channel(3), channel(1))
 end
 
---- Converts colours to shares of their sum.
+--- Converts colours to fractions of the sum of their channels.
 function M.rgb2nrgb(src)
    local r, g, b = table.unpack(channels(src))
    local sum = T.add(T.add(T.add(r, g), b), 1e-6)
    return stacked(T.div(r, sum), T.div(g, sum), T.div(b, sum))
 end
 
--- CIE L*a*b* under D65, and back.
+-- matrices for the conversion to CIE L*a*b* under D65, and back
 local to_xyz = {{0.412453, 0.357580, 0.180423}, {0.212671, 0.715160, 0.072169},
    {0.019334, 0.119193, 0.950227}}
 local white = {0.950456, 1.0, 1.088754}
@@ -405,7 +405,8 @@ end
 -- Filters
 -- ------------------------------------------------------------------------------------------------
 
---- Convolves each channel with a kernel (height, width): "valid" (the default), "full" or "same".
+--- Convolves each channel with a kernel (height, width). The mode is "valid" (the default), "full"
+--- or "same".
 function M.convolve(src, kernel, mode)
    local x = types.untag(src)
    local k = methods.to(T.detach(kernel), field(x, "dtype"))
@@ -431,7 +432,8 @@ local function option(args, i, name, default)
    return value
 end
 
---- A Gaussian (height, width): (size [, sigma [, amplitude [, normalize]]]), or a table of them.
+--- Returns a Gaussian (height, width). The arguments are (size [, sigma [, amplitude [,
+--- normalize]]]), or a table of them.
 function M.gaussian(...)
    local args = {...}
    local n, sigma = option(args, 1, "size", 3), option(args, 2, "sigma", 0.25)
@@ -458,7 +460,7 @@ function M.gaussian1D(...)
    return tag(g)
 end
 
---- A Laplacian of a Gaussian (size, size).
+--- Returns the Laplacian of a Gaussian (size, size).
 function M.laplacian(...)
    local args = {...}
    local n, sigma = option(args, 1, "size", 9),

@@ -1,4 +1,5 @@
--- loading.lua - finds files beside a package's own, as Torch7's packages load their parts.
+-- loading.lua - finds files in the folder of a package, as Torch7's packages do to load their
+-- parts.
 
 local torch = require "tlua"
 

@@ -59,10 +59,10 @@ local subtraction = {Tn = {T.sub, T.sub_}, TT = {by_elements(T.sub), by_elements
    TnT = {scaled(T.add, -1), scaled(T.add_, -1)}}
 op("add", addition, in_place)
 op("csub", subtraction, in_place)
--- The tensor's method `sub` takes a part.
+-- the tensor's own method `sub` returns a part of the tensor
 op("sub", subtraction, {in_place = true, method = false})
 
--- Divides as C does: integers lose the fraction.
+-- Divides as C does: quotients of integers lose their fraction.
 local function divide(a, b)
    if is_float(a) then return T.div(a, b) end
    return T.div(a, b, {rounding_mode = "trunc"})
@@ -131,7 +131,7 @@ local function adding(name, product)
          return T.add(T.mul(x, m), product(a, b), {alpha = n})
       end,
    }, {method = false})
-   -- The method is called as x:addmm([beta,] [x,] [alpha,] a, b), and changes x.
+   -- the method is called as x:addmm([beta,] [x,] [alpha,] a, b), and changes x
    types.Tensor[name] = function(x, ...)
       local arguments, tensors = {...}, 0
       for i = 1, #arguments do tensors = tensors + (T.is_tensor(arguments[i]) and 1 or 0) end
@@ -178,7 +178,8 @@ end})
 
 local function keep(fn) return function(x, d) return fn(x, d, {keepdim = true}) end end
 
--- The result's type is the input's: sums of bytes are bytes along a dimension.
+-- Wraps a function so that the result has the input's type: sums of bytes along a dimension are
+-- bytes.
 local function as_input(fn)
    return function(x, ...) return methods.to(fn(x, ...), field(x, "dtype")) end
 end
@@ -210,7 +211,7 @@ local function sort(x, d, descending)
 end
 op("sort", {["T Tn Tb Tnb"] = sort}, two)
 
--- Spread with a divisor of n - 1, or of n with the flag.
+-- Returns a function that computes a spread, with the divisor n - 1, or n if its flag is set.
 local function spread(fn)
    return {
       T = function(x) return item(fn(x)) end, Tb = function(x, flag)
@@ -322,8 +323,8 @@ op("btrisolve", {TTT = function(b, lu, pivots)
    return T.squeeze(linalg.lu_solve(lu, pivots, T.unsqueeze(b, -1)), -1)
 end})
 
--- A symmetric positive semidefinite matrix's Cholesky factor with complete pivoting: the largest
--- diagonal element that is left comes first.
+-- computes the Cholesky factor of a symmetric positive semidefinite matrix with complete pivoting:
+-- the largest remaining diagonal element comes first
 op("pstrf", {["T Ts"] = function(x, uplo)
    local n, a = shape(x)[1], methods.tolist(x)
    local l, order = {}, {}

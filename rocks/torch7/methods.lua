@@ -4,7 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 
 return function(Module)
-   --- Computes the module's output, like forward; a module may define either method.
+   --- Computes the module's output, as forward does; a module may define either method.
    ---@param ... any
    ---@return any ...
    function Module:updateOutput(...)
@@ -17,9 +17,9 @@ return function(Module)
       return self:zero_grad {set_to_none = false}
    end
 
-   --- Moves all parameters into one vector and their gradients into another, and returns both: from
-   --- then on each parameter is a view of its part. Gradients must then be zeroed in place, as by
-   --- zeroGradParameters.
+   --- Moves all parameters into one vector and their gradients into another, and returns both
+   --- vectors. From then on each parameter is a view of its part. Gradients must then be zeroed in
+   --- place, as by zeroGradParameters.
    ---@return Tensor parameters
    ---@return Tensor gradients
    function Module:getParameters()
@@ -87,7 +87,7 @@ return function(Module)
       return taken
    end
 
-   --- Returns this module and all its descendants, parents first, each once.
+   --- Returns this module and all its descendants, parents before children, each once.
    ---@return nn.Module[]
    function Module:listModules()
       return self:modules()

@@ -1,4 +1,4 @@
--- mode.lua - supports Torch7's model:training() in unchanged programs.
+-- mode.lua - makes Torch7's model:training() work in unchanged programs.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -1,4 +1,4 @@
--- nn.lua - Torch7's nn: its modules and criterions, a trainer, and checks of gradients.
+-- nn.lua - Torch7's package nn: its modules and criterions, a trainer, and checks of gradients.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -67,7 +67,7 @@ function utils.contiguousView(result, x, ...)
    return result:view(x:contiguous(), ...)
 end
 
---- Empties fields of an object: tensors keep their type.
+--- Empties fields of an object; tensors keep their type.
 function utils.clear(object, ...)
    local names = {...}
    if type(names[1]) == "table" then names = names[1] end
@@ -132,7 +132,7 @@ end
 
 nn.Jacobian = require "tlua.torch7.nn_jacobian"
 
--- Unknown names raise: a program that misspells a layer's name is told so.
+-- unknown names raise an error, so that a program that misspells a layer's name is told so
 return setmetatable(nn, {__index = function(_, name)
    if type(name) ~= "string" or name:find "^_" then return nil end
    tlua.raise(("nn: there is no %s in Torch7's nn here"):format(name))

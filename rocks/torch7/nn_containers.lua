@@ -1,5 +1,6 @@
--- nn_containers.lua - Torch7's containers. A container says how its modules are called forward, and
--- how one half of backward goes through them: the halves differ only in the method that is called.
+-- nn_containers.lua - Torch7's containers. A container defines how its modules are called forward,
+-- and how one half of backward passes through the modules: both halves differ only in the method
+-- that is called.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -205,7 +206,7 @@ end, function(self, call, input, gradOutput)
    return grads
 end)
 
--- MapTable: copies of one module, which share its parameters, one for each element.
+-- MapTable: applies copies of one module, which share its parameters, one for each element.
 local MapTable = container("MapTable", function(self, module)
    self.modules = {}
    self.module = nil
@@ -309,7 +310,7 @@ end)
 
 -- Around one module -------------------------------------------------------------------------------
 
--- A decorator passes everything on to the module inside.
+-- Calls the same method of the module inside; a decorator passes everything on to that module.
 local function through(self, input)
    return self:rethrowErrors(self.modules[1], 1, "updateOutput", input)
 end
@@ -387,7 +388,7 @@ function Profile:updateOutput(input)
    return self.output
 end
 
--- Bottle: gives a module inputs of fewer dimensions, by joining the first ones.
+-- Joins the first dimensions, for Bottle, which gives a module inputs of fewer dimensions.
 local function joined(x, dims)
    local size = field(x, "shape")
    if #size <= dims then return x end
@@ -414,7 +415,7 @@ end, function(self, call, input, gradOutput)
    return g and result(tlua.reshape(g, field(input, "shape")))
 end)
 
--- WeightNorm: a module's weight as a direction v with a length g for each output.
+-- WeightNorm: represents a module's weight by a direction v and a length g for each output.
 local WeightNorm = around "WeightNorm"
 local function rows(self, x)
    if self.outputDim ~= 1 then x = tlua.transpose(x, 1, self.outputDim) end

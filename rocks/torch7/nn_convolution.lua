@@ -1,5 +1,5 @@
--- nn_convolution.lua - Torch7's layers over time, images and volumes. Arguments come in Torch7's
--- order (width before height), sizes in tensors in the other one.
+-- nn_convolution.lua - Torch7's layers over time, images and volumes. Arguments are in Torch7's
+-- order (width before height), sizes of tensors in the opposite order.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -24,7 +24,7 @@ local function batched(n, x, fn)
    return T.squeeze(fn(T.unsqueeze(x, 1)), 1)
 end
 
--- Defines a class by its fields, and by what follows from them.
+-- Defines a class by its fields, and by values that are computed from the fields.
 local function fields_then(name, fields, after, compute, parent)
    local class = layer(name, fields, compute, parent)
    local set = class.__init
@@ -79,7 +79,7 @@ end, function(self, x, weight, bias)
    end)
 end).reset = base.reset(function(self) return self.kW end)
 
--- Keeps the k largest frames of each feature, in their order.
+-- TemporalDynamicKMaxPooling keeps the k largest frames of each feature, in their order.
 layer("TemporalDynamicKMaxPooling", "minK factor=0", function(self, x)
    return batched(2, x, function(frames)
       local k = math.max(self.minK, math.ceil(self.factor * shape(frames)[2]))
@@ -154,7 +154,7 @@ without_bias(fields_then("SpatialFullConvolution", conv_fields .. " adjW=0 adjH=
    parameters(self, {self.nInputPlane, self.nOutputPlane, self.kH, self.kW}, {self.nOutputPlane})
 end, function(self, x, weight, bias)
    local adjust = {self.adjH, self.adjW}
-   if not is_tensor(x) then -- {input, a tensor of the output's size}
+   if not is_tensor(x) then -- the input is {input, a tensor of the output's size}
       local size = shape(x[2])
       x = x[1]
       local given = shape(x)
@@ -178,7 +178,7 @@ end, function(self, x, weight, bias)
       self.nInputPlane)
 end).reset = base.reset(row_fan)
 
--- Each position of the output has a kernel of its own.
+-- Returns the size of an output, each position of which has its own kernel.
 local function out_size(input, kernel, step, pad) return (input + 2 * pad - kernel) // step + 1 end
 fields_then("SpatialConvolutionLocal",
    "nInputPlane nOutputPlane iW iH kW kH dW=1 dH=1 padW=0 padH=padW",
@@ -294,7 +294,7 @@ local function with_modes(class)
    return class
 end
 
--- Returns a tensor's sizes in Torch7's order of fields, such as {kH, kW} of "k".
+-- Returns a tensor's sizes in Torch7's order of fields, such as {kH, kW} for "k".
 local function sizes_of(self, letter, axes)
    local list = {}
    for i, axis in ipairs(axes) do
@@ -437,7 +437,7 @@ end, function(self, x)
    end)
 end)
 
--- Negative amounts cut off.
+-- Defines a padding layer; negative amounts cut off elements.
 local function padding(name, mode)
    layer(name, "pad_l pad_r=pad_l pad_t=pad_l pad_b=pad_l", function(self, x)
       local amounts = {self.pad_l, self.pad_r, self.pad_t, self.pad_b}

@@ -282,7 +282,8 @@ criterion("KLDCriterion", "", function(_, x)
    return T.mul(T.sum(inner), -0.5)
 end)
 
--- The mean squared error of x and the central part of y, cropped to the size of x.
+-- SpatialAutoCropMSECriterion: the mean squared error of x and the central part of y, cropped to
+-- the size of x.
 criterion("SpatialAutoCropMSECriterion", sized, function(self, x, y)
    local size, goal = field(x, "shape"), field(y, "shape")
    for d = #size - 1, #size do
@@ -359,7 +360,8 @@ function Parallel:updateGradInput(input, target)
    return self.gradInput
 end
 
--- A module with a criterion behind it, and a criterion that takes {input, target}.
+-- ModuleCriterion: a criterion that first applies a module; and a criterion that takes {input,
+-- target}.
 local ModuleCriterion = classes.class("nn.ModuleCriterion", "nn.Criterion")
 function ModuleCriterion:__init(inputModule, targetModule, one, cast)
    Criterion.__init(self)

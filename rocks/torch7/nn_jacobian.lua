@@ -1,4 +1,5 @@
--- nn_jacobian.lua - nn.Jacobian: compares a module's backward with differences of its forward.
+-- nn_jacobian.lua - nn.Jacobian: compares the results of a module's backward with differences of
+-- its forward.
 
 local torch = require "tlua.torch7.torch"
 
@@ -56,7 +57,7 @@ function M.testJacobian(module, input, low, high, perturbation)
    return difference(M.forward(module, input, nil, perturbation), M.backward(module, input))
 end
 
---- The same for a parameter's gradient.
+--- Compares the gradient of a parameter with differences.
 function M.testJacobianParameters(module, input, param, dparam, low, high, perturbation)
    low, high = low or -2, high or 2
    input:copy(torch.rand(input:nElement()):mul(high - low):add(low))
@@ -65,7 +66,7 @@ function M.testJacobianParameters(module, input, param, dparam, low, high, pertu
       M.backward(module, input, param, dparam))
 end
 
---- The same for updates of a parameter by accUpdateGradParameters with the rate 1.
+--- Compares updates of a parameter by accUpdateGradParameters, with the rate 1, with differences.
 function M.testJacobianUpdateParameters(module, input, param, low, high, perturbation)
    low, high = low or -2, high or 2
    input:copy(torch.rand(input:nElement()):mul(high - low):add(low))

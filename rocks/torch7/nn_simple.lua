@@ -1,4 +1,4 @@
--- nn_simple.lua - Torch7's layers of one input: linear ones, arithmetic, reductions, views and
+-- nn_simple.lua - Torch7's layers of one input: linear layers, arithmetic, reductions, views and
 -- activations.
 
 local tlua = require "tlua"
@@ -39,7 +39,7 @@ function Linear:noBias()
    return self
 end
 
--- The weight is g * v / |v|, row by row.
+-- LinearWeightNorm: a linear layer whose weight is g * v / |v|, row by row.
 local LinearWeightNorm = layer("LinearWeightNorm", function(self, inputSize, outputSize, bias)
    parameters(self, {outputSize, inputSize}, bias ~= false and {outputSize} or nil)
    self.v, self.g = self.weight:clone(), self.weight:norm(2, 2)
@@ -63,7 +63,8 @@ function LinearWeightNorm:parameters()
    return {self.v, self.g, self.bias}, {self.gradV, self.gradG, self.gradBias}
 end
 
--- Inputs are pairs of positions and values, (n, 2), or a table of them.
+-- SparseLinear: a linear layer whose inputs are pairs of positions and values, (n, 2), or a table
+-- of such inputs.
 local SparseLinear = layer("SparseLinear", function(self, inputSize, outputSize, doGradInput)
    self.inputSize, self.outputSize, self.doGradInput = inputSize, outputSize, doGradInput or false
    parameters(self, {outputSize, inputSize}, {outputSize})
@@ -82,7 +83,7 @@ local Bilinear = layer("Bilinear", function(self, left, right, out, bias)
 end, function(_, x, weight, bias) return F.bilinear(x[1], x[2], weight, bias) end)
 Bilinear.reset = base.reset(columns)
 
--- A linear layer of which outputs are chosen by setPartition.
+-- PartialLinear: a linear layer of which setPartition selects outputs.
 local PartialLinear = layer("PartialLinear", function(self, inputSize, outputSize, bias)
    parameters(self, {outputSize, inputSize}, bias ~= false and {outputSize} or nil)
 end, function(self, x, weight, bias)
@@ -110,7 +111,8 @@ end, function(self, size, scalar) parameters(self, nil, {scalar and 1 or size}) 
 one("Mul", function(_, x, weight) return T.mul(x, weight) end,
    function(self) parameters(self, {1}) end)
 
--- Learnt tensors for each element of a sample, or for dimensions of size 1 as a whole.
+-- Fits learnt tensors to an input: they have a value for each element of a sample, or one value for
+-- a dimension of size 1.
 local function fitted(x, p)
    local sizes = shape(p)
    if dims(x) == #sizes + 1 then table.insert(sizes, 1, 1) end
@@ -245,7 +247,7 @@ end, function(self, x)
 end)
 function Copy:type(name) return name and self or self._type end
 
--- The gradient of the input is multiplied by a negative number.
+-- GradientReversal: multiplies the gradient of its input by a negative number.
 local Reversal = layer("GradientReversal", "lambda=1", function(_, x) return T.mul(x, 1) end)
 function Reversal:setLambda(lambda) self.lambda = lambda end
 local function changed_gradient(class, change)
@@ -396,7 +398,8 @@ layer("PixelShuffle", "upscaleFactor", function(self, x) return F.pixel_shuffle(
 
 -- Noise -------------------------------------------------------------------------------------------
 
--- The noise is drawn before the forward call and kept, so that the backward pass uses it again.
+-- Defines a layer whose noise is drawn before the forward call and kept, so that the backward pass
+-- uses the same noise.
 local function noisy(name, fields, draw, compute)
    local class = layer(name, fields, compute)
    function class:prepare(input)
@@ -426,7 +429,7 @@ end, function(self, x) return kept(self, shape(x), x) end, scaled_noise)
 Dropout.describe = function(self) return ("nn.Dropout(%f)"):format(self.p) end
 function Dropout:setp(p) self.p = p end
 
--- Whole planes are dropped; results are not scaled up in training, but down in evaluation.
+-- whole planes are dropped; results are scaled down in evaluation, not up in training
 for name, planes in pairs {SpatialDropout = 2, VolumetricDropout = 3} do
    local class = noisy(name, function(self, p)
       self.p, self.train = p or 0.5, true
@@ -502,7 +505,8 @@ end, function(_, x, weight)
 end)
 function PReLU:reset() self.weight:fill(0.25) end
 
--- The dimension of softmax: vectors and images begin with it, batches have it second.
+-- Returns the dimension of softmax: the first one of a vector or an image, the second one of a
+-- batch.
 local function feature_dim(x)
    local n = dims(x)
    return (n == 1 or n == 3) and 1 or 2

@@ -1,5 +1,5 @@
--- nngraph.lua - Torch7's nngraph: graphs of modules. module(node, ...) or {nodes} makes a node,
--- `-` chains modules and nodes, and nn.gModule makes one module of a graph.
+-- nngraph.lua - Torch7's package nngraph: graphs of modules. module(node, ...), or a call with
+-- {nodes}, makes a node, `-` chains modules and nodes, and nn.gModule makes one module of a graph.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -12,7 +12,7 @@ local M = {}
 local Node = classes.newmetatable "nngraph.Node"
 M.Node = classes.getconstructortable "nngraph.Node"
 
--- Makes a node: a module, or nil for an input, after others.
+-- Makes a node of a module, or an input without a module, that follows other nodes.
 local function node_of(module, parents)
    return setmetatable({data = {module = module, annotations = {}}, parents = parents or {},
       uses = {}}, Node)
@@ -20,13 +20,13 @@ end
 
 local function is_node(value) return type(value) == "table" and getmetatable(value) == Node end
 
---- Annotates a node, for its printing and its name.
+--- Annotates a node: sets its printed text and its name.
 function Node:annotate(annotations)
    for key, value in pairs(annotations) do self.data.annotations[key] = value end
    return self
 end
 
--- Returns the parts of a node's output as nodes.
+-- Returns the elements of a node's output, a table, as nodes.
 function Node:split(n)
    local parts = {}
    for i = 1, n do parts[i] = node_of(nn.SelectTable(i), {self}) end
@@ -45,7 +45,7 @@ local function list_of(...)
    return list
 end
 
--- module(nodes...) makes a node; called with tensors a module still computes.
+-- module(nodes...) makes a node; called with tensors, a module still computes
 local Module = base.Module
 local call = Module.__call__
 local constructor = classes.getconstructortable "nn.Module"
@@ -59,7 +59,7 @@ constructor.__call__ = function(self, ...)
    return node_of(self, list_of(...))
 end
 
--- node - module, module - module, {nodes} - module.
+-- Chains modules and nodes: node - module, module - module, {nodes} - module.
 local function chain(a, b)
    if classes.isTypeOf(b, "nn.Module") then return node_of(b, list_of(a)) end
    b.parents[#b.parents + 1] = list_of(a)[1]
@@ -67,12 +67,12 @@ local function chain(a, b)
 end
 constructor.__sub__ = chain
 Node.__sub = chain
--- module * other: the second one computes first.
+-- module * other: `other` computes first
 constructor.__mul__ = function(a, b) return chain(b, a) end
 constructor.__unm__ = function(a) return node_of(a, {}) end
 Node.__unm = function(a) return a end
 
--- Returns the nodes before others, each once, in an order of computation.
+-- Returns the nodes on which the given nodes depend, each once, in an order of computation.
 local function ordered(outputs)
    local order, state = {}, {}
    local function visit(node)
@@ -89,7 +89,7 @@ end
 
 local gModule = classes.class("nn.gModule", "nn.Container")
 
---- A module of a graph, by lists of its input and output nodes.
+--- Makes a module of a graph from lists of its input and output nodes.
 function gModule:__init(inputs, outputs)
    nn.Container.__init(self)
    local order, state = ordered(outputs)

@@ -1,6 +1,6 @@
 -- optim.lua - Torch7's optimizers: optim.sgd(opfunc, x, config, state) and so on. opfunc(x) returns
--- the loss and its gradient; x is changed in place; `state`, or `config`, keeps what a method
--- remembers. Each returns x and a table of the losses.
+-- the loss and its gradient; x is changed in place; `state`, or `config`, keeps a method's memory
+-- between calls. Each method returns x and a table of the losses.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -122,7 +122,7 @@ method("asgd", {eta0 = 1e-4, lambda = 1e-4, alpha = 0.75, t0 = 1e6}, function(x,
    return state.ax
 end)
 
--- Rprop takes the gradients' signs; it may make several evaluations in a call.
+-- Rprop: steps by the signs of gradients, and may make several evaluations in a call.
 function M.rprop(opfunc, x, config, state)
    config = config or {}
    state = state or config
@@ -149,7 +149,8 @@ for name, fn in pairs(searches) do M[name] = fn end
 for name, fn in pairs(require "tlua.torch7.optim_population") do M[name] = fn end
 for name, class in pairs(require "tlua.torch7.optim_records") do M[name] = class end
 
--- Compares a gradient with differences: returns the relative distance and both.
+-- Compares a gradient with differences. Returns their relative distance, the gradient and the
+-- differences.
 function M.checkgrad(opfunc, x, eps)
    eps = eps or 1e-7
    local _, gradient = opfunc(x)

@@ -1,4 +1,4 @@
--- optim_records.lua - optim.ConfusionMatrix and optim.Logger.
+-- optim_records.lua - Torch7's records of a training: optim.ConfusionMatrix and optim.Logger.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -68,7 +68,7 @@ function Matrix:updateValids()
       unions / with
 end
 
---- Matthews' correlation coefficient of each class.
+--- Returns Matthews' correlation coefficient of each class.
 function Matrix:matthewsCorrelation()
    local all, result = self.mat:sum(), torch.zeros(self.nclasses):float()
    for t = 1, self.nclasses do
@@ -116,7 +116,8 @@ end
 
 local Logger = classes.class "optim.Logger"
 
---- Writes values in columns into a file; without a name, only keeps them.
+--- Makes a logger that writes values in columns into a file; without a name, it only keeps the
+--- values.
 function Logger:__init(path, timestamp)
    if path and timestamp then path = path .. "-" .. os.date "%Y_%m_%d_%X" end
    self.name, self.symbols, self.idx, self.figure = path, {}, {}, nil

@@ -7,7 +7,8 @@ local M = {}
 
 -- Interpolation -----------------------------------------------------------------------------------
 
--- Minimum of the cubic through two points with their derivatives; the middle if there is none.
+-- Returns the minimum of the cubic through two points with their derivatives; the middle if the
+-- cubic has none.
 local function cubic(a, b, low, high)
    if a[1] > b[1] then a, b = b, a end
    local d1 = a[3] + b[3] - 3 * (a[2] - b[2]) / (a[1] - b[1])
@@ -18,7 +19,7 @@ local function cubic(a, b, low, high)
    return math.min(math.max(t, low), high)
 end
 
--- Fits a polynomial to the values and derivatives that are known, and returns its coefficients.
+-- Fits a polynomial to known values and derivatives, and returns its coefficients.
 local function fit(points)
    local rows, right, n = {}, {}, 0
    for _, p in ipairs(points) do n = n + (p[2] and 1 or 0) + (p[3] and 1 or 0) end
@@ -142,7 +143,7 @@ local function direction(g, steps, changes)
    return q
 end
 
---- L-BFGS. Returns x, the losses and the number of evaluations.
+--- Minimises by L-BFGS. Returns x, the losses and the number of evaluations.
 function M.lbfgs(opfunc, x, config, state)
    config = config or {}
    state = state or config
@@ -201,7 +202,8 @@ function M.lbfgs(opfunc, x, config, state)
    return x, losses, count
 end
 
---- Conjugate gradients (Polak-Ribiere). Returns x, the losses and the number of evaluations.
+--- Minimises by conjugate gradients (Polak-Ribiere). Returns x, the losses and the number of
+--- evaluations.
 function M.cg(opfunc, x, config, state)
    config = config or {}
    state = state or config
@@ -232,8 +234,9 @@ function M.cg(opfunc, x, config, state)
    return x, losses, count
 end
 
---- FISTA: minimises f(x) + g(x), with f smooth. f(x, "dx") returns the loss and its gradient; g(x)
---- the other loss; pl(x, L) is its proximal step, in place. Returns x and the history.
+--- Minimises f(x) + g(x) by FISTA, with f smooth. f(x, "dx") returns the loss and its gradient;
+--- g(x) returns the other loss; pl(x, L) makes the proximal step of g, in place. Returns x and the
+--- history.
 function M.FistaLS(f, g, pl, xinit, params)
    params = params or {}
    local L, step = params.L or 0.1, params.Lstep or 1.5

@@ -1,4 +1,4 @@
--- paths.lua - Torch7's paths: names of files and folders.
+-- paths.lua - Torch7's package paths: names of files and folders.
 
 local tlua = require "tlua"
 
@@ -37,7 +37,7 @@ function M.cwd() return output_of("pwd"):match "[^\n]*" end
 M.home = os.getenv "HOME"
 function M.getenv(name) return os.getenv(name) end
 
---- Joins a path's parts: what stands in front of an absolute part counts no more.
+--- Joins parts of a path. An absolute part discards the parts before it.
 ---@param ... string
 ---@return string
 function M.concat(...)
@@ -61,7 +61,7 @@ function M.concat(...)
    return "/" .. table.concat(parts, "/")
 end
 
---- The last part of a path, without the suffix if that is given.
+--- Returns the last component of a path, without `suffix` if that is given.
 function M.basename(path, suffix)
    local name = path:gsub("/+$", ""):match "[^/]*$"
    if suffix then
@@ -71,14 +71,14 @@ function M.basename(path, suffix)
    return name
 end
 
---- The path without its last part.
+--- Returns a path without its last component.
 function M.dirname(path)
    local folder = path:gsub("/+$", ""):match "^(.*)/[^/]*$"
    if folder == nil then return "." end
    return folder == "" and "/" or folder
 end
 
---- The ending behind the last point; nil if there is none.
+--- Returns the ending after the last point; nil if there is none.
 function M.extname(path) return M.basename(path):match "^.+%.([^.]*)$" end
 
 --- Returns the names in a folder.
@@ -116,7 +116,7 @@ function M.iterdirs(path)
    end)
 end
 
---- Makes a folder, with those above it.
+--- Makes a folder, and its missing parents.
 function M.mkdir(path)
    local made, problem = tlua.io.make_folder(path)
    if not made then return nil, problem end
@@ -125,7 +125,7 @@ end
 
 function M.rmdir(path) return os.remove(path) end
 
---- Removes a folder with all in it; the second argument must be "yes".
+--- Removes a folder with all its contents; the second argument must be "yes".
 function M.rmall(path, answer)
    if answer ~= "yes" then tlua.raise "paths.rmall: expected 'yes' as the second argument" end
    return os.execute("rm -rf -- " .. quote(path)) == true
@@ -133,7 +133,7 @@ end
 
 function M.tmpname() return os.tmpname() end
 
---- The path of the running file, or of one beside it.
+--- Returns the path of the running file, or of a file in the same folder.
 function M.thisfile(name)
    local path = debug.getinfo(2, "S").source:match "^@(.*)$"
    if not path then return nil end

@@ -1,5 +1,5 @@
--- printing.lua - prints Torch7's tensors as it did: rows of columns of one width, with a common
--- factor in front if the numbers are large or small.
+-- printing.lua - prints tensors as Torch7 did: rows of columns of one width, with a common factor
+-- in front if the numbers are large or small.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"

@@ -1,4 +1,5 @@
--- random.lua - Torch7's random functions: of numbers, and methods that fill tensors.
+-- random.lua - Torch7's random functions, which return numbers, and methods that fill tensors with
+-- random numbers.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -131,7 +132,7 @@ function M.initialSeed(...)
    return torch.initial_seed()
 end
 
--- Torch7's states are bytes; tlua's are lists of integers.
+-- Returns a generator's state. Torch7's states are bytes; tlua's are lists of integers.
 function M.getRNGState(...)
    local generator = split(...)
    local state = generator and generator:get_state() or torch.get_rng_state()

@@ -1,6 +1,7 @@
 -- serialization.lua - Torch7's .t7 format: values, tables, tensors and objects of classes, written
--- once and then referred to by number. Reading runs no code from a file: functions become ones that
--- raise, objects of unknown classes become tables with the class's name in __typename.
+-- once and then referred to by number. Reading runs no code from a file: functions become functions
+-- that raise an error, objects of unknown classes become tables with the class's name in
+-- __typename.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -17,7 +18,7 @@ local NIL <const>, NUMBER <const>, STRING <const>, TABLE <const> = 0, 1, 2, 3
 local OBJECT <const>, BOOLEAN <const>, FUNCTION <const> = 4, 5, 8
 local old_functions <const> = {[6] = true, [7] = true, [8] = true}
 
--- The user's line is searched through all of the stack when an error is raised.
+-- the largest depth of the stack in which the user's line is searched when an error is raised
 local deepest <const> = 2000
 
 local function raise(self, format, ...)
@@ -69,7 +70,7 @@ end
 
 local function read_longs(self, n) return n == 0 and {} or self:readLong(n):totable() end
 
--- Makes a tensor a view of a storage, after checking that it stays inside.
+-- Makes a tensor a view of a storage, after checking that the view lies inside the storage.
 local function read_tensor(self, x, kind)
    local n = self:readInt()
    if n < 0 or n > 16 then raise(self, "a tensor of %d dimensions", n) end
@@ -98,7 +99,7 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- Returns the number of an object, and whether it has been written already.
+-- Returns the number of an object, and whether the object has been written already.
 local function number_for(self, object)
    self.written = self.written or {n = 0}
    local key = object
@@ -196,7 +197,8 @@ end
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- Reads the number of an object; returns it, and the object if it has been read already.
+-- Reads the number of an object; returns the number, and also the object if it has been read
+-- already.
 local function read_head(self)
    if not self.is_referenced then return nil end
    self.loaded = self.loaded or {}
@@ -233,8 +235,8 @@ local function read_function(self, tag)
    return stub
 end
 
--- Returns the class that a file names: nn's for cudnn's where that is missing; for Cuda types
--- without a device, those of the CPU.
+-- Returns the class that a file names. If cudnn's class is missing, it is nn's; for Cuda types
+-- without a device, it is the CPU's type.
 local function class_named(name)
    local meta = classes.getmetatable(name)
    if not meta and name:find "^cudnn%." then
@@ -393,7 +395,7 @@ function M.deserialize(text, format, referenced)
    return file:readObject()
 end
 
---- The same with a CharStorage instead of a string.
+--- Does the same as serialize, but returns a CharStorage instead of a string.
 function M.serializeToStorage(object, format)
    return types.new(types.kinds.Char):storage():string(M.serialize(object, format))
 end

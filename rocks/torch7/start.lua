@@ -1,5 +1,5 @@
--- start.lua - `tlua --torch7`: Torch7's packages as globals, and under their names for `require`,
--- with the functions that Lua 5.1 had and Torch7's programs use.
+-- start.lua - implements `tlua --torch7`: defines Torch7's packages as globals, and under their
+-- names for `require`, and the functions of Lua 5.1 that Torch7's programs use.
 
 local classes = require "tlua.torch7.classes"
 

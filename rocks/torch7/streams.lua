@@ -1,5 +1,5 @@
--- streams.lua - the bytes behind Torch7's files: in memory, or a file that is written. Positions
--- count from 1. A file that is read is in memory as a whole.
+-- streams.lua - the bytes behind Torch7's files, which are in memory, or in a file that is written.
+-- Positions count from 1. A file that is read is in memory as a whole.
 
 local M = {}
 
@@ -63,7 +63,7 @@ function Memory:close() return true end
 local Disk = setmetatable({}, {__index = Memory})
 Disk.__index = Disk
 
--- Writes what is in memory to the file.
+-- Writes the bytes in memory to the file.
 function Disk:flush()
    local failure = require "tlua.io.replace"(self.path, function(handle)
       return select(2, handle:write(self:all()))

@@ -1,4 +1,4 @@
--- sys.lua - Torch7's sys: time, commands, colours of the terminal.
+-- sys.lua - Torch7's package sys: time, commands, and colours of the terminal.
 
 local tlua = require "tlua"
 local paths = require "tlua.torch7.paths"
@@ -15,7 +15,7 @@ function M.toc(verbose)
    return passed
 end
 
---- Runs a command, and returns its output without the last line's end.
+--- Runs a command, and returns its output without the final line break.
 function M.execute(command)
    local handle <close> = assert(io.popen(command .. " 2>&1"))
    return (handle:read "a":gsub("\n$", ""))

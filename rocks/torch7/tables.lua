@@ -55,8 +55,8 @@ M.SelectTable = define("SelectTable", "index: integer|string", function(self, in
    return value
 end)
 
--- NarrowTable(offset, length): returns the elements from a position on; a negative length counts
--- from the end, -1 means all.
+-- NarrowTable(offset, length): returns the elements from a position on. A negative length counts
+-- from the end; -1 means all elements.
 M.NarrowTable = define("NarrowTable", "offset: integer, length: integer = 1", function(self, input)
    if type(input) ~= "table" then args.refuse("nn.NarrowTable", "input", "a table", input) end
    local first = place_in(input, self.offset)
@@ -93,7 +93,7 @@ local function arithmetic(name, count, options, fn)
    end)
 end
 
--- In place, the first element is changed.
+-- in place, the first element is changed
 arithmetic("CAddTable", nil, "inplace: boolean = false", function(a, b, in_place)
    if in_place then return a:add_(b) end
    return a + b

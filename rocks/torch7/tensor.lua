@@ -1,4 +1,4 @@
--- tensor.lua - the methods of Torch7's tensors that are not mathematics: sizes, views, indexing,
+-- tensor.lua - the methods of Torch7's tensors that do no mathematics: sizes, views, indexing,
 -- copies, types.
 
 local torch = require "tlua"
@@ -14,7 +14,7 @@ local function same(x, result) return set_metatable(result, get_metatable(x)) en
 
 local function numel(x) return methods.numel(x) end
 
--- Torch7's tensors without elements have no dimensions.
+-- Returns the sizes of a tensor; Torch7's tensors without elements have no dimensions.
 local function shape(x)
    return numel(x) == 0 and {} or field(x, "shape")
 end
@@ -79,7 +79,7 @@ function Tensor:elementSize() return methods.element_size(self) end
 
 function Tensor:resize(first, ...)
    local sizes
-   if types.is_storage(first) and types.is_storage((...)) then -- (sizes, strides)
+   if types.is_storage(first) and types.is_storage((...)) then -- the arguments are (sizes, strides)
       sizes = types.sizes("resize", first)
       local strides, last = types.sizes("resize", (...)), 1
       for i, size in ipairs(sizes) do last = last + (size - 1) * strides[i] end
@@ -123,7 +123,7 @@ function Tensor:contiguous()
    return same(self, methods.contiguous(self))
 end
 
--- Copies the elements of a tensor with as many of them, of any type, shape and device.
+-- Copies the elements of a tensor with the same number of elements, of any type, shape and device.
 function Tensor:copy(source)
    if is_tensor(source) and not equal_lists(field(self, "shape"), field(source, "shape")) then
       if numel(source) ~= numel(self) then
@@ -185,7 +185,8 @@ end
 
 -- Views ------------------------------------------------------------------------------------------
 
--- Sets a tensor to a view that was made of it: x:narrow is ([res,] ...) in Torch7 for some names.
+-- Declares an operator that sets a tensor to a view of another; for some names Torch7's form is
+-- x:narrow([res,] ...).
 local function view_op(name, patterns) op(name, patterns, {results = 0}) end
 
 function Tensor:narrow(d, first, size)
@@ -360,7 +361,7 @@ op("nonzero", {T = function(x) return T.nonzero(x) end})
 
 -- Functions of elements ---------------------------------------------------------------------------
 
--- Calls fn with each element of self and of others; what it returns takes the element's place.
+-- Calls fn with each element of self and of other tensors; the result of fn replaces the element.
 local function map(self, fn, ...)
    local flat, others = methods.tolist(T.flatten(self)), {}
    for i = 1, select("#", ...) do
@@ -387,7 +388,7 @@ function Tensor:map2(one, two, fn) return map(self, fn, one, two) end
 
 -- Indexing ----------------------------------------------------------------------------------------
 
--- Returns the part of x that x[{...}] means, with a key's item for each dimension.
+-- Returns the part of x that x[{...}] selects; the key has an item for each dimension.
 local function part_of(x, key)
    local part, d = x, 1
    local n = #shape(x)
@@ -475,7 +476,7 @@ local function cast(x, result)
    return same(x, result)
 end
 
-local torch7 = require "tlua.torch7.torch" -- `op` has filled it before this file is loaded
+local torch7 = require "tlua.torch7.torch" -- `op` has filled this table before this file is loaded
 
 function Tensor.__add(a, b)
    if number_first(a) then a, b = b, a end
@@ -487,7 +488,7 @@ function Tensor.__sub(a, b)
 end
 function Tensor.__unm(a) return same(a, T.neg(a)) end
 
--- The product of tensors is that of linear algebra: of vectors, the scalar product.
+-- the product of tensors is that of linear algebra; the product of vectors is the scalar product
 function Tensor.__mul(a, b)
    if type(b) == "number" then return cast(a, T.mul(a, b)) end
    if number_first(a) then return cast(b, T.mul(b, a)) end

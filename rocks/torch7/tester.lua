@@ -10,7 +10,7 @@ local M = {}
 
 -- Comparisons -------------------------------------------------------------------------------------
 
-local compare -- (a, b, tolerance) -> equal?, reason
+local compare -- (a, b, tolerance) -> whether they are equal, and the reason if not
 
 local function compare_tensors(a, b, tolerance)
    if not a:isSameSizeAs(b) then return false, "the sizes differ" end
@@ -54,7 +54,7 @@ end
 
 -- Suites ------------------------------------------------------------------------------------------
 
---- A table of tests that refuses a name that is there already.
+--- Makes a table of tests that refuses a name that it already has.
 function M.TestSuite()
    return setmetatable({__tests = {}, __isTorchTestSuite = true}, {
       __index = function(self, key) return rawget(self, "__tests")[key] end,
@@ -122,7 +122,7 @@ function Tester:setSummaryOnly(value) self.summary_only = value == nil or value 
 
 -- Assertions --------------------------------------------------------------------------------------
 
--- Counts an assertion; a failed one is noted with the line of the test.
+-- Counts an assertion; a failed assertion is recorded with the line of the test.
 local function note(self, good, message, reason)
    self.asserts = self.asserts + 1
    self.countasserts = self.asserts
@@ -153,7 +153,7 @@ for name, order in pairs(orders) do
    end
 end
 
--- Reads ([tolerance,] [message]) as Torch7 does.
+-- Reads the arguments ([tolerance,] [message]) as Torch7 does.
 local function options(tolerance, message)
    if type(tolerance) == "string" then return 0, tolerance end
    return tolerance or 0, message
@@ -242,7 +242,7 @@ local function report(self, count)
    end
 end
 
---- Runs the tests, or those that are named, and prints a report. It raises if one has failed.
+--- Runs all tests, or the named ones, and prints a report. Raises an error if a test has failed.
 ---@param names? string|string[]
 function Tester:run(names)
    local wanted = names and name_set(names)

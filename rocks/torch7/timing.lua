@@ -1,4 +1,4 @@
--- timing.lua - torch.Timer: real and processor time.
+-- timing.lua - torch.Timer: measures real and processor time.
 
 local torch = require "tlua"
 local classes = require "tlua.torch7.classes"

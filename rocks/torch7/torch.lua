@@ -1,6 +1,6 @@
 -- torch.lua - Torch7's `torch`, as `require "torch7"` returns it: tensor types, mathematics, random
--- numbers, classes, files, tests and command lines. It is a table of its own beside tlua's torch;
--- a program may use both, since a tensor is one value with either's methods.
+-- numbers, classes, files, tests and command lines. The table is separate from tlua's torch. A
+-- program may use both, since a tensor is the same value under either set of methods.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -8,7 +8,7 @@ local classes = require "tlua.torch7.classes"
 local dispatch = require "tlua.torch7.dispatch"
 
 local M = {}
-package.loaded["tlua.torch7.torch"] = M -- for the files that this one requires
+package.loaded["tlua.torch7.torch"] = M -- defined now for the files that this one requires
 
 local methods, is_tensor = types.methods, types.is_tensor
 
@@ -26,7 +26,7 @@ end
 
 -- Default type -----------------------------------------------------------------------------------
 
---- Sets the type of torch.Tensor, of torch.zeros and the like.
+--- Sets the type of torch.Tensor, and of torch.zeros and similar functions.
 ---@param name string  such as "torch.FloatTensor"
 function M.setdefaulttensortype(name)
    local kind = types.kind_named(name)

@@ -1,6 +1,6 @@
 -- types.lua - Torch7's tensor types and storages. A tensor of Torch7 is tlua's own value under
--- another metatable, one for each dtype and device: operators take it as it is, without a copy.
--- Results come back from operators with tlua's metatable, and `tag` gives them Torch7's.
+-- another metatable, one for each dtype and device: operators take the value without a copy.
+-- Operators return results with tlua's metatable, and `tag` gives them Torch7's metatable.
 
 local torch = require "tlua"
 local classes = require "tlua.torch7.classes"
@@ -17,7 +17,7 @@ M.field = field
 M.native_newindex = native.__newindex
 
 local sample = torch.empty(0)
--- tlua's methods by name.
+-- The methods of tlua's tensors by name.
 M.methods = setmetatable({}, {__index = function(self, name)
    self[name] = field(sample, name)
    return self[name]
@@ -26,7 +26,7 @@ local methods = M.methods
 
 -- Kinds of types -----------------------------------------------------------------------------
 
---- A type of Torch7.
+--- A type of Torch7's tensors.
 ---@class torch7.Kind
 ---@field name string  such as "Float"
 ---@field dtype string
@@ -34,7 +34,7 @@ local methods = M.methods
 ---@field tensor table  the metatable of its tensors
 ---@field storage table  the metatable of its storages
 
---- The kinds by name, and a list of them.
+--- The types ("kinds") by name, and a list of them.
 M.kinds, M.list = {}, {}
 local by_dtype = {[false] = {}, [true] = {}}
 
@@ -51,7 +51,7 @@ end
 by_dtype[false].bool, by_dtype[true].bool = M.kinds.Byte, M.kinds.CudaByte
 by_dtype[false].bfloat16 = M.kinds.Half
 
---- The kind of a tensor's metatable or of a storage's.
+--- Maps the metatable of a tensor or a storage to its kind.
 M.kind_of_meta = {}
 
 --- Returns the device of Torch7's Cuda types: the GPU, or the simulated device where there is none.
@@ -94,8 +94,8 @@ function M.tag(tensor)
    return set_metatable(tensor, kind.tensor)
 end
 
---- Returns a tensor's value without history under tlua's metatable: the same elements, for code
---- that uses tlua's methods.
+--- Returns the value of a tensor without history, under tlua's metatable: it has the same elements,
+--- for code that uses tlua's methods.
 ---@param tensor Tensor
 ---@return Tensor
 function M.untag(tensor) return torch.detach(tensor) end
@@ -173,7 +173,7 @@ function Storage:copy(other)
    return self
 end
 
---- Gives the storage another size. Tensors that use the storage keep the memory they have.
+--- Gives the storage another size. Tensors that use the storage keep their memory.
 function Storage:resize(size)
    local n, old = whole(size, "Storage:resize"), self.elements
    local count = math.min(n, field(old, "shape")[1])
@@ -196,7 +196,7 @@ end
 
 function Storage:new(...) return new_storage(M.kind_of_meta[getmetatable(self)], ...) end
 
---- The storage's bytes as a string; with a string, its bytes become the storage's elements.
+--- Returns the storage's bytes as a string; given a string, makes its bytes the storage's elements.
 function Storage:string(text)
    if text then
       local bytes = #text > 0 and torch.io.bytes(text) or torch.empty(0, {dtype = "uint8"})
@@ -243,7 +243,7 @@ local function define_storage(kind)
    kind.storage, M.kind_of_meta[meta] = meta, kind
 end
 
---- Returns a value that is the same for storages and tensors of the same memory.
+--- Returns a value that identifies memory: storages and tensors of the same memory have equal keys.
 function M.storage_key(value)
    return torch._storage_key(is_tensor(value) and value or value.elements)
 end
@@ -280,7 +280,7 @@ local function over_storage(kind, storage, offset, sizes, strides, ...)
       step = full[i] * sizes[i]
    end
    local made = torch.empty(0, {dtype = kind.dtype, device = field(elements, "device")})
-   -- the storage may be a part of another one, as new_storage makes them
+   -- the storage may be a part of another one, as new_storage makes such parts
    methods.set_(made, elements, methods.storage_offset(elements) + whole(offset, "Tensor") - 1,
       sizes, full)
    return made
@@ -333,7 +333,8 @@ function M.new(kind, first, ...)
    return set_metatable(made, kind.tensor)
 end
 
---- Methods of all tensors of Torch7; other files add to the table, before `install`.
+--- Methods of all tensors of Torch7. Other files add methods to the table, before `install` is
+--- called.
 M.Tensor = {}
 
 local function define_tensor(kind)

@@ -1,4 +1,4 @@
--- xlua.lua - Torch7's xlua: a progress bar, printing, arguments by name.
+-- xlua.lua - Torch7's package xlua: a progress bar, printing, and arguments by name.
 
 local tlua = require "tlua"
 local classes = require "tlua.torch7.classes"

@@ -5,7 +5,8 @@ local torch = require "tlua"
 
 local M = {}
 
--- Returns the module that records parts, if the program has used it; a host may lack `package`.
+-- Returns the module that records parts of parameters, if the program has used it; a host may lack
+-- `package`.
 local function known() return package and package.loaded["tlua.distributed.placement"] end
 
 local function is_part(place)
@@ -21,7 +22,7 @@ function M.whole_shape(parameter)
 end
 
 --- Applies a function to the whole of a tensor that is split like a parameter, and returns this
---- rank's part of the result. All ranks must call it.
+--- rank's part of the result. All ranks must call the function.
 ---@param parameter Tensor
 ---@param tensor Tensor
 ---@param fn fun(whole: Tensor): Tensor
@@ -64,7 +65,7 @@ local function check_state(optimizer, position, parameter)
       table.concat(optimizer.state[position][found].shape, ", "), parameter:numel()))
 end
 
---- Checks all parameters, and their existing states, before a step if parameters were split since
+--- Checks all parameters and their existing states before a step, if parameters were split since
 --- the last check.
 ---@param optimizer optim.Optimizer
 function M.check(optimizer)

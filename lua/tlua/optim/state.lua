@@ -37,7 +37,8 @@ end
 
 -- PyTorch's form -------------------------------------------------------------------------------
 
--- Converts a value of the state to PyTorch's form: clocks, which are float64 here, become float32.
+-- Converts a value of the state to PyTorch's form: step counts, which are float64 in tlua, become
+-- float32.
 local function to_pytorch(key, value)
    if type(value) == "table" then
       local list = {}
@@ -48,8 +49,8 @@ local function to_pytorch(key, value)
    return is_clock and value:to("float32") or value
 end
 
--- Converts an option to PyTorch's form: pairs of numbers become tuples, and false in them becomes
--- None.
+-- Converts an option to PyTorch's form: a pair of numbers becomes a tuple, and `false` inside it
+-- becomes None.
 local function option_to_pytorch(value)
    if type(value) ~= "table" then return value end
    local tuple = setmetatable({}, kinds.tuple)
@@ -59,7 +60,7 @@ end
 
 local only_here <const> = {master_weights = true}
 
--- Converts both parts of a state to PyTorch's form.
+-- Converts both parts of a state, parameters and groups, to PyTorch's form.
 local function with_pytorch_names(self, dict)
    local state, groups = kinds.as_dict {}, {}
    for position, saved in pairs(dict.state) do
@@ -125,7 +126,7 @@ local function check_state(self, position, saved)
    end
 end
 
--- Converts the saved state of one parameter to its state.
+-- Converts the saved state of one parameter for use by this optimizer.
 local function adopt(self, saved, parameter, group)
    local adopted = {}
    for key, value in pairs(saved) do
@@ -138,8 +139,8 @@ local function adopt(self, saved, parameter, group)
    return adopted
 end
 
--- Copies the options of a saved group. If our learning rate is a tensor, the saved one is written
--- into it, because a captured step holds its address.
+-- Copies the options of a saved group. If this optimizer's learning rate is a tensor, the saved
+-- rate is written into it, because a captured step holds its address.
 local function take_options(group, saved)
    for key, value in pairs(saved) do
       local own = group[key]
@@ -169,7 +170,7 @@ return function(Optimizer)
       return dict
    end
 
-   --- Changes those options of a group that PyTorch has in another form.
+   --- Changes the options of a group that have another form in PyTorch.
    ---@param group table  a copy
    function Optimizer:options_to_pytorch(group) end -- luacheck: no unused args
 
@@ -199,7 +200,7 @@ return function(Optimizer)
             dict)
       end
       check_groups(self, dict.param_groups)
-      local positions = {} -- maps our positions to the saved position and group
+      local positions = {} -- maps this optimizer's positions to the saved position and group
       for g, group in ipairs(dict.param_groups) do
          for _, saved in ipairs(group.params) do positions[#positions + 1] = {saved, g} end
       end

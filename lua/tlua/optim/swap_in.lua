@@ -49,7 +49,7 @@ end
 
 --- Replaces an optimizer's parameters and state until the scope ends: `local _ <close> =
 --- torch.optim.swap_in_optimizer_params_and_state(adam, others, state)`. Steps change the
---- replacements in place and leave the optimizer's own unchanged.
+--- replacements in place, and leave the optimizer's own parameters and state unchanged.
 ---@param optimizer optim.Optimizer
 ---@param parameters Tensor[]  with the same shapes and order as its own
 ---@param state table  in the form of state_dict; its tensors are changed in place

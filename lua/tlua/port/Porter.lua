@@ -3,9 +3,9 @@
 -- translate by hand.
 --
 -- The script is translated several times: each pass uses the types of parameters, fields and
--- results that the previous pass has inferred, and the last pass produces the text. An expression's
--- translation is a table: `t` its text, `p` its precedence (`Porter.prec`), `ty` its type
--- (types.lua).
+-- results that the previous pass has inferred, and the last pass writes the text. An expression's
+-- translation is a table with the fields `t`, its text, `p`, its precedence (`Porter.prec`), and
+-- `ty`, its type (types.lua).
 
 local class = require "tlua.class"
 local types = require "tlua.port.types"
@@ -117,7 +117,7 @@ function Porter:note(node, text)
    end
 end
 
---- Notes that a name of a package has no counterpart, once for all its uses.
+--- Adds a note that a name of a package has no counterpart, once for all uses of the name.
 ---@param node table
 ---@param path string
 ---@param hint string
@@ -137,7 +137,7 @@ function Porter:missing(node, path, hint)
    end
 end
 
---- Returns a mark for the text itself, and adds a note about it.
+--- Returns a mark to put into the translated text, and adds a note about it.
 function Porter:mark(node, word, text)
    self:note(node, text)
    return (" --[[ port: %s ]]"):format(word)

@@ -58,7 +58,7 @@ local function is_in_sequence(targets)
    return found
 end
 
--- Translates first, *rest = list
+-- Translates first, *rest = list.
 local function assign_rest(P, stmt, target, value)
    local text, e = P:emit(value, "prefix")
    if value._ ~= "Name" and value._ ~= "Attribute" then
@@ -155,7 +155,7 @@ local function assign_tuple(P, stmt, target, value)
    for _, item in ipairs(after) do P:unpack_into(item.target, item.name, item.ty, stmt) end
 end
 
---- Unpacks a table into the names of a tuple, by a line of its own.
+--- Writes a line that unpacks a table into the names of a tuple.
 function Porter:unpack_into(target, name, ty, stmt)
    local names, all_new, after = {}, true, {}
    for i, item in ipairs(target.elts) do
@@ -174,7 +174,7 @@ function Porter:unpack_into(target, name, ty, stmt)
    for _, item in ipairs(after) do self:unpack_into(item.target, item.name, nil, stmt) end
 end
 
--- Translates x = a if c else b for an `a` that may be false or nil.
+-- Translates x = a if c else b if `a` may be false or nil.
 local function assign_choice(P, stmt, target, value)
    local yes = P:inline(value.body)
    if types.never_false(yes.ty) then return false end
@@ -250,8 +250,8 @@ end
 
 local in_place = {Add = "add_", Sub = "sub_", Mult = "mul_", Div = "div_"}
 
--- Returns whether other variables may hold the same tensor as a name; true for parameters and loop
--- variables.
+-- Returns whether other variables may hold the same tensor as a variable. The result is true for
+-- parameters and loop variables.
 local function is_shared(P, target)
    if target._ ~= "Name" then return target._ == "Attribute" end
    local scope = P:function_scope()

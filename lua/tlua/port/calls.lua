@@ -365,12 +365,12 @@ local function torch_call(P, node, path)
    local arguments = M.arguments(P, node, form)
    local ty = torch_type(path, form)
    if not exists then ty = nil end
-   if is(ty, "module") then -- a known type of a list's modules is kept
+   if is(ty, "module") then -- keeps the type of a list's modules if it is known
       local list = node.args[1] and node.args[1].ty
       ty = {k = "module", class = ty.class, e = list and list.e}
    end
    if gives_one(form, node) then ty = types.tensor end
-   -- max and min return one tensor for a whole tensor and for two tensors.
+   -- max and min return one tensor for a whole tensor and for two tensors
    if (name == "max" or name == "min") and #node.args == 2 and is(node.args[2].ty, "tensor") then
       ty = types.tensor
    elseif (name == "max" or name == "min") and #node.args == 1 and #node.keywords == 0 then
@@ -540,7 +540,8 @@ local function attribute_call(P, node)
       if found then return found end
       if ty.c.is_module then
          if is_layer_method(ty.c, name) then return module_method(P, node, object, e, name) end
-         local other = P:method_anywhere(name) -- the variable may hold another class, which has it
+         -- the variable may hold an object of another class, which has the method
+         local other = P:method_anywhere(name)
          if other then
             return {t = ("%s:%s(%s)"):format(object, name, known_arguments(P, node, other)),
                p = prec.prefix, ty = other.result}

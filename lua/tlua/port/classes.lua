@@ -62,7 +62,7 @@ local function decorator_name(node)
    return target.attr or target.id
 end
 
--- Opens the scopes that stand for decorators such as no_grad at the function's beginning.
+-- Opens, at the function's beginning, the scopes that replace decorators such as no_grad.
 local function open_decorators(P, node)
    for _, decorator in ipairs(node.decorator_list or {}) do
       local name = decorator_name(decorator)

@@ -51,7 +51,8 @@ end
 -- Translates a comprehension to an expression.
 local function emit(P, node, kind, start, fill)
    local wanted = node.wanted_name
-   if P.hoisted[node] then return P.hoisted[node] end -- the statement has translated it already
+   -- the statement has translated the comprehension already
+   if P.hoisted[node] then return P.hoisted[node] end
    if P.can_hoist then
       local name = wanted or P:fresh(kind == "dict" and "map" or "list")
       local lines, ty = lines_of(P, node, name, start, fill)
@@ -67,7 +68,7 @@ local function emit(P, node, kind, start, fill)
       p = prec.prefix, ty = ty}
 end
 
---- Translates [x for ...], and a generator expression if a list can replace it.
+--- Translates [x for ...], and also a generator expression if a list can replace it.
 function M.list(P, node)
    return emit(P, node, "list", "{}", function(name)
       local value, e = P:emit(node.elt)

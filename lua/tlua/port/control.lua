@@ -63,7 +63,8 @@ function M.Return(P, stmt)
    P:trailing(stmt.last)
 end
 
--- Returns from pcall's function with a word that the lines after pcall test, see leave_after.
+-- Writes a return from pcall's function. It returns a word that the lines after pcall test, see
+-- leave_after.
 local function leave_pcall(P, word)
    P:line((P.last_in_block and "return %q" or "do return %q end"):format(word))
 end
@@ -99,7 +100,7 @@ local function leave_after(P, stmt, ok, message)
    end
 end
 
--- Returns the name that isinstance(x, torch.Tensor) tests, because its type is known in each
+-- Returns the name x in isinstance(x, torch.Tensor), because the test gives its type in each
 -- branch.
 local function tested_tensor(P, test)
    if test._ == "Call" and test.func.id == "isinstance" and test.args[1]._ == "Name" then

@@ -36,7 +36,7 @@ function Porter:emit(node, least)
    return self:text(e, least or "or"), e
 end
 
---- Translates an expression without statements before it, because its branch may not run.
+--- Translates an expression without writing statements before it, because its branch may not run.
 function Porter:inline(node)
    local could = self.can_hoist
    self.can_hoist = false
@@ -289,8 +289,8 @@ function Porter:negated(node)
    return {t = "not " .. self:text(e, "unary"), p = prec.unary, ty = types.bool}
 end
 
--- Translates a or b for an `a` that may be 0, "" or empty rather than nil: its truth in Python is
--- tested.
+-- Translates a or b, where `a` may be 0, "" or empty: the translation tests its truth in Python's
+-- sense.
 local function either(P, e, rest)
    local test, p = truth_text(P, e)
    if test and e.t:find "^[%a_][%w_.]*$" then
@@ -332,7 +332,7 @@ function emit.BoolOp(P, node)
    for i, value in ipairs(node.values) do
       local could = P.can_hoist
       P.can_hoist = could and i == 1
-      -- The last operand is translated as a value, unless the whole expression is a condition.
+      -- the last operand is translated as a value, unless the whole expression is a condition
       local e
       if node.is_condition or i < #node.values and not is(P:expr(value).ty, "none") then
          e = P:condition(value)
@@ -381,7 +381,7 @@ local function membership(P, left, right_node, negative)
    return {t = text, p = p, ty = types.bool}
 end
 
--- Translates text.find(part) != -1
+-- Translates text.find(part) != -1.
 local function found(P, node)
    local call, op, bound = node.left, node.ops[1]._, node.comparators[1]
    local method = call._ == "Call" and call.func._ == "Attribute" and call.func.attr == "find"

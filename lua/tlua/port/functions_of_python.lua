@@ -187,7 +187,8 @@ function builtins.reversed(P, node)
    return prefix(("%s(%s)"):format(P:py "reversed", text), is(e.ty, "list") and e.ty or types.list)
 end
 
--- Translates list(x) and tuple(x) to a copy; a new table that nothing else refers to is not copied.
+-- Translates list(x) and tuple(x) to a copy. A new table to which nothing else refers is not
+-- copied.
 local function listed(P, node)
    if #node.args == 0 then return {t = "{}", p = prec.atom, ty = types.list} end
    local inner = node.args[1]
@@ -368,7 +369,7 @@ end
 
 -- Library ---------------------------------------------------------------------------------------
 
--- Functions that have another name in Lua, but the same arguments.
+-- Python's functions that have another name in Lua, but the same arguments.
 local same = {
    ["math.sqrt"] = {"math.sqrt", types.float}, ["math.exp"] = {"math.exp", types.float},
    ["math.log"] = {"math.log", types.float}, ["math.sin"] = {"math.sin", types.float},
@@ -497,7 +498,7 @@ local function pairs_of(P, node)
    return list
 end
 
--- A Sequential or ModuleDict of an OrderedDict is made from its list of pairs.
+-- a Sequential of an OrderedDict has names, which are left out
 local function of_pairs(name)
    return function(P, node)
       local dict = #node.args == 1 and node.args[1]

@@ -1,5 +1,6 @@
 -- imports.lua - translates Python's imports: PyTorch's names become locals, files beside the script
--- are required, and a name without a counterpart becomes a stand-in that raises when it is used.
+-- are required, and a name without a counterpart becomes a stand-in that raises an error when it is
+-- used.
 
 local library = require "tlua.port.library"
 local python = require "tlua.port.functions_of_python"

@@ -35,7 +35,7 @@ end
 local declarations = {Import = true, ImportFrom = true, FunctionDef = true, ClassDef = true,
    Assign = true, AnnAssign = true}
 
--- Returns whether a file only has definitions, for others to import.
+-- Returns whether a file contains only definitions, which other files import.
 local function is_library(body)
    local defines = false
    for _, stmt in ipairs(body) do
@@ -47,8 +47,8 @@ local function is_library(body)
    return defines
 end
 
--- Returns the variables of the module: those that it assigns, and those that functions assign by
--- `global`.
+-- Returns the variables of the module: those that the module assigns, and those that functions
+-- assign after `global`.
 local function module_variables(body)
    local names = walk.assigned(body)
    for _, stmt in ipairs(body) do

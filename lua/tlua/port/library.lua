@@ -1,5 +1,5 @@
--- library.lua - maps names of Python's library and of packages around PyTorch to Lua, and gives
--- advice for those that have no counterpart.
+-- library.lua - maps names of Python's library and of packages around PyTorch to Lua, and has
+-- advice for names without a counterpart.
 
 local torch_names = require "tlua.port.torch_names"
 local types = require "tlua.port.types"
@@ -128,7 +128,7 @@ function M.torch_text(path)
    return path
 end
 
---- Adds a note if a name of torch does not exist here.
+--- Adds a note if tlua lacks a name of torch.
 function M.check_torch(P, node, path)
    local value, nearest = torch_names.find(M.torch_text(path))
    if value == nil and not dtypes[path] and path ~= "torch.device" and path ~= "torch.Tensor" then

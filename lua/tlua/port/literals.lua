@@ -81,7 +81,7 @@ local function comments_around(P, first, last, next_line)
 end
 
 --- Formats the items of a list, a table or a call on one line, or each on a separate line if one
---- line would be too long, or if the source does so and has comments.
+--- line would be too long, or if the source has a line for each and comments between them.
 ---@param nodes table[]  the items' nodes, for their lines
 ---@param texts fun(i: integer): string  the i-th item's text
 ---@param before integer  columns taken before the items

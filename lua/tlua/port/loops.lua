@@ -69,9 +69,9 @@ end
 
 -- Iterators --------------------------------------------------------------------------------------
 
--- Describes the iteration of a loop. `text`: an expression for Lua's `for`; `values`: the types of
--- its values; `index`: an unused first value (ipairs'); `spread`: whether several values stand for
--- one tuple in Python.
+-- Describes the iteration of a loop. `text` is an expression for Lua's `for`; `values` has the
+-- types of its values; `index` tells whether the first value is an unused index, as with ipairs;
+-- `spread` tells whether several values make one tuple in Python.
 local iterate
 
 local function over_list(text, item)

@@ -69,7 +69,7 @@ local function script_of(path, line, python)
    }
 end
 
---- Reads scripts, all by one start of Python.
+--- Reads several scripts by one start of Python.
 ---@param paths string[]
 ---@return table[]? scripts  for each {module = node, comments = by line, blank = set of lines,
 --- path}, or {message} if it could not be read; nil if there is no Python

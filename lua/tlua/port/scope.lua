@@ -155,8 +155,8 @@ end
 
 -- Placing -----------------------------------------------------------------------------------------
 
--- Returns whether all uses in a statement are inside its blocks, and each block can declare the
--- variable for itself.
+-- Returns whether all uses of a variable in a statement are inside the statement's blocks, and each
+-- block can declare the variable for itself.
 local function contains(stmt, name)
    local blocks = blocks_of(stmt)
    local own = bound_by(stmt)[name]

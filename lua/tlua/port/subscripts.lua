@@ -25,7 +25,7 @@ local function is_negative(node)
    return node._ == "UnaryOp" and node.op._ == "USub"
 end
 
---- Returns the text of an integer expression plus `n`; for `i - 1` and 1 it is `i`.
+--- Returns the text of an integer expression plus `n`. The sum of `i - 1` and 1 is written `i`.
 ---@param P port.Porter
 ---@param node table
 ---@param n integer
@@ -96,8 +96,8 @@ local function tensor_range(P, slice)
    return "{" .. table.concat(parts, ", ") .. "}"
 end
 
--- Returns whether an integer expression may be below 0, where Python counts from the end: a
--- difference may, unless its variable is known not to be that small.
+-- Returns whether an integer expression may be below 0, where Python counts from the end. A
+-- difference may be negative, unless its variable is known to be large enough.
 local function may_be_negative(P, node)
    if node._ ~= "BinOp" then
       local ty = node._ == "Name" and P:inline(node).ty
@@ -208,7 +208,7 @@ local function list_item(P, object, node)
    return ("%s[%s]"):format(object, M.position(P, object, node))
 end
 
---- Translates an assignment to a part of a list.
+--- Translates an assignment to a slice of a list.
 ---@param P port.Porter
 ---@param target table  a Subscript with a Slice
 ---@param text string  the values
@@ -220,7 +220,7 @@ function M.set_slice(P, target, text)
       first or "1", last or "-1", text)
 end
 
---- Selects one of several results: `f(x)[0]` becomes the first of them.
+--- Selects one of several results: `f(x)[0]` becomes the first result.
 function M.result(P, e, position, ty)
    local item = ty.es and ty.es[position + 1]
    if not ty.multi then

@@ -35,8 +35,8 @@ end
 
 local numbers = {int = 1, pos = 1, num = 2, float = 3}
 
---- Returns the type of a variable that has held values of both types; nil if they have nothing in
---- common.
+--- Returns the type of a variable that has held values of two types; nil if the types have nothing
+--- in common.
 function M.join(a, b)
    if not a or not b then return a or b end
    if a == b then return a end

@@ -121,7 +121,7 @@ function M.assigned(body)
    return names, outer
 end
 
---- Returns the names that a node with its own scope takes from outside.
+--- Returns the names from outside that a node with its own scope uses.
 ---@param node table
 ---@return table<string, true>
 function M.free_names(node)

@@ -1,4 +1,5 @@
--- averages.lua - sums over a profile's events, and their table with PyTorch's columns.
+-- averages.lua - sums up a profile's events, and formats the sums as a table with PyTorch's
+-- columns.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -120,7 +121,7 @@ local function modules_of_events(session, n)
 end
 
 --- Returns rows by module: `cpu_time_total` is the time of the module's forward calls,
---- `backward_time_total` that of their derivatives; `self_...` leaves out the modules inside.
+--- `backward_time_total` the time of their derivatives; `self_...` leaves out the modules inside.
 ---@return profiler.Averages
 function M.by_module(session)
    local state = session:state()
@@ -175,8 +176,8 @@ end
 
 function Averages:__len() return #self.rows end
 
--- Returns the sum of the devices' time. The operators' device time includes that of their kernels,
--- so kernels count only if no operator has any.
+-- Returns the sum of the devices' time. The device time of operators includes the time of their
+-- kernels, so kernels count only if no operator has a device time.
 local function device_sum(self)
    local of_kernels, others = 0, 0
    for _, row in ipairs(self.rows) do

@@ -1,4 +1,4 @@
--- handlers.lua - functions for the option on_trace_ready.
+-- handlers.lua - functions for torch.profiler.profile's option on_trace_ready.
 
 local torch = require "tlua"
 

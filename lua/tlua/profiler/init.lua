@@ -1,5 +1,5 @@
--- init.lua - torch.profiler: measures the time and memory that a program uses. Each part is loaded
--- when it is first used.
+-- init.lua - torch.profiler: measures the time and memory that a program uses. Each part of the
+-- module is loaded when it is first used.
 
 local lazy = require "tlua.lazy"
 

@@ -1,4 +1,4 @@
--- names.lua - PyTorch's constants of the profiler, which are strings in tlua.
+-- names.lua - constants of PyTorch's profiler, which are strings in tlua.
 
 local torch = require "tlua"
 local checked = require "tlua.checked"

@@ -21,7 +21,7 @@ local signature = args.signature [[profiler.profile(record_shapes: boolean = fal
    with_modules: boolean = false, activities: table?, schedule: callable?,
    on_trace_ready: callable?)]]
 
---- A profile that is being recorded, or has been: the result of torch.profiler.profile.
+--- A profile: the result of torch.profiler.profile, during and after the recording.
 ---@class profiler.Profile
 ---@field session any  the last recorded events; nil if there are none
 ---@field step_num integer  from 0
@@ -70,7 +70,8 @@ local function begin_session(self)
    self.watching = watch.set(true, self.with_modules)
 end
 
--- Ends the recording. If `keep` is true it calls on_trace_ready, and returns its error as {error}.
+-- Ends the recording. If `keep` is true, the function calls on_trace_ready, and returns an error of
+-- that function as {error}.
 local function end_session(self, keep)
    watch.set(false)
    self.session:stop()
@@ -84,7 +85,7 @@ local function end_session(self, keep)
    end
 end
 
--- Refuses a call from on_trace_ready: it may read the profile, but neither step nor end it.
+-- Refuses a call from on_trace_ready, which may read the profile, but may neither step nor end it.
 local function check_not_reporting(self, name)
    if self.reporting then
       torch.raise(("profiler.profile: %s: on_trace_ready cannot call it"):format(name))
@@ -126,8 +127,8 @@ local function abandon(self)
    end
 end
 
---- Begins to record; torch.profiler.profile calls it, so that a call before the first step changes
---- nothing. Raises if another profile is running.
+--- Begins to record; raises an error if another profile is running. torch.profiler.profile calls
+--- this method, so a call before the first step changes nothing.
 ---@return profiler.Profile self
 function Profile:start()
    check_not_reporting(self, "start")
@@ -161,7 +162,7 @@ function Profile:step()
    change(self, before, self.action)
 end
 
---- Ends the recording and keeps the recorded events. A second call does nothing.
+--- Ends the recording and keeps the recorded events. A second call has no effect.
 function Profile:stop()
    check_not_reporting(self, "stop")
    if not self.running then return end
@@ -177,8 +178,8 @@ end
 
 Profile.__close = Profile.stop
 
--- Ends the watch of a profile that was abandoned, for example with its coroutine. Its session ends
--- by itself.
+-- Ends the recording of a profile that was abandoned, for example with its coroutine. Its session
+-- ends by itself.
 function Profile:__gc()
    watch.leave(self.watching)
 end
@@ -205,9 +206,9 @@ function Profile:__len()
    return session_of(self, "#"):state().events
 end
 
---- Iterates over the positions and events, outer events before those inside them. An event is a
---- table, with times in microseconds. Events of other threads that worked for this one follow its
---- own; their `thread` is that thread's name.
+--- Iterates over positions and events, outer events before those inside them. An event is a table,
+--- with times in microseconds. Events of other threads that worked for this thread follow this
+--- thread's events; their `thread` is the other thread's name.
 ---@return fun(): integer?, table?
 function Profile:events()
    local session, i = session_of(self, "events"), 0
@@ -231,8 +232,8 @@ function Profile:events()
    end
 end
 
---- Returns sums over the events of the same name. With `group_by_input_shape` their shapes must be
---- equal, too, and with `group_by_stack_n` = n, the n innermost lines of their stacks.
+--- Returns sums over the events of the same name. With `group_by_input_shape` the shapes must be
+--- equal as well, and with `group_by_stack_n` = n, the n innermost lines of the stacks.
 ---@param options? {group_by_input_shape: boolean, group_by_stack_n: integer}
 ---@return profiler.Averages
 function Profile:key_averages(...)
@@ -263,8 +264,8 @@ function Profile:export_chrome_trace(path)
    require "tlua.profiler.trace".write(session, path)
 end
 
---- Writes a line for each stack, "outer;inner 123", with the microseconds spent there, as flame
---- graph tools read it; needs with_stack.
+--- Writes a line for each stack, "outer;inner 123", with the microseconds spent in it, in the form
+--- that flame graph tools read. Needs with_stack.
 ---@param path string
 ---@param metric? "self_cpu_time_total"|"self_device_time_total"
 function Profile:export_stacks(path, metric)
@@ -305,9 +306,9 @@ end
 ---
 --- Other threads that work for the calling one are recorded with it: a DataLoader's workers, for
 --- batches that were requested and arrived meanwhile, and a process group's thread, which runs
---- calls with async_op. Backward passes run in the calling thread. Devices' kernels get rows, too:
---- those of the simulated device, and those of a GPU if CUPTI is installed, for one profile at a
---- time.
+--- calls with async_op. Backward passes run in the calling thread. The kernels of devices get rows
+--- as well: kernels of the simulated device, and those of a GPU if CUPTI is installed, for one
+--- profile at a time.
 ---
 --- Results are bitwise the same as without a profile. Profiles do not nest, except that the profile
 --- of `tlua --profile` ends when the script begins one.

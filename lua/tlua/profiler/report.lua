@@ -7,7 +7,7 @@ local timeline = require "tlua.profiler.timeline"
 
 local M = {}
 
-local MOST <const> = 200000 -- events on a timeline; the shortest are omitted
+local MOST <const> = 200000 -- number of events on a timeline; the shortest ones are omitted
 
 local function escape(value)
    return (value:gsub("[&<>]", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;"}))
@@ -98,7 +98,8 @@ local kinds = {
    step = 7, kernel = 9,
 }
 
--- Returns the number of timeline rows above those of each thread: [0] is 0.
+-- Returns, for each thread, the number of timeline rows above its rows; the thread [0] has none
+-- above.
 local function rows_above(session, n)
    local depths, most, event = {}, {}, {}
    for i = 1, n do

@@ -1,4 +1,4 @@
--- spans.lua - names parts of a program in a profile.
+-- spans.lua - lets a program name its parts in a profile.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -50,7 +50,7 @@ end
 
 --- Names a part of the program in the profile: `record_function(name, fn, ...)` calls fn(...) and
 --- returns its results; `local _ <close> = record_function(name)` names the rest of the block.
---- Named parts can be nested. Without a running profile it only calls fn.
+--- Named parts can be nested. If no profile is running, record_function only calls fn.
 ---@param name string
 ---@param fn? function
 ---@param ... any

@@ -9,8 +9,8 @@ local M = {}
 
 local metrics = {self_cpu_time_total = true, self_device_time_total = true}
 
---- Returns microseconds summed by stack. A stack is the Lua lines, outermost first, then the
---- operator. The name of another thread comes before them.
+--- Returns microseconds summed by stack. A stack consists of Lua lines, outermost first, and the
+--- operator. For another thread, the thread's name precedes them.
 ---@return table<string, number>
 function M.sums(session, metric)
    local sums, heads, threads = {}, {}, session:threads()

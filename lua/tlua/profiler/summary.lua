@@ -1,11 +1,13 @@
--- summary.lua - describes where a program waited, with advice only if the measurements support it.
+-- summary.lua - describes where a program waited, and gives advice only if the measurements support
+-- it.
 
 local averages = require "tlua.profiler.averages"
 local text = require "tlua.profiler.text"
 
 local M = {}
 
-local MANY_COLLECTIONS <const> = 5 -- fewer collections in a recording are not significant
+-- with fewer collections than this, their share is not significant
+local MANY_COLLECTIONS <const> = 5
 local GROWTH <const> = 1 << 20 -- in bytes; smaller growth of memory is not reported
 
 -- Sums the events' own times. An event's time counts by the kind of the outermost waiting event

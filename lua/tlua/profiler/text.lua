@@ -69,8 +69,9 @@ function M.columns(columns, lines)
    return table.concat(out, "\n") .. "\n"
 end
 
---- Writes a file: write(put) calls put(text) any number of times. A reader sees the old file or the
---- new one, never a part. If writing fails, raises the system's message, in the name of `who`.
+--- Writes a file: write(put) calls put(text) any number of times. A reader of the file sees the old
+--- content or the new content, never a part. If writing fails, the error has the name `who` and the
+--- system's message.
 ---@param who string
 ---@param path string
 ---@param write fun(put: fun(text: string))

@@ -1,4 +1,4 @@
--- timeline.lua - classifies the memory in use over time by category.
+-- timeline.lua - shows the memory in use over time, classified into categories.
 
 local M = {}
 
@@ -48,7 +48,7 @@ local function lives(session)
          life.to, alive[storage] = time, nil
       end
    end
-   for _, life in ipairs(list) do -- A tensor that outlives its optimizer's step is state.
+   for _, life in ipairs(list) do -- a tensor that outlives its optimizer's step is state
       if life.step and life.category == "temporary" then
          local step = session:event(life.step)
          if life.to > step.begin + step.duration then life.category = "optimizer state" end
@@ -95,7 +95,7 @@ function M.points(session, most)
    local duration = session:state().duration
    local now, points, keep = {}, {}, nil
    for i = 1, #M.categories do now[i] = 0 end
-   -- Each slice of time is represented by the moment at which most memory is in use.
+   -- each slice of time is represented by the moment at which most memory is in use
    local slice, slice_most = -1, -1
    local function note(time)
       local all = 0

@@ -1,7 +1,7 @@
--- trace.lua - events in the Trace Event Format, which chrome://tracing, Perfetto and TensorBoard's
--- plugin read. Process 1 is the program: its thread 1 is the profiled thread, the others are
--- threads that worked for it. Process 2 is the devices: its thread 1 has their work by operators,
--- and the others have the kernels of one stream each.
+-- trace.lua - writes events in the Trace Event Format, which chrome://tracing, Perfetto and
+-- TensorBoard's plugin read. Process 1 is the program: its thread 1 is the profiled thread, the
+-- others are threads that worked for it. Process 2 is the devices: its thread 1 has their work by
+-- operators, and each other thread has the kernels of one stream.
 
 local json = require "tlua.utils.json"
 local text = require "tlua.profiler.text"

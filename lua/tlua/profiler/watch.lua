@@ -8,7 +8,7 @@ local M = {}
 
 local active = {} -- modules whose call is running, outermost first: {module, path}
 
--- Maps a module to {module below it -> path}, as last seen.
+-- Maps a module to its descendants and their paths, as last seen: {[module below it] = path}.
 local paths = setmetatable({}, {__mode = "k"})
 
 local function paths_below(module)
@@ -73,8 +73,8 @@ end
 
 local serial = 0
 
---- Records steps of optimizers, calls of collectgarbage and, if `modules` is true, calls of modules
---- as spans. If `on` is false, it stops this.
+--- Starts, or with `on` false stops, recording spans for steps of optimizers, calls of
+--- collectgarbage and, if `modules` is true, calls of modules.
 ---@param on boolean
 ---@param modules? boolean
 ---@return integer serial  of this watch, for `leave`

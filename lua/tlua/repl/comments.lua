@@ -16,8 +16,8 @@ function M.above(lines, last)
    return comment
 end
 
--- Wraps a text into lines. The first line has one indent, the others have another. Two spaces
--- between a type and its text are kept unless the line ends there.
+-- Wraps a text into lines. The first line is indented by `first`, all others by `others`. Two
+-- spaces between a type and its text are kept unless the line ends there.
 local function wrap(text, first, others)
    local lines, line, empty = {}, first, true
    for word in text:gsub("(%S)  +(%S)", "%1 \0%2"):gmatch("%S+") do
@@ -53,7 +53,7 @@ function M.list(begin, items, close)
 end
 
 --- Lays out lines of text for a terminal: paragraphs, items that begin with an asterisk, and
---- indented code, which stays as it is.
+--- indented code, which is not changed.
 ---@param lines string[]
 ---@return string
 function M.layout(lines)
@@ -126,7 +126,7 @@ function M.table(entries)
    return table.concat(list, "\n")
 end
 
---- Returns the first sentence of a text, or its part before a colon.
+--- Returns the first sentence of a text, or the part of that sentence before a colon.
 ---@param text string
 ---@return string
 function M.first_sentence(text)
@@ -134,7 +134,7 @@ function M.first_sentence(text)
    local first = flat:match "^(.-)%s*$"
    for last in flat:gmatch "()[.:;]%s" do
       local quotes = select(2, flat:sub(1, last):gsub('"', ""))
-      if quotes % 2 == 0 then -- not inside a quoted title
+      if quotes % 2 == 0 then -- a full stop inside a quoted title does not end a sentence
          first = flat:sub(1, last)
          break
       end

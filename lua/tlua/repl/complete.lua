@@ -10,7 +10,7 @@ for word in ([[and break do else elseif end false for function goto if in local
    keywords[word] = true
 end
 
--- The fields that a tensor has besides its methods.
+-- The fields of a tensor that are not methods.
 local properties <const> = {
    "data", "device", "dtype", "grad", "grad_fn", "imag", "is_leaf", "is_parameter",
    "real", "requires_grad", "shape",
@@ -31,8 +31,8 @@ local function metafield(value, name)
    return type(meta) == "table" and rawget(meta, name) or nil
 end
 
--- Returns whether an __index function may be called: those of C and of the library only look up
--- values, but a user's function may have side effects.
+-- Returns whether an __index function may be called. Functions in C and those of the library only
+-- look up values, but a user's function may have side effects.
 local function is_harmless(f)
    local info = debug.getinfo(f, "S")
    return info.what == "C" or info.source:sub(1, 6) == "=tlua:"
@@ -66,7 +66,8 @@ local function each_key(value, visit)
       if type(value) == "table" then
          for key in next, value do visit(key) end
       end
-      local lazy = package.loaded["tlua.lazy"] -- lists the library's fields that load on first use
+      -- also lists the library's fields that load on first use
+      local lazy = package.loaded["tlua.lazy"]
       if lazy and metafield(value, "__index") == lazy.index then
          for key in next, lazy.fields(value) do visit(key) end
       end
@@ -125,7 +126,7 @@ local function called(before, env)
    return value ~= nil and index(value, method) or nil
 end
 
---- Returns the sorted completions of `text`. Each is the whole text with its end completed.
+--- Returns the sorted completions of `text`. Each is the whole text with its last word completed.
 ---@param text string  the word before the cursor
 ---@param env table  the table of globals
 ---@param before? string  the line before that word

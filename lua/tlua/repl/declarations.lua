@@ -52,7 +52,8 @@ function M.parameters(tags)
          optional = tag.name:sub(-1) == "?",
       }
       list[i].options = types.fields(type)
-      for _, option in ipairs(list[i].options or {}) do -- "compress: of .npz; quality: of .jpg"
+      -- such as "compress: of .npz; quality: of .jpg"
+      for _, option in ipairs(list[i].options or {}) do
          option.text = (";" .. text):match("[;,]%s*" .. option.name .. ":%s*([^;]*)") or ""
       end
    end
@@ -83,8 +84,9 @@ function M.fields(tags)
    return list
 end
 
---- Returns the signature of a function's arguments. args.signature keeps it in an upvalue of one of
---- the function's upvalues, so that sources need no second list of their parameters.
+--- Returns the signature of a function's arguments. args.signature keeps the signature in an
+--- upvalue of one of the function's upvalues, so that sources need no second list of their
+--- parameters.
 ---@param fn function
 ---@return {title: string, by_name: table, [integer]: table}?
 function M.signature(fn)
@@ -136,7 +138,8 @@ local function parameters_of(signature, tags)
    return list
 end
 
---- Returns whether a declaration tells of a parameter, by words of its own or in the text.
+--- Returns whether a declaration describes a parameter, by the parameter's own words or in the
+--- text.
 ---@param declared table
 ---@param parameter table
 ---@return boolean
@@ -147,8 +150,8 @@ function M.is_told(declared, parameter)
    return text:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil
 end
 
---- Gives parameters without words those of the vocabulary, unless the declaration's text tells of
---- them.
+--- Gives parameters without words the words of the vocabulary, unless the declaration's text
+--- describes the parameter.
 ---@param declared table
 ---@return table declared
 function M.complete(declared)
@@ -203,12 +206,12 @@ end
 
 -- Definitions by name -----------------------------------------------------------------------------
 
--- The definitions of classes that cannot be found by the classes' own functions: a row of a table,
--- or a call of define, in a loaded module: name -> {comment, line, module}.
+-- The definitions of classes that the classes' own functions do not lead to: a row of a table, or a
+-- call of define, in a loaded module. Maps a name to {comment, line, module}.
 local definitions, searched = {}, {}
 
--- Functions and values that a loop or another function makes: path -> {comment, line, module}. The
--- comment names them by tags: `---@names jit.ignore jit.unused`.
+-- Functions and values that a loop or another function makes. Maps a path to {comment, line,
+-- module}. The comment names the paths by tags: `---@names jit.ignore jit.unused`.
 local named = {}
 
 local function find_definitions(module)
@@ -328,8 +331,8 @@ function M.heading(lines)
    return trim(text)
 end
 
--- Returns the options that an optimizer takes, with their defaults. It makes an optimizer to read
--- them, since the constructor adds those of its parents.
+-- Returns the options that an optimizer takes, with their defaults. The function makes an optimizer
+-- to read its options, since the constructor adds those of its parents.
 local function optimizer_params(class)
    if not require "tlua.class".issubclass(class, torch.optim.Optimizer) then return nil end
    local ok, made = pcall(class, {torch.ones(1, 1):requires_grad_(true)})
@@ -378,7 +381,8 @@ local function methods_of(class, path)
          and not for_the_library[key] then
          local declared = M.of_function(path .. ":" .. key, value, "object:" .. key)
          local parent = getmetatable(class).parent
-         while not (declared and declared.text[1]) and parent do -- an override keeps its text
+         -- an override keeps its parent's text
+         while not (declared and declared.text[1]) and parent do
             local inherited = rawget(parent, key)
             local above = inherited and M.of_function(path .. ":" .. key, inherited,
                "object:" .. key)
@@ -417,7 +421,7 @@ local function fields_of(class, tags)
 end
 
 --- Returns the declaration of a class. Its text is the comment above the line that makes it, or its
---- file's heading, and the comment of its constructor; it is empty if there are none.
+--- file's heading, and the comment of its constructor; the text is empty if there are no comments.
 ---@param path string
 ---@param class table
 ---@param module? string  that it was loaded from, if that is known
@@ -466,7 +470,7 @@ function M.of_class(path, class, module)
    end
    for _, method in ipairs(methods) do
       local field = by_field[method.name]
-      if method.missing and field then -- the class declares it by a tag `field`
+      if method.missing and field then -- the class declares the field by a tag `field`
          method.missing, method.text, method.params, method.returns = nil, {field.text}, {}, {}
          method.calls = {"object:" .. method.name .. (field.type:match "^fun(%b())" or "()")}
       end

@@ -1,13 +1,13 @@
--- Formats values for people: tables with their contents, in a fixed order and within limits, and
--- with strings quoted.
+-- display.lua - formats values for people: tables with their contents, in a fixed order and within
+-- limits, and strings in quotes.
 local M = {}
 
--- Output beyond these limits is replaced by dots.
+-- The limits of the output; dots replace what exceeds them.
 local limits <const> = {
-   depth = 5, -- nested tables
-   items = 100, -- entries in one table
-   total = 300, -- entries in total
-   length = 200, -- characters in a string inside a table
+   depth = 5, -- depth of nested tables
+   items = 100, -- number of entries of one table
+   total = 300, -- number of entries in total
+   length = 200, -- number of characters of a string inside a table
 }
 
 local keywords = {}
@@ -163,7 +163,8 @@ function format(state, value, depth, indent)
    local kind = type(value)
    if kind == "string" then return quote(value) end
    if kind == "userdata" then return brief(value) end
-   if kind == "function" then return "<function>" end -- without its meaningless address
+   -- the name is enough, without its meaningless address
+   if kind == "function" then return "<function>" end
    if kind ~= "table" then return plain(value) end
    if has_tostring(value) then
       return (plain(value):gsub("\n", "\n" .. (" "):rep(indent)))

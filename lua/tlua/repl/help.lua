@@ -1,4 +1,4 @@
--- The output of `help`: the manual's text, or suggestions if there is none.
+-- help.lua - prints the output of `help`: the manual's text, or suggestions if there is none.
 local args = require "tlua.args"
 local lazy = require "tlua.lazy"
 local manual = require "tlua.repl.manual"

@@ -1,5 +1,5 @@
--- tlua.repl: the parts of the interactive mode that display, complete and explain. The loop itself,
--- line editing and signals are in the command (src/main/repl.c).
+-- init.lua - tlua.repl: the parts of the interactive mode that display, complete and explain. The
+-- loop itself, line editing and signals are in the command (src/main/repl.c).
 local scopes = require "tlua.scope"
 local complete = require "tlua.repl.complete"
 local display = require "tlua.repl.display"
@@ -40,23 +40,23 @@ function M.explain(message, chunk)
    return meant and ("%s; did you mean %s?%s"):format(first, meant, rest) or message
 end
 
-local modes, profiling -- the values that they had before the running line
+local modes, profiling -- the modes and the profile from before the running line
 
---- Called before a line runs: saves the library's modes.
+--- Saves the library's modes before a line runs.
 function M.begin_line()
    local torch = require "tlua"
    modes, profiling = torch._modes(), torch._profiling()
    scopes.begin_line()
 end
 
---- Called after a line has run. Ctrl-C may have prevented the closing of a scope; then all modes
---- are restored to those before the line.
+--- Ends a line after it has run. Ctrl-C may have prevented the closing of a scope; then all modes
+--- of before the line are restored.
 ---@param interrupted boolean
 function M.end_line(interrupted)
    local torch = require "tlua"
    scopes.end_line(interrupted)
    if interrupted then torch._set_modes(modes) end
-   -- collection ends a profile that is no longer referenced
+   -- a collection ends a profile to which nothing refers any more
    if interrupted and torch._profiling() and not profiling then collectgarbage() end
    modes = nil
 end

@@ -1,6 +1,6 @@
--- The manual: finds the text on a function, class or name. The text on an operator comes from the
--- table that is generated with the operators (`tlua.manual`), and that on Lua code from the
--- comments in its source.
+-- manual.lua - finds the manual's text on a function, class or name. The text on an operator comes
+-- from the table that is generated with the operators (`tlua.manual`), and the text on Lua code
+-- from the comments in its source.
 
 local torch = require "tlua"
 local comments = require "tlua.repl.comments"
@@ -59,8 +59,8 @@ local function is_class(value)
    return type(meta) == "table" and meta.ancestors ~= nil
 end
 
--- Returns the path of a function or table in the loaded tables below `torch`. If there are several,
--- it returns the shortest for which accept(path), if given, is true.
+-- Returns the path of a function or table in the loaded tables below `torch`. If there are several
+-- paths, returns the shortest one for which accept(path), if given, is true.
 local function path_of(wanted, accept)
    local waiting, seen = {{"torch.", torch}, {"torch.", torch.Tensor}}, {}
    local at = 1
@@ -176,7 +176,7 @@ local function first_sentence(name, value, key)
    return declared and comments.first_sentence(comments.layout(declared.text)) or ""
 end
 
--- Lists longer than this show only names.
+-- The longest list that shows a sentence on each name; longer ones show only names.
 local most_sentences <const> = 40
 
 -- Returns the text on a table of functions, classes and other tables, with a line on each.

@@ -1,4 +1,4 @@
--- types.lua - LuaLS types and tags, parsed: the text of a doc comment after `---@param`.
+-- types.lua - parses LuaLS types and tags: the text of a doc comment after `---@param`.
 
 local M = {}
 
@@ -20,7 +20,7 @@ function M.split(text)
          depth = depth + (opens[c] or 0)
          if depth == 0 and c:find "%s" then
             local before, after = text:sub(1, i - 1), text:sub(i):match "^%s*(.*)$"
-            local rest = after:match "^%.%.%.%s*(.*)$" -- `any ...`: several values
+            local rest = after:match "^%.%.%.%s*(.*)$" -- `any ...` stands for several values
             if rest and before:find "[%w_]$" then return before .. " ...", rest end
             if not before:find "[|,:]$" and not after:find "^|" then return before, after end
          end
@@ -59,7 +59,7 @@ function M.fields(type)
    return list[1] and list or nil
 end
 
--- Types of args.signature as LuaLS calls them.
+-- Maps types of args.signature to LuaLS's types.
 local of_signature = {
    count = "integer", dim = "integer", layers = "integer", integers = "integer|integer[]",
    numbers = "number[]", tensor = "Tensor", callable = "function", object = "table",

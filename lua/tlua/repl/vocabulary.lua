@@ -1,6 +1,6 @@
 -- vocabulary.lua - the meaning of parameters whose name means the same wherever it occurs. A
--- declaration that says nothing of such a parameter gets its words from here. A group applies to
--- paths that begin with its key; the longest key wins.
+-- declaration that does not describe such a parameter gets the words of this file. A group applies
+-- to paths that begin with its key; the longest key wins.
 
 local M = {}
 
@@ -492,7 +492,7 @@ local function words_of(key)
    return group
 end
 
---- Returns the words on a parameter, or "" if its name has no common meaning.
+--- Returns the words on a parameter; "" if its name has no common meaning.
 ---@param path string  of the function or class, such as "torch.nn.Linear"
 ---@param name string
 ---@return string

@@ -43,7 +43,7 @@ local function duration(seconds)
    return ("%d:%02d h"):format(seconds // 3600, seconds // 60 % 60)
 end
 
--- Formats the speed in units per second, or, if that is below 1, as the time for each unit.
+-- Formats a speed in units per second or, if it is below 1, as the time for each unit.
 local function rate(speed, unit)
    if speed >= 9.95 then return ("%.0f %s/s"):format(speed, unit) end
    if speed >= 1 then return ("%.1f %s/s"):format(speed, unit) end
@@ -163,7 +163,7 @@ function Progress:each(what)
    return function() return advance(step()) end
 end
 
---- Removes the bar and writes a last line, if one is given.
+--- Removes the bar and writes a last line, if `line` is given.
 ---@param line? string
 function Progress:finish(line)
    if self.live then self.stream:write("\r\27[K") end

@@ -17,7 +17,7 @@ end
 
 --- Watches a model. The first module whose result has NaN or an infinity, and the first parameter
 --- whose gradient has one, raises an error that names its path and says whether its inputs were
---- finite. It reads every result, so it is slow. `handle:remove()` ends it.
+--- finite. The watch reads every result, so it is slow. `handle:remove()` ends it.
 ---@param model nn.Module
 ---@return {remove: fun(self: table)} handle
 return function(model)

@@ -35,8 +35,9 @@ local function check_again(before, outputs)
    end
 end
 
--- `anchor` requires a gradient, so that the call is recorded even if no argument requires one, as
--- when only parameters inside of fn are trained. Arguments and results of fn are tensors.
+-- Runs fn without recording. `anchor` requires a gradient, so that the call is recorded even if no
+-- argument requires one, as when only parameters inside of fn are trained. Arguments and results of
+-- fn are tensors.
 function Checkpoint.forward(ctx, _, fn, options, ...)
    ctx.fn, ctx.options = fn, options
    ctx.state = options.preserve_rng_state and random.get_states() or nil
@@ -46,7 +47,7 @@ function Checkpoint.forward(ctx, _, fn, options, ...)
    return table.unpack(results, 1, results.n)
 end
 
--- Runs fn again from the same random state, this time recorded.
+-- Runs fn again from the same random state, with recording.
 local function repeat_forward(ctx, inputs)
    local now = ctx.state and random.get_states()
    local _ <close> = scopes.new(function()
@@ -108,9 +109,9 @@ local function split_options(given)
 end
 
 --- Calls fn(...) without keeping its intermediate results; the backward pass computes them again,
---- from the same random state. Tensors among arguments and results may be in plain tables, too,
---- which are then copied. fn must give the same results both times. Parameters used in fn get
---- their gradients in `grad`, so this is for `backward`, not for `torch.autograd.grad`.
+--- from the same random state. Tensors among arguments and results may also be in plain tables,
+--- which are then copied. fn must give the same results both times. Parameters used in fn get their
+--- gradients in `grad`, so checkpoints work with `backward`, not with `torch.autograd.grad`.
 ---@param fn fun(...): any
 --- The options are a table after fn's arguments: preserve_rng_state (true: random numbers are the
 --- same both times), determinism_check ("none": results' shapes are not compared); use_reentrant,
@@ -128,7 +129,8 @@ function M.checkpoint(fn, ...)
    if not torch.is_grad_enabled() then
       return pass(fn(table.unpack(arguments, 1, arguments.n)))
    end
-   -- A Function handles tensors that are arguments and results themselves, but not those in tables.
+   -- a Function handles tensors that are arguments and results themselves, but not tensors in
+   -- tables
    local given, with_given = tree.tensors(table.pack(table.unpack(arguments, 1, arguments.n)))
    local with_results
    local function flat(...)

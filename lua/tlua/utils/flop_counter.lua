@@ -1,7 +1,7 @@
 -- flop_counter.lua - torch.utils.flop_counter: counts the floating-point operations of a program's
 -- matrix products, convolutions and attention, by operator and by module. The formulas are
--- PyTorch's (a multiplication and an addition are two operations). They are declared with the
--- operators, and the profiler, which this module runs, evaluates them.
+-- PyTorch's (a multiplication and an addition are two operations). The formulas are declared with
+-- the operators, and the profiler, which this module runs, evaluates them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,8 +29,9 @@ function FlopCounterMode:__init(...)
    self.order = {"Global"}
 end
 
--- The operators that PyTorch's counter counts: a pattern of names here -> PyTorch's name (true: the
--- same name). Elementwise operators and reductions have formulas too, but are left out.
+-- Maps patterns of tlua's names to PyTorch's names, for the operators that PyTorch's counter counts
+-- (true: the name is the same). Elementwise operators and reductions have formulas as well, but are
+-- left out.
 local counted <const> = {
    {"^mm$", true}, {"^bmm$", true}, {"^addmm", "addmm"}, {"^baddbmm", "baddbmm"},
    {"^linear_weight$", "mm"}, {"^linear$", "mm"}, {"^linear_", "addmm"},
@@ -61,7 +62,7 @@ local function add(self, module, name, flops)
    row[name] = (row[name] or 0) + flops
 end
 
--- "Sequential.1 (Linear)" -> "Sequential.1"
+-- Returns the path in a text such as "Sequential.1 (Linear)".
 local function path_of(name)
    return name:match "^(.-) %(" or name
 end
@@ -97,7 +98,7 @@ local function count(self, events)
    end
 end
 
---- Ends the counting, and prints the table if `display` is true. A second call does nothing.
+--- Ends the counting, and prints the table if `display` is true. A second call has no effect.
 function FlopCounterMode:stop()
    local prof = self.prof
    if not prof then return end
@@ -193,7 +194,7 @@ end
 ---    local counter, y = FlopCounterMode(function() return model(x) end)
 ---    print(counter:get_total_flops(), counter:get_table())
 ---
---- It runs the profiler, so it cannot be used inside a profile.
+--- The counter runs the profiler, so it cannot be used inside a profile.
 ---@param options? {depth: integer, display: boolean, mods: table}  depth: of the table's modules,
 --- 2; display: whether to print the table at the end, which is PyTorch's default; mods: is accepted
 --- and ignored

@@ -1,4 +1,4 @@
--- init.lua - torch.utils: helpers for programs. Each is loaded when it is first used.
+-- init.lua - torch.utils: helpers for programs. Each helper is loaded when it is first used.
 
 local lazy = require "tlua.lazy"
 

@@ -12,10 +12,10 @@ local M = {}
 
 local max_depth <const> = 64
 
---- Metatable of tables that are arrays.
+--- The metatable of tables that are arrays.
 ---@names utils.json.array
 M.array = {__name = "json.array"}
---- The value that represents null: a field whose value is nil would be none.
+--- The value that represents JSON's null, since a field whose value is nil would not exist.
 ---@names utils.json.null
 M.null = setmetatable({}, {__name = "json.null", __tostring = function() return "null" end})
 
@@ -36,7 +36,7 @@ end
 
 -- Reading ------------------------------------------------------------------------------------
 
--- Raises a fault of the text as a table, so that it differs from an error in this module.
+-- Raises an error about the text as a table, to distinguish it from an error in this module.
 local function fail(position, why)
    error({json = ("at byte %d: %s"):format(position, why)}, 0)
 end
@@ -76,7 +76,7 @@ local function read_string(text, position)
          local whole = table.concat(pieces)
          if not utf8.len(whole) then fail(start, "a string that is not UTF-8") end
          return whole, stop + 1
-      elseif c == "\127" then -- Lua counts it as a control character, JSON does not
+      elseif c == "\127" then -- Lua counts this byte as a control character, JSON does not
          pieces[#pieces + 1] = c
          position = stop + 1
       elseif c ~= "\\" then
@@ -239,7 +239,7 @@ function write_value(value, depth)
 end
 
 --- Encodes a value as JSON. Tables that are marked as arrays or have a first element are arrays. A
---- torch.device is written as its name. Raises if JSON cannot represent the value.
+--- torch.device is written as its name. Raises an error if JSON cannot represent the value.
 ---@param value any
 ---@return string
 function M.encode(value)

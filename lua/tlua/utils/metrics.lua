@@ -232,7 +232,7 @@ local function by_class(name, measure)
       if self.average == "weighted" then
          return (each * actual):sum():item() / actual:sum():item()
       end
-      local seen = (predicted + actual):gt(0) -- classes that occur
+      local seen = (predicted + actual):gt(0) -- the classes that occur
       return (each * seen):sum():item() / seen:sum():item()
    end
 end
@@ -272,7 +272,7 @@ by_class("F1", function(tp, predicted, actual) return 2 * tp, predicted + actual
 -- AUC -------------------------------------------------------------------------------------------
 
 --- The area under the receiver operating characteristic: the probability that a positive sample has
---- a higher score than a negative one; ties count half. It keeps all scores.
+--- a higher score than a negative one; ties count half. The metric keeps all scores.
 ---
 ---     local auc = torch.utils.metrics.AUC()
 ---     auc:update(torch.tensor {0.9, 0.2, 0.6}, torch.tensor {1, 0, 0})
@@ -317,8 +317,8 @@ function AUC:compute()
    local positives = targets:sum():item()
    local negatives = targets:numel() - positives
    if positives == 0 or negatives == 0 then return 0 / 0 end
-   -- Mann-Whitney U statistic: computed from the ranks of the positives; equal scores share their
-   -- mean rank.
+   -- the Mann-Whitney U statistic, computed from the ranks of the positives; equal scores share
+   -- their mean rank
    local _, inverse, counts = torch.unique(scores,
       {sorted = true, return_inverse = true, return_counts = true})
    local ranks = counts:cumsum(1):double() - (counts:double() - 1) / 2

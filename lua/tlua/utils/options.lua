@@ -84,7 +84,7 @@ function Entry:convert(fn)
    return self
 end
 
--- Converts a text to an option's value; returns nil and a description of valid texts if it cannot.
+-- Converts a text to an option's value; returns nil and a description of valid texts on failure.
 local function convert(entry, text)
    if entry.converter then
       local value, message = entry.converter(text)

@@ -1,4 +1,4 @@
--- suggest.lua - suggestions for mistyped names: "did you mean".
+-- suggest.lua - makes suggestions for mistyped names, as in "did you mean".
 
 local M = {}
 

@@ -1,5 +1,5 @@
--- Tests the rules for all pipes: one iteration at a time, user-defined classes, checks, and
--- loaders.
+-- Tests rules that all pipes follow: one iteration at a time, user-defined classes, checks of
+-- types, and use in loaders.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -505,7 +505,7 @@ describe("data.graph_settings", function()
       local seen = {}
       for _, each in ipairs(pipes) do seen[each] = (seen[each] or 0) + 1 end
       for _, each in ipairs {pipe, shuffled, a, b, source} do assert.equal(1, seen[each]) end
-      assert.equal(6, #pipes) -- also counts the pipe that the branches read
+      assert.equal(6, #pipes) -- the count includes the pipe that the branches read
       assert.equal(pipe, pipes[1])
       assert.raises("data.graph_settings.get_all_graph_pipes: datapipe: expected a pipe, got 5", function()
          data.graph_settings.get_all_graph_pipes(5)

@@ -1,5 +1,5 @@
--- Tests torch.utils.tensorboard: event files are read by the library's own reader; checksums, PNG
--- and protocol buffers are compared with values from their standards.
+-- Tests torch.utils.tensorboard. The library's own reader reads the event files; checksums, PNG and
+-- protocol buffers are compared with values from their standards.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -147,7 +147,7 @@ describe("a SummaryWriter", function()
       end)
       assert.same({"*hello*"}, values["note/text_summary"][1].strings)
       assert.equal("text", values["note/text_summary"][1].plugin)
-      -- thresholds 0, 0.5 and 1: tp, fp, tn, fn, precision, recall
+      -- for the thresholds 0, 0.5 and 1: tp, fp, tn, fn, precision, recall
       assert.close({2, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1, 2, 2 / 3, 1, 0, 1, 0.5, 0},
          values.pr[1].floats, 1e-6)
       local graph
@@ -156,7 +156,7 @@ describe("a SummaryWriter", function()
       assert.matches("weight", graph)
    end)
 
-   -- TensorBoard also read the files: points, labels and pictures were unchanged.
+   -- TensorBoard read these files as well: points, labels and pictures were unchanged
    it("writes embeddings with several labels and pictures each", function()
       written(function(writer, folder)
          local points = torch.tensor {{1.5, -2}, {0.1, 4}, {1e-30, 0}}
@@ -170,7 +170,7 @@ describe("a SummaryWriter", function()
          end
          local dir = folder .. "/a'b/"
          local function quote(text) return '"' .. text .. '"' end
-         -- names as in PyTorch's class; a repeated name appears once
+         -- names are those of PyTorch's class; a repeated name appears once
          assert.equal(table.concat({
             "embeddings {",
             "  tensor_name: " .. quote 'a/b \\"c\\" %:00012',
@@ -249,7 +249,7 @@ describe("a SummaryWriter", function()
             w.file = io.open("/dev/full", "wb")
             w.file:setvbuf "no"
             for i = 1, 100 do w:add_scalar("x", i, i) end
-            io.open(w.log_dir .. "/00000", "wb"):close() -- blocks the path of a folder
+            io.open(w.log_dir .. "/00000", "wb"):close() -- a file blocks the path of the folder
             w:add_embedding(torch.ones(2, 2))
             print "went on"]]):format(folder))
          local output = shell.ok(shell.start() .. " " .. folder .. "/a.lua")

@@ -1,4 +1,4 @@
--- Tests `tlua top`: the curves of a training while it runs.
+-- Tests `tlua top`, which shows the curves of a training run while it runs.
 
 local torch = require "tlua"
 local session = require "spec.main.session"

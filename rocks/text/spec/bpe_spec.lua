@@ -53,7 +53,8 @@ describe("text.BPE", function()
    it("reads tiktoken's ranks", function()
       shell.with_folder(function(folder)
          local path = folder .. "/ranks"
-         write(path, "YQ== 0\nYg== 1\nIA== 2\nYWI= 3\nIGFi 4\n") -- a, b, space, ab, space ab
+         -- the tokens are a, b, space, ab, space ab
+         write(path, "YQ== 0\nYg== 1\nIA== 2\nYWI= 3\nIGFi 4\n")
          local bpe = assert(BPE.load_tiktoken(path))
          assert.same({4, 5, 4, 1}, bpe:encode "ab ababa")
          assert.equal("ab ab", bpe:decode(torch.tensor {4, 5}))
@@ -73,7 +74,7 @@ describe("text.BPE", function()
       assert.equal(2, #bpe:encode "low lowe")
       local text = "any bytes: \0\255\200 é"
       assert.equal(text, bpe:decode(bpe:encode(text)))
-      assert.equal(256, BPE.train("abc").vocab_size) -- nothing occurs twice
+      assert.equal(256, BPE.train("abc").vocab_size) -- no pair occurs twice
    end)
 
    it("splits words as GPT-2's pattern does", function()

@@ -1,5 +1,6 @@
--- A network over characters, unrolled by clones that share their weights, in the manner of
--- char-rnn: an LSTM by nngraph, backward through time by hand, and optim.rmsprop. Run it by:
+-- Trains a network over characters in the manner of char-rnn: an LSTM by nngraph, unrolled by
+-- clones that share their weights, with backpropagation through time by hand, and optim.rmsprop.
+-- Run it by:
 --    tlua --torch7 char_rnn.lua [-cuda]
 
 require "torch"
@@ -27,7 +28,7 @@ local size, seq, batch = 32, 12, 4
 
 local function move(x) return opt.cuda and x:cuda() or x end
 
--- One step of an LSTM: {x, c, h} to {c, h, log probabilities}.
+-- Returns one step of an LSTM, a module from {x, c, h} to {c, h, log probabilities}.
 local function lstm()
    local inputs = {nn.Identity()(), nn.Identity()(), nn.Identity()()}
    local x, c, h = inputs[1], inputs[2], inputs[3]

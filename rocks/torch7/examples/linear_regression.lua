@@ -1,5 +1,5 @@
--- Linear regression in the manner of Torch7: a closure that returns the loss and its gradient, and
--- optim.sgd. Run it by: tlua --torch7 linear_regression.lua
+-- Fits a linear regression in the manner of Torch7: a closure that returns the loss and its
+-- gradient, and optim.sgd. Run it by: tlua --torch7 linear_regression.lua
 
 require "torch"
 require "nn"

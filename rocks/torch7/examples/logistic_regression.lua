@@ -1,5 +1,5 @@
--- Logistic regression in the manner of Torch7, with optim.lbfgs over all examples at once and a
--- confusion matrix. Run it by: tlua --torch7 logistic_regression.lua
+-- Fits a logistic regression in the manner of Torch7, with optim.lbfgs over all examples at once
+-- and a confusion matrix. Run it by: tlua --torch7 logistic_regression.lua
 
 require "torch"
 require "nn"

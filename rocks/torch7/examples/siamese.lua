@@ -1,4 +1,5 @@
--- A siamese network: two towers that share their parameters, and a loss of distances. Run it by:
+-- Trains a siamese network: two towers that share their parameters, and a loss of distances. Run it
+-- by:
 --    tlua --torch7 siamese.lua
 
 require "torch"
@@ -13,7 +14,7 @@ siamese:add(tower:clone("weight", "bias", "gradWeight", "gradBias"))
 local model = nn.Sequential():add(siamese):add(nn.PairwiseDistance(2))
 local criterion = nn.HingeEmbeddingCriterion(1)
 
--- Two kinds of vectors; pairs of one kind have the target 1, others -1.
+-- Returns a pair of vectors. Pairs of one kind have the target 1, other pairs have -1.
 local function sample(kind)
    local x = torch.randn(4):mul(0.3)
    return x:add(kind == 1 and 1 or -1)

@@ -1,5 +1,5 @@
--- A network in a .t7 file: writes one in the manner of a tracker's (features of an image, and
--- boxes from them), reads it in ASCII and in binary, and runs it. Run it by:
+-- Writes a network such as a tracker's (features of an image, and boxes from the features) to a .t7
+-- file, reads the file in ASCII and in binary, and runs the network. Run it by:
 --    tlua --torch7 tracker.lua
 
 require "torch"

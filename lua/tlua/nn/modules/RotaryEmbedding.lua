@@ -10,8 +10,7 @@ local Module = require "tlua.nn.modules.Module"
 local signature = args.signature [[nn.RotaryEmbedding(dim: count, max_seq_len: count = 4096,
    base: number = 10000, interleaved: boolean = true, seq_dim: integer = 2)]]
 
---- Encodes positions as rotations of pairs of features, for the queries and keys of attention. The
---- input is (..., positions, heads, dim) or as seq_dim says.
+--- Encodes positions as rotations of pairs of features, for the queries and keys of attention.
 ---
 ---
 ---     local rotate = torch.nn.RotaryEmbedding(4, 16)

@@ -12,6 +12,9 @@ local class = require "tlua.class"
 local kinds = require "tlua.io.kinds"
 local Optimizer = require "tlua.optim.Optimizer"
 
+--- The base of schedulers, which set the learning rate of an optimizer's groups. A class derived
+--- from it defines next_lr.
+---
 ---
 ---     local sgd = torch.optim.SGD({torch.zeros(1):requires_grad_()}, {lr = 1.0})
 ---     local schedule = torch.optim.lr_scheduler.ExponentialLR(sgd, {gamma = 0.5})
@@ -80,8 +83,8 @@ function LRScheduler:step()
    end
 end
 
---- Returns the rate at `self.last_epoch`; each scheduler defines this. `self.is_initial` is true in
---- the first step.
+--- Returns the rate at `self.last_epoch`; each scheduler defines this method. `self.is_initial` is
+--- true in the first step.
 ---@param lr number  the rate before
 ---@param base number  the rate at the beginning
 ---@param g integer  the group's position
@@ -112,7 +115,8 @@ function LRScheduler:get_last_lr()
    return list
 end
 
--- Returns a copy of plain data; nil for a value that is, or holds, anything else.
+-- Returns a copy of plain data; nil for a value that is not plain data, or that contains such a
+-- value.
 local function copy_plain(value)
    local kind = type(value)
    if kind == "number" or kind == "boolean" or kind == "string" then return value end

@@ -1,4 +1,4 @@
--- compounds.lua - schedulers that combine others: SequentialLR, ChainedScheduler.
+-- compounds.lua - schedulers that combine other schedulers: SequentialLR, ChainedScheduler.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,7 +9,7 @@ local Plateau = require "tlua.optim.schedules.plateau".ReduceLROnPlateau
 
 local M = {}
 
--- The base of both: a list of schedulers of one optimizer.
+-- The base of both classes: a list of schedulers of one optimizer.
 local Compound = class.class("optim.lr_scheduler.Compound", LRScheduler)
 
 -- Raises unless all are schedules of the optimizer that need no measure.
@@ -119,7 +119,7 @@ function SequentialLR:__init(...)
       torch.raise("optim.lr_scheduler.SequentialLR: expected one milestone less than schedulers")
    end
    self.milestones, self.last_epoch, self.base_lrs = milestones, -1, {}
-   -- The constructors have all made their first step; only that of the first scheduler counts.
+   -- all constructors have made their first step, but only the first scheduler's step counts
    for g, group in ipairs(optimizer.param_groups) do
       self.base_lrs[g] = group.initial_lr
       self:set_lr(group, group.initial_lr)

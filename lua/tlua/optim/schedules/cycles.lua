@@ -1,4 +1,5 @@
--- cycles.lua - schedules that go up and down: CyclicLR, OneCycleLR, CosineAnnealingWarmRestarts.
+-- cycles.lua - schedules that raise and lower the rate: CyclicLR, OneCycleLR,
+-- CosineAnnealingWarmRestarts.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -54,9 +55,9 @@ local function height_of(self, cycle)
 end
 
 --- Moves the rate between base_lr and max_lr in cycles; call `step` after every batch.
---- `scale_fn(x)` scales each cycle's height in place of `mode`; scale_mode says what x is: "cycle",
---- its number from 1, or "iterations", the number of steps. With cycle_momentum the momentum, or
---- the first of betas, moves in the opposite direction.
+--- `scale_fn(x)` scales each cycle's height in place of `mode`; scale_mode chooses x: "cycle" is
+--- the number of the cycle, from 1, and "iterations" the number of steps. With cycle_momentum the
+--- momentum, or the first of betas, moves in the opposite direction.
 ---
 ---     local weight = torch.zeros(1)
 ---     local optimizer = torch.optim.SGD({weight}, {lr = 1, momentum = 0.9})
@@ -199,8 +200,8 @@ local function check_one_cycle(self, name)
 end
 
 --- Raises the rate to max_lr and lowers it far below the first rate over total_steps, or epochs
---- times steps_per_epoch (Smith's one cycle); call `step` after every batch. With three_phase it
---- falls to the first rate as fast as it has risen, and then further. With cycle_momentum the
+--- times steps_per_epoch (Smith's one cycle); call `step` after every batch. With three_phase the
+--- rate falls to the first rate as fast as it has risen, and then further. With cycle_momentum the
 --- momentum, or the first of betas, moves in the opposite direction.
 ---
 ---     local weight = torch.zeros(1)

@@ -55,7 +55,7 @@ local function is_better(self, value)
 end
 
 local function lower(self)
-   self:check_lists("min_lr") -- groups may have been added since
+   self:check_lists("min_lr") -- groups may have been added since the schedule was made
    for g, group in ipairs(self.optimizer.param_groups) do
       local rate = torch.is_tensor(group.lr) and group.lr:item() or group.lr
       local lowered = math.max(rate * self.factor, LRScheduler.of_group(self.min_lr, g))
@@ -63,7 +63,7 @@ local function lower(self)
    end
 end
 
---- Goes to the next epoch with its metric, and lowers the rates if necessary.
+--- Advances to the next epoch with its metric, and lowers the rates if necessary.
 ---@param metric number|Tensor  the measure
 function Plateau:step(metric)
    if torch.is_tensor(metric) then metric = metric:item() end

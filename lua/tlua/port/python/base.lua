@@ -1,5 +1,5 @@
--- base.lua - shared by the parts of the runtime: the table of all functions, and how values are
--- shown, compared and iterated over.
+-- base.lua - code that the parts of the runtime share: the table of all functions, and how values
+-- are shown, compared and iterated over.
 
 local torch = require "tlua"
 
@@ -83,8 +83,8 @@ function M.iterator(thing)
    end
 end
 
---- Returns whether a sorts before b: numbers, texts, tensors of one element, and lists by their
---- items.
+--- Returns whether a is less than b in sorting order: numbers, texts, tensors of one element, and
+--- lists by their items.
 function M.less(a, b)
    if torch.is_tensor(a) then a = a:item() end
    if torch.is_tensor(b) then b = b:item() end

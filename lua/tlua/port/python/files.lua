@@ -1,4 +1,4 @@
--- files.lua - implements Python's random, and os.path.
+-- files.lua - implements Python's modules random and os.path.
 
 local M = require "tlua.port.python.base"
 

@@ -10,7 +10,8 @@ for _, name in ipairs {"texts", "numbers", "iterators", "lists", "tables", "file
    require("tlua.port.python." .. name)
 end
 
---- Returns a stand-in for a name without a counterpart; using it raises an error with that name.
+--- Returns a stand-in for a name without a counterpart. Using the stand-in raises an error with the
+--- name.
 ---@param path string
 function M.missing(path)
    local function refuse(what)

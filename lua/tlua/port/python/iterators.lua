@@ -8,8 +8,8 @@ local each <const>, sorted_keys <const> = M.iterator, M.sorted_keys
 --- characters.
 function M.each(thing) return each(thing) end
 
---- Iterates like `each` over items that are tuples, and returns each tuple's items as several
---- values.
+--- Iterates over items that are tuples, and returns each tuple's items as several values; otherwise
+--- like `each`.
 function M.tuples(thing)
    local next_item = each(thing)
    return function()

@@ -12,7 +12,7 @@ function M.collect(iterator)
    return list
 end
 
---- Returns a new list of an object's items, like list(thing).
+--- Implements list(thing): returns a new list of an object's items.
 function M.list(thing)
    if thing == nil then return {} end
    return M.collect(each(thing))
@@ -53,8 +53,8 @@ end
 --- Returns the item at a position from the end: 1 is the last one.
 function M.from_end(list, position) return list[#list + 1 - position] end
 
---- Replaces the items from the first to the last position, which mean what they mean for slice, by
---- any number of others.
+--- Replaces items by any number of others. The first and the last position have the same meaning as
+--- for slice.
 function M.set_slice(list, first, last, items)
    local n, new = #list, M.list(items)
    if first < 0 then first = n + 1 + first end
@@ -101,7 +101,7 @@ function M.deepcopy(value, seen)
    return result
 end
 
--- Sorts in place, so that equal items keep their order.
+-- Sorts a list in place; equal items keep their order.
 local function stable_sort(list, options)
    local key = options and options.key or function(item) return item end
    local rows = {}
@@ -118,9 +118,9 @@ local function stable_sort(list, options)
    return list
 end
 
---- Returns a new sorted list: sorted(thing, {key = fn, reverse = true}).
+--- Implements sorted(thing): returns a new list; the options are {key = fn, reverse = true}.
 function M.sorted(thing, options) return stable_sort(M.list(thing), options) end
---- Sorts a list in place, like list.sort(...).
+--- Implements list.sort(...): sorts a list in place.
 function M.sort(list, options) stable_sort(list, options) end
 
 function M.sum(thing, start)
@@ -162,7 +162,7 @@ function M.any(thing)
 end
 
 function M.all(thing)
-   -- Items are read by position, so a false item does not end the loop.
+   -- items are read by position, so a false item does not end the loop
    if type(thing) == "table" and not getmetatable(thing) then
       for i = 1, #thing do
          if is_false(thing[i]) then return false end
@@ -207,7 +207,7 @@ function M.enumerate_list(thing, start)
    return M.collect(M.packed(M.enumerate(thing, start)))
 end
 
---- Returns the position of an item, from 0, like list.index(item).
+--- Implements list.index(item): returns the position of an item, from 0.
 function M.index(list, item)
    for i, other in ipairs(list) do
       if M.equal(other, item) then return i - 1 end
@@ -242,7 +242,7 @@ function M.append(list, item)
    if #list > limit_of(list) then table.remove(list, 1) end
 end
 
---- Adds an item in front of a list; a deque that is full loses its last one.
+--- Adds an item in front of a list; a full deque loses its last item.
 function M.appendleft(list, item)
    table.insert(list, 1, item)
    if #list > limit_of(list) then table.remove(list) end

@@ -5,7 +5,7 @@ local M = require "tlua.port.python.base"
 
 local show <const> = M.show
 
---- Converts to an integer, rounding towards zero, like int(x); parses text.
+--- Implements int(x): converts to an integer, rounding towards zero; parses text.
 function M.int(value, base)
    if torch.is_tensor(value) then value = value:item() end
    if type(value) == "boolean" then return value and 1 or 0 end
@@ -27,7 +27,7 @@ function M.float(value)
    return number + 0.0
 end
 
---- Rounds like Python's round(x, digits): halves go to the even neighbour.
+--- Implements Python's round(x, digits), which rounds halves to the even neighbour.
 function M.round(x, digits)
    local scale = 10.0 ^ (digits or 0)
    local scaled = x * scale
@@ -75,7 +75,7 @@ function M.truth(value)
    end
    local meta = getmetatable(value)
    if type(meta) == "table" and meta.__len then return #value > 0 end
-   return meta and torch.type(value) ~= "table" or next(value) ~= nil -- an object is true
+   return meta and torch.type(value) ~= "table" or next(value) ~= nil -- an object counts as true
 end
 
 --- Implements `value or rest()` with Python's truth values.
@@ -84,8 +84,9 @@ function M.either(value, rest)
    return rest()
 end
 
---- Converts a position that counts from 0, or from the end if negative, to Lua's. With n it is from
---- 1 to n, for a table of n items; without n it may be negative, for tensors and texts.
+--- Converts a position that counts from 0, or from the end if negative, to Lua's. With n, for a
+--- table of n items, the result is from 1 to n; without n, for tensors and texts, it may be
+--- negative.
 function M.position(i, n)
    if i >= 0 then return i + 1 end
    return n and n + 1 + i or i

@@ -13,7 +13,7 @@ function M.len(t)
    return n
 end
 
---- Metatable of sets, whose keys are true.
+--- The metatable of sets. The items of a set are keys with the value true.
 M.set_class = {
    __tostring = function(set)
       local parts = {}

@@ -5,7 +5,7 @@ local M = require "tlua.port.python.base"
 
 local show <const> = M.show
 
---- Formats a value like Python's str: lists and dicts with their items.
+--- Implements Python's str(value): lists and dicts are shown with their items.
 ---@param value any
 ---@return string
 function M.str(value)

@@ -111,7 +111,7 @@ end
 
 local take_timeit = args.signature "timeit(number: integer = 1000000)"
 
---- Times one block of this many calls.
+--- Times one block of `number` calls.
 ---@param number? integer
 ---@return utils.benchmark.Measurement
 function Timer:timeit(...)
@@ -143,8 +143,8 @@ end
 local take_blocked = args.signature [[blocked_autorange(min_run_time: number = 0.2,
    callback: callable?)]]
 
---- Times blocks of calls for at least min_run_time seconds. A block is long enough for the clock
---- to be exact.
+--- Times blocks of calls for at least min_run_time seconds. A block is so long that the clock
+--- measures it exactly.
 ---@param options? {min_run_time: number}
 ---@return utils.benchmark.Measurement
 function Timer:blocked_autorange(...)

@@ -1,4 +1,5 @@
--- init.lua - torch.utils.benchmark: how long statements take. Each part is loaded on first use.
+-- init.lua - torch.utils.benchmark: measures how long statements take. Each part of the module is
+-- loaded on first use.
 
 local lazy = require "tlua.lazy"
 
