@@ -42,7 +42,7 @@ TLK_VECTOR1(X)
 #define X(name) TLK_SIMD double name(double, double);
 TLK_VECTOR2(X)
 #undef X
-/* Of libmvec's float functions, only these two are accurate to 1.4 units in the last place. */
+/* libmvec has only these two float functions with errors of at most 1.4 units in the last place. */
 TLK_SIMD float exp2f(float);
 TLK_SIMD float tanhf(float);
 

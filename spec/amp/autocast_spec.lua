@@ -1,4 +1,4 @@
--- Tests torch.autocast: the casts of each operator, scopes, cached casts, Functions.
+-- Tests torch.autocast: the casts of each operator, scopes, cached casts, and Functions.
 
 local operators = require "spec.support.table"
 local torch = require "tlua"
@@ -8,8 +8,8 @@ local nn, F = torch.nn, torch.nn.functional
 
 local function autocast(...) return torch.autocast("cpu", ...) end
 
--- PyTorch's names of operators, where they differ from ours, and operators of ours that PyTorch
--- composes from operators on its lists.
+-- Maps operators to PyTorch's names where they differ, or to operators on PyTorch's lists of which
+-- PyTorch composes them.
 local names_of_lists <const> = {vecdot = "linalg_vecdot", multi_dot = "linalg_multi_dot",
    vector_norm = "linalg_vector_norm", matrix_norm = "linalg_matrix_norm", grid_sample = "grid_sampler"}
 
@@ -46,7 +46,8 @@ describe("the lists of autocast", function()
          if row.autocast_cpu and row.examples[1] then
             local known = expected.cpu[row.form] or row.form:find "^cholesky" or row.form:find "several$"
                or row.form == "qr_torch" or row.form == "lu_solve" or row.form == "ctc_loss_lists"
-               or row.form == "_scaled_dot_product_flash_attention" -- PyTorch has it only for GPUs
+               -- PyTorch has the operator only for GPUs
+               or row.form == "_scaled_dot_product_flash_attention"
             assert.truthy(known, row.form .. " is not compared")
          end
       end
@@ -107,7 +108,7 @@ describe("the lists of autocast", function()
          assert.raises("binary_cross_entropy: not safe under autocast", function()
             F.binary_cross_entropy(y:sigmoid(), y)
          end)
-         -- the CPU's autocast is not enabled
+         -- the CPU's autocast is off
          assert.equal("float32", torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype)
       end)
       assert.equal("float32", F.linear(x, w).dtype)
@@ -234,7 +235,7 @@ describe("gradients under autocast", function()
       end
    end)
 
-   -- The derivative with respect to the first argument saves the second, in its cast form.
+   -- the derivative with respect to the first argument saves the second one, after its cast
    local function used(w)
       local x = torch.ones(2, 2, {requires_grad = true})
       return torch.mm(x, w)
@@ -288,7 +289,7 @@ describe("gradients under autocast", function()
          local y = used(w)
          y:sum():backward()
          assert.equal(8, w.grad:sum():item())
-         used(w):sum():backward() -- a second pass with the cached casts
+         used(w):sum():backward() -- a second pass, with the cached casts
          assert.equal(16, w.grad:sum():item())
       end)
    end)

@@ -128,7 +128,7 @@ describe("GradScaler", function()
       scaler:step(first)
       scaler:step(second)
       scaler:update()
-      assert.same({-1, 0, -3}, a:tolist()) -- this optimizer's gradients were finite
+      assert.same({-1, 0, -3}, a:tolist()) -- the gradients of this optimizer were finite
       assert.same({1, 2, -1}, b:tolist())
       assert.equal(4, scaler:get_scale())
    end)
@@ -266,7 +266,7 @@ describe("GradScaler", function()
    end)
 end)
 
--- The states are PyTorch 2.15's after the same losses.
+-- the states are those of PyTorch 2.15 after the same losses
 describe("the state of a GradScaler", function()
    local scales <const> = {8, 16, 16, 8, 8, 4, 4, 8}
    local trackers <const> = {1, 0, 1, 0, 1, 0, 1, 0}

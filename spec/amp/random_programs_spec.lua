@@ -14,7 +14,8 @@ local FIRST = tonumber(os.getenv "TLUA_FORMAT_FIRST") or 1
 local N <const>, C <const>, SIDE <const> = 2, 4, 6
 local SLOTS <const>, STEPS <const> = 3, 7
 
--- Functions (a, b, w) of two images (N, C, SIDE, SIDE) and of weights that return such an image.
+-- Functions (a, b, w) of two images (N, C, SIDE, SIDE) and of weights. Each returns an image of
+-- that shape.
 local OPERATORS = {
    function(a, _, w) return F.conv2d(a, w.full, {bias = w.bias, padding = 1}) end,
    function(a, _, w) return F.conv2d(a, w.point) end,
@@ -54,7 +55,7 @@ local function program(number)
    return steps
 end
 
--- Each format returns a tensor with the elements of another, in memory of another order.
+-- Each format returns a tensor with the elements of another tensor, in memory of another order.
 local FORMATS = {
    contiguous = function(x) return x:clone() end,
    channels_last = function(x)
@@ -141,7 +142,7 @@ describe("a random program", function()
          for name, format in pairs(FORMATS) do
             for key, value in pairs(run(steps, leaves, format, true)) do
                local far = distance(value, expected[key])
-               -- The rounding moves some maxima of a window, and with them elements of the gradient.
+               -- rounding moves the maxima of some windows, and with them elements of the gradient
                local bound = key:find "^gradient" and 0.5 or 0.15
                assert.is_true(far < bound, ("%s, %s: %g"):format(name, key, far))
             end

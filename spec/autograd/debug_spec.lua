@@ -1,4 +1,4 @@
--- Tests the tools that find the line at which numbers became wrong.
+-- Tests the tools that find the line on which numbers became wrong.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -164,7 +164,7 @@ describe("set_deterministic_debug_mode", function()
       end)
    end)
 
-   -- https://docs.pytorch.org/docs/stable/deterministic.html specifies the values
+   -- the values are specified by https://docs.pytorch.org/docs/stable/deterministic.html
    it("fills undefined memory, unless that is turned off", function()
       local settings = torch.utils.deterministic
       torch.use_deterministic_algorithms(true)

@@ -1,4 +1,4 @@
--- Tests backward passes that fail half-way: nothing leaks, the state stays correct, and later
+-- Tests backward passes that fail in the middle: nothing leaks, the state stays correct, and later
 -- passes work.
 
 local torch = require "tlua"

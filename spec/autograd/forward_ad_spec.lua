@@ -23,7 +23,7 @@ describe("forward_ad", function()
       assert.is_false(primal.requires_grad or tangent.requires_grad)
    end)
 
-   -- PyTorch 2.15 gives the same for the same calls.
+   -- PyTorch 2.15 gives the same results for the same calls
    it("keeps tangents under no_grad, and ends gradients there", function()
       local w = double({3, 3}, {requires_grad = true})
       local _ <close> = fwd.dual_level()
@@ -33,10 +33,10 @@ describe("forward_ad", function()
       assert.close(x * 1.5, primal, 1e-12)
       assert.close(v * 1.5, tangent, 1e-12)
       assert.is_false(primal.requires_grad or tangent.requires_grad)
-      -- w is no dual, so under no_grad its product is not recorded
+      -- w is no dual, so its product is not recorded under no_grad
       local plain = torch.no_grad(function() return w * 2 end)
       assert.is_false(plain.requires_grad)
-      -- allowed under no_grad
+      -- a level may be opened under no_grad
       torch.no_grad(function() double({1}, {requires_grad = true}):add_(1) end)
       local u = double({2, 2}, {requires_grad = true})
       local z = y * u + (dual * w - torch.no_grad(function() return dual * w end))

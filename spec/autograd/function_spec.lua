@@ -183,7 +183,7 @@ describe("a Function", function()
    end)
 
    it("may run a backward pass of its own", function()
-      -- computes forward again with recording, like activation checkpointing
+      -- computes forward again with recording, as activation checkpointing does
       local Again = torch.class("Again", torch.autograd.Function)
       function Again.forward(ctx, fn, x)
          ctx.fn = fn
@@ -227,7 +227,7 @@ describe("a Function", function()
    end)
 end)
 
--- Expected values were computed by hand; PyTorch records the same histories.
+-- expected values were computed by hand; PyTorch records the same histories
 describe("a Function that changes its argument in place", function()
    local Double = torch.class("Double", torch.autograd.Function)
    function Double.forward(ctx, x)

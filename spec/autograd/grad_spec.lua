@@ -170,7 +170,7 @@ describe("higher derivatives", function()
       local dx = torch.autograd.grad(y, x, {create_graph = true})
       local penalty = (dx * dx):sum()
       penalty:backward()
-      -- d/dw of (w (1 - t^2))^2 with t = tanh(wx): 2 w (1-t^2)^2 (1 - 2 w x t)
+      -- d/dw of (w (1 - t^2))^2 with t = tanh(wx) is 2 w (1-t^2)^2 (1 - 2 w x t)
       local expected = {}
       for i, v in ipairs {{1, 4}, {2, 5}, {3, 6}} do
          local a, b = v[1], v[2]
@@ -194,7 +194,7 @@ describe("higher derivatives", function()
       local a, b = leaf {{1, 2}, {3, 4}}, leaf {5, 6}
       local db = torch.autograd.grad((a * b * b):sum(), b, {create_graph = true})
       local da = torch.autograd.grad((db * db):sum(), a)
-      -- db = 2 b (a1 + a2); the derivative of its square with respect to a: 2 db 2 b
+      -- db = 2 b (a1 + a2); the derivative of its square with respect to a is 2 db 2 b
       assert.close({{2 * 40 * 10, 2 * 72 * 12}, {2 * 40 * 10, 2 * 72 * 12}}, da)
    end)
 

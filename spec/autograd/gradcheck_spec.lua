@@ -68,7 +68,7 @@ describe("torch.autograd.gradgradcheck", function()
       torch.manual_seed(1)
       assert.is_true(gradgradcheck(function(a, b) return a:tanh() * b end,
          {float64(3), float64(3)}))
-      -- Half's first derivative is right; the second lacks a factor.
+      -- the first derivative of Half is right; the second one lacks a factor
       local Half = torch.class("Half", torch.autograd.Function)
       function Half.forward(ctx, x)
          ctx:save_for_backward(x)

@@ -1,4 +1,4 @@
--- Gradient edges, and zeros for unused inputs. The values are PyTorch's for the same calls.
+-- Tests gradient edges, and zeros for unused inputs. The values are PyTorch's for the same calls.
 
 local torch = require "tlua"
 

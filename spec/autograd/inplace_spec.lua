@@ -128,7 +128,7 @@ describe("an in-place operator", function()
 end)
 
 describe("an in-place operator whose operand depends on its tensor", function()
-   -- Runs only forward passes: only reference counts can free their graphs.
+   -- Runs only forward passes, whose graphs only reference counts can free.
    local function used_by(fn)
       for _ = 1, 3 do fn() end
       collectgarbage()

@@ -1,4 +1,4 @@
--- Tests long and wide graphs: nothing recurses, and no time is quadratic.
+-- Tests long and wide graphs: no function recurses, and no time is quadratic.
 
 local torch = require "tlua"
 

@@ -1,12 +1,12 @@
--- torch.library.Library, define, impl and opcheck: operators by their schemas. Values and verdicts are
--- PyTorch's for the same calls.
+-- Tests torch.library.Library, define, impl and opcheck: operators declared by schemas. Values and
+-- verdicts are PyTorch's for the same calls.
 
 local torch = require "tlua"
 local library = torch.library
 local cpu = {device = "cpu"} -- whatever device the specs run on
 
 local count = 0
--- A namespace for one test.
+-- Returns the name of a namespace for one test.
 local function namespace()
    count = count + 1
    return "spec_library" .. count

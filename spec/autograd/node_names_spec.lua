@@ -1,6 +1,5 @@
 -- Tests the names of nodes: they are PyTorch 2.15's, recorded from type(y.grad_fn).__name__ of the
--- same calls, except for the numbers that it gives to an operator's overloads, all of which are 0
--- here.
+-- same calls, except for the numbers of an operator's overloads, which are all 0 in tlua.
 
 local torch = require "tlua"
 local F <const> = torch.nn.functional
@@ -183,7 +182,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       {"SpecialBesselJ0", function() return torch.special.bessel_j0(x) end},
       {"SpecialEntr", function() return torch.special.entr(x) end},
       {"SpecialXlog1Py", function() return torch.special.xlog1py(x, y) end},
-      -- in-place operators
+      -- rows of in-place operators
       {"Clamp", function() return (x * 1):clamp_(0, 1) end},
       {"Mvlgamma", function() return (x + 3):mvlgamma_(2) end},
       {"NanToNum", function() return (x * 1):nan_to_num_() end},

@@ -329,7 +329,7 @@ describe("save_on_cpu", function()
 end)
 
 describe("register_multi_grad_hook", function()
-   -- The example is from PyTorch's documentation:
+   -- the example is from PyTorch's documentation:
    -- https://docs.pytorch.org/docs/stable/autograd.html
    it("waits for all gradients that the pass computes", function()
       local a, b = leaf {1, 2}, leaf {3, 4}

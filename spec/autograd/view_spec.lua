@@ -246,7 +246,7 @@ end)
 
 -- Random programs --------------------------------------------------------------------------------
 
--- A program is a list of steps on a list of tensors: tensor 1 is the base, each new view is
+-- Makes a program: a list of steps on a list of tensors. Tensor 1 is the base, and each new view is
 -- appended. Steps are made with one generator and run with any input.
 local function random_program(random)
    local shapes, steps = {{3, 4}}, {}

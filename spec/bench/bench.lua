@@ -45,7 +45,7 @@ local options = parse()
 local on_device <const> = options.device ~= "cpu"
 local wait <const> = on_device and torch[options.device:match("^%a+")].synchronize or function() end
 
--- The least duration of one measurement in seconds, and the number of measurements for a median.
+-- The shortest duration of one measurement in seconds, and the number of measurements for a median.
 local duration <const> = options.best and 0.002 or options.quick and 0.005 or 0.03
 local repeats <const> = options.best and (options.quick and 10 or 40) or options.quick and 3 or 7
 
@@ -102,7 +102,7 @@ function Python:close()
    os.execute("rm -r " .. self.folder)
 end
 
--- Works like compile, but returns nil and a message if PyTorch lacks a function.
+-- Compiles a row as `compile` does, but returns nil and a message if PyTorch lacks a function.
 function Python:compile(row)
    local function one_line(text) return (text:gsub("\n", "\x1f")) end
    local answer = self:ask("setup ", one_line(row.setup[2]), "\x1e", one_line(row.python))
@@ -186,7 +186,7 @@ local function summary(ratios)
       ahead, #ratios, math.exp(logs / #ratios)))
 end
 
--- A copy reads half of the bytes and writes the other half.
+-- Returns a copy that moves this many bytes: it reads half of them and writes the other half.
 local function copy_of(bytes)
    return compile {name = "copy", lua = "to:copy_(from)", setup = {
       ("local from, to = torch.ones(%d), torch.ones(%d)"):format(bytes // 8, bytes // 8)}}

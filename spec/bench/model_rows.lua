@@ -39,7 +39,7 @@ x = torch.randn(1, 64)]]},
    "local _ <close> = torch.inference_mode() local r = net(x)",
    "with torch.inference_mode(): r = net(x)")
 
--- A GPT for 65 characters.
+-- A GPT for a vocabulary of 65 characters.
 local gpt = {[[
 local C, H, T, V = 128, 4, 64, 65
 local token, place, norm, head = nn.Embedding(V, C), nn.Embedding(T, C), nn.LayerNorm(C),
@@ -232,8 +232,8 @@ epoch("2 workers, 20000 small items, batches of 64", lua, python, 64)
 lua, python = dataset(320, 200e-6)
 epoch("2 workers, 320 items of 200 us, batches of 16", lua, python, 16)
 
--- Adds the row of a loader that runs beside training steps, each of which takes as long as a
--- batch's items: 3.2 ms each. Items and steps that sleep, as if they waited for a device, need no
+-- Adds the row of a loader that runs beside training steps, each of which takes as long as the
+-- items of a batch, 3.2 ms. Items and steps that sleep, as if they waited for a device, need no
 -- processor; the others need three.
 local function behind(name, steps, waits)
    local set, python_set = dataset(16 * steps, 200e-6, waits)
@@ -255,7 +255,7 @@ end
 behind("2 workers, the same behind 20 steps of 3.2 ms", 20, false)
 behind("2 workers, items and 40 steps that wait as long", 40, true)
 
--- 15 MB: 150 MB a second are 100,000 us.
+-- the file has 15 MB: 150 MB a second are 100,000 us
 rows[#rows + 1] = {group = group, name = "CSV of 15 MB, 8 columns of numbers", setup = {[[
 local path = os.tmpname()
 local file = io.open(path, "w")

@@ -52,7 +52,7 @@ local function measure()
       criterion(model(images), classes):backward()
       adam:step()
    end, dist)
-   -- a GPT of four layers; its backward pass and its exchange are measured apart and together
+   -- a GPT of four layers, whose backward pass and exchange are measured separately and together
    local gpt = nn.Sequential(nn.Embedding(256, 128), nn.TransformerEncoder(
       nn.TransformerEncoderLayer(128, 4, 512, {dropout = 0, activation = "gelu", batch_first = true}),
       4), nn.Linear(128, 256))
@@ -124,7 +124,7 @@ end
 local apart = math.max(least.gpt_backward[1], least.gpt_exchange[1])
 print(("a backward pass with its exchange costs %.2f of the larger of the two"):format(
    least.gpt_backward_ddp[1] / apart))
--- If the ranks' own threads use all processors, an exchange takes its processor time from them.
+-- if the ranks' own threads use all processors, an exchange takes its processor time from them
 local alone = least.gpt_backward_cpu[1]
 print(("processor time: %.2f of a backward pass alone; the exchange's %.2f make it at least %.2f"):format(
    least.gpt_backward_ddp_cpu[1] / alone, least.gpt_exchange_cpu[1] / alone,

@@ -14,7 +14,7 @@ local rows = {}
 
 local group -- the group of the rows that follow
 
--- A text without a separate Python version is the same in both languages.
+-- Adds a row. A text without a separate Python version is the same in both languages.
 local function row(name, setup, lua, python, bytes)
    if type(setup) == "string" then setup = {setup, setup} end
    rows[#rows + 1] = {group = group.name, threads = group.threads, name = name, setup = setup,
@@ -136,8 +136,8 @@ adam = torch.optim.Adam(net.parameters())]]},
    "adam:zero_grad() F.cross_entropy(net(x), y):backward() adam:step()",
    "adam.zero_grad(); F.cross_entropy(net(x), y).backward(); adam.step()")
 
--- Optimizer steps: for that model, and for one with many large parameters. PyTorch uses its fused
--- optimizers if it has them.
+-- Rows for optimizer steps: for the model above, and for one with many large parameters. PyTorch
+-- uses its fused optimizers if it has them.
 
 group = {name = "optim"}
 
@@ -206,7 +206,7 @@ for _, size in ipairs {{"1K", 32}, {"64K", 256}, {"4M", 2048}} do
        "at, line, column = b.t(), torch.randn(%d), torch.randn(%d, 1)"):format(
          n, n, n, n, n, n, n, n),
    }
-   -- `moved`: the bytes that the row moves for each element
+   -- Adds a row. `moved` is the number of bytes that the row moves for each element.
    local function at(name, lua, python, moved)
       row(name .. ", " .. size[1], setup, lua, python, size[1] == "4M" and moved and moved * n * n)
    end
@@ -277,7 +277,7 @@ row("layer_norm 4096x1024", wide, "local r = F.layer_norm(a, {1024})",
    "r = F.layer_norm(a, (1024,))")
 row("layer_norm, forward and backward", wide, "F.layer_norm(x, {1024}, w, b):backward(g)",
    "F.layer_norm(x, (1024,), w, b).backward(g)")
--- Operators that make one pass here, and are compositions in PyTorch.
+-- operators that make one pass in tlua, and are compositions in PyTorch
 local two = {wide[1] .. [[
 
 local r, y = torch.randn(4096, 1024, {requires_grad = true}), torch.randn(4096, 1024)
@@ -389,7 +389,7 @@ row("matrix 2048 times vector", {
 
 group = {name = "attention"}
 
--- batch, heads, positions, features of a head, and an option
+-- each row: batch, heads, positions, features of a head, and an option
 for _, s in ipairs {
    {4, 8, 512, 64}, {4, 8, 512, 64, "causal"}, {4, 8, 512, 64, "masked"}, {4, 8, 512, 64, "dropout 0.1"},
    {16, 4, 64, 32}, {1, 2, 2048, 128}, {4, 8, 512, 64, "bfloat16"},
@@ -422,7 +422,7 @@ x, g = torch.randn(8, 64, 256), torch.randn(8, 64, 256)]]}, "layer(x):backward(g
 
 group = {name = "conv"}
 
--- batch, channels in, size, channels out, kernel, stride, padding, groups
+-- each row: batch, channels in, size, channels out, kernel, stride, padding, groups
 for _, s in ipairs {
    {8, 3, 224, 64, 7, 2, 3, 1}, {8, 64, 56, 64, 3, 1, 1, 1}, {8, 64, 56, 256, 1, 1, 0, 1},
    {8, 128, 28, 128, 3, 1, 1, 1}, {8, 256, 14, 256, 3, 1, 1, 1}, {8, 512, 7, 512, 3, 1, 1, 1},
@@ -488,7 +488,7 @@ row("interpolate x2, bilinear", images,
 
 group = {name = "rnn"}
 
--- Each row: class, layers of width 128, steps, batch size.
+-- each row: class, layers of width 128, steps, batch size
 for _, s in ipairs {{"LSTM", 2, 64, 16}, {"GRU", 2, 64, 16}, {"RNN", 2, 64, 16}, {"LSTM", 1, 100, 1}} do
    local setup = {
       ("local net, x = nn.%s(128, 128, %d), torch.randn(%d, %d, 128) "):format(s[1], s[2], s[3], s[4]) ..

@@ -1,4 +1,4 @@
--- Tests .ci/run and .ci/deps, with replacements for make and for the machine.
+-- Tests .ci/run and .ci/deps, with substitutes for make and for the machine.
 
 local shell = require "spec.support.shell"
 
@@ -52,7 +52,7 @@ describe(".ci/run", function()
 end)
 
 describe(".ci/deps", function()
-   -- All commands that it looks for exist, so that nothing is installed here.
+   -- all commands that .ci/deps looks for exist, so that nothing is installed
    it("is silent if nothing is missing", function()
       shell.with_folder(function(folder)
          for name in ([[cc make pkg-config lua5.4 luarocks g++ mpirun.openmpi mpirun.mpich python3

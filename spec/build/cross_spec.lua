@@ -1,6 +1,6 @@
--- Tests other processors, systems and compilers: what make cross requires and builds, with a small
--- library, and whether our files that depend on the machine compile. Tests are pending if their
--- compiler is not installed.
+-- Tests builds for other processors, systems and compilers: what make cross requires and builds,
+-- with a small library, and whether files that depend on the machine compile. Tests are pending if
+-- their compiler is not installed.
 
 local shell = require "spec.support.shell"
 local small_tree = require "spec.support.small_tree"
@@ -97,7 +97,7 @@ describe("make cross", function()
       small_tree.write(tree)
       shell.ok(("mkdir %s/lua54 && cp /usr/include/lua5.4/*.h %s/lua54 2>/dev/null || true"):format(tree, tree))
       shell.ok(("find /usr/include -name lua5.4-deb-multiarch.h -exec cp {} %s/lua54 \\;"):format(tree))
-      -- A substitute for Lua's library, to link with: the program is never executed.
+      -- A substitute for Lua's library, to link with. The program is never executed.
       local stub = {}
       for _, name in ipairs {"createtable", "pushlstring", "setfield", "pushfstring", "pushstring",
          "settable", "pushinteger"} do
@@ -148,7 +148,7 @@ describe("make cross", function()
       if not shell.has("aarch64-linux-gnu-gcc") then return pending("no aarch64-linux-gnu-gcc") end
       build("aarch64-linux-gnu")
       local program = tree .. "/build/aarch64-linux-gnu/tlua"
-      -- the machine in the ELF header: EM_AARCH64
+      -- the machine in the ELF header is EM_AARCH64
       assert.equal("\xB7\x00", shell.read(program):sub(19, 20))
       local output, status = make("install CC=aarch64-linux-gnu-gcc BUILD=build/aarch64-linux-gnu " ..
          "LUA_INCDIR=$PWD/lua54 LUA_LIBS=$PWD/lua54/liblua.a DESTDIR=$PWD/root")

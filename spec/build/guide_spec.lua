@@ -4,14 +4,14 @@ local shell = require "spec.support.shell"
 
 local tlua = shell.start(true)
 
--- Returns a block's program, and the lines that it should print.
+-- Returns the program of a block, and the lines that it should print.
 local function program(block)
    local expected = {}
    for line in block:gmatch "[^\n]+" do expected[#expected + 1] = line:match "^%-%-> (.*)" end
    return block, table.concat(expected, "\n")
 end
 
--- Blocks of Lua in the guide, which shows their output.
+-- the guide's blocks of Lua, which show their output
 for _, path in ipairs {"lua/tlua/from_pytorch.md"} do
    describe(path, function()
       local n = 0

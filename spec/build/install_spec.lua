@@ -1,4 +1,4 @@
--- Tests make install and the use of the result: the command, pkg-config, a C program, and the
+-- Tests make install and the use of the installation: the command, pkg-config, a C program, and the
 -- module in the system's Lua.
 
 local shell = require "spec.support.shell"
@@ -26,7 +26,8 @@ describe("make install", function()
 
    local pkg_config = "PKG_CONFIG_PATH=%s/lib/pkgconfig "
 
-   -- Builds a copy of examples/embed against the installed library; returns how to run it.
+   -- Builds a copy of examples/embed against the installed library. Returns the command that runs
+   -- it.
    local function build_example(folder, lua)
       shell.ok(("cp examples/embed/* %s && cd %s && "):format(folder, folder) ..
          pkg_config:format(prefix) .. "make -B LUA=" .. lua)
@@ -161,7 +162,7 @@ describe("make install", function()
       end)
    end)
 
-   -- The first component of the path is a file that cannot be removed.
+   -- the first component of the path is a file that cannot be removed
    it("accepts folders with blanks, quotes and semicolons", function()
       shell.with_folder(function(folder)
          local odd, root = folder .. "/it's a; touch b \"c\"", folder .. "/stage $HOME d"

@@ -1,5 +1,5 @@
--- Tests that the options in a declaration are those that the code reads: the error for an unknown
--- option names all of a function's options.
+-- Tests that the options in a declaration are the options that the code reads: the error for an
+-- unknown option names all options of a function.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -7,7 +7,7 @@ local shell = require "spec.support.shell"
 package.path = "src/docs/?.lua;" .. package.path
 local all = require "declarations".all(".", shell.build .. "/gen")
 
--- Options that a function adds by itself, and its users do not give.
+-- Options that a function itself adds, and that its users do not give.
 local given <const> = {
    ["torch.cuda.amp.GradScaler"] = {device = true}, ["torch.sim.amp.GradScaler"] = {device = true},
 }
@@ -18,8 +18,8 @@ local function value_of(path)
    return value
 end
 
--- Returns the names of a declaration's parameters, those that must be given, and whether there are
--- options.
+-- Returns the names of a declaration's parameters, the names of required ones, and whether the
+-- function has options.
 local function declared_names(declared)
    local names, required, has_options = {}, {}, false
    for i, form in ipairs(declared.forms or {declared}) do
@@ -42,8 +42,8 @@ local samples <const> = {
    integer = 1, number = 0.5, boolean = true, string = "mean", ["function"] = function() end, table = {},
 }
 
--- Calls a function with an unknown option after the arguments it requires, or after another number
--- of them, and returns its message about the option.
+-- Calls a function with an unknown option after its required arguments, or after another number of
+-- arguments, and returns the message about the option.
 local function refusal(fn, required)
    for n = 0, 4 do
       for _, of_type in ipairs {true, false} do
@@ -78,7 +78,7 @@ local function names_in(message)
    return list and names or nil
 end
 
--- profiler.script.start would record the rest of this spec.
+-- profiler.script.start would record the remaining tests of this spec
 local function is_called(declared)
    if declared.path == "torch.profiler.script.start" then return false end
    return (declared.kind == "function" or declared.kind == "class") and not declared.is_value

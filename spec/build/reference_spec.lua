@@ -36,7 +36,8 @@ local sample <const> = {
    numbers = {0.5, 0.9}, any = torch.ones(2),
 }
 
--- Returns a layer made with the arguments that its signature requires; nil if it needs others.
+-- Returns a layer made with the arguments that its signature requires; nil if it needs further
+-- arguments.
 local function layer(declared)
    local arguments = {}
    for _, p in ipairs(declared.signature or {}) do

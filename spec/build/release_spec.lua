@@ -1,4 +1,4 @@
--- Tests what a release has beside the sources: the version, its rockspec and its notes.
+-- Tests the parts of a release in addition to its sources: the version, the rockspec and the notes.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"

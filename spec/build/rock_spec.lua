@@ -72,7 +72,7 @@ assert(layer:forward(torch.ones(1, 2, {dtype = "float8_e5m2"})).dtype == "float8
 describe("the rock, with two more dtypes", function()
    local tree
 
-   -- Built unoptimised and for one instruction set, since speed does not matter here.
+   -- the rock is built unoptimised and for one instruction set, since speed does not matter
    setup(function()
       tree = shell.ok("mktemp -d"):match("[^\n]+")
       if not shell.has("luarocks") then return end

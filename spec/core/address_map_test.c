@@ -34,7 +34,7 @@ typedef struct Entry {
 #define MAP_PUT(p, n) put(p, n)
 #include "core/memory/address_map.h"
 
-/* Returns addresses like an allocator's: close to each other, with zero bits at the end. */
+/* Returns addresses such as an allocator's: close to each other, with zero bits at the end. */
 static const void *address(int i, int unit) {
   return (const void *)(uintptr_t)(0x7f0000000000u + (uintptr_t)(i + 1) * (uintptr_t)unit);
 }
@@ -58,7 +58,7 @@ static void test_a_new_entry_is_zero_and_found_again(void) {
   CHECK(map.n == 0 && map.size == 0 && blocks == 0 && held == 0);
 }
 
-/* Returns whether the map has exactly the marked keys, with their values. */
+/* Checks that the map has exactly the marked keys, with their values. */
 static void check_same(const test_Map *map, const bool *there, int unit) {
   size_t n = 0;
   for (int i = 0; i < KEYS; i++) {

@@ -1,6 +1,6 @@
 /*
-** alloc_test.c - tests sizes, alignment, counters, limits, faults and threads. Also built with
-** sanitizers, where nothing is cached.
+** alloc_test.c - tests sizes, alignment, counters, limits, faults and threads. The test is also
+** built with sanitizers, where nothing is cached.
 */
 #include "core/memory/alloc.h"
 
@@ -42,7 +42,7 @@ static void every_size(void) {
   tli_free(NULL, 100);
 }
 
-/* Rounding wastes at most a quarter of the size, or the alignment. */
+/* Tests that rounding wastes at most a quarter of the size, or the alignment. */
 static void rounding_is_small(void) {
   int64_t before = tl_memory_used();
   for (size_t bytes = 1; bytes < 3000000; bytes += bytes / 7 + 1) {
@@ -82,7 +82,7 @@ static void blocks_are_reused(void) {
   tli_free(q, (3 << 20) - 100);
 }
 
-/* The cache stays within its size, and keeps recently used blocks. */
+/* Tests that the cache stays within its size, and keeps recently used blocks. */
 static void cache_is_bounded(void) {
   if (!caching()) return;
   enum { N = 50 };
@@ -95,7 +95,7 @@ static void cache_is_bounded(void) {
   void *q = tli_alloc(5 << 20);
   CHECK(p == q);
   tli_free(q, 5 << 20);
-  p = tli_alloc((size_t)200 << 20); /* larger than the whole cache: not cached */
+  p = tli_alloc((size_t)200 << 20); /* a block larger than the whole cache is not cached */
   tli_free(p, (size_t)200 << 20);
   CHECK(tl_memory_cached() <= (int64_t)140 << 20);
 }
@@ -237,8 +237,8 @@ static void *take_and_leave(void *context) {
   return NULL;
 }
 
-/* Memory of ended threads is reused: a thousand threads, one after another, need no more than
-** one. */
+/* Tests that memory of ended threads is reused: a thousand threads, one after another, need no more
+** than one thread. */
 static void ended_threads_leave_nothing(void) {
   tl_memory_trim();
   int64_t most = 0;

@@ -1,7 +1,7 @@
 /*
-** autograd_test.c - tests that Lua specs cannot do: passes in which the n-th allocation fails,
-** for every n; graphs that several threads use; and the functions on nodes that generated code
-** calls.
+** autograd_test.c - tests autograd where Lua specs cannot: passes in which the n-th allocation
+** fails, for every n; graphs that several threads use; and the functions on nodes that generated
+** code calls.
 */
 #include <pthread.h>
 
@@ -10,7 +10,7 @@
 #include "ops.h"
 #include "test.h"
 
-/* The objects made by a step; NULL marks the failure of a call. */
+/* The objects that a step has made. A NULL marks the failure of a call. */
 typedef struct Bag {
   tl_Tensor *held[64];
   int n;
@@ -87,7 +87,8 @@ static bool step(int *hooks) {
   return ok;
 }
 
-/* The first runs fill caches such as those of threads, so their allocations are not compared. */
+/* Tests passes in which an allocation fails. The first runs fill caches such as those of threads,
+** so their allocations are not compared. */
 static void memory_may_run_out_anywhere(void) {
   int hooks = 0;
   CHECK(step(&hooks) && hooks == 2);
@@ -123,7 +124,7 @@ static void an_interrupt_stops_a_pass(void) {
   empty(&bag);
 }
 
-/* A gradient without other owners becomes .grad without a copy. */
+/* Tests that a gradient without other owners becomes .grad without a copy. */
 static void gradients_are_not_copied_without_need(void) {
   Bag bag = {.n = 0};
   tl_Tensor *x = leaf(&bag, 2, 1, (int64_t[]){1000});
@@ -154,7 +155,7 @@ static void gradients_are_not_copied_without_need(void) {
 enum { THREADS = 4, ROUNDS = 200 };
 
 typedef struct Shared {
-  tl_Tensor *w; /* read by all threads */
+  tl_Tensor *w; /* a weight that all threads read */
   tl_Tensor *results[THREADS];
 } Shared;
 
@@ -163,7 +164,7 @@ typedef struct Worker {
   int number;
 } Worker;
 
-/* Each thread makes graphs over the same weight and runs separate passes. */
+/* Runs in each thread: makes graphs over the same weight and runs separate passes. */
 static void *work(void *context) {
   Worker *worker = context;
   tl_Tensor *w = worker->shared->w, *grad = NULL;
@@ -201,7 +202,7 @@ static void *release(void *tensor) {
   return NULL;
 }
 
-/* One thread frees a result with .grad, and another thread its graph. */
+/* Tests that one thread can free a result with .grad while another thread frees its graph. */
 static void graphs_are_freed_by_any_thread(void) {
   for (int i = 0; i < ROUNDS; i++) {
     Bag bag = {.n = 0};

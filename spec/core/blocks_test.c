@@ -1,6 +1,6 @@
 /*
-** blocks_test.c - the allocator of devices on made-up memory and streams, beside a
-** plain model: a million random calls, failures at the n-th call, pools of graphs.
+** blocks_test.c - tests the allocator of devices, on simulated memory and streams, against a plain
+** model: a million random calls, failures at the n-th call, pools of graphs.
 **
 ** A stream is two counters: work queued and work done. The source returns address space that is
 ** never accessed; the model knows which streams may write where.
@@ -20,12 +20,12 @@ enum { STREAMS = 4, MIB = 1 << 20, GRANULE = 2 * MIB, MEMORY = 256 * MIB };
 
 typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
-  int64_t granted; /* address space in bytes, more of which is refused */
+  int64_t granted; /* address space in bytes; more is refused */
   int64_t mapped, reserved, marks, waits;
   /* bytes of blocks that became free: in the general pool, and in a pool of a graph */
   int64_t freed[2];
-  int64_t fail_at; /* calls until one fails; 0: no call fails */
-  uintptr_t next;  /* address space */
+  int64_t fail_at; /* number of calls until one fails; 0 means that none fails */
+  uintptr_t next;  /* the next unused address */
 } World;
 
 typedef struct Point {
@@ -141,14 +141,14 @@ static void close_blocks(tlk_Blocks *b, const World *w) {
 
 /* ---- the model -------------------------------------------------------------------------------- */
 
-/* Bytes that may still be written: in use, or freed while other streams were busy with
-** them. */
+/* Bytes that may still be written: they are in use, or were freed while other streams were busy
+** with them. */
 typedef struct Held {
   char *data;
   int64_t bytes;
   int stream;
   bool used;
-  /* once freed: the streams that used the bytes, and the work that each must finish */
+  /* once freed: the streams that used the bytes, and the work that each of them must finish */
   uint64_t others, until[STREAMS];
 } Held;
 
@@ -174,8 +174,8 @@ static bool still_busy(const Model *m, const Held *h) {
   return false;
 }
 
-/* Checks that nobody may write the bytes: no block in use has them, and no stream still works on
-** them. */
+/* Checks that no stream may write the bytes: no block in use contains them, and no stream still
+** works on them. */
 static void check_free(const Model *m, const char *data, int64_t bytes) {
   for (int i = 0; i < m->n; i++) {
     const Held *h = &m->held[i];
@@ -297,8 +297,8 @@ static void other_users_are_waited_for(void) {
   close_blocks(&b, &w);
 }
 
-/* When every second block is freed, fixed segments have no room for a large block; here large
-** segments grow at the end, and the granules between are unmapped. */
+/* Tests that holes are unmapped. When every second block is freed, fixed segments would have no
+** room for a large block; large arenas grow at the end instead. */
 static void holes_are_given_back(void) {
   enum { N = 32 };
   World w;
@@ -308,7 +308,7 @@ static void holes_are_given_back(void) {
   for (int i = 0; i < N; i++) data[i] = tlk_blocks_alloc(&b, 4 * MIB, 0, 0);
   for (int i = 0; i < N; i += 2) tlk_blocks_free(&b, data[i]);
   CHECK(w.mapped == N * 4 * MIB);
-  /* more than the free space beside the holes */
+  /* more than the free space between the blocks */
   void *large = tlk_blocks_alloc(&b, 180 * MIB, 0, 0);
   CHECK(large != NULL && b.stats.num_alloc_retries == 1);
   CHECK(w.mapped == 180 * MIB + N / 2 * 4 * MIB);
@@ -318,8 +318,8 @@ static void holes_are_given_back(void) {
   close_blocks(&b, &w);
 }
 
-/* Arenas of one kind double: two blocks that do not fit the first one take a second of its size,
-** the next a third of twice that. */
+/* Tests that arenas of one kind double: two blocks that do not fit the first arena get a second one
+** of its size, the next block gets a third one of twice that size. */
 static void arenas_grow(void) {
   World w;
   tlk_Blocks b;
@@ -420,7 +420,7 @@ static void short_address_space_is_prolonged_by_arenas(void) {
   void *large = tlk_blocks_alloc(&b, 25 * MIB, 0, 0);
   CHECK(w.reserved == (4 + 4 + 26) * MIB && w.mapped == w.reserved);
   CHECK(b.stats.segment[TL_POOL_ALL].current == 3);
-  /* memory is exhausted, address space is not */
+  /* memory is exhausted, but address space is not */
   CHECK(tlk_blocks_alloc(&b, MEMORY - 20 * MIB, 0, 0) == NULL);
   tlk_blocks_free(&b, second);
   CHECK(w.freed[0] == 4 * MIB && w.freed[1] == 0);
@@ -440,7 +440,7 @@ static void blocks_below_half_of_the_least_share_it(void) {
   CHECK(w.mapped == 20 * MIB && b.stats.active_bytes[TL_POOL_ALL].current == 4 * MIB);
   void *second = tlk_blocks_alloc(&b, 9 * MIB, 0, 0);
   CHECK(w.mapped == 20 * MIB && second == (char *)first + 4 * MIB);
-  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0); /* not below half of an arena */
+  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0); /* not smaller than half of an arena */
   CHECK(w.mapped == 32 * MIB);
   tlk_blocks_free(&b, first);
   /* unmaps all granules except those of `second` */

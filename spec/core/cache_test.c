@@ -68,7 +68,7 @@ static void stored_data_is_found_again(void) {
   CHECK(tl_error_kind() == TL_OK);
 }
 
-/* A changed, missing or additional byte invalidates a file. */
+/* Tests that a changed, missing or additional byte invalidates a file. */
 static void damaged_files_are_ignored(void) {
   char path[128], whole[256], wrong[256];
   empty();
@@ -175,7 +175,8 @@ static void files_that_others_may_write_are_not_read(void) {
   CHECK(chown(folder, 0, (gid_t)-1) == 0 && store("plan", "new", "data"));
 }
 
-/* The limit of file sizes would end the process by a signal, which is ignored here. */
+/* Tests writes beyond a limit. The limit of file sizes would end the process by a signal, which
+** this test ignores. */
 static void a_limit_or_a_full_disk_is_no_error(void) {
   static char large[40000];
   struct rlimit before, low = {20000, 20000};
@@ -191,8 +192,8 @@ static void a_limit_or_a_full_disk_is_no_error(void) {
 
 enum { WRITERS = 4, ROUNDS = 200 };
 
-/* Several processes store data under one key; a reader finds the complete data of one of them, or
-** no entry. */
+/* Tests processes that store data under one key: a reader finds the complete data of one of them,
+** or no entry. */
 static void processes_store_under_one_key(void) {
   static char data[WRITERS][3000];
   empty();
@@ -220,7 +221,7 @@ static void processes_store_under_one_key(void) {
   only_entry(path, sizeof path); /* the folder has no other file */
 }
 
-/* A sparse file takes no room on the disk. */
+/* Tests the limit of the folder with a sparse file, which takes no room on the disk. */
 static void the_oldest_files_are_removed_above_the_limit(void) {
   char path[128];
   int64_t bytes;
@@ -234,7 +235,7 @@ static void the_oldest_files_are_removed_above_the_limit(void) {
     CHECK(system(path) == 0);
   }
   snprintf(path, sizeof path, "%s/notes.txt", folder);
-  FILE *notes = fopen(path, "wb"); /* another program's file */
+  FILE *notes = fopen(path, "wb"); /* a file of another program */
   fclose(notes);
   CHECK(store("plan", "key", "data"));
   CHECK(tli_cache_size(&bytes) == 4 && bytes <= TLI_CACHE_MOST / 4 * 3 &&

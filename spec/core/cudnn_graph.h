@@ -1,6 +1,6 @@
 /*
 ** cudnn_graph.h - replaces cuDNN: records the descriptors of a graph and computes it, one operation
-** after another, on the CPU. All arrays are float, whatever types the graph names, so that the
+** after another, on the CPU. All arrays are float, whatever types the graph names, because only the
 ** formula is compared. It supports four dimensions, and the operations of the plugin's attention,
 ** batch norm and pooling.
 */
@@ -24,7 +24,7 @@ typedef struct Described {
   bool finished;
   int n;
   Fact facts[12];
-  float *values; /* owned; the values of a computed tensor, row-major */
+  float *values; /* values of a computed tensor, row-major (owned) */
 } Described;
 
 static size_t fact_bytes(cudnnBackendAttributeType_t type) {
@@ -57,7 +57,7 @@ static cudnnStatus_t note_finalize(cudnnBackendDescriptor_t d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* Unfinished descriptors must not be part of others, as in cuDNN. */
+/* Refuses unfinished descriptors as parts of others, as cuDNN does. */
 static cudnnStatus_t note_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
                               cudnnBackendAttributeType_t type, int64_t n, const void *values) {
   Described *of = d;
@@ -112,7 +112,7 @@ static int64_t count(const Described *t) {
 
 /* ---- computing --------------------------------------------------------------------------------- */
 
-/* The arrays of tensors that have memory. */
+/* The arrays of the tensors that have memory. */
 typedef struct Memory {
   int n;
   const int64_t *ids;
@@ -242,7 +242,7 @@ static bool compute_reduction(const Memory *m, const Described *o) {
   return true;
 }
 
-/* Gives the same memory a shape with the last two dimensions swapped. */
+/* Copies the values to a shape with the last two dimensions swapped. */
 static bool compute_reshape(const Memory *m, const Described *o) {
   Described *x = part(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
   Described *y = part(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
@@ -410,7 +410,7 @@ static bool compute_average(const Memory *m, const Described *o, bool backward) 
   return each_share(how, x, y, backward ? scatter_share : gather_share, &s);
 }
 
-/* Returns false if an operation reads a value that does not exist. */
+/* Computes a graph; returns false if an operation reads a value that does not exist. */
 static bool compute_graph(const Described *graph, const Memory *m) {
   const Fact *f = fact(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
   bool ok = graph->finished;

@@ -75,7 +75,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 /* ---- a device that is described ------------------------------------------------------------------ */
 
-/* An H200, described as by cudaDeviceProp. */
+/* The properties of an H200, in the form of cudaDeviceProp. */
 static const char h200[] =
     "{\"deviceName\":\"NVIDIA H200\",\"deviceVer\":900,\"driverVer\":13000,"
     "\"multiProcessorCount\":132,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,"
@@ -93,7 +93,7 @@ static inline cudnnBackendDescriptor_t described_device(cuda_DnnGraph *g) {
   return d;
 }
 
-/* The replacement for cuDNN has one handle, and no stream. */
+/* The functions of the replacement for cuDNN, which has one handle and no stream. */
 static inline cudnnStatus_t stand_in_handle(cudnnHandle_t *handle) {
   static char one;
   *handle = (cudnnHandle_t)(void *)&one;
@@ -103,8 +103,8 @@ static inline cudnnStatus_t stand_in_stream(cudnnHandle_t handle, cudaStream_t s
   return handle && !stream ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* cuDNN compiles engines only if a driver is present; a library whose functions all succeed is
-** sufficient (cudnn_spec.lua builds it). */
+/* Returns whether a driver is present, without which cuDNN compiles no engines. A library whose
+** functions all succeed is sufficient (cudnn_spec.lua builds it). */
 static inline bool has_driver(void) {
   return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL;
 }

@@ -1,7 +1,7 @@
 /*
 ** cudnn_layers_test.c - tests that cuDNN has plans for the batch norms of a ResNet-50 and for
 ** average pooling of other networks, as the CUDA plugin requests them, on a described H200: no GPU
-** is needed. Their graphs must compute the right values. Tests are skipped if cuDNN is missing; see
+** is needed. The graphs must compute the right values. Tests are skipped if cuDNN is missing; see
 ** cudnn_test.c.
 */
 #include "spec/core/cudnn_have.h"
@@ -126,7 +126,7 @@ static void graphs_compute_batch_norm_and_its_gradients(void) {
   }
 }
 
-/* The batch norms of the first stage and of the last one, for 32 images. */
+/* Tests the batch norms of the first stage and of the last one, for 32 images. */
 static void batch_norms_of_a_resnet_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   static const int64_t sizes[][2] = {{32 * 112 * 112, 64}, {32 * 7 * 7, 2048}};
@@ -197,8 +197,8 @@ static tlk_Pool average(int64_t size, int64_t kernel, int64_t stride, int64_t pa
                     .include_pad = include};
 }
 
-/* Tests average pooling between the blocks of a DenseNet, inside those of an Inception network, and
-** in three dimensions. */
+/* Tests average pooling between the blocks of a DenseNet, inside the blocks of an Inception
+** network, and in three dimensions. */
 static void averages_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   for (int i = 0; i < 12; i++) {
@@ -233,7 +233,7 @@ static void averages_that_are_left_to_our_kernels(void) {
   CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
 }
 
-/* PyTorch's definition: padding counts as zeros, or not at all. */
+/* Returns an average by PyTorch's definition: padding counts as zeros, or not at all. */
 static double average_at(const tlk_Windows *w, bool include, const float *x, int64_t r, int64_t c) {
   double sum = 0, n = 0;
   for (int64_t i = 0; i < w->kernel[1]; i++)
@@ -257,7 +257,7 @@ static bool compute_pool(const PoolKey *key, float *x, float *y) {
   return ok;
 }
 
-/* The gradient is the transposed map: (y, A x) = (A^T y, x). */
+/* Tests that the gradient is the transposed map: (y, A x) = (A^T y, x). */
 static void graphs_compute_averages_and_their_gradients(void) {
   enum { PLANES = 6, IN = 7 * 5, OUT = 4 * 4 };
   static float x[PLANES * IN], y[PLANES * OUT], back[PLANES * IN], grad[PLANES * OUT];
@@ -287,7 +287,7 @@ static void graphs_compute_averages_and_their_gradients(void) {
 
 /* ---- how plans are kept ------------------------------------------------------------------------- */
 
-/* A library that has one engine for every graph; its plans need 48 bytes. */
+/* The functions of a library that has one engine for every graph; its plans need 48 bytes. */
 static int executed;
 static bool was_zero;
 

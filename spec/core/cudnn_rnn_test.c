@@ -46,7 +46,7 @@ static cudnnStatus_t empty_handle(cudnnHandle_t *handle) {
 
 enum { INPUT = 5, HIDDEN = 7, PROJECTED = 3 };
 
-/* Parameters, each filled with a different number of 2 bytes. */
+/* The parameters, each filled with a different number of 2 bytes. */
 static uint16_t params[PARAMS][4 * HIDDEN * HIDDEN * 2];
 
 static tlk_Rnn layer(tlk_RnnMode mode, tl_DType dtype, bool biases, bool projects) {
@@ -91,8 +91,8 @@ static void check_descriptors(int at, const tlk_Rnn *r) {
 }
 static void layers_are_accepted(void) { each_layer(check_descriptors); }
 
-/* The gates are in our order and adjacent, so each array is one copy. The matrices come first, the
-** input's before the state's; then the biases. */
+/* Checks where cuDNN places parameters: gates are in our order and adjacent, so each array is one
+** copy. The matrices come first, the input's before the state's; then the biases. */
 static void check_params(int at, const tlk_Rnn *r) {
   static const int order[] = {WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH};
   int64_t rows = tlk_rnn_gates(r->mode) * HIDDEN, bytes = element(r), sizes[PARAMS] = {0};
@@ -129,8 +129,8 @@ static void parameters_lie_as_ours_do(void) { each_layer(check_params); }
 
 /* ---- passes ------------------------------------------------------------------------------------- */
 
-/* The functions that return sizes of memory need a device, even for sizes that do not depend on
-** it. */
+/* The functions that return sizes of memory. They need a device, even for sizes that do not depend
+** on it. */
 static cudnnStatus_t (*sizes_of)(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t,
                                  cudnnRNNDataDescriptor_t, size_t *, size_t *);
 static cudnnStatus_t sizes_without_device(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn,
@@ -140,8 +140,8 @@ static cudnnStatus_t sizes_without_device(cudnnHandle_t handle, cudnnRNNDescript
   return *work > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* cuDNN checks the arguments first; a call with valid ones then fails, because there is no
-** driver. */
+/* Returns whether cuDNN accepts the arguments. It checks them first; a call with valid arguments
+** then fails, because there is no driver. */
 static bool gets_to_the_device(Layer *l) {
   bool yes = l->status / 1000 * 1000 == CUDNN_STATUS_EXECUTION_FAILED;
   l->status = CUDNN_STATUS_SUCCESS;
@@ -167,8 +167,8 @@ static int passes_refused(const tlk_Rnn *r) {
   return refused | !(params_back(&l, &back, &b, array) && gets_to_the_device(&l)) << 2;
 }
 
-/* Runs in a separate process, since a failed handle cannot be used again. cuDNN does not check
-** bfloat16 before it knows the device's generation. */
+/* Checks the passes, in a separate process, since a failed handle cannot be used again. cuDNN does
+** not check bfloat16 before it knows the device's generation. */
 static void check_passes(int at, const tlk_Rnn *r) {
   int status = 0;
   if (r->dtype == TL_BF16) return;

@@ -3,7 +3,7 @@
 
 local shell = require "spec.support.shell"
 
--- cuDNN asks the driver for handles by these functions, and for the address of a function by its
+-- A driver: cuDNN asks it for handles by these functions, and for the address of a function by its
 -- name.
 local driver <const> = [[
 #define _GNU_SOURCE

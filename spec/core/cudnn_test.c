@@ -71,7 +71,7 @@ static void all_three_of_a_convolution_have_plans(void) {
     }
 }
 
-/* ResNet-50's kinds of convolution; channels-last tensors are not copied to rows. */
+/* Tests ResNet-50's kinds of convolution; channels-last tensors are not copied to rows. */
 static void channels_last_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   for (int i = 0; i < 3; i++)
@@ -344,8 +344,9 @@ static void graphs_compute_attention_and_its_gradients(void) {
 
 /* ---- plans on disk ---------------------------------------------------------------------------------- */
 
-/* A library whose engines are numbers. It offers three engines for every graph: it ranks the first
-** highest, but the second is the fastest. A plan contains "plan" and its engine's number. */
+/* The functions of a library whose engines are numbers. It offers three engines for every graph: it
+** ranks the first one highest, but the second one is the fastest. A plan contains "plan" and its
+** engine's number. */
 typedef struct Piece {
   cudnnBackendDescriptorType_t type;
   int engine;
@@ -519,7 +520,7 @@ static void check_refusals(void) {
 }
 static void invalid_stored_plans_are_replaced(void) { with_pieces(check_refusals); }
 
-/* A capture measures no plans, and does not store its plan as a measured one. */
+/* Checks that a capture measures no plans, and does not store its plan as a measured one. */
 static void check_captures(void) {
   int asks, runs;
   CHECK(program(2, false, &asks, &runs) == 0); /* opens the handle */

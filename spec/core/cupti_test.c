@@ -159,7 +159,7 @@ static void records_are_told_when_it_ends(void) {
   c.start = 2600, c.end = 2700, c.deviceId = 0, c.streamId = 14;
   put(&c, sizeof c);
   Other other = {.kind = CUPTI_ACTIVITY_KIND_DEVICE};
-  put(&other, sizeof other); /* adds a record to be ignored */
+  put(&other, sizeof other); /* adds a record that must be ignored */
   Fill f = {.kind = CUPTI_ACTIVITY_KIND_MEMSET};
   f.start = 2800, f.end = 2900, f.deviceId = 0, f.streamId = 7;
   put(&f, sizeof f);

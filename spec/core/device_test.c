@@ -49,11 +49,12 @@ static void touch(void) {
   tl_Tensor *t = ones();
   tli_set_operator("careless");
   volatile float *data = tli_data(t);
-  data[0] += 1; /* this ends the process */
+  data[0] += 1; /* this access ends the process */
 }
 
-/* The child opens the device first, so that the device belongs to the child. A sanitizer has its
-** own handler, which ends the process with another status. */
+/* Tests that the host cannot access the device's memory. The child opens the device first, so that
+** the device belongs to the child. A sanitizer has its own handler, which ends the process with
+** another status. */
 static void the_host_may_not_touch(void) {
   char said[4096];
   int status = in_child(touch, said, sizeof said);
@@ -70,10 +71,10 @@ static void use_after_fork(void) {
 
 enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 256, MORE = 100 };
 
-/* The states of the device's thread and of the other thread. */
+/* Whether the device's thread works, and whether the other thread has allocated. */
 static atomic_bool working, grown;
 
-/* A host's job system, which the large copy calls: it holds the device's thread until the other
+/* A host's job system, which the large copy calls. It holds the device's thread until the other
 ** thread has allocated. */
 static void hold(int tasks, void (*task)(void *context, int i), void *context, void *unused) {
   (void)unused;
@@ -82,7 +83,7 @@ static void hold(int tasks, void (*task)(void *context, int i), void *context, v
   while (!grown) sched_yield();
 }
 
-/* Copies into memory that the other device has never used so far. */
+/* Copies into memory that the other device has never used before. */
 static void *grow(void *unused) {
   static float values[SMALL];
   static tl_Tensor *kept[GROWTH];
@@ -96,8 +97,8 @@ static void *grow(void *unused) {
   return NULL;
 }
 
-/* While this thread waits for the many copies of one device, work that another thread queues on the
-** other device is also done. */
+/* Tests that, while this thread waits for the many copies of one device, work that another thread
+** queues on the other device is also done. */
 static void wait_meanwhile(void) {
   static float values[LARGE];
   int64_t size = LARGE, few = 1;
@@ -174,7 +175,8 @@ static void *open_device(void *unused) {
   return NULL;
 }
 
-/* Each child either uses the device or gets an error. */
+/* Tests a fork while a thread opens the device: each child either uses the device or gets an
+** error. */
 static void fork_while_a_thread_opens(void) {
   pthread_t thread;
   bool good = pthread_create(&thread, NULL, open_device, NULL) == 0;
@@ -208,11 +210,11 @@ static __attribute__((unused)) void children_of_a_process_that_opens_a_device(vo
 int main(void) {
   const char *build = getenv("TLUA_BUILD");
   if (build) setenv("TLUA_PLUGINS", build, 0);
-  RUN(the_host_may_not_touch); /* must run first, before anything opens the device */
+  RUN(the_host_may_not_touch); /* must run first, before any test opens the device */
 #ifndef __SANITIZE_ADDRESS__   /* the sanitizer's allocator keeps its locks locked in a child */
   RUN(children_of_a_process_that_opens_a_device);
 #endif
-  RUN(threads_allocate_while_others_wait); /* also in a separate process */
+  RUN(threads_allocate_while_others_wait); /* this test also runs in a separate process */
   RUN(a_forked_child_is_refused);
   RUN(a_forked_child_cannot_ask_for_an_event);
   return test_end();

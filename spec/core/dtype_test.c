@@ -97,7 +97,7 @@ static void scalar_arithmetic(void) {
 static void load_and_store(void) {
   char bytes[17] = {0};
   for (int d = 0; d < TL_NDTYPES; d++) {
-    tli_store(bytes + 1, (tl_DType)d, tli_int(1)); /* an odd address */
+    tli_store(bytes + 1, (tl_DType)d, tli_int(1)); /* writes to an odd address */
     CHECK_AT(d, tli_to_double(tli_load(bytes + 1, (tl_DType)d)) == 1);
   }
   tli_store(bytes, TL_U8, tli_int(257));

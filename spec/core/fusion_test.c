@@ -84,7 +84,7 @@ static bool add_pointwise(fusion_Plan *plan, struct tlk_pointwise p) {
   return fusion_add(plan, FUSION_POINTWISE, &p);
 }
 
-/* (x * y).relu() + x, in place at the end. */
+/* Fuses (x * y).relu() + x, in place at the end. */
 static void steps_share_a_common_operand(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call2(TLK_mul, 1000, F(8000), F(0), F(4000))));
@@ -113,12 +113,13 @@ static void other_overlaps_are_not_fused(void) {
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 0), F(3000))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 2), F(3000))));
   CHECK(memcmp(&before, &plan, sizeof plan) == 0);
-  CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1400), F(400)))); /* adjacent arrays */
+  /* adjacent arrays do not overlap */
+  CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1400), F(400))));
   CHECK(plan.noperands == 4);
 }
 
-/* Memory that a capture has freed may be reused with other dtypes or sizes as long as its old
-** contents are not read. */
+/* Tests that memory that a capture has freed may be reused with other dtypes or sizes, as long as
+** its old contents are not read. */
 static void freed_memory_is_used_again(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
@@ -136,7 +137,7 @@ static void freed_memory_is_used_again(void) {
   CHECK(!same.operands[1].dead && same.noperands == 2);
 }
 
-/* A shape of 6 x 4 x 5, once as 120 elements, once with a broadcast row of 20. */
+/* Fuses calls over a shape of 6 x 4 x 5: one has 120 elements, another a broadcast row of 20. */
 static void shapes_meet_in_their_parts(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 120, F(1000), F(0))));
@@ -182,7 +183,7 @@ static void all_kernels_are_taken(void) {
 }
 
 /* X(halves or pairs): for each layout, the position of the second of two outputs, and the stride of
-** elements. */
+** elements */
 static void parts_of_one_tensor_do_not_overlap(void) {
   static const int64_t second[] = {40, 4}, step[] = {4, 8};
   for (int i = 0; i < 2; i++) {
@@ -202,7 +203,7 @@ static void parts_of_one_tensor_do_not_overlap(void) {
   }
 }
 
-/* Dropout that draws the same numbers at each replay cannot be fused. */
+/* Tests that dropout that draws the same numbers at each replay is not fused. */
 static void dropout_has_a_state(void) {
   fusion_Plan plan = {0};
   const uint64_t state[2] = {1, 2};
@@ -231,8 +232,8 @@ static int count_of(const char *text, const char *part) {
   return n;
 }
 
-/* Fuses x * y, its relu, and that plus x: each of two arrays is read once, and only the last result
-** is written. */
+/* Fuses p = x * y, r = relu(p), and r + x: each of two arrays is read once, and only the last
+** result is written. */
 static void each_array_is_read_once_and_what_was_freed_is_not_written(void) {
   fusion_Plan plan = {0};
   char source[FUSION_SOURCE];

@@ -11,7 +11,7 @@
 
 enum { OPERANDS = 3 };
 
-/* Every operand's address for each element, one tuple per element. */
+/* The addresses of all operands for each element, one tuple per element. */
 typedef struct Trace {
   int nargs;
   int64_t n;
@@ -100,7 +100,8 @@ static void random_case(int round) {
   size_t bytes = sizeof(char *) * OPERANDS * (size_t)(numel + 1);
   Trace expected = {nargs, 0, &it, calloc(1, bytes)}, got = {nargs, 0, &it, calloc(1, bytes)};
   naive(&expected, args, ndim, shape, numel);
-  int64_t cut = numel > 0 ? test_random(numel + 1) : 0; /* the shares of two threads */
+  /* the elements are divided between two threads */
+  int64_t cut = numel > 0 ? test_random(numel + 1) : 0;
   CHECK_AT(round, tli_iter_rows(&it, 0, cut, record_row, &got));
   CHECK_AT(round, got.n == cut);
   CHECK_AT(round, tli_iter_rows(&it, cut, numel, record_row, &got));

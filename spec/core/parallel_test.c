@@ -1,5 +1,5 @@
 /*
-** parallel_test.c - tests that ranges cover everything once, on at most the allowed number of
+** parallel_test.c - tests that ranges cover every element once, on at most the allowed number of
 ** threads.
 */
 #include "core/platform/parallel.h"
@@ -139,7 +139,7 @@ static void callers_at_the_same_time(void) {
   CHECK(failures == 0);
 }
 
-/* A forked process starts its own threads. */
+/* Tests that a forked process starts its own threads. */
 static void after_a_fork(void) {
 #ifndef __SANITIZE_THREAD__ /* the sanitizer does not allow threads after a fork */
   if (test_emulated()) return;

@@ -1,7 +1,7 @@
 /*
-** program_test.c - tests programs where there is no Lua: this test links none. A script that the
-** command runs exports models with inputs and the results that they must give, to the bit; mutated
-** files must be refused or run without a crash.
+** program_test.c - tests programs without Lua, which this test does not link. A script that the
+** command runs exports models, inputs, and the results that they must give bitwise; mutated files
+** must be refused or run without a crash.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -112,11 +112,11 @@ typedef struct Case {
   tl_Program *program;
   tl_Tensor *in;
   void *in_data, *expected;
-  size_t bytes; /* the size of the first result */
+  size_t bytes; /* bytes of the first result */
   int noutputs;
 } Case;
 
-/* Loads a program with its example; a dynamic dimension has 4. */
+/* Loads a program with its example; a dynamic dimension has size 4. */
 static Case open_case(const char *name) {
   Case c = {.program = tl_program_load(in_folder(name, ".tlp"))};
   tl_ProgramInput in;
@@ -188,7 +188,7 @@ static void later_runs_allocate_nothing(void) {
     drop(outputs, c.noutputs);
     close_case(&c);
   }
-  /* the count counts */
+  /* checks that the count counts */
   long before = atomic_load(&mallocs);
   void *volatile block = malloc(100);
   free(block);
@@ -264,7 +264,7 @@ static void failures_are_told(void) {
   close_case(&c);
 }
 
-/* Every allocation of a load and a run fails once. */
+/* Tests that every allocation of a load and a run may fail once. */
 static void failing_allocations_leave_nothing_behind(void) {
   Case c = open_case("mlp");
   tl_Program *p = NULL;
@@ -346,7 +346,7 @@ static size_t mutate(char *data, size_t size, size_t header) {
   return size;
 }
 
-/* Reads a mutated file; runs it if it is accepted. */
+/* Reads a mutated file, and runs the program if the file is accepted. */
 static bool try_file(char *data, size_t size, const Case *c) {
   tli_Graph *g = tli_graph_read(data, size, keep, NULL);
   tl_Program *p = g ? tli_program_new(g) : NULL;
@@ -378,7 +378,8 @@ static void mutated_files_are_refused_or_run(void) {
       char *copy = malloc(size);
       memcpy(copy, whole, size);
       size_t left = mutate(copy, size, header);
-      char *exact = malloc(left + 1); /* so that a sanitizer sees reads past the end */
+      /* an exact copy, so that a sanitizer sees reads past the end */
+      char *exact = malloc(left + 1);
       memcpy(exact, copy, left);
       accepted += try_file(exact, left, &c);
       free(copy);

@@ -141,7 +141,7 @@ static void no_other_file_is_removed(void) {
   CHECK(contains("file", "newer") && access(in_folder(".tlua-1-2-5.tmp"), F_OK) != 0);
 }
 
-/* From here on the library knows that the file system has no unnamed files. */
+/* From here on the library knows that the file system lacks unnamed files. */
 static void names_from_the_start(void) {
 #ifdef __linux__
   no_links = true;

@@ -50,8 +50,8 @@ static void hashes_are_those_of_the_standard(void) {
   CHECK(strcmp(text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0") == 0);
 }
 
-/* The position of the padding must not matter: tests all lengths around a block, in one part and in
-** two. */
+/* Tests that the position of the padding does not matter: all lengths around a block, in one part
+** and in two. */
 static void parts_are_the_whole(void) {
   char data[200];
   for (int i = 0; i < 200; i++) data[i] = (char)i;

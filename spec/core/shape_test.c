@@ -37,8 +37,10 @@ static void contiguity(void) {
   CHECK(!contiguous(2, (int64_t[]){2, 3}, (int64_t[]){1, 2}));
   CHECK(!contiguous(2, (int64_t[]){2, 3}, (int64_t[]){4, 1}));
   CHECK(!contiguous(2, (int64_t[]){2, 3}, (int64_t[]){0, 1}));
-  CHECK(contiguous(3, (int64_t[]){2, 1, 3}, (int64_t[]){3, 99, 1})); /* size 1: any stride */
-  CHECK(contiguous(2, (int64_t[]){0, 3}, (int64_t[]){1, 5}));        /* empty: any strides */
+  /* a dimension of size 1 may have any stride */
+  CHECK(contiguous(3, (int64_t[]){2, 1, 3}, (int64_t[]){3, 99, 1}));
+  /* an empty tensor may have any strides */
+  CHECK(contiguous(2, (int64_t[]){0, 3}, (int64_t[]){1, 5}));
 }
 
 static bool dense(int ndim, const int64_t *sizes, const int64_t *strides) {
@@ -60,7 +62,8 @@ static void density_and_overlap(void) {
   CHECK(!dense(2, (int64_t[]){2, 3}, (int64_t[]){0, 1}));
   CHECK(!overlaps(2, (int64_t[]){2, 3}, (int64_t[]){1, 3}));
   CHECK(overlaps(2, (int64_t[]){2, 3}, (int64_t[]){0, 1}));
-  CHECK(overlaps(2, (int64_t[]){4, 3}, (int64_t[]){1, 1})); /* a sliding window */
+  /* the elements of a sliding window overlap */
+  CHECK(overlaps(2, (int64_t[]){4, 3}, (int64_t[]){1, 1}));
   CHECK(!overlaps(2, (int64_t[]){1, 3}, (int64_t[]){0, 1}));
   CHECK(!overlaps(2, (int64_t[]){0, 3}, (int64_t[]){0, 0}));
 }

@@ -27,7 +27,8 @@
 
 static const char secret[] = "the secret of this job", another[] = "that of another job";
 
-/* A program that accepts a number of connections, sends `text` on each, and closes them. */
+/* A program that accepts a number of connections, sends `text` on each, and closes the
+** connections. */
 typedef struct Other {
   int listener, port, connections;
   const char *text;
@@ -42,7 +43,8 @@ static void talk(void *context) {
     if (socket < 0) continue;
     if (!tli_socket_send(socket, o->text, strlen(o->text), tli_now_ns() + 1000000000))
       tli_error_clear();
-    char heard[24]; /* closing a socket with unread bytes loses the bytes that it has sent */
+    /* without this read, closing the socket would lose the bytes that it has sent */
+    char heard[24];
     if (*o->text && !tli_socket_receive(socket, heard, sizeof heard, tli_now_ns() + 10000000000))
       tli_error_clear();
     tli_socket_close(socket);
@@ -83,7 +85,8 @@ static void a_silent_server_is_refused(void) {
   tli_socket_close(listener);
 }
 
-/* A store that ends closes its connections, and another one may be about to take its port. */
+/* Tests a store that ends: it closes its connections, and another store may be about to take its
+** port. */
 static void a_closed_connection_is_tried_again(void) {
   Other other = {.connections = 1, .text = ""};
   begin(&other);
@@ -232,7 +235,8 @@ static void a_client_without_proof_may_make_no_request(void) {
   tli_store_server_stop(server);
 }
 
-/* Silent connections use up neither the job's places nor the process's file descriptors. */
+/* Tests that silent connections use up neither the job's places nor the process's file
+** descriptors. */
 static void silent_clients_do_not_keep_others_out(void) {
   struct rlimit before, few;
   CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -240,7 +244,8 @@ static void silent_clients_do_not_keep_others_out(void) {
   few.rlim_cur = 200;
   CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
   tli_StoreServer *server = serve(secret);
-  CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0); /* the limit that this program had before */
+  /* restores the limit that this program had before */
+  CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
   int silent[400];
   for (int i = 0; i < 400; i++) silent[i] = knock(server);
   tli_Store *store = connect_with(server, secret);
@@ -294,7 +299,7 @@ static void a_client_that_does_not_read_delays_no_other(void) {
   tli_store_server_stop(server);
 }
 
-/* Sends until there is no room, like a client that never reads. */
+/* Sends until the socket's buffer is full, as a client that never reads does. */
 static void pour(int socket, const void *data, size_t bytes) {
   for (int i = 0; i < 2000; i++)
     if (tli_socket_give(socket, data, bytes) <= 0) break;
@@ -370,7 +375,7 @@ static void a_secret_is_read_from_a_private_file_alone(void) {
   rmdir(folder);
 }
 
-/* A name is accepted only if a rank of the same user has made the memory. */
+/* Tests that a name is accepted only if a rank of the same user has made the memory. */
 static void shared_memory_is_opened_by_its_exact_name(void) {
   tli_Share share, other;
   char name[TLI_SHARE_NAME], path[100], wrong[200];

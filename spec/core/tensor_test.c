@@ -1,5 +1,5 @@
 /*
-** tensor_test.c - tests making, sharing and freeing tensors, also when memory runs out.
+** tensor_test.c - tests making, sharing and freeing tensors, even when memory runs out.
 */
 #include "core/tensor/tensor.h"
 
@@ -128,7 +128,7 @@ static void bad_foreign_memory(void) {
   CHECK(released == 0);
 }
 
-/* Each allocation fails in turn, and nothing leaks. */
+/* Tests that each allocation may fail in turn, and that nothing leaks. */
 static void failing_allocations(void) {
   int64_t used = tl_memory_used();
   for (int64_t size = 8; size < 100000; size *= 100) {
@@ -168,7 +168,7 @@ static void long_chains_of_bases(void) {
   CHECK(tl_memory_used() == used);
 }
 
-/* A header's block and foreign memory may be adjacent. */
+/* Tests that a header's block and foreign memory may be adjacent. */
 static void foreign_memory_behind_the_header(void) {
   int64_t used = tl_memory_used();
   tl_Storage *s = tli_storage_wrap(TLI_CPU, &used, 56, NULL, NULL);

@@ -1,4 +1,4 @@
--- Compares device tensors bit by bit, for programs that a spec runs.
+-- bits.lua - compares device tensors bit by bit, for programs that a spec runs.
 
 local torch = require "tlua"
 
@@ -8,8 +8,8 @@ local as_integer <const> = {
    float32 = "int32", float64 = "int64", float16 = "int16", bfloat16 = "int16", bool = "uint8",
 }
 
--- All NaN are equal here, as on a GPU: the sum of two NaN is the first one on a CPU, and the
--- compiler decides which is first.
+-- Returns the bits of a tensor. All NaN count as equal, as on a GPU: the sum of two NaN is the
+-- first one on a CPU, and the compiler decides which is first.
 local function bits(x)
    x = x:cpu():contiguous()
    if x.dtype:find "float" then x = x:masked_fill(x:isnan(), 0 / 0) end

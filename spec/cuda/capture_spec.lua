@@ -1,6 +1,6 @@
--- A global capture forbids most driver calls in every thread. Everything that a script does during
--- a capture must work, and the graph must be complete: the emulator invalidates the capture at each
--- call that is not on its list (spec/cuda/captures.cc).
+-- Tests captures. A global capture forbids most driver calls in every thread. Everything that a
+-- script does during a capture must work, and the graph must be complete: the emulator invalidates
+-- the capture at each call that is not on its list (spec/cuda/captures.cc).
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -155,7 +155,7 @@ end)
 
 describe("a captured graph", function()
    it("keeps the priorities of the streams that it was captured on", function()
-      -- the order of two writes that nothing orders: the stream of higher priority goes first
+      -- two writes that nothing orders: the stream of higher priority goes first
       assert.equal("true\n", shell.ok("TLUA_EMULATED_LAZY=1 " .. shell.start() .. " -e " .. shell.quote [[
          local cuda = torch.cuda
          local x, g = torch.zeros(4, {device = "cuda"}), cuda.Graph()

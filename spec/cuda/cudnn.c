@@ -1,13 +1,12 @@
 /*
-** cudnn.c - in the emulated build: cuDNN's functions for recurrent layers with one layer
-** in the forward direction, by the formulas of cuDNN's documentation. Documented
-** requirements on arguments are checked at each call: descriptors are set and
-** consistent, sizes agree, addresses are valid and aligned. A program that violates one
-** ends. The computation runs in stream order (cudnn_math.c), and only then is the memory
-** accessed.
+** cudnn.c - implements, for the emulated build, cuDNN's functions for recurrent layers with one
+** layer in the forward direction, by the formulas of cuDNN's documentation. Documented requirements
+** on arguments are checked at each call: descriptors are set and consistent, sizes agree, addresses
+** are valid and aligned. A program that violates one ends. The computation runs in stream order
+** (cudnn_math.c), and only then is the memory accessed.
 **
-** The weight space has the gates of the input one after another, but gaps between those of the
-** state, so that code which assumes one layout fails.
+** The weight space has the gates of the input one after another, but has gaps between the gates of
+** the state, so that code which assumes one layout fails.
 **
 ** TLUA_EMULATED_CUDNN=1 logs each call on stderr, and at the end the number of remaining
 ** descriptors; 0: there is no cuDNN. TLUA_EMULATED_CUDNN_FAIL names a file with a number n: the
@@ -59,8 +58,8 @@ __attribute__((destructor)) static void tell_what_is_left(void) {
   if (tells()) fprintf(stderr, "cuDNN: %d descriptors are left\n", atomic_load(&descriptors));
 }
 
-/* Returns whether this call is the n-th since the file that TLUA_EMULATED_CUDNN_FAIL names was
-** written with n. */
+/* Returns whether this call is the one to fail: the n-th since n was written into the file that
+** TLUA_EMULATED_CUDNN_FAIL names. */
 static bool is_the_one(void) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static int which, calls;
@@ -77,7 +76,7 @@ static bool is_the_one(void) {
   return yes;
 }
 
-/* Returns whether this call must fail; logs the call in either case. */
+/* Returns whether this call must fail. Logs the call in either case. */
 static bool fails(const char *call) {
   bool fail = is_the_one();
   if (tells()) fprintf(stderr, "%s%s\n", call, fail ? " fails" : "");
@@ -199,7 +198,7 @@ static size_t element(const RnnShape *s) { return s->type == CUDNN_DATA_FLOAT ? 
 size_t rnn_params(const RnnShape *s, int id, size_t *matrix, size_t *bias) {
   const int last = s->output < s->hidden ? 9 : 2 * s->gates;
   size_t at = 0;
-  for (int part = 0; part < 2; part++) /* first the matrices, then the biases */
+  for (int part = 0; part < 2; part++) /* the matrices come first, then the biases */
     for (int i = 0; i < last; i++) {
       bool state = i >= s->gates, projection = i == 8;
       int rows = projection ? s->output : s->hidden;
@@ -272,7 +271,7 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
 
 /* ---- the passes ------------------------------------------------------------------------------- */
 
-/* The arguments that all passes have in common. */
+/* The arguments that all passes share. */
 typedef struct RnnCall {
   const char *call;
   cudnnHandle_t handle;

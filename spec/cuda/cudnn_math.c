@@ -62,7 +62,7 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 typedef struct Matrix {
   const RnnShape *s;
-  char *data, *bias; /* bias is NULL if the layer has none */
+  char *data, *bias; /* matrix and bias; bias is NULL if the layer has none */
   int rows, columns;
 } Matrix;
 
@@ -97,10 +97,10 @@ static void apply_transposed(const Matrix *m, const double *v, double *to) {
 
 /* ---- the reserve ------------------------------------------------------------------------------ */
 
-/* The values of one step of one sample; all have `hidden` elements, except before and grad_out,
+/* The values of one step of one sample. All have `hidden` elements, except before and grad_out,
 ** which have `output`. */
 typedef struct Record {
-  double *gates[4]; /* after their activations; for GRU the last is R h + d of h~ */
+  double *gates[4]; /* the gates after their activations; for GRU the last one is R h + d of h~ */
   double *cell, *cell_before, *unprojected;
   double *grads[4], *grad_state; /* gradients of the gates' sums; for GRU also of R h + d in h~ */
   double *before, *grad_out;
@@ -237,8 +237,8 @@ static const double *grad_of(const RnnShape *s, const Record *r, int id) {
   return s->mode == CUDNN_GRU && id == 5 ? r->grad_state : r->grads[id % s->gates];
 }
 
-/* Computes one step of one sample backward: state and cell, the gradients of the states after it,
-** become those of the states before it. */
+/* Computes one step of one sample backward. On entry `state` and `cell` are the gradients of the
+** states after the step, on return those of the states before it. */
 static void step_back(const RnnJob *j, const Record *r, double *dx, double *state, double *cell) {
   const RnnShape *s = &j->shape;
   double *d = memory((size_t)s->hidden * sizeof *d);

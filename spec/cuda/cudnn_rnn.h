@@ -13,7 +13,7 @@ typedef struct RnnShape {
   cudnnDataType_t type;
   int gates;
   bool tf32, biases;
-  int input, hidden, output; /* output < hidden means that there is a projection */
+  int input, hidden, output; /* sizes; output < hidden means that there is a projection */
 } RnnShape;
 
 /* Returns the size of the weight space, and the positions of a linear layer's matrix and bias in
@@ -22,14 +22,14 @@ size_t rnn_params(const RnnShape *s, int id, size_t *matrix, size_t *bias);
 /* Returns how many numbers the reserve has for each step of each sample, after the first one. */
 size_t rnn_record(const RnnShape *s);
 
-/* A pass; the names are those of cuDNN's arguments. */
+/* A pass. The names are those of cuDNN's arguments. */
 typedef struct RnnJob {
   RnnShape shape;
   int steps, batch;
-  void *weights; /* the gradients, if they are computed */
+  void *weights; /* gradients of the weights, if they are computed */
   void *work;
   size_t work_bytes;
-  void *reserve; /* NULL: none */
+  void *reserve; /* NULL if there is none */
   const void *x, *y, *dy, *hx, *cx, *dhy, *dcy;
   void *y_out, *hy, *cy, *dx, *dhx, *dcx;
 } RnnJob;

@@ -173,8 +173,8 @@ describe("a recurrent layer that cuDNN has computed", function()
 end)
 
 describe("if a call of cuDNN fails,", function()
-   -- If cuDNN's forward pass fails, our kernels are used; a reserve of cuDNN can be read only by
-   -- cuDNN.
+   -- if cuDNN's forward pass fails, our kernels are used; only cuDNN can read a reserve that it has
+   -- filled
    it("the result is the same, or an error names the call, and nothing leaks", function()
       shell.with_folder(function(folder)
          local path = folder .. "/which"

@@ -58,8 +58,7 @@ describe("on a GPU", function()
    end)
 
    it("an error for lack of memory has figures, and its history the line", function()
-      -- the statistics are those of our own allocator, which may not be the one that other specs
-      -- use
+      -- the statistics are those of tlua's own allocator, which other specs may replace
       local output = run("TLUA_CUDA_ALLOCATOR=native TLUA_EMULATED_MEMORY=67108864", [[
          torch.cuda.memory._record_memory_history()
          local kept = torch.ones(1 << 22, {device = "cuda"})

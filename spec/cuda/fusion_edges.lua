@@ -1,5 +1,5 @@
--- fusion_edges.lua WHAT FOLDER: edge cases for chains of kernels, run by fusion_spec.lua. Each does
--- the same work eagerly and by a graph and compares the bits.
+-- fusion_edges.lua WHAT FOLDER: runs edge cases for chains of kernels; fusion_spec.lua calls it.
+-- Each case does the same work eagerly and by a graph, and compares the bits.
 
 local torch = require "tlua"
 local bits = require "spec.cuda.bits"
@@ -95,7 +95,7 @@ function M.holding()
    collectgarbage()
    g:replay()
    bits.compare("what is held", {eager[1], table.unpack(kept[1])}, {result, table.unpack(kept[2])})
-   -- garbage results need not be written
+   -- results that are garbage need not be written
    local other = x:clone()
    do
       local h = cuda.Graph()
@@ -187,7 +187,7 @@ end
 
 function M.captures()
    local x = random(40)
-   -- a capture that is abandoned half way
+   -- a capture that is abandoned half-way
    local live = cuda.memory_allocated()
    for i = 1, 5 do
       local ok, message = pcall(cuda.graph, cuda.Graph(), function()
@@ -208,7 +208,7 @@ function M.captures()
       g:replay()
       bits.compare("replay " .. i, {(x * i * 2 + 1):exp() - x * i}, {result})
    end
-   -- runs under autocast, which caches casts of weights from call to call
+   -- runs under autocast, which caches casts of weights between calls
    local w = random(8, 8):requires_grad_()
    same("autocast", {random(4, 8), random(4, 8)}, function(a, b)
       local _ <close> = torch.autocast("cuda", {dtype = "bfloat16"})
@@ -268,7 +268,7 @@ function M.threads()
    assert(seen == 12)
 end
 
--- Training steps of a small, modern language model under autocast.
+-- Runs training steps of a small, modern language model under autocast.
 function M.transformer()
    local nn, size, length, batch, heads, layers = torch.nn, 32, 12, 2, 4, {}
    local parameters = {}
@@ -319,8 +319,8 @@ function M.transformer()
    bits.compare("transformer", train(false), train(true))
 end
 
--- A call of the runtime fails (TLUA_EMULATED_FAIL_AT): either the capture fails, or the results are
--- complete.
+-- Makes a call of the runtime fail (TLUA_EMULATED_FAIL_AT): either the capture fails, or the
+-- results are complete.
 function M.failing()
    local ok, message = pcall(function()
       local x = torch.ones(9):to "cuda"

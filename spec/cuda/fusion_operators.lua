@@ -1,6 +1,6 @@
--- fusion_operators.lua FOLDER: cases that fusion_spec.lua runs with a separate cache in FOLDER.
--- Each does the same work eagerly and by a graph, twice, compares the bits, and counts the graph's
--- kernels: an operator that cannot be fused would split them.
+-- fusion_operators.lua FOLDER: runs cases with a separate cache in FOLDER; fusion_spec.lua calls
+-- it. Each case does the same work eagerly and by a graph, twice, compares the bits, and counts the
+-- graph's kernels: an operator that cannot be fused would split them.
 
 local torch = require "tlua"
 local replayed = require "spec.cuda.bits".replayed
@@ -32,8 +32,8 @@ torch.manual_seed(1)
 
 -- Dropout ---------------------------------------------------------------------------------------------------
 
--- The number of elements is no multiple of a vector's, so that the remainder also needs random
--- words.
+-- the number of elements is no multiple of a vector's, so that the remainder also needs random
+-- words
 for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
    local first, second = case("dropout, " .. dtype, 1, {random(dtype, 1003), random(dtype, 1003)}, function(x, y)
       return {F.dropout(x * 2, 0.3) + y, F.dropout(y, 0.6)}
@@ -154,6 +154,6 @@ do
    assert(torch.equal(result:cpu(), torch.tensor {-3, -3, 1, 4}))
    y[3] = 1
    g:replay()
-   cuda.synchronize() -- frees everything
+   cuda.synchronize() -- frees all tensors
 end
 print "the same bits"

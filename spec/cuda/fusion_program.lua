@@ -1,5 +1,6 @@
--- fusion_program.lua WHAT [FIRST LAST]: programs that fusion_spec.lua runs with various settings.
--- Each does the same work eagerly and by a graph, and reports bitwise differences.
+-- fusion_program.lua WHAT [FIRST LAST]: runs programs, which fusion_spec.lua calls with various
+-- settings. Each program does the same work eagerly and by a graph, and reports bitwise
+-- differences.
 
 local numbers = require "spec.support.numbers"
 local torch = require "tlua"
@@ -56,7 +57,7 @@ local function input(draw, dtype, shape)
    if not dtype:find "float" then values = values:nan_to_num(0, 7, -7) end
    values = values:to(dtype):to "cuda"
    local layout = draw(4)
-   if layout == 1 then -- starts one element after an aligned address
+   if layout == 1 then -- begins one element after an aligned address
       local room = torch.empty(values:numel() + 1, {dtype = dtype, device = "cuda"})
       return room:narrow(1, 2, values:numel()):view(shape):copy_(values)
    elseif layout == 2 then -- takes every second element

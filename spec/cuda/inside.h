@@ -33,8 +33,8 @@ namespace emulated {
 enum {
   WARP_LANES = 32,
   MOST_THREADS = 1024,           /* threads of a block */
-  SHARED_BYTES = 48 * 1024,      /* shared memory of a block by default */
-  MOST_SHARED_BYTES = 227 * 1024 /* shared memory of a block at most */
+  SHARED_BYTES = 48 * 1024,      /* default bytes of a block's shared memory */
+  MOST_SHARED_BYTES = 227 * 1024 /* largest number of bytes of a block's shared memory */
 };
 
 /* A byte for garbage: as a number it is neither zero nor NaN, but far out of any range. */
@@ -57,15 +57,16 @@ uint64_t draw();
 extern std::mutex lock;
 extern thread_local int current_device;
 
-/* Returns whether a call may proceed, or an error if it is to fail. */
+/* Returns whether a call may proceed, or the error of a call that is to fail. */
 cudaError_t may_go(const char *name);
 /* Returns whether the driver has failed permanently (dead_at). */
 bool is_dead();
 /* Stores an error for cudaGetLastError. */
 cudaError_t noted(cudaError_t error);
 
-/* Returns whether a call is allowed while streams are captured: those on a list are (captures.cc).
-** Any other call that the thread's mode forbids fails and invalidates the captures. */
+/* Returns whether a call is allowed while streams are captured: calls on a list are allowed
+** (captures.cc). Any other call that the thread's mode forbids fails and invalidates the
+** captures. */
 cudaError_t may_capture(const char *name);
 
 /* Runs the body of a runtime function with the lock held. */
@@ -75,7 +76,7 @@ template <class Work> static inline cudaError_t call(const char *name, Work work
   if (error == cudaSuccess) error = may_capture(name);
   return noted(error == cudaSuccess ? work() : error);
 }
-/* Does the same for a function that frees something, which never fails on request. */
+/* Makes a call of a function that frees something; such a call never fails on request. */
 template <class Work> static inline cudaError_t call_free(const char *name, Work work) {
   std::lock_guard<std::mutex> guard(lock);
   if (is_dead()) return noted(cudaErrorLaunchFailure);
@@ -85,11 +86,11 @@ template <class Work> static inline cudaError_t call_free(const char *name, Work
 
 /* ---- the rest has the lock held ------------------------------------------------------ */
 
-/* A kernel as described by the plugin's symbols (symbols.cc). */
+/* A kernel as the plugin's symbols describe it (symbols.cc). */
 struct Kernel {
   std::string name;
   struct Shared {
-    size_t offset, bytes; /* in the block of thread-local variables */
+    size_t offset, bytes; /* offset in the block of thread-local variables, and bytes */
   };
   /* the shared variables of the kernel, and those of all other functions */
   std::vector<Shared> shared, others;
@@ -100,7 +101,7 @@ Kernel &kernel_of(const void *function);
 /* Returns the plugin's thread-local variables of the calling thread. */
 char *thread_variables();
 
-/* A launch of all its blocks (grid.cc). */
+/* A launch of a kernel, with all its blocks (grid.cc). */
 struct Launch {
   Kernel *kernel;
   dim3 blocks, threads;
@@ -123,18 +124,18 @@ void race_access(char *at, size_t bytes, bool writes, bool is_volatile);
 
 /* ---- memory (memory.cc) ---- */
 
-/* Memory that belongs to no device counts as host memory. */
+/* The owners of memory; memory that belongs to no device counts as host memory. */
 enum Owner { HOST_MEMORY, DEVICE_MEMORY, PINNED_MEMORY };
 struct Range {
   Owner owner;
   int device;
   size_t bytes;
 };
-/* Keyed by the address of the first byte. */
+/* The ranges of memory by the address of their first byte. */
 extern std::map<char *, Range> &ranges;
-extern std::map<int, size_t> &memory_used; /* the bytes in use, by device */
+extern std::map<int, size_t> &memory_used; /* bytes in use, by device */
 
-/* Returns the range that contains all the bytes, and its owner. */
+/* Returns the range that contains all the given bytes, with its owner. */
 Range owner_of(const void *data, size_t bytes);
 
 /* ---- streams (stream.cc) ---- */
@@ -151,8 +152,8 @@ bool capturing(const CUstream_st *stream);
 /* Invalidates the captures whose mode forbids a potentially unsafe call of this thread, and returns
 ** the error of that call. */
 cudaError_t forbidden_while_capturing();
-/* Does the same for a wait for the whole device, which no mode allows while one of its streams is
-** captured. */
+/* Does the same for a call that waits for the whole device, which no mode allows while one of the
+** device's streams is captured. */
 cudaError_t forbidden_beside_captures(int device);
 
 /* ---- switching (fiber.cc) ---- */

@@ -6,7 +6,7 @@
 -- data sheet 132 multiprocessors issue 4 warps a cycle of 1.755 GHz and memory has 3.35 TB/s. Run by
 -- `make instructions`.
 
-local slots <const> = 132 * 4 * 32 * 1.755e9 / 3.35e12 -- instructions for each byte
+local slots <const> = 132 * 4 * 32 * 1.755e9 / 3.35e12 -- number of instructions for each byte
 local share <const> = 0.6
 
 -- Kernels that have to stream: a pattern of the readable name, and the arrays that an element moves.
@@ -58,8 +58,9 @@ local function loops_of(lines)
    return list
 end
 
--- Returns a table of the lines that are in loops within a range, without the range itself, which read
--- and write no memory: offsets of more than one dimension, which long loops of one do not compute.
+-- Returns the set of the lines that are in inner loops within a range, if these loops read and
+-- write no memory: they compute offsets of more than one dimension, which long one-dimensional
+-- loops do not.
 local function of_offsets(lines, loops, first, last)
    local inside = {}
    for _, loop in ipairs(loops) do
@@ -84,7 +85,8 @@ local function count(lines, loops, first, last)
    return c
 end
 
--- The loop by which the kernel streams: of those with the widest loads the shortest.
+-- Returns the loop by which the kernel streams: of the loops with the widest loads the shortest
+-- one.
 local function streaming(lines)
    local best
    local loops = loops_of(lines)

@@ -75,8 +75,8 @@ local variants = {
    {"bool", "bool", "contiguous"},
 }
 
--- The spacing of numbers next to 1. Sums are computed in another order, and functions by other
--- formulas: a device may differ by a few spacings, relative to the largest number in the result.
+-- The spacing of numbers next to 1. A device computes sums in another order, and functions by other
+-- formulas, so results may differ by a few spacings, relative to the largest number in the result.
 local spacing <const> = {float64 = 2.0 ^ -52, float32 = 2.0 ^ -23, float16 = 2.0 ^ -10,
                          bfloat16 = 2.0 ^ -7}
 local steps <const> = {float64 = 512, float32 = 32, float16 = 2, bfloat16 = 2}
@@ -89,11 +89,11 @@ for name in ([[cholesky cholesky_inverse cholesky_solve det inv inv_ex inverse l
       lu_factor lu_solve pinv pinverse qr slogdet solve svd tensorinv tensorsolve]]):gmatch "%S+" do
    inverts[name] = true
 end
--- The rounding error E of a factorization changes the logarithm of a determinant by trace(inv(A) E):
--- these results, too, are scaled by the condition number.
+-- The rounding error E of a factorization changes the logarithm of a determinant by trace(inv(A)
+-- E), so these results are scaled by the condition number as well.
 local determinants <const> = {det = true, logdet = true, slogdet = true}
 
--- These operators return uninitialized memory.
+-- The operators that return uninitialized memory.
 local unwritten <const> = {empty = true, empty_like = true, new_empty = true, empty_strided = true,
                            empty_permuted = true, new_empty_strided = true, resize_ = true,
                            resize_as_ = true, requires_grad_ = true}
@@ -193,7 +193,7 @@ local function gradients(args, results)
 end
 
 local compared -- number of examples of the current variant that gave results on both devices
-local derived  -- number of those whose gradients were compared
+local derived  -- number of those examples whose gradients were compared
 
 -- Returns a description of the difference between two devices, or nil. For each device the
 -- arguments are whether the call succeeded, and its results or its error.
@@ -262,7 +262,7 @@ describe("on the GPU's kernels", function()
          end
          local list = table.concat(faults, "\n", 1, math.min(#faults, 40))
          assert(#faults == 0, ("%d faults\n%s"):format(#faults, list))
-         -- Checks that not all examples are errors on both sides.
+         -- checks that not all examples are errors on both sides
          assert(compared >= 500, ("only %d examples had results"):format(compared))
          assert(not variant.gradients or derived >= 300,
             ("only %d examples had gradients"):format(derived))

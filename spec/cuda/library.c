@@ -1,7 +1,7 @@
 /*
-** library.c - kernels that call cuBLAS, cuDNN and similar libraries, and those that are not written
-** yet: in the emulated build the CPU's kernels replace them, in stream order. A function in
-** kernels/cuda by the same name takes precedence.
+** library.c - replaces, in the emulated build, kernels that call cuBLAS, cuDNN and similar
+** libraries, and kernels that are not written yet: the CPU's kernels run in their place, in stream
+** order. A function in kernels/cuda by the same name takes precedence.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,13 +21,13 @@ _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "
 
 typedef struct Answer {
   bool (*run)(const void *call);
-  bool iter; /* the call begins with a tli_Iter */
+  bool iter; /* whether the call begins with a tli_Iter */
   tl_Device device;
   cuda_Word word;
   _Alignas(16) char call[];
 } Answer;
 
-/* Numbers among the operands must be stored where the CPU reads them. */
+/* Stores numbers among the operands where the CPU reads them. */
 static void place_numbers(tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].data == NULL) it->args[k].data = (char *)&it->args[k].number;
@@ -39,7 +39,7 @@ static void note(const cuda_Word *word, const tlk_Fault *fault) {
   *word->fault = *fault;
 }
 
-/* `copy` is a separate copy for each run: a graph has several. */
+/* Runs a call. `copy` is a separate copy for each run, because a graph has several runs. */
 static void run(void *copy) {
   Answer *a = copy;
   tlk_Fault fault = {0};

@@ -1,5 +1,5 @@
 /*
-** library.h - the emulator's interface for files in C.
+** library.h - the functions of the emulator that files in C call.
 */
 #ifndef TLK_EMULATED_LIBRARY_H
 #define TLK_EMULATED_LIBRARY_H

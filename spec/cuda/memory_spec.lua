@@ -1,5 +1,5 @@
--- Tests the memory of GPUs where the driver gives less than is asked for: addresses, virtual memory,
--- segments. Each test is a program of its own, whose device is emulated with other settings.
+-- Tests the memory of GPUs if the driver grants less than is requested: addresses, virtual memory,
+-- segments. Each test is a separate program, whose device is emulated with other settings.
 
 local shell = require "spec.support.shell"
 
@@ -9,11 +9,11 @@ local function run(settings, program)
       shell.quote(program)))
 end
 
--- 80 GB in a 47-bit address space.
+-- the settings of a GPU with 80 GB, in a 47-bit address space
 local H100 <const> = "TLUA_EMULATED_MEMORY=85899345920"
 
 describe("a GPU's addresses", function()
-   -- with eight times the memory for each pool, 204 would be too many
+   -- with eight times the memory for each pool, 204 pools would be too many
    it("suffice for 220 pools of graphs on 80 GB", function()
       local output = run(H100, [[
          local cuda = torch.cuda
@@ -44,7 +44,7 @@ describe("a GPU's addresses", function()
    end)
 
    it("grow with what a stream needs", function()
-      -- first a sixteenth of 2 GiB, in granules of 20 MiB; then as much as there is
+      -- first a sixteenth of 2 GiB, in granules of 20 MiB; then as much as is left
       local output = run("TLUA_EMULATED_MEMORY=" .. (2 << 30), [[
          local list = {}
          for i = 1, 7 do

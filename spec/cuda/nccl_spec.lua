@@ -8,7 +8,7 @@ local plugins = os.getenv "TLUA_PLUGINS"
 local there = plugins and io.open(plugins .. "/libnccl.so.2")
 if there then there:close() end
 
--- `called` compares the calls of NCCL since the last comparison.
+-- The beginning of each program. `called` compares the calls of NCCL since the last comparison.
 local head = [[
 torch.cuda.set_device(tonumber(os.getenv "LOCAL_RANK"))
 function notes()
@@ -199,7 +199,7 @@ describe("groups by nccl", function()
          dist.barrier()
          called "AllReduce 1 float32 sum in place on stream 1"
          local last = torch.ones({4}, {device = "cuda"})
-         dist.all_reduce(last) -- nobody waits for this call
+         dist.all_reduce(last) -- no thread waits for this call
          local file = ("%s/log.%d"):format(os.getenv "TLUA_NCCL_FOLDER", rank)
          dist.destroy_process_group()
          check({2, 2, 2, 2}, last)
@@ -243,7 +243,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   -- Two ranks that both send first would deadlock, because a send ends only when it is received.
+   -- two ranks that both send first would deadlock, because a send ends only when it is received
    by("run pipelines with one NCCL group for all simultaneous messages of a stage", function()
       for _, case in ipairs {{2, "ScheduleGPipe", 1}, {3, "Schedule1F1B", 1}, {2, "ScheduleInterleaved1F1B", 2},
          {4, "Schedule1F1B", 1}, {3, "ScheduleInterleavedZeroBubble", 1}, {2, "ScheduleInterleavedZeroBubble", 2}} do
@@ -399,7 +399,7 @@ describe("groups by nccl", function()
             gpu({1}, {dtype = "int32"}), "bxor")
          refused("all_reduce: nccl reduces no int16", dist.all_reduce, gpu({1}, {dtype = "int16"}))
          local t = gpu({1}, {dtype = "int16"})
-         dist.broadcast(t, 0) -- sent as bytes; the group still works
+         dist.broadcast(t, 0) -- the data is sent as bytes; the group still works
          check({1}, t)
       ]])
    end)

@@ -3,7 +3,7 @@
 
 local shell = require "spec.support.shell"
 
--- A replacement for NVML; each of its devices gives other answers, so that they can be told apart.
+-- A replacement for NVML. Its devices give different answers, so that they can be told apart.
 local nvml <const> = [[
 #include <string.h>
 typedef struct { unsigned gpu, memory; } Rates;
@@ -28,7 +28,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, Process *p) {
 }
 ]]
 
--- Replaces Nsight: NVTX 3 passes it tables, and it fills in their entries.
+-- A replacement for Nsight: NVTX 3 passes it tables, whose entries it fills in.
 local injection <const> = [[
 #include <stdint.h>
 #include <stdio.h>

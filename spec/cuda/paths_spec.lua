@@ -5,7 +5,7 @@
 local torch = require "tlua"
 local F = torch.nn.functional
 
--- Returns how much the counters have changed, without those that have not.
+-- Returns how much each counter has changed; unchanged counters are left out.
 local function counted(fn)
    local before, changes = torch.backends.cuda.stats(), {}
    fn()
@@ -19,7 +19,8 @@ local function on_cpu(dtype, ...)
    return torch.randn({...}, {device = "cpu"}):to(dtype)
 end
 
--- Half of the last bit of numbers up to `scale`, doubled for an argument that is rounded as well.
+-- Checks results within half of the last bit of numbers up to `scale`; the bound is doubled for an
+-- argument that is rounded as well.
 local function close(expected, actual, dtype, scale)
    local spacing = ({float32 = 2.0 ^ -22, float64 = 2.0 ^ -50, float16 = 2.0 ^ -10, bfloat16 = 2.0 ^ -7})[dtype]
    local off = (actual:cpu():double() - expected:double()):abs():max():item()
@@ -144,7 +145,7 @@ describe("torch.backends.cuda.stats", function()
       local x, w = torch.randn(1, 2, 5, 5, {device = "cuda"}), torch.randn(3, 2, 3, 3, {device = "cuda"})
       local cudnn = torch.backends.cudnn
       local allowed = cudnn.allow_tf32
-      cudnn.allow_tf32 = true -- then the emulator answers for cuDNN
+      cudnn.allow_tf32 = true -- then the emulator answers in place of cuDNN
       assert.same({["cudnn.convolution"] = 1}, counted(function() F.conv2d(x, w) end))
       cudnn.enabled = false
       assert.same({["cudnn.convolution_own"] = 1}, counted(function() F.conv2d(x, w) end))

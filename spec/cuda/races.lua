@@ -1,5 +1,5 @@
--- races.lua [NAME...] - runs kernels whose threads share memory, and compares with the CPU. Run by
--- `make races` with the plugin that looks for races (races.cc).
+-- races.lua [NAME...] - runs kernels whose threads share memory, and compares the results with the
+-- CPU's. Run by `make races` with the plugin that looks for races (races.cc).
 
 local torch = require "tlua"
 local F = torch.nn.functional
@@ -40,14 +40,15 @@ function programs.attention()
    end
    on_both(attend {}, torch.randn(1, 2, 70, 12), torch.randn(1, 2, 75, 12), torch.randn(1, 2, 75, 12))
    on_both(attend {is_causal = true}, torch.randn(1, 1, 68, 8), torch.randn(1, 1, 68, 8), torch.randn(1, 1, 68, 8))
-   -- rows so long that a tile has fewer than a warp's, keys that no query sees, and none
+   -- attention with rows so long that a tile has fewer rows than a warp has threads, with keys that
+   -- no query sees, and with no keys
    on_both(attend {}, torch.randn(1, 1, 20, 200), torch.randn(1, 1, 21, 200), torch.randn(1, 1, 21, 200))
    on_both(attend {is_causal = true}, torch.randn(1, 1, 5, 9), torch.randn(1, 1, 75, 9), torch.randn(1, 1, 75, 9))
    on_both(attend {}, torch.randn(1, 1, 40, 9), torch.randn(1, 1, 0, 9), torch.randn(1, 1, 0, 9))
 end
 
 function programs.sort()
-   -- radix sorts in one block and over several, with equal keys
+   -- radix sorts in one block and over several blocks, with equal keys
    on_both(function(x) return x:sort() end, torch.randint(0, 50, {2, 3000}):short())
    on_both(function(x) return x:sort() end, torch.randn(5000))
    on_both(function(x) return x:sort() end, torch.randint(0, 256, {5, 4500}):byte())

@@ -1,5 +1,5 @@
--- Tests that the GPU's kernels have no races, and that races.cc finds one where a barrier is removed.
--- `make races` tries 20 orders of threads.
+-- Tests that the GPU's kernels have no races, and that races.cc finds a race where a barrier is
+-- removed. `make races` tries 20 orders of threads.
 
 local shell = require "spec.support.shell"
 

@@ -1,8 +1,8 @@
 /*
-** solver.c - in the emulated build: cuSOLVER and cuBLAS. Documented requirements on arguments are
-** checked when a routine is called: sizes, leading dimensions, work space of the requested size,
-** aligned arrays, a stream. The CPU's LAPACK computes in stream order, and only then is the memory
-** accessed; work space is overwritten.
+** solver.c - implements cuSOLVER and cuBLAS for the emulated build. Documented requirements on
+** arguments are checked when a routine is called: sizes, leading dimensions, work space of the
+** requested size, aligned arrays, a stream. The CPU's LAPACK computes in stream order, and only
+** then is the memory accessed; work space is overwritten.
 **
 ** TLUA_EMULATED_SOLVER=1 logs each call on stderr.
 */
@@ -72,11 +72,12 @@ static bool good(const char *call, bool handle, int m, int n, int ld, const void
 
 /* ---- work on the stream ------------------------------------------------------------------------ */
 
-/* `a` and the other arrays are those of one matrix or, if `batch` is not 0, arrays of pointers. */
+/* A call. `a` and the other arrays are those of one matrix or, if `batch` is not 0, arrays of
+** pointers. */
 typedef struct Job {
   void (*run)(const struct Job *job, int64_t i, void *a, void *b);
   tl_DType dtype;
-  int m, n, k, nrhs, batch; /* batch 0: no arrays of pointers */
+  int m, n, k, nrhs, batch; /* sizes; batch 0 means that there are no arrays of pointers */
   int64_t step_a, step_b;   /* bytes between matrices if there are no arrays of pointers */
   bool vectors, upper, left, transpose, unit;
   char job;
@@ -145,7 +146,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
   *handle = calloc(1, sizeof **handle);
   return MULTIPLIED(*handle);
 }
-/* Like cuBLAS, this also resets the work space. */
+/* Sets the stream, which also resets the work space, as in cuBLAS. */
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   *handle = (struct cublasContext){.stream = stream};
   return CUBLAS_STATUS_SUCCESS;
@@ -156,7 +157,7 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, siz
   return MULTIPLIED(aligned(workspace, 256));
 }
 
-/* Our code never shares the library's work space among streams. */
+/* Checks a call of cuBLAS: streams must never share the library's own work space. */
 static bool blas_good(const char *call, cublasHandle_t handle, int m, int n, int ld,
                       const void *a) {
   return good(call, handle, m, n, ld, a, sizeof(void *)) &&
@@ -189,8 +190,8 @@ static void run_syevd(const Job *j, int64_t i, void *a, void *b) {
   check(cpu()->syevd(here(), j->dtype, j->vectors, j->upper, 1, j->n, a, b, j->info + i));
 }
 
-/* b is V (n, columns); LAPACK returns its transpose. Without vectors both are still
-** overwritten. */
+/* Computes a singular value decomposition. b is V (n, columns); LAPACK returns its transpose.
+** Without vectors both are still overwritten. */
 static void run_gesvdj(const Job *j, int64_t i, void *a, void *b) {
   int k = least(j->m, j->n), uc = j->job == 'S' ? k : j->m, vc = j->job == 'S' ? k : j->n;
   size_t bytes = j->dtype == TL_F64 ? 8 : 4;

@@ -22,7 +22,7 @@ local function moved()
 end
 
 local rows, above = 0, 0
--- `least` is in bytes; `launches`, if given, is the expected number of launches.
+-- Adds a row. `least` is in bytes; `launches`, if given, is the expected number of launches.
 local function row(name, least, fn, launches)
    moved()
    fn()
@@ -87,7 +87,8 @@ for _, step in ipairs {{"SGD", {momentum = 0.9}, 5}, {"Adam", {}, 7}, {"AdamW", 
 end
 
 -- A step that divides by the scale, detects non-finite gradients and clips: the norm reads the
--- gradient once more. Launches: parts of the norm, numbers of the step, clocks, step.
+-- gradient once more. The launches compute the parts of the norm, the numbers of the step, the step
+-- counts, and the step.
 do
    local p = tensor():requires_grad_()
    p.grad = tensor()

@@ -1,4 +1,4 @@
--- Tests the bytes that kernels move; `make traffic` shows them as a table.
+-- Tests the bytes that kernels move. `make traffic` shows them as a table.
 
 local shell = require "spec.support.shell"
 

@@ -1,4 +1,5 @@
--- Tests training steps and modules that are captured once and replayed, against eager runs.
+-- Tests training steps and modules that are captured once and replayed, by comparing them with
+-- eager runs.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -75,7 +76,7 @@ describe("a captured step", function()
          assert.equal(text(eager), text(replayed))
          assert.same(eager.parameters, replayed.parameters)
          assert.equal(eager.scale, replayed.scale)
-         -- a NaN loss, because this step was skipped
+         -- the loss is NaN, because this step was skipped
          assert.is_true(eager.losses[20] ~= eager.losses[20])
       end)
 
@@ -221,7 +222,8 @@ describe("a captured step", function()
          local before = p:tolist()
          local ok, found = pcall(step)
          assert.is_false(ok)
-         assert.matches("capture_step_spec.lua:%d+: " .. kind .. "%.capture_step: ", found) -- at optimizer:step()
+         -- the error is raised at optimizer:step()
+         assert.matches("capture_step_spec.lua:%d+: " .. kind .. "%.capture_step: ", found)
          assert.truthy(found:find(message, 1, true))
          assert.same(before, p:tolist())
       end

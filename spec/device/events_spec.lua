@@ -1,4 +1,4 @@
--- Tests events: points in the work of streams, to wait for and to measure time.
+-- Tests events, which mark points in the work of streams, to wait for and to measure time.
 
 local torch = require "tlua"
 local sim = torch.sim

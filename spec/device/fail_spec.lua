@@ -28,8 +28,8 @@ describe("a training step whose n-th call of the device fails", function()
       end
 
       step()
-      -- If memory is exhausted, garbage is collected and the call is repeated, so such a step
-      -- succeeds.
+      -- if memory is exhausted, garbage is collected and the call is repeated, so such a step
+      -- succeeds
       local used, failures, last = nil, 0, 0
       for n = 1, 600 do
          sim.configure {fail_at = n}

@@ -1,5 +1,5 @@
--- Tests that a fault in a kernel's data is reported at the next wait: with operator, argument,
--- position and the line of the call.
+-- Tests that a fault in a kernel's data is reported at the next wait, with operator, argument,
+-- position, and the line of the call.
 
 local torch = require "tlua"
 local sim = torch.sim

@@ -1,4 +1,4 @@
--- Tests work that is captured once and replayed.
+-- Tests graphs: work that is captured once and replayed.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -8,7 +8,7 @@ local sim = torch[kind]
 
 local function ones(...) return torch.ones(..., {device = kind}) end
 
--- Returns the message with the prefix of this kind of device.
+-- Returns a message with the name of this kind of device in front.
 local function named(text) return kind .. "." .. text end
 
 describe("a graph", function()
@@ -313,7 +313,8 @@ describe("random numbers in a graph", function()
       g:reset()
       sim.empty_cache()
       local others = {}
-      for i = 1, 64 do others[i] = ones(2) end -- reuse memory that the graph has freed
+      -- these tensors reuse memory that the graph has freed
+      for i = 1, 64 do others[i] = ones(2) end
       assert.same(list(before), list(torch.autograd.grad(y:sum(), value)))
       assert.equal(2, others[64]:sum():item())
    end)

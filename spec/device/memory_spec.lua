@@ -9,7 +9,7 @@ local MB = 1000 * 1000
 
 local MIB = 1 << 20
 
--- Frees everything that other specs have left on the device.
+-- Frees all device memory that other specs have left in use.
 local function settle()
    collectgarbage()
    collectgarbage()
@@ -35,7 +35,7 @@ describe("memory of a device", function()
       loss:backward()
       collectgarbage()
       collectgarbage()
-      assert.equal(12, math.floor(used())) -- x, w, w's gradient, and the loss
+      assert.equal(12, math.floor(used())) -- x, w, the gradient of w, and the loss
       local peak = (sim.max_memory_allocated() - base) / MIB
       assert.is_true(peak >= 20 and peak <= 28, peak)
       sim.reset_peak_memory_stats()
@@ -43,7 +43,7 @@ describe("memory of a device", function()
       x:release()
    end)
 
-   -- This runs in a separate process, so that earlier results do not count.
+   -- this test runs in a separate process, so that earlier results do not count
    it("equals PyTorch's bytes for a small training step", function()
       local output = shell.ok(shell.start() .. [[ -e '
          local function row() print(torch.sim.memory_allocated() / (96 << 20)) end
@@ -58,7 +58,7 @@ describe("memory of a device", function()
          loss:backward() row()
          w.grad = nil row()
          assert(torch.sim.max_memory_allocated() <= 5 * (96 << 20)) ']])
-      local small = 512 / (96 << 20) -- the bytes of the loss, as a share
+      local small = 512 / (96 << 20) -- the bytes of the loss, as a fraction of the memory
       local expected = {2, 4, 3 + small, 3 + small, 2 + small}
       local i = 0
       for units in output:gmatch "%S+" do
@@ -85,7 +85,7 @@ describe("memory of a device", function()
       local base = settle()
       local x = torch.ones(MB, {device = "sim"})
       local s = sim.memory_stats()
-      -- allocations are rounded up to multiples of 512
+      -- allocations are rounded up to multiples of 512 bytes
       assert.equal(base + 4 * MB + 256, s["allocated_bytes.all.current"])
       assert.equal(sim.max_memory_allocated(), s["allocated_bytes.all.peak"])
       assert.is_true(s["allocation.all.allocated"] > s["allocation.all.freed"])
@@ -180,11 +180,11 @@ describe("pinned memory", function()
       pinned:fill_(2) -- too early, since the copy is pending
       assert.equal(200, x:sum():item())
       assert.equal(waits + 1, sim.waits())
-      x = pinned:to("sim") -- without non_blocking it gets the present values
+      x = pinned:to("sim") -- without non_blocking, x gets the present values
       pinned:fill_(3)
       assert.equal(200, x:sum():item())
       local plain = torch.ones(100)
-      x = plain:to("sim", nil, true) -- not pinned: copied immediately
+      x = plain:to("sim", nil, true) -- memory that is not pinned is copied immediately
       plain:fill_(2)
       assert.equal(100, x:sum():item())
    end)

@@ -1,7 +1,7 @@
 -- Tests every operator of the table on the meta device, with the examples of its entry: results and
 -- gradients have the CPU's shapes, dtypes and strides, are on meta, and draw no random numbers. An
 -- operator that needs values raises an error that says so; only operators whose entry has `waits`
--- may do that.
+-- may raise it.
 
 local table_of = require "spec.support.table"
 local torch = require "tlua"
@@ -30,7 +30,7 @@ local function as_made(x)
    return x
 end
 
--- Returns the same values with dimensions in the opposite memory order.
+-- Returns a tensor with the same values, whose dimensions have the opposite order in memory.
 local function reversed(x)
    local order = {}
    for d = 1, x.ndim do order[d] = x.ndim + 1 - d end
@@ -63,7 +63,7 @@ local function check(row, text, form)
    local there = table_of.map(args, on_meta)
    local fits, expected = pcall(table_of.call, row, args)
    local ok, actual = pcall(table_of.call, row, there)
-   -- The operator refuses these strides on the CPU, so it must refuse them on meta.
+   -- the operator refuses these strides on the CPU, so it must refuse them on meta
    if not fits then
       return (ok or actual ~= expected) and ("%s instead of %s"):format(actual, expected)
    end

@@ -1,4 +1,5 @@
--- Tests optimizers on the simulated device: the CPU's bits, without waits, and in graphs.
+-- Tests optimizers on the simulated device: results equal the CPU's bitwise, without waits, and in
+-- graphs.
 
 local torch = require "tlua"
 local problem = require "spec.support.optim"

@@ -1,4 +1,4 @@
--- Tests missing or invalid plugins: they cause a message, and have no other effect.
+-- Tests missing or invalid plugins, which cause a message and have no other effect.
 
 local shell = require "spec.support.shell"
 

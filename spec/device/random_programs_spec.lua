@@ -1,6 +1,6 @@
 -- Tests that random programs on two devices with two streams each, whose work is ordered only by
 -- events and waits between streams, give the CPU's bits. Conversely, programs that lack a wait must
--- give other numbers, because the simulated device is hostile.
+-- give other numbers, because the simulated device runs work as late as it can.
 --
 --   TLUA_SIM_PROGRAMS=10000 TLUA_SIM_SEEDS=20 make test SPEC=spec/device/random_programs_spec.lua
 --
@@ -69,7 +69,7 @@ local function on_cpu(steps)
    return slots
 end
 
--- Runs a program on the devices. A slot knows the stream that wrote it last and those that have
+-- Runs a program on the devices. A slot has the stream that wrote it last and the streams that have
 -- read it since. `careless` omits all waits between streams.
 local function on_devices(steps, careless)
    local streams, slots = {}, {}

@@ -1,5 +1,5 @@
--- Tests recurrent layers on a device against the CPU: all results and gradients, in every dtype,
--- with and without states, for sequences of one length and packed ones.
+-- Tests recurrent layers on a device by comparing them with the CPU: all results and gradients, in
+-- every dtype, with and without states, for sequences of one length and packed ones.
 
 local device = require "spec.support.device"
 local torch = require "tlua"

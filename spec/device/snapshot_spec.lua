@@ -120,8 +120,7 @@ describe("a snapshot of a device's memory", function()
    end)
 end)
 
--- The expected bytes were assembled by hand from the description of opcodes in Python's
--- pickletools.
+-- the expected bytes were assembled by hand from the description of opcodes in Python's pickletools
 describe("a pickle", function()
    it("has the opcodes of protocol 2", function()
       local function body(value) return pickle.encode(value):sub(3, -2) end

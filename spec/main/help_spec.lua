@@ -87,7 +87,7 @@ describe("help", function()
          .. "  quality?         integer  of a .jpg, from 1 to 100, 75 by default", text, 1, true)
       assert.is_nil(text:find("\nnumpy.savez_compressed", 1, true))
       text = manual.help(torch.nn.MultiheadAttention)
-      assert.matches("\n   batch_first = false, device?, dtype?)\n\nAttention with several heads: each", text, 1, true)
+      assert.matches("\n   batch_first = false, device?, dtype?)\n\nAttention with several heads, each", text, 1, true)
       assert.matches("\n  options?         table  `add_bias_kv` appends a learnt key and value to those\n"
          .. "                   of the input, `add_zero_attn` appends zeros; ", text, 1, true)
       assert.matches("\nobject(query, key, value, key_padding_mask?,", text, 1, true)

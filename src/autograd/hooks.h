@@ -14,7 +14,7 @@ typedef struct tli_Hook {
   atomic_int refs; /* references to this struct; the context may be released earlier */
   int lists;    /* number of lists that contain the hook; the context lives while this is not 0 */
   int calls;    /* number of running calls of the hook; the context lives while this is not 0 */
-  int output;   /* which output of the node the hook belongs to; 0 for a leaf */
+  int output;   /* index of the node's output that the hook belongs to; 0 for a leaf */
   bool after;   /* for a leaf: whether fn receives the leaf itself, after accumulation into .grad */
   bool retains; /* whether tli_retain_grad added the hook; such hooks run after all others */
   tli_HookFn fn; /* the function to call; NULL once the hook is removed */

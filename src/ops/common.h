@@ -16,7 +16,7 @@
 
 /* ---- elementwise ---- */
 
-/* Which dtypes a kernel computes in; this determines the promotion of inputs. */
+/* The dtypes that a kernel computes in; they determine the promotion of inputs. */
 typedef enum tli_Types {
   TLI_TYPES_NUMBER,   /* computes in the inputs' common type */
   TLI_TYPES_FLOATING, /* computes in the inputs' common type, but integers become float32 */

@@ -22,7 +22,7 @@
 typedef struct Call {
   const struct tlk_attention_backward *call;
   tlk_AttentionPlan plan;
-  bool query, key, value, mask; /* which gradients this pass computes */
+  bool query, key, value, mask; /* the gradients that this pass computes */
   /* numbers of batches and of heads of keys in one task, which share a mask's gradient */
   int64_t batches, heads;
   int64_t keys; /* number of keys whose gradients a task accumulates */

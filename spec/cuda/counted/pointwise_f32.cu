@@ -1,6 +1,6 @@
 /*
 ** pointwise_f32.cu - some elementwise kernels that compute in float, to count their memory traffic
-** (traffic.cc): all of them would take minutes to compile.
+** (traffic.cc). Compiling all kernels would take minutes.
 */
 #include "kernels/cuda/pointwise/elementwise.cuh"
 

@@ -5,7 +5,7 @@
 #ifndef TLK_EMULATED_RUNTIME_H
 #define TLK_EMULATED_RUNTIME_H
 
-/* Included before the macros below, since the C++ library uses some of these names. */
+/* included before the macros below, since the C++ library uses some of these names */
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

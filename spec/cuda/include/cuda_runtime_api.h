@@ -18,7 +18,7 @@ extern "C" {
 
 #define CUDART_VERSION 13000
 
-/* X(name, number, text) */
+/* The errors, as X(name, number, text). */
 #define TLK_CUDA_ERRORS(X)                                                                      \
   X(cudaSuccess, 0, "no error")                                                                 \
   X(cudaErrorInvalidValue, 1, "invalid argument")                                               \
@@ -246,7 +246,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
-/* The real function also reports nodes; here the arguments after the id are ignored. */
+/* Returns a stream's capture. The real function also reports nodes; this one ignores the arguments
+** after the id. */
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                                      unsigned long long *id, cudaGraph_t *graph, const void **nodes,
                                      const void **edges, size_t *count);

@@ -36,19 +36,19 @@ typedef struct Step {
   ncclRedOp_t op;
   int peer;
   unsigned number;         /* number of the message */
-  char *parts[MOST_RANKS]; /* owned: the received parts */
+  char *parts[MOST_RANKS]; /* the received parts (owned) */
 } Step;
 
 struct ncclComm {
   int rank, size, refs;
   char id[128];
   bool joining;
-  int polls; /* polls of the operation in progress; 0: no operation */
+  int polls; /* number of polls of the operation in progress; 0 if there is none */
   atomic_bool aborted;
   ncclResult_t failed;
   /* numbers of the next collective and of the next message, for each rank */
   unsigned seq_out[2][MOST_RANKS], seq_in[2][MOST_RANKS];
-  struct Job *job; /* owned: begun, but not yet on the stream */
+  struct Job *job; /* a job that has begun but is not yet on the stream (owned) */
 };
 
 typedef struct Job {
@@ -119,7 +119,7 @@ static void put(struct ncclComm *c, Step *s, int to, const char *data, size_t by
   rename(other, path);
 }
 
-/* The number advances once a message has been received. */
+/* Receives a message; its number advances once it has been received. */
 static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   char path[500];
   if (s->parts[from]) return true;
@@ -134,7 +134,8 @@ static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   return n == bytes;
 }
 
-/* NCCL buffers no messages: a send is complete when the other rank has received it. */
+/* Returns whether a message was received. NCCL buffers no messages: a send is complete when the
+** other rank has received it. */
 static bool taken(const struct ncclComm *c, const Step *s) {
   char path[500];
   path_of(path, c, s, c->rank, s->peer, s->number, s->bytes);
@@ -410,7 +411,7 @@ API ncclResult_t ncclCommFinalize(ncclComm_t c) {
   c->polls = 1;
   return ncclInProgress;
 }
-/* The communicator is not freed: a stream may still have work that uses it. */
+/* Ends a communicator. It is not freed, because a stream may still have work that uses it. */
 API ncclResult_t ncclCommDestroy(ncclComm_t c) {
   note(c->rank, "Destroy");
   return c->polls > 0 ? refuse(c, "Destroy") : ncclSuccess;
@@ -421,8 +422,8 @@ API ncclResult_t ncclCommAbort(ncclComm_t c) {
   return ncclSuccess;
 }
 
-/* NCCL's manual, "User buffer registration": mapped memory has to be made so that other processes
-** can open it. */
+/* Registers memory. NCCL's manual, "User buffer registration": mapped memory must be made in a way
+** that lets other processes open it. */
 API ncclResult_t ncclCommRegister(const ncclComm_t c, void *data, size_t bytes, void **handle) {
   char text[100];
   int (*is_shared)(void *);

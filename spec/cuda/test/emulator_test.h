@@ -1,6 +1,6 @@
 /*
-** emulator_test.h - shared by the emulator's own tests: a device for launch(), and calls that must
-** succeed.
+** emulator_test.h - code that the emulator's own tests share: a device for launch(), and calls that
+** must succeed.
 */
 #ifndef EMULATOR_TEST_H
 #define EMULATOR_TEST_H
@@ -36,7 +36,7 @@ template <class T> struct Device {
   }
 };
 
-/* The parts of the test; each returns 0 if everything passed. */
+/* The parts of the test. Each returns 0 if all checks passed. */
 int test_threads();
 int test_runtime();
 /* Runs a kernel that the emulator must report as wrong. */

@@ -1,5 +1,5 @@
 /*
-** threads_test.cu - threads, barriers, warps, shared memory.
+** threads_test.cu - tests threads, barriers, warps and shared memory.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "spec/cuda/test/emulator_test.h"
@@ -69,7 +69,8 @@ static void barriers_count() {
   for (int got : out.read()) CHECK(got == 34 * 10000 + 1000 + 10);
 }
 
-/* Each thread advances to the next stage only when its neighbour has reached it. */
+/* A kernel in which each thread advances to the next stage only when its neighbour has reached
+** it. */
 __global__ void relay(int *out, int stages) {
   int *stage = dynamic_shared<int>();
   unsigned next = (threadIdx.x + 1) % blockDim.x;
@@ -161,7 +162,7 @@ static void lanes_exchange_values() {
   }
 }
 
-/* Two halves of a warp, each separately; and lanes that have exited. */
+/* A kernel that uses two halves of a warp, each separately, and lanes that have exited. */
 __global__ void part_of_a_warp(int *out) {
   unsigned low = 0x0000ffffu, high = 0xffff0000u;
   int lane = (int)threadIdx.x % WARP;
@@ -199,7 +200,7 @@ static void the_value_of_a_lane_outside_the_mask_is_garbage() {
 
 /* ---- atomics ------------------------------------------------------------------------------- */
 
-/* The last block to finish sums the values that all blocks have written. */
+/* A kernel whose last block to finish sums the values that all blocks have written. */
 __global__ void sum_by_the_last(const float *in, float *parts, unsigned *ticket, float *out) {
   __shared__ bool last;
   __shared__ float sums[WARP];

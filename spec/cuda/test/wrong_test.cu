@@ -58,7 +58,8 @@ __global__ void without_barrier(int *out) {
   out[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
-/* Fast threads overwrite in the next round the values that others still read. */
+/* A kernel in which fast threads overwrite, in the next round, values that other threads still
+** read. */
 __global__ void without_second_barrier(int *out) {
   int *shared = dynamic_shared<int>(), sum = 0;
   for (int round = 0; round < 4; round++) {

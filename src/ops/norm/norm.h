@@ -11,7 +11,7 @@
 
 #include "ops/chain.h"
 
-/* Which gradients to compute. */
+/* The gradients that a call computes. */
 typedef struct Wanted {
   bool input, weight, bias;
 } Wanted;

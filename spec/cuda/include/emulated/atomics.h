@@ -7,14 +7,14 @@
 #define TLK_EMULATED_ATOMICS_H
 
 namespace emulated {
-/* The extent of an atomic operation. */
+/* Marks the extent of an atomic operation. */
 class Atomically {
   bool removed;
 
 public:
   explicit Atomically(Line at) : removed(is_removed(at)) { place.atomic = !removed; }
   ~Atomically() { place.atomic = false; }
-  /* Between the load and the store. */
+  /* Marks the point between the load and the store. */
   void halfway() const {
     if (removed) pause();
   }

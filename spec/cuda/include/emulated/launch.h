@@ -1,5 +1,5 @@
 /*
-** launch.h - launch() and dynamic_shared(), which cuda.cuh has for a GPU.
+** launch.h - implements launch() and dynamic_shared(), which cuda.cuh implements for a GPU.
 */
 #ifndef TLK_EMULATED_LAUNCH_H
 #define TLK_EMULATED_LAUNCH_H
@@ -10,7 +10,7 @@ namespace emulated {
 
 template <class T> struct Same { typedef T type; };
 
-/* The most bytes of a kernel's arguments. */
+/* The largest number of bytes of a kernel's arguments. */
 enum { MOST_ARGUMENTS = 32764 };
 
 /* Queues a kernel on a stream; `thread` is the function that runs one thread. */

@@ -1,6 +1,6 @@
 /*
 ** numbers.h - CUDA's numeric functions that C++ lacks, or has only in namespace std. Functions that
-** CUDA approximates (__expf) are exact here.
+** CUDA approximates (__expf) are exact in the emulator.
 */
 #ifndef TLK_EMULATED_NUMBERS_H
 #define TLK_EMULATED_NUMBERS_H
@@ -52,7 +52,7 @@ template <class To, class From> INLINE To bits(From x) {
   memcpy(&y, &x, sizeof y);
   return y;
 }
-/* CUDA's conversions saturate; NaN becomes 0. */
+/* Converts a number as CUDA does: conversions saturate, and NaN becomes 0. */
 template <class To, class From> INLINE To saturated(From x) {
   if (std::isnan(x)) return 0;
   if (x <= (From)std::numeric_limits<To>::min()) return std::numeric_limits<To>::min();
@@ -117,7 +117,8 @@ INLINE double __drcp_rn(double x) { return 1 / x; }
 INLINE double __dsqrt_rn(double x) { return std::sqrt(x); }
 INLINE double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 
-/* The minimum and maximum of two numbers as in CUDA: if one is NaN, the other is the result. */
+/* Return the minimum and the maximum of two numbers as CUDA does: if one number is NaN, the other
+** is the result. */
 namespace emulated {
 template <class A, class B>
 using Common = typename std::enable_if<std::is_arithmetic<A>::value && std::is_arithmetic<B>::value,
@@ -134,7 +135,7 @@ template <class A, class B> INLINE emulated::Common<A, B> min(A a, B b) {
 
 /* ---- functions --------------------------------------------------------------------- */
 
-/* These are macros, because the C library declares functions of these names. */
+/* macros, because the C library declares functions of these names */
 #define __expf(x) std::exp((float)(x))
 #define __exp10f(x) std::pow(10.0f, (float)(x))
 #define __logf(x) std::log((float)(x))

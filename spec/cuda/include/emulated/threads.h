@@ -12,20 +12,20 @@ struct Place {
   dim3 threads, blocks;
   unsigned lane;
   void *shared; /* the block's dynamic shared memory */
-  bool atomic;  /* set within an atomic operation */
+  bool atomic;  /* whether the thread is within an atomic operation */
 };
 
-/* The position of the running CUDA thread; only one runs at a time in the process. */
+/* The position of the running CUDA thread. Only one CUDA thread runs at a time in the process. */
 extern Place place;
 
-/* A source line: a thread names the line at which it waits. */
+/* A source line. A thread names the line at which it waits. */
 struct Line {
   const char *file;
   int line;
 };
 #define TLK_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-/* Waits for all threads of the block. Returns how many of them gave a count other than 0. */
+/* Waits for all threads of the block. Returns how many threads gave a count other than 0. */
 int meet_block(int count, const char *what, Line at);
 
 enum Meeting { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, UMIN, UMAX, AND, OR, XOR };
@@ -37,14 +37,14 @@ uint64_t meet_warp(Meeting meeting, unsigned mask, uint64_t x, int source, const
 
 #ifdef TLK_GENERATED
 /* A kernel that is compiled while the program runs does not find the emulator's functions. Its
-** threads need no turns: they share nothing but the word that reports a fault. */
+** threads need not take turns: they share nothing but the word that reports a fault. */
 static inline void pause() {}
 static inline void fence(Line) {}
 static inline bool is_removed(Line) { return false; }
 #else
 /* Lets other threads of the block run. */
 void pause();
-/* Orders what the thread has written before what it writes later, for all others (races.cc). */
+/* Orders the thread's earlier writes before its later ones, for all other threads (races.cc). */
 void fence(Line at);
 /* Returns whether the barrier, fence or atomic at a line is to have no effect (races.cc). */
 bool is_removed(Line at);
@@ -102,7 +102,7 @@ static inline void __nanosleep(unsigned) { emulated::pause(); }
 static inline void __syncwarp(unsigned mask = 0xffffffffu, TLK_HERE) {
   emulated::meet_warp(emulated::SYNC, mask, 0, 0, "__syncwarp", {file, line});
 }
-/* The smallest mask that CUDA allows, which contains no other thread. */
+/* Returns the smallest mask that CUDA allows, which contains no other thread. */
 static inline unsigned __activemask() { return 1u << emulated::place.lane; }
 
 template <class T>
