@@ -58,20 +58,20 @@ for n = 1, 3 do
       also = true, composite = true, autocast = "lower", examples = one[n]}
 end
 example("conv1d", [=[
-   local x = torch.tensor {{{1.0, 2.0, 3.0, 4.0}}} -- x is (batch, channels, length)
+   local x = torch.tensor {{{1.0, 2.0, 3.0, 4.0}}} -- (batch, channels, length)
    local weight = torch.tensor {{{1.0, 0.0, -1.0}}}
    print(torch.nn.functional.conv1d(x, weight))
    --> tensor([[[-2., -2.]]])]=])
 example("conv2d", [[
    local x = torch.ones(1, 3, 5, 5) -- x is (batch, channels, height, width)
-   local weight = torch.ones(8, 3, 3, 3) -- weight is (out_channels, in_channels, 3, 3)
+   local weight = torch.ones(8, 3, 3, 3) -- (out, in, 3, 3)
    local y = torch.nn.functional.conv2d(x, weight, {padding = 1})
    print(y[{1, 1, 3, 3}]:item(), y[{1, 1, 1, 1}]:item(), table.unpack(y.shape))
    --> 27.0	12.0	1	8	5	5]])
 example("conv_transpose2d", [[
    local F = torch.nn.functional
    local x = torch.ones(1, 3, 4, 4)
-   local weight = torch.ones(3, 2, 2, 2) -- weight is (in_channels, out_channels, 2, 2)
+   local weight = torch.ones(3, 2, 2, 2) -- (in, out, 2, 2)
    print(table.unpack(F.conv_transpose2d(x, weight, {stride = 2}).shape))
    --> 1	2	8	8]])
 

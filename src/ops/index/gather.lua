@@ -33,7 +33,7 @@ writes {"scatter(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
                 "T(3, 4), 2, torch.tensor{{1, 3}, {4, 2}}, T(2, 2)"}}
 example("scatter", [=[
    local x = torch.zeros(2, 3)
-   print(x:scatter(2, torch.tensor {{3}, {1}}, 1)) -- this example makes one-hot rows
+   print(x:scatter(2, torch.tensor {{3}, {1}}, 1)) -- one-hot rows
    --> tensor([[0., 0., 1.],
    -->         [1., 0., 0.]])]=])
 writes {"scatter.value(Tensor self, dim dim, Tensor index, Number value) -> Tensor",

@@ -11,6 +11,6 @@ F {"one_hot(Tensor self, int num_classes=-1) -> Tensor",
    also = true, method = false, composite = true, nondiff = "integers",
    waits = "without num_classes the largest class is read", examples = {"I(4, 3)", "I(4, 2, 3), 5"}}
 example("one_hot", [=[
-   print(torch.nn.functional.one_hot(torch.tensor {1, 3}, 3)) -- class labels count from 1
+   print(torch.nn.functional.one_hot(torch.tensor {1, 3}, 3)) -- labels from 1
    --> tensor([[1, 0, 0],
    -->         [0, 0, 1]])]=])

@@ -35,7 +35,7 @@ F {"cross_entropy(Tensor input, Tensor target, Tensor weight=nil, int ignore_ind
                "T(3, 4), P(3, 4), P(4), -100, 'none', 0.1"}}
 example("cross_entropy", [[
    local logits = torch.tensor {{0.0, 0.0}, {0.0, math.log(3)}}
-   local labels = torch.tensor {1, 2} -- class labels count from 1
+   local labels = torch.tensor {1, 2} -- classes count from 1
    local F = torch.nn.functional
    print(F.cross_entropy(logits, labels, {reduction = "none"}))
    --> tensor([0.6931, 0.2877])]])

@@ -53,7 +53,7 @@ op {"mul(Tensor self, Operand other) -> Tensor",
     examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(2, 3), 1.5", "T(), T(2)"}}
 example("mul", [=[
    local x = torch.tensor {{1, 2}, {3, 4}}
-   print(x * x) -- an elementwise product; x:matmul(x) is the product of matrices
+   print(x * x) -- elementwise; x:matmul(x) multiplies matrices
    --> tensor([[ 1,  4],
    -->         [ 9, 16]])]=])
 
@@ -100,7 +100,7 @@ op {"remainder(Tensor self, Operand other) -> Tensor",
     grad = {self = "grad", other = "neg(grad * floor_divide(self, other))"},
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
 example("remainder", [[
-   print(torch.tensor({7, -7}) % 3) -- the result has the divisor's sign, as in Lua
+   print(torch.tensor({7, -7}) % 3) -- has the divisor's sign, as in Lua
    --> tensor([1, 2])]])
 
 op {"fmod(Tensor self, Operand other) -> Tensor",
@@ -109,7 +109,7 @@ op {"fmod(Tensor self, Operand other) -> Tensor",
     grad = {self = "grad", other = "neg(grad * div_trunc(self, other))"},
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
 example("fmod", [[
-   print(torch.tensor({7, -7}):fmod(3)) -- the result has the dividend's sign, as in C
+   print(torch.tensor({7, -7}):fmod(3)) -- has the dividend's sign, as in C
    --> tensor([ 1, -1])]])
 
 op {"pow(Operand self, Operand exponent) -> Tensor",
@@ -253,7 +253,7 @@ op {"round(Tensor self, *, int decimals=0) -> Tensor",
     examples = {"T(3, 4)", "T(3), {decimals = 2}"}}
 example("round", [[
    local x = torch.tensor {0.5, 1.5, 2.567}
-   print(x:round(), x:round {decimals = 1}) -- halves are rounded to the even number
+   print(x:round(), x:round {decimals = 1}) -- halves go to even
    --> tensor([0., 2., 3.])	tensor([0.5000, 1.5000, 2.6000])]])
 unary("frac", {doc = "self - trunc(self), elementwise; floating only.", grad = {self = "grad"}})
 example("frac", [[

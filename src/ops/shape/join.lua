@@ -8,7 +8,7 @@ op {"split(Tensor self, int split_size, dim dim=0) -> Tensor[]",
     composite = true, alias = {"unsafe_split"},
     examples = {"T(5, 2), 2"}}
 example("split", [[
-   local parts = torch.arange(5):split(2) -- a list of pieces with two elements each
+   local parts = torch.arange(5):split(2) -- pieces of two elements
    print(#parts, parts[1], parts[3])
    --> 3	tensor([0, 1])	tensor([4])]])
 op {"split.sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",

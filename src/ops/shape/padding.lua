@@ -20,7 +20,7 @@ op {"pad(Tensor input, int[] pad, string mode='constant', Number value=nil) -> T
                 "T(1, 2, 3, 4), {1, -1, 3, 2}, 'circular'"}}
 example("pad", [=[
    local x = torch.tensor {{1, 2}, {3, 4}}
-   print(torch.nn.functional.pad(x, {1, 0})) -- one 0 before each row, none after it
+   print(torch.nn.functional.pad(x, {1, 0})) -- one 0 before each row
    --> tensor([[0, 1, 2],
    -->         [0, 3, 4]])]=])
 
