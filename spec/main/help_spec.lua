@@ -50,7 +50,7 @@ describe("help", function()
       assert.matches("\nComputes `nn%.functional%.nll_loss` of its input", text)
       assert.matches("\n%-weight%[target%] %* input%[target%] for log%-probabilities", text)
       assert.is_nil(text:find("F.nll_loss(", 1, true)) -- the example calls the function
-      assert.matches("^nn%.Bilinear.*\n\ny_k = x1%^T W_k x2 %+ b_k%.\n", manual.help("nn.Bilinear"))
+      assert.matches("^nn%.Bilinear.*: y_k = x1%^T W_k x2 %+ b_k%.\n", manual.help("nn.Bilinear"))
    end)
 
    it("describes classes that are rows of a table", function()
