@@ -107,6 +107,8 @@ Sequential(
 )]], tostring(nn.Sequential(nn.Linear(2, 16),
          nn.Sequential(nn.Tanh(), nn.Conv2d(1, 32, 3, {padding = 1})))))
       assert.equal("Sequential()", tostring(nn.Sequential()))
+      local shared = nn.ReLU()
+      assert.equal("Sequential(\n  (1): ReLU()\n  (2): ReLU()\n)", tostring(nn.Sequential(shared, shared)))
    end)
 end)
 
@@ -230,7 +232,7 @@ describe("nn.Sequential with names", function()
          [""] = "name: expected a string without dots, got",
          ["a.b"] = 'name: expected a string without dots, got "a.b"',
          forward = "nn.Sequential: forward is the name of a method",
-         training = "training is the name of a method",
+         training = "training is the name of a method", _item_names = "is the name of a field",
          ["0"] = 'name: expected no number but the position 5, got "0"',
          ["7"] = "expected no number but the position 5",
       } do

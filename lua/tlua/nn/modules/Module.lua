@@ -770,9 +770,8 @@ function Module:__tostring()
    local lines = {}
    local _ <close> = scopes.new(function() printing[self] = nil end)
    printing[self] = true
-   for key, child in own_modules(self) do
-      local text = text_of(child)
-      lines[#lines + 1] = ("  (%s): %s"):format(key, text)
+   for key, child in fields(self) do -- a shared module comes under each of its names
+      if is_module(child) then lines[#lines + 1] = ("  (%s): %s"):format(key, text_of(child)) end
    end
    if #lines == 0 then return ("%s(%s)"):format(name, extra) end
    if extra ~= "" then table.insert(lines, 1, "  " .. extra) end

@@ -119,7 +119,7 @@ function Sequential:add_module(name, module)
    if not class.isinstance(module, Module) then
       args.refuse(torch.type(self) .. ".add_module", tostring(name), "a module", module)
    end
-   if item_names.position(self, name) or rawget(self, name) ~= nil then
+   if item_names.position(self, name) or class.isinstance(rawget(self, name), Module) then
       self:_admit(name, module)
       self[name] = module
       return self

@@ -168,12 +168,35 @@ function LRScheduler:state_dict(names)
    return state
 end
 
+-- Returns a state in this schedule's form. Refuses that of another kind of schedule: it lacks an
+-- option that this one has, and has another.
+local function converted(self, given)
+   local title <const> = torch.type(self) .. ".load_state_dict"
+   local ok, state = pcall(self.from_pytorch, self, given)
+   if not ok then args.refuse(title, "state_dict", "a state of this schedule", given) end
+   local lacking, foreign
+   for _, name in ipairs(self.pytorch_names) do
+      if state[name] == nil and copy_plain(self[name]) ~= nil then lacking = lacking or name end
+   end
+   for key in pairs(state) do
+      if type(key) ~= "string" or key:sub(1, 1) ~= "_" and self[key] == nil then
+         local name = tostring(key)
+         foreign = foreign and foreign < name and foreign or name
+      end
+   end
+   if lacking and foreign then
+      torch.raise(("%s: state_dict: expected %s, got %s: a state of another schedule"):format(
+         title, lacking, foreign))
+   end
+   return state
+end
+
 --- Restores a saved state, of this schedule or of PyTorch's.
 ---@param state_dict table
 ---@param names? "pytorch"  accepted; both kinds of states are told apart
 function LRScheduler:load_state_dict(state_dict, names)
    check_names(self, "load_state_dict", names)
-   for key, value in pairs(self:from_pytorch(state_dict)) do
+   for key, value in pairs(converted(self, state_dict)) do
       if type(key) == "string" and key:sub(1, 1) ~= "_" then self[key] = copy_plain(value) end
    end
 end

@@ -122,7 +122,7 @@ end
 function M.MultiStepLR:from_pytorch(state)
    local own = {}
    for key, value in pairs(state) do own[key] = value end
-   own.milestones = milestones_of(state.milestones)
+   own.milestones = state.milestones and milestones_of(state.milestones)
    return own
 end
 
