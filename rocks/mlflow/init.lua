@@ -38,8 +38,8 @@ local take_name = args.signature "mlflow.set_experiment(experiment_name: string)
 
 --- Sets the tracking URI of runs that begin from now on.
 ---@param uri string  "http://host:port", "file:///folder" or a folder
-function M.set_tracking_uri(uri)
-   uri = take_uri(uri).uri
+function M.set_tracking_uri(...)
+   local uri = take_uri(...).uri
    store_of(uri)
    current.uri = uri
 end
@@ -55,8 +55,8 @@ checked.queries(M, "utils.mlflow.", "get_tracking_uri")
 
 --- Sets the experiment of runs that begin from now on; it is made with the first run.
 ---@param experiment_name string
-function M.set_experiment(experiment_name)
-   local name = take_name(experiment_name).experiment_name
+function M.set_experiment(...)
+   local name = take_name(...).experiment_name
    if name == "" then args.refuse("mlflow.set_experiment", "experiment_name", "a name", name) end
    current.experiment = name
 end

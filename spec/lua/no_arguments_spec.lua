@@ -136,6 +136,30 @@ describe("a public function whose declaration has no parameter", function()
    end)
 end)
 
+describe("a further argument or option is refused by functions with a device or a setting", function()
+   for _, path in ipairs {
+      "sim.memory_allocated", "sim.max_memory_allocated", "sim.memory_stats", "sim.mem_get_info",
+      "sim.memory_stats_as_nested_dict", "sim.memory_summary", "sim.get_device_name",
+      "sim.get_device_properties", "sim.get_device_capability", "sim.current_stream", "sim.default_stream",
+      "sim.synchronize", "sim.set_device", "sim.get_rng_state", "sim.initial_seed",
+      "sim.get_per_process_memory_fraction", "sim.stream_priority_range", "set_num_threads",
+      "set_num_interop_threads", "set_autocast_cache_enabled", "set_autocast_cpu_enabled",
+      "set_autocast_cpu_dtype", "optim.swa_utils.get_ema_avg_fn",
+   } do
+      it("such as " .. path, function()
+         local fn = torch
+         for name in path:gmatch "[%w_]+" do fn = fn[name] end
+         local given = path:find "dtype" and "bfloat16" or path:find "enabled" and true or path:find "ema" and 0.5
+            or path:find "threads" and torch.get_num_threads() or 0
+         local asked <const> = {memory_stats_as_nested_dict = "memory_stats", memory_summary = "memory_stats"}
+         local name = path:match "[%w_]+$"
+         for _, more in ipairs {other, 1} do
+            assert.raises(asked[name] or name, function() fn(given, more) end)
+         end
+      end)
+   end
+end)
+
 describe("a further argument or option is refused by queries with an argument", function()
    local calls <const> = {
       ["is_storage: expected at most 1 arguments, got 2"] = function() torch.is_storage(1, 2) end,

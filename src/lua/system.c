@@ -21,6 +21,7 @@ static int torch_set_num_threads(lua_State *L) {
   if (!tli_to_whole(L, 1, &n) || n < 1 || n > 4096)
     return tli_error(L, "set_num_threads: expected 1 to 4096 threads, got %s",
                      tli_describe(L, tli_state(L), 1));
+  tli_only(L, 1, "set_num_threads");
   return tl_set_num_threads((int)n) ? 0 : tli_raise(L);
 }
 

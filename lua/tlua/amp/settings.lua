@@ -45,6 +45,8 @@ function M.set_autocast_cpu_enabled(enabled)
    torch.set_autocast_enabled("cpu", enabled)
 end
 
+checked.functions(M, "", [[set_autocast_cpu_enabled(enabled: any?)
+   set_autocast_cpu_dtype(dtype: any?) set_autocast_gpu_dtype(dtype: any?)]])
 checked.queries(M, "", "get_autocast_cpu_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled")
 
 return M

@@ -68,8 +68,8 @@ local function summary_of(module, kind)
    --- Formats memory_stats as a text for people.
    ---@param device? integer|string|torch.device
    ---@return string
-   return function(device)
-      local s = module.memory_stats(device)
+   return function(device, ...)
+      local s = module.memory_stats(device, ...)
       return table.concat({
          ("memory of %s, %s of them usable"):format(module.get_device_name(device),
             megabytes(s.total_memory):match("%S.*")),

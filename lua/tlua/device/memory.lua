@@ -146,9 +146,9 @@ local function nested_of(stats)
    --- stats.allocated_bytes.all.peak.
    ---@param device? integer|string|torch.device
    ---@return table
-   return function(device)
+   return function(...)
       local root = {}
-      for path, value in pairs(stats(device)) do
+      for path, value in pairs(stats(...)) do
          local at, last = root, nil
          for part in path:gmatch "[^.]+" do
             if last then

@@ -93,7 +93,8 @@ function M.set_default_tensor_type(name)
    torch.set_default_dtype(dtype)
 end
 
-checked.functions(M, "", "is_complex(input: any) is_inference(input: any)")
+checked.functions(M, "", [[is_complex(input: any) is_inference(input: any)
+   set_num_interop_threads(num_threads: any?) set_flush_denormal(mode: any?)]])
 checked.queries(M, "", "get_num_interop_threads is_anomaly_enabled")
 
 return M

@@ -77,6 +77,8 @@ function M.get_swa_avg_fn()
    end
 end
 
+checked.functions(M, "optim.swa_utils.",
+   "get_ema_avg_fn(decay: any?) get_ema_multi_avg_fn(decay: any?)")
 checked.queries(M, "optim.swa_utils.", "get_swa_avg_fn get_swa_multi_avg_fn")
 
 -- Models ----------------------------------------------------------------------------------------

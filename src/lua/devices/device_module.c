@@ -160,6 +160,7 @@ static tli_Change change_of(lua_State *L, const char *name) {
 }
 
 static int device_set_device(lua_State *L) {
+  tli_device_only(L, 1, "set_device");
   tli_Change change = change_of(L, "set_device");
   tli_change_modes(L, 1, &change);
   return 0;
@@ -174,7 +175,7 @@ static int device_device(lua_State *L) {
 /* ---- properties ----------------------------------------------------------------- */
 
 static void check_properties(lua_State *L, const char *name, tl_DeviceProperties *out) {
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), name);
+  tl_Device device = tli_last_device(L, 1, name);
   if (!tli_api(device)->properties(device.index, out)) tli_device_fail(L, tli_kind(L), name);
 }
 
@@ -265,7 +266,7 @@ static int device_can_access_peer(lua_State *L) {
   static const char name[] = "can_device_access_peer";
   tl_DeviceType type = tli_kind(L);
   if (lua_isnoneornil(L, 2)) tli_device_refuse(L, type, name, "peer_device", "a device", 2);
-  tl_Device device = tli_check_device(L, 1, type, name), peer = tli_check_device(L, 2, type, name);
+  tl_Device device = tli_check_device(L, 1, type, name), peer = tli_last_device(L, 2, name);
   lua_pushboolean(L, tli_api(device)->can_access_peer(device.index, peer.index));
   return 1;
 }
@@ -309,14 +310,14 @@ static int device_architectures(lua_State *L) {
 /* ---- waiting ----------------------------------------------------------------------- */
 
 static int device_synchronize(lua_State *L) {
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), "synchronize");
+  tl_Device device = tli_last_device(L, 1, "synchronize");
   if (!tli_api(device)->sync(device)) return tli_device_fail(L, tli_kind(L), "synchronize");
   tli_pinned_reap();
   return 0;
 }
 
 static int device_waits(lua_State *L) {
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), "waits");
+  tl_Device device = tli_last_device(L, 1, "waits");
   lua_pushinteger(L, tli_api(device)->waits(device));
   return 1;
 }

@@ -41,6 +41,11 @@ tl_Device tli_check_current(lua_State *L, tl_DeviceType type, const char *name);
 tl_Device tli_check_device(lua_State *L, int index, tl_DeviceType type, const char *name);
 /* Returns the object of a method call; raises an error if the state is closing. */
 void *tli_device_self(lua_State *L, const char *class, const char *name);
+/* Returns the device at an index, the last argument of a device module's function. */
+static inline tl_Device tli_last_device(lua_State *L, int index, const char *name) {
+  tli_device_only(L, index, name);
+  return tli_check_device(L, index, tli_kind(L), name);
+}
 void tli_set_integer(lua_State *L, const char *name, int64_t value);
 
 /* Adds functions to the table on top of the stack, each with the device type as an upvalue. */

@@ -20,7 +20,7 @@ static tl_MemoryStats stats_of(lua_State *L, tl_Device device, const char *name)
 }
 
 static tl_MemoryStats check_stats(lua_State *L, const char *name) {
-  return stats_of(L, tli_check_device(L, 1, tli_kind(L), name), name);
+  return stats_of(L, tli_last_device(L, 1, name), name);
 }
 
 static int device_memory_allocated(lua_State *L) {
@@ -50,7 +50,7 @@ static void info_of(lua_State *L, tl_Device device, const char *name, int64_t *f
 
 static int device_mem_get_info(lua_State *L) {
   int64_t free, total;
-  info_of(L, tli_check_device(L, 1, tli_kind(L), "mem_get_info"), "mem_get_info", &free, &total);
+  info_of(L, tli_last_device(L, 1, "mem_get_info"), "mem_get_info", &free, &total);
   lua_pushinteger(L, free);
   lua_pushinteger(L, total);
   return 2;
@@ -73,7 +73,7 @@ static void set_stat(lua_State *L, const char *figure, const char *pool, const t
 
 static int device_memory_stats(lua_State *L) {
   static const char *const pools[TL_NPOOLS] = {"all.", "large_pool.", "small_pool."};
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), "memory_stats");
+  tl_Device device = tli_last_device(L, 1, "memory_stats");
   tl_MemoryStats s = stats_of(L, device, "memory_stats");
   int64_t free, total;
   info_of(L, device, "memory_stats", &free, &total);
@@ -102,13 +102,13 @@ static int device_memory_stats(lua_State *L) {
 
 static int device_reset_peaks(lua_State *L) {
   static const char name[] = "reset_peak_memory_stats";
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), name);
+  tl_Device device = tli_last_device(L, 1, name);
   return tli_api(device)->reset_peaks(device) ? 0 : tli_device_fail(L, tli_kind(L), name);
 }
 
 static int device_reset_sums(lua_State *L) {
   static const char name[] = "reset_accumulated_memory_stats";
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), name);
+  tl_Device device = tli_last_device(L, 1, name);
   if (!tli_api(device)->reset_sums(device)) return tli_device_fail(L, tli_kind(L), name);
   tli_device_reset_ooms(device);
   return 0;
@@ -168,7 +168,7 @@ static int device_set_fraction(lua_State *L) {
   double fraction = lua_tonumber(L, 1);
   if (lua_type(L, 1) != LUA_TNUMBER || !(fraction >= 0 && fraction <= 1))
     tli_device_refuse(L, type, name, "fraction", "a number from 0 to 1", 1);
-  tl_Device device = tli_check_device(L, 2, type, name);
+  tl_Device device = tli_last_device(L, 2, name);
   info_of(L, device, name, &free, &total);
   if (tli_api(device)->set_memory_limit(device, (int64_t)(fraction * (double)total))) return 0;
   return tli_device_fail(L, type, name);
@@ -176,7 +176,7 @@ static int device_set_fraction(lua_State *L) {
 
 static int device_get_fraction(lua_State *L) {
   static const char name[] = "get_per_process_memory_fraction";
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), name);
+  tl_Device device = tli_last_device(L, 1, name);
   int64_t free, total;
   info_of(L, device, name, &free, &total);
   lua_pushnumber(L, (double)stats_of(L, device, name).limit / (double)total);

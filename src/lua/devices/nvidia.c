@@ -72,7 +72,7 @@ static void *nvml_device(lua_State *L, const char *name) {
   tl_DeviceProperties p;
   char uuid[sizeof p.uuid + 8];
   void *handle = NULL;
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), name);
+  tl_Device device = tli_last_device(L, 1, name);
   if (!tli_api(device)->properties(device.index, &p)) tli_device_fail(L, tli_kind(L), name);
   find(L, &nvml, name, "nvmlInit_v2", &init, sizeof init);
   check_nvml(L, name, init());

@@ -116,7 +116,7 @@ static int device_external_stream(lua_State *L) {
 }
 
 static int device_priority_range(lua_State *L) {
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), "stream_priority_range");
+  tl_Device device = tli_last_device(L, 1, "stream_priority_range");
   int least, greatest;
   tli_api(device)->priority_range(device, &least, &greatest);
   lua_pushinteger(L, least);
@@ -125,12 +125,12 @@ static int device_priority_range(lua_State *L) {
 }
 
 static int device_current_stream(lua_State *L) {
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), "current_stream");
+  tl_Device device = tli_last_device(L, 1, "current_stream");
   return push_stream(L, device, tli_stream(device));
 }
 
 static int device_default_stream(lua_State *L) {
-  tl_Device device = tli_check_device(L, 1, tli_kind(L), "default_stream");
+  tl_Device device = tli_last_device(L, 1, "default_stream");
   return push_stream(L, device, tli_api(device)->default_stream(device));
 }
 

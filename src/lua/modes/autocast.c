@@ -342,6 +342,7 @@ static int torch_set_autocast_dtype(lua_State *L) {
 
 /* set_autocast_cache_enabled(enabled) sets whether casts of parameters are kept. */
 static int torch_set_autocast_cache_enabled(lua_State *L) {
+  tli_only(L, 1, "set_autocast_cache_enabled");
   tli_Change change = {TLI_MODE_CAST_CACHE,
                        check_boolean(L, "set_autocast_cache_enabled", "enabled", 1)};
   tli_change_modes(L, 1, &change);

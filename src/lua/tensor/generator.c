@@ -120,13 +120,13 @@ static int torch_set_rng_state(lua_State *L) {
 
 /* Returns the state's generator for the device at an index; nil means the current device. */
 static tli_Generator *check_generator(lua_State *L, int index, const char *name) {
-  tl_Device device = tli_check_device(L, index, tli_kind(L), name);
+  tl_Device device = tli_last_device(L, index, name);
   return tli_generator_of(&tli_state(L)->generator, device);
 }
 
 /* Returns that generator, made independent of the CPU's. */
 static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
-  tl_Device device = tli_check_device(L, index, tli_kind(L), name);
+  tl_Device device = tli_last_device(L, index, name);
   return tli_generator_own(&tli_state(L)->generator, device);
 }
 
@@ -199,6 +199,7 @@ static int device_get_rng_state_all(lua_State *L) {
 }
 
 static int device_set_rng_state_all(lua_State *L) {
+  tli_device_only(L, 1, "set_rng_state_all");
   tl_DeviceType type = tli_kind(L);
   int count = tli_device_count(type);
   tli_Generator read[TL_MAX_DEVICES];
