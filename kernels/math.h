@@ -29,12 +29,15 @@
 #define TLM_FN static __device__ __forceinline__
 /* not inlined: all kernels of a file share one copy of the function */
 #define TLM_LONG_FN static __device__ __noinline__
+#define TLM_ONCE_FN TLM_LONG_FN
 /* The normal distribution function in PyTorch's form; normcdf takes twice the instructions for its
 ** tail. */
 #define TLM_CDF(x) ((T)0.5 + (T)0.5 * erf((x) * (T)0.70710678118654752440))
 #else
 #define TLM_FN static inline
 #define TLM_LONG_FN static inline
+/* keeps one copy of a function that is too long for each of a kernel's loops */
+#define TLM_ONCE_FN static __attribute__((noinline, unused))
 #define TLM_CDF normcdf
 #include "kernels/cpu/elementary.h"
 #endif
@@ -368,6 +371,8 @@ TLM_FLOATING1(ndtri, 0, return (T)tlm_ndtri(x);)
 TLM_FLOATING2(zeta, 0, return (T)tlm_hurwitz(a, b);)
 TLM_FLOATING2(igamma, 0, return (T)tlm_gamma_share(a, b, true);)
 TLM_FLOATING2(igammac, 0, return (T)tlm_gamma_share(a, b, false);)
+TLM_FLOATING2(gamma_slope, 0, return (T)tlm_gamma_slope(a, b);)
+TLM_FLOATING3(beta_slope, 0, return (T)tlm_beta_slope(a, b, c);)
 
 TLM_FLOATING1(digamma, 0, {
   double v = x;

@@ -29,6 +29,7 @@ lazy.load(torch, lazy.modules("tlua", {
    text = "text",
    data = "data",
    multiprocessing = "multiprocessing",
+   distributions = "distributions",
    func = "func",
    ["func.vmap"] = "vmap",
    utils = "utils",

@@ -210,8 +210,10 @@ describe("xlogy", function()
       local x = torch.tensor {0.0, 0, 0, 2}
       assert.close({0, 0, nan, 0}, torch.xlogy(x, torch.tensor {0.0, -1, nan, 1}), 0)
       local gx, gy = gradients(torch.xlogy, leaf {0, 2}, leaf {0.5, 0.5})
-      assert.close({0, math.log(0.5)}, gx, 1e-15)
+      assert.close({math.log(0.5), math.log(0.5)}, gx, 1e-15)
       assert.close({0, 4}, gy, 1e-15)
+      local edge = gradients(torch.xlogy, leaf {0, 0, 0}, leaf {0, -1, nan})
+      assert.close({0, 0, nan}, edge, 0)
    end)
 end)
 

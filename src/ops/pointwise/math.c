@@ -7,12 +7,15 @@
 
 #include "ops/chain.h"
 
-/* Computes log(other), but 0 where self is 0 and NaN where other is NaN. */
+/* Computes log(other), but 0 where self is 0 and other at most 0: xlogy's derivative by self. */
 tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){self, other}, 2);
   if (!tli_is_float(dtype)) dtype = tli_default_dtype();
   tli_Chain c = {0};
-  tl_Tensor *mask = chain_to(&c, chain_with_int(&c, tlo_ne, self, 0), dtype);
+  tl_Tensor *zero = chain_with_int(&c, tlo_eq, self, 0);
+  tl_Tensor *nowhere = chain_with_int(&c, tlo_le, other, 0);
+  tl_Tensor *both = TLI_STEP(&c, tlo_logical_and(zero, nowhere));
+  tl_Tensor *mask = chain_to(&c, TLI_STEP(&c, tlo_logical_not(both)), dtype);
   return tli_chain_end(&c, TLI_STEP(&c, tlo_xlogy(mask, other)));
 }
 
