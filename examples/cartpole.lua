@@ -4,6 +4,7 @@
 --    tlua examples/cartpole.lua
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
+local Categorical = torch.distributions.Categorical
 
 local parser = torch.utils.options("cartpole.lua", "Learns to balance a pole.")
 parser:option("--updates", "updates of the policy", 80)
@@ -64,8 +65,7 @@ local function play(count)
       if #running == 0 then break end
       local states = {}
       for i, episode in ipairs(running) do states[i] = episode.cart:state() end
-      local actions = torch.multinomial(torch.softmax(policy(torch.tensor(states)), 2), 1)
-         :view(-1):tolist()
+      local actions = Categorical({logits = policy(torch.tensor(states))}):sample():tolist()
       local still = {}
       for i, episode in ipairs(running) do
          table.insert(episode.states, states[i])
@@ -107,9 +107,8 @@ for update = 1, opt.updates do
    advantage = (advantage - advantage:mean()) / (advantage:std() + 1e-8)
 
    optimizer:zero_grad()
-   local log_probability = torch.log_softmax(policy(torch.tensor(states)), 2)
-      :gather(2, torch.tensor(actions):unsqueeze(2)):squeeze(2)
-   local loss = -(log_probability * advantage):mean()
+   local choice = Categorical {logits = policy(torch.tensor(states))}
+   local loss = -(choice:log_prob(torch.tensor(actions)) * advantage):mean()
    loss:backward()
    optimizer:step()
 

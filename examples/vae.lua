@@ -6,6 +6,7 @@
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
 local F = nn.functional
+local Normal, kl_divergence = torch.distributions.Normal, torch.distributions.kl_divergence
 
 local here = arg[0]:match "^(.*)/" or "."
 
@@ -36,24 +37,23 @@ function VAE:__init(latent)
    nn.Module.__init(self)
    self.encoder = nn.Sequential(nn.Linear(64, 128), nn.ReLU())
    self.mean = nn.Linear(128, latent)
-   self.log_variance = nn.Linear(128, latent)
+   self.log_scale = nn.Linear(128, latent)
    self.decoder = nn.Sequential(
       nn.Linear(latent, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 64))
 end
 
 function VAE:forward(x)
    local h = self.encoder(x)
-   local mean, log_variance = self.mean(h), self.log_variance(h)
-   local z = mean + torch.randn_like(mean) * (log_variance / 2):exp()
-   return self.decoder(z), mean, log_variance
+   local latent = Normal(self.mean(h), self.log_scale(h):exp())
+   return self.decoder(latent:rsample()), latent
 end
 
 -- The negative lower bound of the log-likelihood of each digit: the reconstruction error of the
 -- pixels, and the divergence of the latent distribution from a standard normal one.
-local function loss_of(logits, x, mean, log_variance)
+local function loss_of(logits, x, latent)
    local n = x:size(1)
    local pixels = F.binary_cross_entropy_with_logits(logits, x, {reduction = "sum"}) / n
-   local distance = (mean ^ 2 + log_variance:exp() - 1 - log_variance):sum() / (2 * n)
+   local distance = kl_divergence(latent, Normal(0, 1)):sum() / n
    return pixels + distance, pixels, distance
 end
 
@@ -67,8 +67,8 @@ for _ = 1, opt.epochs do
    local sums = torch.zeros(3)
    for x in loader:iter() do
       optimizer:zero_grad()
-      local logits, mean, log_variance = model(x)
-      local loss, pixels, distance = loss_of(logits, x, mean, log_variance)
+      local logits, latent = model(x)
+      local loss, pixels, distance = loss_of(logits, x, latent)
       loss:backward()
       optimizer:step()
       sums = sums + torch.stack {loss:detach(), pixels:detach(), distance:detach()} * x:size(1)

@@ -10,7 +10,7 @@ local M = {}
 -- Tables in which a name is searched that was not found in another table.
 local namespaces <const> = {
    "", "nn", "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "linalg",
-   "special", "autograd", "func", "data", "utils", "io", "distributed", "cuda",
+   "special", "autograd", "func", "data", "utils", "io", "distributed", "cuda", "distributions",
 }
 
 -- Returns the full form of a name that another public table has, such as torch.nn.Linear for

@@ -286,6 +286,18 @@ describe("ExponentialFamily", function()
       assert.close(a:entropy(), p:entropy(), 1e-6)
       assert.close(D.kl_divergence(a, b), D.kl_divergence(p, q), 1e-6)
    end)
+
+   it("has gradients by the parameters of both distributions", function()
+      local function matrix(x) return x:matmul(x.mT) + torch.eye(2, {dtype = "float64"}) end
+      local inputs = {}
+      for i, x in ipairs {{{1.1, 0.2}, {0.4, 0.9}}, {{0.3, -0.5}, {0.2, 0.7}}, {3.0, 3.5}} do
+         inputs[i] = torch.tensor(x, {dtype = "float64"}):requires_grad_()
+      end
+      assert.is_true(torch.autograd.gradcheck(function(a, b, df)
+         local p, q = D.Wishart(df[1], matrix(a)), D.Wishart(df[2], matrix(b))
+         return D.kl_divergence(p, q)
+      end, inputs))
+   end)
 end)
 
 describe("kl_divergence", function()

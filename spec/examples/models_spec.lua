@@ -79,6 +79,20 @@ describe("examples/cartpole.lua", function()
    end)
 end)
 
+describe("examples/bayes.lua", function()
+   it("finds the posteriors that the closed forms have", function()
+      local output = run("bayes", "")
+      local divergences = 0
+      for value in output:gmatch "divergence +(%d+%.%d+)" do
+         divergences = divergences + 1
+         assert.is_true(tonumber(value) < 0.02, output)
+      end
+      assert.equal(2, divergences)
+      local found, exact = output:match "standard deviation +([%d.]+) +exact +([%d.]+)"
+      assert.is_true(math.abs(found / exact - 1) < 0.1, output)
+   end)
+end)
+
 describe("examples/transfer.lua", function()
    it("gives PyTorch's scores, and saves by PyTorch's names", function()
       local output = run("transfer", "--epochs 2 --save {}/w.safetensors", function(folder)

@@ -383,11 +383,12 @@ local ExponentialFamily = class.class("distributions.ExponentialFamily", Distrib
 ExponentialFamily._mean_carrier_measure = 0
 M.ExponentialFamily = ExponentialFamily
 
---- Returns the log normalizer and its gradient at the distribution's own natural parameters.
+--- Returns the log normalizer and its gradient at the distribution's own natural parameters, all
+--- differentiable by the parameters. (PyTorch detaches them, which loses a part of the gradient.)
 function ExponentialFamily:_expected_statistics()
    local params = {}
    for i, x in ipairs(method_of(self, "natural_params")(self)) do
-      params[i] = x:detach():requires_grad_()
+      params[i] = x.requires_grad and x or x:detach():requires_grad_()
    end
    return torch.enable_grad(function()
       local normalizer = self:_log_normalizer(table.unpack(params))
