@@ -260,7 +260,7 @@ end
 
 -- Two families ------------------------------------------------------------------------------------
 
--- Where p has values that q has not.
+-- Pairs whose divergence is infinite: p has values that q lacks.
 for p, q in pairs {
    Beta = "Pareto", ContinuousBernoulli = "Pareto",
    Exponential = "Beta ContinuousBernoulli Pareto Uniform",
@@ -314,7 +314,7 @@ end
 rule("Exponential", "Gamma", function(p, q)
    return to_gamma(q, p.mean, -euler - p.rate:log()) - p:entropy()
 end)
--- Of x gamma distributed of shape a and a rate.
+-- Returns the expected value of -log q(x) for x gamma distributed of shape a and a rate.
 local function to_gumbel(q, rate, a)
    local product, shift = rate * q.scale, q.loc / q.scale
    return q.scale:log() + a / product - shift + shift:exp() * (1 + 1 / product):pow(-a)

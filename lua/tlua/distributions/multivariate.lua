@@ -115,7 +115,7 @@ define("MultivariateNormal",
       end,
    })
 
--- What the distribution computes of W and D: D^-1 W, transposed.
+-- Returns D^-1 W, transposed.
 local function scaled(self) return self._factor.mT / self._diagonal:unsqueeze(-2) end
 local function log_det(self)
    return 2 * M.half_log_det(self._capacitance) + self._diagonal:log():sum(-1)

@@ -190,7 +190,8 @@ function TransformedDistribution:_log_prob(y)
       event_dim - #self.base_dist.event_shape)
 end
 
--- Where the transforms decrease, values up to one correspond to values from another.
+-- Decreasing transforms turn values up to one into values from another on: this returns p or
+-- 1 - p.
 local function mirrored(self, p)
    local sign = 1
    for _, t in ipairs(self.transforms) do sign = t.sign * sign end
