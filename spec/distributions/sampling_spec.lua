@@ -2,6 +2,7 @@
 -- parameters.
 
 local torch = require "tlua"
+local device = require "spec.support.device"
 local D = torch.distributions
 
 local options <const> = {dtype = "float64"}
@@ -52,7 +53,7 @@ local by_density <const> = {
 }
 
 describe("a sample", function()
-   local n <const> = 20000
+   local n <const> = device.name == "cuda" and 3000 or 20000 -- the emulated device is slow
 
    for _, d in ipairs(one) do
       it("has the distribution function of " .. tostring(d), function()
@@ -70,8 +71,8 @@ describe("a sample", function()
 
    it("is detected to be of another distribution", function()
       torch.manual_seed(3)
-      local other = D.Beta(t(2.2), 3)
-      assert.is_true(distance(D.Gamma(t(2), 1):sample {n}, function(x) return D.Gamma(t(2.1), 1):cdf(x) end) > 1.95)
+      local other = D.Beta(t(2.4), 3)
+      assert.is_true(distance(D.Gamma(t(2), 1):sample {n}, function(x) return D.Gamma(t(2.3), 1):cdf(x) end) > 1.95)
       assert.is_true(distance(D.Beta(t(2), 3):sample {n}, integrated(other, 0, 1)) > 1.95)
    end)
 
@@ -108,7 +109,7 @@ describe("a sample", function()
          assert.same({n, table.unpack(d.mean.shape)}, x.shape)
          local sd = (d.variance / n):sqrt()
          assert.is_true(((x:mean(1) - d.mean):abs() / sd):max():item() < 4.5)
-         assert.is_true((x:var(1) / d.variance - 1):abs():max():item() < 0.1)
+         assert.is_true((x:var(1) / d.variance - 1):abs():max():item() < 15 / n ^ 0.5)
          assert.is_true(d.support:check(x):all():item())
       end)
    end
@@ -121,9 +122,9 @@ describe("a sample", function()
       assert.close(torch.ones(n, 3, options), r:diagonal(0, -2, -1), 1e-12)
       for _, at in ipairs {{2, 1}, {3, 1}, {3, 2}} do
          local x = r:select(-1, at[2]):select(-1, at[1])
-         assert.is_true(math.abs(x:mean():item()) < 0.015)
+         assert.is_true(math.abs(x:mean():item()) < 2 / n ^ 0.5)
          -- (x + 1) / 2 has a beta distribution whose parameters are both concentration - 1 + dim / 2.
-         assert.is_true(math.abs(x:var():item() - 1 / (2 * 2 + 1)) < 0.01)
+         assert.is_true(math.abs(x:var():item() - 1 / (2 * 2 + 1)) < 1.4 / n ^ 0.5)
       end
    end)
 
@@ -160,17 +161,13 @@ describe("rsample", function()
       local grads = {torch.autograd.grad(x, inputs, {grad_outputs = torch.ones_like(x), retain_graph = true})}
       local at, density = x:detach(), d:log_prob(x:detach()):detach():exp()
       for i, p in ipairs(params) do
-         local sum = t(0)
-         for k = 1, 6 do
-            local h = 1e-5 * math.max(1, math.abs(p))
-            local function f(q)
-               local list = {table.unpack(params)}
-               list[i] = q
-               for j, v in ipairs(list) do list[j] = t(v) end
-               return cdf(make(table.unpack(list)), at[k])
-            end
-            sum = sum - (f(p + h) - f(p - h)) / (2 * h) / density[k]
+         local h = 1e-5 * math.max(1, math.abs(p))
+         local function f(q)
+            local list = {}
+            for j, v in ipairs(params) do list[j] = t(j == i and q or v) end
+            return cdf(make(table.unpack(list)), at)
          end
+         local sum = -((f(p + h) - f(p - h)) / (2 * h) / density):sum()
          assert.close(sum, grads[i], 1e-4 * math.max(1, math.abs(sum:item())))
       end
    end
@@ -191,9 +188,9 @@ describe("rsample", function()
 
    it("has the gradient that Beta's integral implies", function()
       implicit(D.Beta, {2, 3}, function(d, x)
-         local n = 20000
-         local at = (torch.arange(n, options) + 0.5) / n * x
-         return d:log_prob(at):exp():mean() * x
+         local n = 5000
+         local at = ((torch.arange(n, options) + 0.5) / n):unsqueeze(-1) * x
+         return d:log_prob(at):exp():mean(1) * x
       end)
    end)
 
