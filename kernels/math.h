@@ -371,8 +371,9 @@ TLM_FLOATING1(ndtri, 0, return (T)tlm_ndtri(x);)
 TLM_FLOATING2(zeta, 0, return (T)tlm_hurwitz(a, b);)
 TLM_FLOATING2(igamma, 0, return (T)tlm_gamma_share(a, b, true);)
 TLM_FLOATING2(igammac, 0, return (T)tlm_gamma_share(a, b, false);)
-TLM_FLOATING2(gamma_slope, 0, return (T)tlm_gamma_slope(a, b);)
-TLM_FLOATING3(beta_slope, 0, return (T)tlm_beta_slope(a, b, c);)
+#define TLM_TOLERANCE (sizeof(T) == 4 ? 1e-9 : 2e-16)
+TLM_FLOATING2(gamma_slope, 0, return (T)tlm_gamma_slope(a, b, TLM_TOLERANCE);)
+TLM_FLOATING3(beta_slope, 0, return (T)tlm_beta_slope(a, b, c, TLM_TOLERANCE);)
 
 TLM_FLOATING1(digamma, 0, {
   double v = x;

@@ -292,11 +292,11 @@ TLM_LONG_FN double tlm_gamma_share(double a, double x, bool lower) {
 ** The derivative of a number x by a parameter of its distribution, while the value F of the
 ** distribution function stays the same: -(dF/da) / (dF/dx). The series and continued fractions of
 ** F are differentiated term by term. On each side of the mean the terms of the result have one
-** sign, so they do not cancel. */
+** sign, so they do not cancel. They end where they change the result by less than `tolerance`. */
 
 /* Returns dx/da of the gamma distribution of shape a. Large shapes use the expansion of x by the
 ** normal quantile z of the same F (E. A. Cornish and R. A. Fisher, 1938). */
-TLM_ONCE_FN double tlm_gamma_slope(double a, double x) {
+TLM_ONCE_FN double tlm_gamma_slope(double a, double x, double tolerance) {
   if (!(a > 0) || !(x >= 0) || isinf(a)) return (double)NAN;
   if (x == 0 || isinf(x)) return x;
   if (a > 1e4) {
@@ -318,7 +318,7 @@ TLM_ONCE_FN double tlm_gamma_slope(double a, double x) {
     double sum = 1;
     double harmonic = 0;
     double weighted = 0;
-    for (double n = a + 1; term > 1e-17 * sum; n += 1) {
+    for (double n = a + 1; term > tolerance * sum; n += 1) {
       term *= x / n;
       harmonic += 1 / n;
       sum += term;
@@ -335,8 +335,8 @@ TLM_ONCE_FN double tlm_gamma_slope(double a, double x) {
   double h = d;
   double dh = d;
   double change = 0;
-  for (double i = 1; (fabs(change - 1) > 1e-16 || fabs(dc + dd) > 1e-16 * fabs(dh)) && i < 1e4;
-       i += 1) {
+  for (double i = 1;
+       (fabs(change - 1) > tolerance || fabs(dc + dd) > tolerance * fabs(dh)) && i < 1e4; i += 1) {
     double numerator = i * (a - i);
     b += 2;
     double next = 1 / (numerator * d + b);
@@ -354,7 +354,8 @@ TLM_ONCE_FN double tlm_gamma_slope(double a, double x) {
 
 /* Returns the continued fraction h of the incomplete beta function I_x(a, b) (DLMF 8.17.22), and
 ** in *dh its logarithmic derivative by a, or by b unless `by_a`. */
-TLM_ONCE_FN double tlm_beta_fraction(double a, double b, double x, bool by_a, double *dh) {
+TLM_ONCE_FN double tlm_beta_fraction(double a, double b, double x, bool by_a, double tolerance,
+                                     double *dh) {
   double c = 1;
   double dc = 0;
   double d = 1;
@@ -362,8 +363,9 @@ TLM_ONCE_FN double tlm_beta_fraction(double a, double b, double x, bool by_a, do
   double h = 1;
   double change = 0;
   *dh = 0;
-  for (int i = 0;
-       i < 20000 && (i < 3 || fabs(change - 1) > 1e-16 || fabs(dc + dd) > 1e-16 * fabs(*dh)); i++) {
+  for (int i = 0; i < 20000 &&
+                  (i < 3 || fabs(change - 1) > tolerance || fabs(dc + dd) > tolerance * fabs(*dh));
+       i++) {
     int m = i / 2;
     bool even = i % 2 == 1; /* the first numerator has number 1 */
     double k = even ? m + 1 : m;
@@ -389,17 +391,17 @@ TLM_ONCE_FN double tlm_beta_fraction(double a, double b, double x, bool by_a, do
 }
 
 /* Returns dx/da / (1 - x) of the beta distribution of a and total - a, for constant total - a. */
-TLM_ONCE_FN double tlm_beta_slope(double x, double a, double total) {
+TLM_ONCE_FN double tlm_beta_slope(double x, double a, double total, double tolerance) {
   double b = total - a;
   if (!(x >= 0 && x <= 1) || !(a > 0) || !(b > 0) || isinf(total)) return (double)NAN;
   if (x == 0) return 0;
   double dh;
   double level = log(x) + tlm_polygamma(0, total);
   if (x * total < a) {
-    double h = tlm_beta_fraction(a, b, x, true, &dh);
+    double h = tlm_beta_fraction(a, b, x, true, tolerance, &dh);
     return -x / a * h * (level - tlm_polygamma(0, a + 1) + dh);
   }
-  double h = tlm_beta_fraction(b, a, 1 - x, false, &dh);
+  double h = tlm_beta_fraction(b, a, 1 - x, false, tolerance, &dh);
   return x / b * h * (level - tlm_polygamma(0, a) + dh);
 }
 
