@@ -36,7 +36,7 @@
 #else
 #define TLM_FN static inline
 #define TLM_LONG_FN static inline
-/* keeps one copy of a function that is too long for each of a kernel's loops */
+/* not inlined: the loops of a kernel share one copy of a long function */
 #define TLM_ONCE_FN static __attribute__((noinline, unused))
 #define TLM_CDF normcdf
 #include "kernels/cpu/elementary.h"

@@ -1,6 +1,6 @@
 /*
 ** gamma.c - numbers of gamma and Dirichlet distributions. They are drawn on the CPU, in double
-** precision, for tensors on every device. The logarithms of the numbers are drawn, since numbers of small
+** precision, for tensors on every device. Their logarithms are drawn, because numbers of small
 ** shapes underflow.
 */
 #include "core/platform/parallel.h"
