@@ -14,16 +14,15 @@
 #include "kernels/sim/sim.h"
 
 #define GRANULE (2 << 20) /* size of a GPU's page */
-#define ARENA \
 /* smallest address space of an arena, and memory of an arena for blocks of 1 to 10 MiB */
-(20 << 20)
+#define ARENA (20 << 20)
 #define REACH 8 /* the address space has this many times the memory's size, if that is available */
 
-    /* ---- the address space -------------------------------------------------------------- */
+/* ---- the address space -------------------------------------------------------------- */
 
-    /* Returns a file whose memory can be mapped twice, or -1. Pages that are not written take no
+/* Returns a file whose memory can be mapped twice, or -1. Pages that are not written take no
 ** memory. */
-    static int memory_file(int64_t bytes) {
+static int memory_file(int64_t bytes) {
   int file = memfd_create("tlua_sim", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, (off_t)bytes) == 0) return file;
   close(file);
