@@ -14,9 +14,8 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/pointwise/pointwise.h"
 
-/* The lists of a file's kernels treat rare ones as the others. */
+/* Rare kernels are wrapped as the others; each file says which types have kernels of their own. */
 #define RARE_F(...) FLOATING_F(__VA_ARGS__)
-#define RARE_E(name) FLOATING_E(name)
 
 #define POINTWISE_THREADS 256
 #define SPREAD 2 /* number of elements that a thread of spread_kernel loads at a time */
@@ -201,30 +200,55 @@ static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
   return true;
 }
 
-/* Launches rows_kernel if the operands allow it, and sets `*done` then. */
-template <class F, class S, class R>
-static bool try_rows(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers,
-                     bool *done) {
-  enum { N = Width<typename F::C, S>::of };
-  const tli_Iter &it = call->it;
-  unsigned steady = 0;
-  *done = false;
-  if (it.ndim == 0 || it.numel < N || (it.ndim > 1 && it.sizes[0] % N != 0) ||
-      !stored_as<R>(it.args[0].dtype) || !vectors_of(it, 0, (int64_t)sizeof(R), N))
-    return true;
-  for (int k = 1; k <= F::inputs; k++) {
-    if (!stored_as<S>(it.args[k].dtype)) return true;
-    if (it.args[k].data == NULL || it.args[k].strides[0] == 0)
-      steady |= 1u << (k - 1);
-    else if (!vectors_of(it, k, (int64_t)sizeof(S), N))
-      return true;
-  }
-  *done = true;
-  return for_parts<F::inputs + 1>(it, [&](const Strided<F::inputs + 1> &s) {
-    unsigned grid = blocks_for(call->cx, s.numel / N, POINTWISE_THREADS, 16);
-    return launch(call->cx, rows_kernel<F, S, R>, dim3(grid), POINTWISE_THREADS, 0, s, steady,
-                  numbers, cuda_word(call->cx), call->source);
+/* The kernels' types: those of one number of inputs and one compute type share the code that
+** launches them. */
+template <int N, class C>
+using Rows = void (*)(Strided<N>, unsigned, Numbers<C>, cuda_Word, tlk_FaultSource);
+template <int N, class C>
+using Plain = void (*)(Strided<N>, Numbers<C>, cuda_Word, tlk_FaultSource);
+
+template <int N, class C>
+static bool launch_rows(const struct tlk_pointwise *call, Rows<N, C> kernel, int each,
+                        unsigned steady, const Numbers<C> &numbers) {
+  return for_parts<N>(call->it, [&](const Strided<N> &s) {
+    unsigned grid = blocks_for(call->cx, s.numel / (unsigned)each, POINTWISE_THREADS, 16);
+    return launch(call->cx, kernel, dim3(grid), POINTWISE_THREADS, 0, s, steady, numbers,
+                  cuda_word(call->cx), call->source);
   });
+}
+
+template <int N, class C>
+static bool launch_plain(const struct tlk_pointwise *call, Plain<N, C> kernel, int each,
+                         const Numbers<C> &numbers) {
+  return for_parts<N>(call->it, [&](const Strided<N> &s) {
+    unsigned grid = blocks_for(call->cx, s.numel, POINTWISE_THREADS * (unsigned)each, 16);
+    return launch(call->cx, kernel, dim3(grid), POINTWISE_THREADS, 0, s, numbers,
+                  cuda_word(call->cx), call->source);
+  });
+}
+
+/* Returns whether all inputs have the stored type S and the output has R. */
+template <int N, class S, class R> static bool all_stored_as(const tli_Iter &it) {
+  bool all = stored_as<R>(it.args[0].dtype);
+  for (int k = 1; k < N; k++) all = all && stored_as<S>(it.args[k].dtype);
+  return all;
+}
+
+/* Returns whether rows_kernel can process vectors of `each` elements. Bit k of `*steady` is set if
+** input k is constant along the innermost dimension. */
+template <int N, class S, class R>
+static bool rows_fit(const tli_Iter &it, int each, unsigned *steady) {
+  *steady = 0;
+  if (it.ndim == 0 || it.numel < each || (it.ndim > 1 && it.sizes[0] % each != 0) ||
+      !all_stored_as<N, S, R>(it) || !vectors_of(it, 0, (int64_t)sizeof(R), each))
+    return false;
+  for (int k = 1; k < N; k++) {
+    if (it.args[k].data == NULL || it.args[k].strides[0] == 0)
+      *steady |= 1u << (k - 1);
+    else if (!vectors_of(it, k, (int64_t)sizeof(S), each))
+      return false;
+  }
+  return true;
 }
 
 /* Tells whether a stored type has its own spread_kernel. */
@@ -241,38 +265,19 @@ template <> struct Spreads<bf16> {
   enum { is = 1 };
 };
 
-/* Launches spread_kernel if all operands are stored as S, and sets `*done` then. */
-template <class F, class S, class R>
-static bool try_spread(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers,
-                       bool *done) {
-  const tli_Iter &it = call->it;
-  if constexpr (Spreads<S>::is) {
-    *done = stored_as<R>(it.args[0].dtype);
-    for (int k = 1; k <= F::inputs; k++) *done = *done && stored_as<S>(it.args[k].dtype);
-    if (*done)
-      return for_parts<F::inputs + 1>(it, [&](const Strided<F::inputs + 1> &s) {
-        unsigned grid = blocks_for(call->cx, s.numel, POINTWISE_THREADS * SPREAD, 16);
-        return launch(call->cx, spread_kernel<F, S, R>, dim3(grid), POINTWISE_THREADS, 0, s,
-                      numbers, cuda_word(call->cx), call->source);
-      });
-  }
-  return true;
-}
-
+/* Launches rows_kernel or spread_kernel if the operands allow it, and sets `*done` then. */
 template <class F, class S, class R>
 static bool try_stored(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers,
                        bool *done) {
-  return try_rows<F, S, R>(call, numbers, done) &&
-         (*done || try_spread<F, S, R>(call, numbers, done));
-}
-
-template <class F>
-static bool run_any(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers) {
-  return for_parts<F::inputs + 1>(call->it, [&](const Strided<F::inputs + 1> &s) {
-    unsigned grid = blocks_for(call->cx, s.numel, POINTWISE_THREADS, 16);
-    return launch(call->cx, any_kernel<F>, dim3(grid), POINTWISE_THREADS, 0, s, numbers,
-                  cuda_word(call->cx), call->source);
-  });
+  enum { N = F::inputs + 1, EACH = Width<typename F::C, S>::of };
+  unsigned steady;
+  *done = rows_fit<N, S, R>(call->it, EACH, &steady);
+  if (*done) return launch_rows<N>(call, rows_kernel<F, S, R>, EACH, steady, numbers);
+  if constexpr (Spreads<S>::is) {
+    *done = all_stored_as<N, S, R>(call->it);
+    if (*done) return launch_plain<N>(call, spread_kernel<F, S, R>, SPREAD, numbers);
+  }
+  return true;
 }
 
 static inline double number_of(const tl_Scalar &s, double) {
@@ -296,7 +301,7 @@ template <class F, class... Stored> struct Run {
     ((done ||
       (ok = try_stored<F, Stored, typename F::template Out<Stored>>(call, numbers, &done))) &&
      ...);
-    return done || !ok ? ok : run_any<F>(call, numbers);
+    return done || !ok ? ok : launch_plain<F::inputs + 1>(call, any_kernel<F>, 1, numbers);
   }
 };
 

@@ -9,6 +9,7 @@
 #define NUMBER_E(name) Run<name##_f32, float, bf16, f16>::go,
 #define FLOATING_E(name) Run<name##_f32, float, bf16, f16>::go,
 #define INTEGER_E(name) NULL,
+#define RARE_E(name) Run<name##_f32, float>::go,
 
 namespace {
 #define X(name, inputs, types, result) types##_F(name, inputs, result)

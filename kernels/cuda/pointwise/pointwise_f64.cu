@@ -9,6 +9,7 @@
 #define INTEGER_F(name, n, result)
 #define FLOATING_E(name) Run<name##_f64, double>::go,
 #define INTEGER_E(name) NULL,
+#define RARE_E(name) FLOATING_E(name)
 namespace {
 #define X(name, inputs, types, result) types##_F(name, inputs, result)
 TLK_POINTWISES(X)

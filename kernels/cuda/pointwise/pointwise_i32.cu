@@ -8,6 +8,7 @@
 #define FLOATING_F(name, n, result)
 #define INTEGER_F(name, n, result) POINTWISE_FUNCTOR(name, n, i32, int32_t, result)
 #define FLOATING_E(name) NULL,
+#define RARE_E(name) NULL,
 #define INTEGER_E(name) Run<name##_i32, int32_t, any8>::go,
 namespace {
 #define X(name, inputs, types, result) types##_F(name, inputs, result)

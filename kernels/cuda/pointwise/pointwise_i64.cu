@@ -8,6 +8,7 @@
 #define FLOATING_F(name, n, result)
 #define INTEGER_F(name, n, result) POINTWISE_FUNCTOR(name, n, i64, int64_t, result)
 #define FLOATING_E(name) NULL,
+#define RARE_E(name) NULL,
 #define INTEGER_E(name) Run<name##_i64, int64_t>::go,
 namespace {
 #define X(name, inputs, types, result) types##_F(name, inputs, result)
