@@ -26,7 +26,6 @@ end
 for name in ("set_warn_always is_warn_always_enabled"):gmatch "%S+" do
    M[name] = "tlua raises an error where PyTorch warns once"
 end
-M.binomial = "tlua draws no binomial numbers: torch.bernoulli draws those of one trial"
 M.lobpcg = "torch.linalg.eigh and torch.svd_lowrank find eigenvalues and singular values"
 M.from_file = "torch.load(path, {mmap = true}) maps a file"
 M.hub = "tlua loads no models from the network; torch.load reads a file of weights"
