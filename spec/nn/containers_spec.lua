@@ -279,6 +279,9 @@ describe("tables of modules and parameters", function()
       local modules = nn.ModuleDict {{"z", nn.ReLU()}, {"a", nn.Tanh()}}
       assert.same({"z", "a"}, modules:keys())
       assert.same({"z", "a", "m"}, modules:update({{"m", nn.GELU()}}):keys())
+      assert.equal(3, #modules)
+      assert.equal(2, #nn.ParameterDict {a = torch.ones(1), b = torch.ones(1)})
+      assert.equal(0, #nn.ModuleDict())
       assert.same({"z", "a"}, nn.ParameterDict {{"z", torch.ones(1)}, {"a", torch.ones(2)}}:keys())
       assert.raises("nn.ModuleDict: pair 1: expected {name, module}, got an instance of nn.ReLU",
          function() nn.ModuleDict {nn.ReLU()} end)

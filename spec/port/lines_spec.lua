@@ -266,6 +266,14 @@ print(("%s %s"):format(net:loss(nil), net.training))]]},
       .. "import torch.nn as nn\nm = nn.Sequential(OrderedDict([('a', nn.Linear(2, 3)),\n"
       .. "    ('b', nn.ReLU())]))\ny = m(None)",
       "local nn = torch.nn\nlocal m = nn.Sequential {{\"a\", nn.Linear(2, 3)}, {\"b\", nn.ReLU()}}\nlocal y = m(nil)"},
+   {"a class's name, without the module's", "import torch.nn as nn\ndef f(m):\n"
+      .. "    return type(m).__name__, m.__class__.__name__.find('Conv') != -1",
+      "local nn = torch.nn\nlocal function f(m)\n   return torch.type(m):match(\"[^.]*$\"), "
+      .. "torch.type(m):match(\"[^.]*$\"):find(\"Conv\", 1, true) ~= nil\nend"},
+   {"a loop over a ModuleDict", "import torch.nn as nn\nm = nn.ModuleDict({'a': nn.ReLU()})\n"
+      .. "for k in m:\n    print(k)\nfor k, n in m.items():\n    print(k)",
+      "local nn = torch.nn\nlocal m = nn.ModuleDict({a = nn.ReLU()})\nfor k in pairs(m) do\n   print(k)\nend\n"
+      .. "for k, n in pairs(m) do\n   print(k)\nend"},
    {"argparse", "import argparse\nparser = argparse.ArgumentParser(description='Trains.')\n"
       .. "parser.add_argument('--lr', type=float, default=1, help='rate')\n"
       .. "parser.add_argument('--no-cuda', action='store_true')\nargs = parser.parse_args()\n"

@@ -100,10 +100,11 @@ function emit.Attribute(P, node)
    local inner = node.value
    if node.attr == "__name__" and inner._ == "Attribute" and inner.attr == "__class__" then
       P.uses_torch = true
-      return {t = ("torch.type(%s)"):format(P:emit(inner.value)), p = prec.prefix, ty = types.str}
+      return {t = ('torch.type(%s):match("[^.]*$")'):format(P:emit(inner.value)), p = prec.prefix,
+         ty = types.str}
    elseif node.attr == "__name__" and inner._ == "Call" and inner.func.id == "type" then
       P.uses_torch = true
-      return {t = ("torch.type(%s)"):format(P:emit(inner.args[1])), p = prec.prefix,
+      return {t = ('torch.type(%s):match("[^.]*$")'):format(P:emit(inner.args[1])), p = prec.prefix,
          ty = types.str}
    end
    local object, e = P:emit(inner, "prefix")

@@ -74,6 +74,11 @@ end
 -- `spread` tells whether several values make one tuple in Python.
 local iterate
 
+-- Tells whether a type is nn.ModuleDict or nn.ParameterDict: pairs goes through one in order.
+local function is_named(ty)
+   return is(ty, "nn") and (ty.class == "ModuleDict" or ty.class == "ParameterDict")
+end
+
 local function over_list(text, item)
    return {text = ("ipairs(%s)"):format(text), index = true, values = {item}}
 end
@@ -110,7 +115,7 @@ local function over_method(P, node)
    local method = node.func.attr
    local object, e = P:emit(node.func.value, "prefix")
    if method == "items" and not is(e.ty, "inst") then
-      if not is(e.ty, "dict") or not e.ty.ordered then
+      if not is_named(e.ty) and (not is(e.ty, "dict") or not e.ty.ordered) then
          P:note(node, "pairs visits a table's keys in no order; py.sorted_pairs sorts them")
       end
       return {text = ("pairs(%s)"):format(object), values = {types.str, e.ty and e.ty.v or false},
@@ -144,6 +149,7 @@ function iterate(P, node)
    local text, e = P:emit(node, "prefix")
    local ty = e.ty
    if is(ty, "list") then return over_list(e.t, ty.e) end
+   if is_named(ty) then return {text = ("pairs(%s)"):format(e.t), values = {types.str}} end
    if is(ty, "nn module") then return over_list(e.t, ty.e or types.nn) end
    if is(ty, "tuple") and not ty.multi then return over_list(e.t, ty.es and ty.es[1]) end
    if is(ty, "tensor") then return {text = text .. ":iter()", values = {types.tensor}} end

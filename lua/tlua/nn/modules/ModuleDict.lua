@@ -96,6 +96,9 @@ end
 -- pairs(dict) iterates like items().
 function ModuleDict:__pairs() return self:items() end
 
+-- #dict is the number of names.
+function ModuleDict:__len() return #self:keys() end
+
 --- Returns the names, in the order in which they were set.
 ---@return string[]
 function ModuleDict:keys()

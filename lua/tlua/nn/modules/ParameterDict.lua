@@ -94,6 +94,9 @@ end
 -- pairs(dict) iterates like items().
 function ParameterDict:__pairs() return self:items() end
 
+-- #dict is the number of names.
+function ParameterDict:__len() return #self:keys() end
+
 --- Returns the names, in the order in which they were first set.
 ---@return string[]
 function ParameterDict:keys()

@@ -272,6 +272,12 @@ function M.contains(thing, item)
    if type(thing) == "table" and type(thing.contains) == "function" then
       return thing:contains(item)
    end
+   if torch.isinstance(thing, torch.nn.Module) and thing.items then
+      for name in thing:items() do
+         if name == item then return true end
+      end
+      return false
+   end
    for other in each(thing) do
       if torch.is_tensor(other) and type(item) == "number" then other = other:item() end
       if M.equal(other, item) then return true end
