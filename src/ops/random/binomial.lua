@@ -4,7 +4,7 @@ op {"binomial(Tensor count, Tensor prob, *, Generator generator=nil) -> Tensor",
     doc = [[Numbers of successes in count trials of probability prob, in prob's dtype.]],
     method = false, grad = {count = "zeros_like(count)", prob = "zeros_like(prob)"},
     gradcheck = false, nondiff = "random numbers", waits = "drawn on the CPU",
-    examples = {"P(3):ceil(), P(3):clamp(0, 1)", "P(2, 3):ceil(), P(3):clamp(0, 1)"}}
+    examples = {"I(9, 3), P(3):clamp(0, 1)", "I(9, 2, 3), P(3):clamp(0, 1)"}}
 example("binomial", [[
    torch.manual_seed(0)
    local heads = torch.binomial(torch.full({1000}, 10.0), torch.tensor(0.5))
