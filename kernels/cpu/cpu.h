@@ -65,7 +65,7 @@ typedef bool (*tlk_Loop)(int64_t n, void *const *args, const tl_Scalar *params);
 ** one element each (NULL for kernels of one input); one build serves all instruction sets. */
 extern const tlk_Loop tlk_rare_loops[2][TLK_NPOINTWISES], tlk_rare_fixed[2][TLK_NPOINTWISES];
 
-/* dst[i] = (type) src[i]; any n. */
+/* Converts an element type: dst[i] = (type) src[i], for any n. */
 typedef void (*tlk_Convert)(int64_t n, void *dst, const void *src);
 
 /* Moves a two-dimensional piece: dst[r][c] = src[r][c], with strides in bytes, s0 along c and s1
@@ -155,8 +155,8 @@ typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t se
 typedef struct tlk_Isa {
   const char *name;
   const tlk_Loop *loops[TLK_NCOMPUTE]; /* indexed by tlk_Pointwise; NULL if rare or not defined */
-  /* loops whose inputs except the first are one element each; NULL for kernels of one input, and
-  ** for complex types */
+  /* loops whose inputs except the first are single elements; NULL for kernels of one input, and for
+  ** complex types */
   const tlk_Loop *fixed[TLK_NCOMPUTE];
   const tlk_Loop *fused[2];                  /* loops by tlk_Fused, for float and for double */
   const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* reducers by tlk_Reduction */

@@ -174,8 +174,8 @@ local function fusion_stats(...)
    return counts
 end
 
--- PyTorch's functions that enable a single implementation of attention: enable_flash_sdp(boolean)
--- and flash_sdp_enabled().
+-- PyTorch's functions that enable one implementation of attention, such as
+-- enable_flash_sdp(boolean), or query it, such as flash_sdp_enabled().
 local of_cuda = {}
 for name, backend in pairs {
    flash = "FLASH_ATTENTION", mem_efficient = "EFFICIENT_ATTENTION", math = "MATH",
@@ -241,19 +241,20 @@ of_cuda.stats = counters("backends.cuda.stats", "")
 --- folder, which `tlua doctor` shows: $XDG_CACHE_HOME/tlua, or the value of TLUA_CACHE;
 --- TLUA_CACHE=0 also turns the cache off. backends.cudnn.flags({enabled = false}, fn) sets cudnn's
 --- fields while fn runs. backends.cuda.enable_math_sdp(boolean), math_sdp_enabled() and the same
---- functions for flash, mem_efficient and cudnn choose implementations of attention, like
---- nn.attention.sdpa_kernel, but permanently; backends.cuda.sdp_kernel{enable_math = false} is a
---- deprecated name of the latter.
+--- functions for flash, mem_efficient and cudnn choose implementations of attention permanently,
+--- while nn.attention.sdpa_kernel chooses them for a scope; backends.cuda.sdp_kernel{enable_math =
+--- false} is a deprecated name of the latter.
 ---
 --- backends.cuda.stats() returns how often each path was taken on GPUs since the program's start.
---- "cudnn.convolution" counts those that cuDNN has computed, "cudnn.convolution_own" those that it
---- could not and our kernels have; likewise attention, avg_pool, batch_norm and rnn.
---- "fusion.kernels" counts chains that became one kernel, "fusion.unfused" those that could not be
---- compiled; "cublaslt.epilogues" products that cuBLASLt has finished with bias and activation,
---- "cublaslt.separate_epilogues" those that needed another pass; "nccl.buffers" tensors that NCCL
---- accesses in place, "nccl.refused_buffers" those that it copies. backends.cudnn.stats() and
---- backends.cuda.fusion.stats() return their part; the latter also has same_compiler: whether NVRTC
---- has the version of the compiler of the other kernels, without which bits may differ.
+--- "cudnn.convolution" counts convolutions that cuDNN has computed, "cudnn.convolution_own" those
+--- that tlua's own kernels have, because cuDNN could not. Attention, avg_pool, batch_norm and rnn
+--- have such pairs as well. "fusion.kernels" counts chains that became one kernel, "fusion.unfused"
+--- those that could not be compiled; "cublaslt.epilogues" products that cuBLASLt has finished with
+--- bias and activation, "cublaslt.separate_epilogues" those that needed another pass;
+--- "nccl.buffers" tensors that NCCL accesses in place, "nccl.refused_buffers" those that it copies.
+--- backends.cudnn.stats() and backends.cuda.fusion.stats() return their part; the latter also has
+--- same_compiler: whether NVRTC has the version of the compiler of the other kernels, without which
+--- bits may differ.
 ---@names torch.backends
 M.backends = group("backends", {
    cuda = group("backends.cuda", of_cuda, "backends.cuda.fusion.enabled"),

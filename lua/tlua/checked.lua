@@ -68,7 +68,8 @@ function M.functions(module, prefix, declarations)
    end
 end
 
---- Makes methods of a class check their arguments, which the methods then get by position.
+--- Makes methods of a class check their arguments; the methods then get their arguments by
+--- position.
 ---@param class table
 ---@param declarations string  "zero_grad(set_to_none: boolean = true) eval()", each in the form of
 --- args.signature

@@ -29,8 +29,8 @@ end
 local function as_it_is(fn) return fn end
 
 --- Returns the model or function unchanged, since nothing is compiled yet. Options are checked, so
---- programs written for PyTorch run, and wrong names are reported. With only options the result is
---- a function that returns its argument, like PyTorch's decorator.
+--- programs written for PyTorch run, and wrong names are reported. If only options are given, the
+--- result is a function that returns its argument, as PyTorch's decorator does.
 ---@generic T
 ---@param model? T  a module or a function
 ---@param options? {fullgraph: boolean, dynamic: boolean, backend: any, mode: string,
@@ -57,7 +57,8 @@ function M.disable(fn, options)
    return fn == nil and as_it_is or fn
 end
 
---- Returns the function unchanged: there is no compiler for which it could be marked.
+--- Returns the function unchanged: there is no compiler whose treatment of the function could
+--- change.
 ---@names compiler.allow_in_graph compiler.assume_constant_result compiler.nested_compile_region
 ---@param fn function
 ---@return function fn
@@ -70,7 +71,7 @@ for _, name in ipairs {"allow_in_graph", "assume_constant_result", "nested_compi
    end
 end
 
---- Tells whether this code is being compiled: always false.
+--- Returns false: tlua has no compiler, so no code is being compiled.
 ---@return boolean
 function M.is_compiling() return false end
 

@@ -8,18 +8,18 @@ local checked = require "tlua.checked"
 
 local M = {}
 
---- Tells whether this code is compiled by TorchScript: always false.
+--- Returns false: TorchScript does not compile this code.
 ---@return boolean
 function M.is_scripting() return false end
 
---- Tells whether this code is being traced by torch.export or torch.jit.trace.
+--- Returns whether torch.export or torch.jit.trace is tracing this code.
 ---@return boolean
 function M.is_tracing() return torch._tracing() end
 
 checked.queries(M, "jit.", "is_scripting is_tracing")
 
---- The same as torch.export(model, inputs): sizes are those of the inputs unless `dynamic` names
---- them.
+--- Traces a model, as torch.export(model, inputs) does: sizes are those of the inputs unless
+--- `dynamic` names them.
 ---
 ---     local program = torch.jit.trace(nn.Linear(2, 1), torch.ones(3, 2))
 ---     print(#program(torch.ones(3, 2)))
@@ -40,7 +40,8 @@ function M.save(program, path) torch.export.save(program, path) end
 ---@return export.Program
 function M.load(path) return torch.export.load(path) end
 
---- Returns the function unchanged: there is no compiler for which it could be marked.
+--- Returns the function unchanged: there is no compiler whose treatment of the function could
+--- change.
 ---@names jit.ignore jit.unused jit.export jit.script_if_tracing
 ---@param fn function
 ---@return function fn

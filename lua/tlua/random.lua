@@ -39,8 +39,9 @@ local take = args.signature [[random.fork_rng(enabled: boolean = true, devices: 
    device_type: any?)]]
 
 --- Restores the default generators after fn has run with the remaining arguments or, without fn,
---- when the returned scope ends. So random numbers drawn in between do not change later ones. It
---- covers the CPU and all devices in use; `devices` and `device_type` are accepted.
+--- when the returned scope ends. Random numbers drawn in between therefore do not change later
+--- ones. The function covers the CPU and all devices in use; `devices` and `device_type` are
+--- accepted.
 ---@param options? {enabled: boolean}|fun(...): any  can come before fn
 ---@param fn? fun(...): any
 ---@param ... any

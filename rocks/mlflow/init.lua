@@ -53,7 +53,7 @@ end
 
 checked.queries(M, "utils.mlflow.", "get_tracking_uri")
 
---- Sets the experiment of runs that begin from now on; it is made with the first run.
+--- Sets the experiment of runs that begin from now on. The experiment is made with the first run.
 ---@param experiment_name string
 function M.set_experiment(...)
    local name = take_name(...).experiment_name
@@ -63,7 +63,8 @@ end
 
 local start = args.signature [[mlflow.start_run(run_name: string?, tags: table?)]]
 
---- Begins a run. To be closed, with `<close>` or `finish`; without that it stays "RUNNING".
+--- Begins a run. The caller closes it, with `<close>` or `finish`; otherwise the run stays
+--- "RUNNING".
 ---@param options? {run_name: string, tags: table<string, string>}
 ---@return utils.mlflow.Run
 function M.start_run(...)

@@ -5,7 +5,7 @@
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 
--- Operators whose results are on another device than their inputs.
+-- The operators whose results are on another device than their inputs.
 local elsewhere <const> = {cpu = true, to_device = true, to_device_only = true}
 
 local function on_sim(x)
@@ -13,7 +13,8 @@ local function on_sim(x)
    return x.requires_grad and copy:requires_grad_() or copy
 end
 
--- Copies to another device are row-major, so the CPU's tensors are, too.
+-- Copies to another device are row-major, so the CPU's tensors are made row-major before they are
+-- compared.
 local function row_major(x)
    local copy = x:detach():contiguous()
    return x.requires_grad and copy:requires_grad_() or copy
@@ -29,7 +30,7 @@ local function difference(expected, actual)
    end
 end
 
--- Compares packed results; returns nil if they agree.
+-- Compares packed results with the expected ones; returns nil if they agree.
 local function compare(row, expected, actual)
    local e, a = table_of.tensors(expected), table_of.tensors(actual)
    if expected.n ~= actual.n or #e ~= #a then
@@ -58,7 +59,7 @@ local function check(row, text)
    local before = torch.sim.waits()
    local actual = table_of.call(row, there)
    local waited = torch.sim.waits() > before
-   torch.sim.synchronize() -- waits for non_blocking copies to the CPU
+   torch.sim.synchronize() -- non_blocking copies to the CPU end before the results are compared
    local fault = compare(row, expected, actual)
    local grads = not fault and row.differentiable and table_of.gradients(args, expected)
    if grads then

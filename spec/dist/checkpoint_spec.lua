@@ -27,7 +27,7 @@ local reader = [==[
       for path, tensor in pairs(alone:state_dict()) do near(full[path], tensor, limit, path) end
    end
    compare(1e-5)
-   -- trains on as if no checkpoint had been saved
+   -- training continues as if no checkpoint had been saved
    for _ = 1, 2 do step(model, adam) step(alone, other) end
    compare(1e-4)
 ]==]
@@ -120,7 +120,7 @@ describe("distributed.checkpoint", function()
                   {checkpoint_id = ID})
                future:result()
                check(true, future:done())
-               future:result() -- a second call of result() does nothing
+               future:result() -- a second call of result() has no effect
             ]==], kind, id))
             ranks.ok(2, with(reader, "tp", id))
             ranks.ok(1, with(reader, nil, id), {alone = true})
@@ -375,7 +375,7 @@ describe("distributed.checkpoint", function()
             end
             compare()
             near(expected.state["1.weight"].exp_avg, theirs[1].state[1].exp_avg, 0)
-            -- loads into other optimizers, which continue like the first ones
+            -- other optimizers that load the state continue like the optimizers that saved it
             local fresh = split(build(5), KIND)
             local into = two(fresh)
             into[1].param_groups[2].lr = 1
@@ -385,7 +385,7 @@ describe("distributed.checkpoint", function()
             compare()
             train(alone, theirs, 1) train(fresh, into, 1)
             near_model(fresh.module or fresh, alone)
-            -- saved parts can be loaded as parts
+            -- the saved state of each rank can be loaded into the rank's optimizer
             local parts = dcp.get_optimizer_state_dict(model, ours, {cpu_offload = true})
             dcp.set_optimizer_state_dict(model, ours, parts)
             check(true, ours[1].state[1].exp_avg:equal(parts.state["1.weight"].exp_avg))
@@ -422,7 +422,7 @@ describe("boxes", function()
                   for d, s in ipairs(size) do flat = flat * s + box.offset[d] end
                   assert.equal(at, flat)
                   at = at + boxes.product(box.size)
-                  -- all dimensions after the first with more than one row are whole
+                  -- all dimensions after the first one with more than one row are complete
                   local open = false
                   for d, s in ipairs(size) do
                      if open then assert.equal(s, box.size[d]) end
@@ -439,7 +439,8 @@ end)
 describe("parts of a save that was killed", function()
    local function listing(id) return shell.ok("ls -A " .. shell.quote(id)) end
 
-   -- Saves until its parts are written, and is killed before the index is put in place.
+   -- The script saves a checkpoint until its files are written, and is killed before the index is
+   -- put in place.
    local killed <const> = [==[
       local torch = require "tlua"
       local writer = require "tlua.distributed.checkpoint.files"

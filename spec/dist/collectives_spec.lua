@@ -33,8 +33,8 @@ describe("all_reduce", function()
          local b = torch.tensor {rank == 1, false, true}
          dist.all_reduce(b)
          check({true, false, true}, b)
-         -- 2048 + 1 is rounded to 2048 in float16, while 2048 + 1 + 1 is exact; likewise 256 in
-         -- bfloat16
+         -- 2048 + 1 is rounded to 2048 in float16, while 2048 + 1 + 1 is exact; bfloat16 rounds 256
+         -- + 1 to 256
          for _, row in ipairs {{"float16", 2048}, {"bfloat16", 256}} do
             local dtype, big = row[1], row[2]
             local t = torch.tensor({rank == 0 and big or 1}, {dtype = dtype})
@@ -112,7 +112,7 @@ describe("all_reduce", function()
          refused("expected 2 tensors here, got 1", dist.all_gather, {torch.ones(1)}, torch.ones(1))
          refused("expected tensors of one dtype", dist.all_gather,
             {torch.ones(1), torch.ones(1):long()}, torch.ones(1))
-         dist.barrier() -- the group still works
+         dist.barrier() -- the group works after the error
       ]])
    end)
 end)
@@ -261,7 +261,7 @@ describe("async_op", function()
             works[i] = dist.all_reduce(tensors[i], {async_op = true})
          end
          local last = torch.ones(1)
-         dist.all_reduce(last) -- made after all other calls
+         dist.all_reduce(last) -- this collective is called after all others
          for i = 1, 20 do
             assert(works[i]:wait())
             assert(works[i]:is_completed() and works[i]:is_success())
@@ -312,7 +312,7 @@ describe("groups", function()
          check(2, #two)
          check(rank == 2 and dist.GroupMember.NON_GROUP_MEMBER or two[rank == 1 and 2 or 1], some)
          check(({{0, 3}, {1}, {}, {0, 3}})[rank + 1], dist.get_process_group_ranks(some))
-         -- groups: the world, its half, `own`, `some`
+         -- the groups that exist are the world, its half, `own` and `some`
          check(rank == 2 and 3 or 4, dist.get_pg_count())
          dist.destroy_process_group(some)
          check("off", dist.get_debug_level())
@@ -323,7 +323,8 @@ describe("groups", function()
          dist.destroy_process_group()
          check(false, dist.is_initialized())
          refused("all_reduce: there is no process group", dist.all_reduce, t)
-         dist.init_process_group {backend = BACKEND} -- initialises the process group again
+         -- the process group is initialised a second time
+         dist.init_process_group {backend = BACKEND}
          dist.barrier()
       ]])
    end)
@@ -336,8 +337,8 @@ describe("groups", function()
          local t = torch.tensor {rank + 0.0}
          dist.broadcast(t, 3 - (rank == 1 and 2 or 0), {group = a})
          check({rank == 1 and 1.0 or 3.0}, t)
-         -- Splits a group that is a part of the world: ranks are numbered within it, and other
-         -- ranks need not call.
+         -- Splits a group of some of the ranks: ranks are numbered within the group, and ranks
+         -- outside the group need not call.
          if rank ~= 1 then
             local b = dist.split_group(a, {{0, 2}})
             if rank == 0 then
@@ -415,7 +416,7 @@ describe("torch.distributed.nn", function()
          check({2.0 + rank}, part)
          ;(part * (rank + 4)):sum():backward()
          for r = 0, 2 do check(rank == 1 and {r + 4.0} or {0.0}, parts[r + 1].grad) end
-         -- rank r sends to rank s the number s, r + 1 times
+         -- rank r sends the number s to rank s, r + 1 times
          local inputs, outputs = {}, {}
          for s = 0, 2 do
             inputs[s + 1] = torch.full({rank + 1}, s + 0.0):requires_grad_()
@@ -470,7 +471,8 @@ describe("tensors of the simulated device", function()
          local x = torch.ones(3, {device = "sim"})
          for _ = 1, 10 do
             x = x * 2
-            dist.all_reduce(x) -- all_reduce doubles the gradient as well
+            -- the collective is recorded: all_reduce doubles the gradient, as it doubles the value
+            dist.all_reduce(x)
          end
          check("sim:0", x.device)
          check({4.0 ^ 10, 4.0 ^ 10, 4.0 ^ 10}, x:cpu())

@@ -28,7 +28,7 @@ describe("context_parallel", function()
                near(all[1], expected)
                for i = 1, 3 do near(all[i + 1], whole[i].grad, 1e-5, "gradient " .. i) end
             end
-            -- attention is the original function again
+            -- after the block, attention is the original function
             local q = torch.randn(1, 3, 2)
             near(F.scaled_dot_product_attention(q, q, q, {attn_mask = torch.zeros(3, 3)}),
                F.scaled_dot_product_attention(q, q, q))
@@ -161,7 +161,7 @@ describe("MixtureOfExperts", function()
          run(n, [==[
             for k = 1, 2 do
                local layer = build(4, k, 3)
-               -- the weights of all experts, which every rank draws
+               -- every rank draws the weights of all experts
                torch.manual_seed(3)
                local router, all = nn.Linear(6, 4, {bias = false}), {}
                for i = 1, 4 do
@@ -173,8 +173,8 @@ describe("MixtureOfExperts", function()
                local x, g = torch.randn(12, 6):requires_grad_(), torch.randn(12, 6)
                local expected = plain(router, all, x, k)
                ;(expected * g):sum():backward()
-               -- ranks have different numbers of positions: the first rank has those that the other
-               -- ranks lack
+               -- ranks have different numbers of positions: the first rank has the positions that
+               -- the other ranks lack
                local each = 12 // size
                local from, many = rank * each + 1, each
                if size > 1 and rank == 0 then many = each - 1 end
@@ -203,7 +203,7 @@ describe("MixtureOfExperts", function()
          local layer = build(4, 1, 1)
          torch.no_grad(function()
             layer.router.weight:zero_()
-            layer.router.weight[{1}] = 50 -- all positions go to the first expert
+            layer.router.weight[{1}] = 50 -- the router sends all positions to the first expert
          end)
          local x = torch.ones(3, 6):requires_grad_()
          layer(x):sum():backward()

@@ -9,7 +9,7 @@ describe("DistributedDataParallel", function()
    it("gives the gradients of the whole batch, the same bits on all ranks", function()
       for _, n in ipairs {2, 4} do
          run(n, [==[
-            local model = DDP(build(rank + 1)) -- all ranks get rank 0's parameters
+            local model = DDP(build(rank + 1)) -- DDP copies rank 0's parameters to all ranks
             for step = 1, 3 do
                model:zero_grad {set_to_none = step ~= 3}
                loss(model, mine(x), mine(y)):backward()
@@ -106,8 +106,8 @@ describe("DistributedDataParallel", function()
             check({{1.0, 1.0}, {1.0, 1.0}}, model.module.used.weight.grad)
             check({{0.5, 0.5}, {0.5, 0.5}}, model.module.maybe.weight.grad)
             check(nil, model.module.never.weight.grad)
-            -- one bucket; the first pass also exchanges which parameters were used, and the order
-            -- of gradients
+            -- the model has one bucket; the first pass also exchanges the set of used parameters
+            -- and the order of gradients
             check(pass == 1 and {"all_reduce", "all_reduce", "broadcast"} or {"all_reduce"}, calls)
          end
          refused("static_graph: maybe." .. (rank == 0 and "weight got no gradient" or "weight got a gradient") ..
@@ -162,7 +162,7 @@ describe("DistributedDataParallel", function()
             local model = DDP(layer)
             model:register_comm_hook(power.PowerSGDState {matrix_approximation_rank = weight_rank,
                start_powerSGD_iter = 1}, power.powerSGD_hook)
-            -- a gradient of rank 2, from two inputs that are the same on all ranks
+            -- on rank 2, a gradient comes from two inputs that are equal on all ranks
             local a, b = torch.randn(2, 32), torch.randn(2, 32)
             local sum = torch.zeros(32, 32)
             for _ = 1, steps do
@@ -175,7 +175,7 @@ describe("DistributedDataParallel", function()
          end
          local got, exact = gradient(2, 3)
          near({got}, {exact}, 1e-3)
-         -- rank 1 skips a part in each step, but adds it later
+         -- rank 1 leaves out one tensor in each step, but adds its gradient later
          local one, whole = gradient(1, 2)
          local many = gradient(1, 60)
          assert((many - whole):norm():item() < 0.3 * (one - whole):norm():item())
@@ -196,8 +196,8 @@ describe("DistributedDataParallel", function()
             end
             return "done"
          end))
-         -- after both ranks' step: -1; then rank 1 steps alone twice, with its gradient halved;
-         -- rank 0 receives its weights
+         -- after a step of both ranks the weight is -1; then rank 1 steps alone twice, with its
+         -- gradient halved, and rank 0 receives its weights
          check({{-2.0, -2.0}}, model.module.weight)
       ]==])
    end)
@@ -224,7 +224,7 @@ describe("DistributedDataParallel", function()
             local view = model.place[1][1].views[model.place[1][2]]
             assert(view:data_ptr() ~= model.params[1].grad:data_ptr())
          end
-         -- twice the gradient if gradients accumulate
+         -- the gradient is doubled if gradients accumulate
          loss(model, mine(x), mine(y)):backward()
          for i, g in ipairs(expected) do expected[i] = g * 2 end
          near(grads(model), expected)
@@ -241,7 +241,7 @@ describe("DistributedDataParallel", function()
                local value = torch.autocast({device = "cpu", dtype = "bfloat16"}, function()
                   return loss(model, a, b)
                end)
-               -- makes a loss infinite on one rank only
+               -- the loss of one rank becomes infinite in the third step
                if step == 3 and rank == 0 then value = value * (1 / 0) end
                scaler:scale(value):backward()
                scaler:step(sgd)
@@ -251,7 +251,8 @@ describe("DistributedDataParallel", function()
          end
          local model = DDP(build(1))
          local scale = train(model, mine(x), mine(y))
-         -- both ranks have skipped that step: 2^10 * 2 (two good steps), / 2, * 2 and one more
+         -- both ranks have skipped the third step: the scale is 2^10, times 2 after two good steps,
+         -- / 2, times 2, and one more good step
          check(2.0 ^ 11, scale)
          same_everywhere(model:parameters())
          for _, p in ipairs(model:parameters()) do assert(p:isfinite():all():item()) end
@@ -296,7 +297,7 @@ describe("DistributedDataParallel", function()
          near(grads(model), expected)
          same_everywhere(model:parameters())
          averager:average_parameters(model)
-         step() -- divided and clipped by separate calls
+         step() -- the gradient is divided and clipped by separate calls
          local list = {}
          for i, p in ipairs(model:parameters()) do
             list[i] = p:detach():clone()
@@ -306,7 +307,7 @@ describe("DistributedDataParallel", function()
          averager:average_parameters(model:parameters())
          near(model:parameters(), list)
          same_everywhere(model:parameters())
-         -- compares with an optimizer that divides and clips in its step
+         -- the same training with an optimizer that divides and clips in its step
          local function both()
             local net = DDP(build(1))
             net:register_comm_hook(hooks.PostLocalSGDState {start_localSGD_iter = 1},
@@ -386,7 +387,7 @@ describe("DistributedDataParallel", function()
                y:sum():backward()
             end
             pass()
-            fails = true -- the hook fails on all ranks, so they stay in step
+            fails = true -- the hook fails on all ranks, so the ranks stay in step
             refused("on purpose", pass)
             fails = false
             pass()

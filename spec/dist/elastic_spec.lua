@@ -23,7 +23,7 @@ local function train_and_kill(folder, steps)
    local expected = last_line(shell.ok(("cd %s && %s --fresh --checkpoint alone"):format(
       folder, train(steps, ""))))
    assert.truthy(expected)
-   -- kills one of the launcher's children after up to 0.6 seconds, repeatedly
+   -- A script that repeatedly kills one of the launcher's children after up to 0.6 seconds.
    shell.write(folder .. "/kill.sh", ([[
       # what others have there comes and goes
       shared() { ls /dev/shm 2>/dev/null | grep tlua; }
@@ -33,7 +33,7 @@ local function train_and_kill(folder, steps)
       while [ $done -lt %d ] && [ -e /proc/$run ]; do
          seed=$(( (seed * 1103515245 + 12345) %% 2147483648 ))
          sleep 0.$(( seed / 65536 %% 6 ))$(( seed / 1024 %% 10 ))
-         set -- $(cat /proc/$run/task/$run/children 2>/dev/null)
+         set -- the numbers of the launcher's child processes
          [ $# -gt 0 ] || continue
          [ $(( seed / 4096 %% 2 )) = 0 ] || shift $(( $# - 1 ))
          kill -9 $1 2>/dev/null && done=$(( done + 1 ))
@@ -60,7 +60,7 @@ describe("a training whose ranks are killed", function()
       while not enough do
          assert.truthy(steps < 1e6)
          enough = shell.with_folder(function(folder) return train_and_kill(folder, steps) end)
-         steps = 4 * steps -- a fast machine needs more steps
+         steps = 4 * steps -- a fast machine needs more steps to be interrupted
       end
    end)
 

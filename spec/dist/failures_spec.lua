@@ -5,8 +5,8 @@ local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
 
 describe("a rank that has ended", function()
-   -- The rank ends without a failure; after a failure the launcher ends the others after some
-   -- seconds. Their messages show that they did not wait for the timeout.
+   -- The rank ends without a failure; after a failure, the launcher would end the other ranks after
+   -- some seconds. The messages of the other ranks show that they did not wait for the timeout.
    it("is named by all others at once", function()
       local output = ranks.ok(3, [[
          local t = torch.ones(10)
@@ -14,7 +14,7 @@ describe("a rank that has ended", function()
          if rank == 1 then os.exit(0) end
          refused("rank 1 has ended and is missing in all_reduce number 2 of float32 [10] at ",
             dist.all_reduce, t)
-         refused("rank 1 has ended", dist.barrier) -- every later call fails likewise
+         refused("rank 1 has ended", dist.barrier) -- every later call fails with the same error
          print "told"
       ]])
       assert.equal(2, select(2, output:gsub("told", "")), output)
@@ -100,7 +100,7 @@ describe("a call that others do not make", function()
       ranks.ok(3, [[
          local t, store = torch.ones(4), dist.group.WORLD.store
          local group = dist.new_group(nil, {timeout = 3})
-         dist.barrier() -- all ranks have arrived
+         dist.barrier() -- the barrier shows that all ranks have arrived
          dist.all_reduce(t, {group = group})
          if rank == 2 then
             store:wait {"late0", "late1"}
@@ -144,7 +144,7 @@ describe("init_process_group", function()
 
    it("refuses two ranks of one number", function()
       local output = ranks.run(2, [[
-         -- both ranks have arrived before the timeout begins
+         -- both ranks have arrived when the timeout begins
          local me = math.tointeger(tonumber(os.getenv "RANK"))
          io.open(FOLDER .. "/" .. me, "w"):close()
          while not io.open(FOLDER .. "/" .. 1 - me) do dist._sleep(0.01) end

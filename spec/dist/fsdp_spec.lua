@@ -31,7 +31,7 @@ describe("fully_shard", function()
          local alone = build(16, 2)
          reset(alone, 3)
          local filled = shard(torch.default_device("meta", build, 16, 2))
-         reset(filled, 3) -- changes nothing, because the module has no memory yet
+         reset(filled, 3) -- the reset changes nothing, because the module has no memory yet
          check(true, filled:parameters()[1].is_meta)
          filled:to_empty {device = "cpu"}
          for _, model in ipairs {filled, shard(build(16, 2))} do
@@ -49,7 +49,7 @@ describe("fully_shard", function()
          end
          local linear = fully_shard(nn.Linear(4, 4))
          linear:unshard()
-         reset(linear, 5 + rank) -- resets parameters while they are gathered
+         reset(linear, 5 + rank) -- the parameters are reset while they are gathered
          local other = nn.Linear(4, 4)
          reset(other, 5)
          near(full(linear.weight), other.weight, 0)
@@ -110,12 +110,12 @@ describe("fully_shard", function()
             for step = 1, 8 do
                local expected, got = loss(alone, x, y), loss(model, mine(x), mine(y))
                assert(math.abs(expected:item() - mean(got)) < 1e-6, "loss of step " .. step)
-               sgd:zero_grad() adam:zero_grad() -- after the forward pass, which also works
+               sgd:zero_grad() adam:zero_grad() -- zero_grad also works after the forward pass
                expected:backward() got:backward()
                if step == 1 then near_model(model, alone) end
                local norm = nn.utils.clip_grad_norm_(alone:parameters(), 0.5)
-               -- Steps divide by roots of small gradients: from the second step on, parameters and
-               -- so the norm have the same error as the final parameters.
+               -- A step divides by roots of small gradients: from the second step on, parameters,
+               -- and with them the norm, have the same error as the final parameters.
                near(norm, nn.utils.clip_grad_norm_(model:parameters(), 0.5),
                   step == 1 and 1e-6 or 2e-5)
                sgd:step() adam:step()
@@ -155,12 +155,12 @@ describe("fully_shard", function()
          local before = torch.memory_allocated()
          local model = build(w, blocks)
          local total, block = bytes(model), bytes(model[2])
-         -- the peak without the parameters: memory of activations and kernels
+         -- the peak without the parameters: the memory of activations and kernels
          local beside = peak_of(model, 3) - before - 4 * total
          model = nil
          collectgarbage() collectgarbage()
          local sharded = shard(build(w, blocks))
-         peak_of(sharded, 1) -- a first step, so that the groups have their buffers
+         peak_of(sharded, 1) -- the first step allocates the buffers of the groups
          sharded:zero_grad()
          collectgarbage() collectgarbage()
          local held = 0
@@ -169,9 +169,9 @@ describe("fully_shard", function()
          local groups = torch.memory_allocated() - before - held
          local peak = peak_of(sharded, 3) - before - groups
          -- The gates at both ends of each block, in both directions, keep inputs and outputs that
-         -- belong to Lua and may wait for the collector.
+         -- are Lua values and may wait for the collector.
          local gates = 2 * 4 * (blocks + 1) * part * w * 4
-         -- 4 kinds of total / 4; blocks with gradients
+         -- the limit: total / 4 for each of 4 kinds of tensors, and the blocks with their gradients
          local limit = total + 2 * 2 * block + beside + gates
          assert(peak <= limit, ("%d bytes, at most %d expected; blocks of %d, %d beside"):format(
             peak, limit, block, beside))
@@ -212,8 +212,9 @@ describe("fully_shard", function()
             if kind == "all_gather" then gathered = gathered + 1 end
             return raw:run(kind, ...)
          end}, {__index = function() return function() end end})
-         -- The first pass knows no order: it has the root and block 2, and named ones; backward it
-         -- has block 4 and the one before it. The root stays gathered.
+         -- In the first pass, no order is known: the root and block 2 are gathered, and the blocks
+         -- named by set_modules_to_forward_prefetch; the backward pass gathers block 4 and the
+         -- block before it. The root stays gathered.
          for _, case in ipairs {{nil, nil, 2, 2}, {{3, 4}, {3, 2}, 4, 3}, {{}, {2}, 2, 2}} do
             local model, ahead, back = shard(build(8, 3)), {}, {}
             for _, i in ipairs(case[1] or {}) do ahead[#ahead + 1] = model[i] end
@@ -258,7 +259,7 @@ describe("fully_shard", function()
          check(nil, model[2]:unshard())
          near(weight, whole, 0)
          model[2]:reshard()
-         model[2]:unshard(true) -- the module itself waits, too
+         model[2]:unshard(true) -- the module itself waits for the unshard that has begun
          near(model(mine(x)), alone(mine(x)))
          fsdp.register_fsdp_forward_method(model[2], "twice")
          fsdp.register_fsdp_forward_method(alone[2], "twice")
@@ -276,7 +277,7 @@ describe("fully_shard", function()
       run(2, [==[
          local alone, model = build(8, 2), shard(build(8, 2))
          loss(alone, x, y):backward()
-         -- with 2 ranks a factor of 0.5 gives four times the average
+         -- on 2 ranks, a factor of 0.5 gives four times the average
          model[2]:set_gradient_divide_factor(0.5)
          model[3]:set_all_reduce_hook(function(t) check(1, t:dim()) t:mul_(-3) end)
          loss(model, mine(x), mine(y)):backward()
@@ -313,7 +314,7 @@ describe("fully_shard", function()
          loss(model, mine(x), mine(y)):backward()
          for _ = 1, 3 do loss(alone, x, y):backward() end
          near_model(model, alone, 3e-6)
-         model:zero_grad() alone:zero_grad() -- no gradient is left
+         model:zero_grad() alone:zero_grad() -- zero_grad leaves no gradient
          model[2]:set_gradient_divide_factor(1)
          loss(model, mine(x), mine(y)):backward()
          loss(alone, x, y):backward()
@@ -513,8 +514,8 @@ describe("fully_shard", function()
    end)
 
    -- Hooks that refer to their own parameters are collected only from time to time, so one model,
-   -- but not two, may wait for that. With MPI, garbage of other code exists at first: it must not
-   -- be collected meanwhile.
+   -- but not two, may wait for the collector. With MPI, garbage of other code exists at first: the
+   -- collector must not run in the meantime.
    it("is freed with its model", function()
       run(2, [==[
          collectgarbage() collectgarbage()
@@ -567,7 +568,7 @@ describe("fully_shard", function()
             penalized():backward()
          end)
          model:zero_grad()
-         model(data):sum():backward() -- all calls work again
+         model(data):sum():backward() -- after the error, all calls work again
          check({2.0, 2.0, 2.0, 2.0}, full(model.weight, model.weight.grad)[1])
       ]==])
    end)

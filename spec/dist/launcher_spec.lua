@@ -237,7 +237,7 @@ describe("tlua run", function()
          shell.ok(("cd %s && cc -shared -fPIC -o jump.so jump.c -ldl"):format(folder))
          shell.write(folder .. "/a.lua", [[
             local dist, data = torch.distributed, torch.data
-            -- checks that the clock really jumps
+            -- the clock must really jump, or the test would prove nothing
             assert(math.abs(torch.io.time() - torch.io.time()) > 3e7)
             dist.init_process_group()
             for _ = 1, 50 do dist.all_reduce(torch.ones(1)) end
@@ -264,7 +264,7 @@ describe("tlua run", function()
          local output, status = shell.run("ulimit -Sn 40; " .. run)
          assert.equal(0, status, output)
          assert.equal(12, select(2, output:gsub("limit 40", "")), output)
-         -- Thirty open files are too few: the launcher raises an error and does not hang.
+         -- Thirty open files are too few: the launcher raises an error instead of hanging.
          output, status = shell.run("ulimit -n 30; " .. run)
          assert.equal(1, status, output)
          assert.matches("run: a process could not be started: Too many open files", output, nil, true)
@@ -274,7 +274,8 @@ describe("tlua run", function()
    it("reads nothing from standard input if a rank could not be started", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", "print(torch.distributed.is_available())")
-         shell.ok(("mkfifo %s/input"):format(folder)) -- opened by <> it never ends
+         -- the launcher opens this input, which never ends
+         shell.ok(("mkfifo %s/input"):format(folder))
          local output, status = shell.run(("ulimit -n 16; timeout 60 %s run -n 8 %s/a.lua <>%s/input")
             :format(ranks.tlua, folder, folder))
          assert.matches("Too many open files", output, nil, true)

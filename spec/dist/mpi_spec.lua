@@ -1,5 +1,5 @@
--- Tests the back end "mpi", with Open MPI and MPICH: runs the other specs' cases for groups in
--- shared memory, and tests what differs.
+-- Tests the back end "mpi" with Open MPI and MPICH: runs the cases that other specs have for groups
+-- in shared memory, and tests the behaviour that only "mpi" has.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -52,7 +52,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          local output = ranks.mpirun(mpi, 3, [[
             local t, store = torch.ones(4), dist.group.WORLD.store
             local group = dist.new_group(nil, {timeout = 3})
-            dist.barrier() -- all ranks have arrived
+            dist.barrier() -- the barrier shows that all ranks have arrived
             dist.all_reduce(t, {group = group})
             if rank == 2 then
                store:wait {"late0", "late1"}
@@ -93,7 +93,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          ]])
          assert.matches("bad luck", output)
          assert.not_equal(0, status)
-         -- the error came before the timeout
+         -- the error was raised before the timeout
          assert.is_nil(output:find("did not arrive within", 1, true), output)
       end)
 

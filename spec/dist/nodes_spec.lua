@@ -1,10 +1,12 @@
--- Tests launchers on several machines (tlua run --nnodes): their number changes while a program
--- runs, the first one dies, and network namespaces act as machines if that is permitted.
+-- Tests launchers on several machines (tlua run --nnodes) whose number changes while a program
+-- runs, and whose first machine dies. Network namespaces act as machines if the system permits
+-- them.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
 
--- A program that counts steps, from the last world's count on, until there is a file "enough".
+-- A program that counts steps, starting at the last world's count, until a file named "enough"
+-- exists.
 local program = [[
 local dist = torch.distributed
 dist.init_process_group()
@@ -32,8 +34,8 @@ end
 print "done"
 ]]
 
--- Shell functions that control launchers: `start` starts one with a name, `await` waits for a line
--- that it has written since the last `forget`, `kill` kills it.
+-- Shell functions that control launchers: `start` starts a launcher with a name, `await` waits for
+-- a line that the launcher has written since the last `forget`, and `kill` kills the launcher.
 local driver = [[
 start() { name=$1; shift; : >$name.out; (exec "$@" >>$name.out 2>&1) & eval "pid_$name=\$!"; }
 # What came before is no answer; a world may begin with fewer machines than will be there, where
@@ -118,7 +120,7 @@ describe("tlua run --nnodes MIN:MAX", function()
    end)
 end)
 
--- Makes two machines: network namespaces that are connected. They are removed when `work` ends.
+-- Makes two machines, which are connected network namespaces, and removes them when `work` ends.
 local function with_hosts(work)
    local name = ("tlua%06d"):format(math.random(0, 999999))
    local a, b = name .. "a", name .. "b"
@@ -131,7 +133,8 @@ local function with_hosts(work)
          ("-n %s addr add 10.77.0.1/24 dev eth0"):format(a), ("-n %s addr add 10.77.0.2/24 dev eth0"):format(b),
          ("-n %s link set eth0 up"):format(a), ("-n %s link set eth0 up"):format(b),
          ("-n %s link set lo up"):format(a), ("-n %s link set lo up"):format(b),
-         ("netns exec %s true"):format(a), -- this command mounts file systems
+         -- the command mounts file systems, which may be forbidden
+         ("netns exec %s true"):format(a),
       } do if not ip(command) then return false end end
       return true
    end

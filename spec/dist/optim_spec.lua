@@ -72,7 +72,7 @@ describe("optimizers of split parameters", function()
       run(2, [==[
          for _, how in ipairs {"fully_shard", "parallel layers"} do
             for _, name in ipairs {"Adafactor", "SparseAdam", "LBFGS"} do
-               -- SparseAdam with parallel layers takes a part of the rows
+               -- SparseAdam with parallel layers gets some of the rows
                local rows = how == "parallel layers" and name == "SparseAdam"
                local text = ("optim.%s: parameter %d: it is split over ranks, by fully_shard or tensor"):format(name,
                   rows and 3 or 1)

@@ -170,7 +170,7 @@ describe("a pipeline", function()
    it("fails on every rank if one rank fails", function()
       for _, n in ipairs {2, 3} do
          run(n, [==[
-            -- runs a batch on a separate group, which cannot be used afterwards
+            -- Runs a batch on a separate group, which must fail; afterwards the group is unusable.
             local function fails(text, at, what)
                local group = dist.new_group()
                local Worse = torch.class("Worse", nn.Module)
@@ -215,8 +215,8 @@ describe("a pipeline", function()
 end)
 
 describe("the orders of schedules", function()
-   -- Calls fn(plan, ranks, stages of each rank, parts) for every schedule and all of these numbers
-   -- that the schedule supports.
+   -- Calls fn(plan, ranks, stages of each rank, micro-batches) for every schedule and for all of
+   -- the given numbers that the schedule supports.
    local function for_all_plans(numbers_of_ranks, numbers_of_parts, fn)
       local pipe = torch.distributed.pipelining
       for _, n_ranks in ipairs(numbers_of_ranks) do
@@ -236,9 +236,9 @@ describe("the orders of schedules", function()
       end
    end
 
-   -- Simulates all ranks in steps of equal time for each action ("B" takes two); an action waits
-   -- for those on which it depends. Returns the total time, and the longest idle time of a rank
-   -- between its first action and its last.
+   -- Simulates all ranks in steps of equal time for each action ("B" takes two steps); an action
+   -- waits for the actions on which it depends. Returns the total time, and the longest idle time
+   -- of a rank between its first and its last action.
    local function simulate(plan, n_ranks, here, n)
       local ends, at, free, lists, began, idle = {}, {}, {}, {}, {}, 0
       for r = 0, n_ranks - 1 do lists[r], at[r], free[r] = plan(r, n_ranks, here, n), 1, 0 end
@@ -286,9 +286,9 @@ describe("the orders of schedules", function()
       for_all_plans({1, 2, 3, 4, 8}, {1, 2, 3, 5, 8, 16}, simulate)
    end)
 
-   -- Simulates ranks, each of which runs its batches of messages in order. A batch ends when the
-   -- peer of each of its messages has begun the batch with that message. Returns the total numbers of
-   -- batches and of messages.
+   -- Simulates ranks, each of which runs its batches of messages in order. A batch ends when, for
+   -- each of its messages, the peer has begun the batch with that message. Returns the total
+   -- numbers of batches and of messages.
    local function exchange(plan, n_ranks, here, n)
       local lists, batches, stages, owners = {}, {}, n_ranks * here, {}
       for r = 0, n_ranks - 1 do
@@ -383,7 +383,8 @@ describe("the orders of schedules", function()
       end
    end)
 
-   -- PyTorch 2.15's orders for 2 ranks, 2 stages on each and 4 parts (2 for ScheduleLoopedBFS).
+   -- The orders of PyTorch 2.15 for 2 ranks with 2 stages each and 4 micro-batches (2 for
+   -- ScheduleLoopedBFS).
    it("are PyTorch's", function()
       local expected = {
          ScheduleLoopedBFS = {"F0.1 F0.2 F2.1 F2.2 B2.2 B2.1 B0.2 B0.1",
@@ -411,7 +412,7 @@ describe("the orders of schedules", function()
    it("let a rank of ZB-V hold at most as many parts as the first of 1F1B", function()
       for p = 1, 6 do
          for rank = 0, p - 1 do
-            local held, most = 0, 0 -- stages of half the size: each rank has two of them
+            local held, most = 0, 0 -- the stages have half the size: each rank has two of them
             for _, a in ipairs(torch.distributed.pipelining.ScheduleZBVZeroBubble._plan(rank, p, 2, 4 * p)) do
                held = held + (a[1] == "F" and 1 or a[1] == "W" and -1 or 0)
                most = math.max(most, held)

@@ -3,9 +3,10 @@
 local torch = require "tlua"
 local dist = torch.distributed
 
--- Table 1 of "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"
--- (Narayanan et al., 2021): parameters in 1e9, heads, width, layers, tensor and pipeline parallel
--- sizes, GPUs, batch, teraflop/s for each GPU. Sequences of 2048, a vocabulary of 51200.
+-- The rows of Table 1 of "Efficient Large-Scale Language Model Training on GPU Clusters Using
+-- Megatron-LM" (Narayanan et al., 2021): parameters in 1e9, heads, width, layers, tensor and
+-- pipeline parallel sizes, GPUs, batch, teraflop/s for each GPU. Sequences have 2048 tokens, of a
+-- vocabulary of 51200.
 local published <const> = {
    {1.7, 24, 2304, 24, 1, 1, 32, 512, 137}, {3.6, 32, 3072, 30, 2, 1, 64, 512, 138},
    {7.5, 32, 4096, 36, 4, 1, 128, 512, 142}, {18.4, 48, 6144, 40, 8, 1, 256, 1024, 135},
@@ -21,7 +22,7 @@ local function model(heads, width, layers, batch, sequence)
       sequence = sequence or 2048}
 end
 
--- Returns the published layout, with the best sizes of parts and numbers of stages.
+-- Returns the published layout, with the best micro-batch size and number of stages.
 local function best_of(row)
    local _, heads, width, layers, tensor, pipeline, devices, batch = table.unpack(row)
    local data, best = devices // (tensor * pipeline), nil
@@ -90,11 +91,11 @@ describe("distributed.plan", function()
       end
       assert.equal(12, lines)
       assert.matches("layouts, of which %d+ fit the memory", tostring(found))
-      -- with less memory a step takes longer; with too little there is no layout
+      -- with less memory, a step takes longer; with too little memory there is no layout
       local small = dist.plan(m, {devices = 512, memory = 8e9})
       assert.is_true(small.rows[1].seconds > found.rows[1].seconds)
       assert.equal(0, #dist.plan(m, {devices = 512, memory = 1e8}).rows)
-      -- long sequences use context parallel ranks
+      -- a plan for long sequences uses context parallel ranks
       local long = {layers = 32, width = 4096, heads = 32, vocab = 51200, sequence = 1 << 20,
          batch = 8}
       assert.equal(0, #dist.plan(long, {devices = 64, checkpointing = false}).rows)

@@ -6,8 +6,8 @@ local M = {}
 
 local programs <const> = shell.ok("realpath spec/dist/programs"):match "[^\n]+"
 
--- Returns a statement that runs a file of spec/dist/programs. It fits into the first line of a
--- program, so that errors name the lines of the spec's text.
+-- Returns a statement that runs a file of spec/dist/programs. The statement fits into the first
+-- line of a program, so that errors name the lines of the spec's text.
 local function running(name) return ("dofile %q; "):format(("%s/%s.lua"):format(programs, name)) end
 
 -- Writes the file that all programs of the folder run first.
@@ -16,8 +16,8 @@ local function write_head(folder, text)
       programs, text))
 end
 
--- Seconds that ranks wait for other ranks, which may have to wait for a processor. A spec that
--- tests the timeout gives a shorter one to a group or a call that begins when all are there.
+-- Timeout of ranks in seconds; ranks may have to wait for a processor. A spec that tests the
+-- timeout gives a shorter timeout to a group or a call that begins when all ranks have arrived.
 local patience <const> = 120
 
 local joined <const> = ([[
@@ -59,8 +59,8 @@ function M.following(name)
    return function(text) return running(name) .. text end
 end
 
---- Returns a function like `ok` that puts a file of spec/dist/programs before the code that it
---- runs.
+--- Returns a function like `ok` that puts a file of spec/dist/programs before the code of the
+--- program.
 ---@param name string
 function M:run_after(name)
    return function(n, code, options) return self.ok(n, running(name) .. code, options) end
@@ -90,7 +90,7 @@ end
 
 local function left_out() error("left out", 0) end
 
---- Returns whether nobody listens at a port of this machine.
+--- Returns whether no process listens at a port of this machine.
 ---@param port integer
 ---@return boolean
 function M.is_free(port)
@@ -100,7 +100,8 @@ function M.is_free(port)
    return ok
 end
 
---- Returns a port that is free and stays free: it is below those that the system assigns.
+--- Returns a port that is free and stays free, because the port is below those that the system
+--- assigns.
 ---@return integer
 function M.free_port()
    for _ = 1, 1000 do
@@ -111,8 +112,8 @@ function M.free_port()
 end
 
 -- Collects the arguments that a spec file passes to `ok`, for each number of ranks, instead of
--- running them: {n =, name =, code =}. Calls with options are left out, such as those that leave a
--- broken group.
+-- running the programs: {n =, name =, code =}. Calls with options are left out, such as calls that
+-- leave a broken group.
 local function record(file)
    local list, recorder = {}, setmetatable({run = left_out}, {__index = M})
    function recorder.ok(n, code, options)
@@ -124,7 +125,7 @@ local function record(file)
    return list
 end
 
--- The command lines of `mpirun`, which allow more processes than the machine has cores.
+-- The command lines of `mpirun`, all of which allow more processes than the machine has cores.
 local mpirun = {
    openmpi = "mpirun.openmpi --allow-run-as-root --oversubscribe -q -x SPEC_DIST_BACKEND -n %d",
    mpich = "mpirun.mpich -n %d",
@@ -147,8 +148,8 @@ function M.mpirun(mpi, n, code, options)
    end)
 end
 
---- Runs the cases of a spec file by mpirun, each program of a case in its place, for files whose
---- programs read the files of earlier ones. Cases that are meant to fail are left out.
+--- Runs the cases of a spec file by mpirun, each program of a case at its own number, for files
+--- whose programs read the files of earlier programs. Cases that are meant to fail are left out.
 ---@param mpi "openmpi"|"mpich"
 ---@param file string
 ---@param patterns? string[]  of the cases' names; default: all

@@ -20,7 +20,7 @@ describe("groups that record", function()
          local t = torch.ones(1000)
          dist.all_reduce(t)
          dist.broadcast(t, 0)
-         dist.broadcast(t, 2) -- rank 1 is the last one in that chain
+         dist.broadcast(t, 2) -- rank 1 is the last rank of the chain that starts at rank 2
          local all = torch.empty(4000)
          dist.all_gather_into_tensor(all, t)
          dist.reduce_scatter_tensor(torch.empty(1000), all)
@@ -62,17 +62,18 @@ describe("groups that record", function()
       end
       for _, rank in ipairs {0, 1, 1023, 4095} do
          local t = as(rank, 4096, step).all_reduce
-         assert.equal(1, t.calls) -- all gradients are in one bucket
+         assert.equal(1, t.calls) -- all gradients fit into one bucket
          assert.equal(bytes, t.bytes)
          assert.equal(2 * 4095, t.messages)
       end
    end)
 
-   -- [ZeRO, section 7.2]: stage 3 gathers a unit's parameters before forward and before backward, and
-   -- scatters the sums of its gradients once; each moves (N - 1) / N of its bytes.
+   -- By section 7.2 of the ZeRO paper, stage 3 gathers a unit's parameters before the forward and
+   -- before the backward pass, and scatters the sums of its gradients once; each collective moves
+   -- (N - 1) / N of the unit's bytes.
    it("run fully_shard's step: messages and bytes are the formulas'", function()
       local units <const>, width <const> = 3, 64
-      local count <const> = width * width + width -- number of parameters of a unit
+      local count <const> = width * width + width -- number of parameters in a unit
       for _, size in ipairs {2, 64, 1024} do
          for _, rank in ipairs {0, size // 2, size - 1} do
             local before
@@ -81,11 +82,11 @@ describe("groups that record", function()
                for _ = 1, units do net:append(torch.nn.Linear(width, width)) end
                for i = 1, units do dist.fsdp.fully_shard(net[i]) end
                dist.fsdp.fully_shard(net)
-               -- wrapping the model compares it on all ranks, which is not counted
+               -- DDP's constructor compares the model on all ranks; those messages are not counted
                before = dist.group.WORLD:traffic()
                net(torch.ones(1, width)):sum():backward()
             end)
-            -- one row of all of a unit's parameters, padded to a multiple of the ranks
+            -- bytes of all of a unit's parameters, padded to a multiple of the number of ranks
             local unit = (count + size - 1) // size * size * 4
             for name, n in pairs(t.all_gather) do t.all_gather[name] = n - before.all_gather[name] end
             assert.same({calls = 2 * units, bytes = 2 * units * unit, messages = 2 * units * (size - 1),
@@ -96,8 +97,7 @@ describe("groups that record", function()
       end
    end)
 
-   -- Each part of the batch crosses each border between stages once as activations and once as
-   -- gradients.
+   -- Each micro-batch crosses each border between stages once as activations and once as gradients.
    it("run a pipeline's step: messages and bytes are the formulas'", function()
       local nn, pipe = torch.nn, dist.pipelining
       local parts <const>, width <const> = 4, 6

@@ -36,7 +36,7 @@ describe("spawn", function()
       assert.equal(0, status, output)
       assert.matches("[0] rank 0 of 2: 33 63, float64\n", output, 1, true) -- (10 t + 1) (1 + 2)
       assert.matches("[1] rank 1 of 2: 33 63, float64\n", output, 1, true)
-      assert.matches("over\n$", output) -- the ranks' folder is removed
+      assert.matches("over\n$", output) -- the folder of the ranks is removed at the end
       assert.equal(1, select(2, output:gsub('"gloo" is the back end "shm" here', "")), output)
    end)
 
@@ -55,7 +55,8 @@ describe("spawn", function()
          torch.multiprocessing.spawn(work, {%d}, 3)
       ]]):format(ranks.free_port()))
       assert.equal(0, status, output)
-      assert.equal(3, select(2, output:gsub("gradient 1%.0", "")), output) -- the mean of 0, 1, 2
+      -- the gradient is 1, the mean of 0, 1 and 2
+      assert.equal(3, select(2, output:gsub("gradient 1%.0", "")), output)
    end)
 
    it("raises the error of the rank that has failed first, and ends the others", function()

@@ -50,9 +50,10 @@ describe("TCPStore", function()
       assert.raises("append: value: expected a string, got 3", function() store:append("x", 3) end)
    end)
 
-   -- The cases are from PyTorch's documentation of compare_set.
+   -- The cases are those of PyTorch's documentation of compare_set.
    it("sets a key if it has the expected value", function()
-      assert.equal("first", store:compare_set("c", "first", "second")) -- the key does not exist yet
+      -- a key that does not exist yet gets the second value
+      assert.equal("first", store:compare_set("c", "first", "second"))
       assert.is_false(store:check({"c"}))
       assert.equal("first", store:compare_set("c", "", "first"))
       assert.equal("first", other:compare_set("c", "", "second"))
@@ -215,7 +216,7 @@ describe("destroy_process_group", function()
       ranks.ok(2, [[
          dist.init_process_group {timeout = 120}
          local rank, store = dist.get_rank(), dist.group.WORLD.store
-         local function settled() -- waits until no rank adds or deletes keys
+         local function settled() -- Waits until no rank adds or deletes keys.
             dist.barrier()
             local n = store:num_keys()
             dist.barrier()
@@ -235,7 +236,7 @@ describe("destroy_process_group", function()
          dist.destroy_process_group()
          watch:add("left", 1)
          while watch:add("left", 0) < 2 do dist._sleep(0.01) end
-         check(1, watch:num_keys()) -- the only key is "left"
+         check(1, watch:num_keys()) -- the only remaining key is "left"
       ]], {alone = true})
    end)
 end)
@@ -289,7 +290,8 @@ describe("a file or an address as init_method", function()
             dist.destroy_process_group()
          end
          meet("file://" .. FOLDER .. "/meet")
-         meet("file://" .. FOLDER .. "/meet") -- meets again under the same name
+         -- the ranks meet a second time under the name of the first meeting
+         meet("file://" .. FOLDER .. "/meet")
          local port = tonumber(os.getenv "SPEC_PORT")
          meet("tcp://127.0.0.1:" .. port)
          meet(("tcp://127.0.0.1:%d?rank=%d&world_size=2"):format(port, rank))

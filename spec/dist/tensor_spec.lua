@@ -99,7 +99,7 @@ describe("parallelize_module", function()
          end
          local losses = tp.cross_entropy(model(tokens), targets, mesh, {reduction = "none"})
          near(losses, F.cross_entropy(alone(tokens), targets, {reduction = "none"}))
-         -- splits columns, with whole results on every rank
+         -- layers that are split by columns give the whole result on every rank
          local by_columns = tp.parallelize_module(build(), mesh, {
             ["*"] = tp.ColwiseParallel {output_layouts = Replicate()}})
          near(by_columns(tokens), alone(tokens))
@@ -110,7 +110,7 @@ describe("parallelize_module", function()
       ]==])
    end)
 
-   -- Reference values: F.cross_entropy of all classes.
+   -- The reference values are those of F.cross_entropy for all classes in one process.
    it("has cross_entropy take a rank's classes within loss_parallel", function()
       run(2, [==[
          torch.manual_seed(4)
@@ -225,8 +225,9 @@ describe("DTensor", function()
          local mesh = dist.init_device_mesh("cpu", {2, 2})
          local i, j = table.unpack(mesh:get_coordinate())
          local w = torch.arange(32):float():view(4, 8)
-         local given = w + (rank == 0 and 0 or 100) -- rank 0's tensor is distributed
-         local cases = { -- placements, this rank's part
+         -- the elements of rank 0's tensor are distributed
+         local given = w + (rank == 0 and 0 or 100)
+         local cases = { -- each case has placements and the expected local tensor of a rank
             {{Replicate(), Replicate()}, w},
             {{Shard(1), Replicate()}, w:narrow(1, 2 * i + 1, 2)},
             {{Replicate(), Shard(-1)}, w:narrow(2, 4 * j + 1, 4)},
@@ -246,7 +247,7 @@ describe("DTensor", function()
                near(moved:to_local(), other[2], 0, tostring(d) .. " to " .. tostring(moved))
                assert(moved.placements[1] == other[1][1])
             end
-            -- the sum over the first dimension of the mesh
+            -- the placement "partial" stands for the sum over the first dimension of the mesh
             local parts = T.DTensor.from_local(d:to_local() * (i + 1), mesh,
                {Partial(), case[1][2]})
             if case[1][1] == Replicate() then
@@ -284,17 +285,17 @@ describe("DTensor", function()
          for _, dim in ipairs {1, 2} do
             local d = T.distribute_tensor(w, mesh, {Shard(dim)})
             assert(d.requires_grad and d.is_leaf and d.grad == nil)
-            -- the whole tensor on every rank
+            -- full_tensor gives the whole tensor on every rank
             ;(x:matmul(d:full_tensor():t()):tanh() * v):sum():backward()
             near(d.grad:to_local(), mine(w.grad, dim))
             near(d.grad:full_tensor(), w.grad)
-            -- split by rows, so each rank has a part of the results
+            -- the weight is split by rows, so each rank has some of the results
             d:to_local().grad = nil
             local rows = d:redistribute {placements = {Shard(1)}}:to_local()
             local y = T.DTensor.from_local(x:matmul(rows:t()), mesh, {Shard(2)})
             ;(y:full_tensor():tanh() * v):sum():backward()
             near(d.grad:full_tensor(), w.grad)
-            -- split by columns, so results are partial sums
+            -- the weight is split by columns, so results are partial sums
             d:to_local().grad = nil
             local columns = d:redistribute {placements = {Shard(2)}}:to_local()
             y = T.DTensor.from_local(mine(x, 2):matmul(columns:t()), mesh, {T.Partial()})

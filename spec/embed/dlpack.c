@@ -50,7 +50,7 @@ static void handing_out_shares_the_memory(void) {
   CHECK(dl->ndim == 2 && dl->shape[0] == 3 && dl->shape[1] == 2);
   CHECK(dl->strides[0] == 1 && dl->strides[1] == 3);
   tl_tensor_release(t);
-  CHECK(dl->shape[0] == 3); /* the export keeps its own reference */
+  CHECK(dl->shape[0] == 3); /* the exported struct keeps its own reference to the tensor */
   m->deleter(m);
 }
 
@@ -153,7 +153,7 @@ static void empty_and_zero_dimensional_tensors(void) {
 }
 
 static void every_dtype_comes_back(void) {
-  /* the codes and bits of DLPack's list */
+  /* codes and bits of DLPack's types */
   static const struct {
     tl_DType dtype;
     int code, bits;
@@ -172,7 +172,8 @@ static void every_dtype_comes_back(void) {
   }
 }
 
-/* A refused struct still belongs to the caller: its deleter was not called. */
+/* Checks that an import is refused. A refused struct still belongs to the caller: its deleter was
+** not called. */
 static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
   deleted = 0;
   struct DLManagedTensor m = {dl, NULL, delete_plain};
@@ -183,7 +184,7 @@ static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
 
 static void unsupported_memory_is_refused(void) {
   DLTensor dl = matrix();
-  dl.dtype.code = 5; /* complex, of 16-bit parts */
+  dl.dtype.code = 5; /* complex numbers of two 16-bit floats */
   refuse(dl, TL_EDTYPE, "from_dlpack: no dtype for DLPack's type with code 5, 32 bits, 1 lanes");
   dl = matrix();
   dl.dtype.lanes = 4;
@@ -217,7 +218,8 @@ static void unsupported_memory_is_refused(void) {
   int64_t wide[2] = {INT64_MAX, 1}, wider[2] = {1, INT64_MAX / 16};
   dl.strides = wide;
   refuse(dl, TL_EARG, "from_dlpack: strides [9223372036854775807, 1]");
-  dl.strides = wider; /* fewer than 2^63 bytes, but past the end of the address space */
+  /* the tensor has fewer than 2^63 bytes, but extends past the end of the address space */
+  dl.strides = wider;
   dl.data = (void *)(UINTPTR_MAX - 1023);
   dl.byte_offset = 0;
   refuse(dl, TL_EARG, "got an address so close to the end of the address space");

@@ -22,7 +22,8 @@ static bool run(lua_State *L, const char *text, const char *path) {
   return ok;
 }
 
-/* Runs in a child: its state, and so the addresses in it, equal its parent's. */
+/* A script for a child process: the child's Lua state, and so every address in the state, equals
+** its parent's. */
 static const char *save =
     "local path = ...\n"
     "for i = 1, 20 do\n"
@@ -31,7 +32,7 @@ static const char *save =
     "   assert(t.x:eq(t.y):all():item())\n"
     "end\n";
 
-/* Leaves its own unfinished file beside the children's. */
+/* A script that leaves an unfinished file of the parent beside the files of its children. */
 static const char *begin = "unfinished = torch.io.replace(...)\n"
                            "assert(unfinished:write('begun '))\n";
 static const char *finish = "assert(unfinished:write('and done'))\n"
@@ -55,7 +56,7 @@ static void forked_processes_save_to_one_file(void) {
     if (children[i] != 0) continue;
     alarm(600);
     bool ok = run(L, save, path);
-    lua_close(L); /* drops the unfinished file, which belongs to the parent */
+    lua_close(L); /* lua_close drops the unfinished file, which belongs to the parent */
     _exit(ok ? 0 : 1);
   }
   for (int i = 0; i < CHILDREN; i++) {

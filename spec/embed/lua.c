@@ -64,7 +64,7 @@ static void a_hosts_script_has_workers(void) {
          "for x in data.DataLoader(squared, {batch_size = 40, num_workers = 1}):iter() do\n"
          "   assert(x:sum():item() == 22140)\n"
          "end\n"
-         /* closing the state closes the loader */
+         /* the loader is closed with the state */
          "left = data.DataLoader(set, {num_workers = 2}):iter()\n"
          "left()");
   lua_close(L);
@@ -134,7 +134,7 @@ static int report(lua_State *L) {
   return 0;
 }
 
-/* Code that finalizers run while a state closes. */
+/* Code that finalizers run while a state is closed. */
 static const char *const at_closing =
     "local x = torch.ones(1000, 100, {requires_grad = true})\n"
     "x:register_hook(function(grad) return grad * 2 end)\n"
@@ -266,7 +266,8 @@ static void a_host_can_pay_for_garbage_per_frame(void) {
   bool done = false;
   for (int frame = 0; frame < 10000 && !done; frame++) done = tl_gc_step(L, 100);
   CHECK(done);
-  CHECK(!lua_gc(L, LUA_GCISRUNNING)); /* the collector is still stopped, as the host has set it */
+  /* the collector is still stopped, because the host has stopped it */
+  CHECK(!lua_gc(L, LUA_GCISRUNNING));
   lua_close(L);
 }
 
@@ -308,7 +309,7 @@ static void missing_libraries_are_named(void) {
   CHECK(!tl_lua_open(L));
   CHECK_ERROR(TL_EINTERNAL, "(string, table, utf8)");
   CHECK(lua_gettop(L) == 0);
-  open_libraries(L, needed); /* with the missing libraries, opening succeeds */
+  open_libraries(L, needed); /* opening succeeds after the host has opened the missing libraries */
   CHECK(tl_lua_open(L));
   lua_close(L);
 }

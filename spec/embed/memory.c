@@ -12,7 +12,7 @@
 #include "test.h"
 #include "tlua.h"
 
-/* A sanitizer's own memory would hide the measured memory. */
+/* A sanitizer's own memory would be larger than the measured memory. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { MEASURABLE = false };
 #else
@@ -26,7 +26,7 @@ static lua_State *new_state(void) {
   return L;
 }
 
-/* Runs a test in a child process, so that it measures only itself. */
+/* Runs a test in a child process, so that the peak of memory is that of the test alone. */
 static int run_script(const char *path) {
   lua_State *L = new_state();
   int status = luaL_dofile(L, path);
@@ -54,7 +54,7 @@ static void losses_leave_nothing(void) { script_runs("spec/memory/saved.lua"); }
 static void cycles_of_hooks_are_freed(void) { script_runs("spec/memory/cycles.lua"); }
 static void a_stopped_collector_stays_stopped(void) { script_runs("spec/memory/stopped.lua"); }
 
-/* A host such as a game stops the collector and runs it in steps when it has time. */
+/* A host such as a game stops the collector, and runs steps of it when there is time. */
 static void a_stopped_host_pays_by_steps(void) {
   lua_State *L = new_state();
   lua_gc(L, LUA_GCSTOP);
@@ -69,7 +69,7 @@ static void a_stopped_host_pays_by_steps(void) {
   lua_close(L);
 }
 
-/* tlua does not change the host's choice of collector mode. */
+/* tlua does not change the collector's mode that the host has chosen. */
 static void the_mode_stays_the_hosts(void) {
   lua_State *L = new_state();
   CHECK(luaL_dostring(L, "for _ = 1, 5000 do torch.ones(64, 64) end") == LUA_OK);

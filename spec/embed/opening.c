@@ -13,7 +13,8 @@
 
 enum { PROCESSES = 4 };
 
-/* An allocator that fails from call `from` to call `until`, counted from 1. */
+/* An allocator whose calls fail from number `from` to number `until`; the first call has number
+** 1. */
 typedef struct Memory {
   long calls, from, until;
 } Memory;
@@ -24,7 +25,8 @@ static void *allocate(void *context, void *block, size_t old_size, size_t size) 
     free(block);
     return NULL;
   }
-  if (block == NULL || size > old_size) { /* Lua relies on shrinking a block never failing */
+  /* Lua relies on the rule that shrinking a block never fails */
+  if (block == NULL || size > old_size) {
     m->calls++;
     if (m->calls >= m->from && m->calls < m->until) return NULL;
   }
@@ -63,13 +65,13 @@ static void open_without_memory(long n) {
   lua_close(L);
 }
 
-/* Lua repeats an allocation after a collection, so two calls in a row fail. */
+/* Lua repeats a failed allocation after a collection, so the allocator fails twice in a row. */
 static void open_again(long n) {
   Memory m;
   lua_State *L = new_state(&m);
   m.from = n;
   m.until = n + 2;
-  bool opened = tl_lua_open(L); /* some failures are recovered */
+  bool opened = tl_lua_open(L); /* the state recovers from some failures */
   m.from = m.until = 0;
   CHECK_AT(n, opened || tl_lua_open(L));
   const char *script =

@@ -75,7 +75,7 @@ static void states_on_threads_are_ranks(void) {
     pthread_join(threads[i], NULL);
     CHECK(ranks[i].ok);
   }
-  CHECK(rmdir(folder) == 0); /* the folder is empty */
+  CHECK(rmdir(folder) == 0); /* rmdir succeeds only if the folder is empty */
 }
 
 int main(void) {

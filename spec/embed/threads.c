@@ -15,7 +15,8 @@
 
 enum { THREADS = 4, FORKS = 40 };
 
-/* A script: a regression that must find the weights 2 and -3; returns its final loss. */
+/* A script that trains a regression, which must find the weights 2 and -3; it returns the final
+** loss. */
 static const char *training = "local nn, optim = torch.nn, torch.optim\n"
                               "local x = torch.randn(64, 2)\n"
                               "local y = x:matmul(torch.tensor {{2.0}, {-3.0}})\n"
@@ -79,7 +80,7 @@ static void a_hosts_own_job_system(void) {
 static atomic_bool stop;
 static atomic_int rounds;
 
-/* A script that takes each of the library's locks: those for small and large blocks, hooks and
+/* A script that takes each of the library's locks: the locks for small and large blocks, hooks and
 ** callbacks. */
 static const char *busy = "local x = torch.randn(40, 50, {requires_grad = true})\n"
                           "local large = torch.ones(300, 400)\n"
@@ -112,9 +113,9 @@ static void *keep_busy(void *failures) {
   return NULL;
 }
 
-/* Runs in a child process: uses its parent's state and a new one, with threads. */
+/* Code for a child process, which uses its parent's state and a new state, both with threads. */
 static bool child_works(lua_State *L) {
-#ifdef __SANITIZE_THREAD__ /* the sanitizer does not allow threads after a fork */
+#ifdef __SANITIZE_THREAD__ /* the sanitizer allows no threads after a fork */
   if (!tl_set_num_threads(1)) return false;
 #endif
   for (int i = 0; i < 3; i++)
@@ -172,8 +173,8 @@ static const char in_child[] =
     "collectgarbage()\n"
     "assert(count() == 100)\n";
 
-/* A loader's loop whose workers are in the parent fails in a child instead of waiting for them; a
-** new loop works. */
+/* A loop over a loader whose workers are threads of the parent fails in a child process instead of
+** waiting for the workers; a new loop works. */
 static __attribute__((unused)) void a_childs_loop_over_data(void) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
@@ -196,9 +197,11 @@ static __attribute__((unused)) void a_childs_loop_over_data(void) {
 }
 
 int main(void) {
-  RUN(a_hosts_own_job_system); /* must run first, before any operator */
+  /* this test must run before any operator starts the library's own threads */
+  RUN(a_hosts_own_job_system);
   RUN(states_on_threads_of_their_own);
-#ifndef __SANITIZE_ADDRESS__ /* the sanitizer's allocator keeps its locks locked in a child */
+/* in a child process, the sanitizer's allocator keeps its locks locked */
+#ifndef __SANITIZE_ADDRESS__
   if (!test_emulated()) RUN(children_of_a_busy_process);
   RUN(a_childs_loop_over_data);
 #endif

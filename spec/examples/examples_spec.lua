@@ -3,7 +3,7 @@ local shell = require "spec.support.shell"
 
 local tlua = shell.start()
 
--- Runs digits.lua in a separate folder; returns its output and status.
+-- Runs digits.lua in a separate folder; returns the output and the status of the program.
 local function digits(arguments)
    return shell.with_folder(function(folder)
       local weights = shell.quote(folder .. "/digits.safetensors")
@@ -119,7 +119,7 @@ describe("examples/streams.lua", function()
    end)
 end)
 
--- With a sanitizer a training takes minutes, so only one pass over the data is made.
+-- With a sanitizer, training takes minutes, so the program makes only one pass over the data.
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
 
 describe("examples/digits.lua", function()

@@ -85,7 +85,8 @@ describe("vmap", function()
       assert.equal(1, calls_of(function(a) return a[1] * a:sum() + a.shape[1] end))
       assert.equal(1, calls_of(function(a) return torch.cat({a, x[1]}):softmax(1) end))
       assert.equal(1, calls_of(function(a) return torch.trapezoid(a) end))
-      local scale, sum = torch.mul, torch.sum -- references kept before vmap replaces the functions
+      -- references to the functions from before vmap replaces them
+      local scale, sum = torch.mul, torch.sum
       assert.equal(1, calls_of(function(a) return sum(scale(a, 2)) end))
    end)
 
@@ -108,7 +109,8 @@ describe("vmap", function()
       end))
       assert.same({2, 0, 0}, shared:tolist())
       assert.equal(3, calls_of(function(a)
-         pcall(torch.matmul, a, torch.ones(7)) -- a caught error has no lasting effect
+         -- an error that the function catches has no lasting effect
+         pcall(torch.matmul, a, torch.ones(7))
          torch.add(shared, 1, {out = shared})
          return a
       end))
@@ -242,7 +244,7 @@ describe("vmap", function()
          for _, average in ipairs(p:key_averages()) do
             if average.key == "select" then selects = average.count end
          end
-         assert.equal(0, selects) -- select would take single examples
+         assert.equal(0, selects) -- vmap calls no select, which would take single examples
          assert.close(layer(a[1], w[1], b[1]), vmap(layer, {in_dims = {false, 1, 1}})(a[1], w, b)[1], 1e-12)
       end)
    end
@@ -482,8 +484,8 @@ local function smaller(args)
    end)
 end
 
--- Makes a batch of two from the arguments of two calls; returns it and the dimensions to map, in
--- the same structure.
+-- Makes a batch of two examples from the arguments of two calls; returns the batch and the
+-- dimensions to map, in the structure of the arguments.
 local function batch(first, second)
    if torch.is_tensor(first) then return torch.stack {first:detach(), second:detach()}, 1 end
    if type(first) ~= "table" then return first, false end

@@ -1,5 +1,6 @@
--- Tests every operator of the table in a program, with the examples of its entry: the program, also
--- after it was saved and loaded, gives the operator's bits; what cannot be recorded says so.
+-- Tests every operator of the table in a recorded program, with the examples of its entry: the
+-- program gives the operator's bits, also after it was saved and loaded, and operators that cannot
+-- be recorded raise an error that says so.
 
 local table_of = require "spec.support.table"
 local torch = require "tlua"
@@ -11,12 +12,12 @@ local REFUSED <const> = {
    "repeat_interleave_positions", "unique", "unique_consecutive", "where_positions",
 }
 
--- Returns the arguments with other tensors in the places of theirs.
+-- Returns the arguments with other tensors in the positions `places`.
 local function with_tensors(args, places, tensors)
    return table_of.map(args, function(x) return tensors[places[x]] end)
 end
 
--- Returns why two lists of tensors differ in shape, dtype or a bit; nil if they do not.
+-- Returns how two lists of tensors differ in shape, dtype or a bit; nil if the lists are equal.
 local function difference(expected, actual)
    if #expected ~= #actual then return ("%d results instead of %d"):format(#actual, #expected) end
    for i, e in ipairs(expected) do

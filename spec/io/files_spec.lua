@@ -367,8 +367,8 @@ describe("torch.io.write and crc32", function()
 end)
 
 describe("torch.load of a damaged file", function()
-   -- Returns the error message of loading, which must begin with the file's name; nil if it
-   -- succeeded.
+   -- Returns the error message of a failed load, which must begin with the file's name; nil if the
+   -- load succeeded.
    local function refusal()
       local ok, message = pcall(torch.load, path)
       if ok then return nil end

@@ -18,7 +18,7 @@ local function load_text(ending, text, options)
    return table.unpack(results, 1, results.n)
 end
 
--- Sets every checksum in a zip file's text to 0, as PyTorch does if it computes no checksums.
+-- Sets every checksum in a zip file's text to 0, as PyTorch does when it computes no checksums.
 local function without_checksums(text)
    for _, entry in pairs(require "tlua.io.zip".open(torch.io.bytes(text))) do
       text = text:gsub(("<I4"):pack(entry.crc):gsub("%W", "%%%0"), "\0\0\0\0")
@@ -172,7 +172,8 @@ describe("torch.load of images", function()
    it("reads JPEG files of three channels", function() check("color.jpg", 1) end)
    it("reads gray JPEG files", function() check("gray.jpg", 1) end)
 
-   -- Defines a dlopen that finds no library whose name contains one of these words.
+   -- Lua code that replaces dlopen by a function that does not find any library whose name contains
+   -- one of these words.
    local hidden <const> = [[
       #define _GNU_SOURCE
       #include <dlfcn.h>
@@ -250,7 +251,7 @@ describe("a large safetensors file", function()
    end)
 end)
 
--- SPEC_MUTATIONS=10000 runs that many mutations of each kind.
+-- SPEC_MUTATIONS=10000 runs 10,000 mutations of each kind.
 describe("a damaged file", function()
    local seed = 7
    local function random(n) -- random numbers that are the same in every run
@@ -277,7 +278,7 @@ describe("a damaged file", function()
       return csv:read()
    end
 
-   -- Returns, for each ending, a file's text and the function that loads it.
+   -- Returns a table from each file ending to a file's text and the function that loads the file.
    local function kinds()
       local own, packed = path .. ".safetensors", path .. ".npz"
       torch.save({a = torch.arange(0, 6):view(2, 3), b = {1, "x", torch.ones(2):bfloat16()}}, own)

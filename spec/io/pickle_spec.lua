@@ -12,8 +12,8 @@ local function bytes_of(text) return torch.frombuffer(text, {dtype = "uint8"}) e
 -- Returns a storage of ones in place of the archive's.
 local function ones(_, dtype, n) return torch.ones({n}, {dtype = dtype}) end
 
--- Returns the result of a pickle, or nil and the error in the file; errors of any other kind are
--- raised.
+-- Returns the result of a pickle, or nil and the message of an error in the file; errors of any
+-- other kind are raised.
 local function run(text, storage)
    return source.protect(pickle.run, bytes_of("\x80\2" .. text), storage or ones)
 end
@@ -86,7 +86,8 @@ describe("a malicious pickle", function()
       refused("calls a value that is not a class", "X\1\0\0\0x)R.")
       refused("calls a value that is not a class", "})R.")
       refused("name of a class is not text", "K\1K\2\x93.")
-      refused("calls a value that is not a class", ordered .. "]R.") -- the argument is a list
+      -- the argument of the class is a list
+      refused("calls a value that is not a class", ordered .. "]R.")
    end)
 
    it("cannot pass off a dictionary as a class, a function or a storage", function()
@@ -119,27 +120,30 @@ describe("a malicious pickle", function()
          refused(message, "]" .. inner .. "K\1\x86\x85a.")
          refused(message, ordered .. "]K\1" .. inner .. "\x86a\x85R.")
       end
-      refused("adds items to a value that is not a list", ")K\1a.") -- a tuple cannot be appended to
+      -- the value is a tuple, which cannot be appended to
+      refused("adds items to a value that is not a list", ")K\1a.")
       refused("adds items to a value that is not a dict", "]K\1K\2s.")
       refused("adds items to a value that is not a list", storage .. "K\1a.")
    end)
 
    it("may copy a list only as often as its length allows", function()
-      -- a long list from which an OrderedDict is made repeatedly: three bytes for each copy
+      -- An OrderedDict is made repeatedly from a long list: each copy takes three bytes of the
+      -- file.
       local entries <const> = 3000
       local function bomb(copies)
          return ordered .. "q\0](" .. ("K\1K\1\x86"):rep(entries) .. "eq\1" .. ("h\0h\1\x85R0"):rep(copies)
             .. "N."
       end
-      -- within the limit, which depends on the number of bytes
+      -- the limit on memory depends on the number of bytes in the file
       assert.is_nil(select(2, run(bomb(3))))
       local used = collectgarbage "count"
       local work = work_of(function()
          refused("the pickle copies more than its", bomb(20000))
       end)
-      assert.truthy(work < 20000, work) -- 20,000 copies of 3,000 entries take more than 300,000
+      -- 20,000 copies of 3,000 entries would take more than 300,000
+      assert.truthy(work < 20000, work)
       assert.truthy(collectgarbage "count" - used < 50000)
-      -- does the same with bytes made from a text
+      -- The pickle repeatedly makes bytes from a text.
       local text = ("x"):rep(5000)
       refused("the pickle copies more than its", "c_codecs\nencode\nq\0X" .. ("<s4"):pack(text) .. "q\1N\x86q\2"
          .. ("h\0h\2R0"):rep(10) .. "N.")
@@ -157,7 +161,7 @@ describe("a malicious pickle", function()
          end
          local few, many = work(20000), work(160000)
          assert.truthy(many < 2 * few + 0.01, piece)
-         assert.truthy(many < 1, piece) -- thousands of Lua instructions for each byte
+         assert.truthy(many < 1, piece) -- each byte would take thousands of Lua instructions
       end
    end)
 
@@ -247,7 +251,7 @@ describe("a checkpoint's archive", function()
    end)
 end)
 
--- SPEC_MUTATIONS=10000 runs more of them.
+-- SPEC_MUTATIONS=10000 runs 10,000 random pickles.
 describe("a pickle of random steps", function()
    it("gives data or an error", function()
       local seed = 11

@@ -12,14 +12,14 @@ after_each(function() os.remove(path) end)
 local plain_python = shell.python "import zipfile, pickletools"
 local pytorch = shell.python "import torch"
 
--- Returns the lines that unpickle.py prints for an object.
+-- Returns the text that unpickle.py prints for an object.
 local function unpickled(object)
    torch.save(object, path)
    local text = shell.ok(("%s spec/fixtures/formats/unpickle.py %s"):format(plain_python, shell.quote(path)))
    return text:match "^(.*)\n(%d+) storages\n$"
 end
 
--- Returns the output of a line of Python about the file, as d, which PyTorch reads with
+-- Returns the output of a line of Python in which d is the object in the file, read by PyTorch with
 -- weights_only=True.
 local function in_pytorch(code)
    return shell.ok(("%s -c %s %s"):format(pytorch, shell.quote("import sys, torch\n"
@@ -76,7 +76,7 @@ describe("torch.save to a .pt file", function()
       local x = torch.arange(0, 1000):float()
       local a, b = x:narrow(1, 11, 4), x:narrow(1, 13, 2)
       local text, storages = unpickled {a, b, b, x:narrow(1, 901, 1)}
-      assert.equal("2", storages) -- the storages hold elements 11 to 14, and 901
+      assert.equal("2", storages) -- one storage holds elements 11 to 14, the other 901
       assert.equal("[T(FloatStorage, 0, 0, (4,), (1,), False) [10.0, 11.0, 12.0, 13.0], "
          .. "T(FloatStorage, 0, 2, (2,), (1,), False) [12.0, 13.0], "
          .. "T(FloatStorage, 0, 2, (2,), (1,), False) [12.0, 13.0], "
@@ -86,7 +86,7 @@ describe("torch.save to a .pt file", function()
       loaded[1][3] = 7
       assert.equal(7, loaded[2][1]:item())
       assert.equal(loaded[2], loaded[3])
-      -- two tensors that share memory but have two dtypes
+      -- two tensors of different dtypes that share memory
       local bytes = torch.io.bytes(("<ff"):pack(1, 2))
       text = unpickled {torch.frombuffer(bytes, {dtype = "float32"}), bytes}
       assert.matches("T(FloatStorage, 0, 0, (2,), (1,), False) [1.0, 2.0], T(ByteStorage, 1, 0, (8,)", text, 1, true)
@@ -248,7 +248,7 @@ describe("torch.save to a .png file", function()
 end)
 
 describe("torch.save to a .jpg file", function()
-   -- A smooth image, which a lossy format keeps well.
+   -- Returns a smooth image, which a lossy format preserves well.
    local function picture(channels, height, width)
       local rows = torch.linspace(20, 200, height):view(1, height, 1)
       local columns = torch.linspace(0, 50, width):view(1, 1, width)

@@ -23,7 +23,7 @@ local function stat(format, name)
    return shell.ok(("stat -c %s %s"):format(format, quote(path(name)))):match("[^\n]+")
 end
 
--- Saves a tensor of that value and checks that the file has it.
+-- Saves a tensor of that value to `name`, and returns whether the file then contains the value.
 local function save(name, value)
    torch.save(torch.tensor {value}, path(name))
    return torch.load(path(name))[1]:item() == value
@@ -61,7 +61,7 @@ describe("torch.save over a file", function()
    it("replaces the target of a link, not the link", function()
       shell.ok(("cd %s; mkdir a b; ln -s ../b/file a/link; ln -s a/link link; ln -s %s/b/file absolute")
          :format(quote(folder), quote(folder)))
-      assert.is_true(save("link", 1)) -- the link's target does not exist yet
+      assert.is_true(save("link", 1)) -- the target of the link does not exist yet
       assert.is_true(save("link", 2))
       assert.equal(2, torch.load(path "b/file")[1]:item())
       assert.is_true(save("absolute", 3))
@@ -163,8 +163,8 @@ describe("a failure of torch.save", function()
    end)
 
    it("leaves no file after a signal, if the system supports files without names", function()
-      -- Some file systems, such as older ones of containers, lack unnamed files. core/replace_test
-      -- tests the state after a failure on those.
+      -- Some file systems, such as older file systems of containers, lack unnamed files.
+      -- core/replace_test tests the state after a failure on such file systems.
       do
          local file <close> = assert(torch.io.replace(path "try"))
          file:write "1"

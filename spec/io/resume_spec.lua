@@ -1,4 +1,4 @@
--- Tests a training that is saved in the middle of an epoch and continues in another process.
+-- Tests training that is saved in the middle of an epoch and continued in another process.
 
 local shell = require "spec.support.shell"
 
@@ -34,7 +34,7 @@ while step < last do
    for x, y in loader:iter() do
       adam:zero_grad()
       scaler:scale(nn.functional.mse_loss(model(x):squeeze(2), y)):backward()
-      -- the scaler skips a step with an infinite gradient
+      -- in some steps a gradient is infinite, so the scaler skips the step
       if step % 11 == 9 then model[1].weight.grad:fill_(math.huge) end
       scaler:step(adam)
       scaler:update()
@@ -70,7 +70,7 @@ describe("a training that is resumed", function()
    end
 end)
 
--- SPEC_KILLS=200 kills more processes.
+-- SPEC_KILLS=200 kills 200 processes.
 describe("a process that is killed while it saves", function()
    it("leaves the old file or the new one", function()
       shell.with_folder(function(folder)
@@ -87,8 +87,8 @@ describe("a process that is killed while it saves", function()
          local rounds = tonumber(os.getenv "SPEC_KILLS") or 4
          for round = 1, rounds do
             local seconds = rounds > 4 and round * 0.0618 % 0.5 or round / 5
-            -- the time starts with the first save, which on a busy machine is long after the
-            -- process starts
+            -- the time starts with the first save, which on a busy machine begins long after the
+            -- process
             shell.run(([[%s %s %s %s & saver=$!
                until [ -e %s ] || ! kill -0 $saver; do sleep 0.01; done
                sleep %.4f; kill -9 $saver; wait $saver; rm -f %s]]):format(shell.start(), script, file, begun,
@@ -101,7 +101,8 @@ describe("a process that is killed while it saves", function()
             last = math.max(last, saved.n)
          end
          assert.truthy(last > 1)
-         -- The next save removes the complete temporary files that killed processes have left.
+         -- The next save removes the temporary files that killed processes have left, if they are
+         -- complete.
          for name in shell.ok("ls -A " .. shell.quote(folder)):gmatch "[^\n]+" do
             if name ~= "save.lua" and name ~= "saved" then
                assert.matches("^%.tlua%-[%w-]+%.tmp$", name)

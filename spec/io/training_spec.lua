@@ -1,5 +1,5 @@
--- Tests trainings that PyTorch begins and tlua continues, and the reverse; the same programs are in
--- spec/fixtures/formats/training.py.
+-- Tests training that PyTorch begins and tlua continues, and training that tlua begins and PyTorch
+-- continues; PyTorch's programs are in spec/fixtures/formats/training.py.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -7,7 +7,7 @@ local shell = require "spec.support.shell"
 local optim, nn = torch.optim, torch.nn
 local script <const> = "spec/fixtures/formats/training.py"
 
--- The options of training.py.
+-- The options of the optimizers in training.py.
 local optimizers <const> = {
    SGD = {"SGD", {lr = 0.05, momentum = 0.9, dampening = 0.1}},
    Nesterov = {"SGD", {lr = 0.05, momentum = 0.9, nesterov = true}},
@@ -29,7 +29,7 @@ for name in pairs(optimizers) do names[#names + 1] = name end
 table.sort(names)
 
 -- Makes the model and the optimizer of training.py; with `plain`, without options, because a
--- checkpoint has them.
+-- checkpoint contains the options.
 local function make(name, plain)
    local model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
    do
@@ -63,7 +63,7 @@ local function assert_same_weights(expected, model, what)
    local state = model:state_dict {names = "pytorch"}
    local count = 0
    for path, tensor in pairs(expected) do
-      -- six steps of float32, summed in other orders
+      -- the limit allows for six steps in float32 that sum in other orders
       assert.close(tensor, state[path], 1e-5, what .. " " .. path)
       count = count + 1
    end
@@ -149,7 +149,7 @@ describe("an optimizer's state with names = \"pytorch\"", function()
       sgd:step()
       local path = os.tmpname() .. ".pt"
       torch.save(sgd:state_dict {names = "pytorch"}, path)
-      -- } and q: a new dictionary; J: its only key is 1
+      -- The text of a pickle: } and q make a dictionary, and J reads its only key, 1.
       local dictionary <const> = "X\5\0\0\0stateq.}q.%(J\1\0\0\0"
       assert.truthy(shell.read(path):find(dictionary), "state is no dictionary")
       local loaded = torch.load(path)

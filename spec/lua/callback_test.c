@@ -83,7 +83,7 @@ static void another_thread_frees_a_graph(void) {
     tl_Tensor *y = result_of(L);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, release, y) == 0);
-    run(L, make); /* making another one frees the callbacks that were dropped meanwhile */
+    run(L, make); /* making another hook frees the callbacks that were dropped meanwhile */
     lua_settop(L, 0);
     pthread_join(thread, NULL);
   }
@@ -91,7 +91,7 @@ static void another_thread_frees_a_graph(void) {
   lua_close(L);
 }
 
-/* Lua values that a graph kept alive are garbage once the graph is freed. */
+/* Tests that Lua values of a graph become garbage when the graph is freed. */
 static void lua_forgets(void) {
   lua_State *L = new_state();
   run(L, "weak = setmetatable({}, {__mode = 'k'})\n"
@@ -113,7 +113,8 @@ static void lua_forgets(void) {
   lua_close(L);
 }
 
-/* The mode belongs to the thread: a state that is closed in that mode must turn it off. */
+/* Tests a state that is closed in anomaly mode: the mode belongs to the thread, so closing must
+** turn the mode off. */
 static void anomaly_mode_ends_with_its_state(void) {
   lua_State *L = new_state();
   run(L, "torch.autograd.set_detect_anomaly(true)");

@@ -1,14 +1,15 @@
--- Tests debuggers written in Lua, such as MobDebug: they set a hook for calls, lines and returns of
--- the main thread, in which a coroutine talks to the debugger over a socket. They must be able to
--- stop wherever the program's Lua runs, including code that the engine has called. A stub that
--- works like MobDebug is always tested, and MobDebug itself if it is installed.
+-- Tests debuggers written in Lua, such as MobDebug. A debugger sets a hook for calls, lines and
+-- returns of the main thread; in the hook, a coroutine talks to the debugger's other side over a
+-- socket. Debuggers must be able to stop wherever the program's Lua code runs, including code that
+-- the engine has called. The spec always tests a stub that works like MobDebug, and MobDebug itself
+-- if it is installed.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 
-local seconds <const> = 60 -- time limit for a side that does not answer
+local seconds <const> = 60 -- time limit for a side that does not answer, in seconds
 
--- The debugged program's side: sets breakpoints from arg, and obeys commands at each stop.
+-- The stub in the debugged program: it sets breakpoints from arg, and obeys commands at each stop.
 local stub <const> = [[
 local socket = assert(torch._connect("127.0.0.1", math.tointeger(os.getenv "DEBUG_PORT"), 30))
 local breakpoints, stepping = {}, false
@@ -22,7 +23,7 @@ local function command()
 end
 local function say(text) assert(socket:send(text .. "\n")) end
 
--- Returns a table from names that the stopped function sees to their values.
+-- Returns a table from names of variables in the stopped function to their values.
 local function seen(level)
    local names = setmetatable({}, {__index = _G})
    local fn = debug.getinfo(level, "f").func
@@ -105,7 +106,7 @@ y:sum():backward()
 print(("%.17g %.17g"):format(x.grad:sum():item(), net.linear.weight.grad:sum():item()))
 ]]
 
--- Returns a table from marks in the program to the numbers of their lines.
+-- Returns a table from marks in the program's text to the numbers of their lines.
 local function lines_of(text)
    local lines, n = {}, 0
    for line in text:gmatch "([^\n]*)\n" do
@@ -119,7 +120,7 @@ end
 local function connect(pipe, socket)
    local pending = ""
    local program_side = {}
-   -- Returns the next line that the program sends; nil at its end.
+   -- Returns the next line that the program sends; nil at the end of the connection.
    function program_side.hear()
       while not pending:find "\n" do
          local more = socket:take(seconds)
@@ -131,7 +132,7 @@ local function connect(pipe, socket)
       pending = rest
       return line
    end
-   -- Reads n bytes, after a line that has announced them.
+   -- Reads n bytes that the program sends after a line with their number.
    function program_side.hear_bytes(n)
       while #pending < n do pending = pending .. assert(socket:take(seconds)) end
       local text = pending:sub(1, n)
@@ -151,8 +152,8 @@ local function connect(pipe, socket)
    return program_side
 end
 
--- Runs the program with this process as its debugger; `debugger` is the module that the program
--- loads.
+-- Runs the program, with this process as the program's debugger; `debugger` is the module that the
+-- program loads.
 local function debugged(debugger, lines, fn)
    shell.with_folder(function(folder)
       shell.write(folder .. "/program.lua", program)
@@ -181,7 +182,8 @@ describe("a debugger in Lua", function()
          end
          assert.same({at["forward"], at["forward hook"], at["function forward"], at["tensor hook"],
             at["function backward"], at["accumulated"], at["module hook"]}, stops)
-         assert.equal(alone, program_side.output()) -- the results are bitwise equal
+         -- a stepped run gives the same bits as a run without a debugger
+         assert.equal(alone, program_side.output())
       end)
    end)
 
@@ -192,14 +194,15 @@ describe("a debugger in Lua", function()
          assert.equal("Net", program_side.ask "EVAL torch.type(self)")
          assert.matches("program.lua:" .. at["forward"], program_side.ask "STACK", 1, true)
          local stop = program_side.ask "STEP"
-         assert.matches("^" .. at["forward hook"], stop) -- steps into functions that forward calls
+         -- the debugger steps into functions that forward calls
+         assert.matches("^" .. at["forward hook"], stop)
          assert.equal("4", program_side.ask "EVAL output:size(1)")
          assert.equal(at["tensor hook"], math.tointeger(program_side.ask "GO":match "^%d+"))
          assert.equal("1.0", program_side.ask "EVAL grad:max():item()")
          local stack = program_side.ask "STACK"
          assert.matches("program.lua:" .. at["tensor hook"], stack, 1, true)
          assert.matches("backward", stack, 1, true)
-         -- an error in an evaluated expression changes nothing
+         -- an error in an evaluated expression changes nothing in the program
          assert.equal("false", program_side.ask "EVAL pcall(error, 'mine')")
          assert.is_nil(program_side.ask "GO")
          assert.equal(alone, program_side.output())
@@ -227,7 +230,7 @@ describe("a debugger in Lua", function()
          end
          assert.equal("202 Paused program.lua " .. at["forward"], go "RUN")
          assert.same({"12", '"Net"'}, eval "return x:sum():item(), torch.type(self)")
-         -- steps into the layer that forward calls
+         -- the debugger steps into the layer that forward calls
          assert.matches("nn/modules/Module.lua", go "STEP")
          assert.matches("program.lua " .. at["forward hook"], go "RUN")
          assert.same({"4"}, eval "return output:size(1)")
@@ -238,14 +241,16 @@ describe("a debugger in Lua", function()
          assert.same({"1"}, eval "return grad:max():item()")
          local stack = program_side.ask "STACK"
          assert.matches('"backward"', stack, 1, true)
-         assert.matches("grad_fn=<TwiceBackward>", stack, 1, true) -- y of the main chunk
+         -- the stack contains y of the main chunk
+         assert.matches("grad_fn=<TwiceBackward>", stack, 1, true)
          assert.matches("program.lua " .. at["function backward"], go "RUN")
          assert.same({"3"}, eval "return grad:max():item()")
          assert.equal("200 OK", program_side.ask("DELB program.lua " .. at["accumulated"]))
          assert.matches("program.lua " .. at["module hook"], go "RUN")
          assert.equal("200 OK", program_side.ask "RUN")
          assert.is_nil(program_side.hear())
-         assert.equal(alone, program_side.output()) -- the results are bitwise equal
+         -- a stepped run gives the same bits as a run without a debugger
+         assert.equal(alone, program_side.output())
       end)
    end)
 end)

@@ -6,7 +6,7 @@ local torch = require "tlua"
 
 local tlua = shell.start()
 
--- Runs a script, with a file's path as argument, and returns its output.
+-- Runs a script, with the path of a file as its argument, and returns the script's output.
 local function run(script)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/script.lua", script)

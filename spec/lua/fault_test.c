@@ -1,7 +1,7 @@
 /*
 ** fault_test.c - tests a training step in which the n-th allocation fails, or the n-th and all
-** later ones, for every n: the step must succeed anyway or raise a Lua error that names the
-** request; afterwards everything must be freed and the next step must work.
+** later allocations, for every n. The step must succeed anyway or raise a Lua error that names the
+** request; afterwards all memory must be freed and the next step must work.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -56,8 +56,8 @@ static int64_t used_after_collecting(lua_State *L) {
   return tl_memory_used();
 }
 
-/* If one allocation fails, a collection and a second attempt may follow. If all fail from then on,
-** the step cannot succeed. */
+/* If one allocation fails, a collection and a second attempt may follow. If all allocations fail
+** from the n-th one on, the step cannot succeed. */
 static void every_allocation_fails(void (*fail)(int64_t n)) {
   lua_State *L = new_state();
   CHECK(step(L) == LUA_OK);
@@ -91,7 +91,8 @@ static void every_allocation_fails(void (*fail)(int64_t n)) {
 static void one_allocation_may_fail(void) { every_allocation_fails(tli_alloc_fail_at); }
 static void memory_may_end(void) { every_allocation_fails(tli_alloc_fail_from); }
 
-/* Lua's own memory may run out as well, in the middle of any of our functions. */
+/* Limits of Lua's own memory, which may run out as well, in the middle of any of the library's
+** functions. */
 typedef struct Limits {
   int64_t calls, fail_at;
 } Limits;
@@ -126,7 +127,7 @@ static void lua_may_have_no_memory(void) {
   for (int64_t n = 1; n <= count; n += 1 + n / 50) {
     limits.calls = 0;
     limits.fail_at = n;
-    step(L); /* an emergency collection may have freed memory */
+    step(L); /* an emergency collection may have freed memory, so the step may succeed */
     limits.fail_at = 0;
     lua_settop(L, 0);
     CHECK_AT(n, step(L) == LUA_OK);

@@ -3,9 +3,9 @@
 
 local torch = require "tlua"
 
--- The number of times that a call is repeated; each one takes a cycle of the collector for almost
--- every allocation. Errors may occur once in a hundred calls, so a search, with a sanitizer, needs
--- many more.
+-- Number of times that each call is repeated; a repeated call takes a cycle of the collector for
+-- almost every allocation. Errors may occur once in a hundred calls, so a search for errors with a
+-- sanitizer needs a larger number.
 local asked <const> = tonumber(os.getenv "SPEC_TIMES")
 local many <const>, few <const> = asked or 60, asked or 5
 -- Calls that make many allocations.
@@ -23,7 +23,7 @@ local function under_fire(make, fn, disturb, times)
          arm()
       end})
    end
-   -- makes the collector run a cycle at almost each allocation
+   -- the collector runs a cycle at almost every allocation
    local mode = collectgarbage("incremental", 1, 10000, 0)
    arm()
    for _ = 1, times or few do
@@ -69,7 +69,7 @@ local Rows = torch.class("SpecRows", torch.data.Dataset)
 function Rows:__len() return 6 end
 function Rows:get(i) return {self.x, i} end
 
--- Makes a batch of a tensor in each way that a loader knows.
+-- Makes a batch of a tensor in each way that a loader supports.
 local function collate(x)
    local set = Rows()
    set.x = x
@@ -229,7 +229,7 @@ describe("a collection for lack of memory", function()
 end)
 
 describe("a collection during an operator", function()
-   -- Calls fn while memory for its results is missing, and returns the results of pcall.
+   -- Calls fn while there is no memory for fn's results, and returns the results of pcall.
    local function without_memory(fn, finalizer)
       setmetatable({}, {__gc = finalizer})
       torch.set_memory_limit(torch.memory_stats().used + 100000)
@@ -253,7 +253,7 @@ describe("a collection during an operator", function()
       for _, message in ipairs(refusals) do
          assert.matches("an operator has called in its midst", message)
       end
-      x.data = torch.ones(1) -- now memory is available
+      x.data = torch.ones(1) -- the second attempt has enough memory
       assert.same({1}, x:tolist())
    end)
 

@@ -1,6 +1,6 @@
--- Tests scopes that a debug hook interrupts, like Ctrl-C in the interactive mode, at every event in
--- turn, including the call of their closing: the interactive mode must restore all modes after the
--- line.
+-- Tests scopes that a debug hook interrupts, as Ctrl-C does in the interactive mode. The hook
+-- interrupts each event in turn, including the call that closes the scope: the interactive mode
+-- must restore all modes after the line.
 
 local torch = require "tlua"
 local repl = require "tlua.repl"
@@ -123,7 +123,7 @@ describe("all modes are restored after an interrupted line:", function()
 
    for name, fn in require "spec.support.sorted"(scopes) do
       it(name, function()
-         fn() -- loads modules in advance that are loaded on first use
+         fn() -- the first call loads modules that are loaded on first use
          local total = interrupted_at(math.huge, fn)
          assert.is_true(total > 3)
          local step = math.max(1, total // 700)

@@ -63,7 +63,8 @@ static void note(const char *name, int64_t n, const char *what) {
   FAIL("an operator that lacks memory");
 }
 
-/* Makes one call that runs out of memory, and checks that it succeeds or fails as it should. */
+/* Makes one call that runs out of memory at an allocation, and checks that the call succeeds or
+** raises the right error. */
 static void fail_from(lua_State *L, const char *name, int64_t i, int64_t n) {
   tli_alloc_fail_from(n);
   int status = call(L, "run", i, 0);

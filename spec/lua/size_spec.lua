@@ -1,4 +1,4 @@
--- size_spec.lua - torch.Size: the list that x.shape and x:size() return.
+-- Tests torch.Size, the type of lists that x.shape and x:size() return.
 
 local torch = require "tlua"
 
@@ -18,7 +18,7 @@ describe("torch.Size", function()
       assert.equal(4, x.shape[-1])
       assert.equal(2, x.shape[-3])
       assert.equal(4, x.shape[-2 / 2]) -- a float, -1.0
-      assert.is_nil(x.shape[4]) -- the end of the list, which ipairs needs
+      assert.is_nil(x.shape[4]) -- an index past the end gives nil, which ipairs needs
       local shape = x.shape
       shape[-1] = 7
       assert.same({2, 3, 7}, shape)

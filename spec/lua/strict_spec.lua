@@ -6,8 +6,8 @@ local shell = require "spec.support.shell"
 
 local lists <const> = {[torch.cuda.default_generators] = true, [torch.sim.default_generators] = true}
 
--- Returns every table of names reachable from torch, by its path. Classes, objects and lists of
--- values are not tables of names; neither are metatables and tables whose fields are settings.
+-- Returns every table of names reachable from torch, by its path. Classes, objects, lists of
+-- values, metatables and tables whose fields are settings are not tables of names.
 local function namespaces()
    local found, seen = {}, {}
    local function visit(path, value)
@@ -23,7 +23,7 @@ local function namespaces()
          end
       end
    end
-   visit("torch.data", torch.data) -- torch.data is also torch.utils.data
+   visit("torch.data", torch.data) -- torch.data is also reachable as torch.utils.data
    visit("torch", torch)
    return found
 end
@@ -51,7 +51,7 @@ describe("a public table", function()
          local line
          local ok, message = pcall(function()
             line = line_of(1)
-            return value.no_such_name_at_all -- the line below `line`
+            return value.no_such_name_at_all -- the error is at the line after `line`
          end)
          assert.is_false(ok, path)
          local where, text = message:match "^(.-:%d+): (.*)$"

@@ -266,7 +266,7 @@ describe("a file that reaches the limit of its size", function()
             folder, shell.start(), folder, folder))
          assert.equal(0, status)
          assert.matches("^false\t[^\n]*save: [^\n]*x.safetensors: File too large\n", out)
-         -- programs that the script starts are not affected
+         -- programs that the script starts are not affected by the setting
          assert.matches("\nnil\t%a+\t%d+\n$", out)
       end)
    end)

@@ -77,7 +77,7 @@ describe("tlua doctor", function()
 
    it("says what a missing part would add and how to get it", function()
       shell.with_folder(function(folder)
-         -- creates files that are not libraries, so that loading them fails
+         -- The test creates files that are not libraries, so that loading them fails.
          for _, name in ipairs {"libnccl.so.2", "libnccl.so"} do
             shell.write(folder .. "/" .. name, "no library")
          end

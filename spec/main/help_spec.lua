@@ -49,7 +49,8 @@ describe("help", function()
       local text = manual.help("nn.NLLLoss2d")
       assert.matches("\nComputes `nn%.functional%.nll_loss` of its input", text)
       assert.matches("\n%-weight%[target%] %* input%[target%] for log%-probabilities", text)
-      assert.is_nil(text:find("F.nll_loss(", 1, true)) -- the example calls the function
+      -- the example calls the function by its public path
+      assert.is_nil(text:find("F.nll_loss(", 1, true))
       assert.matches("^nn%.Bilinear.*: y_k = x1%^T W_k x2 %+ b_k%.\n", manual.help("nn.Bilinear"))
    end)
 
@@ -164,7 +165,8 @@ describe("help, of names that the manual lacks,", function()
       for prefix, members in pairs {["torch."] = torch, ["Tensor."] = torch.Tensor, ["autograd."] = torch.autograd,
                                     ["cuda."] = torch.cuda, ["sim."] = torch.sim, ["io."] = torch.io} do
          for name, value in next, members do
-            -- skips Function, which `record` makes, and names that begin with _, which are internal
+            -- the test skips Function, which `record` makes, and names that begin with _, which are
+            -- internal
             if type(value) == "function" and not name:find("^_") and name ~= "record" then
                count = count + 1
                if not manual.help(value) then missing[#missing + 1] = prefix .. name end

@@ -2,10 +2,10 @@
 
 local session = require "spec.main.session"
 
--- Sends SIGINT `times` times, each after the program has computed for another quarter of a second
--- of processor time, which may take long on a busy machine: by then the program is inside the code
--- to interrupt, and has handled the previous signal. With `waits`, or if the system does not report
--- processor time, it waits for some time instead.
+-- A script that sends SIGINT `times` times, each time after the program has computed for another
+-- quarter of a second of processor time, which may take long on a busy machine. By then the program
+-- is inside the code to interrupt, and has handled the previous signal. With `waits`, or if the
+-- system does not report processor time, the script waits for a fixed time instead.
 local sender <const> = [[
    pid=$1 times=$2 waits=$3
    used() { # of processors, in ticks
@@ -24,11 +24,13 @@ local sender <const> = [[
       times=$(( times - 1 ))
    done]]
 
--- Runs the program, which begins in line 3 of a script, and sends it SIGINT `times` times.
+-- Runs the program, which begins in line 3 of a script, while SIGINT is sent to the program `times`
+-- times.
 local function interrupted(program, times, waits)
    local text = ("%q"):format(("set -- $PID %d %s\n%s"):format(times or 1, waits or false, sender))
    return session.script(([[
-      local pid = io.popen("echo $PPID"):read("n") -- the process id of the shell's parent
+      -- the process that PPID names is the shell's parent
+      local pid = io.popen("echo $PPID"):read("n")
       os.execute("( PID=" .. pid .. "\n" .. %s .. ") >/dev/null 2>&1 &")
       %s]]):format((text:gsub("\\\n", "\\n")), program))
 end
@@ -74,8 +76,8 @@ describe("SIGINT", function()
       assert.matches("^false\t[^\n]*interrupted!?\n0%.?0?\n$", result.out)
    end)
 
-   -- Each call would take many seconds. The test measures processor time, which does not depend on
-   -- other programs.
+   -- Each of these calls would take many seconds. The test measures processor time, which does not
+   -- depend on other programs.
    it("ends a long operator at any point", function()
       local calls = {
          "local x = torch.ones(3500, 3500, {dtype = 'int64'}) return x:matmul(x)",

@@ -29,7 +29,7 @@
 
 enum { PATIENCE_MS = 120000, SHOWN = 1 << 20 }; /* other programs may use the processors */
 
-static char shown[SHOWN + 1]; /* the output so far */
+static char shown[SHOWN + 1]; /* the output of the command so far */
 static size_t length, matched;
 
 /* Reads further output. Returns false at the end or on a timeout. */
@@ -37,10 +37,10 @@ static bool take(int terminal) {
   struct pollfd wait = {.fd = terminal, .events = POLLIN};
   if (poll(&wait, 1, PATIENCE_MS) <= 0 || length == SHOWN) return false;
   ssize_t n = read(terminal, shown + length, SHOWN - length);
-  if (n <= 0) return false; /* EIO: the command has closed the terminal */
+  if (n <= 0) return false; /* EIO means that the command has closed the terminal */
   size_t end = length + (size_t)n;
-  for (size_t i = length; i < end; i++)
-    if (shown[i] != '\0') shown[length++] = shown[i]; /* NULs are padding for slow terminals */
+  for (size_t i = length; i < end; i++) /* NUL characters are padding for slow terminals */
+    if (shown[i] != '\0') shown[length++] = shown[i];
   shown[length] = '\0';
   return true;
 }
@@ -56,7 +56,8 @@ static bool await(int terminal, const char *text) {
   }
 }
 
-/* This end of the terminal can query the mode as well. */
+/* Waits until the terminal's mode is that of an editor. The mode can be queried at this end of the
+** terminal as well. */
 static bool await_editor(int terminal) {
   enum { STEP_MS = 5 };
   for (int waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {
@@ -71,7 +72,7 @@ static char unescape(const char **p) {
   char c = *(*p)++;
   if (c != '\\') return c;
   c = *(*p)++;
-  if (c == 'n') return '\r'; /* the key that ends a line */
+  if (c == 'n') return '\r'; /* '\r' is the character of the key that ends a line */
   if (c == 't') return '\t';
   if (c < '0' || c > '7') return c;
   int code = c - '0';
@@ -110,7 +111,7 @@ int main(int argc, char **argv) {
   pid_t child = forkpty(&terminal, NULL, NULL, &size);
   if (child < 0) return 2;
   if (child == 0) {
-    signal(SIGINT, SIG_DFL); /* background jobs may ignore it */
+    signal(SIGINT, SIG_DFL); /* background jobs may have been started with SIGINT ignored */
     execvp(argv[2], argv + 2);
     _exit(127);
   }
@@ -118,7 +119,7 @@ int main(int argc, char **argv) {
   if (!good) kill(child, SIGKILL);
   while (take(terminal)) continue;
   int status;
-  kill(child, SIGHUP); /* ends a command that still waits for input */
+  kill(child, SIGHUP); /* the signal ends a command that still waits for input */
   waitpid(child, &status, 0);
   fwrite(shown, 1, length, stdout);
   if (!good) return 99;

@@ -6,7 +6,7 @@ local M = {}
 
 local tlua = shell.quote(shell.tlua)
 
--- Separates the user's settings and history from those of the specs.
+-- Words for `env` that separate the user's settings and history from those of the specs.
 local clean <const> = "env -u LUA_INIT -u LUA_INIT_5_4 -u LUA_PATH -u LUA_PATH_5_4 " ..
    "-u INPUTRC -u EDITRC LC_ALL=C.UTF-8 TERM=vt100 "
 
@@ -41,7 +41,7 @@ function M.script(text, arguments)
    end)
 end
 
---- Returns the answers of the interactive mode to lines from a pipe, without its banner and
+--- Returns the answers of the interactive mode to lines from a pipe, without the banner and the
 --- prompts.
 ---@param input string
 ---@param env? string
@@ -59,11 +59,12 @@ local function build_pty()
    if pty then return pty end
    local folder = shell.ok("mktemp -d"):match("[^\n]+")
    local function remove() os.execute("rm -rf " .. shell.quote(folder)) end
-   M.cleaner = setmetatable({}, {__gc = remove}) -- removed after the specs have run
+   M.cleaner = setmetatable({}, {__gc = remove}) -- the folder is removed after the specs have run
    local command = ("%s -o %s spec/main/pty.c"):format(os.getenv("CC") or "cc",
       shell.quote(folder .. "/pty"))
    local output, status = shell.run(command)
-   if status ~= 0 then output, status = shell.run(command .. " -lutil") end -- for older systems
+   -- older systems need -lutil
+   if status ~= 0 then output, status = shell.run(command .. " -lutil") end
    assert(status == 0, output)
    pty = folder .. "/pty"
    return pty
@@ -71,9 +72,9 @@ end
 
 
 --- Runs a session at a terminal. The lines say what to wait for and what to type, as described in
---- spec/main/pty.c. `libraries` is a folder searched for shared libraries before all others,
---- `state` the folder of the history, and `env` has NAME=VALUE words. With `plain`, the session
---- does not wait for an editor.
+--- spec/main/pty.c. `libraries` is a folder that is searched for shared libraries before all other
+--- folders, `state` is the folder of the history, and `env` contains words NAME=VALUE. With
+--- `plain`, the session does not wait for an editor.
 ---@param lines string[]
 ---@param options? {libraries: string?, state: string?, plain: boolean?, arguments: string?, env: string?}
 ---@return string shown

@@ -1,10 +1,11 @@
--- Tests that the command starts fast: shells start scripts in loops, and people wait for them.
--- `make bench` shows the time; here the causes are tested: nothing is opened, loaded or started
--- that the program does not use.
+-- Tests that the command starts fast, because shells start scripts in loops, and people wait for
+-- scripts. `make bench` shows the time; this spec tests the causes: the command opens, loads and
+-- starts nothing that the program does not use.
 
 local shell = require "spec.support.shell"
 
--- Prints the program's libraries except the system's own, its threads and its Lua modules.
+-- Code that prints the program's libraries except the system's own, its threads and its Lua
+-- modules.
 local look <const> = [[
 local libraries, known = {}, {}
 for line in io.lines "/proc/self/maps" do
@@ -12,7 +13,8 @@ for line in io.lines "/proc/self/maps" do
    if name and not known[name] then
       known[name] = true
       local own = name == "libc" or name == "libm" or name == "libmvec" or name:find "^ld%-" or
-         name == "libdl" or name == "libpthread" or name == "librt" or -- before glibc 2.34
+         -- these libraries exist before glibc 2.34
+         name == "libdl" or name == "libpthread" or name == "librt" or
          name:find "^liblua" or -- liblua is loaded if Lua has no static library
          (os.getenv "LD_PRELOAD" or ""):find(name, 1, true)
       local sanitizer = name:find "san$" or name == "libgcc_s" or name:find "^libstdc"
@@ -30,7 +32,8 @@ print(("libraries: %s; threads: %s; modules: %s"):format(table.concat(libraries,
    io.open "/proc/self/status":read "a":match "Threads:%s*(%d+)", table.concat(modules, " ")))
 ]]
 
--- Runs on Linux, in a separate process; programs that watch it load additional libraries.
+-- The programs run on Linux, in a separate process; programs that watch the process, such as
+-- sanitizers, load additional libraries.
 local function starts(name, expected, code)
    it(name, function()
       local maps = io.open "/proc/self/maps"

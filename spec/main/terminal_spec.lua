@@ -1,11 +1,11 @@
--- Tests the interactive mode at a terminal: editing, history, completion, Ctrl-C. Each session says
--- what to wait for (?) and what to type (!), see pty.c. Typed text is echoed, so sessions wait for
--- results that differ from their input.
+-- Tests the interactive mode at a terminal: editing, history, completion and Ctrl-C. Each session
+-- says what to wait for (?) and what to type (!); pty.c describes the syntax. Typed text is echoed,
+-- so sessions wait for results that differ from the typed text.
 
 local session = require "spec.main.session"
 local shell = require "spec.support.shell"
 
--- Returns the path at which the dynamic linker finds a library; nil if it does not.
+-- Returns the path at which the dynamic linker finds a library; nil if no library has that name.
 local function find_library(name)
    local program = ("package.loadlib(%q, '*') for line in io.lines('/proc/self/maps') do " ..
       "local path = line:match('(/%%S*%s%%S*)') if path then print(path) break end end"):

@@ -9,7 +9,7 @@ torch.set_num_threads(1)
 local path = os.tmpname()
 torch.save({a = torch.ones(1 << 20), b = torch.ones(1 << 20)}, path)
 local t = torch.load(path, {mmap = true})
-local function cut(bytes) -- truncates the file in place, as opening it for writing does
+local function cut(bytes) -- opening a file for writing truncates the file in place
    local file = io.open(path, "rb")
    local text = file:read(bytes)
    file:close()
@@ -35,7 +35,7 @@ describe("a mapped file that was cut", function()
       assert.matches("^false\t[^\n]*script.lua:%d+: a file has become shorter while it was mapped",
          lines[1])
       assert.matches("^1.0\tfalse\t[^\n]*a file has become shorter", lines[2])
-      assert.matches("^true\t%d", lines[3]) -- the missing pages now read as zeros
+      assert.matches("^true\t%d", lines[3]) -- the missing pages are read as zeros
    end)
 
    it("raises an error in a coroutine, and ends a program that does not catch it", function()
@@ -60,7 +60,7 @@ describe("a mapped file that was cut", function()
    it("is named in the error if a line writes its elements", function()
       local result = session.script(head .. [[
          local copy = io.open(path .. ".copy", "wb")
-         copy:setvbuf "no" -- unbuffered, so that the system itself reads the elements
+         copy:setvbuf "no" -- an unbuffered file makes the system itself read the elements
          print(torch.io.write(copy, t.a))
          copy:close()
          print(pcall(torch.save, {b = t.b}, path .. ".safetensors"))

@@ -1,4 +1,5 @@
--- Makes hooks and functions that refer to the tensor that they are attached to, 4 MB each time.
+-- Makes hooks and functions that refer to the tensor to which they are attached, with 4 MB for each
+-- cycle.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,7 +1,7 @@
--- measure.lua - measures a program's peak of resident memory, for the scripts beside this file.
--- pacer_spec.lua runs them with `tlua` and with plain `lua5.4`, and spec/embed/memory.c in a host's
--- own Lua state: each fails if it needs more than its limit. If the system does not report memory,
--- as in some sandboxes, they only run.
+-- measure.lua - measures a program's peak of resident memory, for the scripts in this folder.
+-- pacer_spec.lua runs the scripts with `tlua` and with plain `lua5.4`, and spec/embed/memory.c runs
+-- them in a host's own Lua state: each script fails if it needs more memory than its limit. If the
+-- system does not report memory, as in some sandboxes, the scripts run without a check.
 
 local measure = {}
 

@@ -1,6 +1,7 @@
--- Tests that Lua's collector keeps up with tensors that it cannot see, in each of its modes: that
--- of `tlua`, which does not change it, that of the lua5.4 command (generational) and a host's state
--- (spec/embed/memory.c, incremental). Each measures the resident memory of a separate process.
+-- Tests that Lua's collector keeps up with tensors, whose memory the collector does not see, in
+-- each of its modes: that of `tlua`, which does not change the mode, that of the lua5.4 command
+-- (generational) and that of a host's state (spec/embed/memory.c, incremental). Each test measures
+-- the resident memory of a separate process.
 
 local shell = require "spec.support.shell"
 

@@ -14,14 +14,14 @@ end
 
 -- Returns the bytes that fn leaves allocated.
 local function leaves(fn)
-   fn() -- creates the objects that are made once and kept
+   fn() -- the first call creates the objects that are made once and kept
    local before = used()
    fn()
    return used() - before
 end
 
 -- Returns whether most of the 3000 tables that were passed to fn are finally collected, although
--- their tensors are small.
+-- the tables' tensors are small.
 local function few_stay(fn)
    local tokens = setmetatable({}, {__mode = "k"})
    for _ = 1, 3000 do

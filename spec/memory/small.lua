@@ -1,4 +1,4 @@
--- Computes two million sums of 8x8 tensors. Lua sees 16 bytes each.
+-- Computes two million sums of 8x8 tensors, each of which Lua's collector counts as 16 bytes.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,5 +1,5 @@
--- Checks that a collector that the program has stopped stays stopped, however much memory is
--- allocated.
+-- Checks that a collector that the program has stopped stays stopped, even if the program allocates
+-- a large amount of memory.
 
 local torch = require "tlua"
 

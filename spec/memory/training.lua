@@ -1,4 +1,5 @@
--- Makes 500 training steps with 8 MB of activations each: a graph's memory is freed with the graph.
+-- Makes 500 training steps with 8 MB of activations each, whose memory must be freed with the graph
+-- of the step.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

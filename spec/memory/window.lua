@@ -1,4 +1,4 @@
--- Makes a thousand 4 MB tensors, of which the last eight are in use.
+-- Makes a thousand 4 MB tensors, of which only the last eight are in use at any time.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -446,13 +446,13 @@ describe("a module that contains itself", function()
       assert.equal(1, #list)
       assert.same({[1] = inner}, {dict.a})
       assert.same({1, 1}, outer(torch.ones(2)):tolist())
-      outer:add(inner) -- adding it again is allowed
+      outer:add(inner) -- adding the child a second time is allowed
       assert.equal(2, #outer)
    end)
 
    it("raises an error that names the field that holds it", function()
       local circle = nn.Sequential(nn.ReLU(), nn.Tanh())
-      circle[2] = circle -- Lua does not report assignments of existing keys
+      circle[2] = circle -- Lua does not report assignments to existing keys
       assert.raises("nn.Sequential contains itself", function() circle:apply(print) end)
       assert.equal("Sequential(\n  (1): ReLU()\n  (2): Sequential(...)\n)", tostring(circle))
       assert.same({}, circle:parameters())

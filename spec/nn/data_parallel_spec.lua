@@ -13,7 +13,7 @@ describe("nn.DataParallel", function()
    local devices = {"sim:0", "sim:1"}
 
    it("gives the outputs and gradients of the whole batch on one device", function()
-      local x = torch.randn({5, 4}, {device = "cpu"}) -- split into parts of 3 and 2
+      local x = torch.randn({5, 4}, {device = "cpu"}) -- the batch is split into 3 and 2 samples
       local alone, model = build():to "cpu", nn.DataParallel(build():to "sim:0", devices)
       local expected, got = alone(x), model(x:to "sim:0")
       assert.equal(torch.device "sim:0", got.device)

@@ -77,7 +77,7 @@ end)
 describe("nn.BatchNorm", function()
    it("keeps running statistics while training and uses them afterwards", function()
       local norm = nn.BatchNorm1d(1, {momentum = 0.5})
-      norm(torch.tensor {{1.0}, {3.0}}) -- the mean is 2, and so is the unbiased variance
+      norm(torch.tensor {{1.0}, {3.0}}) -- the mean is 2, and the unbiased variance is 2
       assert.close({1}, norm.running_mean:tolist())
       assert.close({1.5}, norm.running_var:tolist())
       assert.equal(1, norm.num_batches_tracked:item())
@@ -451,7 +451,7 @@ end)
 describe("CrossMapLRN2d", function()
    it("divides by the squares of neighbouring channels, as in Torch7", function()
       local x = torch.tensor {1.0, 2, 3, 4}:view(1, 4, 1, 1)
-      -- the denominator's base is k + the sum of squares
+      -- the base of the denominator is k plus the sum of squares
       local y = nn.CrossMapLRN2d(3, 3, 1, 1)(x):flatten():tolist()
       for i, square_sum in ipairs {1 + 4, 1 + 4 + 9, 4 + 9 + 16, 9 + 16} do
          assert.close(i / (1 + square_sum), y[i], 1e-7)
@@ -525,7 +525,7 @@ describe("TripletMarginWithDistanceLoss", function()
 end)
 
 describe("LinearCrossEntropyLoss", function()
-   -- Compares loss and gradients with those of a layer followed by cross_entropy.
+   -- Compares the loss and the gradients with those of a linear layer followed by cross_entropy.
    local function both(options, dims, target)
       local loss = nn.LinearCrossEntropyLoss(3, 5, options):double()
       local x = torch.randn(dims, {dtype = "float64", requires_grad = true})

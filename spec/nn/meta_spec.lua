@@ -1,5 +1,5 @@
--- Tests models on the meta device: they are built, called and stepped without memory, and get it by
--- to_empty or by load_state_dict with assign.
+-- Tests models on the meta device: the models are built, called and stepped without memory, and get
+-- memory by to_empty or by load_state_dict with assign.
 
 local problem = require "spec.support.optim"
 local table_of = require "spec.support.table"
@@ -8,7 +8,8 @@ local nn = torch.nn
 
 local meta <const> = {device = "meta"}
 
--- The layers and inputs of spec/fixtures/nn.lua; results must have the shapes of PyTorch's.
+-- The layers and inputs of spec/fixtures/nn.lua; on the meta device, results must have the shapes
+-- of PyTorch's results.
 local layers <const> = dofile "spec/fixtures/nn.lua"
 local recurrent <const> = dofile "spec/fixtures/rnn.lua"
 
@@ -49,7 +50,7 @@ describe("on the meta device", function()
          for name, x in module:named_parameters() do assert.equal(torch.device "meta", x.device, name) end
          for name, x in module:named_buffers() do assert.equal(torch.device "meta", x.device, name) end
          local reads = row[1]:find "CTCLoss" and "ctc_loss" or row[1]:find "AdaptiveLogSoftmax" and "item"
-         if reads then -- the labels of the loss
+         if reads then -- the loss needs labels
             assert.raises(reads .. ": a meta tensor has no values", function() module(table.unpack(inputs)) end)
             return
          end
@@ -110,7 +111,7 @@ describe("on the meta device", function()
    end)
 end)
 
--- A decoder block like those of Llama.
+-- A decoder block with the structure of Llama's blocks.
 local Block, Base = torch.class("MetaSpecBlock", nn.Module)
 
 function Block:__init(o)
@@ -166,7 +167,7 @@ describe("a model of 70 billion parameters", function()
       local model = torch.default_device("meta", llama, size)
       local n = 0
       for _, p in ipairs(model:parameters()) do n = n + p:numel() end
-      assert.equal(70553706496, n) -- the number of parameters of Llama 3 70B
+      assert.equal(70553706496, n) -- the expected number is that of Llama 3 70B
       local logits = model(torch.empty(1, 4096, {dtype = "int64", device = "meta"}))
       assert.same({1, 4096, 128256}, logits.shape)
       assert.equal("bfloat16", logits.dtype)

@@ -138,7 +138,8 @@ describe("nn.Module", function()
       assert.equal(4, #net:parameters())
       assert.equal(3, #net:modules())
       assert.equal(2, #net:children())
-      -- A parameter's name is its first path: a module's own parameters come before its children's.
+      -- A parameter's name is its first path: a module's own parameters come before the parameters
+      -- of its children.
       assert.same({"scale", "tied", "first.weight", "first.bias"},
          names(net:named_parameters()))
    end)
@@ -238,7 +239,7 @@ describe("the mode of a module", function()
          assert.raises("nn.Dropout: training: expected true or false, got", function() layer(x) end)
       end
       local net = nn.Sequential(nn.Dropout(0.5)):eval()
-      -- nil is also the value of a misspelt field, as in `net[1].training = was_trainig`
+      -- nil is also the value of a misspelt variable, as in `net[1].training = was_trainig`
       net[1].training = nil
       assert.raises("training: expected true or false, got nil", function() net(x) end)
       net:train()

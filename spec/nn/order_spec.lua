@@ -1,4 +1,4 @@
--- Tests the order in which a module lists its children, and the keys that pairs visits.
+-- Tests the order in which a module lists its children, and the keys that pairs gives for a module.
 
 local torch = require "tlua"
 local nn = torch.nn

@@ -1,4 +1,5 @@
--- Tests pruning and fused layers against PyTorch; the values are in nn_utils.lua.
+-- Tests pruning and fused layers against PyTorch; the reference values are in
+-- spec/fixtures/nn_utils.lua.
 local torch = require "tlua"
 local formulas = require "spec.support.nn_utils"
 local nn = torch.nn

@@ -4,7 +4,8 @@ local torch = require "tlua"
 local nn = torch.nn
 local rows = dofile "spec/fixtures/nn.lua"
 
--- The formulas of nn.py. `which` is the position of the input, from 0.
+-- The formulas of nn.py for inputs and parameters. `which` is the position of the input, counted
+-- from 0.
 local make = {
    f = function(k, which) return math.sin(1 + 1.37 * k + which) end,
    p = function(k, which) return 0.5 + 0.4 * math.sin(1 + 1.37 * k + which) end,
@@ -67,7 +68,7 @@ local function weighted_sum(outputs)
    return total
 end
 
--- Both libraries compute in float64, but add in different orders.
+-- Both libraries compute in float64, but add numbers in different orders.
 local usual_tolerance <const> = 1e-9
 
 describe("a layer matches PyTorch:", function()

@@ -1,4 +1,5 @@
--- Tests weights that are computed from others: parametrizations, and the older hooks.
+-- Tests weights that are computed from other parameters: parametrizations, and the older hooks
+-- weight_norm and spectral_norm.
 local torch = require "tlua"
 local formulas = require "spec.support.nn_utils"
 local sorted = require "spec.support.sorted"
@@ -362,7 +363,8 @@ describe("a state with the names of weight_norm's hook", function()
       local state = old:state_dict()
       assert.truthy(state["1.weight_g"] and state["3.weight_v"])
       new:load_state_dict(state)
-      assert.truthy(state["1.weight_g"] and state["3.weight_v"]) -- the caller's table is unchanged
+      -- loading does not change the caller's table
+      assert.truthy(state["1.weight_g"] and state["3.weight_v"])
       local x = torch.randn(5, 3)
       assert.close(old(x), new(x), 1e-6)
       new:load_state_dict(old:state_dict {names = "pytorch"}, {names = "pytorch"})

@@ -83,7 +83,7 @@ local function weighted_sum(outputs)
    return total
 end
 
--- PyTorch's values are float64. In float32, sums of some hundred numbers around 1 have an error of
+-- PyTorch's values are float64. In float32, a sum of some hundred numbers around 1 has an error of
 -- several roundings of 6e-8.
 local function matches_pytorch(dtype, limit)
    for _, row in ipairs(rows) do
@@ -120,7 +120,7 @@ describe("a recurrent layer in float32 matches PyTorch:", function()
    matches_pytorch("float32", 1e-5)
 end)
 
--- The kinds of networks: classes and options.
+-- The kinds of networks, each with its class and its options.
 local kinds <const> = {
    {"RNN"}, {"RNN", {nonlinearity = "relu"}}, {"GRU"}, {"LSTM"}, {"LSTM", {proj_size = 3}},
    {"GRU", {bidirectional = true, num_layers = 2}}, {"LSTM", {bidirectional = true, num_layers = 2, bias = false}},
@@ -174,7 +174,7 @@ describe("a recurrent layer agrees with its formula, for every dtype:", function
       for dtype, limit in sorted(tolerance) do
          it(title(kinds[i]) .. " in " .. dtype, function()
             torch.manual_seed(i)
-            -- The sizes are not multiples of any vector's length.
+            -- The sizes are not multiples of the length of any vector register.
             local layer = nn[kinds[i][1]](7, 19, options_with(kinds[i], {dtype = dtype}))
             local x = torch.randn(9, 5, 7, {dtype = dtype})
             local output, h, c = results_of(layer, x)
@@ -203,7 +203,7 @@ describe("gradients of a recurrent layer", function()
          inputs[#inputs + 1] = torch.randn(2, 1, 1, f64):requires_grad_()
          local function run() return results_of(layer, inputs[#inputs]) end
          assert.gradcheck(run, inputs)
-         -- This would take long for several layers; other operators combine the layers.
+         -- This test would take long for several layers; all other operators only combine layers.
          if not options.num_layers then
             assert.is_true(torch.autograd.gradgradcheck(run, inputs))
          end
@@ -224,8 +224,8 @@ describe("gradients of a recurrent layer", function()
       end
    end)
 
-   -- An input that depends on other inputs, or is passed twice, gets a gradient for each place
-   -- separately.
+   -- An input that depends on other inputs, or is passed twice, gets a separate gradient for each
+   -- argument.
    it("are right for inputs that depend on each other", function()
       torch.manual_seed(5)
       local w, u = torch.randn(3, 3, f64):requires_grad_(), torch.randn(3, 3, f64):requires_grad_()
@@ -478,14 +478,15 @@ describe("recurrent layers refuse", function()
       refuses(expected .. "a table of 0 with nil first", function() layer(x, {}) end)
       refuses(expected .. "3" .. usage, function() layer(x, 3) end)
       refuses("nn.LSTM: c0: expected shape (1, 2, 4), got a table", function() layer(x, {h, {c}}) end)
-      refuses(expected, function() -- the error is raised as if the state were two results
+      -- the call is passed a state of one result, so the error is raised as for two results
+      refuses(expected, function()
          local _, first, second = layer(x)
          layer(x, {first, second})
       end)
       usage = "; h, c = cell(input, {h, c}) returns two tensors and takes a table of them"
       expected = "nn.LSTMCell: hx: expected {h, c}, a table of two tensors, got "
       refuses(expected .. "a float32 tensor of shape (2, 4)" .. usage, function()
-         local state = cell(x[1]) -- the error is raised as if the state were one result
+         local state = cell(x[1]) -- the cell is passed one tensor in place of a state
          cell(x[1], state)
       end)
       refuses(expected .. "2 arguments" .. usage, function() cell(x[1], h[1], c[1]) end)

@@ -5,7 +5,7 @@ local function model()
    return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 1)))
 end
 
--- The names that PyTorch has for the same model.
+-- The names of the same model's tensors in PyTorch.
 local pytorch = {"0.bias", "0.weight", "2.0.bias", "2.0.weight"}
 
 local function sorted_names(state)

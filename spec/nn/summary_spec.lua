@@ -12,7 +12,8 @@ describe("torch.summary", function()
       local conv, linear = summary.rows[1], summary.rows[4]
       assert.same({"1", "Conv2d", "(5, 2, 2, 2)", 20, 80},
          {conv.path, conv.name, conv.shape, conv.parameters, conv.bytes})
-      assert.equal(2 * 5 * 2 * 2 * 2 * 9, conv.operations) -- 9 products for each of 40 results
+      -- each of the 40 results needs 9 products
+      assert.equal(2 * 5 * 2 * 2 * 2 * 9, conv.operations)
       assert.equal(2 * 5 * 3 * 8, linear.operations)
       assert.equal(0, summary.rows[2].operations)
       assert.equal(20 + 27, summary.parameters)

@@ -198,7 +198,7 @@ local function fault_of(check, case)
    if ok then return fault or "no error" end
 end
 
--- Reads one case, or a list of cases, from its text.
+-- Reads one case, or a list of cases, from the text of a file.
 local function read(text, name)
    return assert(load("return " .. text, name, "t", ENVIRONMENT))()
 end

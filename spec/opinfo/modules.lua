@@ -14,7 +14,7 @@ local OTHER <const> = {
    Tensor = "an import", Module = "an import", Optimizer = "an import", LRScheduler = "an import",
 }
 
--- Names that belong to a part that does not exist yet, or to PyTorch's internals.
+-- The names that belong to a feature that does not exist yet, or to PyTorch's internals.
 local LATER <const> = {
    {"complex", "complex numbers"}, {"^is_conj", "complex numbers"}, {"^is_neg$", "complex numbers"},
    {"^conj", "complex numbers"}, {"^resolve_", "complex numbers"}, {"^real$", "complex numbers"},
@@ -45,7 +45,7 @@ local function is_wanted(name)
    return #wanted == 0
 end
 
--- Returns the numbers of classes and cases in a folder, and of those that differ.
+-- Returns the numbers of classes and cases in a folder, and of the cases that differ.
 local function run(kind, check)
    local classes, cases, bad_classes, bad_cases = 0, 0, 0, 0
    local pipe <close> = assert(io.popen(("ls '%s/%s'"):format(folder, kind)))
@@ -90,7 +90,7 @@ local function place_of(row)
    return place
 end
 
--- Returns the reason why a name is not needed here, or the part that it belongs to.
+-- Returns the reason why a name is not needed, or the feature to which the name belongs.
 local function reason_of(name)
    if OTHER[name] then return OTHER[name] end
    for _, row in ipairs(LATER) do

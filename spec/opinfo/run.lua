@@ -26,7 +26,8 @@ local function show_call(call)
    return (call.form == "f" and "torch." or "x:") .. name .. "(" .. table.concat(parts, ", ") .. ")"
 end
 
--- Compares vectors that are determined only up to their signs.
+-- Compares vectors that are determined only up to their signs; both tensors are made positive along
+-- `along` first.
 local function without_signs(r, along)
    local k = r[2].shape[r[2]:dim()]
    r[1], r[3] = r[1]:narrow(-1, 1, k):abs(), r[3]:narrow(along, 1, k):abs()
@@ -73,7 +74,7 @@ local OPERATORS <const> = {
 
 local probe = torch.zeros(2, 2)
 
--- Returns the function that makes the call; nil if tlua has no such operator.
+-- Returns the function that makes the call; nil if tlua lacks the operator.
 local function callable(call)
    local of_module = call.name:find(".", 1, true)
    local name = call.name .. (call.form == "i" and not of_module and "_" or "")
@@ -94,7 +95,7 @@ local function callable(call)
    end
 end
 
--- Appends all results to one list, including those in tables.
+-- Appends all results to one list, including results in tables.
 local function flatten(list, from, count, into)
    for i = from, count do
       if type(list[i]) == "table" then
@@ -163,14 +164,14 @@ local function compare_results(call, arguments, results)
       local given = call.tag == "first64" and TOLERANCE[call.dtype] and call.dtype or nil
       local fault, at = compare(results[i], call.r[i], call.x and call.x[i], call.random, given)
       if fault == "value" and call.ties and only_tied(call, arguments, results, i) then
-         call.g = nil -- the gradient belongs to other elements of equal value
+         call.g = nil -- a gradient of 0 stands for an equal element that got the gradient instead
       elseif fault then
          return fault, call.r[i], results[i], at
       end
    end
 end
 
--- Returns the arguments as they are passed, their number, and those that require gradients.
+-- Returns the arguments of a call in order, their number, and the arguments that require gradients.
 local function arguments_of(call)
    local leaves, count, options = {}, call.a.n, {}
    local arguments = built(call.a, leaves)
@@ -188,7 +189,7 @@ local function arguments_of(call)
    return arguments, count, leaves
 end
 
--- Returns a message without its prefix, the location of the call.
+-- Returns an error message without its prefix, the location of the call.
 local function in_short(message)
    return (tostring(message):gsub("\n.*", ""):gsub("^%S+:%d+: ", ""))
 end
@@ -218,13 +219,14 @@ end
 
 ---- two devices ---------------------------------------------------------------------
 
--- Removes the device of a tensor from a text, and line breaks, which depend on the device's length.
+-- Returns a text without the device of a tensor, and without line breaks, which depend on the
+-- length of the device's name.
 local function without_device(text)
    return (text:gsub(",%s+device='%w+:0'", ""):gsub(" on %w+:0", ""):gsub("%s+", " "))
 end
 
--- Returns the outcome of a call with tensors on a device: its results and the gradients of their
--- sum, or an error message.
+-- Returns the outcome of a call with tensors on a device: the call's results and the gradients of
+-- their sum, or an error message.
 local function outcome(call, f, on)
    torch.set_default_device(on)
    torch.manual_seed(1)
@@ -242,7 +244,7 @@ local function outcome(call, f, on)
    return values
 end
 
--- Returns a complete text of a value; without its elements if they are undefined.
+-- Returns a complete text of a value; the text lacks the elements if they are undefined.
 local function bits(v, undefined)
    if not is_tensor(v) then
       return math.type(v) == "float" and ("%a"):format(v) or without_device(tostring(v))
@@ -300,8 +302,8 @@ local function reason_of(call, fault)
    end
 end
 
--- Prints a line for each call that differs: location, fault, reason if it is intended, the call,
--- both results.
+-- Prints a line for each call that differs: location, fault, the reason of an intended difference,
+-- the call, both results.
 local function run_operator(path)
    torch.set_num_threads(1)
    torch.manual_seed(1)
@@ -327,8 +329,8 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- Returns the number of calls in a file, its faults, each a list of fields, and the overloads that
--- were called.
+-- Returns the number of calls in a file, the faults of these calls, each as a list of fields, and
+-- the overloads that were called.
 local function run_apart(path)
    local pipe <close> = assert(io.popen(("%s spec/opinfo/run.lua --operator %s"):format(
       quote(arg[-1]), quote(path))))
@@ -371,12 +373,14 @@ local function sorted_keys(t)
    return keys
 end
 
-local totals = {} -- for each family: operators, calls, differences, known differences
-local forms = { -- for each overload: operators that have it, that differ, that differ on purpose
+local totals = {} -- totals of each family: operators, calls, differences, known differences
+-- totals of each overload: operators that have it, operators that differ, operators that differ on
+-- purpose
+local forms = {
    f = {"functions", 0, 0, 0}, m = {"methods", 0, 0, 0}, i = {"in place", 0, 0, 0},
 }
-local reasons = {} -- the number of times that each row of known.lua applied
-local missing = {} -- operators that tlua lacks
+local reasons = {} -- number of times that each row of known.lua applied
+local missing = {} -- names of operators that tlua lacks
 
 local function run_file(path)
    local family, name = path:match("([^/]+)/([^/]+)%.lua$")

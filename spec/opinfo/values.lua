@@ -1,10 +1,10 @@
--- values.lua - shared by the runners here: tensors written by Python, formatting of values, and
--- comparison.
+-- values.lua - defines functions for the runners in this folder: they build tensors that Python has
+-- written, format values, and compare them.
 
 local torch = require "tlua"
 
--- Tolerance for an element: relative to itself, absolute, and relative to the largest element. The
--- three are added.
+-- The tolerances for an element: relative to the element, absolute, and relative to the largest
+-- element. The tolerance is the sum of the three.
 local TOLERANCE <const> = {
    float32 = {1e-5, 1e-5, 2e-6}, float64 = {1e-7, 1e-8, 1e-10},
    float16 = {2e-3, 1e-3, 1e-3}, bfloat16 = {1.6e-2, 1e-3, 8e-3},
@@ -13,7 +13,8 @@ local TOLERANCE <const> = {
 
 ---- tensors -----------------------------------------------------------------------
 
--- The class of T's results, which describe a tensor that is not built yet.
+-- The class of values that the function T returns; such a value describes a tensor that is not
+-- built yet.
 local Written = {}
 
 local function T(dtype, sizes, strides, values, grad)
@@ -61,7 +62,7 @@ local function build(t)
    return t.grad and x:requires_grad_() or x
 end
 
--- Returns v with every written tensor built; those that require gradients are collected in
+-- Returns v with every described tensor built; the tensors that require gradients are collected in
 -- `leaves`.
 local function built(v, leaves)
    if is_written(v) then
@@ -121,7 +122,8 @@ local function near(v, w, exact, tolerance, most)
    return within(w, 0) or exact and within(exact, 1.5 * math.abs(w - exact)) or false
 end
 
--- Returns the elements of a list with complex numbers replaced by their two parts.
+-- Returns the elements of a list, in which each complex number is replaced by its real and its
+-- imaginary part.
 local function parts_of(values)
    if type(values[1]) ~= "userdata" then return values end
    local parts = {}

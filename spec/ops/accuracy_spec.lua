@@ -1,11 +1,11 @@
--- Tests the accuracy of results where a plain loop would be inaccurate.
+-- Tests the accuracy of results in cases in which a plain loop would be inaccurate.
 
 local device = require "spec.support.device"
 local torch = require "tlua"
 local F = torch.nn.functional
 
--- Reference values in float64, by formulas that are accurate near 0; math's functions come from the
--- C library.
+-- Reference functions in float64, whose formulas are accurate near 0; the functions of math come
+-- from the C library.
 local exp, log, sqrt, abs = math.exp, math.log, math.sqrt, math.abs
 
 local function expm1(x)
@@ -30,7 +30,7 @@ local function asinh(x)
    return x < 0 and -value or value
 end
 
--- name, reference, lowest and highest argument
+-- each row has a name, a reference function, and the lowest and the highest argument
 local functions = {
    {"exp", exp, -87, 88}, {"exp2", function(x) return 2 ^ x end, -125, 127}, {"expm1", expm1, -20, 88},
    {"log", log, 1e-30, 1e30}, {"log", log, 0.5, 2}, {"log2", function(x) return log(x, 2) end, 1e-3, 1e6},
@@ -53,9 +53,9 @@ local function unit(x)
    return 2.0 ^ math.max(exponent - 23, -149)
 end
 
--- The errors documented for CUDA, which for some functions are larger (CUDA C++ Programming Guide,
--- "Mathematical Functions"); otherwise results must be the nearest float32: half a unit from the
--- true value.
+-- The errors in units in the last place that the CUDA C++ Programming Guide ("Mathematical
+-- Functions") documents for some functions; all other results must be the nearest float32, half a
+-- unit from the true value.
 local promised <const> = {tan = 4, sinh = 3, asinh = 3, acosh = 4, atanh = 3, sigmoid = 4}
 local function limit(name)
    return device.name == "cuda" and (promised[name] or 2) + 0.5 or 2
@@ -83,10 +83,10 @@ end)
 describe("gelu in float32", function()
    it("is accurate near 0 too", function()
       local x = torch.linspace(-6.4, 8, 20000, {dtype = "float64"}):float():double()
-      -- F.gelu in float64 calls C's erfc
+      -- F.gelu of float64 calls C's erfc
       local expected, actual = F.gelu(x), F.gelu(x:float()):double()
       if device.name == "cuda" then
-         -- PyTorch's form, x * (1 + erf(x / sqrt(2))) / 2, has an error relative to x
+         -- the form x * (1 + erf(x / sqrt(2))) / 2 of PyTorch has an error relative to x
          assert.is_true(((actual - expected) / x):abs():max():item() < 2.4e-7)
          return
       end
@@ -112,7 +112,8 @@ describe("sums in float32", function()
       torch.manual_seed(12)
       local x = torch.rand(10000000)
       local truth = x:double():sum():item()
-      assert.is_true(abs(truth - 5e6) < 1e4) -- 0.5 each; their deviation makes 913
+      -- each element has a mean of 0.5; the standard deviation of the sum is 913
+      assert.is_true(abs(truth - 5e6) < 1e4)
       for _, sum in ipairs {x:sum(), x:view(1000, 10000):sum(1):double():sum(),
                             x:view(10000, 1000):sum(2):double():sum(),
                             x:mean() * 1e7} do
@@ -146,7 +147,7 @@ describe("large inputs of", function()
    end)
 
    it("variances cause no cancellation", function()
-      local near = torch.arange(1000) % 10 + 1000000.0 -- the variance of 0 ... 9 is 8.25
+      local near = torch.arange(1000) % 10 + 1000000.0 -- the variance of 0, 1, ... 9 is 8.25
       assert.equal("float32", near.dtype)
       assert.close(8.25, near:var {correction = 0}, 1e-5)
       assert.close(sqrt(8.25), near:std {correction = 0}, 1e-5)

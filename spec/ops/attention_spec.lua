@@ -41,7 +41,8 @@ describe("_scaled_dot_product_flash_attention", function()
 
    local function numbers(n, by, fn, ...) return torch[fn](torch.arange(n) * by):view(...) end
 
-   -- values by PyTorch 2.15: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+   -- The values were computed by torch.ops.aten._scaled_dot_product_flash_attention_for_cpu of
+   -- PyTorch 2.15.
    it("gives results, logarithms and gradients", function()
       local q, k, v = numbers(12, 0.37, "sin", 1, 2, 3, 2), numbers(8, 0.53, "cos", 1, 2, 2, 2),
          numbers(8, 0.71, "sin", 1, 2, 2, 2)
@@ -166,7 +167,7 @@ describe("scaled_dot_product_attention", function()
          local mask = torch.zeros(3, 6, {dtype = "float64"}):masked_fill(torch.ones(3, 6):triu(1):bool(), -math.huge)
          local expected = formula(a:double(), b:double(), c:double(), mask)
          local result = attention(a, b, c, nil, 0, true):double()
-         -- half a unit in the last place of numbers below 4
+         -- the tolerance is half a unit in the last place of numbers below 4
          assert.close(expected, result, 2 * tolerance)
       end
    end)
@@ -176,7 +177,7 @@ describe("scaled_dot_product_attention", function()
                           {96, 288, 140, 16}} do
          local l, n, e, w = table.unpack(s)
          local masks = {random(l, n), random(n), random(l, 1), random(l, n):gt(0):double():log()}
-         -- makes blocks that no query sees
+         -- the mask makes blocks that no query sees
          masks[5] = torch.full({l, n}, -math.huge, {dtype = "float64"}):triu(1)
          for i = 0, #masks do
             local inputs = {random(2, l, e), random(2, n, e), random(2, n, w)}
@@ -187,7 +188,8 @@ describe("scaled_dot_product_attention", function()
    end)
 
    it("reads and writes tensors with gaps in memory without copies", function()
-      local packed = random(2, 9, 3, 4, 5):requires_grad_() -- (N, L, query key value, heads, E)
+      -- the shape of packed is (N, L, (query, key, value), heads, E)
+      local packed = random(2, 9, 3, 4, 5):requires_grad_()
       local parts = {}
       for i, part in ipairs(packed:unbind(3)) do parts[i] = part:transpose(2, 3) end
       local result = attention(table.unpack(parts))
@@ -238,19 +240,21 @@ describe("scaled_dot_product_attention", function()
          local expected = {torch.autograd.grad(formula(table.unpack(wide)), wide, {grad_outputs = g:double()})}
          for i, grad in ipairs {torch.autograd.grad(result, narrow, {grad_outputs = g})} do
             assert.equal(dtype, grad.dtype)
-            -- delta is computed from a rounded result; the error is that plus a rounding at the end
+            -- delta is computed from a rounded result, so the tolerance is that error plus a
+            -- rounding at the end
             assert.close(expected[i], grad:double(), 4 * unit * expected[i]:abs():max():item())
          end
       end
    end)
 
-   -- For these sizes a GPU with cuDNN uses cuDNN, which rounds weights to the half-precision type.
+   -- For these sizes, a GPU with cuDNN calls cuDNN, which rounds weights to the half-precision
+   -- type.
    it("has results and gradients of half types, in rows that are multiples of 16 bytes", function()
       for dtype, unit in sorted {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
          for _, causal in ipairs {false, true} do
             for _, kv_heads in ipairs {4, 2} do
                local narrow, wide, whole = {}, {}, {}
-               -- (batch, rows, heads, size), as returned by a projection
+               -- the shape is (batch, rows, heads, size), as a projection returns it
                for i, x in ipairs {random(2, 72, 4, 16), random(2, 72, kv_heads, 16),
                                    random(2, 72, kv_heads, 24)} do
                   narrow[i] = x:to(dtype):requires_grad_()
@@ -343,7 +347,7 @@ describe("scaled_dot_product_attention", function()
          local x, ones = torch.zeros(1, 400, 8), torch.ones(1, 400, 1)
          for _, p in ipairs {0.1, 0.5, 0.9} do
             local result = attention(x, x, ones, {dropout_p = p})
-            -- the mean of 160000 numbers that are 0 or 1 / (1 - p)
+            -- the deviation is that of the mean of 160000 numbers that are 0 or 1 / (1 - p)
             local deviation = math.sqrt(p / (1 - p))
             assert.close(torch.tensor(1.0), result:mean(), 5 * deviation / 400)
             assert.close(torch.tensor(deviation / 20), result:std(), 0.2 * deviation / 20)
@@ -367,8 +371,8 @@ describe("scaled_dot_product_attention", function()
       end)
    end)
 
-   -- Every combination of shared or separate heads, hidden keys, and dropout; odd sizes, more
-   -- queries than keys and fewer.
+   -- The test makes every combination of shared or separate heads, hidden keys and dropout, with
+   -- odd sizes, and with more and with fewer queries than keys.
    describe("with several of its options", function()
       local hidden = {
          none = function() end,

@@ -1,5 +1,5 @@
--- Tests complex numbers: values, dtypes, views, printing, files and refusals, beside what PyTorch
--- gives (spec/fixtures/complex.py). Their gradients are in spec/ops/table_spec.lua.
+-- Tests complex numbers against PyTorch's results (spec/fixtures/complex.py): values, dtypes,
+-- views, printing, files and refusals. spec/ops/table_spec.lua tests their gradients.
 
 local torch = require "tlua"
 
@@ -19,13 +19,13 @@ end
 local reference = dofile "spec/fixtures/complex.lua"
 local i = torch.complex(0, 1)
 
--- Returns the numbers of a list of real and imaginary parts.
+-- Returns complex numbers for a list of real and imaginary parts.
 local function numbers(list, dtype)
    local pairs_of = torch.tensor(list, {dtype = "float64"}):reshape(-1, 2)
    return pairs_of:view_as_complex():to(dtype or "complex128")
 end
 
--- Returns the elements, of complex numbers both parts in turn.
+-- Returns the elements as a list; each complex number gives its real and then its imaginary part.
 local function elements(t)
    if t:is_complex() then t = t:view_as_real() end
    return t:reshape(-1):tolist()

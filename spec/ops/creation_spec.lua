@@ -233,12 +233,12 @@ describe("resize_", function()
       local w = torch.tensor({2.0}, {requires_grad = true})
       local x = torch.full({1}, 3.0)
       local y = w * x
-      x:resize_(1000) -- resize_ allocates separate memory
+      x:resize_(1000) -- resize_ allocates separate memory for the larger size
       x:fill_(5)
       y:backward()
       assert.close({3}, w.grad, 0)
       local z = w * x
-      x:resize_(10) -- resize_ keeps the memory
+      x:resize_(10) -- resize_ keeps the memory of the larger size
       assert.raises("resize_", "changed in place", function() z:sum():backward() end)
    end)
 

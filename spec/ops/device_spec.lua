@@ -10,7 +10,8 @@ describe("torch.cuda", function()
    end)
 end)
 
--- The reason is that there is no plugin or, according to the plugin, no driver or no GPU.
+-- The reason in the message is that there is no plugin or, if there is a plugin, no driver or no
+-- GPU.
 describe("a machine without a GPU", function()
    local function refuses(name, fn)
       local ok, message = pcall(fn)

@@ -1,14 +1,14 @@
 -- Tests torch.nn.functional, indexing and sorting against PyTorch: results and gradients in
--- spec/fixtures/functional.lua (recipe: functional.py), each reduced to one number. Calls that
--- PyTorch refuses must be errors.
+-- spec/fixtures/functional.lua (written by functional.py), each reduced to one number. Calls that
+-- PyTorch refuses must raise errors.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 local families = dofile "spec/fixtures/functional.lua"
 
--- Tolerances relative to the larger of 1 and the number. PyTorch has some constants in float32 even
--- when it computes in float64; the numbers are sums of rounded elements.
+-- The tolerances are relative to the number, or absolute for numbers below 1. PyTorch has some
+-- constants in float32 even when it computes in float64; the numbers are sums of rounded elements.
 local tolerance <const> = {float64 = 1e-7, float32 = 2e-4}
 
 -- Inputs and sums, as in functional.py ---------------------------------------------------------
@@ -109,20 +109,20 @@ local function loss_of(outputs)
    return loss
 end
 
--- Calls a row with its inputs changed by fn.
+-- Calls a row's function with the row's inputs, each changed by fn.
 local function call(row, fn)
    local inputs, seed = {}, 0
    for text in (row[2] .. ";"):gmatch("(.-);") do
       seed = seed + 1
       inputs[seed] = fn(make(text, seed))
    end
-   -- Only the CPU checks that probabilities are valid, as in PyTorch.
+   -- Only the CPU checks that probabilities are valid; PyTorch's devices do not check, either.
    if not row[3] and row[1]:find("binary_cross_entropy(", 1, true) then
       for k, input in ipairs(inputs) do inputs[k] = input:cpu() end
    end
    local chunk = assert(load("local torch, F, x, y, z, w = ... return " .. row[1], "=call"))
    local results = table.pack(pcall(chunk, torch, F, table.unpack(inputs)))
-   if not row[3] and results[1] then -- a device reports errors at the next wait
+   if not row[3] and results[1] then -- a device reports an error at the next wait
       results = table.pack(pcall(function() return torch.zeros(1):item() end))
    end
    return inputs, results
@@ -151,7 +151,7 @@ local function check(row, fn, narrow)
    end
 end
 
--- Makes leaves with the same values.
+-- Each way makes leaves with the same values.
 local ways = {
    plain = function(x) return x end,
    strided = function(x)

@@ -6,11 +6,11 @@ local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
 local dtypes <const> = {"float64", "float32", "float16", "bfloat16"}
--- A single rounding at the end differs from one at each step; for float64 and float32 the order of
--- sums differs.
+-- The tolerances: a single rounding at the end differs from one at each step; for float64 and
+-- float32 only the order of sums differs.
 local tolerance <const> = {float64 = 1e-13, float32 = 2e-6, float16 = 6e-3, bfloat16 = 5e-2}
 
--- Returns leaves of these sizes, with the same numbers each time.
+-- Returns leaves of these sizes, with the same random numbers in each call.
 local function leaves(dtype, ...)
    torch.manual_seed(3)
    local out = {}
@@ -45,7 +45,7 @@ local function compare(expected, actual, inputs, tol)
    end
 end
 
--- Checks that a device gives the same bits and gradients, without a wait.
+-- Checks that fn on a device gives the bits and gradients of the CPU, without a wait.
 local function is_as_on_the_cpu(fn, inputs)
    local here, there = {}, {}
    for i, x in ipairs(inputs) do

@@ -1,6 +1,6 @@
--- Tests every operator with wrong calls: values of every kind in every place. A call must succeed
--- or raise an error at this file's line that names the operator; nothing may crash, leak, or take
--- long. It also runs with sanitizers, which turn stray reads into crashes.
+-- Tests every operator with wrong calls: values of every kind as every argument. A call must
+-- succeed, or raise an error that names the operator at a line of this file; no call may crash,
+-- leak, or take long. Sanitizers, with which the spec also runs, turn stray reads into crashes.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -9,7 +9,8 @@ local table_of = require "spec.support.table"
 -- Most of the code runs on the host, the same for every device.
 local calls_per_form <const> = device.name and 50 or 200
 local memory_limit <const> = 256 << 20
--- Far more than any call here takes, even with sanitizers, but far less than a hang.
+-- time limit for a call: far more than any call takes, even with sanitizers, and far less than a
+-- hang
 local seconds_per_call <const> = 5
 
 -- Uses Lua's random numbers, so that torch's own generator can be tested.
@@ -105,7 +106,7 @@ makers = {
    tensor, tensor, tensor,
 }
 
--- Plausible values for a parameter of each type.
+-- Plausible values for a parameter of each type, in source text.
 local plausible = {
    Tensor = tensor,
    Operand = function() return random(3) == 1 and pick(floats) or tensor() end,
@@ -181,7 +182,8 @@ local function arguments(row)
    return kind <= 2 and by_types(row) or kind <= 4 and by_example(row) or by_chance()
 end
 
--- `count`: the number of arguments, some of which may be nil; an option may be called n.
+-- `count` is the number of arguments, some of which may be nil; the option of an operator may also
+-- be called n.
 local function describe_value(value, count)
    if type(value) == "string" then return ("%q"):format(value) end
    if type(value) ~= "table" then
@@ -201,7 +203,7 @@ local function describe_value(value, count)
    return count and table.concat(texts, ", ") or "{" .. table.concat(texts, ", ") .. "}"
 end
 
--- The file that an error must name.
+-- The file that an error message must name.
 local here <const> = debug.getinfo(1, "S").short_src
 
 local function call(fn, args)
@@ -262,8 +264,8 @@ local function check(row)
    assert(#faults == 0, "\n" .. table.concat(faults, "\n"))
 end
 
--- Calls visit(put) for each integer in a table, at any depth: put(value) replaces it. In a tensor
--- of integers it replaces the last element.
+-- Calls visit(put) for each integer in a table, at any depth: put(value) replaces that integer. In
+-- a tensor of integers, put replaces the last element.
 local function each_integer(args, visit)
    for key, value in pairs(args) do
       if math.type(value) == "integer" and not (key == "n" and args[1] ~= nil) then
@@ -281,7 +283,7 @@ local function each_integer(args, visit)
    end
 end
 
--- Checks the examples with each of their integers replaced by the ends of the range.
+-- Checks the examples of a row with each integer replaced by the ends of the integer range.
 local function check_extremes(row)
    local faults = {}
    for _, text in ipairs(row.examples) do

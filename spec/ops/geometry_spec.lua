@@ -35,7 +35,7 @@ describe("in-place views", function()
       local y = x * 1
       local row = y:select(1, 1)
       y:t_()
-      row:mul_(5) -- the first row of x is the first column of y
+      row:mul_(5) -- the first row of x and the first column of y share memory
       assert.close({{5, 3}, {10, 4}}, y, 0)
       y:sum():backward()
       assert.close({{5, 5}, {1, 1}}, x.grad, 0)

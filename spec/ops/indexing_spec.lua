@@ -33,7 +33,8 @@ describe("gather and scatter", function()
    end)
 
    it("change nothing when a position is wrong", function()
-      local cpu <const> = {device = "cpu"} -- on the CPU, because a device reports the error later
+      -- the test runs on the CPU, because a device reports the error later
+      local cpu <const> = {device = "cpu"}
       local x = torch.zeros(4, cpu)
       pcall(x.scatter_, x, 1, torch.tensor({1, 2, 9}, cpu), torch.ones(3, cpu))
       pcall(x.index_add_, x, 1, torch.tensor({1, 9}, cpu), torch.ones(2, cpu))

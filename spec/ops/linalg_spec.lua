@@ -1,6 +1,6 @@
--- Tests torch.linalg: the equation that defines each factorization, and derivatives against finite
+-- Tests torch.linalg by the equation that defines each factorization, and derivatives by finite
 -- differences. If a result is unique only up to signs, the differentiated function does not depend
--- on them.
+-- on the signs.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local linalg = torch.linalg
@@ -120,7 +120,7 @@ describe("torch.linalg", function()
    end)
 
    it("svd differentiates through singular vectors", function()
-      local function projections(x) -- the signs of vectors cancel
+      local function projections(x) -- the signs of the vectors cancel in the projections
          local u, s, vh = linalg.svd(x, false)
          local weight = torch.range(1, 3, {dtype = "float64"})
          return u:matmul(torch.diag(s * weight)):matmul(vh), u:narrow(2, 1, 1):matmul(u:narrow(2, 1, 1):t())
@@ -186,7 +186,7 @@ describe("torch.linalg", function()
    end)
 
    it("pinv fulfils Penrose's conditions", function()
-      local a = random(4, 2):matmul(random(2, 3)) -- a has rank 2
+      local a = random(4, 2):matmul(random(2, 3)) -- the rank of the matrix a is 2
       local p = linalg.pinv(a)
       assert.close(a, a:matmul(p):matmul(a), 1e-10)
       assert.close(p, p:matmul(a):matmul(p), 1e-10)
@@ -262,7 +262,8 @@ describe("torch.linalg", function()
    end)
 
    it("matrix_power takes exponents of many bits, all of them set", function()
-      -- a rotation of 7 rows: its powers depend only on the exponent modulo 7, and are exact
+      -- cycle is a rotation of 7 rows, whose powers depend only on the exponent modulo 7, and are
+      -- exact
       local cycle = torch.eye(7, {dtype = "float64"}):roll(1, 1)
       for _, n in ipairs {2^50 - 1, 2^62 - 1, math.maxinteger, -(2^50 - 1)} do
          n = math.tointeger(n)
@@ -332,7 +333,7 @@ describe("torch itself and methods", function()
    local a = torch.tensor({{4.0, 2}, {2, 3}}, {dtype = "float64"})
    local lower = torch.tensor({{2.0, 0}, {1, math.sqrt(2)}}, {dtype = "float64"})
    local inverse = {{0.375, -0.25}, {-0.25, 0.5}}
-   -- name, argument, further arguments, expected
+   -- each row has a name, an argument, further arguments and the expected result
    local rows = {
       {"det", a, {}, 8.0}, {"logdet", a, {}, math.log(8)}, {"inverse", a, {}, inverse}, {"pinverse", a, {}, inverse},
       {"matrix_power", a, {2}, {{20.0, 14}, {14, 13}}}, {"cholesky", a, {}, lower}, {"cholesky", a, {true}, lower:t()},
@@ -426,7 +427,7 @@ describe("ormqr", function()
 end)
 
 describe("L D L^T", function()
-   -- PyTorch's values; a block of size 2 if the diagonal is zero
+   -- PyTorch's factorization; the diagonal is zero, so a block has size 2
    local indefinite = torch.tensor({{2.0, 9, 9}, {1, 0, 9}, {3, -1, -4}}, {dtype = "float64"})
 
    it("of indefinite matrices is LAPACK's", function()

@@ -1,11 +1,11 @@
--- Tests linear layers that compute bias and activation in the product's pass against the separate
--- operators.
+-- Tests linear layers that compute the bias and the activation in the pass of the product, against
+-- the separate operators.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F, nn = torch.nn.functional, torch.nn
 
--- The fused calls, and the operators that they replace.
+-- The fused calls, each with the operators that it replaces.
 local activations = {
    {name = "linear", fused = F.linear, after = function(x) return x end},
    {name = "linear_relu", fused = F.linear_relu, after = F.relu},
@@ -14,13 +14,14 @@ local activations = {
       after = function(x) return F.gelu(x, "tanh") end},
 }
 
--- Rows, features in and out: around the sizes of vectors, tiles and blocks.
+-- The numbers of rows, input features and output features: around the sizes of vectors, tiles and
+-- blocks.
 local sizes <const> = {{1, 5, 3}, {7, 3, 1}, {1, 70, 300}, {300, 4, 1}, {6, 1, 16}, {13, 64, 17}, {33, 130, 65},
    {400, 20, 7}}
 
 local function normal(dtype, ...) return torch.randn({...}, {dtype = dtype}) end
 
--- Computes the formula and its gradients in float64.
+-- Computes the formula of a case and its gradients in float64.
 local function expected_of(case, inputs, g)
    local wide = {}
    for i, x in ipairs(inputs) do wide[i] = x:detach():double():requires_grad_() end
@@ -42,7 +43,7 @@ describe("the pass of a product with", function()
                local inputs = {normal(dtype, s[1], s[2]):requires_grad_(), normal(dtype, s[3], s[2]):requires_grad_(),
                   normal(dtype, s[3]):requires_grad_()}
                local g = normal(dtype, s[1], s[3])
-               for n = 3, 2, -1 do -- with a bias and without
+               for n = 3, 2, -1 do -- n is 3 with a bias, and 2 without one
                   inputs[n + 1] = nil
                   local result = case.fused(table.unpack(inputs))
                   local expected, grads = expected_of(case, inputs, g)
@@ -59,7 +60,8 @@ describe("the pass of a product with", function()
       it(case.name .. " has the bits of the operators one by one", function()
          for _, dtype in ipairs {"float32", "float64"} do
             for i = 0, #sizes do
-               local s = sizes[i] or {500, 390, 130} -- large enough to be computed in blocks
+               -- the layer is large enough to be computed in blocks
+               local s = sizes[i] or {500, 390, 130}
                local x, w, b = normal(dtype, s[1], s[2]), normal(dtype, s[3], s[2]), normal(dtype, s[3])
                assert.is_true(torch.equal(case.after(F.linear(x, w) + b), case.fused(x, w, b)))
                assert.is_true(torch.equal(case.after(F.linear(x, w)), case.fused(x, w)))
@@ -123,7 +125,8 @@ describe("the pass of a product with", function()
    end)
 
    it("rounds half types once", function()
-      -- float16 loses 2048 + 1 and 1 - 2048 if it is rounded in between
+      -- In float16, 2048 + 1 and 1 - 2048 are inexact if the sum is rounded before the bias is
+      -- added.
       local x, w = torch.tensor {{2048.0, 1}}:half(), torch.tensor {{1.0, 1}}:half()
       assert.equal(1, F.linear(x, w, torch.tensor {-2048.0}:half()):item())
    end)

@@ -46,8 +46,8 @@ describe("cross_entropy", function()
       end
    end)
 
-   -- Rows with few classes are processed several at a time: tests sizes around both limits, by the
-   -- definition.
+   -- Rows with few classes are processed several at a time: the test compares sizes around both
+   -- limits with the definition.
    it("is of each sample alone, whatever the number of samples and classes", function()
       for _, dtype in ipairs {"float32", "float64"} do
          for _, samples in ipairs {1, 15, 16, 17, 63, 64, 65, 130} do
@@ -76,7 +76,7 @@ describe("cross_entropy", function()
       end
    end)
 
-   -- As with PyTorch's log_softmax, adding a number to all logits changes nothing.
+   -- As in PyTorch's log_softmax, adding a number to all logits changes nothing.
    it("is as exact for large logits, and NaN with an infinite one", function()
       for _, classes in ipairs {2, 33} do
          for _, inner in ipairs {1, 3} do

@@ -166,7 +166,7 @@ describe("addmm and its like", function()
 
    it("write over self", function()
       local x = torch.ones(2, 2)
-      x:addmm_(torch.ones(2, 2), x) -- self is overwritten and also an operand
+      x:addmm_(torch.ones(2, 2), x) -- self is overwritten and is also an operand
       assert.close({{3, 3}, {3, 3}}, x, 0)
    end)
 end)

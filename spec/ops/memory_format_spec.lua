@@ -1,5 +1,5 @@
--- Tests memory formats. The strides are those of PyTorch 2.15 for the same calls; the values are
--- those of the same call with row-major inputs.
+-- Tests memory formats. Strides are those of PyTorch 2.15 for the same calls; values are those of
+-- the calls with row-major inputs.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -18,7 +18,8 @@ local function strides(values)
    return each(values, function(t) return table.concat(t:stride(), ",") end)
 end
 
--- Inputs: x (2, 3, 4, 6) and v (2, 3, 4, 6, 5) are channels-last; c equals x, but is row-major.
+-- Returns the inputs: x (2, 3, 4, 6) and v (2, 3, 4, 6, 5) are channels-last; c has the elements of
+-- x, but is row-major.
 local function inputs()
    torch.manual_seed(3)
    local x, v = torch.randn(2, 3, 4, 6), torch.randn(2, 3, 4, 6, 5)
@@ -26,7 +27,7 @@ local function inputs()
    return {x = x:contiguous(last), v = v:contiguous(last3), c = torch.randn(2, 3, 4, 6), w = w}
 end
 
--- The calls, and the strides of their results.
+-- The calls, each with the strides of its result.
 local CASES <const> = {
    {"add", "72,1,18,3", function(t) return t.x + t.x end},
    {"add a row-major one", "72,1,18,3", function(t) return t.x + t.c end},
@@ -89,7 +90,7 @@ local CASES <const> = {
    {"pixel_unshuffle", "72,1,36,12", function(t) return F.pixel_unshuffle(t.x, 2) end},
    {"channel_shuffle", "72,1,18,3", function(t) return F.channel_shuffle(t.x, 3) end},
    {"pad", "96,1,24,3", function(t) return F.pad(t.x, {1, 1}) end},
-   -- A tensor with one channel, or one element for each channel, fits both orders.
+   -- A tensor with one channel, or with one element for each channel, has both memory formats.
    {"conv2d to one channel", "24,1,6,1", function(t) return F.conv2d(t.x, t.w:narrow(1, 1, 1), nil, 1, 1) end},
    {"conv2d to one element", "5,1,5,5", function(t) return F.conv2d(t.x, t.w, nil, {2, 4}) end},
    {"conv_transpose2d to one channel", "48,1,8,1", function(t)
@@ -174,7 +175,8 @@ describe("memory formats", function()
       assert.is_false(t.x[1]:is_contiguous(last))
       assert.is_true(t.v:is_contiguous(last3))
       assert.is_false(t.v:is_contiguous(last))
-      for _, sizes in ipairs {{2, 1, 4, 4}, {2, 3, 1, 1}} do -- tensors that fit both orders
+      -- the sizes are those of tensors that have both memory formats
+      for _, sizes in ipairs {{2, 1, 4, 4}, {2, 3, 1, 1}} do
          local y = torch.randn(sizes)
          assert.is_true(y:is_contiguous() and y:is_contiguous(last))
       end
@@ -203,7 +205,7 @@ describe("memory formats", function()
       assert.close(torch.full_like(c, 2), c.grad, 0)
    end)
 
-   -- The inputs x, weight and bias, and the convolution's call.
+   -- Each row has the inputs x, weight and bias, and the call of the convolution.
    local convolutions <const> = {
       {{2, 3, 5, 6}, {4, 3, 3, 2}, 4, function(x, w, b) return F.conv2d(x, w, b, {2, 1}, 1) end},
       {{2, 4, 5, 6}, {6, 2, 3, 3}, 6, function(x, w, b) return F.conv2d(x, w, b, 1, {0, 1}, 1, 2) end},

@@ -1,5 +1,6 @@
--- Tests the names of operators in errors and in grad_fn: the name that the user called and
--- PyTorch's name of the node, never one of the table's internal entries.
+-- Tests the names of operators in errors and in grad_fn: an error has the name that the user
+-- called, grad_fn has PyTorch's name of the node, and neither has a name of the table's internal
+-- entries.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -7,7 +8,8 @@ local table_of = require "spec.support.table"
 local F <const> = torch.nn.functional
 local rows <const> = table_of.rows()
 
--- A GPU has no complex tensors yet: the examples that take or give them are left out there.
+-- A GPU has no complex tensors yet: the examples that take or give complex tensors are left out
+-- there.
 local has_complex <const> = device.name ~= "cuda"
 local gives_complex <const> = {complex = true, polar = true, view_as_complex = true}
 for _, row in ipairs(has_complex and {} or rows) do
@@ -52,7 +54,8 @@ function wrong.table(value)
    return list
 end
 
--- Splits "file:12: torch.op: argument: text" into the list of its heads: {"op", "argument"}.
+-- Splits "file:12: torch.op: argument: text" into a list of the words before the text: {"op",
+-- "argument"}.
 local function heads_of(message)
    local heads, rest = {}, message:gsub("^.-:%d+: ", ""):gsub("^torch%.", "")
    while true do
@@ -62,7 +65,7 @@ local function heads_of(message)
    end
 end
 
--- x[...] and index_put use the same messages about indices.
+-- x[...] and index_put give the same messages about indices.
 local shared <const> = {index_put = {index = true}}
 
 -- Returns the parameters of all overloads of an operator.
@@ -89,7 +92,7 @@ local function fault_in(row, message)
    end
 end
 
--- With a wrong first argument, a method call would call another function.
+-- If its first argument is wrong, a method call would call another function.
 local function first_of(row) return row.func and 1 or 2 end
 
 local function check(row, text, faults)
@@ -151,7 +154,7 @@ describe("grad_fn", function()
    local square = torch.eye(3):requires_grad_()
    local labels = torch.tensor {1, 2}
 
-   -- PyTorch 1.13's output for the same calls.
+   -- PyTorch 1.13 prints these names of nodes for the same calls.
    local nodes = {
       {"AddBackward0", function() return x + x end},
       {"DivBackward0", function() return x / 2 end},
@@ -195,7 +198,8 @@ describe("grad_fn", function()
    end
 
    it("has the name of an operator that users know", function()
-      -- the heads of x[...], of conv1d to conv_transpose3d, and of torch.special's polynomials
+      -- the names in messages of x[...], of conv1d to conv_transpose3d, and of torch.special's
+      -- polynomials
       local known = {index = true, convolution = true, orthogonal_polynomial = true}
       for _, row in ipairs(rows) do
          known[row.name] = true

@@ -24,7 +24,8 @@ describe("batch_norm", function()
 
    it("gives channels of mean 0 and variance 1 far from 0", function()
       local y = F.batch_norm(torch.randn(64, 3, 10) * 0.1 + 1000, nil, nil, nil, nil, true)
-      -- The mean is stored in float32: its error is half an ulp of 1000, multiplied by 1 / 0.1.
+      -- The mean is stored in float32: its error is half a unit in the last place of 1000,
+      -- multiplied by 1 / 0.1.
       assert.close(torch.zeros(3), y:mean {1, 3}, 1.1 * 2 ^ -15 / 0.1)
       assert.close(torch.ones(3), y:var {1, 3}, 2e-2)
    end)
@@ -41,8 +42,7 @@ describe("batch_norm", function()
       torch.set_num_threads(before)
    end)
 
-   -- If a channel has few adjacent elements, or there are few channels, they are summed by another
-   -- algorithm.
+   -- Channels with few adjacent elements, and few channels, are summed by another algorithm.
    it("agrees with the formula and its gradient for channels of any length", function()
       for _, shape in ipairs {{4, 5, 2}, {8, 3, 3, 5}, {5, 2, 31}, {5, 2, 32}, {3, 4, 7}, {70, 600, 2}, {700, 1, 1},
          {301, 3, 1}, {50, 32, 1}, {50, 33, 1}} do
@@ -65,14 +65,14 @@ describe("batch_norm", function()
       end
    end)
 
-   -- Uses the formula in float64 on row-major tensors. Half-precision types are rounded once, at
-   -- the end, and their gradients were rounded before.
+   -- The reference is the formula in float64 on row-major tensors. Results of half-precision types
+   -- are rounded once, at the end; their gradients are computed from rounded gradients.
    it("agrees with the formula for channels-last input, and keeps that order", function()
       local limits <const> = {float64 = 1e-12, float32 = 2e-5, float16 = 4e-3, bfloat16 = 3e-2}
       for dtype, limit in sorted(limits) do
          for _, channels in ipairs {3, 8, 32} do
             local double = torch.randn(4, channels, 7, 9, {dtype = "float64"})
-            double[{{}, 2}] = 0.5 -- its variance is 0
+            double[{{}, 2}] = 0.5 -- the variance of channel 2 is 0
             local g = torch.randn(4, channels, 7, 9):to(dtype)
             local stat = dtype == "float64" and dtype or "float32"
             local weight, bias = torch.randn(channels, {dtype = stat}), torch.randn(channels, {dtype = stat})
@@ -91,7 +91,7 @@ describe("batch_norm", function()
             assert.is_true(y:is_contiguous {memory_format = torch.channels_last})
             assert.is_true(x.grad:is_contiguous {memory_format = torch.channels_last})
             assert.close(expected:detach(), y:detach():double(), limit)
-            -- in channels of variance 0, the remaining grad is multiplied by 1 / sqrt(eps)
+            -- in channels of variance 0, the remaining gradient is multiplied by 1 / sqrt(eps)
             for _, channel in ipairs {1, 3} do
                local at = {{}, channel}
                assert.close(double.grad[at], x.grad[at]:double(), limit)
@@ -227,7 +227,7 @@ end)
 describe("local_response_norm", function()
    it("takes integers, whose mean squares it rounds down", function()
       local y = F.local_response_norm(torch.tensor {{{1, 2}, {4, -8}}}, 2, 1)
-      -- squares 1, 4 and 16, 64; halves of 1, 4 and of 17, 68 are 0, 2 and 8, 34
+      -- the squares are 1, 4 and 16, 64; half the sums of neighbouring squares are 0, 2 and 8, 34
       assert.close({{{1, 2 * 3 ^ -0.75}, {4 * 9 ^ -0.75, -8 * 35 ^ -0.75}}}, y, 1e-6)
    end)
 end)

@@ -2,9 +2,9 @@
 
 local torch = require "tlua"
 
--- The largest distance between a sample's distribution function and that of rate `rate`, times the
--- root of the sample's size. It is below 1.95 in all but one of a thousand samples, and smaller for
--- discrete distributions.
+-- Returns the largest distance between a sample's distribution function and that of rate `rate`,
+-- times the root of the sample's size. The result is below 1.95 in all but one of a thousand
+-- samples, and smaller for discrete distributions.
 local function distance(x, rate)
    local n, counts, largest = x:numel(), {}, 0
    for _, k in ipairs(x:flatten():tolist()) do
@@ -26,7 +26,7 @@ describe("torch.poisson", function()
          torch.manual_seed(5)
          local x = torch.full({40000}, rate, {dtype = "float64"}):poisson()
          assert.is_true(distance(x, rate) < 1.95)
-         assert.is_true(distance(x, rate * 1.2 + 0.05) > 1.95) -- the check detects another rate
+         assert.is_true(distance(x, rate * 1.2 + 0.05) > 1.95) -- the check detects a wrong rate
       end)
    end
 

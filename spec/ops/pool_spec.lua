@@ -20,7 +20,7 @@ describe("lp_pool", function()
       local x = torch.tensor {{{1.0, -3, 2, 2}}}
       assert.close({{{-2, -1, 4}}}, F.lp_pool1d(x, 1, 2, 1), 1e-6)
       assert.close({{{-2, 4}}}, F.lp_pool2d(x, 1, {1, 2}, 2), 1e-6)
-      -- -26 and -19 have no real cube root here, but 16 has one
+      -- -26 and -19 have no real cube root for lp_pool1d, but 16 has one
       local cube = F.lp_pool1d(x, 3, 2, 1)
       assert.same({{{true, true, false}}}, cube:isnan():tolist())
       assert.close(16 ^ (1 / 3), cube[{1, 1, 3}]:item(), 1e-6)

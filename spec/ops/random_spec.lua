@@ -74,7 +74,7 @@ describe("distributions", function()
          torch.manual_seed(11)
          local x = torch.empty(n, {dtype = dtype})
          local half = dtype ~= "float32" and dtype ~= "float64"
-         -- bfloat16 has few values, which shifts the mean by half a step
+         -- bfloat16 has few values in [0, 1), which shifts the mean by half a step
          if dtype ~= "bfloat16" then check(x:uniform_(), 0.5, 1 / 12) end
          check(x:uniform_(-2, 4), 1, 3)
          check(x:normal_(), 0, 1)
@@ -119,7 +119,7 @@ describe("distributions", function()
             local d = distance(table.unpack(case))
             assert.is_true(d < 1.95, ("%s of %s: %g"):format(name, dtype, d))
          end
-         -- shows that the check can fail
+         -- the check detects a wrong deviation
          assert.is_true(distance(x:normal_(0, 1.1), normal) > 1.95)
       end
    end)

@@ -393,8 +393,8 @@ describe("PyTorch's other forms", function()
       assert.equal("bool", bytes:prod(1, {dtype = "bool"}).dtype)
    end)
 
-   -- quantile interpolates: between the neighbours a and b of n elements, its slope in q is (b -
-   -- a)(n - 1)
+   -- quantile interpolates: between the neighbours a and b of n elements, the derivative of
+   -- quantile by q is (b - a)(n - 1)
    it("of quantile have a derivative by q", function()
       local q = torch.tensor({0.1, 0.5}, {requires_grad = true})
       torch.tensor {1.0, 4, 9, 16}:quantile(q):sum():backward()

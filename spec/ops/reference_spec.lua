@@ -1,12 +1,13 @@
--- Tests operators against PyTorch: values, dtypes and shapes in spec/fixtures/ops.lua (recipe:
--- ops.py), with the inputs in several layouts. Calls that PyTorch refuses must be errors.
+-- Tests operators against PyTorch: values, dtypes and shapes in spec/fixtures/ops.lua (written by
+-- ops.py), with the inputs in several layouts. Calls that PyTorch refuses must raise errors.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local rows = dofile "spec/fixtures/ops.lua"
 
--- Tolerances relative to the larger of 1 and the value. The fixture has nine digits; a
--- half-precision result may differ in its last place, and PyTorch rounds some of them twice.
+-- The tolerances are relative to the value, or absolute for values below 1. The fixture has nine
+-- digits; a half-precision result may differ in its last place, and PyTorch rounds some results
+-- twice.
 local tolerance <const> = {float32 = 1e-5, float64 = 1e-8, float16 = 4e-3, bfloat16 = 7e-2}
 
 local layouts = {

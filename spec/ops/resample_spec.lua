@@ -128,7 +128,8 @@ describe("interpolate", function()
    end)
 
    describe("with antialias", function()
-      -- ((arange(30) * 7) % 11) as (1, 1, 5, 6); expected values are those of PyTorch 2.15.
+      -- The input is ((arange(30) * 7) % 11) as (1, 1, 5, 6); the expected values are those of
+      -- PyTorch 2.15.
       local x = ((torch.arange(30) * 7) % 11):to("float32"):reshape(1, 1, 5, 6)
       for _, case in ipairs {
          {"bilinear", {2, 3}, false, {5.07143, 5.625, 4.14286, 5.14286, 5.3125, 4.85714}},

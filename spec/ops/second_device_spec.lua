@@ -5,7 +5,7 @@ local table_of = require "spec.support.table"
 
 local F <const> = torch.nn.functional
 
--- Returns the same values on the simulated device.
+-- Returns a tensor with the same values on the simulated device.
 local function there(t) return t:to("sim") end
 
 -- Checks that fn's results for tensors on the CPU and on the simulated device are bitwise equal.
@@ -87,7 +87,7 @@ describe("tables that a kernel reads", function()
 end)
 
 describe("an operator that waits for the device", function()
-   -- Operators that wait depending on their arguments.
+   -- The operators whose arguments determine whether they wait.
    local asked <const> = {to = true, cpu = true}
 
    it("says so in its entry", function()

@@ -25,7 +25,7 @@ describe("torch.special", function()
    end)
 end)
 
--- Reference values: mpmath with 30 digits.
+-- The reference values were computed by mpmath with 30 digits.
 local function f64(values) return torch.tensor(values, {dtype = "float64"}) end
 
 describe("the incomplete gamma functions", function()
@@ -214,7 +214,7 @@ describe("orthogonal polynomials", function()
 
    it("are differentiated by their argument, up to eight times", function()
       local x = f64 {0.3}:requires_grad_()
-      local y = special.hermite_polynomial_h(x, 9) -- H9' = 18 H8, and so on
+      local y = special.hermite_polynomial_h(x, 9) -- the derivative of H9 is 18 H8, and so on
       local factor = 1
       for order = 1, 8 do
          y = torch.autograd.grad(y, x, {create_graph = true})[1]

@@ -49,7 +49,7 @@ local function difference(expected, actual, tol)
    return not ok and (type(fault) == "table" and fault.message or tostring(fault)) or nil
 end
 
--- Compares packed results; returns nil if they agree.
+-- Compares packed results with the expected ones; returns nil if they agree.
 local function compare(expected, actual, tol)
    if expected.n ~= actual.n then
       return ("%d results instead of %d"):format(actual.n, expected.n)
@@ -83,7 +83,7 @@ local function inputs_of(args)
    return list
 end
 
--- Returns the operator as a function of those of its arguments that require a gradient.
+-- Returns the operator as a function of the arguments that require a gradient.
 local function as_function(args, call)
    local position = {}
    for i, x in ipairs(inputs_of(args)) do position[x] = i end
@@ -115,7 +115,7 @@ aspect("gradient", function(row, args)
    return check_gradient("gradcheck", row, args, function(a) return table_of.call(row, a) end)
 end)
 
--- With a sanitizer one pass over the second derivatives suffices, since their values are not
+-- With a sanitizer, one pass over the second derivatives suffices, since their values are not
 -- tested.
 local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
 
@@ -253,7 +253,8 @@ aspect("expanded", function(row, args)
       return x:narrow(1, 1, 1):expand_as(x)
    end)
    local plain = table_of.map(expanded, function(x) return x:contiguous() end)
-   local ok, expected = pcall(table_of.call, row, plain) -- a matrix may now be singular
+   -- with these values, a matrix may be singular
+   local ok, expected = pcall(table_of.call, row, plain)
    return ok and compare(expected, table_of.call(row, expanded), 1e-12) or nil
 end)
 
@@ -263,7 +264,7 @@ local function to_dtype(dtype)
    end
 end
 
--- The inputs are restricted to values that the narrow type can hold.
+-- The inputs are restricted to values that the narrow type represents.
 local function check_dtype(row, args, dtype)
    local narrow = table_of.map(args, to_dtype(dtype))
    local wide = table_of.map(narrow, to_dtype("float64"))
@@ -287,8 +288,8 @@ for _, dtype in ipairs {"float32", "float16", "bfloat16"} do
    end)
 end
 
--- Whether empty inputs work depends on the operator; it must not crash, and an error must be one of
--- ours.
+-- Whether empty inputs work depends on the operator; a call must not crash, and an error must be
+-- one of the library's.
 aspect("empty", function(row, args)
    for i = 1, args.n do
       local x = args[i]
@@ -353,7 +354,7 @@ local function check_entry(row)
    end
 end
 
--- Aspects of complex numbers; the others are about dtypes and messages.
+-- The aspects of complex numbers; the other aspects are about dtypes and messages.
 local of_complex <const> = {
    gradient = true, ["second gradient"] = true, ["in place"] = true, layouts = true, expanded = true,
    ["function and method"] = true, arguments = true,
@@ -407,7 +408,8 @@ describe("operator", function()
    end
 end)
 
--- Operators that take complex numbers, but not where their examples have floating tensors.
+-- The operators that take complex numbers, but not as the arguments that are floating tensors in
+-- their examples.
 local real_only <const> = {
    complex = "its parts are real", polar = "its magnitudes and angles are real",
    view_as_complex = "it views real numbers",

@@ -1,5 +1,5 @@
 -- Tests that results and gradients have the same bits for every number of threads. Sizes are large
--- enough that each operator divides its work, and odd, so that the parts differ.
+-- enough that each operator divides its work, and odd, so that the threads' shares differ.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -17,9 +17,10 @@ local names = {torch = torch, F = F, select = select,
    x = normal(517, 1031), y = normal(517, 1031), line = normal(1031), wide = normal(1030, 1031),
    cube = normal(7, 261, 130), vector = normal(700001), scale = normal(12), shift = normal(12),
    images = normal(5, 12, 61, 59), kernel = normal(20, 12, 3, 3), depth = normal(12, 1, 3, 3),
-   small = normal(9, 240, 7, 5), heavy = normal(280, 240, 3, 3), -- the weights exceed a cache
+   -- the weights are larger than a cache
+   small = normal(9, 240, 7, 5), heavy = normal(280, 240, 3, 3),
    squares = normal(37, 41, 41), tall = normal(37, 53, 29),
-   -- there are fewer heads than threads
+   -- the heads are fewer than the threads
    few = normal(1, 1, 261, 30), heads = normal(1, 3, 150, 30), bias = normal(150, 261),
    labels = torch.randint(1, 1032, {517}), ids = torch.randint(1, 518, {6001}),
    places = torch.randint(1, 518, {517, 1031}), mask = torch.randn(517, 1031):gt(0.5),

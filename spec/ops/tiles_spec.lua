@@ -33,7 +33,7 @@ describe("products", function()
    end)
 
    it("of one element with another do not depend on those beside", function()
-      -- on the CPU, since cuBLAS's order of summation depends on the shape
+      -- the products run on the CPU, since the order of cuBLAS's summation depends on the shape
       local here = {device = "cpu"}
       local a, b = torch.randn(100, 150, here), torch.randn(150, 90, here)
       local whole = a:matmul(b)
@@ -47,7 +47,8 @@ end)
 describe("convolution", function()
    before_each(function() torch.manual_seed(1) end)
 
-   -- batch, groups, channels in and out of a group, height, width, kernel, stride, padding, dilation
+   -- each row has the batch, groups, input and output channels of a group, height, width, kernel,
+   -- stride, padding and dilation
    local cases = {
       {1, 1, 40, 20, 9, 10, 3, 1, 1, 1}, {5, 1, 17, 33, 7, 7, 3, 1, 1, 1}, {3, 2, 16, 16, 8, 11, 3, 2, 0, 1},
       {2, 1, 20, 70, 8, 8, 2, 2, 0, 1}, {2, 1, 9, 66, 9, 8, 3, 3, 2, 2}, {3, 1, 7, 40, 12, 9, 1, 1, 0, 1},

@@ -5,7 +5,7 @@
 local torch = require "tlua"
 local F = torch.nn.functional
 
--- With a sanitizer large convolutions take minutes.
+-- With a sanitizer, large convolutions take minutes.
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
 
 -- Returns a convolution with stride 1, and the gradients of the sum of y * g.
@@ -49,7 +49,7 @@ describe("convolution in tiles", function()
    it("agrees with products of columns, with odd sizes and any padding", function()
       compare(1, 40, 41, 50, 40, 1, 1)
       compare(1, 64, 34, 33, 40, 0, 1)
-      compare(3, 17, 5, 150, 70, 1, 1) -- a segment does not hold all tiles
+      compare(3, 17, 5, 150, 70, 1, 1) -- a segment is too small for all tiles
       compare(2, 48, 22, 25, 50, 4, 1)
       compare(3, 32, 21, 22, 64, {2, 0}, 1)
       compare(2, 96, 25, 26, 66, 1, 2)
@@ -70,8 +70,8 @@ describe("convolution in tiles", function()
       compare(1, 48, 30, 28, 48, 1, 1, function(x) return x:expand(3, -1, -1, -1) end)
    end)
 
-   -- Measured: at most 9e-6 of the standard deviation of the result, 9e-7 in the root of the mean
-   -- square, while plain sums have errors of 2e-6 and 2e-7.
+   -- The measured error is at most 9e-6 of the standard deviation of the result, and 9e-7 in the
+   -- root of the mean square; plain sums have errors of 2e-6 and 2e-7.
    it("keeps its accuracy with 512 channels", function()
       if not sanitized then compare(8, 512, 7, 7, 512, 1, 1) end
    end)
@@ -82,7 +82,7 @@ describe("convolution in tiles", function()
       local expected = by_columns(x, w, zero, 1, 1, torch.zeros(2, 64, 24, 24))
       local y = F.conv2d(x, w, nil, 1, 1)
       assert.equal("float16", y.dtype)
-      -- half a unit in the last place of a float16, plus float32's error
+      -- the limit is half a unit in the last place of a float16, plus the error of float32
       assert.is_true(((y:double() - expected):abs() - expected:abs() * 2 ^ -11):max():item() < 1e-3)
    end)
 

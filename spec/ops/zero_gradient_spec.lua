@@ -1,4 +1,5 @@
--- Tests gradients that are zero for all inputs, as in PyTorch: they are zeros, not nil.
+-- Tests gradients that are zero for all inputs. As in PyTorch, such a gradient is a tensor of zeros
+-- instead of nil.
 
 local torch = require "tlua"
 local F = torch.nn.functional

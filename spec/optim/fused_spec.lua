@@ -1,4 +1,4 @@
--- Tests the step of many parameters in one call: all ways of calling it give the same result.
+-- Tests a step of many parameters in one call: the result is that of a call for each parameter.
 
 local device = require "spec.support.device"
 local torch = require "tlua"
@@ -14,7 +14,7 @@ for _, row in ipairs(problem.rows) do
    if row[1] ~= "Adafactor" then fused[#fused + 1] = row end
 end
 
--- Every optimizer once, with options that use all its states.
+-- Every optimizer once, with options that use all of the optimizer's states.
 local each = {
    SGD = "{lr = 0.1, momentum = 0.9, dampening = 0.3}", Adam = "{lr = 0.1, amsgrad = true}",
    AdamW = "{lr = 0.1}", NAdam = "{lr = 0.1, weight_decay = 0.3}",
@@ -41,7 +41,8 @@ describe("a step", function()
       for _, row in ipairs(fused) do
          local expected = problem.run(row[1], row[2], float64)
          local more = {capturable = true}
-         -- powers of betas are computed on the device, whose pow may differ in the last digit
+         -- powers of betas are computed on the device, whose pow may differ in the last digit from
+         -- the CPU's
          local near = device.name == "cuda" and 1e-12 or 0
          assert.close(expected, (problem.run(row[1], row[2], float64, {more = more})), near)
          more.lr = torch.tensor(problem.options(row[2]).lr or 0.01, float64)
@@ -74,7 +75,7 @@ describe("a step", function()
             end
             local expected, norms = after(false)
             local values, found = after(true)
-            assert.close(expected, values, 1e-6) -- the factor is rounded one time fewer
+            assert.close(expected, values, 1e-6) -- the factor is rounded once less
             for t = 1, 3 do assert.close(norms[t], found[t], 1e-6) end
          end
       end
@@ -162,7 +163,7 @@ describe("a step", function()
             for i, p in ipairs(params) do
                p.grad = problem.gradient(i, p.shape, t, {dtype = p.dtype})
                alone[i].grad = p.grad
-               -- this parameter's step count is behind those of the others
+               -- the step count of parameter 7 is one less than that of the others
                if i == 7 and t == 1 then p.grad, alone[i].grad = nil, nil end
                others[i]:step()
             end

@@ -16,7 +16,7 @@ for dtype, tolerance in sorted {float64 = 1e-12, float32 = 1e-6} do
    end)
 end
 
--- No step reads the mean, so the parameters do not show it.
+-- No step reads the mean, so the parameters alone would not show its error.
 describe("the mean of parameters after 20 steps matches PyTorch:", function()
    for _, row in ipairs(problem.means) do
       it("ASGD " .. row[1], function()

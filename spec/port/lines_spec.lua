@@ -1,8 +1,8 @@
--- Tests `tlua port`: the lines of Lua for each construct of Python.
+-- Tests the lines of Lua that `tlua port` writes for each construct of Python.
 
 local port = require "spec.support.port"
 
--- Each row: the name of the construct, the Python text, the Lua text.
+-- Each row has the name of the construct, the Python text and the Lua text.
 local rows = {
    {"an assignment", "x = 1\ny = x + 2", "local x = 1\nlocal y = x + 2"},
    {"numbers as they are written", "x = 1e-3\ny = 0x1F\nz = 1_000",

@@ -1,5 +1,5 @@
--- Tests `tlua port` on lines whose nearest equivalent in Lua has another meaning: programs print
--- the same in Python and after translation, or a note says what is left to do.
+-- Tests `tlua port` on lines whose nearest equivalent in Lua has another meaning: a program prints
+-- the same text in Python and after translation, or a note says what is left to do.
 
 local port = require "spec.support.port"
 

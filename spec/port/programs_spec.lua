@@ -1,4 +1,5 @@
--- Tests `tlua port`: programs print the same in Python and after translation to Lua.
+-- Tests `tlua port` on programs that must print the same text in Python and after translation to
+-- Lua.
 
 local port = require "spec.support.port"
 local shell = require "spec.support.shell"

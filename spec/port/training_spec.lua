@@ -1,4 +1,5 @@
--- Tests `tlua port`: whole PyTorch programs, on generated data, run after translation and learn.
+-- Tests `tlua port` on whole PyTorch programs, which must run after translation and learn from
+-- generated data.
 
 local port = require "spec.support.port"
 local shell = require "spec.support.shell"

@@ -31,7 +31,8 @@ describe("a trace", function()
          end
          local n = 0
          for i, event in prof:events() do
-            if event.kind == "kernel" then break end -- events of devices come last
+            -- events of devices come after all other events
+            if event.kind == "kernel" then break end
             n = i
             assert.equal(event.name, spans[i].name)
             assert.equal(("%.3f"):format(event.start), ("%.3f"):format(spans[i].ts))
@@ -49,7 +50,7 @@ describe("a trace", function()
 end)
 
 -- The fields that each kind of event must have for readers of the Trace Event Format
--- (chrome://tracing, Perfetto, TensorBoard), by the format's description.
+-- (chrome://tracing, Perfetto, TensorBoard), according to the format's description.
 local asked <const> = {
    X = {name = "string", cat = "string", ts = "number", dur = "number", args = "table"},
    M = {name = "string", args = "table"},
@@ -95,7 +96,8 @@ describe("a trace for its viewers", function()
             if e.ph == "M" and e.name == "thread_name" then
                threads[e.pid .. " " .. e.tid] = e.args.name
             elseif e.ph == "X" and e.pid == 1 then
-               assert.is_string(threads["1 " .. e.tid]) -- a thread is named before its events
+               -- the event that names a thread comes before the thread's other events
+               assert.is_string(threads["1 " .. e.tid])
             end
          end
          for kind in pairs(asked) do assert.is_true(seen[kind], kind) end
@@ -119,7 +121,7 @@ describe("a trace for its viewers", function()
                table.insert(tracks[e.tid], e)
             end
          end
-         assert.is_table(tracks[2]) -- the track of the worker has events
+         assert.is_table(tracks[2]) -- the worker's track has events
          for _, track in pairs(tracks) do
             table.sort(track, function(a, b)
                if a.ts ~= b.ts then return a.ts < b.ts end
@@ -253,7 +255,7 @@ describe("a disk that fills up", function()
             assert.is_false(ok)
             assert.matches(method .. ": " .. path .. ": No space left on device", message, 1, true)
             assert.equal("old", shell.read(path))
-            assert.equal("old\n", shell.ok("ls " .. folder)) -- no incomplete file is left
+            assert.equal("old\n", shell.ok("ls " .. folder)) -- the write leaves no incomplete file
          end
          assert.equal(2000, prof:key_averages():row("add").count)
       end)
@@ -291,9 +293,9 @@ describe("the memory timeline", function()
       end
       local parameters = (8 * 4 + 8) * 4
       assert.equal(parameters, most[1])
-      assert.is_true(most[2] >= 2 * parameters) -- includes Adam's two averages
+      assert.is_true(most[2] >= 2 * parameters) -- the peak includes Adam's two averages
       assert.equal(parameters, most[3])
-      assert.is_true(most[4] >= 3 * 8 * 4) -- includes the tensors saved by tanh
+      assert.is_true(most[4] >= 3 * 8 * 4) -- the peak includes the tensors saved by tanh
    end)
 end)
 
@@ -334,13 +336,13 @@ describe("tlua --profile", function()
       end)
    end)
 
-   -- Runs a program that a signal ends, in a shell whose status shows it: with 128 plus the
-   -- signal's number.
+   -- Runs a program that is ended by a signal, in a shell whose status shows the signal: 128 plus
+   -- the signal's number.
    local function ended_by(signal, text, html)
       return shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", ([[
             local pid = io.open("/proc/self/stat"):read "n"
-            -- the child ignores SIGINT if os.execute starts it
+            -- a child that os.execute starts ignores SIGINT
             local function ended() io.popen("kill -%s " .. pid):close() end
             local x = torch.ones(2, 2)
             x = x:mm(x)

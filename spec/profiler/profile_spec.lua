@@ -73,8 +73,8 @@ describe("a profile", function()
       assert.equal(2 * (2 * 4 * 6 * 6) * (3 * 3 * 3), row(prof, "convolution").flops)
    end)
 
-   -- with the counts of torch.utils.flop_counter: each gradient of a convolution costs as much as
-   -- the convolution, and attention as much as its two products
+   -- The counts are those of torch.utils.flop_counter: each gradient of a convolution costs as much
+   -- as the convolution, and attention costs as much as its two products.
    it("counts operations of a convolution's gradients and of attention", function()
       local x = torch.randn(1, 2, 6, 6):requires_grad_()
       local w = torch.randn(3, 2, 3, 3):requires_grad_()
@@ -90,7 +90,7 @@ describe("a profile", function()
       assert.equal(2 * 2 * (5 * 7 * 4) + 2 * 2 * (5 * 7 * 3), row(prof, "attention").flops)
    end)
 
-   -- rows * gates * (inputs + outputs), twice; 5 steps of 3 samples
+   -- The count is rows * gates * (inputs + outputs) * 2, for 5 steps of 3 samples.
    it("counts operations of recurrent layers and their gradients", function()
       local function flops(name, net, x, expected)
          local prof = profiler.profile({with_flops = true}, function() net(x):sum():backward() end)
@@ -106,7 +106,7 @@ describe("a profile", function()
          backward = (ih + 2 * hh) * 3 / 4})
       flops("rnn_tanh_layer", nn.RNN(4, 6), x, {forward = (ih + hh) / 4,
          backward = (ih + 2 * hh) / 4})
-      local half, hr = 2 * 15 * (4 * 6) * 2, 2 * 15 * 6 * 2 -- a projection to 2 of 6 features
+      local half, hr = 2 * 15 * (4 * 6) * 2, 2 * 15 * 6 * 2 -- the projection is to 2 of 6 features
       flops("lstm_layer", nn.LSTM(4, 6, {proj_size = 2}), x,
          {forward = ih + half + hr, backward = ih + 2 * half + 2 * hr})
    end)
@@ -121,7 +121,7 @@ describe("a profile", function()
          end)
          return row(prof, "attention_backward").flops
       end
-      local scores, values = 2 * 2 * 5 * 7 * 4, 2 * 2 * 5 * 7 * 3 -- two heads
+      local scores, values = 2 * 2 * 5 * 7 * 4, 2 * 2 * 5 * 7 * 3 -- attention has two heads
       assert.equal(3 * scores + 2 * values, flops())
       v:requires_grad_(false)
       assert.equal(3 * scores + values, flops())
@@ -176,7 +176,7 @@ describe("a profile", function()
          end
          local _ <close> = profiler.record_function "rest"
       end)
-      -- two batches, and the call that finds the end
+      -- the loop calls next for two batches, and once to find the end
       assert.equal(3, row(prof, "DataLoader.next").count)
       assert.equal(2, row(prof, "part").count)
       assert.equal(1, row(prof, "rest").count)
@@ -228,7 +228,7 @@ describe("a profile", function()
       assert.equal(1, counts.pointwise)
       assert.equal(1, counts.reduce)
       assert.is_true(row(prof, "gemm").device_time_total > 0)
-      -- their time is included in their operators' rows, and counts once
+      -- the rows of the operators include the time of the kernels, which counts once
       local told = prof:key_averages():table():match "Self device time total: ([%d.]+)us"
       assert.is_nil(told and tonumber(told) > whole + 0.001 or nil)
       assert.matches("meanwhile, the sim:0 stream 0 was at work", prof:summary())
@@ -356,7 +356,8 @@ describe("the summary", function()
       local set = torch.class("Slow", torch.data.Dataset)
       function set:__len() return 4 end
       function set:get(_)
-         local stop = torch.io.clock() + 0.1 -- spends most of the time here, even on a busy machine
+         -- the program spends most of its time in this loop, even on a busy machine
+         local stop = torch.io.clock() + 0.1
          while torch.io.clock() < stop do end
          return torch.zeros(1)
       end
@@ -369,7 +370,8 @@ describe("the summary", function()
    end)
 
    it("distinguishes too few workers from workers that are starting", function()
-      -- times of 100: the program waits for `waits`, its worker works for `works`
+      -- Returns the advice for a program that waits for `waits` of 100 units of time while its
+      -- worker works for `works`.
       local function text_of(waits, works)
          local session = {}
          function session:state() -- luacheck: ignore 212
@@ -393,7 +395,8 @@ describe("the summary", function()
    end)
 
    it("distinguishes growing memory from memory that is freed again", function()
-      -- `n` collections take 10 of 100 each; `bytes` are alive at the end
+      -- Returns the advice for a program in which `n` collections take 10 of 100 units of time
+      -- each; `bytes` are alive at the end.
       local function text_of(n, bytes, name)
          local session = {}
          function session:state() -- luacheck: ignore 212
@@ -424,7 +427,7 @@ describe("the summary", function()
 
    it("gives no advice without a reason", function()
       local x = torch.randn(300, 300)
-      collectgarbage "stop" -- automatic steps would be another reason
+      collectgarbage "stop" -- automatic steps of the collector would be a second reason for advice
       local text = profiler.profile({activities = {"cpu"}}, function()
          local _ = x:mm(x)
       end):summary()

@@ -1,4 +1,4 @@
--- Tests the events of other threads that work for the profiled one.
+-- Tests the events of threads that work for the profiled thread.
 
 local torch = require "tlua"
 local json = torch.utils.json
@@ -18,7 +18,7 @@ local function load_all(n)
    return sum
 end
 
--- Returns the events of other threads by their names.
+-- Returns the events of all threads but the profiled one, by the threads' names.
 local function by_thread(prof)
    local found = {}
    for i, event in prof:events() do
@@ -53,7 +53,7 @@ describe("a loader's workers", function()
             if event.kind == "operator" then operators = operators + 1 end
          end
       end
-      assert.equal(4, jobs) -- one job for each batch of 3
+      assert.equal(4, jobs) -- the loader runs one job for each batch of 3
       assert.is_true(operators >= 4)
       assert.equal(4, prof:key_averages():row("DataLoader.fetch").count)
    end)
@@ -123,7 +123,7 @@ describe("a process group", function()
          assert(own.all_gather_object == 1 and own.all_gather == 2)
          assert(own.broadcast_object_list == 1 and own.broadcast == 2)
          assert(others.all_reduce == 1)
-         -- the time that a rank waits does not count as Lua's time
+         -- the time during which a rank waits does not count as Lua's time
          local figures, calls = require("tlua.profiler.summary").figures(prof.session), 0
          for _, event in prof:events() do
             if not event.thread and event.name:find "^distributed%." then
@@ -145,7 +145,7 @@ describe("the memory timeline", function()
          for _ = 1, 3 do
             local t = torch.empty(size / 4)
             t:release()
-            torch.empty(2048) -- an allocation that triggers another sample
+            torch.empty(2048) -- the allocation triggers another sample
          end
       end)
       local timeline = require "tlua.profiler.timeline"
@@ -155,7 +155,7 @@ describe("the memory timeline", function()
          assert.is_true(point.bytes[6] >= 0)
          most = math.max(most, point.bytes[6])
       end
-      -- a build with sanitizers caches nothing, so that uses of freed memory are detected
+      -- a build with sanitizers has no cache, so that uses of freed memory are detected
       assert.is_true(most >= size or os.getenv "SPEC_SANITIZED" == "1", most)
    end)
 end)

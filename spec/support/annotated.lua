@@ -75,7 +75,8 @@ end
 local function aliases_in(code)
    local found = {torch = "torch"}
    for left, right, after in code:gmatch "local%s+([%w_,%s]-)%s*=%s*([%w_.,%s]+)(.?)" do
-      if after:find "[%[%(:]" then right = right:gsub("[%w_.]+%s*$", "") end -- not a path
+      -- the text before the name is not a path
+      if after:find "[%[%(:]" then right = right:gsub("[%w_.]+%s*$", "") end
       local values = {}
       for value in right:gmatch "[^,]+" do values[#values + 1] = value:match "^%s*([%w_.]+)" or "" end
       local i = 0
@@ -99,7 +100,7 @@ local function keys_in(arguments)
    return keys
 end
 
--- Returns the methods that a program defines, and those of strings and files.
+-- Returns the methods that a program defines, and the methods of strings and files.
 local function own_members(code)
    local own = {}
    for name in code:gmatch "function%s+[%w_.]+[.:]([%w_]+)" do own[name] = true end

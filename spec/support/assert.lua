@@ -8,7 +8,7 @@ local luassert = require "luassert.assert"
 
 local device = require "spec.support.device"
 if device.name then require("tlua").set_default_device(device.name) end
--- Comparisons need all digits of float32, which PyTorch's default does not guarantee for
+-- Comparisons need all digits of float32, which PyTorch's default settings do not guarantee for
 -- convolutions.
 if device.name == "cuda" then require("tlua").backends.cudnn.allow_tf32 = false end
 
@@ -24,7 +24,7 @@ end
 
 -- Arrays: {data = leaves in row-major order, shape = sizes, dtype = of a tensor} -------------
 
--- Appends the leaves of nested lists; false if they are no regular array.
+-- Appends the leaves of nested lists; returns false if the lists are no regular array.
 local function gather(list, depth, shape, data)
    if shape[depth] == nil then
       shape[depth] = #list
@@ -65,7 +65,7 @@ local function shape_text(array)
    return array.dtype and sizes .. " " .. array.dtype or sizes
 end
 
--- The sizes below an empty list are unknown, so they match any.
+-- The sizes of the dimensions after an empty one are unknown, so all sizes match.
 local function same_shape(a, b)
    local empty = #a.data == 0 and #b.data == 0 and not (a.dtype and b.dtype)
    for i = 1, math.max(#a.shape, #b.shape) do
@@ -91,7 +91,8 @@ local function magnitude(value)
    return type(value) == "userdata" and getmetatable(value) == "torch.complex" and value:abs() or nil
 end
 
--- Returns the distance of two leaves: 0 if equal or both NaN, infinite if they cannot be compared.
+-- Returns the distance of two leaves: 0 if the leaves are equal or both NaN, infinite if they
+-- cannot be compared.
 local function distance(expected, actual)
    if not magnitude(expected) or not magnitude(actual) then
       return expected == actual and 0 or math.huge
@@ -113,7 +114,8 @@ local function compare_arrays(expected, actual, tol, path)
    for k, e in ipairs(expected.data) do
       local off = distance(e, actual.data[k])
       local excess = off / math.max(1, magnitude(e) or 1)
-      local within = excess <= tol -- false for NaN, which results from an infinite expected value
+      -- the comparison is false for NaN, which results from an infinite expected value
+      local within = excess <= tol
       if off ~= 0 and not within then
          wrong = wrong + 1
          if not at or excess > worst then worst, at = excess, k end
@@ -135,7 +137,7 @@ local function compare(expected, actual, tol, path)
    elseif tensors or type(expected) ~= "table" or type(actual) ~= "table" then
       return ("%s: %s and %s have no common shape"):format(path, type(expected), type(actual))
    end
-   -- Compares tables with other keys, and ragged lists, key by key.
+   -- Ragged lists, and tables with other keys, are compared key by key.
    for key, value in pairs(expected) do
       local inner = ("%s[%s]"):format(path, tostring(key))
       if actual[key] == nil then return inner .. " is missing" end
@@ -148,7 +150,8 @@ local function compare(expected, actual, tol, path)
    return nil
 end
 
--- The message of a failed assertion is the one in the state, without luassert's own text.
+-- Registers an assertion. The message of a failed assertion is the one in the state, without
+-- luassert's own text.
 local function register(name, callback)
    say:set("assertion." .. name, " ")
    luassert:register("assertion", name, callback, "assertion." .. name, "assertion." .. name)
@@ -159,8 +162,8 @@ local function fail(state, message)
    return false
 end
 
--- |actual - expected| <= tol * max(1, |expected|) for each element; NaN equals NaN. Shapes must be
--- equal, and so must dtypes if both values are tensors.
+-- Asserts that |actual - expected| <= tol * max(1, |expected|) for each element; NaN equals NaN.
+-- Shapes must be equal, and dtypes must be equal if both values are tensors.
 register("close", function(state, arguments)
    local tol = arguments[3] or 1e-6
    assert(type(tol) == "number", "close: the third argument is the tolerance")
@@ -168,7 +171,8 @@ register("close", function(state, arguments)
    return message == nil or fail(state, message)
 end)
 
--- The error must be raised at a line of fn, where the user's mistake is. Returns the message.
+-- Asserts that an error is raised at a line of fn, where the user's mistake is, and returns the
+-- message.
 register("raises", function(state, arguments)
    local fn = arguments[arguments.n]
    assert(type(fn) == "function", "raises: the last argument is a function")

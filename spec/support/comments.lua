@@ -1,4 +1,4 @@
--- Reads the comments of the files that git tracks: for draw_comments.lua and house_spec.lua.
+-- Reads the comments of the files that git tracks, for draw_comments.lua and house_spec.lua.
 
 local comments = {}
 
@@ -21,7 +21,8 @@ local function lines_of(path)
    return lines
 end
 
--- Calls found(first, last, text) for each comment in C: line numbers, and the text within the marks.
+-- Calls found(first, last, text) for each comment in C with its line numbers and the text within
+-- the marks.
 local function each_c_comment(lines, found)
    local i = 1
    while i <= #lines do
@@ -41,7 +42,7 @@ local function each_c_comment(lines, found)
    end
 end
 
--- Calls found for each comment of Lua; adjacent lines that contain only a comment are one comment.
+-- Calls found for each comment in Lua; adjacent lines that contain only a comment are one comment.
 local function each_lua_comment(lines, found)
    local i = 1
    while i <= #lines do
@@ -62,7 +63,7 @@ end
 -- Tells whether a comment has prose: two words or more that are not addressed to a tool.
 local function has_prose(text)
    if text:find "^%s*clang%-format" or text:find "^%s*luacheck:" then return false end
-   if text:find "^>" then return false end -- the output of an example
+   if text:find "^>" then return false end -- the comment is the output of an example
    local ruler = text:find "^%-+%s" or text:find "^%s*%-%-" or text:find "%-%-%-%-%s*$"
    if ruler then return false end
    local words = 0
@@ -74,8 +75,8 @@ local function has_prose(text)
    return words > 1
 end
 
--- Returns the comments in `folders` that have prose, as {path, line, text, code}: `code` is the line
--- of code beside or below.
+-- Returns the comments in `folders` that contain prose, as {path, line, text, code}: `code` is the
+-- line of code beside or below the comment.
 function comments.read(folders)
    local all = {}
    for _, path in ipairs(tracked_files(folders)) do

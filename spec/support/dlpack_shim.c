@@ -1,6 +1,6 @@
 /*
-** dlpack_shim.c - called by dlpack.py: runs a Lua chunk on the tensors behind two managed tensors
-** and returns the chunk's result as another.
+** dlpack_shim.c - runs a Lua chunk for dlpack.py: the chunk gets the tensors of two managed
+** tensors, and its result is returned as another managed tensor.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -15,7 +15,8 @@ static const char *fail(const char *message) {
   return message;
 }
 
-/* Returns NULL on success, or a message. It takes over the managed tensors that it has imported. */
+/* Returns NULL on success, or a message. The function takes over the managed tensors that it has
+** imported. */
 __attribute__((visibility("default"))) const char *
 shim_run(const char *text, struct DLManagedTensor *plain,
          struct DLManagedTensorVersioned *versioned, struct DLManagedTensor **out,

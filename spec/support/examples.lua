@@ -1,12 +1,12 @@
--- examples.lua - the programs in declarations: indented lines of a text, which print what stands
--- after `--> ` in them.
+-- examples.lua - finds and runs the example programs in declarations: indented lines of a comment,
+-- which must print the text after `--> ` in these lines.
 
 local shell = require "spec.support.shell"
 
 local M = {}
 
--- Runs every example of a file of examples in an environment of its own, and writes the output of
--- each after its number.
+-- Runs every example of a file of examples in a separate environment, and writes the example's
+-- output after its number.
 local runner <const> = [[
 local out = assert(io.open("output.txt", "w"))
 for number, text in ipairs(dofile "examples.lua") do
@@ -25,7 +25,8 @@ end
 out:close()
 ]]
 
---- Returns the example in a declaration's text, and what it should print; nil if it has none.
+--- Returns the example in a declaration's text and its expected output; nil if the text has no
+--- example.
 ---@param lines? string[]
 ---@return string? program
 ---@return string? expected

@@ -1,4 +1,4 @@
--- nn_utils.lua - the parameters of spec/fixtures/nn_utils.py, by the same formulas.
+-- nn_utils.lua - makes the parameters of spec/fixtures/nn_utils.py, by the same formulas.
 
 local torch = require "tlua"
 

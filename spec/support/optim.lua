@@ -1,5 +1,5 @@
--- optim.lua - the problem of spec/fixtures/optim_steps.py: the same parameters and gradients, small
--- multiples of 1/8.
+-- optim.lua - defines the problem of spec/fixtures/optim_steps.py: the same parameters and
+-- gradients, which are small multiples of 1/8.
 
 local torch = require "tlua"
 
@@ -7,7 +7,7 @@ local M = {steps = 20}
 
 local fixture <const> = dofile "spec/fixtures/optim_steps.lua"
 
---- Rows {name, options, values...}; those of Muon and of ASGD's means have no name.
+--- The rows {name, options, values...}; the rows of Muon and of ASGD's means have no name.
 M.rows, M.muon, M.means = fixture.others, fixture.muon, fixture.means
 
 local sizes <const> = {{2, 3}, {}, {2, 3}, {4}}
@@ -73,7 +73,7 @@ function M.make(name, params, options)
    }, options)
 end
 
--- Halves the learning rate, in place if it is a tensor.
+-- Halves the learning rate of a group, in place if the rate is a tensor.
 local function halve(group)
    if torch.is_tensor(group.lr) then group.lr:mul_(0.5) else group.lr = group.lr / 2 end
 end

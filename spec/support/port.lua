@@ -1,10 +1,11 @@
--- Ports Python programs in specs: returns the translated lines, and their output.
+-- Ports Python programs in specs; the functions return the translated lines, or the output of the
+-- programs.
 
 local shell = require "spec.support.shell"
 
 local M = {}
 
---- A Python that `tlua port` can use, quoted for the shell; nil if there is none.
+--- The path of a Python that `tlua port` can use, quoted for the shell; nil if there is none.
 M.python = shell.python "import ast, sys; sys.exit(sys.version_info < (3, 8))"
 
 --- Translates programs, all read by one start of Python.
@@ -27,8 +28,8 @@ function M.translate(texts)
    end)
 end
 
---- Removes the lines at the top that load torch and the runtime, and the final return of a file of
---- definitions.
+--- Removes the lines at the top that load torch and the runtime, and the return statement at the
+--- end of a file of definitions.
 ---@param text string
 ---@return string
 function M.strip(text)
@@ -37,8 +38,8 @@ function M.strip(text)
    return (text:gsub("^\n", ""):gsub("\n$", ""):gsub("\n\nreturn %b{}$", ""))
 end
 
---- Returns a program's output in Python, and that of its translation in tlua; the spellings of
---- true, false and None are unified.
+--- Returns the output of a program in Python, and the output of its translation in tlua; true,
+--- false and None have the same spelling in both texts.
 ---@param text string
 ---@return string expected
 ---@return string got

@@ -82,10 +82,10 @@ end
 local tlua = os.getenv("TLUA") or "./tlua"
 local build = os.getenv("TLUA_BUILD") or "build"
 local timeout = os.getenv("SPEC_TIMEOUT") or "1800"
-local within -- whether there is a common time limit
+local within -- whether there is a common time limit for all files
 
--- Unsets variables that a cluster's job, mpirun or a person's language has set, so that they do not
--- reach the programs of specs.
+-- Unsets variables that a cluster's job, mpirun or the language of a user has set, so that the
+-- variables do not reach the programs of specs.
 local clean <const> = [[
 unset LUA_INIT LUA_INIT_5_4 LUA_INIT_5_5 LANGUAGE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
    GROUP_RANK MASTER_ADDR MASTER_PORT PMIX_RANK PMIX_NAMESPACE \
@@ -135,7 +135,7 @@ local function judge_busted(output, status, filtered)
    return passed, failed, skipped
 end
 
--- Judges a C program, which prints lines "ok ..." and "not ok ...", or nothing.
+-- Judges a C program by its output, which has lines "ok ..." and "not ok ...", or is empty.
 local function judge_program(output, status)
    local _, passed = ("\n" .. output):gsub("\nok ", "")
    local _, failed = ("\n" .. output):gsub("\nnot ok ", "")
@@ -150,7 +150,8 @@ local function report(path, output, passed, failed, remark)
    for name in output:gmatch("\nPending %-> [^\n]*\n([^\n]*)") do
       print("        skipped: " .. name)
    end
-   -- Prints failures in a few lines each: in a long log readers look for the text near a failure.
+   -- Prints failures in a few lines each, because readers of a long log look for the text near a
+   -- failure.
    for kind, rest in (output .. "\n\n"):gsub("\n\n", "\n\n\n"):gmatch "\n(%u%l+) %-> (.-)\n\n" do
       if kind == "Failure" or kind == "Error" then
          local count = 0
@@ -189,7 +190,7 @@ local function run(files, options, folder)
 
    local passed, failed, skipped = 0, 0, 0
    local broken = {}
-   -- Each job writes one line when it ends: its number and status.
+   -- Each job writes one line at its end: its number and its status.
    local jobs <close> = assert(io.popen(("xargs -P %d -I{} sh -c "):format(jobs_for(options.jobs)) ..
       quote(("sh %s/{} >%s/{}.out 2>&1 </dev/null; echo {} $?"):format(folder, folder)) ..
       " <" .. folder .. "/list"))

@@ -2,12 +2,12 @@
 
 local shell = {}
 
---- The program under test and its build folder.
+--- The path of the program under test, and of the folder of its build.
 shell.tlua = os.getenv("TLUA") or "./tlua"
 shell.build = os.getenv("TLUA_BUILD") or "build"
 
---- Returns the command that starts the program, wrapped like this process, for example in an
---- emulator.
+--- Returns the command that starts the program. If this process runs in a wrapper, for example in
+--- an emulator, the command starts the wrapper.
 ---@param anywhere? boolean  from another folder, too
 ---@return string
 function shell.start(anywhere)
@@ -22,7 +22,7 @@ function shell.quote(text)
    return "'" .. tostring(text):gsub("'", "'\\''") .. "'"
 end
 
---- Runs a command line, and returns its output on both streams as one text.
+--- Runs a command line, and returns the text that the command writes to both streams.
 ---@param command string
 ---@return string output
 ---@return integer status  the shell's status: 128 + n for a program ended by signal n
@@ -31,11 +31,12 @@ function shell.run(command)
    local text = pipe:read("a")
    pipe:close()
    local output, status = text:match("^(.*)=(%d+)\n$")
-   if not output then return text, -1 end -- the command line has ended the shell itself
+   -- the command line has ended the shell itself, so there is no status
+   if not output then return text, -1 end
    return output, tonumber(status)
 end
 
---- Runs a command that must succeed: otherwise raises an error with its output.
+--- Runs a command that must succeed: if the command fails, raises an error with its output.
 ---@param command string
 ---@return string output
 function shell.ok(command)

@@ -1,5 +1,5 @@
--- A small library that the Makefile builds in seconds: the real one would take minutes for each
--- test.
+-- A small library that the Makefile builds in seconds: the whole library would take minutes for
+-- each test.
 
 local shell = require "spec.support.shell"
 
@@ -18,7 +18,7 @@ local function odd_text()
    return table.concat(parts)
 end
 
---- The files by path.
+--- The text of each source file, by path.
 small_tree.sources = {
    ["src/tlua.h"] = [[
 #define TL_VERSION "0.1.0"
@@ -74,11 +74,12 @@ int main(void) { return printf("%d\n", tl_answer()) < 0; }
 int CAT(tlk_add_, TLK_ISA)(int a);
 int CAT(tlk_add_, TLK_ISA)(int a) { return a + 1; }
 ]],
-   -- built if there is an MPI
+   -- the plugin is built if there is an MPI
    ["src/dist/mpi/plugin.c"] = "extern int tli_mpi;\nint tli_mpi = 1;\n",
    ["src/dist/mpi/table.h"] = "",
    ["src/ops/pointwise/pointwise.lua"] = "return {}\n",
-   -- Like the real generator, it does not rewrite a file whose text is unchanged.
+   -- A generator that, as the whole library's generator does, leaves a file alone if its text is
+   -- unchanged.
    ["src/gen/main.lua"] = [[
 local function write(name, text)
    local path = arg[1] .. "/" .. name

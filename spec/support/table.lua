@@ -75,7 +75,7 @@ local names = {
 }
 local environment = setmetatable(names, {__index = _G})
 
--- The same names with complex tensors in place of floating ones.
+-- The examples' names for tensors, with complex tensors in place of floating ones.
 local function as_complex(make)
    return function(...)
       local parts = {make(...):detach(), make(...):detach()}
@@ -130,7 +130,7 @@ function M.fresh(args)
    end)
 end
 
---- Evaluates an example; the random arguments are the same each time.
+--- Evaluates the text of an example; the random arguments are the same each time.
 ---@param text string
 ---@param sizes? fun(...: integer): integer[]  changes the sizes of tensors
 ---@param complex? boolean  complex tensors in place of floating ones
@@ -173,7 +173,8 @@ function M.call(row, args)
    return table.pack(M.find(row)(self, table.unpack(args, 2, args.n)))
 end
 
---- Calls the operator in the same way, as a method of its first argument.
+--- Calls the operator as a method of its first argument; the other arguments are passed in the same
+--- way as by M.call.
 ---@param row table
 ---@param name string
 ---@param args table

@@ -29,7 +29,7 @@ static int test_passed, test_failed, test_faults;
       test_fact(false, __FILE__, __LINE__, #fact);                 \
     }                                                              \
   } while (0)
-/* Checks that the last failure is of this kind and its message contains this text. */
+/* Checks that the last failure is of kind `kind` and that its message contains `part`. */
 #define CHECK_ERROR(kind, part) test_error((kind), (part), __FILE__, __LINE__)
 #define RUN(test) test_run(#test, test)
 
@@ -44,8 +44,8 @@ static inline void test_error(tl_ErrorKind kind, const char *part, const char *f
            (int)tl_error_kind(), tl_error());
 }
 
-/* Returns whether it runs in qemu-user (make test-arm), which cannot start threads in a forked
-** child. */
+/* Returns whether the program runs in qemu-user (make test-arm), which cannot start threads in a
+** forked child. */
 static inline bool test_emulated(void) { return getenv("SPEC_EMULATED") != NULL; }
 
 static inline void test_run(const char *name, void (*test)(void)) {
@@ -64,7 +64,7 @@ static inline int test_end(void) {
   return test_failed != 0;
 }
 
-/* A small random generator for test cases, the same on every run. */
+/* State of a small random generator for test cases, which gives the same numbers in every run. */
 static unsigned long long test_state = 88172645463325252ull;
 
 static inline long long test_random(long long below) {

@@ -64,7 +64,7 @@ describe("metrics", function()
       local metric = metrics.Perplexity {ignore_index = 1}
       local logits = torch.tensor {{9.0, 0}, {0, 0}, {9, 0}}
       metric:update(logits, torch.tensor {1, 2, 1}):update(logits, torch.tensor {2, 2, 1})
-      -- losses log 2, log(1 + e^9), log 2
+      -- the losses are log 2, log(1 + e^9) and log 2
       assert.close((2 * 2 * (1 + math.exp(9))) ^ (1 / 3), metric:compute(), 1e-3)
    end)
 

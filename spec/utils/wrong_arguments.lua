@@ -5,25 +5,27 @@
 local torch = require "tlua"
 local lazy = require "tlua.lazy"
 
-local calls <const> = 12 -- with random arguments, after the fixed ones
+-- number of calls with random arguments, which follow the calls with fixed arguments
+local calls <const> = 12
 -- The weights of nn.Transformer have 177 MB, and the collector may not have freed the last one.
 local memory_limit <const> = 512 << 20
-local seconds <const> = 5 -- processor time for a call; far more than any call takes
+-- limit on the processor time of a call in seconds, far more than any call takes
+local seconds <const> = 5
 local seed <const> = math.tointeger(arg[2])
 
 local operators = {}
 for path in io.lines(arg[1]) do operators[path] = true end
 
--- Functions that are not called: they wait for others, take the message as an argument, or are
--- called by derived classes.
+-- The functions that are not called, because they wait for others, take a message as an argument,
+-- or are called by derived classes.
 local passed_over <const> = {
    ["torch.distributed.FileStore"] = true, ["torch.distributed.TCPStore"] = true,
    ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true,
    ["torch.optim.Optimizer"] = true,
 }
 
--- Functions that are aliases of others, or share their checks: the last part of the path, or a
--- pattern for the whole path, and the name in their messages.
+-- The functions that are aliases of other functions, or use their checks: the last component of the
+-- path, or a pattern for the whole path, and the name in their messages.
 local others <const> = {
    gradgradcheck = "gradcheck", all_gather_single = "all_gather_into_tensor",
    reduce_scatter_single = "reduce_scatter_tensor", async_save = "save", isend = "send",
@@ -154,7 +156,8 @@ local errors, told = 0, {}
 
 local function call(path, value, list)
    local begin = os.clock()
-   -- called by pcall itself, so that no variable's name appears as the function's
+   -- pcall itself calls the value, so that an error cannot show a variable's name as the function's
+   -- name
    local results = table.pack(pcall(value, table.unpack(list, 1, list.n)))
    local what
    if results[1] then
@@ -176,7 +179,9 @@ end
 
 walk("torch", torch, function(path, value)
    if operators[path] or passed_over[path] then return end
-   local number = 0 -- depends only on the path: one function's arguments do not depend on others
+   -- The number depends only on the path, so that one function's arguments do not depend on other
+   -- functions.
+   local number = 0
    for i = 1, #path do number = number * 31 + path:byte(i) end
    math.randomseed(seed, number)
    for _, list in ipairs(first) do call(path, value, list) end

@@ -6,7 +6,7 @@ local table_of = require "spec.support.table"
 
 local here <const> = shell.ok("pwd"):match "[^\n]+"
 
--- Returns the output of wrong_arguments.lua, which calls them; it runs in a separate folder, since
+-- Returns the output of wrong_arguments.lua, which calls the functions in a separate folder, since
 -- some functions write files.
 local function calls(seed)
    return shell.with_folder(function(folder)

@@ -12,12 +12,12 @@ local fields = {
    pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=, real=, rare=}: the
                             -- forward is an elementwise kernel; real: of complex numbers, too;
                             -- rare: the CPU has one loop for all instruction sets
-   complex = "boolean",     -- takes complex tensors and dtypes, which others refuse; an expression
-                            -- does so by default if its operators do
-   reduction = "table",     -- {types=}: declares a kernel of the reduce family
-   scan = "table",          -- {types=}: declares a kernel of the scan family
-   view = "boolean",        -- the result shares self's storage
-   composite = "boolean",   -- C code that calls operators, which record its history
+   complex = "boolean",     -- takes complex tensors and dtypes, which other operators refuse; an
+                            -- expression does so by default if its operators do
+   reduction = "table",     -- a kernel of the reduce family, {types=}
+   scan = "table",          -- a kernel of the scan family, {types=}
+   view = "boolean",        -- true: the result shares self's storage
+   composite = "boolean",   -- true: C code that calls operators, which record its history
    expr = "string",         -- a composition written as an expression
    -- true: op_ writes its result over self; "native": the C function works in place
    inplace = "any",
@@ -59,7 +59,8 @@ local fields = {
    waits = "string",
    -- true: only the CPU implements it, so inputs and results are transferred; it waits
    host = "string",
-   device_lapack = "boolean", -- with host: its C code also runs on devices with LAPACK's routines
+   -- with host: true if its C code also runs on devices with LAPACK's routines
+   device_lapack = "boolean",
    nondiff = "string",      -- why a floating-point result has no derivative
    nograd = "table",        -- set of names of floating-point results without a derivative
    gradcheck = "any",       -- options for the gradient check; false with a reason in `nondiff`

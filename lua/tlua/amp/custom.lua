@@ -13,8 +13,8 @@ local fwd = args.signature [[amp.custom_fwd(fn: callable, device_type: string?,
 local bwd = args.signature "amp.custom_bwd(fn: callable, device_type: string?)"
 
 --- Wraps a Function's forward so that, under autocast, its floating-point arguments are converted
---- to cast_inputs and it runs without autocast. Without cast_inputs it returns fn. The field
---- `cast_inputs` of the Function does the same for all kinds of devices.
+--- to cast_inputs and it runs without autocast. Without cast_inputs the wrapper is fn itself. The
+--- field `cast_inputs` of the Function does the same for all kinds of devices.
 ---@param fn fun(ctx: table, ...): any
 ---@param options? {device_type: string, cast_inputs: string}  by default for any device
 ---@return fun(ctx: table, ...): any

@@ -12,31 +12,31 @@ local function check_dtype(name, dtype)
    args.refuse(name, "dtype", '"bfloat16" or "float16"', dtype)
 end
 
---- torch.get_autocast_dtype "cpu"
+--- Returns autocast's dtype for the CPU: torch.get_autocast_dtype "cpu".
 ---@return string
 function M.get_autocast_cpu_dtype() return torch.get_autocast_dtype "cpu" end
 
---- torch.get_autocast_dtype "cuda"
+--- Returns autocast's dtype for GPUs: torch.get_autocast_dtype "cuda".
 ---@return string
 function M.get_autocast_gpu_dtype() return torch.get_autocast_dtype "cuda" end
 
---- torch.set_autocast_dtype("cpu", dtype)
+--- Sets autocast's dtype for the CPU: torch.set_autocast_dtype("cpu", dtype).
 ---@param dtype "bfloat16"|"float16"
 function M.set_autocast_cpu_dtype(dtype)
    torch.set_autocast_dtype("cpu", check_dtype("set_autocast_cpu_dtype", dtype))
 end
 
---- torch.set_autocast_dtype("cuda", dtype)
+--- Sets autocast's dtype for GPUs: torch.set_autocast_dtype("cuda", dtype).
 ---@param dtype "bfloat16"|"float16"
 function M.set_autocast_gpu_dtype(dtype)
    torch.set_autocast_dtype("cuda", check_dtype("set_autocast_gpu_dtype", dtype))
 end
 
---- torch.is_autocast_enabled "cpu"
+--- Returns whether autocast is on for the CPU: torch.is_autocast_enabled "cpu".
 ---@return boolean
 function M.is_autocast_cpu_enabled() return torch.is_autocast_enabled "cpu" end
 
---- torch.set_autocast_enabled("cpu", enabled)
+--- Turns autocast on or off for the CPU: torch.set_autocast_enabled("cpu", enabled).
 ---@param enabled boolean
 function M.set_autocast_cpu_enabled(enabled)
    if type(enabled) ~= "boolean" then

@@ -4,8 +4,8 @@ local checked = require "tlua.checked"
 
 local M = {}
 
---- Describes the worker whose interpreter calls it: {id, num_workers, seed, dataset}. The id counts
---- from 0, like ranks. Returns nil in the program's own interpreter.
+--- Describes the worker whose interpreter calls this function: {id, num_workers, seed, dataset}.
+--- The id counts from 0, as ranks do. Returns nil in the program's own interpreter.
 ---@return {id: integer, num_workers: integer, seed: integer, dataset: any}?
 function M.get_worker_info()
    return M.info

@@ -14,7 +14,7 @@ function M.is_available() return true end
 ---@return integer
 function M.device_count() return 1 end
 
---- Returns "cpu": there is one device of this kind.
+--- Returns "cpu", the only device of this kind.
 ---@return string
 function M.current_device() return "cpu" end
 

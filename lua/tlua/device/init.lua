@@ -93,7 +93,8 @@ local function amp_of(kind)
    local fwd = args.signature(kind ..
       ".amp.custom_fwd(fn: callable, cast_inputs: string?)")
    local bwd = args.signature(kind .. ".amp.custom_bwd(fn: callable)")
-   --- Autocast for this kind of device: torch.autocast with its first argument left out.
+   --- Opens torch.autocast for this kind of device; the arguments are those of torch.autocast after
+   --- the first.
    ---@names cuda.amp.autocast sim.amp.autocast
    ---@param options? {enabled: boolean, dtype: string, cache_enabled: boolean}
    ---@param fn? function  runs with autocast; without it the result is a scope
@@ -213,9 +214,9 @@ local function add_cuda(module, memory, own)
    memory.device_memory_used = module.device_memory_used
 end
 
---- Returns get_arch_list, which lists the architectures that the kernels are compiled for, such as
---- "sm_90", and the one of their PTX ("compute_80"), from which drivers compile them for GPUs that
---- are not in the list. The list is empty without a GPU.
+--- Returns the function get_arch_list. It lists the architectures for which kernels are compiled,
+--- such as "sm_90", and last the architecture of their PTX ("compute_80"), which drivers compile
+--- for other GPUs. The list is empty without a GPU.
 local function arch_list_of(module)
    --- Returns the architectures for which the plugin's kernels were built, such as "sm_90".
    ---@return string[]
@@ -275,9 +276,9 @@ end
 ---@return fun(...): any ...
 local function capture_step_of(kind) return on_use("tlua.device.capture_step", kind) end
 
---- Captures the forward and the backward pass of a module or a function, or of several, and returns
---- callables that replay them among uncaptured operators. Inputs have the shapes, dtypes and
---- requires_grad of the samples.
+--- Captures the forward and the backward pass of modules or functions, and returns callables that
+--- replay the passes among uncaptured operators. Inputs have the shapes, dtypes and requires_grad
+--- of the samples.
 ---@names cuda.make_graphed_callables sim.make_graphed_callables
 ---@param callables function|nn.Module|table  one, or a list
 ---@param sample_args Tensor[]|Tensor[][]  the arguments of one, or a list of them for each

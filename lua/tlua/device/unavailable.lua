@@ -32,9 +32,9 @@ local function unavailable(prefix)
    return module
 end
 
---- Apple's GPUs: is_available() is false.
+--- The module of Apple's GPUs, which tlua does not support: is_available() is false.
 M.mps = unavailable "mps."
---- Intel's GPUs: is_available() is false.
+--- The module of Intel's GPUs, which tlua does not support: is_available() is false.
 M.xpu = unavailable "xpu."
 
 return M

@@ -28,7 +28,7 @@ M.group = setmetatable({}, {names = {WORLD = true}})
 
 local joined = 0   -- number of groups made in this world
 local children = 0 -- all groups; the world is the first one
-local all = {}     -- all groups, the world first
+local all = {}     -- all groups; the world is the first one
 
 -- `called`: the back end's name as given by the user; `backend`: the back end that implements it.
 function ProcessGroup:__init(parent, name, members, rank, timeout, backend, called)
@@ -60,7 +60,7 @@ local call_options <const> = {
    async_op = true,
 }
 
---- Makes a collective call or sends or receives a message. It is for the library's own collectives;
+--- Makes a collective call or sends or receives a message. The library's own collectives use it;
 --- programs use the functions of torch.distributed, which check shapes and ranks first.
 ---@param kind string  "all_reduce", "broadcast", "send", ...
 ---@param call table  inputs, outputs: a tensor or a list of them, as the kind asks; what is reduced
@@ -151,7 +151,7 @@ local function default_backend()
    return store.hosts() == 2 and not os.getenv "WORLD_SIZE" and "mpi" or "shm"
 end
 
--- Returns the engine of a back end: PyTorch's "gloo" names the CPU's engine here.
+-- Returns the engine of a back end: PyTorch's "gloo" means tlua's engine for the CPU.
 local function engine_of(backend)
    return backend == "gloo" and default_backend() or backend
 end
@@ -216,9 +216,9 @@ local function join_world(a)
    end
 end
 
---- Joins the group of all processes of a program, and waits until all have joined. They find one
---- another by the environment (`env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `tlua
---- run` sets them, or the variables of mpirun and srun), a file (`file:///PATH`), an address
+--- Joins the group of all processes of a program, and waits until all have joined. The processes
+--- find one another by the environment (`env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as
+--- `tlua run` sets them, or the variables of mpirun and srun), a file (`file:///PATH`), an address
 --- (`tcp://HOST:PORT`) or a store. Back ends: "shm" (the default) is for processes of one machine.
 --- "mpi" is for processes that mpirun or srun has started, on one machine or many, and needs no
 --- store. "nccl" is for ranks with one GPU each, `device_id` or the current one; its calls are
@@ -277,14 +277,14 @@ checked.queries(M, "distributed.", "is_initialized is_available")
 local take_new = args.signature [[new_group(ranks: integers?, timeout: number?, backend: string?)]]
 
 --- Makes a group of some of the world's ranks, all by default. Every rank of the world must call
---- it, in the same order as its other calls of new_group; ranks outside of the group get
+--- the function, in the same order as its other calls of new_group; ranks outside of the group get
 --- GroupMember.NON_GROUP_MEMBER.
 ---@param ranks? integer[]
 ---@param options? {timeout: number, backend: string}
 ---@return distributed.ProcessGroup
 function M.new_group(...)
    local first = ...
-   -- an empty table would be taken for options
+   -- an empty table would count as options
    if type(first) == "table" and next(first) == nil then
       args.refuse("new_group", "ranks", "at least one rank", first)
    end
@@ -331,8 +331,8 @@ function M.new_subgroups(size)
    return own, groups
 end
 
--- Checks lists of ranks that must have no rank in common. Returns {[rank] = number of its list}.
--- check(what, rank) raises if there is no such rank.
+-- Checks lists of ranks that must have no rank in common. Returns {[rank] = number of the list that
+-- has it}. check(what, rank) raises an error if there is no such rank.
 local function check_apart(title, name, lists, check)
    local where = {}
    if type(lists) ~= "table" or #lists == 0 then
@@ -440,8 +440,8 @@ local local_ranks = {
    "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID",
 }
 
---- Returns this process's number among those of its machine, from 0, as set by `tlua run`, mpirun
---- or srun.
+--- Returns this process's number among the processes of its machine, from 0, as set by `tlua run`,
+--- mpirun or srun.
 ---@param fallback_rank? integer  returned if none of them has set it; nil raises an error
 ---@return integer
 function M.get_node_local_rank(fallback_rank)

@@ -59,7 +59,7 @@ function M.isend(...)
    return send("isend", true, ...)
 end
 
---- Receives like recv, but returns a Work at once.
+--- Receives a tensor as recv does, but returns a Work at once.
 ---@param tensor Tensor
 ---@param src? integer
 ---@param options? {group: distributed.ProcessGroup, tag: integer}
@@ -97,8 +97,8 @@ local function groups_of(list)
    return found
 end
 
---- Starts all calls of a list. Returns their Works in the same order. With "nccl" they start as one
---- group call, so that ranks that send to each other do not deadlock.
+--- Starts all calls of a list. Returns their Works in the same order. With "nccl" the calls start
+--- as one group call, so that ranks that send to each other do not deadlock.
 ---@param p2p_op_list distributed.P2POp[]
 ---@return distributed.Work[]
 function M.batch_isend_irecv(p2p_op_list)

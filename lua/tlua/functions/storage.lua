@@ -23,7 +23,7 @@ M.UntypedStorage, M.TypedStorage = UntypedStorage, TypedStorage
 
 local function adopt(kind, elements)
    local self = setmetatable({}, kind)
-   self._elements = elements -- a vector of the whole storage
+   self._elements = elements -- a vector of the elements of the whole storage
    self.dtype, self.device, self.is_cuda = elements.dtype, elements.device, elements.is_cuda
    return self
 end
@@ -177,7 +177,7 @@ function UntypedStorage:is_pinned() return self._elements:is_pinned() end
 ---@return integer
 function UntypedStorage:get_device() return self._elements:get_device() end
 
---- Returns whether two values are one storage: changes of one are changes of the other.
+--- Returns whether two values are the same storage: changes of one are changes of the other.
 function UntypedStorage:__eq(other)
    return M.is_storage(self) and M.is_storage(other)
       and torch._storage_key(self._elements) == torch._storage_key(other._elements)

@@ -6,7 +6,8 @@ local checked = require "tlua.checked"
 local class = require "tlua.class"
 local package_of = require "tlua.multiprocessing.package_of"
 
-local M = {_run = package_of.run} -- for the processes, as only the library's files have its modules
+-- started processes find this module here, as only the library's own files have it
+local M = {_run = package_of.run}
 
 -- Puts a text in single quotes for the shell.
 local function quote(text)
@@ -18,8 +19,8 @@ local function exists(path)
    return file ~= nil
 end
 
--- Returns the path of the command `tlua`: this process's, or the one installed or built beside the
--- library.
+-- Returns the path of the command `tlua`: that of this process, or the one installed or built
+-- beside the library.
 local function find_program()
    local own = torch._library_path()
    if not own:find "%.%a+[%d.]*$" and exists(own) then return own end
@@ -30,7 +31,7 @@ local function find_program()
    return "tlua"
 end
 
--- Makes a folder that no other user can access, since its file is loaded as code.
+-- Makes a folder that no other user can access, since its files are loaded as code.
 local function private_folder()
    local pipe <close>, why = io.popen "umask 077 && mktemp -d 2>&1"
    local path = pipe and pipe:read "l"
@@ -44,7 +45,8 @@ end
 ---@class multiprocessing.ProcessContext
 local ProcessContext = class.class("multiprocessing.ProcessContext")
 
--- Processes that have not been joined: if their pipe were collected, they would be ended.
+-- Processes that have not been joined. They must not be collected: closing their pipe would end
+-- them.
 local running = {} -- luacheck: ignore 241
 
 function ProcessContext:__init(folder, pipe, nprocs)
@@ -66,8 +68,8 @@ local function first_error(folder, n)
    return rank, text
 end
 
---- Waits until all processes have ended. An error of one of them ends the others, and is raised
---- here with its rank and traceback.
+--- Waits until all processes have ended. An error in one process ends the others; join raises the
+--- error with its rank and traceback.
 ---@param timeout? number  seconds; without it, waits without limit
 ---@return boolean ended  false where the time was over before
 function ProcessContext:join(timeout)
@@ -76,7 +78,7 @@ function ProcessContext:join(timeout)
    end
    if not self.pipe then return true end
    local deadline = torch.io.clock() + (timeout or math.huge)
-   while not exists(self.folder .. "/ended") do -- closing the pipe earlier would end them
+   while not exists(self.folder .. "/ended") do -- closing the pipe earlier would end the processes
       if torch.io.clock() >= deadline then return false end
       torch.distributed._sleep(0.01)
    end
@@ -105,12 +107,13 @@ local function check_arguments(arguments)
 end
 
 --- Runs fn(rank, table.unpack(args)) in `nprocs` processes, with ranks from 0, and waits for them.
---- They are started like those of `tlua run`: their environment has RANK, WORLD_SIZE and the other
---- variables, so that init_process_group needs only a back end, and their output lines begin with
---- the rank. The function is sent as bytecode, with its upvalues, the globals that it names and
---- copies of CPU tensors; modules are sent by name. Its changes to these values do not reach this
---- process. With join = false the result has a method join(seconds?); when this process ends, the
---- others end, too. An error in one process ends the others and is raised here.
+--- They are started in the manner of `tlua run`: their environment has RANK, WORLD_SIZE and the
+--- other variables, so that init_process_group needs only a back end, and their output lines begin
+--- with the rank. The function is sent as bytecode, with its upvalues, the globals that it names
+--- and copies of CPU tensors; modules are sent by name. The function's changes to these values do
+--- not reach this process. With join = false the result has a method join(seconds?). When this
+--- process ends, the other processes end as well. An error in one process ends the others, and the
+--- call raises it.
 ---@param fn function
 ---@param options? {args: table, nprocs: integer, join: boolean}
 ---@return multiprocessing.ProcessContext?
@@ -141,7 +144,7 @@ function M.spawn(fn, ...)
    context:join()
 end
 
---- Returns the way in which processes are started: always "spawn".
+--- Returns "spawn", the way in which processes are started.
 ---@return string
 function M.get_start_method()
    return "spawn"

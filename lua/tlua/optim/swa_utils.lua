@@ -13,7 +13,7 @@ local M = {}
 
 -- Averages --------------------------------------------------------------------------------------
 
--- Splits the pairs of two lists into floating-point tensors and the rest.
+-- Splits the pairs of two lists into pairs of floating-point tensors and all other pairs.
 local function split(averaged, current)
    local floats, others = {{}, {}}, {{}, {}}
    for i, tensor in ipairs(averaged) do
@@ -25,7 +25,8 @@ local function split(averaged, current)
 end
 
 -- Computes averaged = averaged + (current - averaged) * weight, with one call for all
--- floating-point tensors. Others, such as counts, are computed in floating point and truncated.
+-- floating-point tensors. Other tensors, such as counts, are computed in floating point and
+-- truncated.
 local function move_towards(averaged, current, weight)
    local _ <close> = torch.no_grad()
    local floats, others = split(averaged, current)
@@ -59,8 +60,8 @@ function M.get_swa_multi_avg_fn()
    return function(averaged, current, count) move_towards(averaged, current, 1 / (count + 1)) end
 end
 
---- Returns a function like get_ema_multi_avg_fn's, but for one tensor. It returns the average and
---- changes nothing.
+--- Returns a function that computes the same average as get_ema_multi_avg_fn's, but for one tensor:
+--- it returns the average and changes no tensor.
 ---@param decay? number  0.999 by default
 ---@return fun(averaged: Tensor, current: Tensor, count: integer): Tensor
 function M.get_ema_avg_fn(decay)
@@ -68,8 +69,8 @@ function M.get_ema_avg_fn(decay)
    return function(averaged, current) return averaged * decay + current * (1 - decay) end
 end
 
---- Returns a function like get_swa_multi_avg_fn's, but for one tensor. It returns the average and
---- changes nothing.
+--- Returns a function that computes the same average as get_swa_multi_avg_fn's, but for one tensor:
+--- it returns the average and changes no tensor.
 ---@return fun(averaged: Tensor, current: Tensor, count: integer): Tensor
 function M.get_swa_avg_fn()
    return function(averaged, current, count)
@@ -84,7 +85,7 @@ checked.queries(M, "optim.swa_utils.", "get_swa_avg_fn get_swa_multi_avg_fn")
 -- Models ----------------------------------------------------------------------------------------
 
 --- A copy of a model whose parameters are the average of the model's parameters at the calls of
---- update_parameters. It is called like the model.
+--- update_parameters. The copy is called like the model.
 ---
 ---     local model = torch.nn.Linear(1, 1)
 ---     local average = torch.optim.swa_utils.AveragedModel(model)
@@ -105,7 +106,7 @@ local take = args.signature [[optim.swa_utils.AveragedModel(model: any, device: 
 ---@param model nn.Module
 ---@param options? table  device; avg_fn(averaged, current, count) gives a tensor's new average;
 --- multi_avg_fn(averaged, current, count) changes lists of tensors in place; use_buffers: whether
---- buffers are averaged, too, instead of copied
+--- buffers are averaged as well, instead of copied
 function AveragedModel:__init(...)
    local a = take(...)
    local name = torch.type(self)
@@ -136,7 +137,7 @@ local function averaged_of(self, model)
    return list
 end
 
--- Returns the model's tensors on the devices of our averages, after a check that they match.
+-- Returns the model's tensors on the devices of the averages, after checking that they match.
 local function current_of(self, model, own)
    local list = averaged_of(self, model)
    local fits = #list == #own

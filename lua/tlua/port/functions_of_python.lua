@@ -518,7 +518,7 @@ end
 library["torch.nn.Sequential"] = of_pairs "Sequential"
 library["torch.nn.ModuleDict"] = of_pairs "ModuleDict"
 
--- Whole modules cannot be saved, so their parameters are.
+-- whole modules cannot be saved, so their parameters are saved
 library["torch.save"] = function(P, node)
    local text, e = P:emit(node.args[1], "prefix")
    if not (is(e.ty, "nn module") or is(e.ty, "inst") and e.ty.c.is_module) then return nil end

@@ -1,4 +1,4 @@
--- common.lua - the functions of common_spec.lua.
+-- common.lua - defines the functions that the programs of common_spec.lua call.
 
 raw = dist.group.WORLD.raw
 n = 100003

@@ -1,4 +1,5 @@
--- ddp.lua - a model of some layers, a batch of 8, its gradients in one process, and each rank's part.
+-- ddp.lua - defines a model of some layers, a batch of 8 samples, the gradients of the batch in one
+-- process, and each rank's share of the batch.
 
 dofile(PROGRAMS .. "/batch.lua")
 DDP = nn.parallel.DistributedDataParallel

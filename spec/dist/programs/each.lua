@@ -1,4 +1,5 @@
--- each.lua - runs several programs in one process of each rank, by MPI; their number is in COUNT.
+-- each.lua - runs several programs in one process of each rank, by MPI; the environment variable
+-- COUNT is the number of programs.
 
 for i = 1, COUNT do
    dofile "head.lua"

@@ -1,4 +1,5 @@
--- experts.lua - a mixture of experts, and `plain`, which calls each position's experts one after another.
+-- experts.lua - defines a mixture of experts, and `plain`, a function that calls each position's
+-- experts one after another.
 
 nn = torch.nn
 MoE = dist.tensor.experimental.MixtureOfExperts

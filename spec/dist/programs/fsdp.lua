@@ -1,4 +1,4 @@
--- fsdp.lua - a model of blocks, a batch of 8 and each rank's part.
+-- fsdp.lua - defines a model of blocks, a batch of 8 samples and each rank's share of the batch.
 
 dofile(PROGRAMS .. "/batch.lua")
 fsdp = dist.fsdp

@@ -1,4 +1,4 @@
--- gpt.lua - a GPT of some layers, its batches and the plan of its tensor parallel parts.
+-- gpt.lua - defines a GPT of some layers, its batches, and the plan of its tensor parallel layers.
 
 nn, F = torch.nn, torch.nn.functional
 tp, pipe, fsdp = dist.tensor.parallel, dist.pipelining, dist.fsdp

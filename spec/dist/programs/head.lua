@@ -1,5 +1,5 @@
--- head.lua - the functions that every rank's program may call. `check` compares, and its message
--- names the rank and the values.
+-- head.lua - defines the functions that every rank's program may call, such as `check`, which
+-- compares two values and raises an error that names the rank and both values.
 
 torch.set_num_threads(1)
 dist = torch.distributed
@@ -29,23 +29,24 @@ function refused(text, fn, ...)
    end
 end
 
-LIMIT = 1e-5 -- tolerance for values computed in another order
+LIMIT = 1e-5 -- tolerance for values that are computed in another order
 
 function near(a, b, limit, what)
    local off = (a - b):abs():max():item()
-   local fits = off <= (limit or LIMIT) -- not if it is NaN
+   local fits = off <= (limit or LIMIT) -- false if the difference is NaN
    if not fits then error((what or "value") .. " is off by " .. off, 2) end
 end
 
--- Prints "told", and waits for the other ranks before it ends: mpirun ends all ranks with the first
--- one, and "has ended" is another error than the expected one.
+-- Prints "told", and waits for the other ranks before the process ends: mpirun ends all ranks with
+-- the first one, and the error "has ended" would hide the expected error.
 function told()
    print "told"
    io.stdout:flush()
    local store, names = dist.group.WORLD.store, {}
    store:set("told" .. dist.get_rank(), "")
    for i = 1, dist.get_world_size() do names[i] = "told" .. i - 1 end
-   pcall(store.wait, store, names, 300) -- The store may belong to a rank that has already ended.
+   -- the store may be in the memory of a rank that has already ended
+   pcall(store.wait, store, names, 300)
 end
 
 function near_model(model, alone, limit)

@@ -1,4 +1,5 @@
--- optim.lua - a model, ways to split it, and training beside the whole model.
+-- optim.lua - defines a model, ways to split the model over ranks, and training beside an unsplit
+-- copy of the model.
 
 nn, optim = torch.nn, torch.optim
 placement = require "tlua.distributed.placement"

@@ -1,4 +1,4 @@
--- tensor.lua - an attention block and the mesh of its ranks.
+-- tensor.lua - defines an attention block and the mesh of its ranks.
 
 nn, F = torch.nn, torch.nn.functional
 tensor = dist.tensor

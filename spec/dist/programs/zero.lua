@@ -1,4 +1,4 @@
--- zero.lua - a model, a batch and a training step.
+-- zero.lua - defines a model, a batch and a training step.
 
 nn = torch.nn
 Zero = dist.optim.ZeroRedundancyOptimizer

@@ -283,7 +283,7 @@ static tl_Tensor *label_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
     smooth = chain_scale(&c, smooth, smoothing / (double)input->sizes[1]);
     loss = chain_add(&c, chain_scale(&c, loss, 1 - smoothing), smooth);
   }
-  /* PyTorch's name of the node */
+  /* names the node as PyTorch does */
   const char *title = !c.failed && input->ndim > 2 ? "NllLoss2D" : "NllLoss";
   loss = tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
   if (smoothing <= 0) tli_entitle(loss, title, count);

@@ -410,7 +410,7 @@ tl_Tensor *tlo_matmul(tl_Tensor *self, tl_Tensor *other) {
   if (self->ndim == 1 || other->ndim == 1) return with_vector(self, other);
   uint64_t count = tli_node_count();
   tl_Tensor *result = matrices(self, other);
-  /* PyTorch's name of the node */
+  /* names the node as PyTorch does */
   if (self->ndim > 2 || other->ndim > 2) tli_entitle(result, "UnsafeView", count);
   return result;
 }

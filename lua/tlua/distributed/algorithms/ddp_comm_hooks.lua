@@ -111,8 +111,8 @@ M.post_localSGD_hook.PostLocalSGDState = Local
 local take_local = args.signature [[PostLocalSGDState(process_group: object?, subgroup: object?,
    start_localSGD_iter: count = 1000, post_local_gradient_allreduce: boolean = true)]]
 
---- From pass start_localSGD_iter on, gradients are averaged only over `subgroup`, and only if
---- post_local_gradient_allreduce is set.
+--- Makes a state: from pass start_localSGD_iter on, gradients are averaged only over `subgroup`,
+--- and only if post_local_gradient_allreduce is set.
 function Local:__init(...)
    for key, value in pairs(take_local(...)) do self[key] = value end
    self.iter = 0

@@ -17,6 +17,9 @@ local order = require "tlua.nn.order"
 local zero_grad = require "tlua.autograd.zero_grad"
 local packages = require "tlua.packages"
 
+--- The base of all layers and models. A class derived from it defines `forward`; parameters,
+--- buffers and modules assigned to fields belong to the module.
+---
 ---
 ---     local Double = torch.class("Double", torch.nn.Module)
 ---     function Double:__init() torch.nn.Module.__init(self) end
@@ -85,7 +88,7 @@ end
 
 function Module:__init() end
 
--- Tells whether a module is `part` or one of its descendants is.
+-- Returns whether a module is `part`, or whether one of its descendants is.
 local function has(module, part, seen)
    if module == part then return true end
    if seen[module] then return false end
@@ -171,8 +174,8 @@ local function fields(module)
    end
 end
 
--- Calls visit(module, path) for a module and its descendants, parents first. A shared module is
--- visited once or, if `every` is true, once for each of its paths.
+-- Calls visit(module, path) for a module and its descendants, parents before children. A shared
+-- module is visited once or, if `every` is true, once for each of its paths.
 local function walk(module, path, seen, visit, every)
    if seen[module] then return end
    seen[module] = true
@@ -184,7 +187,7 @@ local function walk(module, path, seen, visit, every)
 end
 
 -- Returns the list {{path, value}, ...} of all values that `pick(module)` iterates over. The
--- options are those of named_parameters; a shared value comes once, unless remove_duplicate is
+-- options are those of named_parameters; a shared value is listed once, unless remove_duplicate is
 -- false.
 local function collect(module, pick, options)
    local every = options.remove_duplicate == false
@@ -305,7 +308,7 @@ function Module:named_buffers(...)
    return iterate(collect(self, own_buffers, of_named_buffers(...)))
 end
 
---- Returns this module and its descendants, parents first, each once.
+--- Returns this module and its descendants, parents before children, each once.
 ---@return nn.Module[]
 function Module:modules()
    local list = {}
@@ -453,15 +456,15 @@ end
 
 -- Computes the module's outputs. Every class defines this method or, as in Torch7, updateOutput.
 
---- Computes the module's outputs. Every class defines it, or updateOutput, as in Torch7.
+--- Computes the module's outputs. Every class defines this method or, as in Torch7, updateOutput.
 function Module:forward(...)
    local method = self.updateOutput
    if method ~= Module.updateOutput then return method(self, ...) end
    torch.raise(("%s has no method forward"):format(torch.type(self)))
 end
 
--- Errors name the modules whose __call is active, so its stack frame must stay. Lua makes no tail
--- call in a block with a to-be-closed variable; nil will do as its value.
+-- Errors name the modules whose __call is active, so its stack frame must stay. A block with a
+-- to-be-closed variable, whose value may be nil, keeps Lua from making a tail call.
 function Module:__call(...)
    local _ <close> = nil
    if self._evaluating and self.training ~= false then check_mode(self) end
@@ -469,8 +472,8 @@ function Module:__call(...)
    return self:forward(...)
 end
 
---- Calls `hook(module, ...)` before every forward call with its arguments; a value
---- that the hook returns replaces them.
+--- Calls `hook(module, ...)` before every forward call with its arguments; a value that the hook
+--- returns replaces the arguments.
 ---@param hook fun(module: nn.Module, ...): any
 ---@param options? {prepend: boolean}  prepend: before the hooks that there are
 ---@return {remove: fun(self: table)} handle
@@ -489,8 +492,8 @@ function Module:register_forward_hook(hook, options)
 end
 
 --- Calls `hook(module, grad_inputs, grad_outputs)` when the gradients of the module's inputs are
---- known. Both are lists by position (nil where an argument has no gradient). A list that the
---- hook returns takes the place of grad_inputs.
+--- known. Both are lists by position (nil where an argument has no gradient). A list that the hook
+--- returns replaces grad_inputs.
 ---@param hook fun(module: nn.Module, grad_inputs: Tensor[], grad_outputs: Tensor[]): Tensor[]?
 ---@param options? {prepend: boolean}
 ---@return {remove: fun(self: table)} handle
@@ -499,7 +502,7 @@ function Module:register_full_backward_hook(hook, options)
 end
 
 --- Calls `hook(module, grad_outputs)` before the module's backward pass, when the gradients of its
---- results are known. A list that the hook returns replaces them.
+--- results are known. A list that the hook returns replaces grad_outputs.
 ---@param hook fun(module: nn.Module, grad_outputs: Tensor[]): Tensor[]?
 ---@param options? {prepend: boolean}
 ---@return {remove: fun(self: table)} handle
@@ -574,8 +577,8 @@ end
 
 local function set_data(tensor, data) tensor.data = data end
 
--- A buffer that is a view, or has a gradient function, cannot get other data in place. So another
--- tensor replaces it in all modules that share it.
+-- A buffer that is a view, or has a gradient function, cannot get other data in place. Another
+-- tensor therefore replaces the buffer in all modules that share it.
 local function replace_buffer(owner, name, buffer, fn, replaced)
    local data = buffer.data
    local new = replaced[buffer] or fn(data)
@@ -586,8 +589,8 @@ local function replace_buffer(owner, name, buffer, fn, replaced)
 end
 
 -- Replaces the data of every parameter, gradient and buffer by fn's result, including submodules
--- unless `deep` is false. The tensors stay the same objects: optimizers keep them and
--- shared ones stay shared.
+-- unless `deep` is false. The tensors stay the same objects, so optimizers keep them, and shared
+-- tensors stay shared.
 local function replace_data(module, fn, deep)
    local function replace(tensor)
       local data = tensor.data
@@ -758,7 +761,7 @@ end
 -- Returns the text of a module that is printed as a part of another module.
 local printing = setmetatable({}, {__mode = "k"})
 
--- Returns the text of a module as a part of another one.
+-- Returns the text of a module that is printed as a part of another module.
 local function text_of(child)
    if printing[child] then return torch.type(child):match "[^.]*$" .. "(...)" end
    return (tostring(child):gsub("\n", "\n  "))
@@ -792,7 +795,7 @@ checked.methods(Module, [[modules() children() named_children() extra_repr() eva
    register_load_state_dict_post_hook(hook: callable)]])
 Module.register_module = Module.add_module
 
--- Torch7's methods, which are in the package torch7.
+-- Torch7's methods, which are in the package torch7
 if packages.has "tlua.torch7.methods" then
    require "tlua.torch7.methods" (Module)
 else

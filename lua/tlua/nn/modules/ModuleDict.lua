@@ -8,6 +8,8 @@ local Module = require "tlua.nn.modules.Module"
 local order = require "tlua.nn.order"
 local slicing = require "tlua.nn.modules.slicing"
 
+--- A table of modules by name, which become descendants of the module that has it.
+---
 ---     local heads = torch.nn.ModuleDict {a = torch.nn.Linear(2, 1)}
 ---     heads.b = torch.nn.Linear(2, 3)
 ---     print(heads.b)
@@ -93,7 +95,7 @@ function ModuleDict:items()
    end
 end
 
--- pairs(dict) iterates like items().
+-- Lets pairs(dict) iterate over names and modules, as items() does.
 function ModuleDict:__pairs() return self:items() end
 
 -- #dict is the number of names.

@@ -9,6 +9,8 @@ local Parameter = require "tlua.nn.Parameter"
 local order = require "tlua.nn.order"
 local slicing = require "tlua.nn.modules.slicing"
 
+--- A table of parameters by name, which belong to the module that has it.
+---
 ---     local parameters = torch.nn.ParameterDict {scale = torch.ones(2)}
 ---     print(parameters.scale.requires_grad)
 ---     --> true
@@ -91,7 +93,7 @@ function ParameterDict:items()
    return self:named_parameters {remove_duplicate = false}
 end
 
--- pairs(dict) iterates like items().
+-- Lets pairs(dict) iterate over names and parameters, as items() does.
 function ParameterDict:__pairs() return self:items() end
 
 -- #dict is the number of names.
@@ -123,7 +125,7 @@ function ParameterDict:get(name, default)
    return default
 end
 
---- Returns the parameter with a name. If there is none, it is first set to `default`.
+--- Returns the parameter with a name. If there is none, the name is first set to `default`.
 ---@param name string
 ---@param default Tensor
 ---@return Tensor

@@ -9,6 +9,8 @@ local item_names = require "tlua.nn.item_names"
 local Module = require "tlua.nn.modules.Module"
 local slicing = require "tlua.nn.modules.slicing"
 
+--- A chain of modules: each module gets the outputs of the previous one.
+---
 ---     local model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
 ---     model:append(torch.nn.Linear(8, 2))
 ---     print(table.unpack(model(torch.zeros(5, 4)).shape))
@@ -208,7 +210,7 @@ function Sequential:forward(input, ...)
    return self[n](input)
 end
 
---- Returns another Sequential with some of the modules, which both share.
+--- Returns a new Sequential with some of this one's modules, which both then share.
 ---@param first integer  negative numbers count from the end
 ---@param last? integer  the last by default
 ---@return nn.Sequential

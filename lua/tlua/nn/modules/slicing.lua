@@ -36,7 +36,7 @@ local function from_end(self, key)
       key))
 end
 
--- Returns the value of a key that neither the list nor its class has.
+-- Returns the value of a key that both the list and its class lack.
 local function lookup(self, key, make)
    if type(key) == "table" then
       local first, last = bounds(self, key)
@@ -52,7 +52,8 @@ local function lookup(self, key, make)
    return nil
 end
 
---- Checks a list that was given to a class: a plain table, or an instance of such a class.
+--- Checks a list that was given to a class: it must be a plain table, or an instance of a class of
+--- lists.
 ---@param who string  the class or function, for the message
 ---@param what string  the kind of items, such as "modules"
 ---@param list any
@@ -86,14 +87,15 @@ function M.define(cls, make, admit, what)
 
    class.index_by(cls, function(own)
       return function(self, key)
-         if key == 1 then return nil end -- an empty list; other modules refuse to be iterated over
-         local value = own[key] -- every method look-up comes here
+         -- the list is empty; other modules refuse to be iterated over
+         if key == 1 then return nil end
+         local value = own[key] -- every look-up of a method passes through this function
          if value ~= nil then return value end
          return lookup(self, key, make)
       end
    end)
 
-   -- pairs goes through the items, and then through children that have names.
+   -- Lets pairs iterate over the items, and then over children that have names.
    function cls:__pairs()
       local keys, i = {}, 0
       for position = 1, #self do keys[position] = position end
@@ -111,7 +113,7 @@ function M.define(cls, make, admit, what)
       if not position then return set(self, key, value) end
       local n = #self
       if position < 0 then position = from_end(self, position) end
-      if position == n + 1 and value == nil then return end -- table.remove does this
+      if position == n + 1 and value == nil then return end -- table.remove makes this assignment
       if position < 1 or position > n + 1 then
          torch.raise(("%s: expected a position from 1 to %d, got %s"):format(torch.type(self),
             n + 1, tostring(key)))

@@ -9,7 +9,7 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- Merges one table path -> tensor, or a list of them, into one table.
+-- Merges a table from paths to tensors, or a list of such tables, into one table.
 local function merge(title, dicts)
    if type(dicts) ~= "table" or getmetatable(dicts) then
       args.refuse(title, "parameters", "a table of tensors by path, or a list of such", dicts)
@@ -142,7 +142,8 @@ function M.functional_call(...)
       put "own"
       lent = false
    end)
-   if coroutine.isyieldable() then -- one that is never resumed closes nothing: its collection does
+   -- a coroutine that is never resumed closes nothing; the scope is closed when it is collected
+   if coroutine.isyieldable() then
       scope.guard = setmetatable({}, {__gc = function() if lent then put "own" end end})
    end
    put "value"
@@ -203,7 +204,7 @@ function M.stack_module_state(models)
 end
 
 --- Makes a module without initializing its parameters, which saves time if the module is loaded
---- afterwards. Their values are undefined, and no random numbers are drawn.
+--- afterwards. The parameters' values are undefined, and no random numbers are drawn.
 ---@param cls table  a module class
 ---@param ... any  arguments of the constructor
 ---@return nn.Module
