@@ -197,7 +197,8 @@ fields_then("SpatialConvolutionLocal",
       end)
    end).reset = base.reset(function(self) return self.nInputPlane * self.kW * self.kH end)
 
--- Tables of connections between planes, (n, 2): from, to.
+-- Functions that make tables of connections between planes: a table is a tensor (n, 2), each row of
+-- which has the number of an input plane and that of an output plane.
 nn.tables = {}
 function nn.tables.full(nin, nout)
    local list = {}

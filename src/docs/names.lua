@@ -50,8 +50,8 @@ function M.walk(torch)
    local list, met = {}, {}
    local root = {path = "torch", kind = "module", value = torch, aliases = {}}
    local waiting, at = {root}, 1
-   -- torch.Tensor, which is visited last: a function that is also a method is known by its own
-   -- table
+   -- the class torch.Tensor, which is visited last: a function that is also a method is known by
+   -- the path of its own table
    local of_tensor
    list[1], met[torch] = root, root
    while waiting[at] do

@@ -1,9 +1,9 @@
 /*
-** unify.c - compares traces of one model. Traces with other values in the inputs must be equal;
-** among traces with other sizes, integers may differ if they lie on a line base + factor * size.
+** unify.c - compares traces of one model. Traces whose inputs differ in values must be equal; if
+** the inputs differ in sizes, an integer may differ if it is base + factor * size in all traces.
 **
-** A walk visits the same places of several graphs at once, and fails where anything but an integer
-** differs.
+** A walk visits the same position of several graphs at a time, and fails where anything but an
+** integer differs.
 */
 #include <string.h>
 

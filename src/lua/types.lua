@@ -91,52 +91,52 @@ function Tensor:size(dim) end
 ---@return integer|integer[]
 function Tensor:stride(dim) end
 
---- Makes a float32 storage: of a number of elements, which are 0, or of the elements of a list.
+--- Makes a float32 storage from a number of elements, which are all 0, or from a list of elements.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.FloatStorage(given) end
 
---- Makes a float64 storage: of a number of elements, which are 0, or of the elements of a list.
+--- Makes a float64 storage from a number of elements, which are all 0, or from a list of elements.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.DoubleStorage(given) end
 
---- Makes a float16 storage: of a number of elements, which are 0, or of the elements of a list.
+--- Makes a float16 storage from a number of elements, which are all 0, or from a list of elements.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.HalfStorage(given) end
 
---- Makes a bfloat16 storage: of a number of elements, which are 0, or of the elements of a list.
+--- Makes a bfloat16 storage from a number of elements, which are all 0, or from a list of elements.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.BFloat16Storage(given) end
 
---- Makes an int8 storage: of a number of elements, which are 0, or of the elements of a list.
+--- Makes an int8 storage from a number of elements, which are all 0, or from a list of elements.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.CharStorage(given) end
 
---- Makes a uint8 storage: of a number of elements, which are 0, or of the elements of a list.
+--- Makes a uint8 storage from a number of elements, which are all 0, or from a list of elements.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.ByteStorage(given) end
 
---- Makes an int16 storage: of a number of elements, which are 0, or of the elements of a list.
+--- Makes an int16 storage from a number of elements, which are all 0, or from a list of elements.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.ShortStorage(given) end
 
---- Makes an int32 storage: of a number of elements, which are 0, or of the elements of a list.
+--- Makes an int32 storage from a number of elements, which are all 0, or from a list of elements.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.IntStorage(given) end
 
---- Makes an int64 storage: of a number of elements, which are 0, or of the elements of a list.
+--- Makes an int64 storage from a number of elements, which are all 0, or from a list of elements.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.LongStorage(given) end
 
---- Makes a bool storage: of a number of elements, which are false, or of the elements of a list.
+--- Makes a bool storage from a number of elements, which are all false, or from a list of elements.
 ---@param given integer|number[]
 ---@return torch.TypedStorage
 function torch.BoolStorage(given) end

@@ -16,7 +16,7 @@ void tli_globals_open(lua_State *L, bool help);
 ** global since. May raise an error. */
 void tli_globals_require(lua_State *L, const char *module);
 
-/* Defines all these globals now, by loading their modules. May raise an error. */
+/* Defines the globals torch, nn and optim now, by loading their modules. May raise an error. */
 void tli_globals_resolve(lua_State *L);
 
 #endif

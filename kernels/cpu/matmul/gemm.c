@@ -68,7 +68,7 @@ DEFINE_PLAIN(64)
     bool left = g->n == 1; /* whether the left operand is the matrix */                         \
     const type *matrix = left ? a : b, *vector = left ? b : a;                                  \
     int64_t ld = left ? g->lda : g->ldb, lines = left ? g->m : g->n;                            \
-    bool by_row = left ? !g->trans_a : g->trans_b; /* whether its rows are summed */            \
+    bool by_row = left ? !g->trans_a : g->trans_b; /* whether rows are summed */                \
     int64_t step = left ? (g->trans_b ? 1 : g->ldb) : (g->trans_a ? g->lda : 1);                \
     int64_t rows = by_row ? lines : k, cols = by_row ? k : lines;                               \
     tlk_blas()->x##gemv(TLK_ROW_MAJOR, by_row ? TLK_NO_TRANS : TLK_TRANS, (int)rows, (int)cols, \

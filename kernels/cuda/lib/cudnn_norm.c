@@ -111,7 +111,7 @@ static cudnnBackendDescriptor_t norm_graph(cuda_DnnGraph *g, const void *at) {
 
 /* ---- the calls -------------------------------------------------------------------------------------- */
 
-/* A call: its key, and its arrays and the host number by their ids. */
+/* A call: the key of its plan, and the tensor ids of its arrays and of the number on the host. */
 typedef struct NormCall {
   NormKey key;
   int n;

@@ -159,8 +159,9 @@ scan_row(const Scanned &g, int64_t line, int64_t begin, int64_t end, typename Sc
   return carry;
 }
 
-/* Scans segments. For each (segment, line), `before` has the prefix, or receives the total if
-** `totals_only`. It is NULL if there is one segment. */
+/* Scans segments of lines. `before` has, for each (segment, line), the total of the segments
+** before; with `totals_only`, the kernel writes each segment's total there. `before` is NULL if
+** there is one segment. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 2)
     scan_rows_kernel(const __grid_constant__ Scanned g, bool totals_only,

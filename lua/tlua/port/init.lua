@@ -209,9 +209,9 @@ local function options_of(arguments)
    return {path = path, out = out}
 end
 
---- Runs the command.
+--- Runs the command `tlua port`; returns whether it succeeded.
 ---@param arguments string[]  the arguments after `tlua port`
----@return boolean good
+---@return boolean succeeded
 function M.command(arguments)
    local options, help, problem = options_of(arguments)
    if help then

@@ -1,12 +1,12 @@
 /*
 ** nccl.c - a replacement for NCCL without a GPU. Ranks are processes, each with an emulated device;
-** bytes are passed in files of a folder, TLUA_NCCL_FOLDER. The calls are logged in its file
-** log.<rank>.
+** bytes are passed in files of a folder, TLUA_NCCL_FOLDER. The calls of a rank are logged in the
+** folder's file log.<rank>.
 **
-** It reproduces NCCL's pitfalls: communicators are non-blocking; an operation is queued on the
-** stream only at the second call of ncclCommGetAsyncError, and until then every other call is an
-** error; a call that the other ranks do not make never ends. TLUA_NCCL_FAIL names a call that fails
-** immediately, TLUA_NCCL_BREAK a call after which the communicator has failed.
+** The library reproduces NCCL's pitfalls: communicators are non-blocking; an operation is queued on
+** the stream only at the second call of ncclCommGetAsyncError, and until then every other call is
+** an error; a call that the other ranks do not make never ends. TLUA_NCCL_FAIL names a call that
+** fails immediately, TLUA_NCCL_BREAK a call after which the communicator has failed.
 */
 #include <nccl.h>
 

@@ -155,7 +155,8 @@ typedef enum tl_CaptureMode {
   TL_CAPTURE_RELAXED
 } tl_CaptureMode;
 
-enum { TL_EVENT_TIMING = 1, TL_EVENT_BLOCKING = 2 /* waiting threads sleep */ };
+/* Flags of an event. A thread that waits for an event with TL_EVENT_BLOCKING sleeps. */
+enum { TL_EVENT_TIMING = 1, TL_EVENT_BLOCKING = 2 };
 
 /* A kernel, copy or fill that a device has run; times are in ns of the device's clock. */
 typedef struct tl_Activity {

@@ -311,9 +311,9 @@ struct tlk_channel_affine {
   int64_t outer, channels, inner;
 };
 
-/* Training batch norm with n = outer * inner elements for each channel:
+/* Computes training batch norm with n = outer * inner elements for each channel:
 **   rstd = 1 / sqrt(deviation / n + eps), out = (in - mean) * rstd * weight + bias
-** with mean and deviation as in channel_moments; weight and bias may be NULL. */
+** mean and deviation are the results of channel_moments; weight and bias may be NULL. */
 struct tlk_batch_norm {
   const tlk_Context *cx;
   tlk_Array out;

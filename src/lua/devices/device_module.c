@@ -60,7 +60,8 @@ void tli_device_options(lua_State *L, tl_DeviceType type, const char *name,
   lua_remove(L, 1);
 }
 
-/* Raises an error if the state is closed, as for finalizers that run late. */
+/* Raises an error if the state is closed; a finalizer may call the library after the state's
+** end. */
 static void refuse_closed(lua_State *L, const char *name) {
   if (tli_state(L)->ledger == NULL) tli_error(L, "%s: the Lua state is closing", name);
 }

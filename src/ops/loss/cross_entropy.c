@@ -351,7 +351,7 @@ tl_Tensor *tlo_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
 
 /* ---- margins ---- */
 
-/* Computes margin - input[target] + input, at least 0, without the target itself. */
+/* Computes max(0, margin - input[target] + input) for all classes except the target. */
 static tl_Tensor *chain_margins(tli_Chain *c, tl_Tensor *input, tl_Tensor *labels, double margin) {
   tl_Tensor *own = TLI_STEP(c, tlo_gather(input, 1, labels));
   tl_Tensor *excess = chain_at_least(c, chain_plus(c, chain_sub(c, input, own), margin), 0);

@@ -1,4 +1,4 @@
-/* best_f32.c - the smallest and the largest element of float. */
+/* best_f32.c - finds the smallest and the largest element of float arrays. */
 #include <stdint.h>
 
 typedef float Element;

@@ -1,4 +1,4 @@
-/* best_f64.c - the smallest and the largest element of double. */
+/* best_f64.c - finds the smallest and the largest element of double arrays. */
 #include <stdint.h>
 
 typedef double Element;

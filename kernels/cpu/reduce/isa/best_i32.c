@@ -1,4 +1,4 @@
-/* best_i32.c - the smallest and the largest element of int32_t. */
+/* best_i32.c - finds the smallest and the largest element of int32_t arrays. */
 #include <stdint.h>
 
 typedef int32_t Element;

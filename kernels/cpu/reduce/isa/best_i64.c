@@ -1,4 +1,4 @@
-/* best_i64.c - the smallest and the largest element of int64_t. */
+/* best_i64.c - finds the smallest and the largest element of int64_t arrays. */
 #include <stdint.h>
 
 typedef int64_t Element;

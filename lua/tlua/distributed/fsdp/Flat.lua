@@ -187,7 +187,7 @@ function Flat:take_back()
    self.lent = false
 end
 
---- Drops the row.
+--- Releases the memory of the gathered row.
 function Flat:free()
    self:take_back()
    local g = self.gathering -- the row was gathered but never used

@@ -1,6 +1,6 @@
--- rnn.lua - torch.nn.utils.rnn: sequences of different lengths, padded to one tensor or packed.
+-- rnn.lua - torch.nn.utils.rnn: pads and packs sequences of different lengths.
 --
--- A packed sequence has no padding: it has the rows of all samples at step 1, then those at step 2,
+-- A packed sequence has no padding: it has the rows of all samples at step 1, then all at step 2,
 -- and so on. Samples are ordered by length, longest first. batch_sizes has the number of samples at
 -- each step.
 
