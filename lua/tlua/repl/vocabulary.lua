@@ -15,43 +15,67 @@ accumulate: whether values are added to those that are there
 align_corners: whether the corner pixels keep their place
 alpha: the factor of the second operand
 argnums: the number of the argument, from 1, or a list of them
+assign: whether the module takes the given tensors instead of copying their elements
 atol: the absolute tolerance
 axis0: a dimension
 axis1: a dimension
+b_hh: the bias of the state
+b_ih: the bias of the input
+batch_first: whether the batch is the first dimension
 beta: the factor of the first operand
 bias: the bias, or none
+bidirectional: whether a second pass goes from the last step to the first
+callback: the function that is called
 cast_inputs: the dtype that floating-point arguments are converted to
+ceil_mode: whether a last, incomplete window counts
 chunk_size: the number of examples that are computed at once
+cls: the class, or a list of classes
 correction: the number that is subtracted from n in the divisor of a variance
 data: the values
 dataset: the dataset
 decimals: the number of digits after the point
+delimiter: the character between two fields
 descending: whether the largest comes first
 device: the device, such as "cpu" or "cuda:0"
 device_type: the kind of device, such as "cuda"
 diagonal: the diagonal's distance from the main one
+dict: a state as `state_dict` returns it
+dilation: the distance between elements of a window
 dim: the dimension, counted from 1; negative ones count from the end
 dim0: a dimension
 dim1: a dimension
 dim2: a dimension
+dims: the dimensions
+downscale_factor: the divisor of each spatial size
+dropout: the probability that an element becomes 0
 dtype: the result's dtype
 enabled: whether it has an effect
 eps: a small number that keeps a denominator from being 0
 equal_nan: whether NaN equals NaN
 fill_value: the value of all elements
+fn: the function
+foreach: for programs written for PyTorch; all tensors are processed at once
 generator: the torch.Generator that random numbers come from
+given: the number of elements, or a list of elements
 has_aux: whether the function returns a second value, which is handed on
+has_biases: whether there are biases
 height: the number of rows
 help: the text that explains it
 hermitian: whether the matrix is symmetric or Hermitian
 high: the largest integer, exclusive
+hx: the state before the first step
 i: the number, from 1
+ignore_index: the class that does not count
 index: positions, counted from 1
 indices: positions, counted from 1
 inplace: whether the input is changed and returned
 input: the input
+input2: the second input
+input_lengths: the lengths of the inputs
 inputs: the inputs
+interpolation: "linear", "lower", "higher", "midpoint" or "nearest": the result between two elements
 keepdim: whether a reduced dimension stays, with size 1
+kernel_size: the window's size, one number for all dimensions or one for each
 key: the key
 largest: whether the largest are meant
 left: whether the system is A X = B, not X A = B
@@ -67,29 +91,43 @@ minlength: the least length of the result
 model: the module
 module: the module
 msg: the message
+n: the number
 name: the name
 non_blocking: whether the host goes on before the copy is done
 norm_type: the order p of the norm
+num_classes: the number of classes
+num_groups: the number of groups of channels
+num_layers: the number of layers
 num_samples: the number of draws
 obj: a value without tensors
+object: any value
 offset: the diagonal's distance from the main one
 optimizer: the optimizer
 options: further arguments by name
 other: the second operand
 out: gets the result
 out_int32: whether positions are int32
+padding: the number of elements added to both sides of each dimension
 parameters: the parameters
 params: the parameters
 path: of the file
 pivot: whether rows are exchanged
 pivots: the exchanged rows
+precision: "highest", "high" or "medium"
 prefix: the beginning
+process_group: the group of ranks; all ranks by default
 queries: the values that are looked up
 randomness: "error", "same" or "different": random numbers of the examples
 range: the smallest and the largest value
+rcond: singular values below rcond times the largest count as 0
+reduction: "none", "mean" or "sum" of the losses
 replacement: whether an element may be drawn again
 requires_grad: whether autograd records operations on the result
+return_counts: whether the number of occurrences of each value is returned, too
+return_indices: whether positions are returned, too
+return_inverse: whether the position of each element among the values is returned, too
 right: whether the place after equal values is meant
+root: the folder
 rtol: the relative tolerance
 scale_factor: the factor of each spatial size
 self: the tensor
@@ -98,6 +136,7 @@ size: the sizes
 sizes: the sizes
 sorted: whether the result is sorted
 source: the tensor that values are taken from
+split_sizes: the size of each piece
 stable: whether equal values keep their order
 start: the first value
 state: a state as the function that returns it gives it
@@ -108,6 +147,9 @@ storage_offset: the number of elements before the first one
 stream_ptr: the address of a stream of CUDA
 strict: whether a missing or an unexpected name is an error
 stride: the step in each dimension
+target_lengths: the lengths of the targets
+tensor: the tensor
+tensor_name: the name of the parameter or buffer
 tensors: a list of tensors
 text: the text
 timeout: the number of seconds to wait
@@ -116,28 +158,48 @@ train: whether the function behaves as in training
 training: whether the function behaves as in training
 unbiased: whether the variance is divided by n - 1
 upper: whether the upper triangle is meant
+value: the value
+values: the values
+vec: the vector
 vec2: a vector
+w_hh: the weight of the state
+w_ih: the weight of the input
 width: the number of columns
 world_size: the number of ranks
+x: the first operand
+y: the second operand
 ]],
    ["torch.nn."] = [[
 _random_samples: the random numbers to use instead of new ones
+acc_dtype: the dtype in which losses are summed
 activation: "relu", "gelu" or a function
 add_bias_kv: whether a trained token is added to keys and values
 add_zero_attn: whether a token of zeros is added to keys and values
 affine: whether there are a weight and a bias for each channel
+allow_retain_graph: whether backward may run twice
+allowed: whether the implementation may be chosen
 amount: the part of the elements, from 0 to 1, or their number
 anchor: the inputs
+approximate: "none" for the exact function, or "tanh" for its approximation by tanh
 b_hh: the bias of the state
 b_ih: the bias of the input
+backend: the implementation, an nn.attention.SDPBackend
 batch_first: whether the batch is the first dimension
+batch_sizes: the number of samples at each step
 bias: whether there is a bias
 bidirectional: whether a second pass goes from the end to the beginning
 blank: the class of no label
+bn_eps: the eps of the batch norm
+broadcast_buffers: whether rank 0's buffers are sent to all ranks before each forward pass
+bucket_cap_mb: the size of a bucket of gradients in MB
 ceil_mode: whether a last, incomplete window counts
+chunking_method: "auto", "aspect_ratio" or "aspect_ratio:N"
 constant_scalar: the constant
+conv_w: the weight of the convolution
 count_include_pad: whether padding counts in the divisor
 d_model: the number of features of a token
+default: the value of each key
+delta: the difference at which the loss becomes linear
 device: the parameters' device
 dilation: the distance of elements in the window
 dim_feedforward: the size between the two linear layers
@@ -150,6 +212,8 @@ dtype: the parameters' dtype
 elementwise_affine: whether there are a weight and a bias for each element
 embedding_dim: the size of a vector
 end_dim: the last dimension
+error_if_nonfinite: whether a norm that is infinite or NaN is an error
+from: the module whose parametrizations are copied
 full: whether the constant part of the loss is added
 gain: the factor of the result
 groups: the number of groups of channels that are separate
@@ -165,18 +229,23 @@ in2_features: the number of features of the second input
 in_channels: the number of channels of the input
 in_features: the number of features of the input
 include_last_offset: whether the last offset is the end of the last bag
+init: the value of the weight at the beginning
+init_sync: whether rank 0's parameters and buffers are sent to all ranks at the beginning
 input1: the first input
 input2: the second input
 input_lengths: the lengths of the inputs
 input_size: the number of features of the input
+intype: the dtype of the input
 is_causal: whether a token sees only those before it
 kdim: the number of features of keys
 kernel_size: the window's size, one number for all dimensions or one for each
+keys: the keys
 label_smoothing: the probability that is shared among all classes
 lambd: the threshold
 layer_norm_eps: the epsilon of the normalisations
 log_input: whether the input is the logarithm of the rate
 log_target: whether the target is a logarithm
+logits: the unnormalised log probabilities
 lower: the lower bound
 margin: the distance that is wanted
 max_norm: the largest norm of a vector; longer ones are shortened
@@ -186,12 +255,16 @@ memory_is_causal: whether a token sees only the memory before it
 memory_key_padding_mask: true where the memory is padding
 memory_mask: a mask of the attention to the memory
 min_val: the lower bound
+mode: the algorithm, such as "nearest" or "bilinear"
 module: the module
+modules: the modules
 momentum: the part of a new batch in the running statistics; nil for their mean
+n: the number of dimensions of an input without batch dimension
 nInputDim: the number of dimensions of an input without batch dimension
 nInputDims: the number of dimensions of an input without batch dimension
 n_classes: the number of classes
 n_power_iterations: the number of power iterations in a call
+ndim: the number of dimensions of an input without batch dimension
 negative: inputs of another class
 negative_slope: the slope below 0
 nhead: the number of heads
@@ -199,30 +272,43 @@ nonlinearity: "tanh" or "relu"
 norm_first: whether normalisation comes before each part
 numInputDims: the number of dimensions of an input without batch dimension
 num_channels: the number of channels
+num_classes: the number of classes
 num_embeddings: the number of vectors
 num_features: the number of channels
 num_groups: the number of groups of channels
 num_heads: the number of heads
 num_layers: the number of layers
+orthogonal_map: "matrix_exp", "cayley" or "householder"
 out_channels: the number of channels of the result
 out_features: the number of features of the result
+output_device: the device of the result
 output_padding: the number of elements added to one side of the result
 output_ratio: the result's sizes as parts of the input's
 output_size: the spatial sizes of the result
+outtype: the dtype of the result
 p: the probability of an element to be zeroed
+packed_sequences: the packed sequences
+padded_sequences: the padded sequences
 padding: the number of elements put on both sides of each dimension
 padding_idx: the position whose vector is not trained
 padding_mode: "zeros", "reflect", "replicate" or "circular"
 per_sample_weights: the weight of each vector
+persistent: whether the buffer is part of the state_dict
 pos_weight: the weight of positive targets
 positive: inputs of the same class
 proj_size: the size of projected outputs; 0 for none
+recompute_scale_factor: whether the scale is computed again from the sizes of input and result
 reduction: "none", "mean" or "sum" of the losses
 return_indices: whether positions are returned, too
 running_mean: the running means
 running_var: the running variances
 scale_grad_by_freq: whether gradients are divided by the count of the position in the batch
+scores: the importance of each element
 seed: the seed
+seq_dim: the dimension of the sequence
+sequence: the packed sequence
+sorted_indices: the positions of the samples in order of length, longest first
+sparse: only false, since gradients are dense
 src: the source sequence
 src_is_causal: whether a token of the source sees only those before it
 src_key_padding_mask: true where the source is padding
@@ -239,9 +325,12 @@ tgt_key_padding_mask: true where the target is padding
 tgt_mask: a mask of the target's attention
 threshold: the threshold
 track_running_stats: whether running statistics are kept for evaluation
+unsafe: whether the results' shape and dtype are left unchecked
+unsorted_indices: the positions that restore the samples' order
 upper: the upper bound
 upscale_factor: the factor of each spatial size
 use_input_stats: whether the statistics are those of the input
+val: the value of all elements
 vdim: the number of features of values
 w_hh: the weight of the state
 w_ih: the weight of the input
@@ -333,34 +422,58 @@ total_iters: the number of steps until the end
 total_steps: the number of steps
 use_buffers: whether buffers are averaged, too
 weight_decay: the factor with which parameters are added to gradients, or shrunk
+dict: a state as `state_dict` returns it
+kind: whether the hook runs before or after each step
+max_norm: the largest norm of all gradients together
+g: the number of the group of parameters
+next_lr: computes a group's rate for the next step
+step_size_down: the number of steps in which the rate falls
 ]],
    ["torch.distributed."] = [[
 async_op: whether a distributed.Work is returned at once
 backend: "shm", "mpi" or "nccl"
 broadcast_from_rank0: whether rank 0's state is sent to all
 bucket: the gradients to be reduced
+buffer_seq_dims: the dimension of the sequence in each buffer
+buffers: the tensors that are split along the sequence
 checkpoint_id: the folder
 chunk: the number of the part of the batch
+coordinate: this rank's position in each dimension of the mesh
 cpu_offload: whether the state is moved to the CPU
 desired_input_layouts: the layout that the module needs
 desired_output_layouts: the layout that is wanted of the results
 device_mesh: the mesh of ranks
+dict: a state as `state_dict` returns it
+dsd_fqn_modifiers: only "_fqn_modifiers"; for programs written for PyTorch
 dst: the rank that gets the result
 file_name: the file of the store
+flatten_optimizer_state_dict: only false; for programs written for PyTorch
 full_state_dict: whether the state is whole on each rank
 gather_list: gets each rank's tensor, on rank dst
+global_rank: the rank's number in the whole world
 group: the group of ranks; all by default
+group_name: for programs written for PyTorch; the name of the group
+group_rank: the rank's number in the group
+groups: the group of ranks of each dimension of the mesh
 host_name: the host of the store
 ignore_frozen_params: whether parameters without gradients are left out
+ignore_index: the class that does not count
 input_layouts: the layout of the arguments
 input_list: the tensors to be sent
 input_split_sizes: the number of rows for each rank
+input_tensor: the tensor of this rank
 input_tensor_list: the tensors to be sent
+is_causal: whether a token sees only those before it
 is_master: whether this rank serves the store
+keep_submodule_prefixes: only true; for programs written for PyTorch
+local_tensor: this rank's shard of the tensor
+loss: the function that computes the loss
 loss_fn: computes the loss of a part of the batch
 mesh: the mesh of ranks
 mesh_dim: the dimension of the mesh
 mesh_dim_names: the names of the mesh's dimensions
+method_name: the name of the method
+min_compression_rate: the least factor by which a gradient must become smaller to be compressed
 model: the model
 model_state_dict: a state of the model
 n_microbatches: the number of parts of a batch
@@ -370,20 +483,30 @@ object_list: the values
 op: how values are reduced, such as "sum" or ReduceOp.MAX
 optim_state_dict: a state of optimizers
 optimizers: the optimizer, or a list of them
+output: gets the result
 output_layouts: the layout of the results
 output_split_sizes: the number of rows from each rank
+output_tensor: gets the result
 output_tensor_list: gets the results
+output_tensor_lists: get the result of each tensor
 p2p_op_list: the messages
+parent_pg: the group that is split
 peer: the other rank
 placements: how the tensor is distributed over each dimension of the mesh
 port: the port of the store
 process_group: the group of ranks; all by default
+random_seed: the seed of the first random matrices
 rank: this rank's number, from 0
 ranks: the ranks of the group
+ranks_per_subgroup_list: the ranks of each group
+reduce_op: how values are reduced, such as "sum" or "avg"
 scale_grads: whether gradients are divided by the number of parts
 scatter_list: the tensor for each rank, on rank src
+scatter_object_output_list: gets the value in its first element
 secret: the word that all ranks know
+seq_dims: the dimension of the sequence in each tensor
 sequence_dim: the dimension of the sequence
+split_ranks: the ranks of each group
 split_sizes: the number of rows for each rank
 src: the rank that sends
 stage: the stage of this rank
@@ -391,31 +514,64 @@ stage_index: the stage's number, from 0
 stages: the stages of this rank
 submodule: the stage's part of the model
 tag: distinguishes messages between the same ranks
+tensor: the tensor that is sent, or that gets the result
+tensor_list: gets the tensor of each rank
+top_k: the number of experts for each token
+use_error_feedback: whether the compression's error is added to the next gradient
 use_local_output: whether results are plain tensors
+values: the value of each key
+warm_start: whether the compression starts from the last step's matrices
 world_size: the number of ranks
 ]],
    ["torch.data."] = [[
 batch_size: the number of items of a batch
 buffer_size: the number of items that may wait
+conversion: is called with each list of items, or maps columns to functions
 datapipe: the pipe that is read
 dataset: the dataset
+datasets: the datasets, one after another
 drop_last: whether an incomplete batch is left out
 fn: is called with each item
 generator: the torch.Generator of the random order
+iterable: the values, or a function that returns an iterator
+num_of_instances: the number of workers
+rng: the torch.Generator of the seeds
+root: the folder
+sampler_args: further arguments of the sampler
+sampler_kwargs: further arguments of the sampler by name
+sequence: the list
 source_datapipe: the pipe that is read
+unbatch_level: the number of levels of batches that are flattened first
+value: the value, or a table of values
+weights: the weight of each position; they need not sum to 1
+what: the function or class that is called
+wrapper_class: is called with each batch
 ]],
    ["torch.utils.tensorboard."] = [[
+comment: is appended to the name of the folder
+filename_suffix: is appended to the name of the file
+flush_secs: the number of seconds between two writes to the file
+hparams: the hyperparameters by name
+log_dir: the folder of the files
 main_tag: the name before those of the curves
+max_queue: the number of events that may wait
+sample_rate: the number of samples in a second
 step: the number of the step
 tag: the curve's name
+value: the value
+values: the value of each curve
 ]],
    ["torch.autograd."] = [[
+...: the tensors
 check_undefined_grad: whether backward is tried without some gradients
 create_graph: whether the result can be differentiated
 eps: the step of the differences
+error_message: the error of an operator that saves a tensor
 fast_mode: whether a random projection is compared
 grad_outputs: the gradient of each output
+grad_tensors: the gradient of each tensor
 inputs: the tensors whose gradients are wanted
+materialize: whether missing gradients are zeros instead of nil
 nondet_tol: the largest difference of two backward passes
 outputs: the tensors that are differentiated
 raise_exception: whether a difference is an error
@@ -463,6 +619,10 @@ step: the distance of slices
 ]],
    ["torch.linalg."] = [[
 n: the exponent
+LD: the factors, as ldl_factor returns them
+LU: the factors, as lu_factor returns them
+UPLO: "L" or "U": the triangle that is read
+ord: the order of the norm
 ]],
    ["torch.nn.MultiheadAttention"] = [[
 key: the tokens that the queries are compared with
@@ -474,6 +634,230 @@ value: of all elements
 ]],
    ["torch.Tensor.masked_fill"] = [[
 value: of the elements where the mask is true
+]],
+   ["torch.nn.functional.embedding_bag"] = [[
+mode: "sum", "mean" or "max" of the vectors of a bag
+]],
+   ["torch.nn.functional.interpolate"] = [[
+mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area"
+]],
+   ["torch.nn.functional.upsample"] = [[
+mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area"
+]],
+   ["torch.nn.UpsamplingBilinear2d"] = [[
+mode: only "bilinear"
+]],
+   ["torch.nn.UpsamplingNearest2d"] = [[
+mode: only "nearest"
+]],
+   ["torch.utils.mlflow."] = [[
+contents: the text
+experiment_name: the name of the experiment
+local_path: the file or folder to copy
+run_name: the name of the run
+status: the state in which the run ends
+tags: the tags by name
+value: the value
+]],
+   ["torch.utils.benchmark."] = [[
+description: the text of the row
+env: the text that names the environment
+label: the title of the table
+min_run_time: the least number of seconds of all runs
+number: the number of calls in each measurement
+raw: the times of the measurements, in seconds
+results: the measurements
+rowwise: whether colours compare times of a row instead of the whole table
+sub_label: the text of the column
+task: the description of the measured code
+]],
+   ["torch.utils."] = [[
+average: "macro", "micro", "weighted" or "none": how the values of classes are combined
+default: the value if the option is not given
+description: the text that explains the program
+ignore_index: the class that does not count
+interval: the number of seconds between two outputs
+log_x: whether the horizontal axis is logarithmic
+log_y: whether the vertical axis is logarithmic
+names: the names
+note: the text after the bar
+save: the path of an SVG or PNG file
+stream: the file that the bar is written to
+tensor: the picture
+top_k: the number of classes among which the label may be
+what: the number of steps, or a list, loader or iterator to go through
+]],
+   ["torch.GradScaler"] = [[
+backoff_factor: the factor of the scale after an infinite or NaN gradient
+growth_factor: the factor of the scale after enough good steps
+growth_interval: the number of good steps until the scale grows
+outputs: the loss, or a table of losses
+value: the new value
+]],
+   ["torch.library."] = [[
+backward: computes the gradients of the inputs from those of the outputs
+device_types: the kinds of devices, such as "cpu"
+op: the operator, or its name
+options: may have setup_context, which saves values for backward
+]],
+   ["torch.profiler."] = [[
+key: the name of the row
+metric: the time that is written for each stack
+options: how events are grouped or rows are sorted
+path: the path of the file
+title: the title of the page
+]],
+   ["torch.export."] = [[
+path: the path of the file
+]],
+   ["torch.special."] = [[
+a: the argument
+n: the order of the derivative
+p: the dimension
+]],
+   ["torch.promote_types"] = [[
+a: the first dtype
+b: the second dtype
+]],
+   ["torch.result_type"] = [[
+a: the first operand
+b: the second operand
+]],
+   ["torch.polar"] = [[
+abs: the absolute values
+angle: the angles in radians
+]],
+   ["torch.complex"] = [[
+imag: the imaginary parts
+real: the real parts
+]],
+   ["torch.isin"] = [[
+assume_unique: whether both tensors have no equal elements, which is faster
+elements: the elements that are looked for
+]],
+   ["torch.frombuffer"] = [[
+buffer: the bytes
+]],
+   ["torch.moveaxis"] = [[
+destination: the new positions of these dimensions
+]],
+   ["torch.movedim"] = [[
+destination: the new positions of these dimensions
+]],
+   ["torch.Tensor.float_power_"] = [[
+exponent: the exponents
+]],
+   ["torch.Tensor.cauchy_"] = [[
+median: the median of the distribution
+sigma: half the distance between the quartiles
+]],
+   ["torch.narrow_copy"] = [[
+length: the number of positions
+start: the first position, from 1
+]],
+   ["torch.raise"] = [[
+message: the message, or any other error value
+]],
+   ["torch.multiprocessing."] = [[
+daemon: for programs written for PyTorch; ranks always end with the program
+method: only "spawn"
+start_method: only "spawn"
+]],
+   ["torch.matrix_power"] = [[
+n: the exponent
+]],
+   ["torch.set_deterministic_debug_mode"] = [[
+mode: the reaction to an operator whose result may vary
+]],
+   ["torch.set_flush_denormal"] = [[
+mode: whether tiny numbers become 0
+]],
+   ["torch.use_deterministic_algorithms"] = [[
+mode: whether only reproducible algorithms are used
+]],
+   ["torch.text."] = [[
+numbers: the numbers of the tokens
+]],
+   ["torch.record_memory_history"] = [[
+on: whether allocations are recorded from now on
+]],
+   ["torch.einsum"] = [[
+operands: the tensors
+]],
+   ["torch.cuda.get_device_index"] = [[
+optional: whether nil stands for the current device
+]],
+   ["torch.cuda.can_device_access_peer"] = [[
+peer: the other device
+]],
+   ["torch.sim.get_device_index"] = [[
+optional: whether nil stands for the current device
+]],
+   ["torch.sim.can_device_access_peer"] = [[
+peer: the other device
+]],
+   ["torch.cuda.nvtx.range_end"] = [[
+range_id: the number that range_start returned
+]],
+   ["torch.sim.configure"] = [[
+settings: the seed of the delays, the bytes of memory, and the number of the request that fails
+]],
+   ["torch.vmap"] = [[
+out_dims: the dimension of the examples in each result
+]],
+   ["torch.testing."] = [[
+check_device: whether both values must be on the same device
+check_dtype: whether both values must have the same dtype
+check_stride: whether both values must have the same strides
+]],
+   ["torch.alpha_dropout"] = [[
+p: the probability of an element to be zeroed
+]],
+   ["torch.feature_alpha_dropout"] = [[
+p: the probability of an element to be zeroed
+]],
+   ["torch.triplet_margin_loss"] = [[
+p: the order of the norm
+]],
+   ["torch.func."] = [[
+root: the module
+]],
+   ["torch.io."] = [[
+kind: the format of the bytes
+]],
+   ["torch.scalar_tensor"] = [[
+s: the value
+]],
+   ["torch.roll"] = [[
+shifts: the number of positions by which elements move, in each dimension
+]],
+   ["torch.searchsorted"] = [[
+sorter: positions that sort the sequence
+]],
+   ["torch.help"] = [[
+subject: a name, or any value of the library
+]],
+   ["torch.resize_as_"] = [[
+the_template: the tensor whose sizes are taken
+]],
+   ["torch.triangular_solve"] = [[
+unitriangular: whether the diagonal is taken to be 1
+]],
+   ["torch.lu_unpack"] = [[
+unpack_data: whether the factors are returned
+unpack_pivots: whether the permutation is returned
+]],
+   ["torch.combinations"] = [[
+with_replacement: whether an element may occur twice
+]],
+   ["torch.index_fill"] = [[
+value: the value of the elements at these positions
+]],
+   ["torch.UntypedStorage"] = [[
+value: the value of all bytes
+]],
+   ["torch.utils.leaks"] = [[
+steps: the number of calls that are compared
 ]],
 }
 
