@@ -1,4 +1,8 @@
 -- DataChunk.lua - a batch as pipes make it: a list of items.
+--
+--    local chunk = torch.data.DataChunk {1, 2, 3}
+--    print(#chunk, chunk[3])
+--    --> 3	3
 
 local args = require "tlua.args"
 local class = require "tlua.class"

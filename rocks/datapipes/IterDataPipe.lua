@@ -4,7 +4,9 @@
 --    local pipe = torch.data.datapipes.iter.IterableWrapper {1, 2, 3, 4, 5, 6}
 --    local function is_even(x) return x % 2 == 0 end
 --    pipe = pipe:map(function(x) return x * x end):filter(is_even):batch(2)
---    for batch in pipe:iter() do ... end      -- {4, 16}, {36}
+--    for batch in pipe:iter() do print(table.concat(batch, " ")) end
+--    --> 4 16
+--    --> 36
 --
 -- A user-defined class has `iter`, like an IterableDataset, and `reset` if it keeps state from one
 -- iteration to the next. An item is one value or several; a first value of nil is the end. In a

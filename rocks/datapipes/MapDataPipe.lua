@@ -6,6 +6,10 @@
 --    pipe:get(1)      -- {1, 4}
 --
 -- A user-defined class has `get` and `__len`, like a Dataset.
+--
+--    local pipe = torch.data.datapipes.map.SequenceWrapper {1, 2}
+--    print(torch.isinstance(pipe, torch.data.MapDataPipe))
+--    --> true
 
 local class = require "tlua.class"
 local forms = require "tlua.datapipes.forms"

@@ -200,6 +200,12 @@ end
 --- Makes tensors of batches: by default_collate, which combines the values at the same position of
 --- all items; by a user-defined function; or, for tables of columns, by a function for each column,
 --- with default_convert for the others.
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.IterableWrapper({1, 2, 3, 4}):batch(2):collate()
+---     for batch in pipe:iter() do print(batch) end
+---     --> tensor([1, 2])
+---     --> tensor([3, 4])
 ---@param datapipe data.IterDataPipe
 ---@param conversion? function|table<string, function>
 ---@param collate_fn? function  before `conversion`

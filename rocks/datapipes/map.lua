@@ -38,6 +38,10 @@ local SequenceWrapper <const> = M.SequenceWrapper
 SequenceWrapper.leaves = {sequence = true}
 
 --- Wraps a list, the rows of a tensor, a dataset, or a table, whose keys replace positions.
+---
+---     local pipe = torch.data.datapipes.map.SequenceWrapper {"a", "b"}
+---     print(#pipe, pipe:get(2))
+---     --> 2	b
 ---@param sequence any
 ---@param deepcopy? boolean  whether to copy it and its contents first; true by default
 function SequenceWrapper:__init(...)
@@ -75,6 +79,11 @@ local mapper_signature = args.signature "data.datapipes.map.Mapper(datapipe: any
 
 --- Calls `fn` for each item and returns its results, one value or several; without fn, returns the
 --- items themselves.
+---
+---     local P = torch.data.datapipes.map
+---     local pipe = P.SequenceWrapper {1, 2, 3}
+---     print(P.Mapper(pipe, function(x) return 10 * x end):get(2))
+---     --> 20
 ---@class data.datapipes.map.Mapper: data.MapDataPipe
 ---@overload fun(datapipe, fn?: function): data.datapipes.map.Mapper
 M.Mapper = class.class("data.datapipes.map.Mapper", MapDataPipe)
@@ -99,6 +108,11 @@ local batcher_signature = args.signature [[data.datapipes.map.Batcher(datapipe: 
 
 --- Groups the items into lists of `batch_size` items. The last list is shorter; with `drop_last` it
 --- is left out.
+---
+---     local P = torch.data.datapipes.map
+---     local batches = P.Batcher(P.SequenceWrapper {1, 2, 3}, 2)
+---     print(#batches, #batches:get(1), #batches:get(2))
+---     --> 2	2	1
 ---@class data.datapipes.map.Batcher: data.MapDataPipe
 ---@overload fun(datapipe, batch_size: integer, ...): data.datapipes.map.Batcher
 M.Batcher = class.class("data.datapipes.map.Batcher", MapDataPipe)
@@ -141,6 +155,11 @@ local function initialize(self, ...)
 end
 
 --- Concatenates pipes: the items of each pipe follow those of the previous pipe.
+---
+---     local P = torch.data.datapipes.map
+---     local pipe = P.Concater(P.SequenceWrapper {1, 2}, P.SequenceWrapper {3})
+---     print(#pipe, pipe:get(3))
+---     --> 3	3
 ---@class data.datapipes.map.Concater: data.MapDataPipe
 ---@overload fun(...: data.MapDataPipe): data.datapipes.map.Concater
 M.Concater = class.class("data.datapipes.map.Concater", MapDataPipe)
@@ -164,6 +183,11 @@ end
 
 --- Combines the items of several pipes at the same position into an item of several values; the
 --- length is that of the shortest pipe.
+---
+---     local P = torch.data.datapipes.map
+---     local pipe = P.Zipper(P.SequenceWrapper {1, 2}, P.SequenceWrapper {"a", "b"})
+---     print(pipe:get(2))
+---     --> 2	b
 ---@class data.datapipes.map.Zipper: data.MapDataPipe
 ---@overload fun(...: data.MapDataPipe): data.datapipes.map.Zipper
 M.Zipper = class.class("data.datapipes.map.Zipper", MapDataPipe)
@@ -189,6 +213,12 @@ local shuffler_signature = args.signature [[data.datapipes.map.Shuffler(datapipe
    indices: table?)]]
 
 --- Returns the items in random order, as an IterDataPipe.
+---
+---     local P = torch.data.datapipes.map
+---     local sum = 0
+---     for x in P.Shuffler(P.SequenceWrapper {1, 2, 3}):iter() do sum = sum + x end
+---     print(sum)
+---     --> 6
 ---@class data.datapipes.map.Shuffler: data.datapipes.RandomPipe
 ---@overload fun(datapipe, options?: {indices?: any[]}): data.datapipes.map.Shuffler
 M.Shuffler = class.class("data.datapipes.map.Shuffler", RandomPipe)

@@ -86,6 +86,12 @@ local sampler_signature = args.signature [[data.datapipes.iter.Sampler(datapipe:
 M.Sampler = class.class("data.datapipes.iter.Sampler", IterDataPipe)
 
 --- Returns the positions that a sampler chooses for a pipe with a length.
+---
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.Sampler(P.IterableWrapper {"a", "b"})
+---     for position in pipe:iter() do print(position) end
+---     --> 1
+---     --> 2
 ---@param datapipe data.IterDataPipe
 ---@param sampler? table  a class, SequentialSampler by default; it is called with the pipe,
 --- `sampler_args` and the options `sampler_kwargs`

@@ -12,6 +12,11 @@ local Parameter = require "tlua.nn.Parameter"
 local M = {}
 
 --- Mul(): multiplies all elements by one learnt factor.
+---
+---     local layer = torch.nn.Mul()
+---     torch.nn.init.constant_(layer.weight, 3)
+---     print(layer(torch.tensor {1.0, 2.0}))
+---     --> tensor([3., 6.], grad_fn=<MulBackward0>)
 ---@class nn.Mul: nn.Module
 ---@field weight Tensor  (1)
 local Mul = class.class("nn.Mul", Module)
@@ -35,6 +40,11 @@ function Mul:forward(input) return input * self.weight end
 
 --- Add(input_size): adds a learnt number to each element of a sample. With `scalar`, one learnt
 --- number is added to all elements.
+---
+---     local layer = torch.nn.Add(2)
+---     torch.nn.init.constant_(layer.bias, 3)
+---     print(layer(torch.tensor {1.0, 2.0}))
+---     --> tensor([4., 5.], grad_fn=<AddBackward0>)
 ---@class nn.Add: nn.Module
 ---@field bias Tensor  (input_size) or (1)
 ---@overload fun(input_size: integer, scalar?: boolean): nn.Add
@@ -81,6 +91,9 @@ local function check_tensor(name, input)
 end
 
 --- Multiplies the input by a number, in place with `inplace`.
+---
+---     print(torch.nn.MulConstant(3)(torch.tensor {1.0, 2.0}))
+---     --> tensor([3., 6.])
 ---@class nn.MulConstant: nn.Module
 M.MulConstant = define("MulConstant", "constant_scalar: number, inplace: boolean = false",
    function(self, input)
@@ -90,6 +103,9 @@ M.MulConstant = define("MulConstant", "constant_scalar: number, inplace: boolean
    end)
 
 --- Adds a number to the input, in place with `inplace`.
+---
+---     print(torch.nn.AddConstant(3)(torch.tensor {1.0, 2.0}))
+---     --> tensor([4., 5.])
 ---@class nn.AddConstant: nn.Module
 M.AddConstant = define("AddConstant", "constant_scalar: number, inplace: boolean = false",
    function(self, input)

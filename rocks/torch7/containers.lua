@@ -10,6 +10,10 @@ local M = {}
 
 -- The base of all containers. `container[i]` is the i-th module, `#container` their number.
 --@class nn.Container: nn.Module
+--
+--    local module = torch.nn.ConcatTable():add(torch.nn.ReLU())
+--    print(torch.isinstance(module, torch.nn.Container), #module)
+--    --> true	1
 local Container, parent = class.class("nn.Container", Module)
 M.Container = Container
 
@@ -48,6 +52,12 @@ local function check_table(self, input)
 end
 
 --- ConcatTable: passes the whole input to every module, and returns a table of their results.
+---
+---     local nn = torch.nn
+---     local module = nn.ConcatTable():add(nn.ReLU()):add(nn.Tanh())
+---     local results = module(torch.tensor {-1.0, 0.0})
+---     print(results[1], results[2])
+---     --> tensor([0., 0.])	tensor([-0.7616,  0.0000])
 ---@class nn.ConcatTable: nn.Container
 local ConcatTable = class.class("nn.ConcatTable", Container)
 M.ConcatTable = ConcatTable
@@ -62,6 +72,11 @@ end
 
 --- Concat: passes the whole input to every module, and concatenates their results along a
 --- dimension.
+---
+---     local nn = torch.nn
+---     local module = nn.Concat(1):add(nn.ReLU()):add(nn.Identity())
+---     print(module(torch.tensor {-1.0, 2.0}))
+---     --> tensor([ 0.,  2., -1.,  2.])
 ---@class nn.Concat: nn.Container
 ---@overload fun(dim: integer, ...: nn.Module): nn.Concat
 local Concat = class.class("nn.Concat", Container)
@@ -88,6 +103,12 @@ end
 
 --- ParallelTable: passes the i-th element of the input to the i-th module, and returns a table of
 --- the results.
+---
+---     local nn = torch.nn
+---     local module = nn.ParallelTable():add(nn.ReLU()):add(nn.Identity())
+---     local results = module {torch.tensor {-1.0, 2.0}, torch.tensor {-3.0}}
+---     print(results[1], results[2])
+---     --> tensor([0., 2.])	tensor([-3.])
 ---@class nn.ParallelTable: nn.Container
 local ParallelTable = class.class("nn.ParallelTable", Container)
 M.ParallelTable = ParallelTable
@@ -106,6 +127,11 @@ function ParallelTable:forward(input)
 end
 
 --- MapTable: passes each element of the input to one module, and returns a table of the results.
+---
+---     local module = torch.nn.MapTable(torch.nn.ReLU())
+---     local results = module {torch.tensor {-1.0}, torch.tensor {2.0}}
+---     print(results[1], results[2])
+---     --> tensor([0.])	tensor([2.])
 ---@class nn.MapTable: nn.Container
 ---@overload fun(module?: nn.Module): nn.MapTable
 local MapTable = class.class("nn.MapTable", Container)

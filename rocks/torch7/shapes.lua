@@ -33,6 +33,9 @@ end
 
 --- View(sizes...): gives the input these sizes; -1 stands for a size that follows from the others.
 --- If there are more elements, a batch dimension is added in front.
+---
+---     print(table.unpack(torch.nn.View(6)(torch.zeros(4, 2, 3)).shape))
+---     --> 4	6
 ---@class nn.View: nn.Module
 ---@overload fun(...: integer): nn.View
 local View = class.class("nn.View", Module)
@@ -91,6 +94,9 @@ View.extra_repr = size_repr
 --- Reshape(sizes..., batch_mode): gives the input these sizes. batch_mode true keeps the first
 --- dimension as the batch; false means that there is no batch; nil assumes a batch if the number of
 --- elements differs, or if the first dimension has size 1.
+---
+---     print(table.unpack(torch.nn.Reshape(3, 2)(torch.zeros(4, 6)).shape))
+---     --> 4	3	2
 ---@class nn.Reshape: nn.Module
 ---@overload fun(...: integer|boolean): nn.Reshape
 local Reshape = class.class("nn.Reshape", Module)
@@ -138,6 +144,9 @@ local function set_input_dims(self, n)
 end
 
 -- Squeeze(dim): removes a dimension of size 1, or all of them.
+--
+--    print(table.unpack(torch.nn.Squeeze(2)(torch.zeros(3, 1, 2)).shape))
+--    --> 3	2
 M.Squeeze = define("Squeeze", "dim: integer?, numInputDims: count?", function(self, input)
    check_tensor("Squeeze", input)
    if self.dim then return input:squeeze(self.dim + offset_of(self, input)) end
@@ -147,12 +156,19 @@ M.Squeeze = define("Squeeze", "dim: integer?, numInputDims: count?", function(se
 end)
 
 -- Unsqueeze(pos): inserts a dimension of size 1.
+--
+--    print(table.unpack(torch.nn.Unsqueeze(1)(torch.zeros(3, 2)).shape))
+--    --> 1	3	2
 M.Unsqueeze = define("Unsqueeze", "pos: integer, numInputDims: count?", function(self, input)
    check_tensor("Unsqueeze", input)
    return input:unsqueeze(self.pos + offset_of(self, input))
 end)
 
 --- Transpose({d1, d2}, ...): swaps pairs of dimensions, one pair after another.
+---
+---     local layer = torch.nn.Transpose({1, 2}, {2, 3})
+---     print(table.unpack(layer(torch.zeros(2, 3, 4)).shape))
+---     --> 3	4	2
 ---@class nn.Transpose: nn.Module
 ---@field permutations integer[][]  the pairs of dimensions
 ---@overload fun(...: integer[]): nn.Transpose
@@ -196,6 +212,9 @@ Transpose.setNumInputDims = set_input_dims
 -- Copies ----------------------------------------------------------------------------------------
 
 -- Replicate(nf, dim): repeats the input nf times along a new dimension.
+--
+--    print(table.unpack(torch.nn.Replicate(3)(torch.zeros(2)).shape))
+--    --> 3	2
 M.Replicate = define("Replicate", "nf: count, dim: count = 1, ndim: count?", function(self, input)
    check_tensor("Replicate", input)
    local dim = self.dim + (self.ndim and input:dim() > self.ndim and 1 or 0)
@@ -207,6 +226,9 @@ end)
 
 -- Padding(dim, pad): adds |pad| elements `value` before a dimension if pad is negative, otherwise
 -- after it; index - 1 elements of the input stay outside.
+--
+--    print(torch.nn.Padding(1, -2)(torch.tensor {1, 2}))
+--    --> tensor([0, 0, 1, 2])
 M.Padding = define("Padding", [[dim: integer, pad: integer, nInputDim: count?, value: number = 0,
    index: count = 1]], function(self, input)
    check_tensor("Padding", input)

@@ -28,12 +28,19 @@ local function check_tensors(name, input, count)
 end
 
 -- JoinTable(dim): concatenates tensors along a dimension.
+--
+--    print(torch.nn.JoinTable(1) {torch.tensor {1, 2}, torch.tensor {3}})
+--    --> tensor([1, 2, 3])
 M.JoinTable = define("JoinTable", "dim: integer, nInputDims: count?", function(self, input)
    check_tensors("JoinTable", input)
    return torch.cat(input, with_batch(self.dim, self.nInputDims, input[1]))
 end)
 
 -- SplitTable(dim): returns a table of a tensor's slices along a dimension.
+--
+--    local pieces = torch.nn.SplitTable(1)(torch.tensor {{1, 2}, {3, 4}})
+--    print(#pieces, pieces[2])
+--    --> 2	tensor([3, 4])
 M.SplitTable = define("SplitTable", "dim: integer, nInputDims: count?", function(self, input)
    if not torch.is_tensor(input) then args.refuse("nn.SplitTable", "input", "a tensor", input) end
    return input:unbind(with_batch(self.dim, self.nInputDims, input))
@@ -46,6 +53,9 @@ local function place_in(list, index)
 end
 
 -- SelectTable(index): returns one element, by its position or key.
+--
+--    print(torch.nn.SelectTable(2) {torch.tensor {1}, torch.tensor {2, 3}})
+--    --> tensor([2, 3])
 M.SelectTable = define("SelectTable", "index: integer|string", function(self, input)
    if type(input) ~= "table" then args.refuse("nn.SelectTable", "input", "a table", input) end
    local value = input[place_in(input, self.index)]
@@ -57,6 +67,10 @@ end)
 
 -- NarrowTable(offset, length): returns the elements from a position on. A negative length counts
 -- from the end; -1 means all elements.
+--
+--    local layer = torch.nn.NarrowTable(2, -1)
+--    print(#layer {torch.ones(1), torch.ones(2), torch.ones(3)})
+--    --> 2
 M.NarrowTable = define("NarrowTable", "offset: integer, length: integer = 1", function(self, input)
    if type(input) ~= "table" then args.refuse("nn.NarrowTable", "input", "a table", input) end
    local first = place_in(input, self.offset)
@@ -78,6 +92,9 @@ local function flatten(value, into)
 end
 
 -- FlattenTable(): flattens nested tables.
+--
+--    print(table.concat(torch.nn.FlattenTable() {1, {2, {3}}}, " "))
+--    --> 1 2 3
 M.FlattenTable = define("FlattenTable", "", function(_, input)
    if type(input) ~= "table" then args.refuse("nn.FlattenTable", "input", "a table", input) end
    return flatten(input, {})
@@ -93,18 +110,37 @@ local function arithmetic(name, count, options, fn)
    end)
 end
 
--- in place, the first element is changed
+--- Adds all tensors of a table elementwise. With `inplace`, the first tensor is changed and
+--- returned.
+---
+---     local layer = torch.nn.CAddTable()
+---     print(layer {torch.tensor {1, 2}, torch.tensor {3, 4}})
+---     --> tensor([4, 6])
+---@class nn.CAddTable: nn.Module
 arithmetic("CAddTable", nil, "inplace: boolean = false", function(a, b, in_place)
    if in_place then return a:add_(b) end
    return a + b
 end)
+
 --- Multiplies all tensors of a table elementwise.
+---
+---     local layer = torch.nn.CMulTable()
+---     print(layer {torch.tensor {1, 2}, torch.tensor {3, 4}})
+---     --> tensor([3, 8])
 ---@class nn.CMulTable: nn.Module
 arithmetic("CMulTable", nil, "", function(a, b) return a * b end)
 --- Subtracts the second tensor of a table of two from the first.
+---
+---     local layer = torch.nn.CSubTable()
+---     print(layer {torch.tensor {5, 6}, torch.tensor {3, 1}})
+---     --> tensor([2, 5])
 ---@class nn.CSubTable: nn.Module
 arithmetic("CSubTable", 2, "", function(a, b) return a - b end)
 --- Divides the first tensor of a table of two by the second.
+---
+---     local layer = torch.nn.CDivTable()
+---     print(layer {torch.tensor {6, 8}, torch.tensor {3, 2}})
+---     --> tensor([2., 4.])
 ---@class nn.CDivTable: nn.Module
 arithmetic("CDivTable", 2, "", function(a, b) return a / b end)
 

@@ -13,7 +13,10 @@
 --       return grad * y
 --    end
 --
---    local y = Exp:apply(x)
+--    local x = torch.zeros(2, {requires_grad = true})
+--    Exp:apply(x):sum():backward()
+--    print(x.grad)
+--    --> tensor([1., 1.])
 --
 -- forward may take and return anything; gradients flow through the tensors among its arguments and
 -- results. It runs without recording. backward gets a gradient for each result and returns one, or

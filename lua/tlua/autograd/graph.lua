@@ -142,6 +142,11 @@ end
 --- The destination of a tensor's gradient. `autograd.grad` and `autograd.backward` accept edges in
 --- place of tensors, among outputs and inputs. An edge keeps its tensor alive only if the tensor is
 --- a leaf, and still refers to the same value after the tensor is changed in place.
+---
+---     local x = torch.ones(2, {requires_grad = true})
+---     local edge = torch.autograd.graph.get_gradient_edge(x)
+---     print(torch.autograd.grad((x * 3):sum(), edge))
+---     --> tensor([3., 3.])
 ---@class autograd.GradientEdge
 ---@field node userdata|Tensor  the grad_fn, or the leaf itself where PyTorch has an AccumulateGrad
 ---@field output_nr integer  which of the node's results it is, from 1

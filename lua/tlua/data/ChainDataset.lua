@@ -1,4 +1,18 @@
--- ChainDataset.lua - joins several streams: it reads one after the other.
+-- ChainDataset.lua - joins several streams: it reads the streams one after another.
+--
+--    local Count = torch.class("ExampleCount", torch.data.IterableDataset)
+--    function Count:iter()
+--       local n = 0
+--       return function()
+--          n = n + 1
+--          if n < 3 then return n end
+--       end
+--    end
+--    for x in torch.data.ChainDataset({Count(), Count()}):iter() do print(x) end
+--    --> 1
+--    --> 2
+--    --> 1
+--    --> 2
 
 local args = require "tlua.args"
 local class = require "tlua.class"

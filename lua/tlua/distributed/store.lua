@@ -14,6 +14,11 @@ local M = {}
 --- the store's timeout. append adds bytes to the end of a key's value. compare_set sets a key that
 --- has the expected value, or that is missing if the expected value is "". It returns the key's
 --- value afterwards, or the expected value if the key is still missing.
+---
+---     local store = torch.distributed.HashStore()
+---     store:set("name", "tlua")
+---     print(store:get "name", store:add("count", 2), store:add("count", 3))
+---     --> tlua	2	5
 ---@class distributed.Store
 local Store = class.class("distributed.Store")
 M.Store = Store
@@ -104,6 +109,12 @@ local take_tcp = args.signature [[distributed.TCPStore(host_name: string, port: 
 --- default that of the environment (TLUA_SECRET, which `tlua run` sets); it is never sent. Without
 --- a secret, the address must be this machine's own (127.0.0.1), and other users are refused if the
 --- system can identify them; `secret = false`, or TLUA_SECRET=none, trusts every client.
+---
+---     local options = {is_master = true, secret = ("x"):rep(16)}
+---     local store = torch.distributed.TCPStore("127.0.0.1", 0, options)
+---     store:set("name", "tlua")
+---     print(store:get "name", store.port > 0)
+---     --> tlua	true
 ---@class distributed.TCPStore: distributed.Store
 ---@overload fun(host_name: string, port: integer, options?: table): distributed.TCPStore
 M.TCPStore = class.class("distributed.TCPStore", Store)
@@ -123,6 +134,11 @@ end
 local take_hash = args.signature "distributed.HashStore(timeout: number = 300)"
 
 --- A store of this process alone, for a group of one rank and for tests.
+---
+---     local store = torch.distributed.HashStore()
+---     store:set("name", "tlua")
+---     print(store:check {"name"}, store:check {"other"})
+---     --> true	false
 ---@class distributed.HashStore: distributed.Store
 ---@overload fun(options?: table): distributed.HashStore
 M.HashStore = class.class("distributed.HashStore", Store)
@@ -194,6 +210,12 @@ function M.FileStore:close()
 end
 
 --- A view of another store that adds a prefix to all keys.
+---
+---     local store = torch.distributed.HashStore()
+---     local view = torch.distributed.PrefixStore("job1", store)
+---     view:set("name", "tlua")
+---     print(view:check {"name"}, store:check {"name"})
+---     --> true	false
 ---@class distributed.PrefixStore: distributed.Store
 ---@overload fun(prefix: string, store: distributed.Store): distributed.PrefixStore
 M.PrefixStore = class.class("distributed.PrefixStore", Store)

@@ -9,6 +9,10 @@ local class = require "tlua.class"
 local M = {}
 
 --- The bytes of a tensor's memory.
+---
+---     local bytes = torch.tensor({1, 2}, {dtype = "int16"}):untyped_storage()
+---     print(bytes.dtype, bytes:nbytes(), bytes[1])
+---     --> uint8	4	1
 ---@class torch.UntypedStorage
 ---@field dtype string  of the elements; "uint8" for bytes
 ---@field device torch.device  where the bytes are
@@ -16,6 +20,12 @@ local M = {}
 local UntypedStorage = class.class "torch.UntypedStorage"
 
 --- The elements of a tensor's memory.
+---
+---     local x = torch.tensor {1.5, 2.5}
+---     local elements = x:storage()
+---     elements[1] = 7
+---     print(#elements, elements.dtype, x)
+---     --> 2	float32	tensor([7.0000, 2.5000])
 ---@class torch.TypedStorage: torch.UntypedStorage
 local TypedStorage = class.class("torch.TypedStorage", UntypedStorage)
 

@@ -14,6 +14,11 @@ local schemas = require "tlua.library.schema"
 local spans = require "tlua.profiler.spans"
 
 --- A user-defined operator, made by torch.library.custom_op. It is called like a function.
+---
+---     local function fn(x) return x * 2 end
+---     local op = torch.library.custom_op("example::double", fn, {mutates_args = {}})
+---     print(op(torch.tensor {1.0, 2.0}), op.name)
+---     --> tensor([2., 4.])	example::double
 ---@class library.CustomOp
 ---@field name string  "namespace::operator"
 ---@field default library.CustomOp  the operator itself, as PyTorch's overload

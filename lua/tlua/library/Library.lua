@@ -3,7 +3,8 @@
 --    local lib = torch.library.Library("mylib", "DEF")
 --    lib:define "scale(Tensor x, float by=2) -> Tensor"
 --    lib:impl("scale", function(x, by) return x * by end, "CPU")
---    local y = torch.ops.mylib.scale(x, {by = 3})
+--    print(torch.ops.mylib.scale(torch.tensor {1.0, 2.0}, {by = 3}))
+--    --> tensor([3., 6.])
 --
 -- They are operators like those of custom_op, with a schema that checks arguments.
 

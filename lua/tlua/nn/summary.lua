@@ -6,6 +6,12 @@ local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 
 --- The layers of a model with their shapes and sizes. tostring formats them as a table.
+---
+---     local nn = torch.nn
+---     local model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+---     local summary = torch.summary(model, torch.zeros(1, 4))
+---     print(summary.parameters, #summary.rows)
+---     --> 15	2
 ---@class nn.Summary
 ---@field rows table[]  {path, name, shape, parameters, bytes, operations}, in the order of calls
 ---@field parameters integer  of the whole model

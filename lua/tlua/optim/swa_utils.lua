@@ -250,6 +250,14 @@ local function clamp(t) return math.max(0, math.min(1, t)) end
 
 --- Moves each rate from its present value to swa_lr over anneal_epochs steps, then keeps it there.
 --- The groups store their goal as `swa_lr`.
+---
+---     local optim = torch.optim
+---     local sgd = optim.SGD({torch.ones(1, {requires_grad = true})}, {lr = 1})
+---     local schedule = optim.swa_utils.SWALR(sgd, 0.5, 2, "linear")
+---     sgd:step()
+---     schedule:step()
+---     print(schedule:get_last_lr()[1])
+---     --> 0.75
 M.SWALR = LRScheduler.define("SWALR", [[swa_lr: number|numbers, anneal_epochs: count = 10,
    anneal_strategy: string = 'cos']], function(self, lr, _, g)
    local goal, n = self.optimizer.param_groups[g].swa_lr, math.max(1, self.anneal_epochs)

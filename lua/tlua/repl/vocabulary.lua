@@ -859,6 +859,9 @@ value: the value of all bytes
    ["torch.utils.leaks"] = [[
 steps: the number of calls that are compared
 ]],
+   ["torch.distributed.tensor.Partial"] = [[
+reduce_op: only "sum"
+]],
 }
 
 local keys <const> = {}

@@ -1,8 +1,10 @@
 -- ConfusionMatrix.lua - counts how often each class was predicted for each target class:
 --
---    local confusion = torch.utils.ConfusionMatrix(10, {names = {"0", "1", ...}})
---    confusion:add(model(input), target)
---    print(confusion)
+--    local confusion = torch.utils.ConfusionMatrix(2, {names = {"no", "yes"}})
+--    confusion:add(torch.tensor {1, 2, 2}, torch.tensor {1, 1, 2})
+--    print(confusion.counts)
+--    --> tensor([[1, 1],
+--    -->         [0, 1]])
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -103,6 +103,11 @@ end
 
 --- The exponential of the mean cross-entropy: the number of equally likely classes among which a
 --- model seems to choose.
+---
+---     local metric = torch.utils.metrics.Perplexity()
+---     metric:update(torch.zeros(1, 4), torch.tensor {2})
+---     print(("%.3f"):format(metric:compute()))
+---     --> 4.000
 ---@class utils.metrics.Perplexity: utils.metrics.Ratio
 ---@overload fun(options?: {ignore_index: integer}): utils.metrics.Perplexity
 local Perplexity = class.class("utils.metrics.Perplexity", Ratio)

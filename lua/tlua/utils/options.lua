@@ -13,6 +13,11 @@ local class = require "tlua.class"
 local suggest = require "tlua.utils.suggest"
 
 --- A program's command line: options, flags and arguments with their defaults and help.
+---
+---     local options = torch.utils.options "train"
+---     options:option("--epochs N", "number of passes over the data", 3)
+---     print(options:parse({"--epochs", "5"}).epochs)
+---     --> 5
 ---@class utils.Options
 ---@overload fun(name: string, description?: string): utils.Options
 local Options = class.class("utils.Options")

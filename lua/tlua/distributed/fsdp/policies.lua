@@ -14,6 +14,11 @@ local floating <const> = {float32 = true, float64 = true, float16 = true, bfloat
 --- floating-point arguments of forward are cast to it too (unless cast_forward_inputs is false).
 --- Gradients are averaged in reduce_dtype, which is param_dtype by default. Results are cast to
 --- output_dtype. Shards, and the values that optimizers change, keep the parameters' own dtype.
+---
+---     local fsdp = torch.distributed.fsdp
+---     local policy = fsdp.MixedPrecisionPolicy {param_dtype = "bfloat16"}
+---     print(policy.param_dtype, policy.cast_forward_inputs)
+---     --> bfloat16	true
 ---@class distributed.fsdp.MixedPrecisionPolicy
 ---@overload fun(options?: table): distributed.fsdp.MixedPrecisionPolicy
 M.MixedPrecisionPolicy = class.class("distributed.fsdp.MixedPrecisionPolicy")

@@ -11,6 +11,10 @@ local Function = require "tlua.autograd.Function"
 local M = {}
 
 --- Describes how ranks hold a tensor. Placements compare by value.
+---
+---     local tensor = torch.distributed.tensor
+---     print(torch.isinstance(tensor.Shard(1), tensor.Placement))
+---     --> true
 ---@class distributed.tensor.Placement
 M.Placement = class.class("distributed.tensor.Placement")
 
@@ -34,6 +38,10 @@ function M.Placement.__eq(a, b)
 end
 
 --- A placement: each rank has an equal part along a dimension, in rank order.
+---
+---     local Shard = torch.distributed.tensor.Shard
+---     print(Shard(1), Shard(1) == Shard(1), Shard(1) == Shard(2))
+---     --> Shard(1)	true	false
 ---@class distributed.tensor.Shard: distributed.tensor.Placement
 ---@field dim integer  from 1; negative ones count from the end
 ---@overload fun(dim: integer): distributed.tensor.Shard
@@ -51,6 +59,10 @@ end
 function M.Shard:__tostring() return ("Shard(%d)"):format(self.dim) end
 
 --- A placement: all ranks of a group have the same tensor.
+---
+---     local tensor = torch.distributed.tensor
+---     print(tensor.Replicate(), tensor.Replicate() == tensor.Shard(1))
+---     --> Replicate()	false
 ---@class distributed.tensor.Replicate: distributed.tensor.Placement
 ---@overload fun(): distributed.tensor.Replicate
 M.Replicate = class.class("distributed.tensor.Replicate", M.Placement)
@@ -60,6 +72,10 @@ function M.Replicate:__tostring() return "Replicate()" end -- luacheck: no self
 local take_partial = args.signature "distributed.tensor.Partial(reduce_op: string = 'sum')"
 
 --- A placement: the tensor is the sum of the ranks' tensors.
+---
+---     local tensor = torch.distributed.tensor
+---     print(tensor.Partial(), tensor.Partial() == tensor.Replicate())
+---     --> Partial(sum)	false
 ---@class distributed.tensor.Partial: distributed.tensor.Placement
 ---@overload fun(reduce_op?: string): distributed.tensor.Partial
 M.Partial = class.class("distributed.tensor.Partial", M.Placement)

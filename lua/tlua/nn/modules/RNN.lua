@@ -26,6 +26,10 @@ local options <const> = [[num_layers: layers = 1, %sbias: boolean = true,
    proj_size: count = 0, device: device?, dtype: string?]]
 
 -- The base of RNN, LSTM and GRU; `mode` is "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
+--
+--    local rnn = torch.nn.RNNBase("GRU", 4, 8)
+--    print(table.unpack(rnn.weight_ih_l0.shape))
+--    --> 24	4
 ---@class nn.RNNBase: nn.Module
 ---@field mode string  "RNN_TANH", "RNN_RELU", "LSTM" or "GRU"
 ---@field proj_size integer  the size of the outputs of an LSTM with projections; 0 for none

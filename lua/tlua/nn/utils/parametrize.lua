@@ -67,6 +67,12 @@ end
 --- The parametrizations of one tensor, in the order in which they are applied, and their stored
 --- arguments: `original`, or `original0`, `original1`, ... if the first parametrization takes
 --- several.
+---
+---     local nn = torch.nn
+---     local layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+---     local list = layer.parametrizations.weight
+---     print(#list, table.unpack(list.original1.shape))
+---     --> 1	2	3
 ---@class nn.utils.parametrize.ParametrizationList: nn.ModuleList
 ---@field original Tensor?  the parameter that is trained
 ---@field unsafe boolean  whether the shape and the dtype may change

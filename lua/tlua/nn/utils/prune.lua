@@ -25,6 +25,19 @@ end
 
 --- The base class of pruning methods. A derived class has a field `PRUNING_TYPE` ("unstructured",
 --- "structured" with a field `dim`, or "global") and a method `compute_mask(scores, default_mask)`.
+---
+---     local prune = torch.nn.utils.prune
+---     local First = torch.class("ExampleFirst", prune.BasePruningMethod)
+---     First.PRUNING_TYPE = "unstructured"
+---     function First:compute_mask(_, mask)
+---        mask = mask:clone()
+---        mask[1] = 0
+---        return mask
+---     end
+---     local layer = torch.nn.Linear(1, 2)
+---     First:apply(layer, "bias")
+---     print(layer.bias_mask)
+---     --> tensor([0., 1.])
 ---@class nn.utils.prune.BasePruningMethod
 local Base = class.class("nn.utils.prune.BasePruningMethod")
 M.BasePruningMethod = Base
@@ -148,6 +161,15 @@ function Base:remove(module)
 end
 
 --- Applies several methods in turn; each prunes elements that the earlier ones have kept.
+---
+---     local nn = torch.nn
+---     local layer = nn.Linear(2, 2, false)
+---     nn.init.constant_(layer.weight, 1)
+---     layer.weight.data[{1, 2}] = 3
+---     nn.utils.prune.l1_unstructured(layer, "weight", 2)
+---     nn.utils.prune.ln_structured(layer, "weight", 1, 1, 1)
+---     print(layer.weight_mask:sum():item())
+---     --> 1.0
 ---@class nn.utils.prune.PruningContainer: nn.utils.prune.BasePruningMethod
 local PruningContainer = class.class("nn.utils.prune.PruningContainer", Base)
 M.PruningContainer = PruningContainer
@@ -274,12 +296,22 @@ local function mask_out(mask, scores, k, largest)
 end
 
 --- Prunes nothing, but makes the mask.
+---
+---     local layer = torch.nn.Linear(2, 1, false)
+---     torch.nn.utils.prune.Identity:apply(layer, "weight")
+---     print(layer.weight_mask)
+---     --> tensor([[1., 1.]])
 local Identity = method("Identity", "unstructured", "")
 function Identity:compute_mask(_, default_mask) -- luacheck: ignore self
    return default_mask
 end
 
 --- Prunes elements at random.
+---
+---     local layer = torch.nn.Linear(4, 2, false)
+---     torch.nn.utils.prune.RandomUnstructured:apply(layer, "weight", 3)
+---     print(layer.weight_mask:sum():item())
+---     --> 5.0
 local RandomUnstructured = method("RandomUnstructured", "unstructured", "amount: number")
 function RandomUnstructured:compute_mask(scores, default_mask)
    local k = count(self.title, self.amount, scores:numel())
@@ -287,6 +319,14 @@ function RandomUnstructured:compute_mask(scores, default_mask)
 end
 
 --- Prunes the elements of the smallest absolute values.
+---
+---     local layer = torch.nn.Linear(2, 2, false)
+---     torch.nn.init.constant_(layer.weight, 1)
+---     layer.weight.data[{1, 2}] = 3
+---     torch.nn.utils.prune.L1Unstructured:apply(layer, "weight", 3)
+---     print(layer.weight_mask)
+---     --> tensor([[0., 1.],
+---     -->         [0., 0.]])
 local L1Unstructured = method("L1Unstructured", "unstructured", "amount: number")
 function L1Unstructured:compute_mask(scores, default_mask)
    local k = count(self.title, self.amount, scores:numel())
@@ -300,6 +340,11 @@ local function keep(default_mask, dim, kept)
 end
 
 --- Prunes whole positions along a dimension at random.
+---
+---     local layer = torch.nn.Linear(4, 2, false)
+---     torch.nn.utils.prune.RandomStructured:apply(layer, "weight", 1, 1)
+---     print(layer.weight_mask:sum():item())
+---     --> 4.0
 local RandomStructured = method("RandomStructured", "structured",
    "amount: number, dim: integer = -1")
 function RandomStructured:compute_mask(scores, default_mask)
@@ -312,6 +357,14 @@ function RandomStructured:compute_mask(scores, default_mask)
 end
 
 --- Prunes whole positions along a dimension: those whose elements have the smallest n-norm.
+---
+---     local layer = torch.nn.Linear(2, 2, false)
+---     torch.nn.init.constant_(layer.weight, 1)
+---     layer.weight.data[{1, 2}] = 3
+---     torch.nn.utils.prune.LnStructured:apply(layer, "weight", 1, 2, 1)
+---     print(layer.weight_mask)
+---     --> tensor([[1., 1.],
+---     -->         [0., 0.]])
 local LnStructured = method("LnStructured", "structured",
    "amount: number, n: number|string, dim: integer = -1")
 function LnStructured:compute_mask(scores, default_mask)
@@ -329,6 +382,12 @@ function LnStructured:compute_mask(scores, default_mask)
 end
 
 --- Prunes where a mask is zero.
+---
+---     local layer = torch.nn.Linear(2, 1, false)
+---     local mask = torch.tensor {{1, 0}}
+---     torch.nn.utils.prune.CustomFromMask:apply(layer, "weight", mask)
+---     print(layer.weight:ne(0))
+---     --> tensor([[ True, False]])
 local CustomFromMask = method("CustomFromMask", "global", "mask: tensor")
 function CustomFromMask:compute_mask(_, default_mask)
    if not same_shape(default_mask, self.mask) then

@@ -14,6 +14,11 @@ local M = {}
 -- PackedSequence ------------------------------------------------------------------------------
 
 --- Packed sequences, as pack_padded_sequence or pack_sequence makes them.
+---
+---     local rnn = torch.nn.utils.rnn
+---     local packed = rnn.pack_sequence {torch.tensor {1, 2, 3}, torch.tensor {4}}
+---     print(packed.data, packed.batch_sizes)
+---     --> tensor([1, 4, 2, 3])	tensor([2, 1, 1])
 ---@class nn.utils.rnn.PackedSequence
 ---@field data Tensor  (rows, ...)
 ---@field batch_sizes Tensor  (steps), int64 on the CPU
