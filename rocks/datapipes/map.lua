@@ -185,8 +185,8 @@ end
 --- length is that of the shortest pipe.
 ---
 ---     local P = torch.data.datapipes.map
----     local pipe = P.Zipper(P.SequenceWrapper {1, 2}, P.SequenceWrapper {"a", "b"})
----     print(pipe:get(2))
+---     local numbers = P.SequenceWrapper {1, 2}
+---     print(P.Zipper(numbers, P.SequenceWrapper {"a", "b"}):get(2))
 ---     --> 2	b
 ---@class data.datapipes.map.Zipper: data.MapDataPipe
 ---@overload fun(...: data.MapDataPipe): data.datapipes.map.Zipper

@@ -16,7 +16,8 @@ local spans = require "tlua.profiler.spans"
 --- A user-defined operator, made by torch.library.custom_op. It is called like a function.
 ---
 ---     local function fn(x) return x * 2 end
----     local op = torch.library.custom_op("example::double", fn, {mutates_args = {}})
+---     local options = {mutates_args = {}}
+---     local op = torch.library.custom_op("example::double", fn, options)
 ---     print(op(torch.tensor {1.0, 2.0}), op.name)
 ---     --> tensor([2., 4.])	example::double
 ---@class library.CustomOp

@@ -862,6 +862,18 @@ steps: the number of calls that are compared
    ["torch.distributed.tensor.Partial"] = [[
 reduce_op: only "sum"
 ]],
+   ["torch.distributions."] = [[
+cache_size: 1 keeps the last result, so that its inverse is exact; 0 keeps none
+compute: returns the divergence of two distributions
+logits: the unnormalised log probabilities
+probs: the probabilities
+scale: the scale
+temperature: the temperature; samples are nearly discrete if it is small
+validate_args: whether arguments and values are checked
+]],
+   ["torch.set_num_interop_threads"] = [[
+num_threads: the number of threads; has no effect
+]],
 }
 
 local keys <const> = {}
