@@ -29,8 +29,7 @@ local sender <const> = [[
 local function interrupted(program, times, waits)
    local text = ("%q"):format(("set -- $PID %d %s\n%s"):format(times or 1, waits or false, sender))
    return session.script(([[
-      -- the process that PPID names is the shell's parent
-      local pid = io.popen("echo $PPID"):read("n")
+      local pid = io.popen("echo $PPID"):read("n") -- PPID is the shell's parent
       os.execute("( PID=" .. pid .. "\n" .. %s .. ") >/dev/null 2>&1 &")
       %s]]):format((text:gsub("\\\n", "\\n")), program))
 end
