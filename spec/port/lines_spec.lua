@@ -270,6 +270,12 @@ print(("%s %s"):format(net:loss(nil), net.training))]]},
       .. "    return type(m).__name__, m.__class__.__name__.find('Conv') != -1",
       "local nn = torch.nn\nlocal function f(m)\n   return torch.type(m):match(\"[^.]*$\"), "
       .. "torch.type(m):match(\"[^.]*$\"):find(\"Conv\", 1, true) ~= nil\nend"},
+   {"a format that is made at run time", "def f(t, o):\n    print(t.format(1, 2))\n    print(t.format(a=1))\n"
+      .. "    print(t.format(**o.__dict__))", "local function f(t, o)\n   print(py.formatted(t, 1, 2))\n"
+      .. "   print(py.formatted_by(t, {a = 1}))\n"
+      .. "   print(py.formatted_by(t, o))\nend"},
+   {"a position from the end of a value of unknown type", "def f(c):\n    return c['a'][-1]",
+      "local function f(c)\n   return c.a[py.position(-1, #c.a)]\nend"},
    {"a loop over a ModuleDict", "import torch.nn as nn\nm = nn.ModuleDict({'a': nn.ReLU()})\n"
       .. "for k in m:\n    print(k)\nfor k, n in m.items():\n    print(k)",
       "local nn = torch.nn\nlocal m = nn.ModuleDict({a = nn.ReLU()})\nfor k in pairs(m) do\n   print(k)\nend\n"

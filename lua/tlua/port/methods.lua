@@ -79,7 +79,19 @@ end
 
 function str.format(P, node, object)
    P:note(node, "format of a string that is not a literal: py.formatted fills its fields")
-   return prefix(("%s(%s, %s)"):format(P:py "formatted", object, arguments(P, node)), types.str)
+   local list, named = {object}, {}
+   for _, keyword in ipairs(node.keywords) do
+      local value = keyword.value
+      if keyword.arg then
+         named[#named + 1] = ("%s = %s"):format(keyword.arg, (P:emit(value)))
+      else -- **self.__dict__: the object has the fields
+         list[2] = P:emit(value.attr == "__dict__" and value.value or value)
+      end
+   end
+   if #named > 0 then list[2] = ("{%s}"):format(table.concat(named, ", ")) end
+   local name = list[2] and "formatted_by" or "formatted"
+   for _, argument in ipairs(node.args) do list[#list + 1] = (P:emit(argument)) end
+   return prefix(("%s(%s)"):format(P:py(name), table.concat(list, ", ")), types.str)
 end
 
 --- Translates "...".format(...) of a literal.

@@ -291,7 +291,7 @@ local function on_unknown(P, object, node)
       return {t = ("%s[%s]"):format(object, P:emit(index)), p = prec.prefix}
    elseif value then
       local text = value < 0 and value or value + 1
-      if value < 0 and object:find "^[%w_.]+$" then
+      if value < 0 and not object:find "[%({]" then -- no call: evaluated twice
          text = ("%s(%d, #%s)"):format(P:py "position", value, object)
       end
       return {t = ("%s[%s]"):format(object, text), p = prec.prefix}

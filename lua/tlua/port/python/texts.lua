@@ -73,11 +73,22 @@ end
 ---@param text string
 ---@param ... any
 ---@return string
-function M.formatted(text, ...)
+function M.formatted(text, ...) return M.formatted_by(text, {}, ...) end
+
+--- Implements text.format(..., name=value): `{name}`, `{name:spec}` are fields of a table.
+---@param text string
+---@param fields table
+---@param ... any
+---@return string
+function M.formatted_by(text, fields, ...)
    local values, position = table.pack(...), 0
    text = text:gsub("{{", "\1"):gsub("}}", "\2")
-   text = text:gsub("{(%w*)!?%a?:?([^{}]*)}", function(field, spec)
+   text = text:gsub("{([%w_]*)!?%a?:?([^{}]*)}", function(field, spec)
       local index = tonumber(field)
+      if not index and field ~= "" then
+         if fields[field] == nil then error(("format: there is no %s"):format(field), 4) end
+         return M.format(fields[field], spec)
+      end
       if not index then
          index = position
          position = position + 1
