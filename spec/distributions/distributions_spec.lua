@@ -135,7 +135,7 @@ describe("parameters", function()
          D.Normal(0, torch.nan)
       end)
       assert.raises("distributions.Normal: scale is missing", function() D.Normal(0) end)
-      assert.raises('distributions.Normal: scale: expected a number, a list of numbers or a tensor, got "x"',
+      assert.raises('Normal: scale: expected a number, a list of numbers or a tensor of real numbers, got "x"',
          function() D.Normal(0, "x") end)
       assert.raises("distributions.Normal: unknown option sigma", function() D.Normal {loc = 0, sigma = 1} end)
       assert.raises("distributions.Normal: expected parameters that broadcast, got loc (2) and scale (3)",
@@ -215,9 +215,13 @@ describe("methods", function()
       assert.raises("Categorical.log_prob: value", "IntegerInterval(lower_bound=1, upper_bound=2), got 0", function()
          D.Categorical({1, 2}):log_prob(0)
       end)
-      assert.raises("Normal.log_prob: value: expected a tensor or a number, got \"x\"", function()
+      assert.raises("Normal.log_prob: value: expected a number or a tensor of real numbers, got \"x\"", function()
          normal:log_prob "x"
       end)
+      local complex = torch.zeros(2, {dtype = "complex64"})
+      assert.raises("value: expected a number or a tensor of real numbers", function() normal:log_prob(complex) end)
+      assert.raises("loc: expected a number, a list of numbers or a tensor of real numbers, got a complex64",
+         function() D.Normal(complex, 1) end)
       assert.raises("Normal.icdf: value: expected values that satisfy", "got 1.5", function() normal:icdf(1.5) end)
       assert.raises("Bernoulli.log_prob", "Boolean(), got 0.5", function() D.Bernoulli(0.5):log_prob(0.5) end)
    end)

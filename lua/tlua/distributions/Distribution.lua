@@ -248,7 +248,9 @@ local function value_of(self, method, value, constraint)
    elseif type(value) == "table" and getmetatable(value) == nil then
       value = torch.tensor(value, self._like)
    end
-   if not torch.is_tensor(value) then args.refuse(who, "value", "a tensor or a number", value) end
+   if not torch.is_tensor(value) or value:is_complex() then
+      args.refuse(who, "value", "a number or a tensor of real numbers", value)
+   end
    if not self._validate_args then return value end
    local n = #self.event_shape
    local _, event = shapes.split(value.shape, math.min(n, value:dim()))

@@ -101,12 +101,13 @@ function M.tensors(who, given, names)
    local made = {}
    for _, name in ipairs(names) do
       local value = given[name]
-      if torch.is_tensor(value) then
+      if torch.is_tensor(value) and not value:is_complex() then
          made[name] = is_integral(value) and value:to(options.dtype) or value
       elseif type(value) == "number" or type(value) == "table" and getmetatable(value) == nil then
          made[name] = torch.tensor(value, options)
       elseif value ~= nil then
-         args.refuse(who, name, "a number, a list of numbers or a tensor", value)
+         args.refuse(who, name, "a number, a list of numbers or a tensor of real numbers",
+            value)
       end
    end
    return made
