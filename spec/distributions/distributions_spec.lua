@@ -218,7 +218,7 @@ describe("methods", function()
       assert.raises("Normal.log_prob: value: expected a number or a tensor of real numbers, got \"x\"", function()
          normal:log_prob "x"
       end)
-      local complex = torch.zeros(2, {dtype = "complex64"})
+      local complex = torch.zeros(2, {dtype = "complex64", device = "cpu"})
       assert.raises("value: expected a number or a tensor of real numbers", function() normal:log_prob(complex) end)
       assert.raises("loc: expected a number, a list of numbers or a tensor of real numbers, got a complex64",
          function() D.Normal(complex, 1) end)
