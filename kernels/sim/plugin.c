@@ -164,7 +164,7 @@ static int64_t waits(tl_Device device) {
   return n;
 }
 
-/* Returns more than the CPU needs, since another device may. */
+/* Returns a larger size than the CPU needs, since other devices may need more, too. */
 static int64_t rnn_reserve(tl_Device device, const tlk_Rnn *rnn) {
   (void)device;
   return tlk_rnn_reserve(rnn) + 4096;

@@ -59,7 +59,7 @@ constructor.__call__ = function(self, ...)
    return node_of(self, list_of(...))
 end
 
--- Chains modules and nodes: node - module, module - module, {nodes} - module.
+-- Implements the operator -, which feeds a node, a list of nodes or a module into a module.
 local function chain(a, b)
    if classes.isTypeOf(b, "nn.Module") then return node_of(b, list_of(a)) end
    b.parents[#b.parents + 1] = list_of(a)[1]

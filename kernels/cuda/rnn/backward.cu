@@ -23,10 +23,9 @@ template <class S, class C> struct Backward {
   C *grad_states, *grad_cells;
   C *grad_hidden; /* gradients before the projection (batch, hidden); NULL without projection */
   S *grad_gates;  /* gradients of the gates (rows, width) */
+  S *step_gates;  /* gradients of one step's gates (batch, width) */
   /* with projection: gradients after it, of all rows (rows, output) and of a step (batch,
   ** output) */
-  S *step_gates;
-  /* with projection: gradients after it, (rows, output), (batch, output) */
   S *grad_outs, *step_outs;
 };
 

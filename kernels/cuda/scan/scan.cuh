@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 3)
                         typename Scan<F>::A *before) {
   typedef typename F::T C;
   typedef typename Scan<F>::A A;
-  enum { K = 4 }; /* number of elements that a thread loads at a time */
+  enum { K = 4 }; /* number of loads that a thread has in flight */
   int64_t segment = blockIdx.y, begin = segment * g.share, end = begin + g.share;
   if (end > g.n) end = g.n;
   for (int64_t line = thread_index(); line < g.lines; line += (int64_t)gridDim.x * blockDim.x) {

@@ -26,8 +26,8 @@ local outside <const> = M.GroupMember.NON_GROUP_MEMBER
 ---@names distributed.group
 M.group = setmetatable({}, {names = {WORLD = true}})
 
-local joined = 0   -- number of groups made in this world
-local children = 0 -- all groups; the world is the first one
+local joined = 0   -- number of worlds joined so far
+local children = 0 -- number of groups made in this world
 local all = {}     -- all groups; the world is the first one
 
 -- `called`: the back end's name as given by the user; `backend`: the back end that implements it.

@@ -58,7 +58,7 @@ function Mixture._getters:support()
    return constraints.MixtureSameFamilyConstraint(self.component_distribution.support)
 end
 
--- Returns the expected value over the components of a tensor that has their shapes.
+-- Returns the mean of a tensor over the components of a mixture, weighted by their probabilities.
 local function expectation(self, x)
    local probs, n = self.mixture_distribution.probs, #self.event_shape
    for _ = 1, n do probs = probs:unsqueeze(-1) end

@@ -183,7 +183,7 @@ function UntypedStorage:data_ptr() return self._elements:data_ptr() end
 ---@return boolean
 function UntypedStorage:is_pinned() return self._elements:is_pinned() end
 
---- Returns whether two values are the same storage: changes of one are changes of the other.
+--- Returns the device's index; -1 for the CPU.
 ---@return integer
 function UntypedStorage:get_device() return self._elements:get_device() end
 
@@ -272,11 +272,11 @@ function UntypedStorage:to(device)
    return adopt(getmetatable(self), self._elements:to(device))
 end
 
---- Returns a copy of the storage on a CUDA device; the storage itself if it is there already.
+--- Returns a copy of the storage in the CPU's memory; the storage itself if it is there already.
 ---@return torch.UntypedStorage
 function UntypedStorage:cpu() return self:to "cpu" end
 
---- Raises an error, because tensors rely on the size of their memory.
+--- Returns a copy of the storage on a CUDA device; the storage itself if it is there already.
 ---@return torch.UntypedStorage
 function UntypedStorage:cuda() return self:to "cuda" end
 

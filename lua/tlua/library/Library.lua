@@ -20,6 +20,7 @@ local Library = class.class("library.Library")
 local kinds <const> = {DEF = true, IMPL = true, FRAGMENT = true}
 local defined = {} -- the namespaces that have a Library of kind DEF
 
+--- Makes a library for a namespace.
 ---@param ns string  the namespace
 ---@param kind "DEF"|"IMPL"|"FRAGMENT"  DEF: the namespace's one definition, FRAGMENT: more
 --- operators for it, IMPL: implementations alone

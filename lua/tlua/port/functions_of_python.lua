@@ -498,7 +498,7 @@ local function pairs_of(P, node)
    return list
 end
 
--- a Sequential of an OrderedDict has names, which are left out
+-- A Sequential or ModuleDict of an OrderedDict is made from its list of pairs.
 local function of_pairs(name)
    return function(P, node)
       local dict = #node.args == 1 and node.args[1]

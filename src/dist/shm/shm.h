@@ -66,9 +66,9 @@ typedef struct tli_Incoming {
   bool has_head;
   tli_MessageHead head;
   int64_t at;
-  tli_Work *to;     /* the stash that the message goes to (owned), if no call receives it */
-  tli_Stash *stash; /* complete messages that no call has received (owned list, oldest first) */
-  tli_Stash *kept;  /* owned list, oldest first */
+  tli_Work *to;     /* the call that receives the message (borrowed); NULL if there is none yet */
+  tli_Stash *stash; /* the stash that the message goes to (owned), if no call receives it */
+  tli_Stash *kept;  /* complete messages that no call has received (owned list, oldest first) */
 } tli_Incoming;
 
 typedef struct tli_Shm {
@@ -79,8 +79,8 @@ typedef struct tli_Shm {
   tli_Ring *rings;
   char *slots;
   uint64_t step, hash;
-  bool checked;    /* number of shared memories created so far, which is equal on all ranks */
-  int64_t commons; /* messages in flight, in order */
+  bool checked;    /* whether the other ranks' calls of this step were compared with this rank's */
+  int64_t commons; /* number of shared memories created so far, which is equal on all ranks */
   tli_Work *posted, *sends[TLI_SHM_RANKS]; /* messages in flight, in order */
   tli_Incoming incoming[TLI_SHM_RANKS];
 } tli_Shm;
@@ -96,17 +96,18 @@ static inline tli_Ring *tli_ring(const tli_Shm *g, int from, int to) {
 
 /* ---- waiting (wait.c) ---- */
 
-/* Wakes a rank, since a value that it may wait for has changed. */
+/* Wakes a rank after changing a value for which the rank may wait. */
 void tli_shm_wake(tli_Shm *g, int rank);
 
 typedef struct tli_Wait {
-  uint64_t step;           /* for a round: the rank that must publish it; -1 means all ranks */
-  int who;                 /* for a message: the message that must end; NULL for a round */
-  const tli_Work *message; /* the call, which gives the deadline and the name for messages */
-  const tli_Work *work;    /* the call, for its deadline and its name */
+  uint64_t step;           /* for a round: the number of rounds that must be published */
+  int who;                 /* for a round: the rank that must publish it; -1 means all ranks */
+  const tli_Work *message; /* for a message: the message that must end; NULL for a round */
+  const tli_Work *work;    /* the call, which gives the deadline and the name for messages */
 } tli_Wait;
 
-/* Waits, and moves messages meanwhile. Returns false with a message if waiting is futile. */
+/* Waits as `wait` says, and moves messages meanwhile. Returns false with an error message if
+** waiting is futile. */
 bool tli_await(tli_Shm *g, const tli_Wait *wait) TL_MUSTCHECK;
 /* Returns whether to continue waiting; if `slept`, also checks that the other ranks are alive. */
 bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *wait, bool slept) TL_MUSTCHECK;
@@ -125,7 +126,7 @@ typedef struct tli_CommonPart {
       /* identifies the position: ranks with the same mark have corresponding parts; 0: not in
       ** shared memory */
       mark;
-  char *data;     /* bytes from one rank's part to the next rank's */
+  char *data;     /* the part of rank 0 */
   int64_t stride; /* bytes from one rank's part to the next */
 } tli_CommonPart;
 

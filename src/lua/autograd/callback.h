@@ -29,9 +29,9 @@ void tli_callback_drop(void *callback);
 void tli_callbacks_loosen(lua_State *L, tli_State *S);
 void tli_callbacks_fasten(lua_State *L);
 
-/* Calls `run` in protected mode, in the Lua state that this thread is running, with the
-** library's upvalues, the callback's value at index 1 and `argument` as a light userdata at
-** index 2. After a Lua error returns false; tli_raise_caught raises the error again. */
+/* Calls `run` in protected mode, in the Lua state that this thread is running. `run` has the
+** library's upvalues and gets the callback's value at index 1 and `argument`, a light userdata, at
+** index 2. Returns false after a Lua error; tli_raise_caught raises the error again. */
 bool tli_callback_call(tli_Callback *callback, lua_CFunction run, void *argument) TL_MUSTCHECK;
 
 /* Calls `run` like tli_callback_call, but in a given Lua thread, and while an operator runs. */

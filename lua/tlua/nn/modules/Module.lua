@@ -454,7 +454,7 @@ function Module:set_submodule(path, module)
    return self
 end
 
--- Computes the module's outputs. Every class defines this method or, as in Torch7, updateOutput.
+-- Calling -------------------------------------------------------------------------------------
 
 --- Computes the module's outputs. Every class defines this method or, as in Torch7, updateOutput.
 function Module:forward(...)
@@ -758,7 +758,7 @@ function Module:extra_repr()
    return ""
 end
 
--- Returns the text of a module that is printed as a part of another module.
+-- the modules that are being printed
 local printing = setmetatable({}, {__mode = "k"})
 
 -- Returns the text of a module that is printed as a part of another module.
