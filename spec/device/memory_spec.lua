@@ -35,7 +35,7 @@ describe("memory of a device", function()
       loss:backward()
       collectgarbage()
       collectgarbage()
-      assert.equal(12, math.floor(used())) -- x, w, the gradient of w, and the loss
+      assert.equal(12, math.floor(used())) -- the tensors are x, w, the gradient of w, and the loss
       local peak = (sim.max_memory_allocated() - base) / MIB
       assert.is_true(peak >= 20 and peak <= 28, peak)
       sim.reset_peak_memory_stats()

@@ -44,7 +44,7 @@ describe("an optimizer on a device", function()
                local optimizer = torch.optim[row[1]](params,
                   problem.options(row[2], {capturable = true, lr = lr}))
                problem.set_gradients(params, 7)
-               optimizer:step() -- creates the states
+               optimizer:step() -- the first step creates the optimizer's states
                local graph = sim.Graph()
                if captured then sim.graph(graph, function() optimizer:step() end) end
                for t = 8, 11 do

@@ -112,7 +112,7 @@ local function command_for(path, options)
       clean, text, quote(options.wrap), limit, options.wrap, program)
 end
 
--- Describes a shell status if the program has not reported.
+-- Returns a text for the exit status of a program that has ended without a report.
 local function fate(status)
    if status == 124 or status == 137 then
       return within and "no time was left" or "stopped after " .. timeout .. " s"

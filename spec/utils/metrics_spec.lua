@@ -20,7 +20,8 @@ end
 target, binary = torch.tensor(target), torch.tensor(binary)
 scores, rounded = torch.tensor(scores, {dtype = "float64"}), torch.tensor(rounded)
 
--- Returns a metric over all data, in three batches of different sizes; the second time after reset.
+-- Returns the value of a metric for all data, which are added in three batches of different sizes,
+-- after an earlier round and a reset.
 local function stream(metric, predictions, targets)
    for _ = 1, 2 do
       metric:reset()

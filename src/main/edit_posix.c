@@ -46,13 +46,13 @@ static struct {
   bool is_libedit;
   char *(*readline)(const char *prompt);
   void (*add_history)(const char *line);
-  void (*resize)(void);      /* NULL if the library lacks it */
-  void (*prepare)(int meta); /* NULL if the library lacks it */
-  void (*restore)(void);     /* NULL if the library lacks it */
-  void (*redraw)(void);      /* NULL if the library lacks it */
+  void (*resize)(void);      /* NULL if the library lacks this function */
+  void (*prepare)(int meta); /* NULL if the library lacks this function */
+  void (*restore)(void);     /* NULL if the library lacks this function */
+  void (*redraw)(void);      /* NULL if the library lacks this function */
   int *completion_over;
   int *completion_append;
-  char **line_buffer; /* NULL if the library lacks it */
+  char **line_buffer; /* NULL if the library lacks this variable */
   locale_t locale;    /* locale for non-ASCII characters; 0 means the program's locale */
 } lib;
 

@@ -149,7 +149,7 @@ typedef struct Sums {
   tlk_Segments segments;
   int64_t together; /* number of segments in a chunk */
   int64_t group;
-  float *kernels; /* owned (tiles, blocks, points, terms, height), or NULL */
+  float *kernels; /* transformed kernels (tiles, blocks, points, terms, height), owned; or NULL */
   const float *in, *weight, *bias;
   float *out;
   atomic_bool failed, not_finite;

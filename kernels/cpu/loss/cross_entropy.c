@@ -124,7 +124,7 @@ static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Runs `whole` on strips of limited size, or `turned` on transposed samples. */
+/* Calls `whole` for strips of limited size, or, if samples are transposed first, `turned`. */
 static void for_strips(const tlk_Classes *k, int64_t strips, tli_RangeFn whole, tli_RangeFn turned,
                        void *context) {
   int64_t each = k->classes * (is_turned(k) ? SAMPLES : tlk_min(k->inner, TLK_CLASS_COLS));

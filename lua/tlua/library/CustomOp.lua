@@ -65,7 +65,7 @@ local function positions_by_schema(schema)
    return positions
 end
 
--- Makes an operator: custom_op makes one of a kernel, and define one of a schema without a kernel.
+-- Makes an operator. custom_op passes a kernel, and define passes a schema without a kernel.
 function CustomOp:__init(name, mutates, device_types, fn, schema)
    self.name, self.default, self.schema = name, self, schema
    self.mutated = schema and positions_by_schema(schema) or mutated_positions(self, mutates, fn)

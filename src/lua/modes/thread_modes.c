@@ -27,13 +27,11 @@
 /* a limit of resumed threads; it exceeds Lua's own limit of nested coroutines */
 #define MOST_NESTED 256
 
-static const char by_thread_key = 0; /* registry[key][thread] = settings, a table with weak keys */
-/* registry[key][address] = settings, a table with weak values */
-static const char by_address_key = 0;
-/* registry[key] = the table of the main thread's innermost scope */
-static const char scope_key = 0;
-/* registry[key] = the thread that S->L names, unless it is the main thread */
-static const char caller_key = 0;
+/* The addresses of the following variables are keys of the registry. */
+static const char by_thread_key = 0;  /* a table from threads to settings, with weak keys */
+static const char by_address_key = 0; /* a table from addresses to settings, with weak values */
+static const char scope_key = 0;      /* the table of the main thread's innermost scope */
+static const char caller_key = 0;     /* the thread that S->L names, unless it is the main thread */
 
 /* a stamp that matches no thread, so that every call loads the modes again */
 #define NEVER UINT64_MAX

@@ -506,7 +506,7 @@ static bool add_mask(Entries *e, tl_Tensor *mask) {
   TL_TRY(check_mask_fits(mask, e->tensor, e->n));
   tl_Tensor *rows = tlo_nonzero(mask, false);
   if (rows && mask->ndim == 0) {
-    /* a mask without dimensions gives (n, 0): position 1, once or never */
+    /* a mask without dimensions gives a tensor (n, 0): position 1 is selected once or never */
     int64_t n = rows->sizes[0];
     tli_release(rows);
     rows = tli_empty(TL_I64, tli_device(mask), 2, (int64_t[]){n, 1});
@@ -576,7 +576,8 @@ static tl_Tensor *join_entries(const Entries *e, int first, int count) {
   return joined;
 }
 
-/* Selects by a single mask, whose positions are computed as flat ones. */
+/* Selects the elements at which a single mask is true, by their positions in the flattened
+** tensor. */
 static bool select_masked(tl_Tensor *self, tl_Tensor *mask, Selection *s) {
   *s = (Selection){NULL, NULL, 0, mask->ndim};
   TL_TRY(check_mask_fits(mask, self, 0));
