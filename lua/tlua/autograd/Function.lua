@@ -1,4 +1,4 @@
--- Function.lua - user-defined operators with a derivative written in Lua:
+-- Function.lua - defines operators whose derivative is written in Lua:
 --
 --    local Exp = torch.class("Exp", torch.autograd.Function)
 --
