@@ -8,6 +8,7 @@
 
 #include "core/device/backend.h"
 #include "core/device/capture.h"
+#include "core/memory/alloc.h"
 #include "core/memory/pinned.h"
 #include "core/observe/trace.h"
 
@@ -32,10 +33,23 @@ static bool can_leave(tl_Device from, tl_Device to) {
                   "or torch.empty_like(x, {device = \"cpu\"}) makes memory, which is then filled");
 }
 
+/* Copies between devices of two plugins, which cannot read each other's memory. */
+static bool move_through_host(tl_Device to, void *dst, tl_Device from, const void *src,
+                              int64_t bytes) {
+  void *buffer = tli_alloc((size_t)bytes);
+  if (buffer == NULL) return false;
+  bool ok = tli_move_bytes(TLI_CPU, buffer, from, src, bytes, false) &&
+            tli_move_bytes(to, dst, TLI_CPU, buffer, bytes, false);
+  tli_free(buffer, (size_t)bytes);
+  return ok;
+}
+
 bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, int64_t bytes,
                     bool async) {
   tl_Device device = to.type == TL_CPU ? from : to;
   TL_TRY(can_leave(from, to));
+  if (to.type != from.type && to.type != TL_CPU && from.type != TL_CPU)
+    return move_through_host(to, dst, from, src, bytes);
   if (to.type == TL_CPU && !async) TL_TRY(tli_may_wait(device));
   return tli_backend(device)->device->transfer(
       &(struct tlk_transfer){.cx = tli_context(device),
