@@ -68,8 +68,6 @@ void cuda_device_kind(int device, cuda_DeviceKind *out);
   X(ATTENTION_OWN, "cudnn.attention_own")  \
   X(NORM_CUDNN, "cudnn.batch_norm")        \
   X(NORM_OWN, "cudnn.batch_norm_own")      \
-  X(POOL_CUDNN, "cudnn.avg_pool")          \
-  X(POOL_OWN, "cudnn.avg_pool_own")        \
   X(RNN_CUDNN, "cudnn.rnn")                \
   X(RNN_OWN, "cudnn.rnn_own")              \
   X(FUSION_KERNELS, "fusion.kernels")      \

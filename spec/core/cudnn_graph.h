@@ -1,8 +1,8 @@
 /*
 ** cudnn_graph.h - replaces cuDNN: records the descriptors of a graph and computes it, one operation
 ** after another, on the CPU. All arrays are float, whatever types the graph names, because only the
-** formula is compared. It supports four dimensions, and the operations of the plugin's attention,
-** batch norm and pooling.
+** formula is compared. It supports four dimensions, and the operations of the plugin's attention
+** and batch norm.
 */
 #ifndef CUDNN_GRAPH_H
 #define CUDNN_GRAPH_H
@@ -344,72 +344,6 @@ static bool compute_norm_backward(const Memory *m, const Described *o) {
   return true;
 }
 
-/* ---- averages of windows ------------------------------------------------------------------------- */
-
-static int64_t number_of(const Described *how, cudnnBackendAttributeName_t name, int i) {
-  const Fact *f = fact(how, name);
-  return f->n == 2 ? ((const int64_t *)f->values)[i] : -1;
-}
-
-/* Calls `take` for each element x that window y averages, with the weight of x in the average. */
-static bool each_share(const Described *how, const Described *x, const Described *y,
-                       void (*take)(void *context, int64_t x, int64_t y, double share),
-                       void *context) {
-  int mode = word(how, CUDNN_ATTR_RESAMPLE_MODE);
-  int64_t size[2], step[2], shift[2], i[2];
-  for (int d = 0; d < 2; d++) {
-    size[d] = number_of(how, CUDNN_ATTR_RESAMPLE_WINDOW_DIMS, d);
-    step[d] = number_of(how, CUDNN_ATTR_RESAMPLE_STRIDES, d);
-    shift[d] = number_of(how, CUDNN_ATTR_RESAMPLE_PRE_PADDINGS, d);
-    int64_t end = number_of(how, CUDNN_ATTR_RESAMPLE_POST_PADDINGS, d);
-    if ((dims(x)[2 + d] + shift[d] + end - size[d]) / step[d] + 1 != dims(y)[2 + d]) return false;
-  }
-  if (word(how, CUDNN_ATTR_RESAMPLE_PADDING_MODE) != CUDNN_ZERO_PAD ||
-      word(how, CUDNN_ATTR_RESAMPLE_NAN_PROPAGATION) != CUDNN_PROPAGATE_NAN ||
-      (mode != CUDNN_RESAMPLE_AVGPOOL_INCLUDE_PADDING &&
-       mode != CUDNN_RESAMPLE_AVGPOOL_EXCLUDE_PADDING))
-    return false;
-  EACH(y)
-  for (int pass = 0, inside = 0; pass < 2; pass++)
-    for (i[0] = r * step[0] - shift[0]; i[0] < r * step[0] - shift[0] + size[0]; i[0]++)
-      for (i[1] = c * step[1] - shift[1]; i[1] < c * step[1] - shift[1] + size[1]; i[1]++) {
-        if (i[0] < 0 || i[1] < 0 || i[0] >= dims(x)[2] || i[1] >= dims(x)[3]) continue;
-        int64_t all = mode == CUDNN_RESAMPLE_AVGPOOL_INCLUDE_PADDING ? size[0] * size[1] : inside;
-        if (pass == 0)
-          inside++;
-        else
-          take(context, place(x, b, h, i[0], i[1]), place(y, b, h, r, c), 1 / (double)all);
-      }
-  return true;
-}
-
-typedef struct Shares {
-  float *x, *y;
-} Shares;
-
-static void gather_share(void *context, int64_t x, int64_t y, double share) {
-  Shares *s = context;
-  s->y[y] += (float)((double)s->x[x] * share);
-}
-
-static void scatter_share(void *context, int64_t x, int64_t y, double share) {
-  Shares *s = context;
-  s->x[x] += (float)((double)s->y[y] * share);
-}
-
-static bool compute_average(const Memory *m, const Described *o, bool backward) {
-  const Described *x = part(o, backward ? CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DXDESC
-                                        : CUDNN_ATTR_OPERATION_RESAMPLE_FWD_XDESC);
-  const Described *y = part(o, backward ? CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DYDESC
-                                        : CUDNN_ATTR_OPERATION_RESAMPLE_FWD_YDESC);
-  const Described *how = part(o, backward ? CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DESC
-                                          : CUDNN_ATTR_OPERATION_RESAMPLE_FWD_DESC);
-  Shares s = {x ? memory_of(m, x) : NULL, y ? memory_of(m, y) : NULL};
-  if (s.x == NULL || s.y == NULL || how == NULL) return false;
-  memset(backward ? s.x : s.y, 0, (size_t)count(backward ? x : y) * sizeof(float));
-  return each_share(how, x, y, backward ? scatter_share : gather_share, &s);
-}
-
 /* Computes a graph; returns false if an operation reads a value that does not exist. */
 static bool compute_graph(const Described *graph, const Memory *m) {
   const Fact *f = fact(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
@@ -423,8 +357,6 @@ static bool compute_graph(const Described *graph, const Memory *m) {
     case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR: ok = compute_reshape(m, o); break;
     case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR: ok = compute_norm(m, o); break;
     case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR: ok = compute_norm_backward(m, o); break;
-    case CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR: ok = compute_average(m, o, false); break;
-    case CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR: ok = compute_average(m, o, true); break;
     default: ok = false;
     }
   }

@@ -1,7 +1,6 @@
 /*
-** cudnn_layers_test.c - tests that cuDNN has plans for the batch norms of a ResNet-50 and for
-** average pooling of other networks, as the CUDA plugin requests them, on a described H200: no GPU
-** is needed. The graphs must compute the right values. Tests are skipped if cuDNN is missing; see
+** cudnn_layers_test.c - tests that cuDNN has plans for the batch norms of a ResNet-50, as the
+** CUDA plugin requests them, on a described H200: no GPU is needed. The graphs must compute the right values. Tests are skipped if cuDNN is missing; see
 ** cudnn_test.c.
 */
 #include "spec/core/cudnn_have.h"
@@ -14,7 +13,6 @@
 #include "kernels/cuda/lib/cudnn.c"
 #include "kernels/cuda/lib/cudnn_norm.c"
 #include "kernels/cuda/lib/cudnn_plans.c"
-#include "kernels/cuda/lib/cudnn_pool.c"
 #include "spec/core/cudnn_graph.h"
 
 static double time_of_last(void) { return 1; }
@@ -182,109 +180,6 @@ static void deterministic_layers_use_our_kernels(void) {
   CHECK(cuda_dnn_may_differ() == known);
 }
 
-/* ---- averages of windows ------------------------------------------------------------------------- */
-
-static tlk_Pool average(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
-                        bool include) {
-  int64_t n = (size + 2 * padding - kernel) / stride + 1;
-  return (tlk_Pool){.windows = {.in = {1, size, size},
-                                .out = {1, n, n},
-                                .kernel = {1, kernel, kernel},
-                                .stride = {1, stride, stride},
-                                .padding = {0, padding, padding},
-                                .dilation = {1, 1, 1}},
-                    .planes = 32 * 256,
-                    .include_pad = include};
-}
-
-/* Tests average pooling between the blocks of a DenseNet, inside the blocks of an Inception
-** network, and in three dimensions. */
-static void averages_have_plans(void) {
-  static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
-  for (int i = 0; i < 12; i++) {
-    tlk_Pool pools[] = {average(56, 2, 2, 0, true), average(35, 3, 1, 1, i & 1),
-                        average(9, 2, 2, 0, true)};
-    tlk_Windows *w = &pools[2].windows;
-    w->in[0] = 8, w->out[0] = 4, w->kernel[0] = w->stride[0] = 2;
-    for (int k = 0; k < 3; k++) {
-      PoolKey key;
-      CHECK_AT(i * 3 + k, key_of_pool(&pools[k], dtypes[i % 3], i >= 6, in, out, &key));
-      CHECK_AT(i * 3 + k, plans_for(pool_graph, &key, 0) > 0);
-    }
-  }
-}
-
-static void averages_that_are_left_to_our_kernels(void) {
-  PoolKey key;
-  tlk_Pool p = average(7, 3, 2, 1, true);
-  CHECK(key_of_pool(&p, TL_F32, false, in, out, &key) && key.alignment == 16);
-  CHECK(key_of_pool(&p, TL_F32, false, in + 1, out, &key) && key.alignment == 4);
-  CHECK(key.batch * key.channels == p.planes && key.channels == 1024);
-  CHECK(!key_of_pool(&p, TL_F64, false, in, out, &key));
-  p.windows.out[2]++; /* ceil_mode adds such a window */
-  CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
-  p = average(7, 3, 2, 1, true), p.divisor = 2;
-  CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
-  p = average(7, 3, 2, 1, true), p.adaptive = true;
-  CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
-  p = average(7, 3, 2, 1, true), p.planes = 65537;
-  CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
-  p.planes = (int64_t)1 << 26;
-  CHECK(!key_of_pool(&p, TL_F32, false, in, out, &key));
-}
-
-/* Returns an average by PyTorch's definition: padding counts as zeros, or not at all. */
-static double average_at(const tlk_Windows *w, bool include, const float *x, int64_t r, int64_t c) {
-  double sum = 0, n = 0;
-  for (int64_t i = 0; i < w->kernel[1]; i++)
-    for (int64_t j = 0; j < w->kernel[2]; j++) {
-      int64_t a = r * w->stride[1] - w->padding[1] + i, b = c * w->stride[2] - w->padding[2] + j;
-      bool inside = a >= 0 && b >= 0 && a < w->in[1] && b < w->in[2];
-      if (inside) sum += (double)x[a * w->in[2] + b];
-      n += inside || include;
-    }
-  return sum / n;
-}
-
-static bool compute_pool(const PoolKey *key, float *x, float *y) {
-  cuda_DnnGraph g = {.lib = &recorder};
-  const int64_t numbers[] = {POOL_IN, POOL_OUT};
-  void *const arrays[] = {x, y};
-  const Memory memory = {2, numbers, arrays};
-  cudnnBackendDescriptor_t graph = pool_graph(&g, key);
-  bool ok = !g.failed && compute_graph(graph, &memory);
-  cuda_dnn_free(&g);
-  return ok;
-}
-
-/* Tests that the gradient is the transposed map: (y, A x) = (A^T y, x). */
-static void graphs_compute_averages_and_their_gradients(void) {
-  enum { PLANES = 6, IN = 7 * 5, OUT = 4 * 4 };
-  static float x[PLANES * IN], y[PLANES * OUT], back[PLANES * IN], grad[PLANES * OUT];
-  for (int include = 0; include < 2; include++) {
-    tlk_Pool p = {.windows = {.in = {1, 7, 5},
-                              .out = {1, 4, 4},
-                              .kernel = {1, 3, 2},
-                              .stride = {1, 2, 1},
-                              .padding = {0, 1, 0},
-                              .dilation = {1, 1, 1}},
-                  .planes = PLANES,
-                  .include_pad = include};
-    PoolKey key;
-    double one = 0, other = 0;
-    fill(x, PLANES * IN, 5), fill(grad, PLANES * OUT, 6);
-    CHECK(key_of_pool(&p, TL_F32, false, x, y, &key) && compute_pool(&key, x, y));
-    CHECK(key_of_pool(&p, TL_F32, true, back, grad, &key) && compute_pool(&key, back, grad));
-    for (int i = 0; i < PLANES * OUT; i++) {
-      const float *plane = x + i / OUT * IN;
-      CHECK_AT(i, is_close(y[i], average_at(&p.windows, include, plane, i % OUT / 4, i % 4)));
-      one += (double)y[i] * (double)grad[i];
-    }
-    for (int i = 0; i < PLANES * IN; i++) other += (double)x[i] * (double)back[i];
-    CHECK(is_close((float)other, one));
-  }
-}
-
 /* ---- how plans are kept ------------------------------------------------------------------------- */
 
 /* The functions of a library that has one engine for every graph; its plans need 48 bytes. */
@@ -382,13 +277,10 @@ static void norms_of_ever_new_sizes_are_left_to_our_kernels(void) {
 int main(void) {
   RUN(graphs_compute_batch_norm_and_its_gradients);
   RUN(batch_norms_that_are_left_to_our_kernels);
-  RUN(graphs_compute_averages_and_their_gradients);
-  RUN(averages_that_are_left_to_our_kernels);
   RUN(a_norm_begins_with_a_workspace_of_0);
   RUN(norms_of_ever_new_sizes_are_left_to_our_kernels);
   if (cuda_cudnn()) {
     RUN(deterministic_layers_use_our_kernels);
-    RUN(averages_have_plans);
     if (has_driver()) {
       RUN(batch_norms_of_a_resnet_have_plans);
     }

@@ -387,31 +387,6 @@ bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bo
   return !*done || put(call->cx, run_norm_backward, false, call, sizeof *call);
 }
 
-/* ---- averages of windows -------------------------------------------------------------------- */
-
-/* Does the same for pooling, of bfloat16 only. */
-static bool takes_pool(const tlk_Pool *p, tl_DType dtype) {
-  const tlk_Windows *w = &p->windows;
-  bool all = cuda_host->setting(TL_CUDNN_ENABLED) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&
-             dtype == TL_BF16 && !p->adaptive && p->divisor == 0;
-  for (int d = 0; d < 3 && all; d++)
-    all = (w->out[d] - 1) * w->stride[d] + w->kernel[d] <= w->in[d] + 2 * w->padding[d];
-  return all;
-}
-
-static bool run_pool(const void *call) { return cuda_host->cpu->avg_pool(call); }
-static bool run_pool_backward(const void *call) { return cuda_host->cpu->avg_pool_backward(call); }
-
-bool cuda_lib_avg_pool(const struct tlk_avg_pool *call, bool *done) {
-  *done = takes_pool(&call->pool, call->in.dtype);
-  return !*done || put(call->cx, run_pool, false, call, sizeof *call);
-}
-
-bool cuda_lib_avg_pool_backward(const struct tlk_avg_pool_backward *call, bool *done) {
-  *done = takes_pool(&call->pool, call->grad_in.dtype);
-  return !*done || put(call->cx, run_pool_backward, false, call, sizeof *call);
-}
-
 /* ---- which they are ----------------------------------------------------------------- */
 
 typedef void (*Function)(void);

@@ -38,11 +38,6 @@ bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool
 bool cuda_lib_batch_norm(const struct tlk_batch_norm *call, bool *done);
 bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bool *done);
 
-/* Compute average pooling of at least one plane, except global pooling. *done stays false if cuDNN
-** is absent or cannot compute the call. */
-bool cuda_lib_avg_pool(const struct tlk_avg_pool *call, bool *done);
-bool cuda_lib_avg_pool_backward(const struct tlk_avg_pool_backward *call, bool *done);
-
 /* Compiles kernels at run time: returns the compiler's name and version, or NULL if there is
 ** none. */
 const char *cuda_lib_compiler(void);
