@@ -265,7 +265,7 @@ int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDes
 }
 
 bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int64_t *ids,
-                   void *const *arrays, void *workspace) {
+                   void *const *arrays, void *workspace, bool *refused) {
   cuda_DnnGraph g = {.lib = cuda_cudnn()};
   cudnnBackendDescriptor_t pack = cuda_dnn_add(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   cuda_dnn_set_ints(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, n, ids);
@@ -275,6 +275,9 @@ bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int
   cudnnStatus_t status = CUDNN_STATUS_BAD_PARAM;
   if (!g.failed) status = g.lib->cudnnBackendExecute(handle, plan->plan, pack);
   cuda_dnn_free(&g);
-  return status == CUDNN_STATUS_SUCCESS || cuda_fail(TL_EDEVICE, "cudnnBackendExecute: %s",
-                                                     cuda_cudnn()->cudnnGetErrorString(status));
+  *refused = status / 1000 == CUDNN_STATUS_BAD_PARAM / 1000 ||
+             status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
+  return status == CUDNN_STATUS_SUCCESS || *refused ||
+         cuda_fail(TL_EDEVICE, "cudnnBackendExecute: %s",
+                   cuda_cudnn()->cudnnGetErrorString(status));
 }

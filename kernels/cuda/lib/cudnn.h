@@ -129,17 +129,18 @@ char *cuda_plan_text(const cuda_Cudnn *lib, const cuda_Plan *plan, size_t *bytes
 bool cuda_plan_of_text(cuda_DnnGraph *g, const char *text, size_t bytes,
                        cudnnBackendDescriptor_t device, cudnnHandle_t handle,
                        const cuda_Wanted *wanted, cuda_Plan *out);
-/* Runs a plan; array i is the graph's tensor with id ids[i]. */
+/* Runs a plan; array i is the graph's tensor with id ids[i]. *refused tells whether the library has
+** found at the call that it cannot run this plan, and has launched nothing. */
 bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int64_t *ids,
-                   void *const *arrays, void *workspace);
+                   void *const *arrays, void *workspace, bool *refused);
 
 /* ---- cached plans (cudnn_plans.c) ---- */
 
 #define CUDNN_WORKSPACE ((int64_t)1 << 30) /* largest workspace of a plan in bytes */
 #define CUDNN_KEY 512                      /* largest size of a key in bytes */
 
-/* The kind of work, which is the first number of each key; convolutions use the values of Which. */
-enum { CUDNN_ATTENTION = 100, CUDNN_NORMS, CUDNN_POOLS };
+/* The first number of each key says the kind of work; convolutions use the values of Which. */
+enum { CUDNN_ATTENTION = 100, CUDNN_NORMS };
 
 /* A request to cuDNN. Its plan is cached by the key, which is compared as bytes: the number of
 ** the kind of work, then everything that the plan depends on. */
@@ -159,9 +160,9 @@ typedef struct cuda_DnnWork {
   void *const *arrays;
 } cuda_DnnWork;
 
-#define CUDNN_KNOWN 91900 /* oldest version whose norms and pools are verified */
+#define CUDNN_KNOWN 91900 /* the oldest version whose norms are verified */
 
-/* Returns whether norms and pools may use cuDNN, which does not promise bitwise reproducible
+/* Returns whether norms may use cuDNN, which does not promise bitwise reproducible
 ** results: users must allow that, and the version must be a verified one. */
 bool cuda_dnn_may_differ(void);
 

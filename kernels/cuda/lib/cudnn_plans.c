@@ -35,14 +35,15 @@ static Table tables[CUDA_MAX_DEVICES];
 
 /* ---- running and measuring ----------------------------------------------------------------------- */
 
-static bool run(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan *plan) {
+static bool run(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan *plan,
+                bool *refused) {
   void *workspace = plan->workspace > 0 ? cuda_scratch(work->cx, plan->workspace) : NULL;
   if (plan->workspace > 0 && workspace == NULL) return false;
   bool ok =
       !(work->zeroed && workspace) ||
       cuda_ok(cudaMemsetAsync(workspace, 0, (size_t)plan->workspace, work->cx->stream->handle),
               "cudaMemsetAsync");
-  ok = ok && cuda_plan_run(plan, handle, work->n, work->ids, work->arrays, workspace);
+  ok = ok && cuda_plan_run(plan, handle, work->n, work->ids, work->arrays, workspace, refused);
   if (workspace) cuda_scratch_free(work->cx, workspace, plan->workspace);
   return ok;
 }
@@ -50,10 +51,12 @@ static bool run(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan 
 /* Returns the milliseconds of a second run, or a negative number on failure. */
 static double measure(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan *plan) {
   double time = -1;
+  bool refused = false;
   tl_Event *start = cuda_event(work->cx->device, TL_EVENT_TIMING);
   tl_Event *end = cuda_event(work->cx->device, TL_EVENT_TIMING);
-  bool ok = start && end && run(work, handle, plan) && cuda_event_record(start, work->cx->stream) &&
-            run(work, handle, plan) && cuda_event_record(end, work->cx->stream) &&
+  bool ok = start && end && run(work, handle, plan, &refused) && !refused &&
+            cuda_event_record(start, work->cx->stream) && run(work, handle, plan, &refused) &&
+            cuda_event_record(end, work->cx->stream) &&
             cudaEventSynchronize(cuda_event_handle(end)) == cudaSuccess &&
             cuda_event_elapsed(start, end, &time);
   if (start) cuda_event_free(start);
@@ -213,7 +216,13 @@ static bool with_handle(const cuda_DnnWork *work, cudnnHandle_t handle, bool *do
   Entry *entry = entry_of(&tables[device], work, handle, captured);
   *done = !entry->none;
   entry->in_graph = entry->in_graph || captured;
-  return entry->none || run(work, handle, &entry->plan);
+  if (entry->none) return true;
+  bool refused = false;
+  if (!run(work, handle, &entry->plan, &refused)) return false;
+  entry->none = refused; /* our own kernels compute the result, now and later */
+  if (refused && !entry->in_graph) cuda_cudnn()->cudnnBackendDestroyDescriptor(entry->plan.plan);
+  *done = !refused;
+  return true;
 }
 
 bool cuda_dnn_may_differ(void) {
