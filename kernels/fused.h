@@ -30,8 +30,8 @@
     tlf_swiglu_backward_##k(grad, a + bias_a, b + bias_b, grad_a, grad_b);                  \
   }                                                                                         \
   TLM_FN void tlf_rotate_##k(T a, T b, T c, T s, T *x, T *y) {                              \
-    *x = a * c - b * s;                                                                     \
-    *y = b * c + a * s;                                                                     \
+    *x = TLM_MULTIPLY_ADD(a, c, -(b * s));                                                  \
+    *y = TLM_MULTIPLY_ADD(b, c, a * s);                                                     \
   }                                                                                         \
   TLM_FN void tlf_rotate_back_##k(T a, T b, T c, T s, T *x, T *y) {                         \
     tlf_rotate_##k(a, b, c, -s, x, y);                                                      \

@@ -33,7 +33,10 @@
 /* The normal distribution function in PyTorch's form; normcdf takes twice the instructions for its
 ** tail. */
 #define TLM_CDF(x) ((T)0.5 + (T)0.5 * erf((x) * (T)0.70710678118654752440))
+/* Of a sum of two products compilers contract either one; this is the same one in every kernel. */
+#define TLM_MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #else
+#define TLM_MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #define TLM_FN static inline
 #define TLM_LONG_FN static inline
 /* not inlined: the loops of a kernel share one copy of a long function */
