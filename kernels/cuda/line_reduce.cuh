@@ -102,6 +102,12 @@ static inline int power_above(int64_t n, int most) {
   return p;
 }
 
+/* Returns `team`, or the width of a warp if many short lines keep the device busy even so: their
+** warps need not wait for one another. `vectors` is the number of vectors of a line. */
+static inline int team_for(int64_t lines, int64_t vectors, int team, int64_t busy) {
+  return team > WARP && vectors <= 16 * WARP && lines * WARP >= busy ? WARP : team;
+}
+
 /* Reduces the values of each team of `width` neighbouring threads (a power of two); every
 ** thread gets its team's result. All threads of the block must call it. `shared` has room for
 ** one value of each warp and may be reused immediately. */
@@ -424,6 +430,7 @@ static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Row
   int64_t busy = busy_threads(cx);
   g.team = power_above(divide_up(g.n, unit * 4), LINE_THREADS);
   while (g.lines * g.team < busy && g.team * unit < g.n && g.team < LINE_THREADS) g.team *= 2;
+  g.team = team_for(g.lines, g.n / unit, g.team, busy);
   g.width = g.team;
   while (g.width < LINE_THREADS && g.width < g.team * divide_up(g.runs, 4)) g.width *= 2;
   while (g.width < LINE_THREADS && g.lines * g.width < busy && g.width < g.team * g.runs)

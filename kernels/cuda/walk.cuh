@@ -281,6 +281,7 @@ static bool run_rows(const tlk_Context *cx, Walk<Algorithm::inputs> g, const Alg
   g.team = power_above(divide_up(g.n, unit * 4), WALK_THREADS);
   while (g.outer * g.team < busy_threads(cx) && g.team < WALK_THREADS && g.team * unit < g.n)
     g.team *= 2;
+  if (Algorithm::inputs == 1) g.team = team_for(g.outer, g.n / unit, g.team, busy_threads(cx));
   int threads = g.team < WALK_BLOCK ? WALK_BLOCK : g.team;
   g.slots = Algorithm::twice ? (int)divide_up(g.n / unit, g.team) : 0;
   int64_t bytes = (int64_t)g.slots * Algorithm::inputs * 16 * threads;

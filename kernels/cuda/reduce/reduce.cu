@@ -36,8 +36,15 @@ template <class T, bool largest> struct BestOf {
   template <int K>
   __device__ __forceinline__ void add(A &acc, const T (&x)[1][K], int64_t, int64_t at,
                                       int64_t step) const {
+    T value = x[0][0];
+    int best = 0;
 #pragma unroll
-    for (int k = 0; k < K; k++) acc = join(acc, A{x[0][k], at + k * step});
+    for (int k = 1; k < K; k++) {
+      bool better = beats(x[0][k], value);
+      value = better ? x[0][k] : value;
+      best = better ? k : best;
+    }
+    acc = join(acc, A{value, at + best * step});
   }
   __device__ __forceinline__ A join(const A &a, const A &b) const {
     bool same = !beats(a.value, b.value) && !beats(b.value, a.value);
