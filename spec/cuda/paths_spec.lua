@@ -3,6 +3,7 @@
 -- CPU's results.
 
 local torch = require "tlua"
+local emulated <const> = require("spec.support.device").is_emulated() and it or pending
 local F = torch.nn.functional
 
 -- Returns how much each counter has changed; unchanged counters are left out.
@@ -120,6 +121,58 @@ describe("an elementwise operator", function()
    end)
 end)
 
+describe("attention of a few queries to many keys", function()
+   -- the arguments of scaled_dot_product_attention after q, k and v; {batch, heads, kv_heads, queries, keys, size}
+   local cases <const> = {
+      {{2, 4, 4, 1, 300, 64}}, {{1, 8, 2, 1, 1500, 128}}, {{2, 6, 2, 3, 130, 40}}, {{1, 2, 2, 16, 40, 32}},
+      {{3, 2, 1, 2, 1, 16}}, {{1, 4, 4, 5, 700, 8}}, {{2, 2, 2, 7, 9, 96}, "causal"},
+      {{2, 3, 3, 1, 260, 64}, "bool"}, {{2, 4, 2, 2, 200, 64}, "float"},
+   }
+
+   local function arguments(case, dtype)
+      local b, h, kv, n, m, d = table.unpack(case[1])
+      local q, k, v = on_cpu(dtype, b, h, n, d), on_cpu(dtype, b, kv, m, d), on_cpu(dtype, b, kv, m, d)
+      local options = {is_causal = case[2] == "causal", enable_gqa = true}
+      if case[2] == "float" then options.attn_mask = on_cpu(dtype, n, m) end
+      if case[2] == "bool" then
+         options.attn_mask = torch.rand({b, 1, n, m}, {device = "cpu"}):gt(0.4)
+         options.attn_mask[1]:fill_(false) -- a query that sees nothing
+      end
+      return q, k, v, options
+   end
+
+   it("has the CPU's values and gradients", function()
+      for _, dtype in ipairs {"float32", "float16", "bfloat16"} do
+         for i, case in ipairs(cases) do
+            local q, k, v, options = arguments(case, dtype)
+            local wide, there = {}, {}
+            for name, value in pairs(options) do
+               local is = torch.is_tensor(value)
+               wide[name] = is and value:is_floating_point() and value:double() or value
+               there[name] = is and value:cuda() or value
+            end
+            local expected = F.scaled_dot_product_attention(q:double(), k:double(), v:double(), wide)
+            local result = F.scaled_dot_product_attention(q:cuda(), k:cuda(), v:cuda(), there)
+            local limit = ({float32 = 3e-6, float16 = 2e-3, bfloat16 = 2e-2})[dtype]
+            local off = (result:cpu():double() - expected):abs():max():item()
+            assert.is_true(off < limit * math.max(1, expected:abs():max():item()), ("%s %d: %g"):format(dtype, i, off))
+            local x, y = q:double():requires_grad_(), q:cuda():requires_grad_()
+            F.scaled_dot_product_attention(x, k:double(), v:double(), wide):sum():backward()
+            F.scaled_dot_product_attention(y, k:cuda(), v:cuda(), there):sum():backward()
+            off = (x.grad - y.grad:cpu():double()):abs():max():item()
+            assert.is_true(off < 4 * limit * math.max(1, x.grad:abs():max():item()), ("%s %d: %g"):format(dtype, i, off))
+         end
+      end
+   end)
+
+   it("is NaN for the queries that see NaN", function()
+      local q, k = torch.ones(1, 2, 1, 64, {device = "cuda"}), torch.ones(1, 2, 300, 64, {device = "cuda"})
+      k[{1, 2, 299, 3}] = 0 / 0
+      local y = F.scaled_dot_product_attention(q, k, k)
+      assert.same({false, true}, y:isnan():all(-1):flatten():tolist())
+   end)
+end)
+
 describe("topk of a long row", function()
    it("has the CPU's values and places, also of equal elements and of NaN", function()
       local n <const> = (1 << 17) + 4321
@@ -153,7 +206,7 @@ describe("torch.backends.cuda.stats", function()
       assert.equal(torch.backends.cuda.stats()["cudnn.convolution"], cudnn.stats().convolution)
    end)
 
-   it("counts attention, and tells of NVRTC", function()
+   emulated("counts attention, and tells of NVRTC", function()
       local q = torch.randn(1, 1, 4, 8, {device = "cuda"})
       assert.same({["cudnn.attention_own"] = 1}, counted(function() F.scaled_dot_product_attention(q, q, q) end))
       local fusion = torch.backends.cuda.fusion.stats()

@@ -6,9 +6,9 @@
 ** (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al.,
 ** "FlashAttention", 2022); the backward pass recomputes the weights from the scores and `norm`.
 ** Each element is summed by one block in a fixed order. If cuDNN has a plan, cuDNN does the
-** work instead.
+** work instead; a few queries go to few_queries.cu.
 */
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/lib/lib.h"
 
 #define THREADS 256
@@ -16,9 +16,6 @@
 /* The smallest number of blocks that a multiprocessor must hold at once; doubles need more
 ** registers. */
 #define BLOCKS(S) (sizeof(S) == 8 ? 1 : 3)
-
-template <class S> struct Sum { typedef float type; };
-template <> struct Sum<double> { typedef double type; };
 
 /* ---- parts of kernels ------------------------------------------------------------------------ */
 
@@ -61,22 +58,6 @@ DEVICE double kept(const tlk_Attention &a, int64_t batch, int64_t head, int64_t 
   uint32_t low = j & 1 ? words[1] : words[0], high = j & 1 ? words[3] : words[2];
   double keep = 1 - a.dropout;
   return (double)(j & 2 ? high : low) < keep * 4294967296.0 ? 1 / keep : 0;
-}
-
-/* Returns the score of a query and a key from their dot product, or -inf if the query does not see
-** the key. */
-template <class C>
-__device__ __forceinline__ C score(const tlk_Attention &a, C product, int64_t batch, int64_t head,
-                                   int64_t i, int64_t j) {
-  if (i >= a.queries || j >= a.keys || (a.causal && j > i)) return -(C)INFINITY;
-  C s = a.size == 0 ? C(0) : product * (C)a.scale; /* for empty rows the scale is infinite */
-  const tlk_HeadPairs &m = a.mask;
-  if (m.array.data == NULL) return s;
-  int64_t at = batch * m.batch + head * m.head + i * m.query + j * m.key;
-  if (m.array.dtype == TL_BOOL)
-    return static_cast<const uint8_t *>(m.array.data)[at] ? s : -(C)INFINITY;
-  int bytes = m.array.dtype == TL_F64 ? 8 : m.array.dtype == TL_F32 ? 4 : 2;
-  return s + load_any<C>(static_cast<const char *>(m.array.data) + at * bytes, m.array.dtype);
 }
 
 /* Returns the end of the range of keys that the queries of a tile see. */
@@ -445,6 +426,7 @@ bool tlk_attention(const struct tlk_attention *call) {
   bool done;
   if (!cuda_lib_attention(call, &done)) return false;
   if (cuda_counted(CUDA_ATTENTION_CUDNN, done)) return true;
+  if (cuda_takes_few_queries(call)) return cuda_few_queries(call);
   WITH_FLOATING(call->attention.dtype, S, return forward<S>(call))
   return true;
 }

@@ -1,0 +1,239 @@
+/*
+** few_queries.cu - attention of a few queries to many keys, as in decoding: the keys are split
+** among blocks, and a second kernel joins their results (T. Dao et al., "Flash-Decoding for
+** long-context inference", 2023). Where the keys are split depends on the sizes and the device
+** alone.
+*/
+#include "kernels/cuda/attention/attention.cuh"
+
+#define THREADS 256
+#define WARPS (THREADS / WARP)
+#define MOST_QUERIES 16
+#define UNROLL 4          /* keys of which a thread loads its elements at once */
+#define LEAST_KEYS 128    /* the least number of keys of a block */
+#define MOST_ELEMENTS 256 /* elements of a row: 32 threads with 16 bytes of a half type each */
+
+namespace {
+
+/* The queries of the heads that share a key/value head are its rows, in groups of R for a block.
+** The results of the splits of row r of all rows begin at `partial` + r * splits * (size + 2): a
+** weighted sum of values, the largest score, and the sum of the weights. */
+struct Work {
+  int64_t rows, groups, splits, share; /* a split has `share` keys */
+  int lanes;                           /* threads of one key, a power of two */
+  float *partial;
+};
+
+/* Returns NaN if either number is NaN. */
+struct Larger {
+  __device__ __forceinline__ float operator()(float a, float b) const { return b > a || b != b ? b : a; }
+};
+
+/* The running softmax of one row: the largest score, the sum of the weights, and the weighted sum of
+** this thread's E elements of the values. */
+template <int E> struct Running {
+  float most, total, sum[E];
+
+  /* Multiplies all weights by e^(most - now). */
+  __device__ __forceinline__ void rescale(float now) {
+    float factor = most == -INFINITY ? 0 : exp(most - now);
+    total *= factor;
+#pragma unroll
+    for (int e = 0; e < E; e++) sum[e] *= factor;
+    most = now;
+  }
+};
+
+template <class S, int R>
+__global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
+    few_kernel(const __grid_constant__ tlk_Attention a, const __grid_constant__ Work w) {
+  enum { E = 16 / sizeof(S) };
+  __shared__ float sums[WARPS][R][MOST_ELEMENTS];
+  __shared__ float largest[WARPS][R], totals[WARPS][R];
+  int64_t group = blockIdx.x % w.groups, kv = blockIdx.x / w.groups % a.kv_heads;
+  int64_t batch = blockIdx.x / w.groups / a.kv_heads, ratio = a.heads / a.kv_heads;
+  int lane = threadIdx.x & (w.lanes - 1), team = threadIdx.x / w.lanes, teams = THREADS / w.lanes;
+  int warp = threadIdx.x / WARP;
+  bool used = lane * E < a.size;
+  float query[R][E];
+  Running<E> run[R];
+
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    int64_t row = group * R + r;
+    if (row >= w.rows) row = w.rows - 1;
+    const S *at = static_cast<const S *>(a.query.data) + batch * a.query.batch +
+                  (kv * ratio + row / a.queries) * a.query.head + row % a.queries * a.query.row;
+    run[r].most = -INFINITY;
+    run[r].total = 0;
+#pragma unroll
+    for (int e = 0; e < E; e++) {
+      query[r][e] = used ? widen(at[lane * E + e]) : 0.0f;
+      run[r].sum[e] = 0;
+    }
+  }
+  const S *keys = static_cast<const S *>(a.key.data) + batch * a.key.batch + kv * a.key.head;
+  const S *values =
+      static_cast<const S *>(a.value.data) + batch * a.value.batch + kv * a.value.head;
+  int64_t begin = blockIdx.y * w.share, end = begin + w.share;
+  if (end > a.keys) end = a.keys;
+#pragma unroll 1
+  for (int64_t first = begin; first < end; first += teams * UNROLL) {
+    Vector<S, E> key[UNROLL], value[UNROLL];
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+      int64_t j = first + u * teams + team;
+      if (used && j < end) {
+        key[u] = *reinterpret_cast<const Vector<S, E> *>(keys + j * a.key.row + lane * E);
+        value[u] = *reinterpret_cast<const Vector<S, E> *>(values + j * a.value.row + lane * E);
+      } else {
+#pragma unroll
+        for (int e = 0; e < E; e++) key[u].at[e] = value[u].at[e] = narrow<S>(0.0f);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      int64_t row = group * R + r;
+      float s[UNROLL], now = run[r].most;
+#pragma unroll
+      for (int u = 0; u < UNROLL; u++) {
+        float product = 0;
+#pragma unroll
+        for (int e = 0; e < E; e++) product += query[r][e] * (float)widen(key[u].at[e]);
+        for (int mask = w.lanes / 2; mask > 0; mask /= 2) product += shuffle_xor(product, mask);
+        int64_t j = first + u * teams + team;
+        s[u] =
+            row < w.rows && j < end
+                ? score<float>(a, product, batch, kv * ratio + row / a.queries, row % a.queries, j)
+                : -INFINITY;
+        now = Larger()(now, s[u]);
+      }
+      if (now == -INFINITY) continue; /* no shuffles follow */
+      run[r].rescale(now);
+#pragma unroll
+      for (int u = 0; u < UNROLL; u++) {
+        float weight = exp(s[u] - now);
+        run[r].total += weight;
+#pragma unroll
+        for (int e = 0; e < E; e++) run[r].sum[e] += weight * (float)widen(value[u].at[e]);
+      }
+    }
+  }
+
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    float now = run[r].most;
+    for (int mask = WARP / 2; mask >= w.lanes; mask /= 2)
+      now = Larger()(now, shuffle_xor(now, mask));
+    if (now != -INFINITY) run[r].rescale(now);
+    for (int mask = WARP / 2; mask >= w.lanes; mask /= 2) {
+      run[r].total += shuffle_xor(run[r].total, mask);
+#pragma unroll
+      for (int e = 0; e < E; e++) run[r].sum[e] += shuffle_xor(run[r].sum[e], mask);
+    }
+    if ((int)(threadIdx.x % WARP) < w.lanes && used)
+#pragma unroll
+      for (int e = 0; e < E; e++) sums[warp][r][lane * E + e] = run[r].sum[e];
+    if (threadIdx.x % WARP == 0) {
+      largest[warp][r] = now;
+      totals[warp][r] = run[r].total;
+    }
+  }
+  __syncthreads();
+  for (int r = warp; r < R; r += WARPS) {
+    int64_t row = group * R + r;
+    if (row >= w.rows) break;
+    int64_t of_all = (batch * a.kv_heads + kv) * w.rows + row;
+    float *to = w.partial + (of_all * w.splits + blockIdx.y) * (a.size + 2);
+    float now = -INFINITY, total = 0;
+    for (int k = 0; k < WARPS; k++) now = Larger()(now, largest[k][r]);
+    for (int k = 0; k < WARPS; k++)
+      if (largest[k][r] != -INFINITY) total += totals[k][r] * exp(largest[k][r] - now);
+    for (int d = threadIdx.x % WARP; d < a.size; d += WARP) {
+      float sum = 0;
+      for (int k = 0; k < WARPS; k++)
+        if (largest[k][r] != -INFINITY) sum += sums[k][r][d] * exp(largest[k][r] - now);
+      to[d] = sum;
+    }
+    if (threadIdx.x % WARP == 0) {
+      to[a.size] = now;
+      to[a.size + 1] = total;
+    }
+  }
+}
+
+/* Each row has a warp. */
+template <class S>
+__global__ void __launch_bounds__(THREADS)
+    join_kernel(const __grid_constant__ tlk_Attention a, tlk_HeadRows out, float *norm,
+                const __grid_constant__ Work w) {
+  int64_t of_all = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP, size = a.size;
+  if (of_all >= a.batch * a.kv_heads * w.rows) return;
+  int64_t row = of_all % w.rows, kv = of_all / w.rows % a.kv_heads;
+  int64_t batch = of_all / w.rows / a.kv_heads, i = row % a.queries;
+  int64_t head = kv * (a.heads / a.kv_heads) + row / a.queries;
+  const float *from = w.partial + of_all * w.splits * (size + 2);
+  float now = -INFINITY, total = 0;
+  for (int64_t s = 0; s < w.splits; s++) now = Larger()(now, from[s * (size + 2) + size]);
+  for (int64_t s = 0; s < w.splits && now != -INFINITY; s++)
+    total += from[s * (size + 2) + size + 1] * exp(from[s * (size + 2) + size] - now);
+  S *to = static_cast<S *>(out.data) + batch * out.batch + head * out.head + i * out.row;
+  for (int64_t d = threadIdx.x % WARP; d < size; d += WARP) {
+    float sum = 0;
+    for (int64_t s = 0; s < w.splits && now != -INFINITY; s++)
+      sum += from[s * (size + 2) + d] * exp(from[s * (size + 2) + size] - now);
+    to[d] = narrow<S>(total == 0 ? 0.0f : sum / total);
+  }
+  if (threadIdx.x % WARP == 0)
+    norm[(batch * a.heads + head) * a.queries + i] = total == 0 ? 0.0f : now + log(total);
+}
+
+template <class S> bool run(const struct tlk_attention *call) {
+  enum { E = 16 / sizeof(S) };
+  const tlk_Attention &a = call->attention;
+  const tlk_Context *cx = call->cx;
+  Work w = {};
+  w.rows = a.heads / a.kv_heads * a.queries;
+  int each = w.rows == 1 ? 1 : 4;
+  w.groups = divide_up(w.rows, each);
+  w.lanes = 1;
+  while (w.lanes * E < a.size) w.lanes *= 2;
+  int64_t keys = a.causal && a.queries < a.keys ? a.queries : a.keys;
+  int64_t blocks = a.batch * a.kv_heads * w.groups;
+  int64_t wanted = divide_up((int64_t)cuda_multiprocessors(cx->device.index) * 8, blocks);
+  int64_t most = divide_up(keys, LEAST_KEYS);
+  w.share = divide_up(keys, wanted < most ? wanted : most);
+  w.splits = divide_up(keys, w.share);
+  int64_t all = a.batch * a.kv_heads * w.rows;
+  Scratch partial(cx, all * w.splits * (a.size + 2) * (int64_t)sizeof(float));
+  w.partial = (float *)partial.data;
+  auto kernel = each == 1 ? few_kernel<S, 1> : few_kernel<S, 4>;
+  return partial.data &&
+         launch(cx, kernel, dim3((unsigned)blocks, (unsigned)w.splits), THREADS, 0, a, w) &&
+         launch(cx, join_kernel<S>, dim3((unsigned)divide_up(all, WARPS)), THREADS, 0, a, call->out,
+                (float *)call->norm, w);
+}
+
+/* Returns whether the rows can be read 16 bytes at a time. */
+bool reads_vectors(const tlk_HeadRows &rows, int64_t bytes) {
+  return aligned(rows.data, 16) &&
+         (rows.batch * bytes | rows.head * bytes | rows.row * bytes) % 16 == 0;
+}
+
+} // namespace
+
+bool cuda_takes_few_queries(const struct tlk_attention *call) {
+  const tlk_Attention &a = call->attention;
+  int64_t bytes = dtype_bytes(a.dtype);
+  return a.dtype != TL_F64 && a.queries <= MOST_QUERIES && a.dropout <= 0 && a.size > 0 &&
+         a.size == a.value_size && a.size * bytes % 16 == 0 && a.size * bytes <= 16 * WARP &&
+         reads_vectors(a.key, bytes) && reads_vectors(a.value, bytes);
+}
+
+bool cuda_few_queries(const struct tlk_attention *call) {
+  switch (call->attention.dtype) {
+  case TL_F32: return run<float>(call);
+  case TL_F16: return run<f16>(call);
+  default: return run<bf16>(call);
+  }
+}
