@@ -1,8 +1,6 @@
 /*
-** pool.cu - pooling with one thread for each window, or for each element of the gradient. cuDNN
-** computes averages if it can (kernels/cuda/lib/cudnn_pool.c).
+** pool.cu - pooling with one thread for each window, or for each element of the gradient.
 */
-#include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/pool/windows.cuh"
 
 namespace {
@@ -10,26 +8,37 @@ namespace {
 /* ---- positions of windows ---- */
 
 /* The elements of window o along dimension d: begin, begin + step ... before end. An average
-** divides by `covered`. */
-struct Span {
-  int64_t begin, end, covered;
-};
+** divides by `covered`. I is int32_t where all positions in a plane and its padding fit. */
+template <class I> struct Span { I begin, end, covered; };
 
-DEVICE int64_t above(int64_t a, int64_t b) { return (a + b - 1) / b; }
+template <class I> __device__ __forceinline__ I above(I a, I b) { return (a + b - 1) / b; }
 
-DEVICE Span span_of(const tlk_Pool &p, int d, int64_t o) {
+template <class I> __device__ __forceinline__ Span<I> span_of(const tlk_Pool &p, int d, I o) {
   const tlk_Windows &w = p.windows;
+  I in = (I)w.in[d], step = (I)w.dilation[d];
   if (p.adaptive) {
     int64_t begin = o * w.in[d] / w.out[d], end = above((o + 1) * w.in[d], w.out[d]);
-    return Span{begin, end, end - begin};
+    return Span<I>{(I)begin, (I)end, (I)(end - begin)};
   }
-  int64_t from = o * w.stride[d] - w.padding[d], far = w.in[d] + w.padding[d];
-  int64_t to = from + w.dilation[d] * (w.kernel[d] - 1) + 1;
-  int64_t skipped = from < 0 ? above(-from, w.dilation[d]) : 0;
-  Span s = {from + skipped * w.dilation[d], to < w.in[d] ? to : w.in[d], 0};
+  I from = o * (I)w.stride[d] - (I)w.padding[d], far = in + (I)w.padding[d];
+  I to = from + step * ((I)w.kernel[d] - 1) + 1;
+  I skipped = from < 0 ? step == 1 ? -from : above(-from, step) : 0;
+  Span<I> s = {from + skipped * step, to < in ? to : in, 0};
   /* the padding counts, but not positions beyond the padding */
   s.covered = p.include_pad ? (to < far ? to : far) - from : s.end - s.begin;
   return s;
+}
+
+/* Returns whether all positions in a plane and in its padding fit into 32 bits. */
+bool is_small(const tlk_Pool &p) {
+  const tlk_Windows &w = p.windows;
+  int64_t in = 1, out = 1;
+  for (int d = 0; d < 3; d++) {
+    in *= w.in[d] + 2 * w.padding[d] + w.dilation[d] * w.kernel[d] + w.stride[d];
+    out *= w.out[d];
+    if (in > INT32_MAX / 8 || out > INT32_MAX) return false;
+  }
+  return true;
 }
 
 /* ---- maxima ---- */
@@ -49,16 +58,16 @@ template <> struct Lowest<int64_t> {
 };
 
 /* Returns the first maximum in the plane, or the last NaN. */
-template <class C, class Load>
-__device__ __forceinline__ C largest(const int64_t (&in)[3], const Span (&s)[3],
-                                     const int64_t (&step)[3], int64_t *at, Load load) {
+template <class C, class I, class Load>
+__device__ __forceinline__ C largest(const I (&in)[3], const Span<I> (&s)[3], const I (&step)[3],
+                                     I *at, Load load) {
   C most = Lowest<C>::of();
   bool none = true;
   *at = 0;
-  for (int64_t i = s[0].begin; i < s[0].end; i += step[0])
-    for (int64_t j = s[1].begin; j < s[1].end; j += step[1])
-      for (int64_t k = s[2].begin; k < s[2].end; k += step[2]) {
-        int64_t place = (i * in[1] + j) * in[2] + k;
+  for (I i = s[0].begin; i < s[0].end; i += step[0])
+    for (I j = s[1].begin; j < s[1].end; j += step[1])
+      for (I k = s[2].begin; k < s[2].end; k += step[2]) {
+        I place = (i * in[1] + j) * in[2] + k;
         C x = load(place);
         if (!(none || x > most || x != x)) continue;
         most = x;
@@ -68,33 +77,36 @@ __device__ __forceinline__ C largest(const int64_t (&in)[3], const Span (&s)[3],
   return most;
 }
 
-template <class C>
+template <class C, class I>
 __global__ void __launch_bounds__(WINDOW_THREADS, 3)
     max_kernel(const __grid_constant__ tlk_Pool p, const __grid_constant__ Places places,
                int64_t all, Source<1> in, Result out, int64_t *indices) {
   const tlk_Windows &w = p.windows;
-  int64_t size = w.in[0] * w.in[1] * w.in[2], step[3] = {1, 1, 1};
-  for (int d = 0; d < 3 && !p.adaptive; d++) step[d] = w.dilation[d];
+  int64_t size = w.in[0] * w.in[1] * w.in[2];
+  I step[3] = {1, 1, 1}, sizes[3] = {(I)w.in[0], (I)w.in[1], (I)w.in[2]};
+  for (int d = 0; d < 3 && !p.adaptive; d++) step[d] = (I)w.dilation[d];
   for (int64_t e = thread_index(); e < all; e += thread_count()) {
-    int64_t o[3], plane = places.of(e, o), at;
-    Span s[3] = {span_of(p, 0, o[0]), span_of(p, 1, o[1]), span_of(p, 2, o[2])};
+    int64_t o[3], plane = places.of(e, o);
+    Span<I> s[3] = {span_of(p, 0, (I)o[0]), span_of(p, 1, (I)o[1]), span_of(p, 2, (I)o[2])};
     C most = 0;
+    I at;
     if (!Natural<C>::with(in.dtype, [&](auto stored) {
           auto x = reinterpret_cast<const decltype(stored) *>(in.data[0]) + plane * size;
-          most = largest<C>(w.in, s, step, &at, [&](int64_t i) { return (C)widen(x[i]); });
+          most = largest<C>(sizes, s, step, &at, [&](I i) { return (C)widen(x[i]); });
         }))
-      most = largest<C>(w.in, s, step, &at, [&](int64_t i) {
+      most = largest<C>(sizes, s, step, &at, [&](I i) {
         return load_here<C>(in.data[0] + (plane * size + i) * in.bytes, in.dtype);
       });
     out.put(e, most);
-    if (indices) indices[e] = at + 1;
+    if (indices) indices[e] = (int64_t)at + 1;
   }
 }
 
 template <class C> bool run_max(const struct tlk_max_pool *call) {
   int64_t all = call->pool.planes * product(call->pool.windows.out);
   unsigned grid = blocks_for(call->cx, all, WINDOW_THREADS, 16);
-  return launch(call->cx, max_kernel<C>, dim3(grid), WINDOW_THREADS, 0, call->pool,
+  auto kernel = is_small(call->pool) ? max_kernel<C, int32_t> : max_kernel<C, int64_t>;
+  return launch(call->cx, kernel, dim3(grid), WINDOW_THREADS, 0, call->pool,
                 places_of(call->pool.windows.out, all), all, source_of(call->in),
                 result_of(call->out), call->indices);
 }
@@ -113,7 +125,7 @@ struct Share {
   }
 };
 
-template <class S, class C>
+template <class S, class C, class I>
 __global__ void __launch_bounds__(WINDOW_THREADS, 3)
     average_kernel(const __grid_constant__ tlk_Pool p, const __grid_constant__ Places places,
                    int64_t all, const S *in, S *out) {
@@ -122,23 +134,25 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   Share share = {0, 0};
   for (int64_t e = thread_index(); e < all; e += thread_count()) {
     int64_t o[3], plane = places.of(e, o);
-    Span s[3] = {span_of(p, 0, o[0]), span_of(p, 1, o[1]), span_of(p, 2, o[2])};
+    Span<I> s[3] = {span_of(p, 0, (I)o[0]), span_of(p, 1, (I)o[1]), span_of(p, 2, (I)o[2])};
+    const S *x = in + plane * size;
     double total = 0;
-    for (int64_t i = s[0].begin; i < s[0].end; i++)
-      for (int64_t j = s[1].begin; j < s[1].end; j++) {
-        const S *x = in + plane * size + (i * w.in[1] + j) * w.in[2];
+    for (I i = s[0].begin; i < s[0].end; i++)
+      for (I j = s[1].begin; j < s[1].end; j++) {
+        I line = (i * (I)w.in[1] + j) * (I)w.in[2];
         C sum = 0;
-        for (int64_t k = s[2].begin; k < s[2].end; k++) sum += (C)widen(x[k]);
+        for (I k = s[2].begin; k < s[2].end; k++) sum += (C)widen(x[line + k]);
         total += (double)sum;
       }
-    int64_t n = p.divisor ? p.divisor : s[0].covered * s[1].covered * s[2].covered;
+    int64_t n = p.divisor ? p.divisor : (int64_t)s[0].covered * s[1].covered * s[2].covered;
     out[e] = narrow<S>((C)(total * share.of(n)));
   }
 }
 
 /* Returns the windows that contain an element, along dimension d. */
-DEVICE Span windows_of(const tlk_Pool &p, int d, int64_t i) {
+DEVICE Span<int64_t> windows_of(const tlk_Pool &p, int d, int64_t i) {
   const tlk_Windows &w = p.windows;
+  typedef Span<int64_t> Span;
   if (p.adaptive) return Span{i * w.out[d] / w.in[d], above((i + 1) * w.out[d], w.in[d]), 0};
   int64_t near = i + w.padding[d] - w.kernel[d] + 1, far = (i + w.padding[d]) / w.stride[d] + 1;
   return Span{near > 0 ? above(near, w.stride[d]) : 0, far < w.out[d] ? far : w.out[d], 0};
@@ -153,7 +167,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   Share share = {0, 0};
   for (int64_t e = thread_index(); e < all; e += thread_count()) {
     int64_t i[3], plane = places.of(e, i);
-    Span s[3] = {windows_of(p, 0, i[0]), windows_of(p, 1, i[1]), windows_of(p, 2, i[2])};
+    Span<int64_t> s[3] = {windows_of(p, 0, i[0]), windows_of(p, 1, i[1]), windows_of(p, 2, i[2])};
     C sum = 0;
     for (int64_t a = s[0].begin; a < s[0].end; a++)
       for (int64_t b = s[1].begin; b < s[1].end; b++)
@@ -208,8 +222,11 @@ template <class T> bool run_whole(const struct tlk_avg_pool *call) {
 template <class S> bool run_average(const struct tlk_avg_pool *call) {
   int64_t all = call->pool.planes * product(call->pool.windows.out);
   unsigned grid = blocks_for(call->cx, all, WINDOW_THREADS, 16);
-  return launch(call->cx, average_kernel<S, decltype(widen(S()))>, dim3(grid), WINDOW_THREADS, 0,
-                call->pool, places_of(call->pool.windows.out, all), all, (const S *)call->in.data,
+  typedef decltype(widen(S())) C;
+  auto kernel =
+      is_small(call->pool) ? average_kernel<S, C, int32_t> : average_kernel<S, C, int64_t>;
+  return launch(call->cx, kernel, dim3(grid), WINDOW_THREADS, 0, call->pool,
+                places_of(call->pool.windows.out, all), all, (const S *)call->in.data,
                 (S *)call->out.data);
 }
 
@@ -237,17 +254,11 @@ bool tlk_max_pool(const struct tlk_max_pool *call) {
 bool tlk_avg_pool(const struct tlk_avg_pool *call) {
   if (is_whole(call->pool))
     return call->in.dtype == TL_F64 ? run_whole<double>(call) : run_whole<float>(call);
-  bool done;
-  if (!cuda_lib_avg_pool(call, &done)) return false;
-  if (cuda_counted(CUDA_POOL_CUDNN, done)) return true;
   WITH_FLOATING(call->in.dtype, S, return run_average<S>(call))
   return false;
 }
 
 bool tlk_avg_pool_backward(const struct tlk_avg_pool_backward *call) {
-  bool done;
-  if (!cuda_lib_avg_pool_backward(call, &done)) return false;
-  if (cuda_counted(CUDA_POOL_CUDNN, done)) return true;
   WITH_FLOATING(call->grad_in.dtype, S, return run_spread<S>(call))
   return false;
 }
