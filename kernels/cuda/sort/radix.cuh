@@ -9,8 +9,6 @@
 #include "kernels/cuda/cuda.cuh"
 
 #define SORT_THREADS 256
-#define SORT_EACH 16 /* number of items that a thread processes in a pass */
-#define SORT_TILE (SORT_THREADS * SORT_EACH)
 #define SORT_BINS 256
 #define SORT_WARPS (SORT_THREADS / WARP)
 
@@ -103,20 +101,34 @@ struct Pass {
   uint32_t *counts, *totals;
 };
 
+/* A tile has as many items as fit into 32 KB; a thread has `each` of them. */
+template <class Item> struct Tile {
+  enum { each = 128 / sizeof(Item), items = each * SORT_THREADS };
+};
+
 template <class Item> __device__ __forceinline__ int digit_of(const Item &item, int shift) {
   return (int)(item.key() >> shift & (SORT_BINS - 1));
 }
 
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS) count_kernel(const Item *in, Pass p) {
+  enum { EACH = Tile<Item>::each };
   __shared__ unsigned counts[SORT_BINS];
   for (int64_t t = blockIdx.x; t < p.rows * p.tiles; t += gridDim.x) {
-    int64_t row = t / p.tiles, tile = t - row * p.tiles, first = tile * SORT_TILE;
+    int64_t row = t / p.tiles, tile = t - row * p.tiles;
+    int64_t first = tile * Tile<Item>::items + threadIdx.x;
+    int digit[EACH]; /* all loads are issued before the first addition */
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+      int64_t i = first + k * SORT_THREADS;
+      digit[k] = i < p.n ? digit_of(in[row * p.n + i], p.shift) : -1;
+    }
     __syncthreads();
     counts[threadIdx.x] = 0;
     __syncthreads();
-    for (int64_t i = first + threadIdx.x; i < first + SORT_TILE && i < p.n; i += SORT_THREADS)
-      atomicAdd(&counts[digit_of(in[row * p.n + i], p.shift)], 1u);
+#pragma unroll
+    for (int k = 0; k < EACH; k++)
+      if (digit[k] >= 0) atomicAdd(&counts[digit[k]], 1u);
     __syncthreads();
     p.counts[(row * SORT_BINS + threadIdx.x) * p.tiles + tile] = counts[threadIdx.x];
   }
@@ -140,15 +152,14 @@ static __global__ void __launch_bounds__(SORT_THREADS) offsets_kernel(Pass p) {
 
 /* Computes the rank of each of a warp's items among its items with the same digit; `counts` is
 ** the warp's histogram. */
-template <class Item>
-__device__ __forceinline__ void rank_items(const Item *in, int64_t begin, int64_t end, int shift,
-                                           volatile uint32_t *counts, uint32_t (&rank)[SORT_EACH]) {
+template <class Item, int EACH>
+__device__ __forceinline__ void rank_items(const Item (&items)[EACH], int64_t left, int shift,
+                                           volatile uint32_t *counts, uint32_t (&rank)[EACH]) {
   int lane = threadIdx.x % WARP;
 #pragma unroll
-  for (int k = 0; k < SORT_EACH; k++) {
-    int64_t i = begin + k * WARP + lane;
-    bool valid = i < end;
-    int digit = valid ? digit_of(in[i], shift) : 0;
+  for (int k = 0; k < EACH; k++) {
+    bool valid = k * WARP + lane < left;
+    int digit = digit_of(items[k], shift);
     unsigned same = __ballot_sync(ALL_LANES, valid);
 #pragma unroll
     for (int bit = 0; bit < 8; bit++) {
@@ -163,40 +174,55 @@ __device__ __forceinline__ void rank_items(const Item *in, int64_t begin, int64_
   }
 }
 
-/* Moves items to their places; each warp processes SORT_EACH * 32 consecutive items. */
+/* Moves items to their places; each warp processes `each` * 32 consecutive items. Shared memory first
+** holds the tile's items in the order of their digits, so that neighbouring threads write to
+** neighbouring addresses. */
 template <class Item>
-__global__ void __launch_bounds__(SORT_THREADS, 2)
+__global__ void __launch_bounds__(SORT_THREADS, 4)
     scatter_kernel(const Item *in, Item *out, Pass p) {
-  __shared__ uint32_t counts[SORT_WARPS][SORT_BINS], shared[WARP + 1];
+  enum { EACH = Tile<Item>::each, ITEMS = Tile<Item>::items };
+  __shared__ uint32_t counts[SORT_WARPS][SORT_BINS], to[SORT_BINS], shared[WARP + 1];
+  __shared__ Item sorted[ITEMS];
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, d = threadIdx.x;
   for (int64_t t = blockIdx.x; t < p.rows * p.tiles; t += gridDim.x) {
-    int64_t row = t / p.tiles, tile = t - row * p.tiles;
-    int64_t begin = tile * SORT_TILE + warp * SORT_EACH * WARP;
-    uint32_t rank[SORT_EACH], all;
+    int64_t row = t / p.tiles, tile = t - row * p.tiles, first = tile * ITEMS;
+    int64_t begin = first + warp * EACH * WARP, left = p.n - begin;
+    const Item *from = in + row * p.n + begin;
+    Item items[EACH];
+    uint32_t rank[EACH], all;
+#pragma unroll
+    for (int k = 0; k < EACH; k++)
+      items[k] = k * WARP + lane < left ? from[k * WARP + lane] : Item::last();
     __syncthreads();
     for (int w = 0; w < SORT_WARPS; w++) counts[w][d] = 0;
     __syncthreads();
-    rank_items(in + row * p.n, begin, p.n, p.shift, counts[warp], rank);
-    uint32_t at = block_before(p.totals[row * SORT_BINS + d], shared, &all) +
-                  p.counts[(row * SORT_BINS + d) * p.tiles + tile];
+    rank_items(items, left, p.shift, counts[warp], rank);
+    __syncthreads();
+    uint32_t own = 0;
+    for (int w = 0; w < SORT_WARPS; w++) own += counts[w][d];
+    uint32_t at = block_before(own, shared, &all);
+    uint32_t before = block_before(p.totals[row * SORT_BINS + d], shared, &own);
+    to[d] = before + p.counts[(row * SORT_BINS + d) * p.tiles + tile] - at;
     for (int w = 0; w < SORT_WARPS; w++) {
-      uint32_t own = counts[w][d];
+      uint32_t here = counts[w][d];
       counts[w][d] = at;
-      at += own;
+      at += here;
     }
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < SORT_EACH; k++) {
-      int64_t i = begin + k * WARP + lane;
-      if (i >= p.n) break;
-      Item item = in[row * p.n + i];
-      out[row * p.n + counts[warp][digit_of(item, p.shift)] + rank[k]] = item;
+    for (int k = 0; k < EACH; k++)
+      if (k * WARP + lane < left)
+        sorted[counts[warp][digit_of(items[k], p.shift)] + rank[k]] = items[k];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+      uint32_t i = k * SORT_THREADS + threadIdx.x;
+      if (i < all) out[row * p.n + (to[digit_of(sorted[i], p.shift)] + i)] = sorted[i];
     }
   }
 }
 
-/* ---- choosing an algorithm
-** ----------------------------------------------------------------------- */
+/* ---- choosing an algorithm ----------------------------------------------------------------------- */
 
 template <class Item>
 static bool sort_short(const tlk_Context *cx, Item *items, int64_t rows, int64_t n) {
@@ -217,7 +243,7 @@ static bool sort_items(const tlk_Context *cx, Item **items, Item **spare, int64_
   if (n > UINT32_MAX)
     return cuda_fail(TL_ESHAPE, "sort: rows of at most %lld elements are possible, not %lld",
                      (long long)UINT32_MAX, (long long)n);
-  Pass p = {rows, n, divide_up(n, SORT_TILE), 0, NULL, NULL};
+  Pass p = {rows, n, divide_up(n, Tile<Item>::items), 0, NULL, NULL};
   int64_t bins = rows * SORT_BINS;
   Scratch counts(cx, bins * (p.tiles + 1) * (int64_t)sizeof(uint32_t));
   if (counts.data == NULL) return false;
