@@ -3,6 +3,7 @@
 -- documentation; spec/device/rnn_spec.lua tests that results equal the CPU's.
 
 local shell = require "spec.support.shell"
+local emulated <const> = require("spec.support.device").is_emulated() and it or pending
 
 local prelude <const> = [[
    local nn, cudnn = torch.nn, torch.backends.cudnn
@@ -49,7 +50,7 @@ local function asked(program, settings)
 end
 
 describe("cuDNN is used for recurrent layers", function()
-   it("of every kind and direction, and their gradients", function()
+   emulated("of every kind and direction, and their gradients", function()
       assert.same({8, 8, 8}, asked [[
          local x = torch.randn(3, 2, 3):requires_grad_()
          results(nn.LSTM(3, 4, {num_layers = 2, bidirectional = true}), x)
@@ -63,7 +64,7 @@ describe("cuDNN is used for recurrent layers", function()
          end]])
    end)
 
-   it("only for the gradients that are needed", function()
+   emulated("only for the gradients that are needed", function()
       assert.same({1, 0, 0}, asked "torch.no_grad(function() nn.LSTM(3, 4)(torch.randn(3, 2, 3)) end)")
       assert.same({1, 1, 0}, asked [[
          local layer = nn.LSTM(3, 4)
@@ -71,7 +72,7 @@ describe("cuDNN is used for recurrent layers", function()
          layer(torch.randn(3, 2, 3):requires_grad_()):sum():backward()]])
    end)
 
-   it("unless it is missing, disabled, or does not support them", function()
+   emulated("unless it is missing, disabled, or does not support them", function()
       local gru <const> = "results(nn.GRU(3, 4), torch.randn(3, 2, 3):requires_grad_())"
       assert.same({1, 1, 1}, asked(gru))
       for _, before in ipairs {"cudnn.enabled = false", "cudnn.deterministic = true",
@@ -86,7 +87,7 @@ describe("cuDNN is used for recurrent layers", function()
 end)
 
 describe("a recurrent layer that cuDNN has computed", function()
-   it("has the right gradient even if settings change before backward", function()
+   emulated("has the right gradient even if settings change before backward", function()
       for _, first in ipairs {"true", "false"} do
          assert.same(first == "true" and {1, 1, 1} or {0, 0, 0}, asked(([[
             local x = torch.randn(3, 2, 3):requires_grad_()
@@ -112,7 +113,7 @@ describe("a recurrent layer that cuDNN has computed", function()
          print(apart(once, twice) < 1e-5)]]))
    end)
 
-   it("uses TF32 only if that is allowed", function()
+   emulated("uses TF32 only if that is allowed", function()
       assert.equal("true\ttrue\n", run("", [[
          local layer = nn.RNN(1, 1, {nonlinearity = "relu", bias = false})
          torch.no_grad(function() layer.weight_ih_l0:fill_(1) end)
@@ -123,7 +124,7 @@ describe("a recurrent layer that cuDNN has computed", function()
          print(exact == 0, off() == 2^-12)]]))
    end)
 
-   it("can be captured with its gradient, once cuDNN has run", function()
+   emulated("can be captured with its gradient, once cuDNN has run", function()
       local program <const> = [[
          local layer = nn.LSTM(3, 4, {bidirectional = true})
          local x = torch.zeros(5, 2, 3):requires_grad_()
@@ -156,7 +157,7 @@ describe("a recurrent layer that cuDNN has computed", function()
       assert.same({8, 8, 8}, asked((program:gsub("WARM", "2"))))
    end)
 
-   it("is computed by our kernels in a capture before that", function()
+   emulated("is computed by our kernels in a capture before that", function()
       assert.same({0, 0, 0}, asked [[
          local layer, x = nn.GRU(3, 4), torch.zeros(5, 2, 3)
          local g, s = torch.cuda.Graph(), torch.cuda.Stream()
@@ -175,7 +176,7 @@ end)
 describe("if a call of cuDNN fails,", function()
    -- if cuDNN's forward pass fails, our kernels are used; only cuDNN can read a reserve that it has
    -- filled
-   it("the result is the same, or an error names the call, and nothing leaks", function()
+   emulated("the result is the same, or an error names the call, and nothing leaks", function()
       shell.with_folder(function(folder)
          local path = folder .. "/which"
          shell.write(path, "0")

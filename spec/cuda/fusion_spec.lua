@@ -8,6 +8,7 @@
 
 local shell = require "spec.support.shell"
 local sorted = require "spec.support.sorted"
+local emulated <const> = require("spec.support.device").is_emulated() and it or pending
 
 local CHAINS <const> = tonumber(os.getenv "TLUA_FUSION_CHAINS") or 12
 
@@ -58,7 +59,7 @@ describe("a chain of elementwise operators in a graph", function()
       end))
    end
 
-   it("is complete, or the capture fails, for every failing call of the runtime", with_cache(function(folder)
+   emulated("is complete, or the capture fails, for every failing call of the runtime", with_cache(function(folder)
       local failed = 0
       run(folder, "failing", nil, "fusion_edges")
       for n = 1, 75 do
@@ -101,7 +102,7 @@ describe("a chain of elementwise operators in a graph", function()
       assert.truthy(#shell.read(own) > 0)
    end))
 
-   it("is not compiled if that is turned off, or if compilation fails", with_cache(function(folder)
+   emulated("is not compiled if that is turned off, or if compilation fails", with_cache(function(folder)
       assert.equal(0, run(folder, "off"))
       assert.equal(0, run(folder, "known", "TLUA_EMULATED_COMPILER=0"))
       assert.equal(0, run(folder, "known", "TLUA_EMULATED_COMPILER=2"))

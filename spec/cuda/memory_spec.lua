@@ -2,6 +2,7 @@
 -- segments. Each test is a separate program, whose device is emulated with other settings.
 
 local shell = require "spec.support.shell"
+local emulated <const> = require("spec.support.device").is_emulated() and it or pending
 
 -- Returns the output of a program under settings of the emulator and of the allocator.
 local function run(settings, program)
@@ -27,7 +28,7 @@ describe("a GPU's addresses", function()
       assert.equal("0\t0\ttrue\n", output)
    end)
 
-   it("are asked for in small ranges when they run short", function()
+   emulated("are asked for in small ranges when they run short", function()
       local output = run(H100 .. " TLUA_EMULATED_ADDRESSES=" .. (12 << 30), [[
          local kept = {}
          for i = 1, 20 do
@@ -43,7 +44,7 @@ describe("a GPU's addresses", function()
       assert.equal("210\ttrue\ttrue\n", output)
    end)
 
-   it("grow with what a stream needs", function()
+   emulated("grow with what a stream needs", function()
       -- first a sixteenth of 2 GiB, in granules of 20 MiB; then as much as is left
       local output = run("TLUA_EMULATED_MEMORY=" .. (2 << 30), [[
          local list = {}
@@ -62,7 +63,7 @@ describe("without virtual memory", function()
       end
    end
 
-   it("a GPU's memory is divided from segments, and the statistics and the doctor say so", function()
+   emulated("a GPU's memory is divided from segments, and the statistics and the doctor say so", function()
       ways(function(settings)
          local output = run(settings, [[
             local x = torch.ones(8, 8, {device = "cuda"})
@@ -91,7 +92,7 @@ describe("without virtual memory", function()
       end)
    end)
 
-   it("a segment that is refused is a smaller one", function()
+   emulated("a segment that is refused is a smaller one", function()
       assert.equal("true\n", run("TLUA_EMULATED_LEGACY=1 TLUA_EMULATED_MEMORY=12582912", [[
          local x = torch.ones(1 << 20, {device = "cuda"})
          print(x:sum():item() == 1 << 20)]]))

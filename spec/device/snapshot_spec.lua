@@ -156,7 +156,8 @@ describe("names of PyTorch's", function()
       assert.is_nil(module.ipc_collect())
    end)
 
-   it("make a tensor's device current", function()
+   local two_devices <const> = torch[kind].device_count() > 1 and it or pending
+   two_devices("make a tensor's device current", function()
       local x = torch.ones(2, {device = kind .. ":1"})
       assert.equal(1, module.device_of(x, module.current_device))
       assert.equal(0, module.device_of(torch.ones(2, {device = "cpu"}), module.current_device))

@@ -1,6 +1,7 @@
 -- Tests torch.special; functions that it shares with torch are tested elsewhere.
 
 local torch = require "tlua"
+local device = require "spec.support.device"
 local sorted = require "spec.support.sorted"
 local special = torch.special
 
@@ -105,6 +106,9 @@ describe("Bessel functions", function()
    local x <const> = f64 {1e-8, 0.3, 1, 2.404825557695773, 5, 8, 30, 1000}
    local y <const> = f64 {1e-8, 0.3, 1, 2, 2.5, 8, 30, 600}
 
+   -- CUDA's documentation promises an absolute error of 5e-12 from 8 on
+   local precise <const> = device.name == "cuda" and not device.is_emulated() and 5e-12 / 0.01 or 1e-13
+
    it("of the first and second kind have known values", function()
       for name, values in sorted {
          bessel_j0 = {1, 0.977626246538296, 0.765197686557967, -6.10876525973673e-17, -0.177596771314338,
@@ -117,7 +121,7 @@ describe("Bessel functions", function()
             0.147863143391227, -0.158060461731247, 0.0844255706617472, -0.0247843312923518},
       } do
          local got = special[name](x)
-         assert.close({0, 0, 0, 0, 0, 0, 0, 0}, (got - f64(values)) / (f64(values):abs() + 0.01), 1e-13)
+         assert.close({0, 0, 0, 0, 0, 0, 0, 0}, (got - f64(values)) / (f64(values):abs() + 0.01), precise)
       end
       local edge = f64 {0, -1, inf, -inf, nan}
       assert.close({1, 0.765197686557967, 0, 0, nan}, special.bessel_j0(edge), 1e-14)

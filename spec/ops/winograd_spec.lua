@@ -3,7 +3,13 @@
 -- values are im2col matrix products in float64.
 
 local torch = require "tlua"
+local device = require "spec.support.device"
 local F = torch.nn.functional
+
+local on_gpu <const> = device.name == "cuda" and not device.is_emulated()
+
+-- cuDNN adds up a weight's gradient in a fixed order of its own, without pairs.
+local factor <const> = on_gpu and 3 or 1
 
 -- With a sanitizer, large convolutions take minutes.
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
@@ -42,7 +48,7 @@ describe("convolution in tiles", function()
          local largest, mean = errors(table.unpack(pair))
          local text = ("%d of %dx%dx%dx%d to %d: %.2e, %.2e"):format(i, n, c, height, width, out, largest,
             mean)
-         assert.is_true(largest < 1.5e-5 and mean < 1.5e-6, text)
+         assert.is_true(largest < 1.5e-5 * factor and mean < 1.5e-6 * factor, text)
       end
    end
 
@@ -124,7 +130,9 @@ describe("convolution in tiles", function()
       assert.equal(2 * 63 * 1600, F.conv2d(x, w, bias, 1, 1):isfinite():sum():item())
    end)
 
-   it("gives the same bits for every number of threads", function()
+   -- cuDNN's engines may use atomic additions
+   local on_cpu <const> = on_gpu and pending or it
+   on_cpu("gives the same bits for every number of threads", function()
       local before = torch.get_num_threads()
       for _, s in ipairs {{5, 20, 33, 60, 30}, {3, 150, 13, 14, 150}, {17, 32, 8, 9, 70}} do
          local x = torch.randn(s[1], s[2], s[3], s[4]):requires_grad_()

@@ -25,4 +25,12 @@ function M.synchronize()
    functions.empty_host_cache()
 end
 
+--- Returns whether CUDA's device is the emulated one: tests that set the emulator's variables, or count
+--- its calls, are pending on a GPU.
+---@return boolean
+function M.is_emulated()
+   local cuda = require("tlua").cuda
+   return cuda.is_available() and cuda.get_device_name(0):find("emulated", 1, true) ~= nil
+end
+
 return M
