@@ -92,6 +92,23 @@ describe("a convolution's bias", function()
    end)
 end)
 
+describe("a large product of half types", function()
+   it("has the CPU's values, gradients and zeros whether or not its rows are aligned", function()
+      local m, n, k <const> = 1031, 1033, 1040
+      local a, b = on_cpu("bfloat16", m, k), on_cpu("bfloat16", n, k)
+      local expected = a:float():matmul(b:float():t())
+      for _, case in ipairs {
+         {a:cuda(), b:cuda():t()}, {a:t():contiguous():cuda():t(), b:t():contiguous():cuda()},
+         {a:cuda(), b:t():contiguous():cuda()}, {a:t():contiguous():cuda():t(), b:cuda():t()},
+      } do
+         close(expected, case[1]:matmul(case[2]), "bfloat16", 128)
+      end
+      local c = torch.full({m, n}, 3, {device = "cuda", dtype = torch.bfloat16})
+      close(expected, torch.addmm(c, a:cuda(), b:cuda():t(), {beta = 0}), "bfloat16", 128)
+      close(expected + 3, torch.addmm(c, a:cuda(), b:cuda():t()), "bfloat16", 128)
+   end)
+end)
+
 describe("an elementwise operator", function()
    it("has the CPU's bits for any length, start, stride and number of rows", function()
       for _, dtype in ipairs {"float32", "float16", "bfloat16", "float64", "int32"} do
