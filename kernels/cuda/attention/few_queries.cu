@@ -24,9 +24,16 @@ struct Work {
   float *partial;
 };
 
+/* e^x, as precise as the stored type requires. */
+DEVICE float weight_of(float x, float) { return exp(x); }
+DEVICE float weight_of(float x, f16) { return __expf(x); }
+DEVICE float weight_of(float x, bf16) { return __expf(x); }
+
 /* Returns NaN if either number is NaN. */
 struct Larger {
-  __device__ __forceinline__ float operator()(float a, float b) const { return b > a || b != b ? b : a; }
+  __device__ __forceinline__ float operator()(float a, float b) const {
+    return b > a || b != b ? b : a;
+  }
 };
 
 /* The running softmax of one row: the largest score, the sum of the weights, and the weighted sum of
@@ -55,15 +62,19 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
   int lane = threadIdx.x & (w.lanes - 1), team = threadIdx.x / w.lanes, teams = THREADS / w.lanes;
   int warp = threadIdx.x / WARP;
   bool used = lane * E < a.size;
-  float query[R][E];
+  bool plain = a.mask.array.data == NULL && !a.causal;
+  float query[R][E], scale = (float)a.scale;
+  int64_t head[R], place[R]; /* of the rows' queries */
   Running<E> run[R];
 
 #pragma unroll
   for (int r = 0; r < R; r++) {
     int64_t row = group * R + r;
-    if (row >= w.rows) row = w.rows - 1;
+    if (row >= w.rows) row = w.rows - 1; /* computed twice, and stored once */
+    head[r] = kv * ratio + row / a.queries;
+    place[r] = row % a.queries;
     const S *at = static_cast<const S *>(a.query.data) + batch * a.query.batch +
-                  (kv * ratio + row / a.queries) * a.query.head + row % a.queries * a.query.row;
+                  head[r] * a.query.head + place[r] * a.query.row;
     run[r].most = -INFINITY;
     run[r].total = 0;
 #pragma unroll
@@ -93,26 +104,26 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
     }
 #pragma unroll
     for (int r = 0; r < R; r++) {
-      int64_t row = group * R + r;
       float s[UNROLL], now = run[r].most;
 #pragma unroll
       for (int u = 0; u < UNROLL; u++) {
         float product = 0;
 #pragma unroll
         for (int e = 0; e < E; e++) product += query[r][e] * (float)widen(key[u].at[e]);
-        for (int mask = w.lanes / 2; mask > 0; mask /= 2) product += shuffle_xor(product, mask);
+#pragma unroll
+        for (int mask = WARP / 2; mask > 0; mask /= 2)
+          if (mask < w.lanes) product += shuffle_xor(product, mask);
         int64_t j = first + u * teams + team;
-        s[u] =
-            row < w.rows && j < end
-                ? score<float>(a, product, batch, kv * ratio + row / a.queries, row % a.queries, j)
-                : -INFINITY;
+        s[u] = j >= end ? -INFINITY
+               : plain  ? product * scale
+                        : score<float>(a, product, batch, head[r], place[r], j);
         now = Larger()(now, s[u]);
       }
       if (now == -INFINITY) continue; /* no shuffles follow */
       run[r].rescale(now);
 #pragma unroll
       for (int u = 0; u < UNROLL; u++) {
-        float weight = exp(s[u] - now);
+        float weight = weight_of(s[u] - now, S());
         run[r].total += weight;
 #pragma unroll
         for (int e = 0; e < E; e++) run[r].sum[e] += weight * (float)widen(value[u].at[e]);
@@ -200,7 +211,8 @@ template <class S> bool run(const struct tlk_attention *call) {
   while (w.lanes * E < a.size) w.lanes *= 2;
   int64_t keys = a.causal && a.queries < a.keys ? a.queries : a.keys;
   int64_t blocks = a.batch * a.kv_heads * w.groups;
-  int64_t wanted = divide_up((int64_t)cuda_multiprocessors(cx->device.index) * 8, blocks);
+  int64_t wanted = (int64_t)cuda_multiprocessors(cx->device.index) * 6 / blocks; /* two waves */
+  if (wanted < 1) wanted = 1;
   int64_t most = divide_up(keys, LEAST_KEYS);
   w.share = divide_up(keys, wanted < most ? wanted : most);
   w.splits = divide_up(keys, w.share);
