@@ -293,12 +293,13 @@ local take_table = args.signature [[table(sort_by: string = 'self_cpu_time_total
 
 --- Returns the rows as a text table, the largest first. `sort_by` is one of cpu_time,
 --- cpu_time_total, self_cpu_time_total, device_time_total, self_device_time_total,
---- cpu_memory_usage, self_cpu_memory_usage, flops, count. A `row_limit` of -1 shows all rows.
+--- cpu_memory_usage, self_cpu_memory_usage, flops, count; `cuda` in place of `device` is PyTorch's
+--- older name. A `row_limit` of -1 shows all rows.
 ---@param options? {sort_by: string, row_limit: integer, max_name_column_width: integer}
 ---@return string
 function Averages:table(...)
    local a = take_table(...)
-   local by = sortable[a.sort_by]
+   local by = sortable[(a.sort_by:gsub("cuda", "device"))]
    if not by then
       torch.raise(("table: sort_by: unknown field %s%s"):format(a.sort_by,
          suggest.hint(a.sort_by, sortable)))
