@@ -9,7 +9,6 @@
 #define THREADS 256
 #define WARPS (THREADS / WARP)
 #define MOST_QUERIES 16
-#define UNROLL 4          /* keys of which a thread loads its elements at once */
 #define LEAST_KEYS 128    /* the least number of keys of a block */
 #define MOST_ELEMENTS 256 /* elements of a row: 32 threads with 16 bytes of a half type each */
 
@@ -28,6 +27,18 @@ struct Work {
 DEVICE float weight_of(float x, float) { return exp(x); }
 DEVICE float weight_of(float x, f16) { return __expf(x); }
 DEVICE float weight_of(float x, bf16) { return __expf(x); }
+
+/* 16 bytes of a row, which stay in four registers until an element is needed. */
+struct __align__(16) Words {
+  uint32_t at[4];
+
+  template <class S> __device__ __forceinline__ float element(int e) const {
+    uint32_t bits = sizeof(S) == 4 ? at[e % 4] : at[e / 2] >> (e % 2 * 16);
+    S x;
+    memcpy(&x, &bits, sizeof x);
+    return (float)widen(x);
+  }
+};
 
 /* Returns NaN if either number is NaN. */
 struct Larger {
@@ -54,7 +65,7 @@ template <int E> struct Running {
 template <class S, int R>
 __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
     few_kernel(const __grid_constant__ tlk_Attention a, const __grid_constant__ Work w) {
-  enum { E = 16 / sizeof(S) };
+  enum { E = 16 / sizeof(S), UNROLL = R == 1 ? 4 : 2 }; /* keys that a thread loads at once */
   __shared__ float sums[WARPS][R][MOST_ELEMENTS];
   __shared__ float largest[WARPS][R], totals[WARPS][R];
   int64_t group = blockIdx.x % w.groups, kv = blockIdx.x / w.groups % a.kv_heads;
@@ -90,17 +101,13 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
   if (end > a.keys) end = a.keys;
 #pragma unroll 1
   for (int64_t first = begin; first < end; first += teams * UNROLL) {
-    Vector<S, E> key[UNROLL], value[UNROLL];
+    Words key[UNROLL] = {}, value[UNROLL] = {};
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
       int64_t j = first + u * teams + team;
-      if (used && j < end) {
-        key[u] = *reinterpret_cast<const Vector<S, E> *>(keys + j * a.key.row + lane * E);
-        value[u] = *reinterpret_cast<const Vector<S, E> *>(values + j * a.value.row + lane * E);
-      } else {
-#pragma unroll
-        for (int e = 0; e < E; e++) key[u].at[e] = value[u].at[e] = narrow<S>(0.0f);
-      }
+      if (!used || j >= end) continue;
+      key[u] = *reinterpret_cast<const Words *>(keys + j * a.key.row + lane * E);
+      value[u] = *reinterpret_cast<const Words *>(values + j * a.value.row + lane * E);
     }
 #pragma unroll
     for (int r = 0; r < R; r++) {
@@ -109,7 +116,7 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
       for (int u = 0; u < UNROLL; u++) {
         float product = 0;
 #pragma unroll
-        for (int e = 0; e < E; e++) product += query[r][e] * (float)widen(key[u].at[e]);
+        for (int e = 0; e < E; e++) product += query[r][e] * key[u].template element<S>(e);
 #pragma unroll
         for (int mask = WARP / 2; mask > 0; mask /= 2)
           if (mask < w.lanes) product += shuffle_xor(product, mask);
@@ -126,7 +133,7 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
         float weight = weight_of(s[u] - now, S());
         run[r].total += weight;
 #pragma unroll
-        for (int e = 0; e < E; e++) run[r].sum[e] += weight * (float)widen(value[u].at[e]);
+        for (int e = 0; e < E; e++) run[r].sum[e] += weight * value[u].template element<S>(e);
       }
     }
   }

@@ -178,7 +178,7 @@ __device__ __forceinline__ void rank_items(const Item (&items)[EACH], int64_t le
 ** holds the tile's items in the order of their digits, so that neighbouring threads write to
 ** neighbouring addresses. */
 template <class Item>
-__global__ void __launch_bounds__(SORT_THREADS, 4)
+__global__ void __launch_bounds__(SORT_THREADS, 3)
     scatter_kernel(const Item *in, Item *out, Pass p) {
   enum { EACH = Tile<Item>::each, ITEMS = Tile<Item>::items };
   __shared__ uint32_t counts[SORT_WARPS][SORT_BINS], to[SORT_BINS], shared[WARP + 1];
