@@ -111,7 +111,10 @@ function Python:compile(row)
 end
 
 local function all_rows()
-   if on_device then return dofile(here .. "/gpu_rows.lua") end
+   if on_device then
+      local rows = dofile(here .. "/gpu_rows.lua")
+      return table.move(dofile(here .. "/step_rows.lua"), 1, 1000, #rows + 1, rows)
+   end
    local rows = dofile(here .. "/rows.lua")
    table.move(dofile(here .. "/model_rows.lua"), 1, 1000, #rows + 1, rows)
    return rows
@@ -223,6 +226,17 @@ local function bench(row, threads, python)
    return their_time and their_time / our_time
 end
 
+-- Prints which paths the rows have taken on a GPU: cuDNN's and cuBLASLt's, or our own kernels.
+local function print_paths()
+   local names = {}
+   local stats = torch.backends.cuda.stats()
+   for name, count in pairs(stats) do
+      if count > 0 then names[#names + 1] = ("%s %d"):format(name, count) end
+   end
+   table.sort(names)
+   print("paths taken: " .. table.concat(names, ", "))
+end
+
 local function main()
    if on_device then torch.set_default_device(options.device) end
    local command = not options.alone and find_python()
@@ -249,6 +263,7 @@ local function main()
    end
    print()
    summary(ratios)
+   if options.device:find "^cuda" then print_paths() end
    if python then python:close() end
    if failures > 0 then error(("%d rows have failed"):format(failures), 0) end
 end

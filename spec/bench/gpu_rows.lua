@@ -101,11 +101,23 @@ local image = {[[local conv = nn.Conv2d(64, 64, 3, {padding = 1}):bfloat16()
 local x = torch.randn(64, 64, 56, 56):bfloat16()]],
    "conv = nn.Conv2d(64, 64, 3, padding=1).bfloat16(); x = torch.randn(64, 64, 56, 56).bfloat16()"}
 row("conv2d 64x64x56x56, 64 of 3x3, bfloat16", image, "local c = conv(x)", "c = conv(x)")
+row("the same, forward and backward", image, "conv(x):sum():backward()", "conv(x).sum().backward()")
+local layer = {"local layer = nn.Linear(768, 3072):bfloat16() local x = torch.randn(16384, 768):bfloat16()",
+   "layer = nn.Linear(768, 3072).bfloat16(); x = torch.randn(16384, 768).bfloat16()"}
+row("linear 16384x768, 3072, bias, bfloat16", layer, "local c = layer(x)", "c = layer(x)")
 local heads = {[[local q = torch.randn(16, 12, 1024, 64):bfloat16()]],
    "q = torch.randn(16, 12, 1024, 64).bfloat16()"}
 row("attention 16x12x1024x64, causal, bfloat16", heads,
    "local c = F.scaled_dot_product_attention(q, q, q, {is_causal = true})",
    "c = F.scaled_dot_product_attention(q, q, q, is_causal=True)")
+heads = {heads[1] .. " q:requires_grad_()", heads[2] .. "; q.requires_grad_()"}
+row("the same, forward and backward", heads,
+   "F.scaled_dot_product_attention(q, q, q, {is_causal = true}):sum():backward()",
+   "F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()")
+local cache = {"local q = torch.randn(8, 32, 1, 128):bfloat16() local k = torch.randn(8, 32, 8192, 128):bfloat16()",
+   "q, k = torch.randn(8, 32, 1, 128).bfloat16(), torch.randn(8, 32, 8192, 128).bfloat16()"}
+row("attention of one query, 8x32x8192x128", cache, "local c = F.scaled_dot_product_attention(q, k, k)",
+   "c = F.scaled_dot_product_attention(q, k, k)", 2 * 8 * 32 * 8192 * 128 * 2)
 
 group = "order"
 
