@@ -139,7 +139,7 @@ bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int
 #define CUDNN_WORKSPACE ((int64_t)1 << 30) /* largest workspace of a plan in bytes */
 #define CUDNN_KEY 512                      /* largest size of a key in bytes */
 
-/* The first number of each key says the kind of work; convolutions use the values of Which. */
+/* The kind of work, which is the first number of each key; convolutions use the values of Which. */
 enum { CUDNN_ATTENTION = 100, CUDNN_NORMS };
 
 /* A request to cuDNN. Its plan is cached by the key, which is compared as bytes: the number of
@@ -160,7 +160,7 @@ typedef struct cuda_DnnWork {
   void *const *arrays;
 } cuda_DnnWork;
 
-#define CUDNN_KNOWN 91900 /* the oldest version whose norms are verified */
+#define CUDNN_KNOWN 91900 /* oldest version whose norms are verified */
 
 /* Returns whether norms may use cuDNN, which does not promise bitwise reproducible
 ** results: users must allow that, and the version must be a verified one. */
