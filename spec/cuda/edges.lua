@@ -23,7 +23,7 @@ do
    say("elements", n)
 end
 
--- Too much memory is an error that leaves the device as it was.
+-- An allocation that is too large is an error after which the device works as before.
 do
    cuda.empty_cache()
    local _, total = cuda.mem_get_info()
