@@ -57,7 +57,7 @@ assert(best:item() == 7)
 local u = torch.rand(1000, {dtype = "float8_e5m2"})
 assert(u:amax():item() < 1 and u:amin():item() >= 0)
 
--- printing, files
+-- the new dtypes are printed, saved and loaded
 assert(tostring(a):find("uint16") and tostring(rounded):find("float8_e5m2"))
 torch.save({a = a, f = bytes}, folder .. "/more.safetensors")
 local back = torch.load(folder .. "/more.safetensors")

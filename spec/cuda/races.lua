@@ -40,8 +40,8 @@ function programs.attention()
    end
    on_both(attend {}, torch.randn(1, 2, 70, 12), torch.randn(1, 2, 75, 12), torch.randn(1, 2, 75, 12))
    on_both(attend {is_causal = true}, torch.randn(1, 1, 68, 8), torch.randn(1, 1, 68, 8), torch.randn(1, 1, 68, 8))
-   -- attention with rows so long that a tile has fewer rows than a warp has threads, with keys that
-   -- no query sees, and with no keys
+   -- first the rows of attention are so long that a tile has fewer rows than a warp has threads, then
+   -- no query sees some of the keys, then there are no keys
    on_both(attend {}, torch.randn(1, 1, 20, 200), torch.randn(1, 1, 21, 200), torch.randn(1, 1, 21, 200))
    on_both(attend {is_causal = true}, torch.randn(1, 1, 5, 9), torch.randn(1, 1, 75, 9), torch.randn(1, 1, 75, 9))
    on_both(attend {}, torch.randn(1, 1, 40, 9), torch.randn(1, 1, 0, 9), torch.randn(1, 1, 0, 9))

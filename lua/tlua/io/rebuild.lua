@@ -23,7 +23,7 @@ M.storages = {
    complex64 = "ComplexFloatStorage", complex128 = "ComplexDoubleStorage",
 }
 
---- Returns a storage as an object of the machine.
+--- Returns an object of the pickle machine that represents a storage.
 ---@param tensor Tensor  all of the storage's elements, (n)
 ---@return table
 function M.storage(tensor) return setmetatable({storage = tensor}, M.Special) end

@@ -33,7 +33,7 @@ void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Cha
 /* The modes that a scope has set in a thread. Scopes may end in any order (grad_modes.c). */
 typedef struct tli_ModeScope {
   tli_Settings *of; /* the settings (borrowed); NULL once the modes were restored */
-  uint64_t number;  /* creation order: a newer scope has a higher number */
+  uint64_t number;  /* number of the scope; newer scopes have higher numbers */
   /* neighbours in the list of open scopes of the same settings (borrowed) */
   struct tli_ModeScope *older, *newer;
   int n;

@@ -8,8 +8,8 @@ local define = require "tlua.nn.modules.layers".define
 local M = {}
 
 --- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with zeros. padding is
---- one number for all ends, or a list: before and after the last dimension, then before and after
---- the one before. Negative numbers crop.
+--- one number for all ends, or a list: numbers for before and after the last dimension, then for
+--- the second last dimension, and so on. Negative numbers crop.
 ---
 ---     local layer = torch.nn.ZeroPad2d {1, 0, 0, 1} -- left, right, top, bottom
 ---     print(layer(torch.tensor {{{1, 2}}}):squeeze(1))
