@@ -180,6 +180,7 @@ typedef struct tlk_Isa {
   const struct tlk_ClassLoops *classes[2]; /* loops of cross_entropy.h for float and for double */
   const struct tlk_OptimLoops *optim;      /* loops of optim.h for float and for double */
   const struct tlk_RnnLoops *rnn[2];       /* loops of layer.h for float and for double */
+  const struct tlk_FftLoops *fft[2];       /* loops of fft.h for float and for double */
 } tlk_Isa;
 
 /* Returns the instruction set in use. */

@@ -56,6 +56,10 @@ lazy.load(torch, lazy.modules("tlua", {
    ["amp.settings"] = [[get_autocast_cpu_dtype get_autocast_gpu_dtype set_autocast_cpu_dtype
       set_autocast_gpu_dtype is_autocast_cpu_enabled set_autocast_cpu_enabled]],
    ["functions.vander"] = "vander",
+   ["functions.stft"] = "stft istft",
+   ["functions.windows"] = [[bartlett_window blackman_window hamming_window hann_window
+      kaiser_window]],
+   signal = "signal",
    ["repl.manual"] = "help",
    testing = "testing",
    version = "version",
@@ -104,7 +108,7 @@ for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
 end
 
 -- The tables that the C half has made. A table that is loaded later gets its title at that time.
-for name in ("Tensor autograd cuda io linalg nn.functional sim special workers"):gmatch "%S+" do
+for name in ("Tensor autograd cuda fft io linalg nn.functional sim special workers"):gmatch "%S+" do
    lazy.entitle(torch[name], "torch." .. name)
 end
 lazy.entitle(torch.distributed, "torch.distributed", "tlua.distributed.unsupported")
@@ -124,6 +128,9 @@ local of_tensor = getmetatable(torch.Tensor)
 of_tensor.holds = torch.is_tensor
 for _, name in ipairs {"storage", "untyped_storage", "is_set_to", "dim_order"} do
    torch.Tensor[name] = function(...) return require "tlua.functions.storage"[name](...) end
+end
+for _, name in ipairs {"stft", "istft"} do
+   torch.Tensor[name] = function(x, ...) return torch[name](x, ...) end
 end
 function of_tensor.__call(_, ...) return require "tlua.functions.tensor_types".Tensor(...) end
 

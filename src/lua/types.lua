@@ -17,6 +17,9 @@ torch.autograd = {}
 --- Several processes that train together: groups of ranks, collectives, and what is built on them.
 torch.distributed = {}
 
+--- Discrete Fourier transforms.
+torch.fft = {}
+
 --- Files of tensors and arrays: safetensors, NumPy's and PyTorch's, CSV and others.
 torch.io = {}
 

@@ -163,6 +163,24 @@ struct tlk_activation_backward {
   int64_t rows, n;
 };
 
+/* ---- Fourier transforms ---- */
+
+/* out[k] = scale times the sum over j of in[j] exp(-2 pi i j k / n), with + in the exponent if
+** `inverse`, along n > 0 of contiguous arrays. Arrays of complex numbers have dtype C64 or C128,
+** real ones the dtype of their parts.
+**   COMPLEX: in and out (outer, n, inner); out may be in.
+**   FROM_REAL: in (outer, n) is real, out (outer, n / 2 + 1); not inverse, inner is 1.
+**   TO_REAL: in (outer, n / 2 + 1) is the first half of a Hermitian line, whose imaginary parts at 0
+**   and at n / 2 count as 0; out (outer, n) is real; inverse, inner is 1. */
+struct tlk_fft {
+  const tlk_Context *cx;
+  tlk_FftKind kind;
+  bool inverse;
+  tlk_Array out, in;
+  int64_t outer, n, inner;
+  double scale;
+};
+
 /* ---- along a dimension ---- */
 
 /* out (outer, inner) = the reduction of in (outer, n, inner). The arithmetic is in `compute`, as in
@@ -698,6 +716,7 @@ struct tlk_rnn_backward {
   X(gemm, FLAT)                \
   X(linear, FLAT)              \
   X(activation_backward, FLAT) \
+  X(fft, FLAT)                 \
   X(reduce, FLAT)              \
   X(reduce_index, FLAT)        \
   X(moments, FLAT)             \

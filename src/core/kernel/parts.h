@@ -40,6 +40,9 @@ typedef enum tlk_Activation {
   TLK_ACTIVATION_GELU_TANH
 } tlk_Activation;
 
+/* Fourier transforms: of complex numbers, and from and to real ones. */
+typedef enum tlk_FftKind { TLK_FFT_COMPLEX, TLK_FFT_FROM_REAL, TLK_FFT_TO_REAL } tlk_FftKind;
+
 /* Windows that slide over the last three dimensions of (planes, in[0], in[1], in[2]); tensors of
 ** fewer dimensions have leading sizes of 1. Window o along a dimension begins at o * stride -
 ** padding; its elements are `dilation` apart. */

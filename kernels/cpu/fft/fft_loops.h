@@ -1,0 +1,390 @@
+/*
+** fft_loops.h - the loops of Fourier transforms for one type `real`: see fft.h. Each number in a
+** loop is in a lane of its own, so all loops are vectors from end to end; they are written with the
+** compilers' vector types, because compilers vectorise these loops by halves only. isa/fft_<type>.c
+** includes this file.
+*/
+#include "kernels/cpu/fft/fft.h"
+#include "kernels/cpu/vector.h"
+
+enum { LANES = TLK_FFT_LANE_BYTES / sizeof(real), WIDTH = TLK_VECTOR_BYTES / sizeof(real) };
+
+/* WIDTH for the preprocessor; REAL_BYTES is the size of `real` */
+#define VECTOR_WIDTH_(bytes, size) VECTOR_WIDTH_##bytes##_##size
+#define VECTOR_WIDTH__(bytes, size) VECTOR_WIDTH_(bytes, size)
+#define VECTOR_WIDTH VECTOR_WIDTH__(TLK_VECTOR_BYTES, REAL_BYTES)
+#define VECTOR_WIDTH_64_4 16
+#define VECTOR_WIDTH_64_8 8
+#define VECTOR_WIDTH_32_4 8
+#define VECTOR_WIDTH_32_8 4
+#define VECTOR_WIDTH_16_4 4
+#define VECTOR_WIDTH_16_8 2
+
+/* A vector of numbers, at any address of a number. */
+typedef real Vector
+    __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+
+/* A complex number, and complex numbers in the lanes of two vectors. */
+typedef struct Complex {
+  real re, im;
+} Complex;
+typedef struct Complexes {
+  Vector re, im;
+} Complexes;
+
+#define ARITHMETIC(type, name)                                                     \
+  static inline type name##_plus(type a, type b) {                                 \
+    return (type){a.re + b.re, a.im + b.im};                                       \
+  }                                                                                \
+  static inline type name##_minus(type a, type b) {                                \
+    return (type){a.re - b.re, a.im - b.im};                                       \
+  }                                                                                \
+  static inline type name##_times(type a, Complex b) {                             \
+    return (type){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};           \
+  }                                                                                \
+  /* -i times a */                                                                 \
+  static inline type name##_turned(type a) { return (type){a.im, -a.re}; }         \
+  static inline type name##_conjugate(type a) { return (type){a.re, -a.im}; }      \
+  static inline type name##_scaled(type a, real s) { return (type){a.re * s, a.im * s}; }
+ARITHMETIC(Complex, one)
+ARITHMETIC(Complexes, all)
+#define plus all_plus
+#define minus all_minus
+#define times all_times
+#define turned all_turned
+#define scaled all_scaled
+
+static inline Vector get(const real *p) { return *(const Vector *)(const void *)p; }
+static inline void put(real *p, Vector v) { *(Vector *)(void *)p = v; }
+static inline Complexes get_both(const real *re, const real *im) {
+  return (Complexes){get(re), get(im)};
+}
+static inline void put_both(real *re, real *im, Complexes v) {
+  put(re, v.re);
+  put(im, v.im);
+}
+
+/* ---- passes ---- */
+
+/* Element k of the group that a pass combines, and its place in the result. */
+#define IN(k) get_both(xr + (k) * far + i, xi + (k) * far + i)
+#define OUT(k, value) put_both(yr + (k) * span + i, yi + (k) * span + i, value)
+#define OUT_TURNED(k, value) OUT(k, turn ? times(value, w[(k) - 1]) : (value))
+
+/* Defines one pass by its butterfly; `turn` says whether there are twiddles. */
+#define PASS(r, ...)                                                                             \
+  static inline __attribute__((always_inline)) void radix_##r##_any(                             \
+      const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to, const bool turn) {               \
+    const int64_t span = p->span, far = p->m * span;                                             \
+    const Complex *w = p->twiddles;                                                              \
+    for (int64_t g = 0; g < p->m; g++, w += (r) - 1) {                                           \
+      const real *restrict xr = (const real *)from.re + g * span;                                \
+      const real *restrict xi = (const real *)from.im + g * span;                                \
+      real *restrict yr = (real *)to.re + g * (r) * span;                                        \
+      real *restrict yi = (real *)to.im + g * (r) * span;                                        \
+      for (int64_t i = 0; i < span; i += WIDTH) __VA_ARGS__                                             \
+    }                                                                                            \
+  }                                                                                              \
+  static void radix_##r(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {              \
+    if (p->twiddles)                                                                             \
+      radix_##r##_any(p, from, to, true);                                                        \
+    else                                                                                         \
+      radix_##r##_any(p, from, to, false);                                                       \
+  }
+
+PASS(2, {
+  Complexes a = IN(0), b = IN(1);
+  OUT(0, plus(a, b));
+  OUT_TURNED(1, minus(a, b));
+})
+
+PASS(4, {
+  Complexes a = IN(0), b = IN(1), c = IN(2), d = IN(3);
+  Complexes s = plus(a, c), t = minus(a, c), u = plus(b, d), v = turned(minus(b, d));
+  OUT(0, plus(s, u));
+  OUT_TURNED(1, plus(t, v));
+  OUT_TURNED(2, minus(s, u));
+  OUT_TURNED(3, minus(t, v));
+})
+
+#define SQRT_HALF ((real)0.70710678118654752440)
+
+PASS(8, {
+  Complexes a0 = IN(0), a1 = IN(1), a2 = IN(2), a3 = IN(3);
+  Complexes a4 = IN(4), a5 = IN(5), a6 = IN(6), a7 = IN(7);
+  Complexes b0 = plus(a0, a4), b4 = minus(a0, a4), b2 = plus(a2, a6), b6 = turned(minus(a2, a6));
+  Complexes b1 = plus(a1, a5), b5 = minus(a1, a5), b3 = plus(a3, a7), b7 = turned(minus(a3, a7));
+  Complexes c0 = plus(b0, b2), c2 = minus(b0, b2), c1 = plus(b1, b3), c3 = turned(minus(b1, b3));
+  Complexes c4 = plus(b4, b6), c6 = minus(b4, b6), d5 = plus(b5, b7), d7 = minus(b5, b7);
+  Complexes c5 = scaled(((Complexes){d5.re + d5.im, d5.im - d5.re}), SQRT_HALF);
+  Complexes c7 = scaled(((Complexes){d7.im - d7.re, -d7.re - d7.im}), SQRT_HALF);
+  OUT(0, plus(c0, c1));
+  OUT_TURNED(1, plus(c4, c5));
+  OUT_TURNED(2, plus(c2, c3));
+  OUT_TURNED(3, plus(c6, c7));
+  OUT_TURNED(4, minus(c0, c1));
+  OUT_TURNED(5, minus(c4, c5));
+  OUT_TURNED(6, minus(c2, c3));
+  OUT_TURNED(7, minus(c6, c7));
+})
+
+/* Odd radices: with the sums s_j = x_j + x_{r-j} and the differences d_j = x_j - x_{r-j}, results k
+** and r - k are a sum over cos(2 pi j k / r) s_j, plus and minus -i times one over
+** sin(2 pi j k / r) d_j. */
+
+PASS(3, {
+  const real c1 = (real)-0.5, s1 = (real)0.86602540378443864676;
+  Complexes x = IN(0), y = IN(1), z = IN(2), s = plus(y, z), d = turned(scaled(minus(y, z), s1));
+  Complexes a = plus(x, scaled(s, c1));
+  OUT(0, plus(x, s));
+  OUT_TURNED(1, plus(a, d));
+  OUT_TURNED(2, minus(a, d));
+})
+
+PASS(5, {
+  const real c1 = (real)0.30901699437494742410, c2 = (real)-0.80901699437494742410;
+  const real s1 = (real)0.95105651629515357212, s2 = (real)0.58778525229247312917;
+  Complexes x = IN(0), x1 = IN(1), x2 = IN(2), x3 = IN(3), x4 = IN(4);
+  Complexes p1 = plus(x1, x4), p2 = plus(x2, x3), d1 = minus(x1, x4), d2 = minus(x2, x3);
+  Complexes a1 = plus(x, plus(scaled(p1, c1), scaled(p2, c2)));
+  Complexes a2 = plus(x, plus(scaled(p1, c2), scaled(p2, c1)));
+  Complexes b1 = turned(plus(scaled(d1, s1), scaled(d2, s2)));
+  Complexes b2 = turned(minus(scaled(d1, s2), scaled(d2, s1)));
+  OUT(0, plus(x, plus(p1, p2)));
+  OUT_TURNED(1, plus(a1, b1));
+  OUT_TURNED(2, plus(a2, b2));
+  OUT_TURNED(3, minus(a2, b2));
+  OUT_TURNED(4, minus(a1, b1));
+})
+
+/* Any odd radix. roots[j] = (cos, sin)(2 pi j / r). */
+static void odd(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
+  const int64_t r = p->radix, span = p->span, far = p->m * span, half = (r - 1) / 2;
+  const Complex *roots = p->roots, *w = p->twiddles, unit = {1, 0};
+  Complexes sum[TLK_FFT_RADIX / 2 + 1], diff[TLK_FFT_RADIX / 2 + 1];
+  for (int64_t g = 0; g < p->m; g++)
+    for (int64_t i = 0; i < span; i += WIDTH) {
+      const real *xr = (const real *)from.re + g * span, *xi = (const real *)from.im + g * span;
+      real *yr = (real *)to.re + g * r * span, *yi = (real *)to.im + g * r * span;
+      Complexes first = IN(0), whole = first;
+      for (int64_t j = 1; j <= half; j++) {
+        Complexes a = IN(j), b = IN(r - j);
+        sum[j] = plus(a, b);
+        diff[j] = minus(a, b);
+        whole = plus(whole, sum[j]);
+      }
+      OUT(0, whole);
+      for (int64_t k = 1; k <= half; k++) {
+        Complexes even = first, rest = scaled(diff[1], roots[k].im);
+        for (int64_t j = 1, at = k; j <= half; j++, at = at + k >= r ? at + k - r : at + k) {
+          even = plus(even, scaled(sum[j], roots[at].re));
+          if (j > 1) rest = plus(rest, scaled(diff[j], roots[at].im));
+        }
+        rest = turned(rest);
+        OUT(k, times(plus(even, rest), w ? w[g * (r - 1) + k - 1] : unit));
+        OUT(r - k, times(minus(even, rest), w ? w[g * (r - 1) + r - k - 1] : unit));
+      }
+    }
+}
+
+static void pass(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
+  switch (p->radix) {
+    case 2: radix_2(p, from, to); break;
+    case 3: radix_3(p, from, to); break;
+    case 4: radix_4(p, from, to); break;
+    case 5: radix_5(p, from, to); break;
+    case 8: radix_8(p, from, to); break;
+    default: odd(p, from, to);
+  }
+}
+
+/* ---- rows of lines ---- */
+
+/* PICK(a, b, k) has every second number of two vectors; MIX(a, b, k) the numbers of two
+** vectors in turn, from number k on. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define SHUFFLES 1
+#endif
+#endif
+
+#if defined(SHUFFLES) && TLK_VECTOR_BYTES == 64
+#define PICK_16(a, b, k)                                                                      \
+  __builtin_shufflevector(a, b, k, 2 + k, 4 + k, 6 + k, 8 + k, 10 + k, 12 + k, 14 + k, 16 + k, \
+                          18 + k, 20 + k, 22 + k, 24 + k, 26 + k, 28 + k, 30 + k)
+#define PICK_8(a, b, k) \
+  __builtin_shufflevector(a, b, k, 2 + k, 4 + k, 6 + k, 8 + k, 10 + k, 12 + k, 14 + k)
+#define MIX_16(a, b, k)                                                                        \
+  __builtin_shufflevector(a, b, k, 16 + k, k + 1, 17 + k, k + 2, 18 + k, k + 3, 19 + k, k + 4, \
+                          20 + k, k + 5, 21 + k, k + 6, 22 + k, k + 7, 23 + k)
+#define MIX_8(a, b, k) \
+  __builtin_shufflevector(a, b, k, 8 + k, k + 1, 9 + k, k + 2, 10 + k, k + 3, 11 + k)
+#elif defined(SHUFFLES) && TLK_VECTOR_BYTES == 32
+#define PICK_8(a, b, k) \
+  __builtin_shufflevector(a, b, k, 2 + k, 4 + k, 6 + k, 8 + k, 10 + k, 12 + k, 14 + k)
+#define PICK_4(a, b, k) __builtin_shufflevector(a, b, k, 2 + k, 4 + k, 6 + k)
+#define MIX_8(a, b, k) \
+  __builtin_shufflevector(a, b, k, 8 + k, k + 1, 9 + k, k + 2, 10 + k, k + 3, 11 + k)
+#define MIX_4(a, b, k) __builtin_shufflevector(a, b, k, 4 + k, k + 1, 5 + k)
+#elif defined(SHUFFLES)
+#define PICK_4(a, b, k) __builtin_shufflevector(a, b, k, 2 + k, 4 + k, 6 + k)
+#define PICK_2(a, b, k) __builtin_shufflevector(a, b, k, 2 + k)
+#define MIX_4(a, b, k) __builtin_shufflevector(a, b, k, 4 + k, k + 1, 5 + k)
+#define MIX_2(a, b, k) __builtin_shufflevector(a, b, k, 2 + k)
+#endif
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+
+static void split(int64_t rows, const void *in, int64_t stride, tlk_FftPiece to) {
+  const real *from = in;
+  real *re = to.re, *im = to.im;
+  for (int64_t j = 0; j < rows; j++, from += 2 * stride, re += LANES, im += LANES)
+#ifdef SHUFFLES
+    for (int l = 0; l < LANES; l += WIDTH) {
+      Vector a = get(from + 2 * l), b = get(from + 2 * l + WIDTH);
+      put(re + l, PASTE(PICK_, VECTOR_WIDTH)(a, b, 0));
+      put(im + l, PASTE(PICK_, VECTOR_WIDTH)(a, b, 1));
+    }
+#else
+    for (int l = 0; l < LANES; l++) re[l] = from[2 * l], im[l] = from[2 * l + 1];
+#endif
+}
+
+static void join(int64_t rows, tlk_FftPiece from, double scale, void *out, int64_t stride) {
+  const real *re = from.re, *im = from.im;
+  real *to = out, s = (real)scale;
+  for (int64_t j = 0; j < rows; j++, to += 2 * stride, re += LANES, im += LANES)
+#ifdef SHUFFLES
+    for (int l = 0; l < LANES; l += WIDTH) {
+      Vector a = get(re + l) * s, b = get(im + l) * s;
+      put(to + 2 * l, PASTE(MIX_, VECTOR_WIDTH)(a, b, 0));
+      put(to + 2 * l + WIDTH, PASTE(MIX_, VECTOR_WIDTH)(a, b, WIDTH / 2));
+    }
+#else
+    for (int l = 0; l < LANES; l++) to[2 * l] = re[l] * s, to[2 * l + 1] = im[l] * s;
+#endif
+}
+
+static void scale_rows(int64_t rows, const void *in, double factor, void *out) {
+  const real *from = in;
+  real *to = out;
+  for (int64_t i = 0; i < rows * LANES; i += WIDTH) put(to + i, get(from + i) * (real)factor);
+}
+
+static void multiply(int64_t rows, const void *factors, int64_t stride, tlk_FftPiece piece) {
+  const Complex *w = factors;
+  real *re = piece.re, *im = piece.im;
+  for (int64_t j = 0; j < rows; j++, w += stride, re += LANES, im += LANES)
+    for (int l = 0; l < LANES; l += WIDTH)
+      put_both(re + l, im + l, times(get_both(re + l, im + l), *w));
+}
+
+static void twist(int64_t rows, const void *lanes, const void *base, int64_t stride,
+                  tlk_FftPiece piece) {
+  const Complex *w = base;
+  const real *t = lanes;
+  real *re = piece.re, *im = piece.im;
+  for (int64_t j = 0; j < rows; j++, w += stride, t += 2 * LANES, re += LANES, im += LANES)
+    for (int l = 0; l < LANES; l += WIDTH) {
+      Complexes a = get_both(re + l, im + l), f = times(get_both(t + l, t + LANES + l), *w);
+      Complexes v = {a.re * f.re - a.im * f.im, a.re * f.im + a.im * f.re};
+      put_both(re + l, im + l, v);
+    }
+}
+
+/* ---- real signals ---- */
+
+/* unpack makes of elements k and h - k of the pairs' transform those of the signal's; pack is the
+** inverse, times 2. */
+#define UNPACKING(type, name)                                                   \
+  static inline void name##_unpack(type *low, type *high, Complex root) {       \
+    type a = name##_scaled(*low, (real)0.5);                                    \
+    type b = name##_scaled(name##_conjugate(*high), (real)0.5);                 \
+    type even = name##_plus(a, b);                                              \
+    type rest = name##_times(name##_turned(name##_minus(a, b)), root);          \
+    *low = name##_plus(even, rest);                                             \
+    *high = name##_conjugate(name##_minus(even, rest));                         \
+  }                                                                             \
+  static inline void name##_pack(type *low, type *high, Complex root) {         \
+    type a = *low, b = name##_conjugate(*high), sum = name##_plus(a, b);        \
+    type v = name##_times(name##_minus(a, b), one_conjugate(root));             \
+    type rest = {-v.im, v.re};                                                  \
+    *low = name##_plus(sum, rest);                                              \
+    *high = name##_conjugate(name##_minus(sum, rest));                          \
+  }
+UNPACKING(Complex, one)
+UNPACKING(Complexes, all)
+
+static void from_pairs(int64_t h, const void *roots, tlk_FftPiece piece) {
+  const Complex *w = roots;
+  real *re = piece.re, *im = piece.im;
+  for (int l = 0; l < LANES; l += WIDTH) {
+    Vector a = get(re + l), b = get(im + l), zero = a - a;
+    put_both(re + l, im + l, (Complexes){a + b, zero});
+    put_both(re + h * LANES + l, im + h * LANES + l, (Complexes){a - b, zero});
+  }
+  for (int64_t k = 1; k <= h / 2; k++)
+    for (int l = 0; l < LANES; l += WIDTH) {
+      int64_t at = k * LANES + l, to = (h - k) * LANES + l;
+      Complexes low = get_both(re + at, im + at), high = get_both(re + to, im + to);
+      all_unpack(&low, &high, w[k]);
+      put_both(re + to, im + to, high);
+      put_both(re + at, im + at, low);
+    }
+}
+
+static void to_pairs(int64_t h, const void *roots, tlk_FftPiece piece) {
+  const Complex *w = roots;
+  real *re = piece.re, *im = piece.im;
+  for (int l = 0; l < LANES; l += WIDTH) {
+    Vector a = get(re + l), b = get(re + h * LANES + l);
+    put_both(re + l, im + l, (Complexes){a + b, a - b});
+  }
+  for (int64_t k = 1; k <= h / 2; k++)
+    for (int l = 0; l < LANES; l += WIDTH) {
+      int64_t at = k * LANES + l, to = (h - k) * LANES + l;
+      Complexes low = get_both(re + at, im + at), high = get_both(re + to, im + to);
+      all_pack(&low, &high, w[k]);
+      put_both(re + to, im + to, high);
+      put_both(re + at, im + at, low);
+    }
+}
+
+static void line_from_pairs(int64_t h, const void *roots, void *line) {
+  const Complex *w = roots;
+  Complex *x = line, first = x[0];
+  x[0] = (Complex){first.re + first.im, 0};
+  x[h] = (Complex){first.re - first.im, 0};
+  for (int64_t k = 1; k <= h / 2; k++) {
+    Complex low = x[k], high = x[h - k];
+    one_unpack(&low, &high, w[k]);
+    x[h - k] = high, x[k] = low;
+  }
+}
+
+static void line_to_pairs(int64_t h, const void *roots, void *line) {
+  const Complex *w = roots;
+  Complex *x = line;
+  x[0] = (Complex){x[0].re + x[h].re, x[0].re - x[h].re};
+  for (int64_t k = 1; k <= h / 2; k++) {
+    Complex low = x[k], high = x[h - k];
+    one_pack(&low, &high, w[k]);
+    x[h - k] = high, x[k] = low;
+  }
+}
+
+static void line_multiply(int64_t n, const void *in, const void *factors, void *out) {
+  const Complex *x = in, *w = factors;
+  Complex *y = out;
+  TLK_IVDEP
+  for (int64_t i = 0; i < n; i++) y[i] = one_times(x[i], w[i]);
+}
+
+#define FFT_LOOPS                                                                             \
+  {                                                                                           \
+    .pass = pass, .split = split, .join = join, .scale = scale_rows, .multiply = multiply,    \
+    .twist = twist, .from_pairs = from_pairs, .to_pairs = to_pairs,                           \
+    .line_from_pairs = line_from_pairs, .line_to_pairs = line_to_pairs,                       \
+    .line_multiply = line_multiply                                                            \
+  }

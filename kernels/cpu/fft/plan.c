@@ -1,0 +1,298 @@
+/*
+** plan.c - plans of Fourier transforms: how a length is divided, its tables of roots of unity, and
+** the cache that keeps the plans used last.
+*/
+#include <math.h>
+#include <string.h>
+
+#include "core/memory/alloc.h"
+#include "core/platform/platform.h"
+#include "kernels/cpu/block_walk.h"
+#include "kernels/cpu/fft/fft.h"
+
+/* Lines up to this length are transformed by passes alone, longer ones as (n1, n2) if n allows. */
+#define PASSES_MOST 4096
+/* The least length that is divided so when there are few lines. */
+#define DIVIDED_LEAST 64
+
+/* ---- lengths ---- */
+
+/* Lists the radices of n's passes, the largest first; returns their number, or -1 if n has a
+** larger prime factor. */
+static int factorize(int64_t n, int64_t *radices) {
+  int count = 0, twos = 0;
+  for (int64_t r = TLK_FFT_RADIX; r >= 3; r -= 2)
+    for (bool prime = r == 3 || r == 5 || r == 7 || (r % 3 != 0 && r % 5 != 0);
+         prime && n % r == 0; n /= r)
+      radices[count++] = r;
+  for (; n % 2 == 0; n /= 2) twos++;
+  if (n != 1) return -1;
+  int fours = twos % 3 == 1 && twos > 1 ? 2 : twos % 3 == 2 ? 1 : 0;
+  for (int eights = (twos - 2 * fours) / 3; eights > 0; eights--) radices[count++] = 8;
+  for (int i = 0; i < fours; i++) radices[count++] = 4;
+  if (twos == 1) radices[count++] = 2;
+  return count;
+}
+
+/* Returns the divisor of n nearest below its square root. */
+static int64_t middle_divisor(int64_t n) {
+  int64_t best = 1;
+  for (int64_t d = 2; d * d <= n; d++)
+    if (n % d == 0) best = d;
+  return best;
+}
+
+/* Returns the least product of 2, 3 and 5 that is at least n and a multiple of 64 if it is long. */
+static int64_t smooth_from(int64_t n) {
+  int64_t best = 1;
+  while (best < n) best *= 2;
+  int64_t least = n > 256 ? 64 : 1;
+  for (int64_t five = least; five < best; five *= 5)
+    for (int64_t three = five; three < best; three *= 3) {
+      int64_t two = three;
+      while (two < n) two *= 2;
+      if (two < best) best = two;
+    }
+  return best;
+}
+
+/* ---- tables ---- */
+
+/* Writes exp(-2 pi i k / n) at place `at` of a table of complex numbers. */
+static void put_root(void *table, tl_DType real, int64_t at, int64_t k, int64_t n) {
+  const double pi = 3.14159265358979323846;
+  /* angles of at most an eighth of a turn, at which sine and cosine are exact to the last bit */
+  int64_t eighth = (int64_t)(8 * ((long double)k / (long double)n) + 0.5L);
+  double rest = -2 * pi * (((double)(8 * k - eighth * n)) / (8 * (double)n));
+  double c = cos(rest), s = sin(rest), h = 0.70710678118654752440, re = c, im = s;
+  switch (eighth % 8) {
+    case 1: re = h * (c + s), im = h * (s - c); break;
+    case 2: re = s, im = -c; break;
+    case 3: re = h * (s - c), im = -h * (c + s); break;
+    case 4: re = -c, im = -s; break;
+    case 5: re = -h * (c + s), im = h * (c - s); break;
+    case 6: re = -s, im = c; break;
+    case 7: re = h * (c - s), im = h * (c + s); break;
+    default: break;
+  }
+  if (real == TL_F32) {
+    ((float *)table)[2 * at] = (float)re, ((float *)table)[2 * at + 1] = (float)im;
+  } else {
+    ((double *)table)[2 * at] = re, ((double *)table)[2 * at + 1] = im;
+  }
+}
+
+/* Returns the place of a table of n complex numbers after the earlier ones; counts only, while
+** there is no memory. */
+static void *place(tlk_FftPlan *p, int64_t n) {
+  size_t bytes = ((size_t)n * 2 * tl_dtype_size(p->part) + 63) / 64 * 64;
+  void *at = p->tables ? (char *)p->tables + p->bytes : NULL;
+  p->bytes += bytes;
+  return at;
+}
+
+static void lay_out_passes(tlk_FftPlan *p, const int64_t *radices) {
+  int64_t left = p->n, span = tlk_fft_lanes(p->part);
+  for (int i = 0; i < p->npasses; i++) {
+    int64_t r = radices[i], m = left / r;
+    void *twiddles = m > 1 ? place(p, m * (r - 1)) : NULL;
+    void *roots = r % 2 == 1 && r > 5 ? place(p, r) : NULL;
+    p->passes[i] = (tlk_FftPass){r, m, span, twiddles, roots};
+    if (twiddles)
+      for (int64_t g = 0; g < m; g++)
+        for (int64_t k = 1; k < r; k++)
+          put_root(twiddles, p->part, g * (r - 1) + k - 1, g * k % left, left);
+    if (roots)
+      for (int64_t j = 0; j < r; j++) put_root(roots, p->part, j, (r - j) % r, r);
+    left = m;
+    span *= r;
+  }
+}
+
+static void lay_out_divided(tlk_FftPlan *p) {
+  int64_t n1 = p->columns->n, n2 = p->rows->n, lanes = tlk_fft_lanes(p->part);
+  p->blocks = tlk_ceil_div(n2, lanes);
+  p->lane_twiddles = place(p, n1 * lanes);
+  p->base_twiddles = place(p, n1 * p->blocks);
+  if (p->tables == NULL) return;
+  for (int64_t k = 0; k < n1; k++) {
+    for (int64_t l = 0; l < lanes; l++) { /* split: a row of real parts, a row of imaginary ones */
+      double root[2] = {0};
+      put_root(root, TL_F64, 0, k * l % p->n, p->n);
+      for (int64_t part = 0; part < 2; part++) {
+        int64_t at = (2 * k + part) * lanes + l;
+        if (p->part == TL_F32)
+          ((float *)p->lane_twiddles)[at] = (float)root[part];
+        else
+          ((double *)p->lane_twiddles)[at] = root[part];
+      }
+    }
+    for (int64_t b = 0; b < p->blocks; b++)
+      put_root(p->base_twiddles, p->part, k * p->blocks + b, k * b * lanes % p->n, p->n);
+  }
+}
+
+/* The chirp exp(-pi i j^2 / n); the filter is transformed later. */
+static void lay_out_chirp(tlk_FftPlan *p) {
+  p->chirp = place(p, p->n);
+  p->filter = place(p, p->inner->n);
+  if (p->tables == NULL) return;
+  for (int64_t j = 0, square = 0; j < p->n; j++) {
+    put_root(p->chirp, p->part, j, square, 2 * p->n);
+    square = (square + 2 * j + 1) % (2 * p->n);
+  }
+}
+
+static void lay_out(tlk_FftPlan *p, const int64_t *radices) {
+  p->bytes = 0;
+  if (p->npasses >= 0 && (p->n <= PASSES_MOST || !p->columns)) lay_out_passes(p, radices);
+  if (p->columns) lay_out_divided(p);
+  if (p->inner) lay_out_chirp(p);
+  if (p->pairs) p->half_roots = place(p, p->n + 1);
+  if (p->tables && p->pairs)
+    for (int64_t k = 0; k <= p->n; k++) put_root(p->half_roots, p->part, k, k, 2 * p->n);
+}
+
+/* ---- plans ---- */
+
+static void free_plan(tlk_FftPlan *p) {
+  if (p == NULL) return;
+  tlk_fft_give_back(p->columns);
+  tlk_fft_give_back(p->rows);
+  tlk_fft_give_back(p->inner);
+  if (p->tables) tli_free(p->tables, p->bytes);
+  tli_free(p, sizeof *p);
+}
+
+/* The filter is the transform of the chirp's conjugate, around 0, divided by the length. */
+static bool make_filter(tlk_FftPlan *p) {
+  int64_t m = p->inner->n, pair = 2 * (int64_t)tl_dtype_size(p->part);
+  size_t bytes = (size_t)(m * pair);
+  char *conj = tli_alloc(bytes);
+  if (conj == NULL) return tli_fail(TL_EMEM, "fft: out of memory: %zu bytes", bytes);
+  memset(conj, 0, bytes);
+  for (int64_t j = 0; j < p->n; j++) {
+    char *at = conj + j * pair;
+    memcpy(at, (char *)p->chirp + j * pair, (size_t)pair);
+    if (p->part == TL_F32)
+      ((float *)(void *)at)[1] *= -1;
+    else
+      ((double *)(void *)at)[1] *= -1;
+    if (j > 0) memcpy(conj + (m - j) * pair, at, (size_t)pair);
+  }
+  bool ok = tlk_fft_line(p->inner, conj, p->filter, false, 1.0 / (double)m);
+  tli_free(conj, bytes);
+  return ok;
+}
+
+static bool make_parts(tlk_FftPlan *p) {
+  if (p->npasses < 0) return (p->inner = tlk_fft_plan(smooth_from(2 * p->n - 1), p->part, false)) != NULL;
+  int64_t n1 = p->n >= DIVIDED_LEAST ? middle_divisor(p->n) : 1;
+  if (n1 < 4) return true;
+  return (p->columns = tlk_fft_plan(n1, p->part, false)) != NULL &&
+         (p->rows = tlk_fft_plan(p->n / n1, p->part, false)) != NULL;
+}
+
+static size_t bytes_of(const tlk_FftPlan *p) { return p ? p->all_bytes : 0; }
+
+static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs) {
+  tlk_FftPlan *p = tli_alloc(sizeof *p);
+  if (p == NULL) return tli_fail_null(TL_EMEM, "fft: out of memory");
+  memset(p, 0, sizeof *p);
+  int64_t radices[TLK_FFT_FACTORS];
+  p->n = n, p->part = real, p->pairs = pairs, p->users = 1;
+  p->npasses = factorize(n, radices);
+  bool ok = make_parts(p);
+  if (ok) {
+    lay_out(p, radices);
+    p->all_bytes = p->bytes + bytes_of(p->columns) + bytes_of(p->rows) + bytes_of(p->inner);
+    p->tables = p->bytes > 0 ? tli_alloc(p->bytes) : NULL;
+    ok = p->bytes == 0 || p->tables || tli_fail(TL_EMEM, "fft: out of memory: %zu bytes of tables", p->bytes);
+  }
+  if (ok) {
+    if (p->tables) lay_out(p, radices);
+    if (p->npasses >= 0 && p->n > PASSES_MOST && p->columns) p->npasses = -1;
+    ok = p->inner == NULL || make_filter(p);
+  }
+  if (ok) return p;
+  free_plan(p);
+  return NULL;
+}
+
+/* ---- the cache: a plan is freed when newer ones need its place ---- */
+
+#define CACHED 32
+#define CACHED_BYTES ((size_t)64 << 20)
+
+static tli_Mutex guard = TLI_MUTEX_INIT;
+static tlk_FftPlan *cached[CACHED]; /* owned; guarded */
+static size_t cached_bytes;         /* guarded */
+static int64_t clock_of_uses;       /* guarded */
+
+static tlk_FftPlan *find(int64_t n, tl_DType real, bool pairs) {
+  for (int i = 0; i < CACHED; i++)
+    if (cached[i] && cached[i]->n == n && cached[i]->part == real && cached[i]->pairs == pairs)
+      return cached[i];
+  return NULL;
+}
+
+/* Takes the plan that is unused and was used longest ago out of the cache; NULL if all are used. */
+static tlk_FftPlan *take_oldest(void) {
+  int oldest = -1;
+  for (int i = 0; i < CACHED; i++)
+    if (cached[i] && cached[i]->users == 0 && (oldest < 0 || cached[i]->age < cached[oldest]->age))
+      oldest = i;
+  if (oldest < 0) return NULL;
+  tlk_FftPlan *p = cached[oldest];
+  cached[oldest] = NULL;
+  cached_bytes -= p->all_bytes;
+  return p;
+}
+
+static bool enter(tlk_FftPlan *p) {
+  for (int i = 0; i < CACHED; i++)
+    if (cached[i] == NULL) {
+      cached[i] = p;
+      cached_bytes += p->all_bytes;
+      return true;
+    }
+  return false;
+}
+
+static bool is_cached(const tlk_FftPlan *p) {
+  for (int i = 0; i < CACHED; i++)
+    if (cached[i] == p) return true;
+  return false;
+}
+
+tlk_FftPlan *tlk_fft_plan(int64_t n, tl_DType real, bool pairs) {
+  tli_mutex_lock(&guard);
+  tlk_FftPlan *p = find(n, real, pairs);
+  if (p) p->users++, p->age = ++clock_of_uses;
+  tli_mutex_unlock(&guard);
+  return p ? p : new_plan(n, real, pairs);
+}
+
+void tlk_fft_give_back(tlk_FftPlan *p) {
+  if (p == NULL) return;
+  tlk_FftPlan *dropped[CACHED + 1];
+  int n = 0;
+  tli_mutex_lock(&guard);
+  p->users--;
+  if (!is_cached(p)) { /* it is this call's own, or somebody else entered its equal meanwhile */
+    bool fits = p->all_bytes <= CACHED_BYTES / 2 && find(p->n, p->part, p->pairs) == NULL;
+    p->age = ++clock_of_uses;
+    if (!fits || !enter(p)) {
+      tlk_FftPlan *oldest = fits ? take_oldest() : NULL;
+      if (oldest) dropped[n++] = oldest;
+      if (!oldest || !enter(p)) dropped[n++] = p;
+    }
+    while (cached_bytes > CACHED_BYTES && n < CACHED) {
+      tlk_FftPlan *oldest = take_oldest();
+      if (oldest == NULL) break;
+      dropped[n++] = oldest;
+    }
+  }
+  tli_mutex_unlock(&guard);
+  for (int i = 0; i < n; i++) free_plan(dropped[i]);
+}

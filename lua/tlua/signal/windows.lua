@@ -1,0 +1,154 @@
+-- windows.lua - torch.signal.windows: windows, by which signals are multiplied before a Fourier
+-- transform so that their ends do not show in it. They are computed in float64.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+local options <const> = [[, sym: boolean = true, dtype: string?, device: device?,
+   requires_grad: boolean = false)]]
+
+local function take(name, own)
+   return args.signature(("signal.windows.%s(M: count%s%s"):format(name, own or "", options))
+end
+
+-- Returns the window of the numbers that fn computes from the positions 0 to M - 1, a float64
+-- vector, and from the length on which the window is symmetric, less one.
+local function window(name, a, fn)
+   local like = torch.empty({0}, {dtype = a.dtype, device = a.device})
+   if not like:is_floating_point() then
+      args.refuse("signal.windows." .. name, "dtype", "a floating type", like.dtype)
+   end
+   local x = torch.arange(a.M, {dtype = "float64", device = like.device})
+   local out = fn(x, a.sym and a.M - 1 or a.M):to(like.dtype)
+   return a.requires_grad and out:requires_grad_() or out
+end
+
+local function cosines(name, a, factors)
+   return window(name, a, function(x, length)
+      if a.M == 1 then return torch.ones_like(x) end
+      local sum, step = torch.full_like(x, factors[1] or 0), 2 * math.pi / length
+      for i = 2, #factors do
+         sum = sum + (x * (step * (i - 1))):cos() * (i % 2 == 0 and -factors[i] or factors[i])
+      end
+      return sum
+   end)
+end
+
+local take_cosines = take("general_cosine", ", a: numbers")
+
+--- Returns a sum of cosines: a[1] - a[2] cos(x) + a[3] cos(2 x) - ..., x from 0 to 2 pi.
+---@param M integer  the number of elements
+---@param a number[]  at least one factor
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  sym: whether the last element equals the first (true unless given); otherwise the element after it would
+---@return Tensor
+function M.general_cosine(...)
+   local a = take_cosines(...)
+   if #a.a == 0 then args.refuse("signal.windows.general_cosine", "a", "at least one number", a.a) end
+   return cosines("general_cosine", a, a.a)
+end
+
+local take_hamming = take("general_hamming", ", alpha: number = 0.54")
+
+--- Returns alpha - (1 - alpha) cos(x), x from 0 to 2 pi.
+---@param M integer  the number of elements
+---@param alpha? number  0.54 unless given
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@return Tensor
+function M.general_hamming(...)
+   local a = take_hamming(...)
+   return cosines("general_hamming", a, {a.alpha, 1 - a.alpha})
+end
+
+--- Returns a Hann, a Hamming, a Blackman or a Nuttall window: a sum of two, two, three or four
+--- cosines.
+---@param M integer  the number of elements
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@return Tensor
+---@names signal.windows.hann signal.windows.hamming signal.windows.blackman signal.windows.nuttall
+for name, factors in pairs {
+   hann = {0.5, 0.5}, hamming = {0.54, 0.46}, blackman = {0.42, 0.5, 0.08},
+   nuttall = {0.3635819, 0.4891775, 0.1365995, 0.0106411},
+} do
+   local take_it = take(name)
+   M[name] = function(...) return cosines(name, take_it(...), factors) end
+end
+
+local take_bartlett = take "bartlett"
+
+--- Returns Bartlett's window, a triangle that begins with 0.
+---@param M integer  the number of elements
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@return Tensor
+function M.bartlett(...)
+   local a = take_bartlett(...)
+   return window("bartlett", a, function(x, length)
+      return a.M == 1 and torch.ones_like(x) or 1 - (x * (2 / length) - 1):abs()
+   end)
+end
+
+-- Returns the length of the windows that have no element at their ends.
+local function span(a) return not a.sym and a.M > 1 and a.M + 1 or a.M end
+
+local take_cosine = take "cosine"
+
+--- Returns half a period of the sine.
+---@param M integer  the number of elements
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@return Tensor
+function M.cosine(...)
+   local a = take_cosine(...)
+   return window("cosine", a, function(x) return ((x + 0.5) * (math.pi / span(a))):sin() end)
+end
+
+local take_exponential = take("exponential", ", center: number?, tau: number = 1.0")
+
+--- Returns exp(-|i - center| / tau) for i from 0.
+---@param M integer  the number of elements
+---@param center? number  the middle unless given, which takes sym = false
+---@param tau? number  of more than 0, 1 unless given
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@return Tensor
+function M.exponential(...)
+   local a = take_exponential(...)
+   local who = "signal.windows.exponential"
+   if not (a.tau > 0) then args.refuse(who, "tau", "more than 0", a.tau) end
+   if a.sym and a.center then args.refuse(who, "center", "none if sym is true", a.center) end
+   local center = a.center or (span(a) - 1) / 2
+   return window("exponential", a, function(x) return (-(x - center):abs() / a.tau):exp() end)
+end
+
+local take_gaussian = take("gaussian", ", std: number = 1.0")
+
+--- Returns a Gaussian, exp(-(i - middle)^2 / (2 std^2)).
+---@param M integer  the number of elements
+---@param std? number  the standard deviation, of more than 0, in elements; 1 unless given
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@return Tensor
+function M.gaussian(...)
+   local a = take_gaussian(...)
+   if not (a.std > 0) then args.refuse("signal.windows.gaussian", "std", "more than 0", a.std) end
+   local middle, factor = (span(a) - 1) / 2, 1 / (a.std * math.sqrt(2))
+   return window("gaussian", a, function(x) return (-((x - middle) * factor):square()):exp() end)
+end
+
+local take_kaiser = take("kaiser", ", beta: number = 12.0")
+
+--- Returns Kaiser's window, i0(beta sqrt(1 - t^2)) / i0(beta), t from -1 to 1.
+---@param M integer  the number of elements
+---@param beta? number  of at least 0, 12 unless given: more makes a narrower window
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@return Tensor
+function M.kaiser(...)
+   local a = take_kaiser(...)
+   if not (a.beta >= 0) then args.refuse("signal.windows.kaiser", "beta", "at least 0", a.beta) end
+   return window("kaiser", a, function(x, length)
+      if a.M <= 1 then return torch.ones_like(x) end
+      local t = (x * (2 / length) - 1):clamp(-1, 1)
+      local largest = torch.full_like(x, a.beta):i0()
+      return ((1 - t:square()):sqrt() * a.beta):i0() / largest
+   end)
+end
+
+return M

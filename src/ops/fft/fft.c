@@ -1,0 +1,322 @@
+/*
+** fft.c - discrete Fourier transforms. Functions of torch.fft read their arguments into Axes, give
+** the input its dtype and sizes, and call the three operators that transform.
+*/
+#include <math.h>
+#include <string.h>
+
+#include "ops/chain.h"
+
+/* ---- the operators that transform ---- */
+
+static bool run(tlk_FftKind kind, tl_Tensor *in, tl_Tensor *out, int d, bool inverse, double scale) {
+  if (in->numel == 0 || out->numel == 0) return true;
+  const tl_Tensor *whole = kind == TLK_FFT_TO_REAL ? out : in; /* has the signal's length */
+  tli_Along along = tli_along(whole, d);
+  return TLI_RUN(tli_device(in), fft, .kind = kind, .inverse = inverse, .out = tli_array(out),
+                 .in = tli_array(in), .outer = along.outer, .n = along.n, .inner = along.inner,
+                 .scale = scale);
+}
+
+/* Transforms the dimensions one after the other, all but the first in place. */
+tl_Tensor *tli_op_fft_c2c(tl_Tensor *self, tl_Ints dim, int64_t sign, double scale) {
+  tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
+  tl_Tensor *out = in ? tli_empty((tl_DType)self->dtype, tli_device(self), in->ndim, in->sizes) : NULL;
+  bool ok = out != NULL;
+  for (int64_t i = dim.n - 1; ok && i >= 0; i--) {
+    bool first = i == dim.n - 1;
+    int d = tli_dim("fft", dim.v[i], self->ndim);
+    ok = d >= 0 && run(TLK_FFT_COMPLEX, first ? in : out, out, d, sign > 0, first ? scale : 1);
+  }
+  if (ok && dim.n == 0) ok = tli_copy(out, in);
+  tli_release(in);
+  if (!ok) tli_release_results(&out, 1);
+  return out;
+}
+
+/* Runs a transform between real and complex numbers along the last dimension, to which d moves;
+** n is the result's size there. */
+static tl_Tensor *run_last(tlk_FftKind kind, tl_Tensor *self, int64_t dim, int64_t n, tl_DType dtype,
+                           double scale) {
+  int d = tli_dim(kind == TLK_FFT_TO_REAL ? "irfft" : "rfft", dim, self->ndim);
+  if (d < 0) return NULL;
+  int last = self->ndim - 1;
+  tl_Tensor *moved = tli_op_transpose(self, d, last);
+  tl_Tensor *in = moved ? tli_contiguous_as(moved, (tl_DType)self->dtype) : NULL;
+  tli_release(moved);
+  if (in == NULL) return NULL;
+  int64_t sizes[TL_MAX_DIMS];
+  memcpy(sizes, in->sizes, sizeof sizes);
+  sizes[last] = n;
+  tl_Tensor *out = tli_empty(dtype, tli_device(self), in->ndim, sizes), *result = NULL;
+  if (out && run(kind, in, out, last, kind == TLK_FFT_TO_REAL, scale))
+    result = d == last ? tli_retain(out) : tli_op_transpose(out, d, last);
+  tli_release(in);
+  tli_release(out);
+  return result;
+}
+
+tl_Tensor *tli_op_fft_r2c(tl_Tensor *self, int64_t dim, double scale) {
+  int d = tli_dim("rfft", dim, self->ndim);
+  if (d < 0) return NULL;
+  return run_last(TLK_FFT_FROM_REAL, self, d, self->sizes[d] / 2 + 1,
+                  tli_complex_dtype((tl_DType)self->dtype), scale);
+}
+
+tl_Tensor *tli_op_fft_c2r(tl_Tensor *self, int64_t dim, int64_t n, double scale) {
+  return run_last(TLK_FFT_TO_REAL, self, dim, n, tli_real_dtype((tl_DType)self->dtype), scale);
+}
+
+/* ---- gradients ---- */
+
+/* Multiplies the elements of half a line that stand for two elements of the whole line: all but
+** those at 0 and at n / 2. */
+static tl_Tensor *weigh_pairs(tl_Tensor *half, int64_t dim, int64_t n, double factor) {
+  int d = tli_dim("rfft", dim, half->ndim);
+  if (d < 0) return NULL;
+  int64_t sizes[TL_MAX_DIMS];
+  for (int k = 0; k < half->ndim; k++) sizes[k] = k == d ? half->sizes[k] : 1;
+  tl_DType real = tli_real_dtype((tl_DType)half->dtype);
+  tl_Tensor *weights = tlo_full((tl_Ints){half->ndim, sizes}, tli_float(factor), real,
+                                tli_device(half));
+  bool ok = weights != NULL;
+  for (int64_t k = 0; ok && k <= n / 2; k += n / 2 > 0 && n % 2 == 0 ? n / 2 : n) {
+    tl_Tensor *one = tli_cut(weights, d, k, 1, 1);
+    ok = one && tli_fill(one, tli_float(1));
+    tli_release(one);
+  }
+  tl_Tensor *result = ok ? tlo_mul(half, weights) : NULL;
+  tli_release(weights);
+  return result;
+}
+
+/* The real part of the inverse transform of the gradient, filled up with zeros: as a transform of
+** half a line, in which pairs count twice. */
+tl_Tensor *tlo_fft_r2c_backward(tl_Tensor *grad, tl_Ints sizes, int64_t dim, double scale) {
+  tli_Chain c = {0};
+  int d = tli_dim("rfft", dim, grad->ndim);
+  if (d < 0) return NULL;
+  tl_Tensor *weighed = TLI_STEP(&c, weigh_pairs(grad, d, sizes.v[d], 0.5));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_fft_c2r(weighed, d, sizes.v[d], scale)));
+}
+
+tl_Tensor *tlo_fft_c2r_backward(tl_Tensor *grad, int64_t dim, double scale) {
+  tli_Chain c = {0};
+  int d = tli_dim("irfft", dim, grad->ndim);
+  if (d < 0) return NULL;
+  tl_Tensor *half = TLI_STEP(&c, tlo_fft_r2c(grad, d, scale));
+  return tli_chain_end(&c, TLI_STEP(&c, weigh_pairs(half, d, grad->sizes[d], 2)));
+}
+
+/* ---- arguments ---- */
+
+/* The dimensions to transform, each once, and the number of elements of each signal. */
+typedef struct Axes {
+  const char *op;
+  int64_t n;
+  int64_t dim[TL_MAX_DIMS], size[TL_MAX_DIMS];
+  double scale;
+} Axes;
+
+/* Reads norm, for a transform that is `inverse` by name, and signals of `count` elements. */
+static bool read_norm(const char *op, const char *norm, bool inverse, double count, double *scale) {
+  if (norm == NULL) norm = "backward";
+  if (strcmp(norm, "ortho") == 0)
+    *scale = 1 / sqrt(count);
+  else if (strcmp(norm, "backward") == 0)
+    *scale = inverse ? 1 / count : 1;
+  else if (strcmp(norm, "forward") == 0)
+    *scale = inverse ? 1 : 1 / count;
+  else
+    return tli_fail(TL_EARG, "%s: norm: expected 'backward', 'ortho' or 'forward', got '%s'", op,
+                    norm);
+  return true;
+}
+
+static bool read_dims(Axes *a, const tl_Tensor *input, tl_Ints s, tl_Ints dim) {
+  bool marked[TL_MAX_DIMS] = {false};
+  if (s.v && dim.v && s.n != dim.n)
+    return tli_fail(TL_ESHAPE, "%s: s: expected a size for each of the %lld dimensions in dim, got %lld",
+                    a->op, (long long)dim.n, (long long)s.n);
+  if (s.v && s.n > input->ndim)
+    return tli_fail(TL_ESHAPE, "%s: s: got %lld sizes for a tensor of shape %s", a->op,
+                    (long long)s.n, tli_sizes_str(input));
+  a->n = dim.v ? dim.n : s.v ? s.n : input->ndim;
+  for (int64_t i = 0; i < a->n; i++) {
+    if (dim.v && input->ndim == 0)
+      return tli_fail(TL_ESHAPE, "%s: input: expected at least one dimension, got none", a->op);
+    int d = dim.v ? tli_dim(a->op, dim.v[i], input->ndim) : (int)(input->ndim - a->n + i);
+    if (d < 0) return false;
+    if (marked[d])
+      return tli_fail(TL_EARG, "%s: dim: dimension " TLI_POS " appears twice", a->op, (int64_t)d);
+    marked[d] = true;
+    a->dim[i] = d;
+  }
+  return true;
+}
+
+/* Reads the arguments; with `half`, the last dimension has the first half of a Hermitian line. */
+static bool read_axes(Axes *a, const char *op, const tl_Tensor *input, tl_Ints s, tl_Ints dim,
+                      const char *norm, bool inverse, bool half) {
+  *a = (Axes){.op = op};
+  TL_TRY(read_dims(a, input, s, dim));
+  double count = 1;
+  for (int64_t i = 0; i < a->n; i++) {
+    bool given = s.v && s.v[i] != -1;
+    int64_t own = input->sizes[a->dim[i]];
+    a->size[i] = given ? s.v[i] : half && i == a->n - 1 ? 2 * (own - 1) : own;
+    if (a->size[i] < 1)
+      return tli_fail(TL_ESHAPE,
+                      "%s: expected a signal of at least 1 element along dimension " TLI_POS
+                      ", got %lld",
+                      op, a->dim[i], (long long)a->size[i]);
+    count *= (double)a->size[i];
+  }
+  return read_norm(op, norm, inverse, count, &a->scale);
+}
+
+/* Converts the input to numbers that are transformed, complex ones if `complex`. */
+static tl_Tensor *chain_numbers(tli_Chain *c, tl_Tensor *input, bool complex) {
+  tl_DType dtype = tli_floating_dtype(input);
+  if (tli_is_half(dtype)) dtype = TL_F32;
+  return chain_to(c, input, complex ? tli_complex_dtype(dtype) : dtype);
+}
+
+/* Cuts the dimensions of the signal, or fills them with zeros, to their sizes. */
+static tl_Tensor *chain_resized(tli_Chain *c, tl_Tensor *t, const Axes *a, bool half) {
+  if (c->failed) return NULL;
+  int64_t pad[2 * TL_MAX_DIMS] = {0};
+  bool change = false;
+  for (int64_t i = 0; i < a->n; i++) {
+    int64_t want = half && i == a->n - 1 ? a->size[i] / 2 + 1 : a->size[i];
+    int64_t more = want - t->sizes[a->dim[i]];
+    pad[2 * (t->ndim - 1 - a->dim[i]) + 1] = more;
+    change = change || more != 0;
+  }
+  if (!change) return t;
+  return TLI_STEP(c, tlo_constant_pad(t, (tl_Ints){2 * t->ndim, pad}, tli_int(0)));
+}
+
+/* ---- transforms ---- */
+
+static tl_Tensor *c2c(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm,
+                      bool inverse) {
+  Axes a;
+  TL_TRY_NULL(read_axes(&a, op, input, s, dim, norm, inverse, false));
+  tli_Chain c = {0};
+  tl_Tensor *t = chain_resized(&c, chain_numbers(&c, input, true), &a, false);
+  return tli_chain_end(&c,
+                       TLI_STEP(&c, tlo_fft_c2c(t, (tl_Ints){a.n, a.dim}, inverse ? 1 : -1, a.scale)));
+}
+
+static bool check_real(const char *op, const tl_Tensor *input) {
+  if (!tli_is_complex((tl_DType)input->dtype)) return true;
+  return tli_fail(TL_EDTYPE, "%s: input: expected real numbers, got %s", op,
+                  tl_dtype_name((tl_DType)input->dtype));
+}
+
+static bool check_some(const Axes *a) {
+  return a->n > 0 || tli_fail(TL_ESHAPE, "%s: dim: expected at least one dimension", a->op);
+}
+
+/* rfft's family: the last dimension first, then the others. */
+static tl_Tensor *r2c(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm,
+                      bool inverse) {
+  Axes a;
+  TL_TRY_NULL(check_real(op, input));
+  TL_TRY_NULL(read_axes(&a, op, input, s, dim, norm, inverse, false) && check_some(&a));
+  tli_Chain c = {0};
+  tl_Tensor *t = chain_resized(&c, chain_numbers(&c, input, false), &a, false);
+  t = TLI_STEP(&c, tlo_fft_r2c(t, a.dim[a.n - 1], a.scale));
+  if (inverse) t = TLI_STEP(&c, tlo_conj(t));
+  if (a.n > 1) t = TLI_STEP(&c, tlo_fft_c2c(t, (tl_Ints){a.n - 1, a.dim}, inverse ? 1 : -1, 1));
+  return tli_chain_end(&c, t);
+}
+
+/* irfft's family: the other dimensions first, then the last one. */
+static tl_Tensor *c2r(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm,
+                      bool inverse) {
+  Axes a;
+  TL_TRY_NULL(read_axes(&a, op, input, s, dim, norm, inverse, true) && check_some(&a));
+  tli_Chain c = {0};
+  tl_Tensor *t = chain_resized(&c, chain_numbers(&c, input, true), &a, true);
+  if (a.n > 1) t = TLI_STEP(&c, tlo_fft_c2c(t, (tl_Ints){a.n - 1, a.dim}, inverse ? 1 : -1, 1));
+  if (!inverse) t = TLI_STEP(&c, tlo_conj(t));
+  return tli_chain_end(
+      &c, TLI_STEP(&c, tlo_fft_c2r(t, a.dim[a.n - 1], a.size[a.n - 1], a.scale)));
+}
+
+/* The three forms of a transform. */
+#define FORMS(name, function, inverse)                                                           \
+  tl_Tensor *tlo_fft_##name(tl_Tensor *input, int64_t n, int64_t dim, const char *norm) {        \
+    tl_Ints s = n == TLI_NOINT ? TLI_NOINTS : (tl_Ints){1, &n};                                  \
+    if (n != TLI_NOINT && n < 1)                                                                 \
+      return tli_fail_null(TL_EARG, #name ": n: expected at least 1, got %lld", (long long)n);   \
+    return function(#name, input, s, (tl_Ints){1, &dim}, norm, inverse);                         \
+  }                                                                                              \
+  tl_Tensor *tlo_fft_##name##2(tl_Tensor * input, tl_Ints s, tl_Ints dim, const char *norm) {    \
+    return function(#name "2", input, s, dim, norm, inverse);                                    \
+  }                                                                                              \
+  tl_Tensor *tlo_fft_##name##n(tl_Tensor * input, tl_Ints s, tl_Ints dim, const char *norm) {    \
+    return function(#name "n", input, s, dim, norm, inverse);                                    \
+  }
+
+FORMS(fft, c2c, false)
+FORMS(ifft, c2c, true)
+FORMS(rfft, r2c, false)
+FORMS(irfft, c2r, true)
+FORMS(hfft, c2r, false)
+FORMS(ihfft, r2c, true)
+
+/* ---- frequencies ---- */
+
+/* Returns first, first + 1, ... up to before `stop`, divided by n * d. */
+static tl_Tensor *frequencies(const char *op, int64_t n, double d, tl_DType dtype, tl_Device device,
+                              bool half) {
+  if (n < 1) return tli_fail_null(TL_EARG, "%s: n: expected at least 1, got %lld", op, (long long)n);
+  if (dtype == TL_NODTYPE) dtype = tli_default_dtype();
+  if (!tli_is_float(dtype))
+    return tli_fail_null(TL_EDTYPE, "%s: dtype: expected a floating type, got %s", op,
+                         tl_dtype_name(dtype));
+  tli_Chain c = {0};
+  int64_t stop = half ? n / 2 + 1 : (n + 1) / 2;
+  tl_Tensor *t = TLI_STEP(&c, tlo_arange(tli_int(0), tli_int(stop), tli_int(1), TL_I64, device));
+  if (!half) {
+    tl_Tensor *minus =
+        TLI_STEP(&c, tlo_arange(tli_int(-(n / 2)), tli_int(0), tli_int(1), TL_I64, device));
+    t = chain_cat(&c, t, minus, 0);
+  }
+  t = chain_to(&c, t, TL_F64);
+  t = chain_to(&c, chain_with(&c, tlo_mul, t, 1 / ((double)n * d)), dtype);
+  return tli_chain_end(&c, t);
+}
+
+tl_Tensor *tlo_fft_fftfreq(int64_t n, double d, tl_DType dtype, tl_Device device) {
+  return frequencies("fftfreq", n, d, dtype, device, false);
+}
+
+tl_Tensor *tlo_fft_rfftfreq(int64_t n, double d, tl_DType dtype, tl_Device device) {
+  return frequencies("rfftfreq", n, d, dtype, device, true);
+}
+
+/* Rolls the dimensions by half their sizes, rounded up if `up`. */
+static tl_Tensor *shifted(const char *op, tl_Tensor *input, tl_Ints dim, bool up) {
+  bool marked[TL_MAX_DIMS];
+  int64_t dims[TL_MAX_DIMS], shifts[TL_MAX_DIMS], n = 0;
+  TL_TRY_NULL(tli_mark_dims(op, dim, input->ndim, marked));
+  for (int d = 0; d < input->ndim; d++)
+    if (marked[d]) {
+      dims[n] = d;
+      shifts[n++] = (input->sizes[d] + (up ? 1 : 0)) / 2;
+    }
+  if (n == 0) return tlo_clone(input);
+  return tlo_roll(input, (tl_Ints){n, shifts}, (tl_Ints){n, dims});
+}
+
+tl_Tensor *tlo_fft_fftshift(tl_Tensor *input, tl_Ints dim) {
+  return shifted("fftshift", input, dim, false);
+}
+
+tl_Tensor *tlo_fft_ifftshift(tl_Tensor *input, tl_Ints dim) {
+  return shifted("ifftshift", input, dim, true);
+}
