@@ -562,6 +562,30 @@ row("topk 1000 of 1M", many, "local r = a:topk(1000)", "r = a.topk(1000)")
 row("median of 1M", many, "local r = a:median()", "r = a.median()")
 row("unique of 1M integers", many, "local r = n:unique()", "r = n.unique()")
 
+-- Fourier transforms: powers of two, three times one, primes; alone, in batches, of images ------------
+
+group = {name = "fft"}
+
+for _, shape in ipairs {{1, 1024}, {1, 65536}, {1, 1048576}, {1, 3 * 4096}, {1, 1009}, {1, 100003}, {64, 1024},
+      {1000, 100}, {64, 1009}, {512, 512}} do
+   local sizes = shape[1] .. ", " .. shape[2]
+   local z = {("local z = torch.randn(%s, {dtype = 'complex64'}) local x = torch.randn(%s)"):format(sizes, sizes),
+      ("z = torch.randn(%s, dtype=torch.complex64); x = torch.randn(%s)"):format(sizes, sizes)}
+   local name = shape[1] == 1 and shape[2] or shape[1] .. " x " .. shape[2]
+   row("fft " .. name, z, "local r = torch.fft.fft(z)", "r = torch.fft.fft(z)")
+   row("rfft " .. name, z, "local r = torch.fft.rfft(x)", "r = torch.fft.rfft(x)")
+end
+local image = {"local z = torch.randn(512, 512, {dtype = 'complex64'}) local x = torch.randn(24, 224, 224)"
+      .. " local half = torch.fft.rfft2(x)",
+   "z = torch.randn(512, 512, dtype=torch.complex64); x = torch.randn(24, 224, 224); half = torch.fft.rfft2(x)"}
+row("fft2 512 x 512", image, "local r = torch.fft.fft2(z)", "r = torch.fft.fft2(z)")
+row("rfft2 24 x 224 x 224", image, "local r = torch.fft.rfft2(x)", "r = torch.fft.rfft2(x)")
+row("irfft2 24 x 224 x 224", image, "local r = torch.fft.irfft2(half)", "r = torch.fft.irfft2(half)")
+local sound = {"local x, w = torch.randn(1, 160000), torch.hann_window(512)",
+   "x, w = torch.randn(1, 160000), torch.hann_window(512)"}
+row("stft of 10 s", sound, "local r = torch.stft(x, 512, 128, {window = w})",
+   "r = torch.stft(x, 512, 128, window=w, return_complex=True)")
+
 -- Memory ----------------------------------------------------------------------------------------
 
 group = {name = "memory"}

@@ -7,9 +7,10 @@ local shell = require "spec.support.shell"
 package.path = "src/docs/?.lua;" .. package.path
 local all = require "declarations".all(".", shell.build .. "/gen")
 
--- Options that a function itself adds, and that its users do not give.
+-- Options that a function itself adds, or that are a method's tensor: its users do not give them.
 local given <const> = {
    ["torch.cuda.amp.GradScaler"] = {device = true}, ["torch.sim.amp.GradScaler"] = {device = true},
+   ["torch.Tensor.stft"] = {input = true}, ["torch.Tensor.istft"] = {input = true},
 }
 
 local function value_of(path)

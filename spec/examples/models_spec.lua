@@ -62,6 +62,17 @@ describe("examples/vae.lua", function()
    end)
 end)
 
+describe("examples/fft.lua", function()
+   it("finds the tones, removes noise and draws", function()
+      local output = run("fft", "--save {}/spectrogram.png", function(folder)
+         assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/spectrogram.png", 8))
+      end)
+      assert.truthy(output:find("strongest tones: 440 and 660 Hz", 1, true), output)
+      local before, after = output:match "signal to noise: ([%d.]+) dB before, ([%d.]+) dB after"
+      assert.is_true(tonumber(after) > tonumber(before) + 10, output)
+   end)
+end)
+
 describe("examples/diffusion.lua", function()
    it("lowers its loss and draws", function()
       local output = run("diffusion", "--steps 100 --times 20 --width 64 --save {}/digits.png",

@@ -39,7 +39,7 @@ from lua import DTYPES, Unwritable, each, kinds, keyword_kind, lua, result_kinds
 
 # Not tlua's: sparse layouts, spectra, and what is no operator for users; the decompositions
 # of low rank, which are random and whose samples are factors of their argument.
-OTHER = tuple("""_ fft. masked. signal. torch. jiterator native_ sparse. stft istft to_sparse
+OTHER = tuple("""_ masked. torch. jiterator native_ sparse. to_sparse
     to_mkldnn view_as_ real imag conj resolve_ polar complex cfloat cdouble chalf linalg.eig ops.
     special.polygamma nn.functional.scaled_dot_product_attention_ nn.functional.ctc_loss_ bernoulli_ hash_tensor
     broadcast_shapes svd_lowrank pca_lowrank""".split())
@@ -133,7 +133,7 @@ def weights(r, k):
 def gradients(results, inputs):
     """Of the weighted sum of all results; None: no result depends on the inputs."""
     leaves = [t for t in tensors(inputs) if t.requires_grad]
-    results = [torch.view_as_real(r) if isinstance(r, torch.Tensor) and r.is_complex() else r for r in results]
+    results = [torch.view_as_real(r.resolve_conj()) if isinstance(r, torch.Tensor) and r.is_complex() else r for r in results]
     terms = [(r.double() * weights(r, k)).sum() for k, r in enumerate(results)
              if isinstance(r, torch.Tensor) and r.requires_grad and r.is_floating_point()]
     return list(torch.autograd.grad(sum(terms), leaves, allow_unused=True)) if terms else None

@@ -96,6 +96,11 @@ return {
    {ops = "__rdiv__ trapezoid trapz", fault = "^dtype", why = FIRST},
 
    -- the following rows are about the names of nodes
+   {ops = "fft.fft2 fft.fftn fft.ifft fft.ifft2 fft.ifftn", fault = "^node: FftR2CBackward",
+      why = "real numbers are made complex inside the transform"},
+   {ops = "fft.ihfft fft.ihfft2 fft.ihfftn", fault = "^node: ConjPhysical", why = "conjugates are written to memory"},
+   {ops = "stft", fault = "^gradient: value", tag = "expanded",
+      why = "PyTorch shares a gradient out among elements that share memory"},
    {ops = "__rdiv__ __rsub__ vdot unsafe_chunk unsafe_split linalg.vecdot", fault = "^node: ",
     why = "a name of an operator whose node has that one's"},
    {ops = "linalg.slogdet linalg.lstsq linalg.householder_product normal __getitem__ sum_to_size chain_matmul "

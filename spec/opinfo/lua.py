@@ -44,6 +44,9 @@ tensor_split: x sections:stops dim
 hsplit vsplit dsplit: x sections:stops
 cat concat concatenate stack: x dim
 roll rot90: x n dims
+fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2: x n dim
+fft.hfft2 fft.ihfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn fft.hfftn fft.ihfftn: x n dim
+fft.fftshift fft.ifftshift: x dim
 empty_permuted: n dims
 tensordot: x y dims:pair
 index_select gather scatter scatter_add scatter_reduce index_add index_copy index_fill: x dim index

@@ -20,7 +20,6 @@ local LATER <const> = {
    {"^conj", "complex numbers"}, {"^resolve_", "complex numbers"}, {"^real$", "complex numbers"},
    {"^imag$", "complex numbers"}, {"^angle$", "complex numbers"}, {"^polar$", "complex numbers"},
    {"^c?hal?f$", "complex numbers"}, {"^cfloat$", "complex numbers"}, {"^cdouble$", "complex numbers"},
-   {"^i?stft$", "FFT"}, {"_window$", "FFT"},
    {"sparse", "sparse tensors"}, {"_indices", "sparse tensors"}, {"^coalesce$", "sparse tensors"},
    {"^.?s[pm]mm?$", "sparse tensors"}, {"^sspaddmm$", "sparse tensors"}, {"^to_dense$", "sparse tensors"},
    {"^values$", "sparse tensors"}, {"^indices$", "sparse tensors"}, {"^dense_dim$", "sparse tensors"},

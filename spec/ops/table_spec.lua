@@ -41,8 +41,11 @@ local function floating(x) return x:is_floating_point() end
 
 -- Comparing results -------------------------------------------------------------------------
 
--- Returns the values of two tensors as float64, for a comparison across dtypes.
-local function widen(x) return floating(x) and x:detach():to("float64") or x end
+-- Returns the values as float64 or complex128, for a comparison across dtypes.
+local function widen(x)
+   if x:is_complex() then return x:detach():to "complex128" end
+   return floating(x) and x:detach():to "float64" or x
+end
 
 local function difference(expected, actual, tol)
    local ok, fault = pcall(assert.close, expected, actual, tol)

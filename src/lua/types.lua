@@ -159,6 +159,18 @@ function Tensor:is_set_to(tensor) end
 ---@return integer[]
 function Tensor:dim_order() end
 
+--- Returns the short-time Fourier transform of signals: torch.stft.
+---@param n_fft integer  the size of a frame
+---@param options? {hop_length?: integer, win_length?: integer, window?: torch.Tensor, center?: boolean, pad_mode?: string, normalized?: boolean, onesided?: boolean, return_complex?: boolean, align_to_window?: boolean}
+---@return torch.Tensor
+function Tensor:stft(n_fft, options) end
+
+--- Returns the signals of a short-time Fourier transform: torch.istft.
+---@param n_fft integer  the size of a frame
+---@param options? {hop_length?: integer, win_length?: integer, window?: torch.Tensor, center?: boolean, normalized?: boolean, onesided?: boolean, length?: integer, return_complex?: boolean}
+---@return torch.Tensor
+function Tensor:istft(n_fft, options) end
+
 --- Returns the bytes of the memory that x and its views share.
 ---@return torch.UntypedStorage
 function Tensor:untyped_storage() end

@@ -18,7 +18,7 @@ static const tlk_FftLoops *loops_of(tl_DType real) { return tlk_isa()->fft[real 
 
 /* ---- workspaces ---- */
 
-/* What transforms in lanes need, each in one allocation. */
+/* The buffers of transforms in lanes, in one allocation. */
 typedef struct Room {
   tlk_FftPiece piece, other;
   char *rows; /* (CHUNK_ROWS, lanes) complex numbers */
@@ -121,8 +121,7 @@ static void load(const tlk_FftLoops *loops, const Lines *k, const void *data, in
   for (int64_t r = 0; r < rows; r += CHUNK_ROWS) {
     int64_t some = tlk_min(CHUNK_ROWS, rows - r);
     carry(k, in, r, some, room->rows, false);
-    loops->split(some, room->rows, k->all,
-                 (tlk_FftPiece){row_of(to.re, r), row_of(to.im, r)});
+    loops->split(some, room->rows, k->all, (tlk_FftPiece){row_of(to.re, r), row_of(to.im, r)});
   }
 }
 
@@ -251,7 +250,11 @@ static bool line_alone(const Line *c) {
 }
 
 bool tlk_fft_line(const tlk_FftPlan *plan, const void *in, void *out, bool inverse, double scale) {
-  Line c = {.plan = plan, .loops = loops_of(plan->part), .in = in, .out = out, .inverse = inverse,
+  Line c = {.plan = plan,
+            .loops = loops_of(plan->part),
+            .in = in,
+            .out = out,
+            .inverse = inverse,
             .scale = scale};
   return plan->columns ? line_divided(&c) : plan->inner ? line_chirp(&c) : line_alone(&c);
 }
@@ -356,9 +359,9 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
     return;
   }
   for (int64_t b = begin; b < end; b++) switch (c->call->kind) {
-      case TLK_FFT_COMPLEX: block_complex(c, b, &room); break;
-      case TLK_FFT_FROM_REAL: block_from_real(c, b, &room); break;
-      case TLK_FFT_TO_REAL: block_to_real(c, b, &room); break;
+    case TLK_FFT_COMPLEX: block_complex(c, b, &room); break;
+    case TLK_FFT_FROM_REAL: block_from_real(c, b, &room); break;
+    case TLK_FFT_TO_REAL: block_to_real(c, b, &room); break;
     }
   room_close(&room);
 }

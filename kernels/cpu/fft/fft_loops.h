@@ -32,19 +32,15 @@ typedef struct Complexes {
   Vector re, im;
 } Complexes;
 
-#define ARITHMETIC(type, name)                                                     \
-  static inline type name##_plus(type a, type b) {                                 \
-    return (type){a.re + b.re, a.im + b.im};                                       \
-  }                                                                                \
-  static inline type name##_minus(type a, type b) {                                \
-    return (type){a.re - b.re, a.im - b.im};                                       \
-  }                                                                                \
-  static inline type name##_times(type a, Complex b) {                             \
-    return (type){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};           \
-  }                                                                                \
-  /* -i times a */                                                                 \
-  static inline type name##_turned(type a) { return (type){a.im, -a.re}; }         \
-  static inline type name##_conjugate(type a) { return (type){a.re, -a.im}; }      \
+#define ARITHMETIC(type, name)                                                                 \
+  static inline type name##_plus(type a, type b) { return (type){a.re + b.re, a.im + b.im}; }  \
+  static inline type name##_minus(type a, type b) { return (type){a.re - b.re, a.im - b.im}; } \
+  static inline type name##_times(type a, Complex b) {                                         \
+    return (type){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};                       \
+  }                                                                                            \
+  /* -i times a */                                                                             \
+  static inline type name##_turned(type a) { return (type){a.im, -a.re}; }                     \
+  static inline type name##_conjugate(type a) { return (type){a.re, -a.im}; }                  \
   static inline type name##_scaled(type a, real s) { return (type){a.re * s, a.im * s}; }
 ARITHMETIC(Complex, one)
 ARITHMETIC(Complexes, all)
@@ -67,29 +63,29 @@ static inline void put_both(real *re, real *im, Complexes v) {
 /* ---- passes ---- */
 
 /* Element k of the group that a pass combines, and its place in the result. */
-#define IN(k) get_both(xr + (k) * far + i, xi + (k) * far + i)
-#define OUT(k, value) put_both(yr + (k) * span + i, yi + (k) * span + i, value)
-#define OUT_TURNED(k, value) OUT(k, turn ? times(value, w[(k) - 1]) : (value))
+#define IN(k) get_both(xr + (k)*far + i, xi + (k)*far + i)
+#define OUT(k, value) put_both(yr + (k)*span + i, yi + (k)*span + i, value)
+#define OUT_TURNED(k, value) OUT(k, turn ? times(value, w[(k)-1]) : (value))
 
 /* Defines one pass by its butterfly; `turn` says whether there are twiddles. */
-#define PASS(r, ...)                                                                             \
-  static inline __attribute__((always_inline)) void radix_##r##_any(                             \
-      const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to, const bool turn) {               \
-    const int64_t span = p->span, far = p->m * span;                                             \
-    const Complex *w = p->twiddles;                                                              \
-    for (int64_t g = 0; g < p->m; g++, w += (r) - 1) {                                           \
-      const real *restrict xr = (const real *)from.re + g * span;                                \
-      const real *restrict xi = (const real *)from.im + g * span;                                \
-      real *restrict yr = (real *)to.re + g * (r) * span;                                        \
-      real *restrict yi = (real *)to.im + g * (r) * span;                                        \
-      for (int64_t i = 0; i < span; i += WIDTH) __VA_ARGS__                                             \
-    }                                                                                            \
-  }                                                                                              \
-  static void radix_##r(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {              \
-    if (p->twiddles)                                                                             \
-      radix_##r##_any(p, from, to, true);                                                        \
-    else                                                                                         \
-      radix_##r##_any(p, from, to, false);                                                       \
+#define PASS(r, ...)                                                                \
+  static inline __attribute__((always_inline)) void radix_##r##_any(                \
+      const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to, const bool turn) {  \
+    const int64_t span = p->span, far = p->m * span;                                \
+    const Complex *w = p->twiddles;                                                 \
+    for (int64_t g = 0; g < p->m; g++, w += (r)-1) {                                \
+      const real *restrict xr = (const real *)from.re + g * span;                   \
+      const real *restrict xi = (const real *)from.im + g * span;                   \
+      real *restrict yr = (real *)to.re + g * (r)*span;                             \
+      real *restrict yi = (real *)to.im + g * (r)*span;                             \
+      for (int64_t i = 0; i < span; i += WIDTH) __VA_ARGS__                         \
+    }                                                                               \
+  }                                                                                 \
+  static void radix_##r(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) { \
+    if (p->twiddles)                                                                \
+      radix_##r##_any(p, from, to, true);                                           \
+    else                                                                            \
+      radix_##r##_any(p, from, to, false);                                          \
   }
 
 PASS(2, {
@@ -189,12 +185,12 @@ static void odd(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
 
 static void pass(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
   switch (p->radix) {
-    case 2: radix_2(p, from, to); break;
-    case 3: radix_3(p, from, to); break;
-    case 4: radix_4(p, from, to); break;
-    case 5: radix_5(p, from, to); break;
-    case 8: radix_8(p, from, to); break;
-    default: odd(p, from, to);
+  case 2: radix_2(p, from, to); break;
+  case 3: radix_3(p, from, to); break;
+  case 4: radix_4(p, from, to); break;
+  case 5: radix_5(p, from, to); break;
+  case 8: radix_8(p, from, to); break;
+  default: odd(p, from, to);
   }
 }
 
@@ -209,7 +205,7 @@ static void pass(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
 #endif
 
 #if defined(SHUFFLES) && TLK_VECTOR_BYTES == 64
-#define PICK_16(a, b, k)                                                                      \
+#define PICK_16(a, b, k)                                                                       \
   __builtin_shufflevector(a, b, k, 2 + k, 4 + k, 6 + k, 8 + k, 10 + k, 12 + k, 14 + k, 16 + k, \
                           18 + k, 20 + k, 22 + k, 24 + k, 26 + k, 28 + k, 30 + k)
 #define PICK_8(a, b, k) \
@@ -297,21 +293,21 @@ static void twist(int64_t rows, const void *lanes, const void *base, int64_t str
 
 /* unpack makes of elements k and h - k of the pairs' transform those of the signal's; pack is the
 ** inverse, times 2. */
-#define UNPACKING(type, name)                                                   \
-  static inline void name##_unpack(type *low, type *high, Complex root) {       \
-    type a = name##_scaled(*low, (real)0.5);                                    \
-    type b = name##_scaled(name##_conjugate(*high), (real)0.5);                 \
-    type even = name##_plus(a, b);                                              \
-    type rest = name##_times(name##_turned(name##_minus(a, b)), root);          \
-    *low = name##_plus(even, rest);                                             \
-    *high = name##_conjugate(name##_minus(even, rest));                         \
-  }                                                                             \
-  static inline void name##_pack(type *low, type *high, Complex root) {         \
-    type a = *low, b = name##_conjugate(*high), sum = name##_plus(a, b);        \
-    type v = name##_times(name##_minus(a, b), one_conjugate(root));             \
-    type rest = {-v.im, v.re};                                                  \
-    *low = name##_plus(sum, rest);                                              \
-    *high = name##_conjugate(name##_minus(sum, rest));                          \
+#define UNPACKING(type, name)                                             \
+  static inline void name##_unpack(type *low, type *high, Complex root) { \
+    type a = name##_scaled(*low, (real)0.5);                              \
+    type b = name##_scaled(name##_conjugate(*high), (real)0.5);           \
+    type even = name##_plus(a, b);                                        \
+    type rest = name##_times(name##_turned(name##_minus(a, b)), root);    \
+    *low = name##_plus(even, rest);                                       \
+    *high = name##_conjugate(name##_minus(even, rest));                   \
+  }                                                                       \
+  static inline void name##_pack(type *low, type *high, Complex root) {   \
+    type a = *low, b = name##_conjugate(*high), sum = name##_plus(a, b);  \
+    type v = name##_times(name##_minus(a, b), one_conjugate(root));       \
+    type rest = {-v.im, v.re};                                            \
+    *low = name##_plus(sum, rest);                                        \
+    *high = name##_conjugate(name##_minus(sum, rest));                    \
   }
 UNPACKING(Complex, one)
 UNPACKING(Complexes, all)
@@ -381,10 +377,10 @@ static void line_multiply(int64_t n, const void *in, const void *factors, void *
   for (int64_t i = 0; i < n; i++) y[i] = one_times(x[i], w[i]);
 }
 
-#define FFT_LOOPS                                                                             \
-  {                                                                                           \
-    .pass = pass, .split = split, .join = join, .scale = scale_rows, .multiply = multiply,    \
-    .twist = twist, .from_pairs = from_pairs, .to_pairs = to_pairs,                           \
-    .line_from_pairs = line_from_pairs, .line_to_pairs = line_to_pairs,                       \
-    .line_multiply = line_multiply                                                            \
+#define FFT_LOOPS                                                                          \
+  {                                                                                        \
+    .pass = pass, .split = split, .join = join, .scale = scale_rows, .multiply = multiply, \
+    .twist = twist, .from_pairs = from_pairs, .to_pairs = to_pairs,                        \
+    .line_from_pairs = line_from_pairs, .line_to_pairs = line_to_pairs,                    \
+    .line_multiply = line_multiply                                                         \
   }

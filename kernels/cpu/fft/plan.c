@@ -22,8 +22,8 @@
 static int factorize(int64_t n, int64_t *radices) {
   int count = 0, twos = 0;
   for (int64_t r = TLK_FFT_RADIX; r >= 3; r -= 2)
-    for (bool prime = r == 3 || r == 5 || r == 7 || (r % 3 != 0 && r % 5 != 0);
-         prime && n % r == 0; n /= r)
+    for (bool prime = r == 3 || r == 5 || r == 7 || (r % 3 != 0 && r % 5 != 0); prime && n % r == 0;
+         n /= r)
       radices[count++] = r;
   for (; n % 2 == 0; n /= 2) twos++;
   if (n != 1) return -1;
@@ -66,14 +66,14 @@ static void put_root(void *table, tl_DType real, int64_t at, int64_t k, int64_t 
   double rest = -2 * pi * (((double)(8 * k - eighth * n)) / (8 * (double)n));
   double c = cos(rest), s = sin(rest), h = 0.70710678118654752440, re = c, im = s;
   switch (eighth % 8) {
-    case 1: re = h * (c + s), im = h * (s - c); break;
-    case 2: re = s, im = -c; break;
-    case 3: re = h * (s - c), im = -h * (c + s); break;
-    case 4: re = -c, im = -s; break;
-    case 5: re = -h * (c + s), im = h * (c - s); break;
-    case 6: re = -s, im = c; break;
-    case 7: re = h * (c - s), im = h * (c + s); break;
-    default: break;
+  case 1: re = h * (c + s), im = h * (s - c); break;
+  case 2: re = s, im = -c; break;
+  case 3: re = h * (s - c), im = -h * (c + s); break;
+  case 4: re = -c, im = -s; break;
+  case 5: re = -h * (c + s), im = h * (c - s); break;
+  case 6: re = -s, im = c; break;
+  case 7: re = h * (c - s), im = h * (c + s); break;
+  default: break;
   }
   if (real == TL_F32) {
     ((float *)table)[2 * at] = (float)re, ((float *)table)[2 * at + 1] = (float)im;
@@ -186,7 +186,8 @@ static bool make_filter(tlk_FftPlan *p) {
 }
 
 static bool make_parts(tlk_FftPlan *p) {
-  if (p->npasses < 0) return (p->inner = tlk_fft_plan(smooth_from(2 * p->n - 1), p->part, false)) != NULL;
+  if (p->npasses < 0)
+    return (p->inner = tlk_fft_plan(smooth_from(2 * p->n - 1), p->part, false)) != NULL;
   int64_t n1 = p->n >= DIVIDED_LEAST ? middle_divisor(p->n) : 1;
   if (n1 < 4) return true;
   return (p->columns = tlk_fft_plan(n1, p->part, false)) != NULL &&
@@ -207,7 +208,8 @@ static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs) {
     lay_out(p, radices);
     p->all_bytes = p->bytes + bytes_of(p->columns) + bytes_of(p->rows) + bytes_of(p->inner);
     p->tables = p->bytes > 0 ? tli_alloc(p->bytes) : NULL;
-    ok = p->bytes == 0 || p->tables || tli_fail(TL_EMEM, "fft: out of memory: %zu bytes of tables", p->bytes);
+    ok = p->bytes == 0 || p->tables ||
+         tli_fail(TL_EMEM, "fft: out of memory: %zu bytes of tables", p->bytes);
   }
   if (ok) {
     if (p->tables) lay_out(p, radices);
@@ -279,7 +281,7 @@ void tlk_fft_give_back(tlk_FftPlan *p) {
   int n = 0;
   tli_mutex_lock(&guard);
   p->users--;
-  if (!is_cached(p)) { /* it is this call's own, or somebody else entered its equal meanwhile */
+  if (!is_cached(p)) { /* this call made it */
     bool fits = p->all_bytes <= CACHED_BYTES / 2 && find(p->n, p->part, p->pairs) == NULL;
     p->age = ++clock_of_uses;
     if (!fits || !enter(p)) {

@@ -56,6 +56,10 @@ local function padded(a, win)
          refuse("stft", "align_to_window", "none with center", a.align_to_window)
       end
       local n = a.n_fft // 2
+      if n >= x:size(2) and a.pad_mode == "reflect" then
+         refuse("stft", "n_fft", ("less than twice the signal's length, %d, which is padded by "
+            .. "reflection"):format(x:size(2)), a.n_fft)
+      end
       return torch.nn.functional.pad(x:unsqueeze(1), {n, n}, a.pad_mode):squeeze(1)
    elseif a.align_to_window then
       local n = (a.n_fft - win) // 2
@@ -75,11 +79,12 @@ end
 ---@param center? boolean  true unless given
 ---@param pad_mode? string  "reflect" unless given; see torch.nn.functional.pad
 ---@param normalized? boolean  whether to divide by sqrt(n_fft)
----@param onesided? boolean  whether to return only the first n_fft // 2 + 1 frequencies; true by default for real signals
+---@param onesided? boolean  whether to return only the first n_fft // 2 + 1 frequencies: by default
+--- for real signals
 ---@param return_complex? boolean  true unless given; otherwise the last dimension has the parts
----@param align_to_window? boolean  without center: whether the first window begins at the signal's first number
+---@param align_to_window? boolean  without center: whether the first window begins at the signal's
+--- first number
 ---@return Tensor  (N, T) or (B, N, T), complex: N frequencies of T frames
----@names torch.stft Tensor:stft
 function M.stft(...)
    local a = take_stft(...)
    check_signal("stft", a.input)
@@ -178,11 +183,11 @@ end
 ---@param window? Tensor  (win_length), ones unless given
 ---@param center? boolean  true unless given: whether frames had their middle at t * hop_length
 ---@param normalized? boolean  whether the transform was divided by sqrt(n_fft)
----@param onesided? boolean  whether input has n_fft // 2 + 1 frequencies; by default, unless it has n_fft
+---@param onesided? boolean  whether input has n_fft // 2 + 1 frequencies: by default, unless it has
+--- n_fft
 ---@param length? integer  of the signals: cuts them, or fills them with zeros
 ---@param return_complex? boolean  whether the signals are complex; false unless given
 ---@return Tensor  (L) or (B, L)
----@names torch.istft Tensor:istft
 function M.istft(...)
    local a = take_istft(...)
    local onesided = check_transform(a)

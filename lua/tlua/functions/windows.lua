@@ -14,7 +14,8 @@ end
 
 -- Returns the options of torch.signal.windows for a call.
 local function options_of(a)
-   return {sym = not a.periodic, dtype = a.dtype, device = a.device, requires_grad = a.requires_grad}
+   return {sym = not a.periodic, dtype = a.dtype, device = a.device,
+      requires_grad = a.requires_grad}
 end
 
 --- Returns a window of window_length numbers: torch.signal.windows.hann, bartlett or blackman with

@@ -41,11 +41,15 @@ local take_cosines = take("general_cosine", ", a: numbers")
 --- Returns a sum of cosines: a[1] - a[2] cos(x) + a[3] cos(2 x) - ..., x from 0 to 2 pi.
 ---@param M integer  the number of elements
 ---@param a number[]  at least one factor
----@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  sym: whether the last element equals the first (true unless given); otherwise the element after it would
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
+--- sym: whether the last element equals the first (true unless given); otherwise the element after
+--- the last one would
 ---@return Tensor
 function M.general_cosine(...)
    local a = take_cosines(...)
-   if #a.a == 0 then args.refuse("signal.windows.general_cosine", "a", "at least one number", a.a) end
+   if #a.a == 0 then
+      args.refuse("signal.windows.general_cosine", "a", "at least one number", a.a)
+   end
    return cosines("general_cosine", a, a.a)
 end
 
@@ -54,7 +58,8 @@ local take_hamming = take("general_hamming", ", alpha: number = 0.54")
 --- Returns alpha - (1 - alpha) cos(x), x from 0 to 2 pi.
 ---@param M integer  the number of elements
 ---@param alpha? number  0.54 unless given
----@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
+--- see general_cosine
 ---@return Tensor
 function M.general_hamming(...)
    local a = take_hamming(...)
@@ -64,7 +69,8 @@ end
 --- Returns a Hann, a Hamming, a Blackman or a Nuttall window: a sum of two, two, three or four
 --- cosines.
 ---@param M integer  the number of elements
----@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
+--- see general_cosine
 ---@return Tensor
 ---@names signal.windows.hann signal.windows.hamming signal.windows.blackman signal.windows.nuttall
 for name, factors in pairs {
@@ -79,7 +85,8 @@ local take_bartlett = take "bartlett"
 
 --- Returns Bartlett's window, a triangle that begins with 0.
 ---@param M integer  the number of elements
----@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
+--- see general_cosine
 ---@return Tensor
 function M.bartlett(...)
    local a = take_bartlett(...)
@@ -95,7 +102,8 @@ local take_cosine = take "cosine"
 
 --- Returns half a period of the sine.
 ---@param M integer  the number of elements
----@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
+--- see general_cosine
 ---@return Tensor
 function M.cosine(...)
    local a = take_cosine(...)
@@ -108,12 +116,13 @@ local take_exponential = take("exponential", ", center: number?, tau: number = 1
 ---@param M integer  the number of elements
 ---@param center? number  the middle unless given, which takes sym = false
 ---@param tau? number  of more than 0, 1 unless given
----@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
+--- see general_cosine
 ---@return Tensor
 function M.exponential(...)
    local a = take_exponential(...)
    local who = "signal.windows.exponential"
-   if not (a.tau > 0) then args.refuse(who, "tau", "more than 0", a.tau) end
+   if a.tau <= 0 or a.tau ~= a.tau then args.refuse(who, "tau", "more than 0", a.tau) end
    if a.sym and a.center then args.refuse(who, "center", "none if sym is true", a.center) end
    local center = a.center or (span(a) - 1) / 2
    return window("exponential", a, function(x) return (-(x - center):abs() / a.tau):exp() end)
@@ -124,11 +133,14 @@ local take_gaussian = take("gaussian", ", std: number = 1.0")
 --- Returns a Gaussian, exp(-(i - middle)^2 / (2 std^2)).
 ---@param M integer  the number of elements
 ---@param std? number  the standard deviation, of more than 0, in elements; 1 unless given
----@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
+--- see general_cosine
 ---@return Tensor
 function M.gaussian(...)
    local a = take_gaussian(...)
-   if not (a.std > 0) then args.refuse("signal.windows.gaussian", "std", "more than 0", a.std) end
+   if a.std <= 0 or a.std ~= a.std then
+      args.refuse("signal.windows.gaussian", "std", "more than 0", a.std)
+   end
    local middle, factor = (span(a) - 1) / 2, 1 / (a.std * math.sqrt(2))
    return window("gaussian", a, function(x) return (-((x - middle) * factor):square()):exp() end)
 end
@@ -138,11 +150,14 @@ local take_kaiser = take("kaiser", ", beta: number = 12.0")
 --- Returns Kaiser's window, i0(beta sqrt(1 - t^2)) / i0(beta), t from -1 to 1.
 ---@param M integer  the number of elements
 ---@param beta? number  of at least 0, 12 unless given: more makes a narrower window
----@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}  see general_cosine
+---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
+--- see general_cosine
 ---@return Tensor
 function M.kaiser(...)
    local a = take_kaiser(...)
-   if not (a.beta >= 0) then args.refuse("signal.windows.kaiser", "beta", "at least 0", a.beta) end
+   if a.beta < 0 or a.beta ~= a.beta then
+      args.refuse("signal.windows.kaiser", "beta", "at least 0", a.beta)
+   end
    return window("kaiser", a, function(x, length)
       if a.M <= 1 then return torch.ones_like(x) end
       local t = (x * (2 / length) - 1):clamp(-1, 1)

@@ -9,7 +9,8 @@
 
 /* ---- the operators that transform ---- */
 
-static bool run(tlk_FftKind kind, tl_Tensor *in, tl_Tensor *out, int d, bool inverse, double scale) {
+static bool run(tlk_FftKind kind, tl_Tensor *in, tl_Tensor *out, int d, bool inverse,
+                double scale) {
   if (in->numel == 0 || out->numel == 0) return true;
   const tl_Tensor *whole = kind == TLK_FFT_TO_REAL ? out : in; /* has the signal's length */
   tli_Along along = tli_along(whole, d);
@@ -21,7 +22,8 @@ static bool run(tlk_FftKind kind, tl_Tensor *in, tl_Tensor *out, int d, bool inv
 /* Transforms the dimensions one after the other, all but the first in place. */
 tl_Tensor *tli_op_fft_c2c(tl_Tensor *self, tl_Ints dim, int64_t sign, double scale) {
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
-  tl_Tensor *out = in ? tli_empty((tl_DType)self->dtype, tli_device(self), in->ndim, in->sizes) : NULL;
+  tl_Tensor *out =
+      in ? tli_empty((tl_DType)self->dtype, tli_device(self), in->ndim, in->sizes) : NULL;
   bool ok = out != NULL;
   for (int64_t i = dim.n - 1; ok && i >= 0; i--) {
     bool first = i == dim.n - 1;
@@ -34,10 +36,17 @@ tl_Tensor *tli_op_fft_c2c(tl_Tensor *self, tl_Ints dim, int64_t sign, double sca
   return out;
 }
 
+tl_Tensor *tli_op_fft_real(tl_Tensor *self, tl_Ints dim, int64_t sign, double scale) {
+  tl_Tensor *wide = tli_op_to_dtype(self, tli_complex_dtype((tl_DType)self->dtype));
+  tl_Tensor *result = wide ? tli_op_fft_c2c(wide, dim, sign, scale) : NULL;
+  tli_release(wide);
+  return result;
+}
+
 /* Runs a transform between real and complex numbers along the last dimension, to which d moves;
 ** n is the result's size there. */
-static tl_Tensor *run_last(tlk_FftKind kind, tl_Tensor *self, int64_t dim, int64_t n, tl_DType dtype,
-                           double scale) {
+static tl_Tensor *run_last(tlk_FftKind kind, tl_Tensor *self, int64_t dim, int64_t n,
+                           tl_DType dtype, double scale) {
   int d = tli_dim(kind == TLK_FFT_TO_REAL ? "irfft" : "rfft", dim, self->ndim);
   if (d < 0) return NULL;
   int last = self->ndim - 1;
@@ -77,8 +86,8 @@ static tl_Tensor *weigh_pairs(tl_Tensor *half, int64_t dim, int64_t n, double fa
   int64_t sizes[TL_MAX_DIMS];
   for (int k = 0; k < half->ndim; k++) sizes[k] = k == d ? half->sizes[k] : 1;
   tl_DType real = tli_real_dtype((tl_DType)half->dtype);
-  tl_Tensor *weights = tlo_full((tl_Ints){half->ndim, sizes}, tli_float(factor), real,
-                                tli_device(half));
+  tl_Tensor *weights =
+      tlo_full((tl_Ints){half->ndim, sizes}, tli_float(factor), real, tli_device(half));
   bool ok = weights != NULL;
   for (int64_t k = 0; ok && k <= n / 2; k += n / 2 > 0 && n % 2 == 0 ? n / 2 : n) {
     tl_Tensor *one = tli_cut(weights, d, k, 1, 1);
@@ -88,6 +97,12 @@ static tl_Tensor *weigh_pairs(tl_Tensor *half, int64_t dim, int64_t n, double fa
   tl_Tensor *result = ok ? tlo_mul(half, weights) : NULL;
   tli_release(weights);
   return result;
+}
+
+tl_Tensor *tlo_fft_real_backward(tl_Tensor *grad, tl_Ints dim, int64_t sign, double scale) {
+  tli_Chain c = {0};
+  tl_Tensor *back = TLI_STEP(&c, tlo_fft_c2c(grad, dim, sign, scale));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_real(back)));
 }
 
 /* The real part of the inverse transform of the gradient, filled up with zeros: as a transform of
@@ -135,16 +150,17 @@ static bool read_norm(const char *op, const char *norm, bool inverse, double cou
 
 static bool read_dims(Axes *a, const tl_Tensor *input, tl_Ints s, tl_Ints dim) {
   bool marked[TL_MAX_DIMS] = {false};
+  if (dim.n > 0 && input->ndim == 0)
+    return tli_fail(TL_ESHAPE, "%s: input: expected at least one dimension, got none", a->op);
   if (s.v && dim.v && s.n != dim.n)
-    return tli_fail(TL_ESHAPE, "%s: s: expected a size for each of the %lld dimensions in dim, got %lld",
+    return tli_fail(TL_ESHAPE,
+                    "%s: s: expected a size for each of the %lld dimensions in dim, got %lld",
                     a->op, (long long)dim.n, (long long)s.n);
   if (s.v && s.n > input->ndim)
     return tli_fail(TL_ESHAPE, "%s: s: got %lld sizes for a tensor of shape %s", a->op,
                     (long long)s.n, tli_sizes_str(input));
   a->n = dim.v ? dim.n : s.v ? s.n : input->ndim;
   for (int64_t i = 0; i < a->n; i++) {
-    if (dim.v && input->ndim == 0)
-      return tli_fail(TL_ESHAPE, "%s: input: expected at least one dimension, got none", a->op);
     int d = dim.v ? tli_dim(a->op, dim.v[i], input->ndim) : (int)(input->ndim - a->n + i);
     if (d < 0) return false;
     if (marked[d])
@@ -204,15 +220,12 @@ static tl_Tensor *c2c(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, 
   Axes a;
   TL_TRY_NULL(read_axes(&a, op, input, s, dim, norm, inverse, false));
   tli_Chain c = {0};
-  tl_Tensor *t = chain_resized(&c, chain_numbers(&c, input, true), &a, false);
-  return tli_chain_end(&c,
-                       TLI_STEP(&c, tlo_fft_c2c(t, (tl_Ints){a.n, a.dim}, inverse ? 1 : -1, a.scale)));
-}
-
-static bool check_real(const char *op, const tl_Tensor *input) {
-  if (!tli_is_complex((tl_DType)input->dtype)) return true;
-  return tli_fail(TL_EDTYPE, "%s: input: expected real numbers, got %s", op,
-                  tl_dtype_name((tl_DType)input->dtype));
+  bool complex = tli_is_complex((tl_DType)input->dtype);
+  tl_Tensor *t = chain_resized(&c, chain_numbers(&c, input, complex), &a, false);
+  tl_Ints dims = {a.n, a.dim};
+  int64_t sign = inverse ? 1 : -1;
+  return tli_chain_end(&c, TLI_STEP(&c, complex ? tlo_fft_c2c(t, dims, sign, a.scale)
+                                                : tlo_fft_real(t, dims, sign, a.scale)));
 }
 
 static bool check_some(const Axes *a) {
@@ -223,7 +236,6 @@ static bool check_some(const Axes *a) {
 static tl_Tensor *r2c(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm,
                       bool inverse) {
   Axes a;
-  TL_TRY_NULL(check_real(op, input));
   TL_TRY_NULL(read_axes(&a, op, input, s, dim, norm, inverse, false) && check_some(&a));
   tli_Chain c = {0};
   tl_Tensor *t = chain_resized(&c, chain_numbers(&c, input, false), &a, false);
@@ -242,23 +254,22 @@ static tl_Tensor *c2r(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, 
   tl_Tensor *t = chain_resized(&c, chain_numbers(&c, input, true), &a, true);
   if (a.n > 1) t = TLI_STEP(&c, tlo_fft_c2c(t, (tl_Ints){a.n - 1, a.dim}, inverse ? 1 : -1, 1));
   if (!inverse) t = TLI_STEP(&c, tlo_conj(t));
-  return tli_chain_end(
-      &c, TLI_STEP(&c, tlo_fft_c2r(t, a.dim[a.n - 1], a.size[a.n - 1], a.scale)));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_fft_c2r(t, a.dim[a.n - 1], a.size[a.n - 1], a.scale)));
 }
 
 /* The three forms of a transform. */
-#define FORMS(name, function, inverse)                                                           \
-  tl_Tensor *tlo_fft_##name(tl_Tensor *input, int64_t n, int64_t dim, const char *norm) {        \
-    tl_Ints s = n == TLI_NOINT ? TLI_NOINTS : (tl_Ints){1, &n};                                  \
-    if (n != TLI_NOINT && n < 1)                                                                 \
-      return tli_fail_null(TL_EARG, #name ": n: expected at least 1, got %lld", (long long)n);   \
-    return function(#name, input, s, (tl_Ints){1, &dim}, norm, inverse);                         \
-  }                                                                                              \
-  tl_Tensor *tlo_fft_##name##2(tl_Tensor * input, tl_Ints s, tl_Ints dim, const char *norm) {    \
-    return function(#name "2", input, s, dim, norm, inverse);                                    \
-  }                                                                                              \
-  tl_Tensor *tlo_fft_##name##n(tl_Tensor * input, tl_Ints s, tl_Ints dim, const char *norm) {    \
-    return function(#name "n", input, s, dim, norm, inverse);                                    \
+#define FORMS(name, function, inverse)                                                         \
+  tl_Tensor *tlo_fft_##name(tl_Tensor *input, int64_t n, int64_t dim, const char *norm) {      \
+    tl_Ints s = n == TLI_NOINT ? TLI_NOINTS : (tl_Ints){1, &n};                                \
+    if (n != TLI_NOINT && n < 1)                                                               \
+      return tli_fail_null(TL_EARG, #name ": n: expected at least 1, got %lld", (long long)n); \
+    return function(#name, input, s, (tl_Ints){1, &dim}, norm, inverse);                       \
+  }                                                                                            \
+  tl_Tensor *tlo_fft_##name##2(tl_Tensor * input, tl_Ints s, tl_Ints dim, const char *norm) {  \
+    return function(#name "2", input, s, dim, norm, inverse);                                  \
+  }                                                                                            \
+  tl_Tensor *tlo_fft_##name##n(tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm) {   \
+    return function(#name "n", input, s, dim, norm, inverse);                                  \
   }
 
 FORMS(fft, c2c, false)
@@ -273,7 +284,8 @@ FORMS(ihfft, r2c, true)
 /* Returns first, first + 1, ... up to before `stop`, divided by n * d. */
 static tl_Tensor *frequencies(const char *op, int64_t n, double d, tl_DType dtype, tl_Device device,
                               bool half) {
-  if (n < 1) return tli_fail_null(TL_EARG, "%s: n: expected at least 1, got %lld", op, (long long)n);
+  if (n < 1)
+    return tli_fail_null(TL_EARG, "%s: n: expected at least 1, got %lld", op, (long long)n);
   if (dtype == TL_NODTYPE) dtype = tli_default_dtype();
   if (!tli_is_float(dtype))
     return tli_fail_null(TL_EDTYPE, "%s: dtype: expected a floating type, got %s", op,

@@ -23,12 +23,14 @@ local all <const> = "(Tensor input, int[] s=nil, dim[] dim=nil, string norm=nil)
 -- Declares the three forms of a transform: along dim, along two dimensions, along several.
 local function forms(name, entry)
    local one = {name .. signal, doc = ("%s of input along dim. %s %s %s"):format(
-      entry.doc, sized, norm, complex), examples = entry.one}
+      entry.doc, sized, norm, complex), examples = entry.one, node = entry.node}
    local two = {name .. "2" .. plane, doc = ("%s of input along two dimensions, by default the last"
-      .. " ones: torch.fft.%sn for these."):format(entry.doc, name), examples = entry.two}
+      .. " ones: torch.fft.%sn for these."):format(entry.doc, name), examples = entry.two,
+      node = entry.node}
    local any = {name .. "n" .. all, doc = ([[%s of input along the dimensions dim, by default the
     last ones for which s has sizes, or all. s gives each dimension's n (-1: as it is).%s %s %s]])
-      :format(entry.doc, entry.last or "", norm, complex), examples = entry.any}
+      :format(entry.doc, entry.last or "", norm, complex), examples = entry.any,
+      node = entry.node}
    fft(one)
    if entry.example then example(name, entry.example) end
    fft(two)
@@ -50,18 +52,19 @@ forms("ifft", {doc = "The inverse of the discrete Fourier transform",
    print(torch.fft.ifft(torch.fft.fft(torch.tensor {1.0, 2.0})))
    --> tensor([1.+0.j, 2.+0.j])]]})
 forms("rfft", {doc = [[The first n // 2 + 1 elements, which are all that a real signal needs, of the
-    discrete Fourier transform]], last = halves,
+    discrete Fourier transform]], last = halves, node = "FftR2C",
    one = {"T(5)", "T(2, 6)", "T(2, 3), 4, 1, 'ortho'"}, two = {"T(2, 3, 4)"},
    any = {"T(2, 3)", "T(2, 3, 2), {3}", "T(2, 3, 2), nil, {1, 2}"},
    example = [[
    print(torch.fft.rfft(torch.tensor {1.0, 2.0, 3.0, 4.0}))
    --> tensor([10.+0.j, -2.+2.j, -2.+0.j])]]})
-forms("irfft", {doc = [[The real signal of n elements, by default of 2 (m - 1), from the m elements of
-    its discrete Fourier transform that torch.fft.rfft gives: the inverse]], last = halves,
+forms("irfft", {doc = [[The real signal of n elements, by default of 2 (m - 1), from the m elements
+    of its discrete Fourier transform that torch.fft.rfft gives: the inverse]], last = halves,
    one = {"T(5)", "T(2, 4), 5", "T(3, 2), 4, 1, 'ortho'", "T(4), 7"}, two = {"T(2, 3, 4)"},
    any = {"T(2, 3)", "T(2, 3, 2), {3}", "T(2, 3, 2), {2, 5}, {1, 2}"},
    example = [[
-   print(torch.fft.irfft(torch.fft.rfft(torch.tensor {1.0, 2.0, 3.0}), 3)) -- 3: n is odd
+   local half = torch.fft.rfft(torch.tensor {1.0, 2.0, 3.0})
+   print(torch.fft.irfft(half, 3)) -- an odd n must be given
    --> tensor([1., 2., 3.])]]})
 forms("hfft", {doc = [[The discrete Fourier transform, n real numbers, by default 2 (m - 1), of a
     Hermitian signal from its first m elements]], last = halves,
@@ -69,7 +72,7 @@ forms("hfft", {doc = [[The discrete Fourier transform, n real numbers, by defaul
    any = {"T(2, 3)", "T(2, 3, 2), {3}"},
    example = [[
    print(torch.fft.hfft(torch.tensor {1.0, 2.0, 1.0}))
-   --> tensor([6., 0., -2., 0.])]]})
+   --> tensor([ 6.,  0., -2.,  0.])]]})
 forms("ihfft", {doc = [[The first n // 2 + 1 elements of the inverse discrete Fourier transform of a
     real signal, the inverse of torch.fft.hfft]], last = halves,
    one = {"T(5)", "T(2, 6)", "T(2, 3), 4, 1, 'ortho'"}, two = {"T(2, 3, 4)"},
@@ -94,21 +97,28 @@ example("rfftfreq", [[
    print(torch.fft.rfftfreq(5))
    --> tensor([0.0000, 0.2000, 0.4000])]])
 fft {"fftshift(Tensor input, dim[1] dim=nil) -> Tensor",
-    doc = [[Rolls each of the dimensions dim, by default all, so that frequency 0, the first element,
-    is in the middle.]], examples = {"T(5)", "T(3, 4)", "T(3, 4), 2", "T(3, 4), {1, 2}"}}
+    doc = [[Rolls each of the dimensions dim, by default all, so that frequency 0, the first
+    element, is in the middle.]], node = "Roll",
+    examples = {"T(5)", "T(3, 4)", "T(3, 4), 2", "T(3, 4), {1, 2}"}}
 example("fftshift", [[
    print(torch.fft.fftshift(torch.fft.fftfreq(5)))
    --> tensor([-0.4000, -0.2000,  0.0000,  0.2000,  0.4000])]])
 fft {"ifftshift(Tensor input, dim[1] dim=nil) -> Tensor",
-    doc = "Undoes torch.fft.fftshift.", examples = {"T(5)", "T(3, 4)", "T(3, 4), 2"}}
+    doc = "Undoes torch.fft.fftshift.", node = "Roll", examples = {"T(5)", "T(3, 4)", "T(3, 4), 2"}}
 example("ifftshift", [[
    print(torch.fft.ifftshift(torch.tensor {-2, -1, 0, 1, 2}))
    --> tensor([ 0,  1,  2, -2, -1])]])
 
--- `sign` is that of the exponent; results are multiplied by scale.
+-- `sign` is that of the exponent; results are multiplied by scale. fft_real transforms real numbers
+-- to whole lines.
 op {"fft_c2c(Tensor self, dim[] dim, int sign, float scale) -> Tensor",
     name = "fft", node = "FftC2C", internal = true,
     grad = {self = "fft_c2c(grad, dim, -sign, scale)"}}
+op {"fft_real(Tensor self, dim[] dim, int sign, float scale) -> Tensor",
+    name = "fft", node = "FftR2C", internal = true,
+    grad = {self = "fft_real_backward(grad, dim, -sign, scale)"}}
+op {"fft_real_backward(Tensor grad, dim[] dim, int sign, float scale) -> Tensor",
+    internal = true, composite = true}
 op {"fft_r2c(Tensor self, dim dim, float scale) -> Tensor",
     name = "rfft", node = "FftR2C", internal = true,
     grad = {self = "fft_r2c_backward(grad, sizes(self), dim, scale)"}}
@@ -121,5 +131,5 @@ op {"fft_c2r_backward(Tensor grad, dim dim, float scale) -> Tensor",
     internal = true, composite = true}
 
 takes_complex [[fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_irfft fft_irfft2
-   fft_irfftn fft_hfft fft_hfft2 fft_hfftn fft_fftshift fft_ifftshift fft_c2c fft_r2c_backward
-   fft_c2r fft_rfft fft_rfft2 fft_rfftn fft_ihfft fft_ihfft2 fft_ihfftn]]
+   fft_irfftn fft_hfft fft_hfft2 fft_hfftn fft_fftshift fft_ifftshift fft_c2c fft_real_backward
+   fft_r2c_backward fft_c2r]]
