@@ -33,7 +33,7 @@ local function train_and_kill(folder, steps)
       while [ $done -lt %d ] && [ -e /proc/$run ]; do
          seed=$(( (seed * 1103515245 + 12345) %% 2147483648 ))
          sleep 0.$(( seed / 65536 %% 6 ))$(( seed / 1024 %% 10 ))
-         set -- the numbers of the launcher's child processes
+         set -- $(cat /proc/$run/task/$run/children 2>/dev/null)
          [ $# -gt 0 ] || continue
          [ $(( seed / 4096 %% 2 )) = 0 ] || shift $(( $# - 1 ))
          kill -9 $1 2>/dev/null && done=$(( done + 1 ))

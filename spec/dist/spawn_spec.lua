@@ -115,9 +115,9 @@ describe("spawn", function()
    it("names values that cannot be sent, at the caller's line", function()
       local spawn = require "tlua".multiprocessing.spawn
       local thread = coroutine.create(print)
-      assert.raises("spawn: the function at spec/dist/spawn_spec.lua:118, upvalue 'thread' is a coroutine", function()
-         spawn(function() return thread end)
-      end)
+      local line = debug.getinfo(1, "l").currentline + 2
+      assert.raises("spawn: the function at spec/dist/spawn_spec.lua:" .. line .. ", upvalue 'thread' is a coroutine",
+         function() spawn(function() return thread end) end)
       assert.raises("multiprocessing.spawn: fn: expected a function, got 3", function() spawn(3) end)
       assert.raises("nprocs: expected 1 to 128 processes, got 0", function()
          spawn(print, {nprocs = 0})
