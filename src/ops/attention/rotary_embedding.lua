@@ -2,12 +2,12 @@
 
 op {[[rotary_embedding(Tensor input, Tensor cos, Tensor sin, bool interleaved=true) -> Tensor]],
     module = "nn.functional", method = false, composite = true,
-    doc = [[Pairs of features, along the last dimension of input, turned by angles whose cosines and
-    sines are given: (a, b) becomes (a cos - b sin, b cos + a sin). cos and sin have one shape,
-    which, but for its last size R / 2, broadcasts to input's: (S, R / 2) for queries and keys
-    (B, H, S, D), (S, 1, R / 2) for (B, S, H, D). Pairs are neighbours, or, unless interleaved,
-    feature i and feature i + R / 2. Features after the first R stay as they are. Half types are
-    computed in float32, and cos and sin may be float32 beside them.]],
+    doc = [[Rotates pairs of features (a, b) along the last dimension of input by angles, given by
+    their cosines and sines, to (a cos - b sin, b cos + a sin). cos and sin have one shape, which,
+    but for its last size R / 2, broadcasts to input's: (S, R / 2) for queries and keys (B, H, S,
+    D), (S, 1, R / 2) for (B, S, H, D). Pairs are neighbours, or, unless interleaved, feature i and
+    feature i + R / 2. Features after the first R stay as they are. Half types are computed in
+    float32, and cos and sin may be float32 beside them.]],
     examples = {"T(2, 3, 4), T(3, 2), T(3, 2)", "T(2, 3, 4), T(3, 2), T(3, 2), false",
                 "T(2, 3, 2, 6), T(3, 1, 2), T(3, 1, 2)", "T(2, 7), T(3), T(3), false",
                 "T(3, 2), T(1), T(1)"}}

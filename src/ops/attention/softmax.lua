@@ -6,8 +6,8 @@ local function F(entry)
 end
 
 F {"softmax(Tensor self, dim dim, dtype dtype=nil) -> Tensor",
-   doc = [[exp(self) / sum(exp(self)) along dim, without overflow; with dtype, of self converted to
-   it.]],
+   doc = [[Computes exp(self) / sum(exp(self)) along dim, without overflow. With dtype self is
+   converted to it first.]],
    also = true, composite = true,
    autocast = {gpu = "float32"},
    examples = {"T(3, 4), 2", "T(2, 3, 4), 1", "T(2, 3, 4), 2", "T(), 1"}}
@@ -23,7 +23,8 @@ op {"softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor", in
             output = [[grad * grad_output - grad * sum(grad_output * output, dim, true) -
             grad_output * sum(grad * output, dim, true)]]}}
 F {"log_softmax(Tensor self, dim dim, dtype dtype=nil) -> Tensor",
-   doc = "log(softmax(self, dim)), more exact than the two by themselves.",
+   doc = [[Computes log(softmax(self, dim)), more accurately than the two operators one after the
+   other.]],
    also = true, composite = true,
    autocast = {gpu = "float32"},
    examples = {"T(3, 4), 2", "T(2, 3, 4), 1", "T(2, 3, 4), 2", "T(), 1"}}
@@ -35,13 +36,14 @@ op {"log_softmax_along(Tensor self, dim dim) -> Tensor", name = "log_softmax", i
 op {"log_softmax_backward(Tensor grad_output, Tensor output, dim dim) -> Tensor", internal = true,
     grad = {grad_output = "grad - sum(grad * exp(output), dim, true)",
             output = "neg(grad * exp(output) * sum(grad_output, dim, true))"}}
-F {"softmin(Tensor self, dim dim, dtype dtype=nil) -> Tensor", doc = "softmax of -self.",
+F {"softmin(Tensor self, dim dim, dtype dtype=nil) -> Tensor",
+doc = "Computes softmax of -self along dim.",
    method = false, expr = "softmax(neg(self), dim, dtype)",
    autocast = {gpu = "float32"}, examples = {"T(3, 4), 2"}}
 F {[[gumbel_softmax(Tensor logits, float tau=1.0, bool hard=false, float eps=1e-10, dim dim=-1, *,
       Generator generator=nil) -> Tensor]],
-   doc = [[A sample of the Gumbel-softmax distribution along dim, at temperature tau. With hard it
-   is one-hot, yet differentiates as the soft sample does.]],
+   doc = [[Draws a sample of the Gumbel-softmax distribution along dim, at temperature tau. With
+   hard the sample is one-hot, but has the gradient of the soft sample.]],
    composite = true, gradcheck = false,
    autocast = {gpu = "float32"}, examples = {"T(3, 4)"}}
 op {"straight_through(Tensor self, Tensor soft) -> Tensor",

@@ -45,7 +45,8 @@ for n = 1, 3 do
       also = true, composite = true, autocast = "lower", examples = examples[n]}
    F {("conv%dd.padding(Tensor input, Tensor weight, Tensor bias=nil,%s) -> Tensor"):format(
          n, options:format("string padding='valid'")),
-      doc = "The same with padding by name.", also = true, composite = true, autocast = "lower",
+      doc = [[The same with padding by name: 'valid' (none) or 'same', which keeps the input's
+      size.]], also = true, composite = true, autocast = "lower",
       examples = {({"T(2, 3, 7), T(4, 3, 4), T(4), 1, 'same', 2",
                     "T(2, 3, 5, 4), T(4, 3, 3, 2), nil, 1, 'same'",
                     "T(1, 2, 3, 4, 3), T(2, 2, 2, 3, 2), nil, 1, 'valid'"})[n]}}

@@ -7,15 +7,15 @@ end
 
 F {[[unfold.windows(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0,
       int[2] stride=1) -> Tensor]],
-   doc = [[The windows of input (N, C, H, W) as columns: (N, C * kernel_h * kernel_w, windows), in
-   the order in which conv2d visits them.]],
+   doc = [[Returns the windows of input (N, C, H, W) as columns (N, C * kernel_h * kernel_w,
+   windows), in the order in which conv2d visits them.]],
    composite = true,
    examples = {"T(2, 3, 4, 5), 3", "T(1, 2, 5, 5), {2, 3}, 1, {1, 0}, 2", "T(2, 4, 4), 2, 2"}}
 F {[[fold(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0,
       int[2] stride=1) -> Tensor]],
    node = "Col2Im",
-   doc = [[The sum of such columns (N, C * kernel_h * kernel_w, windows) at the windows' places:
-   (N, C, output_size).]],
+   doc = [[Adds up columns (N, C * kernel_h * kernel_w, windows), such as unfold returns, at their
+   windows' places: (N, C, output_size).]],
    composite = true, examples = {"T(2, 12, 12), {4, 5}, {2, 2}", "T(1, 8, 9), {4, 4}, 2, 1, 1, 2"}}
 op {"im2col(Tensor self, int[] kernel, int[] dilation, int[] padding, int[] stride) -> Tensor",
     name = "unfold", node = "Im2Col", internal = true,

@@ -13,9 +13,9 @@ example("copy_", [=[
    --> tensor([[1., 2.],
    -->         [0., 0.]])]=])
 op {"resize_(Tensor self, int[] size...) -> self",
-    doc = [[Gives self another shape, row-major, or leaves it as it is if it has that shape; the
-    storage grows if it must, with undefined new contents. Not for tensors that require a
-    gradient.]],
+    doc = [[Gives self another shape in row-major order, unless it has that shape already. The
+    storage grows if needed; new elements are undefined. Tensors that require a gradient are
+    refused.]],
     func = false, nondiff = "it changes the storage"}
 
 op {"to_row_major(Tensor self) -> Tensor",
@@ -28,11 +28,12 @@ op {"move(Tensor self, device device, bool non_blocking=false) -> Tensor",
 op {[[to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false, *,
       device device=nil, string memory_format=nil) -> Tensor]],
     node = "ToCopy",
-    doc = [[self converted to a dtype and moved to a device; self itself if nothing changes, unless
-    copy is true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. With non_blocking a
-    move from pinned memory to a device, or from a device to the CPU, which then gives pinned
-    memory, may go on when this returns: synchronize before the values are read on the CPU. With
-    memory_format, such as torch.channels_last, the result has that order (see contiguous).]],
+    doc = [[Converts self to a dtype and moves it to a device. Returns self itself if nothing
+    changes, unless copy is true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. With
+    non_blocking a move from pinned memory to a device, or from a device to the CPU, which then
+    gives pinned memory, may go on when this returns: synchronize before the values are read on the
+    CPU. With memory_format, such as torch.channels_last, the result has that order (see
+    contiguous).]],
     composite = true, hooked = true, func = false, out = false,
     examples = {"T(3), 'float64'", "T(3), 'float64', false, true",
                 "T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}
@@ -56,7 +57,8 @@ op {[[to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=fals
       string memory_format=nil) -> Tensor]],
     any_device = {other = true},
     node = "ToCopy",
-    doc = "Converted to other's dtype and device.", composite = true, func = false, out = false,
+    doc = "Converts self to other's dtype and moves it to other's device.",
+    composite = true, func = false, out = false,
     examples = {"T(3), T(1)", "T(3), T(1), false, true"}}
 
 for _, row in ipairs {
@@ -68,16 +70,16 @@ for _, row in ipairs {
    -- rounding to a narrow type is not a smooth function
    if row[1] ~= "double" then gradcheck = false end
    op {row[1] .. "(Tensor self, *, string memory_format=nil) -> Tensor", node = "ToCopy",
-       doc = "self converted to " .. row[2] .. ".",
+       doc = "Converts self to " .. row[2] .. ".",
        expr = "to(self, '" .. row[2] .. "', nil, nil, nil, memory_format)",
        func = false, out = false, examples = {"T(3)"},
        gradcheck = gradcheck, nondiff = not row[2]:find("float") and "no floating result" or nil}
 end
 op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true},
-    node = "ToCopy", doc = "self converted to other's dtype.",
+    node = "ToCopy", doc = "Converts self to other's dtype.",
     composite = true, func = false, out = false, examples = {"T(3), T(1)"}}
 op {"cpu(Tensor self, *, string memory_format=nil) -> Tensor",
-    doc = "self moved to the CPU, in that order of memory if one is given (see contiguous).",
+    doc = "Moves self to the CPU; memory_format is the result's order of memory (see contiguous).",
     composite = true, func = false, out = false,
     waits = "the values are for the host",
     examples = {"T(3)", "T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}
@@ -85,8 +87,8 @@ for _, row in ipairs {{"cuda", "CUDA"}, {"sim", "simulated"}} do
    local name, kind = row[1], row[2]
    local options = "bool non_blocking=false, *, string memory_format=nil) -> Tensor"
    op {name .. "(Tensor self, device device=nil, " .. options,
-       doc = ("self moved to a %s device, such as '%s:1'; the current one unless given. "
-          .. "The options are those of to."):format(kind, name),
+       doc = ("Moves self to a %s device, such as '%s:1', or to the current one. "
+          .. "Options: see to."):format(kind, name),
        composite = true, func = false, out = false}
    op {name .. ".number(Tensor self, int device, " .. options,
        doc = "The same by the device's number, which counts from 0.",

@@ -10,15 +10,15 @@ local function create(entry)
 end
 
 create {"empty(int[] size..., " .. options .. format .. ") -> Tensor",
-    doc = [[A tensor of that shape (numbers, or one table) with undefined contents; float32 unless
-    dtype is given.]],
+    doc = [[Returns a tensor with undefined contents. The shape is given as numbers or as one table;
+    the dtype is float32 unless given.]],
     composite = true}
 example("empty", [[
    local x = torch.empty(2, 3) -- x has arbitrary values
    print(table.unpack(x.shape))
    --> 2	3]])
 create {"zeros(int[] size..., " .. options .. ") -> Tensor",
-    doc = "A tensor of zeros; float32 unless dtype is given.",
+    doc = "Returns a tensor of zeros; float32 unless dtype is given.",
     composite = true}
 example("zeros", [=[
    print(torch.zeros(2, 3))
@@ -27,22 +27,23 @@ example("zeros", [=[
    print(torch.zeros({2}, {dtype = torch.int64}))
    --> tensor([0, 0])]=])
 create {"ones(int[] size..., " .. options .. ") -> Tensor",
-    doc = "A tensor of ones; float32 unless dtype is given.",
+    doc = "Returns a tensor of ones; float32 unless dtype is given.",
     composite = true}
 example("ones", [[
    print(torch.ones(3), torch.ones(2, {dtype = torch.bool}))
    --> tensor([1., 1., 1.])	tensor([True, True])]])
 create {"full(int[] size, Number fill_value, " .. options .. ") -> Tensor",
-    doc = [[A tensor filled with a number, whose dtype is the number's own (int64, float32, bool)
-    unless given.]],
+    doc = [[Returns a tensor whose elements all equal fill_value. Its dtype, unless given, is the
+    number's own: int64, float32 or bool.]],
     composite = true}
 example("full", [=[
    print(torch.full({2, 2}, 7))
    --> tensor([[7, 7],
    -->         [7, 7]])]=])
 create {"arange(Number start, Number end_=nil, Number step=1, " .. options .. ") -> Tensor",
-    doc = [[start, start + step, ... without end: ceil((end - start) / step) numbers. With one
-    number that is the end and the start is 0. int64 if all are integers, else float32.]],
+    doc = [[Returns start, start + step, ... up to but not including end: ceil((end - start) / step)
+    numbers. A single argument is the end; the start is then 0. The dtype, unless given, is int64 if
+    all arguments are integers, else float32.]],
     composite = true}
 example("arange", [[
    print(torch.arange(5), torch.arange(1, 10, 3)) -- arange excludes its end
@@ -50,27 +51,28 @@ example("arange", [[
    print(torch.arange(0, 1, 0.25))
    --> tensor([0.0000, 0.2500, 0.5000, 0.7500])]])
 create {"range(Number start, Number end_, Number step=1, " .. options .. ") -> Tensor",
-    doc = [[start, start + step, ... with the end included if a step lands on it; float32 unless
-    dtype is given.]],
+    doc = [[Returns start, start + step, ... up to end, which is included if a step lands on it;
+    float32 unless dtype is given.]],
     composite = true}
 create {"linspace(Number start, Number end_, int steps, " .. options .. ") -> Tensor",
-    doc = [[`steps` evenly spaced numbers from start to end, both included; float32 unless dtype is
-    given.]],
+    doc = [[Returns `steps` evenly spaced numbers from start to end, both included; float32 unless
+    dtype is given.]],
     composite = true}
 example("linspace", [[
    print(torch.linspace(0, 1, 5)) -- linspace includes its end
    --> tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])]])
 create {"logspace(Number start, Number end_, int steps, Number base=10.0, " .. options
       .. ") -> Tensor",
-    doc = "base to the powers of linspace(start, end, steps).", composite = true}
+    doc = "Returns base to the powers of linspace(start, end, steps).", composite = true}
 example("logspace", [[
    print(torch.logspace(0, 3, 4))
    --> tensor([   1.,   10.,  100., 1000.])]])
 create {"scalar_tensor(Number s, " .. options .. ") -> Tensor",
-    doc = "A tensor of no dimensions with that number; float32 unless dtype is given.",
+    doc = "Returns a tensor of no dimensions that holds s; float32 unless dtype is given.",
     composite = true}
 create {"eye(int n, int m=nil, " .. options .. ") -> Tensor",
-    doc = "An (n, m) matrix, m = n if left out, with ones on the diagonal.", composite = true}
+    doc = [[Returns an (n, m) matrix with ones on the diagonal and zeros elsewhere; m is n unless
+    given.]], composite = true}
 example("eye", [=[
    print(torch.eye(2, 3))
    --> tensor([[1., 0., 0.],
@@ -114,7 +116,8 @@ op {"fill_.tensor(Tensor self, Tensor value) -> self",
     doc = "The same with the number in a tensor of no dimensions.",
     composite = true, nondiff = "see fill"}
 op {"fill(Tensor self, Number value) -> Tensor",
-    doc = "A tensor like self with every element, NaN too, set to a number.",
+    doc = [[Returns a tensor of self's shape and dtype whose elements all equal value, even where
+    self is NaN.]],
     method = false, grad = {self = "zeros_like(grad)"}, examples = {"T(3), 2.5"}}
 op {"fill.tensor(Tensor self, Tensor value) -> Tensor",
     doc = "The same with the number in a tensor of no dimensions.",
@@ -127,8 +130,8 @@ example("zero_", [[
    --> tensor([0., 0.])]])
 op {"fill_diagonal_(Tensor self, Number fill_value, bool wrap=false) -> self",
     doc = [[Sets the main diagonal of a matrix, or of a tensor whose sizes are all the same, to a
-    number; with wrap the diagonal of a high matrix begins again after each row that it leaves
-    out.]],
+    number. With wrap the diagonal of a matrix with more rows than columns starts again below its
+    end, after a row that stays as it is.]],
     func = false, composite = true, nondiff = "see fill_",
     examples = {"T(3, 3):clone(), 2.5", "T(5, 2):clone(), 1, true"}}
 

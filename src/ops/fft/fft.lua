@@ -12,10 +12,10 @@ end
 
 -- Inputs that are not real numbers are made complex first.
 local complex <const> = "Integers count as the default dtype, half types as float32."
-local norm <const> = [[norm divides the results by the number n of elements: of "backward" (the
-    default) that of inverse transforms, of "forward" that of the others; "ortho" divides both by
-    sqrt(n).]]
-local sized <const> = "A dimension is cut, or filled with zeros at its end, to n elements first."
+local norm <const> = [[norm chooses which results are divided by the number n of elements: those of
+    inverse transforms ("backward", the default) or of forward ones ("forward"); "ortho" divides
+    both by sqrt(n).]]
+local sized <const> = "The dimension is first cut, or padded with zeros at its end, to n elements."
 local signal <const> = "(Tensor input, int n=nil, dim dim=-1, string norm=nil) -> Tensor"
 local plane <const> = "(Tensor input, int[] s=nil, dim[] dim={-2, -1}, string norm=nil) -> Tensor"
 local all <const> = "(Tensor input, int[] s=nil, dim[] dim=nil, string norm=nil) -> Tensor"
@@ -37,7 +37,7 @@ local function forms(name, entry)
    fft(any)
 end
 
-local halves <const> = " The last of these is the one with half the elements."
+local halves <const> = " The last of these dimensions has half the elements."
 
 forms("fft", {doc = "The discrete Fourier transform",
    one = {"T(5)", "T(2, 3), 4, 1, 'ortho'", "T(2, 6), 4, 2, 'forward'"}, two = {"T(2, 3, 4)"},
@@ -84,21 +84,21 @@ forms("ihfft", {doc = [[The first n // 2 + 1 elements of the inverse discrete Fo
 local options <const> = "*, dtype dtype=nil, device device=nil"
 
 fft {"fftfreq(int n, float d=1.0, " .. options .. ") -> Tensor",
-    doc = [[The frequencies of torch.fft.fft's n results, in cycles for each unit of the samples'
-    distance d: 0, 1, ... and then the negative ones, divided by n * d.]],
+    doc = [[Returns the frequencies of torch.fft.fft's n results for samples at distance d: 0, 1,
+    ..., then the negative ones, all divided by n * d.]],
     creation = true, nondiff = "it makes new values"}
 example("fftfreq", [[
    print(torch.fft.fftfreq(5))
    --> tensor([ 0.0000,  0.2000,  0.4000, -0.4000, -0.2000])]])
 fft {"rfftfreq(int n, float d=1.0, " .. options .. ") -> Tensor",
-    doc = [[The frequencies of the n // 2 + 1 results of torch.fft.rfft for n samples at distance
+    doc = [[Returns the frequencies of torch.fft.rfft's n // 2 + 1 results for n samples at distance
     d.]], creation = true, nondiff = "it makes new values"}
 example("rfftfreq", [[
    print(torch.fft.rfftfreq(5))
    --> tensor([0.0000, 0.2000, 0.4000])]])
 fft {"fftshift(Tensor input, dim[1] dim=nil) -> Tensor",
-    doc = [[Rolls each of the dimensions dim, by default all, so that frequency 0, the first
-    element, is in the middle.]], node = "Roll",
+    doc = [[Rolls the dimensions dim (by default all) so that frequency 0, the first element, moves
+    to the middle.]], node = "Roll",
     examples = {"T(5)", "T(3, 4)", "T(3, 4), 2", "T(3, 4), {1, 2}"}}
 example("fftshift", [[
    print(torch.fft.fftshift(torch.fft.fftfreq(5)))

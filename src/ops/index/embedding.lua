@@ -7,10 +7,10 @@ end
 
 F {[[embedding(Tensor input, Tensor weight, index padding_idx=nil, float max_norm=nil,
       float norm_type=2.0, bool scale_grad_by_freq=false, bool sparse=false) -> Tensor]],
-   doc = [[The rows of weight (V, D) at the positions in input (...): (..., D). The row padding_idx
-   gets no gradient; with max_norm rows that are used and longer than that are first scaled down, in
-   place; scale_grad_by_freq divides gradients by how often a row was used. Gradients are dense,
-   sparse or not.]],
+   doc = [[Returns the rows of weight (V, D) at the positions in input (...), as (..., D). The row
+   padding_idx gets no gradient. With max_norm, used rows with a larger norm are first scaled down
+   to it, in place. scale_grad_by_freq divides a row's gradient by how often the row was used.
+   Gradients are dense even if sparse is true.]],
    composite = true, examples = {"I(5, 3), T(5, 2)", "I(5, 2, 3), T(5, 4)", "I(5), T(5, 4)"}}
 example("embedding", [=[
    local vectors = torch.tensor {{0.0, 0.0}, {1.0, 2.0}, {3.0, 4.0}}
@@ -32,10 +32,10 @@ F {[[embedding_bag(Tensor input, Tensor weight, Tensor offsets=nil, float max_no
       float norm_type=2.0, bool scale_grad_by_freq=false, string mode='mean', bool sparse=false,
       Tensor per_sample_weights=nil, bool include_last_offset=false, index padding_idx=nil)
       -> Tensor]],
-   doc = [[The sum, mean or maximum of rows of weight for each bag of positions: the rows of input
-   (B, N), or the pieces of input (N) that begin at offsets, positions too. include_last_offset: the
-   last offset is the end of the last bag. padding_idx does not count; per_sample_weights, for sums,
-   are of input's shape.]],
+   doc = [[Returns the sum, mean or maximum of rows of weight for each bag of positions. Bags are
+   the rows of input (B, N), or pieces of input (N), of which offsets gives the first positions.
+   With include_last_offset the last offset is the end of the last bag. padding_idx is left out;
+   per_sample_weights, for sums, has input's shape.]],
    node = "EmbeddingBag", composite = true,
    waits = "with padding_idx the positions that count are counted",
    examples = {"I(5, 2, 3), T(5, 4)", "I(5, 6), T(5, 2), torch.tensor{1, 3}, {mode = 'sum'}",

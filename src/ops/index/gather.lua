@@ -26,8 +26,8 @@ end
 
 writes {"scatter(Tensor self, dim dim, Tensor index, Tensor src) -> Tensor",
     doc = [[Writes along dim: self[index[i, j, k], j, k] = src[i, j, k] for dim 1. index may be
-    smaller than self in the other dimensions and than src in all. Where positions meet, the last
-    one stays; in the derivative all of them count.]],
+    smaller than self in the other dimensions and than src in all. If a position occurs several
+    times, the last element written stays, but all of them get a gradient.]],
     grad = {self = "scatter_value(grad, dim, index, 0)", src = "gather(grad, dim, index)"},
     examples = {"T(3, 4), 1, I(3, 1, 4), T(1, 4)",
                 "T(3, 4), 2, torch.tensor{{1, 3}, {4, 2}}, T(2, 2)"}}
@@ -42,7 +42,8 @@ writes {"scatter.value(Tensor self, dim dim, Tensor index, Number value) -> Tens
     examples = {"T(3, 4), 1, I(3, 2, 4), 2.5"}}
 writes {[[scatter.joined(Tensor self, dim dim, Tensor index, Tensor src, *, string reduce)
       -> Tensor]],
-    doc = "With reduce = 'add' or 'multiply': joined with what is there.",
+    doc = [[The same, but reduce = 'add' or 'multiply' combines src with self's elements instead of
+    replacing them.]],
     nondiff = "use scatter_add or scatter_reduce",
     examples = {"T(3, 4), 1, I(3, 2, 4), T(2, 4), {reduce = 'add'}"}}
 writes {[[scatter.value_joined(Tensor self, dim dim, Tensor index, Number value, *, string reduce)
@@ -63,8 +64,8 @@ example("scatter_add", [[
    --> tensor([40.,  0., 20.])]])
 writes {[[scatter_reduce(Tensor self, dim dim, Tensor index, Tensor src, string reduce, *,
       bool include_self=true) -> Tensor]],
-    doc = [[Joins the elements of src that go to one position along dim, by reduce = "sum", "prod",
-    "mean", "amax" or "amin", with what self has there, or without it if include_self = false.]],
+    doc = [[Combines the elements of src that go to one position along dim by reduce = "sum",
+    "prod", "mean", "amax" or "amin". self's own element takes part unless include_self is false.]],
     grad = {["self, src"] = [[scatter_reduce_backward(grad, self, dim, index, src, reduce,
     include_self, result)]]},
     examples = {"T(3, 4), 1, I(3, 5, 4), T(5, 4), 'sum'", "T(3, 4), 1, I(3, 5, 4), T(5, 4), 'mean'",

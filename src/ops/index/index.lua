@@ -2,7 +2,7 @@
 -- destination are combined in order, so that results do not depend on the number of threads.
 
 op {"index_select(Tensor self, dim dim, Tensor index) -> Tensor",
-    doc = "The positions along dim that index, of one dimension, lists.",
+    doc = "Returns a copy of the positions along dim that index, a vector, lists.",
     grad = {self = "index_positions_backward(grad, index, sizes(self), dim, 1)"},
     examples = {"T(3, 4), 1, I(3, 5)", "T(3, 4), 2, I(4, 2)", "T(2, 3, 4), -2, I(3, 3)",
                 "T(5), 1, I(5, 0)"}}
@@ -12,12 +12,12 @@ example("index_select", [=[
    --> tensor([[5, 6],
    -->         [1, 2]])]=])
 op {"take(Tensor self, Tensor index) -> Tensor",
-    doc = [[The elements at those positions of self read row by row; negative ones count from the
-    end.]],
+    doc = [[Returns the elements of self, taken in row-major order, at the given positions; negative
+    ones count from the end.]],
     node = "Take", composite = true, examples = {"T(3, 4), I(12, 2, 3)", "T(4, 3):t(), I(12, 5)"}}
 op {"take_along_dim(Tensor self, Tensor indices, dim dim=nil) -> Tensor",
-    doc = [[gather with self and indices broadcast in the other dimensions; without dim, of self
-    flattened.]],
+    doc = [[Computes gather after broadcasting self and indices in the other dimensions; without dim
+    self is flattened first.]],
     composite = true,
     examples = {"T(3, 4), I(4, 3, 2), 2", "T(3, 4), I(4, 1, 2), 2", "T(3, 4), I(12, 5)"}}
 example("take_along_dim", [=[
@@ -25,8 +25,8 @@ example("take_along_dim", [=[
    print(x:take_along_dim(x:argsort(2), 2))
    --> tensor([[10, 20, 30]])]=])
 op {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
-    doc = [[Positions in a tensor of that shape read row by row, as positions in its dimensions: a
-    list with one tensor for each.]],
+    doc = [[Converts positions in row-major order to positions in each dimension of a tensor of the
+    given shape; returns a list with one tensor per dimension.]],
     composite = true, nondiff = "positions", examples = {"I(12, 5), {3, 4}", "I(6, 2, 2), 6"}}
 
 -- Implements x[...]: there is one tensor of positions, or a mask, for each dimension; missing
@@ -54,7 +54,8 @@ local function writes(entry)
 end
 
 writes {"index_add(Tensor self, dim dim, Tensor index, Tensor source, *, Number alpha=1) -> Tensor",
-    doc = "Adds alpha times the positions of source along dim to those of self that index lists.",
+    doc = [[Adds alpha times each position of source along dim to the position of self that index
+    lists for it.]],
     grad = {self = "grad", source = "scaled(index_select(grad, dim, index), alpha)"},
     examples = {"T(3, 4), 1, I(3, 5), T(5, 4)", "T(3, 4), 2, I(4, 2), T(3, 2), {alpha = 2}"}}
 example("index_add", [[
@@ -62,15 +63,16 @@ example("index_add", [[
    print(x:index_add(1, torch.tensor {1, 1, 3}, torch.tensor {1.0, 2.0, 3.0}))
    --> tensor([3., 0., 3.])]])
 writes {"index_copy(Tensor self, dim dim, Tensor index, Tensor source) -> Tensor",
-    doc = "Copies the positions of source along dim to those of self that index lists.",
+    doc = [[Copies each position of source along dim to the position of self that index lists for
+    it.]],
     grad = {self = "index_fill(grad, dim, index, 0)", source = "index_select(grad, dim, index)"},
     autocast = {cpu = "widest"},
     examples = {"T(3, 4), 1, torch.tensor{3, 1}, T(2, 4)", "T(3, 4), 2, torch.tensor{2}, T(3, 1)"}}
 op {[[index_reduce(Tensor self, dim dim, Tensor index, Tensor source, string reduce, *,
       bool include_self=true) -> Tensor]],
     node = "IndexReduce",
-    doc = [[Joins the positions of source along dim to those of self that index lists, by reduce =
-    "prod", "mean", "amax" or "amin", with what self has there, or without it if include_self =
+    doc = [[Combines the positions of source along dim at the positions of self that index lists, by
+    reduce = "prod", "mean", "amax" or "amin". self's own elements take part unless include_self is
     false.]],
     composite = true, inplace = true,
     examples = {"P(3, 4), 1, I(3, 5), P(5, 4), 'prod'",
@@ -86,8 +88,8 @@ op {"index_fill.tensor(Tensor self, dim dim, Tensor index, Tensor value) -> Tens
     inplace = true, out = false,
     examples = {"T(3, 4), 2, I(4, 2), T()"}}
 writes {"put(Tensor self, Tensor index, Tensor source, bool accumulate=false) -> Tensor",
-    doc = [[Writes the elements of source to those positions of self read row by row, or adds them;
-    negative positions count from the end.]],
+    doc = [[Writes the elements of source to the given positions of self in row-major order, or adds
+    them if accumulate is true; negative positions count from the end.]],
     grad = {self = "put_backward_self(grad, index, source, accumulate)",
             source = "reshape(take(grad, index), sizes(source))"},
     examples = {"T(3, 4), torch.tensor{2, 7, 12}, T(3)", "T(3, 4), I(12, 2, 3), T(2, 3), true"}}
@@ -95,15 +97,15 @@ op {"put_backward_self(Tensor grad_output, Tensor index, Tensor source, bool acc
     internal = true,
     composite = true}
 op {"index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=false) -> Tensor",
-    doc = [[Writes values, broadcast, to self[indices], or adds them: indices is a list with a
-    tensor of positions or a mask for each of the first dimensions.]],
+    doc = [[Writes values, broadcast, to self[indices], or adds them if accumulate is true. indices
+    is a list with a tensor of positions or a mask for each of the first dimensions.]],
     composite = true, out = false, any_device = {indices = true, values = true},
     waits = "the true elements of masks are counted",
     autocast = {gpu = "widest"},
     examples = {"T(3, 4), {torch.tensor{1, 3}}, T(2, 4)", "T(3, 4), {I(3, 5), I(4, 5)}, T(5), true",
                 "T(3, 4), {M(3)}, T()"}}
 op {"index_put_(Tensor self, Tensor[] indices, Tensor values, bool accumulate=false) -> self",
-    doc = "The same over self.", composite = true, hooked = true, nondiff = "see index_put",
+    doc = "The same in place.", composite = true, hooked = true, nondiff = "see index_put",
     any_device = {indices = true, values = true},
     waits = "the true elements of masks are counted"}
 example("index_put_", [=[

@@ -1,12 +1,12 @@
 -- Finds the indices of nonzero elements.
 
 op {"nonzero.tuple(Tensor self, *, true as_tuple) -> Tensor[]",
-    doc = [[With as_tuple = true: the positions of the elements that are not zero, a tensor (n) for
-    each dimension.]],
+    doc = [[With as_tuple = true returns the positions of the elements that differ from 0 as a list
+    with a tensor (n) for each dimension.]],
     composite = true, nondiff = "positions", waits = "the result's shape depends on the data",
     examples = {"M(3, 4), {as_tuple = true}"}}
 op {"nonzero(Tensor self, *, bool as_tuple=false) -> Tensor",
-    doc = "The positions of the elements that are not zero, one row (n, dim) each.",
+    doc = "Returns the positions of the elements that differ from 0, one per row: (n, dims).",
     nondiff = "positions", waits = "the result's shape depends on the data",
     examples = {"M(3, 4)", "M()"}}
 example("nonzero", [=[
@@ -18,8 +18,8 @@ op {"argwhere(Tensor self) -> Tensor", doc = "The same as nonzero.", expr = "non
     out = false,
     nondiff = "positions", waits = "the result's shape depends on the data", examples = {"M(3, 4)"}}
 op {"nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
-    doc = [[The first `size` rows of nonzero, (size, dim); where there are fewer, rows of fill_value
-    follow.]],
+    doc = [[Returns the first `size` rows of nonzero, as (size, dims); if there are fewer, rows of
+    fill_value follow.]],
     composite = true, nondiff = "positions", waits = "it counts what is not zero",
     examples = {"M(3, 4), {size = 20}", "M(3, 4), {size = 2}", "M(), {size = 2}"}}
 

@@ -8,7 +8,8 @@ op {"householder_product(Tensor A, Tensor tau) -> Tensor",
     composite = true, module = "linalg", method = false,
     examples = {"T(4, 3), T(3)", "T(2, 4, 3), T(2, 2)"}}
 
-op {"orgqr(Tensor self, Tensor input2) -> Tensor", doc = "torch.linalg.householder_product.",
+op {"orgqr(Tensor self, Tensor input2) -> Tensor",
+    doc = "The same as torch.linalg.householder_product.",
     expr = "householder_product(self, input2)", examples = {"T(4, 3), T(3)"}}
 op {[[ormqr(Tensor self, Tensor tau, Tensor other, bool left=true, bool transpose=false)
       -> Tensor]],

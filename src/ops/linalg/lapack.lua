@@ -26,8 +26,8 @@ anywhere {"inv_info(Tensor A) -> (Tensor inverse, Tensor info)", name = "inv", n
     grad = {A = [[neg(matmul(matmul(transpose(inverse, -2, -1), grad_inverse),
     transpose(inverse, -2, -1)))]]}}
 anywhere {"slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", node = "LinalgSlogdet",
-    doc = [[Sign and natural logarithm of the absolute value of the determinant; 0 and -inf for
-    singular matrices.]],
+    doc = [[Returns the sign of the determinant and the natural logarithm of its absolute value; 0
+    and -inf for singular matrices.]],
     grad = {A = "slogdet_backward(grad_logabsdet, A)"}, nograd = {sign = true},
     examples = {"SPD(3)", "SPD(2, 3)"}}
 anywhere {"det(Tensor A) -> Tensor", node = "LinalgDet",

@@ -7,30 +7,31 @@ end
 
 local waits <const> = "LAPACK computes on the CPU"
 linalg {"matrix_power(Tensor A, int n) -> Tensor",
-    doc = [[A to the integer power n; of the inverse if n is negative; the identity, even of NaN, if
-    n is 0.]],
+    doc = [[Raises square matrices A (..., n, n) to an integer power; a negative one is a power of
+    the inverse. The power 0 is the identity, even of NaN.]],
     composite = true, waits = waits,
     autocast = {cpu = "lower", gpu = "lower", when = "n > 1"},
     examples = {"SPD(3), 3", "SPD(3), -2"}}
 linalg {"matrix_exp(Tensor A) -> Tensor", node = "LinalgMatrixExp",
-    doc = "The matrix exponential of square matrices.",
+    doc = "Returns the matrix exponential of square matrices (..., n, n).",
     composite = true, waits = waits,
     examples = {"T(3, 3) * 0.5", "SPD(2, 2)"}}
 linalg {"multi_dot(Tensor[] tensors) -> Tensor",
-    doc = [[The product of several matrices (the first and last may be vectors), in the cheapest
-    order.]],
+    doc = [[Multiplies several matrices in the cheapest order; the first and the last may be
+    vectors.]],
     composite = true,
     autocast = "lower", examples = {"{T(2, 3), T(3, 4), T(4, 2)}", "{T(3), T(3, 2), T(2)}"}}
 
 -- Functions that are also in torch.
 
-op {"matrix_power.torch(Tensor self, int n) -> Tensor", doc = "torch.linalg.matrix_power.",
+op {"matrix_power.torch(Tensor self, int n) -> Tensor",
+    doc = "The same as torch.linalg.matrix_power.",
     expr = "matrix_power(self, n)", autocast = {cpu = "lower", gpu = "lower", when = "n > 1"},
     examples = {"SPD(3), 3", "SPD(3), -1"}}
-op {"matrix_exp.torch(Tensor self) -> Tensor", doc = "torch.linalg.matrix_exp.",
+op {"matrix_exp.torch(Tensor self) -> Tensor", doc = "The same as torch.linalg.matrix_exp.",
     node = "LinalgMatrixExp",
     expr = "matrix_exp(self)", examples = {"T(3, 3) * 0.5"}}
 op {"chain_matmul(Tensor[] matrices...) -> Tensor",
-    doc = "The product of several matrices in the cheapest order.",
+    doc = "Multiplies several matrices in the cheapest order.",
     composite = true,
     autocast = "lower", examples = {"{T(2, 3), T(3, 4), T(4, 1)}", "T(2, 3), T(3, 4)"}}

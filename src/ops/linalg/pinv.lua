@@ -38,11 +38,11 @@ linalg {[[lstsq_backward(Tensor gX, Tensor gR, Tensor A, Tensor B, Tensor X)
       -> (Tensor gA, Tensor gB)]],
     internal = true, composite = true}
 linalg {"matrix_rank(Tensor A, " .. tolerances .. ") -> Tensor",
-    doc = "The number of singular values that do not count as zero, see pinv; int64.",
+    doc = "Returns the number of singular values that do not count as zero (see pinv), as int64.",
     composite = true, nondiff = "a count",
         autocast = {cpu = "float32"}}
 op {"pinverse(Tensor self, float rcond=1e-15) -> Tensor",
-    doc = "torch.linalg.pinv with rtol = rcond.", composite = true,
+    doc = "The same as torch.linalg.pinv with rtol = rcond.", composite = true,
     waits = "LAPACK computes on the CPU",
     autocast = {cpu = "float32"},
     examples = {"T(4, 3)"}}

@@ -12,7 +12,7 @@ op {"reduced(Tensor self, string reduction) -> Tensor", internal = true, composi
 -- Regression --------------------------------------------------------------------------------------
 
 F {"mse_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
-   node = "MseLoss", doc = "(input - target)^2.",
+   node = "MseLoss", doc = "Computes (input - target)^2; reduction is 'mean', 'sum' or 'none'.",
    expr = "reduced(square(input - target), reduction)",
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'", "T(2, 3), T(3), 'none'"}}
@@ -20,7 +20,8 @@ example("mse_loss", [[
    local F = torch.nn.functional
    print(F.mse_loss(torch.tensor {1.0, 3.0}, torch.tensor {0.0, 1.0}):item())
    --> 2.5]])
-F {"l1_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor", doc = "|input - target|.",
+F {"l1_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
+doc = "Computes |input - target|; reduction is 'mean', 'sum' or 'none'.",
    expr = "reduced(abs(input - target), reduction)",
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'"}}
@@ -75,8 +76,8 @@ F {"gaussian_nll_loss(Tensor input, Tensor target, Operand var, bool full=false,
 F {"binary_cross_entropy(Tensor input, Tensor target, Tensor weight=nil, " .. reduced
      .. ") -> Tensor",
    node = "BinaryCrossEntropy",
-   doc = [[-(target * log(input) + (1 - target) * log(1 - input)), logarithms being at least -100;
-   input within [0, 1]. weight broadcasts.]],
+   doc = [[Computes -(target * log(input) + (1 - target) * log(1 - input)) for input within [0, 1];
+   logarithms below -100 count as -100. weight is broadcast.]],
    composite = true,
    autocast = {cpu = "float32", gpu = "refused"},
    examples = {"U(3, 4):abs() * 0.8 + 0.1, U(3, 4):abs()",
@@ -95,8 +96,8 @@ op {"bce_backward(Tensor grad_output, Tensor self, Tensor target) -> Tensor", in
 F {"binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor weight=nil, " .. reduced
       .. ", Tensor pos_weight=nil) -> Tensor",
    node = "BinaryCrossEntropyWithLogits",
-   doc = [[binary_cross_entropy of sigmoid(input), without overflow. pos_weight multiplies the part
-   of positive targets.]],
+   doc = [[Computes binary_cross_entropy of sigmoid(input) without overflow. pos_weight multiplies
+   the term of positive targets.]],
    composite = true,
    autocast = "float32",
    examples = {"T(3, 4), U(3, 4):abs()", "T(3, 4), U(3, 4):abs(), P(3, 4), 'sum', P(4)"}}
@@ -119,23 +120,25 @@ example("kl_div", [[
 
 F {"multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor weight=nil, " .. reduced
      .. ") -> Tensor",
-   doc = "binary_cross_entropy_with_logits, averaged over the classes (the last dimension) first.",
+   doc = [[Computes binary_cross_entropy_with_logits, averaged over the classes (the last dimension)
+   before reduction.]],
    composite = true, examples = {"T(3, 4), U(3, 4):abs()", "T(3, 4), U(3, 4):abs(), P(4), 'none'"}}
 F {"soft_margin_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
-   doc = "log(1 + exp(-target * input)), target being 1 or -1.",
+   doc = "Computes log(1 + exp(-target * input)) for targets 1 or -1.",
    node = "SoftMarginLoss", expr = "reduced(neg(logsigmoid(target * input)), reduction)",
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4):sign()"}}
 F {"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, " .. reduced
      .. ") -> Tensor",
-   doc = "input where target is 1, max(0, margin - input) where it is -1.", also = true,
+   doc = "Computes input where target is 1, and max(0, margin - input) where it is -1.",
+   also = true,
    expr = [[reduced(where(ne(target, 1), clamp_min(margin - input, 0), 0) + where(ne(target, -1),
    input, 0), reduction)]],
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4):sign()", "T(3), T(3):sign(), 0.3, 'sum'"}}
 F {"margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, " .. reduced
      .. ") -> Tensor",
-   doc = "max(0, -target * (input1 - input2) + margin), target being 1 or -1.", also = true,
+   doc = "Computes max(0, -target * (input1 - input2) + margin) for targets 1 or -1.", also = true,
    expr = "reduced(clamp_min(neg(target) * (input1 - input2) + margin, 0), reduction)",
    autocast = "float32",
    examples = {"T(3), T(3), T(3):sign()", "T(3), T(3), T(3):sign(), 0.5, 'sum'"}}
@@ -143,7 +146,8 @@ F {"margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margi
 -- Distances ---------------------------------------------------------------------------------------
 
 F {"cosine_similarity(Tensor x1, Tensor x2, dim dim=1, float eps=1e-08) -> Tensor",
-   doc = "The cosine of the angle between x1 and x2 along dim; norms count as at least eps.",
+   doc = [[Returns the cosine of the angle between x1 and x2 along dim; norms below eps count as
+   eps.]],
    also = true,
    composite = true,
    autocast = {gpu = "float32"},

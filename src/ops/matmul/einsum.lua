@@ -1,9 +1,9 @@
 -- Sums of products that an equation describes.
 
-local equation = [[Sums of products after an equation such as "ij,jk->ik": a letter for each
-    dimension of each operand, and those of the result. Letters that the result lacks are summed
-    over; without "->" the result has the letters that occur once, in alphabetical order. "..."
-    stands for dimensions that are broadcast.]]
+local equation = [[Sums products by an equation such as "ij,jk->ik", which has a letter for each
+    dimension of each operand, and after "->" those of the result. Letters that the result lacks are
+    summed over; without "->" the result has the letters that occur once, in alphabetical order.
+    "..." stands for dimensions that are broadcast.]]
 op {"einsum(string equation, Tensor[] operands...) -> Tensor", doc = equation, composite = true,
     out = false,
     autocast = "lower",

@@ -1,9 +1,9 @@
 -- Products of matrices and vectors.
 
 op {"matmul(Tensor self, Tensor other) -> Tensor",
-    doc = [[Matrix product. (n) by (n): a number; (n, k) by (k, m): (n, m); a vector on either side
-    counts as a row or a column and its dimension disappears; more dimensions are batches and are
-    broadcast.]],
+    doc = [[Multiplies matrices: (n, k) by (k, m) gives (n, m), and (n) by (n) a number. A vector
+    counts as a row on the left and as a column on the right, and its dimension disappears from the
+    result. Further dimensions are batches and are broadcast.]],
     composite = true, out = false,
     autocast = "lower",
     examples = {"T(3), T(3)", "T(2, 3), T(3)", "T(3), T(3, 2)", "T(2, 3), T(3, 4)",

@@ -15,7 +15,7 @@ op {"addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=
     autocast = {gpu = "lower"},
     examples = {"T(2, 3), T(2), T(3)", "T(3), T(2), T(3), {beta = 0.5, alpha = 2}"}}
 op {"inner(Tensor self, Tensor other) -> Tensor",
-    doc = "Sums of products over the last dimensions: (..., k) by (***, k) gives (..., ***).",
+    doc = "Sums products over the last dimensions: (..., k) by (***, k) gives (..., ***).",
     composite = true, out = false,
     autocast = "lower", examples = {"T(3), T(3)", "T(2, 3), T(4, 3)", "T(2), T()"}}
 op {"kron(Tensor self, Tensor other) -> Tensor",
@@ -50,10 +50,11 @@ op {"vecdot(Tensor x, Tensor y, *, dim dim=-1) -> Tensor", module = "linalg", me
     examples = {"T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), {dim = 1}"}}
 op {"diagonal.linalg(Tensor A, *, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor",
     module = "linalg",
-    doc = "torch.diagonal of the last two dimensions, unless others are given.", method = false,
+    doc = [[Returns a view of the diagonals of the matrices in the last two dimensions, or in dim1
+    and dim2; see torch.diagonal.]], method = false,
     composite = true, out = false, examples = {"T(2, 3, 4)", "T(2, 3, 4), {offset = 1, dim1 = 1}"}}
 op {"tensordot(Tensor self, Tensor other, int dims=2) -> Tensor",
-    doc = "Sums of products over the last `dims` dimensions of self and the first ones of other.",
+    doc = "Sums products over the last `dims` dimensions of self and the first `dims` of other.",
     composite = true, out = false,
     autocast = {cpu = "lower", gpu = "widest"},
     examples = {"T(2, 3, 4), T(3, 4, 2)", "T(2, 3), T(3, 2), 1", "T(2), T(3), 0"}}
@@ -62,8 +63,8 @@ example("tensordot", [[
    print(table.unpack(torch.tensordot(a, b, 2).shape))
    --> 2	5]])
 op {"tensordot.dims(Tensor self, Tensor other, dim[] dims_self, dim[] dims_other) -> Tensor",
-    doc = [[Sums of products over dimensions of self and those of other that are listed beside
-    them.]],
+    doc = [[Sums products over the dimensions dims_self of self and dims_other of other, paired in
+    their order.]],
     composite = true, out = false,
     autocast = {cpu = "lower", gpu = "widest"},
     examples = {"T(2, 3, 4), T(4, 5, 2), {1, 3}, {3, 1}"}}

@@ -10,9 +10,9 @@ end
 F {[[batch_norm(Tensor input, Tensor running_mean=nil, Tensor running_var=nil, Tensor weight=nil,
       Tensor bias=nil, bool training=false, float momentum=0.1, float eps=1e-05) -> Tensor]],
    doc = [[Normalises each channel (dimension 2) of input over the batch and all other dimensions,
-   then scales by weight and shifts by bias. With training its own mean and variance are used, and
-   the running ones moved towards them by the share `momentum`, in place; else the running ones are
-   used.]],
+   then scales it by weight and shifts it by bias. With training the input's own mean and variance
+   are used, and running_mean and running_var move towards them by the share `momentum`, in place;
+   otherwise the running ones are used.]],
    composite = true,
    examples = {"T(4, 3), nil, nil, T(3), T(3), true",
                "T(2, 3, 4), T(3):detach(), P(3):detach(), T(3), T(3)",
@@ -36,7 +36,8 @@ op {[[batch_norm_backward(Tensor grad_output, Tensor input, Tensor weight, Tenso
     internal = true, composite = true}
 F {[[instance_norm(Tensor input, Tensor running_mean=nil, Tensor running_var=nil, Tensor weight=nil,
       Tensor bias=nil, bool use_input_stats=true, float momentum=0.1, float eps=1e-05) -> Tensor]],
-   doc = "batch_norm of each sample by itself: over the dimensions after the channels.",
+   doc = [[Normalises each channel of each sample over the dimensions after the channels; the
+   arguments are those of batch_norm.]],
    composite = true,
    examples = {"T(2, 3, 4), nil, nil, T(3), T(3)", "T(2, 3, 2, 3)",
                "T(2, 3, 4), T(3):detach(), P(3):detach(), nil, nil, false"}}
@@ -60,7 +61,8 @@ op {[[group_norm_backward(Tensor grad_output, Tensor input, int groups, Tensor w
     internal = true, composite = true}
 F {[[local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)
       -> Tensor]],
-   doc = "input / (k + alpha * mean of squares over `size` neighbouring channels)^beta.",
+   doc = [[Computes input / (k + alpha * m)^beta, where m is the mean of the squares over `size`
+   neighbouring channels.]],
    composite = true,
    autocast = {gpu = "float32"}, examples = {"T(2, 5, 3), 3, 0.5", "T(2, 4, 3, 2), 2, 0.5"}}
 F {"normalize(Tensor input, Number p=2.0, dim[] dim=1, float eps=1e-12) -> Tensor",
@@ -73,7 +75,6 @@ example("normalize", [=[
    --> tensor([[0.6000, 0.8000]])]=])
 op {"renorm(Tensor self, float p, dim dim, float maxnorm) -> Tensor",
     node = "Renorm",
-    doc = [[self with each position along dim scaled down, where its p-norm is larger than maxnorm,
-    to that norm.]],
+    doc = "Scales each position along dim whose p-norm is larger than maxnorm down to that norm.",
     composite = true, inplace = true,
     autocast = {gpu = "float32"}, examples = {"T(3, 4), 2, 1, 1", "T(2, 3, 2), 1, 2, 0.5"}}

@@ -16,7 +16,7 @@ end
 
 op {"add(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     metamethod = "add",
-    doc = "self + alpha * other, elementwise.",
+    doc = "Computes self + alpha * other, elementwise.",
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "grad", other = "scaled(grad, conj(alpha))"},
     examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(4), T(3, 1), {alpha = 2.5}", "T(2, 3), 1.5",
@@ -33,7 +33,7 @@ example("add", [=[
 
 op {"sub(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
     metamethod = "sub", reversed = "Rsub",
-    doc = "self - alpha * other, elementwise. Bool tensors are refused.",
+    doc = "Computes self - alpha * other, elementwise. Bool tensors are refused.",
     pointwise = {types = "number", bool = false}, inplace = true, alias = {"subtract"},
     grad = {self = "grad", other = "neg(scaled(grad, conj(alpha)))"},
     examples = {"T(3, 4), T(3, 4)", "T(4), T(3, 1), {alpha = 2.5}", "T(2, 3), 1.5"}}
@@ -42,12 +42,12 @@ example("sub", [[
    --> tensor([4, 5])	tensor([-4, -6])]])
 
 op {"rsub(Tensor self, Operand other, *, Number alpha=1) -> Tensor",
-    node = "Rsub", doc = "other - alpha * self, elementwise.",
+    node = "Rsub", doc = "Computes other - alpha * self, elementwise.",
     expr = "sub(other, self, alpha)", examples = {"T(3, 4), T(4)", "T(3), 2, {alpha = 3}"}}
 
 op {"mul(Tensor self, Operand other) -> Tensor",
     metamethod = "mul",
-    doc = "self * other, elementwise.",
+    doc = "Computes self * other, elementwise.",
     pointwise = {types = "number"}, inplace = true, alias = {"multiply"},
     grad = {self = "grad * conj(other)", other = "grad * conj(self)"},
     examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4)", "T(2, 3), 1.5", "T(), T(2)"}}
@@ -58,9 +58,9 @@ example("mul", [=[
    -->         [ 9, 16]])]=])
 
 op {"div(Tensor self, Operand other, *, string rounding_mode=nil) -> Tensor", node = "Div",
-    doc = [[self / other, elementwise. Without rounding_mode integers give float32; rounding_mode
-    "trunc" rounds the quotient towards zero, "floor" down, and keep the inputs' type. Integer
-    division by zero is an error.]],
+    doc = [[Computes self / other, elementwise. Without rounding_mode integers give float32.
+    rounding_mode "trunc" rounds the quotient towards zero, "floor" down; both keep the inputs'
+    dtype. Integer division by zero is an error.]],
     composite = true, inplace = true, alias = {"divide"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)", "T(2, 3), 1.5",
                 "T(3), P(3), {rounding_mode = 'floor'}"}}
@@ -73,7 +73,7 @@ example("div", [[
 
 op {"true_divide(Tensor self, Operand other) -> Tensor", node = "Div",
     metamethod = "div", reversed = "Mul",
-    doc = "self / other, elementwise; integers give float32.",
+    doc = "Computes self / other, elementwise; integers give float32.",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad / conj(other)",
             other = "neg(grad * conj(self) / conj(other * other))"},
@@ -85,7 +85,8 @@ op {"div_trunc(Tensor self, Operand other) -> Tensor", name = "div", internal = 
 
 op {"floor_divide(Tensor self, Operand other) -> Tensor",
     metamethod = "idiv",
-    doc = "The quotient self / other rounded down, elementwise, in the inputs' type. Lua's `//`.",
+    doc = [[Computes the quotient self / other rounded down, elementwise, in the inputs' dtype.
+    Lua's operator `//` calls it.]],
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "zeros_like(grad)", other = "zeros_like(grad)"},
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
@@ -95,7 +96,8 @@ example("floor_divide", [[
 
 op {"remainder(Tensor self, Operand other) -> Tensor",
     metamethod = "mod",
-    doc = "self - other * floor(self / other): the sign is other's. Lua's `%`.",
+    doc = [[Computes self - other * floor(self / other), which has other's sign. Lua's operator `%`
+    calls it.]],
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "grad", other = "neg(grad * floor_divide(self, other))"},
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
@@ -104,7 +106,7 @@ example("remainder", [[
    --> tensor([1, 2])]])
 
 op {"fmod(Tensor self, Operand other) -> Tensor",
-    doc = "self - other * trunc(self / other): the sign is self's, as C's fmod.",
+    doc = "Computes self - other * trunc(self / other), which has self's sign, as C's fmod does.",
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "grad", other = "neg(grad * div_trunc(self, other))"},
     examples = {"T(3, 4), P(4)", "T(3), 0.7"}}
@@ -114,8 +116,8 @@ example("fmod", [[
 
 op {"pow(Operand self, Operand exponent) -> Tensor",
     metamethod = "pow",
-    doc = [[self to the power exponent, elementwise; either may be a number. Anything, NaN too, to
-    the power 0 is 1. Integers to a negative integer number are an error.]],
+    doc = [[Raises self to the power exponent, elementwise; either may be a number. Anything to the
+    power 0, even NaN, is 1. Integers to a negative integer power are an error.]],
     pointwise = {types = "number"}, inplace = true, method = true,
     grad = {self = "pow_backward_self(grad, self, exponent)",
             exponent = "pow_backward_exponent(grad, self, exponent, result)"},
@@ -134,19 +136,19 @@ op {"pow_backward_exponent(Tensor grad, Tensor self, Tensor exponent, Tensor res
     internal = true, composite = true}
 
 op {"float_power(Tensor self, Operand exponent) -> Tensor",
-    doc = "self to the power exponent, computed in float64, or in complex128.",
+    doc = "Raises self to the power exponent in float64, or in complex128.",
     composite = true, examples = {"P(3, 4), T(3, 4)", "P(3), 2"}}
 example("float_power", [[
    print(torch.tensor({1, 2, 3}):float_power(0.5))
    --> tensor([1.0000, 1.4142, 1.7321], dtype=torch.float64)]])
 op {"float_power_(Tensor self, Operand exponent) -> self",
-    doc = "The same over self, which must be float64 or complex128.",
+    doc = "The same in place; self must be float64 or complex128.",
     composite = true, func = false, nondiff = "see pow_", examples = {"P(3, 4), T(3, 4)"}}
 
 op {"scaled(Tensor self, Number factor) -> Tensor", internal = true, composite = true}
 
 op {"addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
-    doc = "self + value * tensor1 * tensor2, elementwise.",
+    doc = "Computes self + value * tensor1 * tensor2, elementwise.",
     pointwise = {types = "number"}, inplace = true,
     grad = {self = "grad", tensor1 = "scaled(grad * conj(tensor2), conj(value))",
             tensor2 = "scaled(grad * conj(tensor1), conj(value))"},
@@ -158,7 +160,7 @@ example("addcmul", [[
    --> tensor([3.0000, 5.5000])]])
 
 op {"addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Number value=1) -> Tensor",
-    doc = "self + value * tensor1 / tensor2, elementwise; floating only.",
+    doc = "Computes self + value * tensor1 / tensor2, elementwise, for floating dtypes.",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad", tensor1 = "scaled(grad / conj(tensor2), conj(value))",
             tensor2 = [[neg(scaled(grad * conj(tensor1) / conj(tensor2 * tensor2),
@@ -171,7 +173,7 @@ example("addcdiv", [[
    --> tensor([2.5000, 2.0000])]])
 
 op {"lerp(Tensor self, Tensor end_, Operand weight) -> Tensor",
-    doc = "self + weight * (end - self), elementwise; floating only.",
+    doc = "Computes self + weight * (end - self), elementwise, for floating dtypes.",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad * (1 - conj(weight))", end_ = "grad * conj(weight)",
             weight = "grad * conj(end_ - self)"},
@@ -181,49 +183,50 @@ example("lerp", [[
    print(from:lerp(to, 0.25))
    --> tensor([ 2.5000, 12.5000])]])
 
-unary("neg", {doc = "-self, elementwise. Bool tensors are refused.", alias = {"negative"},
+unary("neg", {doc = "Computes -self, elementwise. Bool tensors are refused.", alias = {"negative"},
    pointwise = {types = "number", bool = false}, grad = {self = "neg(grad)"}})
 example("neg", [[
    print(-torch.tensor {-2, 3})
    --> tensor([ 2, -3])]])
-op {"positive(Tensor self) -> Tensor", doc = "self itself; bool tensors are refused.",
+op {"positive(Tensor self) -> Tensor", doc = "Returns self itself. Bool tensors are refused.",
     composite = true,
     examples = {"T(3)"}, out = false}
-unary("abs", {doc = "Absolute value, elementwise; real for complex numbers.",
+unary("abs", {doc = "Computes the absolute value, elementwise; that of complex numbers is real.",
    pointwise = {types = "number", real = true},
    alias = {"absolute"},
    grad = {self = "grad * sgn(self)"}})
 example("abs", [[
    print(torch.tensor({-2, 3}):abs())
    --> tensor([2, 3])]])
-unary("sign", {doc = "-1, 0 or 1 by sign; NaN gives 0 as in PyTorch.",
+unary("sign", {doc = "Returns -1, 0 or 1 by sign, elementwise; NaN gives 0 as in PyTorch.",
    pointwise = {types = "number"},
    grad = {self = "zeros_like(grad)"}})
 example("sign", [[
    print(torch.tensor({-3.0, 0.0, 2.0}):sign())
    --> tensor([-1.,  0.,  1.])]])
-unary("sgn", {doc = [[self / |self| of complex numbers, 0 for 0; the same as sign for real tensors,
-   and 0 for NaN.]],
+unary("sgn", {doc = [[Computes self / |self| for complex numbers, 0 for 0, and sign for real ones.
+   NaN gives 0.]],
    pointwise = {types = "number", kernel = "sign"},
    grad = {self = "sgn_backward(grad, self, result)"}})
-unary("square", {node = "Pow", doc = "self * self, elementwise.", pointwise = {types = "number"},
+unary("square", {node = "Pow",
+doc = "Computes self * self, elementwise.", pointwise = {types = "number"},
    grad = {self = "grad * 2 * conj(self)"},
    autocast = {gpu = "float32"}})
 example("square", [[
    print(torch.tensor({-2, 3}):square())
    --> tensor([4, 9])]])
-unary("reciprocal", {doc = "1 / self, elementwise; integers give float32.",
+unary("reciprocal", {doc = "Computes 1 / self, elementwise; integers give float32.",
    grad = {self = "neg(grad * conj(result) * conj(result))"},
    autocast = {gpu = "float32"}, examples = {"P(3, 4)"}})
 example("reciprocal", [[
    print(torch.tensor({2.0, 4.0}):reciprocal())
    --> tensor([0.5000, 0.2500])]])
-unary("sqrt", {doc = "Square root, elementwise; NaN for negative numbers.",
+unary("sqrt", {doc = "Computes the square root, elementwise; NaN for negative numbers.",
    grad = {self = "grad / (2 * conj(result))"}, examples = {"P(3, 4)", "P()"}})
 example("sqrt", [[
    print(torch.tensor({4.0, 9.0, -1.0}):sqrt())
    --> tensor([2., 3., nan])]])
-unary("rsqrt", {doc = "1 / sqrt(self), elementwise.",
+unary("rsqrt", {doc = "Computes 1 / sqrt(self), elementwise.",
    grad = {self = "grad * -0.5 * conj(result:pow(3))"},
    autocast = {gpu = "float32"}, examples = {"P(3, 4)"}})
 example("rsqrt", [[
@@ -232,9 +235,9 @@ example("rsqrt", [[
 
 -- Rounding ----------------------------------------------------------------------------------------
 
-for _, row in ipairs {{"ceil", "The smallest integer not below, elementwise."},
-                      {"floor", "The largest integer not above, elementwise."},
-                      {"trunc", "Rounded towards zero, elementwise."}} do
+for _, row in ipairs {{"ceil", "Rounds up to an integer, elementwise."},
+                      {"floor", "Rounds down to an integer, elementwise."},
+                      {"trunc", "Rounds towards zero, elementwise."}} do
    unary(row[1], {doc = row[2], pointwise = {types = "number"}, grad = {self = "zeros_like(grad)"},
       alias = row[1] == "trunc" and {"fix"} or nil})
 end
@@ -248,14 +251,15 @@ example("trunc", [[
    print(torch.tensor({1.5, -1.5}):trunc())
    --> tensor([ 1., -1.])]])
 op {"round(Tensor self, *, int decimals=0) -> Tensor",
-    doc = "Rounded to `decimals` decimals, halves to even, elementwise.",
+    doc = "Rounds to `decimals` decimals, halves to even, elementwise.",
     pointwise = {types = "number"}, inplace = true, grad = {self = "zeros_like(grad)"},
     examples = {"T(3, 4)", "T(3), {decimals = 2}"}}
 example("round", [[
    local x = torch.tensor {0.5, 1.5, 2.567}
    print(x:round(), x:round {decimals = 1}) -- halves go to even
    --> tensor([0., 2., 3.])	tensor([0.5000, 1.5000, 2.6000])]])
-unary("frac", {doc = "self - trunc(self), elementwise; floating only.", grad = {self = "grad"}})
+unary("frac", {doc = "Computes self - trunc(self), elementwise, for floating dtypes.",
+grad = {self = "grad"}})
 example("frac", [[
    print(torch.tensor({1.5, -1.25}):frac())
    --> tensor([ 0.5000, -0.2500])]])
@@ -268,7 +272,7 @@ unary("acos", {doc = "Arc cosine, in radians.", alias = {"arccos"},
    grad = {self = "neg(grad * conj(rsqrt(1 - self * self)))"},
    autocast = {gpu = "float32"}, examples = {"U(3, 4)"}})
 op {"hypot(Tensor self, Operand other) -> Tensor",
-    doc = "sqrt(self^2 + other^2), without overflow.",
+    doc = "Computes sqrt(self^2 + other^2) without overflow.",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad * self / result", other = "grad * other / result"},
     examples = {"P(3, 4), P(4)"}}
@@ -276,7 +280,7 @@ example("hypot", [[
    print(torch.tensor({3.0}):hypot(torch.tensor {4.0}))
    --> tensor([5.])]])
 op {"copysign(Tensor self, Operand other) -> Tensor",
-    doc = "The magnitude of self with the sign of other.",
+    doc = "Returns the magnitude of self with the sign of other.",
     pointwise = {types = "floating"}, inplace = true,
     grad = {self = "grad * (sgn(self) * sgn(result))", other = "zeros_like(grad)"},
     examples = {"T(3, 4), T(4)"}}
@@ -284,7 +288,7 @@ example("copysign", [[
    print(torch.tensor({1.0, -2.0}):copysign(-1))
    --> tensor([-1., -2.])]])
 op {"nextafter(Tensor self, Operand other) -> Tensor",
-    doc = "The next representable number after self towards other.", method = true,
+    doc = "Returns the next representable number after self towards other.", method = true,
     pointwise = {types = "floating", rare = true}, inplace = true,
     grad = {self = "keep_where(grad, ne(self, other))", other = "zeros_like(grad)"},
     gradcheck = false, examples = {"T(3), T(3)"}}
@@ -294,22 +298,26 @@ op {"nextafter_f16(Tensor self, Operand other) -> Tensor", name = "nextafter", i
 op {"nextafter_bf16(Tensor self, Operand other) -> Tensor", name = "nextafter", internal = true,
     pointwise = {types = "floating", rare = true}}
 op {"ldexp(Tensor self, Operand other) -> Tensor",
-    doc = "self * 2^other, elementwise; integers of other leave self its floating dtype.",
+    doc = [[Computes self * 2^other, elementwise. If other holds integers, the result keeps self's
+    floating dtype.]],
     node = "Ldexp", composite = true, inplace = true, examples = {"T(3, 4), T(4)"}}
 op {"heaviside(Tensor self, Operand values) -> Tensor",
-    doc = "0 where self < 0 or NaN, 1 where self > 0, values where self is 0.",
+    doc = [[Returns 0 where self is negative or NaN, 1 where it is positive, and values where it is
+    0.]],
     pointwise = {types = "number"}, inplace = true, nondiff = "a step function",
     examples = {"T(3, 4), T(4)"}}
 example("heaviside", [[
    print(torch.tensor({-1.0, 0.0, 2.0}):heaviside(torch.tensor(0.5)))
    --> tensor([0.0000, 0.5000, 1.0000])]])
-op {"gcd(Tensor self, Operand other) -> Tensor", doc = "Greatest common divisor of integers.",
+op {"gcd(Tensor self, Operand other) -> Tensor",
+    doc = "Computes the greatest common divisor of integers.",
     pointwise = {types = "integer", bool = false}, inplace = true,
     examples = {"I(30, 4), I(30, 3, 4)", "I(30, 4), 12"}}
 example("gcd", [[
    print(torch.tensor({12, 18}):gcd(torch.tensor {8, 27}))
    --> tensor([4, 9])]])
-op {"lcm(Tensor self, Operand other) -> Tensor", doc = "Least common multiple of integers.",
+op {"lcm(Tensor self, Operand other) -> Tensor",
+    doc = "Computes the least common multiple of integers.",
     pointwise = {types = "integer", bool = false}, inplace = true,
     examples = {"I(30, 4), I(30, 3, 4)", "I(30, 4), 12"}}
 example("lcm", [[
@@ -355,7 +363,8 @@ op {"keep_where(Tensor grad, Tensor mask) -> Tensor", internal = true,
 
 op {"clamp(Tensor self, Operand min=nil, Operand max=nil) -> Tensor",
     node = "Clamp",
-    doc = "self bounded to [min, max]; either may be missing, a number or a tensor. NaN stays NaN.",
+    doc = [[Clamps self to [min, max]; each bound is a number or a tensor, and one may be missing.
+    NaN stays NaN.]],
     composite = true, inplace = true, alias = {"clip"},
     examples = {"T(3, 4), -0.5, 0.5", "T(3, 4), T(4) - 1, T(4) + 1", "T(3), nil, 0.2",
                 "T(3), {min = 0}"}}
@@ -363,11 +372,11 @@ example("clamp", [[
    local x = torch.tensor {-2.0, 0.5, 3.0}
    print(x:clamp(-1, 1), x:clamp {min = 0})
    --> tensor([-1.0000,  0.5000,  1.0000])	tensor([0.0000, 0.5000, 3.0000])]])
-op {"clamp_min(Tensor self, Operand min) -> Tensor", doc = "self, but at least min.",
+op {"clamp_min(Tensor self, Operand min) -> Tensor", doc = "Raises elements below min to min.",
     pointwise = {types = "number", kernel = "maximum"}, inplace = true,
     grad = {self = "keep_where(grad, ge(self, min))", min = "keep_where(grad, lt(self, min))"},
     examples = {"T(3, 4), 0.1", "T(3, 4), T(4)"}}
-op {"clamp_max(Tensor self, Operand max) -> Tensor", doc = "self, but at most max.",
+op {"clamp_max(Tensor self, Operand max) -> Tensor", doc = "Lowers elements above max to max.",
     pointwise = {types = "number", kernel = "minimum"}, inplace = true,
     grad = {self = "keep_where(grad, le(self, max))", max = "keep_where(grad, gt(self, max))"},
     examples = {"T(3, 4), 0.1", "T(3, 4), T(4)"}}
@@ -377,8 +386,8 @@ op {"clamp_both(Tensor self, Tensor min, Tensor max) -> Tensor", name = "clamp",
             min = "keep_where(grad, logical_and(lt(self, min), lt(min, max)))",
             max = "keep_where(grad, logical_or(gt(self, max), gt(min, max)))"}}
 op {"nan_to_num(Tensor self, Number nan=0.0, Number posinf=nil, Number neginf=nil) -> Tensor",
-    doc = [[NaN and infinities replaced: NaN by nan, infinities by posinf and neginf or the dtype's
-    extremes.]],
+    doc = [[Replaces NaN by nan, and infinities by posinf and neginf, which are the dtype's extremes
+    unless given.]],
     node = "NanToNum", composite = true, inplace = true, examples = {"T(3, 4)"}}
 example("nan_to_num", [[
    local x = torch.tensor {torch.nan, torch.inf, 1.0}

@@ -2,8 +2,8 @@
 -- In examples, Z(sizes) is a random complex tensor; for the other names see arithmetic.lua.
 
 op {"view_as_real(Tensor self) -> Tensor",
-    doc = [[A complex tensor as a real one with one more dimension, of size 2, for the real and the
-    imaginary part; a view.]],
+    doc = [[Returns a view of a complex tensor as a real one, whose new last dimension of size 2
+    holds the real and the imaginary part.]],
     view = true, grad = {self = "complex_of_pairs(grad)"},
     examples = {"Z(3)", "Z()", "Z(2, 3):t()"}}
 example("view_as_real", [=[
@@ -11,37 +11,37 @@ example("view_as_real", [=[
    print(z:view_as_real())
    --> tensor([[1., 2.]])]=])
 op {"view_as_complex(Tensor self) -> Tensor",
-    doc = [[A float32 or float64 tensor whose last dimension has size 2 as complex numbers with
-    these parts; a view. The strides of the other dimensions must be even, that of the last 1.]],
+    doc = [[Returns a view of a float32 or float64 tensor as complex numbers, whose parts lie along
+    its last dimension, of size 2. That dimension's stride must be 1, the other strides even.]],
     view = true, grad = {self = "view_as_real(grad)"}, examples = {"T(3, 2)", "T(2)"}}
 example("view_as_complex", [[
    print(torch.tensor({{1.0, 2.0}, {3.0, -4.0}}):view_as_complex())
    --> tensor([1.+2.j, 3.-4.j])]])
 op {"complex_of_pairs(Tensor self) -> Tensor", internal = true, composite = true}
 op {"real(Tensor self) -> Tensor",
-    doc = "The real parts of a complex tensor, as a view; a real tensor itself.",
+    doc = "Returns a view of the real parts of a complex tensor, or a real tensor itself.",
     composite = true, hooked = true, out = false, method = false, examples = {"T(3)"}}
 op {"imag(Tensor self) -> Tensor",
-    doc = "The imaginary parts of a complex tensor, as a view. Real tensors have none.",
+    doc = "Returns a view of the imaginary parts of a complex tensor. Real tensors are refused.",
     composite = true, hooked = true, out = false, method = false, examples = {"Z(3)", "Z()"}}
 op {"conj(Tensor self) -> Tensor",
-    doc = "The complex conjugate, elementwise; a real tensor itself.",
+    doc = "Returns the complex conjugate, elementwise, or a real tensor itself.",
     composite = true, hooked = true, out = false, examples = {"T(3)"}}
 example("conj", [[
    print(torch.tensor({torch.complex(1, 2)}):conj())
    --> tensor([1.-2.j])]])
 op {"conj_physical(Tensor self) -> Tensor",
-    doc = "The complex conjugate in new memory; a real tensor itself.",
+    doc = "Returns the complex conjugate in new memory, or a real tensor itself.",
     pointwise = {types = "number"}, inplace = true, grad = {self = "conj(grad)"},
     examples = {"T(3, 4)", "T()"}}
 op {"resolve_conj(Tensor self) -> Tensor",
-    doc = "self, since conj writes conjugates to memory.", composite = true, out = false,
+    doc = "Returns self, since conj computes conjugates at once.", composite = true, out = false,
     examples = {"T(3)"}}
 op {"resolve_neg(Tensor self) -> Tensor",
-    doc = "self, since negative numbers are in memory.", composite = true, out = false,
+    doc = "Returns self, since neg computes negatives at once.", composite = true, out = false,
     examples = {"T(3)"}}
 op {"angle(Tensor self) -> Tensor",
-    doc = "The argument of complex numbers, in radians: 0 or pi for real ones. NaN stays NaN.",
+    doc = "Returns the angle of complex numbers, in radians: 0 or pi for real ones. NaN stays NaN.",
     pointwise = {types = "floating", real = true},
     grad = {self = "angle_backward(grad, self)"}, examples = {"P(3, 4)"}}
 example("angle", [[
@@ -51,8 +51,8 @@ op {"angle_backward(Tensor grad, Tensor self) -> Tensor", internal = true, compo
 op {"sgn_backward(Tensor grad, Tensor self, Tensor result) -> Tensor", internal = true,
     composite = true}
 op {"complex(Tensor real, Tensor imag) -> Tensor",
-    doc = [[Complex numbers with these parts: two float32 or float64 tensors of one dtype, which are
-    broadcast. Of two numbers, one complex number.]],
+    doc = [[Makes complex numbers of a real and an imaginary part: two float32 or float64 tensors of
+    one dtype, which are broadcast. Two numbers make one complex number.]],
     composite = true, examples = {"T(3), T(3)", "T(2, 1), T(3)"}}
 example("complex", [[
    print(torch.complex(torch.tensor {1.0, 2.0}, torch.tensor {0.0, -1.0}))
@@ -60,7 +60,7 @@ example("complex", [[
    print(torch.complex(1, 2) * torch.complex(0, 1))
    --> -2+1i]])
 op {"polar(Tensor abs, Tensor angle) -> Tensor",
-    doc = [[Complex numbers with these magnitudes and angles in radians: two float32 or float64
+    doc = [[Makes complex numbers of magnitudes and angles in radians: two float32 or float64
     tensors of one dtype, which are broadcast.]],
     composite = true, examples = {"T(3), T(3)"}}
 example("polar", [[

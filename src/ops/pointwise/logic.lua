@@ -7,8 +7,8 @@ end
 
 local function comparison(name, sign, alias)
    op {name .. "(Tensor self, Operand other) -> Tensor",
-       doc = "Elementwise self " .. sign
-         .. " other, as a bool tensor. A comparison with NaN is false, but for ne.",
+       doc = "Compares elementwise: self " .. sign
+         .. " other, as a bool tensor. Comparisons with NaN are false, except ne.",
        pointwise = {types = "number", out = "bool"}, inplace = true, alias = alias,
        examples = {"T(3, 4), T(4)", "T(3), 0.5"}}
 end
@@ -16,7 +16,7 @@ end
 -- Choice ------------------------------------------------------------------------------------------
 
 op {"where(Tensor condition, Operand self, Operand other) -> Tensor",
-    doc = "self where condition is true, else other; all broadcast.",
+    doc = "Returns self where condition is true, else other; all three are broadcast.",
     composite = true,
     examples = {"M(3, 4), T(3, 4), T(4)", "M(3), T(2, 3), 0.5", "M(2, 1), 1.5, T(3)"}}
 example("where", [[
@@ -27,12 +27,13 @@ example("where", [[
    --> tensor([1, 3])]])
 op {"where_self(Tensor self, Tensor condition, Operand other) -> Tensor",
     name = "where",
-    doc = "x:where(condition, other): self where condition is true, else other; all broadcast.",
+    doc = [[As x:where(condition, other): returns self where condition is true, else other; all
+    three are broadcast.]],
     expr = "where(condition, self, other)", func = false,
     examples = {"T(3, 4), M(3, 4), T(4)", "T(3), M(4, 3), 0.5"}}
 op {"where.positions(Tensor condition) -> Tensor[]",
-    doc = [[With the condition alone: the positions of its true elements, a list with one tensor per
-    dimension.]],
+    doc = [[With the condition alone: returns the positions of its true elements, a list with one
+    tensor per dimension.]],
     composite = true, nondiff = "positions", waits = "the result's shape depends on the data",
     examples = {"M(3, 4)"}}
 op {"select_where(Tensor condition, Tensor self, Tensor other) -> Tensor",
@@ -71,7 +72,7 @@ example("ge", [[
 
 for _, row in ipairs {{"and", "both are"}, {"or", "at least one is"}, {"xor", "exactly one is"}} do
    op {"logical_" .. row[1] .. "(Tensor self, Operand other) -> Tensor",
-       doc = "Whether " .. row[2] .. " not zero, elementwise, as a bool tensor.",
+       doc = "Returns whether " .. row[2] .. " not zero, elementwise, as a bool tensor.",
        pointwise = {types = "number", out = "bool"}, inplace = true, examples = {"M(3, 4), M(4)"}}
 end
 example("logical_and", [[
@@ -81,7 +82,8 @@ example("logical_and", [[
 example("logical_or", [[
    print(torch.tensor({true, false}):logical_or(torch.tensor {false, false}))
    --> tensor([ True, False])]])
-op {"logical_not(Tensor self) -> Tensor", doc = "Whether an element is zero, as a bool tensor.",
+op {"logical_not(Tensor self) -> Tensor",
+    doc = "Returns whether each element is 0, as a bool tensor.",
     pointwise = {types = "number", out = "bool"}, inplace = true, examples = {"M(3)"}}
 example("logical_not", [[
    print(torch.tensor({true, false}):logical_not())
@@ -89,7 +91,8 @@ example("logical_not", [[
 
 for _, row in ipairs {{"and", "and"}, {"or", "or"}, {"xor", "exclusive or"}} do
    op {"bitwise_" .. row[1] .. "(Tensor self, Operand other) -> Tensor",
-       doc = "Bitwise " .. row[2] .. " of integers; of bool tensors the logical one.",
+       doc = "Computes the bitwise " .. row[2]
+          .. " of integers, and the logical one of bool tensors.",
        pointwise = {types = "integer"}, inplace = true, metamethod = "b" .. row[1],
        examples = {"M(3), M(3)"}}
 end
@@ -97,44 +100,46 @@ example("bitwise_and", [[
    print(torch.tensor({6, 12}) & torch.tensor {3, 10})
    --> tensor([2, 8])]])
 op {"bitwise_not(Tensor self) -> Tensor",
-    doc = "All bits of integers inverted; of bool tensors logical_not.",
+    doc = "Inverts all bits of integers; bool tensors get logical_not.",
     composite = true, hooked = true, inplace = true, nondiff = "integers",
     examples = {"M(3)"}}
 op {"bitwise_invert(Tensor self) -> Tensor",
     name = "bitwise_not", internal = true, pointwise = {types = "integer", bool = false}}
-op {"bitwise_left_shift(Tensor self, Operand other) -> Tensor", doc = "self << other of integers.",
+op {"bitwise_left_shift(Tensor self, Operand other) -> Tensor",
+    doc = "Shifts the bits of integers to the left: self << other.",
     pointwise = {types = "integer", bool = false}, inplace = true, metamethod = "shl",
     examples = {"I(30, 4), I(5, 3, 4)", "I(30, 4), 2"}}
 example("bitwise_left_shift", [[
    print(torch.tensor({1, 3}) << 2)
    --> tensor([ 4, 12])]])
 op {"bitwise_right_shift(Tensor self, Operand other) -> Tensor",
-    doc = "self >> other of integers; the sign is kept.",
+    doc = "Shifts the bits of integers to the right: self >> other. The sign is kept.",
     pointwise = {types = "integer", bool = false}, inplace = true, metamethod = "shr",
     examples = {"I(30, 4), I(5, 3, 4)", "I(30, 4), 2"}}
 
-predicate("isnan", "Whether an element is NaN.")
+predicate("isnan", "Returns whether each element is NaN.")
 example("isnan", [[
    print(torch.tensor({1.0, torch.nan}):isnan())
    --> tensor([False,  True])]])
-predicate("isinf", "Whether an element is infinite, of either sign.")
+predicate("isinf", "Returns whether each element is infinite, of either sign.")
 example("isinf", [[
    print(torch.tensor({1.0, -torch.inf}):isinf())
    --> tensor([False,  True])]])
-predicate("isfinite", "Whether an element is neither infinite nor NaN.")
+predicate("isfinite", "Returns whether each element is neither infinite nor NaN.")
 example("isfinite", [[
    print(torch.tensor({1.0, torch.inf, torch.nan}):isfinite())
    --> tensor([ True, False, False])]])
-predicate("isposinf", "Whether an element is +infinity.")
-predicate("isneginf", "Whether an element is -infinity.")
-predicate("signbit", "Whether the sign bit is set; true for -0.0.")
+predicate("isposinf", "Returns whether each element is +infinity.")
+predicate("isneginf", "Returns whether each element is -infinity.")
+predicate("signbit", "Returns whether each element's sign bit is set; true for -0.0.")
 op {"isreal(Tensor self) -> Tensor",
-    doc = "Whether an element has no imaginary part; true everywhere for real tensors.",
+    doc = [[Returns whether each element has no imaginary part; true for all elements of real
+    tensors.]],
     composite = true, out = false, nondiff = "a bool result", examples = {"T(3)"}}
 op {[[isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=false)
       -> Tensor]],
-    doc = [[Whether |self - other| <= atol + rtol * |other|, elementwise; equal infinities are
-    close.]],
+    doc = [[Returns whether |self - other| <= atol + rtol * |other|, elementwise; equal infinities
+    are close.]],
     composite = true, nondiff = "a bool result", examples = {"T(3), T(3)"}}
 example("isclose", [[
    local a = torch.tensor {1.0, 2.0}
@@ -142,21 +147,23 @@ example("isclose", [[
    --> tensor([ True, False])]])
 op {[[allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=false)
       -> bool]],
-    doc = "Whether isclose holds everywhere.", composite = true, nondiff = "a boolean",
+    doc = "Returns whether isclose is true for all elements.",
+    composite = true, nondiff = "a boolean",
     waits = "the result is for the host", examples = {"T(3), T(3)"}}
 example("allclose", [[
    local a = torch.tensor {1.0, 2.0}
    print(a:allclose(a + 1e-6), a:allclose(a + 0.1))
    --> true	false]])
-op {"is_same_size(Tensor self, Tensor other) -> bool", doc = "Whether both have the same shape.",
+op {"is_same_size(Tensor self, Tensor other) -> bool",
+    doc = "Returns whether both tensors have the same shape.",
     composite = true, nondiff = "a boolean", examples = {"T(3), T(2)"}}
-op {"is_nonzero(Tensor self) -> bool", doc = "Whether the one element of self is not zero.",
+op {"is_nonzero(Tensor self) -> bool", doc = "Returns whether self's only element differs from 0.",
     composite = true, nondiff = "a boolean", waits = "the result is for the host",
     examples = {"T(1)"}}
-op {"is_signed(Tensor self) -> bool", doc = "Whether self's dtype has negative numbers.",
+op {"is_signed(Tensor self) -> bool", doc = "Returns whether self's dtype has negative numbers.",
     composite = true, nondiff = "a boolean", examples = {"T(1)"}}
 op {"equal(Tensor self, Tensor other) -> bool",
-    doc = "Whether both have the same shape and the same elements.",
+    doc = "Returns whether both tensors have the same shape and the same elements.",
     composite = true, nondiff = "a boolean", waits = "the result is for the host",
     examples = {"T(3), T(3)"}}
 example("equal", [[

@@ -18,8 +18,8 @@ local families <const> = {
 }
 for i, family in ipairs(families) do
    op {family[1] .. "(Operand input, Operand n) -> Tensor", module = "special", method = false,
-       doc = family[2] .. [[ of degree n, 0 for negative ones; a fraction of n is left out, degrees
-       beyond a million give NaN. Differentiable by input, eight times.]],
+       doc = family[2] .. [[ of degree n, truncated to an integer; 0 for negative degrees, NaN for
+       degrees beyond a million. Differentiable with respect to input, up to eight times.]],
        expr = ("orthogonal_polynomial(input, n, %d, 0)"):format(i - 1),
        examples = {"T(3, 4), torch.tensor {0.0, 1, 2, 5}", "T(3), 3"}}
 end

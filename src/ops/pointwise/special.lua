@@ -21,40 +21,46 @@ for _, row in ipairs {
 } do
    local name, of, example = table.unpack(row)
    local doc = name == "i1" and "Modified Bessel function of the first kind, order 1."
-      or "torch." .. of .. "."
+      or "The same as torch." .. of .. "."
    special(name .. ".special(Tensor input)", of .. "(input)", doc, {example})
 end
-special("logit.special(Tensor input, float eps=nil)", "logit(input, eps)", "torch.logit.",
+special("logit.special(Tensor input, float eps=nil)", "logit(input, eps)", [[The same as
+torch.logit.]],
    {"P(3, 4):clamp(0.1, 0.9)"})
-special("round.special(Tensor input, *, int decimals=0)", "round(input, decimals)", "torch.round.",
+special("round.special(Tensor input, *, int decimals=0)", "round(input, decimals)", [[The same as
+torch.round.]],
    {"T(3, 4)"})
-special("polygamma.special(int n, Tensor input)", "polygamma(input, n)", "torch.polygamma.",
+special("polygamma.special(int n, Tensor input)", "polygamma(input, n)", [[The same as
+torch.polygamma.]],
    {"1, P(3, 4)"})
-special("multigammaln(Tensor a_, int p)", "mvlgamma(a_, p)", "torch.mvlgamma.", {"P(3, 4) + 2, 2"})
+special("multigammaln(Tensor a_, int p)", "mvlgamma(a_, p)", "The same as torch.mvlgamma.",
+{"P(3, 4) + 2, 2"})
 special("logsumexp.special(Tensor input, dim[] dim, bool keepdim=false)",
    "logsumexp(input, dim, keepdim)",
-   "torch.logsumexp.", {"T(3, 4), 2"}, {gpu = "float32"})
+   "The same as torch.logsumexp.", {"T(3, 4), 2"}, {gpu = "float32"})
 special("softmax.special(Tensor input, dim dim, *, dtype dtype=nil)", "softmax(input, dim, dtype)",
-   "torch.softmax.", {"T(3, 4), 2"}, {gpu = "float32"})
+   "The same as torch.softmax.", {"T(3, 4), 2"}, {gpu = "float32"})
 special("log_softmax.special(Tensor input, dim dim, *, dtype dtype=nil)",
    "log_softmax(input, dim, dtype)",
-   "torch.log_softmax.", {"T(3, 4), 2"}, {gpu = "float32"})
-special("xlogy.special(Operand input, Operand other)", "xlogy(input, other)", "torch.xlogy.",
+   "The same as torch.log_softmax.", {"T(3, 4), 2"}, {gpu = "float32"})
+special("xlogy.special(Operand input, Operand other)", "xlogy(input, other)", [[The same as
+torch.xlogy.]],
    {"T(3, 4), P(3, 4)"})
 
 -- Others.
 special("xlog1py(Tensor input, Tensor other)",
    "where(eq(input, 0):logical_and(logical_not(isnan(other))), 0, input * log1p(other))",
-   "input * log(1 + other), 0 where input is 0 and other a number.", {"T(3, 4), P(4)"}, nil,
+   "Computes input * log(1 + other); 0 where input is 0 and other is not NaN.",
+   {"T(3, 4), P(4)"}, nil,
    "SpecialXlog1Py")
 special("entr(Tensor input)", "where(lt(input, 0), -inf, 0 - xlogy(input, input))",
-   "-x log(x); 0 at 0, -inf below.", {"P(3, 4)"}, nil, "SpecialEntr")
+   "Computes -input * log(input); 0 at 0, -inf below 0.", {"P(3, 4)"}, nil, "SpecialEntr")
 special("ndtr(Tensor input)", "erfc(input * -0.7071067811865476) * 0.5",
-   "The share of the normal distribution below input.", {"T(3, 4)"})
+   "Computes the share of the normal distribution below input.", {"T(3, 4)"})
 
 for _, row in ipairs {{"gammainc", "igamma"}, {"gammaincc", "igammac"}} do
    special(row[1] .. "(Tensor input, Tensor other)", row[2] .. "(input, other)",
-      "torch." .. row[2] .. ".", {"P(3, 4):detach(), P(4)"})
+      "The same as torch." .. row[2] .. ".", {"P(3, 4):detach(), P(4)"})
 end
 
 -- Functions with a separate kernel.
@@ -67,17 +73,19 @@ local function kernel(name, entry)
    op(entry)
 end
 
-kernel("i0e", {doc = "exp(-|input|) i0(input), which does not overflow.",
+kernel("i0e", {doc = "Computes exp(-|input|) * i0(input), which does not overflow.",
    grad = {input = "grad * (i1e(input) - sign(input) * result)"}})
-kernel("i1e", {doc = "exp(-|input|) i1(input), which does not overflow.",
+kernel("i1e", {doc = "Computes exp(-|input|) * i1(input), which does not overflow.",
    grad = {input = "grad * (i1_derivative_scaled(input, result) - sign(input) * result)"}})
-kernel("erfcx", {rare = false, doc = "exp(input^2) erfc(input), which does not underflow.",
+kernel("erfcx", {rare = false,
+doc = "Computes exp(input^2) * erfc(input), which does not underflow.",
    grad = {input = "grad * (2 * input * result - 1.1283791670955126)"}})
-kernel("log_ndtr", {rare = false, doc = [[The logarithm of the share of the normal distribution
-   below input, accurate far below 0, too.]],
+kernel("log_ndtr", {rare = false,
+doc = [[Computes the logarithm of the share of the normal distribution below input, accurately even
+far below 0.]],
    grad = {input = "grad / erfcx(input * -0.7071067811865476) * 0.7978845608028654"}})
-kernel("ndtri", {doc = [[The number below which there is the share input of the normal distribution:
-   ndtr's inverse; NaN outside of [0, 1].]],
+kernel("ndtri", {doc = [[Returns the number below which the share input of the normal distribution
+   lies, the inverse of ndtr; NaN outside of [0, 1].]],
    grad = {input = "grad * 2.5066282746310002 * exp(result * result * 0.5)"},
    examples = {"U(3, 4) * 0.45 + 0.5"}})
 
@@ -117,8 +125,8 @@ bessel("spherical_bessel_j0",
    "grad * spherical_j0_derivative(input)", "T(3, 4)")
 
 op {"zeta(Tensor input, Tensor other) -> Tensor", module = "special", method = false,
-    doc = [[Hurwitz's zeta function, the sum of (k + other)^-input over k from 0; infinite at
-    input = 1, NaN below. Differentiable by other alone.]],
+    doc = [[Computes Hurwitz's zeta function, the sum of (k + other)^-input over k = 0, 1, ...;
+    infinite at input = 1, NaN below. Differentiable with respect to other only.]],
     pointwise = {types = "floating", rare = true},
     grad = {input = "no_derivative(grad, 'special.zeta', 'input')",
             other = "neg(grad * input * zeta(input + 1, other))"},

@@ -3,9 +3,9 @@
 op {[[swiglu(Tensor input, Tensor gate=nil, Tensor bias=nil, Tensor gate_bias=nil, *, dim dim=-1)
       -> Tensor]],
     module = "nn.functional", method = false, composite = true,
-    doc = [[(input + bias) * silu(gate + gate_bias), all broadcast, in one pass. Without gate,
-    input, with its bias added, is cut in two halves along dim, as by glu: the first is what is
-    gated, the second the gate.]],
+    doc = [[Computes (input + bias) * silu(gate + gate_bias), all broadcast, in one pass. Without
+    gate, input + bias is split along dim into two halves, as by glu: the first is multiplied, the
+    second is the gate.]],
     examples = {"T(3, 4), T(3, 4)", "T(2, 3, 4), T(2, 3, 4), T(4), T(4)", "T(3, 4)",
                 "T(4, 3), nil, T(4, 1), {dim = 1}", "T(3, 1), T(2, 1, 4), nil, T(4)",
                 "T(2, 3, 4), nil, T(4)", "T(3, 4), T(4), T(4)"}}

@@ -39,13 +39,14 @@ for n = 1, 3 do
                               "X, {kernel_size = 2, return_indices = true}"})}
    F {("max_pool%dd_with_indices(%s) -> (Tensor values, Tensor indices)"):format(n, max_windows),
       node = titles.max,
-      doc = "max_pool with return_indices.", also = n == 1 or nil, composite = true,
+      doc = "The same as max_pool with return_indices = true.",
+      also = n == 1 or nil, composite = true,
       examples = examples(n, {"X, 2"})}
    F {([[max_unpool%dd(Tensor input, Tensor indices, %s kernel_size, %s stride=nil, %s padding=0,
          int[] output_size=nil) -> Tensor]]):format(n, ints, ints, ints),
       node = titles.unpool,
-      doc = [[Puts the elements back to where max_pool found them (its indices), zeros elsewhere.
-      Where several sizes fit, output_size says which.]],
+      doc = [[Writes each element to the position where max_pool found it (its indices), and zeros
+      elsewhere. If several output sizes fit, output_size chooses one.]],
       composite = true, autocast = {cpu = "float32"},
       examples = {({"T(1, 2, 2), torch.tensor{{{1, 3}, {2, 4}}}, 2",
                     "T(1, 1, 2, 2), torch.tensor{{{{1, 4}, {9, 16}}}}, 2",
@@ -60,7 +61,7 @@ for n = 1, 3 do
    F {([[adaptive_max_pool%dd_with_indices(Tensor input, %s output_size)
          -> (Tensor values, Tensor indices)]])
          :format(n, ints),
-      node = titles.adaptive_max, doc = "adaptive_max_pool with return_indices.",
+      node = titles.adaptive_max, doc = "The same as adaptive_max_pool with return_indices = true.",
       composite = true, autocast = three,
       examples = examples(n, {"X, 3"})}
 
@@ -82,7 +83,8 @@ for n = 1, 3 do
    F {([[lp_pool%dd(Tensor input, float norm_type, %s kernel_size, %s stride=nil,
          bool ceil_mode=false) -> Tensor]])
          :format(n, ints, ints),
-      doc = "The norm of each window: (sum of x^norm_type)^(1/norm_type); windows as of avg_pool.",
+      doc = [[Returns the norm of each window, (sum of x^norm_type)^(1/norm_type); windows are those
+      of avg_pool.]],
       composite = true, examples = examples(n, {"X:abs() + 0.5, 2, 2", "X:abs() + 0.5, 3, 2, 1"})}
 end
 example("max_pool2d", [=[

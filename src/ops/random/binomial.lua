@@ -1,7 +1,7 @@
 -- Random numbers from binomial distributions.
 
 op {"binomial(Tensor count, Tensor prob, *, Generator generator=nil) -> Tensor",
-    doc = [[Numbers of successes in count trials of probability prob, in prob's dtype.]],
+    doc = "Draws the number of successes in count trials of probability prob, in prob's dtype.",
     method = false, grad = {count = "zeros_like(count)", prob = "zeros_like(prob)"},
     gradcheck = false, nondiff = "random numbers", waits = "drawn on the CPU",
     examples = {"I(9, 3), P(3):clamp(0, 1)", "I(9, 2, 3), P(3):clamp(0, 1)"}}

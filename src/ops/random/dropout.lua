@@ -14,28 +14,28 @@ local function drop(entry)
 end
 
 drop {"dropout(Tensor self, float p=0.5, bool training=true" .. random, also = true,
-      doc = [[While training, elements are set to 0 with probability p and the others multiplied by
-      1 / (1 - p).]]}
+      doc = [[While training, sets each element to 0 with probability p, and multiplies the others
+      by 1 / (1 - p).]]}
 example("dropout", [[
    torch.manual_seed(0)
    local x = torch.nn.functional.dropout(torch.ones(1000), 0.5)
    print(x:unique()) -- the remaining elements are scaled by 1 / (1 - p)
    --> tensor([0., 2.])]])
 drop {"alpha_dropout(Tensor self, float p=0.5, bool training=false" .. random, also = true,
-      doc = [[dropout that keeps mean 0 and variance 1 of selu's results: what is dropped gets
-      selu's lowest value, then all are scaled and shifted.]]}
+      doc = [[Applies dropout so that mean 0 and variance 1 of selu's results stay: dropped elements
+      get selu's lowest value, then all elements are scaled and shifted.]]}
 drop {"feature_alpha_dropout(Tensor self, float p=0.5, bool training=false" .. random, also = true,
-      doc = "alpha_dropout of whole channels (dimension 2)."}
+      doc = "Applies alpha_dropout to whole channels (dimension 2)."}
 for n = 1, 3 do
    drop {("dropout%dd(Tensor self, float p=0.5, bool training=true"):format(n) .. random,
-         doc = [[dropout of whole channels: all dimensions after the second, or after the first of
-         an input without batch.]]}
+         doc = "Applies dropout to whole channels: (N, C, ...), or (C, ...) without a batch."}
 end
 
 F {[[dropout_add(Tensor input, Tensor residual, float p=0.5, bool training=true, *,
       Generator generator=nil) -> Tensor]],
    composite = true, gradcheck = false,
-   doc = "residual + dropout(input, p, training), in one pass where both have one shape and dtype.",
+   doc = [[Computes residual + dropout(input, p, training), in one pass if both have the same shape
+   and dtype.]],
    examples = {"T(4, 3), T(4, 3)", "T(4, 3), T(3)"}}
 
 -- Computes dropout in one pass. The gradient keeps only the position of the random words and draws

@@ -2,8 +2,8 @@
 
 local given = "*, Generator generator=nil"
 op {"multinomial(Tensor self, int num_samples, bool replacement=false, " .. given .. ") -> Tensor",
-    doc = [[Positions drawn from each row of self, a vector or matrix of weights of at least 0, in
-    proportion to the weights; each position once at most unless replacement is true.]],
+    doc = [[Draws positions in proportion to their weights from each row of self, a vector or matrix
+    of weights of at least 0. Without replacement no position is drawn twice from a row.]],
     composite = true, nondiff = "positions", waits = "drawn on the CPU",
     examples = {"P(5), 3", "P(2, 5), 7, true"}}
 example("multinomial", [[

@@ -12,14 +12,14 @@ local function create(entry)
 end
 
 create {"rand(int[] size..., " .. options .. ") -> Tensor",
-    doc = "Numbers drawn uniformly from [0, 1); float32 unless dtype is given."}
+    doc = "Draws numbers uniformly from [0, 1); float32 unless dtype is given."}
 example("rand", [[
    torch.manual_seed(0)
    local x = torch.rand(2, 3) -- numbers are uniform in [0, 1)
    print(x:ge(0):all():item(), x:lt(1):all():item())
    --> true	true]])
 create {"randn(int[] size..., " .. options .. ") -> Tensor",
-    doc = [[Numbers drawn from the normal distribution of mean 0 and variance 1; float32 unless
+    doc = [[Draws numbers from the normal distribution of mean 0 and variance 1; float32 unless
     dtype is given.]]}
 example("randn", [[
    torch.manual_seed(0)
@@ -27,7 +27,7 @@ example("randn", [[
    print(x:mean():abs():item() < 0.05, math.abs(x:std():item() - 1) < 0.05)
    --> true	true]])
 create {"randint(int low, int high, int[] size, " .. options .. ") -> Tensor",
-    doc = "Integers drawn uniformly from low to high - 1; int64 unless dtype is given."}
+    doc = "Draws integers uniformly from low to high - 1; int64 unless dtype is given."}
 example("randint", [[
    torch.manual_seed(0)
    local x = torch.randint(1, 7, {1000}) -- 1 is included, 7 is not
@@ -36,23 +36,26 @@ example("randint", [[
 create {"randint.high(int high, int[] size, " .. options .. ") -> Tensor",
     doc = "The same with low = 0."}
 create {"randperm(int n, " .. options .. ") -> Tensor",
-    doc = "The positions 1 to n in random order; int64 unless dtype is given."}
+    doc = "Returns the positions 1 to n in random order; int64 unless dtype is given."}
 example("randperm", [[
    torch.manual_seed(0)
    local order = torch.randperm(4) -- the positions 1 to 4 in random order
    print((order:sort()))
    --> tensor([1, 2, 3, 4])]])
 create {"rand_like(Tensor self, " .. options .. format .. ") -> Tensor",
-    doc = "As rand, with self's shape, and its dtype, device and order of memory unless given."}
+    doc = [[Draws as rand does, in self's shape, and in its dtype, device and order of memory unless
+    given.]]}
 create {"randn_like(Tensor self, " .. options .. format .. ") -> Tensor",
-    doc = "As randn, with self's shape, and its dtype, device and order of memory unless given."}
+    doc = [[Draws as randn does, in self's shape, and in its dtype, device and order of memory
+    unless given.]]}
 create {"randint_like(Tensor self, int low, int high, " .. options .. format .. ") -> Tensor",
-    doc = "As randint, with self's shape, and its dtype, device and order of memory unless given."}
+    doc = [[Draws as randint does, in self's shape, and in its dtype, device and order of memory
+    unless given.]]}
 create {"randint_like.high(Tensor self, int high, " .. options .. format .. ") -> Tensor",
     doc = "The same with low = 0."}
 
 op {"normal(Tensor mean, Tensor std, " .. given .. ") -> Tensor",
-    doc = "Numbers drawn from normal distributions, each with its own mean and standard deviation.",
+    doc = "Draws each number from a normal distribution with its own mean and standard deviation.",
     composite = true, nondiff = "random numbers"}
 example("normal", [[
    torch.manual_seed(0)
@@ -60,11 +63,12 @@ example("normal", [[
    print(math.abs(x:mean():item() - 5) < 0.02)
    --> true]])
 op {"normal.mean(Tensor mean, float std=1, " .. given .. ") -> Tensor",
-    doc = "The same with one standard deviation.", composite = true, nondiff = "random numbers"}
+    doc = "The same with one standard deviation for all numbers.",
+    composite = true, nondiff = "random numbers"}
 op {"normal.std(float mean, Tensor std, " .. given .. ") -> Tensor",
-    doc = "The same with one mean.", composite = true, nondiff = "random numbers"}
+    doc = "The same with one mean for all numbers.", composite = true, nondiff = "random numbers"}
 create {"normal.size(float mean, float std, int[] size, " .. options .. ") -> Tensor",
-    doc = "Numbers drawn from one normal distribution."}
+    doc = "Draws all numbers from one normal distribution."}
 
 -- In place ----------------------------------------------------------------------------------------
 
@@ -84,7 +88,8 @@ fill("exponential_(Tensor self, float lambd=1, " .. given .. ")",
 fill("cauchy_(Tensor self, float median=0, float sigma=1, " .. given .. ")",
    "Fills self with numbers drawn from a Cauchy distribution.")
 fill("geometric_(Tensor self, float p, " .. given .. ")",
-   "Fills self with numbers of trials up to the first success of probability p.", "T(3), 0.5")
+   [[Fills self with the number of trials up to and including the first success, each trial having
+   probability p.]], "T(3), 0.5")
 fill("bernoulli_(Tensor self, float p=0.5, " .. given .. ")",
    "Fills self with 1 where a trial of probability p succeeds, else 0.")
 fill("bernoulli_.each(Tensor self, Tensor p, " .. given .. ")",
@@ -97,7 +102,7 @@ fill("random_(Tensor self, int from=nil, int to=nil, " .. given .. ")",
 -- From given probabilities ------------------------------------------------------------------------
 
 op {"bernoulli(Tensor self, " .. given .. ") -> Tensor",
-    doc = "1 with the probability that self holds, else 0, in self's dtype.",
+    doc = "Draws 1 with the probability that self holds, else 0, in self's dtype.",
     grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers",
     examples = {"U(3):abs()"}}
 example("bernoulli", [[
@@ -105,8 +110,8 @@ example("bernoulli", [[
    print(torch.bernoulli(torch.tensor {0.0, 1.0}))
    --> tensor([0., 1.])]])
 op {"bernoulli.p(Tensor self, float p, " .. given .. ") -> Tensor",
-    doc = [[1 with probability p, else 0, in self's shape and dtype; what self holds, NaN too, does
-    not matter.]],
+    doc = [[Draws 1 with probability p, else 0, in self's shape and dtype. self's elements, even
+    NaN, do not matter.]],
     grad = {self = "zeros_like(grad)"}, gradcheck = false, nondiff = "random numbers",
     examples = {"T(3), 0.5"}}
 

@@ -3,7 +3,8 @@
 local dims = "dim[] dim=nil, bool keepdim=false"
 
 op {"mean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
-    doc = "The mean over dim (all dimensions if left out) of a floating tensor; NaN of nothing.",
+    doc = [[Returns the mean over dim, by default over all dimensions, of a floating tensor; NaN if
+    there are no elements.]],
     composite = true, examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true"}}
 example("mean", [[
    local x = torch.tensor {{1.0, 2.0}, {3.0, 6.0}}

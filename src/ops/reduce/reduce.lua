@@ -4,7 +4,8 @@
 local dims = "dim[] dim=nil, bool keepdim=false"
 
 op {"sum(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
-    doc = "The sum over dim (all dimensions if left out). Integers and bool sum to int64.",
+    doc = [[Returns the sum over dim, by default over all dimensions. Integers and bool are summed
+    in int64.]],
     reduction = {}, grad = {self = "expand_reduced(grad, sizes(self), dim, keepdim)"},
     autocast = {gpu = "float32"},
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true", "T(0, 3), 1", "T()"}}
@@ -21,7 +22,7 @@ op {"unsqueeze_reduced(Tensor self, int[] size, dim[] dim, bool keepdim) -> Tens
     internal = true,
     composite = true}
 op {"prod(Tensor self, dim dim=nil, bool keepdim=false, *, dtype dtype=nil) -> Tensor",
-    doc = "The product over dim, or over all. Integers multiply in int64.",
+    doc = "Returns the product over dim, or of all elements. Integers are multiplied in int64.",
     reduction = {}, grad = {self = "prod_backward(grad, self, result, dim, keepdim)"},
     autocast = "float32",
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3), 1, true"}}
@@ -49,26 +50,28 @@ op {"amax_backward(Tensor grad, Tensor self, Tensor result, dim[] dim, bool keep
     internal = true,
     composite = true}
 op {"all(Tensor self, " .. dims .. ") -> Tensor",
-    doc = "Whether all elements over dim are not zero; bool, of uint8 uint8.",
+    doc = [[Returns whether all elements over dim differ from 0. The result is bool, or uint8 for
+    uint8.]],
     reduction = {}, nondiff = "a bool result", examples = {"M(3, 4)", "M(3, 4), 2"}}
 example("all", [[
    local x = torch.tensor {{1, 2}, {3, 0}}
    print(x:gt(0):all():item(), x:gt(0):all(2))
    --> false	tensor([ True, False])]])
 op {"any(Tensor self, " .. dims .. ") -> Tensor",
-    doc = "Whether any element over dim is not zero; bool, of uint8 uint8.",
+    doc = [[Returns whether any element over dim differs from 0. The result is bool, or uint8 for
+    uint8.]],
     reduction = {}, nondiff = "a bool result", examples = {"M(3, 4)", "M(3, 4), 2"}}
 example("any", [[
    print(torch.tensor({{0, 0}, {3, 0}}):any(2))
    --> tensor([False,  True])]])
 op {"count_nonzero(Tensor self, dim[] dim=nil) -> Tensor",
-    doc = "How many elements over dim are not zero; int64.",
+    doc = "Returns how many elements over dim differ from 0, as int64.",
     reduction = {}, nondiff = "an integer result", examples = {"M(3, 4)", "M(3, 4), 2"}}
 example("count_nonzero", [[
    print(torch.tensor({{0, 1}, {2, 3}}):count_nonzero(1))
    --> tensor([1, 2])]])
 op {"nansum(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
-    doc = "The sum over dim, NaN counting as 0.",
+    doc = "Returns the sum over dim; NaN counts as 0.",
     reduction = {},
     grad = {self = [[keep_where(expand_reduced(grad, sizes(self), dim, keepdim),
     logical_not(isnan(self)))]]},
@@ -77,7 +80,7 @@ example("nansum", [[
    print(torch.tensor({1, torch.nan, 2}):nansum():item())
    --> 3.0]])
 op {"max(Tensor self) -> Tensor",
-    node = "Max", doc = "The largest element of all. Equal maxima share the gradient.",
+    node = "Max", doc = "Returns the largest of all elements. Equal maxima share the gradient.",
     expr = "amax(self)", examples = {"T(3, 4)"}}
 example("max", [[
    local x = torch.tensor {{1, 9, 3}, {8, 2, 4}}
@@ -92,7 +95,7 @@ op {"max.other(Tensor self, Tensor other) -> Tensor", doc = "The same as maximum
     expr = "maximum(self, other)",
     examples = {"T(3), T(3)"}}
 op {"min(Tensor self) -> Tensor",
-    node = "Min", doc = "The smallest element of all. Equal minima share the gradient.",
+    node = "Min", doc = "Returns the smallest of all elements. Equal minima share the gradient.",
     expr = "amin(self)", examples = {"T(3, 4)"}}
 example("min", [[
    local x = torch.tensor {{1, 9, 3}, {8, 2, 4}}

@@ -35,20 +35,20 @@ example("trace", [[
    --> 5]])
 
 op {"cov(Tensor self, *, Number correction=1, Tensor fweights=nil, Tensor aweights=nil) -> Tensor",
-    doc = [[The covariance matrix of variables, which are self's rows; columns are observations, of
-    which fweights says how often each was made (integers), aweights how much it counts.]],
+    doc = [[Returns the covariance matrix of the variables in self's rows. Columns are observations;
+    fweights (integers) says how often each was made, aweights how much it counts.]],
     composite = true, node = "Squeeze", waits = "weights are checked on the host",
     autocast = "result",
     examples = {"T(3, 5)", "T(5)", "T(2, 4), {correction = 0, aweights = P(4)}"}}
 op {"corrcoef(Tensor self) -> Tensor",
-    doc = "The correlation coefficients of variables, which are self's rows.",
+    doc = "Returns the correlation coefficients of the variables in self's rows.",
     composite = true, autocast = "result", examples = {"T(3, 5)", "T(5)"}}
 
 -- Counting ----------------------------------------------------------------------------------------
 
 op {"bincount(Tensor self, Tensor weights=nil, int minlength=0) -> Tensor",
-    doc = [[How often each position, from 1, occurs in a vector of integers: int64; or the sum of
-    the weights where it does.]],
+    doc = [[Counts how often each position, from 1, occurs in a vector of integers, as int64; with
+    weights sums the weights of its occurrences.]],
     composite = true, waits = "the result's size depends on the data",
     nondiff = "counts", examples = {"I(4, 10)", "I(4, 10), P(10), 6"}}
 example("bincount", [[
@@ -56,8 +56,9 @@ example("bincount", [[
    print(labels:bincount()) -- the first count is that of the value 0
    --> tensor([1, 0, 2, 1])]])
 op {"histc(Tensor self, int bins=100, Number min=0, Number max=0) -> Tensor",
-    doc = [[How many elements fall into each of `bins` equal parts of [min, max], which is that of
-    the elements if both are equal; in self's dtype. NaN and what lies outside do not count.]],
+    doc = [[Counts, in self's dtype, how many elements fall into each of `bins` equal parts of [min,
+    max]. If min equals max, the range is that of the elements. NaN and elements outside the range
+    are not counted.]],
     composite = true, waits = "its range is read",
     nondiff = "counts", examples = {"T(20), 5", "T(20), 4, -1, 1"}}
 example("histc", [[
@@ -66,9 +67,9 @@ example("histc", [[
 local options = "*, float[] range=nil, Tensor weight=nil, bool density=false"
 local histogram = " -> (Tensor hist, Tensor bin_edges)"
 op {"histogram(Tensor self, int bins, " .. options .. ")" .. histogram,
-    doc = [[How many elements fall into each of `bins` equal parts of range = {min, max}, which is
-    that of the elements unless given, and the parts' edges. Elements count as much as their weight;
-    with density the integral over the parts is 1.]],
+    doc = [[Counts how many elements fall into each of `bins` equal parts of range = {min, max}, by
+    default that of the elements; returns the counts and the parts' edges. With weight each element
+    counts as its weight; with density the integral over the parts is 1.]],
     composite = true, waits = "its range is read",
     nondiff = "counts", examples = {"T(20), 5", "T(20), 4, {range = {-1, 1}, density = true}"}}
 op {"histogram.edges(Tensor self, Tensor bins, *, Tensor weight=nil, bool density=false)"

@@ -8,14 +8,14 @@ local function scan(name, entry)
    op(entry)
 end
 
-scan("cumsum", {doc = "Running sums along dim. Integers and bool sum to int64.",
+scan("cumsum", {doc = "Computes running sums along dim. Integers and bool are summed in int64.",
    grad = {self = "flip(cumsum(flip(grad, dim), dim), dim)"},
    autocast = {gpu = "float32"}})
 example("cumsum", [=[
    print(torch.tensor({{1, 2}, {3, 4}}):cumsum(1))
    --> tensor([[1, 2],
    -->         [4, 6]])]=])
-scan("cumprod", {doc = "Running products along dim. Integers multiply in int64.",
+scan("cumprod", {doc = "Computes running products along dim. Integers are multiplied in int64.",
    grad = {self = "cumprod_backward(grad, self, result, dim)"},
    autocast = {gpu = "float32"}})
 example("cumprod", [[
@@ -24,7 +24,7 @@ example("cumprod", [[
 op {"cumprod_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor", internal = true,
     composite = true, waits = "without zeros it is a division"}
 op {"logcumsumexp(Tensor self, dim dim) -> Tensor",
-    doc = "Running log(sum(exp(self))) along dim, without overflow.",
+    doc = "Computes running values of log(sum(exp(self))) along dim, without overflow.",
     scan = {types = "floating"}, grad = {self = "logcumsumexp_backward(grad, self, result, dim)"},
     examples = {"T(3, 4), 1", "T(3, 4), 2"}}
 op {"logcumsumexp_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor",
@@ -41,8 +41,8 @@ example("cummax", [[
    --> tensor([1, 3, 3])	tensor([1, 2, 2])]])
 
 op {"diff(Tensor self, int n=1, dim dim=-1, Tensor prepend=nil, Tensor append=nil) -> Tensor",
-    doc = [[Differences of neighbours along dim, taken n times; prepend and append are joined to
-    self's ends before. Of bool tensors: whether neighbours differ.]],
+    doc = [[Computes the differences of neighbours along dim, n times over, after joining prepend
+    and append to self's ends. For bool tensors it returns whether neighbours differ.]],
     composite = true, examples = {"T(5)", "T(3, 4), 2, 1", "T(3, 4), 1, 2, T(3, 1), T(3, 2)"}}
 example("diff", [[
    print(torch.tensor({1, 4, 9}):diff())
@@ -55,13 +55,13 @@ example("trapezoid", [[
    print(torch.trapezoid(torch.tensor {0.0, 1.0, 2.0}):item())
    --> 2.0]])
 op {"trapezoid.dx(Tensor y, *, Number dx=1, dim dim=-1) -> Tensor",
-    doc = "The same at points dx apart.", composite = true, method = false, alias = {"trapz"},
+    doc = "The same for points dx apart.", composite = true, method = false, alias = {"trapz"},
     examples = {"T(3, 4)", "T(3, 4), {dx = 0.5, dim = 1}"}}
 op {"cumulative_trapezoid(Tensor y, Tensor x, *, dim dim=-1) -> Tensor",
     doc = "The running integral of y along dim by the trapezoidal rule, at the points x.",
     composite = true, method = false, examples = {"T(3, 4), T(4)"}}
 op {"cumulative_trapezoid.dx(Tensor y, *, Number dx=1, dim dim=-1) -> Tensor",
-    doc = "The same at points dx apart.", composite = true, method = false,
+    doc = "The same for points dx apart.", composite = true, method = false,
     examples = {"T(3, 4)", "T(3, 4), {dx = 0.5, dim = 1}"}}
 
 takes_complex [[cumsum cumprod cumprod_backward diff trapezoid trapezoid_dx cumulative_trapezoid

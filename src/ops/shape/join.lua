@@ -4,7 +4,8 @@
 
 op {"split(Tensor self, int split_size, dim dim=0) -> Tensor[]",
     node = "Split",
-    doc = "Views of split_size positions each along dim, the last one maybe shorter.",
+    doc = [[Splits self along dim into views of split_size positions each; the last one may be
+    shorter.]],
     composite = true, alias = {"unsafe_split"},
     examples = {"T(5, 2), 2"}}
 example("split", [[
@@ -13,7 +14,8 @@ example("split", [[
    --> 3	tensor([0, 1])	tensor([4])]])
 op {"split.sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
     node = "SplitWithSizes",
-    doc = "Views with the given numbers of positions along dim, which must sum to its size.",
+    doc = [[Splits self along dim into views of the given sizes, whose sum must be the dimension's
+    size.]],
     composite = true,
     examples = {"T(5, 2), {2, 3}"}}
 op {"split_with_sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
@@ -22,7 +24,8 @@ op {"split_with_sizes(Tensor self, int[] split_sizes, dim dim=0) -> Tensor[]",
     examples = {"T(5, 2), {2, 3}"}}
 op {"chunk(Tensor self, int chunks, dim dim=0) -> Tensor[]",
     node = "Split",
-    doc = "At most `chunks` views of equal size along dim, the last one maybe shorter.",
+    doc = [[Splits self along dim into at most `chunks` views of equal size; the last one may be
+    shorter.]],
     composite = true, alias = {"unsafe_chunk"},
     examples = {"T(5, 2), 2"}}
 example("chunk", [[
@@ -30,7 +33,7 @@ example("chunk", [[
    print(#parts, parts[1], parts[2])
    --> 2	tensor([0, 1, 2])	tensor([3, 4])]])
 op {"unbind(Tensor self, dim dim=0) -> Tensor[]", node = "Unbind",
-    doc = "All positions along dim as views.",
+    doc = "Returns a list with a view of each position along dim; the views lack that dimension.",
     composite = true,
     examples = {"T(3, 2)"}}
 example("unbind", [[
@@ -41,8 +44,8 @@ example("unbind", [[
 -- Joining and rearranging -------------------------------------------------------------------------
 
 op {"cat(Tensor[] tensors, dim dim=0) -> Tensor",
-    doc = [[The tensors one after the other along dim; their other sizes must agree. Dtypes are
-    promoted.]],
+    doc = [[Joins tensors along dim; their other sizes must agree. The result has the promoted
+    dtype.]],
     alias = {"concat", "concatenate"},
     grad = {tensors = "cat_backward(grad, lengths(tensors, dim), dim)"},
     autocast = {cpu = "widest"},
@@ -57,7 +60,7 @@ example("cat", [=[
 op {"cat_backward(Tensor grad, int[] lengths, dim dim) -> Tensor[]", internal = true,
     composite = true}
 op {"stack(Tensor[] tensors, dim dim=0) -> Tensor",
-    node = "Stack", doc = "The tensors, all of one shape, along a new dimension.", composite = true,
+    node = "Stack", doc = "Joins tensors of one shape along a new dimension dim.", composite = true,
     hooked = true,
     autocast = {cpu = "widest"},
     examples = {"{T(2, 3), T(2, 3)}", "{T(2), T(2), T(2)}, 2", "{T(), T()}"}}
@@ -70,7 +73,7 @@ example("stack", [=[
    --> tensor([[1, 3],
    -->         [2, 4]])]=])
 op {"flip(Tensor self, dim[] dims...) -> Tensor",
-    doc = "The order of positions along dims reversed; a copy.",
+    doc = "Returns a copy with the order of the positions along dims reversed.",
     grad = {self = "flip(grad, dims)"}, examples = {"T(2, 3), 1", "T(2, 3), {1, 2}"}}
 example("flip", [=[
    print(torch.tensor({{1, 2}, {3, 4}}):flip(2))
@@ -78,21 +81,22 @@ example("flip", [=[
    -->         [4, 3]])]=])
 op {"roll(Tensor self, int[] shifts, dim[] dims=nil) -> Tensor",
     node = "Roll",
-    doc = [[Positions shifted along dims, those that leave coming in at the other end; flattened
-    without dims.]],
+    doc = [[Shifts the positions along dims; those that leave one end enter at the other. Without
+    dims the elements shift in row-major order.]],
     composite = true, examples = {"T(5), 2", "T(2, 3), {1, -1}, {1, 2}", "T(2, 3), 1"}}
 example("roll", [[
    print(torch.arange(5):roll(2))
    --> tensor([3, 4, 0, 1, 2])]])
 op {"tile(Tensor self, int[] dims...) -> Tensor",
-    node = "Repeat", doc = "self repeated dims[i] times along dimension i.",
+    node = "Repeat", doc = "Repeats self dims[i] times along dimension i.",
     composite = true, examples = {"T(2, 3), 2, 2", "T(3), {2, 1}"}}
 example("tile", [[
    print(torch.tensor({1, 2}):tile(2))
    --> tensor([1, 2, 1, 2])]])
 op {"repeat(Tensor self, int[] sizes...) -> Tensor",
-    node = "Repeat", doc = [[self repeated sizes[i] times along dimension i; x["repeat"](x, ...) or
-    x:repeat_tensor(...).]],
+    node = "Repeat",
+    doc = [[Repeats self sizes[i] times along dimension i. `repeat` is a word of Lua: call
+    x["repeat"](x, ...) or x:repeat_tensor(...).]],
     composite = true, func = false, alias = {"repeat_tensor"},
     examples = {"T(2, 3), 2, 2", "T(3), {2, 1}"}}
 op {"tril(Tensor self, int diagonal=0) -> Tensor",

@@ -3,12 +3,12 @@
 op {"pad(Tensor input, int[] pad, string mode='constant', Number value=nil) -> Tensor",
     module = "nn.functional",
     method = false,
-    doc = [[input with pad[1] elements more before the last dimension and pad[2] behind it, pad[3]
-    and pad[4] around the one before, and so on; negative numbers cut off. What is added is value
-    (0 if nil) in mode 'constant'; the elements mirrored at the first and the last one, which are
-    not repeated, in 'reflect'; the nearest element in 'replicate'; the other end's elements in
-    'circular'. These three leave the first dimension as it is and reach the last three at most;
-    'reflect' adds fewer elements than there are, 'circular' no more.]],
+    doc = [[Adds pad[1] elements before and pad[2] after the last dimension, pad[3] and pad[4]
+    around the dimension before it, and so on; negative numbers remove elements. Mode 'constant'
+    adds value (0 if nil); 'reflect' mirrors the input at its first and last element, which are not
+    repeated; 'replicate' repeats the nearest element; 'circular' adds the elements of the other
+    end. The last three modes pad at most the last three dimensions, and never the first one.
+    'reflect' adds fewer elements than the dimension has, 'circular' at most as many.]],
     composite = true,
     autocast = {cpu = "float32",
        when = "strcmp(mode, \"replicate\") == 0 || (strcmp(mode, \"reflect\") == 0 && pad.n < 6)"},

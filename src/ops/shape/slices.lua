@@ -8,7 +8,7 @@ local function create(entry)
 end
 
 create {"empty_strided(int[] size, int[] stride, " .. options .. ") -> Tensor",
-    doc = "A tensor of that shape and those strides (in elements) with undefined contents.",
+    doc = "Returns a tensor of the given sizes and strides (in elements) with undefined contents.",
     composite = true}
 
 op {"new_empty_strided(Tensor self, int[] size, int[] stride, " .. options .. ") -> Tensor",
@@ -16,12 +16,12 @@ op {"new_empty_strided(Tensor self, int[] size, int[] stride, " .. options .. ")
     composite = true, creation = true, func = false, nondiff = "it makes new values"}
 
 create {"empty_permuted(int[] size, index[] physical_layout, " .. options .. ") -> Tensor",
-    doc = [[A tensor of that shape with undefined contents, whose dimensions lie in memory in the
-    order of physical_layout, the last one densely; all are named there once, from 1 on.]],
+    doc = [[Returns a dense tensor of the given shape with undefined contents. physical_layout lists
+    its dimensions, each once, from the outermost to the innermost in memory.]],
     composite = true}
 
 op {"select(Tensor self, dim dim, index index) -> Tensor",
-    doc = "One position along a dimension, which disappears; a view.",
+    doc = "Returns a view of one position along dim; the result lacks that dimension.",
     view = true, grad = {self = "select_backward(grad, sizes(self), dim, index)"},
     examples = {"T(3, 4), 2, 3", "T(3, 4), -1, -2"}}
 example("select", [[
@@ -31,33 +31,32 @@ example("select", [[
 op {"select_backward(Tensor grad, int[] size, dim dim, index index) -> Tensor", internal = true,
     grad = {grad = "select(grad, dim, index)"}}
 op {"narrow(Tensor self, dim dim, index start, int length) -> Tensor",
-    doc = "`length` positions from `start` on along a dimension; a view.",
+    doc = "Returns a view of `length` positions along dim, from `start` on.",
     composite = true, out = false,
     examples = {"T(3, 4), 2, 2, 3", "T(3), 1, -2, 2", "T(3), 1, 1, 0"}}
 example("narrow", [[
    print(torch.arange(5):narrow(1, 2, 3)) -- three elements from position 2 on
    --> tensor([1, 2, 3])]])
 op {"narrow.tensor(Tensor self, dim dim, Tensor start, int length) -> Tensor",
-    doc = "The same with the position in a tensor of no dimensions.",
+    doc = "The same with `start` in a tensor of no dimensions.",
     composite = true, out = false, any_device = {start = true}, waits = "start is read",
     examples = {"T(3, 4), 2, torch.tensor(2), 3"}}
 op {"narrow_copy(Tensor self, dim dim, index start, int length) -> Tensor",
-    node = "NarrowCopy", doc = "A copy of narrow's view.",
+    node = "NarrowCopy", doc = "Returns a copy of `length` positions along dim, from `start` on.",
     expr = "clone(narrow(self, dim, start, length))", examples = {"T(3, 4), 2, 2, 3"}}
 op {"slice(Tensor self, dim dim, int start, int stop, int step) -> Tensor", internal = true,
     view = true,
     grad = {self = "slice_backward(grad, sizes(self), dim, start, stop, step)"}}
 op {"slice.range(Tensor self, dim dim=0, index start=nil, int stop=nil, int step=1) -> Tensor",
-    doc = [[The positions start, start + step, ... up to and including stop along a dimension; a
-    view. Without start from the first one on, without stop to the last; what lies outside is left
-    out.]],
+    doc = [[Returns a view of the positions start, start + step, ... up to and including stop along
+    dim. start is 1 and stop the last position unless given; positions outside are left out.]],
     composite = true, out = false, examples = {"T(3, 4), 2, 2, 3", "T(7), 1, nil, -2, 2"}}
 op {"slice_backward(Tensor grad, int[] size, dim dim, int start, int stop, int step) -> Tensor",
     internal = true,
     grad = {grad = "slice(grad, dim, start, stop, step)"}}
 op {"as_strided(Tensor self, int[] size, int[] stride, int storage_offset=nil) -> Tensor",
-    doc = [[A view with any sizes and strides (in elements) over self's storage, from storage_offset
-    (counted from 0) on; an error if it would reach outside.]],
+    doc = [[Returns a view of self's storage with the given sizes and strides (in elements), from
+    element storage_offset (counted from 0) on. Reaching outside the storage is an error.]],
     view = true,
     grad = {self = [[as_strided_backward(grad, sizes(self), strides(self), offset(self), size,
     stride, storage_offset)]]},
@@ -65,7 +64,8 @@ op {"as_strided(Tensor self, int[] size, int[] stride, int storage_offset=nil) -
 op {[[as_strided_backward(Tensor grad, int[] base_size, int[] base_stride, int base_offset,
       int[] size, int[] stride, int offset) -> Tensor]], internal = true, composite = true}
 op {"unfold(Tensor self, dim dimension, int size, int step) -> Tensor",
-    doc = "All windows of `size` along a dimension, `step` apart, in a new last dimension; a view.",
+    doc = [[Returns a view of all windows of `size` positions along a dimension, `step` apart; a new
+    last dimension holds each window's elements.]],
     view = true, func = false,
     grad = {self = "unfold_backward(grad, sizes(self), dimension, size, step)"},
     examples = {"T(7), 1, 3, 2", "T(3, 5), 2, 2, 1"}}
@@ -78,8 +78,8 @@ op {"unfold_backward(Tensor grad, int[] input_size, dim dimension, int size, int
     internal = true,
     grad = {grad = "unfold(grad, dimension, size, step)"}}
 op {"diagonal(Tensor self, int offset=0, dim dim1=0, dim dim2=1) -> Tensor",
-    doc = [[The diagonal of the matrices in dim1 and dim2, as a new last dimension; offset > 0 lies
-    above. A view.]],
+    doc = [[Returns a view of the diagonals of the matrices in dim1 and dim2, in a new last
+    dimension. A positive offset selects a diagonal above the main one.]],
     view = true, grad = {self = "diagonal_backward(grad, sizes(self), offset, dim1, dim2)"},
     examples = {"T(3, 4)", "T(3, 4), 1", "T(2, 3, 4), -1, 2, 3"}}
 example("diagonal", [[

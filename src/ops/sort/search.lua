@@ -15,7 +15,7 @@ example("searchsorted", [[
    print(torch.searchsorted(edges, torch.tensor {0.0, 3.0, 9.0}))
    --> tensor([1, 2, 4])]])
 op {"bucketize(Operand self, Tensor boundaries, " .. search_options .. ") -> Tensor",
-    doc = "searchsorted with the arguments the other way round: boundaries has one dimension.",
+    doc = "Computes searchsorted(boundaries, self); boundaries is a vector.",
     composite = true, method = false, nondiff = "positions",
     examples = {"T(3, 4), torch.range(-1, 1)"}}
 example("bucketize", [[

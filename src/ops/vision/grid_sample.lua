@@ -16,11 +16,11 @@ F {"affine_grid(Tensor theta, int[] size, bool align_corners=false) -> Tensor",
                "T(1, 3, 4), {1, 1, 2, 3, 2}"}}
 F {[[grid_sample(Tensor input, Tensor grid, string mode='bilinear', string padding_mode='zeros',
       bool align_corners=false) -> Tensor]],
-   doc = [[input (N, C, H, W) at the places of grid (N, H', W', 2): (N, C, H', W'); or
-   (N, C, D, H, W) and (N, D', H', W', 3). A place is (x, y) or (x, y, z), from -1 to 1 over the
-   input as in affine_grid; NaN counts as -1. Modes are 'bilinear' (trilinear in a volume),
-   'nearest' and 'bicubic' (tricubic); beyond the input there are 'zeros', the nearest element with
-   'border', or the input mirrored with 'reflection'.]],
+   doc = [[Samples input (N, C, H, W) at the places of grid (N, H', W', 2), to (N, C, H', W'); or
+   input (N, C, D, H, W) at those of grid (N, D', H', W', 3). A place is (x, y) or (x, y, z), from
+   -1 to 1 over the input as in affine_grid; NaN counts as -1. Modes are 'bilinear' (trilinear in a
+   volume), 'nearest' and 'bicubic' (tricubic); beyond the input there are 'zeros', the nearest
+   element with 'border', or the input mirrored with 'reflection'.]],
    autocast = {cpu = "float32", gpu = "widest"},
    examples = {
       "T(2, 3, 4, 5), U(2, 3, 2, 2)", "T(1, 2, 3, 4), T(1, 3, 3, 2) * 1.5",

@@ -8,10 +8,10 @@ end
 F {[[interpolate(Tensor input, int[] size=nil, float[] scale_factor=nil, string mode='nearest',
       bool align_corners=false, bool recompute_scale_factor=false, bool antialias=false)
       -> Tensor]],
-   doc = [[input (N, C, L), (N, C, H, W) or (N, C, D, H, W) at another resolution: that of size, or
-   scale_factor times its own, rounded down; one number holds for all dimensions. Modes are
-   'nearest', 'nearest-exact' (which measures from the elements' centres), 'area' (means), and for
-   1, 2 and 3 dimensions 'linear', 'bilinear' or 'bicubic', 'trilinear'. align_corners lays the
+   doc = [[Resamples input (N, C, L), (N, C, H, W) or (N, C, D, H, W) to another resolution: to
+   size, or to scale_factor times its own, rounded down; one number holds for all dimensions. Modes
+   are 'nearest', 'nearest-exact' (which measures from the elements' centres), 'area' (means), and
+   for 1, 2 and 3 dimensions 'linear', 'bilinear' or 'bicubic', 'trilinear'. align_corners lays the
    centres of the corners' elements over each other rather than their outer edges. Distances follow
    scale_factor where it is given, unless recompute_scale_factor asks for those of the sizes.
    antialias widens the filters of 'bilinear', 'bicubic' and 'lanczos' (which needs it) where an
@@ -53,14 +53,14 @@ end
 
 older {[[upsample(Tensor input, int[] size=nil, float[] scale_factor=nil, string mode='nearest',
       bool align_corners=false) -> Tensor]],
-   doc = "interpolate by an older name.",
+   doc = "The same as interpolate, by an older name.",
    expr = "interpolate(input, size, scale_factor, mode, align_corners, false, false)",
    examples = {"T(1, 2, 3, 4), {5, 2}, nil, 'bilinear'"}}
 older {"upsample_nearest(Tensor input, int[] size=nil, float[] scale_factor=nil) -> Tensor",
-   doc = "interpolate in mode 'nearest'.",
+   doc = "Calls interpolate in mode 'nearest'.",
    expr = "interpolate(input, size, scale_factor, 'nearest', false, false, false)",
    examples = {"T(1, 2, 4), 7"}}
 older {"upsample_bilinear(Tensor input, int[] size=nil, float[] scale_factor=nil) -> Tensor",
-   doc = "interpolate in mode 'bilinear' with align_corners.",
+   doc = "Calls interpolate in mode 'bilinear' with align_corners = true.",
    expr = "interpolate(input, size, scale_factor, 'bilinear', true, false, false)",
    examples = {"T(1, 2, 3, 4), {5, 2}"}}
