@@ -43,8 +43,8 @@ local function on_one_stream()
    return total
 end
 
--- Uses two buffers: the device computes with one while the other is filled. `filled` and `used` are
--- the events after which a buffer may be read, and overwritten.
+-- Uses two buffers: the device computes with one while the other is filled. A buffer may be read
+-- after its event in `filled`, and overwritten after its event in `used`.
 local copies = device.Stream()
 
 local function on_two_streams()

@@ -244,8 +244,8 @@ TLM_RULE(adadelta, {
   MEAN(*b, delta * delta, 3)
   return p - c[5] * delta;
 })
-/* RMSprop's step. a: the mean of squares; b: the momentum buffer. In centered rules, the mean of
-** gradients comes before the buffer. */
+/* RMSprop's step. a: the mean of the squares of gradients; b: the momentum buffer. In centered
+** rules b is the mean of gradients, and d the momentum buffer. */
 TLM_RULE(rmsprop, {
   DECAYED
   MEAN(*a, g * g, 3)

@@ -167,7 +167,7 @@ typedef struct tlk_Isa {
   const tlk_Softmax *softmax[2];             /* softmax for float and for double */
   const tlk_Norm *norm[2];                   /* normalisation for float and for double */
   const tlk_Convert (*convert)[TL_NDTYPES];  /* conversions by source dtype and target dtype */
-  const tlk_Move *move;                      /* moves by log2 of the element's size */
+  const tlk_Move *move;                      /* move[i] moves elements of 1 << i bytes */
   tlk_RandomFn random;
   const struct tlk_IndexLoops *index;             /* gather.h */
   const struct tlk_PoolLoops *pool[TLK_NCOMPUTE]; /* pool.h */

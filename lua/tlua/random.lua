@@ -40,8 +40,8 @@ local take = args.signature [[random.fork_rng(enabled: boolean = true, devices: 
 
 --- Restores the default generators after fn has run with the remaining arguments or, without fn,
 --- when the returned scope ends. Random numbers drawn in between therefore do not change later
---- ones. The function covers the CPU and all devices in use; `devices` and `device_type` are
---- accepted.
+--- ones. The function always covers the CPU and all devices in use: the options `devices` and
+--- `device_type` are accepted but have no effect.
 ---@param options? {enabled: boolean}|fun(...): any  can come before fn
 ---@param fn? fun(...): any
 ---@param ... any

@@ -68,7 +68,7 @@ local function word(x)
    return x == math.huge and "Infinity" or x == -math.huge and "-Infinity" or x
 end
 
---- Stores entries, in requests of at most as many entries as the API accepts.
+--- Sends a run's entries to the server. No request has more entries than the API accepts.
 function Rest:log(run, entries)
    for kind, most in pairs {metrics = 1000, params = 100, tags = 100} do
       local list = entries[kind] or {}

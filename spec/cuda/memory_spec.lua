@@ -45,7 +45,8 @@ describe("a GPU's addresses", function()
    end)
 
    emulated("grow with what a stream needs", function()
-      -- first a sixteenth of 2 GiB, in granules of 20 MiB; then as much as is left
+      -- The first range of addresses is a sixteenth of 2 GiB, rounded up to granules of 20 MiB. Each
+      -- further range is as large as all ranges before it.
       local output = run("TLUA_EMULATED_MEMORY=" .. (2 << 30), [[
          local list = {}
          for i = 1, 7 do

@@ -148,8 +148,9 @@ function M.mpirun(mpi, n, code, options)
    end)
 end
 
---- Runs the cases of a spec file by mpirun, each program of a case at its own number, for files
---- whose programs read the files of earlier programs. Cases that are meant to fail are left out.
+--- Runs the cases of a spec file by mpirun. Each program runs alone, on the number of ranks that the
+--- case gives, so that it can read the files of earlier programs. Cases that are meant to fail are
+--- left out.
 ---@param mpi "openmpi"|"mpich"
 ---@param file string
 ---@param patterns? string[]  of the cases' names; default: all

@@ -140,7 +140,8 @@ describe("parallelize_module", function()
             local _ <close> = tp.loss_parallel()
             near(nn.CrossEntropyLoss()(mine(logits), target), plain(logits, target))
             local even = torch.randint(-32, 33, {4, 6}):float() / 16
-            -- a shift changes no result, and these sums are exact
+            -- Adding a constant to all logits does not change the loss; sums of multiples of 1/16
+            -- are exact.
             for _, shift in ipairs {0, 1 << 19} do
                near(F.cross_entropy(mine(even + shift), target), plain(even, target), 1e-6)
             end

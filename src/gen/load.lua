@@ -57,7 +57,8 @@ local fields = {
    flops = "string",
    -- why every call makes the host wait for the device, so that a graph cannot capture it
    waits = "string",
-   -- true: only the CPU implements it, so inputs and results are transferred; it waits
+   -- what computes the result on the CPU for all devices, such as "LAPACK": inputs and results are
+   -- copied, and a call waits for the copies
    host = "string",
    -- with host: true if its C code also runs on devices with LAPACK's routines
    device_lapack = "boolean",

@@ -114,7 +114,8 @@ local function huffman_lengths(counts)
    return lengths
 end
 
--- Returns lengths of at most CODE_BITS: makes the counts more equal until that is so.
+-- Returns the symbols' code lengths. If a length exceeds CODE_BITS, the counts are made more equal
+-- and the lengths computed again.
 local function bounded_lengths(counts)
    local lengths = huffman_lengths(counts)
    for _, length in pairs(lengths) do

@@ -518,7 +518,7 @@ function torch.autocast(options, fn, ...) end
 ---@return boolean
 function torch.is_autocast_enabled(device) end
 
---- Returns the dtype to which torch.autocast casts, or would cast, on a kind of device.
+--- Returns the dtype to which autocast casts on a kind of device, or would cast if it were on.
 ---@param device string|torch.device
 ---@return string
 function torch.get_autocast_dtype(device) end

@@ -16,8 +16,8 @@ typedef char **(*tli_EditComplete)(const char *text, const char *before);
 /* Prepares line editing; must be called once, before the other functions. */
 void tli_edit_open(tli_EditComplete complete);
 
-/* Reads a line. For TLI_EDIT_LINE *line is a string that the caller frees,
-** without the line's end; else NULL. Ctrl-C gives TLI_EDIT_INTERRUPTED. */
+/* Reads a line. If the result is TLI_EDIT_LINE, *line is the line without its end, which the caller
+** frees; otherwise *line is NULL. After Ctrl-C the result is TLI_EDIT_INTERRUPTED. */
 tli_EditResult tli_edit_read(const char *prompt, char **line);
 
 /* Adds a line to the history and to the history's file, if lines are edited. */

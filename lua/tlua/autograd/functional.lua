@@ -106,8 +106,8 @@ function M.jacobian(...)
    return finish(jacobians, single)
 end
 
---- Returns all second derivatives of a function with one number as result: a tensor of the input's
---- shape twice, or for a list of inputs a list of lists.
+--- Returns all second derivatives of a function whose result is one number. For an input of shape
+--- (n, m) the result has the shape (n, m, n, m); for a list of inputs it is a list of lists.
 ---
 ---     local cubes = function(x) return (x ^ 3):sum() end
 ---     print(torch.autograd.functional.hessian(cubes, torch.tensor {1.0, 2.0}))

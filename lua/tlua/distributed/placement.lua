@@ -1,6 +1,6 @@
--- placement.lua - records which part of a parameter this rank has after tensor parallelism (a box
--- of the parameter) or fully_shard (a range of that box's elements, in row-major order) has split
--- it. Norms, whole states and checkpoints use these records.
+-- placement.lua - records which part of a split parameter this rank has. Tensor parallelism leaves
+-- a rank a box of the parameter; fully_shard leaves it a range of that box's elements, in row-major
+-- order. Norms, whole states and checkpoints use these records.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -185,9 +185,9 @@ local function highest(named)
    return level, found
 end
 
--- Describes a call for a rule: `a` has the arguments by name, `rank[name]` the number of dimensions
--- of an example of a tensor argument, and `batched[name]` whether the argument has examples, along
--- dimension 1.
+-- Describes a call for a rule. In the result, `a` has the arguments by name. `batched[name]` is
+-- true if a tensor argument is a batch of examples, stacked along dimension 1; `rank[name]` is the
+-- number of dimensions of one example.
 local function describe(signature, named, level, n)
    local c = {a = {}, rank = {}, batched = {}, n = n, level = level, signature = signature}
    for name, value in pairs(named) do

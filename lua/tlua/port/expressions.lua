@@ -290,8 +290,8 @@ function Porter:negated(node)
    return {t = "not " .. self:text(e, "unary"), p = prec.unary, ty = types.bool}
 end
 
--- Translates a or b, where `a` may be 0, "" or empty: the translation tests its truth in Python's
--- sense.
+-- Translates Python's `a or b` if `a` may be 0, "" or an empty list, which are false in Python but
+-- true in Lua.
 local function either(P, e, rest)
    local test, p = truth_text(P, e)
    if test and e.t:find "^[%a_][%w_.]*$" then

@@ -42,7 +42,7 @@ bool tli_may_wait(tl_Device device) TL_MUSTCHECK;
 /* Keeps host memory that copies in the current stream's capture read or write at each replay;
 ** tli_data keeps device memory in the same way. */
 void tli_capture_keep_host(tl_Storage *s, tl_Device device);
-/* Reserves random numbers in a capture. */
+/* Gives a captured kernel the next `blocks` blocks of the generator's random numbers. */
 bool tli_capture_draw(tli_Capture *c, tli_Generator *g, uint64_t blocks, tli_Stretch *out)
     TL_MUSTCHECK;
 

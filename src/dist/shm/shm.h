@@ -100,10 +100,10 @@ static inline tli_Ring *tli_ring(const tli_Shm *g, int from, int to) {
 void tli_shm_wake(tli_Shm *g, int rank);
 
 typedef struct tli_Wait {
-  uint64_t step;           /* for a round: the number of rounds that must be published */
-  int who;                 /* for a round: the rank that must publish it; -1 means all ranks */
-  const tli_Work *message; /* for a message: the message that must end; NULL for a round */
-  const tli_Work *work;    /* the call, which gives the deadline and the name for messages */
+  uint64_t step;           /* the round to wait for, if `message` is NULL */
+  int who;                 /* the rank that must publish that round; -1: all ranks must */
+  const tli_Work *message; /* the message to wait for; NULL to wait for a round instead */
+  const tli_Work *work;    /* the call that waits: its deadline applies, errors have its name */
 } tli_Wait;
 
 /* Waits as `wait` says, and moves messages meanwhile. Returns false with an error message if

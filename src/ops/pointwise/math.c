@@ -19,8 +19,9 @@ tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_xlogy(mask, other)));
 }
 
-/* Computes f0(x) - f1(x) / x, which is 1/2 at 0. The result is the derivative of I1 and of J1; for
-** exp(-|x|) I1 it is the derivative without the term of the factor exp(-|x|). */
+/* Computes f0(x) - f1(x) / x, which is 1/2 at 0. With I0 and I1, or J0 and J1, this is the
+** derivative of f1. With both scaled by exp(-|x|), the derivative of f1 has one more term, from
+** exp(-|x|), which the caller adds. */
 static tl_Tensor *slope_of_order_1(tl_Tensor *self, tl_Tensor *order_1,
                                    tl_Tensor *(*order_0)(tl_Tensor *)) {
   tli_Chain c = {0};

@@ -32,7 +32,7 @@ static inline bool shared_index(const tlk_Tile *t, int64_t size) {
          (t->line_strides[2] == size || t->line_strides[2] == 0);
 }
 
-/* Returns whether the inner loop runs along the lines. */
+/* Returns whether the inner loop runs along a line, rather than from line to line. */
 static inline bool along_first(const tlk_Tile *t) {
   return t->lines == 1 ||
          (t->count > 1 && t->strides[1] != 0 &&

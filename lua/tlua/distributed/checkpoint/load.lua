@@ -31,8 +31,9 @@ local function check(list, index)
    return faults
 end
 
--- Returns index entries with new tensors for an optimizer's state, and the state itself by
--- parameter positions.
+-- Creates the tensors into which the saved state of an optimizer is to be loaded. Returns a list of
+-- the tensors with their names and placements, and the optimizer's state, by parameter positions,
+-- which contains them.
 local function optimizer_entries(entry, index)
    local path, optimizer, names = table.unpack(entry)
    local list, states, positions = {}, {}, {}

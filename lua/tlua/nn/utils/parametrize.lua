@@ -258,11 +258,12 @@ local function check_module(name, what, value)
    if not class.isinstance(value, Module) then args.refuse(name, what, "a module", value) end
 end
 
---- Makes `module[tensor_name]` the parametrization's result for the present tensor, which becomes
---- `module.parametrizations[tensor_name].original`. A second parametrization is applied to the
---- result of the first. A method `right_inverse(value)` returns the tensor or tensors to store so
---- that the result is `value`; it allows assignments to `module[tensor_name]`. With `{unsafe =
---- true}` shape and dtype may change.
+--- Moves the tensor `module[tensor_name]` to `module.parametrizations[tensor_name].original`. From
+--- then on, reading `module[tensor_name]` calls the parametrization with that tensor. A second
+--- parametrization is applied to the result of the first. If the parametrization has a method
+--- `right_inverse(value)`, which returns the tensor or tensors to store so that the result is
+--- `value`, then `module[tensor_name]` can be assigned. With `{unsafe = true}` the result may have
+--- another shape and dtype.
 ---@param module nn.Module
 ---@param tensor_name string  of a parameter or buffer
 ---@param parametrization nn.Module

@@ -7,7 +7,7 @@
 #define TLK_EMULATED_ATOMICS_H
 
 namespace emulated {
-/* Marks the extent of an atomic operation. */
+/* An object that exists as long as an atomic operation lasts. */
 class Atomically {
   bool removed;
 
